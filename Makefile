@@ -1,0 +1,60 @@
+# Needs Rust, Python 3 with venv, and a C linker. Everything else is fetched, nothing is installed outside this folder.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.PHONY: help run build test fmt lint clean zig
+
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+PYTHON ?= python3
+# Given to the server by `make run`, such as ARGS="--resp 127.0.0.1:7000"
+ARGS ?=
+
+# Where rustup cannot fetch the toolchain of rust-toolchain.toml, the installed one has to do.
+ifneq ($(shell cargo --version >/dev/null 2>&1 || echo missing),)
+export RUSTUP_TOOLCHAIN := stable
+$(info The pinned Rust toolchain is not there: trying "stable".)
+endif
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s %s\n", $$1, $$2 }' Makefile
+
+run: build ## Build and serve on 127.0.0.1:6379 (ARGS="--help" shows the options)
+	@exec $(TARGET)/release/moonshard $(ARGS)
+
+build: zig ## Build target/release/moonshard
+	cargo build --locked --release --package gateway
+
+test: zig lint ## Check format and lints, run all tests
+	@$(oracle)
+	INSTA_UPDATE=no cargo test --locked --workspace
+	@$(oracle)
+
+fmt: ## Format all sources
+	cargo fmt --all
+
+lint: zig ## Check format and lints
+	cargo fmt --all --check
+	cargo clippy --locked --workspace --all-targets -- --deny warnings
+
+clean: ## Remove everything that was built or fetched into this folder
+	cargo clean
+	rm -rf .venv
+
+# The C compiler for WebAssembly that the Lua guest is built with, unless a fitting zig is there already.
+zig:
+	@if [[ -n "$${MOONSHARD_ZIG:-}" || "$$(zig version 2>/dev/null)" == 0.17.* ]]; then exit 0; fi; \
+	if [[ .venv/ready -nt guest-lua/requirements.txt ]]; then exit 0; fi; \
+	echo "Fetching the C compiler for WebAssembly into .venv"; \
+	$(PYTHON) -m venv --clear .venv; \
+	.venv/bin/pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: \
+	    --requirement guest-lua/requirements.txt; \
+	.venv/bin/python -m ziglang version; \
+	touch .venv/ready
+
+# Tests that compare with Redis need one on PATH.
+define oracle
+if ! command -v redis-server >/dev/null; then \
+    echo '***** redis-server is not installed: the tests that compare with Redis are SKIPPED *****'; \
+fi
+endef

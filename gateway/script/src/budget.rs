@@ -1,0 +1,58 @@
+//! What a run may use, which limit ended it, and what it used.
+
+use std::time::Duration;
+
+/// The limits of one run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Budget {
+    /// Units of work: one per WebAssembly instruction, one per byte of bulk copies, and what host calls charge.
+    pub fuel: u64,
+    /// Wall-clock time.
+    pub time: Duration,
+    /// Bytes of linear memory.
+    pub memory_bytes: usize,
+    /// Bytes of the encoded reply.
+    pub reply_bytes: usize,
+}
+
+/// Why a run was ended from outside. Nothing inside the guest can catch it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limit {
+    /// Out of fuel.
+    Fuel,
+    /// Out of time.
+    Time,
+    /// Wanted more memory.
+    Memory,
+    /// Returned more than allowed.
+    Reply,
+    /// Killed on request.
+    Killed,
+}
+
+impl Limit {
+    /// All of them, in the order of their counters.
+    pub const ALL: [Limit; 5] = [Limit::Fuel, Limit::Time, Limit::Memory, Limit::Reply, Limit::Killed];
+
+    /// The word for it in errors, INFO and metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Limit::Fuel => "fuel",
+            Limit::Time => "time",
+            Limit::Memory => "memory",
+            Limit::Reply => "reply",
+            Limit::Killed => "killed",
+        }
+    }
+}
+
+/// What a run used.
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+pub struct Spent {
+    /// Fuel, host calls included.
+    pub fuel: u64,
+    /// Bytes of linear memory at the end.
+    pub memory_bytes: usize,
+    /// Calls into the host.
+    pub calls: u64,
+}

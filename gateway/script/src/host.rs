@@ -1,0 +1,88 @@
+//! What a guest can ask for.
+
+use std::any::Any;
+
+/// What a guest says about a call besides its arguments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CallFlags(pub u32);
+
+impl CallFlags {
+    /// The script asked for RESP3 replies with `redis.setresp(3)`.
+    pub fn resp3(self) -> bool {
+        self.0 & guest_lua::abi::CALL_RESP3 != 0
+    }
+
+    /// The script does not look at the result.
+    pub fn unused(self) -> bool {
+        self.0 & guest_lua::abi::CALL_UNUSED != 0
+    }
+
+    /// It was `redis.pcall`: an error comes back as a value.
+    pub fn protected(self) -> bool {
+        self.0 & guest_lua::abi::CALL_PROTECTED != 0
+    }
+
+    /// `redis.acl_check_cmd`: may the user run this? Answered with an integer 0 or 1.
+    pub fn acl_check(self) -> bool {
+        self.0 & guest_lua::abi::CALL_ACL_CHECK != 0
+    }
+}
+
+/// How a call went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HostCall {
+    /// The reply is there; it cost that much fuel.
+    Done(u64),
+    /// The run must end now; why is known to the host.
+    Stop,
+}
+
+/// Log levels of `redis.log`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogLevel {
+    /// `redis.LOG_DEBUG`
+    Debug,
+    /// `redis.LOG_VERBOSE`
+    Verbose,
+    /// `redis.LOG_NOTICE`
+    Notice,
+    /// `redis.LOG_WARNING`
+    Warning,
+}
+
+/// The world of one run.
+pub trait Host: Any + Send {
+    /// Runs one command and appends its reply, as RESP bytes in the protocol that `flags` asks for.
+    ///
+    /// `args` holds at least the command's name; the bytes lie in the guest's memory.
+    fn call(&mut self, args: &[&[u8]], flags: CallFlags, reply: &mut Vec<u8>) -> HostCall;
+
+    /// `redis.log`.
+    fn log(&mut self, level: LogLevel, text: &[u8]);
+}
+
+/// A host of a type that the holder of the [`crate::Runtime`] does not know.
+pub struct AnyHost(Box<dyn Host>);
+
+impl AnyHost {
+    /// Hides the type of `host`.
+    pub fn new(host: impl Host) -> AnyHost {
+        AnyHost(Box::new(host))
+    }
+
+    /// The host, if it is a `T`.
+    pub fn downcast<T: Host>(self) -> Option<T> {
+        let host: Box<dyn Any> = self.0;
+        host.downcast().ok().map(|host| *host)
+    }
+}
+
+impl Host for AnyHost {
+    fn call(&mut self, args: &[&[u8]], flags: CallFlags, reply: &mut Vec<u8>) -> HostCall {
+        self.0.call(args, flags, reply)
+    }
+
+    fn log(&mut self, level: LogLevel, text: &[u8]) {
+        self.0.log(level, text);
+    }
+}

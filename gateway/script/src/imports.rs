@@ -1,0 +1,140 @@
+//! The guest's imports: the whole of what a script can reach. Everything it passes is checked here.
+
+use std::future::Future;
+use std::task::Poll;
+
+use guest_lua::abi::IMPORT_MODULE;
+use wasmtime::{Caller, Linker};
+
+use crate::budget::Limit;
+use crate::host::{CallFlags, Host, HostCall, LogLevel};
+use crate::sandbox::{Ending, State};
+
+/// Most arguments of one call; Redis' own limit for a command.
+const MAX_ARGS: u32 = 1024 * 1024;
+/// Most bytes of one log line that are looked at.
+const MAX_LOG_BYTES: u32 = 64 * 1024;
+/// What `call` answers when the reply has to be fetched.
+const FETCH: i32 = -1;
+
+/// Registers the imports.
+pub(crate) fn register<H: Host>(linker: &mut Linker<State<H>>) -> wasmtime::Result<()> {
+    linker.func_wrap(IMPORT_MODULE, "call", call::<H>)?;
+    linker.func_wrap_async(IMPORT_MODULE, "fetch", fetch::<H>)?;
+    linker.func_wrap(IMPORT_MODULE, "log", log::<H>)?;
+    Ok(())
+}
+
+/// A stretch of guest memory, if it lies inside.
+fn window(memory: &[u8], at: u32, len: u32) -> wasmtime::Result<&[u8]> {
+    let at = at as usize;
+    memory.get(at..at + len as usize).ok_or_else(|| Ending::Misuse("a pointer outside its memory").into())
+}
+
+fn call<H: Host>(
+    mut caller: Caller<'_, State<H>>,
+    argv: u32,
+    argc: u32,
+    reply: u32,
+    capacity: u32,
+    flags: u32,
+) -> wasmtime::Result<i32> {
+    let memory = caller.data().memory();
+    let (bytes, state) = memory.data_and_store_mut(&mut caller);
+    if argc == 0 || argc > MAX_ARGS {
+        return Err(Ending::Misuse("a call without arguments or with too many").into());
+    }
+    let mut few = [&[][..]; 8];
+    let many: Vec<&[u8]>;
+    let pairs = window(bytes, argv, argc * 8)?.chunks_exact(8);
+    let arg = |pair: &[u8]| {
+        let word = |at: usize| u32::from_le_bytes([pair[at], pair[at + 1], pair[at + 2], pair[at + 3]]);
+        window(bytes, word(0), word(4))
+    };
+    let args = if argc as usize <= few.len() {
+        for (slot, pair) in few.iter_mut().zip(pairs) {
+            *slot = arg(pair)?;
+        }
+        &few[..argc as usize]
+    } else {
+        many = pairs.map(arg).collect::<wasmtime::Result<_>>()?;
+        &many[..]
+    };
+    state.calls += 1;
+    state.reply.clear();
+    let host = state.host.as_mut().expect("a host is present while the guest runs");
+    let cost = match host.call(args, CallFlags(flags), &mut state.reply) {
+        HostCall::Done(cost) => cost,
+        HostCall::Stop => return Err(Ending::Stopped.into()),
+    };
+    state.host_fuel = state.host_fuel.saturating_add(cost);
+    state.unyielded = state.unyielded.saturating_add(cost);
+    if state.unyielded > state.fuel_slice {
+        // `fetch` can give the thread away, this import cannot.
+        return Ok(FETCH);
+    }
+    let len = deliver(bytes, &state.reply, reply, capacity)?;
+    let host_fuel = state.host_fuel;
+    if caller.get_fuel()? < host_fuel {
+        return Err(Ending::Limit(Limit::Fuel).into());
+    }
+    Ok(len)
+}
+
+/// Copies the reply to the guest if it fits; its length.
+fn deliver(memory: &mut [u8], bytes: &[u8], at: u32, capacity: u32) -> wasmtime::Result<i32> {
+    let len = i32::try_from(bytes.len()).map_err(|_| Ending::Misuse("a reply of more than 2 GiB"))?;
+    if bytes.len() <= capacity as usize {
+        let at = at as usize;
+        let target = memory.get_mut(at..at + bytes.len());
+        target.ok_or(Ending::Misuse("a pointer outside its memory"))?.copy_from_slice(bytes);
+    }
+    Ok(len)
+}
+
+fn fetch<H: Host>(
+    mut caller: Caller<'_, State<H>>,
+    (reply, capacity): (u32, u32),
+) -> Box<dyn Future<Output = wasmtime::Result<i32>> + Send + '_> {
+    Box::new(async move {
+        if caller.data().unyielded > caller.data().fuel_slice {
+            caller.data_mut().unyielded = 0;
+            yield_once().await;
+            if caller.get_fuel()? < caller.data().host_fuel {
+                return Err(Ending::Limit(Limit::Fuel).into());
+            }
+        }
+        let memory = caller.data().memory();
+        let (bytes, state) = memory.data_and_store_mut(&mut caller);
+        deliver(bytes, &state.reply, reply, capacity)
+    })
+}
+
+/// Lets others on this thread have a turn.
+fn yield_once() -> impl Future<Output = ()> {
+    let mut yielded = false;
+    std::future::poll_fn(move |context| {
+        if yielded {
+            return Poll::Ready(());
+        }
+        yielded = true;
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+}
+
+fn log<H: Host>(mut caller: Caller<'_, State<H>>, level: u32, text: u32, len: u32) -> wasmtime::Result<()> {
+    let memory = caller.data().memory();
+    let (bytes, state) = memory.data_and_store_mut(&mut caller);
+    let level = match level {
+        0 => LogLevel::Debug,
+        1 => LogLevel::Verbose,
+        2 => LogLevel::Notice,
+        3 => LogLevel::Warning,
+        _ => return Err(Ending::Misuse("an unknown log level").into()),
+    };
+    let text = window(bytes, text, len)?;
+    let text = &text[..text.len().min(MAX_LOG_BYTES as usize)];
+    state.host.as_mut().expect("a host is present while the guest runs").log(level, text);
+    Ok(())
+}

@@ -1,0 +1,468 @@
+//! The engine: compiled guest, pool of sandboxes, admission, and the run itself.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::task::Poll;
+use std::time::Instant;
+
+use guest_lua::abi;
+use parking_lot::Mutex;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use wasmtime::{
+    Config, Engine, InstanceAllocationStrategy, InstancePre, Linker, Module, OptLevel,
+    PoolingAllocationConfig, Trap,
+};
+
+use crate::budget::{Budget, Limit, Spent};
+use crate::host::Host;
+use crate::image::Image;
+use crate::imports;
+use crate::sandbox::{Ending, Pristine, Sandbox};
+
+/// Where the instance of a run comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Instances {
+    /// From a pool; every byte is put back to the image before each run.
+    Rewind,
+    /// A new one for each run, and none is used twice.
+    Fresh,
+}
+
+/// How a runtime is built.
+#[derive(Clone, Copy, Debug)]
+pub struct RuntimeConfig {
+    /// Pooled or new instances.
+    pub instances: Instances,
+    /// Most runs at once; more wait their turn.
+    pub concurrency: usize,
+    /// Fuel after which a run gives its thread to others.
+    pub fuel_slice: u64,
+    /// Most bytes of linear memory any run may ask for.
+    pub max_memory_bytes: usize,
+}
+
+/// A script: its source, and once it has proved to be used again its compiled image.
+pub struct Script {
+    source: Box<[u8]>,
+    image: OnceLock<Image>,
+    runs: AtomicU32,
+    memory_bytes: AtomicUsize,
+}
+
+impl Script {
+    /// A script that has not been compiled.
+    pub fn new(source: &[u8]) -> Script {
+        Script {
+            source: source.into(),
+            image: OnceLock::new(),
+            runs: AtomicU32::new(0),
+            memory_bytes: AtomicUsize::new(0),
+        }
+    }
+
+    /// Its text.
+    pub fn source(&self) -> &[u8] {
+        &self.source
+    }
+
+    /// Bytes held by source and image.
+    pub fn bytes(&self) -> usize {
+        self.source.len() + self.image.get().map_or(0, Image::bytes)
+    }
+}
+
+/// What a script is called with.
+#[derive(Clone, Copy)]
+pub struct RunInput<'a> {
+    /// How error messages call the script: its sha, or the function's name.
+    pub name: &'a str,
+    /// `KEYS`
+    pub keys: &'a [&'a [u8]],
+    /// `ARGV`
+    pub args: &'a [&'a [u8]],
+    /// What `os.clock` answers, in seconds; frozen for the run.
+    pub clock_seconds: f64,
+}
+
+impl RunInput<'_> {
+    /// The bytes that the guest's `run` expects.
+    pub fn encode(&self) -> Vec<u8> {
+        let items = || self.keys.iter().chain(self.args);
+        let payload: usize = items().map(|item| 4 + item.len()).sum();
+        let mut out = Vec::with_capacity(abi::RUN_DATA as usize + self.name.len() + payload);
+        out.resize(abi::RUN_DATA as usize, 0);
+        let mut word =
+            |at: u32, bytes: &[u8]| out[at as usize..at as usize + bytes.len()].copy_from_slice(bytes);
+        word(abi::RUN_CLOCK, &self.clock_seconds.to_le_bytes());
+        word(abi::RUN_NAME_LEN, &(self.name.len() as u32).to_le_bytes());
+        word(abi::RUN_NKEYS, &(self.keys.len() as u32).to_le_bytes());
+        word(abi::RUN_NARGS, &(self.args.len() as u32).to_le_bytes());
+        out.extend_from_slice(self.name.as_bytes());
+        for item in items() {
+            out.extend_from_slice(&(item.len() as u32).to_le_bytes());
+            out.extend_from_slice(item);
+        }
+        out
+    }
+}
+
+/// How a run ended.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The guest's reply: RESP3 bytes that nobody has checked yet.
+    Reply(Vec<u8>),
+    /// The script does not compile; Lua's message.
+    CompileError(String),
+    /// A limit ended it.
+    Limit(Limit),
+    /// The host ended it.
+    Stopped,
+    /// The sandbox broke: a trap, or a rule of the boundary was violated.
+    Trap(String),
+}
+
+/// A run that has been going on for more than one slice.
+struct Running {
+    id: u64,
+    name: String,
+    killed: AtomicBool,
+}
+
+/// Compiles and runs scripts for hosts of type `H`.
+pub struct Runtime<H: 'static> {
+    engine: Engine,
+    pre: InstancePre<crate::sandbox::State<H>>,
+    pristine: Pristine,
+    /// Idle sandboxes by how far their memory has grown, see [`SIZE_CLASSES`].
+    idle: [Mutex<Vec<Sandbox<H>>>; SIZE_CLASSES.len()],
+    admission: Arc<Semaphore>,
+    config: RuntimeConfig,
+    running: Mutex<Vec<Arc<Running>>>,
+    next_run: AtomicU64,
+    limits_hit: [AtomicU64; Limit::ALL.len()],
+    instances_made: AtomicU64,
+}
+
+/// Memory that a pooled sandbox may have grown to. Rewinding costs time in proportion to the memory, so scripts
+/// that need little do not get a sandbox that once needed much; one that grew beyond the last class is thrown
+/// away.
+const SIZE_CLASSES: [usize; 3] = [512 << 10, 1 << 20, 4 << 20];
+
+fn size_class(bytes: usize) -> Option<usize> {
+    SIZE_CLASSES.iter().position(|&most| bytes <= most)
+}
+
+impl<H: Host> Runtime<H> {
+    /// Compiles the guest and takes the picture of its initialised memory.
+    pub async fn new(config: RuntimeConfig) -> wasmtime::Result<Runtime<H>> {
+        let engine = Engine::new(&engine_config(&config))?;
+        let module = Module::new(&engine, guest_lua::LUA_WASM)?;
+        let mut linker = Linker::new(&engine);
+        imports::register(&mut linker)?;
+        let pre = linker.instantiate_pre(&module)?;
+        let mut first = Sandbox::new(&engine, &pre, config.fuel_slice).await?;
+        let pristine = first.initialise().await?;
+        Ok(Runtime {
+            engine,
+            pre,
+            pristine,
+            idle: Default::default(),
+            admission: Arc::new(Semaphore::new(config.concurrency.max(1))),
+            config,
+            running: Mutex::default(),
+            next_run: AtomicU64::new(0),
+            limits_hit: Default::default(),
+            instances_made: AtomicU64::new(0),
+        })
+    }
+
+    /// Waits for the right to run one script. First come, first served; never refused.
+    pub async fn admit(&self) -> OwnedSemaphorePermit {
+        let admission = self.admission.clone();
+        admission.acquire_owned().await.expect("the semaphore is never closed")
+    }
+
+    /// Compiles `script` and keeps its image, so that the first run finds it; Lua's message if it does not
+    /// compile.
+    pub async fn compile(&self, script: &Script, budget: &Budget) -> Result<(), Outcome> {
+        let mut sandbox = match self.sandbox(0).await {
+            Ok(sandbox) => sandbox,
+            Err(error) => return Err(self.conclude(error)),
+        };
+        let watch = Watch { name: "", budget, runtime: self };
+        match self.prepare(&mut sandbox, script, true, &watch).await {
+            Ok(()) => {
+                self.give_back(sandbox);
+                Ok(())
+            }
+            Err(error) => Err(self.conclude(error)),
+        }
+    }
+
+    /// Runs `script` with the encoded `input` (see [`RunInput::encode`]) and gives the host back.
+    ///
+    /// The future yields after every slice of fuel; dropping it ends the run at that point, and the host is
+    /// dropped with it.
+    pub async fn run(
+        &self,
+        script: &Script,
+        name: &str,
+        input: &[u8],
+        budget: &Budget,
+        host: H,
+    ) -> (Option<H>, Outcome, Spent) {
+        let mut sandbox = match self.sandbox(script.memory_bytes.load(Ordering::Relaxed)).await {
+            Ok(sandbox) => sandbox,
+            Err(error) => return (Some(host), self.conclude(error), Spent::default()),
+        };
+        sandbox.store.data_mut().host = Some(host);
+        let watch = Watch { name, budget, runtime: self };
+        let result = self.run_in(&mut sandbox, script, input, &watch).await;
+        let host = sandbox.store.data_mut().host.take();
+        let spent = self.spent(&sandbox, budget);
+        let outcome = match result {
+            Ok(_) if spent.fuel > budget.fuel => self.limit(Limit::Fuel),
+            Ok(reply) => {
+                script.memory_bytes.store(spent.memory_bytes, Ordering::Relaxed);
+                self.give_back(sandbox);
+                Outcome::Reply(reply)
+            }
+            Err(Failure::Compile(message)) => {
+                self.give_back(sandbox);
+                Outcome::CompileError(message)
+            }
+            // Whatever interrupted the guest left it in the middle of something: the instance goes with it.
+            Err(failure) => self.conclude(failure),
+        };
+        (host, outcome, spent)
+    }
+
+    async fn run_in(
+        &self,
+        sandbox: &mut Sandbox<H>,
+        script: &Script,
+        input: &[u8],
+        watch: &Watch<'_, H>,
+    ) -> Result<Vec<u8>, Failure> {
+        let again = script.runs.fetch_add(1, Ordering::Relaxed) > 0;
+        self.prepare(sandbox, script, again, watch).await?;
+        let len = sandbox.write_input(input).await?;
+        let run = sandbox.run.clone();
+        let packed = watch.over(run.call_async(&mut sandbox.store, len)).await?;
+        let reply = sandbox.result(packed)?;
+        if reply.len() > watch.budget.reply_bytes {
+            return Err(Ending::Limit(Limit::Reply).into());
+        }
+        Ok(reply.to_vec())
+    }
+
+    /// Rewinds `sandbox` and gets `script` compiled in it: from its image, or from the source. With `keep` a
+    /// newly compiled script gets its image; scripts that run only once are not worth one.
+    async fn prepare(
+        &self,
+        sandbox: &mut Sandbox<H>,
+        script: &Script,
+        keep: bool,
+        watch: &Watch<'_, H>,
+    ) -> Result<(), Failure> {
+        let image = script.image.get();
+        sandbox.rewind(&self.pristine, image, watch.budget).await?;
+        if image.is_some() {
+            return Ok(());
+        }
+        let len = sandbox.write_input(&script.source).await?;
+        let compile = sandbox.compile.clone();
+        let packed = watch.over(compile.call_async(&mut sandbox.store, len)).await?;
+        let message = sandbox.result(packed)?;
+        if !message.is_empty() {
+            return Err(Failure::Compile(String::from_utf8_lossy(message).into_owned()));
+        }
+        if keep {
+            let memory = sandbox.store.data().memory().data(&sandbox.store);
+            let image = self.pristine.image.difference(memory);
+            let _ = script.image.set(image);
+        }
+        Ok(())
+    }
+
+    fn spent(&self, sandbox: &Sandbox<H>, budget: &Budget) -> Spent {
+        let left = sandbox.store.get_fuel().unwrap_or(0);
+        let state = sandbox.store.data();
+        Spent {
+            fuel: budget.fuel.saturating_sub(left).saturating_add(state.host_fuel),
+            memory_bytes: sandbox.memory_bytes(),
+            calls: state.calls,
+        }
+    }
+
+    /// A sandbox, preferably one whose memory has already grown to what the script needed last time.
+    async fn sandbox(&self, memory_bytes: usize) -> Result<Sandbox<H>, Failure> {
+        if self.config.instances == Instances::Rewind {
+            let class = size_class(memory_bytes).unwrap_or(SIZE_CLASSES.len() - 1);
+            for pool in std::iter::once(&self.idle[class]).chain(&self.idle[..class]) {
+                if let Some(sandbox) = pool.lock().pop() {
+                    return Ok(sandbox);
+                }
+            }
+        }
+        self.instances_made.fetch_add(1, Ordering::Relaxed);
+        Ok(Sandbox::new(&self.engine, &self.pre, self.config.fuel_slice).await?)
+    }
+
+    fn give_back(&self, mut sandbox: Sandbox<H>) {
+        if self.config.instances == Instances::Fresh {
+            return;
+        }
+        let state = sandbox.store.data_mut();
+        if state.reply.capacity() > MAX_KEPT_REPLY {
+            state.reply = Vec::new();
+        }
+        if let Some(class) = size_class(sandbox.memory_bytes()) {
+            let mut pool = self.idle[class].lock();
+            if pool.len() < self.config.concurrency {
+                pool.push(sandbox);
+            }
+        }
+    }
+
+    fn limit(&self, limit: Limit) -> Outcome {
+        self.limits_hit[limit as usize].fetch_add(1, Ordering::Relaxed);
+        Outcome::Limit(limit)
+    }
+
+    fn conclude(&self, failure: impl Into<Failure>) -> Outcome {
+        match failure.into() {
+            Failure::Compile(message) => Outcome::CompileError(message),
+            Failure::Limit(limit) => self.limit(limit),
+            Failure::Wasm(error) => match (error.downcast_ref::<Ending>(), error.downcast_ref::<Trap>()) {
+                (Some(Ending::Limit(limit)), _) => self.limit(*limit),
+                (Some(Ending::Stopped), _) => Outcome::Stopped,
+                (_, Some(Trap::OutOfFuel)) => self.limit(Limit::Fuel),
+                (_, Some(trap)) => Outcome::Trap(trap.to_string()),
+                _ => Outcome::Trap(format!("{error:#}")),
+            },
+        }
+    }
+
+    /// Ends every run that has been going on for more than a slice, or only those of script `name`. How many
+    /// were told.
+    pub fn kill(&self, name: Option<&str>) -> usize {
+        let running = self.running.lock();
+        let chosen = running.iter().filter(|run| name.is_none_or(|name| run.name == name));
+        chosen.map(|run| run.killed.store(true, Ordering::Relaxed)).count()
+    }
+
+    /// How often each limit ended a run.
+    pub fn limits_hit(&self) -> impl Iterator<Item = (Limit, u64)> {
+        Limit::ALL.into_iter().map(|limit| (limit, self.limits_hit[limit as usize].load(Ordering::Relaxed)))
+    }
+
+    /// Instances made since the start.
+    pub fn instances_made(&self) -> u64 {
+        self.instances_made.load(Ordering::Relaxed)
+    }
+
+    /// Runs going on or admitted.
+    pub fn active(&self) -> usize {
+        self.config.concurrency.max(1) - self.admission.available_permits()
+    }
+}
+
+/// Largest reply buffer that stays with a pooled sandbox.
+const MAX_KEPT_REPLY: usize = 64 * 1024;
+
+/// What can go wrong inside a run.
+enum Failure {
+    Compile(String),
+    Limit(Limit),
+    Wasm(wasmtime::Error),
+}
+
+impl From<wasmtime::Error> for Failure {
+    fn from(error: wasmtime::Error) -> Self {
+        Failure::Wasm(error)
+    }
+}
+
+impl From<Ending> for Failure {
+    fn from(ending: Ending) -> Self {
+        Failure::Wasm(ending.into())
+    }
+}
+
+/// Looks at the clock and at kill requests whenever the guest has used up a slice of fuel. The slice bounds
+/// how long the guest runs between two looks, so no epoch check is compiled into every loop of the guest.
+struct Watch<'a, H: 'static> {
+    name: &'a str,
+    budget: &'a Budget,
+    runtime: &'a Runtime<H>,
+}
+
+impl<H> Watch<'_, H> {
+    async fn over<T>(&self, call: impl Future<Output = wasmtime::Result<T>>) -> Result<T, Failure> {
+        let started = Instant::now();
+        let mut call = pin!(call);
+        let mut entry: Option<Listed<'_, H>> = None;
+        std::future::poll_fn(|context| {
+            if let Poll::Ready(result) = call.as_mut().poll(context) {
+                return Poll::Ready(result.map_err(Failure::Wasm));
+            }
+            let entry = entry.get_or_insert_with(|| Listed::new(self.runtime, self.name));
+            if entry.run.killed.load(Ordering::Relaxed) {
+                return Poll::Ready(Err(Failure::Limit(Limit::Killed)));
+            }
+            if started.elapsed() > self.budget.time {
+                return Poll::Ready(Err(Failure::Limit(Limit::Time)));
+            }
+            Poll::Pending
+        })
+        .await
+    }
+}
+
+/// An entry in the list of long runs, taken out again when dropped.
+struct Listed<'a, H: 'static> {
+    runtime: &'a Runtime<H>,
+    run: Arc<Running>,
+}
+
+impl<'a, H> Listed<'a, H> {
+    fn new(runtime: &'a Runtime<H>, name: &str) -> Self {
+        let id = runtime.next_run.fetch_add(1, Ordering::Relaxed);
+        let run = Arc::new(Running { id, name: name.into(), killed: AtomicBool::new(false) });
+        runtime.running.lock().push(run.clone());
+        Listed { runtime, run }
+    }
+}
+
+impl<H> Drop for Listed<'_, H> {
+    fn drop(&mut self) {
+        self.runtime.running.lock().retain(|run| run.id != self.run.id);
+    }
+}
+
+fn engine_config(config: &RuntimeConfig) -> Config {
+    let mut engine = Config::new();
+    engine.consume_fuel(true);
+    engine.cranelift_opt_level(OptLevel::Speed);
+    engine.wasm_exceptions(true);
+    // Lua's errors are WebAssembly exceptions inside the guest; nobody reads the host's backtraces of them.
+    engine.wasm_backtrace_max_frames(None);
+    if config.instances == Instances::Fresh {
+        // One slot beyond the runs for the instance that the picture is taken of.
+        let slots = u32::try_from(config.concurrency).unwrap_or(u32::MAX).saturating_add(1);
+        let mut pool = PoolingAllocationConfig::default();
+        pool.total_memories(slots)
+            .total_core_instances(slots)
+            .total_stacks(slots)
+            .total_tables(slots)
+            .total_gc_heaps(slots)
+            .max_memory_size(config.max_memory_bytes)
+            .linear_memory_keep_resident(512 << 10)
+            .table_keep_resident(64 << 10);
+        engine.allocation_strategy(InstanceAllocationStrategy::Pooling(pool));
+    }
+    engine
+}

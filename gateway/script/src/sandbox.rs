@@ -1,0 +1,207 @@
+//! One instance of the guest and what the host keeps beside it.
+
+use std::fmt;
+
+use wasmtime::{
+    Engine, Extern, Global, Instance, InstancePre, Memory, Mutability, ResourceLimiter, Store, TypedFunc, Val,
+};
+
+use crate::budget::{Budget, Limit};
+use crate::host::Host;
+use crate::image::{BaseImage, Image};
+
+/// Why the host ended a run; travels through the guest's frames as the error of an import.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// A limit was reached.
+    Limit(Limit),
+    /// The host said stop.
+    Stopped,
+    /// The guest broke the rules of the boundary: it is no longer the program we built.
+    Misuse(&'static str),
+}
+
+impl fmt::Display for Ending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Ending::Limit(limit) => write!(f, "limit {}", limit.name()),
+            Ending::Stopped => f.write_str("stopped by the host"),
+            Ending::Misuse(what) => write!(f, "the guest passed {what}"),
+        }
+    }
+}
+
+impl std::error::Error for Ending {}
+
+/// The host's side of one instance.
+pub(crate) struct State<H> {
+    /// Present while the guest runs.
+    pub host: Option<H>,
+    memory: Option<Memory>,
+    /// The reply of the newest call.
+    pub reply: Vec<u8>,
+    /// Fuel charged by host calls. Kept apart from the guest's own counter, since setting that counter would
+    /// begin a new slice.
+    pub host_fuel: u64,
+    /// Host fuel since the thread was last given away.
+    pub unyielded: u64,
+    /// Fuel after which the thread is given away.
+    pub fuel_slice: u64,
+    /// Calls made.
+    pub calls: u64,
+    memory_limit: usize,
+}
+
+impl<H> State<H> {
+    /// The guest's memory.
+    pub fn memory(&self) -> Memory {
+        self.memory.expect("the memory is set right after the instance was made")
+    }
+}
+
+impl<H: Send> ResourceLimiter for State<H> {
+    fn memory_growing(&mut self, _now: usize, wanted: usize, _: Option<usize>) -> wasmtime::Result<bool> {
+        if wanted > self.memory_limit {
+            // An error, not `false`: the guest would turn that into a Lua error, which pcall can catch.
+            return Err(Ending::Limit(Limit::Memory).into());
+        }
+        Ok(true)
+    }
+
+    fn table_growing(&mut self, now: usize, _: usize, _: Option<usize>) -> wasmtime::Result<bool> {
+        // Asked with 0 when an instance is made; the guest itself never grows its table.
+        if now == 0 { Ok(true) } else { Err(Ending::Misuse("a request to grow a table").into()) }
+    }
+}
+
+/// The guest as it was right after `init`: what every run starts from.
+pub(crate) struct Pristine {
+    pub image: BaseImage,
+    /// Values of the mutable globals, in the order the module exports them.
+    globals: Vec<Val>,
+}
+
+/// An instance of the guest. Belongs to one run at a time.
+pub(crate) struct Sandbox<H: 'static> {
+    pub store: Store<State<H>>,
+    instance: Instance,
+    globals: Vec<Global>,
+    pub input: TypedFunc<u32, u32>,
+    pub compile: TypedFunc<u32, u64>,
+    pub run: TypedFunc<u32, u64>,
+}
+
+impl<H: Host> Sandbox<H> {
+    /// A new instance. Its memory is whatever the module's data segments say: rewind it before use.
+    pub async fn new(
+        engine: &Engine,
+        pre: &InstancePre<State<H>>,
+        fuel_slice: u64,
+    ) -> wasmtime::Result<Self> {
+        let mut store = Store::new(
+            engine,
+            State {
+                host: None,
+                memory: None,
+                reply: Vec::new(),
+                host_fuel: 0,
+                unyielded: 0,
+                fuel_slice,
+                calls: 0,
+                memory_limit: usize::MAX,
+            },
+        );
+        store.limiter(|state| state);
+        store.set_fuel(u64::MAX)?;
+        store.fuel_async_yield_interval(Some(fuel_slice.max(1)))?;
+        let instance = pre.instantiate_async(&mut store).await?;
+        let mut globals = Vec::new();
+        let mut memory = None;
+        let exports: Vec<Extern> = instance.exports(&mut store).map(|export| export.into_extern()).collect();
+        for export in exports {
+            match export {
+                Extern::Global(global) if global.ty(&store).mutability() == Mutability::Var => {
+                    globals.push(global)
+                }
+                Extern::Memory(exported) => memory = Some(exported),
+                _ => {}
+            }
+        }
+        store.data_mut().memory = memory;
+        Ok(Sandbox {
+            input: instance.get_typed_func(&mut store, "input")?,
+            compile: instance.get_typed_func(&mut store, "compile")?,
+            run: instance.get_typed_func(&mut store, "run")?,
+            instance,
+            globals,
+            store,
+        })
+    }
+
+    /// Opens the libraries in a new instance and takes the picture that all others start from.
+    pub async fn initialise(&mut self) -> wasmtime::Result<Pristine> {
+        for name in ["_initialize", "init"] {
+            let start = self.instance.get_typed_func::<(), ()>(&mut self.store, name)?;
+            start.call_async(&mut self.store, ()).await?;
+        }
+        let globals = self.globals.iter().map(|global| global.get(&mut self.store)).collect();
+        let memory = self.store.data().memory().data(&self.store);
+        Ok(Pristine { image: BaseImage::capture(memory), globals })
+    }
+
+    /// Size of the linear memory in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        self.store.data().memory().data_size(&self.store)
+    }
+
+    /// Puts every byte of memory and every mutable global into the state of the image, and all counters to the
+    /// start of a run under `budget`.
+    pub async fn rewind(
+        &mut self,
+        pristine: &Pristine,
+        script: Option<&Image>,
+        budget: &Budget,
+    ) -> wasmtime::Result<()> {
+        let memory = self.store.data().memory();
+        self.store.data_mut().memory_limit = usize::MAX;
+        let wanted = script.map_or(0, Image::memory_bytes).max(pristine.image.len());
+        let missing = wanted.saturating_sub(memory.data_size(&self.store)).div_ceil(WASM_PAGE);
+        if missing > 0 {
+            memory.grow_async(&mut self.store, missing as u64).await?;
+        }
+        pristine.image.restore(memory.data_mut(&mut self.store), script);
+        for (global, value) in self.globals.iter().zip(&pristine.globals) {
+            global.set(&mut self.store, *value)?;
+        }
+        self.store.set_fuel(budget.fuel)?;
+        let state = self.store.data_mut();
+        state.host_fuel = 0;
+        state.unyielded = 0;
+        state.calls = 0;
+        state.memory_limit = budget.memory_bytes.max(wanted);
+        Ok(())
+    }
+
+    /// Copies `bytes` into a buffer that the guest provides for the input of its next `compile` or `run`.
+    pub async fn write_input(&mut self, bytes: &[u8]) -> wasmtime::Result<u32> {
+        let len = u32::try_from(bytes.len()).map_err(|_| Ending::Limit(Limit::Memory))?;
+        let at = self.input.call_async(&mut self.store, len).await? as usize;
+        if at == 0 {
+            return Err(Ending::Limit(Limit::Memory).into());
+        }
+        let memory = self.store.data().memory().data_mut(&mut self.store);
+        let target = memory.get_mut(at..at + bytes.len());
+        target.ok_or(Ending::Misuse("a pointer outside its memory"))?.copy_from_slice(bytes);
+        Ok(len)
+    }
+
+    /// The bytes that a packed result (pointer and length) of the guest names.
+    pub fn result(&self, packed: u64) -> wasmtime::Result<&[u8]> {
+        let (at, len) = ((packed >> 32) as usize, (packed & 0xFFFF_FFFF) as usize);
+        let memory = self.store.data().memory().data(&self.store);
+        memory.get(at..at + len).ok_or_else(|| Ending::Misuse("a pointer outside its memory").into())
+    }
+}
+
+/// Bytes of a WebAssembly page.
+const WASM_PAGE: usize = 64 * 1024;

@@ -1,0 +1,253 @@
+//! Builds the parts bottom-up, serves, and drains top-down.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use script::{Runtime, RuntimeConfig};
+use store::Node;
+use store_engine::DATABASES;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::{Builder, Handle};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use crate::config::{Address, Config};
+use crate::frontend;
+use crate::log;
+use crate::observe::{Counters, unix_ms};
+use crate::registry::Registry;
+use crate::server::{Parts, Server};
+use crate::session::ClientInfo;
+
+/// Why the server did not start: one line.
+#[derive(Debug)]
+pub struct StartError(String);
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "moonshard: {}", self.0)
+    }
+}
+
+/// How long connections may take to finish what they are doing when the server stops.
+const DRAIN: Duration = Duration::from_secs(10);
+
+/// Serves until SIGTERM or SIGINT.
+///
+/// Connections live on `threads` threads with a runtime each, which costs less per request than one runtime
+/// whose threads steal each other's work. Whatever takes longer than a slice of fuel, and everything that is no
+/// connection, runs on a work-stealing runtime of as many threads.
+pub fn serve(config: Config) -> Result<(), StartError> {
+    let config = Arc::new(config);
+    let threads = config.threads.get_usize();
+    let failed =
+        |what: &'static str| move |error: std::io::Error| StartError(format!("cannot start {what}: {error}"));
+    let compute =
+        Builder::new_multi_thread().worker_threads(threads).thread_name("compute").enable_all().build();
+    let compute = compute.map_err(failed("threads"))?;
+    let (stop_io, io_stopped) = watch::channel(false);
+    let mut io = Vec::new();
+    let mut io_threads = Vec::new();
+    for number in 0..threads {
+        let runtime = Builder::new_current_thread().enable_all().build().map_err(failed("an I/O thread"))?;
+        io.push(runtime.handle().clone());
+        let mut stopped = io_stopped.clone();
+        let thread = std::thread::Builder::new()
+            .name(format!("io-{number}"))
+            .spawn(move || runtime.block_on(async { stopped.wait_for(|stop| *stop).await.map(drop) }));
+        io_threads.push(thread.map_err(failed("an I/O thread"))?);
+    }
+    let result = compute.block_on(run(config, compute.handle().clone(), io));
+    let _ = stop_io.send(true);
+    for thread in io_threads {
+        let _ = thread.join();
+    }
+    compute.shutdown_timeout(Duration::from_secs(1));
+    result
+}
+
+async fn run(config: Arc<Config>, compute: Handle, io: Vec<Handle>) -> Result<(), StartError> {
+    let mut signals = Signals::new()?;
+    let resp = config.resp.get().ok_or_else(|| StartError("resp: an address is needed".into()))?;
+    let (resp_listener, resp_addr) = listen("resp", &resp, &config)?;
+    config.resp.set(Some(resp_addr.into()));
+    let http = config.http.get().map(|address| listen("http", &address, &config)).transpose()?;
+    let grpc = config.grpc.get().map(|address| listen("grpc", &address, &config)).transpose()?;
+
+    let runtime = Runtime::new(RuntimeConfig {
+        instances: config.instances(),
+        concurrency: config.script_concurrency.get_usize(),
+        fuel_slice: config.script_fuel_slice.get(),
+        max_memory_bytes: config.script_memory.get_usize(),
+    });
+    let runtime =
+        runtime.await.map_err(|error| StartError(format!("cannot prepare the script engine: {error:#}")))?;
+    give_back_memory();
+    let server = Server::new(Parts {
+        node: Node::new(config.shards.get_usize()),
+        registry: Registry::new(crate::command::FAMILIES),
+        runtime,
+        compute,
+        resp_addr,
+        config,
+    });
+
+    let (set_ready, ready) = watch::channel(true);
+    let mut faces = JoinSet::new();
+    let addresses = [("http", &http), ("grpc", &grpc)].map(|(name, face)| match face {
+        Some((_, address)) => format!(" {name}={address}"),
+        None => String::new(),
+    });
+    if let Some((listener, _)) = http {
+        let ready = ready.clone();
+        faces.spawn(async move {
+            frontend::http::serve(listener, ready).await.map_err(|error| error.to_string())
+        });
+    }
+    if let Some((listener, _)) = grpc {
+        let ready = ready.clone();
+        faces.spawn(async move {
+            frontend::grpc::serve(listener, ready).await.map_err(|error| error.to_string())
+        });
+    }
+    let accepting = tokio::spawn(accept(server.clone(), resp_listener, io, ready));
+    let sweeping = tokio::spawn(sweep(server.clone()));
+    println!("moonshard ready resp={resp_addr}{}", addresses.concat());
+
+    signals.any().await;
+    log::notice("stopping: no new connections, open requests are finished");
+    accepting.abort();
+    sweeping.abort();
+    let _ = set_ready.send(false);
+    let drained = async {
+        while server.counters.connections.load(Ordering::Relaxed) > 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        while faces.join_next().await.is_some() {}
+    };
+    if tokio::time::timeout(DRAIN, drained).await.is_err() {
+        log::notice("some connections were still busy and are cut off");
+    }
+    Ok(())
+}
+
+/// What compiling the guest needed is not needed again.
+fn give_back_memory() {
+    // SAFETY: the allocator's own maintenance call; it only returns pages that hold nothing.
+    unsafe { libmimalloc_sys::mi_collect(true) };
+}
+
+/// SIGTERM and SIGINT.
+struct Signals {
+    term: tokio::signal::unix::Signal,
+    interrupt: tokio::signal::unix::Signal,
+}
+
+impl Signals {
+    fn new() -> Result<Signals, StartError> {
+        use tokio::signal::unix::{SignalKind, signal};
+        let listen =
+            |kind| signal(kind).map_err(|error| StartError(format!("cannot listen for signals: {error}")));
+        Ok(Signals { term: listen(SignalKind::terminate())?, interrupt: listen(SignalKind::interrupt())? })
+    }
+
+    async fn any(&mut self) {
+        tokio::select! {
+            _ = self.term.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}
+
+/// Opens a listening socket.
+fn listen(name: &str, address: &Address, config: &Config) -> Result<(TcpListener, SocketAddr), StartError> {
+    let open = || -> std::io::Result<(TcpListener, SocketAddr)> {
+        let at = address.resolve()?;
+        let socket = socket2::Socket::new(socket2::Domain::for_address(at), socket2::Type::STREAM, None)?;
+        socket.set_reuse_address(true)?;
+        socket.bind(&at.into())?;
+        socket.listen(i32::try_from(config.tcp_backlog.get()).unwrap_or(i32::MAX))?;
+        socket.set_nonblocking(true)?;
+        let listener = TcpListener::from_std(socket.into())?;
+        let bound = listener.local_addr()?;
+        Ok((listener, bound))
+    };
+    open().map_err(|error| StartError(format!("{name}: cannot listen on {address}: {error}")))
+}
+
+/// Accepts RESP connections and hands each to the I/O thread with the fewest.
+async fn accept(server: Arc<Server>, listener: TcpListener, io: Vec<Handle>, ready: watch::Receiver<bool>) {
+    let loads: Vec<Arc<()>> = io.iter().map(|_| Arc::new(())).collect();
+    loop {
+        let (stream, peer) = match listener.accept().await {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                // Out of file descriptors, most likely: connections that end will free some.
+                log::notice(&format!("cannot accept a connection: {error}"));
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                continue;
+            }
+        };
+        Counters::add(&server.counters.connections_total, 1);
+        let open = server.counters.connections.fetch_add(1, Ordering::Relaxed);
+        if open >= server.config.maxclients.get_usize() {
+            server.counters.connections.fetch_sub(1, Ordering::Relaxed);
+            Counters::add(&server.counters.connections_refused, 1);
+            let _ = stream.try_write(b"-ERR max number of clients reached\r\n");
+            continue;
+        }
+        set_socket_options(&stream, &server.config);
+        let least = (0..io.len()).min_by_key(|&at| Arc::strong_count(&loads[at])).unwrap_or(0);
+        let load = loads[least].clone();
+        let client = ClientInfo::new(server.next_client(), peer.to_string(), server.resp_addr.to_string());
+        let (server, ready) = (server.clone(), ready.clone());
+        let Ok(stream) = stream.into_std() else { continue };
+        io[least].spawn(async move {
+            let _load = load;
+            match TcpStream::from_std(stream) {
+                Ok(stream) => frontend::resp::serve(server, stream, client, ready).await,
+                Err(_) => {
+                    server.counters.connections.fetch_sub(1, Ordering::Relaxed);
+                }
+            }
+        });
+    }
+}
+
+fn set_socket_options(stream: &TcpStream, config: &Config) {
+    // A socket that refuses these still works.
+    let _ = stream.set_nodelay(true);
+    let seconds = config.tcp_keepalive.get();
+    if seconds > 0 {
+        let keepalive = socket2::TcpKeepalive::new().with_time(Duration::from_secs(seconds));
+        let _ = socket2::SockRef::from(stream).set_tcp_keepalive(&keepalive);
+    }
+}
+
+/// Entries looked at while a shard is locked once.
+const SWEEP_STEPS: usize = 256;
+/// Locks per tick of one shard's database: bounds the time of a tick.
+const SWEEP_ROUNDS: usize = 16;
+
+/// Removes expired keys that nobody asks for, a bounded number of entries per tick.
+async fn sweep(server: Arc<Server>) {
+    let mut cursors = vec![[0; DATABASES]; server.node.shards()];
+    loop {
+        tokio::time::sleep(Duration::from_millis(1000 / server.config.hz.get().max(1))).await;
+        let now_ms = unix_ms();
+        for (shard, cursors) in cursors.iter_mut().enumerate() {
+            for (db, cursor) in cursors.iter_mut().enumerate() {
+                for _ in 0..SWEEP_ROUNDS {
+                    *cursor = server.node.sweep(shard, db, *cursor, SWEEP_STEPS, now_ms);
+                    if *cursor == 0 {
+                        break;
+                    }
+                }
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+}

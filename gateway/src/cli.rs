@@ -1,0 +1,224 @@
+//! The command line: from arguments, environment and config file to what is to be done. Pure.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use clap::error::ErrorKind;
+use clap::{Arg, ArgMatches, Command, value_parser};
+
+use crate::config::{self, Config, PARAMETERS, Sources};
+
+/// What the command line asks for.
+#[derive(Debug)]
+pub enum Action {
+    /// Run the server.
+    Serve(Box<Config>),
+    /// Write this to standard output and exit.
+    Print(String),
+}
+
+/// Why nothing is done: one line for standard error.
+#[derive(Debug, PartialEq, Eq)]
+pub struct UsageError(String);
+
+impl UsageError {
+    /// What the process exits with.
+    pub const EXIT_CODE: u8 = 2;
+}
+
+impl fmt::Display for UsageError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "moonshard: {}", self.0)
+    }
+}
+
+/// The variable that stands for `--config`.
+const CONFIG_VARIABLE: &str = "MOONSHARD_CONFIG";
+
+/// Reads the command line. `args` begins with the program's name.
+pub fn parse(
+    args: impl IntoIterator<Item = OsString>,
+    environment: impl Fn(&str) -> Option<OsString>,
+    read_file: impl Fn(&Path) -> io::Result<String>,
+) -> Result<Action, UsageError> {
+    let matches = match command().try_get_matches_from(args) {
+        Ok(matches) => matches,
+        Err(error) => return printed_or_wrong(&error),
+    };
+    let flags = match matches.subcommand() {
+        Some(("config", _)) => return Ok(Action::Print(config::reference())),
+        Some((_, serve)) => serve,
+        None => &matches,
+    };
+    let variable = || environment(CONFIG_VARIABLE).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let sources = Sources {
+        file: flags.get_one::<PathBuf>("config").cloned().or_else(variable),
+        read_file: &read_file,
+        environment: &environment,
+        flags: given(flags),
+    };
+    match config::load(&sources) {
+        Ok(config) => Ok(Action::Serve(Box::new(config))),
+        Err(wrong) => Err(UsageError(wrong.to_string())),
+    }
+}
+
+/// The parameters set by flags.
+fn given(matches: &ArgMatches) -> Vec<(&'static str, String)> {
+    let value = |name| matches.get_one::<String>(name).map(|text| (name, text.clone()));
+    PARAMETERS.iter().filter_map(|row| value(row.name)).collect()
+}
+
+fn command() -> Command {
+    Command::new("moonshard")
+        .version(env!("CARGO_PKG_VERSION"))
+        .about("A Lua scripting server that speaks the Redis protocol")
+        .args_conflicts_with_subcommands(true)
+        .args(flags())
+        .subcommand(Command::new("serve").about("Run the server; the same as no command at all").args(flags()))
+        .subcommand(Command::new("config").about("Print what can be configured, as a table"))
+        .after_help(
+            "Every option can also be set by an environment variable (--script-fuel is MOONSHARD_SCRIPT_FUEL) \
+             and in the config file (script-fuel = 1000000). A flag beats the environment, which beats the file.",
+        )
+}
+
+/// A flag for each parameter, and one for the file.
+fn flags() -> Vec<Arg> {
+    let file = Arg::new("config")
+        .long("config")
+        .value_name("FILE")
+        .value_parser(value_parser!(PathBuf))
+        .help("Config file in TOML");
+    let parameters = PARAMETERS.iter().map(|row| {
+        Arg::new(row.name)
+            .long(row.name)
+            .value_name(row.kind.metavar())
+            .allow_negative_numbers(true)
+            .help(format!("{} [default: {}]", row.doc.trim_end_matches('.'), row.default_text()))
+    });
+    [file].into_iter().chain(parameters).collect()
+}
+
+/// Help and version travel as errors in clap.
+fn printed_or_wrong(error: &clap::Error) -> Result<Action, UsageError> {
+    let text = error.render().to_string();
+    if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
+        return Ok(Action::Print(text));
+    }
+    // Paragraphs of clap's message up to the usage, in one line.
+    let told = text.split("Usage:").next().unwrap_or(&text);
+    let told = told.split("For more information").next().unwrap_or(told);
+    let lines: Vec<&str> = told.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let line = lines.join("; ");
+    let line = line.strip_prefix("error: ").unwrap_or(&line);
+    Err(UsageError(format!("{line}; see moonshard --help")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(line: &str, environment: &[(&str, &str)]) -> Result<Action, UsageError> {
+        parse(
+            line.split(' ').map(OsString::from),
+            |wanted| environment.iter().find(|(name, _)| *name == wanted).map(|(_, value)| value.into()),
+            |path| match path.to_str() {
+                Some("good.toml") => Ok("maxclients = 5\nhz = 5\n".to_owned()),
+                _ => Err(io::Error::from(io::ErrorKind::NotFound)),
+            },
+        )
+    }
+
+    fn config(line: &str, environment: &[(&str, &str)]) -> Box<Config> {
+        match run(line, environment).expect("good") {
+            Action::Serve(config) => config,
+            Action::Print(text) => panic!("printed {text}"),
+        }
+    }
+
+    fn printed(line: &str) -> String {
+        match run(line, &[]).expect("good") {
+            Action::Serve(_) => panic!("serves"),
+            Action::Print(text) => text,
+        }
+    }
+
+    #[test]
+    fn bare_and_serve_are_the_same() {
+        for line in ["moonshard --hz 7", "moonshard serve --hz 7", "moonshard serve --hz=7"] {
+            let config = config(line, &[]);
+            assert_eq!((config.hz.get(), config.timeout.get()), (7, 0), "{line}");
+        }
+    }
+
+    #[test]
+    fn the_file_is_named_by_flag_or_environment() {
+        assert_eq!(config("moonshard --config good.toml --hz 7", &[]).maxclients.get(), 5);
+        assert_eq!(config("moonshard", &[("MOONSHARD_CONFIG", "good.toml")]).hz.get(), 5);
+        let both =
+            config("moonshard --config good.toml", &[("MOONSHARD_CONFIG", "missing"), ("MOONSHARD_HZ", "6")]);
+        assert_eq!(both.hz.get(), 6);
+        assert_eq!(config("moonshard", &[("MOONSHARD_CONFIG", "")]).hz.get(), 10);
+    }
+
+    #[test]
+    fn help() {
+        insta::assert_snapshot!(printed("moonshard --help"));
+    }
+
+    #[test]
+    fn version() {
+        assert_eq!(printed("moonshard --version"), concat!("moonshard ", env!("CARGO_PKG_VERSION"), "\n"));
+    }
+
+    #[test]
+    fn wrong_lines_are_answered_in_one_line() {
+        let lines = [
+            "moonshard --shrads 4",
+            "moonshard srve",
+            "moonshard gateway",
+            "moonshard serve extra",
+            "moonshard --shards",
+            "moonshard --shards 1 --shards 2",
+            "moonshard --shards 4 config",
+            "moonshard config --shards 4",
+            "moonshard --timeout -1",
+            "moonshard --config missing.toml",
+        ];
+        let errors = lines.map(|line| format!("{line}\n    {}", run(line, &[]).expect_err(line)));
+        insta::assert_snapshot!(errors.join("\n"), @r#"
+        moonshard --shrads 4
+            moonshard: unexpected argument '--shrads' found; tip: a similar argument exists: '--shards'; see moonshard --help
+        moonshard srve
+            moonshard: unrecognized subcommand 'srve'; tip: a similar subcommand exists: 'serve'; see moonshard --help
+        moonshard gateway
+            moonshard: unrecognized subcommand 'gateway'; see moonshard --help
+        moonshard serve extra
+            moonshard: unexpected argument 'extra' found; see moonshard --help
+        moonshard --shards
+            moonshard: a value is required for '--shards <N>' but none was supplied; see moonshard --help
+        moonshard --shards 1 --shards 2
+            moonshard: the argument '--shards <N>' cannot be used multiple times; see moonshard --help
+        moonshard --shards 4 config
+            moonshard: the subcommand 'config' cannot be used with '--shards <N>'; see moonshard --help
+        moonshard config --shards 4
+            moonshard: unexpected argument '--shards' found; see moonshard --help
+        moonshard --timeout -1
+            moonshard: flag --timeout: "-1" is wrong, expected a whole number from 0 to 2147483647
+        moonshard --config missing.toml
+            moonshard: cannot read config file missing.toml: entity not found
+        "#);
+    }
+
+    #[test]
+    fn the_readme_has_the_reference() {
+        let readme = include_str!("../../README.md");
+        assert!(
+            readme.contains(&printed("moonshard config")),
+            "README.md: put in what `moonshard config` prints"
+        );
+    }
+}

@@ -1,0 +1,272 @@
+//! CLIENT and its subcommands.
+
+use std::fmt::Write as _;
+use std::sync::atomic::Ordering;
+
+use store_engine::spec::flags;
+use store_engine::{Args, Arity, Command, CommandError, Reply, error};
+
+use super::connection::CONNECTION;
+use crate::observe::unix_ms;
+use crate::registry::{SessionCommand, SessionRun};
+use crate::server::Server;
+use crate::session::{ClientInfo, Session};
+
+/// The rows of this family.
+pub static COMMANDS: &[SessionCommand] = &[SessionCommand {
+    facts: Command {
+        name: "client",
+        since: "2.4.0",
+        arity: Arity::AtLeast(2),
+        summary: "A container for client connection commands.",
+        complexity: "Depends on subcommand.",
+        syntax: "",
+        subcommands: CLIENT,
+        ..BASE
+    },
+    run: SessionRun::Now(client),
+}];
+
+const BASE: Command = Command { flags: flags::NO_SCRIPT, ..CONNECTION };
+
+const fn sub(
+    name: &'static str,
+    since: &'static str,
+    arity: Arity,
+    summary: &'static str,
+    syntax: &'static str,
+) -> Command {
+    Command { name, since, arity, summary, syntax, ..BASE }
+}
+
+static CLIENT: &[Command] = &[
+    sub("getname", "2.6.9", Arity::Exactly(2), "Returns the name of the connection.", ""),
+    sub("help", "5.0.0", Arity::Exactly(2), "Returns helpful text about the different subcommands.", ""),
+    sub("id", "5.0.0", Arity::Exactly(2), "Returns the unique client ID of the connection.", ""),
+    sub("info", "6.2.0", Arity::Exactly(2), "Returns information about the connection.", ""),
+    sub(
+        "kill",
+        "2.4.0",
+        Arity::AtLeast(3),
+        "Terminates open connections.",
+        "ip:port | [ID client-id] [ADDR ip:port] [LADDR ip:port] [SKIPME yes/no]",
+    ),
+    sub(
+        "list",
+        "2.4.0",
+        Arity::AtLeast(2),
+        "Lists open connections.",
+        "[TYPE normal] [ID client-id [client-id ...]]",
+    ),
+    sub(
+        "no-evict",
+        "7.0.0",
+        Arity::Exactly(3),
+        "Sets the client eviction mode of the connection.",
+        "ON | OFF",
+    ),
+    sub(
+        "setinfo",
+        "7.2.0",
+        Arity::Exactly(4),
+        "Sets information specific to the client or connection.",
+        "LIB-NAME libname | LIB-VER libver",
+    ),
+    sub("setname", "2.6.9", Arity::Exactly(3), "Sets the connection name.", "connection-name"),
+];
+
+fn client(
+    server: &Server,
+    session: &mut Session,
+    args: Args<'_>,
+    out: &mut Reply,
+) -> Result<(), CommandError> {
+    match &*args[1].to_ascii_lowercase() {
+        b"id" => out.integer(session.client.id as i64),
+        b"getname" => {
+            let details = session.client.details.lock();
+            if details.name.is_empty() { out.null() } else { out.bulk(details.name.as_bytes()) }
+        }
+        b"setname" => {
+            set_name(session, args[2])?;
+            out.ok();
+        }
+        b"setinfo" => {
+            set_info(session, args)?;
+            out.ok();
+        }
+        b"info" => out.verbatim("txt", line(&session.client).as_bytes()),
+        b"list" => list(server, args, out)?,
+        b"kill" => kill(server, session, args, out)?,
+        b"no-evict" => {
+            // No client is ever evicted for memory, so both settings hold already.
+            if !(args[2].eq_ignore_ascii_case(b"on") || args[2].eq_ignore_ascii_case(b"off")) {
+                return Err(error::SYNTAX);
+            }
+            out.ok();
+        }
+        _ => super::help(
+            out,
+            "CLIENT",
+            &[
+                ("GETNAME", "Return the name of the current connection."),
+                ("ID", "Return the ID of the current connection."),
+                ("INFO", "Return information about the current client connection."),
+                ("KILL <ip:port>", "Kill connection made from <ip:port>."),
+                ("KILL <option> <value> [<option> <value> [...]]", "Kill connections by ID, ADDR or LADDR."),
+                ("LIST [options ...]", "Return information about client connections."),
+                ("NO-EVICT (ON|OFF)", "Protect current client connection from eviction."),
+                ("SETINFO <option> <value>", "Set the name or version of the client library."),
+                ("SETNAME <name>", "Assign the name <name> to the current connection."),
+            ],
+        ),
+    }
+    Ok(())
+}
+
+/// Names the connection; the name must be plain, since CLIENT LIST separates its fields by blanks.
+pub fn set_name(session: &Session, name: &[u8]) -> Result<(), CommandError> {
+    if !is_plain(name) {
+        return Err(CommandError::new(
+            "ERR Client names cannot contain spaces, newlines or special characters.",
+        ));
+    }
+    session.client.details.lock().name = String::from_utf8_lossy(name).into_owned();
+    Ok(())
+}
+
+fn is_plain(text: &[u8]) -> bool {
+    text.iter().all(|byte| (b'!'..=b'~').contains(byte))
+}
+
+fn set_info(session: &Session, args: Args<'_>) -> Result<(), CommandError> {
+    let (option, value) = (args[2].to_ascii_lowercase(), args[3]);
+    let shown = String::from_utf8_lossy(args[2]).into_owned();
+    if !is_plain(value) {
+        let text = format!("ERR {shown} cannot contain spaces, newlines or special characters.");
+        return Err(CommandError::owned(text));
+    }
+    let value = String::from_utf8_lossy(value).into_owned();
+    let mut details = session.client.details.lock();
+    match &*option {
+        b"lib-name" => details.lib_name = value,
+        b"lib-ver" => details.lib_ver = value,
+        _ => return Err(CommandError::owned(format!("ERR Unrecognized option '{shown}'"))),
+    }
+    Ok(())
+}
+
+/// A line of CLIENT LIST, with the fields that monitoring tools read.
+fn line(client: &ClientInfo) -> String {
+    let now = unix_ms();
+    let details = client.details.lock();
+    let age = now.saturating_sub(client.since_ms) / 1000;
+    let idle = now.saturating_sub(client.active_ms.load(Ordering::Relaxed)) / 1000;
+    let mut text = String::new();
+    write!(
+        text,
+        "id={} addr={} laddr={} fd=-1 name={} age={age} idle={idle} flags=N db={} sub=0 psub=0 ssub=0 multi=-1 \
+         qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 tot-mem=0 events=r cmd={} \
+         user=default redir=-1 resp={} lib-name={} lib-ver={}\n",
+        client.id,
+        client.addr,
+        client.laddr,
+        details.name,
+        details.db,
+        if details.command.is_empty() { "NULL" } else { details.command },
+        details.resp,
+        details.lib_name,
+        details.lib_ver,
+    )
+    .expect("writing to a string cannot fail");
+    text
+}
+
+fn list(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
+    let mut cursor = args.cursor(2);
+    let mut wanted: Option<Vec<u64>> = None;
+    if cursor.flag("TYPE") {
+        let kind = cursor.bytes()?.to_ascii_lowercase();
+        match &*kind {
+            b"normal" => {}
+            b"master" | b"replica" | b"slave" | b"pubsub" => wanted = Some(Vec::new()),
+            other => {
+                let text = format!("ERR Unknown client type '{}'", String::from_utf8_lossy(other));
+                return Err(CommandError::owned(text));
+            }
+        }
+    } else if cursor.flag("ID") {
+        let mut ids = Vec::new();
+        while !cursor.is_done() {
+            let id = cursor.integer().ok().and_then(|id| u64::try_from(id).ok());
+            ids.push(id.ok_or(CommandError::new("ERR Invalid client ID"))?);
+        }
+        if ids.is_empty() {
+            return Err(error::SYNTAX);
+        }
+        wanted = Some(ids);
+    }
+    if !cursor.is_done() {
+        return Err(error::SYNTAX);
+    }
+    let mut clients: Vec<_> = server.clients.lock().values().cloned().collect();
+    clients.sort_unstable_by_key(|client| client.id);
+    clients.retain(|client| wanted.as_ref().is_none_or(|ids| ids.contains(&client.id)));
+    let text: String = clients.iter().map(|client| line(client)).collect();
+    out.verbatim("txt", text.as_bytes());
+    Ok(())
+}
+
+fn kill(server: &Server, session: &mut Session, args: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
+    let clients: Vec<_> = server.clients.lock().values().cloned().collect();
+    if args.len() == 3 {
+        let addr = String::from_utf8_lossy(args[2]);
+        let victim = clients.iter().find(|client| client.addr == addr);
+        let victim = victim.ok_or(CommandError::new("ERR No such client"))?;
+        end(session, victim);
+        out.ok();
+        return Ok(());
+    }
+    let (mut id, mut addr, mut laddr, mut skip_me) = (None, None, None, true);
+    let mut cursor = args.cursor(2);
+    while !cursor.is_done() {
+        if cursor.flag("ID") {
+            let number = cursor.integer().ok().and_then(|id| u64::try_from(id).ok()).filter(|id| *id > 0);
+            id = Some(number.ok_or(CommandError::new("ERR client-id should be greater than 0"))?);
+        } else if cursor.flag("ADDR") {
+            addr = Some(String::from_utf8_lossy(cursor.bytes()?));
+        } else if cursor.flag("LADDR") {
+            laddr = Some(String::from_utf8_lossy(cursor.bytes()?));
+        } else if cursor.flag("SKIPME") {
+            skip_me = match &*cursor.bytes()?.to_ascii_lowercase() {
+                b"yes" => true,
+                b"no" => false,
+                _ => return Err(error::SYNTAX),
+            };
+        } else {
+            return Err(error::SYNTAX);
+        }
+    }
+    let chosen = clients.iter().filter(|client| {
+        id.is_none_or(|id| client.id == id)
+            && addr.as_ref().is_none_or(|addr| client.addr == **addr)
+            && laddr.as_ref().is_none_or(|laddr| client.laddr == **laddr)
+            && !(skip_me && client.id == session.client.id)
+    });
+    let mut count = 0;
+    for client in chosen.cloned().collect::<Vec<_>>() {
+        end(session, &client);
+        count += 1;
+    }
+    out.integer(count);
+    Ok(())
+}
+
+/// Ends a connection; one's own after the reply.
+fn end(session: &mut Session, client: &ClientInfo) {
+    if client.id == session.client.id {
+        session.closing = true;
+    } else {
+        client.kill();
+    }
+}

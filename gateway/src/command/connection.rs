@@ -1,0 +1,184 @@
+//! HELLO, AUTH, SELECT, PING, ECHO, QUIT, RESET.
+
+use store_engine::spec::{Access, flags};
+use store_engine::{Args, Arity, Command, CommandError, DATABASES, Group, KeyPart, Protocol, Reply, Routing};
+
+use crate::command::client::set_name;
+use crate::command::multi::unwatch;
+use crate::registry::{SessionCommand, SessionRun};
+use crate::server::Server;
+use crate::session::Session;
+
+/// The rows of this family.
+pub static COMMANDS: &[SessionCommand] = &[
+    SessionCommand {
+        facts: Command {
+            name: "hello",
+            since: "6.0.0",
+            arity: Arity::AtLeast(1),
+            flags: flags::NO_SCRIPT | flags::FAST | flags::NO_AUTH | flags::NO_MULTI,
+            summary: "Handshakes with the server.",
+            syntax: "[protover [AUTH username password] [SETNAME clientname]]",
+            ..CONNECTION
+        },
+        run: SessionRun::Now(hello),
+    },
+    SessionCommand {
+        facts: Command {
+            name: "auth",
+            arity: Arity::AtLeast(2),
+            flags: flags::NO_SCRIPT | flags::FAST | flags::NO_AUTH,
+            summary: "Authenticates the connection.",
+            complexity: "O(N) where N is the number of passwords defined for the user",
+            syntax: "[username] password",
+            ..CONNECTION
+        },
+        run: SessionRun::Now(auth),
+    },
+    SessionCommand {
+        facts: Command {
+            name: "select",
+            arity: Arity::Exactly(2),
+            summary: "Changes the selected database.",
+            syntax: "index",
+            ..CONNECTION
+        },
+        run: SessionRun::Now(select),
+    },
+    SessionCommand {
+        facts: Command {
+            name: "quit",
+            arity: Arity::AtLeast(1),
+            flags: flags::NO_SCRIPT | flags::FAST | flags::NO_AUTH,
+            summary: "Closes the connection.",
+            syntax: "",
+            ..CONNECTION
+        },
+        run: SessionRun::Now(|_, session, _, out| {
+            session.closing = true;
+            out.ok();
+            Ok(())
+        }),
+    },
+    SessionCommand {
+        facts: Command {
+            name: "reset",
+            since: "6.2.0",
+            flags: flags::NO_SCRIPT | flags::FAST | flags::NO_AUTH,
+            summary: "Resets the connection.",
+            syntax: "",
+            ..CONNECTION
+        },
+        run: SessionRun::Now(reset),
+    },
+];
+
+pub(super) const CONNECTION: Command = Command {
+    group: Group::Connection,
+    arity: Arity::Exactly(1),
+    keys: KeyPart::NONE,
+    access: Access::Read,
+    flags: flags::FAST,
+    routing: Routing::Anywhere,
+    ..Command::BASE
+};
+
+fn hello(_: &Server, session: &mut Session, args: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
+    let mut cursor = args.cursor(1);
+    let mut protocol = session.protocol;
+    if !cursor.is_done() {
+        let version = cursor
+            .integer()
+            .map_err(|_| CommandError::new("ERR Protocol version is not an integer or out of range"))?;
+        protocol = match version {
+            2 => Protocol::Resp2,
+            3 => Protocol::Resp3,
+            _ => return Err(CommandError::new("NOPROTO unsupported protocol version")),
+        };
+    }
+    let mut name = None;
+    let option_error = |option: &[u8]| {
+        CommandError::owned(format!("ERR Syntax error in HELLO option '{}'", String::from_utf8_lossy(option)))
+    };
+    while let Some(option) = cursor.peek() {
+        if cursor.flag("AUTH") && cursor.remaining() >= 2 {
+            let words = cursor.take(2)?;
+            check_password(words[0], words[1])?;
+        } else if option.eq_ignore_ascii_case(b"SETNAME") && cursor.flag("SETNAME") && !cursor.is_done() {
+            name = Some(cursor.bytes()?);
+        } else {
+            return Err(option_error(option));
+        }
+    }
+    if let Some(name) = name {
+        set_name(session, name)?;
+    }
+    session.protocol = protocol;
+    out.protocol = protocol;
+    session.client.details.lock().resp = if protocol == Protocol::Resp3 { 3 } else { 2 };
+    out.map(7);
+    out.bulk(b"server");
+    out.bulk(b"redis");
+    out.bulk(b"version");
+    out.bulk(REDIS_VERSION.as_bytes());
+    out.bulk(b"proto");
+    out.integer(if protocol == Protocol::Resp3 { 3 } else { 2 });
+    out.bulk(b"id");
+    out.integer(session.client.id as i64);
+    out.bulk(b"mode");
+    out.bulk(b"standalone");
+    out.bulk(b"role");
+    out.bulk(b"master");
+    out.bulk(b"modules");
+    out.array(0);
+    Ok(())
+}
+
+/// The version of Redis whose behaviour is followed; clients choose their features by it.
+pub const REDIS_VERSION: &str = "7.0.15";
+
+fn auth(_: &Server, _: &mut Session, args: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
+    match args.len() {
+        2 => {
+            return Err(CommandError::new(
+                "ERR AUTH <password> called without any password configured for the default user. \
+                 Are you sure your configuration is correct?",
+            ));
+        }
+        3 => check_password(args[1], args[2])?,
+        _ => return Err(store_engine::error::SYNTAX),
+    }
+    out.ok();
+    Ok(())
+}
+
+/// There is one user, `default`, which has no password and accepts any, as Redis' does.
+fn check_password(user: &[u8], _password: &[u8]) -> Result<(), CommandError> {
+    if user == b"default" {
+        return Ok(());
+    }
+    Err(CommandError::new("WRONGPASS invalid username-password pair or user is disabled."))
+}
+
+fn select(_: &Server, session: &mut Session, args: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
+    let db = args.integer(1).map_err(|_| store_engine::error::NOT_AN_INTEGER)?;
+    let db = usize::try_from(db).ok().filter(|db| *db < DATABASES);
+    session.db = db.ok_or(CommandError::new("ERR DB index is out of range"))?;
+    session.client.details.lock().db = session.db;
+    out.ok();
+    Ok(())
+}
+
+fn reset(server: &Server, session: &mut Session, _: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
+    unwatch(server, session);
+    session.multi = None;
+    session.db = 0;
+    session.protocol = Protocol::Resp2;
+    out.protocol = Protocol::Resp2;
+    let mut details = session.client.details.lock();
+    details.name.clear();
+    details.db = 0;
+    details.resp = 2;
+    out.status("RESET");
+    Ok(())
+}

@@ -1,0 +1,300 @@
+//! COMMAND and its subcommands: the table of commands, shown to clients.
+
+use store_engine::command::resolve;
+use store_engine::keys::keys_of;
+use store_engine::spec::{Access, flags};
+use store_engine::{Args, Arity, Command, CommandError, Group, KeyPart, Reply, glob};
+
+use super::connection::CONNECTION;
+use crate::registry::{SessionCommand, SessionRun};
+use crate::server::Server;
+use crate::session::Session;
+
+/// The rows of this family.
+pub static COMMANDS: &[SessionCommand] = &[SessionCommand {
+    facts: Command {
+        name: "command",
+        since: "2.8.13",
+        arity: Arity::AtLeast(1),
+        flags: flags::RANDOM,
+        summary: "Returns detailed information about all commands.",
+        complexity: "O(N) where N is the total number of commands",
+        syntax: "[COUNT | DOCS | GETKEYS | INFO | LIST]",
+        ..SERVER
+    },
+    run: SessionRun::Now(command),
+}];
+
+const SERVER: Command = Command { group: Group::Server, ..CONNECTION };
+
+fn command(server: &Server, _: &mut Session, args: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
+    let Some(word) = args.get(1) else {
+        all(server, out);
+        return Ok(());
+    };
+    match &*word.to_ascii_lowercase() {
+        b"count" if args.len() == 2 => out.count(server.registry.names().len()),
+        b"info" if args.len() == 2 => all(server, out),
+        b"info" => {
+            out.array(args.len() - 2);
+            args.rest(2).iter().for_each(|name| info(server, name, out));
+        }
+        b"docs" => docs(server, args, out),
+        b"list" => list(server, args, out)?,
+        b"getkeys" if args.len() >= 3 => getkeys(server, args, out)?,
+        b"help" if args.len() == 2 => super::help(
+            out,
+            "COMMAND",
+            &[
+                ("(no subcommand)", "Return details about all commands."),
+                ("COUNT", "Return the total number of commands in this server."),
+                ("DOCS [<command-name> ...]", "Return documentation details about multiple commands."),
+                ("GETKEYS <full-command>", "Return the keys from a full command."),
+                ("INFO [<command-name> ...]", "Return details about multiple commands."),
+                ("LIST", "Return a list of all commands in this server."),
+            ],
+        ),
+        b"count" | b"getkeys" | b"help" => {
+            let name = format!("command|{}", String::from_utf8_lossy(word).to_lowercase());
+            return Err(store_engine::error::wrong_arity(&name));
+        }
+        _ => {
+            let word = String::from_utf8_lossy(word);
+            return Err(CommandError::owned(format!("ERR unknown subcommand '{word}'. Try COMMAND HELP.")));
+        }
+    }
+    Ok(())
+}
+
+fn all(server: &Server, out: &mut Reply) {
+    let names = server.registry.names();
+    out.array(names.len());
+    names.iter().for_each(|name| info(server, name.as_bytes(), out));
+}
+
+/// First key, last key and step, as COMMAND INFO of old describes keys; 0 where the row's parts are not one range.
+fn legacy_range(command: &Command) -> (i64, i64, i64) {
+    let range = |part: &KeyPart| match *part {
+        KeyPart::Range { first, last, step, .. } => {
+            Some((i64::from(first), i64::from(last), i64::from(step)))
+        }
+        KeyPart::Counted { .. } => None,
+    };
+    let ranges: Vec<_> = command.keys.iter().filter_map(range).collect();
+    match ranges[..] {
+        [] => (0, 0, 0),
+        [one] => one,
+        // Neighbouring single keys, such as the two of RENAME, are one range.
+        [(first, ..), .., (_, last, step)] => (first, last, step),
+    }
+}
+
+fn flag_names(command: &Command) -> Vec<&'static str> {
+    let mut names = Vec::new();
+    if !command.keys.is_empty() {
+        names.push(if command.is_write() { "write" } else { "readonly" });
+    }
+    for (flag, name) in [
+        (flags::DENY_OOM, "denyoom"),
+        (flags::ADMIN, "admin"),
+        (flags::NO_SCRIPT, "noscript"),
+        (flags::BLOCKING, "blocking"),
+        (flags::LOADING, "loading"),
+        (flags::FAST, "fast"),
+        (flags::NO_AUTH, "no_auth"),
+        (flags::MOVABLE_KEYS, "movablekeys"),
+        (flags::NO_MULTI, "no_multi"),
+    ] {
+        if command.has(flag) {
+            names.push(name);
+        }
+    }
+    names
+}
+
+fn categories(command: &Command) -> Vec<String> {
+    let mut names = Vec::new();
+    if !command.keys.is_empty() {
+        names.push(if command.is_write() { "@write" } else { "@read" }.to_owned());
+    }
+    names.push(format!("@{}", command.group.category()));
+    names.push(if command.has(flags::FAST) { "@fast" } else { "@slow" }.to_owned());
+    if command.has(flags::BLOCKING) {
+        names.push("@blocking".into());
+    }
+    if command.has(flags::DANGEROUS) {
+        names.push("@dangerous".into());
+    }
+    names
+}
+
+fn info(server: &Server, name: &[u8], out: &mut Reply) {
+    match server.registry.lookup(name) {
+        None => out.null_array(),
+        Some(row) => info_of(row.facts(), row.facts().name, out),
+    }
+}
+
+fn info_of(command: &Command, name: &str, out: &mut Reply) {
+    out.array(10);
+    out.bulk(name.as_bytes());
+    out.integer(command.arity.as_redis());
+    let flags = flag_names(command);
+    out.set(flags.len());
+    flags.iter().for_each(|flag| out.status(flag));
+    let (first, last, step) = legacy_range(command);
+    out.integer(first);
+    out.integer(last);
+    out.integer(step);
+    let categories = categories(command);
+    out.set(categories.len());
+    categories.iter().for_each(|category| out.status(category));
+    out.array(0);
+    out.array(command.keys.len());
+    command.keys.iter().for_each(|part| key_spec(part, out));
+    out.array(command.subcommands.len());
+    for sub in command.subcommands {
+        info_of(sub, &format!("{}|{}", command.name, sub.name), out);
+    }
+}
+
+fn key_spec(part: &KeyPart, out: &mut Reply) {
+    let (access, begin) = match *part {
+        KeyPart::Range { access, first, .. } => (access, i64::from(first)),
+        KeyPart::Counted { access, count_at, .. } => (access, i64::from(count_at)),
+    };
+    out.map(3);
+    out.bulk(b"flags");
+    let flags: &[&str] = match access {
+        Access::Read => &["RO", "access"],
+        Access::Write => &["RW", "access", "update"],
+    };
+    out.set(flags.len());
+    flags.iter().for_each(|flag| out.status(flag));
+    out.bulk(b"begin_search");
+    out.map(2);
+    out.bulk(b"type");
+    out.bulk(b"index");
+    out.bulk(b"spec");
+    out.map(1);
+    out.bulk(b"index");
+    out.integer(begin);
+    out.bulk(b"find_keys");
+    out.map(2);
+    out.bulk(b"type");
+    match *part {
+        KeyPart::Range { first, last, step, .. } => {
+            out.bulk(b"range");
+            out.bulk(b"spec");
+            out.map(3);
+            out.bulk(b"lastkey");
+            // Relative to the first key, unless it counts from the end.
+            out.integer(if last < 0 { i64::from(last) } else { i64::from(last) - i64::from(first) });
+            out.bulk(b"keystep");
+            out.integer(i64::from(step));
+            out.bulk(b"limit");
+            out.integer(0);
+        }
+        KeyPart::Counted { count_at, first, .. } => {
+            out.bulk(b"keynum");
+            out.bulk(b"spec");
+            out.map(3);
+            out.bulk(b"keynumidx");
+            out.integer(0);
+            out.bulk(b"firstkey");
+            out.integer(i64::from(first) - i64::from(count_at));
+            out.bulk(b"keystep");
+            out.integer(1);
+        }
+    }
+}
+
+fn docs(server: &Server, args: Args<'_>, out: &mut Reply) {
+    let rows: Vec<&'static Command> = if args.len() == 2 {
+        server
+            .registry
+            .names()
+            .iter()
+            .filter_map(|name| server.registry.lookup(name.as_bytes()))
+            .map(|row| row.facts())
+            .collect()
+    } else {
+        args.rest(2).iter().filter_map(|name| server.registry.lookup(name)).map(|row| row.facts()).collect()
+    };
+    out.map(rows.len());
+    for row in rows {
+        docs_of(row, row.name, out);
+    }
+}
+
+fn docs_of(command: &Command, name: &str, out: &mut Reply) {
+    out.bulk(name.as_bytes());
+    out.map(5 + usize::from(!command.subcommands.is_empty()));
+    for (field, value) in [
+        ("summary", command.summary),
+        ("since", command.since),
+        ("group", command.group.name()),
+        ("complexity", command.complexity),
+        ("syntax", command.syntax),
+    ] {
+        out.bulk(field.as_bytes());
+        out.bulk(value.as_bytes());
+    }
+    if !command.subcommands.is_empty() {
+        out.bulk(b"subcommands");
+        out.map(command.subcommands.len());
+        for sub in command.subcommands {
+            docs_of(sub, &format!("{}|{}", command.name, sub.name), out);
+        }
+    }
+}
+
+fn list(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
+    let mut cursor = args.cursor(2);
+    let mut names: Vec<&str> = server.registry.names().to_vec();
+    if cursor.flag("FILTERBY") {
+        if cursor.flag("PATTERN") {
+            let pattern = cursor.bytes()?.to_ascii_lowercase();
+            names.retain(|name| glob::matches(&pattern, name.as_bytes()));
+        } else if cursor.flag("ACLCAT") {
+            let wanted = format!("@{}", String::from_utf8_lossy(cursor.bytes()?).to_lowercase());
+            names.retain(|name| {
+                let row = server.registry.lookup(name.as_bytes());
+                row.is_some_and(|row| categories(row.facts()).contains(&wanted))
+            });
+        } else if cursor.flag("MODULE") {
+            cursor.bytes()?;
+            names.clear();
+        } else {
+            return Err(store_engine::error::SYNTAX);
+        }
+    }
+    if !cursor.is_done() {
+        return Err(store_engine::error::SYNTAX);
+    }
+    out.array(names.len());
+    names.iter().for_each(|name| out.bulk(name.as_bytes()));
+    Ok(())
+}
+
+fn getkeys(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
+    let call = Args::new(args.rest(2));
+    let row = server.registry.lookup(call.name());
+    let facts = row.and_then(|row| resolve(row.facts(), call));
+    let facts = facts.ok_or(CommandError::new("ERR Invalid command specified"))?;
+    if facts.keys.is_empty() {
+        return Err(CommandError::new("ERR The command has no key arguments"));
+    }
+    const INVALID: CommandError = CommandError::new("ERR Invalid number of arguments specified for command");
+    if !facts.arity.allows(call.len()) {
+        return Err(INVALID);
+    }
+    let keys =
+        keys_of(facts, call).map_err(|_| CommandError::new("ERR Invalid arguments specified for command"))?;
+    if keys.is_empty() {
+        return Err(CommandError::new("ERR The command has no key arguments"));
+    }
+    out.array(keys.len());
+    keys.iter().for_each(|&(at, _)| out.bulk(call[at]));
+    Ok(())
+}

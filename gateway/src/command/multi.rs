@@ -1,0 +1,207 @@
+//! MULTI, EXEC, DISCARD, WATCH, UNWATCH.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use store_engine::spec::{Access, flags};
+use store_engine::{Args, Arity, Command, CommandError, Group, KeyPart, Reply};
+
+use crate::command::scripting;
+use crate::coordinate::{self, Step};
+use crate::gate::{self, Origin};
+use crate::observe::unix_ms;
+use crate::registry::{Later, Row, SessionCommand, SessionRun, run_now};
+use crate::server::Server;
+use crate::session::{Multi, OwnedCall, Session, Watched};
+
+/// The rows of this family.
+pub static COMMANDS: &[SessionCommand] = &[
+    SessionCommand {
+        facts: Command {
+            name: "multi",
+            since: "1.2.0",
+            summary: "Starts a transaction.",
+            syntax: "",
+            ..TRANSACTIONS
+        },
+        run: SessionRun::Now(multi),
+    },
+    SessionCommand {
+        facts: Command {
+            name: "exec",
+            since: "1.2.0",
+            summary: "Executes all commands in a transaction.",
+            complexity: "Depends on commands in the transaction",
+            syntax: "",
+            ..TRANSACTIONS
+        },
+        run: SessionRun::Later(Later::Exec),
+    },
+    SessionCommand {
+        facts: Command {
+            name: "discard",
+            since: "2.0.0",
+            summary: "Discards a transaction.",
+            complexity: "O(N), when N is the number of queued commands",
+            syntax: "",
+            ..TRANSACTIONS
+        },
+        run: SessionRun::Now(discard),
+    },
+    SessionCommand {
+        facts: Command {
+            name: "watch",
+            since: "2.2.0",
+            arity: Arity::AtLeast(2),
+            keys: KeyPart::ALL_READ,
+            summary: "Monitors changes to keys to determine the execution of a transaction.",
+            complexity: "O(1) for every key.",
+            syntax: "key [key ...]",
+            ..TRANSACTIONS
+        },
+        run: SessionRun::Now(watch),
+    },
+    SessionCommand {
+        facts: Command {
+            name: "unwatch",
+            since: "2.2.0",
+            summary: "Forgets about watched keys of a transaction.",
+            syntax: "",
+            ..TRANSACTIONS
+        },
+        run: SessionRun::Now(|server, session, _, out| {
+            unwatch(server, session);
+            out.ok();
+            Ok(())
+        }),
+    },
+];
+
+const TRANSACTIONS: Command = Command {
+    group: Group::Transactions,
+    arity: Arity::Exactly(1),
+    keys: KeyPart::NONE,
+    access: Access::Read,
+    flags: flags::NO_SCRIPT | flags::FAST,
+    routing: store_engine::Routing::Anywhere,
+    ..Command::BASE
+};
+
+fn multi(_: &Server, session: &mut Session, _: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
+    if session.multi.is_some() {
+        return Err(CommandError::new("ERR MULTI calls can not be nested"));
+    }
+    session.multi = Some(Multi::default());
+    out.ok();
+    Ok(())
+}
+
+fn discard(server: &Server, session: &mut Session, _: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
+    if session.multi.take().is_none() {
+        return Err(CommandError::new("ERR DISCARD without MULTI"));
+    }
+    unwatch(server, session);
+    out.ok();
+    Ok(())
+}
+
+fn watch(
+    server: &Server,
+    session: &mut Session,
+    args: Args<'_>,
+    out: &mut Reply,
+) -> Result<(), CommandError> {
+    if session.multi.is_some() {
+        return Err(CommandError::new("ERR WATCH inside MULTI is not allowed"));
+    }
+    for key in args.rest(1) {
+        if session.watched.iter().any(|watched| watched.db == session.db && *watched.key == **key) {
+            continue;
+        }
+        let changed = Arc::new(AtomicBool::new(false));
+        server.node.watch(session.db, key, unix_ms(), &changed);
+        session.watched.push(Watched { db: session.db, key: (*key).into(), changed });
+    }
+    out.ok();
+    Ok(())
+}
+
+/// Forgets all watched keys of a session.
+pub fn unwatch(server: &Server, session: &mut Session) {
+    for watched in session.watched.drain(..) {
+        if !watched.changed.load(Ordering::Relaxed) {
+            server.node.unwatch(watched.db, &watched.key, &watched.changed);
+        }
+    }
+}
+
+/// EXEC.
+pub async fn exec(server: &Arc<Server>, session: &mut Session, out: &mut Reply) {
+    let Some(multi) = session.multi.take() else {
+        out.error(&CommandError::new("ERR EXEC without MULTI"));
+        return;
+    };
+    if multi.broken {
+        unwatch(server, session);
+        out.error(&CommandError::new("EXECABORT Transaction discarded because of previous errors."));
+        return;
+    }
+    let calls: Vec<Vec<&[u8]>> = multi.queued.iter().map(slices).collect();
+    let steps = prepare(server, session, &calls);
+    // A key that has expired since WATCH counts as changed: looking at it removes it, which raises its flag.
+    let now_ms = unix_ms();
+    for watched in &session.watched {
+        server.node.refresh(watched.db, &watched.key, now_ms);
+    }
+    let (mut seed, protocol) = (session.seed, out.protocol);
+    let done = coordinate::exec(server, &steps, || session.watch_broken(), &mut seed, protocol, out).await;
+    session.seed = seed;
+    if !done {
+        out.null_array();
+    }
+    unwatch(server, session);
+}
+
+fn slices(call: &OwnedCall) -> Vec<&[u8]> {
+    call.iter().map(|item| &**item).collect()
+}
+
+/// Sorts the queued calls by who performs them. Session commands that answer at once do so here: they touch no
+/// key, and those before them in the queue cannot change what they say, but for SELECT, which is followed.
+fn prepare<'a>(server: &Server, session: &mut Session, calls: &'a [Vec<&'a [u8]>]) -> Vec<Step<'a>> {
+    let mut steps = Vec::with_capacity(calls.len());
+    for call in calls {
+        let args = Args::new(call);
+        let mut reply = Reply::new(session.protocol);
+        let step = match gate::admit(&server.registry, args, Origin::Client) {
+            Err(error) => {
+                reply.error(&error);
+                Step::Answered(reply.buf)
+            }
+            Ok(admitted) => match admitted.row {
+                Row::Engine(_) => Step::Engine(admitted, session.db),
+                Row::Session(command) => match command.run {
+                    SessionRun::Now(run) => {
+                        run_now(server, session, args, run, &mut reply);
+                        Step::Answered(reply.buf)
+                    }
+                    SessionRun::Later(Later::Eval { by_sha, read_only }) => {
+                        match scripting::script_call(server, session, &admitted, by_sha, read_only) {
+                            Ok(call) => Step::Script(call),
+                            Err(error) => {
+                                reply.error(&error);
+                                Step::Answered(reply.buf)
+                            }
+                        }
+                    }
+                    SessionRun::Later(_) => {
+                        reply.error(&CommandError::new("ERR Command not allowed inside a transaction"));
+                        Step::Answered(reply.buf)
+                    }
+                },
+            },
+        };
+        steps.push(step);
+    }
+    steps
+}

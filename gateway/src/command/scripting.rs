@@ -1,0 +1,218 @@
+//! EVAL and its relatives, SCRIPT.
+
+use std::sync::Arc;
+
+use store_engine::spec::{Access, flags};
+use store_engine::{Args, Arity, Command, CommandError, Group, KeyPart, Reply, Routing};
+
+use crate::coordinate::{self, ScriptCall};
+use crate::gate::Admitted;
+use crate::registry::{Later, SessionCommand, SessionRun};
+use crate::scripts::{Known, parse_sha};
+use crate::server::Server;
+use crate::session::Session;
+
+/// The rows of this family.
+pub static COMMANDS: &[SessionCommand] = &[
+    eval_row("eval", "2.6.0", "script", "Executes a server-side Lua script.", false, false),
+    eval_row("evalsha", "2.6.0", "sha1", "Executes a server-side Lua script by SHA1 digest.", true, false),
+    eval_row("eval_ro", "7.0.0", "script", "Executes a read-only server-side Lua script.", false, true),
+    eval_row(
+        "evalsha_ro",
+        "7.0.0",
+        "sha1",
+        "Executes a read-only server-side Lua script by SHA1 digest.",
+        true,
+        true,
+    ),
+    SessionCommand {
+        facts: Command {
+            name: "script",
+            summary: "A container for Lua scripts management commands.",
+            complexity: "Depends on subcommand.",
+            syntax: "",
+            arity: Arity::AtLeast(2),
+            subcommands: SCRIPT,
+            ..SCRIPTING
+        },
+        run: SessionRun::Later(Later::Script),
+    },
+];
+
+const SCRIPTING: Command = Command {
+    since: "2.6.0",
+    group: Group::Scripting,
+    keys: KeyPart::NONE,
+    access: Access::Read,
+    flags: flags::NO_SCRIPT,
+    routing: Routing::Anywhere,
+    ..Command::BASE
+};
+
+const fn eval_row(
+    name: &'static str,
+    since: &'static str,
+    what: &'static str,
+    summary: &'static str,
+    by_sha: bool,
+    read_only: bool,
+) -> SessionCommand {
+    const READ: &[KeyPart] = &[KeyPart::Counted { count_at: 2, first: 3, access: Access::Read }];
+    const WRITE: &[KeyPart] = &[KeyPart::Counted { count_at: 2, first: 3, access: Access::Write }];
+    let syntax = match what.len() {
+        6 => "script numkeys [key [key ...]] [arg [arg ...]]",
+        _ => "sha1 numkeys [key [key ...]] [arg [arg ...]]",
+    };
+    SessionCommand {
+        facts: Command {
+            name,
+            since,
+            arity: Arity::AtLeast(3),
+            keys: if read_only { READ } else { WRITE },
+            access: if read_only { Access::Read } else { Access::Write },
+            flags: flags::NO_SCRIPT | flags::MOVABLE_KEYS,
+            summary,
+            complexity: "Depends on the script that is executed.",
+            syntax,
+            ..SCRIPTING
+        },
+        run: SessionRun::Later(Later::Eval { by_sha, read_only }),
+    }
+}
+
+const fn sub(name: &'static str, arity: Arity, summary: &'static str, syntax: &'static str) -> Command {
+    Command { name, arity, summary, syntax, ..SCRIPTING }
+}
+
+static SCRIPT: &[Command] = &[
+    sub("exists", Arity::AtLeast(3), "Determines whether server-side Lua scripts exist.", "sha1 [sha1 ...]"),
+    sub(
+        "flush",
+        Arity::AtLeast(2),
+        "Removes all server-side Lua scripts from the script cache.",
+        "[ASYNC | SYNC]",
+    ),
+    sub("help", Arity::Exactly(2), "Returns helpful text about the different subcommands.", ""),
+    sub("kill", Arity::Exactly(2), "Terminates server-side Lua scripts during execution.", ""),
+    sub("load", Arity::Exactly(3), "Loads a server-side Lua script to the script cache.", "script"),
+];
+
+/// EVAL, EVALSHA, EVAL_RO, EVALSHA_RO.
+pub async fn eval(
+    server: &Arc<Server>,
+    session: &mut Session,
+    admitted: &Admitted<'_>,
+    by_sha: bool,
+    read_only: bool,
+    out: &mut Reply,
+) {
+    match script_call(server, session, admitted, by_sha, read_only) {
+        Ok(call) => coordinate::run_script(server, call, &mut out.buf).await,
+        Err(error) => out.error(&error),
+    }
+}
+
+/// Finds the script that an EVAL call means, and what it is called with.
+pub fn script_call<'a>(
+    server: &Server,
+    session: &mut Session,
+    admitted: &Admitted<'a>,
+    by_sha: bool,
+    read_only: bool,
+) -> Result<ScriptCall<'a>, CommandError> {
+    const UNKNOWN: CommandError = CommandError::new("NOSCRIPT No matching script. Please use EVAL.");
+    let args = admitted.args;
+    let known = if by_sha {
+        let sha = parse_sha(args[1]).ok_or(UNKNOWN)?;
+        server.scripts.get(&sha).ok_or(UNKNOWN)?
+    } else {
+        server.scripts.get_or_add(args[1], server.config.script_cache_max.get_usize())?
+    };
+    if read_only && known.header.present && !known.header.no_writes {
+        return Err(CommandError::new("ERR Can not execute a script with write flag using *_ro command."));
+    }
+    let first_arg = 3 + admitted.keys.len();
+    session.seed = session.seed.wrapping_add(1);
+    Ok(ScriptCall {
+        read_only: read_only || known.header.no_writes,
+        known,
+        keys: &args.items()[3..first_arg],
+        args: args.rest(first_arg),
+        db: session.db,
+        protocol: session.protocol,
+        seed: session.seed,
+    })
+}
+
+/// SCRIPT and its subcommands.
+pub async fn script(server: &Arc<Server>, args: Args<'_>, out: &mut Reply) {
+    let done = if args[1].eq_ignore_ascii_case(b"load") {
+        load(server, args[2]).await.map(|known| out.bulk(known.sha.as_bytes()))
+    } else {
+        manage(server, args, out)
+    };
+    if let Err(error) = done {
+        out.error(&error);
+    }
+}
+
+async fn load(server: &Arc<Server>, text: &[u8]) -> Result<Arc<Known>, CommandError> {
+    let known = server.scripts.get_or_add(text, server.config.script_cache_max.get_usize())?;
+    let _permit = server.runtime.admit().await;
+    match server.runtime.compile(&known.script, &server.budget()).await {
+        Ok(()) => {
+            server.scripts.pin(&known);
+            Ok(known)
+        }
+        Err(outcome) => {
+            server.scripts.remove(text);
+            Err(CommandError::owned(match outcome {
+                script::Outcome::CompileError(message) => coordinate::compile_error(&message),
+                script::Outcome::Limit(limit) => {
+                    format!("SCRIPTLIMIT {}: used up while the script was compiled", limit.name())
+                }
+                other => format!("SCRIPTTRAP the script could not be compiled: {other:?}"),
+            }))
+        }
+    }
+}
+
+fn manage(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
+    let word = args[1].to_ascii_lowercase();
+    match &*word {
+        b"exists" => {
+            out.array(args.len() - 2);
+            for sha in args.rest(2) {
+                out.integer(i64::from(parse_sha(sha).is_some_and(|sha| server.scripts.get(&sha).is_some())));
+            }
+        }
+        b"flush" => {
+            let mode = args.get(2).map(<[u8]>::to_ascii_lowercase);
+            if args.len() > 3 || mode.is_some_and(|mode| !matches!(&*mode, b"sync" | b"async")) {
+                return Err(CommandError::new("ERR SCRIPT FLUSH only support SYNC|ASYNC option"));
+            }
+            server.scripts.flush();
+            out.ok();
+        }
+        b"kill" => {
+            if server.runtime.kill(None) == 0 {
+                return Err(CommandError::new("NOTBUSY No scripts in execution right now."));
+            }
+            out.ok();
+        }
+        _ => super::help(
+            out,
+            "SCRIPT",
+            &[
+                (
+                    "EXISTS <sha1> [<sha1> ...]",
+                    "Return information about the existence of the scripts in the script cache.",
+                ),
+                ("FLUSH [ASYNC|SYNC]", "Flush the Lua scripts cache."),
+                ("KILL", "Kill the currently executing Lua scripts; their writes are undone."),
+                ("LOAD <script>", "Load a script into the scripts cache without executing it."),
+            ],
+        ),
+    }
+    Ok(())
+}

@@ -1,0 +1,262 @@
+//! INFO, CONFIG, PING and what else is about the server as a whole.
+
+use std::fmt::Write as _;
+use std::sync::atomic::Ordering;
+
+use store_engine::spec::flags;
+use store_engine::{Args, Arity, Command, CommandError, Group, Reply};
+
+use super::connection::{CONNECTION, REDIS_VERSION};
+use crate::observe::{resident_bytes, unix_time};
+use crate::registry::{SessionCommand, SessionRun};
+use crate::server::Server;
+use crate::session::Session;
+
+/// The rows of this family.
+pub static COMMANDS: &[SessionCommand] = &[
+    SessionCommand {
+        facts: Command {
+            name: "info",
+            arity: Arity::AtLeast(1),
+            flags: flags::DANGEROUS,
+            summary: "Returns information and statistics about the server.",
+            syntax: "[section [section ...]]",
+            ..SERVER
+        },
+        run: SessionRun::Now(info),
+    },
+    SessionCommand {
+        facts: Command {
+            name: "config",
+            since: "2.0.0",
+            arity: Arity::AtLeast(2),
+            summary: "A container for server configuration commands.",
+            complexity: "Depends on subcommand.",
+            syntax: "",
+            subcommands: CONFIG,
+            ..ADMIN
+        },
+        run: SessionRun::Now(config),
+    },
+];
+
+const SERVER: Command = Command { group: Group::Server, ..CONNECTION };
+const ADMIN: Command = Command { flags: flags::NO_SCRIPT | flags::ADMIN | flags::DANGEROUS, ..SERVER };
+
+static CONFIG: &[Command] = &[
+    Command {
+        name: "get",
+        since: "2.0.0",
+        arity: Arity::AtLeast(3),
+        summary: "Returns the effective values of configuration parameters.",
+        complexity: "O(N) when N is the number of configuration parameters provided",
+        syntax: "parameter [parameter ...]",
+        ..ADMIN
+    },
+    Command {
+        name: "help",
+        since: "5.0.0",
+        arity: Arity::Exactly(2),
+        summary: "Returns helpful text about the different subcommands.",
+        syntax: "",
+        ..ADMIN
+    },
+    Command {
+        name: "resetstat",
+        since: "2.0.0",
+        arity: Arity::Exactly(2),
+        summary: "Resets the server's statistics.",
+        syntax: "",
+        ..ADMIN
+    },
+    Command {
+        name: "set",
+        since: "2.0.0",
+        arity: Arity::AtLeast(4),
+        summary: "Sets configuration parameters in-flight.",
+        complexity: "O(N) when N is the number of configuration parameters provided",
+        syntax: "parameter value [parameter value ...]",
+        ..ADMIN
+    },
+];
+
+fn config(server: &Server, _: &mut Session, args: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
+    match &*args[1].to_ascii_lowercase() {
+        b"get" => {
+            let rows = server.config.get(args.rest(2));
+            out.map(rows.len());
+            for (name, value) in rows {
+                out.bulk(name.as_bytes());
+                out.bulk(value.as_bytes());
+            }
+        }
+        b"set" => {
+            if args.len() % 2 != 0 {
+                return Err(store_engine::error::wrong_arity("config|set"));
+            }
+            let pairs: Vec<_> = args.rest(2).chunks_exact(2).map(|pair| (pair[0], pair[1])).collect();
+            server.config.set(&pairs).map_err(CommandError::owned)?;
+            out.ok();
+        }
+        b"resetstat" => {
+            server.counters.reset();
+            out.ok();
+        }
+        _ => super::help(
+            out,
+            "CONFIG",
+            &[
+                ("GET <pattern>", "Return parameters matching the glob-like <pattern> and their values."),
+                ("SET <directive> <value>", "Set the configuration <directive> to <value>."),
+                ("RESETSTAT", "Reset statistics reported by the INFO command."),
+            ],
+        ),
+    }
+    Ok(())
+}
+
+/// A section of INFO: its name and its writer.
+type Section = (&'static str, fn(&Server, &mut String));
+
+static SECTIONS: &[Section] = &[
+    ("server", server_section),
+    ("clients", clients_section),
+    ("memory", memory_section),
+    ("persistence", persistence_section),
+    ("stats", stats_section),
+    ("replication", replication_section),
+    ("cpu", cpu_section),
+    ("scripts", scripts_section),
+    ("cluster", |_, text| text.push_str("cluster_enabled:0\r\n")),
+    ("keyspace", keyspace_section),
+];
+
+fn info(server: &Server, _: &mut Session, args: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
+    let wanted: Vec<String> =
+        args.rest(1).iter().map(|name| String::from_utf8_lossy(name).to_lowercase()).collect();
+    let everything =
+        wanted.is_empty() || wanted.iter().any(|name| matches!(&**name, "all" | "default" | "everything"));
+    let mut text = String::new();
+    for (name, write) in SECTIONS {
+        if !everything && !wanted.iter().any(|wanted| wanted == name) {
+            continue;
+        }
+        if !text.is_empty() {
+            text.push_str("\r\n");
+        }
+        let mut title = (*name).to_owned();
+        title[..1].make_ascii_uppercase();
+        if *name == "cpu" {
+            title.make_ascii_uppercase();
+        }
+        text.push_str(&format!("# {title}\r\n"));
+        write(server, &mut text);
+    }
+    out.verbatim("txt", text.as_bytes());
+    Ok(())
+}
+
+/// Appends `name:value` lines; writing to a string cannot fail.
+macro_rules! lines {
+    ($text:expr, $($name:literal: $value:expr),+ $(,)?) => {
+        $( let _ = write!($text, concat!($name, ":{}\r\n"), $value); )+
+    };
+}
+
+fn server_section(server: &Server, text: &mut String) {
+    let uptime = server.started.elapsed().as_secs();
+    lines!(text,
+        "redis_version": REDIS_VERSION,
+        "redis_mode": "standalone",
+        "moonshard_version": env!("CARGO_PKG_VERSION"),
+        "os": std::env::consts::OS,
+        "arch_bits": usize::BITS,
+        "multiplexing_api": "epoll",
+        "process_id": std::process::id(),
+        "run_id": server.run_id,
+        "tcp_port": server.resp_addr.port(),
+        "server_time_usec": unix_time().as_micros(),
+        "uptime_in_seconds": uptime,
+        "uptime_in_days": uptime / 86_400,
+        "hz": server.config.hz.get(),
+        "io_threads": server.config.threads.get(),
+        "shards": server.node.shards(),
+    );
+}
+
+fn clients_section(server: &Server, text: &mut String) {
+    lines!(text,
+        "connected_clients": server.counters.connections.load(Ordering::Relaxed),
+        "maxclients": server.config.maxclients.get(),
+        "blocked_clients": 0,
+    );
+}
+
+fn memory_section(server: &Server, text: &mut String) {
+    let usage = server.node.usage();
+    let (_, script_bytes) = server.scripts.usage();
+    lines!(text,
+        "used_memory": usage.bytes,
+        "used_memory_rss": resident_bytes(),
+        "used_memory_dataset": usage.bytes,
+        "used_memory_scripts": script_bytes,
+        "maxmemory": 0,
+        "maxmemory_policy": "noeviction",
+        "mem_allocator": "mimalloc",
+    );
+}
+
+fn persistence_section(_: &Server, text: &mut String) {
+    lines!(text, "loading": 0, "durability": "memory", "rdb_bgsave_in_progress": 0, "aof_enabled": 0);
+}
+
+fn stats_section(server: &Server, text: &mut String) {
+    let counters = &server.counters;
+    let of = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+    lines!(text,
+        "total_connections_received": of(&counters.connections_total),
+        "total_commands_processed": of(&counters.commands),
+        "total_net_input_bytes": of(&counters.bytes_in),
+        "total_net_output_bytes": of(&counters.bytes_out),
+        "rejected_connections": of(&counters.connections_refused),
+        "expired_keys": server.node.expired_keys(),
+        "evicted_keys": 0,
+        "client_output_buffer_limit_disconnections": of(&counters.slow_clients_cut),
+    );
+}
+
+fn replication_section(_: &Server, text: &mut String) {
+    lines!(text, "role": "master", "connected_slaves": 0);
+}
+
+fn cpu_section(_: &Server, text: &mut String) {
+    let (user, system) = crate::observe::cpu_seconds();
+    let _ = write!(text, "used_cpu_sys:{system:.6}\r\nused_cpu_user:{user:.6}\r\n");
+}
+
+fn scripts_section(server: &Server, text: &mut String) {
+    let (known, bytes) = server.scripts.usage();
+    let of = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+    lines!(text,
+        "number_of_cached_scripts": known,
+        "cached_scripts_bytes": bytes,
+        "evicted_scripts": server.scripts.evicted(),
+        "scripts_running": server.runtime.active(),
+        "scripts_run": of(&server.counters.scripts_run),
+        "scripts_rerun": of(&server.counters.scripts_rerun),
+        "script_traps": of(&server.counters.script_traps),
+        "script_instances_made": server.runtime.instances_made(),
+    );
+    for (limit, count) in server.runtime.limits_hit() {
+        let _ = write!(text, "script_limit_{}:{count}\r\n", limit.name());
+    }
+}
+
+fn keyspace_section(server: &Server, text: &mut String) {
+    let usage = server.node.usage();
+    for (db, (keys, expiring)) in usage.keys.iter().zip(usage.expiring).enumerate() {
+        if *keys > 0 {
+            let _ = write!(text, "db{db}:keys={keys},expires={expiring},avg_ttl=0\r\n");
+        }
+    }
+}

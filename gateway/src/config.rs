@@ -1,0 +1,71 @@
+//! Every setting of the server: what it is called, what it may be, and what it is now.
+//!
+//! A parameter is declared once, as a row of [`table::PARAMETERS`]; its flag, environment variable, file key,
+//! `CONFIG GET`, `CONFIG SET` and line of the reference are made from that row.
+//!
+//! A [`Config`] is shared behind an `Arc` and read where the value is needed, never copied into a struct of
+//! somebody's own: then `CONFIG SET` needs to tell nobody. Reading a number is one relaxed atomic load.
+
+pub mod cell;
+mod kind;
+mod load;
+mod runtime;
+mod table;
+
+pub use cell::Address;
+pub use load::{Sources, load};
+pub use table::{Config, PARAMETERS, reference};
+
+#[cfg(test)]
+mod tests {
+    use super::kind::Kind;
+    use super::table::{Config, DERIVED, Fallback, PARAMETERS};
+
+    #[test]
+    fn names_are_unique_and_plain() {
+        let mut names: Vec<&str> =
+            PARAMETERS.iter().map(|row| row.name).chain(DERIVED.iter().map(|row| row.name)).collect();
+        for name in &names {
+            assert!(name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-'), "{name}");
+        }
+        names.sort_unstable();
+        let count = names.len();
+        names.dedup();
+        assert_eq!(names.len(), count);
+    }
+
+    #[test]
+    fn defaults_are_allowed_values() {
+        let config = Config::empty();
+        for row in PARAMETERS {
+            if let Fallback::Text(text) = row.default {
+                let value = row.kind.parse(text).unwrap_or_else(|e| panic!("{}: {e:?}", row.name));
+                row.kind.store(&config, value);
+            }
+        }
+    }
+
+    #[test]
+    fn what_config_get_shows_can_be_set_again() {
+        let config = Config::defaults();
+        for row in PARAMETERS {
+            let text = row.kind.render(&config);
+            row.kind.parse(&text).unwrap_or_else(|e| panic!("{} {text:?}: {e:?}", row.name));
+        }
+    }
+
+    #[test]
+    fn rows_that_can_change_are_numbers() {
+        for row in PARAMETERS.iter().filter(|row| row.live) {
+            let plain = matches!(row.kind, Kind::Integer(..) | Kind::Bytes(..) | Kind::OutputLimit(..));
+            assert!(plain, "{}: readers expect a load without a lock", row.name);
+        }
+    }
+
+    #[test]
+    fn texts_end_like_sentences() {
+        for row in PARAMETERS {
+            assert!(row.doc.ends_with('.') && !row.doc.contains('|'), "{}", row.name);
+        }
+    }
+}

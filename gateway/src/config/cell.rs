@@ -1,0 +1,136 @@
+//! Where values are kept: cells that any thread may read while one of them changes.
+
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::sync::RwLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A number. Nothing else is published with it, so `Relaxed` is enough.
+#[derive(Debug, Default)]
+pub struct Number(AtomicU64);
+
+impl Number {
+    /// What it is now.
+    #[inline]
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// The same, for sizes and counts in memory; what does not fit is as good as no limit.
+    #[inline]
+    pub fn get_usize(&self) -> usize {
+        usize::try_from(self.get()).unwrap_or(usize::MAX)
+    }
+
+    /// Changes it for everybody.
+    pub fn set(&self, value: u64) {
+        self.0.store(value, Ordering::Relaxed);
+    }
+}
+
+/// When a client that does not read its replies is cut off.
+#[derive(Debug, Default)]
+pub struct OutputLimit {
+    /// Bytes waiting that end the connection at once; 0 is no limit.
+    pub hard: Number,
+    /// Bytes waiting that end it if they stay that many; 0 is no limit.
+    pub soft: Number,
+    /// How long `soft` may be exceeded.
+    pub soft_seconds: Number,
+}
+
+/// A host and a port to listen on. Names are resolved when they are used, not when they are read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Address {
+    /// An IP address or a name.
+    pub host: String,
+    /// 0 lets the system choose.
+    pub port: u16,
+}
+
+impl Address {
+    /// `HOST:PORT`; an IPv6 address stands in brackets.
+    pub fn parse(text: &str) -> Option<Address> {
+        let (host, port) = text.rsplit_once(':')?;
+        let digits = !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
+        let port = port.parse().ok().filter(|_| digits)?;
+        let host = match host.strip_prefix('[') {
+            Some(inner) => inner.strip_suffix(']').filter(|inner| inner.parse::<IpAddr>().is_ok())?,
+            None => {
+                let named = !host.is_empty()
+                    && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_".contains(&byte));
+                named.then_some(host)?
+            }
+        };
+        Some(Address { host: host.to_owned(), port })
+    }
+
+    /// The first socket address it stands for.
+    pub fn resolve(&self) -> io::Result<SocketAddr> {
+        let missing = || io::Error::new(io::ErrorKind::NotFound, format!("{} has no address", self.host));
+        (self.host.as_str(), self.port).to_socket_addrs()?.next().ok_or_else(missing)
+    }
+}
+
+impl From<SocketAddr> for Address {
+    fn from(address: SocketAddr) -> Address {
+        Address { host: address.ip().to_string(), port: address.port() }
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.host.contains(':') {
+            write!(f, "[{}]:{}", self.host, self.port)
+        } else {
+            write!(f, "{}:{}", self.host, self.port)
+        }
+    }
+}
+
+/// An address or none. Set while the server starts; whoever listens writes down the port it got.
+#[derive(Debug, Default)]
+pub struct AddressCell(RwLock<Option<Address>>);
+
+impl AddressCell {
+    /// The address; none means off.
+    pub fn get(&self) -> Option<Address> {
+        self.0.read().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
+    }
+
+    /// Replaces it.
+    pub fn set(&self, address: Option<Address>) {
+        *self.0.write().unwrap_or_else(|poisoned| poisoned.into_inner()) = address;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Address;
+
+    #[test]
+    fn addresses_survive_a_round_trip() {
+        for text in ["127.0.0.1:6379", "localhost:0", "[::1]:6379", "my-host.example:65535", "0.0.0.0:80"] {
+            assert_eq!(Address::parse(text).expect(text).to_string(), text);
+        }
+    }
+
+    #[test]
+    fn half_addresses_are_refused() {
+        for text in [
+            "",
+            "6379",
+            ":6379",
+            "localhost",
+            "localhost:",
+            "localhost:65536",
+            "::1:6379",
+            "[::1]",
+            "[x]:1",
+            "a:+1",
+        ] {
+            assert_eq!(Address::parse(text), None, "{text}");
+        }
+    }
+}

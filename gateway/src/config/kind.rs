@@ -1,0 +1,262 @@
+//! Types of parameters: how a value is read from text, kept, and written as text again.
+
+use std::ops::RangeInclusive;
+
+use super::cell::{Address, AddressCell, Number, OutputLimit};
+use super::table::Config;
+
+/// A parameter's type with the cell its value is kept in.
+#[derive(Clone)]
+pub enum Kind {
+    /// A whole number.
+    Integer(RangeInclusive<i64>, fn(&Config) -> &Number),
+    /// A number of bytes, with units as in redis.conf.
+    Bytes(RangeInclusive<i64>, fn(&Config) -> &Number),
+    /// One of some words, separated by `|`, kept as its place among them.
+    Word(&'static str, fn(&Config) -> &Number),
+    /// Where to listen. `off` is allowed if the flag says so.
+    Address(bool, fn(&Config) -> &AddressCell),
+    /// Limits of a reply buffer.
+    OutputLimit(fn(&Config) -> &OutputLimit),
+    /// Where data is kept: nowhere but in memory.
+    DataDir,
+}
+
+/// A value that was read and found good.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Value {
+    /// A number, or the place of a word.
+    Number(u64),
+    /// An address, or none for `off`.
+    Address(Option<Address>),
+    /// Hard limit, soft limit, seconds.
+    OutputLimit([u64; 3]),
+    /// Nothing to keep.
+    Nothing,
+}
+
+/// What is wrong with a text, in the words of `CONFIG SET`.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Refusal(pub String);
+
+impl Refusal {
+    fn range(range: &RangeInclusive<i64>) -> Refusal {
+        Refusal(format!("argument must be between {} and {} inclusive", range.start(), range.end()))
+    }
+}
+
+impl Kind {
+    /// Reads a value.
+    pub fn parse(&self, text: &str) -> Result<Value, Refusal> {
+        match self {
+            Kind::Integer(range, _) => {
+                let number = integer(text)
+                    .ok_or_else(|| Refusal("argument couldn't be parsed into an integer".to_owned()))?;
+                within(range, number)
+            }
+            Kind::Bytes(range, _) => {
+                let number =
+                    bytes(text).ok_or_else(|| Refusal("argument must be a memory value".to_owned()))?;
+                within(range, number)
+            }
+            Kind::Word(words, _) => match words.split('|').position(|word| text.eq_ignore_ascii_case(word)) {
+                Some(at) => Ok(Value::Number(at as u64)),
+                None => {
+                    let words = words.replace('|', ", ");
+                    Err(Refusal(format!("argument(s) must be one of the following: {words}")))
+                }
+            },
+            Kind::Address(true, _) if text.eq_ignore_ascii_case("off") => Ok(Value::Address(None)),
+            Kind::Address(..) => match Address::parse(text) {
+                Some(address) => Ok(Value::Address(Some(address))),
+                None => Err(Refusal("argument must be HOST:PORT".to_owned())),
+            },
+            Kind::OutputLimit(_) => output_limit(text),
+            Kind::DataDir if text.eq_ignore_ascii_case("none") => Ok(Value::Nothing),
+            Kind::DataDir => Err(Refusal("there is no persistence yet".to_owned())),
+        }
+    }
+
+    /// Puts a value that [`Kind::parse`] gave into its cell.
+    pub fn store(&self, config: &Config, value: Value) {
+        match (self, value) {
+            (Kind::Integer(_, cell) | Kind::Bytes(_, cell) | Kind::Word(_, cell), Value::Number(number)) => {
+                cell(config).set(number);
+            }
+            (Kind::Address(_, cell), Value::Address(address)) => cell(config).set(address),
+            (Kind::OutputLimit(cell), Value::OutputLimit([hard, soft, seconds])) => {
+                let limit = cell(config);
+                limit.hard.set(hard);
+                limit.soft.set(soft);
+                limit.soft_seconds.set(seconds);
+            }
+            (Kind::DataDir, Value::Nothing) => {}
+            (_, value) => unreachable!("a value of another type: {value:?}"),
+        }
+    }
+
+    /// The value as `CONFIG GET` shows it: bytes as a plain number.
+    pub fn render(&self, config: &Config) -> String {
+        match self {
+            Kind::Integer(_, cell) | Kind::Bytes(_, cell) => cell(config).get().to_string(),
+            Kind::Word(words, cell) => {
+                words.split('|').nth(cell(config).get_usize()).unwrap_or_default().to_owned()
+            }
+            Kind::Address(_, cell) => match cell(config).get() {
+                Some(address) => address.to_string(),
+                None => "off".to_owned(),
+            },
+            Kind::OutputLimit(cell) => {
+                let limit = cell(config);
+                format!("normal {} {} {}", limit.hard.get(), limit.soft.get(), limit.soft_seconds.get())
+            }
+            Kind::DataDir => "none".to_owned(),
+        }
+    }
+
+    /// What is expected, for people.
+    pub fn expected(&self) -> String {
+        match self {
+            Kind::Integer(range, _) if *range.end() == i64::MAX => {
+                format!("a whole number of at least {}", range.start())
+            }
+            Kind::Integer(range, _) => format!("a whole number from {} to {}", range.start(), range.end()),
+            Kind::Bytes(range, _) if *range.end() == i64::MAX => {
+                format!("a size of at least {}, such as 64mb", humane(*range.start()))
+            }
+            Kind::Bytes(range, _) => {
+                format!("a size from {} to {}, such as 64mb", humane(*range.start()), humane(*range.end()))
+            }
+            Kind::Word(words, _) => words.replace('|', " or "),
+            Kind::Address(off, _) => {
+                format!("HOST:PORT, such as 127.0.0.1:8080{}", if *off { ", or off" } else { "" })
+            }
+            Kind::OutputLimit(_) => "normal HARD SOFT SECONDS, such as normal 1gb 64mb 60".to_owned(),
+            Kind::DataDir => "none: data is kept in memory only, there is no persistence yet".to_owned(),
+        }
+    }
+
+    /// What stands for a value in usage lines.
+    pub fn metavar(&self) -> &'static str {
+        match self {
+            Kind::Integer(..) => "N",
+            Kind::Bytes(..) => "BYTES",
+            Kind::Word(words, _) => words,
+            Kind::Address(false, _) => "ADDR",
+            Kind::Address(true, _) => "ADDR|off",
+            Kind::OutputLimit(_) => "LIMITS",
+            Kind::DataDir => "none",
+        }
+    }
+}
+
+fn within(range: &RangeInclusive<i64>, number: i64) -> Result<Value, Refusal> {
+    match u64::try_from(number) {
+        Ok(value) if range.contains(&number) => Ok(Value::Number(value)),
+        _ => Err(Refusal::range(range)),
+    }
+}
+
+/// An integer in its one canonical spelling, as `string2ll` of Redis wants it: no plus, no leading zeros.
+fn integer(text: &str) -> Option<i64> {
+    text.parse::<i64>().ok().filter(|number| number.to_string() == text)
+}
+
+/// Bytes with a unit: `k` is 1000, `kb` is 1024, and so on.
+fn bytes(text: &str) -> Option<i64> {
+    let split = text.bytes().position(|byte| !byte.is_ascii_digit()).unwrap_or(text.len());
+    let (digits, unit) = text.split_at(split);
+    let factor: i64 = match unit.to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "k" => 1000,
+        "kb" => 1 << 10,
+        "m" => 1_000_000,
+        "mb" => 1 << 20,
+        "g" => 1_000_000_000,
+        "gb" => 1 << 30,
+        _ => return None,
+    };
+    digits.parse::<i64>().ok()?.checked_mul(factor)
+}
+
+/// A size in the largest unit that divides it.
+fn humane(size: i64) -> String {
+    for (unit, name) in [(1 << 30, "gb"), (1 << 20, "mb"), (1 << 10, "kb")] {
+        if size != 0 && size % unit == 0 {
+            return format!("{}{name}", size / unit);
+        }
+    }
+    size.to_string()
+}
+
+/// Groups of `class hard soft seconds`. There is one class; of several groups for it the last counts.
+fn output_limit(text: &str) -> Result<Value, Refusal> {
+    let words: Vec<&str> = text.split_ascii_whitespace().collect();
+    let wrong_count = || Refusal("Wrong number of arguments in buffer limit configuration.".to_owned());
+    if !words.len().is_multiple_of(4) {
+        return Err(wrong_count());
+    }
+    let mut limit = None;
+    for group in words.chunks_exact(4) {
+        if !group[0].eq_ignore_ascii_case("normal") {
+            return Err(Refusal("Invalid client class specified in buffer limit configuration.".to_owned()));
+        }
+        let seconds = integer(group[3]).filter(|seconds| (0..=i64::from(i32::MAX)).contains(seconds));
+        match (bytes(group[1]), bytes(group[2]), seconds) {
+            (Some(hard), Some(soft), Some(seconds)) => {
+                limit = Some([hard, soft, seconds].map(i64::unsigned_abs));
+            }
+            _ => {
+                let text = "Error in hard, soft or soft_seconds setting in buffer limit configuration.";
+                return Err(Refusal(text.to_owned()));
+            }
+        }
+    }
+    limit.map(Value::OutputLimit).ok_or_else(wrong_count)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{bytes, humane, integer};
+
+    #[test]
+    fn sizes_have_the_units_of_redis_conf() {
+        for (text, wanted) in [
+            ("0", Some(0)),
+            ("17", Some(17)),
+            ("5B", Some(5)),
+            ("2k", Some(2000)),
+            ("2kb", Some(2048)),
+            ("1Mb", Some(1 << 20)),
+            ("3m", Some(3_000_000)),
+            ("2GB", Some(2 << 30)),
+            ("1g", Some(1_000_000_000)),
+            ("", None),
+            ("kb", None),
+            ("-1", None),
+            ("1.5mb", None),
+            ("10zb", None),
+            (" 2mb", None),
+            ("9223372036854775807", Some(i64::MAX)),
+            ("9223372036854775808", None),
+            ("9223372036854775807kb", None),
+        ] {
+            assert_eq!(bytes(text), wanted, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn integers_have_one_spelling() {
+        for text in ["0", "-1", "12", "9223372036854775807"] {
+            assert!(integer(text).is_some(), "{text:?}");
+        }
+        for text in ["", "+1", "01", "-0", " 1", "0x10", "1.5", "9223372036854775808"] {
+            assert!(integer(text).is_none(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn sizes_are_shown_in_the_largest_unit() {
+        assert_eq!([0, 1000, 1024, 64 << 20, 4 << 30].map(humane), ["0", "1000", "1kb", "64mb", "4gb"]);
+    }
+}

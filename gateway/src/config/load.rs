@@ -1,0 +1,253 @@
+//! From texts to a [`Config`]: default < file < environment < flag.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::table::{Config, PARAMETERS, Parameter};
+
+/// Where values come from, besides the defaults.
+pub struct Sources<'a> {
+    /// The file to read, if any.
+    pub file: Option<PathBuf>,
+    /// Reads a file.
+    pub read_file: &'a dyn Fn(&Path) -> io::Result<String>,
+    /// Reads an environment variable.
+    pub environment: &'a dyn Fn(&str) -> Option<OsString>,
+    /// Flags by parameter name, without the dashes.
+    pub flags: Vec<(&'static str, String)>,
+}
+
+/// Why there is no configuration, in one line that names source, key and what was expected.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Wrong(String);
+
+impl fmt::Display for Wrong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Builds the configuration.
+///
+/// A wrong value is refused even where a stronger source overrides it: it is a mistake that would come to
+/// light at the worst time.
+pub fn load(sources: &Sources<'_>) -> Result<Config, Wrong> {
+    let file = match &sources.file {
+        Some(path) => read(path, sources.read_file)?,
+        None => toml::Table::new(),
+    };
+    let config = Config::empty();
+    for row in PARAMETERS {
+        config.reset(row);
+        let weakest_first = [
+            file.get(row.name).map(|value| Given {
+                text: plain(value),
+                at: format!("{}: {}", shown(sources.file.as_deref()), row.name),
+            }),
+            in_environment(row, sources.environment)?,
+            sources
+                .flags
+                .iter()
+                .find(|(name, _)| *name == row.name)
+                .map(|(name, text)| Given { text: text.clone(), at: format!("flag --{name}") }),
+        ];
+        for given in weakest_first.into_iter().flatten() {
+            let value = row.kind.parse(&given.text).map_err(|_| given.wrong(&row.kind.expected()))?;
+            row.kind.store(&config, value);
+        }
+    }
+    Ok(config)
+}
+
+/// A text that somebody gave for a parameter.
+struct Given {
+    text: String,
+    /// Source and key.
+    at: String,
+}
+
+impl Given {
+    fn wrong(&self, expected: &str) -> Wrong {
+        // Debug quoting keeps the line one line, whatever is in the value.
+        Wrong(format!("{}: {:?} is wrong, expected {expected}", self.at, self.text))
+    }
+}
+
+/// The variable of `row`; an empty one counts as not set.
+///
+/// Variables that begin with `MOONSHARD_` and name no parameter are nobody's mistake: Kubernetes sets some for
+/// every service of that name.
+fn in_environment(
+    row: &Parameter,
+    environment: &dyn Fn(&str) -> Option<OsString>,
+) -> Result<Option<Given>, Wrong> {
+    let variable = row.variable();
+    let Some(value) = environment(&variable).filter(|value| !value.is_empty()) else { return Ok(None) };
+    let at = format!("environment variable {variable}");
+    match value.into_string() {
+        Ok(text) => Ok(Some(Given { text, at })),
+        Err(bytes) => {
+            Err(Given { text: bytes.to_string_lossy().into_owned(), at }.wrong(&row.kind.expected()))
+        }
+    }
+}
+
+fn shown(path: Option<&Path>) -> String {
+    path.unwrap_or(Path::new("")).display().to_string()
+}
+
+fn read(path: &Path, read_file: &dyn Fn(&Path) -> io::Result<String>) -> Result<toml::Table, Wrong> {
+    let name = path.display();
+    let text = read_file(path).map_err(|error| Wrong(format!("cannot read config file {name}: {error}")))?;
+    let table: toml::Table = text.parse().map_err(|error: toml::de::Error| {
+        let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or("");
+        let line = before.matches('\n').count() + 1;
+        Wrong(format!("{name}: line {line}: {}", error.message().replace('\n', ", ")))
+    })?;
+    for key in table.keys() {
+        if !PARAMETERS.iter().any(|row| row.name == key) {
+            let nearest = nearest(key);
+            return Err(Wrong(format!("{name}: unknown key {key:?}, the nearest known one is {nearest:?}")));
+        }
+    }
+    Ok(table)
+}
+
+/// A value of the file as the text that a flag would have.
+fn plain(value: &toml::Value) -> String {
+    match value {
+        toml::Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+/// The parameter whose name is fewest edits away from `key`.
+fn nearest(key: &str) -> &'static str {
+    let key = key.to_ascii_lowercase().replace('_', "-");
+    let names = PARAMETERS.iter().map(|row| row.name);
+    names.min_by_key(|name| distance(key.as_bytes(), name.as_bytes())).expect("there are parameters")
+}
+
+/// Levenshtein's edit distance.
+fn distance(a: &[u8], b: &[u8]) -> usize {
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.iter().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.iter().enumerate() {
+            let replaced = diagonal + usize::from(x != y);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn load_from(
+        file: Option<&str>,
+        environment: &[(&str, &str)],
+        flags: &[(&'static str, &str)],
+    ) -> Result<Config, Wrong> {
+        load(&Sources {
+            file: file.map(|_| PathBuf::from("moonshard.toml")),
+            read_file: &|_| Ok(file.unwrap_or_default().to_owned()),
+            environment: &|wanted| {
+                environment.iter().find(|(name, _)| *name == wanted).map(|(_, value)| OsString::from(value))
+            },
+            flags: flags.iter().map(|(name, text)| (*name, (*text).to_owned())).collect(),
+        })
+    }
+
+    fn error(file: Option<&str>, environment: &[(&str, &str)], flags: &[(&'static str, &str)]) -> String {
+        load_from(file, environment, flags).expect_err("an error").to_string()
+    }
+
+    #[test]
+    fn a_flag_beats_the_environment_beats_the_file_beats_the_default() {
+        let file = "timeout = 1\nhz = 1\nmaxclients = 1\nscript-memory = \"16mb\"\nhttp = \"off\"\n";
+        let config = load_from(
+            Some(file),
+            &[("MOONSHARD_HZ", "2"), ("MOONSHARD_MAXCLIENTS", "2"), ("MOONSHARD_TIMEOUT", "")],
+            &[("maxclients", "3")],
+        )
+        .expect("good");
+        let numbers = [&config.tcp_backlog, &config.timeout, &config.hz, &config.maxclients].map(|n| n.get());
+        assert_eq!(numbers, [511, 1, 2, 3]);
+        assert_eq!(config.script_memory.get(), 16 << 20);
+        assert_eq!(config.http.get(), None);
+        assert_eq!(config.resp.get().expect("on").to_string(), "127.0.0.1:6379");
+    }
+
+    #[test]
+    fn shards_follow_threads() {
+        for (threads, shards) in [("1", 4), ("3", 16), ("1000", 1024)] {
+            assert_eq!(load_from(None, &[], &[("threads", threads)]).expect("good").shards.get(), shards);
+        }
+    }
+
+    #[test]
+    fn strangers_in_the_environment_are_ignored() {
+        assert!(load_from(None, &[("MOONSHARD_PORT_6379_TCP", "tcp://10.0.0.1:6379")], &[]).is_ok());
+    }
+
+    #[test]
+    fn errors_name_source_key_and_what_was_expected() {
+        let errors = [
+            error(None, &[], &[("shards", "0")]),
+            error(None, &[("MOONSHARD_SCRIPT_MEMORY", "1kb")], &[]),
+            error(None, &[("MOONSHARD_CLIENT_QUERY_BUFFER_LIMIT", "1kb")], &[]),
+            error(Some("http = 8080"), &[], &[]),
+            error(Some("resp = \"off\""), &[], &[]),
+            error(Some("timeout = [1, 2]"), &[], &[]),
+            error(Some("timeout = 9"), &[("MOONSHARD_TIMEOUT", "never\n")], &[("timeout", "1")]),
+            error(None, &[], &[("script-instances", "reused")]),
+            error(None, &[], &[("script-fuel", "-1")]),
+            error(None, &[], &[("client-output-buffer-limit", "64mb")]),
+            error(None, &[], &[("data-dir", "/var/lib/moonshard")]),
+        ];
+        insta::assert_snapshot!(errors.join("\n"), @r#"
+        flag --shards: "0" is wrong, expected a whole number from 1 to 1024
+        environment variable MOONSHARD_SCRIPT_MEMORY: "1kb" is wrong, expected a size from 1mb to 4gb, such as 64mb
+        environment variable MOONSHARD_CLIENT_QUERY_BUFFER_LIMIT: "1kb" is wrong, expected a size of at least 1mb, such as 64mb
+        moonshard.toml: http: "8080" is wrong, expected HOST:PORT, such as 127.0.0.1:8080, or off
+        moonshard.toml: resp: "off" is wrong, expected HOST:PORT, such as 127.0.0.1:8080
+        moonshard.toml: timeout: "[1, 2]" is wrong, expected a whole number from 0 to 2147483647
+        environment variable MOONSHARD_TIMEOUT: "never\n" is wrong, expected a whole number from 0 to 2147483647
+        flag --script-instances: "reused" is wrong, expected rewind or fresh
+        flag --script-fuel: "-1" is wrong, expected a whole number of at least 1
+        flag --client-output-buffer-limit: "64mb" is wrong, expected normal HARD SOFT SECONDS, such as normal 1gb 64mb 60
+        flag --data-dir: "/var/lib/moonshard" is wrong, expected none: data is kept in memory only, there is no persistence yet
+        "#);
+    }
+
+    #[test]
+    fn errors_of_the_file_itself() {
+        let errors = [
+            error(Some("script_fule = 1"), &[], &[]),
+            error(Some("[server]\nresp = 1"), &[], &[]),
+            error(Some("hz = 10\ntimeout = \n"), &[], &[]),
+            error(Some("hz = 10\nhz = 11\n"), &[], &[]),
+            load(&Sources {
+                file: Some(PathBuf::from("/nowhere.toml")),
+                read_file: &|_| Err(io::Error::from(io::ErrorKind::PermissionDenied)),
+                environment: &|_| None,
+                flags: Vec::new(),
+            })
+            .expect_err("an error")
+            .to_string(),
+        ];
+        insta::assert_snapshot!(errors.join("\n"), @r#"
+        moonshard.toml: unknown key "script_fule", the nearest known one is "script-fuel"
+        moonshard.toml: unknown key "server", the nearest known one is "resp"
+        moonshard.toml: line 2: string values must be quoted, expected literal string
+        moonshard.toml: line 2: duplicate key
+        cannot read config file /nowhere.toml: permission denied
+        "#);
+    }
+}

@@ -1,0 +1,333 @@
+//! The parameters, one row each, and the struct of their values.
+
+use std::fmt::Write as _;
+use std::thread::available_parallelism;
+
+use script::Instances;
+use store_engine::DATABASES;
+
+use super::cell::{AddressCell, Number, OutputLimit};
+use super::kind::Kind;
+
+/// Range of what Redis keeps in a C `int`.
+const INT_MAX: i64 = i32::MAX as i64;
+/// Smallest limit for things a single command needs, as in Redis.
+const MB: i64 = 1 << 20;
+
+/// The value of every parameter. A field's meaning stands in the row of the same name in [`PARAMETERS`].
+#[derive(Debug, Default)]
+#[allow(missing_docs, reason = "the rows of PARAMETERS are the documentation")]
+pub struct Config {
+    pub resp: AddressCell,
+    pub http: AddressCell,
+    pub grpc: AddressCell,
+    pub threads: Number,
+    pub shards: Number,
+    pub script_fuel: Number,
+    pub script_timeout_ms: Number,
+    pub script_memory: Number,
+    pub script_reply_max: Number,
+    pub script_cache_max: Number,
+    pub script_concurrency: Number,
+    pub script_fuel_slice: Number,
+    /// Read it with [`Config::instances`].
+    script_instances: Number,
+    pub proto_max_bulk_len: Number,
+    pub client_query_buffer_limit: Number,
+    pub client_output_buffer_limit: OutputLimit,
+    pub maxclients: Number,
+    pub timeout: Number,
+    pub tcp_keepalive: Number,
+    pub tcp_backlog: Number,
+    pub hz: Number,
+}
+
+/// What a parameter is if nobody says otherwise.
+pub enum Fallback {
+    /// As it would stand in a file.
+    Text(&'static str),
+    /// Computed from rows before it; described in words.
+    Computed(&'static str, fn(&Config) -> u64),
+}
+
+/// A row.
+pub struct Parameter {
+    /// Name, as in redis.conf where it has one.
+    pub name: &'static str,
+    /// Type, range and cell.
+    pub kind: Kind,
+    /// Value without any source.
+    pub default: Fallback,
+    /// Whether `CONFIG SET` may change it while the server runs.
+    pub live: bool,
+    /// One or two sentences.
+    pub doc: &'static str,
+}
+
+/// A read-only answer of `CONFIG GET` that is no parameter: what clients ask for by its name in redis.conf.
+pub struct Derived {
+    /// Name in redis.conf.
+    pub name: &'static str,
+    /// The truth about it.
+    pub value: fn(&Config) -> String,
+}
+
+/// All parameters, in the order of the reference.
+pub static PARAMETERS: &[Parameter] = &[
+    Parameter {
+        name: "resp",
+        kind: Kind::Address(false, |c| &c.resp),
+        default: Fallback::Text("127.0.0.1:6379"),
+        live: false,
+        doc: "Where Redis clients connect.",
+    },
+    Parameter {
+        name: "http",
+        kind: Kind::Address(true, |c| &c.http),
+        default: Fallback::Text("127.0.0.1:8080"),
+        live: false,
+        doc: "Where HTTP is served.",
+    },
+    Parameter {
+        name: "grpc",
+        kind: Kind::Address(true, |c| &c.grpc),
+        default: Fallback::Text("127.0.0.1:50051"),
+        live: false,
+        doc: "Where gRPC is served.",
+    },
+    Parameter {
+        name: "data-dir",
+        kind: Kind::DataDir,
+        default: Fallback::Text("none"),
+        live: false,
+        doc: "Where data is kept. Data lives in memory only so far, so none is the only value.",
+    },
+    Parameter {
+        name: "threads",
+        kind: Kind::Integer(1..=1024, |c| &c.threads),
+        default: Fallback::Computed("one per core", |_| {
+            available_parallelism().map_or(1, |cores| cores.get().min(1024) as u64)
+        }),
+        live: false,
+        doc: "Threads that serve connections and run scripts.",
+    },
+    Parameter {
+        name: "shards",
+        kind: Kind::Integer(1..=1024, |c| &c.shards),
+        default: Fallback::Computed("4 per thread, as a power of two", |c| {
+            (4 * c.threads.get()).next_power_of_two().min(1024)
+        }),
+        live: false,
+        doc: "Parts of the data that are locked one by one.",
+    },
+    Parameter {
+        name: "script-fuel",
+        kind: Kind::Integer(1..=i64::MAX, |c| &c.script_fuel),
+        default: Fallback::Text("2000000000"),
+        live: true,
+        doc: "Fuel of one script run: about one unit per WebAssembly instruction, and what its calls cost.",
+    },
+    Parameter {
+        name: "script-timeout-ms",
+        kind: Kind::Integer(1..=86_400_000, |c| &c.script_timeout_ms),
+        default: Fallback::Text("5000"),
+        live: true,
+        doc: "Milliseconds after which a script run is ended.",
+    },
+    Parameter {
+        name: "script-memory",
+        kind: Kind::Bytes(MB..=4 << 30, |c| &c.script_memory),
+        default: Fallback::Text("64mb"),
+        live: false,
+        doc: "Memory of one script run.",
+    },
+    Parameter {
+        name: "script-reply-max",
+        kind: Kind::Bytes(1024..=4 << 30, |c| &c.script_reply_max),
+        default: Fallback::Text("64mb"),
+        live: true,
+        doc: "Largest reply of a script.",
+    },
+    Parameter {
+        name: "script-cache-max",
+        kind: Kind::Integer(1..=1_000_000, |c| &c.script_cache_max),
+        default: Fallback::Text("1000"),
+        live: true,
+        doc: "Scripts remembered because EVAL ran them, beyond which the least recently used are forgotten. \
+              Those of SCRIPT LOAD stay.",
+    },
+    Parameter {
+        name: "script-instances",
+        kind: Kind::Word("rewind|fresh", |c| &c.script_instances),
+        default: Fallback::Text("rewind"),
+        live: false,
+        doc: "Where a run's sandbox comes from: a used one put back byte by byte, or a new one.",
+    },
+    Parameter {
+        name: "script-concurrency",
+        kind: Kind::Integer(1..=4096, |c| &c.script_concurrency),
+        default: Fallback::Text("64"),
+        live: false,
+        doc: "Scripts that run at the same time. More wait for their turn.",
+    },
+    Parameter {
+        name: "script-fuel-slice",
+        kind: Kind::Integer(1000..=1_000_000_000, |c| &c.script_fuel_slice),
+        default: Fallback::Text("200000"),
+        live: false,
+        doc: "Fuel after which a running script lets others have its thread.",
+    },
+    Parameter {
+        name: "proto-max-bulk-len",
+        kind: Kind::Bytes(MB..=i64::MAX, |c| &c.proto_max_bulk_len),
+        default: Fallback::Text("512mb"),
+        live: true,
+        doc: "Largest single argument of a command.",
+    },
+    Parameter {
+        name: "client-query-buffer-limit",
+        kind: Kind::Bytes(MB..=i64::MAX, |c| &c.client_query_buffer_limit),
+        default: Fallback::Text("1gb"),
+        live: true,
+        doc: "Largest command with all its arguments.",
+    },
+    Parameter {
+        name: "client-output-buffer-limit",
+        kind: Kind::OutputLimit(|c| &c.client_output_buffer_limit),
+        default: Fallback::Text("normal 1gb 64mb 60"),
+        live: true,
+        doc: "A client is cut off when the replies it has not read exceed the hard limit, or the soft limit \
+              for that many seconds. 0 is no limit.",
+    },
+    Parameter {
+        name: "maxclients",
+        kind: Kind::Integer(1..=u32::MAX as i64, |c| &c.maxclients),
+        default: Fallback::Text("10000"),
+        live: true,
+        doc: "Connections at the same time.",
+    },
+    Parameter {
+        name: "timeout",
+        kind: Kind::Integer(0..=INT_MAX, |c| &c.timeout),
+        default: Fallback::Text("0"),
+        live: true,
+        doc: "Seconds after which an idle connection is closed. 0 is never.",
+    },
+    Parameter {
+        name: "tcp-keepalive",
+        kind: Kind::Integer(0..=INT_MAX, |c| &c.tcp_keepalive),
+        default: Fallback::Text("300"),
+        live: true,
+        doc: "Seconds between probes that find dead connections. 0 sends none.",
+    },
+    Parameter {
+        name: "tcp-backlog",
+        kind: Kind::Integer(1..=INT_MAX, |c| &c.tcp_backlog),
+        default: Fallback::Text("511"),
+        live: false,
+        doc: "Connections the system holds until they are accepted.",
+    },
+    Parameter {
+        name: "hz",
+        kind: Kind::Integer(1..=500, |c| &c.hz),
+        default: Fallback::Text("10"),
+        live: true,
+        doc: "How often a second expired keys are looked for.",
+    },
+];
+
+/// Rows that tell how this server behaves in Redis' words. Whoever builds a feature takes its row out of here.
+pub static DERIVED: &[Derived] = &[
+    Derived { name: "bind", value: |c| c.resp.get().map_or(String::new(), |address| address.host) },
+    Derived { name: "port", value: |c| c.resp.get().map_or(0, |address| address.port).to_string() },
+    Derived { name: "io-threads", value: |c| c.threads.get().to_string() },
+    Derived { name: "databases", value: |_| DATABASES.to_string() },
+    Derived { name: "save", value: |_| String::new() },
+    Derived { name: "appendonly", value: |_| "no".to_owned() },
+    Derived { name: "maxmemory", value: |_| "0".to_owned() },
+    Derived { name: "maxmemory-policy", value: |_| "noeviction".to_owned() },
+    Derived { name: "maxmemory-clients", value: |_| "0".to_owned() },
+    // No script makes others wait, so nobody is ever told BUSY.
+    Derived { name: "busy-reply-threshold", value: |_| "0".to_owned() },
+    Derived { name: "lua-time-limit", value: |_| "0".to_owned() },
+    Derived { name: "notify-keyspace-events", value: |_| String::new() },
+    Derived { name: "cluster-enabled", value: |_| "no".to_owned() },
+    Derived { name: "replicaof", value: |_| String::new() },
+    Derived { name: "requirepass", value: |_| String::new() },
+    Derived { name: "aclfile", value: |_| String::new() },
+    Derived { name: "protected-mode", value: |_| "no".to_owned() },
+    Derived { name: "tls-port", value: |_| "0".to_owned() },
+    Derived { name: "unixsocket", value: |_| String::new() },
+    Derived { name: "daemonize", value: |_| "no".to_owned() },
+    Derived { name: "logfile", value: |_| String::new() },
+];
+
+impl Parameter {
+    /// The environment variable.
+    pub fn variable(&self) -> String {
+        format!("MOONSHARD_{}", self.name.to_ascii_uppercase().replace('-', "_"))
+    }
+
+    /// The default, for people.
+    pub fn default_text(&self) -> &'static str {
+        match self.default {
+            Fallback::Text(text) | Fallback::Computed(text, _) => text,
+        }
+    }
+
+    /// The row of this name.
+    pub fn find(name: &str) -> Option<&'static Parameter> {
+        PARAMETERS.iter().find(|row| row.name.eq_ignore_ascii_case(name))
+    }
+}
+
+impl Config {
+    /// All cells at zero.
+    pub(super) fn empty() -> Config {
+        Config::default()
+    }
+
+    /// The configuration of a server that is told nothing.
+    #[cfg(test)]
+    pub fn defaults() -> Config {
+        let config = Config::empty();
+        for row in PARAMETERS {
+            config.reset(row);
+        }
+        config
+    }
+
+    /// Gives a row its default value. Rows it is computed from must have theirs.
+    pub(super) fn reset(&self, row: &Parameter) {
+        let value = match row.default {
+            Fallback::Text(text) => row.kind.parse(text),
+            Fallback::Computed(_, value) => row.kind.parse(&value(self).to_string()),
+        };
+        row.kind.store(self, value.expect("a test holds every default to its own range"));
+    }
+
+    /// Where the sandbox of a run comes from.
+    pub fn instances(&self) -> Instances {
+        match self.script_instances.get() {
+            0 => Instances::Rewind,
+            _ => Instances::Fresh,
+        }
+    }
+}
+
+/// The reference, as a Markdown table.
+pub fn reference() -> String {
+    let mut text = String::from(
+        "| parameter | value | default | CONFIG SET | meaning |\n| --- | --- | --- | --- | --- |\n",
+    );
+    for row in PARAMETERS {
+        let expected = row.kind.expected();
+        let expected = expected.split(", such as").next().unwrap_or(&expected);
+        let expected = expected.split(": ").next().unwrap_or(expected);
+        let off = if matches!(row.kind, Kind::Address(true, _)) { " or off" } else { "" };
+        let live = if row.live { "yes" } else { "no" };
+        let (name, default, doc) = (row.name, row.default_text(), row.doc);
+        writeln!(text, "| `{name}` | {expected}{off} | {default} | {live} | {doc} |").expect("a string");
+    }
+    text
+}

@@ -1,0 +1,99 @@
+//! The road of a request: gate, then the engine, a session function, or something that waits.
+
+use std::sync::Arc;
+
+use store::Call;
+use store_engine::spec::flags;
+use store_engine::{Args, CommandError, Reply};
+
+use crate::command;
+use crate::coordinate;
+use crate::gate::{self, Admitted, Origin};
+use crate::registry::{Later, Row, SessionRun, run_now};
+use crate::server::Server;
+use crate::session::Session;
+
+/// Handles a request as far as that is possible at once. The reply is in `out`, unless something is returned
+/// that has to be awaited with [`finish`].
+pub fn begin<'a>(
+    server: &Server,
+    session: &mut Session,
+    args: Args<'a>,
+    now_ms: u64,
+    out: &mut Reply,
+) -> Option<Waiting<'a>> {
+    let admitted = match gate::admit(&server.registry, args, Origin::Client) {
+        Ok(admitted) => admitted,
+        Err(error) => {
+            refuse(session, &error, out);
+            return None;
+        }
+    };
+    if session.multi.is_some() && queue(session, &admitted, out) {
+        return None;
+    }
+    match admitted.row {
+        Row::Engine(_) => {
+            let Admitted { facts, ref keys, .. } = admitted;
+            let call = Call { command: facts, args, keys, db: session.db, now_ms };
+            match server.node.try_execute(&call, &mut session.seed, out) {
+                Some(_) => None,
+                None => Some(Waiting::Locked(admitted)),
+            }
+        }
+        Row::Session(command) => match command.run {
+            SessionRun::Now(run) => {
+                run_now(server, session, args, run, out);
+                None
+            }
+            SessionRun::Later(later) => Some(Waiting::Later(later, admitted)),
+        },
+    }
+}
+
+/// A request that could not be answered at once.
+pub enum Waiting<'a> {
+    /// Its keys are in use.
+    Locked(Admitted<'a>),
+    /// It is one of those that take their time.
+    Later(Later, Admitted<'a>),
+}
+
+/// Answers what [`begin`] left open.
+pub async fn finish(server: &Arc<Server>, session: &mut Session, waiting: Waiting<'_>, out: &mut Reply) {
+    match waiting {
+        Waiting::Locked(admitted) => {
+            let db = session.db;
+            coordinate::run_locked(server, &admitted, db, &mut session.seed, out).await;
+        }
+        Waiting::Later(Later::Exec, _) => command::multi::exec(server, session, out).await,
+        Waiting::Later(Later::Eval { by_sha, read_only }, admitted) => {
+            command::scripting::eval(server, session, &admitted, by_sha, read_only, out).await;
+        }
+        Waiting::Later(Later::Script, admitted) => {
+            command::scripting::script(server, admitted.args, out).await;
+        }
+    }
+}
+
+fn refuse(session: &mut Session, error: &CommandError, out: &mut Reply) {
+    if let Some(multi) = &mut session.multi {
+        multi.broken = true;
+    }
+    out.error(error);
+}
+
+/// Inside MULTI: queues the call, unless it is one that acts at once. Whether the reply is written.
+fn queue(session: &mut Session, admitted: &Admitted<'_>, out: &mut Reply) -> bool {
+    if matches!(admitted.facts.name, "exec" | "discard" | "multi" | "watch" | "quit" | "reset") {
+        return false;
+    }
+    if admitted.facts.has(flags::NO_MULTI) {
+        refuse(session, &CommandError::new("ERR Command not allowed inside a transaction"), out);
+        return true;
+    }
+    let multi = session.multi.as_mut().expect("the caller found a MULTI in progress");
+    multi.queued.push(admitted.args.items().iter().map(|item| (*item).into()).collect());
+    out.status("QUEUED");
+    true
+}

@@ -1,0 +1,260 @@
+//! RESP connections: read, parse, dispatch, write.
+//!
+//! A connection stays on one thread. It holds no buffer while it is idle: buffers come from a pool of the
+//! thread and go back when a batch of requests is answered. Replies are written before more is read, so a
+//! client that does not read its replies stops being served instead of filling memory.
+
+use std::cell::RefCell;
+use std::future::{Future, poll_fn};
+use std::io;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::Poll;
+use std::time::Duration;
+
+use resp::{Limits, Parser, Step};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use store_engine::{Args, Reply};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, timeout, timeout_at};
+
+use crate::command::multi::unwatch;
+use crate::dispatch;
+use crate::frontend::http::Ready;
+use crate::observe::{Counters, unix_ms};
+use crate::server::Server;
+use crate::session::{ClientInfo, Session};
+
+/// Bytes asked for in one read.
+const READ_BYTES: usize = 16 * 1024;
+/// Reply bytes after which a batch of pipelined requests is interrupted to write them.
+const FLUSH_BYTES: usize = 256 * 1024;
+/// Buffers larger than this are not kept.
+const KEPT_BYTES: usize = 64 * 1024;
+/// Idle buffers a thread keeps.
+const KEPT_BUFFERS: usize = 64;
+
+thread_local! {
+    static BUFFERS: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// An empty buffer.
+fn take_buffer() -> Vec<u8> {
+    BUFFERS.with_borrow_mut(Vec::pop).unwrap_or_else(|| Vec::with_capacity(READ_BYTES))
+}
+
+fn give_buffer(mut buffer: Vec<u8>) {
+    if (1..=KEPT_BYTES).contains(&buffer.capacity()) {
+        buffer.clear();
+        BUFFERS.with_borrow_mut(|buffers| {
+            if buffers.len() < KEPT_BUFFERS {
+                buffers.push(buffer);
+            }
+        });
+    }
+}
+
+/// Serves one connection to its end.
+pub async fn serve(server: Arc<Server>, stream: TcpStream, client: Arc<ClientInfo>, ready: Ready) {
+    server.clients.lock().insert(client.id, client.clone());
+    let _entry = Entry { server: &server, id: client.id };
+    let mut connection = Connection {
+        session: Session::new(client.clone()),
+        parser: Parser::new(limits(&server)),
+        server: server.clone(),
+        stream,
+        input: Vec::new(),
+    };
+    // How it ended concerns nobody: the client is gone, was told why, or is cut off.
+    let _ = connection.run(&client, ready).await;
+    unwatch(&server, &mut connection.session);
+}
+
+/// Takes the connection out of the list of clients, whatever ends it.
+struct Entry<'a> {
+    server: &'a Server,
+    id: u64,
+}
+
+impl Drop for Entry<'_> {
+    fn drop(&mut self) {
+        self.server.clients.lock().remove(&self.id);
+        self.server.counters.connections.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+fn limits(server: &Server) -> Limits {
+    let clamped = |bytes: u64| u32::try_from(bytes).unwrap_or(u32::MAX);
+    Limits {
+        max_bulk_bytes: clamped(server.config.proto_max_bulk_len.get()),
+        max_request_bytes: clamped(server.config.client_query_buffer_limit.get()),
+        ..Limits::default()
+    }
+}
+
+struct Connection {
+    server: Arc<Server>,
+    session: Session,
+    stream: TcpStream,
+    parser: Parser,
+    /// Bytes of a request that is not complete yet; without capacity while there are none.
+    input: Vec<u8>,
+}
+
+impl Connection {
+    async fn run(&mut self, client: &ClientInfo, mut ready: Ready) -> io::Result<()> {
+        let mut ended = pin!(async {
+            tokio::select! {
+                () = client.wake.notified() => {}
+                _ = ready.wait_for(|ready| !ready) => {}
+            }
+        });
+        loop {
+            let read = tokio::select! {
+                biased;
+                read = self.read() => read?,
+                () = &mut ended => return self.stream.shutdown().await,
+            };
+            if read == 0 {
+                return Ok(());
+            }
+            Counters::add(&self.server.counters.bytes_in, read as u64);
+            self.answer().await?;
+            if self.session.closing || client.killed.load(Ordering::Relaxed) {
+                return self.stream.shutdown().await;
+            }
+        }
+    }
+
+    /// Reads something. The buffer for it is taken when there is something to read.
+    async fn read(&mut self) -> io::Result<usize> {
+        let Connection { stream, input, server, .. } = self;
+        let read = poll_fn(|context| {
+            if input.capacity() == 0 {
+                *input = take_buffer();
+            } else if input.capacity() - input.len() < READ_BYTES / 2 {
+                // Grows with what has arrived, never by what a client announces.
+                input.reserve(READ_BYTES.max(input.len()));
+            }
+            let step = pin!(stream.read_buf(input)).poll(context);
+            if step.is_pending() && input.is_empty() {
+                give_buffer(std::mem::take(input));
+            }
+            step
+        });
+        match server.config.timeout.get() {
+            0 => read.await,
+            seconds => timeout(Duration::from_secs(seconds), read).await.unwrap_or(Ok(0)),
+        }
+    }
+
+    /// Answers every complete request in the input.
+    async fn answer(&mut self) -> io::Result<()> {
+        let Connection { server, session, stream, parser, input } = self;
+        let mut out = Reply { buf: take_buffer(), protocol: session.protocol };
+        let (mut at, mut answered) = (0, 0);
+        let now_ms = unix_ms();
+        session.client.active_ms.store(now_ms, Ordering::Relaxed);
+        while !session.closing {
+            match parser.next(&input[at..]) {
+                Ok(Step::Request(request)) => {
+                    let args = request.slices(&input[at..]);
+                    let args = Args::new(&args);
+                    answered += 1;
+                    if let Some(waiting) = dispatch::begin(server, session, args, now_ms, &mut out) {
+                        tokio::select! {
+                            biased;
+                            () = dispatch::finish(server, session, waiting, &mut out) => {}
+                            // Dropping the request ends a script and takes back what it did.
+                            () = hung_up(stream) => return Err(io::ErrorKind::ConnectionAborted.into()),
+                        }
+                    }
+                    at += request.consumed;
+                }
+                Ok(Step::Incomplete { consumed, .. }) => {
+                    at += consumed;
+                    break;
+                }
+                Err(error) => {
+                    error.write_to(&mut out.buf);
+                    session.closing = true;
+                }
+            }
+            if out.buf.len() >= FLUSH_BYTES {
+                write(server, stream, &mut out.buf).await?;
+            }
+        }
+        if at == input.len() {
+            give_buffer(std::mem::take(input));
+        } else {
+            input.drain(..at);
+        }
+        Counters::add(&server.counters.commands, answered);
+        if !out.buf.is_empty() {
+            write(server, stream, &mut out.buf).await?;
+        }
+        give_buffer(out.buf);
+        Ok(())
+    }
+}
+
+/// How often a connection that waits for its own request looks whether its client is still there.
+const HANG_UP_CHECK: Duration = Duration::from_millis(50);
+
+/// Waits until the client has closed its end. Readiness of the socket would not tell: there may be requests
+/// in it that wait behind the present one.
+async fn hung_up(stream: &TcpStream) {
+    loop {
+        tokio::time::sleep(HANG_UP_CHECK).await;
+        let mut sockets = [PollFd::new(stream, PollFlags::RDHUP)];
+        let now = Timespec::default();
+        if poll(&mut sockets, Some(&now)).is_ok_and(|ready| ready > 0) {
+            return;
+        }
+    }
+}
+
+/// Writes all of `bytes` and empties it. A client that leaves too much unread is cut off: at once beyond the
+/// hard limit, after a while beyond the soft one.
+async fn write(server: &Server, stream: &mut TcpStream, bytes: &mut Vec<u8>) -> io::Result<()> {
+    let limit = &server.config.client_output_buffer_limit;
+    let (hard, soft) = (limit.hard.get_usize(), limit.soft.get_usize());
+    let patience = Duration::from_secs(limit.soft_seconds.get());
+    let mut written = 0;
+    let mut deadline = None;
+    while written < bytes.len() {
+        let rest = &bytes[written..];
+        let exceeds = |limit: usize| limit > 0 && rest.len() > limit;
+        let step = if exceeds(soft) {
+            let deadline = *deadline.get_or_insert_with(|| Instant::now() + patience);
+            let at_once = poll_fn(|context| Poll::Ready(pin!(stream.write(rest)).poll(context))).await;
+            match at_once {
+                Poll::Ready(step) => step,
+                Poll::Pending if exceeds(hard) => Err(TIMED_OUT.into()),
+                Poll::Pending => {
+                    timeout_at(deadline, stream.write(rest)).await.unwrap_or(Err(TIMED_OUT.into()))
+                }
+            }
+        } else {
+            stream.write(rest).await
+        };
+        match step {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(count) => written += count,
+            Err(error) => {
+                if error.kind() == TIMED_OUT {
+                    Counters::add(&server.counters.slow_clients_cut, 1);
+                }
+                return Err(error);
+            }
+        }
+    }
+    Counters::add(&server.counters.bytes_out, written as u64);
+    bytes.clear();
+    Ok(())
+}
+
+/// How a write to a client that does not read ends.
+const TIMED_OUT: io::ErrorKind = io::ErrorKind::TimedOut;

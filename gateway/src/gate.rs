@@ -1,0 +1,109 @@
+//! The only place that says yes to a call, for clients and scripts alike: a chain of small refusals.
+
+use smallvec::SmallVec;
+use store_engine::command::resolve;
+use store_engine::keys::{KeyAt, keys_of};
+use store_engine::spec::flags;
+use store_engine::{Args, Command, CommandError, error};
+
+use crate::registry::{Registry, Row};
+
+/// Who asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// A connection.
+    Client,
+    /// A script.
+    Script {
+        /// It may not write: EVAL_RO, or the flag `no-writes`.
+        read_only: bool,
+    },
+}
+
+/// Proof that the gate said yes; nothing else can be run.
+pub struct Admitted<'a> {
+    /// The row that was called.
+    pub row: Row,
+    /// Its facts; of a container the subcommand's.
+    pub facts: &'static Command,
+    /// The call.
+    pub args: Args<'a>,
+    /// Its keys.
+    pub keys: SmallVec<[KeyAt; 4]>,
+}
+
+/// Checks one call.
+pub fn admit<'a>(registry: &Registry, args: Args<'a>, origin: Origin) -> Result<Admitted<'a>, CommandError> {
+    let row = registry.lookup(args.name()).ok_or_else(|| unknown(args, origin))?;
+    let facts = resolve(row.facts(), args).ok_or_else(|| unknown_subcommand(row.facts(), args, origin))?;
+    refuse_wrong_arity(row.facts(), facts, args, origin)?;
+    if let Origin::Script { read_only } = origin {
+        refuse_outside_scripts(row, facts)?;
+        refuse_writes(facts, read_only)?;
+    }
+    let keys = match (row, keys_of(facts, args)) {
+        (_, Ok(keys)) => keys,
+        // Commands such as ZUNION name a bad key count in words of their own, before they touch a key.
+        (Row::Engine(_), Err(_)) => SmallVec::new(),
+        (Row::Session(_), Err(error)) => return Err(error),
+    };
+    Ok(Admitted { row, facts, args, keys })
+}
+
+fn unknown(args: Args<'_>, origin: Origin) -> CommandError {
+    if origin != Origin::Client {
+        return CommandError::new("ERR Unknown Redis command called from script");
+    }
+    let shown = |bytes: &[u8]| String::from_utf8_lossy(&bytes[..bytes.len().min(128)]).into_owned();
+    let mut text = format!("ERR unknown command '{}', with args beginning with: ", shown(args.name()));
+    for arg in args.rest(1) {
+        if text.len() >= 128 + 50 {
+            break;
+        }
+        text.push_str(&format!("'{}' ", shown(arg)));
+    }
+    CommandError::owned(text)
+}
+
+fn unknown_subcommand(container: &Command, args: Args<'_>, origin: Origin) -> CommandError {
+    if origin != Origin::Client {
+        return CommandError::new("ERR Unknown Redis command called from script");
+    }
+    let Some(word) = args.get(1) else { return error::wrong_arity(container.name) };
+    let word = String::from_utf8_lossy(&word[..word.len().min(128)]).into_owned();
+    CommandError::owned(format!(
+        "ERR unknown subcommand '{word}'. Try {} HELP.",
+        container.name.to_uppercase()
+    ))
+}
+
+fn refuse_wrong_arity(
+    row: &Command,
+    facts: &Command,
+    args: Args<'_>,
+    origin: Origin,
+) -> Result<(), CommandError> {
+    if facts.arity.allows(args.len()) {
+        return Ok(());
+    }
+    if origin != Origin::Client {
+        return Err(CommandError::new("ERR Wrong number of args calling Redis command from script"));
+    }
+    if std::ptr::eq(row, facts) {
+        return Err(error::wrong_arity(facts.name));
+    }
+    Err(error::wrong_arity(&format!("{}|{}", row.name, facts.name)))
+}
+
+/// Session commands act on a connection, and a script has none; engine rows say themselves.
+fn refuse_outside_scripts(row: Row, facts: &Command) -> Result<(), CommandError> {
+    let refused = facts.has(flags::NO_SCRIPT) || matches!(row, Row::Session(_));
+    if refused { Err(CommandError::new("ERR This Redis command is not allowed from script")) } else { Ok(()) }
+}
+
+fn refuse_writes(facts: &Command, read_only: bool) -> Result<(), CommandError> {
+    if read_only && (facts.is_write() || facts.has(flags::PUBLISHES)) {
+        return Err(CommandError::new("ERR Write commands are not allowed from read-only scripts."));
+    }
+    Ok(())
+}

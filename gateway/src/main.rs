@@ -1,0 +1,47 @@
+//! `moonshard`: a Lua scripting server that speaks the Redis protocol.
+
+mod app;
+mod cli;
+mod command;
+mod config;
+mod coordinate;
+mod dispatch;
+mod frontend;
+mod gate;
+mod header;
+mod log;
+mod observe;
+mod registry;
+mod scripts;
+mod server;
+mod session;
+
+use std::process::ExitCode;
+
+use cli::{Action, UsageError};
+
+/// Many small values live and die here; this allocator is quicker at that than the system's.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    let action =
+        cli::parse(std::env::args_os(), |name| std::env::var_os(name), |path| std::fs::read_to_string(path));
+    match action {
+        Ok(Action::Print(text)) => {
+            print!("{text}");
+            ExitCode::SUCCESS
+        }
+        Ok(Action::Serve(config)) => match app::serve(*config) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("{error}");
+                ExitCode::FAILURE
+            }
+        },
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::from(UsageError::EXIT_CODE)
+        }
+    }
+}

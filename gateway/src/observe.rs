@@ -1,0 +1,79 @@
+//! Counters, and the clocks that the gateway reads.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Unix time.
+pub fn unix_time() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+/// Unix time in milliseconds.
+pub fn unix_ms() -> u64 {
+    unix_time().as_millis() as u64
+}
+
+/// What INFO counts since the start.
+#[derive(Default)]
+pub struct Counters {
+    /// Connections now.
+    pub connections: AtomicUsize,
+    /// Connections ever.
+    pub connections_total: AtomicU64,
+    /// Connections refused because of `maxclients`.
+    pub connections_refused: AtomicU64,
+    /// Requests answered.
+    pub commands: AtomicU64,
+    /// Bytes read from clients.
+    pub bytes_in: AtomicU64,
+    /// Bytes written to clients.
+    pub bytes_out: AtomicU64,
+    /// Connections cut off because their client did not read.
+    pub slow_clients_cut: AtomicU64,
+    /// Script runs that ended with a reply.
+    pub scripts_run: AtomicU64,
+    /// Script runs repeated with more keys locked.
+    pub scripts_rerun: AtomicU64,
+    /// Sandboxes that trapped.
+    pub script_traps: AtomicU64,
+}
+
+impl Counters {
+    /// CONFIG RESETSTAT: everything that counts events begins again.
+    pub fn reset(&self) {
+        for counter in [
+            &self.connections_total,
+            &self.connections_refused,
+            &self.commands,
+            &self.bytes_in,
+            &self.bytes_out,
+            &self.slow_clients_cut,
+            &self.scripts_run,
+            &self.scripts_rerun,
+            &self.script_traps,
+        ] {
+            counter.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// Adds to a counter; orders nothing.
+    pub fn add(counter: &AtomicU64, count: u64) {
+        counter.fetch_add(count, Ordering::Relaxed);
+    }
+}
+
+/// Bytes of memory the process occupies; 0 where the system does not tell.
+pub fn resident_bytes() -> u64 {
+    let pages = std::fs::read_to_string("/proc/self/statm").ok();
+    let pages = pages.as_deref().and_then(|text| text.split(' ').nth(1)?.parse::<u64>().ok());
+    pages.unwrap_or(0) * 4096
+}
+
+/// CPU time of the process in user and kernel mode, in seconds.
+pub fn cpu_seconds() -> (f64, f64) {
+    let ticks = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // The second field, the name, may hold blanks; fields are counted behind its bracket.
+    let fields: Vec<&str> = ticks.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+    let of = |at: usize| fields.get(at).and_then(|text| text.parse::<f64>().ok()).unwrap_or(0.0) / 100.0;
+    (of(11), of(12))
+}

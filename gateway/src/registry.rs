@@ -1,0 +1,112 @@
+//! Every command there is, engine rows and session rows, found by one lookup.
+
+use std::collections::HashMap;
+
+use foldhash::fast::RandomState;
+use store_engine::{Args, Command, CommandError, Reply};
+
+use crate::server::Server;
+use crate::session::Session;
+
+/// A command about the connection or the server instead of keys.
+pub struct SessionCommand {
+    /// The same facts that engine rows have; its `run` is never called.
+    pub facts: Command,
+    /// What performs it.
+    pub run: SessionRun,
+}
+
+/// What performs a session command.
+#[derive(Clone, Copy)]
+pub enum SessionRun {
+    /// A function that answers at once.
+    Now(fn(&Server, &mut Session, Args<'_>, &mut Reply) -> Result<(), CommandError>),
+    /// Something that may have to wait.
+    Later(Later),
+}
+
+/// Session commands that may have to wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Later {
+    /// EVAL and its relatives.
+    Eval {
+        /// The first argument is a digest, not a text.
+        by_sha: bool,
+        /// The `_RO` form.
+        read_only: bool,
+    },
+    /// SCRIPT, for its LOAD.
+    Script,
+    /// EXEC.
+    Exec,
+}
+
+/// Runs a session function; an error takes the place of whatever it had written.
+pub fn run_now(
+    server: &Server,
+    session: &mut Session,
+    args: Args<'_>,
+    run: fn(&Server, &mut Session, Args<'_>, &mut Reply) -> Result<(), CommandError>,
+    out: &mut Reply,
+) {
+    let mark = out.buf.len();
+    if let Err(error) = run(server, session, args, out) {
+        out.buf.truncate(mark);
+        out.error(&error);
+    }
+}
+
+/// One row of either kind.
+#[derive(Clone, Copy)]
+pub enum Row {
+    /// Performed by the engine.
+    Engine(&'static Command),
+    /// Performed by the gateway.
+    Session(&'static SessionCommand),
+}
+
+impl Row {
+    /// The row's facts.
+    pub fn facts(self) -> &'static Command {
+        match self {
+            Row::Engine(command) => command,
+            Row::Session(command) => &command.facts,
+        }
+    }
+}
+
+/// All rows by name.
+pub struct Registry {
+    rows: HashMap<&'static [u8], Row, RandomState>,
+    names: Vec<&'static str>,
+}
+
+/// Longest name of a command, so that a name can be lower-cased on the stack.
+const LONGEST_NAME: usize = 32;
+
+impl Registry {
+    /// The engine's commands and those of `families`.
+    pub fn new(families: &[&'static [SessionCommand]]) -> Registry {
+        let engine = store_engine::command::all().map(Row::Engine);
+        let session = families.iter().flat_map(|family| family.iter()).map(Row::Session);
+        let rows: HashMap<_, _, _> =
+            engine.chain(session).map(|row| (row.facts().name.as_bytes(), row)).collect();
+        let mut names: Vec<_> = rows.values().map(|row| row.facts().name).collect();
+        names.sort_unstable();
+        Registry { rows, names }
+    }
+
+    /// The command called `name` in any case. Of a container that is the container's row.
+    pub fn lookup(&self, name: &[u8]) -> Option<Row> {
+        let mut lower = [0; LONGEST_NAME];
+        let lower = lower.get_mut(..name.len())?;
+        lower.copy_from_slice(name);
+        lower.make_ascii_lowercase();
+        self.rows.get(&*lower).copied()
+    }
+
+    /// All names, sorted.
+    pub fn names(&self) -> &[&'static str] {
+        &self.names
+    }
+}

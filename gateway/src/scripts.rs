@@ -1,0 +1,135 @@
+//! The scripts that are known, by their SHA-1.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use parking_lot::RwLock;
+use script::Script;
+use sha1::{Digest, Sha1};
+
+use crate::header::Header;
+
+/// SHA-1 of a script's text.
+pub type Sha = [u8; 20];
+
+/// The digest of `text`.
+pub fn sha_of(text: &[u8]) -> Sha {
+    Sha1::digest(text).into()
+}
+
+/// The digest that `hex` spells, in any case.
+pub fn parse_sha(hex: &[u8]) -> Option<Sha> {
+    if hex.len() != 40 {
+        return None;
+    }
+    let mut sha = [0; 20];
+    for (byte, pair) in sha.iter_mut().zip(hex.chunks_exact(2)) {
+        let digit = |c: u8| char::from(c).to_digit(16);
+        *byte = (digit(pair[0])? * 16 + digit(pair[1])?) as u8;
+    }
+    Some(sha)
+}
+
+/// A script with what its header says.
+pub struct Known {
+    /// Its digest as clients spell it.
+    pub sha: String,
+    /// Source and compiled image.
+    pub script: Script,
+    /// Flags from its first line.
+    pub header: Header,
+    /// SCRIPT LOADed: kept until SCRIPT FLUSH.
+    pinned: AtomicBool,
+    /// When it was last used, in lookups since the start.
+    used: AtomicU64,
+}
+
+/// The cache. EVALed scripts beyond its limit are dropped, least recently used first; SCRIPT LOADed ones stay.
+pub struct Scripts {
+    known: RwLock<HashMap<Sha, Arc<Known>, foldhash::fast::RandomState>>,
+    clock: AtomicU64,
+    evicted: AtomicU64,
+}
+
+impl Scripts {
+    /// An empty cache.
+    pub fn new() -> Scripts {
+        Scripts { known: RwLock::default(), clock: AtomicU64::new(0), evicted: AtomicU64::new(0) }
+    }
+
+    /// The script with this digest.
+    pub fn get(&self, sha: &Sha) -> Option<Arc<Known>> {
+        let known = self.known.read().get(sha).cloned()?;
+        known.used.store(self.clock.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
+        Some(known)
+    }
+
+    /// The script with this text, added if it is new; of those that are only EVALed `most` are kept. Errors are
+    /// those of its header.
+    pub fn get_or_add(&self, text: &[u8], most: usize) -> Result<Arc<Known>, store_engine::CommandError> {
+        let sha = sha_of(text);
+        if let Some(known) = self.get(&sha) {
+            return Ok(known);
+        }
+        let (header, body) = Header::parse(text)?;
+        let name = sha.iter().map(|byte| format!("{byte:02x}")).collect();
+        let added = Arc::new(Known {
+            sha: name,
+            script: Script::new(&body),
+            header,
+            pinned: AtomicBool::new(false),
+            used: AtomicU64::new(self.clock.fetch_add(1, Ordering::Relaxed)),
+        });
+        let mut known = self.known.write();
+        if known.len() >= most {
+            self.make_room(&mut known, most);
+        }
+        Ok(known.entry(sha).or_insert(added).clone())
+    }
+
+    /// Drops the least recently used of the scripts that are not pinned, a tenth of the limit at a time, so
+    /// that a flood of new texts looks over the cache once per many insertions.
+    fn make_room(&self, known: &mut HashMap<Sha, Arc<Known>, foldhash::fast::RandomState>, most: usize) {
+        let mut loose: Vec<(u64, Sha)> = known
+            .iter()
+            .filter(|(_, script)| !script.pinned.load(Ordering::Relaxed))
+            .map(|(sha, script)| (script.used.load(Ordering::Relaxed), *sha))
+            .collect();
+        if loose.len() < most {
+            return;
+        }
+        let surplus = loose.len() - most + most.div_ceil(10);
+        loose.sort_unstable();
+        for (_, sha) in loose.iter().take(surplus) {
+            known.remove(sha);
+        }
+        self.evicted.fetch_add(surplus.min(loose.len()) as u64, Ordering::Relaxed);
+    }
+
+    /// Keeps the script until [`Scripts::flush`].
+    pub fn pin(&self, known: &Known) {
+        known.pinned.store(true, Ordering::Relaxed);
+    }
+
+    /// Takes a script out again, because it does not compile.
+    pub fn remove(&self, text: &[u8]) {
+        self.known.write().remove(&sha_of(text));
+    }
+
+    /// Forgets all scripts.
+    pub fn flush(&self) {
+        self.known.write().clear();
+    }
+
+    /// Number of scripts, and bytes of their texts and images.
+    pub fn usage(&self) -> (usize, usize) {
+        let known = self.known.read();
+        (known.len(), known.values().map(|script| script.script.bytes()).sum())
+    }
+
+    /// Scripts dropped for room since the start.
+    pub fn evicted(&self) -> u64 {
+        self.evicted.load(Ordering::Relaxed)
+    }
+}

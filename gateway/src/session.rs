@@ -1,0 +1,130 @@
+//! What a connection remembers between its requests.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use store_engine::Protocol;
+
+use crate::observe::unix_ms;
+
+/// What everybody may know about a client: CLIENT LIST shows it.
+pub struct ClientInfo {
+    /// Number of the connection, never reused.
+    pub id: u64,
+    /// Where it comes from.
+    pub addr: String,
+    /// Where it arrived.
+    pub laddr: String,
+    /// Unix time in milliseconds of its arrival.
+    pub since_ms: u64,
+    /// Unix time in milliseconds of its newest request.
+    pub active_ms: AtomicU64,
+    /// Set by CLIENT KILL: the connection ends at its next step.
+    pub killed: AtomicBool,
+    /// Wakes the connection so that it sees `killed`.
+    pub wake: tokio::sync::Notify,
+    /// What changes rarely.
+    pub details: Mutex<ClientDetails>,
+}
+
+/// The part of [`ClientInfo`] that commands change.
+#[derive(Clone, Default)]
+pub struct ClientDetails {
+    /// CLIENT SETNAME
+    pub name: String,
+    /// CLIENT SETINFO LIB-NAME
+    pub lib_name: String,
+    /// CLIENT SETINFO LIB-VER
+    pub lib_ver: String,
+    /// Selected database.
+    pub db: usize,
+    /// Protocol version, 2 or 3.
+    pub resp: u8,
+    /// Name of the newest command.
+    pub command: &'static str,
+}
+
+impl ClientInfo {
+    /// A client that has just connected.
+    pub fn new(id: u64, addr: String, laddr: String) -> Arc<ClientInfo> {
+        let now = unix_ms();
+        Arc::new(ClientInfo {
+            id,
+            addr,
+            laddr,
+            since_ms: now,
+            active_ms: AtomicU64::new(now),
+            killed: AtomicBool::new(false),
+            wake: tokio::sync::Notify::new(),
+            details: Mutex::new(ClientDetails { resp: 2, ..ClientDetails::default() }),
+        })
+    }
+
+    /// Ends the connection.
+    pub fn kill(&self) {
+        self.killed.store(true, Ordering::Relaxed);
+        self.wake.notify_one();
+    }
+}
+
+/// One call, owned: kept in a MULTI queue.
+pub type OwnedCall = Vec<Box<[u8]>>;
+
+/// A MULTI in progress.
+#[derive(Default)]
+pub struct Multi {
+    /// What EXEC will run.
+    pub queued: Vec<OwnedCall>,
+    /// A command was refused while queueing: EXEC will refuse everything.
+    pub broken: bool,
+}
+
+/// A watched key: raised when it changes.
+pub struct Watched {
+    /// Database of the key.
+    pub db: usize,
+    /// The key.
+    pub key: Box<[u8]>,
+    /// Raised when it changed.
+    pub changed: Arc<AtomicBool>,
+}
+
+/// One connection's state.
+pub struct Session {
+    /// What others may know of it.
+    pub client: Arc<ClientInfo>,
+    /// Selected database.
+    pub db: usize,
+    /// RESP2 or RESP3.
+    pub protocol: Protocol,
+    /// State of the random source of its commands.
+    pub seed: u64,
+    /// MULTI in progress.
+    pub multi: Option<Multi>,
+    /// WATCHed keys.
+    pub watched: Vec<Watched>,
+    /// QUIT was said, or the protocol broken: close after the replies are out.
+    pub closing: bool,
+}
+
+impl Session {
+    /// The state of a new connection.
+    pub fn new(client: Arc<ClientInfo>) -> Session {
+        let seed = client.since_ms ^ client.id.rotate_left(32);
+        Session {
+            client,
+            db: 0,
+            protocol: Protocol::Resp2,
+            seed,
+            multi: None,
+            watched: Vec::new(),
+            closing: false,
+        }
+    }
+
+    /// Whether a watched key changed since WATCH.
+    pub fn watch_broken(&self) -> bool {
+        self.watched.iter().any(|watched| watched.changed.load(Ordering::Relaxed))
+    }
+}

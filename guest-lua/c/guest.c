@@ -1,0 +1,144 @@
+/* The exports: create the state, compile the script, run it. */
+#include <string.h>
+
+#include "guest.h"
+#include "lauxlib.h"
+#include "lgc.h"
+#include "lobject.h"
+#include "lstate.h"
+
+/* longjmp is a Wasm exception with this tag. */
+__asm__(".globl __c_longjmp\n.tagtype __c_longjmp i32\n__c_longjmp:\n");
+
+void __wasm_call_ctors(void);
+
+static lua_State *state;
+static int script = LUA_NOREF;
+
+/* Aligned for the numbers in it. */
+static _Alignas(8) char input_static[INPUT_STATIC];
+static char *input_large;
+static uint32_t input_size;
+
+static int panic(lua_State *L) {
+    (void)L;
+    __builtin_trap();
+}
+
+static int64_t pack(const char *data, size_t len) { return (int64_t)((uint64_t)(uintptr_t)data << 32 | (uint64_t)len); }
+
+EXPORT("init") void guest_init(void) {
+    __wasm_call_ctors();
+    state = lua_newstate(guest_lua_alloc, NULL);
+    if (!state) __builtin_trap();
+    lua_atpanic(state, panic);
+    reply_init(state);
+    sandbox_open(state);
+    lua_gc(state, LUA_GCCOLLECT, 0);
+}
+
+static void drop_input(void) {
+    if (input_large) guest_realloc(input_large, input_size, 0);
+    input_large = NULL;
+}
+
+EXPORT("input") char *guest_input(uint32_t len) {
+    drop_input();
+    if (len <= INPUT_STATIC) return input_static;
+    input_large = guest_realloc(NULL, 0, len);
+    input_size = len;
+    return input_large;
+}
+
+static const char *input(void) { return input_large ? input_large : input_static; }
+
+EXPORT("compile") int64_t guest_compile(uint32_t len) {
+    lua_State *L = state;
+    lua_settop(L, 0);
+    int status = luaL_loadbuffer(L, input(), len, "@user_script");
+    drop_input();
+    if (status != 0) {
+        size_t size;
+        const char *message = lua_tolstring(L, -1, &size);
+        return pack(message, size);
+    }
+    if (script != LUA_NOREF) luaL_unref(L, LUA_REGISTRYINDEX, script);
+    script = luaL_ref(L, LUA_REGISTRYINDEX);
+    /* no collection here: it would mark every object, and so dirty every page of an image that is kept as a difference */
+    return 0;
+}
+
+static uint32_t word(const char *p) {
+    uint32_t value;
+    memcpy(&value, p, 4);
+    return value;
+}
+
+static const char *push_strings(lua_State *L, const char *p, uint32_t n) {
+    lua_createtable(L, (int)n, 0);
+    for (uint32_t i = 1; i <= n; i++) {
+        uint32_t len = word(p);
+        lua_pushlstring(L, p + 4, len);
+        lua_rawseti(L, -2, (int)i);
+        p += 4 + len;
+    }
+    return p;
+}
+
+/* The text of a field of the error table, or NULL. Leaves it on the stack, so that it stays alive. */
+static const char *field(lua_State *L, int table, const char *name) {
+    lua_pushstring(L, name);
+    lua_rawget(L, table);
+    return lua_isstring(L, -1) ? lua_tostring(L, -1) : NULL;
+}
+
+static void add_failure(Buffer *out, lua_State *L, const char *name) {
+    int top = lua_gettop(L);
+    if (!lua_istable(L, top)) { /* an error in the handler, or memory is out: allocate nothing */
+        const char *text = lua_type(L, top) == LUA_TSTRING ? lua_tostring(L, top) : "execution failure";
+        char start[101];
+        memcpy(start, text, strnlen(text, 100) + 1);
+        start[100] = '\0';
+        buffer_add(out, "-ERR Error running script ", 26);
+        buffer_add_line(out, name, 0);
+        buffer_add(out, ", ", 2);
+        buffer_add_line(out, start, 1);
+        buffer_add(out, "\r\n", 2);
+        return;
+    }
+    const char *message = field(L, top, "err");
+    const char *source = field(L, top, "source");
+    const char *line = field(L, top, "line");
+    /* Redis 7.0 crashes when `err` is missing; 7.2 says this. */
+    lua_pushfstring(L, "-%s", message ? message : "ERR unknown error");
+    if (source && line) {
+        lua_pushfstring(L, " script: %s, on %s:%s.", name, source, line);
+        lua_concat(L, 2);
+    }
+    buffer_add_line(out, lua_tostring(L, -1), 1);
+    buffer_add(out, "\r\n", 2);
+}
+
+EXPORT("run") int64_t guest_run(uint32_t len) {
+    (void)len;
+    lua_State *L = state;
+    const char *in = input();
+    uint32_t name_len = word(in + RUN_NAME_LEN), nkeys = word(in + RUN_NKEYS), nargs = word(in + RUN_NARGS);
+    memcpy(&sandbox_clock, in + RUN_CLOCK, sizeof sandbox_clock);
+    redis_resp = 2;
+    random_seed((int32_t)word(in + RUN_SEED));
+    lua_settop(L, 0);
+    lua_pushlstring(L, in + RUN_DATA, name_len);
+    lua_pushcfunction(L, sandbox_error_handler);
+    lua_rawgeti(L, LUA_REGISTRYINDEX, script);
+    const char *p = push_strings(L, in + RUN_DATA + name_len, nkeys);
+    sandbox_set_global(L, "KEYS");
+    push_strings(L, p, nargs);
+    sandbox_set_global(L, "ARGV");
+    drop_input();
+
+    Buffer out = {reply_static, 0, REPLY_STATIC};
+    if (lua_pcall(L, 0, 1, 2) == 0) reply_write(&out, L, redis_resp == 3);
+    else add_failure(&out, L, lua_tostring(L, 1));
+    return pack(out.data, out.len);
+}

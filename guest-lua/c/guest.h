@@ -1,0 +1,64 @@
+/* What the parts of the guest share. */
+#ifndef GUEST_H
+#define GUEST_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "abi.h"
+#include "lua.h"
+
+#define IMPORT(name) __attribute__((import_module("moonshard"), import_name(name)))
+#define EXPORT(name) __attribute__((export_name(name), visibility("default")))
+
+/* One argument of a command, as the import `call` reads it. */
+typedef struct {
+    uint32_t ptr;
+    uint32_t len;
+} Arg;
+
+IMPORT("call") int32_t host_call(const Arg *argv, uint32_t argc, char *reply, uint32_t capacity, uint32_t flags);
+IMPORT("fetch") int32_t host_fetch(char *reply, uint32_t capacity);
+IMPORT("log") void host_log(uint32_t level, const char *text, uint32_t len);
+
+/* alloc.c: sizes are given back by the caller, so blocks have no headers. */
+void *guest_realloc(void *block, size_t old_size, size_t new_size);
+void *guest_lua_alloc(void *ud, void *block, size_t old_size, size_t new_size);
+
+/* reply.c */
+typedef struct {
+    char *data;
+    uint32_t len;
+    uint32_t cap;
+} Buffer;
+extern char reply_static[REPLY_STATIC];
+void reply_init(lua_State *L);
+/* Pushes one reply (the bytes are the host's, hence well formed); returns where the next one begins. */
+const char *reply_push(lua_State *L, const char *p, int resp3);
+/* Writes the value on top of the stack as RESP3; `resp3` is the script's own setresp. */
+void reply_write(Buffer *out, lua_State *L, int resp3);
+void buffer_add(Buffer *out, const char *data, size_t len);
+/* Adds text up to its NUL with CR and LF made blanks; trailing ones are dropped if `trim`. */
+void buffer_add_line(Buffer *out, const char *text, int trim);
+
+/* redis.c */
+int luaopen_redis(lua_State *L);
+/* Pushes {err=...} for "-CODE message" or "message". */
+void redis_push_error(lua_State *L, const char *text, size_t len);
+extern int redis_resp;
+
+/* sandbox.c */
+void sandbox_open(lua_State *L);
+int sandbox_error_handler(lua_State *L);
+/* Sets a global although the globals are read-only; pops the value. */
+void sandbox_set_global(lua_State *L, const char *name);
+extern double sandbox_clock;
+
+/* random.c */
+void random_open(lua_State *L);
+void random_seed(int32_t seed);
+
+/* sha1.c: 40 hex digits, no NUL. */
+void sha1_hex(char *out, const char *data, size_t len);
+
+#endif

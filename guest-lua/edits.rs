@@ -1,0 +1,168 @@
+//! What build.rs changes in Lua's own files, as (file, text that must occur exactly once, new text).
+
+/// All edits, applied in this order.
+pub const EDITS: &[(&str, &str, &str)] = &[
+    // Numbers behave as on 64-bit x86, where Redis runs: a 64-bit lua_Integer, and conversions that never trap.
+    ("luaconf.h", "#define LUA_INTEGER\tptrdiff_t", "#include \"number.h\"\n#define LUA_INTEGER\tlong long"),
+    (
+        "luaconf.h",
+        "#define lua_number2int(i,d)\t((i)=(int)(d))",
+        "#define lua_number2int(i,d)\t((i)=guest_d2i(d))",
+    ),
+    ("luaconf.h", "((i)=(lua_Integer)(d))", "((i)=guest_d2ll(d))"),
+    ("luaconf.h", "#define LUA_INTFRMLEN\t\t\"l\"\n", "#define LUA_INTFRMLEN\t\t\"ll\"\n"),
+    ("luaconf.h", "sprintf((s), LUA_NUMBER_FMT, (n))", "guest_number_text((s), (n), 14)"),
+    ("luaconf.h", "strtod((s), (p))", "guest_strtod((s), (p))"),
+    ("lstrlib.c", "#include \"lualib.h\"\n", "#include \"lualib.h\"\n#define ptrdiff_t lua_Integer\n"),
+    ("lstrlib.c", "(size_t)(init) > l1", "init > (ptrdiff_t)l1"),
+    ("lstrlib.c", "if ((size_t)pose > l) pose", "if (pose > (ptrdiff_t)l) pose"),
+    ("lstrlib.c", "    ptrdiff_t len;\n", "    int len;\n"),
+    ("lstrlib.c", "(LUA_INTFRM_T)luaL_checknumber(L, arg)", "guest_d2ll(luaL_checknumber(L, arg))"),
+    ("lstrlib.c", "(unsigned LUA_INTFRM_T)luaL_checknumber(L, arg)", "guest_d2ull(luaL_checknumber(L, arg))"),
+    ("lstrlib.c", "(int)luaL_checknumber(L, arg)", "guest_d2i(luaL_checknumber(L, arg))"),
+    ("lbaselib.c", "unsigned long n;\n", "unsigned long long n;\n"),
+    ("lbaselib.c", "strtoul(", "guest_strtoull("),
+    ("lobject.c", "strtoul(", "guest_strtoull("),
+    // Redis has no trace of Lua 5.0's nesting long strings.
+    ("luaconf.h", "#define LUA_COMPAT_LSTR\t\t1\n", ""),
+    // Read-only tables, as Redis has them; the mark is the one free bit of every collectable object.
+    (
+        "lgc.h",
+        "#define SFIXEDBIT\t6\n",
+        "#define SFIXEDBIT\t6\n#define READONLYBIT\t7\n#define isreadonly(h)\ttestbit((h)->marked, READONLYBIT)\n",
+    ),
+    (
+        "lvm.c",
+        "TValue *oldval = luaH_set(L, h, key); /* do a primitive set */",
+        "TValue *oldval;\n      if (isreadonly(h)) luaG_runerror(L, \"Attempt to modify a readonly table\");\n      oldval = luaH_set(L, h, key); /* do a primitive set */",
+    ),
+    (
+        "lapi.c",
+        "setobj2t(L, luaH_set(L, hvalue(t), L->top-2), L->top-1);",
+        "if (isreadonly(hvalue(t))) luaG_runerror(L, \"Attempt to modify a readonly table\");\n  setobj2t(L, luaH_set(L, hvalue(t), L->top-2), L->top-1);",
+    ),
+    (
+        "lapi.c",
+        "setobj2t(L, luaH_setnum(L, hvalue(o), n), L->top-1);",
+        "if (isreadonly(hvalue(o))) luaG_runerror(L, \"Attempt to modify a readonly table\");\n  setobj2t(L, luaH_setnum(L, hvalue(o), n), L->top-1);",
+    ),
+    (
+        "lapi.c",
+        "      hvalue(obj)->metatable = mt;\n",
+        "      if (isreadonly(hvalue(obj))) luaG_runerror(L, \"Attempt to modify a readonly table\");\n      hvalue(obj)->metatable = mt;\n",
+    ),
+    // What a sandbox has no use for: files, the console, the process; and bytecode, which Lua does not verify well.
+    ("lbaselib.c", "  {\"dofile\", luaB_dofile},\n", ""),
+    ("lbaselib.c", "  {\"loadfile\", luaB_loadfile},\n", ""),
+    ("lbaselib.c", "  {\"print\", luaB_print},\n", ""),
+    ("lmathlib.c", "  {\"random\",     math_random},\n", ""),
+    ("lmathlib.c", "  {\"randomseed\", math_randomseed},\n", ""),
+    ("ldo.c", "exit(EXIT_FAILURE);", "__builtin_trap();"),
+    ("ldo.c", "int c = luaZ_lookahead(p->z);\n", "luaZ_lookahead(p->z);\n"),
+    ("ldo.c", "((c == LUA_SIGNATURE[0]) ? luaU_undump : luaY_parser)", "luaY_parser"),
+    // CVE-2025-49844: the chunk's name was not anchored while the parser could collect garbage.
+    (
+        "lparser.c",
+        "luaX_setinput(L, &lexstate, z, luaS_new(L, name));",
+        "TString *chunkname = luaS_new(L, name);\n  setsvalue2s(L, L->top, chunkname);\n  incr_top(L);\n  luaX_setinput(L, &lexstate, z, chunkname);",
+    ),
+    (
+        "lparser.c",
+        "  lua_assert(lexstate.fs == NULL);\n",
+        "  lua_assert(lexstate.fs == NULL);\n  L->top--;  /* chunkname */\n",
+    ),
+    // CVE-2025-46817: the number of results of unpack could wrap.
+    (
+        "lbaselib.c",
+        "n = e - i + 1;  /* number of elements */",
+        "n = (unsigned)e - (unsigned)i >= 8000u ? -1 : e - i + 1;  /* number of elements */",
+    ),
+    (
+        "lbaselib.c",
+        "while (i++ < e)  /* push arg[i + 1...e] */\n    lua_rawgeti(L, 1, i);",
+        "while (i < e)  /* push arg[i + 1...e] */\n    lua_rawgeti(L, 1, ++i);",
+    ),
+    // CVE-2025-46819: the length of a long bracket could wrap.
+    (
+        "llex.c",
+        "    count++;\n  }\n  return (ls->current == s)",
+        "    if (++count > 1000000) luaX_lexerror(ls, \"lexical element too long\", 0);\n  }\n  return (ls->current == s)",
+    ),
+    // string.rep and table.concat make their results in one piece (c/text.c).
+    (
+        "lstrlib.c",
+        "  luaL_Buffer b;\n  const char *s = luaL_checklstring(L, 1, &l);\n  int n = luaL_checkint(L, 2);\n  luaL_buffinit(L, &b);\n  while (n-- > 0)\n    luaL_addlstring(&b, s, l);\n  luaL_pushresult(&b);\n  return 1;\n",
+        "  const char *s = luaL_checklstring(L, 1, &l);\n  int n = luaL_checkint(L, 2);\n  guest_push_repeated(L, s, l, n);\n  return 1;\n",
+    ),
+    (
+        "lstrlib.c",
+        "#define ptrdiff_t lua_Integer\n",
+        "#define ptrdiff_t lua_Integer\nvoid guest_push_repeated (lua_State *L, const char *s, size_t l, int n);\n",
+    ),
+    (
+        "ltablib.c",
+        "  luaL_buffinit(L, &b);\n  for (; i < last; i++) {\n    addfield(L, &b, i);\n    luaL_addlstring(&b, sep, lsep);\n  }\n  if (i == last)  /* add last value (if interval was not empty) */\n    addfield(L, &b, i);\n  luaL_pushresult(&b);\n",
+        "  (void)b; (void)addfield;\n  guest_push_joined(L, sep, lsep, i, last);\n",
+    ),
+    (
+        "ltablib.c",
+        "#include \"lualib.h\"\n",
+        "#include \"lualib.h\"\nvoid guest_push_joined (lua_State *L, const char *separator, size_t length, int i, int last);\n",
+    ),
+    // The C stack is small: keep buffers small, and turn its exhaustion into an error before it becomes a trap.
+    ("luaconf.h", "#define LUAL_BUFFERSIZE\t\tBUFSIZ", "#define LUAL_BUFFERSIZE\t\t256"),
+    (
+        "ldo.c",
+        "if (++L->nCcalls >= LUAI_MAXCCALLS) {",
+        "guest_check_stack(L);\n  if (++L->nCcalls >= LUAI_MAXCCALLS) {",
+    ),
+    (
+        "ldo.c",
+        "void luaD_call (lua_State *L,",
+        "/* The first time the stack runs low is an error that scripts can catch; below the reserve for handling it, it is fatal. */\nstatic void guest_check_stack (lua_State *L) {\n  static int low = 0;\n  unsigned sp = guest_stack_pointer();\n  if (sp >= GUEST_STACK_LOW) low = 0;\n  else if (!low) { low = 1; luaG_runerror(L, \"C stack overflow\"); }\n  else if (sp < GUEST_STACK_RESERVE) luaD_throw(L, LUA_ERRERR);\n}\n\n\nvoid luaD_call (lua_State *L,",
+    ),
+    ("lparser.c", "static void body (", "__attribute__((noinline)) static void body ("),
+    ("ldo.c", "int luaD_rawrunprotected (", "__attribute__((noinline)) int luaD_rawrunprotected ("),
+    (
+        "ldo.c",
+        "if (L->nCcalls >= LUAI_MAXCCALLS)\n    return resume_error",
+        "if (L->nCcalls >= LUAI_MAXCCALLS || guest_stack_pointer() < GUEST_STACK_LOW)\n    return resume_error",
+    ),
+    (
+        "luaconf.h",
+        "#else\n/* default handling with long jumps */\n#define LUAI_THROW(L,c)\tlongjmp((c)->b, 1)\n#define LUAI_TRY(L,c,a)\tif (setjmp((c)->b) == 0) { a }\n#define luai_jmpbuf\tjmp_buf\n",
+        "#else\n/* the compiler's setjmp needs 16 bytes; libc's jmp_buf has 160 */\n#define LUAI_THROW(L,c)\tlongjmp((void *)&(c)->b, 1)\n#define LUAI_TRY(L,c,a)\tif (setjmp((void *)&(c)->b) == 0) { a }\ntypedef struct { unsigned long words[8]; } luai_jmpbuf;\n",
+    ),
+    (
+        "lparser.c",
+        "if (++ls->L->nCcalls > LUAI_MAXCCALLS)",
+        "if (++ls->L->nCcalls > LUAI_MAXCCALLS || guest_stack_pointer() < GUEST_STACK_LOW)",
+    ),
+    (
+        "lstrlib.c",
+        "  int level;  /* total number of captures",
+        "  int depth;  /* nesting of `match' */\n  int level;  /* total number of captures",
+    ),
+    (
+        "lstrlib.c",
+        "static const char *match (MatchState *ms, const char *s, const char *p) {\n  init:",
+        "static const char *do_match (MatchState *ms, const char *s, const char *p);\n\nstatic const char *match (MatchState *ms, const char *s, const char *p) {\n  if (++ms->depth > GUEST_MATCH_DEPTH)\n    luaL_error(ms->L, \"pattern too complex\");\n  s = do_match(ms, s, p);\n  ms->depth--;\n  return s;\n}\n\nstatic const char *do_match (MatchState *ms, const char *s, const char *p) {\n  init:",
+    ),
+    (
+        "lstrlib.c",
+        "    ms.L = L;\n    ms.src_init = s;\n    ms.src_end = s+l1;\n",
+        "    ms.L = L;\n    ms.depth = 0;\n    ms.src_init = s;\n    ms.src_end = s+l1;\n",
+    ),
+    (
+        "lstrlib.c",
+        "  ms.L = L;\n  ms.src_init = s;\n  ms.src_end = s+ls;\n",
+        "  ms.L = L;\n  ms.depth = 0;\n  ms.src_init = s;\n  ms.src_end = s+ls;\n",
+    ),
+    (
+        "lstrlib.c",
+        "  ms.L = L;\n  ms.src_init = src;\n  ms.src_end = src+srcl;\n",
+        "  ms.L = L;\n  ms.depth = 0;\n  ms.src_init = src;\n  ms.src_end = src+srcl;\n",
+    ),
+    // Garbage collection: scripts are short, and a cycle touches every page, so a new cycle needs some garbage to pay for it.
+    ("lgc.c", "(g->estimate/100) * g->gcpause)", "(g->estimate/100) * g->gcpause + GC_SLACK)"),
+];

@@ -1,0 +1,49 @@
+//! The numbers host and guest must agree on.
+//!
+//! `build.rs` turns every `pub const NAME: u32 = VALUE;` line of this file into a `#define` of `abi.h`, so this table is the
+//! only one. Addresses and lengths cross the boundary as `u32`; an `i64` result is `(ptr << 32) | len`.
+
+/// Module name of the three imports `call`, `fetch` and `log`.
+pub const IMPORT_MODULE: &str = "moonshard";
+
+// Flags of the import `call`.
+/// The script said `redis.setresp(3)`: answer in RESP3.
+pub const CALL_RESP3: u32 = 1;
+/// Nobody reads the result. The host may answer with length 0 unless the command failed.
+pub const CALL_UNUSED: u32 = 2;
+/// Called through `redis.pcall` or `redis.apcall`: an error does not end the script.
+pub const CALL_PROTECTED: u32 = 4;
+/// Called through `redis.acall` or `redis.apcall`: the result is always nil.
+pub const CALL_ASYNC: u32 = 8;
+/// `redis.acl_check_cmd`: do not run the command; answer `:1`, `:0`, or an error if there is no such command.
+pub const CALL_ACL_CHECK: u32 = 16;
+
+// The two buffers whose place never changes.
+/// Inputs up to this many bytes use a static buffer; larger ones are allocated by `input`.
+pub const INPUT_STATIC: u32 = 4096;
+/// Replies up to this many bytes need no `fetch`.
+pub const REPLY_STATIC: u32 = 16384;
+
+// Layout of the input of `run`. Numbers are little-endian.
+/// u32: bit 0 is set when the client speaks RESP3.
+pub const RUN_FLAGS: u32 = 0;
+/// f64: what `os.clock()` returns during this run.
+pub const RUN_CLOCK: u32 = 8;
+/// u32: length of the script's name (its sha, or the function's name).
+pub const RUN_NAME_LEN: u32 = 16;
+/// u32: number of keys.
+pub const RUN_NKEYS: u32 = 20;
+/// u32: number of arguments.
+pub const RUN_NARGS: u32 = 24;
+/// i32: seed of `math.random`. Redis 7 goes on with one sequence from script to script; a run that is repeated must get the same seed.
+pub const RUN_SEED: u32 = 28;
+/// The name, then a u32 length and the bytes of each key and each argument, without padding.
+pub const RUN_DATA: u32 = 32;
+
+// Limits.
+/// Tables nested deeper than this in a script's result become `-ERR reached lua stack limit`.
+pub const MAX_REPLY_DEPTH: u32 = 127;
+/// Bytes of the C stack, which lies at the bottom of memory so that an overflow traps.
+pub const STACK_SIZE: u32 = 65536;
+/// Bytes allocated after the script was compiled before the first garbage collection starts.
+pub const GC_SLACK: u32 = 1 << 20;

@@ -1,0 +1,163 @@
+//! OBJECT: how a value is kept.
+
+use crate::error::CommandError;
+use crate::spec::{Arity, Command, KeyPart, flags};
+use crate::value::{Hash, Set, Str, ZSet};
+use crate::{Args, Ctx, Value, number};
+
+const PARTS: &[KeyPart] = &[KeyPart::one(2, crate::Access::Read)];
+const SUB: Command = Command {
+    since: "2.2.3",
+    arity: Arity::Exactly(3),
+    keys: PARTS,
+    flags: 0,
+    syntax: "key",
+    ..Command::BASE
+};
+
+/// The rows of this chapter.
+pub static COMMANDS: &[Command] = &[Command {
+    name: "object",
+    since: "2.2.3",
+    arity: Arity::AtLeast(2),
+    keys: KeyPart::NONE,
+    summary: "A container for object introspection commands.",
+    complexity: "Depends on subcommand.",
+    syntax: "",
+    subcommands: SUBCOMMANDS,
+    ..Command::BASE
+}];
+
+static SUBCOMMANDS: &[Command] = &[
+    Command {
+        name: "encoding",
+        summary: "Returns the internal encoding of an object.",
+        run: encoding,
+        ..SUB
+    },
+    Command {
+        name: "freq",
+        since: "4.0.0",
+        summary: "Returns the logarithmic access frequency counter of an object.",
+        run: freq,
+        ..SUB
+    },
+    Command {
+        name: "help",
+        since: "6.2.0",
+        arity: Arity::Exactly(2),
+        keys: KeyPart::NONE,
+        flags: flags::FAST,
+        routing: crate::Routing::Anywhere,
+        summary: "Returns helpful text about the different subcommands.",
+        syntax: "",
+        run: help,
+        ..SUB
+    },
+    Command {
+        name: "idletime",
+        summary: "Returns the time since the last access to an object.",
+        run: |ctx, args| with_entry(ctx, args, |ctx| ctx.out.integer(0)),
+        ..SUB
+    },
+    Command {
+        name: "refcount",
+        summary: "Returns the reference count of a value of a key.",
+        run: |ctx, args| with_entry(ctx, args, |ctx| ctx.out.integer(1)),
+        ..SUB
+    },
+];
+
+fn with_entry(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    write: impl FnOnce(&mut Ctx<'_>),
+) -> Result<(), CommandError> {
+    if ctx.exists(args[2]) {
+        write(ctx)
+    } else {
+        ctx.out.null()
+    }
+    Ok(())
+}
+
+fn encoding(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
+    let name = ctx.entry(args[2]).map(|entry| encoding_of(&entry.value));
+    ctx.out.optional(name.map(str::as_bytes));
+    Ok(())
+}
+
+/// What Redis 7.0 would call the encoding of a value of this size, by its default thresholds. Ours are others;
+/// programs look at this to see whether a value is still small.
+fn encoding_of(value: &Value) -> &'static str {
+    const SHORT: usize = 64;
+    match value {
+        Value::String(Str::Int(_)) => "int",
+        Value::String(text) if text.len() <= 44 => "embstr",
+        Value::String(_) => "raw",
+        Value::List(_) => "quicklist",
+        Value::Hash(hash) => {
+            let short =
+                |hash: &Hash| hash.iter().all(|(field, value)| field.len() <= SHORT && value.len() <= SHORT);
+            if hash.len() <= 512 && short(hash) { "listpack" } else { "hashtable" }
+        }
+        Value::Set(set) => {
+            let integers = |set: &Set| set.iter().all(|member| number::parse_i64(member).is_some());
+            if set.len() <= 512 && integers(set) { "intset" } else { "hashtable" }
+        }
+        Value::ZSet(zset) => {
+            let short = |zset: &ZSet| zset.iter_from(0).all(|(member, _)| member.len() <= SHORT);
+            if zset.len() <= 128 && short(zset) { "listpack" } else { "skiplist" }
+        }
+    }
+}
+
+fn freq(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
+    if !ctx.exists(args[2]) {
+        ctx.out.null();
+        return Ok(());
+    }
+    Err(CommandError::new(
+        "ERR An LFU maxmemory policy is not selected, access frequency not tracked. \
+         Please note that when switching between policies at runtime LRU and LFU data will take some time to adjust.",
+    ))
+}
+
+fn help(ctx: &mut Ctx<'_>, _: Args<'_>) -> Result<(), CommandError> {
+    const LINES: [&str; 11] = [
+        "OBJECT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+        "ENCODING <key>",
+        "    Return the kind of internal representation used in order to store the value associated with a <key>.",
+        "FREQ <key>",
+        "    Return the access frequency index of the <key>.",
+        "IDLETIME <key>",
+        "    Return the idle time of the <key>.",
+        "REFCOUNT <key>",
+        "    Return the number of references of the value associated with the specified <key>.",
+        "HELP",
+        "    Print this help.",
+    ];
+    ctx.out.array(LINES.len());
+    LINES.iter().for_each(|line| ctx.out.status(line));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::Bench;
+
+    #[test]
+    fn encodings_follow_redis_thresholds() {
+        let mut bench = Bench::new();
+        bench.run("SET n 12");
+        bench.run("SET s text");
+        bench.run("SADD ints 1 2");
+        bench.run("SADD words a");
+        bench.run("RPUSH l a");
+        for (key, wanted) in
+            [("n", "$3 int"), ("s", "$6 embstr"), ("ints", "$6 intset"), ("l", "$9 quicklist")]
+        {
+            bench.expect(&format!("OBJECT ENCODING {key}"), wanted);
+        }
+    }
+}

@@ -1,0 +1,315 @@
+//! Hashes.
+
+use super::{pick, scan};
+use crate::error::{self, CommandError};
+use crate::long_double::LongDouble;
+use crate::spec::{Access, Arity, Command, Group, KeyPart, flags};
+use crate::value::Hash;
+use crate::{Args, Ctx, Protocol, number};
+
+/// The rows of this family.
+pub static COMMANDS: &[Command] = &[
+    Command {
+        name: "hset",
+        summary: "Sets fields, creating the hash if need be, and returns how many were new.",
+        run: |ctx, args| {
+            let added = set(ctx, args, "hset")?;
+            ctx.out.count(added);
+            Ok(())
+        },
+        ..SETS
+    },
+    Command {
+        name: "hmset",
+        summary: "Sets fields, creating the hash if need be.",
+        run: |ctx, args| {
+            set(ctx, args, "hmset")?;
+            ctx.out.ok();
+            Ok(())
+        },
+        ..SETS
+    },
+    Command {
+        name: "hsetnx",
+        arity: Arity::Exactly(4),
+        flags: flags::DENY_OOM | flags::FAST,
+        summary: "Sets a field that is not there yet.",
+        syntax: "key field value",
+        run: set_if_absent,
+        ..WRITES
+    },
+    Command {
+        name: "hget",
+        summary: "Returns the value of a field.",
+        run: |ctx, args| {
+            ctx.reply_from::<Hash>(args[1], |hash, out| out.optional(hash.and_then(|hash| hash.get(args[2]))))
+        },
+        ..OF_FIELD
+    },
+    Command {
+        name: "hmget",
+        arity: Arity::AtLeast(3),
+        flags: flags::FAST,
+        summary: "Returns the values of several fields.",
+        complexity: "O(N) where N is the number of fields asked for.",
+        syntax: "key field [field ...]",
+        run: get_many,
+        ..HASH
+    },
+    Command { name: "hgetall", summary: "Returns all fields with their values.", run: get_all, ..WHOLE },
+    Command {
+        name: "hdel",
+        arity: Arity::AtLeast(3),
+        flags: flags::FAST,
+        summary: "Removes fields, and the hash when none is left.",
+        complexity: "O(N) where N is the number of fields to be removed.",
+        syntax: "key field [field ...]",
+        run: remove,
+        ..WRITES
+    },
+    Command {
+        name: "hlen",
+        flags: flags::FAST,
+        summary: "Returns the number of fields.",
+        run: |ctx, args| ctx.reply_from::<Hash>(args[1], |hash, out| out.count(hash.map_or(0, Hash::len))),
+        ..HASH
+    },
+    Command {
+        name: "hstrlen",
+        since: "3.2.0",
+        summary: "Returns the length of a field's value.",
+        run: |ctx, args| {
+            ctx.reply_from::<Hash>(args[1], |hash, out| {
+                out.count(hash.and_then(|hash| hash.get(args[2])).map_or(0, <[u8]>::len));
+            })
+        },
+        ..OF_FIELD
+    },
+    Command {
+        name: "hexists",
+        summary: "Tells whether a field is there.",
+        run: |ctx, args| {
+            ctx.reply_from::<Hash>(args[1], |hash, out| {
+                out.count(usize::from(hash.is_some_and(|hash| hash.contains(args[2]))));
+            })
+        },
+        ..OF_FIELD
+    },
+    Command {
+        name: "hkeys",
+        summary: "Returns the names of all fields.",
+        run: |ctx, args| list(ctx, args, |(field, _)| field),
+        ..WHOLE
+    },
+    Command {
+        name: "hvals",
+        summary: "Returns the values of all fields.",
+        run: |ctx, args| list(ctx, args, |(_, value)| value),
+        ..WHOLE
+    },
+    Command {
+        name: "hincrby",
+        summary: "Adds to the integer value of a field, from 0 if it is not there.",
+        run: increment,
+        ..INCREMENTS
+    },
+    Command {
+        name: "hincrbyfloat",
+        since: "2.6.0",
+        summary: "Adds to the floating point value of a field, from 0 if it is not there.",
+        run: increment_float,
+        ..INCREMENTS
+    },
+    Command {
+        name: "hrandfield",
+        since: "6.2.0",
+        arity: Arity::AtLeast(2),
+        flags: flags::RANDOM,
+        summary: "Returns fields chosen by chance.",
+        complexity: "O(N) where N is the number of fields returned.",
+        syntax: "key [count [WITHVALUES]]",
+        run: random_field,
+        ..HASH
+    },
+    Command {
+        name: "hscan",
+        since: "2.8.0",
+        arity: Arity::AtLeast(3),
+        flags: flags::RANDOM,
+        summary: "Returns the fields with their values in several steps.",
+        complexity: "O(1) for every call, O(N) for all N fields.",
+        syntax: "key cursor [MATCH pattern] [COUNT count]",
+        run: scan_fields,
+        ..HASH
+    },
+];
+
+const HASH: Command = Command { group: Group::Hash, since: "2.0.0", ..Command::BASE };
+const WRITES: Command = Command { keys: KeyPart::FIRST_WRITE, access: Access::Write, ..HASH };
+const SETS: Command = Command {
+    arity: Arity::AtLeast(4),
+    flags: flags::DENY_OOM | flags::FAST,
+    complexity: "O(N) where N is the number of fields set.",
+    syntax: "key field value [field value ...]",
+    ..WRITES
+};
+const INCREMENTS: Command = Command {
+    arity: Arity::Exactly(4),
+    flags: flags::DENY_OOM | flags::FAST,
+    syntax: "key field increment",
+    ..WRITES
+};
+const OF_FIELD: Command =
+    Command { arity: Arity::Exactly(3), flags: flags::FAST, syntax: "key field", ..HASH };
+const WHOLE: Command = Command { complexity: "O(N) where N is the number of fields.", ..HASH };
+
+/// Sets the pairs of the call; how many fields were new.
+fn set(ctx: &mut Ctx<'_>, args: Args<'_>, name: &str) -> Result<usize, CommandError> {
+    if args.len() % 2 == 1 {
+        return Err(error::wrong_arity(name));
+    }
+    let mut hash = ctx.edit(args[1]).or_create::<Hash>()?;
+    Ok(args.rest(2).chunks_exact(2).filter(|pair| hash.insert(pair[0], pair[1])).count())
+}
+
+fn set_if_absent(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
+    let mut hash = ctx.edit(args[1]).or_create::<Hash>()?;
+    let absent = !hash.contains(args[2]);
+    if absent {
+        hash.insert(args[2], args[3]);
+    }
+    drop(hash);
+    ctx.out.count(usize::from(absent));
+    Ok(())
+}
+
+fn get_many(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
+    ctx.reply_from::<Hash>(args[1], |hash, out| {
+        let fields = args.rest(2);
+        out.array(fields.len());
+        fields.iter().for_each(|field| out.optional(hash.and_then(|hash| hash.get(field))));
+    })
+}
+
+fn get_all(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
+    ctx.reply_from::<Hash>(args[1], |hash, out| {
+        out.map(hash.map_or(0, Hash::len));
+        for (field, value) in hash.into_iter().flat_map(Hash::iter) {
+            out.bulk(field);
+            out.bulk(value);
+        }
+    })
+}
+
+/// One half of a pair.
+type Half = for<'h> fn((&'h [u8], &'h [u8])) -> &'h [u8];
+
+/// HKEYS and HVALS.
+fn list(ctx: &mut Ctx<'_>, args: Args<'_>, half: Half) -> Result<(), CommandError> {
+    ctx.reply_from::<Hash>(args[1], |hash, out| {
+        out.array(hash.map_or(0, Hash::len));
+        hash.into_iter().flat_map(Hash::iter).for_each(|pair| out.bulk(half(pair)));
+    })
+}
+
+fn remove(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
+    let removed = match ctx.edit(args[1]).existing::<Hash>()? {
+        None => 0,
+        Some(mut hash) => args.rest(2).iter().filter(|field| hash.remove(field)).count(),
+    };
+    ctx.out.count(removed);
+    Ok(())
+}
+
+fn increment(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
+    let by = args.integer(3)?;
+    let held = match ctx.read::<Hash>(args[1])?.and_then(|hash| hash.get(args[2])) {
+        None => 0,
+        Some(text) => number::parse_i64(text).ok_or(CommandError::new("ERR hash value is not an integer"))?,
+    };
+    let value = held.checked_add(by).ok_or(error::OVERFLOW)?;
+    let text = itoa::Buffer::new().format(value).to_owned();
+    ctx.edit(args[1]).or_create::<Hash>()?.insert(args[2], text.as_bytes());
+    ctx.out.integer(value);
+    Ok(())
+}
+
+fn increment_float(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
+    const NOT_A_FLOAT: CommandError = CommandError::new("ERR hash value is not a float");
+    const NOT_FINITE: CommandError = CommandError::new("ERR increment would produce NaN or Infinity");
+    let by = LongDouble::parse(args[3]).ok_or(error::NOT_A_FLOAT)?;
+    if by.is_infinite() {
+        return Err(CommandError::new("ERR value is NaN or Infinity"));
+    }
+    let held = match ctx.read::<Hash>(args[1])?.and_then(|hash| hash.get(args[2])) {
+        None => LongDouble::ZERO,
+        Some(text) => LongDouble::parse(text).ok_or(NOT_A_FLOAT)?,
+    };
+    let text = held.checked_add(by).ok_or(NOT_FINITE)?.to_human();
+    ctx.edit(args[1]).or_create::<Hash>()?.insert(args[2], text.as_bytes());
+    ctx.out.bulk(text.as_bytes());
+    Ok(())
+}
+
+fn random_field(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
+    if args.len() == 2 {
+        let len = ctx.read::<Hash>(args[1])?.map_or(0, Hash::len);
+        let at = if len == 0 { 0 } else { ctx.random_below(len) };
+        return ctx.reply_from::<Hash>(args[1], |hash, out| {
+            out.optional(hash.and_then(|hash| hash.at(at)).map(|(field, _)| field));
+        });
+    }
+    let count = args.negatable(2)?;
+    let with_values = match args.rest(3) {
+        [] => false,
+        [word] if word.eq_ignore_ascii_case(b"withvalues") => true,
+        _ => return Err(error::SYNTAX),
+    };
+    if with_values && count.unsigned_abs() > i64::MAX as u64 / 2 {
+        return Err(CommandError::new("ERR value is out of range"));
+    }
+    let len = ctx.read::<Hash>(args[1])?.map_or(0, Hash::len);
+    let picked = pick::positions(ctx, count, len)?;
+    ctx.reply_from::<Hash>(args[1], |hash, out| {
+        // RESP3 nests the pairs, RESP2 has them flat.
+        let nested = with_values && out.protocol == Protocol::Resp3;
+        out.array(if with_values && !nested { picked.len() * 2 } else { picked.len() });
+        for (field, value) in picked.iter().filter_map(|at| hash?.at(*at)) {
+            if nested {
+                out.array(2);
+            }
+            out.bulk(field);
+            if with_values {
+                out.bulk(value);
+            }
+        }
+    })
+}
+
+fn scan_fields(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
+    let cursor = scan::cursor(args[2])?;
+    if ctx.read::<Hash>(args[1])?.is_none() {
+        // As in Redis, nobody reads the options then.
+        scan::reply(ctx.out, 0, |_| 0);
+        return Ok(());
+    }
+    let options = scan::Options::parse(args.cursor(3), false)?;
+    ctx.reply_from::<Hash>(args[1], |hash, out| {
+        let Some(hash) = hash else { return };
+        let window = options.window(cursor, hash.len());
+        scan::reply(out, window.start as u64, |out| {
+            let mut shown = 0;
+            for (field, value) in window.filter_map(|at| hash.at(at)) {
+                if options.shows(field) {
+                    out.bulk(field);
+                    out.bulk(value);
+                    shown += 2;
+                }
+            }
+            shown
+        });
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,418 @@
+//! Sets.
+
+use std::collections::HashSet;
+
+use foldhash::fast::RandomState;
+
+use super::{pick, scan};
+use crate::ctx::Expiry;
+use crate::error::{self, CommandError};
+use crate::spec::{Access, Arity, Command, Group, KeyPart, flags};
+use crate::value::{Kind, Set};
+use crate::{Args, Ctx, Partitions, Reply, Value, number};
+
+/// The rows of this family.
+pub static COMMANDS: &[Command] = &[
+    Command {
+        name: "sadd",
+        flags: flags::DENY_OOM | flags::FAST,
+        summary: "Adds members, creating the set if need be, and returns how many were new.",
+        complexity: "O(N) where N is the number of members to be added.",
+        run: add,
+        ..CHANGES
+    },
+    Command {
+        name: "srem",
+        flags: flags::FAST,
+        summary: "Removes members, and the set when none is left.",
+        complexity: "O(N) where N is the number of members to be removed.",
+        run: remove,
+        ..CHANGES
+    },
+    Command {
+        name: "sismember",
+        arity: Arity::Exactly(3),
+        flags: flags::FAST,
+        summary: "Tells whether something is a member.",
+        syntax: "key member",
+        run: |ctx, args| {
+            ctx.reply_from::<Set>(args[1], |set, out| {
+                out.count(usize::from(set.is_some_and(|set| set.contains(args[2]))));
+            })
+        },
+        ..SET
+    },
+    Command {
+        name: "smismember",
+        since: "6.2.0",
+        arity: Arity::AtLeast(3),
+        flags: flags::FAST,
+        summary: "Tells of several things whether they are members.",
+        complexity: "O(N) where N is the number of members asked for.",
+        syntax: "key member [member ...]",
+        run: |ctx, args| {
+            ctx.reply_from::<Set>(args[1], |set, out| {
+                let members = args.rest(2);
+                out.array(members.len());
+                members.iter().for_each(|member| {
+                    out.count(usize::from(set.is_some_and(|set| set.contains(member))));
+                });
+            })
+        },
+        ..SET
+    },
+    Command {
+        name: "smembers",
+        summary: "Returns all members.",
+        complexity: "O(N) where N is the number of members.",
+        run: |ctx, args| {
+            ctx.reply_from::<Set>(args[1], |set, out| {
+                reply_set(out, set.map_or(0, Set::len), set.into_iter().flat_map(Set::iter));
+            })
+        },
+        ..SET
+    },
+    Command {
+        name: "scard",
+        flags: flags::FAST,
+        summary: "Returns the number of members.",
+        run: |ctx, args| ctx.reply_from::<Set>(args[1], |set, out| out.count(set.map_or(0, Set::len))),
+        ..SET
+    },
+    Command {
+        name: "spop",
+        arity: Arity::AtLeast(2),
+        flags: flags::FAST | flags::RANDOM,
+        summary: "Removes and returns members chosen by chance.",
+        complexity: "O(N) where N is the number of members returned.",
+        syntax: "key [count]",
+        run: pop,
+        ..CHANGES
+    },
+    Command {
+        name: "srandmember",
+        arity: Arity::AtLeast(2),
+        flags: flags::RANDOM,
+        summary: "Returns members chosen by chance.",
+        complexity: "O(N) where N is the number of members returned.",
+        syntax: "key [count]",
+        run: random_member,
+        ..SET
+    },
+    Command {
+        name: "smove",
+        arity: Arity::Exactly(4),
+        keys: &[KeyPart::Range { first: 1, last: 2, step: 1, access: Access::Write }],
+        flags: flags::FAST,
+        summary: "Moves a member to another set.",
+        syntax: "source destination member",
+        run: move_member,
+        ..CHANGES
+    },
+    Command {
+        name: "sinter",
+        summary: "Returns the members that all of several sets have.",
+        run: |ctx, args| combine(ctx, args, intersection),
+        ..COMBINES
+    },
+    Command {
+        name: "sinterstore",
+        summary: "Stores the members that all of several sets have.",
+        run: |ctx, args| combine_and_store(ctx, args, intersection),
+        ..STORES
+    },
+    Command {
+        name: "sintercard",
+        since: "7.0.0",
+        arity: Arity::AtLeast(3),
+        keys: &[KeyPart::Counted { count_at: 1, first: 2, access: Access::Read }],
+        flags: flags::MOVABLE_KEYS,
+        summary: "Returns how many members all of several sets have.",
+        syntax: "numkeys key [key ...] [LIMIT limit]",
+        run: intersection_size,
+        ..COMBINES
+    },
+    Command {
+        name: "sunion",
+        summary: "Returns the members that any of several sets has.",
+        complexity: "O(N) where N is the number of members of all sets.",
+        run: |ctx, args| combine(ctx, args, union),
+        ..COMBINES
+    },
+    Command {
+        name: "sunionstore",
+        summary: "Stores the members that any of several sets has.",
+        complexity: "O(N) where N is the number of members of all sets.",
+        run: |ctx, args| combine_and_store(ctx, args, union),
+        ..STORES
+    },
+    Command {
+        name: "sdiff",
+        summary: "Returns the members of the first set that no further set has.",
+        complexity: "O(N*M) where N is the size of the first set and M the number of sets.",
+        run: |ctx, args| combine(ctx, args, difference),
+        ..COMBINES
+    },
+    Command {
+        name: "sdiffstore",
+        summary: "Stores the members of the first set that no further set has.",
+        complexity: "O(N*M) where N is the size of the first set and M the number of sets.",
+        run: |ctx, args| combine_and_store(ctx, args, difference),
+        ..STORES
+    },
+    Command {
+        name: "sscan",
+        since: "2.8.0",
+        arity: Arity::AtLeast(3),
+        flags: flags::RANDOM,
+        summary: "Returns the members in several steps.",
+        complexity: "O(1) for every call, O(N) for all N members.",
+        syntax: "key cursor [MATCH pattern] [COUNT count]",
+        run: scan_members,
+        ..SET
+    },
+];
+
+const SET: Command = Command { group: Group::Set, ..Command::BASE };
+const CHANGES: Command = Command {
+    arity: Arity::AtLeast(3),
+    keys: KeyPart::FIRST_WRITE,
+    access: Access::Write,
+    syntax: "key member [member ...]",
+    ..SET
+};
+const COMBINES: Command = Command {
+    arity: Arity::AtLeast(2),
+    keys: KeyPart::ALL_READ,
+    complexity: "O(N*M) where N is the size of the smallest set and M the number of sets.",
+    syntax: "key [key ...]",
+    ..SET
+};
+const STORES: Command = Command {
+    arity: Arity::AtLeast(3),
+    keys: &[
+        KeyPart::one(1, Access::Write),
+        KeyPart::Range { first: 2, last: -1, step: 1, access: Access::Read },
+    ],
+    access: Access::Write,
+    flags: flags::DENY_OOM,
+    syntax: "destination key [key ...]",
+    ..COMBINES
+};
+
+fn reply_set<'m>(out: &mut Reply, len: usize, members: impl Iterator<Item = &'m [u8]>) {
+    out.set(len);
+    members.for_each(|member| out.bulk(member));
+}
+
+fn add(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
+    let mut set = ctx.edit(args[1]).or_create::<Set>()?;
+    let added = args.rest(2).iter().filter(|member| set.insert(member)).count();
+    drop(set);
+    ctx.out.count(added);
+    Ok(())
+}
+
+fn remove(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
+    let removed = match ctx.edit(args[1]).existing::<Set>()? {
+        None => 0,
+        Some(mut set) => args.rest(2).iter().filter(|member| set.remove(member)).count(),
+    };
+    ctx.out.count(removed);
+    Ok(())
+}
+
+fn pop(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
+    if args.len() > 3 {
+        return Err(error::SYNTAX);
+    }
+    let count = match args.get(2) {
+        None => None,
+        Some(text) => {
+            let count = number::parse_i64(text).and_then(|count| usize::try_from(count).ok());
+            Some(count.ok_or(error::NOT_POSITIVE)?)
+        }
+    };
+    let len = ctx.read::<Set>(args[1])?.map_or(0, Set::len);
+    let size = count.unwrap_or(1).min(len);
+    // Highest first: a removal moves only what lies behind it.
+    let mut picked = if size < len { pick::distinct(ctx, size, len) } else { Vec::new() };
+    picked.sort_unstable_by(|a, b| b.cmp(a));
+    let Some((mut set, out)) = ctx.edit(args[1]).existing_and_reply::<Set>()? else {
+        match count {
+            None => ctx.out.null(),
+            Some(_) => ctx.out.set(0),
+        }
+        return Ok(());
+    };
+    if count.is_some() {
+        out.set(size);
+    }
+    if size == len {
+        set.iter().for_each(|member| out.bulk(member));
+        drop(set);
+        ctx.delete(args[1]);
+        return Ok(());
+    }
+    for at in picked {
+        out.bulk(set.at(at).unwrap_or_default());
+        set.remove_at(at);
+    }
+    Ok(())
+}
+
+fn random_member(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
+    match args.len() {
+        2 => {
+            let len = ctx.read::<Set>(args[1])?.map_or(0, Set::len);
+            let at = if len == 0 { 0 } else { ctx.random_below(len) };
+            ctx.reply_from::<Set>(args[1], |set, out| out.optional(set.and_then(|set| set.at(at))))
+        }
+        3 => {
+            let count = args.negatable(2)?;
+            let len = ctx.read::<Set>(args[1])?.map_or(0, Set::len);
+            let picked = pick::positions(ctx, count, len)?;
+            ctx.reply_from::<Set>(args[1], |set, out| {
+                out.array(picked.len());
+                picked.iter().filter_map(|at| set?.at(*at)).for_each(|member| out.bulk(member));
+            })
+        }
+        _ => Err(error::SYNTAX),
+    }
+}
+
+fn move_member(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
+    let (source, destination, member) = (args[1], args[2], args[3]);
+    let moved = match ctx.read::<Set>(source)? {
+        None => false,
+        Some(set) => {
+            let held = set.contains(member);
+            ctx.read::<Set>(destination)?;
+            held
+        }
+    };
+    if moved && source != destination {
+        if let Some(mut set) = ctx.edit(source).existing::<Set>()? {
+            set.remove(member);
+        }
+        ctx.edit(destination).or_create::<Set>()?.insert(member);
+    }
+    ctx.out.count(usize::from(moved));
+    Ok(())
+}
+
+/// The sets under several keys, none for those that do not exist.
+type Sets<'s> = Vec<Option<&'s Set>>;
+
+/// Looks all keys up first, so that a wrong type among them is an error whatever the others hold.
+fn sets<'s>(
+    partitions: &'s Partitions<'_>,
+    db: usize,
+    now_ms: u64,
+    keys: &[&[u8]],
+) -> Result<Sets<'s>, CommandError> {
+    keys.iter()
+        .map(|key| match partitions.peek(db, key, now_ms) {
+            None => Ok(None),
+            Some(entry) => Set::of(&entry.value).map(Some).ok_or(error::WRONG_TYPE),
+        })
+        .collect()
+}
+
+/// How several sets become the members of one, each named once.
+type Combination = for<'s> fn(Sets<'s>) -> Vec<&'s [u8]>;
+
+/// The members of the smallest set that all others have.
+fn in_all<'s>(sets: Sets<'s>) -> impl Iterator<Item = &'s [u8]> {
+    // No set has no members.
+    let mut sets = sets.into_iter().collect::<Option<Vec<_>>>().unwrap_or_default();
+    sets.sort_by_key(|set| set.len());
+    let smallest = sets.first().copied();
+    let members = smallest.into_iter().flat_map(Set::iter);
+    members.filter(move |member| sets.iter().skip(1).all(|set| set.contains(member)))
+}
+
+fn intersection<'s>(sets: Sets<'s>) -> Vec<&'s [u8]> {
+    in_all(sets).collect()
+}
+
+fn union<'s>(sets: Sets<'s>) -> Vec<&'s [u8]> {
+    let members = sets.iter().flatten().flat_map(|set| set.iter());
+    if sets.iter().flatten().count() == 1 {
+        return members.collect();
+    }
+    let mut seen = HashSet::with_hasher(RandomState::default());
+    members.filter(|member| seen.insert(*member)).collect()
+}
+
+fn difference<'s>(sets: Sets<'s>) -> Vec<&'s [u8]> {
+    let Some((first, others)) = sets.split_first() else { return Vec::new() };
+    let members = first.iter().flat_map(|set| set.iter());
+    members.filter(|member| !others.iter().flatten().any(|set| set.contains(member))).collect()
+}
+
+fn combine(ctx: &mut Ctx<'_>, args: Args<'_>, how: Combination) -> Result<(), CommandError> {
+    let members = how(sets(&ctx.partitions, ctx.db, ctx.now_ms, args.rest(1))?);
+    reply_set(ctx.out, members.len(), members.into_iter());
+    Ok(())
+}
+
+fn combine_and_store(ctx: &mut Ctx<'_>, args: Args<'_>, how: Combination) -> Result<(), CommandError> {
+    let mut result = Box::<Set>::default();
+    for member in how(sets(&ctx.partitions, ctx.db, ctx.now_ms, args.rest(2))?) {
+        result.insert(member);
+    }
+    let len = result.len();
+    if len == 0 {
+        ctx.delete(args[1]);
+    } else {
+        ctx.put(args[1], Value::Set(result), Expiry::Clear);
+    }
+    ctx.out.count(len);
+    Ok(())
+}
+
+fn intersection_size(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
+    let count = number::parse_i64(args[1]).and_then(|count| usize::try_from(count).ok());
+    let count = count.filter(|count| *count > 0);
+    let count = count.ok_or(CommandError::new("ERR numkeys should be greater than 0"))?;
+    let mut rest = args.cursor(2);
+    if count > rest.remaining() {
+        return Err(CommandError::new("ERR Number of keys can't be greater than number of args"));
+    }
+    let keys = rest.take(count)?;
+    let mut limit = 0;
+    while !rest.is_done() {
+        if rest.remaining() < 2 || !rest.flag("limit") {
+            return Err(error::SYNTAX);
+        }
+        limit = number::parse_i64(rest.bytes()?)
+            .filter(|limit| *limit >= 0)
+            .ok_or(CommandError::new("ERR LIMIT can't be negative"))?;
+    }
+    let limit = usize::try_from(limit).ok().filter(|limit| *limit > 0).unwrap_or(usize::MAX);
+    let found = in_all(sets(&ctx.partitions, ctx.db, ctx.now_ms, keys)?).take(limit).count();
+    ctx.out.count(found);
+    Ok(())
+}
+
+fn scan_members(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
+    let cursor = scan::cursor(args[2])?;
+    if ctx.read::<Set>(args[1])?.is_none() {
+        // As in Redis, nobody reads the options then.
+        scan::reply(ctx.out, 0, |_| 0);
+        return Ok(());
+    }
+    let options = scan::Options::parse(args.cursor(3), false)?;
+    ctx.reply_from::<Set>(args[1], |set, out| {
+        let Some(set) = set else { return };
+        let window = options.window(cursor, set.len());
+        scan::reply(out, window.start as u64, |out| {
+            let shown = window.filter_map(|at| set.at(at)).filter(|member| options.shows(member));
+            shown.map(|member| out.bulk(member)).count()
+        });
+    })
+}
+
+#[cfg(test)]
+mod tests;

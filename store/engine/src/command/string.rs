@@ -1,0 +1,582 @@
+//! Strings and counters.
+
+use std::num::NonZeroU64;
+
+use crate::ctx::Expiry;
+use crate::error::{self, CommandError, invalid_expire};
+use crate::long_double::LongDouble;
+use crate::spec::{Access, Arity, Command, Group, KeyPart, flags};
+use crate::value::Str;
+use crate::{Args, Ctx, Cursor, Value};
+
+/// Longest string, as Redis' default `proto-max-bulk-len`.
+const MAX_BYTES: u64 = 512 << 20;
+
+const STRING: Command = Command { group: Group::String, flags: flags::FAST, ..Command::BASE };
+const WRITES: Command = Command {
+    keys: KeyPart::FIRST_WRITE,
+    access: Access::Write,
+    flags: flags::DENY_OOM | flags::FAST,
+    ..STRING
+};
+const PAIRS: &[KeyPart] = &[KeyPart::Range { first: 1, last: -1, step: 2, access: Access::Write }];
+const EXPIRY_SYNTAX: &str = "key [EX seconds | PX milliseconds | EXAT unix-time-seconds | \
+                             PXAT unix-time-milliseconds | PERSIST]";
+
+/// The rows of this family.
+pub static COMMANDS: &[Command] = &[
+    Command {
+        name: "append",
+        since: "2.0.0",
+        arity: Arity::Exactly(3),
+        summary: "Appends a string to the value of a key. Creates the key if it doesn't exist.",
+        syntax: "key value",
+        run: append,
+        ..WRITES
+    },
+    Command {
+        name: "decr",
+        summary: "Decrements the integer value of a key by one. Uses 0 as initial value if the key doesn't exist.",
+        run: |ctx, args| increment(ctx, args[1], -1),
+        ..WRITES
+    },
+    Command {
+        name: "decrby",
+        arity: Arity::Exactly(3),
+        summary: "Decrements a number from the integer value of a key. Uses 0 as initial value if the key doesn't exist.",
+        syntax: "key decrement",
+        run: decrby,
+        ..WRITES
+    },
+    Command { name: "get", summary: "Returns the string value of a key.", run: get, ..STRING },
+    Command {
+        name: "getdel",
+        since: "6.2.0",
+        summary: "Returns the string value of a key after deleting the key.",
+        flags: flags::FAST,
+        run: getdel,
+        ..WRITES
+    },
+    Command {
+        name: "getex",
+        since: "6.2.0",
+        arity: Arity::AtLeast(2),
+        summary: "Returns the string value of a key after setting its expiration time.",
+        flags: flags::FAST,
+        syntax: EXPIRY_SYNTAX,
+        run: getex,
+        ..WRITES
+    },
+    Command {
+        name: "getrange",
+        since: "2.4.0",
+        arity: Arity::Exactly(4),
+        flags: 0,
+        summary: "Returns a substring of the string stored at a key.",
+        complexity: "O(N) where N is the length of the returned string",
+        syntax: "key start end",
+        run: getrange,
+        ..STRING
+    },
+    Command {
+        name: "getset",
+        arity: Arity::Exactly(3),
+        summary: "Returns the previous string value of a key after setting it to a new value.",
+        syntax: "key value",
+        run: getset,
+        ..WRITES
+    },
+    Command {
+        name: "incr",
+        summary: "Increments the integer value of a key by one. Uses 0 as initial value if the key doesn't exist.",
+        run: |ctx, args| increment(ctx, args[1], 1),
+        ..WRITES
+    },
+    Command {
+        name: "incrby",
+        arity: Arity::Exactly(3),
+        summary: "Increments the integer value of a key by a number. Uses 0 as initial value if the key doesn't exist.",
+        syntax: "key increment",
+        run: |ctx, args| increment(ctx, args[1], args.integer(2)?),
+        ..WRITES
+    },
+    Command {
+        name: "incrbyfloat",
+        since: "2.6.0",
+        arity: Arity::Exactly(3),
+        summary: "Increments the floating point value of a key by a number. Uses 0 as initial value if the key doesn't exist.",
+        syntax: "key increment",
+        run: incrbyfloat,
+        ..WRITES
+    },
+    Command {
+        name: "lcs",
+        since: "7.0.0",
+        arity: Arity::AtLeast(3),
+        keys: &[KeyPart::Range { first: 1, last: 2, step: 1, access: Access::Read }],
+        flags: 0,
+        summary: "Finds the longest common substring.",
+        complexity: "O(N*M) where N and M are the lengths of s1 and s2, respectively",
+        syntax: "key1 key2 [LEN] [IDX] [MINMATCHLEN min-match-len] [WITHMATCHLEN]",
+        run: super::lcs::run,
+        ..STRING
+    },
+    Command {
+        name: "mget",
+        arity: Arity::AtLeast(2),
+        keys: KeyPart::ALL_READ,
+        summary: "Atomically returns the string values of one or more keys.",
+        complexity: "O(N) where N is the number of keys to retrieve.",
+        syntax: "key [key ...]",
+        run: mget,
+        ..STRING
+    },
+    Command {
+        name: "mset",
+        since: "1.0.1",
+        arity: Arity::AtLeast(3),
+        keys: PAIRS,
+        flags: flags::DENY_OOM,
+        summary: "Atomically creates or modifies the string values of one or more keys.",
+        complexity: "O(N) where N is the number of keys to set.",
+        syntax: "key value [key value ...]",
+        run: mset,
+        ..WRITES
+    },
+    Command {
+        name: "msetnx",
+        since: "1.0.1",
+        arity: Arity::AtLeast(3),
+        keys: PAIRS,
+        flags: flags::DENY_OOM,
+        summary: "Atomically modifies the string values of one or more keys only when all keys don't exist.",
+        complexity: "O(N) where N is the number of keys to set.",
+        syntax: "key value [key value ...]",
+        run: msetnx,
+        ..WRITES
+    },
+    Command {
+        name: "psetex",
+        since: "2.6.0",
+        arity: Arity::Exactly(4),
+        flags: flags::DENY_OOM,
+        summary: "Sets both string value and expiration time in milliseconds of a key.",
+        syntax: "key milliseconds value",
+        run: |ctx, args| setex(ctx, args, "psetex", 1),
+        ..WRITES
+    },
+    Command {
+        name: "set",
+        arity: Arity::AtLeast(3),
+        flags: flags::DENY_OOM,
+        summary: "Sets the string value of a key, ignoring its type. The key is created if it doesn't exist.",
+        syntax: "key value [NX | XX] [GET] [EX seconds | PX milliseconds | EXAT unix-time-seconds | \
+                 PXAT unix-time-milliseconds | KEEPTTL]",
+        run: set,
+        ..WRITES
+    },
+    Command {
+        name: "setex",
+        since: "2.0.0",
+        arity: Arity::Exactly(4),
+        flags: flags::DENY_OOM,
+        summary: "Sets the string value and expiration time of a key. Creates the key if it doesn't exist.",
+        syntax: "key seconds value",
+        run: |ctx, args| setex(ctx, args, "setex", 1000),
+        ..WRITES
+    },
+    Command {
+        name: "setnx",
+        arity: Arity::Exactly(3),
+        summary: "Sets the string value of a key only when the key doesn't exist.",
+        syntax: "key value",
+        run: setnx,
+        ..WRITES
+    },
+    Command {
+        name: "setrange",
+        since: "2.2.0",
+        arity: Arity::Exactly(4),
+        flags: flags::DENY_OOM,
+        summary: "Overwrites a part of a string value with another by an offset. Creates the key if it doesn't exist.",
+        complexity: "O(1), not counting the time taken to copy the new string in place",
+        syntax: "key offset value",
+        run: setrange,
+        ..WRITES
+    },
+    Command {
+        name: "strlen",
+        since: "2.2.0",
+        summary: "Returns the length of a string value.",
+        run: strlen,
+        ..STRING
+    },
+    Command {
+        name: "substr",
+        arity: Arity::Exactly(4),
+        flags: 0,
+        summary: "Returns a substring from a string value.",
+        complexity: "O(N) where N is the length of the returned string",
+        syntax: "key start end",
+        run: getrange,
+        ..STRING
+    },
+];
+
+/// Writes a string value, or null.
+fn write(text: Option<&Str>, out: &mut crate::Reply) {
+    match text {
+        None => out.null(),
+        Some(Str::Int(value)) => out.bulk_integer(*value),
+        Some(Str::Raw(bytes)) => out.bulk(bytes),
+    }
+}
+
+fn get(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
+    ctx.reply_from::<Str>(args[1], write)
+}
+
+fn getdel(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
+    get(ctx, args)?;
+    ctx.delete(args[1]);
+    Ok(())
+}
+
+fn getset(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
+    get(ctx, args)?;
+    ctx.put_string(args[1], args[2], Expiry::Clear);
+    Ok(())
+}
+
+fn strlen(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
+    ctx.reply_from::<Str>(args[1], |text, out| out.count(text.map_or(0, Str::len)))
+}
+
+fn mget(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
+    ctx.out.array(args.len() - 1);
+    for key in args.rest(1) {
+        // A key of another type reads as missing.
+        if ctx.reply_from::<Str>(key, write).is_err() {
+            ctx.out.null();
+        }
+    }
+    Ok(())
+}
+
+/// An expiry given as `amount` of `unit_ms` milliseconds, from now or absolute.
+fn expiry(
+    ctx: &Ctx<'_>,
+    amount: i64,
+    unit_ms: i64,
+    absolute: bool,
+    name: &str,
+) -> Result<NonZeroU64, CommandError> {
+    let base = if absolute { 0 } else { ctx.now_ms as i64 };
+    let at = (amount > 0).then(|| amount.checked_mul(unit_ms)?.checked_add(base)).flatten();
+    at.and_then(|at| NonZeroU64::new(at as u64)).ok_or_else(|| invalid_expire(name))
+}
+
+/// EX, PX, EXAT or PXAT with its number, if one of them comes next.
+fn expiry_option<'a>(cursor: &mut Cursor<'a>) -> Option<PendingExpiry<'a>> {
+    const OPTIONS: [(&str, i64, bool); 4] =
+        [("EX", 1000, false), ("PX", 1, false), ("EXAT", 1000, true), ("PXAT", 1, true)];
+    let (_, unit_ms, absolute) =
+        OPTIONS.into_iter().find(|(word, ..)| cursor.remaining() > 1 && cursor.flag(word))?;
+    cursor.bytes().ok().map(|amount| PendingExpiry { amount, unit_ms, absolute })
+}
+
+/// An expiry as it was written. Redis looks at its number after all options, and so do we.
+struct PendingExpiry<'a> {
+    amount: &'a [u8],
+    unit_ms: i64,
+    absolute: bool,
+}
+
+impl PendingExpiry<'_> {
+    fn resolve(&self, ctx: &Ctx<'_>, name: &str) -> Result<NonZeroU64, CommandError> {
+        let amount = crate::number::parse_i64(self.amount).ok_or(error::NOT_AN_INTEGER)?;
+        expiry(ctx, amount, self.unit_ms, self.absolute, name)
+    }
+}
+
+fn set(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
+    let (key, value) = (args[1], args[2]);
+    if args.len() == 3 {
+        ctx.put_string(key, value, Expiry::Clear);
+        ctx.out.ok();
+        return Ok(());
+    }
+    let (mut if_absent, mut if_present, mut get_old, mut keep_ttl) = (false, false, false, false);
+    let mut pending = None;
+    let mut cursor = args.cursor(3);
+    while !cursor.is_done() {
+        let once = |seen: &mut bool, excluded: bool| {
+            *seen = true;
+            if excluded { Err(error::SYNTAX) } else { Ok(()) }
+        };
+        if cursor.flag("NX") {
+            once(&mut if_absent, if_present)?;
+        } else if cursor.flag("XX") {
+            once(&mut if_present, if_absent)?;
+        } else if cursor.flag("GET") {
+            get_old = true;
+        } else if cursor.flag("KEEPTTL") {
+            once(&mut keep_ttl, pending.is_some())?;
+        } else {
+            let option = expiry_option(&mut cursor).ok_or(error::SYNTAX)?;
+            if keep_ttl || pending.is_some() {
+                return Err(error::SYNTAX);
+            }
+            pending = Some(option);
+        }
+    }
+    let expiry = match &pending {
+        Some(pending) => Expiry::At(pending.resolve(ctx, "set")?),
+        None if keep_ttl => Expiry::Keep,
+        None => Expiry::Clear,
+    };
+    if get_old {
+        get(ctx, args)?;
+    }
+    let refused = (if_absent || if_present) && ctx.exists(key) != if_present;
+    if !refused {
+        ctx.put_string(key, value, expiry);
+    }
+    match (get_old, refused) {
+        (true, _) => {}
+        (false, true) => ctx.out.null(),
+        (false, false) => ctx.out.ok(),
+    }
+    Ok(())
+}
+
+fn setnx(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
+    let absent = !ctx.exists(args[1]);
+    if absent {
+        ctx.put_string(args[1], args[2], Expiry::Clear);
+    }
+    ctx.out.integer(i64::from(absent));
+    Ok(())
+}
+
+fn setex(ctx: &mut Ctx<'_>, args: Args<'_>, name: &str, unit_ms: i64) -> Result<(), CommandError> {
+    let at = expiry(ctx, args.integer(2)?, unit_ms, false, name)?;
+    ctx.put_string(args[1], args[3], Expiry::At(at));
+    ctx.out.ok();
+    Ok(())
+}
+
+fn getex(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
+    let mut cursor = args.cursor(2);
+    let (mut persist, mut pending) = (false, None);
+    while !cursor.is_done() {
+        if persist || pending.is_some() {
+            return Err(error::SYNTAX);
+        }
+        if cursor.flag("PERSIST") {
+            persist = true;
+        } else {
+            pending = Some(expiry_option(&mut cursor).ok_or(error::SYNTAX)?);
+        }
+    }
+    // The type is looked at first, then the number.
+    get(ctx, args)?;
+    let at = pending.map(|pending| pending.resolve(ctx, "getex")).transpose()?;
+    match at {
+        Some(at) if at.get() <= ctx.now_ms => drop(ctx.delete(args[1])),
+        Some(at) => drop(ctx.set_expiry(args[1], Some(at))),
+        None if persist => drop(ctx.set_expiry(args[1], None)),
+        None => {}
+    }
+    Ok(())
+}
+
+fn mset(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
+    if args.len() % 2 == 0 {
+        return Err(error::wrong_arity("mset"));
+    }
+    put_pairs(ctx, args);
+    ctx.out.ok();
+    Ok(())
+}
+
+fn msetnx(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
+    if args.len() % 2 == 0 {
+        return Err(error::wrong_arity("msetnx"));
+    }
+    let any = args.rest(1).chunks_exact(2).any(|pair| ctx.exists(pair[0]));
+    if !any {
+        put_pairs(ctx, args);
+    }
+    ctx.out.integer(i64::from(!any));
+    Ok(())
+}
+
+fn put_pairs(ctx: &mut Ctx<'_>, args: Args<'_>) {
+    for pair in args.rest(1).chunks_exact(2) {
+        ctx.put_string(pair[0], pair[1], Expiry::Clear);
+    }
+}
+
+fn decrby(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
+    let by = args.integer(2)?;
+    let by = by.checked_neg().ok_or(CommandError::new("ERR decrement would overflow"))?;
+    increment(ctx, args[1], by)
+}
+
+fn increment(ctx: &mut Ctx<'_>, key: &[u8], by: i64) -> Result<(), CommandError> {
+    let value = if let Some(mut text) = ctx.edit(key).existing::<Str>()? {
+        let held = text.as_integer().ok_or(error::NOT_AN_INTEGER)?;
+        let value = held.checked_add(by).ok_or(error::OVERFLOW)?;
+        text.set_integer(value);
+        value
+    } else {
+        ctx.put(key, Value::String(Str::Int(by)), Expiry::Clear);
+        by
+    };
+    ctx.out.integer(value);
+    Ok(())
+}
+
+fn incrbyfloat(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
+    let held = match ctx.read::<Str>(args[1])? {
+        Some(text) => text.as_bytes().into_owned(),
+        None => b"0".to_vec(),
+    };
+    let held = LongDouble::parse(&held).ok_or(error::NOT_A_FLOAT)?;
+    let by = LongDouble::parse(args[2]).ok_or(error::NOT_A_FLOAT)?;
+    let sum = held.checked_add(by).filter(|sum| !sum.is_infinite());
+    let sum = sum.ok_or(CommandError::new("ERR increment would produce NaN or Infinity"))?.to_human();
+    ctx.put_string(args[1], sum.as_bytes(), Expiry::Keep);
+    ctx.out.bulk(sum.as_bytes());
+    Ok(())
+}
+
+fn append(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
+    let held = ctx.read::<Str>(args[1])?.map(Str::len);
+    let len = match held {
+        Some(held) => {
+            check_length(held as u64 + args[2].len() as u64)?;
+            let text = ctx.edit(args[1]).existing::<Str>()?;
+            text.map_or(0, |mut text| text.append(args[2]))
+        }
+        None => {
+            ctx.put_string(args[1], args[2], Expiry::Clear);
+            args[2].len()
+        }
+    };
+    ctx.out.count(len);
+    Ok(())
+}
+
+fn check_length(bytes: u64) -> Result<(), CommandError> {
+    if bytes > MAX_BYTES { Err(error::STRING_TOO_LONG) } else { Ok(()) }
+}
+
+fn setrange(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
+    let offset = args.integer(2)?;
+    let offset = u64::try_from(offset).map_err(|_| CommandError::new("ERR offset is out of range"))?;
+    let value = args[3];
+    let held = ctx.read::<Str>(args[1])?.map(Str::len);
+    if value.is_empty() {
+        ctx.out.count(held.unwrap_or(0));
+        return Ok(());
+    }
+    check_length(offset.saturating_add(value.len() as u64))?;
+    let offset = offset as usize;
+    let len = match held {
+        Some(_) => ctx.edit(args[1]).existing::<Str>()?.map_or(0, |mut text| text.write_at(offset, value)),
+        None => {
+            let mut bytes = vec![0; offset + value.len()];
+            bytes[offset..].copy_from_slice(value);
+            ctx.put(args[1], Value::String(Str::Raw(bytes)), Expiry::Clear);
+            offset + value.len()
+        }
+    };
+    ctx.out.count(len);
+    Ok(())
+}
+
+fn getrange(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
+    let (start, end) = (args.integer(2)?, args.integer(3)?);
+    ctx.reply_from::<Str>(args[1], |text, out| {
+        let bytes = text.map(Str::as_bytes).unwrap_or_default();
+        let len = bytes.len() as i64;
+        if start < 0 && end < 0 && start > end {
+            return out.bulk(b"");
+        }
+        let from_end = |at: i64| if at < 0 { len.saturating_add(at) } else { at };
+        let (start, end) = (from_end(start).max(0), from_end(end).max(0).min(len - 1));
+        if start > end || len == 0 { out.bulk(b"") } else { out.bulk(&bytes[start as usize..=end as usize]) }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::Bench;
+
+    #[test]
+    fn set_and_its_options() {
+        let mut bench = Bench::new();
+        bench.expect("SET k v", "+OK");
+        bench.expect("SET k w NX", "$-1");
+        bench.expect("SET k w XX GET", "$1 v");
+        bench.expect("SET k x EX 10", "+OK");
+        bench.expect("SET k y KEEPTTL", "+OK");
+        bench.expect("SET k y NX XX", "-ERR syntax error");
+        bench.expect("SET k y EX 0", "-ERR invalid expire time in 'set' command");
+        bench.expect("SET k y EX abc", "-ERR value is not an integer or out of range");
+        bench.expect("SET k y EX 10 PX 10", "-ERR syntax error");
+        bench.expect("GET k", "$1 y");
+        bench.now_ms += 10_000;
+        bench.expect("GET k", "$-1");
+    }
+
+    #[test]
+    fn counters() {
+        let mut bench = Bench::new();
+        bench.expect("INCR n", ":1");
+        bench.expect("DECRBY n 5", ":-4");
+        bench.expect("INCRBYFLOAT n 10.5", "$3 6.5");
+        bench.expect("INCR n", "-ERR value is not an integer or out of range");
+        bench.expect("SET n 9223372036854775807", "+OK");
+        bench.expect("INCR n", "-ERR increment or decrement would overflow");
+        bench.expect("DECRBY n -9223372036854775808", "-ERR decrement would overflow");
+    }
+
+    #[test]
+    fn ranges() {
+        let mut bench = Bench::new();
+        bench.expect("SETRANGE k 3 abc", ":6");
+        bench.expect("GETRANGE k 3 -1", "$3 abc");
+        bench.expect("GETRANGE k -2 -1", "$2 bc");
+        bench.expect("GETRANGE k -1 -2", "$0");
+        bench.expect("APPEND k d", ":7");
+        bench.expect("STRLEN k", ":7");
+        bench.expect("SETRANGE k -1 x", "-ERR offset is out of range");
+        bench.expect(
+            "SETRANGE k 536870912 x",
+            "-ERR string exceeds maximum allowed size (proto-max-bulk-len)",
+        );
+    }
+
+    #[test]
+    fn every_change_can_be_taken_back() {
+        let mut bench = Bench::new();
+        bench.run("MSET a 1 b text c other");
+        bench.run("EXPIRE c 100");
+        bench.check_roll_back(&[
+            "INCR a",
+            "APPEND a x",
+            "SETRANGE b 2 yy",
+            "SETRANGE b 10 z",
+            "APPEND b more",
+            "SET c new",
+            "GETDEL c",
+            "SETNX d 1",
+            "INCRBYFLOAT d 1.5",
+            "GETEX b EX 5",
+            "MSET a 5 e 6",
+        ]);
+    }
+}

@@ -1,0 +1,41 @@
+//! The keys of a call, found from its row.
+
+use smallvec::SmallVec;
+
+use crate::spec::{Access, Command, KeyPart};
+use crate::{Args, CommandError, number};
+
+/// Index of a key within the call, and what is done to it.
+pub type KeyAt = (usize, Access);
+
+/// The keys of `args`, in the order they stand.
+///
+/// Errors: a key count that is no number, negative, or larger than the call, with the texts EVAL gives.
+pub fn keys_of(command: &Command, args: Args<'_>) -> Result<SmallVec<[KeyAt; 4]>, CommandError> {
+    let mut found = SmallVec::new();
+    for part in command.keys {
+        match *part {
+            KeyPart::Range { first, last, step, access } => {
+                let last = if last < 0 { args.len() as i64 + i64::from(last) } else { i64::from(last) };
+                let mut at = usize::from(first);
+                while (at as i64) <= last && at < args.len() {
+                    found.push((at, access));
+                    at += usize::from(step);
+                }
+            }
+            KeyPart::Counted { count_at, first, access } => {
+                let text = args.get(usize::from(count_at)).unwrap_or_default();
+                let count = number::parse_i64(text).ok_or(crate::error::NOT_AN_INTEGER)?;
+                let first = usize::from(first);
+                if count < 0 {
+                    return Err(CommandError::new("ERR Number of keys can't be negative"));
+                }
+                if count as u64 > args.len().saturating_sub(first) as u64 {
+                    return Err(CommandError::new("ERR Number of keys can't be greater than number of args"));
+                }
+                found.extend((first..first + count as usize).map(|at| (at, access)));
+            }
+        }
+    }
+    Ok(found)
+}

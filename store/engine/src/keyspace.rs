@@ -1,0 +1,251 @@
+//! Keys and what they hold, with expiry and exact byte accounting.
+
+use std::collections::HashMap;
+use std::num::NonZeroU64;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use foldhash::fast::RandomState;
+use indexmap::IndexMap;
+
+use crate::Value;
+
+/// Number of databases that SELECT can choose from.
+pub const DATABASES: usize = 16;
+
+/// Bytes an entry costs beside its key and value: the dense bucket (hash, key pointer and length, entry) and
+/// its place in the index, at the average fill of a table that doubles.
+pub const ENTRY_OVERHEAD: usize = 96;
+
+/// A key: owned bytes without spare capacity.
+pub type Key = Box<[u8]>;
+
+/// What a key holds, and everything Redis remembers beside it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Entry {
+    /// The value; collections are never empty.
+    pub value: Value,
+    /// Unix time in milliseconds at which the key ceases to exist.
+    pub expire_at_ms: Option<NonZeroU64>,
+}
+
+impl Entry {
+    /// An entry without expiry.
+    pub fn new(value: Value) -> Self {
+        Entry { value, expire_at_ms: None }
+    }
+
+    /// Whether the key no longer exists at `now_ms`.
+    pub fn is_expired(&self, now_ms: u64) -> bool {
+        self.expire_at_ms.is_some_and(|at| at.get() <= now_ms)
+    }
+}
+
+/// One database's share of one partition.
+///
+/// The entries lie densely in a vector behind a hash index: a random key is one index away, an expiry sweep is
+/// a walk over memory, and SCAN is exact. It walks the vector from its end downwards; removal moves the last
+/// entry into the gap, so an entry not yet visited can only move to another place not yet visited.
+#[derive(Default)]
+pub struct Keyspace {
+    entries: IndexMap<Key, Entry, RandomState>,
+    bytes: usize,
+    expiring: usize,
+    watched: HashMap<Key, Vec<Arc<AtomicBool>>>,
+}
+
+impl Keyspace {
+    /// Number of keys, including expired ones that nobody has looked at yet.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether there are no keys.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Number of keys with an expiry.
+    pub fn expiring(&self) -> usize {
+        self.expiring
+    }
+
+    /// Bytes of all keys and values with their overhead.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Position of `key`, removing it first if it has expired.
+    pub fn find(&mut self, key: &[u8], now_ms: u64) -> Option<usize> {
+        let (at, _, entry) = self.entries.get_full(key)?;
+        if entry.is_expired(now_ms) {
+            self.remove_at(at);
+            return None;
+        }
+        Some(at)
+    }
+
+    /// The entry under `key` unless it has expired; changes nothing.
+    pub fn peek(&self, key: &[u8], now_ms: u64) -> Option<&Entry> {
+        self.entries.get(key).filter(|entry| !entry.is_expired(now_ms))
+    }
+
+    /// The entry at a position that [`Keyspace::find`] gave.
+    pub fn at(&self, at: usize) -> &Entry {
+        &self.entries[at]
+    }
+
+    /// Key and entry at a position below [`Keyspace::len`].
+    pub fn pair_at(&self, at: usize) -> Option<(&Key, &Entry)> {
+        self.entries.get_index(at)
+    }
+
+    /// The value at `at`, to be edited. Whoever changes its size reports that with [`Keyspace::resized`].
+    pub(crate) fn value_mut(&mut self, at: usize) -> &mut Value {
+        &mut self.entries[at].value
+    }
+
+    /// Accounts for a value whose size changed from `before` to `after` bytes.
+    pub(crate) fn resized(&mut self, before: usize, after: usize) {
+        self.bytes = self.bytes + after - before;
+    }
+
+    /// Stores `entry`, giving back what it replaces.
+    pub(crate) fn insert(&mut self, key: &[u8], entry: Entry) -> Option<Entry> {
+        if let Some(at) = self.entries.get_index_of(key) {
+            return Some(self.replace_at(at, entry));
+        }
+        self.insert_new(key, entry);
+        None
+    }
+
+    /// Stores `entry` under a key that is not there; its position is the last.
+    pub(crate) fn insert_new(&mut self, key: &[u8], entry: Entry) {
+        self.touch(key);
+        self.bytes += ENTRY_OVERHEAD + key.len() + entry.value.bytes();
+        self.expiring += usize::from(entry.expire_at_ms.is_some());
+        self.entries.insert(key.into(), entry);
+    }
+
+    /// Stores `entry` in place of the one at `at`, giving that back.
+    pub(crate) fn replace_at(&mut self, at: usize, entry: Entry) -> Entry {
+        self.touch_at(at);
+        self.bytes += entry.value.bytes();
+        self.expiring += usize::from(entry.expire_at_ms.is_some());
+        let old = std::mem::replace(&mut self.entries[at], entry);
+        self.bytes -= old.value.bytes();
+        self.expiring -= usize::from(old.expire_at_ms.is_some());
+        old
+    }
+
+    /// Removes the key at `at`.
+    pub(crate) fn remove_at(&mut self, at: usize) -> (Key, Entry) {
+        let (key, entry) = self.entries.swap_remove_index(at).expect("the caller found this position");
+        self.touch(&key);
+        self.bytes -= ENTRY_OVERHEAD + key.len() + entry.value.bytes();
+        self.expiring -= usize::from(entry.expire_at_ms.is_some());
+        (key, entry)
+    }
+
+    /// Removes `key`, expired or not.
+    pub(crate) fn remove(&mut self, key: &[u8]) -> Option<Entry> {
+        let at = self.entries.get_index_of(key)?;
+        Some(self.remove_at(at).1)
+    }
+
+    /// Sets the expiry of the entry at `at`, giving back the former one.
+    pub(crate) fn set_expiry(&mut self, at: usize, expire_at_ms: Option<NonZeroU64>) -> Option<NonZeroU64> {
+        let (key, entry) = self.entries.get_index_mut(at).expect("the caller found this position");
+        let old = std::mem::replace(&mut entry.expire_at_ms, expire_at_ms);
+        if !self.watched.is_empty() {
+            let key = key.clone();
+            self.touch(&key);
+        }
+        self.expiring = self.expiring + usize::from(expire_at_ms.is_some()) - usize::from(old.is_some());
+        old
+    }
+
+    /// Takes everything out, leaving an empty keyspace.
+    pub(crate) fn take_all(&mut self) -> Vec<(Key, Entry)> {
+        for flags in self.watched.values() {
+            flags.iter().for_each(|flag| flag.store(true, Ordering::Relaxed));
+        }
+        self.watched.clear();
+        self.bytes = 0;
+        self.expiring = 0;
+        std::mem::take(&mut self.entries).into_iter().collect()
+    }
+
+    /// Removes expired keys that `veto` lets go, among the next `steps` entries from `cursor` downwards.
+    /// Returns where to go on (0: the whole keyspace has been seen) and how many were removed.
+    pub fn sweep(
+        &mut self,
+        cursor: usize,
+        steps: usize,
+        now_ms: u64,
+        veto: impl Fn(&[u8]) -> bool,
+    ) -> (usize, usize) {
+        if self.expiring == 0 {
+            return (0, 0);
+        }
+        let mut at = if cursor == 0 { self.len() } else { cursor.min(self.len()) };
+        let (low, mut removed) = (at.saturating_sub(steps), 0);
+        while at > low {
+            at -= 1;
+            let (key, entry) = self.entries.get_index(at).expect("positions below the length are filled");
+            if entry.is_expired(now_ms) && !veto(key) {
+                self.remove_at(at);
+                removed += 1;
+            }
+        }
+        (at, removed)
+    }
+
+    /// Raises `flag` when `key` next changes, expires or is removed: WATCH.
+    pub fn watch(&mut self, key: &[u8], flag: Arc<AtomicBool>) {
+        self.watched.entry(key.into()).or_default().push(flag);
+    }
+
+    /// Forgets every watch by `flag` on `key`.
+    pub fn unwatch(&mut self, key: &[u8], flag: &Arc<AtomicBool>) {
+        if let Some(flags) = self.watched.get_mut(key) {
+            flags.retain(|held| !Arc::ptr_eq(held, flag));
+            if flags.is_empty() {
+                self.watched.remove(key);
+            }
+        }
+    }
+
+    /// Tells watchers that `key` changed.
+    pub(crate) fn touch(&mut self, key: &[u8]) {
+        if !self.watched.is_empty()
+            && let Some(flags) = self.watched.remove(key)
+        {
+            flags.iter().for_each(|flag| flag.store(true, Ordering::Relaxed));
+        }
+    }
+
+    /// Like [`Keyspace::touch`], for the entry at `at`.
+    pub(crate) fn touch_at(&mut self, at: usize) {
+        if !self.watched.is_empty()
+            && let Some((key, _)) = self.entries.get_index(at)
+        {
+            let key = key.clone();
+            self.touch(&key);
+        }
+    }
+}
+
+/// All databases' share of the keys of one shard: what one lock guards.
+#[derive(Default)]
+pub struct Partition {
+    /// By database number.
+    pub databases: [Keyspace; DATABASES],
+}
+
+impl Partition {
+    /// Bytes of all databases.
+    pub fn bytes(&self) -> usize {
+        self.databases.iter().map(Keyspace::bytes).sum()
+    }
+}

@@ -1,0 +1,34 @@
+//! The engine: commands x keyspace -> reply + undo.
+//!
+//! Architecture invariant: this crate is pure. It knows no clock, socket, disk, thread or async runtime; the
+//! time and the randomness a command sees are values in its [`Ctx`]. Whoever locks a partition calls it.
+//!
+//! A command is one row and one function in its family's file below `command/`; everything that wants to know
+//! something about a command (routing, locks, `redis.call`, COMMAND DOCS) reads that row.
+
+pub mod args;
+pub mod command;
+pub mod ctx;
+pub mod edit;
+pub mod error;
+pub mod glob;
+pub mod keys;
+pub mod keyspace;
+pub mod long_double;
+pub mod number;
+pub mod reply;
+pub mod slot;
+pub mod spec;
+#[cfg(test)]
+pub(crate) mod testing;
+pub mod undo;
+pub mod value;
+
+pub use args::{Args, Cursor};
+pub use ctx::{Ctx, Partitions};
+pub use error::CommandError;
+pub use keyspace::{DATABASES, Entry, Keyspace, Partition};
+pub use reply::{Protocol, Reply};
+pub use spec::{Access, Arity, Command, Group, KeyPart, Routing};
+pub use undo::UndoLog;
+pub use value::Value;

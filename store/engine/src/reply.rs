@@ -1,0 +1,170 @@
+//! Every answer, written once as RESP bytes.
+//!
+//! A command writes its reply straight into the buffer of whoever asked: a connection's output, or the buffer a
+//! guest reads. RESP is the form both ends need anyway, so nothing is built as a tree and encoded again; faces
+//! that speak another language (HTTP, gRPC) parse these bytes.
+
+use crate::{CommandError, number};
+
+/// The client's protocol version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// RESP2: maps and sets are flat arrays, floats are strings.
+    Resp2,
+    /// RESP3.
+    Resp3,
+}
+
+/// A growing reply. Aggregates are announced with their length; the caller then writes that many elements.
+pub struct Reply {
+    /// The bytes so far.
+    pub buf: Vec<u8>,
+    /// Which protocol they are in.
+    pub protocol: Protocol,
+}
+
+impl Reply {
+    /// An empty reply.
+    pub fn new(protocol: Protocol) -> Self {
+        Reply { buf: Vec::new(), protocol }
+    }
+
+    fn resp3(&self) -> bool {
+        self.protocol == Protocol::Resp3
+    }
+
+    fn header(&mut self, mark: u8, number: i64) {
+        self.buf.push(mark);
+        self.buf.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+        self.buf.extend_from_slice(b"\r\n");
+    }
+
+    /// `+OK`
+    pub fn ok(&mut self) {
+        self.buf.extend_from_slice(b"+OK\r\n");
+    }
+
+    /// A status line; must hold no CR or LF.
+    pub fn status(&mut self, text: &str) {
+        self.buf.push(b'+');
+        self.buf.extend_from_slice(text.as_bytes());
+        self.buf.extend_from_slice(b"\r\n");
+    }
+
+    /// An error line. CR and LF become blanks, so that no text can forge a second reply.
+    pub fn error(&mut self, error: &CommandError) {
+        self.buf.push(b'-');
+        let text = error.text().bytes().map(|byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { byte });
+        self.buf.extend(text);
+        self.buf.extend_from_slice(b"\r\n");
+    }
+
+    /// An integer.
+    pub fn integer(&mut self, value: i64) {
+        self.header(b':', value);
+    }
+
+    /// A length or count.
+    pub fn count(&mut self, value: usize) {
+        self.header(b':', value as i64);
+    }
+
+    /// A bulk string.
+    pub fn bulk(&mut self, bytes: &[u8]) {
+        self.header(b'$', bytes.len() as i64);
+        self.buf.extend_from_slice(bytes);
+        self.buf.extend_from_slice(b"\r\n");
+    }
+
+    /// A bulk string that spells an integer.
+    pub fn bulk_integer(&mut self, value: i64) {
+        self.bulk(itoa::Buffer::new().format(value).as_bytes());
+    }
+
+    /// The missing value: `$-1` or `_`.
+    pub fn null(&mut self) {
+        self.buf.extend_from_slice(if self.resp3() { b"_\r\n" } else { b"$-1\r\n" });
+    }
+
+    /// The missing array: `*-1` or `_`.
+    pub fn null_array(&mut self) {
+        self.buf.extend_from_slice(if self.resp3() { b"_\r\n" } else { b"*-1\r\n" });
+    }
+
+    /// `Some`: bulk; `None`: null.
+    pub fn optional(&mut self, bytes: Option<&[u8]>) {
+        match bytes {
+            Some(bytes) => self.bulk(bytes),
+            None => self.null(),
+        }
+    }
+
+    /// Announces an array of `len` elements.
+    pub fn array(&mut self, len: usize) {
+        self.header(b'*', len as i64);
+    }
+
+    /// Announces a map of `pairs` key-value pairs; in RESP2 an array of twice as many elements.
+    pub fn map(&mut self, pairs: usize) {
+        if self.resp3() { self.header(b'%', pairs as i64) } else { self.header(b'*', 2 * pairs as i64) }
+    }
+
+    /// Announces a set of `len` elements; in RESP2 an array.
+    pub fn set(&mut self, len: usize) {
+        self.header(if self.resp3() { b'~' } else { b'*' }, len as i64);
+    }
+
+    /// A double; in RESP2 a bulk string.
+    pub fn double(&mut self, value: f64) {
+        if self.resp3() {
+            self.buf.push(b',');
+            number::push_f64(&mut self.buf, value);
+            self.buf.extend_from_slice(b"\r\n");
+        } else {
+            self.bulk_float(value);
+        }
+    }
+
+    /// A bulk string that spells a float with 17 digits.
+    pub fn bulk_float(&mut self, value: f64) {
+        let start = self.buf.len();
+        number::push_f64(&mut self.buf, value);
+        let end = self.buf.len();
+        self.header(b'$', (end - start) as i64);
+        let header = self.buf.len() - end;
+        self.buf[start..].rotate_right(header);
+        self.buf.extend_from_slice(b"\r\n");
+    }
+
+    /// A boolean; in RESP2 an integer 0 or 1.
+    pub fn boolean(&mut self, value: bool) {
+        if self.resp3() {
+            self.buf.extend_from_slice(if value { b"#t\r\n" } else { b"#f\r\n" });
+        } else {
+            self.integer(i64::from(value));
+        }
+    }
+
+    /// A text with a three-letter format; in RESP2 a bulk string.
+    pub fn verbatim(&mut self, format: &str, text: &[u8]) {
+        if self.resp3() {
+            self.header(b'=', text.len() as i64 + 4);
+            self.buf.extend_from_slice(format.as_bytes());
+            self.buf.push(b':');
+            self.buf.extend_from_slice(text);
+            self.buf.extend_from_slice(b"\r\n");
+        } else {
+            self.bulk(text);
+        }
+    }
+
+    /// An array whose length is known only after `fill`, which writes the elements and returns their number.
+    pub fn array_of(&mut self, fill: impl FnOnce(&mut Self) -> usize) {
+        let start = self.buf.len();
+        let len = fill(self);
+        let end = self.buf.len();
+        self.array(len);
+        let header = self.buf.len() - end;
+        self.buf[start..].rotate_right(header);
+    }
+}

@@ -1,0 +1,243 @@
+//! What a command is: facts that every part of the server reads from one row.
+
+use crate::{Args, CommandError, Ctx};
+
+/// A command of the engine: its facts and the function that performs it.
+pub struct Command {
+    /// Lower-case name; of a subcommand only its own word.
+    pub name: &'static str,
+    /// First Redis version that had it.
+    pub since: &'static str,
+    /// The family it belongs to.
+    pub group: Group,
+    /// How many items a call has, the name included (for subcommands both words).
+    pub arity: Arity,
+    /// Where its keys stand.
+    pub keys: &'static [KeyPart],
+    /// Whether it can change the data.
+    pub access: Access,
+    /// Other properties, see [`flags`].
+    pub flags: u32,
+    /// Which partitions it needs.
+    pub routing: Routing,
+    /// One sentence for COMMAND DOCS.
+    pub summary: &'static str,
+    /// Cost in O notation, for COMMAND DOCS.
+    pub complexity: &'static str,
+    /// Arguments in the notation of the Redis manual, such as `key value [NX | XX]`.
+    pub syntax: &'static str,
+    /// Subcommands of a container such as OBJECT; such a row's own `run` is never called.
+    pub subcommands: &'static [Command],
+    /// Performs the call. May assume the arity. On `Err` nothing has been changed and whatever was written to
+    /// the reply is taken back by the caller.
+    pub run: Run,
+}
+
+/// The shape of every command function.
+pub type Run = fn(&mut Ctx<'_>, Args<'_>) -> Result<(), CommandError>;
+
+impl Command {
+    /// What most rows have in common; rows say only what differs.
+    pub const BASE: Command = Command {
+        name: "",
+        since: "1.0.0",
+        group: Group::Generic,
+        arity: Arity::Exactly(2),
+        keys: KeyPart::FIRST_READ,
+        access: Access::Read,
+        flags: 0,
+        routing: Routing::ByKey,
+        summary: "",
+        complexity: "O(1)",
+        syntax: "key",
+        subcommands: &[],
+        run: |_, _| Err(CommandError::new("ERR a container command needs a subcommand")),
+    };
+
+    /// Whether `flag` (of [`flags`]) is set.
+    pub const fn has(&self, flag: u32) -> bool {
+        self.flags & flag != 0
+    }
+
+    /// Whether it can change the data.
+    pub const fn is_write(&self) -> bool {
+        matches!(self.access, Access::Write)
+    }
+}
+
+/// Families, as COMMAND DOCS and the ACL categories name them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Group {
+    /// Works on keys of any type.
+    Generic,
+    /// Strings.
+    String,
+    /// Lists.
+    List,
+    /// Hashes.
+    Hash,
+    /// Sets.
+    Set,
+    /// Sorted sets.
+    SortedSet,
+    /// Bitmaps.
+    Bitmap,
+    /// About the connection.
+    Connection,
+    /// About the server.
+    Server,
+    /// Scripts and functions.
+    Scripting,
+    /// MULTI and friends.
+    Transactions,
+}
+
+impl Group {
+    /// The group's name in COMMAND DOCS.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Group::Generic => "generic",
+            Group::String => "string",
+            Group::List => "list",
+            Group::Hash => "hash",
+            Group::Set => "set",
+            Group::SortedSet => "sorted-set",
+            Group::Bitmap => "bitmap",
+            Group::Connection => "connection",
+            Group::Server => "server",
+            Group::Scripting => "scripting",
+            Group::Transactions => "transactions",
+        }
+    }
+
+    /// The ACL category of the group, without the `@`.
+    pub const fn category(self) -> &'static str {
+        match self {
+            Group::Generic => "keyspace",
+            Group::SortedSet => "sortedset",
+            Group::Server => "admin",
+            Group::Transactions => "transaction",
+            other => other.name(),
+        }
+    }
+}
+
+/// Number of items in a call, the name included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arity {
+    /// That many.
+    Exactly(u16),
+    /// That many or more.
+    AtLeast(u16),
+}
+
+impl Arity {
+    /// Whether a call of `len` items is allowed.
+    pub const fn allows(self, len: usize) -> bool {
+        match self {
+            Arity::Exactly(n) => len == n as usize,
+            Arity::AtLeast(n) => len >= n as usize,
+        }
+    }
+
+    /// As COMMAND INFO shows it: negative for "at least".
+    pub const fn as_redis(self) -> i64 {
+        match self {
+            Arity::Exactly(n) => n as i64,
+            Arity::AtLeast(n) => -(n as i64),
+        }
+    }
+}
+
+/// Read or write: of a command, and of each of its keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Access {
+    /// Changes nothing.
+    Read,
+    /// May change it.
+    Write,
+}
+
+/// Keys stand in a call in one or more parts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyPart {
+    /// Items `first`, `first + step`, … up to `last`, which counts from the end of the call when negative.
+    Range {
+        /// Index of the first key.
+        first: u16,
+        /// Index of the last possible key; negative from the end, -1 being the last item.
+        last: i16,
+        /// Distance between two keys.
+        step: u16,
+        /// What is done to them.
+        access: Access,
+    },
+    /// Item `count_at` says how many keys begin at item `first`.
+    Counted {
+        /// Index of the number.
+        count_at: u16,
+        /// Index of the first key.
+        first: u16,
+        /// What is done to them.
+        access: Access,
+    },
+}
+
+impl KeyPart {
+    /// No keys.
+    pub const NONE: &'static [KeyPart] = &[];
+    /// The first argument, read.
+    pub const FIRST_READ: &'static [KeyPart] = &[KeyPart::one(1, Access::Read)];
+    /// The first argument, written.
+    pub const FIRST_WRITE: &'static [KeyPart] = &[KeyPart::one(1, Access::Write)];
+    /// Every argument, read.
+    pub const ALL_READ: &'static [KeyPart] =
+        &[KeyPart::Range { first: 1, last: -1, step: 1, access: Access::Read }];
+    /// Every argument, written.
+    pub const ALL_WRITE: &'static [KeyPart] =
+        &[KeyPart::Range { first: 1, last: -1, step: 1, access: Access::Write }];
+
+    /// Exactly item `at`.
+    pub const fn one(at: u16, access: Access) -> KeyPart {
+        KeyPart::Range { first: at, last: at as i16, step: 1, access }
+    }
+}
+
+/// Which partitions a call needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Routing {
+    /// Those of its keys.
+    ByKey,
+    /// None: it looks at no data.
+    Anywhere,
+    /// All of them.
+    Everywhere,
+}
+
+/// Bits of [`Command::flags`].
+pub mod flags {
+    /// O(1) or O(log N): category `@fast`.
+    pub const FAST: u32 = 1;
+    /// May need memory: refused when the server is full.
+    pub const DENY_OOM: u32 = 1 << 1;
+    /// Not from scripts.
+    pub const NO_SCRIPT: u32 = 1 << 2;
+    /// For administrators.
+    pub const ADMIN: u32 = 1 << 3;
+    /// Reply order or choice is random.
+    pub const RANDOM: u32 = 1 << 4;
+    /// Blocks the connection (in scripts it does not wait).
+    pub const BLOCKING: u32 = 1 << 5;
+    /// Category `@dangerous`.
+    pub const DANGEROUS: u32 = 1 << 6;
+    /// Answered before authentication.
+    pub const NO_AUTH: u32 = 1 << 7;
+    /// Loads nothing, allowed at any time.
+    pub const LOADING: u32 = 1 << 8;
+    /// The keys can only be found by looking at the arguments.
+    pub const MOVABLE_KEYS: u32 = 1 << 9;
+    /// Publishes: refused by read-only scripts although it writes no key.
+    pub const PUBLISHES: u32 = 1 << 10;
+    /// Not inside MULTI.
+    pub const NO_MULTI: u32 = 1 << 11;
+}

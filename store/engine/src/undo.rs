@@ -1,0 +1,222 @@
+//! How to take back what a transaction did.
+//!
+//! Every change that an editor of [`crate::edit`] or [`crate::Ctx`] makes while a log is present leaves one
+//! record here: the smallest fact that restores what was before. Records are applied newest first. There are
+//! no savepoints, so once a record restores a whole key, later changes of that key need none.
+
+use std::num::NonZeroU64;
+
+use crate::keyspace::{Entry, Key};
+use crate::value::{List, Str};
+use crate::{Partitions, Value};
+
+/// One step back.
+#[derive(Debug)]
+pub enum Undo {
+    /// Put this entry (or nothing) in the key's place.
+    Entry(Option<Entry>),
+    /// The string was this one; its expiry stays as it is.
+    Text(Str),
+    /// Restore the expiry.
+    Expiry(Option<NonZeroU64>),
+    /// Give the string this length again, after an append.
+    Truncate(Size),
+    /// Write these bytes at this offset again, then cut to this length.
+    Overwrite(usize, Box<[u8]>, Size),
+    /// Remove that many elements at the front (`true`) or back.
+    ListUnpush(bool, usize),
+    /// Put this element back at the front (`true`) or back.
+    ListRepush(bool, Box<[u8]>),
+    /// Put these elements, in the order of the list, back at the front (`true`) or back.
+    ListUntrim(bool, Vec<Box<[u8]>>),
+    /// These elements stood at these positions, ascending.
+    ListUnpick(Vec<(usize, Box<[u8]>)>),
+    /// The element at this position was another.
+    ListSet(usize, Box<[u8]>),
+    /// An element was inserted at this position.
+    ListInserted(usize),
+    /// This element stood at this position.
+    ListRemoved(usize, Box<[u8]>),
+    /// The field had this value, or was not there.
+    HashField(Box<[u8]>, Option<Box<[u8]>>),
+    /// This field with this value was removed from this position.
+    HashRemoved(usize, Box<[u8]>, Box<[u8]>),
+    /// The member was not there.
+    SetAdded(Box<[u8]>),
+    /// The member was removed from this position.
+    SetRemoved(usize, Box<[u8]>),
+    /// The member had this score, or was not there.
+    ZSetMember(Box<[u8]>, Option<f64>),
+}
+
+/// Length and capacity of a string: the byte account counts what is allocated.
+#[derive(Clone, Copy, Debug)]
+pub struct Size {
+    /// Bytes in use.
+    pub len: usize,
+    /// Bytes allocated.
+    pub capacity: usize,
+}
+
+fn restore_size(raw: &mut Vec<u8>, size: Size) {
+    raw.truncate(size.len);
+    raw.shrink_to(size.capacity);
+}
+
+/// The records of one transaction, oldest first.
+#[derive(Default, Debug)]
+pub struct UndoLog {
+    keys: Vec<(usize, Key)>,
+    records: Vec<(u32, Undo)>,
+    /// Whether the newest record restores its whole key.
+    whole: bool,
+    bytes: usize,
+}
+
+impl UndoLog {
+    /// Whether nothing was changed.
+    pub fn is_empty(&self) -> bool {
+        self.records.is_empty()
+    }
+
+    /// Bytes held by the records, roughly: what a transaction's undo may cost is bounded by its caller.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Whether the newest record restores all of `key` already.
+    pub(crate) fn covers(&self, db: usize, key: &[u8]) -> bool {
+        self.whole && self.keys.last().is_some_and(|(held_db, held)| *held_db == db && **held == *key)
+    }
+
+    /// Adds a record for `key`.
+    pub(crate) fn push(&mut self, db: usize, key: &[u8], undo: Undo) {
+        if self.covers(db, key) {
+            return;
+        }
+        let same = self.keys.last().is_some_and(|(held_db, held)| *held_db == db && **held == *key);
+        if !same {
+            self.keys.push((db, key.into()));
+            self.bytes += key.len() + size_of::<(usize, Key)>();
+        }
+        let counter_again =
+            same && matches!(undo, Undo::Text(_)) && matches!(self.records.last(), Some((_, Undo::Text(_))));
+        if counter_again {
+            return;
+        }
+        if same
+            && let Undo::ListUnpush(front, more) = undo
+            && let Some((_, Undo::ListUnpush(held, count))) = self.records.last_mut()
+            && *held == front
+        {
+            *count += more;
+            return;
+        }
+        self.whole = matches!(undo, Undo::Entry(_));
+        self.bytes += size_of::<(u32, Undo)>() + undo.payload();
+        self.records.push((self.keys.len() as u32 - 1, undo));
+    }
+
+    /// Takes everything back, newest first. The partitions must hold every key that was changed.
+    pub fn roll_back(&mut self, partitions: &mut Partitions<'_>) {
+        while let Some((key, undo)) = self.records.pop() {
+            let (db, key) = &self.keys[key as usize];
+            let space = partitions.keyspace(*db, key);
+            undo.apply(space, key);
+        }
+        *self = UndoLog::default();
+    }
+
+    /// The keys that were changed, with their database.
+    pub fn keys(&self) -> impl Iterator<Item = (usize, &[u8])> {
+        self.keys.iter().map(|(db, key)| (*db, &**key))
+    }
+}
+
+impl Undo {
+    fn payload(&self) -> usize {
+        match self {
+            Undo::Entry(entry) => entry.as_ref().map_or(0, |entry| entry.value.bytes()),
+            Undo::Text(text) => text.bytes(),
+            Undo::Overwrite(_, bytes, _)
+            | Undo::ListSet(_, bytes)
+            | Undo::ListRemoved(_, bytes)
+            | Undo::ListRepush(_, bytes)
+            | Undo::SetAdded(bytes)
+            | Undo::SetRemoved(_, bytes)
+            | Undo::ZSetMember(bytes, _) => bytes.len(),
+            Undo::HashRemoved(_, field, value) => field.len() + value.len(),
+            Undo::ListUntrim(_, elements) => {
+                elements.iter().map(|element| size_of::<Box<[u8]>>() + element.len()).sum()
+            }
+            Undo::ListUnpick(elements) => {
+                elements.iter().map(|(_, element)| size_of::<(usize, Box<[u8]>)>() + element.len()).sum()
+            }
+            Undo::HashField(field, value) => field.len() + value.as_ref().map_or(0, |value| value.len()),
+            Undo::Expiry(_) | Undo::Truncate(_) | Undo::ListUnpush(..) | Undo::ListInserted(_) => 0,
+        }
+    }
+
+    fn apply(self, space: &mut crate::Keyspace, key: &[u8]) {
+        let undo = match self {
+            Undo::Entry(Some(entry)) => {
+                space.insert(key, entry);
+                return;
+            }
+            Undo::Entry(None) => {
+                space.remove(key);
+                return;
+            }
+            other => other,
+        };
+        // The key is there: the change this takes back left it in place, and later ones are already undone.
+        // Time 0: an undo must reach entries that have expired meanwhile.
+        let at = space.find(key, 0).expect("a changed key is there when its change is taken back");
+        if let Undo::Expiry(old) = undo {
+            space.set_expiry(at, old);
+            return;
+        }
+        let value = space.value_mut(at);
+        let before = value.bytes();
+        undo.apply_to(value);
+        let after = value.bytes();
+        space.resized(before, after);
+        space.touch_at(at);
+    }
+
+    fn apply_to(self, value: &mut Value) {
+        match (self, value) {
+            (Undo::Text(old), Value::String(text)) => *text = old,
+            (Undo::Truncate(len), Value::String(text)) => restore_size(text.raw_mut(), len),
+            (Undo::Overwrite(at, bytes, len), Value::String(text)) => {
+                let raw = text.raw_mut();
+                raw[at..at + bytes.len()].copy_from_slice(&bytes);
+                restore_size(raw, len);
+            }
+            (undo, Value::List(list)) => undo.apply_to_list(list),
+            (Undo::HashField(field, Some(old)), Value::Hash(hash)) => drop(hash.insert(&field, &old)),
+            (Undo::HashField(field, None), Value::Hash(hash)) => drop(hash.remove(&field)),
+            (Undo::HashRemoved(at, field, value), Value::Hash(hash)) => hash.restore(at, field, value),
+            (Undo::SetAdded(member), Value::Set(set)) => drop(set.remove(&member)),
+            (Undo::SetRemoved(at, member), Value::Set(set)) => set.restore(at, member),
+            (Undo::ZSetMember(member, Some(score)), Value::ZSet(zset)) => drop(zset.insert(&member, score)),
+            (Undo::ZSetMember(member, None), Value::ZSet(zset)) => drop(zset.remove(&member)),
+            (undo, value) => {
+                unreachable!("{undo:?} was recorded for another type than {}", value.type_name())
+            }
+        }
+    }
+
+    fn apply_to_list(self, list: &mut List) {
+        match self {
+            Undo::ListUnpush(front, count) => (0..count).for_each(|_| drop(list.pop(front))),
+            Undo::ListRepush(front, element) => list.push(front, &element),
+            Undo::ListUntrim(front, elements) => list.untrim(front, elements),
+            Undo::ListUnpick(elements) => list.unpick(elements),
+            Undo::ListSet(at, old) => drop(list.set(at, &old)),
+            Undo::ListInserted(at) => drop(list.remove(at)),
+            Undo::ListRemoved(at, element) => list.insert(at, &element),
+            undo => unreachable!("{undo:?} was recorded for another type than list"),
+        }
+    }
+}

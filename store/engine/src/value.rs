@@ -1,0 +1,109 @@
+//! What a key can hold.
+
+pub mod hash;
+pub mod list;
+pub mod ranked;
+pub mod set;
+pub mod string;
+pub mod zset;
+
+pub use hash::Hash;
+pub use list::List;
+pub use set::Set;
+pub use string::Str;
+pub use zset::ZSet;
+
+/// A value of one of Redis' types. Collections are boxed so that an entry stays small.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    /// A string or counter.
+    String(Str),
+    /// A list.
+    List(Box<List>),
+    /// A hash.
+    Hash(Box<Hash>),
+    /// A set.
+    Set(Box<Set>),
+    /// A sorted set.
+    ZSet(Box<ZSet>),
+}
+
+impl Value {
+    /// A string from its bytes; integers in canonical form are kept as numbers.
+    pub fn string(bytes: &[u8]) -> Value {
+        Value::String(Str::new(bytes))
+    }
+
+    /// As TYPE answers.
+    pub fn type_name(&self) -> &'static str {
+        match self {
+            Value::String(_) => "string",
+            Value::List(_) => "list",
+            Value::Hash(_) => "hash",
+            Value::Set(_) => "set",
+            Value::ZSet(_) => "zset",
+        }
+    }
+
+    /// Bytes on the heap, exactly as the structures count them.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Value::String(value) => value.bytes(),
+            Value::List(value) => value.bytes(),
+            Value::Hash(value) => value.bytes(),
+            Value::Set(value) => value.bytes(),
+            Value::ZSet(value) => value.bytes(),
+        }
+    }
+
+    /// Whether this is a collection without elements, which must not stay stored.
+    pub fn is_empty_collection(&self) -> bool {
+        match self {
+            Value::String(_) => false,
+            Value::List(value) => value.is_empty(),
+            Value::Hash(value) => value.is_empty(),
+            Value::Set(value) => value.is_empty(),
+            Value::ZSet(value) => value.is_empty(),
+        }
+    }
+}
+
+/// A type that a key can hold; lets [`crate::Ctx`] offer one function per access instead of one per type.
+pub trait Kind: Sized {
+    /// The value as this type, if it is one.
+    fn of(value: &Value) -> Option<&Self>;
+    /// The same, to be changed.
+    fn of_mut(value: &mut Value) -> Option<&mut Self>;
+    /// An empty value of this type.
+    fn empty() -> Value;
+}
+
+macro_rules! kind {
+    ($type:ident, $variant:ident, $empty:expr) => {
+        impl Kind for $type {
+            fn of(value: &Value) -> Option<&Self> {
+                match value {
+                    Value::$variant(held) => Some(held),
+                    _ => None,
+                }
+            }
+
+            fn of_mut(value: &mut Value) -> Option<&mut Self> {
+                match value {
+                    Value::$variant(held) => Some(held),
+                    _ => None,
+                }
+            }
+
+            fn empty() -> Value {
+                Value::$variant($empty)
+            }
+        }
+    };
+}
+
+kind!(Str, String, Str::new(b""));
+kind!(List, List, Box::default());
+kind!(Hash, Hash, Box::default());
+kind!(Set, Set, Box::default());
+kind!(ZSet, ZSet, Box::default());

@@ -1,0 +1,80 @@
+//! Strings. Invariant: bytes that spell a 64-bit integer canonically are kept as that integer until somebody
+//! edits them in place, so counters cost no allocation.
+
+use std::borrow::Cow;
+
+use crate::number;
+
+/// A string value.
+#[derive(Clone, Debug)]
+pub enum Str {
+    /// A counter.
+    Int(i64),
+    /// Any bytes.
+    Raw(Vec<u8>),
+}
+
+impl Str {
+    /// From bytes.
+    pub fn new(bytes: &[u8]) -> Str {
+        // 20 bytes are the longest 64-bit integer.
+        match bytes.len() {
+            1..=20 => number::parse_i64(bytes).map_or_else(|| Str::Raw(bytes.to_vec()), Str::Int),
+            _ => Str::Raw(bytes.to_vec()),
+        }
+    }
+
+    /// The bytes.
+    pub fn as_bytes(&self) -> Cow<'_, [u8]> {
+        match self {
+            Str::Int(value) => Cow::Owned(itoa::Buffer::new().format(*value).as_bytes().to_vec()),
+            Str::Raw(bytes) => Cow::Borrowed(bytes),
+        }
+    }
+
+    /// Length in bytes.
+    pub fn len(&self) -> usize {
+        match self {
+            Str::Int(value) => itoa::Buffer::new().format(*value).len(),
+            Str::Raw(bytes) => bytes.len(),
+        }
+    }
+
+    /// Whether there are no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The value as a 64-bit integer, if it spells one.
+    pub fn as_integer(&self) -> Option<i64> {
+        match self {
+            Str::Int(value) => Some(*value),
+            Str::Raw(bytes) => number::parse_i64(bytes),
+        }
+    }
+
+    /// The bytes to edit; an integer becomes its spelling first.
+    pub(crate) fn raw_mut(&mut self) -> &mut Vec<u8> {
+        if let Str::Int(_) = self {
+            *self = Str::Raw(self.as_bytes().into_owned());
+        }
+        match self {
+            Str::Raw(bytes) => bytes,
+            Str::Int(_) => unreachable!("integers were turned into bytes above"),
+        }
+    }
+
+    /// Bytes on the heap.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Str::Int(_) => 0,
+            Str::Raw(bytes) => bytes.capacity(),
+        }
+    }
+}
+
+impl PartialEq for Str {
+    fn eq(&self, other: &Str) -> bool {
+        self.as_bytes() == other.as_bytes()
+    }
+}

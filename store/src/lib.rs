@@ -1,0 +1,13 @@
+//! A store node: owns shards of the data, runs commands on them, keeps transactions apart.
+//!
+//! Architecture invariant: nothing is awaited while a shard's mutex is held. Whoever must wait for a key waits
+//! in that key's queue in the [`lock::LockTable`], outside the mutex.
+
+pub mod lock;
+pub mod node;
+mod shard;
+pub mod txn;
+
+pub use lock::{Mode, TxnId};
+pub use node::{Call, Node};
+pub use txn::{Conflict, LockRequest, Transaction};

@@ -1,0 +1,239 @@
+//! The node: its shards, and commands that are no part of a transaction.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use parking_lot::MutexGuard;
+use smallvec::SmallVec;
+use store_engine::ctx::partition_of;
+use store_engine::keys::KeyAt;
+use store_engine::{Access, Args, Command, Ctx, DATABASES, Partitions, Reply, Routing, UndoLog};
+
+use crate::lock::{Mode, TxnId};
+use crate::shard::{Shard, ShardState};
+
+/// A call that passed every check and may be run.
+#[derive(Clone, Copy)]
+pub struct Call<'a> {
+    /// Its row.
+    pub command: &'static Command,
+    /// Name and arguments.
+    pub args: Args<'a>,
+    /// The keys among them, as `store_engine::keys::keys_of` finds them.
+    pub keys: &'a [KeyAt],
+    /// The selected database.
+    pub db: usize,
+    /// Unix time in milliseconds.
+    pub now_ms: u64,
+}
+
+impl<'a> Call<'a> {
+    /// The keys' bytes with what is done to them.
+    pub fn keys(&self) -> impl Iterator<Item = (&'a [u8], Mode)> + '_ {
+        let args = self.args;
+        self.keys.iter().map(move |&(at, access)| (args[at], mode_of(access)))
+    }
+}
+
+/// The lock that an access needs.
+pub fn mode_of(access: Access) -> Mode {
+    match access {
+        Access::Read => Mode::Shared,
+        Access::Write => Mode::Exclusive,
+    }
+}
+
+/// How many keys there are and what they take.
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+pub struct Usage {
+    /// Keys by database.
+    pub keys: [usize; DATABASES],
+    /// Of these, keys with an expiry.
+    pub expiring: [usize; DATABASES],
+    /// Bytes of all keys and values with their overhead.
+    pub bytes: usize,
+}
+
+/// A node's shards.
+pub struct Node {
+    shards: Box<[Shard]>,
+    next_txn: AtomicU64,
+    expired_keys: AtomicU64,
+}
+
+impl Node {
+    /// A node with `shards` shards, at least one.
+    pub fn new(shards: usize) -> Arc<Node> {
+        Arc::new(Node {
+            shards: (0..shards.max(1)).map(|_| Shard::default()).collect(),
+            next_txn: AtomicU64::new(1),
+            expired_keys: AtomicU64::new(0),
+        })
+    }
+
+    /// Number of shards.
+    pub fn shards(&self) -> usize {
+        self.shards.len()
+    }
+
+    pub(crate) fn shard(&self, number: usize) -> &Shard {
+        &self.shards[number]
+    }
+
+    pub(crate) fn shard_of(&self, key: &[u8]) -> usize {
+        if self.shards.len() == 1 { 0 } else { partition_of(key, self.shards.len()) }
+    }
+
+    pub(crate) fn next_txn(&self) -> TxnId {
+        self.next_txn.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Runs `call` as a transaction of its own, unless a running one is in its way.
+    ///
+    /// `Some(true)`: done; `Some(false)`: done, the reply is an error; `None`: it would have to wait for a
+    /// lock, nothing has happened, [`crate::Transaction`] is the way.
+    pub fn try_execute(&self, call: &Call<'_>, seed: &mut u64, out: &mut Reply) -> Option<bool> {
+        match call.command.routing {
+            Routing::Anywhere => {
+                Some(run(call, Partitions::Some { held: Vec::new(), total: 1 }, seed, None, out))
+            }
+            Routing::ByKey => match call.keys {
+                [(at, access)] => {
+                    let key = call.args[*at];
+                    let mut shard = self.shard(self.shard_of(key)).lock();
+                    if !shard.locks.is_idle() && !shard.locks.allows(call.db, key, mode_of(*access)) {
+                        return None;
+                    }
+                    Some(run(call, Partitions::One(&mut shard.partition), seed, None, out))
+                }
+                _ => {
+                    let mut guards = self.lock_shards_of(call);
+                    let free = call.keys().all(|(key, mode)| {
+                        let number = self.shard_of(key);
+                        let at = guards.binary_search_by_key(&number, |(held, _)| *held);
+                        let locks = &guards[at.expect("the shard of every key is locked")].1.locks;
+                        locks.is_idle() || locks.allows(call.db, key, mode)
+                    });
+                    free.then(|| self.run_locked(&mut guards, call, seed, None, out))
+                }
+            },
+            Routing::Everywhere => {
+                let mut guards = self.lock_everything();
+                let free = guards.iter().all(|(_, shard)| shard.locks.is_idle());
+                free.then(|| self.run_locked(&mut guards, call, seed, None, out))
+            }
+        }
+    }
+
+    /// Locks the shards of the call's keys, ascending, each once.
+    pub(crate) fn lock_shards_of(&self, call: &Call<'_>) -> Guards<'_> {
+        let mut numbers: SmallVec<[usize; 8]> = call.keys().map(|(key, _)| self.shard_of(key)).collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        numbers.into_iter().map(|number| (number, self.shard(number).lock())).collect()
+    }
+
+    pub(crate) fn lock_everything(&self) -> Guards<'_> {
+        self.shards.iter().enumerate().map(|(number, shard)| (number, shard.lock())).collect()
+    }
+
+    /// Runs `call` over several locked shards.
+    pub(crate) fn run_locked(
+        &self,
+        guards: &mut Guards<'_>,
+        call: &Call<'_>,
+        seed: &mut u64,
+        undo: Option<&mut UndoLog>,
+        out: &mut Reply,
+    ) -> bool {
+        let partitions = match &mut guards[..] {
+            [(_, shard)] => Partitions::One(&mut shard.partition),
+            several => partitions_of(several, self.shards.len()),
+        };
+        run(call, partitions, seed, undo, out)
+    }
+
+    /// Raises `flag` when `key` next changes: WATCH.
+    pub fn watch(&self, db: usize, key: &[u8], now_ms: u64, flag: &Arc<AtomicBool>) {
+        let mut shard = self.shard(self.shard_of(key)).lock();
+        let space = &mut shard.partition.databases[db];
+        space.find(key, now_ms);
+        space.watch(key, flag.clone());
+    }
+
+    /// Looks at `key`, so that it is removed, and its watchers told, if it has expired.
+    pub fn refresh(&self, db: usize, key: &[u8], now_ms: u64) {
+        let mut shard = self.shard(self.shard_of(key)).lock();
+        if !shard.locks.is_held(db, key) {
+            shard.partition.databases[db].find(key, now_ms);
+        }
+    }
+
+    /// Takes back a [`Node::watch`].
+    pub fn unwatch(&self, db: usize, key: &[u8], flag: &Arc<AtomicBool>) {
+        let mut shard = self.shard(self.shard_of(key)).lock();
+        shard.partition.databases[db].unwatch(key, flag);
+    }
+
+    /// Removes expired keys among the next `steps` entries of one database of one shard, downwards from
+    /// `cursor` (0: from the end). Returns where to go on; 0: all seen. Keys in use by a transaction stay.
+    pub fn sweep(&self, shard: usize, db: usize, cursor: usize, steps: usize, now_ms: u64) -> usize {
+        let shard = &mut *self.shard(shard).lock();
+        let ShardState { partition, locks, .. } = shard;
+        let veto = |key: &[u8]| !locks.is_idle() && locks.is_held(db, key);
+        let (next, removed) = partition.databases[db].sweep(cursor, steps, now_ms, veto);
+        self.expired_keys.fetch_add(removed as u64, Ordering::Relaxed);
+        next
+    }
+
+    /// Keys that the sweep has removed since the start.
+    pub fn expired_keys(&self) -> u64 {
+        self.expired_keys.load(Ordering::Relaxed)
+    }
+
+    /// Counts of all shards, one shard after the other.
+    pub fn usage(&self) -> Usage {
+        let mut usage = Usage::default();
+        for shard in &self.shards {
+            let shard = shard.lock();
+            usage.bytes += shard.partition.bytes();
+            for (db, space) in shard.partition.databases.iter().enumerate() {
+                usage.keys[db] += space.len();
+                usage.expiring[db] += space.expiring();
+            }
+        }
+        usage
+    }
+}
+
+/// Locked shards with their numbers, ascending.
+pub(crate) type Guards<'a> = SmallVec<[(usize, MutexGuard<'a, ShardState>); 8]>;
+
+/// Several of `total` locked shards, as commands see them.
+pub(crate) fn partitions_of<'a>(
+    guards: &'a mut [(usize, MutexGuard<'_, ShardState>)],
+    total: usize,
+) -> Partitions<'a> {
+    let held = guards.iter_mut().map(|(number, shard)| (*number, &mut shard.partition)).collect();
+    Partitions::Some { held, total }
+}
+
+/// Runs the command's function; an error takes the place of whatever it had written. Whether it succeeded.
+pub(crate) fn run(
+    call: &Call<'_>,
+    partitions: Partitions<'_>,
+    seed: &mut u64,
+    undo: Option<&mut UndoLog>,
+    out: &mut Reply,
+) -> bool {
+    let mark = out.buf.len();
+    let mut ctx = Ctx { partitions, db: call.db, now_ms: call.now_ms, seed, undo, out };
+    match (call.command.run)(&mut ctx, call.args) {
+        Ok(()) => true,
+        Err(error) => {
+            out.buf.truncate(mark);
+            out.error(&error);
+            false
+        }
+    }
+}

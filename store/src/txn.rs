@@ -1,0 +1,252 @@
+//! Transactions: take the keys, run calls, then commit or take everything back.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+use store_engine::{Partitions, Reply, Routing, UndoLog};
+
+use crate::lock::{LockTable, Mode, TxnId};
+use crate::node::{self, Call, Node};
+
+/// A key to be locked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LockRequest {
+    /// Its database.
+    pub db: usize,
+    /// Its bytes.
+    pub key: Box<[u8]>,
+    /// How.
+    pub mode: Mode,
+}
+
+/// Why a call could not run inside its transaction: it needs more than is locked, and waiting for it here could
+/// end in a ring. The transaction has to be taken back and begun again with more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Conflict {
+    /// It needs this key, which another transaction holds.
+    Key(LockRequest),
+    /// It needs everything.
+    Everything,
+}
+
+struct Held {
+    shard: usize,
+    request: LockRequest,
+}
+
+/// A transaction on one node. Dropping it without [`Transaction::commit`] takes all its changes back.
+pub struct Transaction {
+    node: Arc<Node>,
+    id: TxnId,
+    /// Shards whose gate was taken (or is awaited), ascending unless an undeclared key came in later.
+    gates: SmallVec<[usize; 4]>,
+    /// Keys taken or awaited.
+    keys: SmallVec<[Held; 2]>,
+    whole: bool,
+    undo: UndoLog,
+}
+
+impl Transaction {
+    /// Waits until all of `requests` are locked. Nobody waits in a ring: all take locks in the same order.
+    pub async fn begin(node: &Arc<Node>, requests: Vec<LockRequest>) -> Transaction {
+        let mut txn = Transaction::new(node);
+        let mut wanted: SmallVec<[Held; 2]> = requests
+            .into_iter()
+            .map(|request| Held { shard: node.shard_of(&request.key), request })
+            .collect();
+        if wanted.len() > 1 {
+            // Of two requests for one key the exclusive one comes first and is the one that stays.
+            wanted.sort_unstable_by(|a, b| {
+                (a.shard, a.request.db, &a.request.key, a.request.mode == Mode::Shared).cmp(&(
+                    b.shard,
+                    b.request.db,
+                    &b.request.key,
+                    b.request.mode == Mode::Shared,
+                ))
+            });
+            wanted.dedup_by(|b, a| a.request.db == b.request.db && a.request.key == b.request.key);
+        }
+        let mut wanted = wanted.into_iter().peekable();
+        while let Some(shard_number) = wanted.peek().map(|held| held.shard) {
+            let mut grant = None;
+            {
+                let mut shard = node.shard(shard_number).lock();
+                if !txn.gates.contains(&shard_number) {
+                    txn.gates.push(shard_number);
+                    if !shard.locks.take_gate(txn.id, Mode::Shared) {
+                        grant = Some(shard.await_grant(txn.id));
+                    }
+                }
+                while grant.is_none()
+                    && let Some(held) = wanted.next_if(|held| held.shard == shard_number)
+                {
+                    let LockRequest { db, key, mode } = &held.request;
+                    if !shard.locks.take_key(txn.id, *db, key, *mode) {
+                        grant = Some(shard.await_grant(txn.id));
+                    }
+                    txn.keys.push(held);
+                }
+            }
+            if let Some(grant) = grant {
+                // The sender lives in the shard until the grant; a closed channel cannot happen before it.
+                let _ = grant.await;
+            }
+        }
+        txn
+    }
+
+    /// Waits until the whole node is locked.
+    pub async fn begin_whole(node: &Arc<Node>) -> Transaction {
+        let mut txn = Transaction::new(node);
+        txn.whole = true;
+        for number in 0..node.shards() {
+            txn.gates.push(number);
+            let grant = {
+                let mut shard = node.shard(number).lock();
+                let open = shard.locks.take_gate(txn.id, Mode::Exclusive);
+                (!open).then(|| shard.await_grant(txn.id))
+            };
+            if let Some(grant) = grant {
+                let _ = grant.await;
+            }
+        }
+        txn
+    }
+
+    fn new(node: &Arc<Node>) -> Transaction {
+        Transaction {
+            node: node.clone(),
+            id: node.next_txn(),
+            gates: SmallVec::new(),
+            keys: SmallVec::new(),
+            whole: false,
+            undo: UndoLog::default(),
+        }
+    }
+
+    /// Runs `call` under the transaction's locks. A key that is not locked yet is taken if it is free, in
+    /// `mode`. Whether the reply is no error, or what has to be locked beforehand.
+    pub fn execute(
+        &mut self,
+        call: &Call<'_>,
+        mode: Mode,
+        seed: &mut u64,
+        out: &mut Reply,
+    ) -> Result<bool, Conflict> {
+        let node = self.node.clone();
+        match call.command.routing {
+            Routing::Anywhere => {
+                let none = Partitions::Some { held: Vec::new(), total: 1 };
+                Ok(node::run(call, none, seed, None, out))
+            }
+            Routing::ByKey => {
+                if let [(at, access)] = call.keys {
+                    let number = node.shard_of(call.args[*at]);
+                    let mut shard = node.shard(number).lock();
+                    let need = node::mode_of(*access);
+                    self.secure(number, &mut shard.locks, call.db, call.args[*at], need, mode)?;
+                    let partitions = Partitions::One(&mut shard.partition);
+                    return Ok(node::run(call, partitions, seed, Some(&mut self.undo), out));
+                }
+                let mut guards = node.lock_shards_of(call);
+                for (key, need) in call.keys() {
+                    let number = node.shard_of(key);
+                    let at = guards.binary_search_by_key(&number, |(held, _)| *held);
+                    let at = at.expect("the shard of every key is locked");
+                    self.secure(number, &mut guards[at].1.locks, call.db, key, need, mode)?;
+                }
+                Ok(node.run_locked(&mut guards, call, seed, Some(&mut self.undo), out))
+            }
+            Routing::Everywhere if self.whole => {
+                let mut guards = node.lock_everything();
+                Ok(node.run_locked(&mut guards, call, seed, Some(&mut self.undo), out))
+            }
+            Routing::Everywhere => Err(Conflict::Everything),
+        }
+    }
+
+    /// Makes sure that this transaction holds `key` at least as `need`; a free one is taken as `mode`.
+    fn secure(
+        &mut self,
+        shard: usize,
+        locks: &mut LockTable,
+        db: usize,
+        key: &[u8],
+        need: Mode,
+        mode: Mode,
+    ) -> Result<(), Conflict> {
+        if self.whole {
+            return Ok(());
+        }
+        // Few keys are found faster by looking at all of them than by hashing one.
+        let held = if self.keys.len() <= 4 {
+            let named = |held: &&Held| *held.request.key == *key && held.request.db == db;
+            self.keys.iter().find(named).map(|held| held.request.mode)
+        } else {
+            locks.mode_of(self.id, db, key)
+        };
+        match held {
+            Some(Mode::Exclusive) => return Ok(()),
+            Some(Mode::Shared) if need == Mode::Shared => return Ok(()),
+            Some(Mode::Shared) => {
+                return Err(Conflict::Key(LockRequest { db, key: key.into(), mode: Mode::Exclusive }));
+            }
+            None => {}
+        }
+        let request = LockRequest { db, key: key.into(), mode };
+        let passed = self.gates.contains(&shard);
+        if !locks.try_take_key(self.id, db, key, mode, passed) {
+            return Err(Conflict::Key(request));
+        }
+        if !passed {
+            self.gates.push(shard);
+        }
+        self.keys.push(Held { shard, request });
+        Ok(())
+    }
+
+    /// Bytes that the undo log holds.
+    pub fn undo_bytes(&self) -> usize {
+        self.undo.bytes()
+    }
+
+    /// Whether anything was changed.
+    pub fn has_written(&self) -> bool {
+        !self.undo.is_empty()
+    }
+
+    /// Keeps all changes and lets the keys go.
+    pub fn commit(mut self) {
+        self.undo = UndoLog::default();
+    }
+
+    fn roll_back(&mut self) {
+        let mut numbers: SmallVec<[usize; 8]> =
+            self.undo.keys().map(|(_, key)| self.node.shard_of(key)).collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        let mut guards: node::Guards<'_> =
+            numbers.into_iter().map(|number| (number, self.node.shard(number).lock())).collect();
+        let mut partitions = node::partitions_of(&mut guards, self.node.shards());
+        self.undo.roll_back(&mut partitions);
+    }
+}
+
+impl Drop for Transaction {
+    fn drop(&mut self) {
+        if !self.undo.is_empty() {
+            self.roll_back();
+        }
+        let mut woken = Vec::new();
+        for &number in &self.gates {
+            let mut shard = self.node.shard(number).lock();
+            for held in self.keys.iter().filter(|held| held.shard == number) {
+                shard.locks.leave_key(self.id, held.request.db, &held.request.key, &mut woken);
+            }
+            shard.locks.leave_gate(self.id, &mut woken);
+            shard.forget(self.id);
+            shard.wake(&woken);
+            woken.clear();
+        }
+    }
+}

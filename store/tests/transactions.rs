@@ -1,0 +1,118 @@
+//! Transactions over shards: what others see of them, and that they leave no trace when they are taken back.
+
+use std::sync::Arc;
+
+use store::{Call, Conflict, LockRequest, Mode, Node, Transaction};
+use store_engine::keys::keys_of;
+use store_engine::{Args, Protocol, Reply, command};
+
+/// The reply to `line` as a client's command, or `None` if it would have to wait.
+fn execute(node: &Node, line: &str) -> Option<String> {
+    with_call(line, |call| {
+        let mut out = Reply::new(Protocol::Resp2);
+        node.try_execute(call, &mut 1, &mut out)?;
+        Some(String::from_utf8(out.buf).unwrap())
+    })
+}
+
+/// The same inside a transaction.
+fn execute_in(txn: &mut Transaction, line: &str) -> Result<String, Conflict> {
+    with_call(line, |call| {
+        let mut out = Reply::new(Protocol::Resp2);
+        txn.execute(call, Mode::Exclusive, &mut 1, &mut out)?;
+        Ok(String::from_utf8(out.buf).unwrap())
+    })
+}
+
+fn with_call<T>(line: &str, run: impl FnOnce(&Call<'_>) -> T) -> T {
+    let items: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+    let args = Args::new(&items);
+    let command = command::lookup(&args.name().to_ascii_lowercase()).unwrap();
+    let keys = keys_of(command, args).unwrap();
+    run(&Call { command, args, keys: &keys, db: 0, now_ms: 1_000_000 })
+}
+
+fn exclusive(keys: &[&str]) -> Vec<LockRequest> {
+    let request = |key: &&str| LockRequest { db: 0, key: key.as_bytes().into(), mode: Mode::Exclusive };
+    keys.iter().map(request).collect()
+}
+
+#[tokio::test]
+async fn a_dropped_transaction_never_happened() {
+    let node = Node::new(8);
+    execute(&node, "SET a 1");
+    execute(&node, "RPUSH l x y z");
+    execute(&node, "ZADD z 1 m 2 n");
+    let before = (node.usage(), execute(&node, "LRANGE l 0 -1"), execute(&node, "ZRANGE z 0 -1 WITHSCORES"));
+    let mut txn = Transaction::begin(&node, exclusive(&["a", "l", "z", "new"])).await;
+    for line in
+        ["INCR a", "LPOP l", "LPUSH l w", "ZADD z 9 m", "ZREM z n", "SET new 1", "DEL a", "LTRIM l 5 9"]
+    {
+        execute_in(&mut txn, line).unwrap();
+    }
+    drop(txn);
+    assert_eq!(execute(&node, "GET a").unwrap(), "$1\r\n1\r\n");
+    let after = (node.usage(), execute(&node, "LRANGE l 0 -1"), execute(&node, "ZRANGE z 0 -1 WITHSCORES"));
+    assert_eq!(before, after);
+}
+
+#[tokio::test]
+async fn a_committed_one_stays_and_lets_its_keys_go() {
+    let node = Node::new(8);
+    let mut txn = Transaction::begin(&node, exclusive(&["a", "b"])).await;
+    execute_in(&mut txn, "SET a 1").unwrap();
+    assert_eq!(execute(&node, "GET a"), None, "others wait");
+    assert_eq!(execute(&node, "GET other").unwrap(), "$-1\r\n", "but not for other keys");
+    assert_eq!(execute(&node, "DBSIZE"), None, "nor is the whole counted while half is done");
+    txn.commit();
+    assert_eq!(execute(&node, "GET a").unwrap(), "$1\r\n1\r\n");
+}
+
+#[tokio::test]
+async fn an_undeclared_key_is_taken_if_it_is_free() {
+    let node = Node::new(8);
+    let mut first = Transaction::begin(&node, exclusive(&["a"])).await;
+    let mut second = Transaction::begin(&node, exclusive(&["b"])).await;
+    assert!(execute_in(&mut first, "SET c 1").is_ok());
+    assert_eq!(execute_in(&mut second, "GET c"), Err(Conflict::Key(exclusive(&["c"]).remove(0))));
+    assert_eq!(execute_in(&mut first, "DBSIZE"), Err(Conflict::Everything));
+    drop(first);
+    assert_eq!(execute_in(&mut second, "GET c").unwrap(), "$-1\r\n");
+}
+
+#[tokio::test]
+async fn waiters_are_served_in_order_and_may_give_up() {
+    let node = Node::new(4);
+    let first = Transaction::begin(&node, exclusive(&["k"])).await;
+    let wait = |node: &Arc<Node>| {
+        let node = node.clone();
+        tokio::spawn(async move { Transaction::begin(&node, exclusive(&["k"])).await })
+    };
+    let second = wait(&node);
+    tokio::task::yield_now().await;
+    let third = wait(&node);
+    tokio::task::yield_now().await;
+    second.abort();
+    assert!(second.await.is_err());
+    drop(first);
+    drop(third.await.unwrap());
+    assert_eq!(execute(&node, "SET k 1").unwrap(), "+OK\r\n");
+}
+
+#[tokio::test]
+async fn the_whole_store_waits_for_everybody() {
+    let node = Node::new(4);
+    let mut txn = Transaction::begin(&node, exclusive(&["a"])).await;
+    let whole = {
+        let node = node.clone();
+        tokio::spawn(async move { Transaction::begin_whole(&node).await })
+    };
+    tokio::task::yield_now().await;
+    execute_in(&mut txn, "SET a 1").unwrap();
+    txn.commit();
+    let mut whole = whole.await.unwrap();
+    assert_eq!(execute(&node, "GET b"), None);
+    assert_eq!(execute_in(&mut whole, "DBSIZE").unwrap(), ":1\r\n");
+    drop(whole);
+    assert_eq!(execute(&node, "GET b").unwrap(), "$-1\r\n");
+}

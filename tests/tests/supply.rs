@@ -1,0 +1,93 @@
+//! Packages of others: their licences and where they come from, held to `deny.toml`.
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace")
+}
+
+/// Every package of this machine's build.
+fn packages() -> Vec<Value> {
+    let rustc = Command::new("rustc").arg("-vV").current_dir(root()).output().expect("rustc starts");
+    let version = String::from_utf8_lossy(&rustc.stdout).into_owned();
+    let host = version.lines().find_map(|line| line.strip_prefix("host: ")).expect("a host");
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--format-version", "1", "--offline", "--filter-platform", host])
+        .current_dir(root())
+        .output()
+        .expect("cargo starts");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let metadata: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    metadata["packages"].as_array().expect("packages").clone()
+}
+
+fn rules() -> toml::Table {
+    let text = std::fs::read_to_string(root().join("deny.toml")).expect("deny.toml");
+    text.parse().expect("TOML")
+}
+
+/// The strings of a list in `rules`.
+fn list(rules: &toml::Table, section: &str, key: &str) -> Vec<String> {
+    let values = rules[section][key].as_array().expect("a list");
+    values.iter().map(|value| value.as_str().expect("a string").to_owned()).collect()
+}
+
+/// Whether an SPDX expression can be met with the allowed licences: one of every OR, all of every AND.
+fn met(expression: &str, allowed: &[String]) -> bool {
+    // Old manifests write OR as a slash. AND binds tighter, and parentheses stand only around whole ORs.
+    let expression = expression.replace('/', " OR ");
+    let mut depth = 0;
+    let mut parts = vec![String::new()];
+    for word in expression.replace('(', "( ").replace(')', " )").split_whitespace() {
+        match word {
+            "(" => depth += 1,
+            ")" => depth -= 1,
+            "AND" if depth == 0 => parts.push(String::new()),
+            _ => {
+                let part = parts.last_mut().expect("one at least");
+                part.push_str(if part.is_empty() { "" } else { " " });
+                part.push_str(word);
+            }
+        }
+    }
+    parts.iter().all(|part| part.split(" OR ").any(|licence| allowed.iter().any(|known| known == licence)))
+}
+
+#[test]
+fn licences_are_allowed() {
+    let allowed = list(&rules(), "licenses", "allow");
+    for package in packages().iter().filter(|package| !package["source"].is_null()) {
+        let (name, licence) = (&package["name"], package["license"].as_str().unwrap_or("none"));
+        assert!(met(licence, &allowed), "{name} is under {licence}");
+    }
+}
+
+#[test]
+fn packages_come_from_the_registry() {
+    let allowed = list(&rules(), "sources", "allow-registry");
+    for package in &packages() {
+        let Some(source) = package["source"].as_str() else { continue };
+        let known = allowed.iter().any(|registry| source == format!("registry+{registry}"));
+        assert!(known, "{} comes from {source}", package["name"]);
+    }
+}
+
+#[test]
+fn expressions_are_understood() {
+    let allowed = ["MIT".to_owned(), "Unicode-3.0".to_owned(), "Apache-2.0 WITH LLVM-exception".to_owned()];
+    for (expression, wanted) in [
+        ("MIT", true),
+        ("GPL-3.0", false),
+        ("MIT/Apache-2.0", true),
+        ("GPL-2.0 OR MIT", true),
+        ("MIT AND BSD-3-Clause", false),
+        ("(MIT OR Apache-2.0) AND Unicode-3.0", true),
+        ("Apache-2.0 WITH LLVM-exception", true),
+        ("none", false),
+    ] {
+        assert_eq!(met(expression, &allowed), wanted, "{expression}");
+    }
+}
