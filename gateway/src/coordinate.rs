@@ -269,6 +269,7 @@ async fn run_once(
         keys: call.keys,
         args: call.args,
         clock_seconds: seen.clock_seconds,
+        seed: seen.seed as u32,
     };
     let input = input.encode();
     let (runtime, known, budget) = (server.runtime.clone(), call.known.clone(), server.budget());
@@ -342,7 +343,7 @@ pub async fn run_locked(
 
 fn add_locks(locks: &mut LockSet, admitted: &Admitted<'_>, db: usize) {
     let facts = admitted.facts;
-    locks.whole |= facts.routing == store_engine::Routing::Everywhere;
+    locks.whole |= facts.routing.of(admitted.args) == store_engine::Routing::Everywhere;
     let call = Call { command: facts, args: admitted.args, keys: &admitted.keys, db, now_ms: 0 };
     locks.requests.extend(call.keys().map(|(key, mode)| LockRequest { db, key: key.into(), mode }));
 }

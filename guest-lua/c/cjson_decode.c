@@ -105,7 +105,7 @@ static size_t put_utf8(char *out, int c) {
     return 4;
 }
 
-/* Reads \uXXXX, or two of them for a surrogate pair; p is at the backslash. NULL if it is wrong. */
+/* Reads \uhhhh, or two of them for a surrogate pair; p is at the backslash. NULL if it is wrong. */
 static const char *unicode_escape(lua_State *L, const char *p) {
     int c = hex4(p + 2);
     if (c < 0) return NULL;

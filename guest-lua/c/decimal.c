@@ -112,10 +112,9 @@ char *decimal_write(char *out, double d, int precision) {
         if ((double)whole == d) {
             if (negative) *out++ = '-'; /* also for -0 */
             if (size < (uint64_t)power[precision]) {
-                char text[20], *begin = digits_before(text + sizeof text, size);
-                size_t length = (size_t)(text + sizeof text - begin);
-                memcpy(out, begin, length);
-                return out + length;
+                char text[32], *end = text + 16, *begin = digits_before(end, size);
+                memcpy(out, begin, 16); /* more than needed: a fixed size costs no call */
+                return out + (end - begin);
             }
             n = leading_digits_of_whole(size, precision, &e);
         } else {

@@ -124,6 +124,12 @@ static uint64_t double_bits(double d) {
     return bits;
 }
 
+/* luaL_checknumber without its calls in the usual case. */
+static double number_argument(lua_State *L, int index) {
+    const TValue *o = L->base + (index - 1);
+    return o < L->top && ttisnumber(o) ? nvalue(o) : luaL_checknumber(L, index);
+}
+
 static int struct_pack(lua_State *L) {
     Format f = format_argument(L);
     int arg = 2;
@@ -132,17 +138,16 @@ static int struct_pack(lua_State *L) {
     while (*f.next) {
         int letter = (unsigned char)*f.next++;
         uint32_t size = field_size(L, &f, letter), pad = padding(&f, packed.len, letter, size);
-        memset(scratch_room(L, &packed, pad), 0, pad);
-        packed.len += pad;
+        while (pad-- > 0) scratch_byte(L, &packed, 0);
         switch (letter) {
             case 'b': case 'B': case 'h': case 'H': case 'l': case 'L': case 'T': case 'i': case 'I': {
-                lua_Number n = luaL_checknumber(L, arg++);
+                lua_Number n = number_argument(L, arg++);
                 add_bytes(L, &f, n < 0 ? (uint64_t)guest_d2ll(n) : guest_d2ull(n), size);
                 break;
             }
             case 'x': scratch_byte(L, &packed, 0); break;
-            case 'f': add_bytes(L, &f, float_bits(luaL_checknumber(L, arg++)), size); break;
-            case 'd': add_bytes(L, &f, double_bits(luaL_checknumber(L, arg++)), size); break;
+            case 'f': add_bytes(L, &f, float_bits(number_argument(L, arg++)), size); break;
+            case 'd': add_bytes(L, &f, double_bits(number_argument(L, arg++)), size); break;
             case 'c': case 's': {
                 size_t length, wanted = size;
                 const char *text;

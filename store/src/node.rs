@@ -117,7 +117,7 @@ impl Node {
                     free.then(|| self.run_locked(&mut guards, call, seed, None, out))
                 }
             },
-            Routing::Everywhere => {
+            Routing::Everywhere | Routing::ByKeyUnless(_) => {
                 let mut guards = self.lock_everything();
                 let free = guards.iter().all(|(_, shard)| shard.locks.is_idle());
                 free.then(|| self.run_locked(&mut guards, call, seed, None, out))

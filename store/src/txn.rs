@@ -134,7 +134,7 @@ impl Transaction {
         out: &mut Reply,
     ) -> Result<bool, Conflict> {
         let node = self.node.clone();
-        match call.command.routing {
+        match call.command.routing.of(call.args) {
             Routing::Anywhere => {
                 let none = Partitions::Some { held: Vec::new(), total: 1 };
                 Ok(node::run(call, none, seed, None, out))
@@ -157,11 +157,11 @@ impl Transaction {
                 }
                 Ok(node.run_locked(&mut guards, call, seed, Some(&mut self.undo), out))
             }
-            Routing::Everywhere if self.whole => {
+            Routing::Everywhere | Routing::ByKeyUnless(_) if self.whole => {
                 let mut guards = node.lock_everything();
                 Ok(node.run_locked(&mut guards, call, seed, Some(&mut self.undo), out))
             }
-            Routing::Everywhere => Err(Conflict::Everything),
+            Routing::Everywhere | Routing::ByKeyUnless(_) => Err(Conflict::Everything),
         }
     }
 
@@ -221,12 +221,15 @@ impl Transaction {
     }
 
     fn roll_back(&mut self) {
-        let mut numbers: SmallVec<[usize; 8]> =
-            self.undo.keys().map(|(_, key)| self.node.shard_of(key)).collect();
-        numbers.sort_unstable();
-        numbers.dedup();
-        let mut guards: node::Guards<'_> =
-            numbers.into_iter().map(|number| (number, self.node.shard(number).lock())).collect();
+        let mut guards: node::Guards<'_> = if self.undo.is_everywhere() {
+            self.node.lock_everything()
+        } else {
+            let mut numbers: SmallVec<[usize; 8]> =
+                self.undo.keys().map(|(_, key)| self.node.shard_of(key)).collect();
+            numbers.sort_unstable();
+            numbers.dedup();
+            numbers.into_iter().map(|number| (number, self.node.shard(number).lock())).collect()
+        };
         let mut partitions = node::partitions_of(&mut guards, self.node.shards());
         self.undo.roll_back(&mut partitions);
     }

@@ -84,6 +84,8 @@ pub struct RunInput<'a> {
     pub args: &'a [&'a [u8]],
     /// What `os.clock` answers, in seconds; frozen for the run.
     pub clock_seconds: f64,
+    /// Seeds `math.random`.
+    pub seed: u32,
 }
 
 impl RunInput<'_> {
@@ -97,6 +99,7 @@ impl RunInput<'_> {
             |at: u32, bytes: &[u8]| out[at as usize..at as usize + bytes.len()].copy_from_slice(bytes);
         word(abi::RUN_CLOCK, &self.clock_seconds.to_le_bytes());
         word(abi::RUN_NAME_LEN, &(self.name.len() as u32).to_le_bytes());
+        word(abi::RUN_SEED, &self.seed.to_le_bytes());
         word(abi::RUN_NKEYS, &(self.keys.len() as u32).to_le_bytes());
         word(abi::RUN_NARGS, &(self.args.len() as u32).to_le_bytes());
         out.extend_from_slice(self.name.as_bytes());

@@ -163,11 +163,11 @@ fn line(client: &ClientInfo) -> String {
     let age = now.saturating_sub(client.since_ms) / 1000;
     let idle = now.saturating_sub(client.active_ms.load(Ordering::Relaxed)) / 1000;
     let mut text = String::new();
-    write!(
+    writeln!(
         text,
         "id={} addr={} laddr={} fd=-1 name={} age={age} idle={idle} flags=N db={} sub=0 psub=0 ssub=0 multi=-1 \
          qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 tot-mem=0 events=r cmd={} \
-         user=default redir=-1 resp={} lib-name={} lib-ver={}\n",
+         user=default redir=-1 resp={} lib-name={} lib-ver={}",
         client.id,
         client.addr,
         client.laddr,

@@ -91,7 +91,7 @@ fn config(server: &Server, _: &mut Session, args: Args<'_>, out: &mut Reply) -> 
             }
         }
         b"set" => {
-            if args.len() % 2 != 0 {
+            if !args.len().is_multiple_of(2) {
                 return Err(store_engine::error::wrong_arity("config|set"));
             }
             let pairs: Vec<_> = args.rest(2).chunks_exact(2).map(|pair| (pair[0], pair[1])).collect();

@@ -1,5 +1,6 @@
 //! The table of commands: every family's rows, found by name.
 
+pub mod bitmap;
 pub mod generic;
 pub mod hash;
 mod lcs;
@@ -7,6 +8,7 @@ pub mod list;
 pub mod pick;
 pub mod scan;
 pub mod set;
+pub mod sort;
 pub mod string;
 pub mod zset;
 
@@ -22,7 +24,9 @@ pub static FAMILIES: &[&[Command]] = &[
     generic::expire::COMMANDS,
     generic::keyspace::COMMANDS,
     generic::object::COMMANDS,
+    sort::COMMANDS,
     string::COMMANDS,
+    bitmap::COMMANDS,
     list::COMMANDS,
     hash::COMMANDS,
     set::COMMANDS,

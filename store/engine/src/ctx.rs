@@ -9,7 +9,7 @@ use crate::keyspace::{Entry, Keyspace, Partition};
 use crate::reply::Reply;
 use crate::slot;
 use crate::undo::{Undo, UndoLog};
-use crate::value::{Kind, Str};
+use crate::value::Kind;
 
 /// The partitions a call has locked.
 pub enum Partitions<'a> {
@@ -68,6 +68,15 @@ impl Partitions<'_> {
     /// Whether none is held.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Exchanges two databases in every held partition.
+    pub(crate) fn swap_databases(&mut self, first: usize, second: usize) {
+        for at in 0..self.len() {
+            if let Ok([one, other]) = self.nth(at).databases.get_disjoint_mut([first, second]) {
+                one.swap(other);
+            }
+        }
     }
 
     /// The `at`th held partition, for commands that walk over everything.
@@ -192,21 +201,52 @@ impl<'a> Ctx<'a> {
 
     /// Puts a string under `key`.
     pub fn put_string(&mut self, key: &[u8], bytes: &[u8], expiry: Expiry) {
-        self.put(key, Value::String(Str::new(bytes)), expiry);
-    }
-
-    /// Takes the entry away from under `key`.
-    pub fn take(&mut self, key: &[u8]) -> Option<Entry> {
         let Ctx { partitions, db, now_ms, undo, .. } = self;
         let space = partitions.keyspace(*db, key);
-        let at = space.find(key, *now_ms)?;
-        let (_, entry) = space.remove_at(at);
-        if let Some(log) = undo
-            && !log.covers(*db, key)
-        {
-            log.push(*db, key, Undo::Entry(Some(entry.clone())));
+        let held = space.find(key, *now_ms);
+        let expire_at_ms = match expiry {
+            Expiry::Clear => None,
+            Expiry::At(at) => Some(at),
+            Expiry::Keep => held.and_then(|at| space.at(at).expire_at_ms),
+        };
+        let old = match held {
+            // The old value is needed by nobody.
+            Some(at) if undo.as_ref().is_none_or(|log| log.covers(*db, key)) => {
+                space.overwrite_at(at, bytes, expire_at_ms);
+                return;
+            }
+            Some(at) => Some(space.replace_at(at, Entry { value: Value::string(bytes), expire_at_ms })),
+            None => {
+                space.insert_new(key, Entry { value: Value::string(bytes), expire_at_ms });
+                None
+            }
+        };
+        if let Some(log) = undo {
+            log.push(*db, key, Undo::Entry(old));
         }
-        Some(entry)
+    }
+
+    /// Moves the entry under `from` to the key `to` of database `to_db`, with its expiry and whatever was there
+    /// before; whether there was one. Both must not be the same.
+    pub fn rename(&mut self, from: &[u8], to_db: usize, to: &[u8]) -> bool {
+        let Ctx { partitions, db, now_ms, undo, .. } = self;
+        debug_assert!((from, *db) != (to, to_db));
+        let space = partitions.keyspace(*db, from);
+        let Some(from_at) = space.find(from, *now_ms) else { return false };
+        let (_, entry) = space.remove_at(from_at);
+        let target = partitions.keyspace(to_db, to);
+        let old = match target.find(to, *now_ms) {
+            Some(at) => Some(target.replace_at(at, entry)),
+            None => {
+                target.insert_new(to, entry);
+                None
+            }
+        };
+        if let Some(log) = undo {
+            log.push(to_db, to, Undo::Entry(old));
+            log.push_moved(*db, from, from_at);
+        }
+        true
     }
 
     /// Removes `key`; whether it existed.
@@ -216,12 +256,12 @@ impl<'a> Ctx<'a> {
         let Some(at) = space.find(key, *now_ms) else { return false };
         let (_, entry) = space.remove_at(at);
         if let Some(log) = undo {
-            log.push(*db, key, Undo::Entry(Some(entry)));
+            log.push(*db, key, Undo::Removed(at, entry));
         }
         true
     }
 
-    /// Puts an entry that [`Ctx::take`] gave, or a copy of one, under `key` with its expiry.
+    /// Puts a copy of an entry under `key` with its expiry.
     pub fn place(&mut self, key: &[u8], entry: Entry) {
         let expiry = entry.expire_at_ms.map_or(Expiry::Clear, Expiry::At);
         self.put(key, entry.value, expiry);
@@ -239,32 +279,25 @@ impl<'a> Ctx<'a> {
         true
     }
 
-    /// Exchanges two databases in every held partition.
+    /// Exchanges two databases in every held partition, which must be all.
     pub fn swap_databases(&mut self, first: usize, second: usize) {
-        if first == second {
-            return;
-        }
-        for at in 0..self.partitions.len() {
-            let databases = &mut self.partitions.nth(at).databases;
-            let mut contents = [databases[first].take_all(), databases[second].take_all()];
-            for (db, other) in [(first, 1), (second, 0)] {
-                for (key, entry) in std::mem::take(&mut contents[other]) {
-                    self.partitions.nth(at).databases[db].insert_new(&key, entry);
-                }
-            }
+        self.partitions.swap_databases(first, second);
+        if let Some(log) = &mut self.undo {
+            log.push_swapped(first, second);
         }
     }
 
-    /// Empties one database in every held partition; returns how many keys there were.
+    /// Empties one database in every held partition, which must be all; returns how many keys there were.
     pub fn flush(&mut self, db: usize) -> usize {
         let mut removed = 0;
         for at in 0..self.partitions.len() {
-            let entries = self.partitions.nth(at).databases[db].take_all();
-            removed += entries.len();
-            if let Some(log) = &mut self.undo {
-                for (key, entry) in entries {
-                    log.push(db, &key, Undo::Entry(Some(entry)));
-                }
+            let mut held = Keyspace::default();
+            self.partitions.nth(at).databases[db].swap(&mut held);
+            removed += held.len();
+            if let Some(log) = &mut self.undo
+                && !held.is_empty()
+            {
+                log.push_flushed(at, db, held);
             }
         }
         removed

@@ -78,10 +78,8 @@ impl<T: Kind> Drop for Editor<'_, T> {
         if empty {
             // An undo of single elements needs a key to put them in.
             let (key, entry) = self.space.remove_at(self.at);
-            if let Some((log, db, _)) = &mut self.log
-                && !log.covers(*db, &key)
-            {
-                log.push(*db, &key, Undo::Entry(Some(entry)));
+            if let Some((log, db, _)) = &mut self.log {
+                log.push(*db, &key, Undo::Removed(self.at, entry));
             }
         } else if self.changed {
             self.space.touch_at(self.at);
@@ -124,7 +122,12 @@ impl Editor<'_, Str> {
 
     /// Makes it this number.
     pub fn set_integer(&mut self, value: i64) {
-        *self.change(|text| Undo::Text(text.clone())) = Str::Int(value);
+        self.replace(Str::Int(value));
+    }
+
+    /// Makes it another string; the expiry stays.
+    pub fn replace(&mut self, new: Str) {
+        self.exchange(|text| Some(std::mem::replace(text, new)), Undo::Text);
     }
 }
 

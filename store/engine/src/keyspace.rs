@@ -9,6 +9,7 @@ use foldhash::fast::RandomState;
 use indexmap::IndexMap;
 
 use crate::Value;
+use crate::value::Str;
 
 /// Number of databases that SELECT can choose from.
 pub const DATABASES: usize = 16;
@@ -45,13 +46,14 @@ impl Entry {
 ///
 /// The entries lie densely in a vector behind a hash index: a random key is one index away, an expiry sweep is
 /// a walk over memory, and SCAN is exact. It walks the vector from its end downwards; removal moves the last
-/// entry into the gap, so an entry not yet visited can only move to another place not yet visited.
-#[derive(Default)]
+/// entry into the gap, so an entry not yet visited can only move to another place not yet visited. An undo puts
+/// entries back to their places for the same reason.
+#[derive(Default, Debug)]
 pub struct Keyspace {
     entries: IndexMap<Key, Entry, RandomState>,
     bytes: usize,
     expiring: usize,
-    watched: HashMap<Key, Vec<Arc<AtomicBool>>>,
+    watched: Watched,
 }
 
 impl Keyspace {
@@ -147,6 +149,40 @@ impl Keyspace {
         (key, entry)
     }
 
+    /// Puts back what [`Keyspace::remove_at`] took from `at`, to that place if possible. An entry that has come
+    /// under the key since then is dropped.
+    pub(crate) fn restore(&mut self, at: usize, key: &[u8], entry: Entry) {
+        self.remove(key);
+        self.insert_new(key, entry);
+        let last = self.entries.len() - 1;
+        self.entries.swap_indices(at.min(last), last);
+    }
+
+    /// Takes the entry of a key that must be there, leaving an empty string in its place for somebody to replace.
+    pub(crate) fn hollow(&mut self, key: &[u8]) -> Entry {
+        let at = self.entries.get_index_of(key).expect("a moved entry is where it was moved to");
+        self.replace_at(at, Entry::new(Value::String(Str::Int(0))))
+    }
+
+    /// Stores a string in place of the entry at `at`. A buffer that fits is used again.
+    pub(crate) fn overwrite_at(&mut self, at: usize, bytes: &[u8], expire_at_ms: Option<NonZeroU64>) {
+        self.touch_at(at);
+        let Entry { value, expire_at_ms: expiry } = &mut self.entries[at];
+        self.expiring = self.expiring + usize::from(expire_at_ms.is_some()) - usize::from(expiry.is_some());
+        *expiry = expire_at_ms;
+        let before = value.bytes();
+        match (&mut *value, Str::integer_of(bytes)) {
+            (Value::String(text), Some(integer)) => *text = Str::Int(integer),
+            (Value::String(Str::Raw(raw)), None) if fits(bytes.len(), raw.capacity()) => {
+                raw.clear();
+                raw.extend_from_slice(bytes);
+            }
+            (value, _) => *value = Value::string(bytes),
+        }
+        let after = value.bytes();
+        self.resized(before, after);
+    }
+
     /// Removes `key`, expired or not.
     pub(crate) fn remove(&mut self, key: &[u8]) -> Option<Entry> {
         let at = self.entries.get_index_of(key)?;
@@ -157,23 +193,25 @@ impl Keyspace {
     pub(crate) fn set_expiry(&mut self, at: usize, expire_at_ms: Option<NonZeroU64>) -> Option<NonZeroU64> {
         let (key, entry) = self.entries.get_index_mut(at).expect("the caller found this position");
         let old = std::mem::replace(&mut entry.expire_at_ms, expire_at_ms);
-        if !self.watched.is_empty() {
-            let key = key.clone();
-            self.touch(&key);
-        }
+        tell(&mut self.watched, key);
         self.expiring = self.expiring + usize::from(expire_at_ms.is_some()) - usize::from(old.is_some());
         old
     }
 
-    /// Takes everything out, leaving an empty keyspace.
-    pub(crate) fn take_all(&mut self) -> Vec<(Key, Entry)> {
-        for flags in self.watched.values() {
-            flags.iter().for_each(|flag| flag.store(true, Ordering::Relaxed));
+    /// Exchanges the contents of two keyspaces. Watches stay with their database; those on keys that exist in
+    /// either are told.
+    pub(crate) fn swap(&mut self, other: &mut Keyspace) {
+        std::mem::swap(self, other);
+        std::mem::swap(&mut self.watched, &mut other.watched);
+        for watched in [&mut self.watched, &mut other.watched] {
+            watched.retain(|key, flags| {
+                let exists = self.entries.contains_key(key) || other.entries.contains_key(key);
+                if exists {
+                    flags.iter().for_each(|flag| flag.store(true, Ordering::Relaxed));
+                }
+                !exists
+            });
         }
-        self.watched.clear();
-        self.bytes = 0;
-        self.expiring = 0;
-        std::mem::take(&mut self.entries).into_iter().collect()
     }
 
     /// Removes expired keys that `veto` lets go, among the next `steps` entries from `cursor` downwards.
@@ -218,22 +256,30 @@ impl Keyspace {
 
     /// Tells watchers that `key` changed.
     pub(crate) fn touch(&mut self, key: &[u8]) {
-        if !self.watched.is_empty()
-            && let Some(flags) = self.watched.remove(key)
-        {
-            flags.iter().for_each(|flag| flag.store(true, Ordering::Relaxed));
-        }
+        tell(&mut self.watched, key);
     }
 
     /// Like [`Keyspace::touch`], for the entry at `at`.
     pub(crate) fn touch_at(&mut self, at: usize) {
-        if !self.watched.is_empty()
-            && let Some((key, _)) = self.entries.get_index(at)
-        {
-            let key = key.clone();
-            self.touch(&key);
+        if let Some((key, _)) = self.entries.get_index(at) {
+            tell(&mut self.watched, key);
         }
     }
+}
+
+type Watched = HashMap<Key, Vec<Arc<AtomicBool>>>;
+
+fn tell(watched: &mut Watched, key: &[u8]) {
+    if !watched.is_empty()
+        && let Some(flags) = watched.remove(key)
+    {
+        flags.iter().for_each(|flag| flag.store(true, Ordering::Relaxed));
+    }
+}
+
+/// Whether a buffer of `capacity` bytes may hold a string of `len` without wasting much.
+fn fits(len: usize, capacity: usize) -> bool {
+    len <= capacity && capacity <= 2 * len + 32
 }
 
 /// All databases' share of the keys of one shard: what one lock guards.

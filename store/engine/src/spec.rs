@@ -212,6 +212,18 @@ pub enum Routing {
     Anywhere,
     /// All of them.
     Everywhere,
+    /// Those of its keys, unless one of these words stands behind the first key: it leads to data that no lock on
+    /// these keys protects, and only all of them will do.
+    ByKeyUnless(&'static [&'static str]),
+}
+
+impl Routing {
+    /// What it means for this call: never [`Routing::ByKeyUnless`].
+    pub fn of(self, args: Args<'_>) -> Routing {
+        let Routing::ByKeyUnless(words) = self else { return self };
+        let leads_away = |arg: &&[u8]| words.iter().any(|word| arg.eq_ignore_ascii_case(word.as_bytes()));
+        if args.rest(2).iter().any(leads_away) { Routing::Everywhere } else { Routing::ByKey }
+    }
 }
 
 /// Bits of [`Command::flags`].

@@ -6,7 +6,7 @@
 
 use std::num::NonZeroU64;
 
-use crate::keyspace::{Entry, Key};
+use crate::keyspace::{Entry, Key, Keyspace};
 use crate::value::{List, Str};
 use crate::{Partitions, Value};
 
@@ -15,6 +15,11 @@ use crate::{Partitions, Value};
 pub enum Undo {
     /// Put this entry (or nothing) in the key's place.
     Entry(Option<Entry>),
+    /// Put this entry back to this position.
+    Removed(usize, Entry),
+    /// Take the entry back to this position from the key with this number in the log, to which it was moved and
+    /// whose own record is older.
+    Moved(usize, u32),
     /// The string was this one; its expiry stays as it is.
     Text(Str),
     /// Restore the expiry.
@@ -63,11 +68,22 @@ fn restore_size(raw: &mut Vec<u8>, size: Size) {
     raw.shrink_to(size.capacity);
 }
 
+#[derive(Debug)]
+enum Record {
+    /// What happened to the key of this number.
+    Key(u32, Undo),
+    /// All that this database of this partition held was removed.
+    Flushed(usize, usize, Box<Keyspace>),
+    /// These databases were exchanged in all partitions.
+    Swapped(usize, usize),
+}
+
 /// The records of one transaction, oldest first.
 #[derive(Default, Debug)]
 pub struct UndoLog {
     keys: Vec<(usize, Key)>,
-    records: Vec<(u32, Undo)>,
+    records: Vec<Record>,
+    everywhere: bool,
     /// Whether the newest record restores its whole key.
     whole: bool,
     bytes: usize,
@@ -89,6 +105,31 @@ impl UndoLog {
         self.whole && self.keys.last().is_some_and(|(held_db, held)| *held_db == db && **held == *key)
     }
 
+    /// Adds a record of a database that was emptied in one partition.
+    pub(crate) fn push_flushed(&mut self, partition: usize, db: usize, held: Keyspace) {
+        self.bytes += held.bytes();
+        self.push_everywhere(Record::Flushed(partition, db, Box::new(held)));
+    }
+
+    /// Adds a record of two databases that were exchanged in all partitions.
+    pub(crate) fn push_swapped(&mut self, first: usize, second: usize) {
+        self.push_everywhere(Record::Swapped(first, second));
+    }
+
+    fn push_everywhere(&mut self, record: Record) {
+        self.everywhere = true;
+        self.whole = false;
+        self.bytes += size_of::<Record>();
+        self.records.push(record);
+    }
+
+    /// Adds a record of an entry that was moved from `key`, where it stood at `at`, to the key of the newest
+    /// record.
+    pub(crate) fn push_moved(&mut self, db: usize, key: &[u8], at: usize) {
+        let to = self.keys.len().saturating_sub(1) as u32;
+        self.push(db, key, Undo::Moved(at, to));
+    }
+
     /// Adds a record for `key`.
     pub(crate) fn push(&mut self, db: usize, key: &[u8], undo: Undo) {
         if self.covers(db, key) {
@@ -99,32 +140,50 @@ impl UndoLog {
             self.keys.push((db, key.into()));
             self.bytes += key.len() + size_of::<(usize, Key)>();
         }
-        let counter_again =
-            same && matches!(undo, Undo::Text(_)) && matches!(self.records.last(), Some((_, Undo::Text(_))));
+        let counter_again = same
+            && matches!(undo, Undo::Text(_))
+            && matches!(self.records.last(), Some(Record::Key(_, Undo::Text(_))));
         if counter_again {
             return;
         }
         if same
             && let Undo::ListUnpush(front, more) = undo
-            && let Some((_, Undo::ListUnpush(held, count))) = self.records.last_mut()
+            && let Some(Record::Key(_, Undo::ListUnpush(held, count))) = self.records.last_mut()
             && *held == front
         {
             *count += more;
             return;
         }
-        self.whole = matches!(undo, Undo::Entry(_));
-        self.bytes += size_of::<(u32, Undo)>() + undo.payload();
-        self.records.push((self.keys.len() as u32 - 1, undo));
+        self.whole = matches!(undo, Undo::Entry(_) | Undo::Removed(..));
+        self.bytes += size_of::<Record>() + undo.payload();
+        self.records.push(Record::Key(self.keys.len() as u32 - 1, undo));
     }
 
-    /// Takes everything back, newest first. The partitions must hold every key that was changed.
+    /// Takes everything back, newest first. The partitions must hold every key that was changed, and be all
+    /// there are if [`UndoLog::is_everywhere`].
     pub fn roll_back(&mut self, partitions: &mut Partitions<'_>) {
-        while let Some((key, undo)) = self.records.pop() {
-            let (db, key) = &self.keys[key as usize];
-            let space = partitions.keyspace(*db, key);
-            undo.apply(space, key);
+        while let Some(record) = self.records.pop() {
+            match record {
+                Record::Key(key, Undo::Moved(at, to)) => {
+                    let (to_db, to) = &self.keys[to as usize];
+                    let entry = partitions.keyspace(*to_db, to).hollow(to);
+                    let (db, key) = &self.keys[key as usize];
+                    partitions.keyspace(*db, key).restore(at, key, entry);
+                }
+                Record::Key(key, undo) => {
+                    let (db, key) = &self.keys[key as usize];
+                    undo.apply(partitions.keyspace(*db, key), key);
+                }
+                Record::Flushed(at, db, mut held) => partitions.nth(at).databases[db].swap(&mut held),
+                Record::Swapped(first, second) => partitions.swap_databases(first, second),
+            }
         }
         *self = UndoLog::default();
+    }
+
+    /// Whether something was done to all partitions and not only to [`UndoLog::keys`].
+    pub fn is_everywhere(&self) -> bool {
+        self.everywhere
     }
 
     /// The keys that were changed, with their database.
@@ -137,6 +196,7 @@ impl Undo {
     fn payload(&self) -> usize {
         match self {
             Undo::Entry(entry) => entry.as_ref().map_or(0, |entry| entry.value.bytes()),
+            Undo::Removed(_, entry) => entry.value.bytes(),
             Undo::Text(text) => text.bytes(),
             Undo::Overwrite(_, bytes, _)
             | Undo::ListSet(_, bytes)
@@ -153,11 +213,15 @@ impl Undo {
                 elements.iter().map(|(_, element)| size_of::<(usize, Box<[u8]>)>() + element.len()).sum()
             }
             Undo::HashField(field, value) => field.len() + value.as_ref().map_or(0, |value| value.len()),
-            Undo::Expiry(_) | Undo::Truncate(_) | Undo::ListUnpush(..) | Undo::ListInserted(_) => 0,
+            Undo::Moved(..)
+            | Undo::Expiry(_)
+            | Undo::Truncate(_)
+            | Undo::ListUnpush(..)
+            | Undo::ListInserted(_) => 0,
         }
     }
 
-    fn apply(self, space: &mut crate::Keyspace, key: &[u8]) {
+    fn apply(self, space: &mut Keyspace, key: &[u8]) {
         let undo = match self {
             Undo::Entry(Some(entry)) => {
                 space.insert(key, entry);
@@ -165,6 +229,10 @@ impl Undo {
             }
             Undo::Entry(None) => {
                 space.remove(key);
+                return;
+            }
+            Undo::Removed(at, entry) => {
+                space.restore(at, key, entry);
                 return;
             }
             other => other,

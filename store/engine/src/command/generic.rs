@@ -4,7 +4,6 @@ pub mod expire;
 pub mod keyspace;
 pub mod object;
 
-use crate::ctx::Expiry;
 use crate::error::{self, CommandError};
 use crate::spec::{Access, Arity, Command, KeyPart, Routing, flags};
 use crate::{Args, Ctx, DATABASES};
@@ -22,6 +21,7 @@ pub static COMMANDS: &[Command] = &[
         arity: Arity::AtLeast(3),
         keys: FROM_TO,
         flags: flags::DENY_OOM,
+        routing: Routing::ByKeyUnless(&["db"]),
         summary: "Copies the value of a key to a new key.",
         complexity: "O(N) worst case for collections, where N is the number of nested items. O(1) for string values.",
         syntax: "source destination [DB destination-db] [REPLACE]",
@@ -127,7 +127,7 @@ fn rename(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
         return Err(error::NO_SUCH_KEY);
     }
     if args[1] != args[2] {
-        move_entry(ctx, args[1], args[2]);
+        ctx.rename(args[1], ctx.db, args[2]);
     }
     ctx.out.ok();
     Ok(())
@@ -139,16 +139,10 @@ fn renamenx(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
     }
     let free = !ctx.exists(args[2]);
     if free {
-        move_entry(ctx, args[1], args[2]);
+        ctx.rename(args[1], ctx.db, args[2]);
     }
     ctx.out.integer(i64::from(free));
     Ok(())
-}
-
-fn move_entry(ctx: &mut Ctx<'_>, from: &[u8], to: &[u8]) {
-    if let Some(entry) = ctx.take(from) {
-        ctx.place(to, entry);
-    }
 }
 
 /// Runs `work` with another database selected.
@@ -160,6 +154,11 @@ fn in_database<T>(ctx: &mut Ctx<'_>, db: usize, work: impl FnOnce(&mut Ctx<'_>) 
 }
 
 fn database(number: i64) -> Result<usize, CommandError> {
+    if i32::try_from(number).is_err() {
+        return Err(CommandError::new(
+            "ERR value is out of range, value must between -2147483648 and 2147483647",
+        ));
+    }
     let number = usize::try_from(number).ok().filter(|number| *number < DATABASES);
     number.ok_or(CommandError::new("ERR DB index is out of range"))
 }
@@ -182,31 +181,23 @@ fn copy(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
     if from == to && db == ctx.db {
         return Err(SAME_OBJECT);
     }
-    let entry = ctx.entry(from).cloned();
-    let copied = entry.is_some_and(|entry| {
-        in_database(ctx, db, |ctx| {
-            let free = replace || !ctx.exists(to);
-            if free {
-                ctx.place(to, entry);
-            }
-            free
-        })
-    });
+    let wanted = ctx.exists(from) && (replace || !in_database(ctx, db, |ctx| ctx.exists(to)));
+    let entry = if wanted { ctx.entry(from).cloned() } else { None };
+    let copied = entry.is_some();
+    if let Some(entry) = entry {
+        in_database(ctx, db, |ctx| ctx.place(to, entry));
+    }
     ctx.out.integer(i64::from(copied));
     Ok(())
 }
 
 fn move_key(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
-    let db = database(args.integer(2).map_err(|_| error::NOT_AN_INTEGER)?)?;
+    let db = database(args.integer(2)?)?;
     if db == ctx.db {
         return Err(SAME_OBJECT);
     }
     let key = args[1];
-    let moved = ctx.exists(key) && !in_database(ctx, db, |ctx| ctx.exists(key));
-    if moved && let Some(entry) = ctx.take(key) {
-        let expiry = entry.expire_at_ms.map_or(Expiry::Clear, Expiry::At);
-        in_database(ctx, db, |ctx| ctx.put(key, entry.value, expiry));
-    }
+    let moved = !in_database(ctx, db, |ctx| ctx.exists(key)) && ctx.rename(key, db, key);
     ctx.out.integer(i64::from(moved));
     Ok(())
 }

@@ -280,19 +280,25 @@ fn expiry(
 fn expiry_option<'a>(cursor: &mut Cursor<'a>) -> Option<PendingExpiry<'a>> {
     const OPTIONS: [(&str, i64, bool); 4] =
         [("EX", 1000, false), ("PX", 1, false), ("EXAT", 1000, true), ("PXAT", 1, true)];
-    let (_, unit_ms, absolute) =
+    let (word, unit_ms, absolute) =
         OPTIONS.into_iter().find(|(word, ..)| cursor.remaining() > 1 && cursor.flag(word))?;
-    cursor.bytes().ok().map(|amount| PendingExpiry { amount, unit_ms, absolute })
+    cursor.bytes().ok().map(|amount| PendingExpiry { word, amount, unit_ms, absolute })
 }
 
 /// An expiry as it was written. Redis looks at its number after all options, and so do we.
 struct PendingExpiry<'a> {
+    word: &'static str,
     amount: &'a [u8],
     unit_ms: i64,
     absolute: bool,
 }
 
 impl PendingExpiry<'_> {
+    /// Whether it may follow `earlier`. The same option may be given again; the last one counts.
+    fn may_follow(&self, earlier: &Option<PendingExpiry<'_>>) -> bool {
+        earlier.as_ref().is_none_or(|earlier| earlier.word == self.word)
+    }
+
     fn resolve(&self, ctx: &Ctx<'_>, name: &str) -> Result<NonZeroU64, CommandError> {
         let amount = crate::number::parse_i64(self.amount).ok_or(error::NOT_AN_INTEGER)?;
         expiry(ctx, amount, self.unit_ms, self.absolute, name)
@@ -324,7 +330,7 @@ fn set(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
             once(&mut keep_ttl, pending.is_some())?;
         } else {
             let option = expiry_option(&mut cursor).ok_or(error::SYNTAX)?;
-            if keep_ttl || pending.is_some() {
+            if keep_ttl || !option.may_follow(&pending) {
                 return Err(error::SYNTAX);
             }
             pending = Some(option);
@@ -370,16 +376,21 @@ fn getex(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
     let mut cursor = args.cursor(2);
     let (mut persist, mut pending) = (false, None);
     while !cursor.is_done() {
-        if persist || pending.is_some() {
-            return Err(error::SYNTAX);
-        }
-        if cursor.flag("PERSIST") {
+        if pending.is_none() && cursor.flag("PERSIST") {
             persist = true;
         } else {
-            pending = Some(expiry_option(&mut cursor).ok_or(error::SYNTAX)?);
+            let option = expiry_option(&mut cursor).ok_or(error::SYNTAX)?;
+            if persist || !option.may_follow(&pending) {
+                return Err(error::SYNTAX);
+            }
+            pending = Some(option);
         }
     }
-    // The type is looked at first, then the number.
+    // The key is looked at first, then the number.
+    if !ctx.exists(args[1]) {
+        ctx.out.null();
+        return Ok(());
+    }
     get(ctx, args)?;
     let at = pending.map(|pending| pending.resolve(ctx, "getex")).transpose()?;
     match at {
@@ -392,7 +403,7 @@ fn getex(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
 }
 
 fn mset(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
-    if args.len() % 2 == 0 {
+    if args.len().is_multiple_of(2) {
         return Err(error::wrong_arity("mset"));
     }
     put_pairs(ctx, args);
@@ -401,7 +412,7 @@ fn mset(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
 }
 
 fn msetnx(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
-    if args.len() % 2 == 0 {
+    if args.len().is_multiple_of(2) {
         return Err(error::wrong_arity("msetnx"));
     }
     let any = args.rest(1).chunks_exact(2).any(|pair| ctx.exists(pair[0]));
@@ -439,31 +450,30 @@ fn increment(ctx: &mut Ctx<'_>, key: &[u8], by: i64) -> Result<(), CommandError>
 }
 
 fn incrbyfloat(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
-    let held = match ctx.read::<Str>(args[1])? {
-        Some(text) => text.as_bytes().into_owned(),
-        None => b"0".to_vec(),
+    const NOT_FINITE: CommandError = CommandError::new("ERR increment would produce NaN or Infinity");
+    let parse = |text: &[u8]| LongDouble::parse(text).ok_or(error::NOT_A_FLOAT);
+    let by = || parse(args[2]);
+    let sum = if let Some(mut text) = ctx.edit(args[1]).existing::<Str>()? {
+        let held = parse(&text.as_bytes())?;
+        let sum = held.checked_add(by()?).ok_or(NOT_FINITE)?.to_human();
+        text.replace(Str::Raw(sum.as_bytes().to_vec()));
+        sum
+    } else {
+        let sum = LongDouble::ZERO.checked_add(by()?).ok_or(NOT_FINITE)?.to_human();
+        ctx.put(args[1], Value::String(Str::Raw(sum.as_bytes().to_vec())), Expiry::Clear);
+        sum
     };
-    let held = LongDouble::parse(&held).ok_or(error::NOT_A_FLOAT)?;
-    let by = LongDouble::parse(args[2]).ok_or(error::NOT_A_FLOAT)?;
-    let sum = held.checked_add(by).filter(|sum| !sum.is_infinite());
-    let sum = sum.ok_or(CommandError::new("ERR increment would produce NaN or Infinity"))?.to_human();
-    ctx.put_string(args[1], sum.as_bytes(), Expiry::Keep);
     ctx.out.bulk(sum.as_bytes());
     Ok(())
 }
 
 fn append(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
-    let held = ctx.read::<Str>(args[1])?.map(Str::len);
-    let len = match held {
-        Some(held) => {
-            check_length(held as u64 + args[2].len() as u64)?;
-            let text = ctx.edit(args[1]).existing::<Str>()?;
-            text.map_or(0, |mut text| text.append(args[2]))
-        }
-        None => {
-            ctx.put_string(args[1], args[2], Expiry::Clear);
-            args[2].len()
-        }
+    let len = if let Some(mut text) = ctx.edit(args[1]).existing::<Str>()? {
+        check_length(text.len() as u64 + args[2].len() as u64)?;
+        text.append(args[2])
+    } else {
+        ctx.put_string(args[1], args[2], Expiry::Clear);
+        args[2].len()
     };
     ctx.out.count(len);
     Ok(())

@@ -17,11 +17,13 @@ pub enum Str {
 impl Str {
     /// From bytes.
     pub fn new(bytes: &[u8]) -> Str {
+        Str::integer_of(bytes).map_or_else(|| Str::Raw(bytes.to_vec()), Str::Int)
+    }
+
+    /// The number that `bytes` are kept as, if they spell one.
+    pub(crate) fn integer_of(bytes: &[u8]) -> Option<i64> {
         // 20 bytes are the longest 64-bit integer.
-        match bytes.len() {
-            1..=20 => number::parse_i64(bytes).map_or_else(|| Str::Raw(bytes.to_vec()), Str::Int),
-            _ => Str::Raw(bytes.to_vec()),
-        }
+        if bytes.len() <= 20 { number::parse_i64(bytes) } else { None }
     }
 
     /// The bytes.

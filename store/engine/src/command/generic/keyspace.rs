@@ -268,12 +268,15 @@ fn scan(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
 
 fn swapdb(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
     let index = |at: usize, which: &'static str| {
-        let number =
-            args.integer(at).map_err(|_| CommandError::owned(format!("ERR invalid {which} DB index")))?;
+        let number = args.integer(at).ok().and_then(|number| i32::try_from(number).ok());
+        number.ok_or_else(|| CommandError::owned(format!("ERR invalid {which} DB index")))
+    };
+    let known = |number: i32| {
         let number = usize::try_from(number).ok().filter(|number| *number < DATABASES);
         number.ok_or(CommandError::new("ERR DB index is out of range"))
     };
     let (first, second) = (index(1, "first")?, index(2, "second")?);
+    let (first, second) = (known(first)?, known(second)?);
     ctx.swap_databases(first, second);
     ctx.out.ok();
     Ok(())

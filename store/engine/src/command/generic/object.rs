@@ -63,7 +63,7 @@ static SUBCOMMANDS: &[Command] = &[
     Command {
         name: "refcount",
         summary: "Returns the reference count of a value of a key.",
-        run: |ctx, args| with_entry(ctx, args, |ctx| ctx.out.integer(1)),
+        run: reference_count,
         ..SUB
     },
 ];
@@ -112,6 +112,16 @@ fn encoding_of(value: &Value) -> &'static str {
     }
 }
 
+fn reference_count(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
+    match ctx.entry(args[2]).map(|entry| &entry.value) {
+        None => ctx.out.null(),
+        // Redis shares one object among all keys with the same small number, and says so like this.
+        Some(Value::String(Str::Int(0..10_000))) => ctx.out.integer(i64::from(i32::MAX)),
+        Some(_) => ctx.out.integer(1),
+    }
+    Ok(())
+}
+
 fn freq(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
     if !ctx.exists(args[2]) {
         ctx.out.null();
@@ -124,18 +134,22 @@ fn freq(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
 }
 
 fn help(ctx: &mut Ctx<'_>, _: Args<'_>) -> Result<(), CommandError> {
-    const LINES: [&str; 11] = [
+    const LINES: [&str; 15] = [
         "OBJECT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
         "ENCODING <key>",
-        "    Return the kind of internal representation used in order to store the value associated with a <key>.",
+        "    Return the kind of internal representation used in order to store the value",
+        "    associated with a <key>.",
         "FREQ <key>",
-        "    Return the access frequency index of the <key>.",
+        "    Return the access frequency index of the <key>. The returned integer is",
+        "    proportional to the logarithm of the recent access frequency of the key.",
         "IDLETIME <key>",
-        "    Return the idle time of the <key>.",
+        "    Return the idle time of the <key>, that is the approximated number of",
+        "    seconds elapsed since the last access to the key.",
         "REFCOUNT <key>",
-        "    Return the number of references of the value associated with the specified <key>.",
+        "    Return the number of references of the value associated with the specified",
+        "    <key>.",
         "HELP",
-        "    Print this help.",
+        "    Prints this help.",
     ];
     ctx.out.array(LINES.len());
     LINES.iter().for_each(|line| ctx.out.status(line));
