@@ -30,7 +30,11 @@ const CONFINED: &[(&str, &[&str], &[&str])] = &[
     ),
     ("axum", &["gateway"], &["gateway/src/frontend/http"]),
     ("sled", &["store"], &["store/src/journal/sled.rs"]),
-    ("tokio", &["script", "store", "gateway", "tests"], &["gateway/", "store/src/", "store/tests/", "tests/"]),
+    (
+        "tokio",
+        &["script", "store", "gateway", "tests"],
+        &["gateway/", "store/src/", "store/tests/", "tests/"],
+    ),
     ("clap", &["gateway"], &["gateway/src/cli.rs"]),
 ];
 
