@@ -93,7 +93,7 @@ impl Node {
     /// `Some(true)`: done; `Some(false)`: done, the reply is an error; `None`: it would have to wait for a
     /// lock, nothing has happened, [`crate::Transaction`] is the way.
     pub fn try_execute(&self, call: &Call<'_>, seed: &mut u64, out: &mut Reply) -> Option<bool> {
-        match call.command.routing {
+        match call.command.routing.of(call.args) {
             Routing::Anywhere => {
                 Some(run(call, Partitions::Some { held: Vec::new(), total: 1 }, seed, None, out))
             }
