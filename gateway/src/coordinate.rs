@@ -14,7 +14,7 @@ use script::{AnyHost, CallFlags, Host, HostCall, LogLevel, Outcome, RunInput, Sp
 use store::{Call, Conflict, LockRequest, Mode, Transaction};
 use store_engine::{Args, CommandError, DATABASES, Protocol, Reply, number};
 
-use crate::gate::{self, Admitted, Origin};
+use crate::gate::{self, Admitted, Origin, Recent};
 use crate::observe::{Counters, unix_time};
 use crate::scripts::Known;
 use crate::server::Server;
@@ -68,58 +68,47 @@ struct ScriptHost {
     txn: Transaction,
     seen: Circumstances,
     conflict: Option<Conflict>,
+    recent: Recent,
 }
 
 impl ScriptHost {
     fn answer(&mut self, args: Args<'_>, out: &mut Reply) -> Result<(), Stop> {
-        let origin = Origin::Script { read_only: self.seen.read_only };
-        if args.name().eq_ignore_ascii_case(b"select") {
-            return match select(args) {
-                Ok(db) => {
-                    self.seen.db = db;
-                    out.ok();
-                    Ok(())
-                }
-                Err(error) => {
-                    out.error(&error);
-                    Ok(())
-                }
-            };
-        }
-        let server = self.server.clone();
-        let Admitted { facts, keys, .. } = match gate::admit(&server.registry, args, origin) {
+        let ScriptHost { server, txn, seen, conflict, recent } = self;
+        let origin = Origin::Script { read_only: seen.read_only };
+        let Admitted { facts, keys, .. } = match gate::admit_again(&server.registry, args, origin, recent) {
             Ok(admitted) => admitted,
             Err(error) => {
-                out.error(&error);
+                match select(args) {
+                    Some(Ok(db)) => {
+                        seen.db = db;
+                        out.ok();
+                    }
+                    Some(Err(error)) => out.error(&error),
+                    None => out.error(&error),
+                }
                 return Ok(());
             }
         };
-        let Circumstances { now_ms, db, read_only, .. } = self.seen;
-        let call = Call { command: facts, args, keys: &keys, db, now_ms };
-        let mode = if read_only { Mode::Shared } else { Mode::Exclusive };
-        match self.txn.execute(&call, mode, &mut self.seen.seed, out) {
-            Ok(_) => Ok(()),
-            Err(conflict) => {
-                self.conflict = Some(conflict);
-                Err(Stop)
-            }
-        }
+        let call = Call { command: facts, args, keys: &keys, db: seen.db, now_ms: seen.now_ms };
+        let mode = if seen.read_only { Mode::Shared } else { Mode::Exclusive };
+        txn.execute(&call, mode, &mut seen.seed, out).map(drop).map_err(|lacks| {
+            *conflict = Some(lacks);
+            Stop
+        })
     }
 }
 
 /// The round must end.
 struct Stop;
 
-/// SELECT inside a script: holds for the script only.
-fn select(args: Args<'_>) -> Result<usize, CommandError> {
-    if args.len() != 2 {
-        return Err(CommandError::new("ERR Wrong number of args calling Redis command from script"));
+/// SELECT inside a script holds for the script only: the one session command that means something there.
+fn select(args: Args<'_>) -> Option<Result<usize, CommandError>> {
+    if !args.name().eq_ignore_ascii_case(b"select") || args.len() != 2 {
+        return None;
     }
-    let db = number::parse_i64(args[1]).ok_or(store_engine::error::NOT_AN_INTEGER)?;
-    usize::try_from(db)
-        .ok()
-        .filter(|db| *db < DATABASES)
-        .ok_or(CommandError::new("ERR DB index is out of range"))
+    let Some(db) = number::parse_i64(args[1]) else { return Some(Err(store_engine::error::NOT_AN_INTEGER)) };
+    let db = usize::try_from(db).ok().filter(|db| *db < DATABASES);
+    Some(db.ok_or(CommandError::new("ERR DB index is out of range")))
 }
 
 impl Host for ScriptHost {
@@ -263,7 +252,7 @@ async fn run_once(
     txn: Transaction,
     seen: Circumstances,
 ) -> (Option<Transaction>, Outcome, Option<Conflict>) {
-    let host = ScriptHost { server: server.clone(), txn, seen, conflict: None };
+    let host = ScriptHost { server: server.clone(), txn, seen, conflict: None, recent: Recent::default() };
     let input = RunInput {
         name: &call.known.sha,
         keys: call.keys,

@@ -50,6 +50,38 @@ pub fn admit<'a>(registry: &Registry, args: Args<'a>, origin: Origin) -> Result<
     Ok(Admitted { row, facts, args, keys })
 }
 
+/// The command a script called last. Scripts call the same few over and over; what the gate said of a command
+/// holds for the next call of it, but for the number of arguments and the keys.
+#[derive(Default)]
+pub struct Recent {
+    name: SmallVec<[u8; 16]>,
+    admitted: Option<(Row, &'static Command)>,
+}
+
+/// [`admit`] for the calls of one script, all of the same origin.
+pub fn admit_again<'a>(
+    registry: &Registry,
+    args: Args<'a>,
+    origin: Origin,
+    recent: &mut Recent,
+) -> Result<Admitted<'a>, CommandError> {
+    if let Some((row, facts)) = recent.admitted
+        && *recent.name == *args.name()
+        && facts.arity.allows(args.len())
+        && let Ok(keys) = keys_of(facts, args)
+    {
+        return Ok(Admitted { row, facts, args, keys });
+    }
+    let admitted = admit(registry, args, origin)?;
+    // Of a container the next call may mean another subcommand.
+    recent.admitted = None;
+    if admitted.row.facts().subcommands.is_empty() {
+        recent.name = args.name().into();
+        recent.admitted = Some((admitted.row, admitted.facts));
+    }
+    Ok(admitted)
+}
+
 fn unknown(args: Args<'_>, origin: Origin) -> CommandError {
     if origin != Origin::Client {
         return CommandError::new("ERR Unknown Redis command called from script");

@@ -21,6 +21,13 @@ pub enum Mode {
     Exclusive,
 }
 
+impl Mode {
+    /// Whether a lock held like this does for somebody who needs `need`.
+    pub fn covers(self, need: Mode) -> bool {
+        self == Mode::Exclusive || need == Mode::Shared
+    }
+}
+
 /// A key of a database, as the table keeps it.
 #[derive(PartialEq, Eq, Hash, Debug)]
 struct OwnedKey(usize, Box<[u8]>);

@@ -37,13 +37,56 @@ struct Held {
 /// A transaction on one node. Dropping it without [`Transaction::commit`] takes all its changes back.
 pub struct Transaction {
     node: Arc<Node>,
+    locks: Locks,
+    undo: UndoLog,
+}
+
+/// What a transaction has locked, or waits for.
+struct Locks {
     id: TxnId,
     /// Shards whose gate was taken (or is awaited), ascending unless an undeclared key came in later.
     gates: SmallVec<[usize; 4]>,
     /// Keys taken or awaited.
     keys: SmallVec<[Held; 2]>,
     whole: bool,
-    undo: UndoLog,
+}
+
+impl Locks {
+    /// The key among those held, if there are only a few: then looking at all is faster than hashing one.
+    fn among_few(&self, db: usize, key: &[u8]) -> Option<&Held> {
+        let few = if self.keys.len() <= 4 && !self.whole { &self.keys[..] } else { &[] };
+        few.iter().find(|held| *held.request.key == *key && held.request.db == db)
+    }
+
+    /// Makes sure that this transaction holds `key` at least as `need`; a free one is taken as `mode`.
+    fn secure(
+        &mut self,
+        shard: usize,
+        table: &mut LockTable,
+        db: usize,
+        key: &[u8],
+        need: Mode,
+        mode: Mode,
+    ) -> Result<(), Conflict> {
+        if self.whole {
+            return Ok(());
+        }
+        match table.mode_of(self.id, db, key) {
+            Some(held) if held.covers(need) => return Ok(()),
+            Some(_) => return Err(Conflict::Key(LockRequest { db, key: key.into(), mode: need })),
+            None => {}
+        }
+        let request = LockRequest { db, key: key.into(), mode };
+        let passed = self.gates.contains(&shard);
+        if !table.try_take_key(self.id, db, key, mode, passed) {
+            return Err(Conflict::Key(request));
+        }
+        if !passed {
+            self.gates.push(shard);
+        }
+        self.keys.push(Held { shard, request });
+        Ok(())
+    }
 }
 
 impl Transaction {
@@ -71,20 +114,20 @@ impl Transaction {
             let mut grant = None;
             {
                 let mut shard = node.shard(shard_number).lock();
-                if !txn.gates.contains(&shard_number) {
-                    txn.gates.push(shard_number);
-                    if !shard.locks.take_gate(txn.id, Mode::Shared) {
-                        grant = Some(shard.await_grant(txn.id));
+                if !txn.locks.gates.contains(&shard_number) {
+                    txn.locks.gates.push(shard_number);
+                    if !shard.locks.take_gate(txn.locks.id, Mode::Shared) {
+                        grant = Some(shard.await_grant(txn.locks.id));
                     }
                 }
                 while grant.is_none()
                     && let Some(held) = wanted.next_if(|held| held.shard == shard_number)
                 {
                     let LockRequest { db, key, mode } = &held.request;
-                    if !shard.locks.take_key(txn.id, *db, key, *mode) {
-                        grant = Some(shard.await_grant(txn.id));
+                    if !shard.locks.take_key(txn.locks.id, *db, key, *mode) {
+                        grant = Some(shard.await_grant(txn.locks.id));
                     }
-                    txn.keys.push(held);
+                    txn.locks.keys.push(held);
                 }
             }
             if let Some(grant) = grant {
@@ -98,13 +141,13 @@ impl Transaction {
     /// Waits until the whole node is locked.
     pub async fn begin_whole(node: &Arc<Node>) -> Transaction {
         let mut txn = Transaction::new(node);
-        txn.whole = true;
+        txn.locks.whole = true;
         for number in 0..node.shards() {
-            txn.gates.push(number);
+            txn.locks.gates.push(number);
             let grant = {
                 let mut shard = node.shard(number).lock();
-                let open = shard.locks.take_gate(txn.id, Mode::Exclusive);
-                (!open).then(|| shard.await_grant(txn.id))
+                let open = shard.locks.take_gate(txn.locks.id, Mode::Exclusive);
+                (!open).then(|| shard.await_grant(txn.locks.id))
             };
             if let Some(grant) = grant {
                 let _ = grant.await;
@@ -114,14 +157,9 @@ impl Transaction {
     }
 
     fn new(node: &Arc<Node>) -> Transaction {
-        Transaction {
-            node: node.clone(),
-            id: node.next_txn(),
-            gates: SmallVec::new(),
-            keys: SmallVec::new(),
-            whole: false,
-            undo: UndoLog::default(),
-        }
+        let (gates, keys) = (SmallVec::new(), SmallVec::new());
+        let locks = Locks { id: node.next_txn(), gates, keys, whole: false };
+        Transaction { node: node.clone(), locks, undo: UndoLog::default() }
     }
 
     /// Runs `call` under the transaction's locks. A key that is not locked yet is taken if it is free, in
@@ -133,7 +171,7 @@ impl Transaction {
         seed: &mut u64,
         out: &mut Reply,
     ) -> Result<bool, Conflict> {
-        let node = self.node.clone();
+        let Transaction { node, locks, undo } = self;
         match call.command.routing.of(call.args) {
             Routing::Anywhere => {
                 let none = Partitions::Some { held: Vec::new(), total: 1 };
@@ -141,68 +179,33 @@ impl Transaction {
             }
             Routing::ByKey => {
                 if let [(at, access)] = call.keys {
-                    let number = node.shard_of(call.args[*at]);
+                    let (key, need) = (call.args[*at], node::mode_of(*access));
+                    // A key that was named beforehand knows its shard.
+                    let known = locks.among_few(call.db, key);
+                    let number = known.map_or_else(|| node.shard_of(key), |held| held.shard);
+                    let secured = known.is_some_and(|held| held.request.mode.covers(need));
                     let mut shard = node.shard(number).lock();
-                    let need = node::mode_of(*access);
-                    self.secure(number, &mut shard.locks, call.db, call.args[*at], need, mode)?;
+                    if !secured {
+                        locks.secure(number, &mut shard.locks, call.db, key, need, mode)?;
+                    }
                     let partitions = Partitions::One(&mut shard.partition);
-                    return Ok(node::run(call, partitions, seed, Some(&mut self.undo), out));
+                    return Ok(node::run(call, partitions, seed, Some(undo), out));
                 }
                 let mut guards = node.lock_shards_of(call);
                 for (key, need) in call.keys() {
                     let number = node.shard_of(key);
                     let at = guards.binary_search_by_key(&number, |(held, _)| *held);
                     let at = at.expect("the shard of every key is locked");
-                    self.secure(number, &mut guards[at].1.locks, call.db, key, need, mode)?;
+                    locks.secure(number, &mut guards[at].1.locks, call.db, key, need, mode)?;
                 }
-                Ok(node.run_locked(&mut guards, call, seed, Some(&mut self.undo), out))
+                Ok(node.run_locked(&mut guards, call, seed, Some(undo), out))
             }
-            Routing::Everywhere | Routing::ByKeyUnless(_) if self.whole => {
+            Routing::Everywhere | Routing::ByKeyUnless(_) if locks.whole => {
                 let mut guards = node.lock_everything();
-                Ok(node.run_locked(&mut guards, call, seed, Some(&mut self.undo), out))
+                Ok(node.run_locked(&mut guards, call, seed, Some(undo), out))
             }
             Routing::Everywhere | Routing::ByKeyUnless(_) => Err(Conflict::Everything),
         }
-    }
-
-    /// Makes sure that this transaction holds `key` at least as `need`; a free one is taken as `mode`.
-    fn secure(
-        &mut self,
-        shard: usize,
-        locks: &mut LockTable,
-        db: usize,
-        key: &[u8],
-        need: Mode,
-        mode: Mode,
-    ) -> Result<(), Conflict> {
-        if self.whole {
-            return Ok(());
-        }
-        // Few keys are found faster by looking at all of them than by hashing one.
-        let held = if self.keys.len() <= 4 {
-            let named = |held: &&Held| *held.request.key == *key && held.request.db == db;
-            self.keys.iter().find(named).map(|held| held.request.mode)
-        } else {
-            locks.mode_of(self.id, db, key)
-        };
-        match held {
-            Some(Mode::Exclusive) => return Ok(()),
-            Some(Mode::Shared) if need == Mode::Shared => return Ok(()),
-            Some(Mode::Shared) => {
-                return Err(Conflict::Key(LockRequest { db, key: key.into(), mode: Mode::Exclusive }));
-            }
-            None => {}
-        }
-        let request = LockRequest { db, key: key.into(), mode };
-        let passed = self.gates.contains(&shard);
-        if !locks.try_take_key(self.id, db, key, mode, passed) {
-            return Err(Conflict::Key(request));
-        }
-        if !passed {
-            self.gates.push(shard);
-        }
-        self.keys.push(Held { shard, request });
-        Ok(())
     }
 
     /// Bytes that the undo log holds.
@@ -241,13 +244,13 @@ impl Drop for Transaction {
             self.roll_back();
         }
         let mut woken = Vec::new();
-        for &number in &self.gates {
+        for &number in &self.locks.gates {
             let mut shard = self.node.shard(number).lock();
-            for held in self.keys.iter().filter(|held| held.shard == number) {
-                shard.locks.leave_key(self.id, held.request.db, &held.request.key, &mut woken);
+            for held in self.locks.keys.iter().filter(|held| held.shard == number) {
+                shard.locks.leave_key(self.locks.id, held.request.db, &held.request.key, &mut woken);
             }
-            shard.locks.leave_gate(self.id, &mut woken);
-            shard.forget(self.id);
+            shard.locks.leave_gate(self.locks.id, &mut woken);
+            shard.forget(self.locks.id);
             shard.wake(&woken);
             woken.clear();
         }

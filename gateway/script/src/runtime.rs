@@ -251,7 +251,7 @@ impl<H: Host> Runtime<H> {
     ) -> Result<Vec<u8>, Failure> {
         let again = script.runs.fetch_add(1, Ordering::Relaxed) > 0;
         self.prepare(sandbox, script, again, watch).await?;
-        let len = sandbox.write_input(input).await?;
+        let len = sandbox.write_input(&self.pristine, input).await?;
         let run = sandbox.run.clone();
         let packed = watch.over(run.call_async(&mut sandbox.store, len)).await?;
         let reply = sandbox.result(packed)?;
@@ -275,7 +275,7 @@ impl<H: Host> Runtime<H> {
         if image.is_some() {
             return Ok(());
         }
-        let len = sandbox.write_input(&script.source).await?;
+        let len = sandbox.write_input(&self.pristine, &script.source).await?;
         let compile = sandbox.compile.clone();
         let packed = watch.over(compile.call_async(&mut sandbox.store, len)).await?;
         let message = sandbox.result(packed)?;

@@ -132,13 +132,16 @@ impl UndoLog {
 
     /// Adds a record for `key`.
     pub(crate) fn push(&mut self, db: usize, key: &[u8], undo: Undo) {
-        if self.covers(db, key) {
-            return;
-        }
         let same = self.keys.last().is_some_and(|(held_db, held)| *held_db == db && **held == *key);
         if !same {
             self.keys.push((db, key.into()));
             self.bytes += key.len() + size_of::<(usize, Key)>();
+        }
+        if same && self.whole {
+            if let Undo::Removed(at, _) = undo {
+                self.place_last(at);
+            }
+            return;
         }
         let counter_again = same
             && matches!(undo, Undo::Text(_))
@@ -157,6 +160,16 @@ impl UndoLog {
         self.whole = matches!(undo, Undo::Entry(_) | Undo::Removed(..));
         self.bytes += size_of::<Record>() + undo.payload();
         self.records.push(Record::Key(self.keys.len() as u32 - 1, undo));
+    }
+
+    /// An entry that was replaced before has now lost its place too: it has to come back to that.
+    fn place_last(&mut self, at: usize) {
+        if let Some(Record::Key(_, undo)) = self.records.last_mut()
+            && let Undo::Entry(old) = undo
+            && let Some(entry) = old.take()
+        {
+            *undo = Undo::Removed(at, entry);
+        }
     }
 
     /// Takes everything back, newest first. The partitions must hold every key that was changed, and be all

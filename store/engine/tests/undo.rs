@@ -1,0 +1,336 @@
+//! What every command of the engine must keep, whichever comes: a change can be taken back to the byte and to the
+//! place, a refused call changes nothing, and the byte account is what a recount gives.
+//!
+//! Calls are made up from the `syntax` of the rows, so a new command is covered as soon as it has a row.
+
+use proptest::prelude::*;
+use store_engine::command::{self, lookup};
+use store_engine::keyspace::ENTRY_OVERHEAD;
+use store_engine::value::Str;
+use store_engine::{
+    Args, Command, Ctx, DATABASES, Group, Partition, Partitions, Protocol, Reply, UndoLog, Value,
+};
+
+const NOW_MS: u64 = 1_000_000_000;
+
+/// SplitMix64: one number gives one call, so that a failing case shrinks call by call.
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        ((z ^ (z >> 31)) % bound as u64) as usize
+    }
+
+    fn one_in(&mut self, n: usize) -> bool {
+        self.below(n) == 0
+    }
+
+    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.below(from.len())]
+    }
+}
+
+/// Makes up arguments in the notation of the manual: words in capitals stand for themselves, `[a | b]` may be left
+/// out, `<a | b>` may not, and dots at the end of a bracket let it come several times.
+struct Author<'c> {
+    chance: &'c mut Chance,
+    group: Group,
+    words: Vec<String>,
+}
+
+impl Author<'_> {
+    fn sequence(&mut self, tokens: &[String]) {
+        let mut at = 0;
+        while at < tokens.len() {
+            let token = &tokens[at];
+            if token == "[" || token == "<" {
+                let end = closing(tokens, at);
+                self.bracket(&tokens[at + 1..end], token == "[");
+                at = end;
+            } else if token.starts_with(|c: char| c.is_ascii_uppercase()) {
+                self.words.push(token.clone());
+            } else {
+                let word = self.placeholder(token);
+                self.words.push(word);
+            }
+            at += 1;
+        }
+    }
+
+    fn bracket(&mut self, inner: &[String], optional: bool) {
+        let repeats = inner.last().is_some_and(|token| token == "...");
+        let inner = if repeats { &inner[..inner.len() - 1] } else { inner };
+        let times = match (optional, repeats) {
+            (false, _) => 1,
+            (true, true) => self.chance.below(4),
+            (true, false) => self.chance.below(5) / 3,
+        };
+        let mut choices = vec![Vec::new()];
+        let mut depth = 0;
+        for token in inner {
+            depth += i32::from(token == "[" || token == "<") - i32::from(token == "]" || token == ">");
+            match choices.last_mut() {
+                Some(choice) if token != "|" || depth > 0 => choice.push(token.clone()),
+                _ => choices.push(Vec::new()),
+            }
+        }
+        for _ in 0..times {
+            let choice = self.chance.below(choices.len());
+            self.sequence(&choices[choice]);
+        }
+    }
+
+    fn key(&mut self) -> String {
+        // Mostly keys of the command's own type.
+        let kind = match self.group {
+            Group::List => "list",
+            Group::Hash => "hash",
+            Group::Set => "set",
+            Group::SortedSet => "zset",
+            Group::String | Group::Bitmap => "string",
+            _ => self.chance.pick(&["list", "hash", "set", "zset", "string"]),
+        };
+        let kind = if self.chance.one_in(12) { "list" } else { kind };
+        format!("{kind}{}", self.chance.below(3))
+    }
+
+    fn placeholder(&mut self, name: &str) -> String {
+        const ELEMENTS: [&str; 14] = [
+            "a",
+            "b",
+            "c",
+            "",
+            "1",
+            "2",
+            "3",
+            "-7",
+            "10",
+            "3.5",
+            "a longer text that needs a buffer",
+            "d",
+            "e",
+            "f",
+        ];
+        let chance = &mut *self.chance;
+        let number = |chance: &mut Chance, from: i64, to: i64| {
+            (from + chance.below((to - from) as usize) as i64).to_string()
+        };
+        match name {
+            "numkeys" => number(chance, 1, 4),
+            "key" | "key1" | "key2" | "newkey" | "source" | "destination" | "destkey" | "dst" | "src" => {
+                self.key()
+            }
+            "seconds" | "milliseconds" => chance.pick(&["100", "5000", "100000", "-1"]).into(),
+            "unix-time-seconds" => chance.pick(&["1000100", "1005000"]).into(),
+            "unix-time-milliseconds" => chance.pick(&["1000100000", "1000050000"]).into(),
+            "db" | "destination-db" | "index1" | "index2" => number(chance, 0, 3),
+            "cursor" => "0".into(),
+            "pattern" => chance.pick(&["*", "list*", "#", "string*", "hash*->a"]).into(),
+            "operation" => chance.pick(&["AND", "OR", "XOR", "NOT"]).into(),
+            "bit" => number(chance, 0, 2),
+            "score" | "weight" => chance.pick(&["1", "2.5", "-1", "0", "inf"]).into(),
+            "min" | "max" => chance.pick(&["-inf", "+inf", "0", "(1", "2", "[a", "(c", "-", "+"]).into(),
+            "type" => chance.pick(&["list", "string"]).into(),
+            "increment" | "decrement" | "index" | "count" | "start" | "stop" | "end" | "rank" => {
+                number(chance, -4, 8)
+            }
+            "offset" | "limit" | "len" | "num-matches" | "min-match-len" => number(chance, 0, 40),
+            "value" | "element" | "member" | "field" | "pivot" | "message" => {
+                let numbered = chance.one_in(3).then(|| format!("m{}", chance.below(300)));
+                numbered.unwrap_or_else(|| chance.pick(&ELEMENTS).into())
+            }
+            other => panic!("what may stand for `{other}`? Teach this test"),
+        }
+    }
+}
+
+fn closing(tokens: &[String], open: usize) -> usize {
+    let mut depth = 0;
+    for (at, token) in tokens.iter().enumerate().skip(open) {
+        depth += i32::from(token == "[" || token == "<") - i32::from(token == "]" || token == ">");
+        if depth == 0 {
+            return at;
+        }
+    }
+    panic!("a bracket of {tokens:?} stays open")
+}
+
+/// A call of any command of the table.
+fn call_of(number: u64) -> Vec<String> {
+    let mut chance = Chance(number);
+    let rows: Vec<&'static Command> = command::all().collect();
+    let row = chance.pick(&rows);
+    // Emptying everything too often would leave little to look at.
+    let row = if row.name.starts_with("flush") && !chance.one_in(4) { rows[0] } else { row };
+    let mut words = vec![row.name.to_owned()];
+    let facts = if row.subcommands.is_empty() {
+        row
+    } else {
+        let subcommand = &row.subcommands[chance.below(row.subcommands.len())];
+        words.push(subcommand.name.to_owned());
+        subcommand
+    };
+    let spaced = ["[", "]", "<", ">", "|"]
+        .iter()
+        .fold(facts.syntax.to_owned(), |text, mark| text.replace(mark, &format!(" {mark} ")));
+    let tokens: Vec<String> = spaced.split_whitespace().map(str::to_owned).collect();
+    let mut author = Author { chance: &mut chance, group: row.group, words };
+    author.sequence(&tokens);
+    let mut words = author.words;
+    if chance.one_in(40) {
+        words.pop();
+    }
+    if words.is_empty() { vec!["dbsize".into()] } else { words }
+}
+
+struct Engine {
+    partitions: Vec<Partition>,
+    seed: u64,
+    db: usize,
+}
+
+impl Engine {
+    fn new() -> Engine {
+        Engine { partitions: (0..3).map(|_| Partition::default()).collect(), seed: 1, db: 0 }
+    }
+
+    fn all(&mut self) -> Partitions<'_> {
+        let total = self.partitions.len();
+        Partitions::Some { held: self.partitions.iter_mut().enumerate().collect(), total }
+    }
+
+    /// Runs a call; whether it succeeded.
+    fn run(&mut self, words: &[String], undo: Option<&mut UndoLog>) -> bool {
+        let items: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
+        let args = Args::new(&items);
+        let command = lookup(items[0]).and_then(|row| command::resolve(row, args));
+        let Some(command) = command.filter(|command| command.arity.allows(args.len())) else { return false };
+        let (mut seed, db) = (self.seed, self.db);
+        let mut out = Reply::new(Protocol::Resp3);
+        let mut ctx =
+            Ctx { partitions: self.all(), db, now_ms: NOW_MS, seed: &mut seed, undo, out: &mut out };
+        let done = (command.run)(&mut ctx, args).is_ok();
+        self.seed = seed;
+        done
+    }
+
+    /// Everything there is, each thing at its place, and every account.
+    fn contents(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        for (number, partition) in self.partitions.iter().enumerate() {
+            for (db, space) in partition.databases.iter().enumerate() {
+                if !space.is_empty() {
+                    lines.push(format!(
+                        "{number}/{db}: {} bytes, {} expiring",
+                        space.bytes(),
+                        space.expiring()
+                    ));
+                }
+                lines.extend((0..space.len()).filter_map(|at| {
+                    let (key, entry) = space.pair_at(at)?;
+                    Some(format!("{number}/{db} {} {entry:?} {}", key.escape_ascii(), entry.value.bytes()))
+                }));
+            }
+        }
+        lines
+    }
+
+    /// Compares every account with a new count.
+    fn recount(&self) {
+        for space in self.partitions.iter().flat_map(|partition| &partition.databases) {
+            let entries = || (0..space.len()).filter_map(|at| space.pair_at(at));
+            let bytes: usize =
+                entries().map(|(key, entry)| ENTRY_OVERHEAD + key.len() + entry.value.bytes()).sum();
+            assert_eq!(space.bytes(), bytes);
+            assert_eq!(space.expiring(), entries().filter(|(_, entry)| entry.expire_at_ms.is_some()).count());
+            for (key, entry) in entries() {
+                assert_eq!(entry.value.bytes(), bytes_of_copy(&entry.value), "{}", key.escape_ascii());
+            }
+        }
+    }
+}
+
+/// What the same value takes when it is made anew, element by element.
+fn bytes_of_copy(value: &Value) -> usize {
+    let mut engine = Engine::new();
+    let mut add = |name: &[u8], rest: &[&[u8]]| {
+        let items = [&[name, &b"k"[..]], rest].concat();
+        let (mut seed, mut out) = (1, Reply::new(Protocol::Resp2));
+        let partitions = engine.all();
+        let mut ctx = Ctx { partitions, db: 0, now_ms: 1, seed: &mut seed, undo: None, out: &mut out };
+        let done = lookup(name).map(|command| (command.run)(&mut ctx, Args::new(&items)));
+        assert_eq!(done, Some(Ok(())));
+    };
+    match value {
+        Value::String(Str::Int(_)) => return 0,
+        // Spare capacity counts, so a string's bytes are no matter of its content alone.
+        Value::String(Str::Raw(bytes)) => return bytes.capacity(),
+        Value::List(list) => list.iter_from(0).for_each(|element| add(b"rpush", &[element])),
+        Value::Hash(hash) => hash.iter().for_each(|(field, value)| add(b"hset", &[field, value])),
+        Value::Set(set) => set.iter().for_each(|member| add(b"sadd", &[member])),
+        Value::ZSet(zset) => {
+            zset.iter_from(0)
+                .for_each(|(member, score)| add(b"zadd", &[score.to_string().as_bytes(), member]));
+        }
+    }
+    let spaces = engine.partitions.iter().map(|partition| &partition.databases[0]);
+    spaces.filter_map(|space| space.pair_at(0)).map(|(_, entry)| entry.value.bytes()).sum()
+}
+
+fn calls(most: usize) -> impl Strategy<Value = Vec<u64>> {
+    prop::collection::vec(any::<u64>(), 0..most)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn whatever_is_taken_back_was_never_there(before in calls(60), inside in calls(60)) {
+        let mut engine = Engine::new();
+        for call in &before {
+            engine.run(&call_of(*call), None);
+        }
+        let wanted = engine.contents();
+        let mut log = UndoLog::default();
+        let mut told = Vec::new();
+        for call in &inside {
+            let words = call_of(*call);
+            engine.db = (call >> 60) as usize % 8 / 6;
+            engine.run(&words, Some(&mut log));
+            told.push(words);
+        }
+        log.roll_back(&mut engine.all());
+        prop_assert_eq!(engine.contents(), wanted, "after taking back {:?}", told);
+    }
+
+    #[test]
+    fn a_refused_call_changes_nothing_and_every_account_is_true(inside in calls(80)) {
+        let mut engine = Engine::new();
+        for call in &inside {
+            let words = call_of(*call);
+            let before = engine.contents();
+            engine.db = (call >> 60) as usize % 8 / 6;
+            if !engine.run(&words, None) {
+                prop_assert_eq!(engine.contents(), before, "{:?}", words);
+            }
+        }
+        engine.recount();
+        for db in 0..DATABASES {
+            engine.db = db;
+            engine.run(&["flushdb".into()], None);
+        }
+        prop_assert!(engine.contents().is_empty());
+    }
+}
+
+#[test]
+fn most_calls_made_up_here_are_good_ones() {
+    let mut engine = Engine::new();
+    let mut chance = Chance(1);
+    let done = (0..5_000).filter(|_| engine.run(&call_of(chance.below(usize::MAX) as u64), None)).count();
+    assert!(done > 3_000, "only {done} of 5000 calls were good");
+}
