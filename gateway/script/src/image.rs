@@ -3,14 +3,12 @@
 //! The base image is the guest's memory after its libraries were opened. A known script has an image of its
 //! own, with the script compiled, kept as the pages that differ from the base.
 //!
-//! Rewinding writes every byte of the memory, not only what an honest guest could have touched: the guest is
-//! hostile, and finding dirty pages by the kernel's help (soft-dirty bits, write protection) costs more than
-//! writing some tens of them.
+//! Rewinding puts back every byte that differs, not only what an honest guest could have touched: the guest is
+//! hostile. Which pages cannot differ is known from their write protection, see [`crate::guard`].
 
 use std::ops::Range;
 
-/// Granularity of comparing and storing.
-const PAGE: usize = 4096;
+use crate::guard::PAGE;
 
 /// The memory of a guest that has just been initialised.
 pub(crate) struct BaseImage {
@@ -79,15 +77,46 @@ impl BaseImage {
         Image { pages, memory_bytes: memory.len() }
     }
 
+    /// Makes the pages that `written` has a bit for, and all that lies above the first `watched` bytes, what
+    /// they are in this image or in `script`'s. The other pages must be equal to this image already.
+    pub fn restore_written(&self, memory: &mut [u8], script: Option<&Image>, written: u64, watched: usize) {
+        let mut left = written;
+        while left != 0 {
+            let number = left.trailing_zeros() as usize;
+            left &= left - 1;
+            let start = number * PAGE;
+            if start >= watched {
+                break;
+            }
+            let page = &mut memory[start..start + PAGE];
+            match self.filled.iter().any(|stretch| stretch.contains(&start)) {
+                true => page.copy_from_slice(&self.bytes[start..start + PAGE]),
+                false => page.fill(0),
+            }
+        }
+        self.restore_from(memory, watched);
+        self.lay_over(memory, script);
+    }
+
     /// Makes every byte of `memory` what it is in this image, or in `script`'s.
     pub fn restore(&self, memory: &mut [u8], script: Option<&Image>) {
-        let mut cleared = 0;
-        for stretch in &self.filled {
-            memory[cleared..stretch.start].fill(0);
-            memory[stretch.clone()].copy_from_slice(&self.bytes[stretch.clone()]);
+        self.restore_from(memory, 0);
+        self.lay_over(memory, script);
+    }
+
+    /// Restores all bytes from `from`, the start of a page, on.
+    fn restore_from(&self, memory: &mut [u8], from: usize) {
+        let mut cleared = from;
+        for stretch in self.filled.iter().filter(|stretch| stretch.end > from) {
+            let start = stretch.start.max(from);
+            memory[cleared..start].fill(0);
+            memory[start..stretch.end].copy_from_slice(&self.bytes[start..stretch.end]);
             cleared = stretch.end;
         }
         memory[cleared..].fill(0);
+    }
+
+    fn lay_over(&self, memory: &mut [u8], script: Option<&Image>) {
         for (number, page) in script.iter().flat_map(|image| &image.pages) {
             memory[number * PAGE..(number + 1) * PAGE].copy_from_slice(&**page);
         }

@@ -165,7 +165,7 @@ impl<H: Host> Runtime<H> {
         let mut linker = Linker::new(&engine);
         imports::register(&mut linker)?;
         let pre = linker.instantiate_pre(&module)?;
-        let mut first = Sandbox::new(&engine, &pre, config.fuel_slice).await?;
+        let mut first = Sandbox::new(&engine, &pre, config.fuel_slice, false).await?;
         let pristine = first.initialise().await?;
         Ok(Runtime {
             engine,
@@ -311,7 +311,13 @@ impl<H: Host> Runtime<H> {
             }
         }
         self.instances_made.fetch_add(1, Ordering::Relaxed);
-        Ok(Sandbox::new(&self.engine, &self.pre, self.config.fuel_slice).await?)
+        Ok(Sandbox::new(
+            &self.engine,
+            &self.pre,
+            self.config.fuel_slice,
+            self.config.instances == Instances::Rewind,
+        )
+        .await?)
     }
 
     fn give_back(&self, mut sandbox: Sandbox<H>) {
@@ -451,6 +457,8 @@ fn engine_config(config: &RuntimeConfig) -> Config {
     engine.consume_fuel(true);
     engine.cranelift_opt_level(OptLevel::Speed);
     engine.wasm_exceptions(true);
+    // A guard watches the memory at its place.
+    engine.memory_may_move(false);
     // Lua's errors are WebAssembly exceptions inside the guest; nobody reads the host's backtraces of them.
     engine.wasm_backtrace_max_frames(None);
     if config.instances == Instances::Fresh {

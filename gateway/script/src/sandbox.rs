@@ -8,6 +8,7 @@ use wasmtime::{
 };
 
 use crate::budget::{Budget, Limit};
+use crate::guard::{Guard, PAGE, WATCHED_PAGES};
 use crate::host::Host;
 use crate::image::{BaseImage, Image};
 
@@ -86,8 +87,12 @@ pub(crate) struct Pristine {
 
 /// An instance of the guest. Belongs to one run at a time.
 pub(crate) struct Sandbox<H: 'static> {
+    /// Knows which pages were written. Declared first, so that it is gone before the memory is.
+    guard: Option<Guard>,
     pub store: Store<State<H>>,
     instance: Instance,
+    /// It will be rewound and used again.
+    reused: bool,
     globals: Vec<Global>,
     pub input: TypedFunc<u32, u32>,
     pub compile: TypedFunc<u32, u64>,
@@ -100,6 +105,7 @@ impl<H: Host> Sandbox<H> {
         engine: &Engine,
         pre: &InstancePre<State<H>>,
         fuel_slice: u64,
+        reused: bool,
     ) -> wasmtime::Result<Self> {
         let mut store = Store::new(
             engine,
@@ -132,10 +138,12 @@ impl<H: Host> Sandbox<H> {
         }
         store.data_mut().memory = memory;
         Ok(Sandbox {
+            guard: None,
             input: instance.get_typed_func(&mut store, "input")?,
             compile: instance.get_typed_func(&mut store, "compile")?,
             run: instance.get_typed_func(&mut store, "run")?,
             instance,
+            reused,
             globals,
             store,
         })
@@ -173,7 +181,7 @@ impl<H: Host> Sandbox<H> {
         if missing > 0 {
             memory.grow_async(&mut self.store, missing as u64).await?;
         }
-        pristine.image.restore(memory.data_mut(&mut self.store), script);
+        self.restore(pristine, script);
         for (global, value) in self.globals.iter().zip(&pristine.globals) {
             global.set(&mut self.store, *value)?;
         }
@@ -184,6 +192,33 @@ impl<H: Host> Sandbox<H> {
         state.calls = 0;
         state.memory_limit = budget.memory_bytes.max(wanted);
         Ok(())
+    }
+
+    /// Puts the memory back. A sandbox that is used again gets a guard, so that next time only what was written
+    /// has to be.
+    fn restore(&mut self, pristine: &Pristine, script: Option<&Image>) {
+        let handle = self.store.data().memory();
+        let memory = handle.data_mut(&mut self.store);
+        let image = &pristine.image;
+        if let Some(guard) = &self.guard {
+            let written = guard.written();
+            image.restore_written(memory, script, written, guard.len());
+            if written.count_ones() > MOST_WRITTEN {
+                // Somebody wrote all over the place: begin anew, or every later run would pay for it.
+                image.restore_written(memory, None, guard.written(), guard.len());
+                guard.protect();
+                image.restore_written(memory, script, 0, guard.len());
+            }
+            return;
+        }
+        image.restore(memory, None);
+        let watched = image.len().min(WATCHED_PAGES * PAGE);
+        if self.reused {
+            // SAFETY: the linear memory lies at this place, page-aligned, until the store is dropped: it never moves
+            // (`Config::memory_may_move`), and the guard is dropped before the store.
+            self.guard = unsafe { Guard::new(memory.as_mut_ptr(), watched) };
+        }
+        image.restore_written(memory, script, 0, memory.len());
     }
 
     /// Copies `bytes` into a buffer that the guest provides for the input of its next `compile` or `run`.
@@ -211,5 +246,7 @@ impl<H: Host> Sandbox<H> {
     }
 }
 
+/// Written pages beyond which a sandbox's pages are all protected anew.
+const MOST_WRITTEN: u32 = 32;
 /// Bytes of a WebAssembly page.
 const WASM_PAGE: usize = 64 * 1024;
