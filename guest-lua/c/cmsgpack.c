@@ -238,8 +238,8 @@ static void open_table(Input *in, int is_map, uint64_t n) {
 /* Reads one value. 0: it was the head of a table, which is open now and comes later. */
 static int read_value(Input *in, TValue *out) {
     lua_State *L = in->L;
+    need(in, 1); /* before the depth: so the errors come in the original's order */
     check_depth(in, "too many return values at once; use unpack_one or unpack_limit instead.");
-    need(in, 1);
     int head = *in->p;
     if (head <= 0x7f) {
         skip_head(in);

@@ -1,7 +1,7 @@
 //! OBJECT: how a value is kept.
 
 use crate::error::CommandError;
-use crate::spec::{Arity, Command, KeyPart, flags};
+use crate::spec::{Arity, Command, KeyPart};
 use crate::value::{Hash, Set, Str, ZSet};
 use crate::{Args, Ctx, Value, number};
 
@@ -47,7 +47,6 @@ static SUBCOMMANDS: &[Command] = &[
         since: "6.2.0",
         arity: Arity::Exactly(2),
         keys: KeyPart::NONE,
-        flags: flags::FAST,
         routing: crate::Routing::Anywhere,
         summary: "Returns helpful text about the different subcommands.",
         syntax: "",
