@@ -27,6 +27,7 @@ build: zig ## Build target/release/moonshard
 
 test: zig lint ## Check format and lints, run all tests
 	@$(oracle)
+	cargo build --locked --package gateway # the tests of the whole server start it
 	INSTA_UPDATE=no cargo test --locked --workspace
 	@$(oracle)
 

@@ -25,7 +25,10 @@ pub fn begin<'a>(
     let admitted = match gate::admit(&server.registry, args, Origin::Client) {
         Ok(admitted) => admitted,
         Err(error) => {
-            refuse(session, &error, out);
+            match args.name().eq_ignore_ascii_case(b"exec") {
+                true => command::multi::abort(server, session, &error, out),
+                false => refuse(session, &error, out),
+            }
             return None;
         }
     };

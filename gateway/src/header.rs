@@ -31,7 +31,7 @@ impl Header {
         let mut words = line.split_whitespace();
         let engine = words.next().unwrap_or_default();
         if !engine.eq_ignore_ascii_case("lua") {
-            let text = format!("ERR Unexpected engine in script shebang: {engine}");
+            let text = format!("ERR Unexpected engine in script shebang: #!{engine}");
             return Err(CommandError::owned(text));
         }
         let mut header = Header { present: true, ..Header::default() };
@@ -80,7 +80,7 @@ mod tests {
     fn errors_in_redis_words() {
         for (text, wanted) in [
             ("#!lua", "ERR Invalid script shebang"),
-            ("#!python\n", "ERR Unexpected engine in script shebang: python"),
+            ("#!python\n", "ERR Unexpected engine in script shebang: #!python"),
             ("#!lua flags=bad\n", "ERR Unexpected flag in script shebang: bad"),
             ("#!lua nope=1\n", "ERR Unknown lua shebang option: nope=1"),
         ] {

@@ -1,1 +1,56 @@
-//! .
+//! What the tests of the whole server share: starting it, starting the Redis it is compared with, talking to
+//! both, and reading the files in `cases/`.
+//!
+//! Tests wait for conditions and never for time to pass; the limits here only end what would never end.
+
+pub mod client;
+pub mod conversation;
+pub mod corpus;
+pub mod notation;
+pub mod process;
+
+pub use client::Client;
+pub use process::{Oracle, TestServer};
+pub use resp::Value;
+pub use store_engine::Protocol;
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// The longest that anything may take before a test gives up.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Both protocols, for tests that hold in each.
+pub const PROTOCOLS: [Protocol; 2] = [Protocol::Resp2, Protocol::Resp3];
+
+/// A folder of test data.
+pub fn cases(folder: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("cases").join(folder)
+}
+
+/// The files in a folder of test data, sorted, each with its name and text.
+pub fn case_files(folder: &str, extension: &str) -> Vec<(String, String)> {
+    let entries = std::fs::read_dir(cases(folder)).expect("a folder of cases");
+    let paths = entries.map(|entry| entry.expect("an entry").path());
+    let wanted = paths.filter(|path| path.extension().is_some_and(|is| is == extension));
+    let read = |path: PathBuf| {
+        let name = path.file_stem().expect("a name").to_string_lossy().into_owned();
+        (name, std::fs::read_to_string(&path).expect("UTF-8"))
+    };
+    let mut files: Vec<_> = wanted.map(read).collect();
+    files.sort();
+    assert!(!files.is_empty(), "no .{extension} files in cases/{folder}");
+    files
+}
+
+/// Asks again and again until the answer is yes.
+///
+/// # Panics
+/// When that takes longer than [`PATIENCE`].
+pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !condition() {
+        assert!(started.elapsed() < PATIENCE, "gave up waiting: {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}

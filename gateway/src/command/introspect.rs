@@ -41,7 +41,7 @@ fn command(server: &Server, _: &mut Session, args: Args<'_>, out: &mut Reply) ->
         }
         b"docs" => docs(server, args, out),
         b"list" => list(server, args, out)?,
-        b"getkeys" if args.len() >= 3 => getkeys(server, args, out)?,
+        b"getkeys" if args.len() >= 4 => getkeys(server, args, out)?,
         b"help" if args.len() == 2 => super::help(
             out,
             "COMMAND",
@@ -78,7 +78,7 @@ fn legacy_range(command: &Command) -> (i64, i64, i64) {
         KeyPart::Range { first, last, step, .. } => {
             Some((i64::from(first), i64::from(last), i64::from(step)))
         }
-        KeyPart::Counted { .. } => None,
+        KeyPart::Counted { .. } | KeyPart::After { .. } => None,
     };
     let ranges: Vec<_> = command.keys.iter().filter_map(range).collect();
     match ranges[..] {
@@ -130,7 +130,7 @@ fn categories(command: &Command) -> Vec<String> {
 
 fn info(server: &Server, name: &[u8], out: &mut Reply) {
     match server.registry.lookup(name) {
-        None => out.null_array(),
+        None => out.null(),
         Some(row) => info_of(row.facts(), row.facts().name, out),
     }
 }
@@ -162,6 +162,7 @@ fn key_spec(part: &KeyPart, out: &mut Reply) {
     let (access, begin) = match *part {
         KeyPart::Range { access, first, .. } => (access, i64::from(first)),
         KeyPart::Counted { access, count_at, .. } => (access, i64::from(count_at)),
+        KeyPart::After { access, .. } => (access, 1),
     };
     out.map(3);
     out.bulk(b"flags");
@@ -172,21 +173,31 @@ fn key_spec(part: &KeyPart, out: &mut Reply) {
     out.set(flags.len());
     flags.iter().for_each(|flag| out.status(flag));
     out.bulk(b"begin_search");
-    out.map(2);
-    out.bulk(b"type");
-    out.bulk(b"index");
-    out.bulk(b"spec");
-    out.map(1);
-    out.bulk(b"index");
-    out.integer(begin);
+    let kind = |kind: &str, fields, out: &mut Reply| {
+        out.map(2);
+        out.bulk(b"type");
+        out.bulk(kind.as_bytes());
+        out.bulk(b"spec");
+        out.map(fields);
+    };
+    match *part {
+        KeyPart::After { word, .. } => {
+            kind("keyword", 2, out);
+            out.bulk(b"keyword");
+            out.bulk(word.as_bytes());
+            out.bulk(b"startfrom");
+            out.integer(2);
+        }
+        _ => {
+            kind("index", 1, out);
+            out.bulk(b"index");
+            out.integer(begin);
+        }
+    }
     out.bulk(b"find_keys");
-    out.map(2);
-    out.bulk(b"type");
     match *part {
         KeyPart::Range { first, last, step, .. } => {
-            out.bulk(b"range");
-            out.bulk(b"spec");
-            out.map(3);
+            kind("range", 3, out);
             out.bulk(b"lastkey");
             // Relative to the first key, unless it counts from the end.
             out.integer(if last < 0 { i64::from(last) } else { i64::from(last) - i64::from(first) });
@@ -196,15 +207,22 @@ fn key_spec(part: &KeyPart, out: &mut Reply) {
             out.integer(0);
         }
         KeyPart::Counted { count_at, first, .. } => {
-            out.bulk(b"keynum");
-            out.bulk(b"spec");
-            out.map(3);
+            kind("keynum", 3, out);
             out.bulk(b"keynumidx");
             out.integer(0);
             out.bulk(b"firstkey");
             out.integer(i64::from(first) - i64::from(count_at));
             out.bulk(b"keystep");
             out.integer(1);
+        }
+        KeyPart::After { .. } => {
+            kind("range", 3, out);
+            out.bulk(b"lastkey");
+            out.integer(0);
+            out.bulk(b"keystep");
+            out.integer(1);
+            out.bulk(b"limit");
+            out.integer(0);
         }
     }
 }

@@ -126,6 +126,15 @@ fn watch(
     Ok(())
 }
 
+/// A refused EXEC: Redis gives the transaction up, even one that was never begun.
+pub fn abort(server: &Server, session: &mut Session, error: &CommandError, out: &mut Reply) {
+    session.multi = None;
+    unwatch(server, session);
+    let text = error.text();
+    let why = text.strip_prefix("ERR ").unwrap_or(text);
+    out.error(&CommandError::owned(format!("EXECABORT Transaction discarded because of: {why}")));
+}
+
 /// Forgets all watched keys of a session.
 pub fn unwatch(server: &Server, session: &mut Session) {
     for watched in session.watched.drain(..) {

@@ -86,7 +86,10 @@ mod tests {
         for command in all() {
             let (Arity::Exactly(least) | Arity::AtLeast(least)) = command.arity;
             for part in command.keys {
-                let (KeyPart::Range { first, .. } | KeyPart::Counted { count_at: first, .. }) = *part;
+                let first = match *part {
+                    KeyPart::Range { first, .. } | KeyPart::Counted { count_at: first, .. } => first,
+                    KeyPart::After { .. } => continue,
+                };
                 assert!(first < least, "{}: its first key lies behind its arity", command.name);
             }
         }
@@ -97,7 +100,9 @@ mod tests {
         for command in all().filter(|command| !command.is_write()) {
             assert!(!command.has(flags::DENY_OOM), "{}", command.name);
             for part in command.keys {
-                let (KeyPart::Range { access, .. } | KeyPart::Counted { access, .. }) = *part;
+                let (KeyPart::Range { access, .. }
+                | KeyPart::Counted { access, .. }
+                | KeyPart::After { access, .. }) = *part;
                 assert_eq!(access, Access::Read, "{}", command.name);
             }
         }

@@ -181,6 +181,13 @@ pub enum KeyPart {
         /// What is done to them.
         access: Access,
     },
+    /// The item behind the last `word`, an option that may be missing.
+    After {
+        /// The option in capital letters.
+        word: &'static str,
+        /// What is done to the key.
+        access: Access,
+    },
 }
 
 impl KeyPart {

@@ -18,11 +18,11 @@ const SORT: Command = Command {
 pub static COMMANDS: &[Command] = &[
     Command {
         name: "sort",
-        keys: KeyPart::FIRST_WRITE,
+        keys: &[KeyPart::one(1, Access::Read), KeyPart::After { word: "STORE", access: Access::Write }],
         access: Access::Write,
         flags: flags::DENY_OOM | flags::MOVABLE_KEYS,
         // Nobody finds the keys that these words lead to before the command runs.
-        routing: Routing::ByKeyUnless(&["by", "get", "store"]),
+        routing: Routing::ByKeyUnless(&["by", "get"]),
         summary: "Sorts the elements of a list, a set, or a sorted set, and may store the result.",
         syntax: "key [BY pattern] [LIMIT offset count] [GET pattern [GET pattern ...]] [ASC | DESC] [ALPHA] \
                  [STORE destination]",

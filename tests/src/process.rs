@@ -1,0 +1,254 @@
+//! The server under test and the Redis it is compared with, as processes.
+
+use std::ffi::OsStr;
+use std::io::{BufRead, BufReader, Read};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, Once, mpsc};
+
+use store_engine::Protocol;
+
+use crate::client::Client;
+use crate::{PATIENCE, wait_until};
+
+/// The server's program.
+///
+/// # Panics
+/// When it was not built.
+pub fn binary() -> PathBuf {
+    if let Some(path) = std::env::var_os("MOONSHARD_BIN") {
+        return path.into();
+    }
+    // target/<profile>/deps/<test> → target/<profile>/moonshard
+    let test = std::env::current_exe().expect("the path of this test");
+    let profile = test.parent().and_then(|deps| deps.parent()).expect("a folder of the build");
+    let path = profile.join("moonshard");
+    assert!(
+        path.is_file(),
+        "{} is not there: run `cargo build --package gateway` (with the same profile) first, \
+         or name the program in MOONSHARD_BIN",
+        path.display()
+    );
+    path
+}
+
+/// A command that starts the server with these flags only, whatever the environment says.
+pub fn command(flags: &[&str]) -> Command {
+    let mut command = Command::new(binary());
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("MOONSHARD_") {
+            command.env_remove(name);
+        }
+    }
+    command.args(flags).stdin(Stdio::null());
+    command
+}
+
+/// Runs the server with flags that it is expected to refuse.
+pub fn refused(flags: &[&str]) -> Output {
+    command(flags).output().expect("the server starts")
+}
+
+/// A running server. It is killed when dropped.
+pub struct TestServer {
+    child: Child,
+    address: SocketAddr,
+    log: Arc<Mutex<String>>,
+}
+
+impl TestServer {
+    /// Starts a server on a free port and waits until it says that it is ready.
+    pub fn start(flags: &[&str]) -> TestServer {
+        let own = ["--resp", "127.0.0.1:0", "--http", "off", "--grpc", "off"];
+        let mut command = command(&[&own, flags].concat());
+        let mut child =
+            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the server starts");
+        let log = Arc::new(Mutex::new(String::new()));
+        let stderr = child.stderr.take().expect("a pipe");
+        let sink = log.clone();
+        std::thread::spawn(move || {
+            for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+                let mut log = sink.lock().expect("no panic");
+                log.push_str(&line);
+                log.push('\n');
+            }
+        });
+        let stdout = child.stdout.take().expect("a pipe");
+        let (send, lines) = mpsc::channel();
+        std::thread::spawn(move || {
+            let mut stdout = BufReader::new(stdout);
+            let mut line = String::new();
+            let _ = stdout.read_line(&mut line);
+            let _ = send.send(line);
+            // The pipe stays open as long as the server lives.
+            let _ = stdout.read_to_end(&mut Vec::new());
+        });
+        let line = lines.recv_timeout(PATIENCE).unwrap_or_default();
+        let address = line
+            .strip_prefix("moonshard ready ")
+            .and_then(|rest| rest.split_whitespace().find_map(|word| word.strip_prefix("resp=")))
+            .and_then(|address| address.parse().ok());
+        let Some(address) = address else {
+            let _ = child.kill();
+            let _ = child.wait();
+            panic!("instead of a ready line: {line:?}; log: {}", log.lock().expect("no panic"));
+        };
+        TestServer { child, address, log }
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// A new RESP2 connection.
+    pub fn client(&self) -> Client {
+        Client::connect(self.address, Protocol::Resp2)
+    }
+
+    /// What it wrote to standard error so far.
+    pub fn log(&self) -> String {
+        self.log.lock().expect("no panic").clone()
+    }
+
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Whether it still runs.
+    pub fn is_running(&mut self) -> bool {
+        self.child.try_wait().expect("a child").is_none()
+    }
+
+    /// Bytes of memory it has in RAM.
+    pub fn resident_bytes(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).expect("it runs");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a line VmRSS");
+        let kilobytes: u64 = line.trim().trim_end_matches(" kB").parse().expect("a number");
+        kilobytes * 1024
+    }
+
+    /// A field of INFO.
+    pub fn info(&self, field: &str) -> u64 {
+        let value = self.info_text(field);
+        value.parse().unwrap_or_else(|_| panic!("INFO says {field}:{value}"))
+    }
+
+    /// A field of INFO that is no number.
+    pub fn info_text(&self, field: &str) -> String {
+        let reply = self.client().run("INFO");
+        let text = String::from_utf8_lossy(reply.text().expect("a string")).into_owned();
+        let start = format!("{field}:");
+        let line = text.lines().find_map(|line| line.strip_prefix(&start));
+        line.unwrap_or_else(|| panic!("INFO has no {field}")).to_owned()
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, signal: i32) {
+        let pid = i32::try_from(self.pid()).expect("a process number");
+        // SAFETY: sends a signal to our own child, which has not been waited for yet: its number is still its.
+        let sent = unsafe { libc::kill(pid, signal) };
+        assert_eq!(sent, 0, "the signal was not sent");
+    }
+
+    /// Waits for its end.
+    pub fn wait(&mut self) -> ExitStatus {
+        wait_until("the server ends", || !self.is_running());
+        self.child.wait().expect("a child")
+    }
+}
+
+impl Drop for TestServer {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if std::thread::panicking() {
+            eprintln!("--- the server's log ---\n{}", self.log());
+        }
+    }
+}
+
+/// A running redis-server of the version whose behaviour we follow. It is killed when dropped.
+pub struct Oracle {
+    child: Child,
+    address: SocketAddr,
+}
+
+/// The version that the texts in `cases/` were taken from.
+const ORACLE_VERSION: &str = "7.0.15";
+
+impl Oracle {
+    /// Starts one on a free port. `None`, and one loud line for each test program, where it is not installed.
+    pub fn start() -> Option<Oracle> {
+        static WARNED: Once = Once::new();
+        let skip = |why: String| {
+            WARNED.call_once(|| {
+                // Not through print!, which the test harness would keep for itself.
+                let line = format!("\n***** {why}: comparison with Redis is SKIPPED *****\n");
+                let _ = std::io::Write::write_all(&mut std::io::stderr(), line.as_bytes());
+            });
+            None
+        };
+        let version = match Command::new("redis-server").arg("--version").output() {
+            Ok(output) => String::from_utf8_lossy(&output.stdout).into_owned(),
+            Err(_) => return skip("redis-server is not installed".to_owned()),
+        };
+        if !version.contains(&format!("v={ORACLE_VERSION} ")) {
+            return skip(format!("redis-server is not {ORACLE_VERSION} ({})", version.trim()));
+        }
+        // Somebody else may take the port between our asking and its binding: then the next one.
+        for _ in 0..5 {
+            if let Some(oracle) = Oracle::start_on(free_port()) {
+                return Some(oracle);
+            }
+        }
+        panic!("redis-server does not start");
+    }
+
+    fn start_on(port: u16) -> Option<Oracle> {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let folder = std::env::temp_dir().join(format!("moonshard-oracle-{}-{number}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder for redis-server");
+        let port_text = port.to_string();
+        let flags = ["--port", &port_text, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"];
+        let more = [OsStr::new("--dir"), folder.as_os_str(), OsStr::new("--enable-debug-command")];
+        let mut command = Command::new("redis-server");
+        command.args(flags).args(more).arg("yes").stdin(Stdio::null()).stdout(Stdio::null());
+        let mut child = command.stderr(Stdio::null()).spawn().expect("redis-server starts");
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let mut ended = false;
+        wait_until("redis-server accepts connections", || {
+            ended = child.try_wait().expect("a child").is_some();
+            ended || TcpStream::connect(address).is_ok()
+        });
+        let _ = std::fs::remove_dir(&folder);
+        (!ended).then_some(Oracle { child, address })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// A new RESP2 connection.
+    pub fn client(&self) -> Client {
+        Client::connect(self.address, Protocol::Resp2)
+    }
+}
+
+impl Drop for Oracle {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A port that nobody uses at the moment.
+pub fn free_port() -> u16 {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+    listener.local_addr().expect("an address").port()
+}
