@@ -16,6 +16,7 @@ use tokio::task::JoinSet;
 
 use crate::config::{Address, Config};
 use crate::frontend;
+use crate::io::IoThreads;
 use crate::log;
 use crate::observe::{Counters, unix_ms};
 use crate::registry::Registry;
@@ -113,6 +114,8 @@ async fn run(config: Arc<Config>, compute: Handle, io: Vec<Handle>) -> Result<()
             frontend::grpc::serve(listener, ready).await.map_err(|error| error.to_string())
         });
     }
+    let io = IoThreads::new(io);
+    let balancing = tokio::spawn(io.clone().balance());
     let accepting = tokio::spawn(accept(server.clone(), resp_listener, io, ready));
     let sweeping = tokio::spawn(sweep(server.clone()));
     println!("moonshard ready resp={resp_addr}{}", addresses.concat());
@@ -121,6 +124,7 @@ async fn run(config: Arc<Config>, compute: Handle, io: Vec<Handle>) -> Result<()
     log::notice("stopping: no new connections, open requests are finished");
     accepting.abort();
     sweeping.abort();
+    balancing.abort();
     let _ = set_ready.send(false);
     let drained = async {
         while server.counters.connections.load(Ordering::Relaxed) > 0 {
@@ -178,9 +182,13 @@ fn listen(name: &str, address: &Address, config: &Config) -> Result<(TcpListener
     open().map_err(|error| StartError(format!("{name}: cannot listen on {address}: {error}")))
 }
 
-/// Accepts RESP connections and hands each to the I/O thread with the fewest.
-async fn accept(server: Arc<Server>, listener: TcpListener, io: Vec<Handle>, ready: watch::Receiver<bool>) {
-    let loads: Vec<Arc<()>> = io.iter().map(|_| Arc::new(())).collect();
+/// Accepts RESP connections and hands each to an I/O thread.
+async fn accept(
+    server: Arc<Server>,
+    listener: TcpListener,
+    io: Arc<IoThreads>,
+    ready: watch::Receiver<bool>,
+) {
     loop {
         let (stream, peer) = match listener.accept().await {
             Ok(accepted) => accepted,
@@ -200,20 +208,13 @@ async fn accept(server: Arc<Server>, listener: TcpListener, io: Vec<Handle>, rea
             continue;
         }
         set_socket_options(&stream, &server.config);
-        let least = (0..io.len()).min_by_key(|&at| Arc::strong_count(&loads[at])).unwrap_or(0);
-        let load = loads[least].clone();
         let client = ClientInfo::new(server.next_client(), peer.to_string(), server.resp_addr.to_string());
-        let (server, ready) = (server.clone(), ready.clone());
-        let Ok(stream) = stream.into_std() else { continue };
-        io[least].spawn(async move {
-            let _load = load;
-            match TcpStream::from_std(stream) {
-                Ok(stream) => frontend::resp::serve(server, stream, client, ready).await,
-                Err(_) => {
-                    server.counters.connections.fetch_sub(1, Ordering::Relaxed);
-                }
+        match stream.into_std() {
+            Ok(stream) => frontend::resp::serve(&server, stream, client, &ready, io.place()),
+            Err(_) => {
+                server.counters.connections.fetch_sub(1, Ordering::Relaxed);
             }
-        });
+        }
     }
 }
 

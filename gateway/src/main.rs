@@ -9,6 +9,7 @@ mod dispatch;
 mod frontend;
 mod gate;
 mod header;
+mod io;
 mod log;
 mod observe;
 mod registry;

@@ -53,7 +53,7 @@ const GATEWAY: &[&[&str]] = &[
     &["gate"],
     &["server", "registry"],
     &["acl", "session", "scripts", "call"],
-    &["header", "observe", "log", "config"],
+    &["header", "observe", "log", "config", "io"],
 ];
 
 fn root() -> PathBuf {

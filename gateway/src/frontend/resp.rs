@@ -1,6 +1,6 @@
 //! RESP connections: read, parse, dispatch, write.
 //!
-//! A connection stays on one thread. It holds no buffer while it is idle: buffers come from a pool of the
+//! A connection is served by one thread at a time, and may move to another between two requests. It holds no buffer while it is idle: buffers come from a pool of the
 //! thread and go back when a batch of requests is answered. Replies are written before more is read, so a
 //! client that does not read its replies stops being served instead of filling memory.
 
@@ -23,6 +23,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use crate::command::multi::unwatch;
 use crate::dispatch;
 use crate::frontend::http::Ready;
+use crate::io::Place;
 use crate::observe::{Counters, unix_ms};
 use crate::server::Server;
 use crate::session::{ClientInfo, Session};
@@ -56,29 +57,31 @@ fn give_buffer(mut buffer: Vec<u8>) {
     }
 }
 
-/// Serves one connection to its end.
-pub async fn serve(server: Arc<Server>, stream: TcpStream, client: Arc<ClientInfo>, ready: Ready) {
+/// Serves one connection to its end, beginning at `place`.
+pub fn serve(
+    server: &Arc<Server>,
+    stream: std::net::TcpStream,
+    client: Arc<ClientInfo>,
+    ready: &Ready,
+    place: Place,
+) {
     server.clients.lock().insert(client.id, client.clone());
-    let _entry = Entry { server: &server, id: client.id };
-    let mut connection = Connection {
+    let connection = Connection {
         session: Session::new(client.clone()),
-        parser: Parser::new(limits(&server)),
-        server: server.clone(),
-        stream,
+        parser: Parser::new(limits(server)),
         input: Vec::new(),
+        entry: Entry { server: server.clone(), id: client.id },
     };
-    // How it ended concerns nobody: the client is gone, was told why, or is cut off.
-    let _ = connection.run(&client, ready).await;
-    unwatch(&server, &mut connection.session);
+    connection.live(stream, ready.clone(), place);
 }
 
 /// Takes the connection out of the list of clients, whatever ends it.
-struct Entry<'a> {
-    server: &'a Server,
+struct Entry {
+    server: Arc<Server>,
     id: u64,
 }
 
-impl Drop for Entry<'_> {
+impl Drop for Entry {
     fn drop(&mut self) {
         self.server.clients.lock().remove(&self.id);
         self.server.counters.connections.fetch_sub(1, Ordering::Relaxed);
@@ -95,42 +98,70 @@ fn limits(server: &Server) -> Limits {
 }
 
 struct Connection {
-    server: Arc<Server>,
     session: Session,
-    stream: TcpStream,
     parser: Parser,
     /// Bytes of a request that is not complete yet; without capacity while there are none.
     input: Vec<u8>,
+    entry: Entry,
+}
+
+/// Why a connection left its thread.
+enum Left {
+    /// It is closed.
+    Closed,
+    /// It goes on elsewhere.
+    For(Place),
 }
 
 impl Connection {
-    async fn run(&mut self, client: &ClientInfo, mut ready: Ready) -> io::Result<()> {
-        let mut ended = pin!(async {
-            tokio::select! {
-                () = client.wake.notified() => {}
-                _ = ready.wait_for(|ready| !ready) => {}
+    /// Lives on the thread of `place` until it ends or moves on.
+    fn live(mut self, stream: std::net::TcpStream, ready: Ready, place: Place) {
+        let runtime = place.runtime().clone();
+        runtime.spawn(async move {
+            // How it ended concerns nobody: the client is gone, was told why, or is cut off.
+            let Ok(mut stream) = TcpStream::from_std(stream) else { return };
+            if let Ok(Left::For(better)) = self.run(&mut stream, ready.clone(), &place).await
+                && let Ok(stream) = stream.into_std()
+            {
+                return self.live(stream, ready, better);
             }
+            unwatch(&self.entry.server, &mut self.session);
         });
+    }
+
+    async fn run(&mut self, stream: &mut TcpStream, mut ready: Ready, place: &Place) -> io::Result<Left> {
+        let client = self.session.client.clone();
+        let mut killed = pin!(client.wake.notified());
+        let mut stopping = pin!(async { ready.wait_for(|ready| !ready).await.map(drop) });
         loop {
             let read = tokio::select! {
                 biased;
-                read = self.read() => read?,
-                () = &mut ended => return self.stream.shutdown().await,
+                read = self.read(stream) => read?,
+                () = &mut killed => return stream.shutdown().await.map(|()| Left::Closed),
+                _ = &mut stopping => return stream.shutdown().await.map(|()| Left::Closed),
             };
             if read == 0 {
-                return Ok(());
+                return Ok(Left::Closed);
             }
-            Counters::add(&self.server.counters.bytes_in, read as u64);
-            self.answer().await?;
+            Counters::add(&self.entry.server.counters.bytes_in, read as u64);
+            tokio::select! {
+                biased;
+                answered = self.answer(stream) => answered?,
+                // Whatever it is waiting for: its script, a locked key, or its client to read.
+                () = &mut killed => return stream.shutdown().await.map(|()| Left::Closed),
+            }
             if self.session.closing || client.killed.load(Ordering::Relaxed) {
-                return self.stream.shutdown().await;
+                return stream.shutdown().await.map(|()| Left::Closed);
+            }
+            if let Some(better) = place.better() {
+                return Ok(Left::For(better));
             }
         }
     }
 
     /// Reads something. The buffer for it is taken when there is something to read.
-    async fn read(&mut self) -> io::Result<usize> {
-        let Connection { stream, input, server, .. } = self;
+    async fn read(&mut self, stream: &mut TcpStream) -> io::Result<usize> {
+        let Connection { input, entry: Entry { server, .. }, .. } = self;
         let read = poll_fn(|context| {
             if input.capacity() == 0 {
                 *input = take_buffer();
@@ -151,8 +182,8 @@ impl Connection {
     }
 
     /// Answers every complete request in the input.
-    async fn answer(&mut self) -> io::Result<()> {
-        let Connection { server, session, stream, parser, input } = self;
+    async fn answer(&mut self, stream: &mut TcpStream) -> io::Result<()> {
+        let Connection { session, parser, input, entry: Entry { server, .. } } = self;
         let mut out = Reply { buf: take_buffer(), protocol: session.protocol };
         let (mut at, mut answered) = (0, 0);
         let now_ms = unix_ms();
