@@ -10,6 +10,8 @@ use std::ops::Range;
 
 use crate::guard::PAGE;
 
+const PAGES_OF_A_WORD: usize = u64::BITS as usize;
+
 /// The memory of a guest that has just been initialised.
 pub(crate) struct BaseImage {
     bytes: Box<[u8]>,
@@ -20,6 +22,8 @@ pub(crate) struct BaseImage {
 /// The pages of a script's image that differ from the base image.
 pub struct Image {
     pages: Vec<(usize, Box<[u8; PAGE]>)>,
+    /// A bit for each of the first pages that is among `pages`.
+    covered: u64,
     memory_bytes: usize,
 }
 
@@ -27,6 +31,11 @@ impl Image {
     /// Bytes this image occupies.
     pub fn bytes(&self) -> usize {
         self.pages.len() * (PAGE + size_of::<(usize, Box<[u8; PAGE]>)>())
+    }
+
+    /// Whether it has a page of its own in this place.
+    fn covers(&self, number: usize) -> bool {
+        number < PAGES_OF_A_WORD && self.covered & (1 << number) != 0
     }
 
     /// Size that the linear memory must have.
@@ -74,7 +83,9 @@ impl BaseImage {
                 pages.push((number, copy));
             }
         }
-        Image { pages, memory_bytes: memory.len() }
+        let low = pages.iter().filter(|(number, _)| *number < PAGES_OF_A_WORD);
+        let covered = low.fold(0, |bits, (number, _)| bits | 1 << number);
+        Image { pages, covered, memory_bytes: memory.len() }
     }
 
     /// Makes the pages that `written` has a bit for, and all that lies above the first `watched` bytes, what
@@ -87,6 +98,9 @@ impl BaseImage {
             let start = number * PAGE;
             if start >= watched {
                 break;
+            }
+            if script.is_some_and(|image| image.covers(number)) {
+                continue;
             }
             let page = &mut memory[start..start + PAGE];
             match self.filled.iter().any(|stretch| stretch.contains(&start)) {
