@@ -13,6 +13,14 @@ pub type KeyAt = (usize, Access);
 /// Errors: a key count that is no number, negative, or larger than the call, with the texts EVAL gives.
 pub fn keys_of(command: &Command, args: Args<'_>) -> Result<SmallVec<[KeyAt; 4]>, CommandError> {
     let mut found = SmallVec::new();
+    // What most calls are; the loop below comes to the same.
+    if let [KeyPart::Range { first, last, access, .. }] = *command.keys
+        && i32::from(first) == i32::from(last)
+        && usize::from(first) < args.len()
+    {
+        found.push((usize::from(first), access));
+        return Ok(found);
+    }
     for part in command.keys {
         match *part {
             KeyPart::Range { first, last, step, access } => {
