@@ -169,6 +169,8 @@ mod tests {
 
     /// Pages of our own that a test may protect.
     fn pages(count: usize) -> *mut u8 {
+        // Its handler has to be there before ours, or the tests that run guests beside this one see no faults.
+        wasmtime::Engine::default();
         let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
         // SAFETY: new memory, asked for at no particular place.
         let start = unsafe { libc::mmap(std::ptr::null_mut(), count * PAGE, access, kind, -1, 0) };

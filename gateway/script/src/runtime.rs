@@ -477,3 +477,7 @@ fn engine_config(config: &RuntimeConfig) -> Config {
     }
     engine
 }
+
+#[cfg(test)]
+#[path = "isolation_tests.rs"]
+mod isolation_tests;

@@ -93,7 +93,7 @@ pub(crate) struct Sandbox<H: 'static> {
     instance: Instance,
     /// It will be rewound and used again.
     reused: bool,
-    globals: Vec<Global>,
+    pub globals: Vec<Global>,
     pub input: TypedFunc<u32, u32>,
     pub compile: TypedFunc<u32, u64>,
     pub run: TypedFunc<u32, u64>,

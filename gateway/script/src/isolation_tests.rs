@@ -1,0 +1,375 @@
+//! Nothing of a run stays behind: whatever ended it, the next request finds memory and globals as in an instance that
+//! never ran anything.
+
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
+use std::task::{Context, Waker};
+use std::time::Duration;
+
+use wasmtime::Val;
+
+use super::*;
+use crate::guard::PAGE;
+use crate::host::{CallFlags, HostCall, LogLevel};
+
+/// A host whose commands end runs in the ways a host can.
+struct TestHost;
+
+impl Host for TestHost {
+    fn call(&mut self, args: &[&[u8]], _: CallFlags, reply: &mut Vec<u8>) -> HostCall {
+        match args[0] {
+            b"STOP" => return HostCall::Stop,
+            b"COSTLY" => return HostCall::Done(1 << 60),
+            b"PANIC" => panic!("a host call panics, as this test wants"),
+            b"NONSENSE" => reply.extend_from_slice(b"?what is this\r\n"),
+            b"FAIL" => reply.extend_from_slice(b"-ERR no\r\n"),
+            b"BIG" => {
+                reply.extend_from_slice(b"$100000\r\n");
+                reply.resize(reply.len() + 100_000, b'b');
+                reply.extend_from_slice(b"\r\n");
+            }
+            _ => reply.extend_from_slice(b"+OK\r\n"),
+        }
+        HostCall::Done(1)
+    }
+
+    fn log(&mut self, _: LogLevel, _: &[u8]) {}
+}
+
+const BUDGET: Budget =
+    Budget { fuel: 1 << 32, time: Duration::from_secs(60), memory_bytes: 16 << 20, reply_bytes: 1 << 20 };
+
+/// Everything a script can reach, in the order and with the addresses it has in memory, and what it can ask about
+/// its own heap and randomness.
+const CANARY: &str = "
+    local seen, lines = {}, {}
+    local function walk(value, path)
+        lines[#lines + 1] = path .. ' ' .. tostring(value)
+        local meta = getmetatable(value)
+        if type(meta) == 'table' and not seen[meta] then walk(meta, path .. '<meta>') end
+        if type(value) ~= 'table' or seen[value] then return end
+        seen[value] = true
+        for key, inner in next, value do
+            walk(key, path .. '<key>')
+            walk(inner, path .. '.' .. tostring(key))
+        end
+    end
+    walk(_G, '_G')
+    walk('text', 'text')
+    walk(coroutine.create(walk), 'coroutine')
+    lines[#lines + 1] = collectgarbage('count') .. ' ' .. math.random() .. ' ' .. os.clock()
+    return table.concat(lines, '\\n')";
+
+/// A script, what it may use, and whether its end is the wanted one.
+type Ending = (&'static str, &'static str, Budget, fn(&Outcome) -> bool);
+
+/// Fills some megabyte with a pattern, in strings, tables, closures and coroutines.
+const SPRAY: &str = "
+    local kept = {}
+    for i = 1, 40 do
+        kept[i] = string.rep('\\170' .. i, 10000)
+        kept['name' .. i] = {i, function() return kept, i end, coroutine.wrap(function() coroutine.yield(i) end)}
+        kept['name' .. i][3]()
+    end
+    KEYS[1], ARGV.left = kept, kept
+    return #kept";
+
+fn endings() -> Vec<Ending> {
+    let replies = |outcome: &Outcome| matches!(outcome, Outcome::Reply(_));
+    let fails = |outcome: &Outcome| matches!(outcome, Outcome::Reply(text) if text.starts_with(b"-"));
+    let traps = |outcome: &Outcome| matches!(outcome, Outcome::Trap(_));
+    let out_of_fuel = |outcome: &Outcome| *outcome == Outcome::Limit(Limit::Fuel);
+    let little_fuel = Budget { fuel: 2_000_000, ..BUDGET };
+    vec![
+        ("success", "return {1, 'two', {3}}", BUDGET, replies),
+        ("calls", "for i = 1, 50 do redis.call('SET', i, {}) end", BUDGET, fails),
+        (
+            "large replies",
+            "local t = {} for i = 1, 5 do t[i] = redis.call('BIG') end return 1",
+            BUDGET,
+            replies,
+        ),
+        ("RESP3 and a seed", "redis.setresp(3) math.randomseed(5) return math.random()", BUDGET, replies),
+        ("Lua error", "local t = {} t.x.y = 1", BUDGET, fails),
+        ("error of a call", "redis.call('FAIL')", BUDGET, fails),
+        ("error in a coroutine", "coroutine.wrap(function() error({}) end)()", BUDGET, fails),
+        ("endless recursion", "local function f() return 1 + f() end return f()", BUDGET, fails),
+        ("does not compile", "return (", BUDGET, |outcome| matches!(outcome, Outcome::CompileError(_))),
+        ("spray", SPRAY, BUDGET, replies),
+        (
+            "garbage collected",
+            "for i = 1, 2000 do local s = string.rep('g', i) end collectgarbage() return 1",
+            BUDGET,
+            replies,
+        ),
+        ("more memory than is kept", "local s = string.rep('m', 6e6) return #s", BUDGET, replies),
+        ("trap", "redis.call('SET', 'a', 'b') local x = redis.call('NONSENSE')", BUDGET, traps),
+        ("trap in pcall", "pcall(function() local x = redis.pcall('NONSENSE') end)", BUDGET, traps),
+        ("fuel", "local t = {} while true do t[#t % 9000 + 1] = #t end", little_fuel, out_of_fuel),
+        ("fuel of calls", "while true do redis.call('COSTLY') end", BUDGET, out_of_fuel),
+        (
+            "memory",
+            "local t = {} while true do t[#t + 1] = string.rep('x', 1e5) .. #t end",
+            BUDGET,
+            |outcome| *outcome == Outcome::Limit(Limit::Memory),
+        ),
+        // Over after the first slice, however fast that was.
+        ("time", "while true do end", Budget { time: Duration::ZERO, ..BUDGET }, |outcome| {
+            *outcome == Outcome::Limit(Limit::Time)
+        }),
+        ("reply", "return string.rep('r', 5000)", Budget { reply_bytes: 4000, ..BUDGET }, |outcome| {
+            *outcome == Outcome::Limit(Limit::Reply)
+        }),
+        ("stopped", SPRAY_AND_STOP, BUDGET, |outcome| *outcome == Outcome::Stopped),
+    ]
+}
+
+const SPRAY_AND_STOP: &str = "local t = {} for i = 1, 9000 do t[i] = {i} end redis.call('STOP')";
+
+fn config(instances: Instances) -> RuntimeConfig {
+    RuntimeConfig { instances, concurrency: 4, fuel_slice: 50_000, max_memory_bytes: 16 << 20 }
+}
+
+fn input() -> Vec<u8> {
+    let input = RunInput { name: "f", keys: &[b"k1", b"k2"], args: &[b"a"], clock_seconds: 1.5, seed: 7 };
+    input.encode()
+}
+
+/// What memory and globals must be: those of an instance that did nothing but start, and was never rewound.
+struct Truth {
+    memory: Vec<u8>,
+    globals: Vec<String>,
+}
+
+struct Lab {
+    runtime: Runtime<TestHost>,
+    truth: Truth,
+    canary: Option<Outcome>,
+}
+
+fn globals(sandbox: &mut Sandbox<TestHost>) -> Vec<String> {
+    let Sandbox { store, globals, .. } = sandbox;
+    globals.iter().map(|global| format!("{:?}", global.get(&mut *store))).collect()
+}
+
+/// Holds `sandbox` to the truth; memory beyond it must be empty.
+fn hold(sandbox: &mut Sandbox<TestHost>, truth: &Truth, after: &str) {
+    assert_eq!(globals(sandbox), truth.globals, "globals after: {after}");
+    let memory = sandbox.store.data().memory().data(&sandbox.store);
+    assert!(memory.len() >= truth.memory.len(), "memory too small after: {after}");
+    let (start, rest) = memory.split_at(truth.memory.len());
+    if start != truth.memory {
+        let at = start.iter().zip(&truth.memory).position(|(is, wanted)| is != wanted);
+        panic!("memory differs, first at {at:?}, after: {after}");
+    }
+    // Whole pages at once: this is a lot of memory to look at.
+    assert!(
+        rest.chunks(PAGE).all(|page| page == &[0; PAGE][..page.len()]),
+        "memory is not empty after: {after}"
+    );
+}
+
+impl Lab {
+    async fn new(instances: Instances) -> Lab {
+        let runtime = Runtime::new(config(instances)).await.unwrap();
+        let truth = Lab::truth(&runtime, None).await;
+        Lab { runtime, truth, canary: None }
+    }
+
+    async fn truth(runtime: &Runtime<TestHost>, script: Option<&str>) -> Truth {
+        let mut fresh =
+            Sandbox::new(&runtime.engine, &runtime.pre, runtime.config.fuel_slice, false).await.unwrap();
+        let pristine = fresh.initialise().await.unwrap();
+        if let Some(source) = script {
+            let len = fresh.write_input(&pristine, source.as_bytes()).await.unwrap();
+            let compile = fresh.compile.clone();
+            compile.call_async(&mut fresh.store, len).await.unwrap();
+        }
+        let memory = fresh.store.data().memory().data(&fresh.store).to_vec();
+        Truth { memory, globals: globals(&mut fresh) }
+    }
+
+    async fn run(&self, script: &Script, budget: &Budget) -> Outcome {
+        self.runtime.run(script, "f", &input(), budget, TestHost).await.1
+    }
+
+    /// All sandboxes that a later request could get, or a new one.
+    async fn next_sandboxes(&self) -> Vec<Sandbox<TestHost>> {
+        let mut found: Vec<_> =
+            self.runtime.idle.iter().flat_map(|pool| std::mem::take(&mut *pool.lock())).collect();
+        if found.is_empty() {
+            found.extend(self.runtime.sandbox(0).await.ok());
+        }
+        found
+    }
+
+    /// Rewinds whatever a later request could get, and holds it to the truth; then a script looks around.
+    async fn look_around(&mut self, after: &str) {
+        for mut sandbox in self.next_sandboxes().await {
+            sandbox.rewind(&self.runtime.pristine, None, &BUDGET).await.unwrap();
+            hold(&mut sandbox, &self.truth, after);
+            self.runtime.give_back(sandbox);
+        }
+        let seen = self.run(&Script::new(CANARY.as_bytes()), &BUDGET).await;
+        assert!(matches!(&seen, Outcome::Reply(text) if text.starts_with(b"$")), "{after}: {seen:?}");
+        let first = self.canary.get_or_insert_with(|| Outcome::Reply(Vec::new()));
+        if *first == Outcome::Reply(Vec::new()) {
+            *first = seen;
+        } else {
+            assert!(*first == seen, "what a script sees has changed after: {after}");
+        }
+    }
+}
+
+/// Polls a run until it has used up its first slice of fuel.
+fn poll_once<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
+    future.poll(&mut Context::from_waker(Waker::noop()))
+}
+
+async fn nothing_stays(instances: Instances) {
+    let mut lab = Lab::new(instances).await;
+    lab.look_around("nothing").await;
+    let reuses = instances == Instances::Rewind;
+    // Twice, so that every ending also meets sandboxes that the others have used.
+    for _ in 0..2 {
+        for (name, source, budget, wanted) in endings() {
+            let script = Script::new(source.as_bytes());
+            let outcome = lab.run(&script, &budget).await;
+            assert!(wanted(&outcome), "{name}: {outcome:?}");
+            lab.look_around(name).await;
+        }
+        let endless = Script::new(b"local t = {} while true do t[#t % 9999 + 1] = {} end");
+        let input = input();
+        {
+            let mut run = pin!(lab.runtime.run(&endless, "f", &input, &BUDGET, TestHost));
+            assert!(poll_once(run.as_mut()).is_pending());
+        }
+        lab.look_around("cancelled").await;
+        {
+            let mut run = pin!(lab.runtime.run(&endless, "f", &input, &BUDGET, TestHost));
+            assert!(poll_once(run.as_mut()).is_pending());
+            assert_eq!(lab.runtime.kill(Some("another")), 0);
+            assert_eq!(lab.runtime.kill(None), 1);
+            let (host, outcome, _) = run.await;
+            assert!(host.is_some());
+            assert_eq!(outcome, Outcome::Limit(Limit::Killed));
+        }
+        assert_eq!(lab.runtime.kill(None), 0, "an ended run is still listed");
+        lab.look_around("killed").await;
+        let panics = Script::new(b"redis.call('PANIC')");
+        let mut run = Box::pin(lab.runtime.run(&panics, "f", &input, &BUDGET, TestHost));
+        let panicked = std::panic::catch_unwind(AssertUnwindSafe(|| poll_once(run.as_mut())));
+        assert!(panicked.is_err());
+        drop(run);
+        lab.look_around("host panicked").await;
+    }
+    let idle: usize = lab.runtime.idle.iter().map(|pool| pool.lock().len()).sum();
+    assert_eq!(idle > 0, reuses);
+}
+
+#[tokio::test]
+async fn nothing_stays_in_a_used_instance() {
+    nothing_stays(Instances::Rewind).await;
+}
+
+#[tokio::test]
+async fn nothing_stays_with_new_instances() {
+    nothing_stays(Instances::Fresh).await;
+}
+
+/// A known script comes from its image from the second run on; nobody can tell, whatever ran in between.
+async fn images_are_exact(instances: Instances) {
+    let lab = Lab::new(instances).await;
+    let long =
+        format!("local t = {{{}}} return {{#t, tostring(t), KEYS[1]}}", "'word', 12.5, {}, ".repeat(900));
+    assert!(long.len() > abi::INPUT_STATIC as usize);
+    for source in [CANARY, long.as_str(), "return 1"] {
+        let truth = Lab::truth(&lab.runtime, Some(source)).await;
+        let script = Script::new(source.as_bytes());
+        let first = lab.run(&script, &BUDGET).await;
+        assert!(matches!(first, Outcome::Reply(_)), "{first:?}");
+        assert!(script.image.get().is_none(), "a script that ran once is worth no image");
+        for number in 2..5 {
+            let spray = lab.run(&Script::new(SPRAY.as_bytes()), &BUDGET).await;
+            assert!(matches!(spray, Outcome::Reply(_)), "{spray:?}");
+            assert!(lab.run(&script, &BUDGET).await == first, "run {number} answers otherwise");
+            let image = script.image.get().expect("the second run keeps the image");
+            for mut sandbox in lab.next_sandboxes().await {
+                sandbox.rewind(&lab.runtime.pristine, Some(image), &BUDGET).await.unwrap();
+                hold(&mut sandbox, &truth, "image of a script");
+                // And the other way round: nothing of the image stays.
+                sandbox.rewind(&lab.runtime.pristine, None, &BUDGET).await.unwrap();
+                hold(&mut sandbox, &lab.truth, "run of a script with an image");
+                lab.runtime.give_back(sandbox);
+            }
+        }
+        let loaded = Script::new(source.as_bytes());
+        lab.runtime.compile(&loaded, &BUDGET).await.unwrap();
+        assert!(loaded.image.get().is_some(), "compiling beforehand keeps the image");
+        assert!(lab.run(&loaded, &BUDGET).await == first, "a script that was loaded answers otherwise");
+    }
+}
+
+#[tokio::test]
+async fn images_are_exact_in_used_instances() {
+    images_are_exact(Instances::Rewind).await;
+}
+
+#[tokio::test]
+async fn images_are_exact_in_new_instances() {
+    images_are_exact(Instances::Fresh).await;
+}
+
+/// Several runs under way at the same time, each in its own sandbox, do not see each other either.
+#[tokio::test]
+async fn runs_do_not_meet() {
+    let mut lab = Lab::new(Instances::Rewind).await;
+    lab.look_around("nothing").await;
+    let scripts = [SPRAY, CANARY, "while true do end"].map(|source| Script::new(source.as_bytes()));
+    let input = input();
+    {
+        let mut runs = scripts.each_ref().map(|script| {
+            Box::pin(lab.runtime.run(script, "f", &input, &Budget { fuel: 1 << 24, ..BUDGET }, TestHost))
+        });
+        let mut left = vec![0, 1, 2];
+        let mut seen = None;
+        while !left.is_empty() {
+            left.retain(|&at| match poll_once(runs[at].as_mut()) {
+                Poll::Ready((_, outcome, _)) if at == 1 => {
+                    seen = Some(outcome);
+                    false
+                }
+                step => step.is_pending(),
+            });
+        }
+        assert!(seen == lab.canary, "another run can be seen");
+    }
+    lab.look_around("runs in turn").await;
+}
+
+/// A guest that is no longer the program we built may have written anywhere, and to its globals.
+#[tokio::test]
+async fn every_byte_is_put_back() {
+    let lab = Lab::new(Instances::Rewind).await;
+    let known = Script::new(CANARY.as_bytes());
+    lab.runtime.compile(&known, &BUDGET).await.unwrap();
+    let compiled = Lab::truth(&lab.runtime, Some(CANARY)).await;
+    let mut sandbox = lab.next_sandboxes().await.pop().unwrap();
+    let cases: [(Option<&Image>, &Truth); 2] = [(None, &lab.truth), (known.image.get(), &compiled)];
+    for round in 0..6_u8 {
+        // All pages, and every third one: few written pages are put back in another way than many.
+        for step in [1, 3] {
+            let (image, truth) = cases[usize::from(round) % 2];
+            sandbox.rewind(&lab.runtime.pristine, image, &BUDGET).await.unwrap();
+            hold(&mut sandbox, truth, &format!("writing all over, round {round}"));
+            let memory = sandbox.store.data().memory();
+            memory.grow_async(&mut sandbox.store, 1).await.unwrap();
+            for page in memory.data_mut(&mut sandbox.store).chunks_mut(PAGE).step_by(step) {
+                page.fill(0xA0 + round);
+            }
+            for global in &sandbox.globals {
+                global.set(&mut sandbox.store, Val::I32(round.into())).unwrap();
+            }
+        }
+    }
+}
