@@ -1,0 +1,172 @@
+//! What a client may do to the server by sending too much, reading too little, or talking nonsense.
+
+use std::io::Read;
+
+use tests::client::encode;
+use tests::{Client, TestServer, notation, wait_until};
+
+/// All replies until the server closes the connection.
+fn until_closed(client: &mut Client) -> Vec<String> {
+    let mut lines = Vec::new();
+    while let Some(reply) = client.try_read().expect("replies") {
+        lines.push(notation::reply(&reply));
+    }
+    lines
+}
+
+#[test]
+fn too_much_is_refused_in_the_words_of_redis() {
+    let server = TestServer::start(&["--proto-max-bulk-len", "1mb", "--client-query-buffer-limit", "2mb"]);
+    let announced = |bytes: &[u8]| {
+        let mut client = server.client();
+        client.send_raw(bytes).expect("the server takes requests");
+        until_closed(&mut client).join(", ")
+    };
+    // Refused when they are announced: nobody has to send them.
+    insta::assert_snapshot!(
+        [
+            b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1048577\r\n".as_slice(),
+            b"*2147483648\r\n",
+            b"*99999999999999999999\r\n",
+            b"*2\r\n$4\r\nECHO\r\n$-2\r\n",
+            b"PING\r\n*two\r\n",
+        ]
+        .map(announced)
+        .join("\n"),
+        @r"
+    -ERR Protocol error: invalid bulk length
+    -ERR Protocol error: invalid multibulk length
+    -ERR Protocol error: invalid multibulk length
+    -ERR Protocol error: invalid bulk length
+    +PONG, -ERR Protocol error: invalid multibulk length
+    "
+    );
+    // Each argument is short enough, but not all together.
+    let mut client = server.client();
+    let many = encode(std::iter::once("DEL".to_owned()).chain((0..4).map(|_| "k".repeat(1 << 20))));
+    // The server may close before it has taken everything.
+    let _ = client.send_raw(&many);
+    let told = until_closed(&mut client).join(", ");
+    assert!(["", "-ERR Protocol error: too big request"].contains(&&*told), "{told}");
+    // An endless line.
+    let mut client = server.client();
+    let _ = client.send_raw(&[b'x'; 100 * 1024]);
+    let told = until_closed(&mut client).join(", ");
+    assert!(["", "-ERR Protocol error: too big inline request"].contains(&&*told), "{told}");
+    // All of which concerns nobody else.
+    let mut client = server.client();
+    assert_eq!(notation::reply(&client.call(["SET".as_bytes(), b"k", &[b'v'; 1 << 20]])), "+OK");
+    assert_eq!(client.run("GET k").text().map(<[u8]>::len), Some(1 << 20));
+    wait_until("the others are gone", || server.info("connected_clients") == 2);
+}
+
+/// Announcing much is not having it: no memory is taken for what was never sent.
+#[test]
+fn announcements_cost_nothing() {
+    let server = TestServer::start(&[]);
+    let before = server.resident_bytes();
+    let clients: Vec<Client> = (0..50)
+        .map(|number| {
+            let mut client = server.client();
+            let start = if number % 2 == 0 {
+                b"PING\r\n*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$536870912\r\nx".as_slice()
+            } else {
+                b"PING\r\n*2147483647\r\n$3\r\nDEL\r\n$536870912\r\nx"
+            };
+            client.send_raw(start).expect("the server takes requests");
+            assert_eq!(notation::reply(&client.read()), "+PONG");
+            client
+        })
+        .collect();
+    let grown = server.resident_bytes().saturating_sub(before);
+    assert!(grown < 16 << 20, "{grown} bytes more for {} announcements", clients.len());
+}
+
+/// Sends many requests for a large value and reads none of the replies; until the server cuts it off.
+fn ignore_replies(server: &TestServer, count: usize) -> Client {
+    let mut reader = server.client();
+    let cut_before = server.info("client_output_buffer_limit_disconnections");
+    let requests = encode(["GET", "large"]).repeat(count);
+    // May be cut off while it is still sending.
+    let _ = reader.send_raw(&requests);
+    wait_until("the client is cut off", || {
+        server.info("client_output_buffer_limit_disconnections") == cut_before + 1
+    });
+    reader
+}
+
+#[test]
+fn a_client_that_does_not_read_is_cut_off() {
+    let server = TestServer::start(&["--client-output-buffer-limit", "normal 16mb 64kb 1"]);
+    let mut other = server.client();
+    for (size, count) in [(32 << 20, 10), (100 * 1024, 5000)] {
+        // Beyond the hard limit at once; beyond the soft one for a second.
+        other.call(["SET".as_bytes(), b"large", &vec![b'v'; size]]);
+        let before = server.resident_bytes();
+        let reader = ignore_replies(&server, count);
+        let grown = server.resident_bytes().saturating_sub(before);
+        assert!(grown < 3 * size as u64 + (24 << 20), "{grown} bytes for {count} times {size}");
+        // What was already on its way still arrives, then the connection ends.
+        let mut stream = reader.stream();
+        let mut arrived = 0;
+        let mut bytes = vec![0; 1 << 20];
+        while let Ok(read @ 1..) = stream.read(&mut bytes) {
+            arrived += read;
+        }
+        assert!(arrived < count * size, "all of {arrived} bytes");
+        assert_eq!(notation::reply(&other.run("PING")), "+PONG");
+    }
+    wait_until("they are gone", || server.info("connected_clients") == 2);
+}
+
+#[test]
+fn a_client_that_reads_late_gets_everything() {
+    let server = TestServer::start(&[]);
+    let mut client = server.client();
+    client.call(["SET".as_bytes(), b"large", &vec![b'v'; 100 * 1024]]);
+    let before = server.resident_bytes();
+    let count = 3000;
+    client.send_raw(&encode(["GET", "large"]).repeat(count)).expect("the server takes requests");
+    // 300 MB of replies, of which the server may only have a few at a time.
+    for number in 0..count {
+        assert_eq!(client.read().text().map(<[u8]>::len), Some(100 * 1024));
+        if number % 100 == 0 {
+            let grown = server.resident_bytes().saturating_sub(before);
+            assert!(grown < 32 << 20, "{grown} bytes for replies that nobody has read");
+        }
+    }
+    assert_eq!(notation::reply(&client.run("PING")), "+PONG");
+}
+
+#[test]
+fn a_client_that_does_not_read_can_be_killed() {
+    let server = TestServer::start(&[]);
+    let (mut stuck, mut other) = (server.client(), server.client());
+    other.call(["SET".as_bytes(), b"large", &vec![b'v'; 32 << 20]]);
+    let tests::Value::Integer(id) = stuck.run("CLIENT ID") else { panic!("a number") };
+    stuck.send(["GET", "large"]);
+    // The reply has begun to arrive; all of it fits no socket's buffer, so the server waits for its client.
+    stuck.stream().read_exact(&mut [0; 16]).expect("the start of the reply");
+    assert_eq!(notation::reply(&other.run(&format!("CLIENT KILL ID {id}"))), "1");
+    wait_until("it is gone", || server.info("connected_clients") == 2);
+}
+
+#[test]
+fn more_clients_than_allowed_are_told_so() {
+    let server = TestServer::start(&["--maxclients", "3"]);
+    let mut first = server.client();
+    assert_eq!(notation::reply(&first.run("PING")), "+PONG");
+    let others: Vec<Client> = (0..2).map(|_| server.client()).collect();
+    let mut surplus = server.client();
+    assert_eq!(until_closed(&mut surplus).join(", "), "-ERR max number of clients reached");
+    drop(others);
+    wait_until("there is room again", || {
+        let mut client = server.client();
+        let _ = client.send_raw(b"PING\r\n");
+        client.try_read().is_ok_and(|reply| reply.is_some_and(|reply| notation::reply(&reply) == "+PONG"))
+    });
+    wait_until("that one is gone", || {
+        notation::reply(&first.run("INFO clients")).contains("connected_clients:1")
+    });
+    assert!(server.info("rejected_connections") > 0);
+}
