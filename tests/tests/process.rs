@@ -1,0 +1,199 @@
+//! The server as a process: how it starts, how it ends, and what it says when it cannot start.
+
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Output, Stdio};
+
+use tests::process::{command, free_port, refused};
+use tests::{Client, Protocol, TestServer, Value, notation, wait_until};
+
+const SIGNALS: [i32; 2] = [libc::SIGTERM, libc::SIGINT];
+
+/// A file of this test, removed when dropped.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str, text: &[u8]) -> Scratch {
+        let path = std::env::temp_dir().join(format!("moonshard-{}-{name}", std::process::id()));
+        std::fs::write(&path, text).expect("the file can be written");
+        Scratch(path)
+    }
+
+    fn path(&self) -> &str {
+        self.0.to_str().expect("UTF-8")
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+#[test]
+fn the_ready_line_names_every_address() {
+    let flags = ["--resp", "127.0.0.1:0", "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0"];
+    let mut child = command(&flags).stdout(Stdio::piped()).spawn().expect("the server starts");
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().expect("a pipe")).read_line(&mut line).expect("a line");
+    child.kill().expect("it runs");
+    child.wait().expect("a child");
+    let mut settings = insta::Settings::clone_current();
+    settings.add_filter(r":[1-9]\d*", ":<port>");
+    settings.bind(|| insta::assert_snapshot!(line.trim_end(), @"moonshard ready resp=127.0.0.1:<port> http=127.0.0.1:<port> grpc=127.0.0.1:<port>"));
+}
+
+#[test]
+fn a_signal_ends_it_while_connections_are_idle() {
+    for signal in SIGNALS {
+        let mut server = TestServer::start(&[]);
+        let mut clients: Vec<Client> = (0..5).map(|_| server.client()).collect();
+        for client in &mut clients {
+            assert_eq!(notation::reply(&client.run("PING")), "+PONG");
+        }
+        clients[0].run("MULTI");
+        clients[1].run("WATCH key");
+        clients[2].send_raw(b"*2\r\n$4\r\nECHO\r\n$5\r\nhal").expect("the server takes requests");
+        server.signal(signal);
+        assert_eq!(server.wait().code(), Some(0), "signal {signal}");
+        assert!(clients.iter_mut().all(Client::is_closed));
+    }
+}
+
+#[test]
+fn a_signal_lets_running_requests_finish() {
+    for signal in SIGNALS {
+        let mut server =
+            TestServer::start(&["--script-fuel", "1000000000000", "--script-timeout-ms", "60000"]);
+        let mut client = server.client();
+        // Long enough to be still running when the signal comes.
+        let script = "for i = 1, 30000000 do end redis.call('SET', KEYS[1], 'done') return 'finished'";
+        client.send(["EVAL", script, "1", "job"]);
+        wait_until("the script runs", || server.info("scripts_running") == 1);
+        server.signal(signal);
+        assert_eq!(notation::reply(&client.read()), "\"finished\"", "signal {signal}");
+        assert!(client.is_closed());
+        assert_eq!(server.wait().code(), Some(0));
+        assert!(server.log().contains("stopping: "), "{}", server.log());
+    }
+}
+
+#[test]
+fn new_connections_are_refused_while_it_drains() {
+    let mut server = TestServer::start(&["--script-timeout-ms", "3000", "--script-fuel", "1000000000000000"]);
+    let mut client = server.client();
+    client.send(["EVAL", "while true do end", "0"]);
+    wait_until("the script runs", || server.info("scripts_running") == 1);
+    server.signal(libc::SIGTERM);
+    wait_until("it stops", || server.log().contains("stopping: "));
+    wait_until("nobody listens any more", || std::net::TcpStream::connect(server.address()).is_err());
+    // The script's own limit ends it.
+    let Value::Error(text) = client.read() else { panic!("an error") };
+    assert!(text.starts_with(b"SCRIPTLIMIT time: "), "{}", text.escape_ascii());
+    assert_eq!(server.wait().code(), Some(0));
+}
+
+/// What a refused start says: one line on standard error and nothing else.
+fn complaint(output: &Output) -> String {
+    assert!(matches!(output.status.code(), Some(1 | 2)), "ended with {}", output.status);
+    assert_eq!(output.stdout, b"", "something on standard output");
+    let text = String::from_utf8(output.stderr.clone()).expect("UTF-8");
+    assert_eq!(text.lines().count(), 1, "not one line: {text}");
+    text.trim_end().to_owned()
+}
+
+#[test]
+fn a_taken_port_is_named() {
+    let server = TestServer::start(&[]);
+    let taken = server.address().to_string();
+    for (flag, others) in [
+        ("resp", ["--http", "off", "--grpc", "off"]),
+        ("http", ["--resp", "127.0.0.1:0", "--grpc", "off"]),
+        ("grpc", ["--resp", "127.0.0.1:0", "--http", "off"]),
+    ] {
+        let output = refused(&[&[&*format!("--{flag}"), &taken], &others[..]].concat());
+        let told = complaint(&output);
+        assert!(told.starts_with(&format!("moonshard: {flag}: cannot listen on {taken}: ")), "{told}");
+        assert!(told.contains("in use"), "{told}");
+    }
+    let told = complaint(&refused(&["--resp", "no.such.host.invalid:1", "--http", "off", "--grpc", "off"]));
+    assert!(told.starts_with("moonshard: resp: cannot listen on no.such.host.invalid:1: "), "{told}");
+}
+
+#[test]
+fn wrong_settings_are_named_with_their_source() {
+    let bad = Scratch::new("bad.toml", b"hz = 10\nscript-memory = \"12 bananas\"\n");
+    let unknown = Scratch::new("unknown.toml", b"script-fule = 5\n");
+    let broken = Scratch::new("broken.toml", b"hz = = 10\n");
+    let binary = Scratch::new("binary.toml", b"\xff\xfe\x00");
+    let folder = std::env::temp_dir();
+    let by_variable = |name: &str, value: &str| {
+        complaint(&command(&[]).env(name, value).output().expect("the server starts"))
+    };
+    let told = [
+        complaint(&refused(&["--shards", "many"])),
+        complaint(&refused(&["--script-memory", "1kb"])),
+        complaint(&refused(&["--resp", "6379"])),
+        complaint(&refused(&["--no-such-flag"])),
+        by_variable("MOONSHARD_THREADS", "0"),
+        by_variable("MOONSHARD_CLIENT_OUTPUT_BUFFER_LIMIT", "64mb"),
+        by_variable("MOONSHARD_CONFIG", "/nowhere/moonshard.toml"),
+        complaint(&refused(&["--config", bad.path()])),
+        complaint(&refused(&["--config", unknown.path()])),
+        complaint(&refused(&["--config", broken.path()])),
+        complaint(&refused(&["--config", binary.path()])),
+        complaint(&refused(&["--config", folder.to_str().expect("UTF-8")])),
+    ];
+    let mut settings = insta::Settings::clone_current();
+    let scratch = regex_of(&folder.join(format!("moonshard-{}-", std::process::id())));
+    settings.add_filter(&scratch, "");
+    settings.add_filter(&regex_of(&folder), "<folder>");
+    settings.bind(|| insta::assert_snapshot!(told.join("\n"), @r#"
+    moonshard: flag --shards: "many" is wrong, expected a whole number from 1 to 1024
+    moonshard: flag --script-memory: "1kb" is wrong, expected a size from 1mb to 4gb, such as 64mb
+    moonshard: flag --resp: "6379" is wrong, expected HOST:PORT, such as 127.0.0.1:8080
+    moonshard: unexpected argument '--no-such-flag' found; see moonshard --help
+    moonshard: environment variable MOONSHARD_THREADS: "0" is wrong, expected a whole number from 1 to 1024
+    moonshard: environment variable MOONSHARD_CLIENT_OUTPUT_BUFFER_LIMIT: "64mb" is wrong, expected normal HARD SOFT SECONDS, such as normal 1gb 64mb 60
+    moonshard: cannot read config file /nowhere/moonshard.toml: No such file or directory (os error 2)
+    moonshard: bad.toml: script-memory: "12 bananas" is wrong, expected a size from 1mb to 4gb, such as 64mb
+    moonshard: unknown.toml: unknown key "script-fule", the nearest known one is "script-fuel"
+    moonshard: broken.toml: line 1: extra `=`, expected nothing
+    moonshard: cannot read config file binary.toml: stream did not contain valid UTF-8
+    moonshard: cannot read config file <folder>: Is a directory (os error 21)
+    "#));
+}
+
+/// A path as a pattern that means just it.
+fn regex_of(path: &std::path::Path) -> String {
+    path.to_str().expect("UTF-8").chars().map(|letter| format!("[{letter}]")).collect()
+}
+
+#[test]
+fn a_flag_beats_the_environment_beats_the_file_beats_the_default() {
+    let file = Scratch::new("order.toml", b"timeout = 11\nhz = 12\nmaxclients = 13\n");
+    let port = free_port();
+    let address = format!("127.0.0.1:{port}");
+    let mut command =
+        command(&["serve", "--config", file.path(), "--resp", &address, "--http", "off", "--hz", "32"]);
+    command.env("MOONSHARD_HZ", "22").env("MOONSHARD_MAXCLIENTS", "23").env("MOONSHARD_GRPC", "off");
+    // Empty is as good as not there.
+    command.env("MOONSHARD_TIMEOUT", "");
+    let mut child = command.stdout(Stdio::piped()).spawn().expect("the server starts");
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().expect("a pipe")).read_line(&mut line).expect("a line");
+    assert_eq!(line, format!("moonshard ready resp={address}\n"));
+    let mut client = Client::connect(address.parse().expect("an address"), Protocol::Resp3);
+    let is = ["hz", "maxclients", "timeout", "tcp-keepalive"].map(|name| {
+        let reply = client.call(["CONFIG", "GET", name]);
+        notation::reply(&reply)
+    });
+    child.kill().expect("it runs");
+    child.wait().expect("a child");
+    insta::assert_snapshot!(is.join("\n"), @r#"
+    {"hz": "32"}
+    {"maxclients": "23"}
+    {"timeout": "11"}
+    {"tcp-keepalive": "300"}
+    "#);
+}
