@@ -83,7 +83,16 @@ fn dump(client: &mut Client) -> Vec<Value> {
 
 #[test]
 fn a_limit_ends_the_script_and_undoes_it() {
-    let server = TestServer::start(AMPLE);
+    hold_limits("rewind");
+}
+
+#[test]
+fn a_limit_ends_the_script_with_new_instances() {
+    hold_limits("fresh");
+}
+
+fn hold_limits(instances: &str) {
+    let server = TestServer::start(&[AMPLE, &["--script-instances", instances]].concat());
     let mut client = server.client();
     let before = data(&mut client);
     let mut texts = Vec::new();
