@@ -239,6 +239,22 @@ fn the_end_of_a_client_ends_its_script() {
 }
 
 #[test]
+fn the_end_of_a_client_ends_its_transaction() {
+    let server = TestServer::start(AMPLE);
+    let mut other = server.client();
+    other.run("SET job before");
+    let mut gone = server.client();
+    gone.run("MULTI");
+    gone.run("SET job during");
+    gone.eval(ENDLESS, &["job"], &[]);
+    gone.send(["EXEC"]);
+    wait_for_scripts(&server, 1);
+    drop(gone);
+    wait_for_scripts(&server, 0);
+    assert_eq!(notation::reply(&other.run("GET job")), "\"before\"");
+}
+
+#[test]
 fn client_kill_ends_a_script() {
     let server = TestServer::start(AMPLE);
     let (mut busy, mut other) = (server.client(), server.client());
