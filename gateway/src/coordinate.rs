@@ -6,6 +6,7 @@
 
 use std::future::{Future, poll_fn};
 use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
 
@@ -262,8 +263,11 @@ async fn run_once(
     };
     let input = input.encode();
     let (runtime, known, budget) = (server.runtime.clone(), call.known.clone(), server.budget());
+    // Boxed at once: the future is large, and each move of it costs.
     let run =
-        async move { runtime.run(&known.script, &known.sha, &input, &budget, AnyHost::new(host)).await };
+        Box::pin(
+            async move { runtime.run(&known.script, &known.sha, &input, &budget, AnyHost::new(host)).await },
+        );
     let (host, outcome, _) = first_slice_here(server, run).await;
     match host.and_then(AnyHost::downcast::<ScriptHost>) {
         Some(host) => (Some(host.txn), outcome, host.conflict),
@@ -276,8 +280,10 @@ type Ran = (Option<AnyHost>, Outcome, Spent);
 
 /// Runs the first slice on the caller's thread, which is where short scripts end; what takes longer moves to
 /// the compute threads, so that the caller's other connections go on.
-async fn first_slice_here(server: &Server, run: impl Future<Output = Ran> + Send + 'static) -> Ran {
-    let mut run = Box::pin(run);
+async fn first_slice_here(
+    server: &Server,
+    mut run: Pin<Box<impl Future<Output = Ran> + Send + 'static>>,
+) -> Ran {
     let first = poll_fn(|context| {
         // Whatever panicked is dropped with the future: sandbox, host and transaction.
         let step = std::panic::catch_unwind(AssertUnwindSafe(|| run.as_mut().poll(context)));

@@ -183,8 +183,14 @@ impl<H: Host> Runtime<H> {
 
     /// Waits for the right to run one script. First come, first served; never refused.
     pub async fn admit(&self) -> OwnedSemaphorePermit {
-        let admission = self.admission.clone();
-        admission.acquire_owned().await.expect("the semaphore is never closed")
+        // Waiting is set up only where it is needed; those who wait already are served first all the same.
+        match self.admission.clone().try_acquire_owned() {
+            Ok(permit) => permit,
+            Err(_) => {
+                let admission = self.admission.clone();
+                admission.acquire_owned().await.expect("the semaphore is never closed")
+            }
+        }
     }
 
     /// Compiles `script` and keeps its image, so that the first run finds it; Lua's message if it does not
