@@ -4,8 +4,10 @@
 //! Tests wait for conditions and never for time to pass; the limits here only end what would never end.
 
 pub mod client;
+pub mod compare;
 pub mod conversation;
 pub mod corpus;
+pub mod generate;
 pub mod notation;
 pub mod process;
 

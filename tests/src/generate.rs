@@ -1,0 +1,313 @@
+//! Random calls of the engine's commands, written after the syntax of their rows: most make sense, some do not.
+
+use store_engine::command;
+use store_engine::spec::{Command, Group};
+
+/// A call: its words.
+pub type Call = Vec<Vec<u8>>;
+
+/// The keys that calls use, named after the type they start with.
+pub const KEYS: [&str; 7] = ["str", "num", "lst", "hsh", "set", "zst", "new"];
+
+/// A sorted set that always has equal scores. With others, what lies between two texts is not defined.
+pub const LEX: &str = "lex";
+
+/// What the keys hold in the beginning.
+const START: [&str; 9] = [
+    "MSET str text num 10 w_a 3 w_b 1 w_c 2",
+    "RPUSH lst a b 10 c a -5",
+    "HSET hsh a 1 b text 10 3.5",
+    "SADD set 1 10 -5 3",
+    "ZADD zst 1 a 2 b 2 c 3.5 10 -inf d",
+    "EXPIRE str 70000",
+    "EXPIRE lst 80000",
+    "SET new 1 EXAT 1",
+    "ZADD lex 0 a 0 b 0 c 0 ab 0 A 0 1 0 10 0 text",
+];
+
+/// Numbers at which something changes, and what is hardly one.
+const EDGES: [&str; 32] = [
+    "0",
+    "-1",
+    "1",
+    "9223372036854775807",
+    "9223372036854775808",
+    "-9223372036854775808",
+    "-9223372036854775809",
+    "-9223372036854775807",
+    "18446744073709551616",
+    "9007199254740992",
+    "9007199254740993",
+    "4294967296",
+    "2147483648",
+    "-2147483649",
+    "1e300",
+    "1e17",
+    "-1e-5",
+    "3.99",
+    "0.1",
+    "nan",
+    "inf",
+    "-inf",
+    "+inf",
+    "-0",
+    "+1",
+    " 1",
+    "1 ",
+    "01",
+    "0x10",
+    "1e5",
+    "",
+    "text",
+];
+
+/// Elements, fields, members and values.
+const TEXTS: [&str; 12] = ["a", "b", "c", "d", "1", "10", "-5", "3.5", "", "text", "a\0\r\nb", "A"];
+
+const PATTERNS: [&str; 14] =
+    ["*", "a*", "?", "[a-c]", "[^a]", "\\*", "w_*", "hsh->*", "hsh->a", "#", "nosort", "str", "*->a", "[z-"];
+
+const RANGE_ENDS: [&str; 14] =
+    ["-inf", "+inf", "0", "1", "(1", "2", "(2", "-5", "[a", "(b", "-", "+", "[", "(3.5"];
+
+/// A source of chance that gives the same again for the same seed (SplitMix64).
+#[derive(Clone)]
+pub struct Chance(u64);
+
+impl Chance {
+    /// One that starts here.
+    pub fn new(seed: u64) -> Chance {
+        Chance(seed)
+    }
+
+    /// A number below `limit`.
+    pub fn below(&mut self, limit: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((mixed ^ (mixed >> 31)) % limit as u64) as usize
+    }
+
+    /// True this many times of a hundred.
+    pub fn percent(&mut self, share: usize) -> bool {
+        self.below(100) < share
+    }
+
+    /// One of these.
+    pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.below(from.len())]
+    }
+}
+
+/// The calls that give the keys their first values.
+pub fn start() -> Vec<Call> {
+    START.iter().map(|line| line.split(' ').map(|word| word.as_bytes().to_vec()).collect()).collect()
+}
+
+/// A call of any command of the table.
+pub fn call(chance: &mut Chance) -> Call {
+    let rows: Vec<&'static Command> = command::all().collect();
+    let mut row = chance.pick(&rows);
+    // Emptying everything too often would leave little to look at.
+    while (row.name.starts_with("flush") || row.name == "swapdb") && !chance.percent(10) {
+        row = chance.pick(&rows);
+    }
+    let mut words = vec![row.name.to_ascii_uppercase().into_bytes()];
+    let mut facts = row;
+    if !row.subcommands.is_empty() {
+        facts = &row.subcommands[chance.below(row.subcommands.len())];
+        words.push(facts.name.to_ascii_uppercase().into_bytes());
+    }
+    let mut author = Author { chance, row, words, numkeys: None, keys: 0 };
+    author.sequence(&tokens(facts.syntax));
+    let mut words = author.finished();
+    if chance.percent(12) {
+        spoil(chance, &mut words);
+    }
+    words
+}
+
+/// Takes a word away, adds one, or puts another in its place.
+fn spoil(chance: &mut Chance, words: &mut Call) {
+    let at = 1 + chance.below(words.len());
+    let word = match chance.below(4) {
+        0 => chance.pick(&["NX", "XX", "GT", "GET", "LIMIT", "COUNT", "EX", "KEEPTTL", "WITHSCORES", "REV"]),
+        1 => chance.pick(&KEYS),
+        _ => chance.pick(&EDGES),
+    };
+    match chance.below(3) {
+        0 if at < words.len() => drop(words.remove(at)),
+        1 if at < words.len() => words[at] = word.into(),
+        _ => words.insert(at, word.into()),
+    }
+}
+
+/// The words and brackets of a syntax.
+fn tokens(syntax: &str) -> Vec<String> {
+    let spaced = ["[", "]", "<", ">", "|"]
+        .iter()
+        .fold(syntax.to_owned(), |text, mark| text.replace(mark, &format!(" {mark} ")));
+    spaced.split_whitespace().map(str::to_owned).collect()
+}
+
+/// How much deeper a token leads into brackets.
+fn step(token: &str) -> i32 {
+    i32::from(token == "[" || token == "<") - i32::from(token == "]" || token == ">")
+}
+
+/// Writes a call along its syntax.
+struct Author<'a> {
+    chance: &'a mut Chance,
+    row: &'static Command,
+    words: Call,
+    /// Where the number of keys stands that is known only when they are written.
+    numkeys: Option<usize>,
+    /// How many keys have been written.
+    keys: usize,
+}
+
+impl Author<'_> {
+    fn sequence(&mut self, tokens: &[String]) {
+        let mut at = 0;
+        while at < tokens.len() {
+            let token = &tokens[at];
+            if step(token) > 0 {
+                let mut depth = 0;
+                let inner = tokens[at..].iter().take_while(|token| {
+                    depth += step(token);
+                    depth > 0
+                });
+                let length = inner.count();
+                self.bracket(&tokens[at + 1..at + length], token == "[");
+                at += length + 1;
+                continue;
+            }
+            if token.bytes().any(|byte| byte.is_ascii_lowercase()) {
+                let word = self.placeholder(token);
+                self.words.push(word);
+            } else {
+                let lower = self.chance.percent(10);
+                let word = if lower { token.to_ascii_lowercase() } else { token.clone() };
+                self.words.push(word.into_bytes());
+            }
+            at += 1;
+        }
+    }
+
+    fn bracket(&mut self, inner: &[String], optional: bool) {
+        let repeats = inner.last().is_some_and(|token| token == "...");
+        let inner = if repeats { &inner[..inner.len() - 1] } else { inner };
+        let times = match (optional, repeats) {
+            (false, _) => 1,
+            // As many weights as keys, mostly.
+            (true, true) if inner == ["weight"] && self.chance.percent(85) => self.keys.saturating_sub(1),
+            (true, true) => self.chance.below(4),
+            (true, false) => self.chance.below(5) / 3,
+        };
+        let mut depth = 0;
+        let choices: Vec<&[String]> = inner
+            .split(|token| {
+                depth += step(token);
+                token == "|" && depth == 0
+            })
+            .collect();
+        for _ in 0..times {
+            let choice = self.chance.pick(&choices);
+            self.sequence(choice);
+        }
+    }
+
+    fn key(&mut self) -> &'static str {
+        self.keys += 1;
+        let own: &[&str] = match self.row.group {
+            Group::List => &["lst"],
+            Group::Hash => &["hsh"],
+            Group::Set => &["set"],
+            Group::SortedSet => &["zst"],
+            Group::String | Group::Bitmap => &["str", "num"],
+            _ => &KEYS,
+        };
+        if self.chance.percent(65) { self.chance.pick(own) } else { self.chance.pick(&KEYS) }
+    }
+
+    fn number(&mut self, from: i64, to: i64) -> String {
+        (from + self.chance.below((to - from) as usize) as i64).to_string()
+    }
+
+    fn placeholder(&mut self, name: &str) -> Vec<u8> {
+        let is_key = matches!(
+            name,
+            "key" | "key1" | "key2" | "newkey" | "source" | "destination" | "destkey" | "dst" | "src"
+        );
+        if is_key {
+            let key = self.key();
+            // What stands before the number of keys is none of them.
+            if self.row.name.ends_with("store") && name == "destination" {
+                self.keys = 0;
+            }
+            return key.into();
+        }
+        if name == "numkeys" {
+            self.numkeys = Some(self.words.len());
+            return Vec::new();
+        }
+        if self.chance.percent(6) {
+            return self.chance.pick(&EDGES).into();
+        }
+        let long = || "long text ".repeat(8);
+        match name {
+            "seconds" | "milliseconds" if self.chance.percent(20) => self.number(-2, 1),
+            // Long enough to be there till the end, and never twice the same, as GT and LT would ask the clock.
+            "seconds" | "milliseconds" => self.number(100_000, 2_000_000_000),
+            "unix-time-seconds" => self.chance.pick(&["1", "4102444800", "5102444800", "6102444800"]).into(),
+            "unix-time-milliseconds" => {
+                self.chance.pick(&["1", "4102444800123", "5102444800999", "6102444800000"]).into()
+            }
+            "db" | "destination-db" | "index1" | "index2" => {
+                self.chance.pick(&["0", "1", "1", "15", "16"]).into()
+            }
+            "cursor" => "0".into(),
+            "pattern" => self.chance.pick(&PATTERNS).into(),
+            "operation" => self.chance.pick(&["AND", "OR", "XOR", "NOT", "DIFF"]).into(),
+            "bit" => self.number(0, 3),
+            "score" | "weight" => {
+                self.chance.pick(&["1", "2", "2.5", "-1", "0", "inf", "-inf", "1e20", "0.1", "3"]).into()
+            }
+            "min" | "max" if self.row.name.contains("lex") => {
+                self.chance.pick(&["-", "+", "[a", "(a", "[b", "(c", "[", "["]).into()
+            }
+            "min" | "max" => self.chance.pick(&RANGE_ENDS).into(),
+            // Redis says of a key that has expired in this moment that its type is "none", and lists it.
+            "type" => self.chance.pick(&["list", "string", "ZSET", "set", "hash", "other"]).into(),
+            "increment" | "decrement" if self.chance.percent(30) => {
+                self.chance.pick(&["0.1", "-2.5", "1e3", "3.0e-7", "1e17"]).into()
+            }
+            "start" | "stop" if self.row.name == "zrange" && self.chance.percent(50) => {
+                self.chance.pick(&RANGE_ENDS).into()
+            }
+            "increment" | "decrement" | "index" | "count" | "start" | "stop" | "end" | "rank" => {
+                self.number(-4, 7)
+            }
+            "offset" | "limit" | "len" | "num-matches" | "min-match-len" => self.number(-1, 12),
+            "value" if self.row.name == "setbit" => self.number(0, 2),
+            "value" | "element" | "member" | "field" | "pivot" | "message" => match self.chance.below(60) {
+                0 => long(),
+                1 => self.number(-300, 300),
+                _ => self.chance.pick(&TEXTS).into(),
+            },
+            other => panic!("what may stand for `{other}`? Teach this module"),
+        }
+        .into_bytes()
+    }
+
+    fn finished(self) -> Call {
+        let mut words = self.words;
+        if let Some(at) = self.numkeys {
+            let wrong = self.chance.percent(8);
+            let count = if wrong { self.chance.pick(&EDGES).to_owned() } else { self.keys.to_string() };
+            words[at] = count.into_bytes();
+        }
+        words
+    }
+}

@@ -1,0 +1,220 @@
+//! Random calls, made of our server and of Redis: the replies and what is left in the keys must agree.
+//!
+//! `MOONSHARD_DIFF_SEED` starts elsewhere, `MOONSHARD_DIFF_CALLS` makes more calls than the bounded run of
+//! `make test`. A sequence with a difference is cut down to the calls that it takes.
+
+use std::fmt::Write as _;
+
+use tests::compare::{Sameness, essence, sameness, tame};
+use tests::generate::{self, Call, Chance, KEYS, LEX};
+use tests::{Client, Oracle, PROTOCOLS, Protocol, TestServer, Value};
+
+/// Random calls in a sequence: enough for states worth looking at, few enough to cut down quickly.
+const SEQUENCE: usize = 100;
+
+/// Differences after which a run ends.
+const ENOUGH: usize = 12;
+
+/// What is known to differ: the command, a part of our reply or of Redis', and why it stays so.
+const KNOWN: &[(&str, &str, &str)] = &[];
+
+/// How a call travels.
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    Direct,
+    /// `redis.pcall`, with every key declared.
+    Declared,
+    /// `redis.pcall`, with none.
+    Undeclared,
+    /// `redis.call`, whose errors end the script.
+    Raised,
+    /// `redis.pcall` under RESP3.
+    Resp3,
+}
+
+const WAYS: [Way; 8] = [
+    Way::Direct,
+    Way::Direct,
+    Way::Direct,
+    Way::Direct,
+    Way::Declared,
+    Way::Undeclared,
+    Way::Raised,
+    Way::Resp3,
+];
+
+/// A call with how it travels.
+#[derive(Clone)]
+struct Step {
+    call: Call,
+    way: Way,
+}
+
+impl Step {
+    fn request(&self) -> Call {
+        let script: &[u8] = match self.way {
+            Way::Direct => return self.call.clone(),
+            Way::Declared | Way::Undeclared => b"return redis.pcall(unpack(ARGV))",
+            Way::Raised => b"return redis.call(unpack(ARGV))",
+            Way::Resp3 => b"redis.setresp(3) return redis.pcall(unpack(ARGV))",
+        };
+        let is_key = |word: &&Vec<u8>| KEYS.iter().chain([&LEX]).any(|key| key.as_bytes() == **word);
+        let mut keys: Vec<_> = self.call.iter().skip(1).filter(is_key).cloned().collect();
+        if !matches!(self.way, Way::Declared) {
+            keys.clear();
+        }
+        let head = [b"EVAL".to_vec(), script.to_vec(), keys.len().to_string().into_bytes()];
+        head.into_iter().chain(keys).chain(self.call.iter().cloned()).collect()
+    }
+
+    fn shown(&self) -> String {
+        let words = self.call.iter().map(|word| {
+            let plain = !word.is_empty() && word.iter().all(|byte| byte.is_ascii_graphic() && *byte != b'"');
+            if plain { word.escape_ascii().to_string() } else { format!("\"{}\"", word.escape_ascii()) }
+        });
+        let words = words.collect::<Vec<_>>().join(" ");
+        if matches!(self.way, Way::Direct) { words } else { format!("{words}    ({:?})", self.way) }
+    }
+}
+
+/// The two servers.
+struct Pair {
+    ours: Client,
+    theirs: Client,
+}
+
+/// Where the replies to a sequence part.
+struct Difference {
+    at: usize,
+    ours: Value,
+    theirs: Value,
+}
+
+impl Pair {
+    /// Makes these calls of both, of databases without a key.
+    fn first_difference(&mut self, steps: &[Step]) -> Option<Difference> {
+        let clean = [vec![b"FLUSHALL".to_vec()], vec![b"SELECT".to_vec(), b"0".to_vec()]];
+        let requests: Vec<Call> = clean.into_iter().chain(steps.iter().map(Step::request)).collect();
+        let (ours, theirs) = std::thread::scope(|scope| {
+            let ours = scope.spawn(|| self.ours.pipeline(&requests));
+            (ours.join(), self.theirs.pipeline(&requests))
+        });
+        let ours = ours.unwrap_or_else(|_| panic!("no reply to one of\n{}", shown(steps)));
+        let pairs = ours.into_iter().zip(theirs).skip(2).enumerate();
+        for (at, (ours, theirs)) in pairs {
+            if !agree(&steps[at], &ours, &theirs) {
+                return Some(Difference { at, ours, theirs });
+            }
+        }
+        None
+    }
+
+    /// The fewest of these calls that still end in a difference. `None` when it does not come again: then the
+    /// clock has struck between the two.
+    fn minimal(&mut self, steps: &[Step], found: &Difference) -> Option<(Vec<Step>, Difference)> {
+        let mut least = steps[..=found.at].to_vec();
+        let mut last = self.first_difference(&least)?;
+        least.truncate(last.at + 1);
+        let mut width = least.len() / 2;
+        while width > 0 {
+            let mut end = least.len() - 1;
+            while end > 0 {
+                let start = end.saturating_sub(width);
+                let fewer = [&least[..start], &least[end..]].concat();
+                if let Some(difference) = self.first_difference(&fewer) {
+                    least = fewer;
+                    least.truncate(difference.at + 1);
+                    last = difference;
+                }
+                end = start.min(least.len() - 1);
+            }
+            width /= 2;
+        }
+        Some((least, last))
+    }
+}
+
+fn agree(step: &Step, ours: &Value, theirs: &Value) -> bool {
+    let kind = sameness(&step.call);
+    if essence(ours, kind) == essence(theirs, kind) {
+        return true;
+    }
+    let name = String::from_utf8_lossy(&step.call[0]).to_ascii_lowercase();
+    let texts = [ours, theirs].map(|reply| essence(reply, Sameness::Exact));
+    KNOWN.iter().any(|(row, part, _)| *row == name && texts.iter().any(|text| text.contains(part)))
+}
+
+fn shown(steps: &[Step]) -> String {
+    steps.iter().map(|step| format!("  {}", step.shown())).collect::<Vec<_>>().join("\n")
+}
+
+/// Everything there is to know about the keys, asked directly.
+fn inspection() -> Vec<Step> {
+    let mut lines = vec!["KEYS *".to_owned()];
+    for key in KEYS.into_iter().chain([LEX]) {
+        lines.extend(["TYPE", "GET", "SMEMBERS", "HGETALL", "TTL"].map(|name| format!("{name} {key}")));
+        lines.push(format!("LRANGE {key} 0 -1"));
+        lines.push(format!("ZRANGE {key} 0 -1 WITHSCORES"));
+    }
+    let all = [&lines[..], &["SELECT 1".to_owned()], &lines].concat();
+    let words = |line: &String| line.split(' ').map(|word| word.as_bytes().to_vec()).collect();
+    all.iter().map(|line| Step { call: words(line), way: Way::Direct }).collect()
+}
+
+/// A sequence of calls: the same one for the same seed.
+fn sequence(seed: u64) -> Vec<Step> {
+    let mut chance = Chance::new(seed);
+    let mut steps: Vec<Step> =
+        generate::start().into_iter().map(|call| Step { call, way: Way::Direct }).collect();
+    for _ in 0..SEQUENCE {
+        let mut call = generate::call(&mut chance);
+        tame(&mut call);
+        steps.push(Step { call, way: chance.pick(&WAYS) });
+    }
+    steps.extend(inspection());
+    steps
+}
+
+fn setting(name: &str, default: u64) -> u64 {
+    std::env::var(name).map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name}: a number")))
+}
+
+#[test]
+fn random_calls_are_answered_as_by_redis() {
+    let Some(oracle) = Oracle::start() else { return };
+    let server = TestServer::start(&[]);
+    let first = setting("MOONSHARD_DIFF_SEED", 1);
+    let sequences = setting("MOONSHARD_DIFF_CALLS", 20_000) / SEQUENCE as u64;
+    let mut pairs: Vec<(Protocol, Pair)> = PROTOCOLS
+        .map(|protocol| {
+            let connect = |address| Client::connect(address, protocol);
+            (protocol, Pair { ours: connect(server.address()), theirs: connect(oracle.address()) })
+        })
+        .into();
+    let mut report = String::new();
+    let mut commands = Vec::new();
+    for number in 0..sequences {
+        let seed = first.wrapping_mul(1 << 32).wrapping_add(number);
+        let (protocol, pair) = &mut pairs[number as usize % PROTOCOLS.len()];
+        let steps = sequence(seed);
+        let Some(found) = pair.first_difference(&steps) else { continue };
+        let Some((least, last)) = pair.minimal(&steps, &found) else { continue };
+        // One of a kind says enough.
+        let command = least.iter().map(|step| step.call[0].clone()).collect::<Vec<_>>();
+        if commands.contains(&command) {
+            continue;
+        }
+        commands.push(command);
+        let (ours, theirs) = (essence(&last.ours, Sameness::Exact), essence(&last.theirs, Sameness::Exact));
+        writeln!(
+            report,
+            "sequence {seed}, {protocol:?}:\n{}\n    Redis {theirs}\n    ours  {ours}",
+            shown(&least)
+        )
+        .expect("a string");
+        if commands.len() >= ENOUGH {
+            break;
+        }
+    }
+    assert!(commands.is_empty(), "{} differences, seed {first}:\n{report}", commands.len());
+}
