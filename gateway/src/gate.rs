@@ -82,9 +82,13 @@ pub fn admit_again<'a>(
     Ok(admitted)
 }
 
+const UNKNOWN_IN_SCRIPT: CommandError = CommandError::new("ERR Unknown Redis command called from script");
+const WRONG_ARITY_IN_SCRIPT: CommandError =
+    CommandError::new("ERR Wrong number of args calling Redis command from script");
+
 fn unknown(args: Args<'_>, origin: Origin) -> CommandError {
     if origin != Origin::Client {
-        return CommandError::new("ERR Unknown Redis command called from script");
+        return UNKNOWN_IN_SCRIPT;
     }
     let shown = |bytes: &[u8]| String::from_utf8_lossy(&bytes[..bytes.len().min(128)]).into_owned();
     let mut text = format!("ERR unknown command '{}', with args beginning with: ", shown(args.name()));
@@ -98,10 +102,13 @@ fn unknown(args: Args<'_>, origin: Origin) -> CommandError {
 }
 
 fn unknown_subcommand(container: &Command, args: Args<'_>, origin: Origin) -> CommandError {
-    if origin != Origin::Client {
-        return CommandError::new("ERR Unknown Redis command called from script");
+    let in_script = origin != Origin::Client;
+    let Some(word) = args.get(1) else {
+        return if in_script { WRONG_ARITY_IN_SCRIPT } else { error::wrong_arity(container.name) };
+    };
+    if in_script {
+        return UNKNOWN_IN_SCRIPT;
     }
-    let Some(word) = args.get(1) else { return error::wrong_arity(container.name) };
     let word = String::from_utf8_lossy(&word[..word.len().min(128)]).into_owned();
     CommandError::owned(format!(
         "ERR unknown subcommand '{word}'. Try {} HELP.",
@@ -119,7 +126,7 @@ fn refuse_wrong_arity(
         return Ok(());
     }
     if origin != Origin::Client {
-        return Err(CommandError::new("ERR Wrong number of args calling Redis command from script"));
+        return Err(WRONG_ARITY_IN_SCRIPT);
     }
     if std::ptr::eq(row, facts) {
         return Err(error::wrong_arity(facts.name));

@@ -48,6 +48,10 @@ const TABLE: &[(&str, Sameness, &str)] = &[
     ("object", Sameness::Kind, "encodings tell of a key's history, which is not ours"),
 ];
 
+fn is_alpha(word: &Vec<u8>) -> bool {
+    word.eq_ignore_ascii_case(b"ALPHA")
+}
+
 /// What has to be the same in the replies to this call.
 pub fn sameness(call: &Call) -> Sameness {
     let name = String::from_utf8_lossy(&call[0]).to_ascii_lowercase();
@@ -59,8 +63,9 @@ pub fn sameness(call: &Call) -> Sameness {
         after("COUNT").and_then(|word| std::str::from_utf8(word).ok()?.parse().ok()).unwrap_or(0);
     let cursor = call.get(if name == "scan" { 1 } else { 2 });
     let scans_all = name.ends_with("scan") && count >= 100 && cursor.is_some_and(|cursor| cursor == b"0");
-    // Asked not to sort, and a set has no order.
-    let unsorted = name.starts_with("sort") && after("BY").is_some_and(|pattern| !pattern.contains(&b'*'));
+    // Asked not to sort, or to leave equals where they were, and a set has no order.
+    let by_nothing = |pattern: &Vec<u8>| !pattern.contains(&b'*') || call.iter().any(is_alpha);
+    let unsorted = name.starts_with("sort") && after("BY").is_some_and(by_nothing);
     match TABLE.iter().find(|(row, ..)| *row == name) {
         Some(_) if scans_all => Sameness::Unordered,
         Some((_, sameness, _)) => *sameness,
@@ -105,9 +110,12 @@ pub fn tame(call: &mut Call) {
         number.is_some_and(|number| (from..=to).contains(&number))
     };
     let by_text = name.contains("lex") || call.iter().any(|word| word.eq_ignore_ascii_case(b"BYLEX"));
+    let stores = call.iter().any(|word| word.eq_ignore_ascii_case(b"STORE"));
     match name.as_str() {
         "zrangestore" if by_text && call.len() > 2 => call[2] = LEX.into(),
         _ if by_text && name.starts_with('z') && call.len() > 1 => call[1] = LEX.into(),
+        // Would store in an order that is left to chance.
+        "sort" => call.retain(|word| !(stores && is_alpha(word))),
         // Takes all members or none.
         "spop" if call.len() == 2 => call.push(b"1000".to_vec()),
         "spop" if call.len() == 3 && small(&call[2], 1, 900) => call[2] = b"1000".to_vec(),

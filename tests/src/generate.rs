@@ -235,6 +235,18 @@ impl Author<'_> {
         (from + self.chance.below((to - from) as usize) as i64).to_string()
     }
 
+    /// A float of any size with up to 18 digits.
+    fn float(&mut self) -> String {
+        let digits = self.chance.below(10usize.pow(self.chance.clone().below(19) as u32).max(2));
+        let exponent = self.chance.pick(&[0, 0, -1, -3, -9, 2, 12, 25, -25, 200, -300]);
+        let sign = self.chance.pick(&["", "-"]);
+        match self.chance.below(3) {
+            0 => format!("{sign}{digits}e{exponent}"),
+            1 => format!("{sign}{}.{:03}", digits / 1000, digits % 1000),
+            _ => format!("{sign}{:e}", digits as f64),
+        }
+    }
+
     fn placeholder(&mut self, name: &str) -> Vec<u8> {
         let is_key = matches!(
             name,
@@ -271,6 +283,7 @@ impl Author<'_> {
             "pattern" => self.chance.pick(&PATTERNS).into(),
             "operation" => self.chance.pick(&["AND", "OR", "XOR", "NOT", "DIFF"]).into(),
             "bit" => self.number(0, 3),
+            "score" | "weight" | "increment" if self.chance.percent(15) => self.float(),
             "score" | "weight" => {
                 self.chance.pick(&["1", "2", "2.5", "-1", "0", "inf", "-inf", "1e20", "0.1", "3"]).into()
             }

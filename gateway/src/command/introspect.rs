@@ -41,6 +41,7 @@ fn command(server: &Server, _: &mut Session, args: Args<'_>, out: &mut Reply) ->
         }
         b"docs" => docs(server, args, out),
         b"list" => list(server, args, out)?,
+        // Four as in Redis, although there are calls of one word.
         b"getkeys" if args.len() >= 4 => getkeys(server, args, out)?,
         b"help" if args.len() == 2 => super::help(
             out,
