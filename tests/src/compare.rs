@@ -62,14 +62,14 @@ pub fn sameness(call: &Call) -> Sameness {
     let count: usize =
         after("COUNT").and_then(|word| std::str::from_utf8(word).ok()?.parse().ok()).unwrap_or(0);
     let cursor = call.get(if name == "scan" { 1 } else { 2 });
-    let scans_all = name.ends_with("scan") && count >= 100 && cursor.is_some_and(|cursor| cursor == b"0");
+    let scans_all = name.ends_with("scan") && count >= 1000 && cursor.is_some_and(|cursor| cursor == b"0");
     // Asked not to sort, or to leave equals where they were, and a set has no order.
     let by_nothing = |pattern: &Vec<u8>| !pattern.contains(&b'*') || call.iter().any(is_alpha);
     let unsorted = name.starts_with("sort") && after("BY").is_some_and(by_nothing);
     match TABLE.iter().find(|(row, ..)| *row == name) {
         Some(_) if scans_all => Sameness::Unordered,
         Some((_, sameness, _)) => *sameness,
-        None if unsorted => Sameness::Shape,
+        None if unsorted => Sameness::Kind,
         None => Sameness::Exact,
     }
 }
@@ -120,8 +120,8 @@ pub fn tame(call: &mut Call) {
         "spop" if call.len() == 2 => call.push(b"1000".to_vec()),
         "spop" if call.len() == 3 && small(&call[2], 1, 900) => call[2] = b"1000".to_vec(),
         "scan" | "sscan" | "hscan" | "zscan" => {
-            for word in call.iter_mut().skip(2).filter(|word| small(word, 1, 99)) {
-                word.extend_from_slice(b"00");
+            for word in call.iter_mut().skip(2).filter(|word| small(word, 1, 999)) {
+                word.extend_from_slice(b"000");
             }
         }
         // As many members as are asked for.

@@ -100,9 +100,17 @@ impl Chance {
     }
 }
 
-/// The calls that give the keys their first values.
-pub fn start() -> Vec<Call> {
-    START.iter().map(|line| line.split(' ').map(|word| word.as_bytes().to_vec()).collect()).collect()
+/// The calls that give the keys their first values; sometimes many, which Redis keeps otherwise than few.
+pub fn start(chance: &mut Chance) -> Vec<Call> {
+    let split = |line: &str| line.split(' ').map(|word| word.as_bytes().to_vec()).collect();
+    let mut calls: Vec<Call> = START.iter().map(|line| split(line)).collect();
+    for (name, key) in [("RPUSH", "lst"), ("SADD", "set"), ("HSET", "hsh"), ("ZADD", "zst")] {
+        if chance.percent(15) {
+            let values = (0..300).map(|_| chance.below(1000).to_string().into_bytes());
+            calls.push([name.into(), key.into()].into_iter().chain(values).collect());
+        }
+    }
+    calls
 }
 
 /// A call of any command of the table.
