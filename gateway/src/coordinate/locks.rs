@@ -1,0 +1,57 @@
+//! What an atomic unit locks, and how that grows from round to round.
+
+use store::{Call, Conflict, LockRequest, Mode, Transaction};
+use store_engine::Routing;
+
+use crate::gate::Admitted;
+use crate::server::Server;
+
+/// Rounds with a growing lock set before everything is locked.
+const MOST_ROUNDS: usize = 4;
+
+/// What an atomic unit has to lock.
+#[derive(Default)]
+pub(super) struct LockSet {
+    requests: Vec<LockRequest>,
+    whole: bool,
+    rounds: usize,
+}
+
+impl LockSet {
+    /// The declared `keys` of a script.
+    pub fn of_keys(keys: &[&[u8]], db: usize, mode: Mode) -> LockSet {
+        let requests = keys.iter().map(|key| LockRequest { db, key: (*key).into(), mode }).collect();
+        LockSet { requests, ..LockSet::default() }
+    }
+
+    pub async fn lock(&self, server: &Server) -> Transaction {
+        if self.whole {
+            Transaction::begin_whole(&server.node).await
+        } else {
+            Transaction::begin(&server.node, self.requests.clone()).await
+        }
+    }
+
+    /// Adds what the last round lacked.
+    pub fn widen(&mut self, conflict: Conflict) {
+        self.rounds += 1;
+        match conflict {
+            Conflict::Key(request) if self.rounds < MOST_ROUNDS => self.requests.push(request),
+            _ => self.whole = true,
+        }
+    }
+
+    /// Adds the keys of `other`.
+    pub fn join(&mut self, other: LockSet) {
+        self.requests.extend(other.requests);
+        self.whole |= other.whole;
+    }
+
+    /// Adds what a call needs.
+    pub fn add(&mut self, admitted: &Admitted<'_>, db: usize) {
+        let facts = admitted.facts;
+        self.whole |= facts.routing.of(admitted.args) == Routing::Everywhere;
+        let call = Call { command: facts, args: admitted.args, keys: &admitted.keys, db, now_ms: 0 };
+        self.requests.extend(call.keys().map(|(key, mode)| LockRequest { db, key: key.into(), mode }));
+    }
+}
