@@ -115,6 +115,11 @@ impl Place {
         &self.threads.threads[self.at].runtime
     }
 
+    /// Whether other connections are on its thread too.
+    pub fn is_shared(&self) -> bool {
+        self.threads.threads[self.at].connections.load(Ordering::Relaxed) > 1
+    }
+
     /// Another place, if the connection shall move there. Asked between two requests.
     pub fn better(&self) -> Option<Place> {
         let thread = &self.threads.threads[self.at];

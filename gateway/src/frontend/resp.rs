@@ -146,7 +146,7 @@ impl Connection {
             Counters::add(&self.entry.server.counters.bytes_in, read as u64);
             tokio::select! {
                 biased;
-                answered = self.answer(stream) => answered?,
+                answered = self.answer(stream, place.is_shared()) => answered?,
                 // Whatever it is waiting for: its script, a locked key, or its client to read.
                 () = &mut killed => return stream.shutdown().await.map(|()| Left::Closed),
             }
@@ -182,7 +182,7 @@ impl Connection {
     }
 
     /// Answers every complete request in the input.
-    async fn answer(&mut self, stream: &mut TcpStream) -> io::Result<()> {
+    async fn answer(&mut self, stream: &mut TcpStream, crowded: bool) -> io::Result<()> {
         let Connection { session, parser, input, entry: Entry { server, .. } } = self;
         let mut out = Reply { buf: take_buffer(), protocol: session.protocol };
         let (mut at, mut answered) = (0, 0);
@@ -224,6 +224,11 @@ impl Connection {
         }
         Counters::add(&server.counters.commands, answered);
         if !out.buf.is_empty() {
+            if crowded && answered > 1 {
+                // Others compute before anybody writes: a client that serves many connections is then woken once
+                // and finds many replies. Scripts 16 deep on 50 connections take 0.8 of the CPU time.
+                tokio::task::yield_now().await;
+            }
             write(server, stream, &mut out.buf).await?;
         }
         give_buffer(out.buf);
