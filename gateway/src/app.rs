@@ -82,7 +82,7 @@ async fn run(config: Arc<Config>, compute: Handle, io: Vec<Handle>) -> Result<()
         instances: config.instances(),
         concurrency: config.script_concurrency.get_usize(),
         fuel_slice: config.script_fuel_slice.get(),
-        max_memory_bytes: config.script_memory.get_usize(),
+        max_memory_bytes: config.script_memory.get_usize().max(config.script_memory_max.get_usize()),
     });
     let runtime =
         runtime.await.map_err(|error| StartError(format!("cannot prepare the script engine: {error:#}")))?;

@@ -13,8 +13,9 @@ mod runtime;
 mod table;
 
 pub use cell::Address;
+pub use kind::bytes as parse_bytes;
 pub use load::{Sources, load};
-pub use table::{Config, PARAMETERS, reference};
+pub use table::{Config, PARAMETERS, SCRIPT_FLAGS, reference};
 
 #[cfg(test)]
 mod tests {
@@ -57,7 +58,7 @@ mod tests {
     #[test]
     fn rows_that_can_change_are_numbers() {
         for row in PARAMETERS.iter().filter(|row| row.live) {
-            let plain = matches!(row.kind, Kind::Integer(..) | Kind::Bytes(..) | Kind::OutputLimit(..));
+            let plain = !matches!(row.kind, Kind::Address(..) | Kind::DataDir);
             assert!(plain, "{}: readers expect a load without a lock", row.name);
         }
     }

@@ -66,8 +66,9 @@ pub enum Waiting<'a> {
 pub async fn finish(server: &Arc<Server>, session: &mut Session, waiting: Waiting<'_>, out: &mut Reply) {
     match waiting {
         Waiting::Locked(admitted) => {
-            let db = session.db;
-            coordinate::run_locked(server, &admitted, db, &mut session.seed, out).await;
+            let Admitted { facts, args, ref keys, .. } = admitted;
+            let call = Call { command: facts, args, keys, db: session.db, now_ms: 0 };
+            coordinate::run_locked(server, &call, &mut session.seed, out).await;
         }
         Waiting::Later(Later::Exec, _) => command::multi::exec(server, session, out).await,
         Waiting::Later(Later::Eval { by_sha, read_only }, admitted) => {

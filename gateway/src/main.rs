@@ -12,10 +12,13 @@ mod header;
 mod io;
 mod log;
 mod observe;
+mod options;
 mod registry;
+mod runs;
 mod scripts;
 mod server;
 mod session;
+mod stats;
 
 use std::process::ExitCode;
 

@@ -34,6 +34,10 @@ pub struct Counters {
     pub scripts_run: AtomicU64,
     /// Script runs repeated with more keys locked.
     pub scripts_rerun: AtomicU64,
+    /// Keys that scripts locked without having declared them.
+    pub undeclared_keys: AtomicU64,
+    /// Unix time in seconds when the log last spoke of such a key.
+    pub undeclared_told: AtomicU64,
     /// Sandboxes that trapped.
     pub script_traps: AtomicU64,
 }
@@ -50,6 +54,7 @@ impl Counters {
             &self.slow_clients_cut,
             &self.scripts_run,
             &self.scripts_rerun,
+            &self.undeclared_keys,
             &self.script_traps,
         ] {
             counter.store(0, Ordering::Relaxed);

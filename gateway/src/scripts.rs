@@ -4,11 +4,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use script::Script;
 use sha1::{Digest, Sha1};
+use store_engine::CommandError;
 
 use crate::header::Header;
+use crate::options::Options;
+use crate::stats::Stats;
 
 /// SHA-1 of a script's text.
 pub type Sha = [u8; 20];
@@ -16,6 +19,11 @@ pub type Sha = [u8; 20];
 /// The digest of `text`.
 pub fn sha_of(text: &[u8]) -> Sha {
     Sha1::digest(text).into()
+}
+
+/// The digest as clients spell it.
+fn spelled(sha: &Sha) -> String {
+    sha.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// The digest that `hex` spells, in any case.
@@ -35,27 +43,52 @@ pub fn parse_sha(hex: &[u8]) -> Option<Sha> {
 pub struct Known {
     /// Its digest as clients spell it.
     pub sha: String,
-    /// Source and compiled image.
-    pub script: Script,
-    /// Flags from its first line.
+    /// Source and compiled image. The source lacks the shebang.
+    pub script: Arc<Script>,
+    /// What the header says.
     pub header: Header,
+    /// The header before what SCRIPT FLAGS said.
+    pub options: Options,
+    /// What its runs did.
+    pub stats: Arc<Stats>,
+    /// The shebang's line.
+    shebang: Box<[u8]>,
     /// SCRIPT LOADed: kept until SCRIPT FLUSH.
     pinned: AtomicBool,
     /// When it was last used, in lookups since the start.
     used: AtomicU64,
 }
 
+impl Known {
+    /// The text as it was loaded.
+    pub fn text(&self) -> Vec<u8> {
+        [&*self.shebang, self.script.source()].concat()
+    }
+}
+
 /// The cache. EVALed scripts beyond its limit are dropped, least recently used first; SCRIPT LOADed ones stay.
 pub struct Scripts {
-    known: RwLock<HashMap<Sha, Arc<Known>, foldhash::fast::RandomState>>,
+    known: RwLock<ByDigest<Arc<Known>>>,
+    /// What SCRIPT FLAGS said, also of scripts that are not there yet.
+    flags: Mutex<ByDigest<Options>>,
     clock: AtomicU64,
     evicted: AtomicU64,
 }
 
+type ByDigest<T> = HashMap<Sha, T, foldhash::fast::RandomState>;
+
+/// Most scripts that SCRIPT FLAGS may speak of.
+const MOST_FLAGGED: usize = 10_000;
+
 impl Scripts {
     /// An empty cache.
     pub fn new() -> Scripts {
-        Scripts { known: RwLock::default(), clock: AtomicU64::new(0), evicted: AtomicU64::new(0) }
+        Scripts {
+            known: RwLock::default(),
+            flags: Mutex::default(),
+            clock: AtomicU64::new(0),
+            evicted: AtomicU64::new(0),
+        }
     }
 
     /// The script with this digest.
@@ -67,30 +100,74 @@ impl Scripts {
 
     /// The script with this text, added if it is new; of those that are only EVALed `most` are kept. Errors are
     /// those of its header.
-    pub fn get_or_add(&self, text: &[u8], most: usize) -> Result<Arc<Known>, store_engine::CommandError> {
+    pub fn get_or_add(&self, text: &[u8], most: usize) -> Result<Arc<Known>, CommandError> {
         let sha = sha_of(text);
         if let Some(known) = self.get(&sha) {
             return Ok(known);
         }
         let (header, body) = Header::parse(text)?;
-        let name = sha.iter().map(|byte| format!("{byte:02x}")).collect();
+        let flags = self.flags.lock();
         let added = Arc::new(Known {
-            sha: name,
-            script: Script::new(&body),
+            sha: spelled(&sha),
+            script: Arc::new(Script::new(&body)),
+            shebang: text[..text.len() - body.len()].into(),
+            options: header.options.over(flags.get(&sha).copied().unwrap_or_default()),
             header,
+            stats: Arc::default(),
             pinned: AtomicBool::new(false),
             used: AtomicU64::new(self.clock.fetch_add(1, Ordering::Relaxed)),
         });
         let mut known = self.known.write();
+        drop(flags);
         if known.len() >= most {
             self.make_room(&mut known, most);
         }
         Ok(known.entry(sha).or_insert(added).clone())
     }
 
+    /// SCRIPT FLAGS: adds to what was said of a script before, whether it is there or not.
+    pub fn add_flags(&self, sha: &Sha, options: Options) -> Result<(), CommandError> {
+        let mut flags = self.flags.lock();
+        if flags.len() >= MOST_FLAGGED && !flags.contains_key(sha) {
+            return Err(CommandError::owned(format!(
+                "ERR Flags are kept for {MOST_FLAGGED} scripts already, SCRIPT FLUSH forgets them"
+            )));
+        }
+        let said = flags.entry(*sha).or_default();
+        *said = options.over(*said);
+        if let Some(known) = self.known.write().get_mut(sha) {
+            *known = Arc::new(Known {
+                sha: known.sha.clone(),
+                script: known.script.clone(),
+                shebang: known.shebang.clone(),
+                options: known.header.options.over(*said),
+                header: known.header.clone(),
+                stats: known.stats.clone(),
+                pinned: AtomicBool::new(known.pinned.load(Ordering::Relaxed)),
+                used: AtomicU64::new(known.used.load(Ordering::Relaxed)),
+            });
+        }
+        Ok(())
+    }
+
+    /// What is said of a script, by its header and by SCRIPT FLAGS.
+    pub fn options(&self, sha: &Sha) -> Options {
+        match self.known.read().get(sha) {
+            Some(known) => known.options,
+            None => self.flags.lock().get(sha).copied().unwrap_or_default(),
+        }
+    }
+
+    /// All scripts, by digest.
+    pub fn all(&self) -> Vec<Arc<Known>> {
+        let mut all: Vec<_> = self.known.read().values().cloned().collect();
+        all.sort_unstable_by(|a, b| a.sha.cmp(&b.sha));
+        all
+    }
+
     /// Drops the least recently used of the scripts that are not pinned, a tenth of the limit at a time, so
     /// that a flood of new texts looks over the cache once per many insertions.
-    fn make_room(&self, known: &mut HashMap<Sha, Arc<Known>, foldhash::fast::RandomState>, most: usize) {
+    fn make_room(&self, known: &mut ByDigest<Arc<Known>>, most: usize) {
         let mut loose: Vec<(u64, Sha)> = known
             .iter()
             .filter(|(_, script)| !script.pinned.load(Ordering::Relaxed))
@@ -117,8 +194,9 @@ impl Scripts {
         self.known.write().remove(&sha_of(text));
     }
 
-    /// Forgets all scripts.
+    /// Forgets all scripts, and what SCRIPT FLAGS said.
     pub fn flush(&self) {
+        self.flags.lock().clear();
         self.known.write().clear();
     }
 

@@ -9,10 +9,13 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use script::{AnyHost, Budget, Runtime};
 use store::Node;
+use store_engine::CommandError;
 
 use crate::config::Config;
 use crate::observe::Counters;
+use crate::options::{Flags, OnError, Options, UndeclaredKeys};
 use crate::registry::Registry;
+use crate::runs::Runs;
 use crate::scripts::Scripts;
 use crate::session::ClientInfo;
 
@@ -28,6 +31,8 @@ pub struct Server {
     pub runtime: Arc<Runtime<AnyHost>>,
     /// Known scripts.
     pub scripts: Scripts,
+    /// Scripts that run or wait.
+    pub runs: Runs,
     /// Where runs go on that outlast their first slice of fuel, so that no connection's thread is held.
     pub compute: tokio::runtime::Handle,
     /// Counters for INFO.
@@ -68,6 +73,7 @@ impl Server {
         );
         Arc::new(Server {
             scripts: Scripts::new(),
+            runs: Runs::default(),
             config,
             node,
             registry,
@@ -87,7 +93,7 @@ impl Server {
         self.next_client.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// What a script may use now.
+    /// What a script may use that says nothing about it.
     pub fn budget(&self) -> Budget {
         let config = &self.config;
         Budget {
@@ -95,6 +101,45 @@ impl Server {
             time: Duration::from_millis(config.script_timeout_ms.get()),
             memory_bytes: config.script_memory.get_usize(),
             reply_bytes: config.script_reply_max.get_usize(),
+        }
+    }
+
+    /// What a script with these options may use. Wishes beyond what the configuration allows are refused.
+    pub fn budget_for(&self, options: &Options) -> Result<Budget, CommandError> {
+        let (config, mut budget) = (&self.config, self.budget());
+        let granted = |wish: Option<u64>, name: &str, most: u64, setting: &str| match wish {
+            Some(wish) if wish > most => Err(CommandError::owned(format!(
+                "ERR The script asks for {name}={wish}, {setting} allows no more than {most}"
+            ))),
+            wish => Ok(wish),
+        };
+        if let Some(fuel) = granted(options.fuel, "fuel", config.script_fuel_max.get(), "script-fuel-max")? {
+            budget.fuel = fuel;
+        }
+        let most = config.script_timeout_max_ms.get();
+        if let Some(millis) = granted(options.timeout_ms, "timeout", most, "script-timeout-max-ms")? {
+            budget.time = Duration::from_millis(millis);
+        }
+        let most = config.script_memory_max.get();
+        if let Some(bytes) = granted(options.memory_bytes, "memory", most, "script-memory-max")? {
+            budget.memory_bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+        }
+        Ok(budget)
+    }
+
+    /// How a script is run whose header and flags say `options`: with the configuration's word where they are
+    /// silent.
+    pub fn complete(&self, options: Options) -> Options {
+        let config = &self.config;
+        let flags = Flags(options.flags.0 | config.default_script_flags.get());
+        let on_error = if config.script_on_error.get() == 0 { OnError::Keep } else { OnError::RollBack };
+        let widens = config.undeclared_keys.get() == 0 || flags.has(Flags::ALLOW_UNDECLARED_KEYS);
+        let undeclared_keys = if widens { UndeclaredKeys::Widen } else { UndeclaredKeys::Reject };
+        Options {
+            flags,
+            on_error: options.on_error.or(Some(on_error)),
+            undeclared_keys: options.undeclared_keys.or(Some(undeclared_keys)),
+            ..options
         }
     }
 }

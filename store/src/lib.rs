@@ -10,4 +10,4 @@ pub mod txn;
 
 pub use lock::{Mode, TxnId};
 pub use node::{Call, Node};
-pub use txn::{Conflict, LockRequest, Transaction};
+pub use txn::{Batch, Conflict, LockRequest, Transaction};

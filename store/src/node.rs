@@ -80,7 +80,8 @@ impl Node {
         &self.shards[number]
     }
 
-    pub(crate) fn shard_of(&self, key: &[u8]) -> usize {
+    /// The shard that `key` lives in.
+    pub fn shard_of(&self, key: &[u8]) -> usize {
         if self.shards.len() == 1 { 0 } else { partition_of(key, self.shards.len()) }
     }
 

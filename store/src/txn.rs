@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
+use parking_lot::MutexGuard;
 use smallvec::SmallVec;
 use store_engine::{Partitions, Reply, Routing, UndoLog};
 
 use crate::lock::{LockTable, Mode, TxnId};
 use crate::node::{self, Call, Node};
+use crate::shard::ShardState;
 
 /// A key to be locked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,6 +41,8 @@ pub struct Transaction {
     node: Arc<Node>,
     locks: Locks,
     undo: UndoLog,
+    /// What was done before the present part began.
+    before: Option<UndoLog>,
 }
 
 /// What a transaction has locked, or waits for.
@@ -159,7 +163,7 @@ impl Transaction {
     fn new(node: &Arc<Node>) -> Transaction {
         let (gates, keys) = (SmallVec::new(), SmallVec::new());
         let locks = Locks { id: node.next_txn(), gates, keys, whole: false };
-        Transaction { node: node.clone(), locks, undo: UndoLog::default() }
+        Transaction { node: node.clone(), locks, undo: UndoLog::default(), before: None }
     }
 
     /// Runs `call` under the transaction's locks. A key that is not locked yet is taken if it is free, in
@@ -171,41 +175,13 @@ impl Transaction {
         seed: &mut u64,
         out: &mut Reply,
     ) -> Result<bool, Conflict> {
-        let Transaction { node, locks, undo } = self;
-        match call.command.routing.of(call.args) {
-            Routing::Anywhere => {
-                let none = Partitions::Some { held: Vec::new(), total: 1 };
-                Ok(node::run(call, none, seed, None, out))
-            }
-            Routing::ByKey => {
-                if let [(at, access)] = call.keys {
-                    let (key, need) = (call.args[*at], node::mode_of(*access));
-                    // A key that was named beforehand knows its shard.
-                    let known = locks.among_few(call.db, key);
-                    let number = known.map_or_else(|| node.shard_of(key), |held| held.shard);
-                    let secured = known.is_some_and(|held| held.request.mode.covers(need));
-                    let mut shard = node.shard(number).lock();
-                    if !secured {
-                        locks.secure(number, &mut shard.locks, call.db, key, need, mode)?;
-                    }
-                    let partitions = Partitions::One(&mut shard.partition);
-                    return Ok(node::run(call, partitions, seed, Some(undo), out));
-                }
-                let mut guards = node.lock_shards_of(call);
-                for (key, need) in call.keys() {
-                    let number = node.shard_of(key);
-                    let at = guards.binary_search_by_key(&number, |(held, _)| *held);
-                    let at = at.expect("the shard of every key is locked");
-                    locks.secure(number, &mut guards[at].1.locks, call.db, key, need, mode)?;
-                }
-                Ok(node.run_locked(&mut guards, call, seed, Some(undo), out))
-            }
-            Routing::Everywhere | Routing::ByKeyUnless(_) if locks.whole => {
-                let mut guards = node.lock_everything();
-                Ok(node.run_locked(&mut guards, call, seed, Some(undo), out))
-            }
-            Routing::Everywhere | Routing::ByKeyUnless(_) => Err(Conflict::Everything),
-        }
+        self.batch().execute(call, mode, seed, out)
+    }
+
+    /// For several calls in a row that nobody waits between.
+    pub fn batch(&mut self) -> Batch<'_> {
+        let Transaction { node, locks, undo, .. } = self;
+        Batch { node, locks, undo, shard: None }
     }
 
     /// Bytes that the undo log holds.
@@ -218,9 +194,38 @@ impl Transaction {
         !self.undo.is_empty()
     }
 
+    /// The keys that are locked: all but those of a transaction that has locked everything.
+    pub fn keys(&self) -> impl ExactSizeIterator<Item = (usize, &[u8])> {
+        self.locks.keys.iter().map(|held| (held.request.db, &*held.request.key))
+    }
+
+    /// Begins a part that can be taken back alone. It ends with [`Transaction::keep_part`],
+    /// [`Transaction::undo_part`], or the transaction.
+    pub fn begin_part(&mut self) {
+        self.keep_part();
+        self.before = Some(std::mem::take(&mut self.undo));
+    }
+
+    /// Makes the present part one with what was before.
+    pub fn keep_part(&mut self) {
+        if let Some(mut whole) = self.before.take() {
+            whole.append(std::mem::take(&mut self.undo));
+            self.undo = whole;
+        }
+    }
+
+    /// Takes the present part back. Its keys stay locked.
+    pub fn undo_part(&mut self) {
+        if !self.undo.is_empty() {
+            self.roll_back();
+        }
+        self.undo = self.before.take().unwrap_or_default();
+    }
+
     /// Keeps all changes and lets the keys go.
     pub fn commit(mut self) {
         self.undo = UndoLog::default();
+        self.before = None;
     }
 
     fn roll_back(&mut self) {
@@ -238,8 +243,86 @@ impl Transaction {
     }
 }
 
+/// Calls that run one right after the other: as long as they are for the same shard it stays locked.
+pub struct Batch<'a> {
+    node: &'a Node,
+    locks: &'a mut Locks,
+    undo: &'a mut UndoLog,
+    shard: Option<(usize, MutexGuard<'a, ShardState>)>,
+}
+
+impl<'a> Batch<'a> {
+    /// [`Transaction::execute`].
+    pub fn execute(
+        &mut self,
+        call: &Call<'_>,
+        mode: Mode,
+        seed: &mut u64,
+        out: &mut Reply,
+    ) -> Result<bool, Conflict> {
+        let routing = call.command.routing.of(call.args);
+        if let (Routing::ByKey, [(at, access)]) = (routing, call.keys) {
+            return self.execute_on_one(call, call.args[*at], node::mode_of(*access), mode, seed, out);
+        }
+        // The shards of other calls are locked in their order, which one that is locked already would disturb.
+        self.shard = None;
+        let Batch { node, locks, undo, .. } = self;
+        match routing {
+            Routing::Anywhere => {
+                let none = Partitions::Some { held: Vec::new(), total: 1 };
+                Ok(node::run(call, none, seed, None, out))
+            }
+            Routing::ByKey => {
+                let mut guards = node.lock_shards_of(call);
+                for (key, need) in call.keys() {
+                    let number = node.shard_of(key);
+                    let at = guards.binary_search_by_key(&number, |(held, _)| *held);
+                    let at = at.expect("the shard of every key is locked");
+                    locks.secure(number, &mut guards[at].1.locks, call.db, key, need, mode)?;
+                }
+                Ok(node.run_locked(&mut guards, call, seed, Some(undo), out))
+            }
+            Routing::Everywhere | Routing::ByKeyUnless(_) if locks.whole => {
+                let mut guards = node.lock_everything();
+                Ok(node.run_locked(&mut guards, call, seed, Some(undo), out))
+            }
+            Routing::Everywhere | Routing::ByKeyUnless(_) => Err(Conflict::Everything),
+        }
+    }
+
+    fn execute_on_one(
+        &mut self,
+        call: &Call<'_>,
+        key: &[u8],
+        need: Mode,
+        mode: Mode,
+        seed: &mut u64,
+        out: &mut Reply,
+    ) -> Result<bool, Conflict> {
+        let Batch { node, locks, undo, shard: locked } = self;
+        // A key that was named beforehand knows its shard.
+        let known = locks.among_few(call.db, key);
+        let number = known.map_or_else(|| node.shard_of(key), |held| held.shard);
+        let secured = known.is_some_and(|held| held.request.mode.covers(need));
+        let shard = match locked {
+            Some((held, shard)) if *held == number => shard,
+            _ => {
+                // The one before is let go first: nobody may hold one and wait for another but in their order.
+                *locked = None;
+                &mut locked.insert((number, node.shard(number).lock())).1
+            }
+        };
+        if !secured {
+            locks.secure(number, &mut shard.locks, call.db, key, need, mode)?;
+        }
+        let partitions = Partitions::One(&mut shard.partition);
+        Ok(node::run(call, partitions, seed, Some(undo), out))
+    }
+}
+
 impl Drop for Transaction {
     fn drop(&mut self) {
+        self.keep_part();
         if !self.undo.is_empty() {
             self.roll_back();
         }

@@ -48,7 +48,7 @@ const TABLE: &[(&str, Sameness, &str)] = &[
     ("object", Sameness::Kind, "encodings tell of a key's history, which is not ours"),
 ];
 
-fn is_alpha(word: &Vec<u8>) -> bool {
+fn is_alpha(word: &[u8]) -> bool {
     word.eq_ignore_ascii_case(b"ALPHA")
 }
 
@@ -64,7 +64,7 @@ pub fn sameness(call: &Call) -> Sameness {
     let cursor = call.get(if name == "scan" { 1 } else { 2 });
     let scans_all = name.ends_with("scan") && count >= 1000 && cursor.is_some_and(|cursor| cursor == b"0");
     // Asked not to sort, or to leave equals where they were, and a set has no order.
-    let by_nothing = |pattern: &Vec<u8>| !pattern.contains(&b'*') || call.iter().any(is_alpha);
+    let by_nothing = |pattern: &Vec<u8>| !pattern.contains(&b'*') || call.iter().any(|word| is_alpha(word));
     let unsorted = name.starts_with("sort") && after("BY").is_some_and(by_nothing);
     match TABLE.iter().find(|(row, ..)| *row == name) {
         Some(_) if scans_all => Sameness::Unordered,

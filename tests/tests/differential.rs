@@ -123,7 +123,7 @@ impl Pair {
         let pairs = ours.into_iter().zip(theirs).skip(2).enumerate();
         for (at, (ours, theirs)) in pairs {
             if !agree(&steps[at], &ours, &theirs) {
-                let known = is_known(&steps[at], &ours, &theirs);
+                let known = is_known(&steps[..=at], &ours, &theirs);
                 return (!known).then_some(Difference { at, ours, theirs });
             }
         }
@@ -171,11 +171,13 @@ fn agree(step: &Step, ours: &Value, theirs: &Value) -> bool {
     ours == theirs
 }
 
-fn is_known(step: &Step, ours: &Value, theirs: &Value) -> bool {
-    let name = String::from_utf8_lossy(&step.call[0]).to_ascii_lowercase();
+/// Whether the replies to the last of `steps` differ as [`KNOWN`] says: the part is in them, or in what was sorted.
+fn is_known(steps: &[Step], ours: &Value, theirs: &Value) -> bool {
+    let name = String::from_utf8_lossy(&steps[steps.len() - 1].call[0]).to_ascii_lowercase();
     let texts = [ours, theirs].map(|reply| essence(reply, Sameness::Exact));
-    let holds = |part| texts.iter().any(|text| text.contains(part));
-    KNOWN.iter().any(|(row, part, _)| (row.is_empty() || *row == name) && holds(*part))
+    let zeros = steps.iter().flat_map(|step| &step.call).any(|word| word.contains(&0));
+    let holds = |part: &str| texts.iter().any(|text| text.contains(part)) || (zeros && part == "\\x00");
+    KNOWN.iter().any(|(row, part, _)| (row.is_empty() || *row == name) && holds(part))
 }
 
 fn shown(steps: &[Step]) -> String {

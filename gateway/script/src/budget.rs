@@ -55,4 +55,6 @@ pub struct Spent {
     pub memory_bytes: usize,
     /// Calls into the host.
     pub calls: u64,
+    /// Wall-clock time.
+    pub time: Duration,
 }

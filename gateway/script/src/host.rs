@@ -1,6 +1,8 @@
 //! What a guest can ask for.
 
 use std::any::Any;
+use std::future::Future;
+use std::pin::Pin;
 
 /// What a guest says about a call besides its arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,12 +14,17 @@ impl CallFlags {
         self.0 & guest_lua::abi::CALL_RESP3 != 0
     }
 
-    /// The script does not look at the result.
+    /// The script does not look at the result, or cannot: it is nil for `redis.acall` and `redis.apcall`.
     pub fn unused(self) -> bool {
-        self.0 & guest_lua::abi::CALL_UNUSED != 0
+        self.0 & (guest_lua::abi::CALL_UNUSED | guest_lua::abi::CALL_ASYNC) != 0
     }
 
-    /// It was `redis.pcall`: an error comes back as a value.
+    /// It was `redis.acall` or `redis.apcall`.
+    pub fn explicitly_async(self) -> bool {
+        self.0 & guest_lua::abi::CALL_ASYNC != 0
+    }
+
+    /// It was `redis.pcall` or `redis.apcall`: an error comes back as a value.
     pub fn protected(self) -> bool {
         self.0 & guest_lua::abi::CALL_PROTECTED != 0
     }
@@ -33,6 +40,8 @@ impl CallFlags {
 pub enum HostCall {
     /// The reply is there; it cost that much fuel.
     Done(u64),
+    /// The answer takes a while: [`Host::finish`] gives it.
+    Later,
     /// The run must end now; why is known to the host.
     Stop,
 }
@@ -57,9 +66,16 @@ pub trait Host: Any + Send {
     /// `args` holds at least the command's name; the bytes lie in the guest's memory.
     fn call(&mut self, args: &[&[u8]], flags: CallFlags, reply: &mut Vec<u8>) -> HostCall;
 
+    /// Goes on with a call that was answered with [`HostCall::Later`]: the fuel it cost, or nothing if the run
+    /// must end. Dropped when the run's time is over.
+    fn finish<'a>(&'a mut self, reply: &'a mut Vec<u8>) -> Finishing<'a>;
+
     /// `redis.log`.
     fn log(&mut self, level: LogLevel, text: &[u8]);
 }
+
+/// A call that is being finished.
+pub type Finishing<'a> = Pin<Box<dyn Future<Output = Option<u64>> + Send + 'a>>;
 
 /// A host of a type that the holder of the [`crate::Runtime`] does not know.
 pub struct AnyHost(Box<dyn Host>);
@@ -80,6 +96,10 @@ impl AnyHost {
 impl Host for AnyHost {
     fn call(&mut self, args: &[&[u8]], flags: CallFlags, reply: &mut Vec<u8>) -> HostCall {
         self.0.call(args, flags, reply)
+    }
+
+    fn finish<'a>(&'a mut self, reply: &'a mut Vec<u8>) -> Finishing<'a> {
+        self.0.finish(reply)
     }
 
     fn log(&mut self, level: LogLevel, text: &[u8]) {

@@ -4,6 +4,7 @@ use std::future::Future;
 use std::task::Poll;
 
 use guest_lua::abi::IMPORT_MODULE;
+use tokio::time::timeout_at;
 use wasmtime::{Caller, Linker};
 
 use crate::budget::Limit;
@@ -63,12 +64,14 @@ fn call<H: Host>(
     state.calls += 1;
     state.reply.clear();
     let host = state.host.as_mut().expect("a host is present while the guest runs");
-    let cost = match host.call(args, CallFlags(flags), &mut state.reply) {
-        HostCall::Done(cost) => cost,
+    match host.call(args, CallFlags(flags), &mut state.reply) {
+        HostCall::Done(cost) => state.charge(cost),
+        HostCall::Later => {
+            state.unfinished = true;
+            return Ok(FETCH);
+        }
         HostCall::Stop => return Err(Ending::Stopped.into()),
-    };
-    state.host_fuel = state.host_fuel.saturating_add(cost);
-    state.unyielded = state.unyielded.saturating_add(cost);
+    }
     if state.unyielded > state.fuel_slice {
         // `fetch` can give the thread away, this import cannot.
         return Ok(FETCH);
@@ -97,12 +100,21 @@ fn fetch<H: Host>(
     (reply, capacity): (u32, u32),
 ) -> Box<dyn Future<Output = wasmtime::Result<i32>> + Send + '_> {
     Box::new(async move {
+        let state = caller.data_mut();
+        if std::mem::take(&mut state.unfinished) {
+            let host = state.host.as_mut().expect("a host is present while the guest runs");
+            match timeout_at(state.deadline.into(), host.finish(&mut state.reply)).await {
+                Ok(Some(cost)) => state.charge(cost),
+                Ok(None) => return Err(Ending::Stopped.into()),
+                Err(_) => return Err(Ending::Limit(Limit::Time).into()),
+            }
+        }
         if caller.data().unyielded > caller.data().fuel_slice {
             caller.data_mut().unyielded = 0;
             yield_once().await;
-            if caller.get_fuel()? < caller.data().host_fuel {
-                return Err(Ending::Limit(Limit::Fuel).into());
-            }
+        }
+        if caller.get_fuel()? < caller.data().host_fuel {
+            return Err(Ending::Limit(Limit::Fuel).into());
         }
         let memory = caller.data().memory();
         let (bytes, state) = memory.data_and_store_mut(&mut caller);

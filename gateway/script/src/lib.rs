@@ -17,6 +17,6 @@ pub mod runtime;
 mod sandbox;
 
 pub use budget::{Budget, Limit, Spent};
-pub use host::{AnyHost, CallFlags, Host, HostCall, LogLevel};
+pub use host::{AnyHost, CallFlags, Finishing, Host, HostCall, LogLevel};
 pub use image::Image;
 pub use runtime::{Instances, Outcome, RunInput, Runtime, RuntimeConfig, Script};

@@ -1,8 +1,8 @@
 //! The engine: compiled guest, pool of sandboxes, admission, and the run itself.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 use std::time::Instant;
@@ -126,13 +126,6 @@ pub enum Outcome {
     Trap(String),
 }
 
-/// A run that has been going on for more than one slice.
-struct Running {
-    id: u64,
-    name: String,
-    killed: AtomicBool,
-}
-
 /// Compiles and runs scripts for hosts of type `H`.
 pub struct Runtime<H: 'static> {
     engine: Engine,
@@ -142,8 +135,6 @@ pub struct Runtime<H: 'static> {
     idle: [Mutex<Vec<Sandbox<H>>>; SIZE_CLASSES.len()],
     admission: Arc<Semaphore>,
     config: RuntimeConfig,
-    running: Mutex<Vec<Arc<Running>>>,
-    next_run: AtomicU64,
     limits_hit: [AtomicU64; Limit::ALL.len()],
     instances_made: AtomicU64,
 }
@@ -174,8 +165,6 @@ impl<H: Host> Runtime<H> {
             idle: Default::default(),
             admission: Arc::new(Semaphore::new(config.concurrency.max(1))),
             config,
-            running: Mutex::default(),
-            next_run: AtomicU64::new(0),
             limits_hit: Default::default(),
             instances_made: AtomicU64::new(0),
         })
@@ -200,8 +189,7 @@ impl<H: Host> Runtime<H> {
             Ok(sandbox) => sandbox,
             Err(error) => return Err(self.conclude(error)),
         };
-        let watch = Watch { name: "", budget, runtime: self };
-        match self.prepare(&mut sandbox, script, true, &watch).await {
+        match self.prepare(&mut sandbox, script, true, budget).await {
             Ok(()) => {
                 self.give_back(sandbox);
                 Ok(())
@@ -217,7 +205,6 @@ impl<H: Host> Runtime<H> {
     pub async fn run(
         &self,
         script: &Script,
-        name: &str,
         input: &[u8],
         budget: &Budget,
         host: H,
@@ -227,8 +214,7 @@ impl<H: Host> Runtime<H> {
             Err(error) => return (Some(host), self.conclude(error), Spent::default()),
         };
         sandbox.store.data_mut().host = Some(host);
-        let watch = Watch { name, budget, runtime: self };
-        let result = self.run_in(&mut sandbox, script, input, &watch).await;
+        let result = self.run_in(&mut sandbox, script, input, budget).await;
         let host = sandbox.store.data_mut().host.take();
         let spent = self.spent(&sandbox, budget);
         let outcome = match result {
@@ -253,15 +239,16 @@ impl<H: Host> Runtime<H> {
         sandbox: &mut Sandbox<H>,
         script: &Script,
         input: &[u8],
-        watch: &Watch<'_, H>,
+        budget: &Budget,
     ) -> Result<Vec<u8>, Failure> {
         let again = script.runs.fetch_add(1, Ordering::Relaxed) > 0;
-        self.prepare(sandbox, script, again, watch).await?;
+        self.prepare(sandbox, script, again, budget).await?;
+        let deadline = sandbox.store.data().deadline;
         let len = sandbox.write_input(&self.pristine, input).await?;
         let run = sandbox.run.clone();
-        let packed = watch.over(run.call_async(&mut sandbox.store, len)).await?;
+        let packed = until(deadline, run.call_async(&mut sandbox.store, len)).await?;
         let reply = sandbox.result(packed)?;
-        if reply.len() > watch.budget.reply_bytes {
+        if reply.len() > budget.reply_bytes {
             return Err(Ending::Limit(Limit::Reply).into());
         }
         Ok(reply.to_vec())
@@ -274,16 +261,17 @@ impl<H: Host> Runtime<H> {
         sandbox: &mut Sandbox<H>,
         script: &Script,
         keep: bool,
-        watch: &Watch<'_, H>,
+        budget: &Budget,
     ) -> Result<(), Failure> {
         let image = script.image.get();
-        sandbox.rewind(&self.pristine, image, watch.budget).await?;
+        sandbox.rewind(&self.pristine, image, budget).await?;
+        let deadline = sandbox.store.data().deadline;
         if image.is_some() {
             return Ok(());
         }
         let len = sandbox.write_input(&self.pristine, &script.source).await?;
         let compile = sandbox.compile.clone();
-        let packed = watch.over(compile.call_async(&mut sandbox.store, len)).await?;
+        let packed = until(deadline, compile.call_async(&mut sandbox.store, len)).await?;
         let message = sandbox.result(packed)?;
         if !message.is_empty() {
             return Err(Failure::Compile(String::from_utf8_lossy(message).into_owned()));
@@ -303,6 +291,7 @@ impl<H: Host> Runtime<H> {
             fuel: budget.fuel.saturating_sub(left).saturating_add(state.host_fuel),
             memory_bytes: sandbox.memory_bytes(),
             calls: state.calls,
+            time: budget.time.saturating_sub(state.deadline.saturating_duration_since(Instant::now())),
         }
     }
 
@@ -361,12 +350,9 @@ impl<H: Host> Runtime<H> {
         }
     }
 
-    /// Ends every run that has been going on for more than a slice, or only those of script `name`. How many
-    /// were told.
-    pub fn kill(&self, name: Option<&str>) -> usize {
-        let running = self.running.lock();
-        let chosen = running.iter().filter(|run| name.is_none_or(|name| run.name == name));
-        chosen.map(|run| run.killed.store(true, Ordering::Relaxed)).count()
+    /// Counts a run that was ended from outside, by dropping its future.
+    pub fn count_killed(&self) {
+        self.limits_hit[Limit::Killed as usize].fetch_add(1, Ordering::Relaxed);
     }
 
     /// How often each limit ended a run.
@@ -407,55 +393,16 @@ impl From<Ending> for Failure {
     }
 }
 
-/// Looks at the clock and at kill requests whenever the guest has used up a slice of fuel. The slice bounds
-/// how long the guest runs between two looks, so no epoch check is compiled into every loop of the guest.
-struct Watch<'a, H: 'static> {
-    name: &'a str,
-    budget: &'a Budget,
-    runtime: &'a Runtime<H>,
-}
-
-impl<H> Watch<'_, H> {
-    async fn over<T>(&self, call: impl Future<Output = wasmtime::Result<T>>) -> Result<T, Failure> {
-        let started = Instant::now();
-        let mut call = pin!(call);
-        let mut entry: Option<Listed<'_, H>> = None;
-        std::future::poll_fn(|context| {
-            if let Poll::Ready(result) = call.as_mut().poll(context) {
-                return Poll::Ready(result.map_err(Failure::Wasm));
-            }
-            let entry = entry.get_or_insert_with(|| Listed::new(self.runtime, self.name));
-            if entry.run.killed.load(Ordering::Relaxed) {
-                return Poll::Ready(Err(Failure::Limit(Limit::Killed)));
-            }
-            if started.elapsed() > self.budget.time {
-                return Poll::Ready(Err(Failure::Limit(Limit::Time)));
-            }
-            Poll::Pending
-        })
-        .await
-    }
-}
-
-/// An entry in the list of long runs, taken out again when dropped.
-struct Listed<'a, H: 'static> {
-    runtime: &'a Runtime<H>,
-    run: Arc<Running>,
-}
-
-impl<'a, H> Listed<'a, H> {
-    fn new(runtime: &'a Runtime<H>, name: &str) -> Self {
-        let id = runtime.next_run.fetch_add(1, Ordering::Relaxed);
-        let run = Arc::new(Running { id, name: name.into(), killed: AtomicBool::new(false) });
-        runtime.running.lock().push(run.clone());
-        Listed { runtime, run }
-    }
-}
-
-impl<H> Drop for Listed<'_, H> {
-    fn drop(&mut self) {
-        self.runtime.running.lock().retain(|run| run.id != self.run.id);
-    }
+/// Polls `call`, and looks at the clock whenever the guest has used up a slice of fuel. The slice bounds how long
+/// the guest runs between two looks, so no epoch check is compiled into every loop of the guest.
+async fn until<T>(deadline: Instant, call: impl Future<Output = wasmtime::Result<T>>) -> Result<T, Failure> {
+    let mut call = pin!(call);
+    poll_fn(|context| match call.as_mut().poll(context) {
+        Poll::Ready(result) => Poll::Ready(result.map_err(Failure::Wasm)),
+        Poll::Pending if Instant::now() > deadline => Poll::Ready(Err(Failure::Limit(Limit::Time))),
+        Poll::Pending => Poll::Pending,
+    })
+    .await
 }
 
 fn engine_config(config: &RuntimeConfig) -> Config {

@@ -1,6 +1,7 @@
 //! One instance of the guest and what the host keeps beside it.
 
 use std::fmt;
+use std::time::Instant;
 
 use guest_lua::abi::INPUT_STATIC;
 use wasmtime::{
@@ -49,6 +50,10 @@ pub(crate) struct State<H> {
     pub unyielded: u64,
     /// Fuel after which the thread is given away.
     pub fuel_slice: u64,
+    /// When the run's time is over.
+    pub deadline: Instant,
+    /// The newest call was not answered yet.
+    pub unfinished: bool,
     /// Calls made.
     pub calls: u64,
     memory_limit: usize,
@@ -58,6 +63,12 @@ impl<H> State<H> {
     /// The guest's memory.
     pub fn memory(&self) -> Memory {
         self.memory.expect("the memory is set right after the instance was made")
+    }
+
+    /// Charges a call.
+    pub fn charge(&mut self, cost: u64) {
+        self.host_fuel = self.host_fuel.saturating_add(cost);
+        self.unyielded = self.unyielded.saturating_add(cost);
     }
 }
 
@@ -116,6 +127,8 @@ impl<H: Host> Sandbox<H> {
                 host_fuel: 0,
                 unyielded: 0,
                 fuel_slice,
+                deadline: Instant::now(),
+                unfinished: false,
                 calls: 0,
                 memory_limit: usize::MAX,
             },
@@ -190,6 +203,8 @@ impl<H: Host> Sandbox<H> {
         state.host_fuel = 0;
         state.unyielded = 0;
         state.calls = 0;
+        state.unfinished = false;
+        state.deadline = Instant::now() + budget.time;
         state.memory_limit = budget.memory_bytes.max(wanted);
         Ok(())
     }

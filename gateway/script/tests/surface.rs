@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use script::{
-    Budget, CallFlags, Host, HostCall, Instances, LogLevel, Outcome, RunInput, Runtime, RuntimeConfig, Script,
+    Budget, CallFlags, Finishing, Host, HostCall, Instances, LogLevel, Outcome, RunInput, Runtime,
+    RuntimeConfig, Script,
 };
 
 /// A host that is never asked.
@@ -12,6 +13,10 @@ struct NoHost;
 impl Host for NoHost {
     fn call(&mut self, _: &[&[u8]], _: CallFlags, _: &mut Vec<u8>) -> HostCall {
         HostCall::Stop
+    }
+
+    fn finish<'a>(&'a mut self, _: &'a mut Vec<u8>) -> Finishing<'a> {
+        unreachable!("this host never says later")
     }
 
     fn log(&mut self, _: LogLevel, _: &[u8]) {}
@@ -58,7 +63,7 @@ async fn what_a_script_sees() {
         Budget { fuel: 1 << 32, time: Duration::from_secs(60), memory_bytes: 16 << 20, reply_bytes: 1 << 20 };
     let input = RunInput { name: "f", keys: &[b"key"], args: &[b"one", b"two"], clock_seconds: 1.5, seed: 7 }
         .encode();
-    let (_, outcome, _) = runtime.run(&Script::new(TREE.as_bytes()), "f", &input, &budget, NoHost).await;
+    let (_, outcome, _) = runtime.run(&Script::new(TREE.as_bytes()), &input, &budget, NoHost).await;
     let Outcome::Reply(reply) = outcome else { panic!("{outcome:?}") };
     let text = String::from_utf8(reply).unwrap();
     let (_, lines) = text.split_once("\r\n").expect("a bulk string");

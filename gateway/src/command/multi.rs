@@ -162,8 +162,8 @@ pub async fn exec(server: &Arc<Server>, session: &mut Session, out: &mut Reply) 
     for watched in &session.watched {
         server.node.refresh(watched.db, &watched.key, now_ms);
     }
-    let (mut seed, protocol) = (session.seed, out.protocol);
-    let done = coordinate::exec(server, &steps, || session.watch_broken(), &mut seed, protocol, out).await;
+    let mut seed = session.seed;
+    let done = coordinate::exec(server, &steps, || session.watch_broken(), &mut seed, out).await;
     session.seed = seed;
     if !done {
         out.null_array();
@@ -196,7 +196,7 @@ fn prepare<'a>(server: &Server, session: &mut Session, calls: &'a [Vec<&'a [u8]>
                     }
                     SessionRun::Later(Later::Eval { by_sha, read_only }) => {
                         match scripting::script_call(server, session, &admitted, by_sha, read_only) {
-                            Ok(call) => Step::Script(call),
+                            Ok(call) => Step::Script(call.within_exec()),
                             Err(error) => {
                                 reply.error(&error);
                                 Step::Answered(reply.buf)

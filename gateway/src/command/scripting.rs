@@ -3,14 +3,16 @@
 use std::sync::Arc;
 
 use store_engine::spec::{Access, flags};
-use store_engine::{Args, Arity, Command, CommandError, Group, KeyPart, Reply, Routing};
+use store_engine::{Args, Arity, Command, CommandError, Group, KeyPart, Reply, Routing, error, number};
 
 use crate::coordinate::{self, ScriptCall};
 use crate::gate::Admitted;
+use crate::options::{BadOption, Flags, Options};
 use crate::registry::{Later, SessionCommand, SessionRun};
 use crate::scripts::{Known, parse_sha};
 use crate::server::Server;
 use crate::session::Session;
+use crate::stats::Stats;
 
 /// The rows of this family.
 pub static COMMANDS: &[SessionCommand] = &[
@@ -92,8 +94,29 @@ static SCRIPT: &[Command] = &[
         "Removes all server-side Lua scripts from the script cache.",
         "[ASYNC | SYNC]",
     ),
+    sub(
+        "flags",
+        Arity::AtLeast(3),
+        "Adds flags and options to those of a server-side Lua script.",
+        "sha1 [flag [flag ...]]",
+    ),
     sub("help", Arity::Exactly(2), "Returns helpful text about the different subcommands.", ""),
-    sub("kill", Arity::Exactly(2), "Terminates server-side Lua scripts during execution.", ""),
+    sub(
+        "kill",
+        Arity::AtLeast(2),
+        "Terminates server-side Lua scripts during execution.",
+        "[sha1 | CLIENT client-id]",
+    ),
+    sub("latency", Arity::Exactly(2), "Returns how long the runs of each server-side Lua script took.", ""),
+    sub("list", Arity::Exactly(2), "Lists the server-side Lua scripts.", ""),
+    sub("running", Arity::Exactly(2), "Lists the server-side Lua scripts that are running.", ""),
+    sub("show", Arity::Exactly(3), "Returns the text of a server-side Lua script.", "sha1"),
+    sub(
+        "stats",
+        Arity::AtLeast(2),
+        "Returns what the runs of a server-side Lua script did, or of all.",
+        "[sha1 | RESET]",
+    ),
     sub("load", Arity::Exactly(3), "Loads a server-side Lua script to the script cache.", "script"),
 ];
 
@@ -128,19 +151,23 @@ pub fn script_call<'a>(
     } else {
         server.scripts.get_or_add(args[1], server.config.script_cache_max.get_usize())?
     };
-    if read_only && known.header.present && !known.header.no_writes {
+    if read_only && !known.header.suits_read_only() {
         return Err(CommandError::new("ERR Can not execute a script with write flag using *_ro command."));
     }
     let first_arg = 3 + admitted.keys.len();
     session.seed = session.seed.wrapping_add(1);
+    let options = server.complete(known.options);
     Ok(ScriptCall {
-        read_only: read_only || known.header.no_writes,
+        read_only: read_only || options.flags.has(Flags::NO_WRITES),
+        budget: server.budget_for(&options)?,
+        options,
         known,
         keys: &args.items()[3..first_arg],
         args: args.rest(first_arg),
         db: session.db,
         protocol: session.protocol,
         seed: session.seed,
+        client: session.client.id,
     })
 }
 
@@ -194,11 +221,50 @@ fn manage(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(), Comman
             server.scripts.flush();
             out.ok();
         }
-        b"kill" => {
-            if server.runtime.kill(None) == 0 {
-                return Err(CommandError::new("NOTBUSY No scripts in execution right now."));
+        b"kill" => kill(server, args, out)?,
+        b"flags" => {
+            let sha = parse_sha(args[2]).ok_or(error::SYNTAX)?;
+            if args.len() == 3 {
+                let words = server.scripts.options(&sha).words();
+                out.array(words.len());
+                words.iter().for_each(|word| out.bulk(word.as_bytes()));
+            } else {
+                server.scripts.add_flags(&sha, options(args.rest(3))?)?;
+                out.ok();
             }
-            out.ok();
+        }
+        b"list" => {
+            let all = server.scripts.all();
+            out.array(all.len());
+            for known in all {
+                out.array(2);
+                out.bulk(known.sha.as_bytes());
+                out.bulk(&known.text());
+            }
+        }
+        b"running" => {
+            let runs = server.runs.list();
+            out.array(runs.len());
+            for run in runs {
+                out.map(3);
+                out.bulk(b"sha1");
+                out.bulk(run.who.sha.as_bytes());
+                out.bulk(b"client-id");
+                out.integer(run.who.client as i64);
+                out.bulk(b"duration_ms");
+                out.integer(run.since.elapsed().as_millis() as i64);
+            }
+        }
+        b"show" => out.bulk(&find(server, args[2])?.text()),
+        b"stats" => stats(server, args, out)?,
+        b"latency" => {
+            let all = server.scripts.all();
+            out.array(all.len());
+            for known in all {
+                out.array(2);
+                out.bulk(known.sha.as_bytes());
+                out.bulk(Stats::report(std::iter::once(&*known.stats)).latency.as_bytes());
+            }
         }
         _ => super::help(
             out,
@@ -209,10 +275,89 @@ fn manage(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(), Comman
                     "Return information about the existence of the scripts in the script cache.",
                 ),
                 ("FLUSH [ASYNC|SYNC]", "Flush the Lua scripts cache."),
-                ("KILL", "Kill the currently executing Lua scripts; their writes are undone."),
+                (
+                    "FLAGS <sha1> [<flag> ...]",
+                    "Add flags and options to those of a script, loaded or not; without any, return them.",
+                ),
+                (
+                    "KILL [<sha1> | CLIENT <client-id>]",
+                    "End all running scripts, those of a digest or that of a client; what they wrote is undone.",
+                ),
+                ("LATENCY", "Return how long the runs of each script took."),
+                ("LIST", "Return digest and text of each script."),
                 ("LOAD <script>", "Load a script into the scripts cache without executing it."),
+                ("RUNNING", "Return the scripts that are running or waiting for their keys."),
+                ("SHOW <sha1>", "Return the text of a script."),
+                ("STATS [<sha1> | RESET]", "Return what the runs of a script did, or of all; or begin anew."),
             ],
         ),
+    }
+    Ok(())
+}
+
+fn find(server: &Server, sha: &[u8]) -> Result<Arc<Known>, CommandError> {
+    let known = parse_sha(sha).and_then(|sha| server.scripts.get(&sha));
+    known.ok_or(CommandError::new("NOSCRIPT No matching script. Please use EVAL."))
+}
+
+/// Flags and options of SCRIPT FLAGS, in Dragonfly's words if they are wrong.
+fn options(words: &[&[u8]]) -> Result<Options, CommandError> {
+    let mut options = Options::default();
+    for word in words {
+        let word = String::from_utf8_lossy(word);
+        let added = match word.split_once('=') {
+            Some((key, value)) => options.set(key, value),
+            None => options.add_flag(&word),
+        };
+        added.map_err(|bad| {
+            CommandError::owned(match bad {
+                BadOption::Flag(flag) => format!("ERR Invalid config format: Invalid flag: {flag}"),
+                BadOption::Key(word) => format!("ERR Invalid config format: Invalid option: {word}"),
+                BadOption::Value(word, expected) => {
+                    format!("ERR Invalid config format: {word}, expected {expected}")
+                }
+            })
+        })?;
+    }
+    Ok(options)
+}
+
+fn kill(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
+    let killed = match args.rest(2) {
+        [] => server.runs.kill(|_| true),
+        [sha] => {
+            let sha = String::from_utf8_lossy(sha).to_ascii_lowercase();
+            server.runs.kill(|who| who.sha == sha)
+        }
+        [word, id] if word.eq_ignore_ascii_case(b"client") => {
+            let id = number::parse_i64(id).and_then(|id| u64::try_from(id).ok());
+            let id = id.ok_or(CommandError::new("ERR Invalid client ID"))?;
+            server.runs.kill(|who| who.client == id)
+        }
+        _ => return Err(error::SYNTAX),
+    };
+    if killed == 0 {
+        return Err(CommandError::new("NOTBUSY No scripts in execution right now."));
+    }
+    out.ok();
+    Ok(())
+}
+
+fn stats(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
+    let report = match args.rest(2) {
+        [] => Stats::report(server.scripts.all().iter().map(|known| &*known.stats)),
+        [word] if word.eq_ignore_ascii_case(b"reset") => {
+            server.scripts.all().iter().for_each(|known| known.stats.reset());
+            out.ok();
+            return Ok(());
+        }
+        [sha] => Stats::report(std::iter::once(&*find(server, sha)?.stats)),
+        _ => return Err(error::SYNTAX),
+    };
+    out.map(report.counts.len());
+    for (name, value) in report.counts {
+        out.bulk(name.as_bytes());
+        out.integer(i64::try_from(value).unwrap_or(i64::MAX));
     }
     Ok(())
 }

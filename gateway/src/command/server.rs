@@ -244,6 +244,7 @@ fn scripts_section(server: &Server, text: &mut String) {
         "scripts_running": server.runtime.active(),
         "scripts_run": of(&server.counters.scripts_run),
         "scripts_rerun": of(&server.counters.scripts_rerun),
+        "undeclared_keys": of(&server.counters.undeclared_keys),
         "script_traps": of(&server.counters.script_traps),
         "script_instances_made": server.runtime.instances_made(),
     );

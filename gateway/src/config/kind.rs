@@ -14,6 +14,9 @@ pub enum Kind {
     Bytes(RangeInclusive<i64>, fn(&Config) -> &Number),
     /// One of some words, separated by `|`, kept as its place among them.
     Word(&'static str, fn(&Config) -> &Number),
+    /// Any of some words, separated by `|`, kept as a bit for each place; in a text they are separated by commas,
+    /// semicolons or blanks.
+    Words(&'static str, fn(&Config) -> &Number),
     /// Where to listen. `off` is allowed if the flag says so.
     Address(bool, fn(&Config) -> &AddressCell),
     /// Limits of a reply buffer.
@@ -66,6 +69,14 @@ impl Kind {
                     Err(Refusal(format!("argument(s) must be one of the following: {words}")))
                 }
             },
+            Kind::Words(words, _) => {
+                let mut bits = 0;
+                for part in text.split([',', ';', ' ']).filter(|part| !part.is_empty() && *part != "none") {
+                    let at = words.split('|').position(|word| part.eq_ignore_ascii_case(word));
+                    bits |= 1 << at.ok_or_else(|| Refusal(format!("Invalid flag: {part}")))?;
+                }
+                Ok(Value::Number(bits))
+            }
             Kind::Address(true, _) if text.eq_ignore_ascii_case("off") => Ok(Value::Address(None)),
             Kind::Address(..) => match Address::parse(text) {
                 Some(address) => Ok(Value::Address(Some(address))),
@@ -80,9 +91,10 @@ impl Kind {
     /// Puts a value that [`Kind::parse`] gave into its cell.
     pub fn store(&self, config: &Config, value: Value) {
         match (self, value) {
-            (Kind::Integer(_, cell) | Kind::Bytes(_, cell) | Kind::Word(_, cell), Value::Number(number)) => {
-                cell(config).set(number);
-            }
+            (
+                Kind::Integer(_, cell) | Kind::Bytes(_, cell) | Kind::Word(_, cell) | Kind::Words(_, cell),
+                Value::Number(number),
+            ) => cell(config).set(number),
             (Kind::Address(_, cell), Value::Address(address)) => cell(config).set(address),
             (Kind::OutputLimit(cell), Value::OutputLimit([hard, soft, seconds])) => {
                 let limit = cell(config);
@@ -101,6 +113,11 @@ impl Kind {
             Kind::Integer(_, cell) | Kind::Bytes(_, cell) => cell(config).get().to_string(),
             Kind::Word(words, cell) => {
                 words.split('|').nth(cell(config).get_usize()).unwrap_or_default().to_owned()
+            }
+            Kind::Words(words, cell) => {
+                let set = cell(config).get();
+                let words = words.split('|').enumerate().filter(|(at, _)| set & (1 << at) != 0);
+                words.map(|(_, word)| word).collect::<Vec<_>>().join(" ")
             }
             Kind::Address(_, cell) => match cell(config).get() {
                 Some(address) => address.to_string(),
@@ -128,6 +145,7 @@ impl Kind {
                 format!("a size from {} to {}, such as 64mb", humane(*range.start()), humane(*range.end()))
             }
             Kind::Word(words, _) => words.replace('|', " or "),
+            Kind::Words(words, _) => format!("none or any of {}", words.replace('|', ", ")),
             Kind::Address(off, _) => {
                 format!("HOST:PORT, such as 127.0.0.1:8080{}", if *off { ", or off" } else { "" })
             }
@@ -142,6 +160,7 @@ impl Kind {
             Kind::Integer(..) => "N",
             Kind::Bytes(..) => "BYTES",
             Kind::Word(words, _) => words,
+            Kind::Words(..) => "FLAGS",
             Kind::Address(false, _) => "ADDR",
             Kind::Address(true, _) => "ADDR|off",
             Kind::OutputLimit(_) => "LIMITS",
@@ -163,7 +182,7 @@ fn integer(text: &str) -> Option<i64> {
 }
 
 /// Bytes with a unit: `k` is 1000, `kb` is 1024, and so on.
-fn bytes(text: &str) -> Option<i64> {
+pub fn bytes(text: &str) -> Option<i64> {
     let split = text.bytes().position(|byte| !byte.is_ascii_digit()).unwrap_or(text.len());
     let (digits, unit) = text.split_at(split);
     let factor: i64 = match unit.to_ascii_lowercase().as_str() {

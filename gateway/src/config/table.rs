@@ -26,6 +26,15 @@ pub struct Config {
     pub script_fuel: Number,
     pub script_timeout_ms: Number,
     pub script_memory: Number,
+    pub script_fuel_max: Number,
+    pub script_timeout_max_ms: Number,
+    pub script_memory_max: Number,
+    pub default_script_flags: Number,
+    pub script_on_error: Number,
+    pub undeclared_keys: Number,
+    pub script_auto_async: Number,
+    pub script_queue_max: Number,
+    pub script_client_gone: Number,
     pub script_reply_max: Number,
     pub script_cache_max: Number,
     pub script_concurrency: Number,
@@ -71,6 +80,12 @@ pub struct Derived {
     /// The truth about it.
     pub value: fn(&Config) -> String,
 }
+
+/// The flags a script can have: those of Redis 7, then those of Dragonfly. Some say what is true of every script
+/// here: there is no replica that could be stale, a script may touch any slot, and fractions of a result are cut
+/// off as in Redis.
+pub const SCRIPT_FLAGS: &str = "no-writes|allow-oom|allow-stale|no-cluster|allow-cross-slot-keys|\
+                                disable-atomicity|allow-undeclared-keys|legacy-float";
 
 /// All parameters, in the order of the reference.
 pub static PARAMETERS: &[Parameter] = &[
@@ -140,6 +155,71 @@ pub static PARAMETERS: &[Parameter] = &[
         default: Fallback::Text("64mb"),
         live: false,
         doc: "Memory of one script run.",
+    },
+    Parameter {
+        name: "script-fuel-max",
+        kind: Kind::Integer(1..=i64::MAX, |c| &c.script_fuel_max),
+        default: Fallback::Text("200000000000"),
+        live: true,
+        doc: "Most fuel that a script's header may ask for.",
+    },
+    Parameter {
+        name: "script-timeout-max-ms",
+        kind: Kind::Integer(1..=86_400_000, |c| &c.script_timeout_max_ms),
+        default: Fallback::Text("60000"),
+        live: true,
+        doc: "Longest timeout that a script's header may ask for.",
+    },
+    Parameter {
+        name: "script-memory-max",
+        kind: Kind::Bytes(MB..=4 << 30, |c| &c.script_memory_max),
+        default: Fallback::Text("256mb"),
+        live: false,
+        doc: "Most memory that a script's header may ask for.",
+    },
+    Parameter {
+        name: "default-script-flags",
+        kind: Kind::Words(SCRIPT_FLAGS, |c| &c.default_script_flags),
+        default: Fallback::Text("none"),
+        live: true,
+        doc: "Flags of every script, beside those of its header and of SCRIPT FLAGS.",
+    },
+    Parameter {
+        name: "script-on-error",
+        kind: Kind::Word("keep|rollback", |c| &c.script_on_error),
+        default: Fallback::Text("keep"),
+        live: true,
+        doc: "What becomes of the writes of an atomic script that ends with an error of its own: kept as in \
+              Redis, or undone.",
+    },
+    Parameter {
+        name: "undeclared-keys",
+        kind: Kind::Word("widen|reject", |c| &c.undeclared_keys),
+        default: Fallback::Text("widen"),
+        live: true,
+        doc: "What happens when an atomic script comes to a key that is not among its KEYS: the key is locked \
+              and the script runs again if it must, or the call fails.",
+    },
+    Parameter {
+        name: "script-auto-async",
+        kind: Kind::Word("no|yes", |c| &c.script_auto_async),
+        default: Fallback::Text("yes"),
+        live: true,
+        doc: "Whether calls whose result a script does not use are collected and sent together.",
+    },
+    Parameter {
+        name: "script-queue-max",
+        kind: Kind::Bytes(0..=1 << 30, |c| &c.script_queue_max),
+        default: Fallback::Text("64kb"),
+        live: true,
+        doc: "Bytes of collected calls at which a script sends them.",
+    },
+    Parameter {
+        name: "script-client-gone",
+        kind: Kind::Word("undo|finish", |c| &c.script_client_gone),
+        default: Fallback::Text("undo"),
+        live: true,
+        doc: "What becomes of a script whose client hangs up: it is ended and undone, or it runs to its end.",
     },
     Parameter {
         name: "script-reply-max",

@@ -2,35 +2,31 @@
 
 use std::sync::Arc;
 
-use resp::ReplyLimits;
 use script::Outcome;
-use store::{Call, Mode};
-use store_engine::{CommandError, Protocol, Reply};
+use store::{Call, Mode, Transaction};
+use store_engine::{CommandError, Reply};
 
-use super::host::Circumstances;
+use super::host::{Circumstances, Lack};
 use super::locks::LockSet;
-use super::script::{ScriptCall, compile_error, limit_error, run_once};
+use super::script::{ScriptCall, append_outcome, compile_error, killed_error, run_once};
 use crate::gate::Admitted;
+use crate::options::OnError;
 use crate::server::Server;
 
-/// Runs one engine call that found its keys locked: waits for them in order.
-pub async fn run_locked(
-    server: &Arc<Server>,
-    admitted: &Admitted<'_>,
-    db: usize,
-    seed: &mut u64,
-    out: &mut Reply,
-) {
+/// Runs one engine call that found its keys locked: waits for them in order, and takes the time then. Whether
+/// the reply is no error.
+pub async fn run_locked(server: &Arc<Server>, call: &Call<'_>, seed: &mut u64, out: &mut Reply) -> bool {
     let mut locks = LockSet::default();
-    locks.add(admitted, db);
+    locks.add(call);
     let mut txn = locks.lock(server).await;
-    let now_ms = crate::observe::unix_ms();
-    let call = Call { command: admitted.facts, args: admitted.args, keys: &admitted.keys, db, now_ms };
-    // Everything the call names is locked, so it cannot conflict.
-    if txn.execute(&call, Mode::Exclusive, seed, out).is_err() {
+    let call = Call { now_ms: crate::observe::unix_ms(), ..*call };
+    let fine = txn.execute(&call, Mode::Exclusive, seed, out).unwrap_or_else(|_| {
+        // Everything the call names is locked, so it cannot conflict.
         out.error(&CommandError::new("ERR internal error: a locked key was not locked"));
-    }
+        false
+    });
     txn.commit();
+    fine
 }
 
 /// One queued call of EXEC, ready to run.
@@ -43,6 +39,10 @@ pub enum Step<'a> {
     Script(ScriptCall<'a>),
 }
 
+fn call_of<'a>(admitted: &'a Admitted<'_>, db: usize, now_ms: u64) -> Call<'a> {
+    Call { command: admitted.facts, args: admitted.args, keys: &admitted.keys, db, now_ms }
+}
+
 /// Runs the steps of an EXEC as one transaction. `broken` is asked once the locks are held: whether a watched
 /// key has changed. Returns `false` if it has; nothing was done then.
 pub async fn exec(
@@ -50,13 +50,12 @@ pub async fn exec(
     steps: &[Step<'_>],
     broken: impl Fn() -> bool,
     seed: &mut u64,
-    protocol: Protocol,
     out: &mut Reply,
 ) -> bool {
     let mut locks = LockSet::default();
     for step in steps {
         match step {
-            Step::Engine(admitted, db) => locks.add(admitted, *db),
+            Step::Engine(admitted, db) => locks.add(&call_of(admitted, *db, 0)),
             Step::Script(call) => locks.join(LockSet::of_keys(call.keys, call.db, Mode::Exclusive)),
             Step::Answered(_) => {}
         }
@@ -65,84 +64,99 @@ pub async fn exec(
     let _permit = if permit { Some(server.runtime.admit().await) } else { None };
     let mark = out.buf.len();
     let first_seed = *seed;
+    let mut collects = server.config.script_auto_async.get() == 1;
     let mut now_ms = None;
-    'round: loop {
-        let mut txn = locks.lock(server).await;
+    loop {
+        let txn = locks.lock(server).await;
         if broken() {
             return false;
         }
         let now_ms = *now_ms.get_or_insert_with(crate::observe::unix_ms);
         *seed = first_seed;
-        out.array(steps.len());
-        for step in steps {
-            let conflict = match step {
-                Step::Answered(bytes) => {
-                    out.buf.extend_from_slice(bytes);
-                    None
-                }
-                Step::Engine(admitted, db) => {
-                    let Admitted { facts, args, keys, .. } = admitted;
-                    let call = Call { command: facts, args: *args, keys, db: *db, now_ms };
-                    txn.execute(&call, Mode::Exclusive, seed, out).err()
-                }
-                Step::Script(call) => {
-                    let seen = Circumstances {
-                        now_ms,
-                        clock_seconds: 0.0,
-                        seed: *seed,
-                        db: call.db,
-                        read_only: call.read_only,
-                    };
-                    let (back, outcome, conflict) = run_once(server, call, txn, seen).await;
-                    match (back, conflict) {
-                        (Some(back), None) => txn = back,
-                        (_, Some(conflict)) => {
-                            out.buf.truncate(mark);
-                            locks.widen(conflict);
-                            continue 'round;
-                        }
-                        (None, None) => {
-                            // The script took the transaction down with it: nothing of this EXEC has happened.
-                            out.buf.truncate(mark);
-                            out.error(&CommandError::owned(exec_aborted(server, &outcome, &call.known.sha)));
-                            return true;
-                        }
-                    }
-                    match outcome {
-                        Outcome::Reply(bytes)
-                            if resp::transcode(&bytes, protocol, &mut out.buf, ReplyLimits::default())
-                                .is_ok() => {}
-                        Outcome::CompileError(message) => {
-                            out.error(&CommandError::owned(compile_error(&message)));
-                        }
-                        outcome => {
-                            // A limit undoes the script, and with it the transaction it was part of.
-                            out.buf.truncate(mark);
-                            out.error(&CommandError::owned(exec_aborted(server, &outcome, &call.known.sha)));
-                            return true;
-                        }
-                    }
-                    None
-                }
-            };
-            if let Some(conflict) = conflict {
-                drop(txn);
+        match round(server, steps, txn, now_ms, seed, collects, out).await {
+            Ok(txn) => {
+                txn.commit();
+                return true;
+            }
+            Err(Broken::Lack(lack)) => match lack {
+                Lack::Lock(conflict) => locks.widen(conflict),
+                Lack::Order => collects = false,
+            },
+            Err(Broken::Ended(text)) => {
+                // What ends a script undoes it, and with it the transaction it is part of.
                 out.buf.truncate(mark);
-                locks.widen(conflict);
-                continue 'round;
+                out.error(&CommandError::owned(text));
+                return true;
             }
         }
-        txn.commit();
-        return true;
+        out.buf.truncate(mark);
     }
 }
 
-fn exec_aborted(server: &Server, outcome: &Outcome, sha: &str) -> String {
-    match outcome {
-        Outcome::Limit(limit) => limit_error(server, *limit, sha),
-        Outcome::Trap(what) => {
-            format!("SCRIPTTRAP the sandbox stopped script {sha}: {what}; EXEC was undone")
+/// Why a round came to nothing.
+enum Broken {
+    /// It has to be repeated.
+    Lack(Lack),
+    /// A script was ended; the text is EXEC's reply.
+    Ended(String),
+}
+
+/// Runs all steps. The transaction comes back if it may be committed.
+async fn round(
+    server: &Arc<Server>,
+    steps: &[Step<'_>],
+    mut txn: Transaction,
+    now_ms: u64,
+    seed: &mut u64,
+    collects: bool,
+    out: &mut Reply,
+) -> Result<Transaction, Broken> {
+    out.array(steps.len());
+    for step in steps {
+        match step {
+            Step::Answered(bytes) => out.buf.extend_from_slice(bytes),
+            Step::Engine(admitted, db) => {
+                let done = txn.execute(&call_of(admitted, *db, now_ms), Mode::Exclusive, seed, out);
+                done.map_err(|conflict| Broken::Lack(Lack::Lock(conflict)))?;
+            }
+            Step::Script(call) => {
+                let seen = Circumstances { seed: *seed, ..Circumstances::of(call, now_ms) };
+                txn = script_step(server, call, txn, seen, collects, out).await?;
+            }
         }
-        _ => format!("SCRIPTTRAP script {sha} returned no valid reply; EXEC was undone"),
     }
+    Ok(txn)
+}
+
+async fn script_step(
+    server: &Arc<Server>,
+    call: &ScriptCall<'_>,
+    mut txn: Transaction,
+    seen: Circumstances,
+    collects: bool,
+    out: &mut Reply,
+) -> Result<Transaction, Broken> {
+    txn.begin_part();
+    let run = run_once(server, call, txn, seen, collects);
+    let Some(done) = server.runs.drive(|| call.who(), run).await else {
+        return Err(Broken::Ended(killed_error(server, call)));
+    };
+    if let Some(lack) = done.lack {
+        call.known.stats.add_rerun();
+        return Err(Broken::Lack(lack));
+    }
+    let failed = match done.outcome {
+        Outcome::CompileError(message) => {
+            out.error(&CommandError::owned(compile_error(&message)));
+            true
+        }
+        outcome => append_outcome(server, call, outcome, &done.spent, &mut out.buf).map_err(Broken::Ended)?,
+    };
+    let mut txn =
+        done.txn.ok_or_else(|| Broken::Ended("SCRIPTTRAP the sandbox took its transaction down".into()))?;
+    match failed && call.options.on_error == Some(OnError::RollBack) {
+        true => txn.undo_part(),
+        false => txn.keep_part(),
+    }
+    Ok(txn)
 }

@@ -2,15 +2,16 @@
 
 use std::sync::Arc;
 
-use script::{CallFlags, Host, HostCall, LogLevel};
+use script::{CallFlags, Finishing, Host, HostCall, LogLevel};
 use store::{Call, Conflict, Mode, Transaction};
-use store_engine::{Args, CommandError, DATABASES, Protocol, Reply, number};
+use store_engine::{Args, CommandError, DATABASES, Protocol, Reply, Routing, number};
 
+use super::queue::Queue;
 use crate::gate::{self, Admitted, Origin, Recent};
 use crate::server::Server;
 
 /// Fuel that a call costs beside what its reply's bytes cost.
-const CALL_FUEL: u64 = 100;
+pub(super) const CALL_FUEL: u64 = 100;
 
 /// The circumstances of a unit, which every round sees alike.
 #[derive(Clone, Copy)]
@@ -22,75 +23,184 @@ pub(super) struct Circumstances {
     pub read_only: bool,
 }
 
-/// What a script's calls meet: the gate, then the transaction.
+/// What an atomic script lacked.
+pub(super) enum Lack {
+    /// Something that is not locked.
+    Lock(Conflict),
+    /// The error of a collected call, where the call stands in the script: nothing may be collected.
+    Order,
+}
+
+/// The host of an atomic script.
 pub(super) struct ScriptHost {
     pub server: Arc<Server>,
     pub txn: Transaction,
     pub seen: Circumstances,
-    pub conflict: Option<Conflict>,
+    /// Why the round has to be repeated.
+    pub lack: Option<Lack>,
     pub recent: Recent,
+    /// Calls that wait to be sent, if calls are collected.
+    pub queue: Option<Queue>,
+    /// The only keys the script may touch, where that is the rule.
+    pub declared: Option<Declared>,
 }
 
-impl ScriptHost {
-    fn answer(&mut self, args: Args<'_>, out: &mut Reply) -> Result<(), Stop> {
-        let ScriptHost { server, txn, seen, conflict, recent } = self;
-        let origin = Origin::Script { read_only: seen.read_only };
-        let Admitted { facts, keys, .. } = match gate::admit_again(&server.registry, args, origin, recent) {
-            Ok(admitted) => admitted,
-            Err(error) => {
-                match select(args) {
-                    Some(Ok(db)) => {
-                        seen.db = db;
-                        out.ok();
-                    }
-                    Some(Err(error)) => out.error(&error),
-                    None => out.error(&error),
-                }
-                return Ok(());
+/// The keys that a script declared.
+pub(super) struct Declared {
+    pub db: usize,
+    pub keys: Vec<Box<[u8]>>,
+    pub sha: String,
+}
+
+impl Declared {
+    /// Dragonfly's refusal of other keys, with what to do about it.
+    fn check(&self, admitted: &Admitted<'_>, db: usize) -> Result<(), CommandError> {
+        for &(at, _) in &admitted.keys {
+            let key = admitted.args[at];
+            if db != self.db || !self.keys.iter().any(|declared| **declared == *key) {
+                return Err(CommandError::owned(format!(
+                    "UNDECLARED script tried accessing undeclared key, key: {}, script: {}; name it among the \
+                     KEYS, or give the script the flag allow-undeclared-keys",
+                    String::from_utf8_lossy(&key[..key.len().min(128)]),
+                    self.sha
+                )));
             }
-        };
-        let call = Call { command: facts, args, keys: &keys, db: seen.db, now_ms: seen.now_ms };
-        let mode = if seen.read_only { Mode::Shared } else { Mode::Exclusive };
-        txn.execute(&call, mode, &mut seen.seed, out).map(drop).map_err(|lacks| {
-            *conflict = Some(lacks);
-            Stop
-        })
+        }
+        Ok(())
     }
 }
 
 /// The round must end.
 struct Stop;
 
-/// SELECT inside a script holds for the script only: the one session command that means something there.
-fn select(args: Args<'_>) -> Option<Result<usize, CommandError>> {
-    if !args.name().eq_ignore_ascii_case(b"select") || args.len() != 2 {
-        return None;
+impl ScriptHost {
+    fn answer(&mut self, args: Args<'_>, flags: CallFlags, out: &mut Reply) -> Result<(), Stop> {
+        let origin = Origin::Script { read_only: self.seen.read_only };
+        let admitted = match gate::admit_again(&self.server.registry, args, origin, &mut self.recent) {
+            Ok(admitted) => admitted,
+            Err(error) => {
+                select_or(&mut self.seen.db, args, &error, out);
+                return Ok(());
+            }
+        };
+        if let Some(declared) = &self.declared
+            && let Err(error) = declared.check(&admitted, self.seen.db)
+        {
+            out.error(&error);
+            return Ok(());
+        }
+        if let Some(queue) = &mut self.queue {
+            if flags.unused() && can_wait(&admitted) {
+                queue.push(admitted, self.seen.db, flags.protected());
+                if queue.bytes() >= self.server.config.script_queue_max.get_usize() {
+                    self.flush()?;
+                }
+                return Ok(());
+            }
+            self.flush()?;
+        }
+        let ScriptHost { txn, seen, lack, .. } = self;
+        let Admitted { facts, keys, .. } = admitted;
+        let call = Call { command: facts, args, keys: &keys, db: seen.db, now_ms: seen.now_ms };
+        txn.execute(&call, mode_of(seen), &mut seen.seed, out).map(drop).map_err(|conflict| {
+            *lack = Some(Lack::Lock(conflict));
+            Stop
+        })
     }
-    let Some(db) = number::parse_i64(args[1]) else { return Some(Err(store_engine::error::NOT_AN_INTEGER)) };
-    let db = usize::try_from(db).ok().filter(|db| *db < DATABASES);
-    Some(db.ok_or(CommandError::new("ERR DB index is out of range")))
+
+    /// Sends what was collected. Nobody else sees in between, so the order of the shards does not matter; if a
+    /// call fails, the script runs again and meets the error where it stands.
+    fn flush(&mut self) -> Result<(), Stop> {
+        let ScriptHost { server, txn, seen, lack, queue: Some(queue), .. } = self else { return Ok(()) };
+        if queue.is_empty() {
+            return Ok(());
+        }
+        let mode = mode_of(seen);
+        let mut unread = Reply::new(Protocol::Resp2);
+        let mut batch = txn.batch();
+        for (_, at) in queue.by_shard(|key| server.node.shard_of(key)) {
+            unread.buf.clear();
+            let args = queue.args(at);
+            let call = queue.call(at, &args, seen.now_ms);
+            *lack = match batch.execute(&call, mode, &mut seen.seed, &mut unread) {
+                Ok(fine) if fine || !queue.error_counts(at) => continue,
+                Ok(_) => Some(Lack::Order),
+                Err(conflict) => Some(Lack::Lock(conflict)),
+            };
+            return Err(Stop);
+        }
+        queue.clear();
+        Ok(())
+    }
+
+    /// Sends what is left when the script has ended. What was lacking is noted as for a call.
+    pub fn end(&mut self) {
+        // Whoever ends the round looks for the lack.
+        let _ = self.flush();
+    }
+}
+
+fn mode_of(seen: &Circumstances) -> Mode {
+    if seen.read_only { Mode::Shared } else { Mode::Exclusive }
+}
+
+/// Whether a call may be sent later: it acts on keys that it names, and leaves nothing to chance.
+pub(super) fn can_wait(admitted: &Admitted<'_>) -> bool {
+    let facts = admitted.facts;
+    !admitted.keys.is_empty()
+        && facts.routing.of(admitted.args) == Routing::ByKey
+        && !facts.has(store_engine::spec::flags::RANDOM)
+}
+
+/// SELECT inside a script holds for the script only: the one session command that means something there. Anything
+/// else is refused with `error`.
+pub(super) fn select_or(selected: &mut usize, args: Args<'_>, error: &CommandError, out: &mut Reply) {
+    if !args.name().eq_ignore_ascii_case(b"select") || args.len() != 2 {
+        return out.error(error);
+    }
+    let Some(db) = number::parse_i64(args[1]) else { return out.error(&store_engine::error::NOT_AN_INTEGER) };
+    match usize::try_from(db).ok().filter(|db| *db < DATABASES) {
+        Some(db) => {
+            *selected = db;
+            out.ok();
+        }
+        None => out.error(&CommandError::new("ERR DB index is out of range")),
+    }
+}
+
+/// `redis.acl_check_cmd`: every user may run every command that exists.
+pub(super) fn acl_check(server: &Server, args: Args<'_>, out: &mut Reply) {
+    match server.registry.lookup(args.name()) {
+        Some(_) => out.integer(1),
+        None => out.error(&CommandError::new("ERR Invalid command passed to redis.acl_check_cmd()")),
+    }
+}
+
+/// What the host of either mode answers in.
+pub(super) fn reply_in(reply: &mut Vec<u8>, flags: CallFlags) -> Reply {
+    let protocol = if flags.resp3() { Protocol::Resp3 } else { Protocol::Resp2 };
+    Reply { buf: std::mem::take(reply), protocol }
 }
 
 impl Host for ScriptHost {
     fn call(&mut self, args: &[&[u8]], flags: CallFlags, reply: &mut Vec<u8>) -> HostCall {
         let args = Args::new(args);
-        let protocol = if flags.resp3() { Protocol::Resp3 } else { Protocol::Resp2 };
-        let mut out = Reply { buf: std::mem::take(reply), protocol };
+        let mut out = reply_in(reply, flags);
         let done = if flags.acl_check() {
-            // Every user may run every command that exists.
-            match self.server.registry.lookup(args.name()) {
-                Some(_) => out.integer(1),
-                None => out.error(&CommandError::new("ERR Invalid command passed to redis.acl_check_cmd()")),
-            }
+            acl_check(&self.server, args, &mut out);
             Ok(())
         } else {
-            self.answer(args, &mut out)
+            self.answer(args, flags, &mut out)
         };
         *reply = out.buf;
         match done {
             Ok(()) => HostCall::Done(CALL_FUEL + reply.len() as u64),
             Err(Stop) => HostCall::Stop,
         }
+    }
+
+    fn finish<'a>(&'a mut self, _: &'a mut Vec<u8>) -> Finishing<'a> {
+        unreachable!("an atomic script waits for nothing: it ends and is repeated")
     }
 
     fn log(&mut self, level: LogLevel, text: &[u8]) {

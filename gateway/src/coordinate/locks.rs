@@ -3,7 +3,6 @@
 use store::{Call, Conflict, LockRequest, Mode, Transaction};
 use store_engine::Routing;
 
-use crate::gate::Admitted;
 use crate::server::Server;
 
 /// Rounds with a growing lock set before everything is locked.
@@ -48,10 +47,9 @@ impl LockSet {
     }
 
     /// Adds what a call needs.
-    pub fn add(&mut self, admitted: &Admitted<'_>, db: usize) {
-        let facts = admitted.facts;
-        self.whole |= facts.routing.of(admitted.args) == Routing::Everywhere;
-        let call = Call { command: facts, args: admitted.args, keys: &admitted.keys, db, now_ms: 0 };
-        self.requests.extend(call.keys().map(|(key, mode)| LockRequest { db, key: key.into(), mode }));
+    pub fn add(&mut self, call: &Call<'_>) {
+        self.whole |= call.command.routing.of(call.args) == Routing::Everywhere;
+        let request = |(key, mode): (&[u8], Mode)| LockRequest { db: call.db, key: key.into(), mode };
+        self.requests.extend(call.keys().map(request));
     }
 }

@@ -1,27 +1,37 @@
-//! The run of a script, round after round until its locks suffice.
+//! The run of a script: in rounds until its locks suffice, or without locks if it gave up atomicity.
 
 use std::future::{Future, poll_fn};
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::Poll;
 
 use resp::ReplyLimits;
-use script::{AnyHost, Outcome, RunInput, Spent};
-use store::{Conflict, Mode, Transaction};
+use script::{AnyHost, Budget, Host, Outcome, RunInput, Spent};
+use store::{Mode, Transaction};
 use store_engine::{CommandError, Protocol, Reply};
 
-use super::host::{Circumstances, ScriptHost};
+use super::host::{Circumstances, Declared, Lack, ScriptHost};
 use super::locks::LockSet;
+use super::queue::Queue;
+use super::unlocked::UnlockedHost;
 use crate::gate::Recent;
 use crate::observe::{Counters, unix_time};
+use crate::options::{Flags, OnError, Options, UndeclaredKeys};
+use crate::runs::Who;
 use crate::scripts::Known;
 use crate::server::Server;
+use crate::stats::Ended;
 
 /// A script to be run and what it is called with.
 pub struct ScriptCall<'a> {
     /// The script.
     pub known: Arc<Known>,
+    /// How it is to be run, the configuration's defaults included.
+    pub options: Options,
+    /// What it may use.
+    pub budget: Budget,
     /// Its keys: locked beforehand.
     pub keys: &'a [&'a [u8]],
     /// Its other arguments.
@@ -34,69 +44,165 @@ pub struct ScriptCall<'a> {
     pub protocol: Protocol,
     /// Seed for commands with random results.
     pub seed: u64,
+    /// The caller's connection.
+    pub client: u64,
 }
 
-/// Runs a script atomically and appends its reply to `out`.
+impl ScriptCall<'_> {
+    /// How strong the locks of its keys are.
+    pub(super) fn lock_mode(&self) -> Mode {
+        if self.read_only { Mode::Shared } else { Mode::Exclusive }
+    }
+
+    /// The same call as a part of a transaction, which is atomic whatever its parts say.
+    pub fn within_exec(mut self) -> Self {
+        self.options.flags.0 &= !Flags::DISABLE_ATOMICITY.0;
+        self
+    }
+
+    pub(super) fn who(&self) -> Who {
+        Who { sha: self.known.sha.clone(), client: self.client }
+    }
+
+    fn declared(&self) -> Option<Declared> {
+        (self.options.undeclared_keys == Some(UndeclaredKeys::Reject)).then(|| Declared {
+            db: self.db,
+            keys: self.keys.iter().map(|key| (*key).into()).collect(),
+            sha: self.known.sha.clone(),
+        })
+    }
+}
+
+/// Runs a script and appends its reply to `out`.
 pub async fn run_script(server: &Arc<Server>, call: ScriptCall<'_>, out: &mut Vec<u8>) {
-    let mode = if call.read_only { Mode::Shared } else { Mode::Exclusive };
-    let mut locks = LockSet::of_keys(call.keys, call.db, mode);
-    let _permit = server.runtime.admit().await;
+    let mark = out.len();
+    let run = async {
+        let _permit = server.runtime.admit().await;
+        if call.options.flags.has(Flags::DISABLE_ATOMICITY) {
+            run_unlocked(server, &call, out).await
+        } else {
+            run_atomic(server, &call, out).await
+        }
+    };
+    let Some(done) = server.runs.drive(|| call.who(), run).await else {
+        out.truncate(mark);
+        return append_error(out, &call, killed_error(server, &call));
+    };
+    if let Err(error) = done {
+        out.truncate(mark);
+        append_error(out, &call, error);
+    }
+}
+
+fn append_error(out: &mut Vec<u8>, call: &ScriptCall<'_>, text: String) {
+    let mut reply = Reply { buf: std::mem::take(out), protocol: call.protocol };
+    reply.error(&CommandError::owned(text));
+    *out = reply.buf;
+}
+
+/// Counts a script that was killed; the text that becomes the reply.
+pub(super) fn killed_error(server: &Server, call: &ScriptCall<'_>) -> String {
+    server.runtime.count_killed();
+    call.known.stats.add(Ended::Killed, &Spent::default());
+    format!("KILLED script {} was ended by SCRIPT KILL; {}", call.known.sha, fate(call))
+}
+
+/// What became of the writes of a script that was ended.
+fn fate(call: &ScriptCall<'_>) -> &'static str {
+    match call.options.flags.has(Flags::DISABLE_ATOMICITY) {
+        true => "what it wrote stays, as it is not atomic",
+        false => "its writes were undone",
+    }
+}
+
+/// Rounds with a growing lock set. An error is the text that becomes the reply.
+async fn run_atomic(server: &Arc<Server>, call: &ScriptCall<'_>, out: &mut Vec<u8>) -> Result<(), String> {
+    let mut locks = LockSet::of_keys(call.keys, call.db, call.lock_mode());
+    let mut collects = server.config.script_auto_async.get() == 1;
     let mut circumstances = None;
     loop {
         let txn = locks.lock(server).await;
-        let seen = *circumstances.get_or_insert_with(|| {
-            let now = unix_time();
-            Circumstances {
-                now_ms: now.as_millis() as u64,
-                clock_seconds: server.started.elapsed().as_secs_f64(),
-                seed: call.seed,
-                db: call.db,
-                read_only: call.read_only,
-            }
+        let seen = *circumstances.get_or_insert_with(|| Circumstances {
+            clock_seconds: server.started.elapsed().as_secs_f64(),
+            ..Circumstances::of(call, unix_time().as_millis() as u64)
         });
-        let (txn, outcome, conflict) = run_once(server, &call, txn, seen).await;
-        if let Some(conflict) = conflict {
+        let Round { txn, outcome, lack, spent } = run_once(server, call, txn, seen, collects).await;
+        if let Some(lack) = lack {
             // Taken back before the next round asks for its locks.
             drop(txn);
             Counters::add(&server.counters.scripts_rerun, 1);
-            locks.widen(conflict);
+            call.known.stats.add_rerun();
+            match lack {
+                Lack::Lock(conflict) => locks.widen(conflict),
+                Lack::Order => collects = false,
+            }
             continue;
         }
-        let error = match outcome {
-            Outcome::Reply(bytes) => {
-                let mark = out.len();
-                match resp::transcode(&bytes, call.protocol, out, ReplyLimits::default()) {
-                    Ok(()) => {
-                        // A script's own error keeps what it wrote, as in Redis.
-                        txn.into_iter().for_each(Transaction::commit);
-                        Counters::add(&server.counters.scripts_run, 1);
-                        return;
-                    }
-                    Err(error) => {
-                        out.truncate(mark);
-                        Counters::add(&server.counters.script_traps, 1);
-                        format!(
-                            "SCRIPTTRAP the sandbox returned no valid reply: {error}; its writes were undone"
-                        )
-                    }
-                }
+        let failed = append_outcome(server, call, outcome, &spent, out)?;
+        if let Some(txn) = txn
+            && !(failed && call.options.on_error == Some(OnError::RollBack))
+        {
+            if txn.keys().len() > call.keys.len() {
+                note_undeclared(server, call, &txn);
             }
-            Outcome::CompileError(message) => compile_error(&message),
-            Outcome::Limit(limit) => limit_error(server, limit, &call.known.sha),
-            Outcome::Stopped => "SCRIPTTRAP the script was stopped; its writes were undone".into(),
-            Outcome::Trap(what) => {
-                Counters::add(&server.counters.script_traps, 1);
-                format!(
-                    "SCRIPTTRAP the sandbox stopped script {}: {what}; its writes were undone",
-                    call.known.sha
-                )
+            txn.commit();
+        }
+        return Ok(());
+    }
+}
+
+/// Appends the reply of a run that ended by itself, and says whether that is an error; the error's text if
+/// something ended it. Counts it in either case.
+pub(super) fn append_outcome(
+    server: &Server,
+    call: &ScriptCall<'_>,
+    outcome: Outcome,
+    spent: &Spent,
+    out: &mut Vec<u8>,
+) -> Result<bool, String> {
+    let stats = &call.known.stats;
+    let (sha, writes) = (&call.known.sha, fate(call));
+    let trapped = |what: String| {
+        Counters::add(&server.counters.script_traps, 1);
+        stats.add(Ended::ByLimit, spent);
+        Err(format!("SCRIPTTRAP {what}; {writes}"))
+    };
+    match outcome {
+        Outcome::Reply(bytes) => {
+            let mark = out.len();
+            if let Err(error) = resp::transcode(&bytes, call.protocol, out, ReplyLimits::default()) {
+                return trapped(format!("the sandbox returned no valid reply: {error}"));
             }
-        };
-        drop(txn);
-        let mut reply = Reply { buf: std::mem::take(out), protocol: call.protocol };
-        reply.error(&CommandError::owned(error));
-        *out = reply.buf;
-        return;
+            let failed = out.get(mark) == Some(&b'-');
+            stats.add(if failed { Ended::WithError } else { Ended::Well }, spent);
+            Counters::add(&server.counters.scripts_run, 1);
+            Ok(failed)
+        }
+        Outcome::CompileError(message) => Err(compile_error(&message)),
+        Outcome::Limit(limit) => {
+            stats.add(Ended::ByLimit, spent);
+            Err(limit_error(call, limit))
+        }
+        Outcome::Stopped => trapped(format!("script {sha} was stopped")),
+        Outcome::Trap(what) => trapped(format!("the sandbox stopped script {sha}: {what}")),
+    }
+}
+
+/// Counts the keys that a script used without having declared them, and tells its author of the first.
+fn note_undeclared(server: &Server, call: &ScriptCall<'_>, txn: &Transaction) {
+    let mut keys = txn.keys().filter(|(db, key)| *db != call.db || !call.keys.contains(key));
+    let Some((_, first)) = keys.next() else { return };
+    let count = 1 + keys.count() as u64;
+    Counters::add(&server.counters.undeclared_keys, count);
+    let is_new = call.known.stats.add_undeclared(count);
+    // Clients that make up new texts all the time shall not fill the log.
+    let second = unix_time().as_secs();
+    if is_new && server.counters.undeclared_told.swap(second, Ordering::Relaxed) != second {
+        let (sha, key) = (&call.known.sha, String::from_utf8_lossy(&first[..first.len().min(128)]));
+        crate::log::notice(&format!(
+            "script {sha} uses the key {key}, which is not among its KEYS; a script that declares its keys waits \
+             for them once and is never repeated"
+        ));
     }
 }
 
@@ -105,52 +211,132 @@ pub fn compile_error(message: &str) -> String {
     format!("ERR Error compiling script (new function): {message}")
 }
 
-pub(super) fn limit_error(server: &Server, limit: script::Limit, sha: &str) -> String {
-    let budget = server.budget();
-    let (used_up, setting) = match limit {
-        script::Limit::Fuel => (format!("{} units used up", budget.fuel), "script-fuel"),
-        script::Limit::Time => (format!("{} ms are over", budget.time.as_millis()), "script-timeout-ms"),
-        script::Limit::Memory => (format!("more than {} bytes wanted", budget.memory_bytes), "script-memory"),
+fn limit_error(call: &ScriptCall<'_>, limit: script::Limit) -> String {
+    let (budget, options) = (&call.budget, &call.options);
+    let (used_up, own, setting) = match limit {
+        script::Limit::Fuel => {
+            (format!("{} units used up", budget.fuel), options.fuel.is_some(), "script-fuel")
+        }
+        script::Limit::Time => (
+            format!("{} ms are over", budget.time.as_millis()),
+            options.timeout_ms.is_some(),
+            "script-timeout-ms",
+        ),
+        script::Limit::Memory => (
+            format!("more than {} bytes wanted", budget.memory_bytes),
+            options.memory_bytes.is_some(),
+            "script-memory",
+        ),
         script::Limit::Reply => {
-            (format!("reply of more than {} bytes", budget.reply_bytes), "script-reply-max")
+            (format!("reply of more than {} bytes", budget.reply_bytes), false, "script-reply-max")
         }
-        script::Limit::Killed => {
-            return format!("KILLED script {sha} was ended by SCRIPT KILL; its writes were undone");
-        }
+        script::Limit::Killed => ("ended by SCRIPT KILL".to_owned(), false, "nobody"),
     };
+    let setting = if own { "the script's own options" } else { setting };
     format!(
-        "SCRIPTLIMIT {}: {used_up} by script {sha}; its writes were undone; the limit is set by {setting}",
-        limit.name()
+        "SCRIPTLIMIT {}: {used_up} by script {}; {}; the limit is set by {setting}",
+        limit.name(),
+        call.known.sha,
+        fate(call)
     )
 }
 
-/// One round. Gives the transaction back unless the sandbox took it down with it, and what the round lacked.
+/// How one round went.
+pub(super) struct Round {
+    /// The transaction, unless the sandbox took it down with it.
+    pub txn: Option<Transaction>,
+    pub outcome: Outcome,
+    /// Why it has to be repeated.
+    pub lack: Option<Lack>,
+    pub spent: Spent,
+}
+
+impl Circumstances {
+    /// Those of a call at this time.
+    pub(super) fn of(call: &ScriptCall<'_>, now_ms: u64) -> Circumstances {
+        let ScriptCall { seed, db, read_only, .. } = *call;
+        Circumstances { now_ms, clock_seconds: 0.0, seed, db, read_only }
+    }
+}
+
 pub(super) async fn run_once(
     server: &Arc<Server>,
     call: &ScriptCall<'_>,
     txn: Transaction,
     seen: Circumstances,
-) -> (Option<Transaction>, Outcome, Option<Conflict>) {
-    let host = ScriptHost { server: server.clone(), txn, seen, conflict: None, recent: Recent::default() };
+    collects: bool,
+) -> Round {
+    let host = ScriptHost {
+        server: server.clone(),
+        txn,
+        seen,
+        lack: None,
+        recent: Recent::default(),
+        queue: collects.then(Queue::default),
+        declared: call.declared(),
+    };
+    let (host, outcome, spent) = run_in_sandbox(server, call, seen.clock_seconds, host).await;
+    match host {
+        Some(mut host) => {
+            if matches!(outcome, Outcome::Reply(_)) {
+                host.end();
+            }
+            Round { txn: Some(host.txn), outcome, lack: host.lack, spent }
+        }
+        None => Round { txn: None, outcome, lack: None, spent },
+    }
+}
+
+/// A run without locks. An error is the text that becomes the reply.
+async fn run_unlocked(server: &Arc<Server>, call: &ScriptCall<'_>, out: &mut Vec<u8>) -> Result<(), String> {
+    let host = UnlockedHost {
+        server: server.clone(),
+        db: call.db,
+        seed: call.seed,
+        read_only: call.read_only,
+        recent: Recent::default(),
+        queue: Queue::default(),
+        sent: 0,
+        collects: server.config.script_auto_async.get() == 1,
+        waiting: None,
+        failed: None,
+    };
+    let clock_seconds = server.started.elapsed().as_secs_f64();
+    let (host, outcome, spent) = run_in_sandbox(server, call, clock_seconds, host).await;
+    if let Some(mut host) = host {
+        // Also those of a script that was ended: it did call them.
+        host.send_all().await;
+        if let (Some(error), Outcome::Reply(_) | Outcome::Stopped) = (host.failed, &outcome) {
+            call.known.stats.add(Ended::WithError, &spent);
+            return Err(format!(
+                "{} script: {}, by a call whose result it does not use.",
+                error.text(),
+                call.known.sha
+            ));
+        }
+    }
+    append_outcome(server, call, outcome, &spent, out).map(drop)
+}
+
+async fn run_in_sandbox<H: Host>(
+    server: &Arc<Server>,
+    call: &ScriptCall<'_>,
+    clock_seconds: f64,
+    host: H,
+) -> (Option<H>, Outcome, Spent) {
     let input = RunInput {
         name: &call.known.sha,
         keys: call.keys,
         args: call.args,
-        clock_seconds: seen.clock_seconds,
-        seed: seen.seed as u32,
+        clock_seconds,
+        seed: call.seed as u32,
     };
     let input = input.encode();
-    let (runtime, known, budget) = (server.runtime.clone(), call.known.clone(), server.budget());
+    let (runtime, script, budget) = (server.runtime.clone(), call.known.script.clone(), call.budget);
     // Boxed at once: the future is large, and each move of it costs.
-    let run =
-        Box::pin(
-            async move { runtime.run(&known.script, &known.sha, &input, &budget, AnyHost::new(host)).await },
-        );
-    let (host, outcome, _) = first_slice_here(server, run).await;
-    match host.and_then(AnyHost::downcast::<ScriptHost>) {
-        Some(host) => (Some(host.txn), outcome, host.conflict),
-        None => (None, outcome, None),
-    }
+    let run = Box::pin(async move { runtime.run(&script, &input, &budget, AnyHost::new(host)).await });
+    let (host, outcome, spent) = first_slice_here(server, run).await;
+    (host.and_then(AnyHost::downcast::<H>), outcome, spent)
 }
 
 /// What [`script::Runtime::run`] gives.

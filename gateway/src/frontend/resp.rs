@@ -199,7 +199,7 @@ impl Connection {
                             biased;
                             () = dispatch::finish(server, session, waiting, &mut out) => {}
                             // Dropping the request ends a script and takes back what it did.
-                            () = hung_up(stream) => return Err(io::ErrorKind::ConnectionAborted.into()),
+                            () = hung_up(stream), if server.config.script_client_gone.get() == 0 => return Err(io::ErrorKind::ConnectionAborted.into()),
                         }
                     }
                     at += request.consumed;

@@ -194,6 +194,21 @@ impl UndoLog {
         *self = UndoLog::default();
     }
 
+    /// Adds the records of `newer`, which began when this log ended.
+    pub fn append(&mut self, newer: UndoLog) {
+        let base = self.keys.len() as u32;
+        self.keys.extend(newer.keys);
+        self.records.extend(newer.records.into_iter().map(|record| match record {
+            Record::Key(key, Undo::Moved(at, to)) => Record::Key(key + base, Undo::Moved(at, to + base)),
+            Record::Key(key, undo) => Record::Key(key + base, undo),
+            other => other,
+        }));
+        self.everywhere |= newer.everywhere;
+        self.bytes += newer.bytes;
+        // What was whole in either log need not be so in both.
+        self.whole = false;
+    }
+
     /// Whether something was done to all partitions and not only to [`UndoLog::keys`].
     pub fn is_everywhere(&self) -> bool {
         self.everywhere

@@ -6,7 +6,8 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use script::{
-    Budget, CallFlags, Host, HostCall, Instances, LogLevel, Outcome, RunInput, Runtime, RuntimeConfig, Script,
+    Budget, CallFlags, Finishing, Host, HostCall, Instances, LogLevel, Outcome, RunInput, Runtime,
+    RuntimeConfig, Script,
 };
 
 /// Small, so that endless scripts end soon. Time is ample: it would make results depend on the machine.
@@ -37,6 +38,10 @@ impl Host for Stub {
         HostCall::Done(100)
     }
 
+    fn finish<'a>(&'a mut self, _: &'a mut Vec<u8>) -> Finishing<'a> {
+        unreachable!("this host never says later")
+    }
+
     fn log(&mut self, _: LogLevel, _: &[u8]) {}
 }
 
@@ -61,7 +66,7 @@ impl Lab {
     }
 
     fn run(&self, script: &Script) -> Outcome {
-        finish(self.runtime.run(script, "f", &self.input, &BUDGET, Stub)).1
+        finish(self.runtime.run(script, &self.input, &BUDGET, Stub)).1
     }
 
     /// Runs `source` from its text and from its image; its reply if it has one.

@@ -1,0 +1,94 @@
+//! Calls whose result nobody reads: collected, and sent together.
+
+use smallvec::SmallVec;
+use store::Call;
+use store_engine::keys::KeyAt;
+use store_engine::{Args, Command};
+
+use crate::gate::Admitted;
+
+/// The calls of one script, in their order.
+#[derive(Default)]
+pub(super) struct Queue {
+    bytes: Vec<u8>,
+    /// Where in `bytes` each argument ends.
+    ends: Vec<usize>,
+    calls: Vec<Queued>,
+}
+
+struct Queued {
+    facts: &'static Command,
+    keys: SmallVec<[KeyAt; 4]>,
+    db: usize,
+    protected: bool,
+    /// Number of the first argument.
+    first: usize,
+}
+
+impl Queue {
+    /// Adds a call. `protected`: its error is nobody's business.
+    pub fn push(&mut self, admitted: Admitted<'_>, db: usize, protected: bool) {
+        let first = self.ends.len();
+        for arg in admitted.args.items() {
+            self.bytes.extend_from_slice(arg);
+            self.ends.push(self.bytes.len());
+        }
+        self.calls.push(Queued { facts: admitted.facts, keys: admitted.keys, db, protected, first });
+    }
+
+    /// Number of calls.
+    pub fn len(&self) -> usize {
+        self.calls.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.calls.is_empty()
+    }
+
+    /// Bytes of their arguments.
+    pub fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Forgets all calls; the room they took stays.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.ends.clear();
+        self.calls.clear();
+    }
+
+    /// The arguments of call number `at`.
+    pub fn args(&self, at: usize) -> SmallVec<[&[u8]; 8]> {
+        let first = self.calls[at].first;
+        let end = self.calls.get(at + 1).map_or(self.ends.len(), |next| next.first);
+        let mut start = first.checked_sub(1).map_or(0, |before| self.ends[before]);
+        let mut args = SmallVec::with_capacity(end - first);
+        for &end in &self.ends[first..end] {
+            args.push(&self.bytes[start..end]);
+            start = end;
+        }
+        args
+    }
+
+    /// Call number `at`, whose arguments are `args`.
+    pub fn call<'a>(&'a self, at: usize, args: &'a [&'a [u8]], now_ms: u64) -> Call<'a> {
+        let Queued { facts, keys, db, .. } = &self.calls[at];
+        Call { command: facts, args: Args::new(args), keys, db: *db, now_ms }
+    }
+
+    /// Whether an error of call number `at` matters to the script.
+    pub fn error_counts(&self, at: usize) -> bool {
+        !self.calls[at].protected
+    }
+
+    /// The order in which to send them: by shard, and in their own order on each; or as they came if one of them
+    /// has several keys.
+    pub fn by_shard(&self, shard_of: impl Fn(&[u8]) -> usize) -> SmallVec<[(usize, usize); 16]> {
+        let alone = self.calls.iter().all(|call| call.keys.len() == 1);
+        let shard = |at: usize| if alone { shard_of(self.args(at)[self.calls[at].keys[0].0]) } else { 0 };
+        let mut order: SmallVec<_> = (0..self.calls.len()).map(|at| (shard(at), at)).collect();
+        order.sort_unstable();
+        order
+    }
+}

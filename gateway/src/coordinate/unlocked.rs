@@ -1,0 +1,143 @@
+//! What the calls of a script without atomicity meet: the gate, then the store, as if a client sent them.
+
+use std::sync::Arc;
+
+use script::{CallFlags, Finishing, Host, HostCall, LogLevel};
+use store::Call;
+use store_engine::{Args, CommandError, Protocol, Reply};
+
+use super::exec::run_locked;
+use super::host::{CALL_FUEL, acl_check, can_wait, reply_in, select_or};
+use super::queue::Queue;
+use crate::gate::{self, Admitted, Origin, Recent};
+use crate::observe::unix_ms;
+use crate::server::Server;
+
+/// The host of a script that gave up atomicity.
+pub(super) struct UnlockedHost {
+    pub server: Arc<Server>,
+    pub db: usize,
+    pub seed: u64,
+    pub read_only: bool,
+    pub recent: Recent,
+    /// Calls that wait to be sent.
+    pub queue: Queue,
+    /// How many of them were sent already.
+    pub sent: usize,
+    /// Whether calls of `redis.call` are collected, or only those of `redis.acall`.
+    pub collects: bool,
+    /// The call that waits for its keys, with the protocol of its reply.
+    pub waiting: Option<(Queue, Protocol)>,
+    /// The error of a collected call: the script ends with it before its next call.
+    pub failed: Option<CommandError>,
+}
+
+/// A reply was an error that nobody sees otherwise.
+fn error_in(reply: &Reply) -> CommandError {
+    let text = String::from_utf8_lossy(&reply.buf);
+    CommandError::owned(text.trim_start_matches('-').trim_end().to_owned())
+}
+
+impl UnlockedHost {
+    /// Sends collected calls, in their order, until one finds its keys locked. Whether all are sent.
+    fn send(&mut self) -> bool {
+        let UnlockedHost { server, seed, queue, sent, failed, .. } = self;
+        let mut unread = Reply::new(Protocol::Resp2);
+        while *sent < queue.len() && failed.is_none() {
+            unread.buf.clear();
+            let args = queue.args(*sent);
+            match server.node.try_execute(&queue.call(*sent, &args, unix_ms()), seed, &mut unread) {
+                None => return false,
+                Some(fine) if fine || !queue.error_counts(*sent) => *sent += 1,
+                Some(_) => *failed = Some(error_in(&unread)),
+            }
+        }
+        queue.clear();
+        *sent = 0;
+        true
+    }
+
+    /// Sends collected calls and waits for keys where that is needed.
+    pub async fn send_all(&mut self) {
+        while !self.send() {
+            let mut unread = Reply::new(Protocol::Resp2);
+            let args = self.queue.args(self.sent);
+            let call = self.queue.call(self.sent, &args, 0);
+            let fine = run_locked(&self.server, &call, &mut self.seed, &mut unread).await;
+            if !fine && self.queue.error_counts(self.sent) {
+                self.failed = Some(error_in(&unread));
+            }
+            self.sent += 1;
+        }
+    }
+
+    fn answer(&mut self, args: Args<'_>, flags: CallFlags, out: &mut Reply) -> HostCall {
+        let origin = Origin::Script { read_only: self.read_only };
+        let admitted = match gate::admit_again(&self.server.registry, args, origin, &mut self.recent) {
+            Ok(admitted) => admitted,
+            Err(error) => {
+                select_or(&mut self.db, args, &error, out);
+                return HostCall::Done(CALL_FUEL);
+            }
+        };
+        if flags.unused() && (self.collects || flags.explicitly_async()) && can_wait(&admitted) {
+            self.queue.push(admitted, self.db, flags.protected());
+            let full = self.queue.bytes() >= self.server.config.script_queue_max.get_usize();
+            if full && !self.send() {
+                return HostCall::Later;
+            }
+        } else {
+            let sent = self.send();
+            let Admitted { facts, ref keys, .. } = admitted;
+            let call = Call { command: facts, args, keys, db: self.db, now_ms: unix_ms() };
+            if self.failed.is_none()
+                && (!sent || self.server.node.try_execute(&call, &mut self.seed, out).is_none())
+            {
+                let mut alone = Queue::default();
+                alone.push(admitted, self.db, true);
+                self.waiting = Some((alone, out.protocol));
+                return HostCall::Later;
+            }
+        }
+        match self.failed {
+            Some(_) => HostCall::Stop,
+            None => HostCall::Done(CALL_FUEL + out.buf.len() as u64),
+        }
+    }
+}
+
+impl Host for UnlockedHost {
+    fn call(&mut self, args: &[&[u8]], flags: CallFlags, reply: &mut Vec<u8>) -> HostCall {
+        let args = Args::new(args);
+        let mut out = reply_in(reply, flags);
+        let done = if flags.acl_check() {
+            acl_check(&self.server, args, &mut out);
+            HostCall::Done(CALL_FUEL)
+        } else {
+            self.answer(args, flags, &mut out)
+        };
+        *reply = out.buf;
+        done
+    }
+
+    fn finish<'a>(&'a mut self, reply: &'a mut Vec<u8>) -> Finishing<'a> {
+        Box::pin(async move {
+            self.send_all().await;
+            if self.failed.is_some() {
+                return None;
+            }
+            reply.clear();
+            if let Some((call, protocol)) = self.waiting.take() {
+                let mut out = Reply { buf: std::mem::take(reply), protocol };
+                let args = call.args(0);
+                run_locked(&self.server, &call.call(0, &args, 0), &mut self.seed, &mut out).await;
+                *reply = out.buf;
+            }
+            Some(CALL_FUEL + reply.len() as u64)
+        })
+    }
+
+    fn log(&mut self, level: LogLevel, text: &[u8]) {
+        crate::log::script(level, text);
+    }
+}

@@ -1,0 +1,117 @@
+//! The scripts that are running or waiting to run, and how they are ended from outside.
+
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Poll;
+use std::time::Instant;
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+/// Who runs what.
+#[derive(Clone, Debug)]
+pub struct Who {
+    /// The script's digest.
+    pub sha: String,
+    /// The connection that asked for it.
+    pub client: u64,
+}
+
+/// A run that did not end at once.
+pub struct Run {
+    id: u64,
+    /// What it is.
+    pub who: Who,
+    /// When it began.
+    pub since: Instant,
+    killed: Notify,
+}
+
+/// All of them.
+#[derive(Default)]
+pub struct Runs {
+    list: Mutex<Vec<Arc<Run>>>,
+    next: AtomicU64,
+}
+
+impl Runs {
+    /// Drives `run` to its end. If somebody kills it before, it is dropped, which takes back what it did, and
+    /// there is no result.
+    pub async fn drive<T>(&self, who: impl FnOnce() -> Who, run: impl Future<Output = T>) -> Option<T> {
+        let mut run = pin!(run);
+        // Most end at once: nobody could have killed those.
+        if let Poll::Ready(done) = poll_fn(|context| Poll::Ready(run.as_mut().poll(context))).await {
+            return Some(done);
+        }
+        let listed = self.enter(who());
+        tokio::select! {
+            biased;
+            done = run => Some(done),
+            () = listed.run.killed.notified() => None,
+        }
+    }
+
+    fn enter(&self, who: Who) -> Listed<'_> {
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        let run = Arc::new(Run { id, who, since: Instant::now(), killed: Notify::new() });
+        self.list.lock().push(run.clone());
+        Listed { runs: self, run }
+    }
+
+    /// Ends those that `chosen` says yes to; how many there were.
+    pub fn kill(&self, chosen: impl Fn(&Who) -> bool) -> usize {
+        let list = self.list.lock();
+        list.iter().filter(|run| chosen(&run.who)).map(|run| run.killed.notify_one()).count()
+    }
+
+    /// All that there are now.
+    pub fn list(&self) -> Vec<Arc<Run>> {
+        self.list.lock().clone()
+    }
+}
+
+/// An entry of the list, taken out again when dropped.
+struct Listed<'a> {
+    runs: &'a Runs,
+    run: Arc<Run>,
+}
+
+impl Drop for Listed<'_> {
+    fn drop(&mut self) {
+        self.runs.list.lock().retain(|run| run.id != self.run.id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn who(sha: &str) -> Who {
+        Who { sha: sha.to_owned(), client: 1 }
+    }
+
+    #[tokio::test]
+    async fn a_run_that_waits_can_be_killed_and_leaves_the_list() {
+        let runs = Runs::default();
+        let waits = runs.drive(|| who("a"), std::future::pending::<()>());
+        let kills = async {
+            while runs.list().is_empty() {
+                tokio::task::yield_now().await;
+            }
+            assert_eq!(runs.kill(|who| who.sha == "b"), 0);
+            assert_eq!(runs.kill(|who| who.sha == "a"), 1);
+        };
+        let (ended, ()) = tokio::join!(waits, kills);
+        assert_eq!(ended, None);
+        assert!(runs.list().is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_run_that_ends_at_once_is_never_listed() {
+        let runs = Runs::default();
+        let done = runs.drive(|| unreachable!("nobody asks who it is"), async { 7 }).await;
+        assert_eq!(done, Some(7));
+    }
+}

@@ -1,0 +1,181 @@
+//! What the runs of a script did: counted for each script, in bounded memory.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use hdrhistogram::Histogram;
+use parking_lot::Mutex;
+use script::Spent;
+
+/// How a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// With a reply that is no error.
+    Well,
+    /// With an error of its own.
+    WithError,
+    /// By a limit, or because the sandbox broke.
+    ByLimit,
+    /// Somebody killed it.
+    Killed,
+}
+
+/// Counters and distributions of one script.
+#[derive(Default)]
+pub struct Stats {
+    runs: AtomicU64,
+    errors: AtomicU64,
+    limits: AtomicU64,
+    killed: AtomicU64,
+    commands: AtomicU64,
+    reruns: AtomicU64,
+    undeclared: AtomicU64,
+    /// Made by the second run: a script that runs once has no distribution.
+    spread: Mutex<Option<Box<Spread>>>,
+}
+
+/// Distributions over the runs. 600 counters each: two digits that count, over twelve orders of magnitude.
+#[derive(Clone)]
+struct Spread {
+    fuel: Histogram<u32>,
+    micros: Histogram<u32>,
+}
+
+impl Spread {
+    fn new() -> Spread {
+        let empty = || Histogram::new_with_bounds(1, 1 << 40, 1).expect("the bounds are in order");
+        Spread { fuel: empty(), micros: empty() }
+    }
+}
+
+/// What [`Stats`] says.
+pub struct Report {
+    /// Name and number of each count.
+    pub counts: Vec<(&'static str, u64)>,
+    /// A histogram of microseconds, as text.
+    pub latency: String,
+}
+
+impl Stats {
+    /// Notes one run.
+    pub fn add(&self, ended: Ended, spent: &Spent) {
+        let counter = match ended {
+            Ended::Well => None,
+            Ended::WithError => Some(&self.errors),
+            Ended::ByLimit => Some(&self.limits),
+            Ended::Killed => Some(&self.killed),
+        };
+        counter.inspect(|counter| add(counter, 1));
+        add(&self.commands, spent.calls);
+        if self.runs.fetch_add(1, Ordering::Relaxed) > 0 {
+            let mut spread = self.spread.lock();
+            let spread = spread.get_or_insert_with(|| Box::new(Spread::new()));
+            spread.fuel.saturating_record(spent.fuel);
+            spread.micros.saturating_record(spent.time.as_micros() as u64);
+        }
+    }
+
+    /// Notes that a run had to be repeated.
+    pub fn add_rerun(&self) {
+        add(&self.reruns, 1);
+    }
+
+    /// Notes keys that a run locked without having declared them. Whether these are the first.
+    pub fn add_undeclared(&self, keys: u64) -> bool {
+        self.undeclared.fetch_add(keys, Ordering::Relaxed) == 0
+    }
+
+    /// Begins anew.
+    pub fn reset(&self) {
+        for counter in self.counters().map(|(_, counter)| counter) {
+            counter.store(0, Ordering::Relaxed);
+        }
+        *self.spread.lock() = None;
+    }
+
+    fn counters(&self) -> [(&'static str, &AtomicU64); 7] {
+        [
+            ("runs", &self.runs),
+            ("errors", &self.errors),
+            ("limits_hit", &self.limits),
+            ("killed", &self.killed),
+            ("commands", &self.commands),
+            ("reruns", &self.reruns),
+            ("undeclared_keys", &self.undeclared),
+        ]
+    }
+
+    /// The sum over `several`.
+    pub fn report<'a>(several: impl Iterator<Item = &'a Stats>) -> Report {
+        let mut sums = [0; 7];
+        let mut names = [""; 7];
+        let mut all = Spread::new();
+        for stats in several {
+            for (at, (name, counter)) in stats.counters().into_iter().enumerate() {
+                names[at] = name;
+                sums[at] += counter.load(Ordering::Relaxed);
+            }
+            if let Some(spread) = &*stats.spread.lock() {
+                all.fuel.add(&spread.fuel).expect("all have the same bounds");
+                all.micros.add(&spread.micros).expect("all have the same bounds");
+            }
+        }
+        let mut counts: Vec<_> = names.into_iter().zip(sums).filter(|(name, _)| !name.is_empty()).collect();
+        for (names, histogram) in [
+            (["fuel_p50", "fuel_p99", "fuel_max"], &all.fuel),
+            (["usec_p50", "usec_p99", "usec_max"], &all.micros),
+        ] {
+            let values =
+                [histogram.value_at_quantile(0.5), histogram.value_at_quantile(0.99), histogram.max()];
+            counts.extend(names.into_iter().zip(values));
+        }
+        Report { counts, latency: latency(&all.micros) }
+    }
+}
+
+fn add(counter: &AtomicU64, count: u64) {
+    counter.fetch_add(count, Ordering::Relaxed);
+}
+
+/// One line for each filled step of a histogram: up to how many microseconds, how many runs, and which share of
+/// all runs was as quick.
+fn latency(micros: &Histogram<u32>) -> String {
+    let mut text = format!("Count: {} Average: {:.1} Max: {}\n", micros.len(), micros.mean(), micros.max());
+    for step in micros.iter_recorded() {
+        let (upto, runs) = (step.value_iterated_to(), step.count_at_value());
+        text.push_str(&format!("<= {upto} usec: {runs} ({:.2}%)\n", step.percentile()));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn spent(fuel: u64) -> Spent {
+        Spent { fuel, calls: 2, time: Duration::from_micros(fuel / 10), ..Spent::default() }
+    }
+
+    #[test]
+    fn runs_are_summed_up_and_forgotten() {
+        let (one, other) = (Stats::default(), Stats::default());
+        for fuel in [100, 1000, 1000] {
+            one.add(Ended::Well, &spent(fuel));
+        }
+        other.add(Ended::Killed, &spent(5));
+        other.add(Ended::WithError, &spent(u64::MAX));
+        let report = Stats::report([&one, &other].into_iter());
+        let of = |name| report.counts.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
+        assert_eq!(
+            (of("runs"), of("errors"), of("killed"), of("commands")),
+            (Some(5), Some(1), Some(1), Some(10))
+        );
+        // Two digits of a number count.
+        assert!(of("fuel_p50").is_some_and(|fuel| (1000..1100).contains(&fuel)));
+        assert!(report.latency.starts_with("Count: 3 "));
+        one.reset();
+        other.reset();
+        assert!(Stats::report([&one, &other].into_iter()).counts.iter().all(|(_, value)| *value == 0));
+    }
+}
