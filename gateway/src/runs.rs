@@ -1,7 +1,7 @@
 //! The scripts that are running or waiting to run, and how they are ended from outside.
 
 use std::future::{Future, poll_fn};
-use std::pin::pin;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
@@ -37,10 +37,13 @@ pub struct Runs {
 }
 
 impl Runs {
-    /// Drives `run` to its end. If somebody kills it before, it is dropped, which takes back what it did, and
-    /// there is no result.
-    pub async fn drive<T>(&self, who: impl FnOnce() -> Who, run: impl Future<Output = T>) -> Option<T> {
-        let mut run = pin!(run);
+    /// Drives `run` to its end, unless somebody kills it before: then there is no result, and the caller drops
+    /// it, which takes back what it did. Pinned by the caller, as it is large and would be moved otherwise.
+    pub async fn drive<T>(
+        &self,
+        who: impl FnOnce() -> Who,
+        mut run: Pin<&mut impl Future<Output = T>>,
+    ) -> Option<T> {
         // Most end at once: nobody could have killed those.
         if let Poll::Ready(done) = poll_fn(|context| Poll::Ready(run.as_mut().poll(context))).await {
             return Some(done);
@@ -95,7 +98,8 @@ mod tests {
     #[tokio::test]
     async fn a_run_that_waits_can_be_killed_and_leaves_the_list() {
         let runs = Runs::default();
-        let waits = runs.drive(|| who("a"), std::future::pending::<()>());
+        let mut forever = std::future::pending::<()>();
+        let waits = runs.drive(|| who("a"), Pin::new(&mut forever));
         let kills = async {
             while runs.list().is_empty() {
                 tokio::task::yield_now().await;
@@ -111,7 +115,8 @@ mod tests {
     #[tokio::test]
     async fn a_run_that_ends_at_once_is_never_listed() {
         let runs = Runs::default();
-        let done = runs.drive(|| unreachable!("nobody asks who it is"), async { 7 }).await;
+        let done =
+            runs.drive(|| unreachable!("nobody asks who it is"), Pin::new(&mut std::future::ready(7))).await;
         assert_eq!(done, Some(7));
     }
 }

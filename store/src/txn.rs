@@ -194,9 +194,9 @@ impl Transaction {
         !self.undo.is_empty()
     }
 
-    /// The keys that are locked: all but those of a transaction that has locked everything.
-    pub fn keys(&self) -> impl ExactSizeIterator<Item = (usize, &[u8])> {
-        self.locks.keys.iter().map(|held| (held.request.db, &*held.request.key))
+    /// The keys that are locked one by one: none of a transaction that has locked everything.
+    pub fn requests(&self) -> impl ExactSizeIterator<Item = &LockRequest> {
+        self.locks.keys.iter().map(|held| &held.request)
     }
 
     /// Begins a part that can be taken back alone. It ends with [`Transaction::keep_part`],

@@ -138,7 +138,7 @@ pub static PARAMETERS: &[Parameter] = &[
     Parameter {
         name: "script-fuel",
         kind: Kind::Integer(1..=i64::MAX, |c| &c.script_fuel),
-        default: Fallback::Text("2000000000"),
+        default: Fallback::Text("20000000000"),
         live: true,
         doc: "Fuel of one script run: about one unit per WebAssembly instruction, and what its calls cost.",
     },
@@ -202,10 +202,12 @@ pub static PARAMETERS: &[Parameter] = &[
     },
     Parameter {
         name: "script-auto-async",
-        kind: Kind::Word("no|yes", |c| &c.script_auto_async),
-        default: Fallback::Text("yes"),
+        kind: Kind::Word("never|async|always", |c| &c.script_auto_async),
+        default: Fallback::Text("async"),
         live: true,
-        doc: "Whether calls whose result a script does not use are collected and sent together.",
+        doc: "Whose calls are collected and sent together if the script does not use their result: nobody's, those \
+              of scripts without atomicity, or everybody's, which makes no sense while the store is in the same \
+              process.",
     },
     Parameter {
         name: "script-queue-max",
@@ -384,6 +386,12 @@ impl Config {
             Fallback::Computed(_, value) => row.kind.parse(&value(self).to_string()),
         };
         row.kind.store(self, value.expect("a test holds every default to its own range"));
+    }
+
+    /// Whether atomic scripts collect calls. Not by default: the store is a function call away, and a hundred
+    /// INCR collected and sent together took 1.36 times the time of a hundred INCR.
+    pub fn collects_always(&self) -> bool {
+        self.script_auto_async.get() == 2
     }
 
     /// Where the sandbox of a run comes from.

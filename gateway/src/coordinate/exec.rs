@@ -1,5 +1,6 @@
 //! EXEC, and single calls whose keys are in use.
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use script::Outcome;
@@ -64,7 +65,7 @@ pub async fn exec(
     let _permit = if permit { Some(server.runtime.admit().await) } else { None };
     let mark = out.buf.len();
     let first_seed = *seed;
-    let mut collects = server.config.script_auto_async.get() == 1;
+    let mut collects = server.config.collects_always();
     let mut now_ms = None;
     loop {
         let txn = locks.lock(server).await;
@@ -78,10 +79,10 @@ pub async fn exec(
                 txn.commit();
                 return true;
             }
-            Err(Broken::Lack(lack)) => match lack {
-                Lack::Lock(conflict) => locks.widen(conflict),
-                Lack::Order => collects = false,
-            },
+            Err(Broken::Lack(txn, lack)) => {
+                collects &= !matches!(lack, Lack::Order);
+                locks.widen(txn.as_deref(), lack.conflict());
+            }
             Err(Broken::Ended(text)) => {
                 // What ends a script undoes it, and with it the transaction it is part of.
                 out.buf.truncate(mark);
@@ -95,8 +96,8 @@ pub async fn exec(
 
 /// Why a round came to nothing.
 enum Broken {
-    /// It has to be repeated.
-    Lack(Lack),
+    /// It has to be repeated, with the locks it had and those it lacked.
+    Lack(Option<Box<Transaction>>, Lack),
     /// A script was ended; the text is EXEC's reply.
     Ended(String),
 }
@@ -117,7 +118,9 @@ async fn round(
             Step::Answered(bytes) => out.buf.extend_from_slice(bytes),
             Step::Engine(admitted, db) => {
                 let done = txn.execute(&call_of(admitted, *db, now_ms), Mode::Exclusive, seed, out);
-                done.map_err(|conflict| Broken::Lack(Lack::Lock(conflict)))?;
+                if let Err(conflict) = done {
+                    return Err(Broken::Lack(Some(Box::new(txn)), Lack::Lock(conflict)));
+                }
             }
             Step::Script(call) => {
                 let seen = Circumstances { seed: *seed, ..Circumstances::of(call, now_ms) };
@@ -137,13 +140,13 @@ async fn script_step(
     out: &mut Reply,
 ) -> Result<Transaction, Broken> {
     txn.begin_part();
-    let run = run_once(server, call, txn, seen, collects);
+    let run = pin!(run_once(server, call, txn, seen, collects));
     let Some(done) = server.runs.drive(|| call.who(), run).await else {
         return Err(Broken::Ended(killed_error(server, call)));
     };
     if let Some(lack) = done.lack {
         call.known.stats.add_rerun();
-        return Err(Broken::Lack(lack));
+        return Err(Broken::Lack(done.txn.map(Box::new), lack));
     }
     let failed = match done.outcome {
         Outcome::CompileError(message) => {

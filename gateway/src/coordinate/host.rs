@@ -31,6 +31,16 @@ pub(super) enum Lack {
     Order,
 }
 
+impl Lack {
+    /// What has to be locked.
+    pub fn conflict(self) -> Option<Conflict> {
+        match self {
+            Lack::Lock(conflict) => Some(conflict),
+            Lack::Order => None,
+        }
+    }
+}
+
 /// The host of an atomic script.
 pub(super) struct ScriptHost {
     pub server: Arc<Server>,

@@ -23,20 +23,23 @@ impl LockSet {
         LockSet { requests, ..LockSet::default() }
     }
 
-    pub async fn lock(&self, server: &Server) -> Transaction {
+    /// Waits for the locks. The set is empty then, until [`LockSet::widen`] fills it again.
+    pub async fn lock(&mut self, server: &Server) -> Transaction {
         if self.whole {
             Transaction::begin_whole(&server.node).await
         } else {
-            Transaction::begin(&server.node, self.requests.clone()).await
+            Transaction::begin(&server.node, std::mem::take(&mut self.requests)).await
         }
     }
 
-    /// Adds what the last round lacked.
-    pub fn widen(&mut self, conflict: Conflict) {
+    /// For the next round: what the last one held, with what it lacked.
+    pub fn widen(&mut self, held: Option<&Transaction>, lack: Option<Conflict>) {
         self.rounds += 1;
-        match conflict {
-            Conflict::Key(request) if self.rounds < MOST_ROUNDS => self.requests.push(request),
-            _ => self.whole = true,
+        self.requests.extend(held.into_iter().flat_map(Transaction::requests).cloned());
+        match lack {
+            Some(Conflict::Key(request)) if self.rounds < MOST_ROUNDS => self.requests.push(request),
+            Some(_) => self.whole = true,
+            None => {}
         }
     }
 

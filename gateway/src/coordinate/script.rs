@@ -2,14 +2,14 @@
 
 use std::future::{Future, poll_fn};
 use std::panic::AssertUnwindSafe;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Poll;
 
 use resp::ReplyLimits;
 use script::{AnyHost, Budget, Host, Outcome, RunInput, Spent};
-use store::{Mode, Transaction};
+use store::{LockRequest, Mode, Transaction};
 use store_engine::{CommandError, Protocol, Reply};
 
 use super::host::{Circumstances, Declared, Lack, ScriptHost};
@@ -76,15 +76,17 @@ impl ScriptCall<'_> {
 /// Runs a script and appends its reply to `out`.
 pub async fn run_script(server: &Arc<Server>, call: ScriptCall<'_>, out: &mut Vec<u8>) {
     let mark = out.len();
-    let run = async {
-        let _permit = server.runtime.admit().await;
-        if call.options.flags.has(Flags::DISABLE_ATOMICITY) {
-            run_unlocked(server, &call, out).await
-        } else {
-            run_atomic(server, &call, out).await
-        }
+    let done = {
+        let run = pin!(async {
+            let _permit = server.runtime.admit().await;
+            match call.options.flags.has(Flags::DISABLE_ATOMICITY) {
+                true => Box::pin(run_unlocked(server, &call, out)).await,
+                false => run_atomic(server, &call, out).await,
+            }
+        });
+        server.runs.drive(|| call.who(), run).await
     };
-    let Some(done) = server.runs.drive(|| call.who(), run).await else {
+    let Some(done) = done else {
         out.truncate(mark);
         return append_error(out, &call, killed_error(server, &call));
     };
@@ -118,7 +120,7 @@ fn fate(call: &ScriptCall<'_>) -> &'static str {
 /// Rounds with a growing lock set. An error is the text that becomes the reply.
 async fn run_atomic(server: &Arc<Server>, call: &ScriptCall<'_>, out: &mut Vec<u8>) -> Result<(), String> {
     let mut locks = LockSet::of_keys(call.keys, call.db, call.lock_mode());
-    let mut collects = server.config.script_auto_async.get() == 1;
+    let mut collects = server.config.collects_always();
     let mut circumstances = None;
     loop {
         let txn = locks.lock(server).await;
@@ -128,21 +130,19 @@ async fn run_atomic(server: &Arc<Server>, call: &ScriptCall<'_>, out: &mut Vec<u
         });
         let Round { txn, outcome, lack, spent } = run_once(server, call, txn, seen, collects).await;
         if let Some(lack) = lack {
-            // Taken back before the next round asks for its locks.
-            drop(txn);
             Counters::add(&server.counters.scripts_rerun, 1);
             call.known.stats.add_rerun();
-            match lack {
-                Lack::Lock(conflict) => locks.widen(conflict),
-                Lack::Order => collects = false,
-            }
+            collects &= !matches!(lack, Lack::Order);
+            locks.widen(txn.as_ref(), lack.conflict());
+            // Taken back before the next round asks for its locks.
+            drop(txn);
             continue;
         }
         let failed = append_outcome(server, call, outcome, &spent, out)?;
         if let Some(txn) = txn
             && !(failed && call.options.on_error == Some(OnError::RollBack))
         {
-            if txn.keys().len() > call.keys.len() {
+            if txn.requests().len() > call.keys.len() {
                 note_undeclared(server, call, &txn);
             }
             txn.commit();
@@ -190,8 +190,9 @@ pub(super) fn append_outcome(
 
 /// Counts the keys that a script used without having declared them, and tells its author of the first.
 fn note_undeclared(server: &Server, call: &ScriptCall<'_>, txn: &Transaction) {
-    let mut keys = txn.keys().filter(|(db, key)| *db != call.db || !call.keys.contains(key));
-    let Some((_, first)) = keys.next() else { return };
+    let is_declared = |request: &LockRequest| request.db == call.db && call.keys.contains(&&*request.key);
+    let mut keys = txn.requests().filter(|request| !is_declared(request)).map(|request| &request.key);
+    let Some(first) = keys.next() else { return };
     let count = 1 + keys.count() as u64;
     Counters::add(&server.counters.undeclared_keys, count);
     let is_new = call.known.stats.add_undeclared(count);
@@ -297,7 +298,7 @@ async fn run_unlocked(server: &Arc<Server>, call: &ScriptCall<'_>, out: &mut Vec
         recent: Recent::default(),
         queue: Queue::default(),
         sent: 0,
-        collects: server.config.script_auto_async.get() == 1,
+        collects: server.config.script_auto_async.get() > 0,
         waiting: None,
         failed: None,
     };
