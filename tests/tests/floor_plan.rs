@@ -53,7 +53,9 @@ const GATEWAY: &[&[&str]] = &[
     &["gate"],
     &["server", "registry"],
     &["acl", "session", "scripts", "call"],
-    &["header", "observe", "log", "config", "io"],
+    &["header", "stats", "runs"],
+    &["options"],
+    &["observe", "log", "config", "io"],
 ];
 
 fn root() -> PathBuf {

@@ -69,8 +69,8 @@ impl Declared {
             let key = admitted.args[at];
             if db != self.db || !self.keys.iter().any(|declared| **declared == *key) {
                 return Err(CommandError::owned(format!(
-                    "UNDECLARED script tried accessing undeclared key, key: {}, script: {}; name it among the \
-                     KEYS, or give the script the flag allow-undeclared-keys",
+                    "UNDECLARED script tried accessing undeclared key, key: {}; name it among the KEYS, or give \
+                     script {} the flag allow-undeclared-keys",
                     String::from_utf8_lossy(&key[..key.len().min(128)]),
                     self.sha
                 )));
