@@ -1,4 +1,4 @@
-/* The exports: create the state, compile the script, run it. */
+/* The exports: create the state, compile the script or load the library, run it. */
 #include <string.h>
 
 #include "guest.h"
@@ -119,6 +119,36 @@ static void add_failure(Buffer *out, lua_State *L, const char *name) {
     buffer_add(out, "\r\n", 2);
 }
 
+EXPORT("load") int64_t guest_load(uint32_t len) {
+    lua_State *L = state;
+    Buffer out = {reply_static, 0, REPLY_STATIC};
+    lua_settop(L, 0);
+    library_begin(L);
+    const char *doing = "compiling function";
+    int status = luaL_loadbuffer(L, input(), len, "@user_function");
+    drop_input();
+    if (status == 0) {
+        doing = "registering functions";
+        status = lua_pcall(L, 0, 0, 0);
+        if (status != 0 && lua_type(L, -1) == LUA_TSTRING) {
+            lua_pushliteral(L, "ERR ");
+            lua_insert(L, -2);
+            lua_concat(L, 2);
+        }
+    }
+    if (status == 0) {
+        library_end(L);
+        reply_write(&out, L, 0);
+    } else {
+        const char *message = lua_istable(L, -1) ? field(L, lua_gettop(L), "err") : lua_tostring(L, -1);
+        lua_pushfstring(L, "-ERR Error %s: %s", doing, message ? message : "ERR unknown error");
+        buffer_add_line(&out, lua_tostring(L, -1), 1);
+        buffer_add(&out, "\r\n", 2);
+    }
+    lua_settop(L, 0);
+    return pack(out.data, out.len);
+}
+
 EXPORT("run") int64_t guest_run(uint32_t len) {
     (void)len;
     lua_State *L = state;
@@ -130,15 +160,17 @@ EXPORT("run") int64_t guest_run(uint32_t len) {
     lua_settop(L, 0);
     lua_pushlstring(L, in + RUN_DATA, name_len);
     lua_pushcfunction(L, sandbox_error_handler);
-    lua_rawgeti(L, LUA_REGISTRYINDEX, script);
+    int function = word(in + RUN_FLAGS) & RUN_FUNCTION;
+    if (function) library_push_function(L, 1);
+    else lua_rawgeti(L, LUA_REGISTRYINDEX, script);
     const char *p = push_strings(L, in + RUN_DATA + name_len, nkeys);
-    sandbox_set_global(L, "KEYS");
+    if (!function) sandbox_set_global(L, "KEYS");
     push_strings(L, p, nargs);
-    sandbox_set_global(L, "ARGV");
+    if (!function) sandbox_set_global(L, "ARGV");
     drop_input();
 
     Buffer out = {reply_static, 0, REPLY_STATIC};
-    if (lua_pcall(L, 0, 1, 2) == 0) reply_write(&out, L, redis_resp == 3);
+    if (lua_pcall(L, function ? 2 : 0, 1, 2) == 0) reply_write(&out, L, redis_resp == 3);
     else add_failure(&out, L, lua_tostring(L, 1));
     return pack(out.data, out.len);
 }

@@ -45,6 +45,8 @@ void buffer_add_line(Buffer *out, const char *text, int trim);
 int luaopen_redis(lua_State *L);
 /* Pushes {err=...} for "-CODE message" or "message". */
 void redis_push_error(lua_State *L, const char *text, size_t len);
+/* Raises such an error. */
+int redis_raise(lua_State *L, const char *text);
 extern int redis_resp;
 
 /* sandbox.c */
@@ -52,7 +54,22 @@ void sandbox_open(lua_State *L);
 int sandbox_error_handler(lua_State *L);
 /* Sets a global although the globals are read-only; pops the value. */
 void sandbox_set_global(lua_State *L, const char *name);
+/* Makes it an error to read what the table on top does not have. */
+void sandbox_refuse_unknown(lua_State *L);
+/* Marks the table on top, its metatable and all tables in it, or only itself. */
+void sandbox_make_readonly(lua_State *L);
+void sandbox_make_one_readonly(lua_State *L);
+/* Takes away what scripts have and functions have not. */
+void sandbox_forget_scripts(lua_State *L);
 extern double sandbox_clock;
+
+/* library.c */
+/* Prepares the state for a library's chunk; leaves one value on the stack, which `library_end` takes. */
+void library_begin(lua_State *L);
+/* The chunk has ended without an error; pushes the list of [name, description or false, flags]. */
+void library_end(lua_State *L);
+/* Pushes the function that is registered under the name at this place of the stack. */
+void library_push_function(lua_State *L, int name);
 
 /* random.c */
 void random_open(lua_State *L);

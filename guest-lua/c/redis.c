@@ -41,7 +41,7 @@ void redis_push_error(lua_State *L, const char *text, size_t len) {
 
 static void push_message(lua_State *L, const char *text) { redis_push_error(L, text, strlen(text)); }
 
-static int raise_message(lua_State *L, const char *text) {
+int redis_raise(lua_State *L, const char *text) {
     push_message(L, text);
     return lua_error(L);
 }
@@ -139,7 +139,7 @@ static int redis_error_reply(lua_State *L) { return single_field(L, "err"); }
 static int redis_status_reply(lua_State *L) { return single_field(L, "ok"); }
 
 static int redis_sha1hex(lua_State *L) {
-    if (lua_gettop(L) != 1) return raise_message(L, "wrong number of arguments");
+    if (lua_gettop(L) != 1) return redis_raise(L, "wrong number of arguments");
     size_t len = 0;
     const char *text = lua_tolstring(L, 1, &len);
     char hex[40];
@@ -150,10 +150,10 @@ static int redis_sha1hex(lua_State *L) {
 
 static int redis_log(lua_State *L) {
     int argc = lua_gettop(L);
-    if (argc < 2) return raise_message(L, "redis.log() requires two arguments or more.");
-    if (!lua_isnumber(L, 1)) return raise_message(L, "First argument must be a number (log level).");
+    if (argc < 2) return redis_raise(L, "redis.log() requires two arguments or more.");
+    if (!lua_isnumber(L, 1)) return redis_raise(L, "First argument must be a number (log level).");
     int level = guest_d2i(lua_tonumber(L, 1));
-    if (level < 0 || level > 3) return raise_message(L, "Invalid debug level.");
+    if (level < 0 || level > 3) return redis_raise(L, "Invalid debug level.");
     luaL_Buffer text;
     luaL_buffinit(L, &text);
     for (int i = 2; i <= argc; i++) {
@@ -171,18 +171,18 @@ static int redis_log(lua_State *L) {
 }
 
 static int redis_setresp(lua_State *L) {
-    if (lua_gettop(L) != 1) return raise_message(L, "redis.setresp() requires one argument.");
+    if (lua_gettop(L) != 1) return redis_raise(L, "redis.setresp() requires one argument.");
     int version = guest_d2i(lua_tonumber(L, 1));
-    if (version != 2 && version != 3) return raise_message(L, "RESP version must be 2 or 3.");
+    if (version != 2 && version != 3) return redis_raise(L, "RESP version must be 2 or 3.");
     redis_resp = version;
     return 0;
 }
 
 /* Effects are what is replicated here, so the choice has no meaning; only bad calls are told. */
 static int redis_set_repl(lua_State *L) {
-    if (lua_gettop(L) != 1) return raise_message(L, "redis.set_repl() requires two arguments.");
+    if (lua_gettop(L) != 1) return redis_raise(L, "redis.set_repl() requires two arguments.");
     if (guest_d2i(lua_tonumber(L, 1)) & ~3) {
-        return raise_message(L, "Invalid replication flags. Use REPL_AOF, REPL_REPLICA, REPL_ALL or REPL_NONE.");
+        return redis_raise(L, "Invalid replication flags. Use REPL_AOF, REPL_REPLICA, REPL_ALL or REPL_NONE.");
     }
     return 0;
 }

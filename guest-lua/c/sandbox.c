@@ -70,7 +70,14 @@ static int missing_global(lua_State *L) {
     return luaL_error(L, "Script attempted to access nonexistent global variable '%s'", lua_tostring(L, -1));
 }
 
-/* Marks a table, its metatable and all tables in it; ends at tables already marked. Recursion is as deep as our libraries nest. */
+void sandbox_refuse_unknown(lua_State *L) {
+    lua_createtable(L, 0, 1);
+    lua_pushcfunction(L, missing_global);
+    lua_setfield(L, -2, "__index");
+    lua_setmetatable(L, -2);
+}
+
+/* Ends at tables already marked. Recursion is as deep as our libraries nest. */
 static void make_readonly(lua_State *L, Table *t) {
     if (isreadonly(t)) return;
     l_setbit(t->marked, READONLYBIT);
@@ -84,11 +91,25 @@ static void make_readonly(lua_State *L, Table *t) {
     }
 }
 
+void sandbox_make_readonly(lua_State *L) { make_readonly(L, hvalue(L->top - 1)); }
+
+void sandbox_make_one_readonly(lua_State *L) { l_setbit(hvalue(L->top - 1)->marked, READONLYBIT); }
+
 void sandbox_set_global(lua_State *L, const char *name) {
     Table *globals = hvalue(gt(L));
     setobj2t(L, luaH_setstr(L, globals, luaS_new(L, name)), L->top - 1);
     luaC_barriert(L, globals, L->top - 1);
     L->top--;
+}
+
+void sandbox_forget_scripts(lua_State *L) {
+    static const char *const of_redis[] = {"breakpoint", "debug", "replicate_commands"};
+    Table *redis = hvalue(luaH_getstr(hvalue(gt(L)), luaS_new(L, "redis")));
+    for (size_t i = 0; i < sizeof of_redis / sizeof *of_redis; i++) {
+        setnilvalue(luaH_setstr(L, redis, luaS_new(L, of_redis[i])));
+    }
+    lua_pushnil(L);
+    sandbox_set_global(L, "__redis__err__handler");
 }
 
 void sandbox_open(lua_State *L) {
@@ -125,12 +146,10 @@ void sandbox_open(lua_State *L) {
         lua_pushnil(L);
         lua_setglobal(L, removed[i]);
     }
-    lua_createtable(L, 0, 1);
-    lua_pushcfunction(L, missing_global);
-    lua_setfield(L, -2, "__index");
-    lua_setmetatable(L, LUA_GLOBALSINDEX);
-
-    make_readonly(L, hvalue(gt(L)));
+    lua_pushvalue(L, LUA_GLOBALSINDEX);
+    sandbox_refuse_unknown(L);
+    sandbox_make_readonly(L);
+    lua_pop(L, 1);
     for (int type = 0; type < NUM_TAGS; type++) {
         if (G(L)->mt[type]) make_readonly(L, G(L)->mt[type]);
     }

@@ -25,7 +25,7 @@ pub const INPUT_STATIC: u32 = 4096;
 pub const REPLY_STATIC: u32 = 16384;
 
 // Layout of the input of `run`. Numbers are little-endian.
-/// u32: bit 0 is set when the client speaks RESP3.
+/// u32: [`RUN_FUNCTION`] or 0.
 pub const RUN_FLAGS: u32 = 0;
 /// f64: what `os.clock()` returns during this run.
 pub const RUN_CLOCK: u32 = 8;
@@ -39,6 +39,21 @@ pub const RUN_NARGS: u32 = 24;
 pub const RUN_SEED: u32 = 28;
 /// The name, then a u32 length and the bytes of each key and each argument, without padding.
 pub const RUN_DATA: u32 = 32;
+
+/// Bit of [`RUN_FLAGS`]: call the function of this name that the loaded library has registered, not the script.
+pub const RUN_FUNCTION: u32 = 1;
+
+// Flags of a registered function, as `load` tells them.
+/// `no-writes`
+pub const FUNCTION_NO_WRITES: u32 = 1;
+/// `allow-oom`
+pub const FUNCTION_ALLOW_OOM: u32 = 2;
+/// `allow-stale`
+pub const FUNCTION_ALLOW_STALE: u32 = 4;
+/// `no-cluster`
+pub const FUNCTION_NO_CLUSTER: u32 = 8;
+/// `allow-cross-slot-keys`
+pub const FUNCTION_ALLOW_CROSS_SLOT_KEYS: u32 = 16;
 
 // Limits.
 /// Tables nested deeper than this in a script's result become `-ERR reached lua stack limit`.

@@ -1,7 +1,7 @@
 //! The Lua side of Moonshard: Lua 5.1.5 and our libraries, compiled to one WebAssembly module.
 //!
 //! `build.rs` builds the module from the C sources in crate `lua-src` and in `c/`; this crate only carries the bytes and the
-//! numbers both sides share ([`abi`]). The host (crate `script`) provides three imports and uses four exports:
+//! numbers both sides share ([`abi`]). The host (crate `script`) provides three imports and uses these exports:
 //!
 //! | import `moonshard.` | meaning |
 //! |---|---|
@@ -12,9 +12,10 @@
 //! | export | meaning |
 //! |---|---|
 //! | `init()` | create the Lua state; call it once, then keep memory and globals as the base image |
-//! | `input(len) -> i32` | address of a buffer for the input of `compile` or `run`; 0 if memory is out |
+//! | `input(len) -> i32` | address of a buffer for the input of `compile`, `load` or `run`; 0 if memory is out |
 //! | `compile(len) -> i64` | compile the source in the buffer; length 0 = fine, else Lua's message |
-//! | `run(len) -> i64` | run the compiled script with the call in the buffer ([`abi::RUN_DATA`] has the layout); a RESP3 reply |
+//! | `load(len) -> i64` | run the library in the buffer so that it registers its functions; a RESP3 reply: an array with the name, the description or null and the flags of each, or an error |
+//! | `run(len) -> i64` | run the compiled script, or a function of the library, with the call in the buffer ([`abi::RUN_DATA`] has the layout); a RESP3 reply |
 //! | `memory` | linear memory, starts with the C stack ([`abi::STACK_SIZE`]) |
 //! | `__stack_pointer` | the only mutable global: put it back together with memory after a trap |
 

@@ -70,7 +70,10 @@ fn exports() {
     let mut found: Vec<_> =
         (0..exports.number()).map(|_| (exports.name(), exports.byte(), exports.number()).0).collect();
     found.sort_unstable();
-    assert_eq!(found, ["__stack_pointer", "_initialize", "compile", "init", "input", "memory", "run"]);
+    assert_eq!(
+        found,
+        ["__stack_pointer", "_initialize", "compile", "init", "input", "load", "memory", "run"]
+    );
 }
 
 #[test]

@@ -135,7 +135,14 @@ fn config(instances: Instances) -> RuntimeConfig {
 }
 
 fn input() -> Vec<u8> {
-    let input = RunInput { name: "f", keys: &[b"k1", b"k2"], args: &[b"a"], clock_seconds: 1.5, seed: 7 };
+    let input = RunInput {
+        name: "f",
+        keys: &[b"k1", b"k2"],
+        args: &[b"a"],
+        clock_seconds: 1.5,
+        seed: 7,
+        function: false,
+    };
     input.encode()
 }
 
@@ -143,6 +150,12 @@ fn input() -> Vec<u8> {
 struct Truth {
     memory: Vec<u8>,
     globals: Vec<String>,
+}
+
+/// What an image is made of.
+enum Source<'a> {
+    Script(&'a str),
+    Library(&'a str),
 }
 
 struct Lab {
@@ -180,14 +193,17 @@ impl Lab {
         Lab { runtime, truth, canary: None }
     }
 
-    async fn truth(runtime: &Runtime<TestHost>, script: Option<&str>) -> Truth {
+    async fn truth(runtime: &Runtime<TestHost>, source: Option<Source<'_>>) -> Truth {
         let mut fresh =
             Sandbox::new(&runtime.engine, &runtime.pre, runtime.config.fuel_slice, false).await.unwrap();
         let pristine = fresh.initialise().await.unwrap();
-        if let Some(source) = script {
-            let len = fresh.write_input(&pristine, source.as_bytes()).await.unwrap();
-            let compile = fresh.compile.clone();
-            compile.call_async(&mut fresh.store, len).await.unwrap();
+        if let Some(source) = source {
+            let (text, export) = match source {
+                Source::Script(text) => (text, fresh.compile.clone()),
+                Source::Library(text) => (text, fresh.load.clone()),
+            };
+            let len = fresh.write_input(&pristine, text.as_bytes()).await.unwrap();
+            export.call_async(&mut fresh.store, len).await.unwrap();
         }
         let memory = fresh.store.data().memory().data(&fresh.store).to_vec();
         Truth { memory, globals: globals(&mut fresh) }
@@ -277,7 +293,7 @@ async fn images_are_exact(instances: Instances) {
         format!("local t = {{{}}} return {{#t, tostring(t), KEYS[1]}}", "'word', 12.5, {}, ".repeat(900));
     assert!(long.len() > abi::INPUT_STATIC as usize);
     for source in [CANARY, long.as_str(), "return 1"] {
-        let truth = Lab::truth(&lab.runtime, Some(source)).await;
+        let truth = Lab::truth(&lab.runtime, Some(Source::Script(source))).await;
         let script = Script::new(source.as_bytes());
         let first = lab.run(&script, &BUDGET).await;
         assert!(matches!(first, Outcome::Reply(_)), "{first:?}");
@@ -313,6 +329,81 @@ async fn images_are_exact_in_new_instances() {
     images_are_exact(Instances::Fresh).await;
 }
 
+/// A library in which one function ends in the given way, having left what it can in the library's own variables, and
+/// another looks around.
+fn library(body: &str) -> String {
+    format!(
+        "local state = {{calls = 0}}
+        redis.register_function('ends', function(KEYS, ARGV)
+            state.calls, state.keys, state[KEYS] = state.calls + 1, KEYS, ARGV
+            {body}
+        end)
+        redis.register_function('looks', function(keys, args)
+            local size = 0
+            for _ in pairs(state) do size = size + 1 end
+            if state.calls ~= 0 or size ~= 1 then return 'a call before was here' end
+            {CANARY}
+        end)"
+    )
+}
+
+fn call_of(function: &str) -> Vec<u8> {
+    let input = RunInput {
+        name: function,
+        keys: &[b"k1", b"k2"],
+        args: &[b"a"],
+        clock_seconds: 1.5,
+        seed: 7,
+        function: true,
+    };
+    input.encode()
+}
+
+/// However a function ends, the next call finds the library as it was when it was loaded, and scripts find no library.
+async fn libraries_stay_fresh(instances: Instances) {
+    let mut lab = Lab::new(instances).await;
+    lab.look_around("nothing").await;
+    for (name, body, budget, wanted) in endings() {
+        let text = library(body);
+        let library = Script::new(text.as_bytes());
+        let loaded = lab.runtime.load(&library, &BUDGET, TestHost).await;
+        let Outcome::Reply(reply) = loaded else { panic!("{name}: {loaded:?}") };
+        // The one that does not compile.
+        if reply.starts_with(b"-") {
+            assert!(name == "does not compile" && library.image.get().is_none(), "{name}: {reply:?}");
+            lab.look_around(name).await;
+            continue;
+        }
+        let truth = Lab::truth(&lab.runtime, Some(Source::Library(&text))).await;
+        let image = library.image.get().expect("loading keeps the image");
+        let (ends, looks) = (call_of("ends"), call_of("looks"));
+        let first = lab.runtime.run(&library, &looks, &BUDGET, TestHost).await.1;
+        assert!(matches!(&first, Outcome::Reply(text) if text.starts_with(b"$")), "{name}: {first:?}");
+        for _ in 0..2 {
+            let outcome = lab.runtime.run(&library, &ends, &budget, TestHost).await.1;
+            assert!(wanted(&outcome), "{name}: {outcome:?}");
+            for mut sandbox in lab.next_sandboxes().await {
+                sandbox.rewind(&lab.runtime.pristine, Some(image), &BUDGET).await.unwrap();
+                hold(&mut sandbox, &truth, name);
+                lab.runtime.give_back(sandbox);
+            }
+            let again = lab.runtime.run(&library, &looks, &BUDGET, TestHost).await.1;
+            assert!(again == first, "what a function sees has changed after: {name}");
+            lab.look_around(name).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn libraries_stay_fresh_in_used_instances() {
+    libraries_stay_fresh(Instances::Rewind).await;
+}
+
+#[tokio::test]
+async fn libraries_stay_fresh_in_new_instances() {
+    libraries_stay_fresh(Instances::Fresh).await;
+}
+
 /// Several runs under way at the same time, each in its own sandbox, do not see each other either.
 #[tokio::test]
 async fn runs_do_not_meet() {
@@ -346,7 +437,7 @@ async fn every_byte_is_put_back() {
     let lab = Lab::new(Instances::Rewind).await;
     let known = Script::new(CANARY.as_bytes());
     lab.runtime.compile(&known, &BUDGET).await.unwrap();
-    let compiled = Lab::truth(&lab.runtime, Some(CANARY)).await;
+    let compiled = Lab::truth(&lab.runtime, Some(Source::Script(CANARY))).await;
     let mut sandbox = lab.next_sandboxes().await.pop().unwrap();
     let cases: [(Option<&Image>, &Truth); 2] = [(None, &lab.truth), (known.image.get(), &compiled)];
     for round in 0..6_u8 {

@@ -43,7 +43,8 @@ pub struct RuntimeConfig {
     pub max_memory_bytes: usize,
 }
 
-/// A script: its source, and once it has proved to be used again its compiled image.
+/// A script: its source, and once it has proved to be used again its compiled image. Or a library of functions: then
+/// [`Runtime::load`] makes the image, in which its functions are registered, before the first run.
 pub struct Script {
     source: Box<[u8]>,
     image: OnceLock<Image>,
@@ -86,6 +87,9 @@ pub struct RunInput<'a> {
     pub clock_seconds: f64,
     /// Seeds `math.random`.
     pub seed: u32,
+    /// What runs is the function of this name that the library has registered. It gets `keys` and `args` as its
+    /// arguments, and there is no `KEYS` and no `ARGV`.
+    pub function: bool,
 }
 
 impl RunInput<'_> {
@@ -97,6 +101,8 @@ impl RunInput<'_> {
         out.resize(abi::RUN_DATA as usize, 0);
         let mut word =
             |at: u32, bytes: &[u8]| out[at as usize..at as usize + bytes.len()].copy_from_slice(bytes);
+        let flags = if self.function { abi::RUN_FUNCTION } else { 0 };
+        word(abi::RUN_FLAGS, &flags.to_le_bytes());
         word(abi::RUN_CLOCK, &self.clock_seconds.to_le_bytes());
         word(abi::RUN_NAME_LEN, &(self.name.len() as u32).to_le_bytes());
         word(abi::RUN_SEED, &self.seed.to_le_bytes());
@@ -198,6 +204,47 @@ impl<H: Host> Runtime<H> {
         }
     }
 
+    /// Runs the source of `library` once, so that it registers its functions, and keeps the image of that: every run
+    /// starts from there. The reply is that of the guest's `load`, and nobody has checked it yet; what the library
+    /// asks for meanwhile is answered by `host`.
+    pub async fn load(&self, library: &Script, budget: &Budget, host: H) -> Outcome {
+        let mut sandbox = match self.sandbox(0).await {
+            Ok(sandbox) => sandbox,
+            Err(error) => return self.conclude(error),
+        };
+        sandbox.store.data_mut().host = Some(host);
+        let result = self.load_in(&mut sandbox, library, budget).await;
+        sandbox.store.data_mut().host = None;
+        match result {
+            Ok(reply) => {
+                self.give_back(sandbox);
+                Outcome::Reply(reply)
+            }
+            Err(failure) => self.conclude(failure),
+        }
+    }
+
+    async fn load_in(
+        &self,
+        sandbox: &mut Sandbox<H>,
+        library: &Script,
+        budget: &Budget,
+    ) -> Result<Vec<u8>, Failure> {
+        sandbox.rewind(&self.pristine, None, budget).await?;
+        let deadline = sandbox.store.data().deadline;
+        let len = sandbox.write_input(&self.pristine, &library.source).await?;
+        let load = sandbox.load.clone();
+        let packed = until(deadline, load.call_async(&mut sandbox.store, len)).await?;
+        let reply = sandbox.result(packed)?.to_vec();
+        if reply.len() > budget.reply_bytes {
+            return Err(Ending::Limit(Limit::Reply).into());
+        }
+        if !reply.starts_with(b"-") {
+            self.keep_image(sandbox, library);
+        }
+        Ok(reply)
+    }
+
     /// Runs `script` with the encoded `input` (see [`RunInput::encode`]) and gives the host back.
     ///
     /// The future yields after every slice of fuel; dropping it ends the run at that point, and the host is
@@ -277,11 +324,15 @@ impl<H: Host> Runtime<H> {
             return Err(Failure::Compile(String::from_utf8_lossy(message).into_owned()));
         }
         if keep {
-            let memory = sandbox.store.data().memory().data(&sandbox.store);
-            let image = self.pristine.image.difference(memory);
-            let _ = script.image.set(image);
+            self.keep_image(sandbox, script);
         }
         Ok(())
+    }
+
+    /// Remembers how `sandbox` is now as what a run of `script` starts from.
+    fn keep_image(&self, sandbox: &Sandbox<H>, script: &Script) {
+        let memory = sandbox.store.data().memory().data(&sandbox.store);
+        let _ = script.image.set(self.pristine.image.difference(memory));
     }
 
     fn spent(&self, sandbox: &Sandbox<H>, budget: &Budget) -> Spent {

@@ -107,6 +107,7 @@ pub(crate) struct Sandbox<H: 'static> {
     pub globals: Vec<Global>,
     pub input: TypedFunc<u32, u32>,
     pub compile: TypedFunc<u32, u64>,
+    pub load: TypedFunc<u32, u64>,
     pub run: TypedFunc<u32, u64>,
 }
 
@@ -154,6 +155,7 @@ impl<H: Host> Sandbox<H> {
             guard: None,
             input: instance.get_typed_func(&mut store, "input")?,
             compile: instance.get_typed_func(&mut store, "compile")?,
+            load: instance.get_typed_func(&mut store, "load")?,
             run: instance.get_typed_func(&mut store, "run")?,
             instance,
             reused,
@@ -236,7 +238,7 @@ impl<H: Host> Sandbox<H> {
         image.restore_written(memory, script, 0, memory.len());
     }
 
-    /// Copies `bytes` into a buffer that the guest provides for the input of its next `compile` or `run`.
+    /// Copies `bytes` into a buffer that the guest provides for the input of its next `compile`, `load` or `run`.
     pub async fn write_input(&mut self, pristine: &Pristine, bytes: &[u8]) -> wasmtime::Result<u32> {
         let len = u32::try_from(bytes.len()).map_err(|_| Ending::Limit(Limit::Memory))?;
         let at = if len <= INPUT_STATIC {

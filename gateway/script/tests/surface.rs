@@ -50,8 +50,8 @@ const TREE: &str = "
     table.sort(lines)
     return table.concat(lines, '\\n')";
 
-#[tokio::test]
-async fn what_a_script_sees() {
+/// What a script that walks the tree answers, or a function of a library that does.
+async fn tree(function: bool) -> String {
     let config = RuntimeConfig {
         instances: Instances::Rewind,
         concurrency: 1,
@@ -61,13 +61,38 @@ async fn what_a_script_sees() {
     let runtime = Runtime::new(config).await.unwrap();
     let budget =
         Budget { fuel: 1 << 32, time: Duration::from_secs(60), memory_bytes: 16 << 20, reply_bytes: 1 << 20 };
-    let input = RunInput { name: "f", keys: &[b"key"], args: &[b"one", b"two"], clock_seconds: 1.5, seed: 7 }
-        .encode();
-    let (_, outcome, _) = runtime.run(&Script::new(TREE.as_bytes()), &input, &budget, NoHost).await;
+    let (keys, args): ([&[u8]; 1], [&[u8]; 2]) = ([b"key"], [b"one", b"two"]);
+    let input =
+        RunInput { name: "f", keys: &keys, args: &args, clock_seconds: 1.5, seed: 7, function }.encode();
+    let script = if function {
+        let source = format!("redis.register_function('f', function(keys, args) {TREE} end)");
+        let library = Script::new(source.as_bytes());
+        let registered = Outcome::Reply(b"*1\r\n*3\r\n$1\r\nf\r\n_\r\n:0\r\n".into());
+        assert_eq!(runtime.load(&library, &budget, NoHost).await, registered);
+        library
+    } else {
+        Script::new(TREE.as_bytes())
+    };
+    let (_, outcome, _) = runtime.run(&script, &input, &budget, NoHost).await;
     let Outcome::Reply(reply) = outcome else { panic!("{outcome:?}") };
     let text = String::from_utf8(reply).unwrap();
     let (_, lines) = text.split_once("\r\n").expect("a bulk string");
-    insta::assert_snapshot!(lines.trim_end());
+    lines.trim_end().to_owned()
+}
+
+#[tokio::test]
+async fn what_a_script_sees() {
+    insta::assert_snapshot!(tree(false).await);
+}
+
+/// The same but for what Redis' functions do not have either; held by comparison, so that the two stay together.
+#[tokio::test]
+async fn what_a_function_sees() {
+    let (script, function) = (tree(false).await, tree(true).await);
+    let missing: Vec<&str> =
+        script.lines().filter(|line| !function.lines().any(|has| has == *line)).collect();
+    let more: Vec<&str> = function.lines().filter(|line| !script.lines().any(|has| has == *line)).collect();
+    insta::assert_snapshot!(format!("not there:\n{}\nmore:\n{}", missing.join("\n"), more.join("\n")));
 }
 
 #[test]

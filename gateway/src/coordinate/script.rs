@@ -331,6 +331,7 @@ async fn run_in_sandbox<H: Host>(
         args: call.args,
         clock_seconds,
         seed: call.seed as u32,
+        function: false,
     };
     let input = input.encode();
     let (runtime, script, budget) = (server.runtime.clone(), call.known.script.clone(), call.budget);

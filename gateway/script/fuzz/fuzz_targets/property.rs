@@ -60,8 +60,9 @@ impl Lab {
             fuel_slice: 100_000,
             max_memory_bytes: BUDGET.memory_bytes,
         };
+        let (keys, args): ([&[u8]; 1], [&[u8]; 2]) = ([b"key"], [b"1", b"two"]);
         let input =
-            RunInput { name: "f", keys: &[b"key"], args: &[b"1", b"two"], clock_seconds: 1.5, seed: 7 };
+            RunInput { name: "f", keys: &keys, args: &args, clock_seconds: 1.5, seed: 7, function: false };
         Lab { runtime: finish(Runtime::new(config)).expect("the guest compiles"), input: input.encode() }
     }
 
