@@ -2,6 +2,7 @@
 
 pub mod client;
 pub mod connection;
+pub mod function;
 pub mod introspect;
 pub mod multi;
 pub mod scripting;
@@ -14,6 +15,7 @@ use crate::registry::SessionCommand;
 /// All families of session commands.
 pub static FAMILIES: &[&[SessionCommand]] = &[
     connection::COMMANDS,
+    function::COMMANDS,
     client::COMMANDS,
     introspect::COMMANDS,
     multi::COMMANDS,

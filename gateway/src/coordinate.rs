@@ -8,10 +8,12 @@
 
 mod exec;
 mod host;
+mod library;
 mod locks;
 mod queue;
 mod script;
 mod unlocked;
 
 pub use exec::{Step, exec, run_locked};
-pub use script::{ScriptCall, compile_error, run_script};
+pub use library::load_library;
+pub use script::{Program, ScriptCall, compile_error, run_script};

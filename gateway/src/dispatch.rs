@@ -77,6 +77,12 @@ pub async fn finish(server: &Arc<Server>, session: &mut Session, waiting: Waitin
         Waiting::Later(Later::Script, admitted) => {
             command::scripting::script(server, admitted.args, out).await;
         }
+        Waiting::Later(Later::Fcall { read_only }, admitted) => {
+            command::function::fcall(server, session, &admitted, read_only, out).await;
+        }
+        Waiting::Later(Later::Function, admitted) => {
+            command::function::function(server, admitted.args, out).await;
+        }
     }
 }
 

@@ -41,12 +41,8 @@ pub fn admit<'a>(registry: &Registry, args: Args<'a>, origin: Origin) -> Result<
         refuse_outside_scripts(row, facts)?;
         refuse_writes(facts, read_only)?;
     }
-    let keys = match (row, keys_of(facts, args)) {
-        (_, Ok(keys)) => keys,
-        // Commands such as ZUNION name a bad key count in words of their own, before they touch a key.
-        (Row::Engine(_), Err(_)) => SmallVec::new(),
-        (Row::Session(_), Err(error)) => return Err(error),
-    };
+    // Commands such as ZUNION and FCALL name a bad key count in words of their own, before they touch a key.
+    let keys = keys_of(facts, args).unwrap_or_default();
     Ok(Admitted { row, facts, args, keys })
 }
 

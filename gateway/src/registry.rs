@@ -37,6 +37,13 @@ pub enum Later {
     },
     /// SCRIPT, for its LOAD.
     Script,
+    /// FCALL and FCALL_RO.
+    Fcall {
+        /// It is the latter.
+        read_only: bool,
+    },
+    /// FUNCTION, for its LOAD and RESTORE.
+    Function,
     /// EXEC.
     Exec,
 }

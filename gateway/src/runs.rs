@@ -1,4 +1,4 @@
-//! The scripts that are running or waiting to run, and how they are ended from outside.
+//! The scripts and functions that are running or waiting to run, and how they are ended from outside.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -13,8 +13,10 @@ use tokio::sync::Notify;
 /// Who runs what.
 #[derive(Clone, Debug)]
 pub struct Who {
-    /// The script's digest.
-    pub sha: String,
+    /// The script's digest, or the function's name.
+    pub name: String,
+    /// If it is a function, the command that called it.
+    pub function: Option<Vec<Box<[u8]>>>,
     /// The connection that asked for it.
     pub client: u64,
 }
@@ -91,8 +93,8 @@ impl Drop for Listed<'_> {
 mod tests {
     use super::*;
 
-    fn who(sha: &str) -> Who {
-        Who { sha: sha.to_owned(), client: 1 }
+    fn who(name: &str) -> Who {
+        Who { name: name.to_owned(), function: None, client: 1 }
     }
 
     #[tokio::test]
@@ -104,8 +106,8 @@ mod tests {
             while runs.list().is_empty() {
                 tokio::task::yield_now().await;
             }
-            assert_eq!(runs.kill(|who| who.sha == "b"), 0);
-            assert_eq!(runs.kill(|who| who.sha == "a"), 1);
+            assert_eq!(runs.kill(|who| who.name == "b"), 0);
+            assert_eq!(runs.kill(|who| who.name == "a"), 1);
         };
         let (ended, ()) = tokio::join!(waits, kills);
         assert_eq!(ended, None);

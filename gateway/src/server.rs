@@ -12,6 +12,7 @@ use store::Node;
 use store_engine::CommandError;
 
 use crate::config::Config;
+use crate::functions::Functions;
 use crate::observe::Counters;
 use crate::options::{Flags, OnError, Options, UndeclaredKeys};
 use crate::registry::Registry;
@@ -31,7 +32,9 @@ pub struct Server {
     pub runtime: Arc<Runtime<AnyHost>>,
     /// Known scripts.
     pub scripts: Scripts,
-    /// Scripts that run or wait.
+    /// Loaded libraries.
+    pub functions: Functions,
+    /// Scripts and functions that run or wait.
     pub runs: Runs,
     /// Where runs go on that outlast their first slice of fuel, so that no connection's thread is held.
     pub compute: tokio::runtime::Handle,
@@ -73,6 +76,7 @@ impl Server {
         );
         Arc::new(Server {
             scripts: Scripts::new(),
+            functions: Functions::default(),
             runs: Runs::default(),
             config,
             node,

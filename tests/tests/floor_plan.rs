@@ -52,10 +52,10 @@ const GATEWAY: &[&[&str]] = &[
     &["route", "exec"],
     &["gate"],
     &["server", "registry"],
-    &["acl", "session", "scripts", "call"],
+    &["acl", "session", "scripts", "functions", "call"],
     &["header", "stats", "runs"],
     &["options"],
-    &["observe", "log", "config", "io"],
+    &["observe", "log", "config", "io", "rdb"],
 ];
 
 fn root() -> PathBuf {

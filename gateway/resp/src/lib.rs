@@ -13,6 +13,7 @@ pub mod request;
 mod scan;
 pub mod transcode;
 
+pub use inline::split_words;
 pub use reader::{Progress, Reader, Value};
 pub use request::{Limits, Parser, ProtocolError, Request, Step};
 pub use scan::{ReplyError, ReplyLimits};

@@ -74,6 +74,15 @@ impl Script {
     }
 }
 
+/// Bits and names of the flags that a function may be registered with, in the order Redis lists them.
+pub const FUNCTION_FLAGS: [(u32, &str); 5] = [
+    (abi::FUNCTION_NO_WRITES, "no-writes"),
+    (abi::FUNCTION_ALLOW_OOM, "allow-oom"),
+    (abi::FUNCTION_ALLOW_STALE, "allow-stale"),
+    (abi::FUNCTION_NO_CLUSTER, "no-cluster"),
+    (abi::FUNCTION_ALLOW_CROSS_SLOT_KEYS, "allow-cross-slot-keys"),
+];
+
 /// What a script is called with.
 #[derive(Clone, Copy)]
 pub struct RunInput<'a> {

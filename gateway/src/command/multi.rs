@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use store_engine::spec::{Access, flags};
 use store_engine::{Args, Arity, Command, CommandError, Group, KeyPart, Reply};
 
-use crate::command::scripting;
+use crate::command::{function, scripting};
 use crate::coordinate::{self, Step};
 use crate::gate::{self, Origin};
 use crate::observe::unix_ms;
@@ -155,13 +155,15 @@ pub async fn exec(server: &Arc<Server>, session: &mut Session, out: &mut Reply) 
         out.error(&CommandError::new("EXECABORT Transaction discarded because of previous errors."));
         return;
     }
-    let calls: Vec<Vec<&[u8]>> = multi.queued.iter().map(slices).collect();
-    let steps = prepare(server, session, &calls);
-    // A key that has expired since WATCH counts as changed: looking at it removes it, which raises its flag.
-    let now_ms = unix_ms();
-    for watched in &session.watched {
-        server.node.refresh(watched.db, &watched.key, now_ms);
+    // Before anything is done, as what is queued may load a library, and again when that is over.
+    if has_changed(server, session) {
+        out.null_array();
+        unwatch(server, session);
+        return;
     }
+    let calls: Vec<Vec<&[u8]>> = multi.queued.iter().map(slices).collect();
+    let steps = prepare(server, session, &calls).await;
+    has_changed(server, session);
     let mut seed = session.seed;
     let done = coordinate::exec(server, &steps, || session.watch_broken(), &mut seed, out).await;
     session.seed = seed;
@@ -171,46 +173,73 @@ pub async fn exec(server: &Arc<Server>, session: &mut Session, out: &mut Reply) 
     unwatch(server, session);
 }
 
+/// Whether a watched key has changed. One that has expired counts: looking at it removes it, which raises its flag.
+fn has_changed(server: &Server, session: &Session) -> bool {
+    let now_ms = unix_ms();
+    for watched in &session.watched {
+        server.node.refresh(watched.db, &watched.key, now_ms);
+    }
+    session.watch_broken()
+}
+
 fn slices(call: &OwnedCall) -> Vec<&[u8]> {
     call.iter().map(|item| &**item).collect()
 }
 
-/// Sorts the queued calls by who performs them. Session commands that answer at once do so here: they touch no
-/// key, and those before them in the queue cannot change what they say, but for SELECT, which is followed.
-fn prepare<'a>(server: &Server, session: &mut Session, calls: &'a [Vec<&'a [u8]>]) -> Vec<Step<'a>> {
+/// Sorts the queued calls by who performs them. Session commands, SCRIPT and FUNCTION do so here: they touch no key,
+/// and those before them in the queue cannot change what they say, but for SELECT, which is followed.
+async fn prepare<'a>(
+    server: &Arc<Server>,
+    session: &mut Session,
+    calls: &'a [Vec<&'a [u8]>],
+) -> Vec<Step<'a>> {
     let mut steps = Vec::with_capacity(calls.len());
     for call in calls {
-        let args = Args::new(call);
         let mut reply = Reply::new(session.protocol);
-        let step = match gate::admit(&server.registry, args, Origin::Client) {
+        let step = match sort(server, session, Args::new(call), &mut reply).await {
+            Ok(Some(step)) => step,
+            Ok(None) => Step::Answered(reply.buf),
             Err(error) => {
                 reply.error(&error);
                 Step::Answered(reply.buf)
             }
-            Ok(admitted) => match admitted.row {
-                Row::Engine(_) => Step::Engine(admitted, session.db),
-                Row::Session(command) => match command.run {
-                    SessionRun::Now(run) => {
-                        run_now(server, session, args, run, &mut reply);
-                        Step::Answered(reply.buf)
-                    }
-                    SessionRun::Later(Later::Eval { by_sha, read_only }) => {
-                        match scripting::script_call(server, session, &admitted, by_sha, read_only) {
-                            Ok(call) => Step::Script(call.within_exec()),
-                            Err(error) => {
-                                reply.error(&error);
-                                Step::Answered(reply.buf)
-                            }
-                        }
-                    }
-                    SessionRun::Later(_) => {
-                        reply.error(&CommandError::new("ERR Command not allowed inside a transaction"));
-                        Step::Answered(reply.buf)
-                    }
-                },
-            },
         };
         steps.push(step);
     }
     steps
+}
+
+/// A queued call as a step, unless `reply` has its answer already.
+async fn sort<'a>(
+    server: &Arc<Server>,
+    session: &mut Session,
+    args: Args<'a>,
+    reply: &mut Reply,
+) -> Result<Option<Step<'a>>, CommandError> {
+    let admitted = gate::admit(&server.registry, args, Origin::Client)?;
+    let Row::Session(command) = admitted.row else { return Ok(Some(Step::Engine(admitted, session.db))) };
+    let script = match command.run {
+        SessionRun::Now(run) => {
+            run_now(server, session, args, run, reply);
+            return Ok(None);
+        }
+        SessionRun::Later(Later::Script) => {
+            scripting::script(server, args, reply).await;
+            return Ok(None);
+        }
+        SessionRun::Later(Later::Function) => {
+            function::function(server, args, reply).await;
+            return Ok(None);
+        }
+        SessionRun::Later(Later::Eval { by_sha, read_only }) => {
+            scripting::script_call(server, session, &admitted, by_sha, read_only)?
+        }
+        SessionRun::Later(Later::Fcall { read_only }) => {
+            function::function_call(server, session, &admitted, read_only)?
+        }
+        SessionRun::Later(Later::Exec) => {
+            return Err(CommandError::new("ERR Command not allowed inside a transaction"));
+        }
+    };
+    Ok(Some(Step::Script(script.within_exec())))
 }

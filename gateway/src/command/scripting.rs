@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
+use store_engine::keys::keys_of;
 use store_engine::spec::{Access, flags};
 use store_engine::{Args, Arity, Command, CommandError, Group, KeyPart, Reply, Routing, error, number};
 
-use crate::coordinate::{self, ScriptCall};
+use crate::coordinate::{self, Program, ScriptCall};
 use crate::gate::Admitted;
 use crate::options::{BadOption, Flags, Options};
 use crate::registry::{Later, SessionCommand, SessionRun};
+use crate::runs::Who;
 use crate::scripts::{Known, parse_sha};
 use crate::server::Server;
 use crate::session::Session;
@@ -151,24 +153,34 @@ pub fn script_call<'a>(
     } else {
         server.scripts.get_or_add(args[1], server.config.script_cache_max.get_usize())?
     };
+    let (keys, args) = args.rest(3).split_at(key_count(admitted)?);
     if read_only && !known.header.suits_read_only() {
         return Err(CommandError::new("ERR Can not execute a script with write flag using *_ro command."));
     }
-    let first_arg = 3 + admitted.keys.len();
     session.seed = session.seed.wrapping_add(1);
     let options = server.complete(known.options);
     Ok(ScriptCall {
         read_only: read_only || options.flags.has(Flags::NO_WRITES),
         budget: server.budget_for(&options)?,
         options,
-        known,
-        keys: &args.items()[3..first_arg],
-        args: args.rest(first_arg),
+        program: Program::Script(known),
+        words: admitted.args.items(),
+        keys,
+        args,
         db: session.db,
         protocol: session.protocol,
         seed: session.seed,
         client: session.client.id,
     })
+}
+
+/// How many keys a call names whose third word tells it.
+pub(super) fn key_count(admitted: &Admitted<'_>) -> Result<usize, CommandError> {
+    match admitted.keys.len() {
+        // The gate has found none: there is none, or the number is wrong.
+        0 => Ok(keys_of(admitted.facts, admitted.args)?.len()),
+        count => Ok(count),
+    }
 }
 
 /// SCRIPT and its subcommands.
@@ -243,12 +255,13 @@ fn manage(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(), Comman
             }
         }
         b"running" => {
-            let runs = server.runs.list();
+            let mut runs = server.runs.list();
+            runs.retain(|run| run.who.function.is_none());
             out.array(runs.len());
             for run in runs {
                 out.map(3);
                 out.bulk(b"sha1");
-                out.bulk(run.who.sha.as_bytes());
+                out.bulk(run.who.name.as_bytes());
                 out.bulk(b"client-id");
                 out.integer(run.who.client as i64);
                 out.bulk(b"duration_ms");
@@ -323,16 +336,17 @@ fn options(words: &[&[u8]]) -> Result<Options, CommandError> {
 }
 
 fn kill(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
+    let kill = |chosen: &dyn Fn(&Who) -> bool| server.runs.kill(|who| who.function.is_none() && chosen(who));
     let killed = match args.rest(2) {
-        [] => server.runs.kill(|_| true),
+        [] => kill(&|_| true),
         [sha] => {
             let sha = String::from_utf8_lossy(sha).to_ascii_lowercase();
-            server.runs.kill(|who| who.sha == sha)
+            kill(&|who| who.name == sha)
         }
         [word, id] if word.eq_ignore_ascii_case(b"client") => {
             let id = number::parse_i64(id).and_then(|id| u64::try_from(id).ok());
             let id = id.ok_or(CommandError::new("ERR Invalid client ID"))?;
-            server.runs.kill(|who| who.client == id)
+            kill(&|who| who.client == id)
         }
         _ => return Err(error::SYNTAX),
     };

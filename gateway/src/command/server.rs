@@ -200,6 +200,7 @@ fn memory_section(server: &Server, text: &mut String) {
         "used_memory_rss": resident_bytes(),
         "used_memory_dataset": usage.bytes,
         "used_memory_scripts": script_bytes,
+        "used_memory_functions": server.functions.libraries().bytes(),
         "maxmemory": 0,
         "maxmemory_policy": "noeviction",
         "mem_allocator": "mimalloc",
@@ -236,10 +237,13 @@ fn cpu_section(_: &Server, text: &mut String) {
 
 fn scripts_section(server: &Server, text: &mut String) {
     let (known, bytes) = server.scripts.usage();
+    let (libraries, functions) = server.functions.libraries().counts();
     let of = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
     lines!(text,
         "number_of_cached_scripts": known,
         "cached_scripts_bytes": bytes,
+        "number_of_libraries": libraries,
+        "number_of_functions": functions,
         "evicted_scripts": server.scripts.evicted(),
         "scripts_running": server.runtime.active(),
         "scripts_run": of(&server.counters.scripts_run),

@@ -36,7 +36,7 @@ pub enum Step<'a> {
     Engine(Admitted<'a>, usize),
     /// A session command that answers at once; its bytes are the reply, made beforehand.
     Answered(Vec<u8>),
-    /// A script.
+    /// A script or a function.
     Script(ScriptCall<'a>),
 }
 
@@ -145,7 +145,7 @@ async fn script_step(
         return Err(Broken::Ended(killed_error(server, call)));
     };
     if let Some(lack) = done.lack {
-        call.known.stats.add_rerun();
+        call.program.stats().add_rerun();
         return Err(Broken::Lack(done.txn.map(Box::new), lack));
     }
     let failed = match done.outcome {

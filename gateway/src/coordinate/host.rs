@@ -59,7 +59,7 @@ pub(super) struct ScriptHost {
 pub(super) struct Declared {
     pub db: usize,
     pub keys: Vec<Box<[u8]>>,
-    pub sha: String,
+    pub name: String,
 }
 
 impl Declared {
@@ -72,7 +72,7 @@ impl Declared {
                     "UNDECLARED script tried accessing undeclared key, key: {}; name it among the KEYS, or give \
                      script {} the flag allow-undeclared-keys",
                     String::from_utf8_lossy(&key[..key.len().min(128)]),
-                    self.sha
+                    self.name
                 )));
             }
         }

@@ -1,5 +1,6 @@
 //! The run of a script: in rounds until its locks suffice, or without locks if it gave up atomicity.
 
+use std::fmt;
 use std::future::{Future, poll_fn};
 use std::panic::AssertUnwindSafe;
 use std::pin::{Pin, pin};
@@ -16,25 +17,74 @@ use super::host::{Circumstances, Declared, Lack, ScriptHost};
 use super::locks::LockSet;
 use super::queue::Queue;
 use super::unlocked::UnlockedHost;
+use crate::functions::Function;
 use crate::gate::Recent;
 use crate::observe::{Counters, unix_time};
 use crate::options::{Flags, OnError, Options, UndeclaredKeys};
 use crate::runs::Who;
 use crate::scripts::Known;
 use crate::server::Server;
-use crate::stats::Ended;
+use crate::stats::{Ended, Stats};
 
-/// A script to be run and what it is called with.
+/// What a call runs.
+pub enum Program {
+    /// A script.
+    Script(Arc<Known>),
+    /// A function of a library.
+    Function(Arc<Function>),
+}
+
+impl Program {
+    fn script(&self) -> &Arc<script::Script> {
+        match self {
+            Program::Script(known) => &known.script,
+            Program::Function(function) => &function.script,
+        }
+    }
+
+    /// How errors of Lua call it.
+    fn name(&self) -> &str {
+        match self {
+            Program::Script(known) => &known.sha,
+            Program::Function(function) => &function.name,
+        }
+    }
+
+    pub(super) fn stats(&self) -> &Stats {
+        match self {
+            Program::Script(known) => &known.stats,
+            Program::Function(function) => &function.stats,
+        }
+    }
+
+    fn kind(&self) -> &'static str {
+        match self {
+            Program::Script(_) => "script",
+            Program::Function(_) => "function",
+        }
+    }
+}
+
+/// As our own errors call it.
+impl fmt::Display for Program {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.kind(), self.name())
+    }
+}
+
+/// A script or function to be run, and what it is called with.
 pub struct ScriptCall<'a> {
-    /// The script.
-    pub known: Arc<Known>,
+    /// What is run.
+    pub program: Program,
+    /// The whole call as it came.
+    pub words: &'a [&'a [u8]],
     /// How it is to be run, the configuration's defaults included.
     pub options: Options,
     /// What it may use.
     pub budget: Budget,
-    /// Its keys: locked beforehand.
+    /// The keys: locked beforehand.
     pub keys: &'a [&'a [u8]],
-    /// Its other arguments.
+    /// The other arguments.
     pub args: &'a [&'a [u8]],
     /// It may not write.
     pub read_only: bool,
@@ -61,14 +111,16 @@ impl ScriptCall<'_> {
     }
 
     pub(super) fn who(&self) -> Who {
-        Who { sha: self.known.sha.clone(), client: self.client }
+        let call = || self.words.iter().map(|word| (*word).into()).collect();
+        let function = matches!(self.program, Program::Function(_)).then(call);
+        Who { name: self.program.name().to_owned(), function, client: self.client }
     }
 
     fn declared(&self) -> Option<Declared> {
         (self.options.undeclared_keys == Some(UndeclaredKeys::Reject)).then(|| Declared {
             db: self.db,
             keys: self.keys.iter().map(|key| (*key).into()).collect(),
-            sha: self.known.sha.clone(),
+            name: self.program.name().to_owned(),
         })
     }
 }
@@ -105,8 +157,9 @@ fn append_error(out: &mut Vec<u8>, call: &ScriptCall<'_>, text: String) {
 /// Counts a script that was killed; the text that becomes the reply.
 pub(super) fn killed_error(server: &Server, call: &ScriptCall<'_>) -> String {
     server.runtime.count_killed();
-    call.known.stats.add(Ended::Killed, &Spent::default());
-    format!("KILLED script {} was ended by SCRIPT KILL; {}", call.known.sha, fate(call))
+    call.program.stats().add(Ended::Killed, &Spent::default());
+    let command = call.program.kind().to_uppercase();
+    format!("KILLED {} was ended by {command} KILL; {}", call.program, fate(call))
 }
 
 /// What became of the writes of a script that was ended.
@@ -131,7 +184,7 @@ async fn run_atomic(server: &Arc<Server>, call: &ScriptCall<'_>, out: &mut Vec<u
         let Round { txn, outcome, lack, spent } = run_once(server, call, txn, seen, collects).await;
         if let Some(lack) = lack {
             Counters::add(&server.counters.scripts_rerun, 1);
-            call.known.stats.add_rerun();
+            call.program.stats().add_rerun();
             collects &= !matches!(lack, Lack::Order);
             locks.widen(txn.as_ref(), lack.conflict());
             // Taken back before the next round asks for its locks.
@@ -160,8 +213,7 @@ pub(super) fn append_outcome(
     spent: &Spent,
     out: &mut Vec<u8>,
 ) -> Result<bool, String> {
-    let stats = &call.known.stats;
-    let (sha, writes) = (&call.known.sha, fate(call));
+    let (program, stats, writes) = (&call.program, call.program.stats(), fate(call));
     let trapped = |what: String| {
         Counters::add(&server.counters.script_traps, 1);
         stats.add(Ended::ByLimit, spent);
@@ -183,8 +235,8 @@ pub(super) fn append_outcome(
             stats.add(Ended::ByLimit, spent);
             Err(limit_error(call, limit))
         }
-        Outcome::Stopped => trapped(format!("script {sha} was stopped")),
-        Outcome::Trap(what) => trapped(format!("the sandbox stopped script {sha}: {what}")),
+        Outcome::Stopped => trapped(format!("{program} was stopped")),
+        Outcome::Trap(what) => trapped(format!("the sandbox stopped {program}: {what}")),
     }
 }
 
@@ -195,13 +247,13 @@ fn note_undeclared(server: &Server, call: &ScriptCall<'_>, txn: &Transaction) {
     let Some(first) = keys.next() else { return };
     let count = 1 + keys.count() as u64;
     Counters::add(&server.counters.undeclared_keys, count);
-    let is_new = call.known.stats.add_undeclared(count);
+    let is_new = call.program.stats().add_undeclared(count);
     // Clients that make up new texts all the time shall not fill the log.
     let second = unix_time().as_secs();
     if is_new && server.counters.undeclared_told.swap(second, Ordering::Relaxed) != second {
-        let (sha, key) = (&call.known.sha, String::from_utf8_lossy(&first[..first.len().min(128)]));
+        let (program, key) = (&call.program, String::from_utf8_lossy(&first[..first.len().min(128)]));
         crate::log::notice(&format!(
-            "script {sha} uses the key {key}, which is not among its KEYS; a script that declares its keys waits \
+            "{program} uses the key {key}, which is not among its KEYS; a script that declares its keys waits \
              for them once and is never repeated"
         ));
     }
@@ -235,9 +287,9 @@ fn limit_error(call: &ScriptCall<'_>, limit: script::Limit) -> String {
     };
     let setting = if own { "the script's own options" } else { setting };
     format!(
-        "SCRIPTLIMIT {}: {used_up} by script {}; {}; the limit is set by {setting}",
+        "SCRIPTLIMIT {}: {used_up} by {}; {}; the limit is set by {setting}",
         limit.name(),
-        call.known.sha,
+        call.program,
         fate(call)
     )
 }
@@ -308,11 +360,11 @@ async fn run_unlocked(server: &Arc<Server>, call: &ScriptCall<'_>, out: &mut Vec
         // Also those of a script that was ended: it did call them.
         host.send_all().await;
         if let (Some(error), Outcome::Reply(_) | Outcome::Stopped) = (host.failed, &outcome) {
-            call.known.stats.add(Ended::WithError, &spent);
+            call.program.stats().add(Ended::WithError, &spent);
             return Err(format!(
                 "{} script: {}, by a call whose result it does not use.",
                 error.text(),
-                call.known.sha
+                call.program.name()
             ));
         }
     }
@@ -326,15 +378,15 @@ async fn run_in_sandbox<H: Host>(
     host: H,
 ) -> (Option<H>, Outcome, Spent) {
     let input = RunInput {
-        name: &call.known.sha,
+        name: call.program.name(),
         keys: call.keys,
         args: call.args,
         clock_seconds,
         seed: call.seed as u32,
-        function: false,
+        function: matches!(call.program, Program::Function(_)),
     };
     let input = input.encode();
-    let (runtime, script, budget) = (server.runtime.clone(), call.known.script.clone(), call.budget);
+    let (runtime, script, budget) = (server.runtime.clone(), call.program.script().clone(), call.budget);
     // Boxed at once: the future is large, and each move of it costs.
     let run = Box::pin(async move { runtime.run(&script, &input, &budget, AnyHost::new(host)).await });
     let (host, outcome, spent) = first_slice_here(server, run).await;

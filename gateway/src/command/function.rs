@@ -1,0 +1,429 @@
+//! FCALL, FCALL_RO, FUNCTION.
+
+use std::sync::Arc;
+
+use store_engine::spec::{Access, flags};
+use store_engine::{Args, Arity, Command, CommandError, Group, KeyPart, Reply, Routing, glob};
+
+use super::scripting::key_count;
+use crate::coordinate::{self, Program, ScriptCall};
+use crate::functions::{Function, Libraries, Library, Outline};
+use crate::gate::Admitted;
+use crate::options::{Flags, Options};
+use crate::rdb;
+use crate::registry::{Later, SessionCommand, SessionRun};
+use crate::server::Server;
+use crate::session::Session;
+
+/// The rows of this family.
+pub static COMMANDS: &[SessionCommand] = &[
+    SessionCommand {
+        facts: Command {
+            name: "fcall",
+            keys: &[KeyPart::Counted { count_at: 2, first: 3, access: Access::Write }],
+            access: Access::Write,
+            summary: "Invokes a function.",
+            ..FCALL
+        },
+        run: SessionRun::Later(Later::Fcall { read_only: false }),
+    },
+    SessionCommand {
+        facts: Command {
+            name: "fcall_ro",
+            keys: &[KeyPart::Counted { count_at: 2, first: 3, access: Access::Read }],
+            summary: "Invokes a read-only function.",
+            ..FCALL
+        },
+        run: SessionRun::Later(Later::Fcall { read_only: true }),
+    },
+    SessionCommand {
+        facts: Command {
+            name: "function",
+            summary: "A container for function commands.",
+            complexity: "Depends on subcommand.",
+            arity: Arity::AtLeast(2),
+            flags: 0,
+            subcommands: FUNCTION,
+            ..FUNCTIONS
+        },
+        run: SessionRun::Later(Later::Function),
+    },
+];
+
+const FUNCTIONS: Command = Command {
+    since: "7.0.0",
+    group: Group::Scripting,
+    keys: KeyPart::NONE,
+    access: Access::Read,
+    flags: flags::NO_SCRIPT,
+    routing: Routing::Anywhere,
+    syntax: "",
+    ..Command::BASE
+};
+
+const FCALL: Command = Command {
+    arity: Arity::AtLeast(3),
+    flags: flags::NO_SCRIPT | flags::MOVABLE_KEYS,
+    complexity: "Depends on the function that is executed.",
+    syntax: "function numkeys [key [key ...]] [arg [arg ...]]",
+    ..FUNCTIONS
+};
+
+static FUNCTION: &[Command] = &[
+    Command {
+        name: "delete",
+        arity: Arity::Exactly(3),
+        access: Access::Write,
+        summary: "Deletes a library and its functions.",
+        syntax: "library-name",
+        ..FUNCTIONS
+    },
+    Command {
+        name: "dump",
+        summary: "Dumps all libraries into a serialized binary payload.",
+        complexity: "O(N) where N is the number of functions",
+        ..FUNCTIONS
+    },
+    Command {
+        name: "flush",
+        arity: Arity::AtLeast(2),
+        access: Access::Write,
+        summary: "Deletes all libraries and functions.",
+        complexity: "O(N) where N is the number of functions deleted",
+        syntax: "[ASYNC | SYNC]",
+        ..FUNCTIONS
+    },
+    Command { name: "help", summary: "Returns helpful text about the different subcommands.", ..FUNCTIONS },
+    Command { name: "kill", summary: "Terminates functions during execution.", ..FUNCTIONS },
+    Command {
+        name: "list",
+        arity: Arity::AtLeast(2),
+        summary: "Returns information about all libraries.",
+        complexity: "O(N) where N is the number of functions",
+        syntax: "[LIBRARYNAME library-name-pattern] [WITHCODE]",
+        ..FUNCTIONS
+    },
+    Command {
+        name: "load",
+        arity: Arity::AtLeast(3),
+        access: Access::Write,
+        flags: flags::NO_SCRIPT | flags::DENY_OOM,
+        summary: "Creates a library.",
+        complexity: "O(1) (considering compilation time is redundant)",
+        syntax: "[REPLACE] function-code",
+        ..FUNCTIONS
+    },
+    Command {
+        name: "restore",
+        arity: Arity::AtLeast(3),
+        access: Access::Write,
+        flags: flags::NO_SCRIPT | flags::DENY_OOM,
+        summary: "Restores all libraries from a payload.",
+        complexity: "O(N) where N is the number of functions on the payload",
+        syntax: "serialized-value [FLUSH | APPEND | REPLACE]",
+        ..FUNCTIONS
+    },
+    Command { name: "stats", summary: "Returns information about a function during execution.", ..FUNCTIONS },
+];
+
+/// FCALL and FCALL_RO.
+pub async fn fcall(
+    server: &Arc<Server>,
+    session: &mut Session,
+    admitted: &Admitted<'_>,
+    read_only: bool,
+    out: &mut Reply,
+) {
+    match function_call(server, session, admitted, read_only) {
+        Ok(call) => coordinate::run_script(server, call, &mut out.buf).await,
+        Err(error) => out.error(&error),
+    }
+}
+
+/// Finds the function that an FCALL means, and what it is called with.
+pub fn function_call<'a>(
+    server: &Server,
+    session: &mut Session,
+    admitted: &Admitted<'a>,
+    read_only: bool,
+) -> Result<ScriptCall<'a>, CommandError> {
+    let function =
+        server.functions.get(admitted.args[1]).ok_or(CommandError::new("ERR Function not found"))?;
+    let count = key_count(admitted).map_err(|error| {
+        let bad = CommandError::new("ERR Bad number of keys provided");
+        if error == store_engine::error::NOT_AN_INTEGER { bad } else { error }
+    })?;
+    let (keys, args) = admitted.args.rest(3).split_at(count);
+    if read_only && !function.flags.has(Flags::NO_WRITES) {
+        return Err(CommandError::new("ERR Can not execute a script with write flag using *_ro command."));
+    }
+    session.seed = session.seed.wrapping_add(1);
+    let options = server.complete(Options { flags: function.flags, ..Options::default() });
+    Ok(ScriptCall {
+        read_only: options.flags.has(Flags::NO_WRITES),
+        budget: server.budget_for(&options)?,
+        options,
+        program: Program::Function(function),
+        words: admitted.args.items(),
+        keys,
+        args,
+        db: session.db,
+        protocol: session.protocol,
+        seed: session.seed,
+        client: session.client.id,
+    })
+}
+
+/// FUNCTION and its subcommands.
+pub async fn function(server: &Arc<Server>, args: Args<'_>, out: &mut Reply) {
+    let mark = out.buf.len();
+    let done = match &*args[1].to_ascii_lowercase() {
+        b"load" => load(server, args, out).await,
+        b"restore" => restore(server, args, out).await,
+        _ => manage(server, args, out),
+    };
+    if let Err(error) = done {
+        out.buf.truncate(mark);
+        out.error(&error);
+    }
+}
+
+/// As Redis names a library that is in the way when one is made of its text.
+fn in_the_way(name: &str) -> CommandError {
+    CommandError::owned(format!("ERR Library '{name}' already exists"))
+}
+
+async fn load(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
+    let (text, options) = args.rest(2).split_last().expect("the arity asks for a text");
+    if let Some(other) = options.iter().find(|option| !option.eq_ignore_ascii_case(b"replace")) {
+        let other = String::from_utf8_lossy(other);
+        return Err(CommandError::owned(format!("ERR Unknown option given: {other}")));
+    }
+    let replace = !options.is_empty();
+    let outline = Outline::parse(text)?;
+    if !replace && server.functions.libraries().has(&outline.name) {
+        return Err(in_the_way(&outline.name));
+    }
+    let library = Arc::new(coordinate::load_library(server, &outline).await?);
+    server.functions.change(|libraries| {
+        // Somebody may have been quicker while this one was loaded.
+        if libraries.has(&outline.name) && !replace {
+            return Err(in_the_way(&outline.name));
+        }
+        libraries.remove(&outline.name);
+        libraries.add(library)
+    })?;
+    out.bulk(outline.name.as_bytes());
+    Ok(())
+}
+
+/// What FUNCTION RESTORE does with the libraries that are there.
+#[derive(Clone, Copy, PartialEq)]
+enum Policy {
+    Flush,
+    Append,
+    Replace,
+}
+
+async fn restore(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
+    if args.len() > 4 {
+        return Err(wrong_call(args));
+    }
+    let policy = match args.get(3).map(<[u8]>::to_ascii_lowercase).as_deref() {
+        None | Some(b"append") => Policy::Append,
+        Some(b"replace") => Policy::Replace,
+        Some(b"flush") => Policy::Flush,
+        Some(_) => {
+            return Err(CommandError::new(
+                "ERR Wrong restore policy given, value should be either FLUSH, APPEND or REPLACE.",
+            ));
+        }
+    };
+    let body = rdb::unseal(args[2]);
+    let mut rest = body.ok_or(CommandError::new("ERR DUMP payload version or checksum are wrong"))?;
+    // A text that is longer could not be loaded either; a packed one might claim any length.
+    let most = server.budget().memory_bytes;
+    let mut restored = Libraries::default();
+    while let Some((kind, after)) = rest.split_first() {
+        if *kind != rdb::LIBRARY {
+            return Err(CommandError::new("ERR given type is not a function"));
+        }
+        rest = after;
+        let text = rdb::take_string(&mut rest, most);
+        let text = text.ok_or(CommandError::new("ERR Failed loading library payload"))?;
+        let outline = Outline::parse(&text)?;
+        if restored.has(&outline.name) {
+            return Err(in_the_way(&outline.name));
+        }
+        restored.add(Arc::new(coordinate::load_library(server, &outline).await?))?;
+    }
+    server.functions.change(|libraries| {
+        if policy == Policy::Flush {
+            *libraries = restored;
+            return Ok(());
+        }
+        for Library { name, .. } in restored.all().map(|library| &**library) {
+            if libraries.has(name) && policy == Policy::Append {
+                return Err(CommandError::owned(format!("ERR Library {name} already exists")));
+            }
+            libraries.remove(name);
+        }
+        restored.all().try_for_each(|library| libraries.add(library.clone()))
+    })?;
+    out.ok();
+    Ok(())
+}
+
+fn wrong_call(args: Args<'_>) -> CommandError {
+    let word = String::from_utf8_lossy(args[1]);
+    CommandError::owned(format!(
+        "ERR unknown subcommand or wrong number of arguments for '{word}'. Try FUNCTION HELP."
+    ))
+}
+
+fn manage(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
+    match &*args[1].to_ascii_lowercase() {
+        b"delete" => {
+            server.functions.change(|libraries| {
+                let removed = std::str::from_utf8(args[2]).is_ok_and(|name| libraries.remove(name));
+                if removed { Ok(()) } else { Err(CommandError::new("ERR Library not found")) }
+            })?;
+            out.ok();
+        }
+        b"flush" => {
+            if args.len() > 3 {
+                return Err(wrong_call(args));
+            }
+            let mode = args.get(2).map(<[u8]>::to_ascii_lowercase);
+            if mode.is_some_and(|mode| !matches!(&*mode, b"sync" | b"async")) {
+                return Err(CommandError::new("ERR FUNCTION FLUSH only supports SYNC|ASYNC option"));
+            }
+            server.functions.change(|libraries| {
+                *libraries = Libraries::default();
+                Ok(())
+            })?;
+            out.ok();
+        }
+        b"list" => list(server, args, out)?,
+        b"dump" => {
+            let mut payload = Vec::new();
+            for library in server.functions.libraries().all() {
+                payload.push(rdb::LIBRARY);
+                rdb::push_string(&mut payload, &library.text);
+            }
+            rdb::seal(&mut payload);
+            out.bulk(&payload);
+        }
+        b"stats" => stats(server, out),
+        b"kill" => {
+            if server.runs.kill(|who| who.function.is_some()) == 0 {
+                return Err(CommandError::new("NOTBUSY No scripts in execution right now."));
+            }
+            out.ok();
+        }
+        _ => super::help(
+            out,
+            "FUNCTION",
+            &[
+                ("LOAD [REPLACE] <FUNCTION CODE>", "Create a new library with the given code."),
+                ("DELETE <LIBRARY NAME>", "Delete the given library."),
+                (
+                    "LIST [LIBRARYNAME PATTERN] [WITHCODE]",
+                    "Return the libraries with their functions, and their code if WITHCODE is given.",
+                ),
+                ("STATS", "Return the function that has been running longest, and the engines."),
+                ("KILL", "Kill the currently running functions; their writes are undone."),
+                ("FLUSH [ASYNC|SYNC]", "Delete all the libraries."),
+                ("DUMP", "Return a serialized payload of all libraries, for FUNCTION RESTORE."),
+                (
+                    "RESTORE <PAYLOAD> [FLUSH|APPEND|REPLACE]",
+                    "Restore the libraries of a payload: instead of the existing ones, beside them, or in their place.",
+                ),
+            ],
+        ),
+    }
+    Ok(())
+}
+
+fn list(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
+    let mut cursor = args.cursor(2);
+    let (mut pattern, mut with_code) = (None, false);
+    while let Some(word) = cursor.peek() {
+        if !with_code && cursor.flag("WITHCODE") {
+            with_code = true;
+        } else if pattern.is_none() && cursor.flag("LIBRARYNAME") {
+            let given = cursor.bytes();
+            let given = given.map_err(|_| CommandError::new("ERR library name argument was not given"))?;
+            pattern = Some(given.to_ascii_lowercase());
+        } else {
+            let word = String::from_utf8_lossy(word);
+            return Err(CommandError::owned(format!("ERR Unknown argument {word}")));
+        }
+    }
+    let libraries = server.functions.libraries();
+    let wanted = |library: &&Arc<Library>| {
+        let name = library.name.to_ascii_lowercase();
+        pattern.as_ref().is_none_or(|pattern| glob::matches(pattern, name.as_bytes()))
+    };
+    out.array_of(|out| {
+        libraries
+            .all()
+            .filter(wanted)
+            .map(|library| {
+                out.map(if with_code { 4 } else { 3 });
+                out.bulk(b"library_name");
+                out.bulk(library.name.as_bytes());
+                out.bulk(b"engine");
+                out.bulk(b"LUA");
+                out.bulk(b"functions");
+                out.array(library.functions.len());
+                library.functions.iter().for_each(|function| describe(function, out));
+                if with_code {
+                    out.bulk(b"library_code");
+                    out.bulk(&library.text);
+                }
+            })
+            .count()
+    });
+    Ok(())
+}
+
+fn describe(function: &Function, out: &mut Reply) {
+    out.map(3);
+    out.bulk(b"name");
+    out.bulk(function.name.as_bytes());
+    out.bulk(b"description");
+    out.optional(function.description.as_deref());
+    out.bulk(b"flags");
+    out.set(function.flags.names().count());
+    function.flags.names().for_each(|flag| out.status(flag));
+}
+
+fn stats(server: &Server, out: &mut Reply) {
+    out.map(2);
+    out.bulk(b"running_script");
+    // Those that run are listed as they began.
+    let runs = server.runs.list();
+    match runs.iter().find_map(|run| Some((run, run.who.function.as_ref()?))) {
+        None => out.null(),
+        Some((run, call)) => {
+            out.map(3);
+            out.bulk(b"name");
+            out.bulk(run.who.name.as_bytes());
+            out.bulk(b"command");
+            out.array(call.len());
+            call.iter().for_each(|word| out.bulk(word));
+            out.bulk(b"duration_ms");
+            out.count(run.since.elapsed().as_millis() as usize);
+        }
+    }
+    let (libraries, functions) = server.functions.libraries().counts();
+    out.bulk(b"engines");
+    out.map(1);
+    out.bulk(b"LUA");
+    out.map(2);
+    out.bulk(b"libraries_count");
+    out.count(libraries);
+    out.bulk(b"functions_count");
+    out.count(functions);
+}
