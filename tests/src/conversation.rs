@@ -163,7 +163,7 @@ struct Talk {
 impl Talk {
     fn new(address: SocketAddr, protocol: Protocol) -> Talk {
         let mut clean = Client::connect(address, Protocol::Resp2);
-        for command in ["FLUSHALL", "SCRIPT FLUSH"] {
+        for command in ["FLUSHALL", "SCRIPT FLUSH", "FUNCTION FLUSH"] {
             assert_eq!(clean.run(command), Value::Status(b"OK".to_vec()), "{command}");
         }
         Talk { address, protocol, clients: HashMap::new(), last: String::new() }
