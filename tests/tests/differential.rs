@@ -38,11 +38,21 @@ enum Way {
     Resp3,
     /// `redis.pcall` of EVAL_RO.
     ReadOnly,
+    /// `redis.pcall` in a function, with every key declared.
+    Function,
+    /// `redis.call` in a function that has promised not to write.
+    ReadOnlyFunction,
     /// Not at all: only its keys are asked for.
     Keys,
 }
 
-const WAYS: [Way; 12] = [
+/// The functions that calls travel through.
+const LIBRARY: &str = "#!lua name=ways
+redis.register_function('tries', function(keys, args) return redis.pcall(unpack(args)) end)
+redis.register_function{function_name='reads', flags={'no-writes'},
+    callback=function(keys, args) return redis.call(unpack(args)) end}";
+
+const WAYS: [Way; 14] = [
     Way::Direct,
     Way::Direct,
     Way::Direct,
@@ -54,6 +64,8 @@ const WAYS: [Way; 12] = [
     Way::Raised,
     Way::Resp3,
     Way::ReadOnly,
+    Way::Function,
+    Way::ReadOnlyFunction,
     Way::Keys,
 ];
 
@@ -74,14 +86,21 @@ impl Step {
             }
             Way::Declared | Way::Undeclared | Way::ReadOnly => b"return redis.pcall(unpack(ARGV))",
             Way::Raised => b"return redis.call(unpack(ARGV))",
+            Way::Function => b"tries",
+            Way::ReadOnlyFunction => b"reads",
             Way::Resp3 => b"redis.setresp(3) return redis.pcall(unpack(ARGV))",
         };
         let is_key = |word: &&Vec<u8>| KEYS.iter().chain([&LEX]).any(|key| key.as_bytes() == **word);
         let mut keys: Vec<_> = self.call.iter().skip(1).filter(is_key).cloned().collect();
-        if !matches!(self.way, Way::Declared) {
+        if !matches!(self.way, Way::Declared | Way::Function) {
             keys.clear();
         }
-        let eval = if matches!(self.way, Way::ReadOnly) { "EVAL_RO" } else { "EVAL" };
+        let eval = match self.way {
+            Way::ReadOnly => "EVAL_RO",
+            Way::Function => "FCALL",
+            Way::ReadOnlyFunction => "FCALL_RO",
+            _ => "EVAL",
+        };
         let head = [eval.into(), script.to_vec(), keys.len().to_string().into_bytes()];
         head.into_iter().chain(keys).chain(self.call.iter().cloned()).collect()
     }
@@ -223,7 +242,12 @@ fn random_calls_are_answered_as_by_redis() {
     let sequences = setting("MOONSHARD_DIFF_CALLS", 20_000) / SEQUENCE as u64;
     let mut pairs: Vec<(Protocol, Pair)> = PROTOCOLS
         .map(|protocol| {
-            let connect = |address| Client::connect(address, protocol);
+            let connect = |address| {
+                let mut client = Client::connect(address, protocol);
+                let loaded = client.call(["FUNCTION", "LOAD", "REPLACE", LIBRARY]);
+                assert_eq!(loaded, Value::Bulk(b"ways".to_vec()));
+                client
+            };
             (protocol, Pair { ours: connect(server.address()), theirs: connect(oracle.address()) })
         })
         .into();
