@@ -478,7 +478,8 @@ fn engine_config(config: &RuntimeConfig) -> Config {
         // One slot beyond the runs for the instance that the picture is taken of.
         let slots = u32::try_from(config.concurrency).unwrap_or(u32::MAX).saturating_add(1);
         let mut pool = PoolingAllocationConfig::default();
-        pool.total_memories(slots)
+        // An instance that throws an exception, as every Lua error does, takes a second memory for it.
+        pool.total_memories(slots.saturating_mul(2))
             .total_core_instances(slots)
             .total_stacks(slots)
             .total_tables(slots)
