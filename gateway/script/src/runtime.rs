@@ -149,6 +149,9 @@ pub struct Runtime<H: 'static> {
     /// Idle sandboxes by how far their memory has grown, see [`SIZE_CLASSES`].
     idle: [Mutex<Vec<Sandbox<H>>>; SIZE_CLASSES.len()],
     admission: Arc<Semaphore>,
+    /// What the pool of new instances has room for. A run that nobody waits for any more may take a moment to let
+    /// its instance go, longer than its admission lasts.
+    slots: Arc<Semaphore>,
     config: RuntimeConfig,
     limits_hit: [AtomicU64; Limit::ALL.len()],
     instances_made: AtomicU64,
@@ -179,6 +182,7 @@ impl<H: Host> Runtime<H> {
             pristine,
             idle: Default::default(),
             admission: Arc::new(Semaphore::new(config.concurrency.max(1))),
+            slots: Arc::new(Semaphore::new(config.concurrency.max(1))),
             config,
             limits_hit: Default::default(),
             instances_made: AtomicU64::new(0),
@@ -365,14 +369,15 @@ impl<H: Host> Runtime<H> {
                 }
             }
         }
+        let reused = self.config.instances == Instances::Rewind;
+        let slot = match reused {
+            true => None,
+            false => Some(self.slots.clone().acquire_owned().await.expect("the semaphore is never closed")),
+        };
         self.instances_made.fetch_add(1, Ordering::Relaxed);
-        Ok(Sandbox::new(
-            &self.engine,
-            &self.pre,
-            self.config.fuel_slice,
-            self.config.instances == Instances::Rewind,
-        )
-        .await?)
+        let mut sandbox = Sandbox::new(&self.engine, &self.pre, self.config.fuel_slice, reused).await?;
+        sandbox.slot = slot;
+        Ok(sandbox)
     }
 
     fn give_back(&self, mut sandbox: Sandbox<H>) {

@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Instant;
 
 use guest_lua::abi::INPUT_STATIC;
+use tokio::sync::OwnedSemaphorePermit;
 use wasmtime::{
     Engine, Extern, Global, Instance, InstancePre, Memory, Mutability, ResourceLimiter, Store, TypedFunc, Val,
 };
@@ -109,6 +110,8 @@ pub(crate) struct Sandbox<H: 'static> {
     pub compile: TypedFunc<u32, u64>,
     pub load: TypedFunc<u32, u64>,
     pub run: TypedFunc<u32, u64>,
+    /// Its place in the pool of new instances. Declared last: free once everything else is gone.
+    pub slot: Option<OwnedSemaphorePermit>,
 }
 
 impl<H: Host> Sandbox<H> {
@@ -161,6 +164,7 @@ impl<H: Host> Sandbox<H> {
             reused,
             globals,
             store,
+            slot: None,
         })
     }
 
