@@ -3,6 +3,10 @@
 //!
 //! Calls are made up from the `syntax` of the rows, so a new command is covered as soon as it has a row.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use proptest::prelude::*;
 use store_engine::command::{self, lookup};
 use store_engine::keyspace::ENTRY_OVERHEAD;
@@ -12,6 +16,12 @@ use store_engine::{
 };
 
 const NOW_MS: u64 = 1_000_000_000;
+
+/// Later by so much that some keys have expired.
+const LATER_MS: u64 = NOW_MS + 1_000_000;
+
+/// What the names of keys begin with: the type that they mostly have.
+const KINDS: [&str; 5] = ["list", "hash", "set", "zset", "string"];
 
 /// SplitMix64: one number gives one call, so that a failing case shrinks call by call.
 struct Chance(u64);
@@ -92,7 +102,7 @@ impl Author<'_> {
             Group::Set => "set",
             Group::SortedSet => "zset",
             Group::String | Group::Bitmap => "string",
-            _ => self.chance.pick(&["list", "hash", "set", "zset", "string"]),
+            _ => self.chance.pick(&KINDS),
         };
         let kind = if self.chance.one_in(12) { "list" } else { kind };
         format!("{kind}{}", self.chance.below(3))
@@ -191,11 +201,12 @@ struct Engine {
     partitions: Vec<Partition>,
     seed: u64,
     db: usize,
+    now_ms: u64,
 }
 
 impl Engine {
     fn new() -> Engine {
-        Engine { partitions: (0..3).map(|_| Partition::default()).collect(), seed: 1, db: 0 }
+        Engine { partitions: (0..3).map(|_| Partition::default()).collect(), seed: 1, db: 0, now_ms: NOW_MS }
     }
 
     fn all(&mut self) -> Partitions<'_> {
@@ -209,10 +220,9 @@ impl Engine {
         let args = Args::new(&items);
         let command = lookup(items[0]).and_then(|row| command::resolve(row, args));
         let Some(command) = command.filter(|command| command.arity.allows(args.len())) else { return false };
-        let (mut seed, db) = (self.seed, self.db);
+        let (mut seed, db, now_ms) = (self.seed, self.db, self.now_ms);
         let mut out = Reply::new(Protocol::Resp3);
-        let mut ctx =
-            Ctx { partitions: self.all(), db, now_ms: NOW_MS, seed: &mut seed, undo, out: &mut out };
+        let mut ctx = Ctx { partitions: self.all(), db, now_ms, seed: &mut seed, undo, out: &mut out };
         let done = (command.run)(&mut ctx, args).is_ok();
         self.seed = seed;
         done
@@ -237,6 +247,29 @@ impl Engine {
             }
         }
         lines
+    }
+
+    /// The keys that have not expired, each with its database, value and expiry.
+    fn alive(&self) -> BTreeMap<(usize, Vec<u8>), String> {
+        let spaces = self.partitions.iter().flat_map(|partition| partition.databases.iter().enumerate());
+        let entries = spaces.flat_map(|(db, space)| {
+            (0..space.len()).filter_map(|at| space.pair_at(at)).map(move |(key, entry)| (db, key, entry))
+        });
+        let alive = entries.filter(|(_, _, entry)| !entry.is_expired(self.now_ms));
+        alive.map(|(db, key, entry)| ((db, key.to_vec()), format!("{entry:?}"))).collect()
+    }
+
+    /// Watches every key that calls use; the flags are raised when they change.
+    fn watch(&mut self) -> BTreeMap<(usize, Vec<u8>), Arc<AtomicBool>> {
+        let mut flags = BTreeMap::new();
+        for db in 0..DATABASES {
+            for (kind, number) in KINDS.iter().flat_map(|kind| (0..3).map(move |number| (kind, number))) {
+                let (key, flag) = (format!("{kind}{number}").into_bytes(), Arc::new(AtomicBool::new(false)));
+                self.partitions.iter_mut().for_each(|part| part.databases[db].watch(&key, flag.clone()));
+                flags.insert((db, key), flag);
+            }
+        }
+        flags
     }
 
     /// Compares every account with a new count.
@@ -307,6 +340,48 @@ proptest! {
         prop_assert_eq!(engine.contents(), wanted, "after taking back {:?}", told);
     }
 
+    /// A key that has expired may be removed at any time, and stays so.
+    #[test]
+    fn what_is_taken_back_was_never_there_though_keys_expire(before in calls(60), inside in calls(60)) {
+        let mut engine = Engine::new();
+        for call in &before {
+            engine.run(&call_of(*call), None);
+        }
+        engine.now_ms = LATER_MS;
+        let wanted = engine.alive();
+        let mut log = UndoLog::default();
+        for call in &inside {
+            engine.db = (call >> 60) as usize % 8 / 6;
+            engine.run(&call_of(*call), Some(&mut log));
+        }
+        log.roll_back(&mut engine.all());
+        prop_assert_eq!(engine.alive(), wanted);
+        engine.recount();
+    }
+
+    /// Whoever watches a key hears of every change, also of one that is taken back.
+    #[test]
+    fn watchers_hear_of_changes(before in calls(40), inside in calls(6)) {
+        let mut engine = Engine::new();
+        for call in &before {
+            engine.run(&call_of(*call), None);
+        }
+        let (mut log, old) = (UndoLog::default(), engine.alive());
+        let (flags, mut told) = (engine.watch(), Vec::new());
+        for call in &inside {
+            told.push(call_of(*call));
+            engine.run(&told[told.len() - 1], Some(&mut log));
+        }
+        let new = engine.alive();
+        // Those who come while it is not yet certain have to hear that it was taken back.
+        let late = engine.watch();
+        log.roll_back(&mut engine.all());
+        for (name, flag) in flags.iter().chain(&late) {
+            let (old, new) = (old.get(name), new.get(name));
+            prop_assert!(old == new || flag.load(Ordering::Relaxed), "{:?}: {:?} → {:?} by {:?}", name, old, new, told);
+        }
+    }
+
     #[test]
     fn a_refused_call_changes_nothing_and_every_account_is_true(inside in calls(80)) {
         let mut engine = Engine::new();
@@ -333,4 +408,31 @@ fn most_calls_made_up_here_are_good_ones() {
     let mut chance = Chance(1);
     let done = (0..5_000).filter(|_| engine.run(&call_of(chance.below(usize::MAX) as u64), None)).count();
     assert!(done > 3_000, "only {done} of 5000 calls were good");
+}
+
+/// So that nothing above is true only because a command never does anything here.
+#[test]
+fn every_write_command_changes_something_here() {
+    let mut engine = Engine::new();
+    let mut chance = Chance(1);
+    let writes = command::all().filter(|row| row.is_write());
+    let mut idle: BTreeSet<String> = writes.map(|row| row.name.to_owned()).collect();
+    assert!(idle.len() > 50, "{idle:?}");
+    for _ in 0..100_000 {
+        let words = call_of(chance.below(usize::MAX) as u64);
+        let before = engine.contents();
+        let mut log = UndoLog::default();
+        engine.run(&words, Some(&mut log));
+        if engine.contents() == before {
+            continue;
+        }
+        log.roll_back(&mut engine.all());
+        assert_eq!(engine.contents(), before, "after taking back {words:?}");
+        engine.run(&words, None);
+        idle.remove(&words[0]);
+        if idle.is_empty() {
+            return;
+        }
+    }
+    panic!("these never changed anything: {idle:?}");
 }
