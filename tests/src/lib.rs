@@ -7,6 +7,7 @@ pub mod client;
 pub mod compare;
 pub mod conversation;
 pub mod corpus;
+pub mod dump;
 pub mod generate;
 pub mod notation;
 pub mod process;
