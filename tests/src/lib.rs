@@ -9,6 +9,7 @@ pub mod conversation;
 pub mod corpus;
 pub mod dump;
 pub mod generate;
+pub mod history;
 pub mod notation;
 pub mod process;
 
