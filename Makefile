@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run build test fuzz-commands fmt lint clean zig
+.PHONY: help run build test fuzz-commands fuzz-histories fmt lint clean zig
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 PYTHON ?= python3
@@ -17,7 +17,7 @@ $(info The pinned Rust toolchain is not there: trying "stable".)
 endif
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
 
 run: build ## Build and serve on 127.0.0.1:6379 (ARGS="--help" shows the options)
 	@exec $(TARGET)/release/moonshard $(ARGS)
@@ -38,6 +38,13 @@ fuzz-commands: zig ## Compare two million random calls with Redis
 	MOONSHARD_DIFF_CALLS=$${MOONSHARD_DIFF_CALLS:-2000000} \
 	    MOONSHARD_DIFF_SEED=$${MOONSHARD_DIFF_SEED:-$$(date +%s)} \
 	    cargo test --locked --package tests --test differential -- --nocapture
+
+# Another seed each time: what was found tells it, for MOONSHARD_HISTORY_SEED.
+fuzz-histories: zig ## Check for some minutes that all is serializable
+	cargo build --locked --package gateway
+	MOONSHARD_HISTORY_SECONDS=$${MOONSHARD_HISTORY_SECONDS:-300} \
+	    MOONSHARD_HISTORY_SEED=$${MOONSHARD_HISTORY_SEED:-$$(date +%s)} \
+	    cargo test --locked --package tests --test serializable -- --nocapture
 
 fmt: ## Format all sources
 	cargo fmt --all
