@@ -1,0 +1,344 @@
+//! Hundreds wait for what a long script holds, and many of them never get it, as they hang up or are killed: the others
+//! are served in their order, and in the end nothing stays locked.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tests::generate::Chance;
+use tests::{Client, TestServer, Value, notation, wait_until};
+
+/// Limits that no test here meets unless it wants to.
+const AMPLE: &[&str] = &[
+    "--script-fuel",
+    "1000000000000000",
+    "--script-timeout-ms",
+    "86400000",
+    "--script-fuel-slice",
+    "20000",
+    "--shards",
+    "4",
+];
+
+const ENDLESS: &str = "redis.call('RPUSH', KEYS[1], 'half done') while true do end";
+const APPEND: &str = "return redis.call('RPUSH', KEYS[1], ARGV[1])";
+const READ: &str = "return redis.call('LRANGE', KEYS[1], 0, -1)";
+
+const INSTANCES: [&str; 2] = ["rewind", "fresh"];
+
+fn start(instances: &str, more: &[&str]) -> TestServer {
+    TestServer::start(&[AMPLE, &["--script-instances", instances], more].concat())
+}
+
+fn id(client: &mut Client) -> i64 {
+    let Value::Integer(id) = client.run("CLIENT ID") else { panic!("a number") };
+    id
+}
+
+fn wait_for_scripts(server: &TestServer, count: u64) {
+    wait_until("so many scripts run", || server.info("scripts_running") == count);
+}
+
+/// Waits until so many of the test's own connections are left.
+fn wait_for_clients(server: &TestServer, count: usize) {
+    // One more asks.
+    wait_until("the others are gone", || server.info("connected_clients") == count as u64 + 1);
+}
+
+fn assert_all_is_free(server: &TestServer) {
+    wait_for_scripts(server, 0);
+    let mut client = server.client();
+    // Both need every shard.
+    assert!(matches!(client.run("DBSIZE"), Value::Integer(_)));
+    assert_eq!(notation::reply(&client.run("FLUSHALL")), "+OK");
+    assert_eq!(client.eval("return redis.call('DBSIZE')", &[], &[]), Value::Integer(0));
+    assert_eq!(server.info("script_traps"), 0);
+}
+
+/// How somebody who waits wants the list.
+#[derive(Clone, Copy, Debug)]
+enum Want {
+    Append,
+    Read,
+    ScriptAppend,
+    ScriptRead,
+    Transaction,
+}
+
+const WANTS: [Want; 5] = [Want::Append, Want::Read, Want::ScriptAppend, Want::ScriptRead, Want::Transaction];
+
+impl Want {
+    fn send(self, client: &mut Client, key: &str, value: &str) {
+        match self {
+            Want::Append => client.send(["RPUSH", key, value]),
+            Want::Read => client.send(["LRANGE", key, "0", "-1"]),
+            Want::ScriptAppend => client.send(["EVAL", APPEND, "1", key, value]),
+            Want::ScriptRead => client.send(["EVAL_RO", READ, "1", key]),
+            Want::Transaction => {
+                client.run("MULTI");
+                client.call(["RPUSH", key, value]);
+                client.send(["EXEC"]);
+            }
+        }
+    }
+
+    fn reads(self) -> bool {
+        matches!(self, Want::Read | Want::ScriptRead)
+    }
+}
+
+/// What becomes of somebody who waits.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Fate {
+    Served,
+    HangsUp,
+    Killed,
+}
+
+const FATES: [Fate; 4] = [Fate::Served, Fate::Served, Fate::HangsUp, Fate::Killed];
+
+fn strings(list: &[String]) -> Value {
+    Value::Array(list.iter().map(|text| Value::Bulk(text.clone().into())).collect())
+}
+
+fn hold_order(instances: &str, how_the_holder_ends: &str) {
+    const WAITING: usize = 200;
+    // With one thread an answer tells that all who asked before are in the queue.
+    let server = start(instances, &["--threads", "1", "--script-concurrency", "300"]);
+    let (mut holder, mut other) = (server.client(), server.client());
+    let holders_id = id(&mut holder);
+    holder.send(["EVAL", ENDLESS, "1", "list"]);
+    wait_for_scripts(&server, 1);
+    let mut chance = Chance::new(how_the_holder_ends.len() as u64);
+    let mut kills: Vec<Vec<Vec<u8>>> = Vec::new();
+    let (mut served, mut killed, mut hung_up) = (Vec::new(), Vec::new(), Vec::new());
+    for number in 0..WAITING {
+        let (want, fate) = (chance.pick(&WANTS), chance.pick(&FATES));
+        let mut client = server.client();
+        let id = id(&mut client);
+        want.send(&mut client, "list", &number.to_string());
+        // Twice: the first may be read together with the request.
+        for _ in 0..2 {
+            assert_eq!(notation::reply(&other.run("PING")), "+PONG", "others are answered");
+        }
+        match fate {
+            Fate::Served => served.push((number, want, client)),
+            Fate::HangsUp => hung_up.push(client),
+            Fate::Killed => {
+                kills.push(["CLIENT", "KILL", "ID", &id.to_string()].map(Vec::from).into());
+                killed.push(client);
+            }
+        }
+    }
+    drop(hung_up);
+    assert!(other.pipeline(&kills).iter().all(|reply| *reply == Value::Integer(1)));
+    assert!(killed.iter_mut().all(Client::is_closed));
+    wait_for_clients(&server, served.len() + 2);
+    // Now the first of the others may go.
+    match how_the_holder_ends {
+        "SCRIPT KILL" => {
+            // Only this one: those who wait are to have their turn.
+            assert_eq!(notation::reply(&other.run(&format!("SCRIPT KILL CLIENT {holders_id}"))), "+OK");
+            assert!(notation::reply(&holder.read()).starts_with("-KILLED "));
+        }
+        "CLIENT KILL" => {
+            assert_eq!(other.run(&format!("CLIENT KILL ID {holders_id}")), Value::Integer(1));
+            assert!(holder.is_closed());
+        }
+        _ => drop(holder),
+    }
+    let mut list = Vec::new();
+    for (number, want, client) in &mut served {
+        let reply = client.read();
+        if want.reads() {
+            assert_eq!(reply, strings(&list), "{number} reads what those before it wrote");
+            continue;
+        }
+        list.push(number.to_string());
+        let length = Value::Integer(list.len() as i64);
+        let wanted = if matches!(want, Want::Transaction) { Value::Array(vec![length]) } else { length };
+        assert_eq!(reply, wanted, "{number} {want:?} is served in its turn");
+    }
+    assert_eq!(other.run("LRANGE list 0 -1"), strings(&list));
+    assert_all_is_free(&server);
+}
+
+#[test]
+fn who_waits_is_served_in_order_when_the_holder_is_killed() {
+    INSTANCES.iter().for_each(|instances| hold_order(instances, "SCRIPT KILL"));
+}
+
+#[test]
+fn who_waits_is_served_in_order_when_the_holder_loses_its_client() {
+    hold_order("rewind", "CLIENT KILL");
+    hold_order("fresh", "hang up");
+}
+
+/// Everything at once, with more scripts than may run: nobody who stays is forgotten. Endless scripts run out of time
+/// with every other seed, and are killed with the others.
+fn hold_storm(instances: &str, seed: u64) {
+    const CLIENTS: usize = 300;
+    const KEYS: [&str; 3] = ["one", "two", "three"];
+    let server = start(instances, &["--threads", "2", "--script-concurrency", "8"]);
+    let mut chance = Chance::new(seed);
+    let mut other = server.client();
+    let by_time = seed % 2 == 1;
+    if by_time {
+        other.run("CONFIG SET script-timeout-ms 40");
+    }
+    let end = if by_time { "-SCRIPTLIMIT time: " } else { "-KILLED " };
+    let mut clients: Vec<(Client, i64, String)> = (0..CLIENTS)
+        .map(|number| {
+            let mut client = server.client();
+            let id = id(&mut client);
+            let (key, value) = (chance.pick(&KEYS), number.to_string());
+            let what = match chance.below(10) {
+                0 | 1 => {
+                    client.send(["EVAL", ENDLESS, "1", key]);
+                    "endless"
+                }
+                2 => {
+                    // Needs one key after the other, and then everything.
+                    let script = "for _, key in ipairs(ARGV) do redis.call('RPUSH', key, 'seen') end
+                        return redis.call('DBSIZE')";
+                    client.send(["EVAL", script, "0", key, chance.pick(&KEYS), chance.pick(&KEYS)]);
+                    "everything"
+                }
+                3 => {
+                    client.send(["DBSIZE"]);
+                    "everything"
+                }
+                _ => {
+                    let want = chance.pick(&WANTS);
+                    want.send(&mut client, key, &value);
+                    if want.reads() { "read" } else { "append" }
+                }
+            };
+            (client, id, what.to_owned())
+        })
+        .collect();
+    let mut kills: Vec<Vec<Vec<u8>>> = Vec::new();
+    clients.retain(|(_, id, _)| {
+        let fate = chance.pick(&FATES);
+        if fate == Fate::Killed {
+            kills.push(["CLIENT", "KILL", "ID", &id.to_string()].map(Vec::from).into());
+        }
+        fate == Fate::Served
+    });
+    // Some have been dropped by now, and find themselves hung up.
+    other.pipeline(&kills);
+    let ended = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !ended.load(Ordering::Relaxed) && !by_time {
+                other.run("SCRIPT KILL");
+            }
+        });
+        let read = |(client, _, what): &mut (Client, i64, String)| {
+            let reply = notation::reply(&client.try_read().expect("an answer").expect("an answer"));
+            match what.as_str() {
+                "endless" => assert!(reply.starts_with(end), "{reply}"),
+                // What ends them ends whatever has been running for a while.
+                _ => assert!(!reply.starts_with('-') || reply.starts_with(end), "{what}: {reply}"),
+            }
+            assert!(!reply.contains("half done"), "{reply}");
+        };
+        let all =
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| clients.iter_mut().for_each(read)));
+        ended.store(true, Ordering::Relaxed);
+        all.expect("everybody was answered");
+    });
+    for key in KEYS {
+        let list = notation::reply(&server.client().call(["LRANGE", key, "0", "-1"]));
+        assert!(!list.contains("half done"), "{list}");
+    }
+    assert_all_is_free(&server);
+}
+
+#[test]
+fn nobody_is_forgotten_in_a_storm() {
+    (0..3).for_each(|seed| hold_storm("rewind", seed));
+}
+
+#[test]
+fn nobody_is_forgotten_in_a_storm_of_new_instances() {
+    (0..3).for_each(|seed| hold_storm("fresh", seed));
+}
+
+/// Those whose turn it is when running scripts lose their clients find room, however long those take to end.
+#[test]
+fn the_place_of_a_script_that_was_cut_off_is_free_at_once() {
+    const PLACES: usize = 8;
+    for instances in INSTANCES {
+        let server = start(instances, &["--threads", "2", "--script-concurrency", &PLACES.to_string()]);
+        let mut other = server.client();
+        for _ in 0..15 {
+            let mut running: Vec<Client> = (0..PLACES).map(|_| server.client()).collect();
+            let ids: Vec<i64> = running.iter_mut().map(id).collect();
+            for (number, client) in running.iter_mut().enumerate() {
+                client.send(["EVAL", ENDLESS, "1", &number.to_string()]);
+            }
+            wait_for_scripts(&server, PLACES as u64);
+            let mut next: Vec<Client> = (0..2 * PLACES).map(|_| server.client()).collect();
+            next.iter_mut()
+                .for_each(|client| client.send(["EVAL", "return pcall(error, 'x') and 0 or 1", "0"]));
+            let kills: Vec<_> = ids
+                .iter()
+                .map(|id| ["CLIENT", "KILL", "ID", &id.to_string()].map(Vec::from).into())
+                .collect();
+            other.pipeline(&kills);
+            for client in &mut next {
+                assert_eq!(client.read(), Value::Integer(1));
+            }
+        }
+        assert_all_is_free(&server);
+    }
+}
+
+/// Scripts without an end, whatever they do about it.
+const UNENDING: [&str; 3] = [
+    "while true do end",
+    "while true do pcall(error, 'again') end",
+    "while true do pcall(redis.call, 'INCR', KEYS[1]) pcall(redis.call, 'LPOP', KEYS[1]) end",
+];
+
+fn hold_unending(instances: &str, count: usize) {
+    let server = start(instances, &["--threads", "2"]);
+    let mut other = server.client();
+    // Long enough that somebody is answered in the meantime, and not longer for all of them together.
+    let fuel = format!("script-fuel {}", 500_000_000 / count);
+    for (limit, name) in [("script-timeout-ms 1000", "time"), (&fuel, "fuel")] {
+        assert_eq!(notation::reply(&other.run(&format!("CONFIG SET {limit}"))), "+OK");
+        for body in UNENDING {
+            let ended = || server.info(&format!("script_limit_{name}"));
+            let before = ended();
+            let mut clients: Vec<Client> = (0..count).map(|_| server.client()).collect();
+            for (number, client) in clients.iter_mut().enumerate() {
+                client.send(["EVAL", body, "1", &format!("key:{number}")]);
+            }
+            let mut answered = 0;
+            wait_until("all have ended", || {
+                let (was_running, had_ended) = (server.info("scripts_running"), ended());
+                assert_eq!(notation::reply(&other.run("PING")), "+PONG");
+                // Nobody came or went, and some were there: so they were there when PING was answered.
+                answered += usize::from(was_running > 0 && ended() == had_ended);
+                ended() == before + count as u64
+            });
+            assert!(answered > 0, "nobody was answered while {count} of {body} ran");
+            for client in &mut clients {
+                let reply = notation::reply(&client.read());
+                assert!(reply.starts_with(&format!("-SCRIPTLIMIT {name}: ")), "{reply}");
+            }
+            assert_all_is_free(&server);
+        }
+        other.run("CONFIG SET script-timeout-ms 86400000");
+    }
+}
+
+#[test]
+fn an_endless_script_ends_and_others_are_served() {
+    INSTANCES.iter().for_each(|instances| hold_unending(instances, 1));
+}
+
+#[test]
+fn a_hundred_endless_scripts_end_and_others_are_served() {
+    INSTANCES.iter().for_each(|instances| hold_unending(instances, 100));
+}
