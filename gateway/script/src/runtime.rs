@@ -148,7 +148,8 @@ pub struct Runtime<H: 'static> {
     pristine: Pristine,
     /// Idle sandboxes by how far their memory has grown, see [`SIZE_CLASSES`].
     idle: [Mutex<Vec<Sandbox<H>>>; SIZE_CLASSES.len()],
-    admission: Arc<Semaphore>,
+    /// Of runs that wait for nothing once they run, and of the others.
+    admission: [Arc<Semaphore>; 2],
     /// What the pool of new instances has room for. A run that nobody waits for any more may take a moment to let
     /// its instance go, longer than its admission lasts.
     slots: Arc<Semaphore>,
@@ -181,8 +182,8 @@ impl<H: Host> Runtime<H> {
             pre,
             pristine,
             idle: Default::default(),
-            admission: Arc::new(Semaphore::new(config.concurrency.max(1))),
-            slots: Arc::new(Semaphore::new(config.concurrency.max(1))),
+            admission: std::array::from_fn(|_| Arc::new(Semaphore::new(config.concurrency.max(1)))),
+            slots: Arc::new(Semaphore::new(2 * config.concurrency.max(1))),
             config,
             limits_hit: Default::default(),
             instances_made: AtomicU64::new(0),
@@ -190,14 +191,15 @@ impl<H: Host> Runtime<H> {
     }
 
     /// Waits for the right to run one script. First come, first served; never refused.
-    pub async fn admit(&self) -> OwnedSemaphorePermit {
+    ///
+    /// Runs that may wait for others once they run, as scripts without atomicity do for keys, are admitted apart:
+    /// those they wait for may be waiting here.
+    pub async fn admit(&self, may_wait: bool) -> OwnedSemaphorePermit {
+        let admission = &self.admission[usize::from(may_wait)];
         // Waiting is set up only where it is needed; those who wait already are served first all the same.
-        match self.admission.clone().try_acquire_owned() {
+        match admission.clone().try_acquire_owned() {
             Ok(permit) => permit,
-            Err(_) => {
-                let admission = self.admission.clone();
-                admission.acquire_owned().await.expect("the semaphore is never closed")
-            }
+            Err(_) => admission.clone().acquire_owned().await.expect("the semaphore is never closed"),
         }
     }
 
@@ -432,7 +434,8 @@ impl<H: Host> Runtime<H> {
 
     /// Runs going on or admitted.
     pub fn active(&self) -> usize {
-        self.config.concurrency.max(1) - self.admission.available_permits()
+        let free: usize = self.admission.iter().map(|admission| admission.available_permits()).sum();
+        2 * self.config.concurrency.max(1) - free
     }
 }
 
@@ -481,7 +484,7 @@ fn engine_config(config: &RuntimeConfig) -> Config {
     engine.wasm_backtrace_max_frames(None);
     if config.instances == Instances::Fresh {
         // One slot beyond the runs for the instance that the picture is taken of.
-        let slots = u32::try_from(config.concurrency).unwrap_or(u32::MAX).saturating_add(1);
+        let slots = u32::try_from(2 * config.concurrency).unwrap_or(u32::MAX).saturating_add(1);
         let mut pool = PoolingAllocationConfig::default();
         // An instance that throws an exception, as every Lua error does, takes a second memory for it.
         pool.total_memories(slots.saturating_mul(2))

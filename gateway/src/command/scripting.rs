@@ -197,7 +197,7 @@ pub async fn script(server: &Arc<Server>, args: Args<'_>, out: &mut Reply) {
 
 async fn load(server: &Arc<Server>, text: &[u8]) -> Result<Arc<Known>, CommandError> {
     let known = server.scripts.get_or_add(text, server.config.script_cache_max.get_usize())?;
-    let _permit = server.runtime.admit().await;
+    let _permit = server.runtime.admit(false).await;
     match server.runtime.compile(&known.script, &server.budget()).await {
         Ok(()) => {
             server.scripts.pin(&known);

@@ -250,7 +250,7 @@ pub static PARAMETERS: &[Parameter] = &[
         kind: Kind::Integer(1..=4096, |c| &c.script_concurrency),
         default: Fallback::Text("64"),
         live: false,
-        doc: "Scripts that run at the same time. More wait for their turn.",
+        doc: "Scripts that run at the same time, atomic ones and others counted apart. More wait for their turn.",
     },
     Parameter {
         name: "script-fuel-slice",

@@ -11,6 +11,7 @@ use super::host::{Circumstances, Lack};
 use super::locks::LockSet;
 use super::script::{ScriptCall, append_outcome, compile_error, killed_error, run_once};
 use crate::gate::Admitted;
+use crate::observe::Counters;
 use crate::options::OnError;
 use crate::server::Server;
 
@@ -61,8 +62,7 @@ pub async fn exec(
             Step::Answered(_) => {}
         }
     }
-    let permit = steps.iter().any(|step| matches!(step, Step::Script(_)));
-    let _permit = if permit { Some(server.runtime.admit().await) } else { None };
+    let runs_scripts = steps.iter().any(|step| matches!(step, Step::Script(_)));
     let mark = out.buf.len();
     let first_seed = *seed;
     let mut collects = server.config.collects_always();
@@ -72,6 +72,7 @@ pub async fn exec(
         if broken() {
             return false;
         }
+        let _permit = if runs_scripts { Some(server.runtime.admit(false).await) } else { None };
         let now_ms = *now_ms.get_or_insert_with(crate::observe::unix_ms);
         *seed = first_seed;
         match round(server, steps, txn, now_ms, seed, collects, out).await {
@@ -80,6 +81,7 @@ pub async fn exec(
                 return true;
             }
             Err(Broken::Lack(txn, lack)) => {
+                Counters::add(&server.counters.scripts_rerun, 1);
                 collects &= !matches!(lack, Lack::Order);
                 locks.widen(txn.as_deref(), lack.conflict());
             }

@@ -27,7 +27,7 @@ impl Host for Loading {
 /// Makes a library of its text, in a sandbox of its own and within the budget of a script.
 pub async fn load_library(server: &Server, outline: &Outline<'_>) -> Result<Library, CommandError> {
     let script = Script::new(outline.body);
-    let _permit = server.runtime.admit().await;
+    let _permit = server.runtime.admit(false).await;
     match server.runtime.load(&script, &server.budget(), AnyHost::new(Loading)).await {
         Outcome::Reply(reply) => Library::new(outline, script, &reply),
         Outcome::Limit(Limit::Fuel | Limit::Time) => {

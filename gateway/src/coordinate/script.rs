@@ -130,7 +130,6 @@ pub async fn run_script(server: &Arc<Server>, call: ScriptCall<'_>, out: &mut Ve
     let mark = out.len();
     let done = {
         let run = pin!(async {
-            let _permit = server.runtime.admit().await;
             match call.options.flags.has(Flags::DISABLE_ATOMICITY) {
                 true => Box::pin(run_unlocked(server, &call, out)).await,
                 false => run_atomic(server, &call, out).await,
@@ -177,11 +176,14 @@ async fn run_atomic(server: &Arc<Server>, call: &ScriptCall<'_>, out: &mut Vec<u
     let mut circumstances = None;
     loop {
         let txn = locks.lock(server).await;
+        // Not before: those who wait for a key shall not keep others from running.
+        let permit = server.runtime.admit(false).await;
         let seen = *circumstances.get_or_insert_with(|| Circumstances {
             clock_seconds: server.started.elapsed().as_secs_f64(),
             ..Circumstances::of(call, unix_time().as_millis() as u64)
         });
         let Round { txn, outcome, lack, spent } = run_once(server, call, txn, seen, collects).await;
+        drop(permit);
         if let Some(lack) = lack {
             Counters::add(&server.counters.scripts_rerun, 1);
             call.program.stats().add_rerun();
@@ -354,6 +356,7 @@ async fn run_unlocked(server: &Arc<Server>, call: &ScriptCall<'_>, out: &mut Vec
         waiting: None,
         failed: None,
     };
+    let _permit = server.runtime.admit(true).await;
     let clock_seconds = server.started.elapsed().as_secs_f64();
     let (host, outcome, spent) = run_in_sandbox(server, call, clock_seconds, host).await;
     if let Some(mut host) = host {

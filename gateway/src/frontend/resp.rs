@@ -195,12 +195,25 @@ impl Connection {
                     let args = Args::new(&args);
                     answered += 1;
                     if let Some(waiting) = dispatch::begin(server, session, args, now_ms, &mut out) {
-                        tokio::select! {
-                            biased;
-                            () = dispatch::finish(server, session, waiting, &mut out) => {}
-                            // Dropping the request ends a script and takes back what it did.
-                            () = hung_up(stream), if server.config.script_client_gone.get() == 0 => return Err(io::ErrorKind::ConnectionAborted.into()),
+                        let mut late = Reply { buf: take_buffer(), protocol: out.protocol };
+                        {
+                            let mut finish = pin!(dispatch::finish(server, session, waiting, &mut late));
+                            // Most answer at once. Whoever waits shall not hold back what was answered before.
+                            let at_once = poll_fn(|context| Poll::Ready(finish.as_mut().poll(context))).await;
+                            if at_once.is_pending() {
+                                write(server, stream, &mut out.buf).await?;
+                                tokio::select! {
+                                    biased;
+                                    () = finish => {}
+                                    // Dropping the request ends a script and takes back what it did.
+                                    () = hung_up(stream), if server.config.script_client_gone.get() == 0 => {
+                                        return Err(io::ErrorKind::ConnectionAborted.into());
+                                    }
+                                }
+                            }
                         }
+                        append(&mut out.buf, late.buf);
+                        out.protocol = late.protocol;
                     }
                     at += request.consumed;
                 }
@@ -234,6 +247,16 @@ impl Connection {
         give_buffer(out.buf);
         Ok(())
     }
+}
+
+/// Adds `late` to `out`, by the cheaper way.
+fn append(out: &mut Vec<u8>, mut late: Vec<u8>) {
+    if out.is_empty() {
+        std::mem::swap(out, &mut late);
+    } else {
+        out.extend_from_slice(&late);
+    }
+    give_buffer(late);
 }
 
 /// How often a connection that waits for its own request looks whether its client is still there.
