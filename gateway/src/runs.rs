@@ -71,6 +71,11 @@ impl Runs {
         list.iter().filter(|run| chosen(&run.who)).map(|run| run.killed.notify_one()).count()
     }
 
+    /// How many there are now.
+    pub fn len(&self) -> usize {
+        self.list.lock().len()
+    }
+
     /// All that there are now.
     pub fn list(&self) -> Vec<Arc<Run>> {
         self.list.lock().clone()

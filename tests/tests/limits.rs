@@ -226,9 +226,9 @@ fn the_end_of_a_client_ends_its_script() {
     // One that waits behind it for the key, also with a script.
     let mut waiting = server.client();
     waiting.send(["EVAL", "return redis.call('APPEND', KEYS[1], '!')", "1", "job"]);
-    wait_for_scripts(&server, 2);
+    wait_until("the script waits", || server.info("scripts_waiting") == 1);
     drop(waiting);
-    wait_for_scripts(&server, 1);
+    wait_until("the script is gone", || server.info("scripts_waiting") == 0);
     drop(gone);
     wait_for_scripts(&server, 0);
     assert_eq!(notation::reply(&other.run("GET job")), "\"before\"");

@@ -236,6 +236,7 @@ fn cpu_section(_: &Server, text: &mut String) {
 }
 
 fn scripts_section(server: &Server, text: &mut String) {
+    let running = server.runtime.active();
     let (known, bytes) = server.scripts.usage();
     let (libraries, functions) = server.functions.libraries().counts();
     let of = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
@@ -245,7 +246,8 @@ fn scripts_section(server: &Server, text: &mut String) {
         "number_of_libraries": libraries,
         "number_of_functions": functions,
         "evicted_scripts": server.scripts.evicted(),
-        "scripts_running": server.runtime.active(),
+        "scripts_running": running,
+        "scripts_waiting": server.runs.len().saturating_sub(running),
         "scripts_run": of(&server.counters.scripts_run),
         "scripts_rerun": of(&server.counters.scripts_rerun),
         "undeclared_keys": of(&server.counters.undeclared_keys),
