@@ -34,6 +34,10 @@ enum Way {
     Undeclared,
     /// `redis.call`, whose errors end the script.
     Raised,
+    /// `redis.call` and `redis.pcall` whose results nobody reads, which may be collected.
+    Unread,
+    /// `redis.pcall` of a script without atomicity.
+    Unlocked,
     /// `redis.pcall` under RESP3.
     Resp3,
     /// `redis.pcall` of EVAL_RO.
@@ -52,7 +56,7 @@ redis.register_function('tries', function(keys, args) return redis.pcall(unpack(
 redis.register_function{function_name='reads', flags={'no-writes'},
     callback=function(keys, args) return redis.call(unpack(args)) end}";
 
-const WAYS: [Way; 14] = [
+const WAYS: [Way; 17] = [
     Way::Direct,
     Way::Direct,
     Way::Direct,
@@ -62,6 +66,9 @@ const WAYS: [Way; 14] = [
     Way::Declared,
     Way::Undeclared,
     Way::Raised,
+    Way::Unread,
+    Way::Unread,
+    Way::Unlocked,
     Way::Resp3,
     Way::ReadOnly,
     Way::Function,
@@ -86,6 +93,8 @@ impl Step {
             }
             Way::Declared | Way::Undeclared | Way::ReadOnly => b"return redis.pcall(unpack(ARGV))",
             Way::Raised => b"return redis.call(unpack(ARGV))",
+            Way::Unread => b"redis.call(unpack(ARGV)) redis.pcall(unpack(ARGV)) return 'done'",
+            Way::Unlocked => b"--!df flags=disable-atomicity\nreturn redis.pcall(unpack(ARGV))",
             Way::Function => b"tries",
             Way::ReadOnlyFunction => b"reads",
             Way::Resp3 => b"redis.setresp(3) return redis.pcall(unpack(ARGV))",
@@ -237,11 +246,13 @@ fn setting(name: &str, default: u64) -> u64 {
 #[test]
 fn random_calls_are_answered_as_by_redis() {
     let Some(oracle) = Oracle::start() else { return };
-    let server = TestServer::start(&[]);
+    let servers = [TestServer::start(&[]), TestServer::start(&["--script-auto-async", "always"])];
     let first = setting("MOONSHARD_DIFF_SEED", 1);
     let sequences = setting("MOONSHARD_DIFF_CALLS", 20_000) / SEQUENCE as u64;
     let mut pairs: Vec<(Protocol, Pair)> = PROTOCOLS
-        .map(|protocol| {
+        .into_iter()
+        .zip(&servers)
+        .map(|(protocol, server)| {
             let connect = |address| {
                 let mut client = Client::connect(address, protocol);
                 let loaded = client.call(["FUNCTION", "LOAD", "REPLACE", LIBRARY]);
@@ -250,7 +261,7 @@ fn random_calls_are_answered_as_by_redis() {
             };
             (protocol, Pair { ours: connect(server.address()), theirs: connect(oracle.address()) })
         })
-        .into();
+        .collect();
     let mut report = String::new();
     let mut commands = Vec::new();
     for number in 0..sequences {

@@ -44,6 +44,16 @@ fn scripts_answer_as_redis_answers() {
             }
         }
     }
+    // Whether calls are collected changes nothing that a script or its caller can see.
+    let collecting = TestServer::start(&["--script-auto-async", "always"]);
+    let collected =
+        run_all(PROTOCOLS.map(|protocol| Client::connect(collecting.address(), protocol)), |_| true);
+    for ((file, case, ours), (_, _, collected)) in ours.iter().zip(&collected) {
+        let (ours, collected) = (shown(ours), shown(collected));
+        if ours != collected {
+            wrong.push(format!("{file}: {}\n  at once   {ours}\n  collected {collected}", case.name));
+        }
+    }
     let mut settings = insta::Settings::clone_current();
     settings.set_prepend_module_to_snapshot(false);
     settings.set_omit_expression(true);
