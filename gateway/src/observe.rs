@@ -34,6 +34,8 @@ pub struct Counters {
     pub scripts_run: AtomicU64,
     /// Script runs repeated with more keys locked.
     pub scripts_rerun: AtomicU64,
+    /// Script runs that somebody killed.
+    pub scripts_killed: AtomicU64,
     /// Keys that scripts locked without having declared them.
     pub undeclared_keys: AtomicU64,
     /// Unix time in seconds when the log last spoke of such a key.
@@ -54,6 +56,7 @@ impl Counters {
             &self.slow_clients_cut,
             &self.scripts_run,
             &self.scripts_rerun,
+            &self.scripts_killed,
             &self.undeclared_keys,
             &self.script_traps,
         ] {

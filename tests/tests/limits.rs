@@ -188,7 +188,7 @@ fn others_are_served_while_a_script_computes_and_kill_ends_it() {
     wait_until("the script is killed", || notation::reply(&other.run("SCRIPT KILL")) == "+OK");
     assert_texts("kill", &[error(&busy.read())]);
     assert_eq!(notation::reply(&waiting.read()), "\"before\"");
-    assert_eq!(server.info("script_limit_killed"), 1);
+    assert_eq!(server.info("scripts_killed"), 1);
     wait_for_scripts(&server, 0);
     assert_eq!(notation::reply(&busy.run("PING")), "+PONG", "the connection goes on");
 }

@@ -26,13 +26,11 @@ pub enum Limit {
     Memory,
     /// Returned more than allowed.
     Reply,
-    /// Killed on request.
-    Killed,
 }
 
 impl Limit {
     /// All of them, in the order of their counters.
-    pub const ALL: [Limit; 5] = [Limit::Fuel, Limit::Time, Limit::Memory, Limit::Reply, Limit::Killed];
+    pub const ALL: [Limit; 4] = [Limit::Fuel, Limit::Time, Limit::Memory, Limit::Reply];
 
     /// The word for it in errors, INFO and metrics.
     pub fn name(self) -> &'static str {
@@ -41,7 +39,6 @@ impl Limit {
             Limit::Time => "time",
             Limit::Memory => "memory",
             Limit::Reply => "reply",
-            Limit::Killed => "killed",
         }
     }
 }

@@ -417,11 +417,6 @@ impl<H: Host> Runtime<H> {
         }
     }
 
-    /// Counts a run that was ended from outside, by dropping its future.
-    pub fn count_killed(&self) {
-        self.limits_hit[Limit::Killed as usize].fetch_add(1, Ordering::Relaxed);
-    }
-
     /// How often each limit ended a run.
     pub fn limits_hit(&self) -> impl Iterator<Item = (Limit, u64)> {
         Limit::ALL.into_iter().map(|limit| (limit, self.limits_hit[limit as usize].load(Ordering::Relaxed)))

@@ -250,6 +250,7 @@ fn scripts_section(server: &Server, text: &mut String) {
         "scripts_waiting": server.runs.len().saturating_sub(running),
         "scripts_run": of(&server.counters.scripts_run),
         "scripts_rerun": of(&server.counters.scripts_rerun),
+        "scripts_killed": of(&server.counters.scripts_killed),
         "undeclared_keys": of(&server.counters.undeclared_keys),
         "script_traps": of(&server.counters.script_traps),
         "script_instances_made": server.runtime.instances_made(),

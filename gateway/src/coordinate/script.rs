@@ -155,7 +155,7 @@ fn append_error(out: &mut Vec<u8>, call: &ScriptCall<'_>, text: String) {
 
 /// Counts a script that was killed; the text that becomes the reply.
 pub(super) fn killed_error(server: &Server, call: &ScriptCall<'_>) -> String {
-    server.runtime.count_killed();
+    Counters::add(&server.counters.scripts_killed, 1);
     call.program.stats().add(Ended::Killed, &Spent::default());
     let command = call.program.kind().to_uppercase();
     format!("KILLED {} was ended by {command} KILL; {}", call.program, fate(call))
@@ -285,7 +285,6 @@ fn limit_error(call: &ScriptCall<'_>, limit: script::Limit) -> String {
         script::Limit::Reply => {
             (format!("reply of more than {} bytes", budget.reply_bytes), false, "script-reply-max")
         }
-        script::Limit::Killed => ("ended by SCRIPT KILL".to_owned(), false, "nobody"),
     };
     let setting = if own { "the script's own options" } else { setting };
     format!(
