@@ -1,0 +1,197 @@
+//! Script modes with several clients: what others see, who waits for whom, and whom a kill reaches.
+
+use tests::{Client, TestServer, Value, notation, wait_until};
+
+const ENDLESS: &str = "redis.call('SET', KEYS[1], 'half done') while true do end";
+
+/// Writes to keys of many shards and waits in between until somebody else says `go`.
+const INTERLEAVED: &str = "--!df flags=disable-atomicity
+    for i = 1, 20 do redis.call('SET', 'step:' .. i, i) end
+    while redis.call('GET', 'go') ~= 'now' do end
+    for i = 1, 20 do redis.call('INCR', 'step:' .. i) end
+    return redis.call('GET', 'step:20')";
+
+fn text(reply: &Value) -> String {
+    notation::reply(reply)
+}
+
+fn running(client: &mut Client) -> usize {
+    match client.run("SCRIPT RUNNING") {
+        Value::Array(runs) => runs.len(),
+        other => panic!("no list of runs: {other:?}"),
+    }
+}
+
+fn id(client: &mut Client) -> i64 {
+    match client.run("CLIENT ID") {
+        Value::Integer(id) => id,
+        other => panic!("no number: {other:?}"),
+    }
+}
+
+#[test]
+fn without_atomicity_others_see_and_change_what_the_script_does() {
+    for instances in ["rewind", "fresh"] {
+        let server = TestServer::start(&["--script-instances", instances]);
+        let (mut script, mut other) = (server.client(), server.client());
+        script.send(["EVAL", INTERLEAVED, "0"]);
+        wait_until("its writes are seen", || text(&other.run("MGET step:1 step:20")) == r#"["1", "20"]"#);
+        assert_eq!(text(&other.run("SET step:20 100")), "+OK");
+        other.run("SET go now");
+        assert_eq!(text(&script.read()), r#""101""#);
+    }
+}
+
+#[test]
+fn an_atomic_script_keeps_to_itself_until_it_ends() {
+    let server = TestServer::start(&[]);
+    let (mut script, mut other, mut waiting) = (server.client(), server.client(), server.client());
+    let atomic = INTERLEAVED.replace("--!df flags=disable-atomicity", "--!df").replace("'go'", "KEYS[1]");
+    script.send(["EVAL", &atomic, "1", "go"]);
+    wait_until("it runs", || running(&mut other) == 1);
+    assert_eq!(text(&other.run("SET free 1")), "+OK");
+    // It never sees another value: whoever sets it waits until the script has ended.
+    waiting.send(["SET", "go", "now"]);
+    wait_until("it is killed", || text(&other.run("SCRIPT KILL")) == "+OK");
+    assert!(text(&script.read()).starts_with("-KILLED "));
+    assert_eq!(text(&waiting.read()), "+OK");
+    assert_eq!(text(&other.run("KEYS step:*")), "[]");
+}
+
+#[test]
+fn a_script_without_atomicity_waits_for_locked_keys_only() {
+    let server = TestServer::start(&["--script-concurrency", "1"]);
+    let (mut holder, mut free, mut other) = (server.client(), server.client(), server.client());
+    other.run("SET held before");
+    holder.send(["EVAL", ENDLESS, "1", "held"]);
+    wait_until("it runs", || running(&mut other) == 1);
+    // The unread write waits for its key with all that follows; what came before is done.
+    let script = "--!df flags=disable-atomicity
+        redis.call('SET', 'one', 1) redis.call('GETRANGE', 'one', 0, 0)
+        redis.call('APPEND', 'held', '!')
+        redis.call('SET', 'two', 2)
+        return redis.call('GET', 'held')";
+    free.send(["EVAL", script, "0"]);
+    wait_until("it waits", || text(&other.run("GET one")) == r#""1""#);
+    assert_eq!(text(&other.run("EXISTS two")), "0");
+    let holder_id = first_client(&mut other);
+    assert_eq!(text(&other.run(&format!("SCRIPT KILL CLIENT {holder_id}"))), "+OK");
+    assert!(text(&holder.read()).starts_with("-KILLED "));
+    assert_eq!(text(&free.read()), r#""before!""#);
+    assert_eq!(text(&other.run("GET two")), r#""2""#);
+}
+
+/// The client of the script that has run longest.
+fn first_client(client: &mut Client) -> i64 {
+    let Value::Array(runs) = client.run("SCRIPT RUNNING") else { panic!("a list") };
+    let Value::Array(fields) = &runs[0] else { panic!("a run") };
+    match &fields[3] {
+        Value::Integer(id) => *id,
+        other => panic!("no number: {other:?}"),
+    }
+}
+
+#[test]
+fn its_time_is_over_also_while_it_waits_for_a_key() {
+    let server = TestServer::start(&[]);
+    let (mut holder, mut other) = (server.client(), server.client());
+    holder.send(["EVAL", ENDLESS, "1", "held"]);
+    wait_until("it runs", || running(&mut other) == 1);
+    let script = "--!df flags=disable-atomicity timeout=50\nreturn redis.call('GET', 'held')";
+    let reply = text(&other.eval(script, &[], &[]));
+    assert!(reply.starts_with("-SCRIPTLIMIT time: "), "{reply}");
+    other.run("SCRIPT KILL");
+    assert!(text(&holder.read()).starts_with("-KILLED "));
+}
+
+#[test]
+fn a_kill_reaches_whom_it_names() {
+    let server = TestServer::start(&[]);
+    let mut other = server.client();
+    let sha = |client: &mut Client, number: i64| {
+        let source = format!("redis.call('SET', KEYS[1], {number}) while true do end");
+        match client.call(["SCRIPT", "LOAD", &source]) {
+            Value::Bulk(sha) => String::from_utf8(sha).expect("hexadecimal digits"),
+            other => panic!("no digest: {other:?}"),
+        }
+    };
+    let shas = [sha(&mut other, 1), sha(&mut other, 2)];
+    let mut clients: Vec<Client> = (0..4).map(|_| server.client()).collect();
+    let ids: Vec<i64> = clients.iter_mut().map(id).collect();
+    // Two of each script; the second of the first script waits for the key of the first.
+    for (at, client) in clients.iter_mut().enumerate() {
+        client.send(["EVALSHA", &shas[at / 2], "1", if at < 2 { "same" } else { ["c", "d"][at - 2] }]);
+        wait_until("it runs or waits", || running(&mut other) == at + 1);
+    }
+    assert_eq!(text(&other.run(&format!("SCRIPT KILL CLIENT {}", ids[1]))), "+OK");
+    assert!(text(&clients[1].read()).starts_with("-KILLED "), "one that waits is killed as well");
+    assert_eq!(running(&mut other), 3);
+    assert_eq!(text(&other.run(&format!("SCRIPT KILL {}", shas[1].to_uppercase()))), "+OK");
+    for client in &mut clients[2..] {
+        assert!(text(&client.read()).starts_with(&format!("-KILLED script {}", shas[1])));
+    }
+    wait_until("only one is left", || running(&mut other) == 1);
+    assert_eq!(text(&other.run("SCRIPT KILL")), "+OK");
+    assert!(text(&clients[0].read()).starts_with("-KILLED "));
+    assert_eq!(text(&other.run("DBSIZE")), "0");
+    assert_eq!(server.info("scripts_killed"), 4);
+}
+
+#[test]
+fn a_script_may_outlive_its_client() {
+    let server = TestServer::start(&["--script-client-gone", "finish"]);
+    let (mut gone, mut other) = (server.client(), server.client());
+    other.run("SET held here");
+    // A holder, so that the script cannot have ended before its client is gone.
+    let mut holder = server.client();
+    holder.send(["EVAL", ENDLESS, "1", "held"]);
+    wait_until("it runs", || running(&mut other) == 1);
+    gone.send(["EVAL", "return redis.call('APPEND', KEYS[1], '!')", "1", "held"]);
+    wait_until("it waits", || running(&mut other) == 2);
+    drop(gone);
+    let holder_id = first_client(&mut other);
+    assert_eq!(text(&other.run(&format!("SCRIPT KILL CLIENT {holder_id}"))), "+OK");
+    wait_until("it has run", || text(&other.run("GET held")) == r#""here!""#);
+}
+
+#[test]
+fn replies_do_not_wait_for_a_later_request() {
+    let server = TestServer::start(&[]);
+    let (mut holder, mut piped, mut other) = (server.client(), server.client(), server.client());
+    holder.send(["EVAL", ENDLESS, "1", "held"]);
+    wait_until("it runs", || running(&mut other) == 1);
+    piped.send(["PING"]);
+    piped.send(["GET", "held"]);
+    assert_eq!(text(&piped.read()), "+PONG");
+    other.run("SCRIPT KILL");
+    assert_eq!(text(&piped.read()), "nil");
+}
+
+#[test]
+fn what_scripts_did_is_counted_for_each() {
+    let server = TestServer::start(&[]);
+    let mut client = server.client();
+    let source = "if ARGV[1] == 'fail' then error('no') end redis.call('SET', 'undeclared', 1)
+        while ARGV[1] == 'long' do end return redis.call('GET', 'undeclared')";
+    let Value::Bulk(sha) = client.call(["SCRIPT", "LOAD", source]) else { panic!("a digest") };
+    let sha = String::from_utf8(sha).expect("hexadecimal digits");
+    client.run(&format!("SCRIPT FLAGS {sha} fuel=1000000"));
+    for argument in ["fine", "fail", "long", "fine", "fine"] {
+        client.call(["EVALSHA", &sha, "0", argument]);
+    }
+    let Value::Array(fields) = client.run(&format!("SCRIPT STATS {sha}")) else { panic!("fields") };
+    let of = |name: &str| {
+        let at = fields.iter().position(|field| *field == Value::Bulk(name.as_bytes().to_vec()));
+        match fields[at.expect("a field of this name") + 1] {
+            Value::Integer(value) => value,
+            ref other => panic!("no number: {other:?}"),
+        }
+    };
+    assert_eq!(["runs", "errors", "limits_hit", "killed", "reruns"].map(of), [5, 1, 1, 0, 0]);
+    assert_eq!(["commands", "undeclared_keys"].map(of), [7, 3]);
+    assert!(of("fuel_max") > 1_000_000 && of("fuel_p50") < 1_000_000);
+    assert!(server.log().contains(&format!("script {sha} uses the key undeclared")));
+    client.run("SCRIPT STATS RESET");
+    let Value::Array(fields) = client.run("SCRIPT STATS") else { panic!("fields") };
+    assert!(fields.iter().skip(1).step_by(2).all(|value| *value == Value::Integer(0)));
+}
