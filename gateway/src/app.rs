@@ -144,6 +144,13 @@ async fn run(config: Arc<Config>, compute: Handle, io: Vec<Handle>) -> Result<()
     let _ = set_ready.send(false);
     let drained = async {
         while server.counters.connections.load(Ordering::Relaxed) > 0 {
+            // They wait for others, who are not served any more.
+            server
+                .clients
+                .lock()
+                .values()
+                .filter(|client| client.is_blocked())
+                .for_each(|client| client.kill());
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         while faces.join_next().await.is_some() {}

@@ -13,7 +13,9 @@ mod locks;
 mod queue;
 mod script;
 mod unlocked;
+mod wait;
 
 pub use exec::{Step, exec, run_locked};
 pub use library::load_library;
 pub use script::{Program, ScriptCall, compile_error, run_script};
+pub use wait::{found_nothing, timed_out, wait};

@@ -39,7 +39,12 @@ pub fn begin<'a>(
         Row::Engine(_) => {
             let Admitted { facts, ref keys, .. } = admitted;
             let call = Call { command: facts, args, keys, db: session.db, now_ms };
+            let mark = out.buf.len();
             match server.node.try_execute(&call, &mut session.seed, out) {
+                Some(_) if coordinate::found_nothing(&admitted, out, mark) => {
+                    out.buf.truncate(mark);
+                    Some(Waiting::Blocked(admitted))
+                }
                 Some(_) => None,
                 None => Some(Waiting::Locked(admitted)),
             }
@@ -58,8 +63,17 @@ pub fn begin<'a>(
 pub enum Waiting<'a> {
     /// Its keys are in use.
     Locked(Admitted<'a>),
+    /// It has found nothing and waits for something.
+    Blocked(Admitted<'a>),
     /// It is one of those that take their time.
     Later(Later, Admitted<'a>),
+}
+
+impl Waiting<'_> {
+    /// Whether it is or has a script, which may run to its end although nobody waits for its reply.
+    pub fn runs_scripts(&self) -> bool {
+        matches!(self, Waiting::Later(..))
+    }
 }
 
 /// Answers what [`begin`] left open.
@@ -68,7 +82,15 @@ pub async fn finish(server: &Arc<Server>, session: &mut Session, waiting: Waitin
         Waiting::Locked(admitted) => {
             let Admitted { facts, args, ref keys, .. } = admitted;
             let call = Call { command: facts, args, keys, db: session.db, now_ms: 0 };
+            let mark = out.buf.len();
             coordinate::run_locked(server, &call, &mut session.seed, out).await;
+            if coordinate::found_nothing(&admitted, out, mark) {
+                out.buf.truncate(mark);
+                coordinate::wait(server, &session.client, &admitted, session.db, out).await;
+            }
+        }
+        Waiting::Blocked(admitted) => {
+            coordinate::wait(server, &session.client, &admitted, session.db, out).await;
         }
         Waiting::Later(Later::Exec, _) => command::multi::exec(server, session, out).await,
         Waiting::Later(Later::Eval { by_sha, read_only }, admitted) => {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
+use store::Waiter;
 use store_engine::Protocol;
 
 use crate::observe::unix_ms;
@@ -24,6 +25,8 @@ pub struct ClientInfo {
     pub killed: AtomicBool,
     /// Wakes the connection so that it sees `killed`.
     pub wake: tokio::sync::Notify,
+    /// The call that it waits for.
+    pub blocked: Mutex<Option<Arc<Waiter>>>,
     /// What changes rarely.
     pub details: Mutex<ClientDetails>,
 }
@@ -57,8 +60,14 @@ impl ClientInfo {
             active_ms: AtomicU64::new(now),
             killed: AtomicBool::new(false),
             wake: tokio::sync::Notify::new(),
+            blocked: Mutex::default(),
             details: Mutex::new(ClientDetails { resp: 2, ..ClientDetails::default() }),
         })
+    }
+
+    /// Whether it waits for a key.
+    pub fn is_blocked(&self) -> bool {
+        self.blocked.lock().as_ref().is_some_and(|waiter| waiter.is_waiting())
     }
 
     /// Ends the connection.

@@ -7,7 +7,9 @@ pub mod lock;
 pub mod node;
 mod shard;
 pub mod txn;
+pub mod wait;
 
 pub use lock::{Mode, TxnId};
 pub use node::{Call, Node};
 pub use txn::{Batch, Conflict, LockRequest, Transaction};
+pub use wait::{Parked, Waiter};

@@ -30,11 +30,11 @@ impl Mode {
 
 /// A key of a database, as the table keeps it.
 #[derive(PartialEq, Eq, Hash, Debug)]
-struct OwnedKey(usize, Box<[u8]>);
+pub(crate) struct OwnedKey(pub usize, pub Box<[u8]>);
 
 /// The same without owning it, to look it up.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-struct KeyRef<'a>(usize, &'a [u8]);
+pub(crate) struct KeyRef<'a>(pub usize, pub &'a [u8]);
 
 impl hashbrown::Equivalent<OwnedKey> for KeyRef<'_> {
     fn equivalent(&self, held: &OwnedKey) -> bool {

@@ -1,16 +1,17 @@
 //! The node: its shards, and commands that are no part of a transaction.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::MutexGuard;
 use smallvec::SmallVec;
 use store_engine::ctx::partition_of;
 use store_engine::keys::KeyAt;
-use store_engine::{Access, Args, Command, Ctx, DATABASES, Partitions, Reply, Routing, UndoLog};
+use store_engine::{Access, Args, Command, Ctx, DATABASES, Partitions, Protocol, Reply, Routing, UndoLog};
 
 use crate::lock::{Mode, TxnId};
 use crate::shard::{Shard, ShardState};
+use crate::wait::Parked;
 
 /// A call that passed every check and may be run.
 #[derive(Clone, Copy)]
@@ -58,6 +59,7 @@ pub struct Usage {
 pub struct Node {
     shards: Box<[Shard]>,
     next_txn: AtomicU64,
+    pub(crate) waiting: Arc<AtomicUsize>,
     expired_keys: AtomicU64,
 }
 
@@ -67,6 +69,7 @@ impl Node {
         Arc::new(Node {
             shards: (0..shards.max(1)).map(|_| Shard::default()).collect(),
             next_txn: AtomicU64::new(1),
+            waiting: Arc::default(),
             expired_keys: AtomicU64::new(0),
         })
     }
@@ -89,10 +92,11 @@ impl Node {
         self.next_txn.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Runs `call` as a transaction of its own, unless a running one is in its way.
+    /// Runs `call` as a transaction of its own, unless a running one is in its way or it could serve somebody who
+    /// waits for a key.
     ///
-    /// `Some(true)`: done; `Some(false)`: done, the reply is an error; `None`: it would have to wait for a
-    /// lock, nothing has happened, [`crate::Transaction`] is the way.
+    /// `Some(true)`: done; `Some(false)`: done, the reply is an error; `None`: nothing has happened,
+    /// [`crate::Transaction`] is the way.
     pub fn try_execute(&self, call: &Call<'_>, seed: &mut u64, out: &mut Reply) -> Option<bool> {
         match call.command.routing.of(call.args) {
             Routing::Anywhere => {
@@ -102,7 +106,7 @@ impl Node {
                 [(at, access)] => {
                     let key = call.args[*at];
                     let mut shard = self.shard(self.shard_of(key)).lock();
-                    if !shard.locks.is_idle() && !shard.locks.allows(call.db, key, mode_of(*access)) {
+                    if !shard.allows(call.db, key, mode_of(*access)) {
                         return None;
                     }
                     Some(run(call, Partitions::One(&mut shard.partition), seed, None, out))
@@ -112,18 +116,29 @@ impl Node {
                     let free = call.keys().all(|(key, mode)| {
                         let number = self.shard_of(key);
                         let at = guards.binary_search_by_key(&number, |(held, _)| *held);
-                        let locks = &guards[at.expect("the shard of every key is locked")].1.locks;
-                        locks.is_idle() || locks.allows(call.db, key, mode)
+                        guards[at.expect("the shard of every key is locked")].1.allows(call.db, key, mode)
                     });
                     free.then(|| self.run_locked(&mut guards, call, seed, None, out))
                 }
             },
             Routing::Everywhere | Routing::ByKeyUnless(_) => {
                 let mut guards = self.lock_everything();
-                let free = guards.iter().all(|(_, shard)| shard.locks.is_idle());
+                let writes = call.command.is_write();
+                let serves_nobody = |shard: &ShardState| !writes || shard.queues.is_empty();
+                let free = guards.iter().all(|(_, shard)| shard.locks.is_idle() && serves_nobody(shard));
                 free.then(|| self.run_locked(&mut guards, call, seed, None, out))
             }
         }
+    }
+
+    /// Lets a blocking call, which has just found nothing, wait for its keys.
+    pub fn park(self: &Arc<Self>, call: &Call<'_>, protocol: Protocol) -> Parked {
+        Parked::new(self, call, protocol)
+    }
+
+    /// How many calls wait.
+    pub fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::Relaxed)
     }
 
     /// Locks the shards of the call's keys, ascending, each once.

@@ -1,12 +1,14 @@
-//! One lockable share of the data: a partition and its lock table behind one short mutex.
+//! One lockable share of the data: a partition, its lock table and who waits for its keys, behind one short mutex.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
 use store_engine::Partition;
 use tokio::sync::oneshot;
 
-use crate::lock::{LockTable, TxnId};
+use crate::lock::{LockTable, Mode, TxnId};
+use crate::wait::{Queues, Waiter};
 
 /// Aligned to two cache lines, so that neighbours do not slow each other down.
 #[repr(align(128))]
@@ -19,6 +21,7 @@ pub(crate) struct Shard {
 pub(crate) struct ShardState {
     pub partition: Partition,
     pub locks: LockTable,
+    pub queues: Queues,
     waiting: HashMap<TxnId, oneshot::Sender<()>>,
 }
 
@@ -29,6 +32,18 @@ impl Shard {
 }
 
 impl ShardState {
+    /// Whether a call that is no transaction may touch this key now. Not if that could serve somebody who waits.
+    pub fn allows(&self, db: usize, key: &[u8], mode: Mode) -> bool {
+        (self.locks.is_idle() || self.locks.allows(db, key, mode))
+            && (self.queues.is_empty() || mode == Mode::Shared || !self.queues.awaits(db, key))
+    }
+
+    /// The first one behind number `after` in the queue of this key whom its present value would serve.
+    pub fn next_waiter(&self, db: usize, key: &[u8], after: u64, now_ms: u64) -> Option<Arc<Waiter>> {
+        let entry = self.partition.databases[db].peek(key, now_ms)?;
+        self.queues.next(db, key, after, &entry.value)
+    }
+
     /// Where `txn`, which has just queued for a lock, hears that it was granted.
     pub fn await_grant(&mut self, txn: TxnId) -> oneshot::Receiver<()> {
         let (granted, hears) = oneshot::channel();

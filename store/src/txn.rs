@@ -1,13 +1,15 @@
 //! Transactions: take the keys, run calls, then commit or take everything back.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use parking_lot::MutexGuard;
 use smallvec::SmallVec;
+use store_engine::keyspace::Key;
 use store_engine::{Partitions, Reply, Routing, UndoLog};
 
 use crate::lock::{LockTable, Mode, TxnId};
-use crate::node::{self, Call, Node};
+use crate::node::{self, Call, Guards, Node};
 use crate::shard::ShardState;
 
 /// A key to be locked.
@@ -43,6 +45,8 @@ pub struct Transaction {
     undo: UndoLog,
     /// What was done before the present part began.
     before: Option<UndoLog>,
+    /// Time of the newest call.
+    now_ms: u64,
 }
 
 /// What a transaction has locked, or waits for.
@@ -89,6 +93,23 @@ impl Locks {
             self.gates.push(shard);
         }
         self.keys.push(Held { shard, request });
+        Ok(())
+    }
+
+    /// [`Locks::secure`] for all keys of a call, whose shards are locked.
+    fn secure_all(
+        &mut self,
+        node: &Node,
+        guards: &mut Guards<'_>,
+        call: &Call<'_>,
+        mode: Mode,
+    ) -> Result<(), Conflict> {
+        for (key, need) in call.keys() {
+            let number = node.shard_of(key);
+            let at = guards.binary_search_by_key(&number, |(held, _)| *held);
+            let at = at.expect("the shard of every key is locked");
+            self.secure(number, &mut guards[at].1.locks, call.db, key, need, mode)?;
+        }
         Ok(())
     }
 }
@@ -163,7 +184,7 @@ impl Transaction {
     fn new(node: &Arc<Node>) -> Transaction {
         let (gates, keys) = (SmallVec::new(), SmallVec::new());
         let locks = Locks { id: node.next_txn(), gates, keys, whole: false };
-        Transaction { node: node.clone(), locks, undo: UndoLog::default(), before: None }
+        Transaction { node: node.clone(), locks, undo: UndoLog::default(), before: None, now_ms: 0 }
     }
 
     /// Runs `call` under the transaction's locks. A key that is not locked yet is taken if it is free, in
@@ -180,8 +201,8 @@ impl Transaction {
 
     /// For several calls in a row that nobody waits between.
     pub fn batch(&mut self) -> Batch<'_> {
-        let Transaction { node, locks, undo, .. } = self;
-        Batch { node, locks, undo, shard: None }
+        let Transaction { node, locks, undo, now_ms, .. } = self;
+        Batch { node, locks, undo, now_ms, shard: None }
     }
 
     /// Bytes that the undo log holds.
@@ -222,14 +243,67 @@ impl Transaction {
         self.undo = self.before.take().unwrap_or_default();
     }
 
-    /// Keeps all changes and lets the keys go.
+    /// Keeps all changes, serves those who wait for them, and lets the keys go.
     pub fn commit(mut self) {
-        self.undo = UndoLog::default();
-        self.before = None;
+        self.keep_part();
+        let undo = std::mem::take(&mut self.undo);
+        if self.node.waiting() == 0 {
+            // Whoever has just begun to wait looks once more, as soon as the keys are let go.
+            return;
+        }
+        let everywhere = undo.is_everywhere();
+        let mut changed = VecDeque::from(undo.into_keys());
+        if everywhere {
+            let shards = 0..self.node.shards();
+            changed.extend(
+                shards.flat_map(|number| self.node.shard(number).lock().queues.keys().collect::<Vec<_>>()),
+            );
+        }
+        self.serve(changed, self.now_ms);
+    }
+
+    /// Serves those who wait for the keys in `changed`, all of which are locked: key by key in the order of their
+    /// change, as Redis does, and those of a key in the order of their coming. What is moved from one list to
+    /// another may serve others in turn.
+    ///
+    /// Whoever cannot be served because its destination is in use looks for itself when it gets that; those behind
+    /// it do not wait with it.
+    pub(crate) fn serve(&mut self, mut changed: VecDeque<(usize, Key)>, now_ms: u64) {
+        let node = self.node.clone();
+        while let Some((db, key)) = changed.pop_front() {
+            let shard = node.shard(node.shard_of(&key));
+            let mut after = 0;
+            loop {
+                let next = shard.lock().next_waiter(db, &key, after, now_ms);
+                let Some(waiter) = next else { break };
+                after = waiter.number();
+                waiter.with_call_on(&key, now_ms, |call| {
+                    if self.secure(call).is_err() {
+                        return waiter.nudge();
+                    }
+                    let Some(answer) = waiter.claim() else { return };
+                    shard.lock().queues.leave(db, &key, after);
+                    let mut out = Reply::new(waiter.protocol());
+                    let done = self.execute(call, Mode::Exclusive, &mut 0, &mut out);
+                    debug_assert!(done.is_ok(), "everything that it needs is locked");
+                    match answer.send(out.buf) {
+                        Ok(()) => changed.extend(std::mem::take(&mut self.undo).into_keys()),
+                        // Its client has gone in this moment.
+                        Err(_) => self.roll_back(),
+                    }
+                });
+            }
+        }
+    }
+
+    /// Locks what `call` needs, as far as that is free.
+    fn secure(&mut self, call: &Call<'_>) -> Result<(), Conflict> {
+        let mut guards = self.node.lock_shards_of(call);
+        self.locks.secure_all(&self.node, &mut guards, call, Mode::Exclusive)
     }
 
     fn roll_back(&mut self) {
-        let mut guards: node::Guards<'_> = if self.undo.is_everywhere() {
+        let mut guards: Guards<'_> = if self.undo.is_everywhere() {
             self.node.lock_everything()
         } else {
             let mut numbers: SmallVec<[usize; 8]> =
@@ -248,6 +322,7 @@ pub struct Batch<'a> {
     node: &'a Node,
     locks: &'a mut Locks,
     undo: &'a mut UndoLog,
+    now_ms: &'a mut u64,
     shard: Option<(usize, MutexGuard<'a, ShardState>)>,
 }
 
@@ -260,6 +335,7 @@ impl<'a> Batch<'a> {
         seed: &mut u64,
         out: &mut Reply,
     ) -> Result<bool, Conflict> {
+        *self.now_ms = call.now_ms;
         let routing = call.command.routing.of(call.args);
         if let (Routing::ByKey, [(at, access)]) = (routing, call.keys) {
             return self.execute_on_one(call, call.args[*at], node::mode_of(*access), mode, seed, out);
@@ -274,12 +350,7 @@ impl<'a> Batch<'a> {
             }
             Routing::ByKey => {
                 let mut guards = node.lock_shards_of(call);
-                for (key, need) in call.keys() {
-                    let number = node.shard_of(key);
-                    let at = guards.binary_search_by_key(&number, |(held, _)| *held);
-                    let at = at.expect("the shard of every key is locked");
-                    locks.secure(number, &mut guards[at].1.locks, call.db, key, need, mode)?;
-                }
+                locks.secure_all(node, &mut guards, call, mode)?;
                 Ok(node.run_locked(&mut guards, call, seed, Some(undo), out))
             }
             Routing::Everywhere | Routing::ByKeyUnless(_) if locks.whole => {
@@ -299,7 +370,7 @@ impl<'a> Batch<'a> {
         seed: &mut u64,
         out: &mut Reply,
     ) -> Result<bool, Conflict> {
-        let Batch { node, locks, undo, shard: locked } = self;
+        let Batch { node, locks, undo, shard: locked, .. } = self;
         // A key that was named beforehand knows its shard.
         let known = locks.among_few(call.db, key);
         let number = known.map_or_else(|| node.shard_of(key), |held| held.shard);

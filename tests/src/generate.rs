@@ -291,6 +291,8 @@ impl Author<'_> {
             "pattern" => self.chance.pick(&PATTERNS).into(),
             "operation" => self.chance.pick(&["AND", "OR", "XOR", "NOT", "DIFF"]).into(),
             "bit" => self.number(0, 3),
+            // Nobody is there to end a longer wait.
+            "timeout" => "0.001".into(),
             "score" | "weight" | "increment" if self.chance.percent(15) => self.float(),
             "score" | "weight" => {
                 self.chance.pick(&["1", "2", "2.5", "-1", "0", "inf", "-inf", "1e20", "0.1", "3"]).into()

@@ -4,9 +4,10 @@ use std::fmt::Write as _;
 use std::sync::atomic::Ordering;
 
 use store_engine::spec::flags;
-use store_engine::{Args, Arity, Command, CommandError, Reply, error};
+use store_engine::{Args, Arity, Command, CommandError, Protocol, Reply, error};
 
 use super::connection::CONNECTION;
+use crate::coordinate;
 use crate::observe::unix_ms;
 use crate::registry::{SessionCommand, SessionRun};
 use crate::server::Server;
@@ -73,6 +74,13 @@ static CLIENT: &[Command] = &[
         "LIB-NAME libname | LIB-VER libver",
     ),
     sub("setname", "2.6.9", Arity::Exactly(3), "Sets the connection name.", "connection-name"),
+    sub(
+        "unblock",
+        "5.0.0",
+        Arity::AtLeast(3),
+        "Ends the waiting of a client that is blocked by a command, from another connection.",
+        "client-id [TIMEOUT | ERROR]",
+    ),
 ];
 
 fn client(
@@ -98,6 +106,7 @@ fn client(
         b"info" => out.verbatim("txt", line(&session.client).as_bytes()),
         b"list" => list(server, args, out)?,
         b"kill" => kill(server, session, args, out)?,
+        b"unblock" => unblock(server, args, out)?,
         b"no-evict" => {
             // No client is ever evicted for memory, so both settings hold already.
             if !(args[2].eq_ignore_ascii_case(b"on") || args[2].eq_ignore_ascii_case(b"off")) {
@@ -118,6 +127,7 @@ fn client(
                 ("NO-EVICT (ON|OFF)", "Protect current client connection from eviction."),
                 ("SETINFO <option> <value>", "Set the name or version of the client library."),
                 ("SETNAME <name>", "Assign the name <name> to the current connection."),
+                ("UNBLOCK <clientid> [TIMEOUT|ERROR]", "Unblock the specified blocked client."),
             ],
         ),
     }
@@ -165,13 +175,14 @@ fn line(client: &ClientInfo) -> String {
     let mut text = String::new();
     writeln!(
         text,
-        "id={} addr={} laddr={} fd=-1 name={} age={age} idle={idle} flags=N db={} sub=0 psub=0 ssub=0 multi=-1 \
+        "id={} addr={} laddr={} fd=-1 name={} age={age} idle={idle} flags={} db={} sub=0 psub=0 ssub=0 multi=-1 \
          qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 tot-mem=0 events=r cmd={} \
          user=default redir=-1 resp={} lib-name={} lib-ver={}",
         client.id,
         client.addr,
         client.laddr,
         details.name,
+        if client.is_blocked() { 'b' } else { 'N' },
         details.db,
         if details.command.is_empty() { "NULL" } else { details.command },
         details.resp,
@@ -260,6 +271,42 @@ fn kill(server: &Server, session: &mut Session, args: Args<'_>, out: &mut Reply)
     }
     out.integer(count);
     Ok(())
+}
+
+fn unblock(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
+    let with_error = match args.rest(3) {
+        [] => false,
+        [word] if word.eq_ignore_ascii_case(b"timeout") => false,
+        [word] if word.eq_ignore_ascii_case(b"error") => true,
+        [_] => {
+            return Err(CommandError::new("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR"));
+        }
+        _ => {
+            let word = String::from_utf8_lossy(args[1]);
+            return Err(CommandError::owned(format!(
+                "ERR unknown subcommand or wrong number of arguments for '{word}'. Try CLIENT HELP."
+            )));
+        }
+    };
+    let id = u64::try_from(args.integer(2)?).ok();
+    let client = id.and_then(|id| server.clients.lock().get(&id).cloned());
+    let ended = client.is_some_and(|client| {
+        let blocked = client.blocked.lock().clone();
+        blocked.is_some_and(|waiter| waiter.answer(unblocked(with_error, client.details.lock().resp)))
+    });
+    out.integer(i64::from(ended));
+    Ok(())
+}
+
+/// What a client reads that is unblocked.
+fn unblocked(with_error: bool, resp: u8) -> Vec<u8> {
+    let protocol = if resp == 3 { Protocol::Resp3 } else { Protocol::Resp2 };
+    if !with_error {
+        return coordinate::timed_out(protocol);
+    }
+    let mut out = Reply::new(protocol);
+    out.error(&CommandError::new("UNBLOCKED client unblocked via CLIENT UNBLOCK"));
+    out.buf
 }
 
 /// Ends a connection; one's own after the reply.

@@ -188,7 +188,7 @@ fn clients_section(server: &Server, text: &mut String) {
     lines!(text,
         "connected_clients": server.counters.connections.load(Ordering::Relaxed),
         "maxclients": server.config.maxclients.get(),
-        "blocked_clients": 0,
+        "blocked_clients": server.node.waiting(),
     );
 }
 

@@ -195,6 +195,8 @@ impl Connection {
                     let args = Args::new(&args);
                     answered += 1;
                     if let Some(waiting) = dispatch::begin(server, session, args, now_ms, &mut out) {
+                        let ends_with_client =
+                            server.config.script_client_gone.get() == 0 || !waiting.runs_scripts();
                         let mut late = Reply { buf: take_buffer(), protocol: out.protocol };
                         {
                             let mut finish = pin!(dispatch::finish(server, session, waiting, &mut late));
@@ -206,7 +208,7 @@ impl Connection {
                                     biased;
                                     () = finish => {}
                                     // Dropping the request ends a script and takes back what it did.
-                                    () = hung_up(stream), if server.config.script_client_gone.get() == 0 => {
+                                    () = hung_up(stream), if ends_with_client => {
                                         return Err(io::ErrorKind::ConnectionAborted.into());
                                     }
                                 }
@@ -259,12 +261,17 @@ fn append(out: &mut Vec<u8>, mut late: Vec<u8>) {
     give_buffer(late);
 }
 
-/// How often a connection that waits for its own request looks whether its client is still there.
+/// When a connection that waits for its own request looks whether its client is still there; with requests behind
+/// it, how often.
 const HANG_UP_CHECK: Duration = Duration::from_millis(50);
 
-/// Waits until the client has closed its end. Readiness of the socket would not tell: there may be requests
-/// in it that wait behind the present one.
+/// Waits until the client has closed its end. If there are requests in the socket that wait behind the present
+/// one, its readiness does not tell.
 async fn hung_up(stream: &TcpStream) {
+    tokio::time::sleep(HANG_UP_CHECK).await;
+    if matches!(stream.peek(&mut [0]).await, Ok(0) | Err(_)) {
+        return;
+    }
     loop {
         tokio::time::sleep(HANG_UP_CHECK).await;
         let mut sockets = [PollFd::new(stream, PollFlags::RDHUP)];

@@ -1,6 +1,7 @@
 //! The table of commands: every family's rows, found by name.
 
 pub mod bitmap;
+pub mod blocking;
 pub mod generic;
 pub mod hash;
 mod lcs;
@@ -34,6 +35,7 @@ pub static FAMILIES: &[&[Command]] = &[
     zset::range::COMMANDS,
     zset::combine::COMMANDS,
     zset::pick::COMMANDS,
+    blocking::COMMANDS,
 ];
 
 static BY_NAME: LazyLock<HashMap<&'static [u8], &'static Command, foldhash::fast::RandomState>> =

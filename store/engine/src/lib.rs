@@ -23,6 +23,7 @@ pub mod spec;
 pub(crate) mod testing;
 pub mod undo;
 pub mod value;
+pub mod wait;
 
 pub use args::{Args, Cursor};
 pub use ctx::{Ctx, Partitions};

@@ -82,6 +82,26 @@ impl LongDouble {
         (!sum.is_infinite()).then_some(LongDouble { negative: big.negative, ..sum })
     }
 
+    /// A thousand times this number, rounded up to a whole one; `None` if that has no 64 bits.
+    pub fn thousandfold(self) -> Option<i64> {
+        if self.mantissa == 0 {
+            return Some(0);
+        }
+        let product = rounded(u128::from(self.mantissa) * 1000, self.exponent);
+        let (whole, more) = match product.exponent {
+            0 => (product.mantissa, false),
+            1.. => return None,
+            -63.. => {
+                let whole = product.mantissa >> -product.exponent;
+                (whole, whole << -product.exponent != product.mantissa)
+            }
+            _ => (0, true),
+        };
+        let whole = i128::from(whole);
+        let up = if self.negative { -whole } else { whole + i128::from(more) };
+        i64::try_from(up).ok()
+    }
+
     /// As C's `%.17Lf` writes it, without trailing zeros: Redis' "human" form. Must be finite.
     pub fn to_human(self) -> String {
         debug_assert!(!self.is_infinite());

@@ -91,6 +91,11 @@ impl Reply {
         self.buf.extend_from_slice(if self.resp3() { b"_\r\n" } else { b"*-1\r\n" });
     }
 
+    /// Whether a missing value or array is all that was written from `mark` on.
+    pub fn is_null_from(&self, mark: usize) -> bool {
+        matches!(&self.buf[mark..], b"$-1\r\n" | b"*-1\r\n" | b"_\r\n")
+    }
+
     /// `Some`: bulk; `None`: null.
     pub fn optional(&mut self, bytes: Option<&[u8]>) {
         match bytes {

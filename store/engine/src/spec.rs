@@ -245,7 +245,7 @@ pub mod flags {
     pub const ADMIN: u32 = 1 << 3;
     /// Reply order or choice is random.
     pub const RANDOM: u32 = 1 << 4;
-    /// Blocks the connection (in scripts it does not wait).
+    /// A null says that there was nothing to take: a client then waits, scripts and transactions do not.
     pub const BLOCKING: u32 = 1 << 5;
     /// Category `@dangerous`.
     pub const DANGEROUS: u32 = 1 << 6;

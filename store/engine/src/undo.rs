@@ -95,6 +95,11 @@ impl UndoLog {
         self.records.is_empty()
     }
 
+    /// The keys that were changed, in the order of their first change; for whoever keeps the changes.
+    pub fn into_keys(self) -> Vec<(usize, Key)> {
+        self.keys
+    }
+
     /// Bytes held by the records, roughly: what a transaction's undo may cost is bounded by its caller.
     pub fn bytes(&self) -> usize {
         self.bytes

@@ -142,6 +142,7 @@ impl Author<'_> {
             "pattern" => chance.pick(&["*", "list*", "#", "string*", "hash*->a"]).into(),
             "operation" => chance.pick(&["AND", "OR", "XOR", "NOT"]).into(),
             "bit" => number(chance, 0, 2),
+            "timeout" => chance.pick(&["0", "2.5"]).into(),
             "score" | "weight" => chance.pick(&["1", "2.5", "-1", "0", "inf"]).into(),
             "min" | "max" => chance.pick(&["-inf", "+inf", "0", "(1", "2", "[a", "(c", "-", "+"]).into(),
             "type" => chance.pick(&["list", "string"]).into(),

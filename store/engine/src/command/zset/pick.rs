@@ -19,7 +19,7 @@ pub static COMMANDS: &[Command] = &[
         complexity: "O(K)+O(M*log(N)) with K the number of keys, N the size of the sorted set and M the number of \
                      members removed.",
         syntax: "numkeys key [key ...] <MIN | MAX> [COUNT count]",
-        run: zmpop,
+        run: |ctx, args| MultiPop::parse(args, 1)?.perform(ctx),
         ..WRITES
     },
     Command {
@@ -73,7 +73,7 @@ const SCANNED_AT_ONCE: usize = 128;
 
 /// Where to take members from.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum End {
+pub(crate) enum End {
     Min,
     Max,
 }
@@ -86,7 +86,7 @@ fn positive(text: &[u8], error: &'static str) -> Result<usize, CommandError> {
 
 /// Removes up to `count` members from `end` of the sorted set under `key`, if it exists, after `announce` has
 /// been told how many. They are shown as pairs if `nested`, else flat.
-fn take(
+pub(crate) fn take(
     ctx: &mut Ctx<'_>,
     key: &[u8],
     end: End,
@@ -138,33 +138,48 @@ fn pop(ctx: &mut Ctx<'_>, args: Args<'_>, end: End) -> Result<(), CommandError> 
     })
 }
 
-fn zmpop(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
-    let mut cursor = args.cursor(1);
-    let key_count = positive(cursor.bytes()?, "ERR numkeys should be greater than 0")?;
-    let keys = cursor.take(key_count)?;
-    let end = match cursor.bytes()? {
-        word if word.eq_ignore_ascii_case(b"min") => End::Min,
-        word if word.eq_ignore_ascii_case(b"max") => End::Max,
-        _ => return Err(error::SYNTAX),
-    };
-    let mut count = None;
-    while !cursor.is_done() {
-        if count.is_some() || cursor.remaining() < 2 || !cursor.flag("count") {
-            return Err(error::SYNTAX);
+/// The arguments of ZMPOP and BZMPOP.
+pub(crate) struct MultiPop<'a> {
+    keys: &'a [&'a [u8]],
+    end: End,
+    count: usize,
+}
+
+impl<'a> MultiPop<'a> {
+    /// Reads all from the number of keys on, which stands at `at`.
+    pub fn parse(args: Args<'a>, at: usize) -> Result<Self, CommandError> {
+        let mut cursor = args.cursor(at);
+        let key_count = positive(cursor.bytes()?, "ERR numkeys should be greater than 0")?;
+        let keys = cursor.take(key_count)?;
+        let end = match cursor.bytes()? {
+            word if word.eq_ignore_ascii_case(b"min") => End::Min,
+            word if word.eq_ignore_ascii_case(b"max") => End::Max,
+            _ => return Err(error::SYNTAX),
+        };
+        let mut count = None;
+        while !cursor.is_done() {
+            if count.is_some() || cursor.remaining() < 2 || !cursor.flag("count") {
+                return Err(error::SYNTAX);
+            }
+            count = Some(positive(cursor.bytes()?, "ERR count should be greater than 0")?);
         }
-        count = Some(positive(cursor.bytes()?, "ERR count should be greater than 0")?);
+        Ok(MultiPop { keys, end, count: count.unwrap_or(1) })
     }
-    for key in keys {
-        if ctx.read::<ZSet>(key)?.is_some() {
-            return take(ctx, key, end, count.unwrap_or(1), true, |out, count| {
-                out.array(2);
-                out.bulk(key);
-                out.array(count);
-            });
+
+    /// Takes from the first sorted set that is there; null if there is none.
+    pub fn perform(&self, ctx: &mut Ctx<'_>) -> Result<(), CommandError> {
+        for key in self.keys {
+            if ctx.read::<ZSet>(key)?.is_some() {
+                return take(ctx, key, self.end, self.count, true, |out, count| {
+                    out.array(2);
+                    out.bulk(key);
+                    out.array(count);
+                });
+            }
         }
+        ctx.out.null_array();
+        Ok(())
     }
-    ctx.out.null_array();
-    Ok(())
 }
 
 fn zrandmember(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {

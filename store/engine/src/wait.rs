@@ -1,0 +1,136 @@
+//! What a blocking call waits for when it finds nothing.
+//!
+//! Its function makes one attempt, and answers null if there is nothing to take: that is all that happens in a
+//! script or transaction. Whoever lets clients wait reads here what would end the waiting.
+
+use std::ops::Range;
+
+use smallvec::SmallVec;
+
+use crate::long_double::LongDouble;
+use crate::spec::{Command, Group, KeyPart};
+use crate::{Args, CommandError, Value, number};
+
+/// The wish of a blocking call whose arguments were found to be valid.
+pub struct Wish<'a> {
+    args: Args<'a>,
+    keys: Range<usize>,
+    count_at: Option<usize>,
+}
+
+impl<'a> Wish<'a> {
+    /// What `args` wait for: the keys of the first part of their row. Those of other parts are only written to.
+    pub fn of(command: &Command, args: Args<'a>) -> Wish<'a> {
+        let (keys, count_at) = match command.keys.first() {
+            Some(&KeyPart::Range { first, last, .. }) => {
+                let end =
+                    if last < 0 { args.len().saturating_sub(-last as usize - 1) } else { last as usize + 1 };
+                (usize::from(first)..end, None)
+            }
+            Some(&KeyPart::Counted { count_at, first, .. }) => {
+                let text = args.get(usize::from(count_at)).unwrap_or_default();
+                let count = number::parse_i64(text).and_then(|count| usize::try_from(count).ok());
+                let first = usize::from(first);
+                (first..first.saturating_add(count.unwrap_or(0)), Some(usize::from(count_at)))
+            }
+            Some(KeyPart::After { .. }) | None => (0..0, None),
+        };
+        Wish { args, keys, count_at }
+    }
+
+    /// The keys, any of which will do.
+    pub fn keys(&self) -> &'a [&'a [u8]] {
+        self.args.items().get(self.keys.clone()).unwrap_or(&[])
+    }
+
+    /// The call as if it had named only this one of its keys.
+    pub fn narrowed(&self, key: &'a [u8]) -> SmallVec<[&'a [u8]; 8]> {
+        let items = self.args.items();
+        let mut narrowed = SmallVec::from_slice(&items[..self.keys.start]);
+        if let Some(at) = self.count_at {
+            narrowed[at] = &b"1"[..];
+        }
+        narrowed.push(key);
+        narrowed.extend_from_slice(self.args.rest(self.keys.end));
+        narrowed
+    }
+
+    /// How long, in milliseconds; 0: for ever.
+    pub fn timeout_ms(&self) -> Result<u64, CommandError> {
+        // In front of the number of keys, otherwise the last of all.
+        timeout_ms(self.args[self.count_at.unwrap_or(self.args.len()) - 1])
+    }
+}
+
+/// Whether a call of `command` that waits for a key is served by this value.
+pub fn is_served_by(command: &Command, value: &Value) -> bool {
+    matches!((command.group, value), (Group::List, Value::List(_)) | (Group::SortedSet, Value::ZSet(_)))
+}
+
+/// Reads a timeout in seconds as milliseconds, rounded up; 0: for ever.
+pub fn timeout_ms(text: &[u8]) -> Result<u64, CommandError> {
+    let seconds = LongDouble::parse(text);
+    let seconds = seconds.ok_or(CommandError::new("ERR timeout is not a float or out of range"))?;
+    // In Redis what is too large overflows, and says the same.
+    let ms = seconds.thousandfold().and_then(|ms| u64::try_from(ms).ok());
+    ms.ok_or(CommandError::new("ERR timeout is negative"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::lookup;
+
+    fn with_wish<T>(line: &str, see: impl FnOnce(Wish<'_>) -> T) -> T {
+        let items: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+        let args = Args::new(&items);
+        let command = lookup(&args.name().to_ascii_lowercase()).expect("a command");
+        see(Wish::of(command, args))
+    }
+
+    #[test]
+    fn a_call_is_narrowed_to_one_key() {
+        for (line, keys, narrowed) in [
+            ("BLPOP a b c 7", &["a", "b", "c"][..], "BLPOP k 7"),
+            ("BZPOPMAX a 7", &["a"], "BZPOPMAX k 7"),
+            ("BLMPOP 7 2 a b LEFT COUNT 3", &["a", "b"], "BLMPOP 7 1 k LEFT COUNT 3"),
+            ("BZMPOP 7 1 a MIN", &["a"], "BZMPOP 7 1 k MIN"),
+            ("BLMOVE a b LEFT RIGHT 7", &["a"], "BLMOVE k b LEFT RIGHT 7"),
+            ("BRPOPLPUSH a b 7", &["a"], "BRPOPLPUSH k b 7"),
+        ] {
+            with_wish(line, |wish| {
+                assert!(
+                    wish.keys().iter().eq(keys.iter().map(|key| key.as_bytes()).collect::<Vec<_>>().iter())
+                );
+                let words = wish.narrowed(b"k").join(&b' ');
+                assert_eq!(String::from_utf8_lossy(&words), narrowed);
+                assert_eq!(wish.timeout_ms(), Ok(7000), "{line}");
+            });
+        }
+    }
+
+    #[test]
+    fn timeouts_as_redis_reads_them() {
+        for (text, wanted) in [
+            ("0", Ok(0)),
+            ("1.5", Ok(1500)),
+            ("0.0001", Ok(1)),
+            ("0x10", Ok(16_000)),
+            ("-0.0001", Ok(0)),
+            ("-0.001", Ok(0)),
+            ("9223372036854775.807", Ok(i64::MAX as u64)),
+            ("-0.00101", Err("ERR timeout is negative")),
+            ("-1", Err("ERR timeout is negative")),
+            ("-inf", Err("ERR timeout is negative")),
+            ("inf", Err("ERR timeout is negative")),
+            ("1e300", Err("ERR timeout is negative")),
+            ("9223372036854776", Err("ERR timeout is negative")),
+            ("nan", Err("ERR timeout is not a float or out of range")),
+            ("", Err("ERR timeout is not a float or out of range")),
+            ("1x", Err("ERR timeout is not a float or out of range")),
+        ] {
+            let wanted = wanted.map_err(CommandError::new);
+            assert_eq!(timeout_ms(text.as_bytes()), wanted, "{text}");
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! Calls that found nothing and wait: who waits for which key of a shard, first come first served.
+//!
+//! Whoever changes a key that is waited for does so in a [`Transaction`], which serves those who wait before it
+//! lets the key go, so nobody comes between. A waiter is served by whoever first claims it: the commit of a
+//! transaction, its timeout, or its client's end.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use foldhash::fast::RandomState;
+use parking_lot::Mutex;
+use store_engine::keys::keys_of;
+use store_engine::wait::{Wish, is_served_by};
+use store_engine::{Args, Command, Protocol, Value};
+use tokio::sync::{Notify, oneshot};
+
+use crate::lock::{KeyRef, Mode, OwnedKey};
+use crate::node::{Call, Node};
+use crate::txn::{LockRequest, Transaction};
+
+/// Waiters by their number, which grows.
+type Queue = BTreeMap<u64, Arc<Waiter>>;
+
+/// Who waits for the keys of one shard.
+#[derive(Default)]
+pub(crate) struct Queues {
+    by_key: hashbrown::HashMap<OwnedKey, Queue, RandomState>,
+}
+
+impl Queues {
+    /// Whether anybody waits here.
+    pub fn is_empty(&self) -> bool {
+        self.by_key.is_empty()
+    }
+
+    /// Whether anybody waits for this key.
+    pub fn awaits(&self, db: usize, key: &[u8]) -> bool {
+        self.by_key.contains_key(&KeyRef(db, key))
+    }
+
+    /// All keys that are waited for.
+    pub fn keys(&self) -> impl Iterator<Item = (usize, Box<[u8]>)> {
+        self.by_key.keys().map(|OwnedKey(db, key)| (*db, key.clone()))
+    }
+
+    /// The first one behind number `after` whom `value` under this key would serve.
+    pub fn next(&self, db: usize, key: &[u8], after: u64, value: &Value) -> Option<Arc<Waiter>> {
+        let queue = self.by_key.get(&KeyRef(db, key))?;
+        let mut behind = queue.range((Bound::Excluded(after), Bound::Unbounded)).map(|(_, waiter)| waiter);
+        behind.find(|waiter| is_served_by(waiter.command, value)).cloned()
+    }
+
+    fn join(&mut self, db: usize, key: &[u8], waiter: &Arc<Waiter>) {
+        let queue = match self.by_key.get_mut(&KeyRef(db, key)) {
+            Some(queue) => queue,
+            None => self.by_key.entry(OwnedKey(db, key.into())).or_default(),
+        };
+        queue.insert(waiter.number, waiter.clone());
+    }
+
+    /// Takes one out of the queue of this key, if it is there.
+    pub fn leave(&mut self, db: usize, key: &[u8], number: u64) {
+        if let Some(queue) = self.by_key.get_mut(&KeyRef(db, key)) {
+            queue.remove(&number);
+            if queue.is_empty() {
+                self.by_key.remove(&KeyRef(db, key));
+            }
+        }
+    }
+}
+
+/// A call that waits.
+pub struct Waiter {
+    number: u64,
+    command: &'static Command,
+    items: Vec<Box<[u8]>>,
+    db: usize,
+    protocol: Protocol,
+    /// Where the answer goes. Whoever takes it out has to give it.
+    answer: Mutex<Option<oneshot::Sender<Vec<u8>>>>,
+    /// Told when it has to take its turn itself.
+    turn: Notify,
+    /// How many wait on this node.
+    waiting: Arc<AtomicUsize>,
+}
+
+impl Waiter {
+    /// Its place: whoever came earlier has a lower one.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
+    pub(crate) fn protocol(&self) -> Protocol {
+        self.protocol
+    }
+
+    /// Whether nobody has answered yet.
+    pub fn is_waiting(&self) -> bool {
+        self.answer.lock().is_some()
+    }
+
+    /// Ends the waiting with this reply; `false` if somebody else has already ended it.
+    pub fn answer(&self, reply: Vec<u8>) -> bool {
+        self.claim().is_some_and(|answer| answer.send(reply).is_ok())
+    }
+
+    pub(crate) fn claim(&self) -> Option<oneshot::Sender<Vec<u8>>> {
+        let answer = self.answer.lock().take();
+        if answer.is_some() {
+            self.waiting.fetch_sub(1, Ordering::Relaxed);
+        }
+        answer
+    }
+
+    /// Lets it look for itself, with the patience for locks that others do not have for it.
+    pub(crate) fn nudge(&self) {
+        self.turn.notify_one();
+    }
+
+    /// Its call as if it had named no other key than this one to wait for.
+    pub(crate) fn with_call_on<T>(&self, key: &[u8], now_ms: u64, run: impl FnOnce(&Call<'_>) -> T) -> T {
+        let items: Vec<&[u8]> = self.items.iter().map(|item| &**item).collect();
+        let narrowed = Wish::of(self.command, Args::new(&items)).narrowed(key);
+        let args = Args::new(&narrowed);
+        let keys = keys_of(self.command, args).unwrap_or_default();
+        run(&Call { command: self.command, args, keys: &keys, db: self.db, now_ms })
+    }
+
+    /// The keys it waits for, in its order.
+    fn keys(&self) -> Vec<(usize, Box<[u8]>)> {
+        let items: Vec<&[u8]> = self.items.iter().map(|item| &**item).collect();
+        let wish = Wish::of(self.command, Args::new(&items));
+        wish.keys().iter().map(|key| (self.db, Box::from(*key))).collect()
+    }
+
+    /// Everything that it may touch.
+    fn locks(&self) -> Vec<LockRequest> {
+        let items: Vec<&[u8]> = self.items.iter().map(|item| &**item).collect();
+        let keys = keys_of(self.command, Args::new(&items)).unwrap_or_default();
+        let request = |at: usize| LockRequest { db: self.db, key: items[at].into(), mode: Mode::Exclusive };
+        keys.into_iter().map(|(at, _)| request(at)).collect()
+    }
+}
+
+/// A place in the queues of the keys that a call waits for. It is given up when this is dropped.
+pub struct Parked {
+    node: Arc<Node>,
+    waiter: Arc<Waiter>,
+    hears: oneshot::Receiver<Vec<u8>>,
+}
+
+impl Parked {
+    pub(crate) fn new(node: &Arc<Node>, call: &Call<'_>, protocol: Protocol) -> Parked {
+        let (answer, hears) = oneshot::channel();
+        let waiter = Arc::new(Waiter {
+            number: node.next_txn(),
+            command: call.command,
+            items: call.args.items().iter().map(|item| (*item).into()).collect(),
+            db: call.db,
+            protocol,
+            answer: Mutex::default(),
+            turn: Notify::new(),
+            waiting: node.waiting.clone(),
+        });
+        for (db, key) in waiter.keys() {
+            node.shard(node.shard_of(&key)).lock().queues.join(db, &key, &waiter);
+        }
+        // Only now can it be served: whoever is counted stands in all its queues.
+        waiter.waiting.fetch_add(1, Ordering::Relaxed);
+        *waiter.answer.lock() = Some(answer);
+        Parked { node: node.clone(), waiter, hears }
+    }
+
+    /// The waiter, for those who end the waiting otherwise.
+    pub fn waiter(&self) -> &Arc<Waiter> {
+        &self.waiter
+    }
+
+    /// The reply, when it comes; `None` if whoever was about to give it failed. `clock` tells the Unix time in
+    /// milliseconds.
+    pub async fn reply(&mut self, clock: impl Fn() -> u64) -> Option<Vec<u8>> {
+        let Parked { node, waiter, hears } = self;
+        loop {
+            // At first because something may have come before the place in the queue was taken.
+            tokio::select! {
+                biased;
+                reply = &mut *hears => return reply.ok(),
+                () = look(node, waiter, &clock) => {}
+            }
+            tokio::select! {
+                biased;
+                reply = &mut *hears => return reply.ok(),
+                () = waiter.turn.notified() => {}
+            }
+        }
+    }
+}
+
+/// Locks everything that the call may touch and serves those who wait for its keys.
+async fn look(node: &Arc<Node>, waiter: &Waiter, clock: &impl Fn() -> u64) {
+    let mut txn = Transaction::begin(node, waiter.locks()).await;
+    txn.serve(waiter.keys().into(), clock());
+}
+
+impl Drop for Parked {
+    fn drop(&mut self) {
+        drop(self.waiter.claim());
+        for (db, key) in self.waiter.keys() {
+            let mut shard = self.node.shard(self.node.shard_of(&key)).lock();
+            shard.queues.leave(db, &key, self.waiter.number);
+        }
+    }
+}
