@@ -6,6 +6,9 @@
 //! +OK                      its reply
 //! b> GET key               a request on connection `b`, which is opened by its first use
 //! "value"
+//! b waits> BLPOP list 0     a request that blocks its connection
+//! b hears>                 until something else has happened: then its reply
+//! ["list", "a"]
 //! > ZSCORE z a             replies that differ between the protocols have two lines
 //! resp2 "1.5"
 //! resp3 1.5
@@ -28,7 +31,7 @@ use resp::Value;
 use store_engine::Protocol;
 
 use crate::client::{Client, encode};
-use crate::notation;
+use crate::{notation, wait_until};
 
 /// A request with what it is answered.
 struct Exchange {
@@ -46,6 +49,8 @@ enum Kind {
     Ordered,
     Unordered,
     Raw,
+    Waits,
+    Hears,
 }
 
 /// Who answers.
@@ -66,16 +71,21 @@ fn parse(text: &str) -> Vec<Exchange> {
         if line.trim().is_empty() || line.starts_with('#') {
             continue;
         }
-        let request = line.split_once("> ").filter(|(name, _)| name.bytes().all(|b| b.is_ascii_lowercase()));
+        let line = if line.ends_with('>') { &format!("{line} ") } else { line };
+        let request = line
+            .split_once("> ")
+            .filter(|(name, _)| name.bytes().all(|b| b.is_ascii_lowercase() || b == b' '));
         if let Some((name, request)) = request {
-            let kind = match name {
-                "unordered" => Kind::Unordered,
-                "raw" => Kind::Raw,
-                _ => Kind::Ordered,
+            let (name, kind) = match name.split_once(' ').unwrap_or((name, "")) {
+                ("unordered", "") => ("", Kind::Unordered),
+                ("raw", "") => ("", Kind::Raw),
+                (name, "waits") => (name, Kind::Waits),
+                (name, "hears") => (name, Kind::Hears),
+                _ => (name, Kind::Ordered),
             };
             exchanges.push(Exchange {
                 line: number + 1,
-                connection: if kind == Kind::Ordered { name.to_owned() } else { String::new() },
+                connection: name.to_owned(),
                 kind,
                 request: request.to_owned(),
                 expected: Vec::new(),
@@ -115,7 +125,16 @@ impl Exchange {
             return raw(&mut open(), &notation::arguments(&request).expect("balanced quotes").concat());
         }
         let client = talk.clients.entry(self.connection.clone()).or_insert_with(open);
-        client.send(notation::arguments(&request).unwrap_or_else(|| panic!("line {}: quotes", self.line)));
+        if self.kind == Kind::Waits {
+            let before = blocked(&mut talk.observer);
+            client.send(notation::arguments(&request).expect("balanced quotes"));
+            wait_until("the client is blocked", || blocked(&mut talk.observer) > before);
+            return Vec::new();
+        }
+        if self.kind != Kind::Hears {
+            client
+                .send(notation::arguments(&request).unwrap_or_else(|| panic!("line {}: quotes", self.line)));
+        }
         match client.try_read() {
             Ok(Some(reply)) => {
                 talk.last = String::from_utf8_lossy(reply.text().unwrap_or_default()).into_owned();
@@ -157,7 +176,16 @@ struct Talk {
     address: SocketAddr,
     protocol: Protocol,
     clients: HashMap<String, Client>,
+    observer: Client,
     last: String,
+}
+
+/// How many clients are blocked.
+fn blocked(observer: &mut Client) -> usize {
+    let info = observer.run("INFO clients");
+    let text = String::from_utf8_lossy(info.text().expect("a string")).into_owned();
+    let field = text.lines().find_map(|line| line.strip_prefix("blocked_clients:")).expect("a field");
+    field.parse().expect("a number")
 }
 
 impl Talk {
@@ -166,7 +194,7 @@ impl Talk {
         for command in ["FLUSHALL", "SCRIPT FLUSH", "FUNCTION FLUSH"] {
             assert_eq!(clean.run(command), Value::Status(b"OK".to_vec()), "{command}");
         }
-        Talk { address, protocol, clients: HashMap::new(), last: String::new() }
+        Talk { address, protocol, clients: HashMap::new(), observer: clean, last: String::new() }
     }
 }
 
