@@ -103,11 +103,13 @@ async fn run(config: Arc<Config>, compute: Handle, io: Vec<Handle>) -> Result<()
     let runtime =
         runtime.await.map_err(|error| StartError(format!("cannot prepare the script engine: {error:#}")))?;
     give_back_memory();
+    let io = IoThreads::new(io);
     let server = Server::new(Parts {
         node: Node::new(config.shards.get_usize()),
         registry: Registry::new(crate::command::FAMILIES),
         runtime,
         compute,
+        io: io.clone(),
         resp_addr,
         config,
     });
@@ -130,7 +132,6 @@ async fn run(config: Arc<Config>, compute: Handle, io: Vec<Handle>) -> Result<()
             frontend::grpc::serve(listener, ready).await.map_err(|error| error.to_string())
         });
     }
-    let io = IoThreads::new(io);
     let balancing = tokio::spawn(io.clone().balance());
     let accepting = tokio::spawn(accept(server.clone(), resp_listener, io, ready));
     let sweeping = tokio::spawn(sweep(server.clone()));

@@ -12,6 +12,7 @@ mod library;
 mod locks;
 mod queue;
 mod script;
+mod turns;
 mod unlocked;
 mod wait;
 

@@ -7,7 +7,7 @@
 //! 0.96 when gathered.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use tokio::runtime::Handle;
@@ -20,6 +20,8 @@ const SATURATED: f64 = 0.95;
 const HAS_TIME: f64 = 0.5;
 /// All threads together less busy than this gather their connections again.
 const LITTLE: f64 = 0.4;
+/// All threads together less busy than this have nothing to do.
+const A_LITTLE: f64 = 0.05;
 /// CPUs that must be idle for another thread to be of use. With half a CPU to spare, a script that does nothing
 /// ran no more often per second, at 1.3 times the CPU time.
 const SPARE_CPUS: f64 = 0.75;
@@ -31,6 +33,8 @@ pub struct IoThreads {
     threads: Vec<IoThread>,
     /// Where new connections go.
     newcomers: AtomicUsize,
+    /// They had something to do in the last tick, and no CPU was left.
+    want_cpu: AtomicBool,
 }
 
 struct IoThread {
@@ -57,7 +61,7 @@ impl IoThreads {
             target: AtomicUsize::new(0),
         };
         let threads = runtimes.into_iter().map(thread).collect();
-        Arc::new(IoThreads { threads, newcomers: AtomicUsize::new(0) })
+        Arc::new(IoThreads { threads, newcomers: AtomicUsize::new(0), want_cpu: AtomicBool::new(false) })
     }
 
     /// A place for a new connection.
@@ -82,7 +86,10 @@ impl IoThreads {
                 .map(|(busy, thread)| Load { busy, connections: thread.connections.load(Ordering::Relaxed) })
                 .collect();
             let cpus_now = CpuTimes::now();
-            let plan = plan(&load, idle_cpus(&cpus_before, &cpus_now));
+            let idle = idle_cpus(&cpus_before, &cpus_now);
+            let plan = plan(&load, idle);
+            let busy: f64 = load.iter().map(|load| load.busy).sum();
+            self.want_cpu.store(busy > A_LITTLE && idle < SPARE_CPUS, Ordering::Relaxed);
             (busy_before, cpus_before) = (busy_now, cpus_now);
 
             let with_time = load.iter().position(|load| load.busy < SATURATED);
@@ -96,6 +103,11 @@ impl IoThreads {
                 thread.leaving.store(leaving.map_or(0, |plan| plan.count), Ordering::Relaxed);
             }
         }
+    }
+
+    /// Whether those who are in no hurry should leave CPU time to these threads and to their clients.
+    pub fn want_cpu(&self) -> bool {
+        self.want_cpu.load(Ordering::Relaxed)
     }
 
     fn busy_times(&self) -> Vec<f64> {

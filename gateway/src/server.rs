@@ -13,6 +13,7 @@ use store_engine::CommandError;
 
 use crate::config::Config;
 use crate::functions::Functions;
+use crate::io::IoThreads;
 use crate::observe::Counters;
 use crate::options::{Flags, OnError, Options, UndeclaredKeys};
 use crate::registry::Registry;
@@ -38,6 +39,8 @@ pub struct Server {
     pub runs: Runs,
     /// Where runs go on that outlast their first slice of fuel, so that no connection's thread is held.
     pub compute: tokio::runtime::Handle,
+    /// The threads that connections live on.
+    pub io: Arc<IoThreads>,
     /// Counters for INFO.
     pub counters: Counters,
     /// Connected clients by number.
@@ -63,6 +66,8 @@ pub struct Parts {
     pub runtime: Runtime<AnyHost>,
     /// The runtime for long scripts.
     pub compute: tokio::runtime::Handle,
+    /// The threads that connections live on.
+    pub io: Arc<IoThreads>,
     /// Where RESP is served.
     pub resp_addr: SocketAddr,
 }
@@ -70,7 +75,7 @@ pub struct Parts {
 impl Server {
     /// Puts the parts together.
     pub fn new(parts: Parts) -> Arc<Server> {
-        let Parts { config, node, registry, runtime, compute, resp_addr } = parts;
+        let Parts { config, node, registry, runtime, compute, io, resp_addr } = parts;
         let id = crate::scripts::sha_of(
             format!("{:?}{}", crate::observe::unix_time(), std::process::id()).as_bytes(),
         );
@@ -83,6 +88,7 @@ impl Server {
             registry,
             runtime: Arc::new(runtime),
             compute,
+            io,
             counters: Counters::default(),
             clients: Mutex::default(),
             resp_addr,

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::MutexGuard;
 use smallvec::SmallVec;
+use store_engine::command::scan;
 use store_engine::ctx::partition_of;
 use store_engine::keys::KeyAt;
 use store_engine::{Access, Args, Command, Ctx, DATABASES, Partitions, Protocol, Reply, Routing, UndoLog};
@@ -121,7 +122,8 @@ impl Node {
                     free.then(|| self.run_locked(&mut guards, call, seed, None, out))
                 }
             },
-            Routing::Everywhere | Routing::ByKeyUnless(_) => {
+            Routing::Paged if self.try_page(call, seed, out) => Some(true),
+            Routing::Everywhere | Routing::Paged | Routing::ByKeyUnless(_) => {
                 let mut guards = self.lock_everything();
                 let writes = call.command.is_write();
                 let serves_nobody = |shard: &ShardState| !writes || shard.queues.is_empty();
@@ -129,6 +131,18 @@ impl Node {
                 free.then(|| self.run_locked(&mut guards, call, seed, None, out))
             }
         }
+    }
+
+    /// Runs a step of SCAN that ends within one shard, and disturbs no other.
+    fn try_page(&self, call: &Call<'_>, seed: &mut u64, out: &mut Reply) -> bool {
+        let Some(page) = scan::page(call.args, self.shards()) else { return false };
+        let mut shard = self.shard(page.partition).lock();
+        let len = shard.partition.databases[call.db].len();
+        if !shard.locks.is_idle() || !page.ends_within(len) {
+            return false;
+        }
+        let held = vec![(page.partition, &mut shard.partition)];
+        run(call, Partitions::Some { held, total: self.shards() }, seed, None, out)
     }
 
     /// Lets a blocking call, which has just found nothing, wait for its keys.

@@ -353,11 +353,11 @@ impl<'a> Batch<'a> {
                 locks.secure_all(node, &mut guards, call, mode)?;
                 Ok(node.run_locked(&mut guards, call, seed, Some(undo), out))
             }
-            Routing::Everywhere | Routing::ByKeyUnless(_) if locks.whole => {
+            Routing::Everywhere | Routing::Paged | Routing::ByKeyUnless(_) if locks.whole => {
                 let mut guards = node.lock_everything();
                 Ok(node.run_locked(&mut guards, call, seed, Some(undo), out))
             }
-            Routing::Everywhere | Routing::ByKeyUnless(_) => Err(Conflict::Everything),
+            Routing::Everywhere | Routing::Paged | Routing::ByKeyUnless(_) => Err(Conflict::Everything),
         }
     }
 

@@ -51,7 +51,7 @@ impl LockSet {
 
     /// Adds what a call needs.
     pub fn add(&mut self, call: &Call<'_>) {
-        self.whole |= call.command.routing.of(call.args) == Routing::Everywhere;
+        self.whole |= matches!(call.command.routing.of(call.args), Routing::Everywhere | Routing::Paged);
         let request = |(key, mode): (&[u8], Mode)| LockRequest { db: call.db, key: key.into(), mode };
         self.requests.extend(call.keys().map(request));
     }

@@ -1,12 +1,9 @@
 //! The run of a script: in rounds until its locks suffice, or without locks if it gave up atomicity.
 
 use std::fmt;
-use std::future::{Future, poll_fn};
-use std::panic::AssertUnwindSafe;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::task::Poll;
 
 use resp::ReplyLimits;
 use script::{AnyHost, Budget, Host, Outcome, RunInput, Spent};
@@ -16,6 +13,7 @@ use store_engine::{CommandError, Protocol, Reply};
 use super::host::{Circumstances, Declared, Lack, ScriptHost};
 use super::locks::LockSet;
 use super::queue::Queue;
+use super::turns;
 use super::unlocked::UnlockedHost;
 use crate::functions::Function;
 use crate::gate::Recent;
@@ -329,7 +327,7 @@ pub(super) async fn run_once(
         queue: collects.then(Queue::default),
         declared: call.declared(),
     };
-    let (host, outcome, spent) = run_in_sandbox(server, call, seen.clock_seconds, host).await;
+    let (host, outcome, spent) = run_in_sandbox(server, call, seen.clock_seconds, host, false).await;
     match host {
         Some(mut host) => {
             if matches!(outcome, Outcome::Reply(_)) {
@@ -357,7 +355,7 @@ async fn run_unlocked(server: &Arc<Server>, call: &ScriptCall<'_>, out: &mut Vec
     };
     let _permit = server.runtime.admit(true).await;
     let clock_seconds = server.started.elapsed().as_secs_f64();
-    let (host, outcome, spent) = run_in_sandbox(server, call, clock_seconds, host).await;
+    let (host, outcome, spent) = run_in_sandbox(server, call, clock_seconds, host, true).await;
     if let Some(mut host) = host {
         // Also those of a script that was ended: it did call them.
         host.send_all().await;
@@ -378,6 +376,7 @@ async fn run_in_sandbox<H: Host>(
     call: &ScriptCall<'_>,
     clock_seconds: f64,
     host: H,
+    gives_way: bool,
 ) -> (Option<H>, Outcome, Spent) {
     let input = RunInput {
         name: call.program.name(),
@@ -391,47 +390,6 @@ async fn run_in_sandbox<H: Host>(
     let (runtime, script, budget) = (server.runtime.clone(), call.program.script().clone(), call.budget);
     // Boxed at once: the future is large, and each move of it costs.
     let run = Box::pin(async move { runtime.run(&script, &input, &budget, AnyHost::new(host)).await });
-    let (host, outcome, spent) = first_slice_here(server, run).await;
+    let (host, outcome, spent) = turns::drive(server, run, gives_way).await;
     (host.and_then(AnyHost::downcast::<H>), outcome, spent)
-}
-
-/// What [`script::Runtime::run`] gives.
-type Ran = (Option<AnyHost>, Outcome, Spent);
-
-/// Runs the first slice on the caller's thread, which is where short scripts end; what takes longer moves to
-/// the compute threads, so that the caller's other connections go on.
-async fn first_slice_here(
-    server: &Server,
-    mut run: Pin<Box<impl Future<Output = Ran> + Send + 'static>>,
-) -> Ran {
-    let first = poll_fn(|context| {
-        // Whatever panicked is dropped with the future: sandbox, host and transaction.
-        let step = std::panic::catch_unwind(AssertUnwindSafe(|| run.as_mut().poll(context)));
-        Poll::Ready(step)
-    })
-    .await;
-    match first {
-        Ok(Poll::Ready(ran)) => ran,
-        Ok(Poll::Pending) => {
-            let mut task = AbortOnDrop(server.compute.spawn(run));
-            match (&mut task.0).await {
-                Ok(ran) => ran,
-                Err(_) => panicked(),
-            }
-        }
-        Err(_) => panicked(),
-    }
-}
-
-fn panicked() -> Ran {
-    (None, Outcome::Trap("internal error in a host call".into()), Spent::default())
-}
-
-/// Ends the run if nobody waits for it any more.
-struct AbortOnDrop(tokio::task::JoinHandle<Ran>);
-
-impl Drop for AbortOnDrop {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
 }

@@ -65,6 +65,25 @@ impl Partitions<'_> {
         }
     }
 
+    /// Number of partitions there are.
+    pub fn total(&self) -> usize {
+        match self {
+            Partitions::One(_) => 1,
+            Partitions::Some { total, .. } => *total,
+        }
+    }
+
+    /// The partition of this number, which must be held.
+    pub fn numbered(&mut self, number: usize) -> &mut Partition {
+        match self {
+            Partitions::One(partition) => partition,
+            Partitions::Some { held, .. } => {
+                let at = held.binary_search_by_key(&number, |(held, _)| *held);
+                held[at.expect("the caller locked it")].1
+            }
+        }
+    }
+
     /// Whether none is held.
     pub fn is_empty(&self) -> bool {
         self.len() == 0

@@ -219,6 +219,8 @@ pub enum Routing {
     Anywhere,
     /// All of them.
     Everywhere,
+    /// The one that [`crate::command::scan::page`] names if the step does not go beyond it, otherwise all of them.
+    Paged,
     /// Those of its keys, unless one of these words stands behind the first key: it leads to data that no lock on
     /// these keys protects, and only all of them will do.
     ByKeyUnless(&'static [&'static str]),

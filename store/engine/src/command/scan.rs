@@ -1,7 +1,7 @@
 //! What SCAN, HSCAN, SSCAN and ZSCAN have in common: the cursor and the options.
 
 use crate::error::{self, CommandError};
-use crate::{Cursor, Reply, glob};
+use crate::{Args, Cursor, Reply, glob};
 
 const INVALID_CURSOR: CommandError = CommandError::new("ERR invalid cursor");
 
@@ -25,6 +25,37 @@ pub fn cursor(text: &[u8]) -> Result<u64, CommandError> {
     });
     let value = value.ok_or(INVALID_CURSOR)?;
     Ok(if negative { value.wrapping_neg() } else { value })
+}
+
+/// Where a step of SCAN begins, and how far it goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Page {
+    /// Number of the partition.
+    pub partition: usize,
+    /// How many of its entries were not looked at yet, or more than there are.
+    pub left: usize,
+    /// How many the step looks at.
+    pub count: usize,
+}
+
+impl Page {
+    /// A cursor is the number of entries left in its partition times the number of partitions, plus the
+    /// partition's number; 0 begins.
+    pub(crate) fn of(cursor: u64, options: &Options<'_>, total: u64) -> Page {
+        let left = if cursor == 0 { usize::MAX } else { (cursor / total) as usize };
+        Page { partition: (cursor % total) as usize, left, count: options.count }
+    }
+
+    /// Whether the step ends in its partition, of which `len` entries are there.
+    pub fn ends_within(&self, len: usize) -> bool {
+        self.left.min(len) > self.count
+    }
+}
+
+/// The page that a call of SCAN asks for, if there are `total` partitions and the call is right.
+pub fn page(args: Args<'_>, total: usize) -> Option<Page> {
+    let options = Options::parse(args.cursor(2), true).ok()?;
+    Some(Page::of(cursor(args.get(1)?).ok()?, &options, total as u64))
 }
 
 /// The options behind the cursor.

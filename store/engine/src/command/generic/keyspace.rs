@@ -1,6 +1,6 @@
 //! Commands on a database as a whole, and those on no key at all.
 
-use crate::command::scan::{self, Options};
+use crate::command::scan::{self, Options, Page};
 use crate::error::{self, CommandError};
 use crate::keyspace::Keyspace;
 use crate::spec::{Access, Arity, Command, Group, KeyPart, Routing, flags};
@@ -105,6 +105,7 @@ pub static COMMANDS: &[Command] = &[
                      cursor to return back to 0.",
         syntax: "cursor [MATCH pattern] [COUNT count] [TYPE type]",
         run: scan,
+        routing: Routing::Paged,
         ..WHOLE
     },
     Command {
@@ -221,21 +222,17 @@ fn randomkey(ctx: &mut Ctx<'_>, _: Args<'_>) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// SCAN walks the partitions one after the other, each from its end downwards. A cursor is the number of
-/// entries left in its partition times the number of partitions, plus the partition's number; 0 begins.
+/// SCAN walks the partitions one after the other, each from its end downwards.
 fn scan(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
     let cursor = scan::cursor(args[1])?;
     let options = Options::parse(args.cursor(2), true)?;
     let Ctx { partitions, db, now_ms, out, .. } = ctx;
-    let total = partitions.len() as u64;
-    let (mut number, mut left) = ((cursor % total) as usize, (cursor / total) as usize);
-    if cursor == 0 {
-        left = partitions.nth(0).databases[*db].len();
-    }
+    let total = partitions.total() as u64;
+    let Page { partition: mut number, mut left, .. } = Page::of(cursor, &options, total);
     let mut found: Vec<Box<[u8]>> = Vec::new();
     let mut budget = options.count;
     loop {
-        let share = &partitions.nth(number).databases[*db];
+        let share = &partitions.numbered(number).databases[*db];
         let end = left.min(share.len());
         let start = end.saturating_sub(budget);
         for (key, entry) in (start..end).rev().filter_map(|at| share.pair_at(at)) {
@@ -252,8 +249,9 @@ fn scan(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
             if number as u64 == total {
                 break;
             }
-            left = partitions.nth(number).databases[*db].len();
+            left = usize::MAX;
         }
+        left = left.min(partitions.numbered(number).databases[*db].len());
         if budget == 0 && left > 0 {
             break;
         }
