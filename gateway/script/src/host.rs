@@ -81,15 +81,15 @@ pub type Finishing<'a> = Pin<Box<dyn Future<Output = Option<u64>> + Send + 'a>>;
 pub struct AnyHost(Box<dyn Host>);
 
 impl AnyHost {
-    /// Hides the type of `host`.
-    pub fn new(host: impl Host) -> AnyHost {
-        AnyHost(Box::new(host))
+    /// Hides the type of `host`. Boxed by the caller, who gets the same box back.
+    pub fn new(host: Box<impl Host>) -> AnyHost {
+        AnyHost(host)
     }
 
     /// The host, if it is a `T`.
-    pub fn downcast<T: Host>(self) -> Option<T> {
+    pub fn downcast<T: Host>(self) -> Option<Box<T>> {
         let host: Box<dyn Any> = self.0;
-        host.downcast().ok().map(|host| *host)
+        host.downcast().ok()
     }
 }
 

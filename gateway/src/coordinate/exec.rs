@@ -143,12 +143,12 @@ async fn script_step(
 ) -> Result<Transaction, Broken> {
     txn.begin_part();
     let run = pin!(run_once(server, call, txn, seen, collects));
-    let Some(done) = server.runs.drive(|| call.who(), run).await else {
+    let Some(mut done) = server.runs.drive(|| call.who(), run).await else {
         return Err(Broken::Ended(killed_error(server, call)));
     };
-    if let Some(lack) = done.lack {
+    if let Some(lack) = done.lack() {
         call.program.stats().add_rerun();
-        return Err(Broken::Lack(done.txn.map(Box::new), lack));
+        return Err(Broken::Lack(done.host.map(|host| Box::new(host.txn)), lack));
     }
     let failed = match done.outcome {
         Outcome::CompileError(message) => {
@@ -157,8 +157,8 @@ async fn script_step(
         }
         outcome => append_outcome(server, call, outcome, &done.spent, &mut out.buf).map_err(Broken::Ended)?,
     };
-    let mut txn =
-        done.txn.ok_or_else(|| Broken::Ended("SCRIPTTRAP the sandbox took its transaction down".into()))?;
+    let lost = || Broken::Ended("SCRIPTTRAP the sandbox took its transaction down".into());
+    let mut txn = done.host.map(|host| host.txn).ok_or_else(lost)?;
     match failed && call.options.on_error == Some(OnError::RollBack) {
         true => txn.undo_part(),
         false => txn.keep_part(),

@@ -28,7 +28,7 @@ impl Host for Loading {
 pub async fn load_library(server: &Server, outline: &Outline<'_>) -> Result<Library, CommandError> {
     let script = Script::new(outline.body);
     let _permit = server.runtime.admit(false).await;
-    match server.runtime.load(&script, &server.budget(), AnyHost::new(Loading)).await {
+    match server.runtime.load(&script, &server.budget(), AnyHost::new(Box::new(Loading))).await {
         Outcome::Reply(reply) => Library::new(outline, script, &reply),
         Outcome::Limit(Limit::Fuel | Limit::Time) => {
             Err(CommandError::new("ERR Error registering functions: ERR FUNCTION LOAD timeout"))

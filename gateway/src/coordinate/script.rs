@@ -180,19 +180,21 @@ async fn run_atomic(server: &Arc<Server>, call: &ScriptCall<'_>, out: &mut Vec<u
             clock_seconds: server.started.elapsed().as_secs_f64(),
             ..Circumstances::of(call, unix_time().as_millis() as u64)
         });
-        let Round { txn, outcome, lack, spent } = run_once(server, call, txn, seen, collects).await;
+        let mut round = run_once(server, call, txn, seen, collects).await;
         drop(permit);
+        let lack = round.lack();
+        let Round { host, outcome, spent } = round;
         if let Some(lack) = lack {
             Counters::add(&server.counters.scripts_rerun, 1);
             call.program.stats().add_rerun();
             collects &= !matches!(lack, Lack::Order);
-            locks.widen(txn.as_ref(), lack.conflict());
+            locks.widen(host.as_ref().map(|host| &host.txn), lack.conflict());
             // Taken back before the next round asks for its locks.
-            drop(txn);
+            drop(host);
             continue;
         }
         let failed = append_outcome(server, call, outcome, &spent, out)?;
-        if let Some(txn) = txn
+        if let Some(ScriptHost { txn, .. }) = host.map(|host| *host)
             && !(failed && call.options.on_error == Some(OnError::RollBack))
         {
             if txn.requests().len() > call.keys.len() {
@@ -295,12 +297,17 @@ fn limit_error(call: &ScriptCall<'_>, limit: script::Limit) -> String {
 
 /// How one round went.
 pub(super) struct Round {
-    /// The transaction, unless the sandbox took it down with it.
-    pub txn: Option<Transaction>,
+    /// The host with the transaction, unless the sandbox took it down with it.
+    pub host: Option<Box<ScriptHost>>,
     pub outcome: Outcome,
-    /// Why it has to be repeated.
-    pub lack: Option<Lack>,
     pub spent: Spent,
+}
+
+impl Round {
+    /// Why it has to be repeated.
+    pub fn lack(&mut self) -> Option<Lack> {
+        self.host.as_mut()?.lack.take()
+    }
 }
 
 impl Circumstances {
@@ -318,7 +325,8 @@ pub(super) async fn run_once(
     seen: Circumstances,
     collects: bool,
 ) -> Round {
-    let host = ScriptHost {
+    // Boxed for its way to the sandbox and back: it is large.
+    let host = Box::new(ScriptHost {
         server: server.clone(),
         txn,
         seen,
@@ -326,22 +334,17 @@ pub(super) async fn run_once(
         recent: Recent::default(),
         queue: collects.then(Queue::default),
         declared: call.declared(),
-    };
-    let (host, outcome, spent) = run_in_sandbox(server, call, seen.clock_seconds, host, false).await;
-    match host {
-        Some(mut host) => {
-            if matches!(outcome, Outcome::Reply(_)) {
-                host.end();
-            }
-            Round { txn: Some(host.txn), outcome, lack: host.lack, spent }
-        }
-        None => Round { txn: None, outcome, lack: None, spent },
+    });
+    let (mut host, outcome, spent) = run_in_sandbox(server, call, seen.clock_seconds, host, false).await;
+    if let (Some(host), Outcome::Reply(_)) = (&mut host, &outcome) {
+        host.end();
     }
+    Round { host, outcome, spent }
 }
 
 /// A run without locks. An error is the text that becomes the reply.
 async fn run_unlocked(server: &Arc<Server>, call: &ScriptCall<'_>, out: &mut Vec<u8>) -> Result<(), String> {
-    let host = UnlockedHost {
+    let host = Box::new(UnlockedHost {
         server: server.clone(),
         db: call.db,
         seed: call.seed,
@@ -352,14 +355,14 @@ async fn run_unlocked(server: &Arc<Server>, call: &ScriptCall<'_>, out: &mut Vec
         collects: server.config.script_auto_async.get() > 0,
         waiting: None,
         failed: None,
-    };
+    });
     let _permit = server.runtime.admit(true).await;
     let clock_seconds = server.started.elapsed().as_secs_f64();
     let (host, outcome, spent) = run_in_sandbox(server, call, clock_seconds, host, true).await;
     if let Some(mut host) = host {
         // Also those of a script that was ended: it did call them.
         host.send_all().await;
-        if let (Some(error), Outcome::Reply(_) | Outcome::Stopped) = (host.failed, &outcome) {
+        if let (Some(error), Outcome::Reply(_) | Outcome::Stopped) = (&host.failed, &outcome) {
             call.program.stats().add(Ended::WithError, &spent);
             return Err(format!(
                 "{} script: {}, by a call whose result it does not use.",
@@ -375,9 +378,9 @@ async fn run_in_sandbox<H: Host>(
     server: &Arc<Server>,
     call: &ScriptCall<'_>,
     clock_seconds: f64,
-    host: H,
+    host: Box<H>,
     gives_way: bool,
-) -> (Option<H>, Outcome, Spent) {
+) -> (Option<Box<H>>, Outcome, Spent) {
     let input = RunInput {
         name: call.program.name(),
         keys: call.keys,
