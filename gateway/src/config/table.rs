@@ -138,7 +138,7 @@ pub static PARAMETERS: &[Parameter] = &[
     Parameter {
         name: "script-fuel",
         kind: Kind::Integer(1..=i64::MAX, |c| &c.script_fuel),
-        default: Fallback::Text("20000000000"),
+        default: Fallback::Text("100000000000"),
         live: true,
         doc: "Fuel of one script run: about one unit per WebAssembly instruction, and what its calls cost.",
     },
@@ -255,7 +255,7 @@ pub static PARAMETERS: &[Parameter] = &[
     Parameter {
         name: "script-fuel-slice",
         kind: Kind::Integer(1000..=1_000_000_000, |c| &c.script_fuel_slice),
-        default: Fallback::Text("200000"),
+        default: Fallback::Text("2000000"),
         live: false,
         doc: "Fuel after which a running script lets others have its thread.",
     },
