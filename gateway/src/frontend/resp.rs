@@ -1,8 +1,9 @@
 //! RESP connections: read, parse, dispatch, write.
 //!
-//! A connection is served by one thread at a time, and may move to another between two requests. It holds no buffer while it is idle: buffers come from a pool of the
-//! thread and go back when a batch of requests is answered. Replies are written before more is read, so a
-//! client that does not read its replies stops being served instead of filling memory.
+//! A connection is served by one thread at a time, and may move to another between two requests. It holds no buffer
+//! while it is idle: buffers come from a pool of the thread and go back when a batch of requests is answered. Replies
+//! are written before more is read, so a client that does not read its replies stops being served instead of filling
+//! memory.
 
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
