@@ -205,16 +205,6 @@ impl Transaction {
         Batch { node, locks, undo, now_ms, shard: None }
     }
 
-    /// Bytes that the undo log holds.
-    pub fn undo_bytes(&self) -> usize {
-        self.undo.bytes()
-    }
-
-    /// Whether anything was changed.
-    pub fn has_written(&self) -> bool {
-        !self.undo.is_empty()
-    }
-
     /// The keys that are locked one by one: none of a transaction that has locked everything.
     pub fn requests(&self) -> impl ExactSizeIterator<Item = &LockRequest> {
         self.locks.keys.iter().map(|held| &held.request)

@@ -23,9 +23,9 @@ const PAUSE: Duration = Duration::from_millis(3);
 /// Drives `run` to its end. Its first slice is spent on the caller's thread, which is where short scripts end;
 /// what takes longer moves to the compute threads, so that the caller's other connections go on.
 ///
-/// With `gives_way` it leaves others half of a CPU if there is none to spare: who locks nothing holds up nobody
-/// by taking longer. On two CPUs, shared with clients that want all of them, these keep 0.8 of their speed
-/// instead of 0.5.
+/// With `gives_way` it leaves others a third of its time if no CPU is to spare: who locks nothing holds up nobody
+/// by taking longer. On two CPUs, one of them taken by another program, clients kept 0.9 of their speed instead of
+/// 0.6.
 pub(super) async fn drive(
     server: &Server,
     mut run: Pin<Box<impl Future<Output = Ran> + Send + 'static>>,

@@ -213,12 +213,6 @@ fn push_g17(out: &mut Vec<u8>, value: f64) {
     }
 }
 
-/// `value` as INCRBYFLOAT and HINCRBYFLOAT write it: never an exponent, no trailing zeros. Redis computes with
-/// 80-bit floats and prints 17 decimals; the shortest text of the 64-bit value is what that comes to.
-pub fn human_f64(value: f64) -> String {
-    if value == 0.0 { "0".into() } else { format!("{value}") }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
