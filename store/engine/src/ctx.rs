@@ -3,7 +3,8 @@
 use std::num::NonZeroU64;
 
 use crate::Value;
-use crate::edit::Editor;
+use crate::edit::{Editor, Log};
+use crate::effect::{Effect, Effects};
 use crate::error::{self, CommandError};
 use crate::keyspace::{Entry, Keyspace, Partition};
 use crate::reply::Reply;
@@ -130,6 +131,8 @@ pub struct Ctx<'a> {
     pub seed: &'a mut u64,
     /// Where changes are recorded, if they may have to be taken back.
     pub undo: Option<&'a mut UndoLog>,
+    /// Where changes are recorded, if they are to be repeated after a restart.
+    pub effects: Option<&'a mut Effects>,
     /// Where the reply goes.
     pub out: &'a mut Reply,
 }
@@ -197,7 +200,7 @@ impl<'a> Ctx<'a> {
 
     /// Puts a value under `key`, whatever was there.
     pub fn put(&mut self, key: &[u8], value: Value, expiry: Expiry) {
-        let Ctx { partitions, db, now_ms, undo, .. } = self;
+        let Ctx { partitions, db, now_ms, undo, effects, .. } = self;
         let space = partitions.keyspace(*db, key);
         let held = space.find(key, *now_ms);
         let expire_at_ms = match expiry {
@@ -206,6 +209,9 @@ impl<'a> Ctx<'a> {
             Expiry::Keep => held.and_then(|at| space.at(at).expire_at_ms),
         };
         let entry = Entry { value, expire_at_ms };
+        if let Some(effects) = effects {
+            effects.put(*db, key, &entry);
+        }
         let old = match held {
             Some(at) => Some(space.replace_at(at, entry)),
             None => {
@@ -220,7 +226,7 @@ impl<'a> Ctx<'a> {
 
     /// Puts a string under `key`.
     pub fn put_string(&mut self, key: &[u8], bytes: &[u8], expiry: Expiry) {
-        let Ctx { partitions, db, now_ms, undo, .. } = self;
+        let Ctx { partitions, db, now_ms, undo, effects, .. } = self;
         let space = partitions.keyspace(*db, key);
         let held = space.find(key, *now_ms);
         let expire_at_ms = match expiry {
@@ -228,6 +234,9 @@ impl<'a> Ctx<'a> {
             Expiry::At(at) => Some(at),
             Expiry::Keep => held.and_then(|at| space.at(at).expire_at_ms),
         };
+        if let Some(effects) = effects {
+            effects.put_string(*db, key, bytes, expire_at_ms);
+        }
         let old = match held {
             // The old value is needed by nobody.
             Some(at) if undo.as_ref().is_none_or(|log| log.covers(*db, key)) => {
@@ -248,7 +257,7 @@ impl<'a> Ctx<'a> {
     /// Moves the entry under `from` to the key `to` of database `to_db`, with its expiry and whatever was there
     /// before; whether there was one. Both must not be the same.
     pub fn rename(&mut self, from: &[u8], to_db: usize, to: &[u8]) -> bool {
-        let Ctx { partitions, db, now_ms, undo, .. } = self;
+        let Ctx { partitions, db, now_ms, undo, effects, .. } = self;
         debug_assert!((from, *db) != (to, to_db));
         let space = partitions.keyspace(*db, from);
         let Some(from_at) = space.find(from, *now_ms) else { return false };
@@ -261,6 +270,9 @@ impl<'a> Ctx<'a> {
                 None
             }
         };
+        if let Some(effects) = effects {
+            effects.push(*db, from, Effect::Rename(to_db, to));
+        }
         if let Some(log) = undo {
             log.push(to_db, to, Undo::Entry(old));
             log.push_moved(*db, from, from_at);
@@ -270,13 +282,13 @@ impl<'a> Ctx<'a> {
 
     /// Removes `key`; whether it existed.
     pub fn delete(&mut self, key: &[u8]) -> bool {
-        let Ctx { partitions, db, now_ms, undo, .. } = self;
+        let Ctx { partitions, db, now_ms, undo, effects, .. } = self;
         let space = partitions.keyspace(*db, key);
         let Some(at) = space.find(key, *now_ms) else { return false };
         let (_, entry) = space.remove_at(at);
-        if let Some(log) = undo {
-            log.push(*db, key, Undo::Removed(at, entry));
-        }
+        let mut log = Log { db: *db, key, undo: undo.as_deref_mut(), effects: effects.as_deref_mut() };
+        log.undo(Undo::Removed(at, entry));
+        log.effect(Effect::Remove);
         true
     }
 
@@ -288,19 +300,22 @@ impl<'a> Ctx<'a> {
 
     /// Sets or clears the expiry of an existing key; whether the key exists.
     pub fn set_expiry(&mut self, key: &[u8], expire_at_ms: Option<NonZeroU64>) -> bool {
-        let Ctx { partitions, db, now_ms, undo, .. } = self;
+        let Ctx { partitions, db, now_ms, undo, effects, .. } = self;
         let space = partitions.keyspace(*db, key);
         let Some(at) = space.find(key, *now_ms) else { return false };
         let old = space.set_expiry(at, expire_at_ms);
-        if let Some(log) = undo {
-            log.push(*db, key, Undo::Expiry(old));
-        }
+        let mut log = Log { db: *db, key, undo: undo.as_deref_mut(), effects: effects.as_deref_mut() };
+        log.undo(Undo::Expiry(old));
+        log.effect(Effect::Expiry(expire_at_ms));
         true
     }
 
     /// Exchanges two databases in every held partition, which must be all.
     pub fn swap_databases(&mut self, first: usize, second: usize) {
         self.partitions.swap_databases(first, second);
+        if let Some(effects) = &mut self.effects {
+            effects.push(first, b"", Effect::Swap(second));
+        }
         if let Some(log) = &mut self.undo {
             log.push_swapped(first, second);
         }
@@ -309,6 +324,9 @@ impl<'a> Ctx<'a> {
     /// Empties one database in every held partition, which must be all; returns how many keys there were.
     pub fn flush(&mut self, db: usize) -> usize {
         let mut removed = 0;
+        if let Some(effects) = &mut self.effects {
+            effects.push(db, b"", Effect::Flush);
+        }
         for at in 0..self.partitions.len() {
             let mut held = Keyspace::default();
             self.partitions.nth(at).databases[db].swap(&mut held);
@@ -332,40 +350,43 @@ pub struct Edit<'s, 'a> {
 impl<'s> Edit<'s, '_> {
     /// Like [`Edit::existing`], with the reply beside the editor: elements that go can be written before they do.
     pub fn existing_and_reply<T: Kind>(self) -> Result<Option<(Editor<'s, T>, &'s mut Reply)>, CommandError> {
-        let Ctx { partitions, db, now_ms, undo, out, .. } = self.ctx;
+        let Ctx { partitions, db, now_ms, undo, effects, out, .. } = self.ctx;
         let space = partitions.keyspace(*db, self.key);
         let Some(at) = space.find(self.key, *now_ms) else { return Ok(None) };
         T::of(&space.at(at).value).ok_or(error::WRONG_TYPE)?;
-        let log = undo.as_deref_mut().map(|log| (log, *db, self.key));
+        let log = Log { db: *db, key: self.key, undo: undo.as_deref_mut(), effects: effects.as_deref_mut() };
         Ok(Some((Editor::new(space, at, log), out)))
     }
 
     /// The editor, if the key exists; WRONGTYPE if it holds another type.
     pub fn existing<T: Kind>(self) -> Result<Option<Editor<'s, T>>, CommandError> {
-        let Ctx { partitions, db, now_ms, undo, .. } = self.ctx;
+        let Ctx { partitions, db, now_ms, undo, effects, .. } = self.ctx;
         let space = partitions.keyspace(*db, self.key);
         let Some(at) = space.find(self.key, *now_ms) else { return Ok(None) };
         T::of(&space.at(at).value).ok_or(error::WRONG_TYPE)?;
-        let log = undo.as_deref_mut().map(|log| (log, *db, self.key));
+        let log = Log { db: *db, key: self.key, undo: undo.as_deref_mut(), effects: effects.as_deref_mut() };
         Ok(Some(Editor::new(space, at, log)))
     }
 
     /// The editor, of an empty value if the key did not exist. The caller must then add something: an empty
     /// collection vanishes again when the editor is dropped.
     pub fn or_create<T: Kind>(self) -> Result<Editor<'s, T>, CommandError> {
-        let Ctx { partitions, db, now_ms, undo, .. } = self.ctx;
+        let Ctx { partitions, db, now_ms, undo, effects, .. } = self.ctx;
         let space = partitions.keyspace(*db, self.key);
-        let mut log = undo.as_deref_mut().map(|log| (log, *db, self.key));
+        let mut log =
+            Log { db: *db, key: self.key, undo: undo.as_deref_mut(), effects: effects.as_deref_mut() };
         let at = match space.find(self.key, *now_ms) {
             Some(at) => {
                 T::of(&space.at(at).value).ok_or(error::WRONG_TYPE)?;
                 at
             }
             None => {
-                space.insert(self.key, Entry::new(T::empty()));
-                if let Some((log, db, key)) = &mut log {
-                    log.push(*db, key, Undo::Entry(None));
+                let entry = Entry::new(T::empty());
+                if let Some(effects) = &mut log.effects {
+                    effects.put(*db, self.key, &entry);
                 }
+                space.insert(self.key, entry);
+                log.undo(Undo::Entry(None));
                 space.len() - 1
             }
         };

@@ -1,20 +1,48 @@
 //! Editors: the only way a command changes a collection in place.
 //!
-//! An editor records how to undo each step, and when it is dropped it settles what the change means for the
+//! An editor records how to undo and how to repeat each step, and when it is dropped it settles what the change means for the
 //! key: the byte account, the watchers, and the rule that an empty collection does not exist.
 
 use std::marker::PhantomData;
 use std::ops::Deref;
 
+use crate::effect::{Effect, Effects};
 use crate::keyspace::Keyspace;
 use crate::undo::{Size, Undo, UndoLog};
 use crate::value::{Hash, Kind, List, Set, Str, ZSet};
+
+/// Where the changes of one key are recorded, as far as somebody wants to know them.
+pub(crate) struct Log<'a> {
+    pub db: usize,
+    pub key: &'a [u8],
+    pub undo: Option<&'a mut UndoLog>,
+    pub effects: Option<&'a mut Effects>,
+}
+
+impl Log<'_> {
+    /// Whether an undo of a part of the key is wanted.
+    fn wants_undo(&self) -> bool {
+        self.undo.as_ref().is_some_and(|log| !log.covers(self.db, self.key))
+    }
+
+    pub fn undo(&mut self, undo: Undo) {
+        if let Some(log) = &mut self.undo {
+            log.push(self.db, self.key, undo);
+        }
+    }
+
+    pub fn effect(&mut self, effect: Effect<'_>) {
+        if let Some(effects) = &mut self.effects {
+            effects.push(self.db, self.key, effect);
+        }
+    }
+}
 
 /// A value of type `T`, found under a key, being changed. Reads go through to the value itself.
 pub struct Editor<'a, T: Kind> {
     space: &'a mut Keyspace,
     at: usize,
-    log: Option<(&'a mut UndoLog, usize, &'a [u8])>,
+    log: Log<'a>,
     bytes_before: usize,
     changed: bool,
     kind: PhantomData<T>,
@@ -22,41 +50,38 @@ pub struct Editor<'a, T: Kind> {
 
 impl<'a, T: Kind> Editor<'a, T> {
     /// Edits the entry at `at`, whose value must be a `T`.
-    pub(crate) fn new(
-        space: &'a mut Keyspace,
-        at: usize,
-        log: Option<(&'a mut UndoLog, usize, &'a [u8])>,
-    ) -> Self {
+    pub(crate) fn new(space: &'a mut Keyspace, at: usize, log: Log<'a>) -> Self {
         let bytes_before = space.at(at).value.bytes();
         Editor { space, at, log, bytes_before, changed: false, kind: PhantomData }
     }
 
-    /// The value, about to be changed; `undo` is built only if somebody keeps a log.
-    fn change(&mut self, undo: impl FnOnce(&T) -> Undo) -> &mut T {
+    /// The value, about to be changed as `effect` says; `undo` is built only if somebody keeps a log.
+    fn change(&mut self, effect: Effect<'_>, undo: impl FnOnce(&T) -> Undo) -> &mut T {
         self.changed = true;
         let value = self.space.value_mut(self.at);
         let value = T::of_mut(value).expect("the editor was made for a value of this type");
-        if let Some((log, db, key)) = &mut self.log
-            && !log.covers(*db, key)
-        {
-            log.push(*db, key, undo(value));
+        if self.log.wants_undo() {
+            self.log.undo(undo(value));
         }
+        self.log.effect(effect);
         value
     }
 }
 
 impl<T: Kind> Editor<'_, T> {
-    /// Changes the value by `apply`, which says what it replaced, or `None` if it changed nothing; `undo` makes
-    /// the record of that, if somebody keeps a log. Saves looking for the old value twice.
-    fn exchange<R>(&mut self, apply: impl FnOnce(&mut T) -> Option<R>, undo: impl FnOnce(R) -> Undo) -> bool {
+    /// Changes the value by `apply`, which records the effect and says what it replaced, or `None` if it changed
+    /// nothing; `undo` makes the record of that, if somebody keeps a log. Saves looking for the old value twice.
+    fn exchange<R>(
+        &mut self,
+        apply: impl FnOnce(&mut T, &mut Log<'_>) -> Option<R>,
+        undo: impl FnOnce(R) -> Undo,
+    ) -> bool {
         let value = self.space.value_mut(self.at);
         let value = T::of_mut(value).expect("the editor was made for a value of this type");
-        let Some(replaced) = apply(value) else { return false };
+        let Some(replaced) = apply(value, &mut self.log) else { return false };
         self.changed = true;
-        if let Some((log, db, key)) = &mut self.log
-            && !log.covers(*db, key)
-        {
-            log.push(*db, key, undo(replaced));
+        if self.log.wants_undo() {
+            self.log.undo(undo(replaced));
         }
         true
     }
@@ -77,10 +102,9 @@ impl<T: Kind> Drop for Editor<'_, T> {
         self.space.resized(self.bytes_before, after);
         if empty {
             // An undo of single elements needs a key to put them in.
-            let (key, entry) = self.space.remove_at(self.at);
-            if let Some((log, db, _)) = &mut self.log {
-                log.push(*db, &key, Undo::Removed(self.at, entry));
-            }
+            let (_, entry) = self.space.remove_at(self.at);
+            self.log.undo(Undo::Removed(self.at, entry));
+            self.log.effect(Effect::Remove);
         } else if self.changed {
             self.space.touch_at(self.at);
         }
@@ -98,14 +122,14 @@ impl Editor<'_, Str> {
             Str::Raw(raw) => Undo::Truncate(size_of_raw(raw)),
             Str::Int(_) => Undo::Text(text.clone()),
         };
-        let raw = self.change(undo).raw_mut();
+        let raw = self.change(Effect::Append(bytes), undo).raw_mut();
         raw.extend_from_slice(bytes);
         raw.len()
     }
 
     /// Writes `bytes` at `offset`, filling a gap with zeros; returns the new length.
     pub fn write_at(&mut self, offset: usize, bytes: &[u8]) -> usize {
-        let text = self.change(|text| {
+        let text = self.change(Effect::Write(offset, bytes), |text| {
             let Str::Raw(held) = text else { return Undo::Text(text.clone()) };
             let end = (offset + bytes.len()).min(held.len());
             let lost = if offset < end { held[offset..end].into() } else { Box::default() };
@@ -122,25 +146,33 @@ impl Editor<'_, Str> {
 
     /// Makes it this number.
     pub fn set_integer(&mut self, value: i64) {
-        self.replace(Str::Int(value));
+        self.set(Str::Int(value), Effect::Number(value));
     }
 
     /// Makes it another string; the expiry stays.
-    pub fn replace(&mut self, new: Str) {
-        self.exchange(|text| Some(std::mem::replace(text, new)), Undo::Text);
+    pub fn replace(&mut self, new: &[u8]) {
+        self.set(Str::new(new), Effect::Text(new));
+    }
+
+    fn set(&mut self, new: Str, effect: Effect<'_>) {
+        let set = |text: &mut Str, log: &mut Log<'_>| {
+            log.effect(effect);
+            Some(std::mem::replace(text, new))
+        };
+        self.exchange(set, Undo::Text);
     }
 }
 
 impl Editor<'_, List> {
     /// Adds an element at the front or back.
     pub fn push(&mut self, front: bool, element: &[u8]) {
-        self.change(|_| Undo::ListUnpush(front, 1)).push(front, element);
+        self.change(Effect::Push(front, element), |_| Undo::ListUnpush(front, 1)).push(front, element);
     }
 
     /// Takes the element at the front or back.
     pub fn pop(&mut self, front: bool) -> Option<Box<[u8]>> {
         let last = self.len().checked_sub(1)?;
-        self.change(|list| {
+        self.change(Effect::Pop(front, 1), |list| {
             let element = list.get(if front { 0 } else { last }).unwrap_or_default();
             Undo::ListRepush(front, element.into())
         })
@@ -161,6 +193,7 @@ impl Editor<'_, List> {
                 1 => Undo::ListRepush(front, list.pop(front).unwrap_or_default()),
                 _ => Undo::ListUntrim(front, list.trim(front, count)),
             });
+            self.log.effect(Effect::Pop(front, count));
         }
     }
 
@@ -170,7 +203,10 @@ impl Editor<'_, List> {
         match *positions {
             [] => {}
             [at] => self.remove(at),
-            _ => self.take_out(|list| Undo::ListUnpick(list.remove_all(positions))),
+            _ => {
+                self.take_out(|list| Undo::ListUnpick(list.remove_all(positions)));
+                positions.iter().rev().for_each(|at| self.log.effect(Effect::ListRemove(*at)));
+            }
         }
     }
 
@@ -179,33 +215,32 @@ impl Editor<'_, List> {
         self.changed = true;
         let value = List::of_mut(self.space.value_mut(self.at));
         let undo = take(value.expect("the editor was made for a value of this type"));
-        if let Some((log, db, key)) = &mut self.log {
-            log.push(*db, key, undo);
-        }
+        self.log.undo(undo);
     }
 
     /// Replaces the element at `at`, which must exist.
     pub fn set(&mut self, at: usize, element: &[u8]) {
-        self.change(|list| Undo::ListSet(at, list.get(at).unwrap_or_default().into())).set(at, element);
+        let undo = |list: &List| Undo::ListSet(at, list.get(at).unwrap_or_default().into());
+        self.change(Effect::ListSet(at, element), undo).set(at, element);
     }
 
     /// Inserts before position `at`.
     pub fn insert(&mut self, at: usize, element: &[u8]) {
-        self.change(|_| Undo::ListInserted(at)).insert(at, element);
+        self.change(Effect::ListInsert(at, element), |_| Undo::ListInserted(at)).insert(at, element);
     }
 
     /// Removes the element at `at`, which must exist.
     pub fn remove(&mut self, at: usize) {
-        self.change(|list| Undo::ListRemoved(at, list.get(at).unwrap_or_default().into())).remove(at);
+        let undo = |list: &List| Undo::ListRemoved(at, list.get(at).unwrap_or_default().into());
+        self.change(Effect::ListRemove(at), undo).remove(at);
     }
 }
 
 impl Editor<'_, Hash> {
     /// Sets `field`; whether it was new.
     pub fn insert(&mut self, field: &[u8], value: &[u8]) -> bool {
-        self.change(|hash| Undo::HashField(field.into(), hash.get(field).map(Into::into)))
-            .insert(field, value)
-            .is_none()
+        let undo = |hash: &Hash| Undo::HashField(field.into(), hash.get(field).map(Into::into));
+        self.change(Effect::HashSet(field, value), undo).insert(field, value).is_none()
     }
 
     /// Removes `field`; whether it was there.
@@ -213,7 +248,7 @@ impl Editor<'_, Hash> {
         if !self.contains(field) {
             return false;
         }
-        self.change(|hash| {
+        self.change(Effect::HashRemove(field), |hash| {
             let (at, value) = hash.find(field).unwrap_or_default();
             Undo::HashRemoved(at, field.into(), value.into())
         })
@@ -225,7 +260,8 @@ impl Editor<'_, Hash> {
 impl Editor<'_, Set> {
     /// Adds `member`; whether it was new.
     pub fn insert(&mut self, member: &[u8]) -> bool {
-        !self.contains(member) && self.change(|_| Undo::SetAdded(member.into())).insert(member)
+        let undo = |_: &Set| Undo::SetAdded(member.into());
+        !self.contains(member) && self.change(Effect::SetAdd(member), undo).insert(member)
     }
 
     /// Removes `member`; whether it was there.
@@ -237,23 +273,44 @@ impl Editor<'_, Set> {
 
     /// Removes the member at a position below [`Set::len`].
     pub fn remove_at(&mut self, at: usize) {
-        self.change(|set| Undo::SetRemoved(at, set.at(at).unwrap_or_default().into())).remove_at(at);
+        let remove = |set: &mut Set, log: &mut Log<'_>| {
+            let member = set.remove_at(at)?;
+            log.effect(Effect::SetRemove(&member));
+            Some(member)
+        };
+        self.exchange(remove, |member| Undo::SetRemoved(at, member));
     }
 }
 
 impl Editor<'_, ZSet> {
     /// Shows `decide` the score of `member`, if it has one, and gives it what that returns, if anything.
     pub fn update(&mut self, member: &[u8], decide: impl FnOnce(Option<f64>) -> Option<f64>) {
-        self.exchange(|zset| zset.update(member, decide), |old| Undo::ZSetMember(member.into(), old));
+        let update = |zset: &mut ZSet, log: &mut Log<'_>| {
+            zset.update(member, |old| {
+                let score = decide(old)?;
+                log.effect(Effect::ZSetAdd(member, score));
+                Some(score)
+            })
+        };
+        self.exchange(update, |old| Undo::ZSetMember(member.into(), old));
     }
 
     /// Removes `member`; whether it was there.
     pub fn remove(&mut self, member: &[u8]) -> bool {
-        self.exchange(|zset| zset.take(member), |(member, score)| Undo::ZSetMember(member, Some(score)))
+        self.take(|zset| zset.take(member))
     }
 
     /// Removes the member at a rank; whether there was one.
     pub fn remove_at(&mut self, rank: usize) -> bool {
-        self.exchange(|zset| zset.take_at(rank), |(member, score)| Undo::ZSetMember(member, Some(score)))
+        self.take(|zset| zset.take_at(rank))
+    }
+
+    fn take(&mut self, take: impl FnOnce(&mut ZSet) -> Option<(Box<[u8]>, f64)>) -> bool {
+        let take = |zset: &mut ZSet, log: &mut Log<'_>| {
+            let taken = take(zset)?;
+            log.effect(Effect::ZSetRemove(&taken.0));
+            Some(taken)
+        };
+        self.exchange(take, |(member, score)| Undo::ZSetMember(member, Some(score)))
     }
 }

@@ -1,4 +1,4 @@
-//! The engine: commands x keyspace -> reply + undo.
+//! The engine: commands x keyspace -> reply + undo + effects.
 //!
 //! Architecture invariant: this crate is pure. It knows no clock, socket, disk, thread or async runtime; the
 //! time and the randomness a command sees are values in its [`Ctx`]. Whoever locks a partition calls it.
@@ -7,9 +7,11 @@
 //! something about a command (routing, locks, `redis.call`, COMMAND DOCS) reads that row.
 
 pub mod args;
+pub mod codec;
 pub mod command;
 pub mod ctx;
 pub mod edit;
+pub mod effect;
 pub mod error;
 pub mod glob;
 pub mod keys;
@@ -27,6 +29,7 @@ pub mod wait;
 
 pub use args::{Args, Cursor};
 pub use ctx::{Ctx, Partitions};
+pub use effect::Effects;
 pub use error::CommandError;
 pub use keyspace::{DATABASES, Entry, Keyspace, Partition};
 pub use reply::{Protocol, Reply};

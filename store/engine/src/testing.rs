@@ -1,7 +1,7 @@
 //! A small bench for unit tests: one partition, calls as lines of text, replies as readable text.
 
 use crate::command::{lookup, resolve};
-use crate::{Args, CommandError, Ctx, Partition, Partitions, Protocol, Reply, UndoLog};
+use crate::{Args, CommandError, Ctx, Effects, Partition, Partitions, Protocol, Reply, UndoLog};
 
 /// An engine of one partition, at a time that only the test moves.
 pub struct Bench {
@@ -11,13 +11,23 @@ pub struct Bench {
     pub protocol: Protocol,
     /// While there is a log, changes are recorded in it.
     pub undo: Option<UndoLog>,
+    /// While there are some, changes are recorded in them.
+    pub effects: Option<Effects>,
     seed: u64,
 }
 
 impl Bench {
     pub fn new() -> Bench {
         let partition = Partition::default();
-        Bench { partition, db: 0, now_ms: 1_000_000, protocol: Protocol::Resp2, undo: None, seed: 1 }
+        Bench {
+            partition,
+            db: 0,
+            now_ms: 1_000_000,
+            protocol: Protocol::Resp2,
+            undo: None,
+            effects: None,
+            seed: 1,
+        }
     }
 
     /// Runs a call whose words are separated by blanks (`""` is the empty word) and returns its RESP bytes with
@@ -47,6 +57,7 @@ impl Bench {
                     now_ms: self.now_ms,
                     seed: &mut self.seed,
                     undo: self.undo.as_mut(),
+                    effects: self.effects.as_mut(),
                     out: &mut out,
                 };
                 (command.run)(&mut ctx, args)

@@ -7,7 +7,7 @@ use crate::value::Str;
 use crate::{Args, Ctx, Value, number};
 
 /// Longest string in bytes, as Redis' default `proto-max-bulk-len`.
-const MAX_BYTES: u64 = 512 << 20;
+const MAX_BYTES: u64 = Str::MAX_BYTES as u64;
 
 const BITMAP: Command = Command { group: Group::Bitmap, since: "2.2.0", ..Command::BASE };
 

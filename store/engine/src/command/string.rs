@@ -10,7 +10,7 @@ use crate::value::Str;
 use crate::{Args, Ctx, Cursor, Value};
 
 /// Longest string, as Redis' default `proto-max-bulk-len`.
-const MAX_BYTES: u64 = 512 << 20;
+const MAX_BYTES: u64 = Str::MAX_BYTES as u64;
 
 const STRING: Command = Command { group: Group::String, flags: flags::FAST, ..Command::BASE };
 const WRITES: Command = Command {
@@ -456,7 +456,7 @@ fn incrbyfloat(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
     let sum = if let Some(mut text) = ctx.edit(args[1]).existing::<Str>()? {
         let held = parse(&text.as_bytes())?;
         let sum = held.checked_add(by()?).ok_or(NOT_FINITE)?.to_human();
-        text.replace(Str::Raw(sum.as_bytes().to_vec()));
+        text.replace(sum.as_bytes());
         sum
     } else {
         let sum = LongDouble::ZERO.checked_add(by()?).ok_or(NOT_FINITE)?.to_human();

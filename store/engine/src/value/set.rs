@@ -72,14 +72,14 @@ impl Set {
         removed
     }
 
-    /// Removes the member at `at`; the last one takes its place.
-    pub(crate) fn remove_at(&mut self, at: usize) {
-        if let Some(member) = self.members.swap_remove_index(at) {
-            self.payload -= member.len();
-        }
+    /// Takes the member at `at`; the last one gets its place.
+    pub(crate) fn remove_at(&mut self, at: usize) -> Option<Box<[u8]>> {
+        let member = self.members.swap_remove_index(at)?;
+        self.payload -= member.len();
         if self.members.capacity() > SPARE + 4 * self.members.len() {
             self.members.shrink_to(2 * self.members.len());
         }
+        Some(member)
     }
 
     /// Takes a removal from position `at` back, to the place: the inverse of [`Set::remove_at`].

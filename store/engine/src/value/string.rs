@@ -15,6 +15,9 @@ pub enum Str {
 }
 
 impl Str {
+    /// The longest string there may be: 512 MB, as in Redis.
+    pub const MAX_BYTES: usize = 512 << 20;
+
     /// From bytes.
     pub fn new(bytes: &[u8]) -> Str {
         Str::integer_of(bytes).map_or_else(|| Str::Raw(bytes.to_vec()), Str::Int)

@@ -1,9 +1,10 @@
 //! What every command of the engine must keep, whichever comes: a change can be taken back to the byte and to the
-//! place, a refused call changes nothing, and the byte account is what a recount gives.
+//! place, its effects repeat it, a refused call changes nothing, and the byte account is what a recount gives.
 //!
 //! Calls are made up from the `syntax` of the rows, so a new command is covered as soon as it has a row.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -12,7 +13,7 @@ use store_engine::command::{self, lookup};
 use store_engine::keyspace::ENTRY_OVERHEAD;
 use store_engine::value::Str;
 use store_engine::{
-    Args, Command, Ctx, DATABASES, Group, Partition, Partitions, Protocol, Reply, UndoLog, Value,
+    Args, Command, Ctx, DATABASES, Effects, Group, Partition, Partitions, Protocol, Reply, UndoLog, Value,
 };
 
 const NOW_MS: u64 = 1_000_000_000;
@@ -203,11 +204,14 @@ struct Engine {
     seed: u64,
     db: usize,
     now_ms: u64,
+    /// Of all calls.
+    effects: Effects,
 }
 
 impl Engine {
     fn new() -> Engine {
-        Engine { partitions: (0..3).map(|_| Partition::default()).collect(), seed: 1, db: 0, now_ms: NOW_MS }
+        let partitions = (0..3).map(|_| Partition::default()).collect();
+        Engine { partitions, seed: 1, db: 0, now_ms: NOW_MS, effects: Effects::default() }
     }
 
     fn all(&mut self) -> Partitions<'_> {
@@ -223,9 +227,11 @@ impl Engine {
         let Some(command) = command.filter(|command| command.arity.allows(args.len())) else { return false };
         let (mut seed, db, now_ms) = (self.seed, self.db, self.now_ms);
         let mut out = Reply::new(Protocol::Resp3);
-        let mut ctx = Ctx { partitions: self.all(), db, now_ms, seed: &mut seed, undo, out: &mut out };
+        let mut kept = std::mem::take(&mut self.effects);
+        let (partitions, effects) = (self.all(), Some(&mut kept));
+        let mut ctx = Ctx { partitions, db, now_ms, seed: &mut seed, undo, effects, out: &mut out };
         let done = (command.run)(&mut ctx, args).is_ok();
-        self.seed = seed;
+        (self.seed, self.effects) = (seed, kept);
         done
     }
 
@@ -258,6 +264,48 @@ impl Engine {
         });
         let alive = entries.filter(|(_, _, entry)| !entry.is_expired(self.now_ms));
         alive.map(|(db, key, entry)| ((db, key.to_vec()), format!("{entry:?}"))).collect()
+    }
+
+    /// The same as bytes, which tell nothing of how a value came to be what it is. Elements of sets and hashes,
+    /// whose order means nothing, are put in order.
+    fn meaning(&self) -> BTreeMap<(usize, Vec<u8>), (Option<NonZeroU64>, Vec<Vec<u8>>)> {
+        let spaces = self.partitions.iter().flat_map(|partition| partition.databases.iter().enumerate());
+        let entries = spaces.flat_map(|(db, space)| {
+            (0..space.len()).filter_map(|at| space.pair_at(at)).map(move |(key, entry)| (db, key, entry))
+        });
+        let alive = entries.filter(|(_, _, entry)| !entry.is_expired(self.now_ms));
+        let elements = |value: &Value| {
+            let mut elements = vec![value.type_name().into()];
+            match value {
+                Value::String(text) => elements.push(text.as_bytes().into_owned()),
+                Value::List(list) => elements.extend(list.iter_from(0).map(<[u8]>::to_vec)),
+                Value::Hash(hash) => {
+                    elements.extend(hash.iter().map(|(field, value)| [field, b"=", value].concat()))
+                }
+                Value::Set(set) => elements.extend(set.iter().map(<[u8]>::to_vec)),
+                Value::ZSet(zset) => elements.extend(
+                    zset.iter_from(0).map(|(member, score)| [&score.to_le_bytes()[..], member].concat()),
+                ),
+            }
+            if matches!(value, Value::Hash(_) | Value::Set(_)) {
+                elements.sort_unstable();
+            }
+            elements
+        };
+        alive
+            .map(|(db, key, entry)| ((db, key.to_vec()), (entry.expire_at_ms, elements(&entry.value))))
+            .collect()
+    }
+
+    /// What the effects of all calls make of nothing.
+    fn repeated(&self) -> Engine {
+        let mut engine = Engine::new();
+        engine.now_ms = self.now_ms;
+        for effect in Effects::read(self.effects.as_bytes()) {
+            let (db, key, effect) = effect.expect("well formed");
+            effect.apply(db, key, &mut engine.all()).expect("well formed");
+        }
+        engine
     }
 
     /// Watches every key that calls use; the flags are raised when they change.
@@ -295,7 +343,8 @@ fn bytes_of_copy(value: &Value) -> usize {
         let items = [&[name, &b"k"[..]], rest].concat();
         let (mut seed, mut out) = (1, Reply::new(Protocol::Resp2));
         let partitions = engine.all();
-        let mut ctx = Ctx { partitions, db: 0, now_ms: 1, seed: &mut seed, undo: None, out: &mut out };
+        let mut ctx =
+            Ctx { partitions, db: 0, now_ms: 1, seed: &mut seed, undo: None, effects: None, out: &mut out };
         let done = lookup(name).map(|command| (command.run)(&mut ctx, Args::new(&items)));
         assert_eq!(done, Some(Ok(())));
     };
@@ -358,6 +407,49 @@ proptest! {
         log.roll_back(&mut engine.all());
         prop_assert_eq!(engine.alive(), wanted);
         engine.recount();
+    }
+
+    /// Effects repeat what happened; those of a transaction that was taken back are cut off.
+    #[test]
+    fn effects_repeat_what_was_done(first in calls(60), undone in calls(20), last in calls(60)) {
+        let mut engine = Engine::new();
+        for (part, calls) in [first, undone, last].iter().enumerate() {
+            let (mark, mut log) = (engine.effects.mark(), UndoLog::default());
+            for call in calls {
+                engine.db = (call >> 60) as usize % 8 / 6;
+                engine.run(&call_of(*call), Some(&mut log));
+            }
+            if part == 1 {
+                log.roll_back(&mut engine.all());
+                engine.effects.truncate(mark);
+                engine.now_ms = LATER_MS;
+            }
+        }
+        let repeated = engine.repeated();
+        prop_assert_eq!(repeated.meaning(), engine.meaning());
+        repeated.recount();
+    }
+
+    /// Hostile or damaged bytes are refused or mean something; they never panic.
+    #[test]
+    fn damaged_effects_do_no_harm(calls in calls(40), damage in prop::collection::vec(any::<(usize, u8)>(), 1..4)) {
+        let mut engine = Engine::new();
+        for call in &calls {
+            engine.run(&call_of(*call), None);
+        }
+        let mut bytes = engine.effects.as_bytes().to_vec();
+        for (at, byte) in damage {
+            if let Some(len) = std::num::NonZeroUsize::new(bytes.len()) {
+                bytes[at % len] = byte;
+            }
+        }
+        let mut engine = Engine::new();
+        for effect in Effects::read(&bytes) {
+            let Ok((db, key, effect)) = effect else { break };
+            if effect.apply(db, key, &mut engine.all()).is_err() {
+                break;
+            }
+        }
     }
 
     /// Whoever watches a key hears of every change, also of one that is taken back.

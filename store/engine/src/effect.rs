@@ -1,0 +1,467 @@
+//! What a transaction did, as bytes that repeat it.
+//!
+//! Every change that an editor of [`crate::edit`] or [`crate::Ctx`] makes leaves one effect here, beside its undo:
+//! what became of the key, never how a command came to it. Applied in order to what was there before, effects give
+//! exactly what was there after. A journal keeps them; a record of a journal is the effects of one transaction.
+
+use std::num::NonZeroU64;
+
+use crate::Partitions;
+use crate::codec::{self, Input, Malformed, put_bytes, put_number};
+use crate::keyspace::{Entry, Keyspace};
+use crate::value::{Hash, Kind, List, Set, Str, ZSet};
+
+/// What became of one key.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Effect<'a> {
+    /// It holds this entry: [`Effects::put`] and [`Put::entry`].
+    Put(Put<'a>),
+    /// It is gone.
+    Remove,
+    /// It is gone if it had an expiry that had come by this Unix time in milliseconds.
+    Expired(u64),
+    /// Its entry is now that of this key of this database.
+    Rename(usize, &'a [u8]),
+    /// It expires then, or not at all; Unix time in milliseconds.
+    Expiry(Option<NonZeroU64>),
+    /// The string is this one.
+    Text(&'a [u8]),
+    /// The string is this number.
+    Number(i64),
+    /// The string has become longer.
+    Append(&'a [u8]),
+    /// The string has these bytes at this offset.
+    Write(usize, &'a [u8]),
+    /// A list element came to the front (`true`) or back.
+    Push(bool, &'a [u8]),
+    /// That many list elements left the front (`true`) or back.
+    Pop(bool, usize),
+    /// The list element at this position is this one.
+    ListSet(usize, &'a [u8]),
+    /// A list element was inserted at this position.
+    ListInsert(usize, &'a [u8]),
+    /// The list element at this position is gone.
+    ListRemove(usize),
+    /// The hash field has this value.
+    HashSet(&'a [u8], &'a [u8]),
+    /// The hash field is gone.
+    HashRemove(&'a [u8]),
+    /// The set has this member.
+    SetAdd(&'a [u8]),
+    /// The set has this member no more.
+    SetRemove(&'a [u8]),
+    /// The sorted set has this member with this score.
+    ZSetAdd(&'a [u8], f64),
+    /// The sorted set has this member no more.
+    ZSetRemove(&'a [u8]),
+    /// All keys of the database are gone, whatever the key.
+    Flush,
+    /// The database and this other one are exchanged, whatever the key.
+    Swap(usize),
+}
+
+/// An encoded entry.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Put<'a>(&'a [u8]);
+
+impl Put<'_> {
+    /// The entry.
+    pub fn entry(self) -> Result<Entry, Malformed> {
+        let mut input = Input(self.0);
+        let entry = read_entry(&mut input)?;
+        if input.is_empty() { Ok(entry) } else { Err(Malformed) }
+    }
+}
+
+const EXPIRES: u8 = 1;
+
+/// Writes an entry's value with what is remembered beside it.
+pub fn write_entry(entry: &Entry, out: &mut Vec<u8>) {
+    write_marks(entry.expire_at_ms, out);
+    codec::put_value(&entry.value, out);
+}
+
+/// Writes what is remembered beside a value.
+pub fn write_marks(expire_at_ms: Option<NonZeroU64>, out: &mut Vec<u8>) {
+    out.push(if expire_at_ms.is_some() { EXPIRES } else { 0 });
+    if let Some(at) = expire_at_ms {
+        put_number(at.get(), out);
+    }
+}
+
+/// Reads what [`write_entry`] wrote.
+pub fn read_entry(input: &mut Input<'_>) -> Result<Entry, Malformed> {
+    let marks = input.byte()?;
+    if marks & !EXPIRES != 0 {
+        return Err(Malformed);
+    }
+    let expire_at_ms = match marks & EXPIRES {
+        0 => None,
+        _ => Some(NonZeroU64::new(input.number()?).ok_or(Malformed)?),
+    };
+    Ok(Entry { value: codec::value(input)?, expire_at_ms })
+}
+
+/// The effects of one transaction, oldest first.
+#[derive(Default, Debug)]
+pub struct Effects {
+    bytes: Vec<u8>,
+    /// Where the newest key stands, and its database.
+    last: Option<(usize, usize, usize)>,
+}
+
+/// Set in an effect's first byte if it is about the same key as the one before.
+const SAME_KEY: u8 = 0x80;
+
+impl Effects {
+    /// Whether nothing was changed.
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// The effects as bytes, for [`Effects::read`].
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Forgets all; keeps the memory.
+    pub fn clear(&mut self) {
+        self.truncate(0);
+    }
+
+    /// How far it has come, for [`Effects::truncate`].
+    pub fn mark(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Forgets what was added since `mark`.
+    pub fn truncate(&mut self, mark: usize) {
+        self.bytes.truncate(mark);
+        self.last = None;
+    }
+
+    /// Adds that `key` now holds `entry`.
+    pub fn put(&mut self, db: usize, key: &[u8], entry: &Entry) {
+        self.put_with(db, key, |out| write_entry(entry, out));
+    }
+
+    /// Adds that `key` now holds this string.
+    pub fn put_string(&mut self, db: usize, key: &[u8], bytes: &[u8], expire_at_ms: Option<NonZeroU64>) {
+        self.put_with(db, key, |out| {
+            write_marks(expire_at_ms, out);
+            codec::put_string(bytes, out);
+        });
+    }
+
+    fn put_with(&mut self, db: usize, key: &[u8], write: impl FnOnce(&mut Vec<u8>)) {
+        self.begin(tag::PUT, db, key);
+        // Room for the length, which is known afterwards.
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(&[0; 8]);
+        write(&mut self.bytes);
+        let len = (self.bytes.len() - start - 8) as u64;
+        self.bytes[start..start + 8].copy_from_slice(&len.to_le_bytes());
+    }
+
+    fn begin(&mut self, tag: u8, db: usize, key: &[u8]) {
+        if let Some((last_db, from, to)) = self.last
+            && last_db == db
+            && self.bytes[from..to] == *key
+        {
+            self.bytes.push(tag | SAME_KEY);
+            return;
+        }
+        self.bytes.push(tag);
+        self.bytes.push(db as u8);
+        put_bytes(key, &mut self.bytes);
+        self.last = Some((db, self.bytes.len() - key.len(), self.bytes.len()));
+    }
+
+    /// Adds what became of `key`.
+    pub fn push(&mut self, db: usize, key: &[u8], effect: Effect<'_>) {
+        self.begin(effect.tag(), db, key);
+        let out = &mut self.bytes;
+        match effect {
+            Effect::Remove | Effect::Flush => {}
+            Effect::Put(Put(bytes)) => {
+                out.extend_from_slice(&(bytes.len() as u64).to_le_bytes());
+                out.extend_from_slice(bytes);
+            }
+            Effect::Expired(now_ms) => put_number(now_ms, out),
+            Effect::Rename(to_db, to) => {
+                out.push(to_db as u8);
+                put_bytes(to, out);
+            }
+            Effect::Expiry(at) => put_number(at.map_or(0, NonZeroU64::get), out),
+            Effect::Number(number) => put_number(number.cast_unsigned(), out),
+            Effect::Write(at, bytes) | Effect::ListSet(at, bytes) | Effect::ListInsert(at, bytes) => {
+                put_number(at as u64, out);
+                put_bytes(bytes, out);
+            }
+            Effect::Push(front, bytes) => {
+                out.push(front.into());
+                put_bytes(bytes, out);
+            }
+            Effect::Pop(front, count) => {
+                out.push(front.into());
+                put_number(count as u64, out);
+            }
+            Effect::ListRemove(at) => put_number(at as u64, out),
+            Effect::HashSet(field, value) => {
+                put_bytes(field, out);
+                put_bytes(value, out);
+            }
+            Effect::ZSetAdd(member, score) => {
+                put_bytes(member, out);
+                out.extend_from_slice(&score.to_le_bytes());
+            }
+            Effect::Text(bytes)
+            | Effect::Append(bytes)
+            | Effect::HashRemove(bytes)
+            | Effect::SetAdd(bytes)
+            | Effect::SetRemove(bytes)
+            | Effect::ZSetRemove(bytes) => put_bytes(bytes, out),
+            Effect::Swap(other) => out.push(other as u8),
+        }
+    }
+
+    /// The effects that `bytes` hold, with database and key.
+    pub fn read(bytes: &[u8]) -> Reader<'_> {
+        Reader { input: Input(bytes), key: None }
+    }
+}
+
+/// First bytes of effects. They stand in files: never given a second meaning.
+mod tag {
+    pub const PUT: u8 = 1;
+    pub const REMOVE: u8 = 2;
+    pub const EXPIRED: u8 = 3;
+    pub const RENAME: u8 = 4;
+    pub const EXPIRY: u8 = 5;
+    pub const TEXT: u8 = 6;
+    pub const NUMBER: u8 = 7;
+    pub const APPEND: u8 = 8;
+    pub const WRITE: u8 = 9;
+    pub const PUSH: u8 = 10;
+    pub const POP: u8 = 11;
+    pub const LIST_SET: u8 = 12;
+    pub const LIST_INSERT: u8 = 13;
+    pub const LIST_REMOVE: u8 = 14;
+    pub const HASH_SET: u8 = 15;
+    pub const HASH_REMOVE: u8 = 16;
+    pub const SET_ADD: u8 = 17;
+    pub const SET_REMOVE: u8 = 18;
+    pub const ZSET_ADD: u8 = 19;
+    pub const ZSET_REMOVE: u8 = 20;
+    pub const FLUSH: u8 = 21;
+    pub const SWAP: u8 = 22;
+}
+
+impl<'a> Effect<'a> {
+    fn tag(self) -> u8 {
+        match self {
+            Effect::Put(_) => tag::PUT,
+            Effect::Remove => tag::REMOVE,
+            Effect::Expired(_) => tag::EXPIRED,
+            Effect::Rename(..) => tag::RENAME,
+            Effect::Expiry(_) => tag::EXPIRY,
+            Effect::Text(_) => tag::TEXT,
+            Effect::Number(_) => tag::NUMBER,
+            Effect::Append(_) => tag::APPEND,
+            Effect::Write(..) => tag::WRITE,
+            Effect::Push(..) => tag::PUSH,
+            Effect::Pop(..) => tag::POP,
+            Effect::ListSet(..) => tag::LIST_SET,
+            Effect::ListInsert(..) => tag::LIST_INSERT,
+            Effect::ListRemove(_) => tag::LIST_REMOVE,
+            Effect::HashSet(..) => tag::HASH_SET,
+            Effect::HashRemove(_) => tag::HASH_REMOVE,
+            Effect::SetAdd(_) => tag::SET_ADD,
+            Effect::SetRemove(_) => tag::SET_REMOVE,
+            Effect::ZSetAdd(..) => tag::ZSET_ADD,
+            Effect::ZSetRemove(_) => tag::ZSET_REMOVE,
+            Effect::Flush => tag::FLUSH,
+            Effect::Swap(_) => tag::SWAP,
+        }
+    }
+
+    fn read(tag: u8, input: &mut Input<'a>) -> Result<Effect<'a>, Malformed> {
+        Ok(match tag {
+            tag::PUT => {
+                let len = input.take(8)?.try_into().map_err(|_| Malformed)?;
+                let len = usize::try_from(u64::from_le_bytes(len)).map_err(|_| Malformed)?;
+                Effect::Put(Put(input.take(len)?))
+            }
+            tag::REMOVE => Effect::Remove,
+            tag::EXPIRED => Effect::Expired(input.number()?),
+            tag::RENAME => Effect::Rename(database(input)?, input.bytes()?),
+            tag::EXPIRY => Effect::Expiry(NonZeroU64::new(input.number()?)),
+            tag::TEXT => Effect::Text(input.bytes()?),
+            tag::NUMBER => Effect::Number(input.number()?.cast_signed()),
+            tag::APPEND => Effect::Append(input.bytes()?),
+            tag::WRITE => Effect::Write(input.count()?, input.bytes()?),
+            tag::PUSH => Effect::Push(input.byte()? != 0, input.bytes()?),
+            tag::POP => Effect::Pop(input.byte()? != 0, input.count()?),
+            tag::LIST_SET => Effect::ListSet(input.count()?, input.bytes()?),
+            tag::LIST_INSERT => Effect::ListInsert(input.count()?, input.bytes()?),
+            tag::LIST_REMOVE => Effect::ListRemove(input.count()?),
+            tag::HASH_SET => Effect::HashSet(input.bytes()?, input.bytes()?),
+            tag::HASH_REMOVE => Effect::HashRemove(input.bytes()?),
+            tag::SET_ADD => Effect::SetAdd(input.bytes()?),
+            tag::SET_REMOVE => Effect::SetRemove(input.bytes()?),
+            tag::ZSET_ADD => Effect::ZSetAdd(input.bytes()?, input.score()?),
+            tag::ZSET_REMOVE => Effect::ZSetRemove(input.bytes()?),
+            tag::FLUSH => Effect::Flush,
+            tag::SWAP => Effect::Swap(database(input)?),
+            _ => return Err(Malformed),
+        })
+    }
+}
+
+fn database(input: &mut Input<'_>) -> Result<usize, Malformed> {
+    Some(usize::from(input.byte()?)).filter(|db| *db < crate::DATABASES).ok_or(Malformed)
+}
+
+/// Reads effects; ends after the first that is malformed.
+pub struct Reader<'a> {
+    input: Input<'a>,
+    key: Option<(usize, &'a [u8])>,
+}
+
+impl<'a> Iterator for Reader<'a> {
+    type Item = Result<(usize, &'a [u8], Effect<'a>), Malformed>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.input.is_empty() {
+            return None;
+        }
+        let item = self.read();
+        if item.is_err() {
+            self.input = Input(&[]);
+        }
+        Some(item)
+    }
+}
+
+impl<'a> Reader<'a> {
+    fn read(&mut self) -> Result<(usize, &'a [u8], Effect<'a>), Malformed> {
+        let first = self.input.byte()?;
+        if first & SAME_KEY == 0 {
+            self.key = Some((database(&mut self.input)?, self.input.bytes()?));
+        }
+        let (db, key) = self.key.ok_or(Malformed)?;
+        Ok((db, key, Effect::read(first & !SAME_KEY, &mut self.input)?))
+    }
+}
+
+impl Effect<'_> {
+    /// Makes `key` what it became. An effect on something that is not there, or is of another type, does nothing:
+    /// it is then followed by one that removes or replaces the key.
+    ///
+    /// The partitions must hold the key, and be all there are for [`Effect::Flush`] and [`Effect::Swap`].
+    pub fn apply(self, db: usize, key: &[u8], partitions: &mut Partitions<'_>) -> Result<(), Malformed> {
+        match self {
+            Effect::Flush => {
+                for at in 0..partitions.len() {
+                    partitions.nth(at).databases[db].swap(&mut Keyspace::default());
+                }
+            }
+            Effect::Swap(other) => partitions.swap_databases(db, other),
+            Effect::Rename(to_db, to) => {
+                if let Some(entry) = partitions.keyspace(db, key).remove(key) {
+                    partitions.keyspace(to_db, to).insert(to, entry);
+                }
+            }
+            Effect::Put(put) => drop(partitions.keyspace(db, key).insert(key, put.entry()?)),
+            Effect::Remove => drop(partitions.keyspace(db, key).remove(key)),
+            effect => effect.change(partitions.keyspace(db, key), key),
+        }
+        Ok(())
+    }
+
+    fn change(self, space: &mut Keyspace, key: &[u8]) {
+        // Time 0: what expires is told by effects of their own.
+        let Some(at) = space.find(key, 0) else { return };
+        match self {
+            Effect::Expired(now_ms) if space.at(at).is_expired(now_ms) => drop(space.remove_at(at)),
+            Effect::Expired(_) => {}
+            Effect::Expiry(expiry) => drop(space.set_expiry(at, expiry)),
+            effect => {
+                let value = space.value_mut(at);
+                let before = value.bytes();
+                match effect {
+                    Effect::HashSet(..) | Effect::HashRemove(_) => on(value, |hash| effect.change_hash(hash)),
+                    Effect::SetAdd(_) | Effect::SetRemove(_) => on(value, |set| effect.change_set(set)),
+                    Effect::ZSetAdd(..) | Effect::ZSetRemove(_) => on(value, |zset| effect.change_zset(zset)),
+                    Effect::Text(_) | Effect::Number(_) | Effect::Append(_) | Effect::Write(..) => {
+                        on(value, |text| effect.change_string(text));
+                    }
+                    _ => on(value, |list| effect.change_list(list)),
+                }
+                let after = space.at(at).value.bytes();
+                space.resized(before, after);
+            }
+        }
+    }
+
+    fn change_hash(self, hash: &mut Hash) {
+        match self {
+            Effect::HashSet(field, value) => drop(hash.insert(field, value)),
+            Effect::HashRemove(field) => drop(hash.remove(field)),
+            _ => {}
+        }
+    }
+
+    fn change_set(self, set: &mut Set) {
+        let _ = match self {
+            Effect::SetAdd(member) => set.insert(member),
+            Effect::SetRemove(member) => set.remove(member),
+            _ => false,
+        };
+    }
+
+    fn change_zset(self, zset: &mut ZSet) {
+        let _ = match self {
+            Effect::ZSetAdd(member, score) => zset.insert(member, score),
+            Effect::ZSetRemove(member) => zset.remove(member),
+            _ => None,
+        };
+    }
+
+    fn change_string(self, text: &mut Str) {
+        match self {
+            Effect::Text(bytes) => *text = Str::new(bytes),
+            Effect::Number(number) => *text = Str::Int(number),
+            Effect::Append(bytes) => text.raw_mut().extend_from_slice(bytes),
+            Effect::Write(at, bytes) => {
+                let (raw, end) = (text.raw_mut(), at.saturating_add(bytes.len()));
+                // A gap was filled when this was recorded too; it cannot be longer than a string may be.
+                if raw.len() < end && end <= Str::MAX_BYTES {
+                    raw.resize(end, 0);
+                }
+                if let Some(place) = raw.get_mut(at..end) {
+                    place.copy_from_slice(bytes);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn change_list(self, list: &mut List) {
+        let len = list.len();
+        match self {
+            Effect::Push(front, element) => list.push(front, element),
+            Effect::Pop(front, count) => drop(list.trim(front, count.min(len))),
+            Effect::ListSet(at, element) if at < len => drop(list.set(at, element)),
+            Effect::ListInsert(at, element) if at <= len => list.insert(at, element),
+            Effect::ListRemove(at) => drop(list.remove(at)),
+            _ => {}
+        }
+    }
+}
+
+fn on<T: Kind>(value: &mut crate::Value, change: impl FnOnce(&mut T)) {
+    if let Some(held) = T::of_mut(value) {
+        change(held);
+    }
+}
