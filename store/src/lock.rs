@@ -114,6 +114,12 @@ impl LockTable {
             || self.keys.get(&KeyRef(db, key)).is_some_and(|lock| !lock.holders.is_empty())
     }
 
+    /// Whether a transaction may be changing this key.
+    pub fn is_written(&self, db: usize, key: &[u8]) -> bool {
+        let alone = |lock: &Lock| lock.holders.iter().any(|(_, mode)| *mode == Mode::Exclusive);
+        alone(&self.gate) || self.keys.get(&KeyRef(db, key)).is_some_and(alone)
+    }
+
     /// Asks for the gate; `false`: `txn` waits in its queue.
     pub fn take_gate(&mut self, txn: TxnId, mode: Mode) -> bool {
         self.gate.take(txn, mode)

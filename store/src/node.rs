@@ -8,8 +8,11 @@ use smallvec::SmallVec;
 use store_engine::command::scan;
 use store_engine::ctx::partition_of;
 use store_engine::keys::KeyAt;
-use store_engine::{Access, Args, Command, Ctx, DATABASES, Partitions, Protocol, Reply, Routing, UndoLog};
+use store_engine::{
+    Access, Args, Command, Ctx, DATABASES, Effects, Partition, Partitions, Protocol, Reply, Routing, UndoLog,
+};
 
+use crate::journal::Journal;
 use crate::lock::{Mode, TxnId};
 use crate::shard::{Shard, ShardState};
 use crate::wait::Parked;
@@ -62,17 +65,30 @@ pub struct Node {
     next_txn: AtomicU64,
     pub(crate) waiting: Arc<AtomicUsize>,
     expired_keys: AtomicU64,
+    pub(crate) journal: Option<Journal>,
 }
 
 impl Node {
-    /// A node with `shards` shards, at least one.
+    /// An empty node with `shards` shards, at least one, that keeps its data in memory only.
     pub fn new(shards: usize) -> Arc<Node> {
-        Arc::new(Node {
-            shards: (0..shards.max(1)).map(|_| Shard::default()).collect(),
+        let partitions = (0..shards.max(1)).map(|_| Partition::default()).collect();
+        Arc::new(Node::with(partitions, None))
+    }
+
+    /// A node with this data; `journal` is where its changes go.
+    pub(crate) fn with(partitions: Vec<Partition>, journal: Option<Journal>) -> Node {
+        Node {
+            shards: partitions.into_iter().map(Shard::new).collect(),
             next_txn: AtomicU64::new(1),
             waiting: Arc::default(),
             expired_keys: AtomicU64::new(0),
-        })
+            journal,
+        }
+    }
+
+    /// Where changes are written down, if they are.
+    pub fn journal(&self) -> Option<&Journal> {
+        self.journal.as_ref()
     }
 
     /// Number of shards.
@@ -101,7 +117,7 @@ impl Node {
     pub fn try_execute(&self, call: &Call<'_>, seed: &mut u64, out: &mut Reply) -> Option<bool> {
         match call.command.routing.of(call.args) {
             Routing::Anywhere => {
-                Some(run(call, Partitions::Some { held: Vec::new(), total: 1 }, seed, None, out))
+                Some(run(call, Partitions::Some { held: Vec::new(), total: 1 }, seed, None, None, out))
             }
             Routing::ByKey => match call.keys {
                 [(at, access)] => {
@@ -110,7 +126,11 @@ impl Node {
                     if !shard.allows(call.db, key, mode_of(*access)) {
                         return None;
                     }
-                    Some(run(call, Partitions::One(&mut shard.partition), seed, None, out))
+                    let ShardState { partition, effects, .. } = &mut *shard;
+                    let kept = self.journal.is_some().then_some(&mut *effects);
+                    let done = run(call, Partitions::One(partition), seed, None, kept, out);
+                    self.record(effects);
+                    Some(done)
                 }
                 _ => {
                     let mut guards = self.lock_shards_of(call);
@@ -119,7 +139,7 @@ impl Node {
                         let at = guards.binary_search_by_key(&number, |(held, _)| *held);
                         guards[at.expect("the shard of every key is locked")].1.allows(call.db, key, mode)
                     });
-                    free.then(|| self.run_locked(&mut guards, call, seed, None, out))
+                    free.then(|| self.run_alone(&mut guards, call, seed, out))
                 }
             },
             Routing::Paged if self.try_page(call, seed, out) => Some(true),
@@ -128,7 +148,7 @@ impl Node {
                 let writes = call.command.is_write();
                 let serves_nobody = |shard: &ShardState| !writes || shard.queues.is_empty();
                 let free = guards.iter().all(|(_, shard)| shard.locks.is_idle() && serves_nobody(shard));
-                free.then(|| self.run_locked(&mut guards, call, seed, None, out))
+                free.then(|| self.run_alone(&mut guards, call, seed, out))
             }
         }
     }
@@ -142,7 +162,7 @@ impl Node {
             return false;
         }
         let held = vec![(page.partition, &mut shard.partition)];
-        run(call, Partitions::Some { held, total: self.shards() }, seed, None, out)
+        run(call, Partitions::Some { held, total: self.shards() }, seed, None, None, out)
     }
 
     /// Lets a blocking call, which has just found nothing, wait for its keys.
@@ -160,11 +180,36 @@ impl Node {
         let mut numbers: SmallVec<[usize; 8]> = call.keys().map(|(key, _)| self.shard_of(key)).collect();
         numbers.sort_unstable();
         numbers.dedup();
-        numbers.into_iter().map(|number| (number, self.shard(number).lock())).collect()
+        self.lock_shards(&numbers)
+    }
+
+    /// Locks shards, whose numbers ascend.
+    pub(crate) fn lock_shards(&self, numbers: &[usize]) -> Guards<'_> {
+        numbers.iter().map(|number| (*number, self.shard(*number).lock())).collect()
     }
 
     pub(crate) fn lock_everything(&self) -> Guards<'_> {
         self.shards.iter().enumerate().map(|(number, shard)| (number, shard.lock())).collect()
+    }
+
+    /// Runs a call that is a transaction of its own over several locked shards.
+    fn run_alone(&self, guards: &mut Guards<'_>, call: &Call<'_>, seed: &mut u64, out: &mut Reply) -> bool {
+        let mut effects = Effects::default();
+        let kept = self.journal.is_some().then_some(&mut effects);
+        let done = self.run_locked(guards, call, seed, None, kept, out);
+        self.record(&mut effects);
+        done
+    }
+
+    /// Commits effects: they become a record of the journal. What they are about is still locked, so that records
+    /// about the same key stand in the order of its changes.
+    pub(crate) fn record(&self, effects: &mut Effects) {
+        if let Some(journal) = &self.journal
+            && !effects.is_empty()
+        {
+            journal.append(effects);
+            effects.clear();
+        }
     }
 
     /// Runs `call` over several locked shards.
@@ -174,13 +219,14 @@ impl Node {
         call: &Call<'_>,
         seed: &mut u64,
         undo: Option<&mut UndoLog>,
+        effects: Option<&mut Effects>,
         out: &mut Reply,
     ) -> bool {
         let partitions = match &mut guards[..] {
             [(_, shard)] => Partitions::One(&mut shard.partition),
             several => partitions_of(several, self.shards.len()),
         };
-        run(call, partitions, seed, undo, out)
+        run(call, partitions, seed, undo, effects, out)
     }
 
     /// Raises `flag` when `key` next changes: WATCH.
@@ -254,10 +300,11 @@ pub(crate) fn run(
     partitions: Partitions<'_>,
     seed: &mut u64,
     undo: Option<&mut UndoLog>,
+    effects: Option<&mut Effects>,
     out: &mut Reply,
 ) -> bool {
     let mark = out.buf.len();
-    let mut ctx = Ctx { partitions, db: call.db, now_ms: call.now_ms, seed, undo, out };
+    let mut ctx = Ctx { partitions, db: call.db, now_ms: call.now_ms, seed, undo, effects, out };
     match (call.command.run)(&mut ctx, call.args) {
         Ok(()) => true,
         Err(error) => {

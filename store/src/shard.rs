@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
-use store_engine::Partition;
+use store_engine::{Effects, Partition};
 use tokio::sync::oneshot;
 
 use crate::lock::{LockTable, Mode, TxnId};
@@ -12,7 +12,6 @@ use crate::wait::{Queues, Waiter};
 
 /// Aligned to two cache lines, so that neighbours do not slow each other down.
 #[repr(align(128))]
-#[derive(Default)]
 pub(crate) struct Shard {
     state: Mutex<ShardState>,
 }
@@ -22,10 +21,16 @@ pub(crate) struct ShardState {
     pub partition: Partition,
     pub locks: LockTable,
     pub queues: Queues,
+    /// Of the call that runs; kept for its memory.
+    pub effects: Effects,
     waiting: HashMap<TxnId, oneshot::Sender<()>>,
 }
 
 impl Shard {
+    pub fn new(partition: Partition) -> Shard {
+        Shard { state: Mutex::new(ShardState { partition, ..ShardState::default() }) }
+    }
+
     pub fn lock(&self) -> MutexGuard<'_, ShardState> {
         self.state.lock()
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use parking_lot::MutexGuard;
 use smallvec::SmallVec;
 use store_engine::keyspace::Key;
-use store_engine::{Partitions, Reply, Routing, UndoLog};
+use store_engine::{Effects, Partitions, Reply, Routing, UndoLog};
 
 use crate::lock::{LockTable, Mode, TxnId};
 use crate::node::{self, Call, Guards, Node};
@@ -43,8 +43,9 @@ pub struct Transaction {
     node: Arc<Node>,
     locks: Locks,
     undo: UndoLog,
-    /// What was done before the present part began.
-    before: Option<UndoLog>,
+    effects: Effects,
+    /// What was done before the present part began: how to undo it, and how far the effects had come.
+    before: Option<(UndoLog, usize)>,
     /// Time of the newest call.
     now_ms: u64,
 }
@@ -184,7 +185,14 @@ impl Transaction {
     fn new(node: &Arc<Node>) -> Transaction {
         let (gates, keys) = (SmallVec::new(), SmallVec::new());
         let locks = Locks { id: node.next_txn(), gates, keys, whole: false };
-        Transaction { node: node.clone(), locks, undo: UndoLog::default(), before: None, now_ms: 0 }
+        Transaction {
+            node: node.clone(),
+            locks,
+            undo: UndoLog::default(),
+            effects: Effects::default(),
+            before: None,
+            now_ms: 0,
+        }
     }
 
     /// Runs `call` under the transaction's locks. A key that is not locked yet is taken if it is free, in
@@ -201,8 +209,9 @@ impl Transaction {
 
     /// For several calls in a row that nobody waits between.
     pub fn batch(&mut self) -> Batch<'_> {
-        let Transaction { node, locks, undo, now_ms, .. } = self;
-        Batch { node, locks, undo, now_ms, shard: None }
+        let Transaction { node, locks, undo, effects, now_ms, .. } = self;
+        let effects = node.journal.is_some().then_some(effects);
+        Batch { node, locks, undo, effects, now_ms, shard: None }
     }
 
     /// The keys that are locked one by one: none of a transaction that has locked everything.
@@ -214,12 +223,12 @@ impl Transaction {
     /// [`Transaction::undo_part`], or the transaction.
     pub fn begin_part(&mut self) {
         self.keep_part();
-        self.before = Some(std::mem::take(&mut self.undo));
+        self.before = Some((std::mem::take(&mut self.undo), self.effects.mark()));
     }
 
     /// Makes the present part one with what was before.
     pub fn keep_part(&mut self) {
-        if let Some(mut whole) = self.before.take() {
+        if let Some((mut whole, _)) = self.before.take() {
             whole.append(std::mem::take(&mut self.undo));
             self.undo = whole;
         }
@@ -230,12 +239,15 @@ impl Transaction {
         if !self.undo.is_empty() {
             self.roll_back();
         }
-        self.undo = self.before.take().unwrap_or_default();
+        let (undo, effects) = self.before.take().unwrap_or_default();
+        self.undo = undo;
+        self.effects.truncate(effects);
     }
 
     /// Keeps all changes, serves those who wait for them, and lets the keys go.
     pub fn commit(mut self) {
         self.keep_part();
+        self.node.record(&mut self.effects);
         let undo = std::mem::take(&mut self.undo);
         if self.node.waiting() == 0 {
             // Whoever has just begun to wait looks once more, as soon as the keys are let go.
@@ -277,9 +289,15 @@ impl Transaction {
                     let done = self.execute(call, Mode::Exclusive, &mut 0, &mut out);
                     debug_assert!(done.is_ok(), "everything that it needs is locked");
                     match answer.send(out.buf) {
-                        Ok(()) => changed.extend(std::mem::take(&mut self.undo).into_keys()),
+                        Ok(()) => {
+                            self.node.record(&mut self.effects);
+                            changed.extend(std::mem::take(&mut self.undo).into_keys());
+                        }
                         // Its client has gone in this moment.
-                        Err(_) => self.roll_back(),
+                        Err(_) => {
+                            self.effects.clear();
+                            self.roll_back();
+                        }
                     }
                 });
             }
@@ -312,6 +330,7 @@ pub struct Batch<'a> {
     node: &'a Node,
     locks: &'a mut Locks,
     undo: &'a mut UndoLog,
+    effects: Option<&'a mut Effects>,
     now_ms: &'a mut u64,
     shard: Option<(usize, MutexGuard<'a, ShardState>)>,
 }
@@ -332,20 +351,21 @@ impl<'a> Batch<'a> {
         }
         // The shards of other calls are locked in their order, which one that is locked already would disturb.
         self.shard = None;
-        let Batch { node, locks, undo, .. } = self;
+        let Batch { node, locks, undo, effects, .. } = self;
+        let effects = effects.as_deref_mut();
         match routing {
             Routing::Anywhere => {
                 let none = Partitions::Some { held: Vec::new(), total: 1 };
-                Ok(node::run(call, none, seed, None, out))
+                Ok(node::run(call, none, seed, None, None, out))
             }
             Routing::ByKey => {
                 let mut guards = node.lock_shards_of(call);
                 locks.secure_all(node, &mut guards, call, mode)?;
-                Ok(node.run_locked(&mut guards, call, seed, Some(undo), out))
+                Ok(node.run_locked(&mut guards, call, seed, Some(undo), effects, out))
             }
             Routing::Everywhere | Routing::Paged | Routing::ByKeyUnless(_) if locks.whole => {
                 let mut guards = node.lock_everything();
-                Ok(node.run_locked(&mut guards, call, seed, Some(undo), out))
+                Ok(node.run_locked(&mut guards, call, seed, Some(undo), effects, out))
             }
             Routing::Everywhere | Routing::Paged | Routing::ByKeyUnless(_) => Err(Conflict::Everything),
         }
@@ -360,7 +380,7 @@ impl<'a> Batch<'a> {
         seed: &mut u64,
         out: &mut Reply,
     ) -> Result<bool, Conflict> {
-        let Batch { node, locks, undo, shard: locked, .. } = self;
+        let Batch { node, locks, undo, effects, shard: locked, .. } = self;
         // A key that was named beforehand knows its shard.
         let known = locks.among_few(call.db, key);
         let number = known.map_or_else(|| node.shard_of(key), |held| held.shard);
@@ -377,7 +397,7 @@ impl<'a> Batch<'a> {
             locks.secure(number, &mut shard.locks, call.db, key, need, mode)?;
         }
         let partitions = Partitions::One(&mut shard.partition);
-        Ok(node::run(call, partitions, seed, Some(undo), out))
+        Ok(node::run(call, partitions, seed, Some(undo), effects.as_deref_mut(), out))
     }
 }
 

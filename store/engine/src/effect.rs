@@ -64,7 +64,12 @@ pub enum Effect<'a> {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Put<'a>(&'a [u8]);
 
-impl Put<'_> {
+impl<'a> Put<'a> {
+    /// From what [`write_entry`] wrote.
+    pub fn encoded(bytes: &'a [u8]) -> Put<'a> {
+        Put(bytes)
+    }
+
     /// The entry.
     pub fn entry(self) -> Result<Entry, Malformed> {
         let mut input = Input(self.0);

@@ -113,7 +113,7 @@ impl Keyspace {
     }
 
     /// Stores `entry`, giving back what it replaces.
-    pub(crate) fn insert(&mut self, key: &[u8], entry: Entry) -> Option<Entry> {
+    pub fn insert(&mut self, key: &[u8], entry: Entry) -> Option<Entry> {
         if let Some(at) = self.entries.get_index_of(key) {
             return Some(self.replace_at(at, entry));
         }
@@ -184,7 +184,7 @@ impl Keyspace {
     }
 
     /// Removes `key`, expired or not.
-    pub(crate) fn remove(&mut self, key: &[u8]) -> Option<Entry> {
+    pub fn remove(&mut self, key: &[u8]) -> Option<Entry> {
         let at = self.entries.get_index_of(key)?;
         Some(self.remove_at(at).1)
     }
@@ -237,6 +237,11 @@ impl Keyspace {
             }
         }
         (at, removed)
+    }
+
+    /// All keys with their entries.
+    pub fn into_entries(self) -> impl Iterator<Item = (Key, Entry)> {
+        self.entries.into_iter()
     }
 
     /// Raises `flag` when `key` next changes, expires or is removed: WATCH.

@@ -208,6 +208,9 @@ struct Engine {
     effects: Effects,
 }
 
+/// Of each key its expiry and its elements.
+type Meaning = BTreeMap<(usize, Vec<u8>), (Option<NonZeroU64>, Vec<Vec<u8>>)>;
+
 impl Engine {
     fn new() -> Engine {
         let partitions = (0..3).map(|_| Partition::default()).collect();
@@ -268,7 +271,7 @@ impl Engine {
 
     /// The same as bytes, which tell nothing of how a value came to be what it is. Elements of sets and hashes,
     /// whose order means nothing, are put in order.
-    fn meaning(&self) -> BTreeMap<(usize, Vec<u8>), (Option<NonZeroU64>, Vec<Vec<u8>>)> {
+    fn meaning(&self) -> Meaning {
         let spaces = self.partitions.iter().flat_map(|partition| partition.databases.iter().enumerate());
         let entries = spaces.flat_map(|(db, space)| {
             (0..space.len()).filter_map(|at| space.pair_at(at)).map(move |(key, entry)| (db, key, entry))

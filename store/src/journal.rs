@@ -1,0 +1,255 @@
+//! The journal: what was committed, in the order of commits.
+//!
+//! Whoever commits appends a record while what it changed is still locked; that costs a copy of its bytes. One
+//! [`writer::Writer`] per node takes what has come together, writes it to disk, folds changed keys into checkpoint
+//! records at its leisure, and tells how far the disk has come. Memory is the truth for reads; the disk is read at
+//! the start only ([`load`]).
+//!
+//! ```text
+//! commit ──append──▶ Journal (queue) ──drain──▶ Writer ──one batch, one flush──▶ Disk
+//!                                                 └─fold: reads keys under their shard's mutex
+//! ```
+
+mod dirt;
+pub mod disk;
+mod fold;
+mod load;
+mod record;
+mod writer;
+
+#[cfg(test)]
+mod tests;
+
+use std::io;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+use store_engine::Effects;
+use store_engine::codec::put_bytes;
+use tokio::sync::watch;
+
+use self::disk::DiskError;
+use self::load::Loaded;
+pub use self::writer::Open;
+use self::writer::Writer;
+use crate::node::Node;
+
+/// A node whose data outlives the process, with the thread that writes it down.
+pub struct Kept {
+    /// The node, as it was left.
+    pub node: Arc<Node>,
+    writer: JoinHandle<()>,
+}
+
+impl Kept {
+    /// Reads what the disk holds into a node with `shards` shards, and begins to write down what happens to it.
+    pub fn open(open: Open, shards: usize, durability: Durability) -> Result<Kept, DiskError> {
+        let (node, writer) = prepare(open, shards, durability)?;
+        let thread = std::thread::Builder::new().name("journal".into()).spawn(move || writer.run());
+        let failed = |error: io::Error| DiskError(format!("cannot start a thread: {error}"));
+        Ok(Kept { node, writer: thread.map_err(failed)? })
+    }
+
+    /// Writes down what is left to be, unless `abandon`, and ends the thread. Nothing may change any more. An error:
+    /// the disk does not have everything.
+    pub fn close(self, abandon: bool) -> Result<(), Arc<str>> {
+        let Some(journal) = self.node.journal() else { return Ok(()) };
+        journal.close(abandon);
+        if self.writer.join().is_err() {
+            return Err("the writer of the journal has panicked".into());
+        }
+        let progress = journal.progress();
+        match progress.failure {
+            Some(reason) if !abandon => Err(reason),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn prepare(open: Open, shards: usize, durability: Durability) -> Result<(Arc<Node>, Writer), DiskError> {
+    let (disk, newest) = open()?;
+    let Loaded { partitions, state } = load::load(&*disk, shards.max(1), newest)?;
+    let node = Arc::new(Node::with(partitions, Some(Journal::new(durability, newest))));
+    let writer = Writer::new(node.clone(), disk, open, state);
+    Ok((node, writer))
+}
+
+/// When a change is told to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// At once; the disk follows within a second.
+    Periodic,
+    /// When it is on disk. Changes that come at the same time share a flush.
+    Sync,
+}
+
+/// How far the disk has come.
+#[derive(Clone, Debug, Default)]
+pub struct Progress {
+    /// Every record up to this number is on disk.
+    pub durable: u64,
+    /// How many flushes that took.
+    pub flushes: u64,
+    /// Why the disk cannot be written at present.
+    pub failure: Option<Arc<str>>,
+    /// Every change up to this record is in the checkpoint.
+    pub checkpoint: u64,
+    /// Bytes of the records that are not in the checkpoint.
+    pub journal_bytes: u64,
+}
+
+/// Records that the disk has not taken may not use more memory than this: then those who change something wait.
+const QUEUE_BYTES: usize = 64 << 20;
+
+/// The queue between those who commit and the writer.
+pub struct Journal {
+    durability: Durability,
+    queue: Mutex<Queue>,
+    /// The writer sleeps here.
+    wake: Condvar,
+    progress: watch::Sender<Progress>,
+}
+
+#[derive(Default)]
+struct Queue {
+    /// Records that the writer has not taken, each behind its length.
+    bytes: Vec<u8>,
+    /// Number of the newest record.
+    newest: u64,
+    wish: Wish,
+}
+
+/// What the writer is asked to do beside its rounds.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+enum Wish {
+    #[default]
+    None,
+    /// To write now.
+    Flush,
+    /// To fold everything into the checkpoint.
+    Checkpoint,
+    /// To write what there is, and end.
+    Close,
+    /// To end without writing.
+    Abandon,
+}
+
+/// What the writer takes from the queue.
+struct Drained {
+    bytes: Vec<u8>,
+    newest: u64,
+}
+
+impl Journal {
+    /// A journal whose newest record has this number; 0 if there is none.
+    fn new(durability: Durability, newest: u64) -> Journal {
+        let progress = Progress { durable: newest, ..Progress::default() };
+        Journal {
+            durability,
+            queue: Mutex::new(Queue { newest, ..Queue::default() }),
+            wake: Condvar::new(),
+            progress: watch::Sender::new(progress),
+        }
+    }
+
+    /// When changes are told to be done.
+    pub fn durability(&self) -> Durability {
+        self.durability
+    }
+
+    /// Adds a record, the effects of one transaction. What they are about must still be locked.
+    pub(crate) fn append(&self, effects: &Effects) {
+        let mut queue = self.queue.lock();
+        put_bytes(effects.as_bytes(), &mut queue.bytes);
+        queue.newest += 1;
+        let due = self.durability == Durability::Sync || queue.bytes.len() > QUEUE_BYTES / 8;
+        if due && queue.wish < Wish::Flush {
+            queue.wish = Wish::Flush;
+            self.wake.notify_one();
+        }
+    }
+
+    /// Number of the newest record.
+    pub fn newest(&self) -> u64 {
+        self.queue.lock().newest
+    }
+
+    /// How far the disk has come.
+    pub fn progress(&self) -> Progress {
+        self.progress.borrow().clone()
+    }
+
+    /// Waits until what was changed so far may be told: with [`Durability::Sync`] until it is on disk, otherwise only
+    /// while the disk is far behind. An error: the disk cannot be written, what was changed may be lost.
+    pub async fn settle(&self) -> Result<(), Arc<str>> {
+        let (newest, behind) = {
+            let queue = self.queue.lock();
+            (queue.newest, queue.bytes.len() > QUEUE_BYTES)
+        };
+        if self.durability == Durability::Periodic && !behind {
+            return Ok(());
+        }
+        self.reached(|progress| progress.durable >= newest).await
+    }
+
+    /// Waits until everything that was appended so far is on disk.
+    pub async fn flush(&self) -> Result<(), Arc<str>> {
+        let newest = self.ask(Wish::Flush);
+        self.reached(|progress| progress.durable >= newest).await
+    }
+
+    /// Begins to fold all changes into the checkpoint; returns the number of the newest record.
+    pub fn begin_checkpoint(&self) -> u64 {
+        self.ask(Wish::Checkpoint)
+    }
+
+    /// Waits until all changes so far are in the checkpoint.
+    pub async fn checkpoint(&self) -> Result<(), Arc<str>> {
+        let newest = self.begin_checkpoint();
+        self.reached(|progress| progress.checkpoint >= newest).await
+    }
+
+    /// Ends the writer: after it has written everything, or at once if `abandon`.
+    pub(crate) fn close(&self, abandon: bool) {
+        self.ask(if abandon { Wish::Abandon } else { Wish::Close });
+    }
+
+    fn ask(&self, wish: Wish) -> u64 {
+        let mut queue = self.queue.lock();
+        queue.wish = queue.wish.max(wish);
+        self.wake.notify_one();
+        queue.newest
+    }
+
+    async fn reached(&self, there: impl Fn(&Progress) -> bool) -> Result<(), Arc<str>> {
+        let mut progress = self.progress.subscribe();
+        let reached = progress.wait_for(|progress| there(progress) || progress.failure.is_some()).await;
+        match reached {
+            Ok(progress) if there(&progress) => Ok(()),
+            Ok(progress) => Err(progress.failure.clone().unwrap_or_default()),
+            // The sender lives in this journal.
+            Err(_) => Err("the journal is closed".into()),
+        }
+    }
+
+    /// Takes all records, by the writer.
+    fn drain(&self, into: Vec<u8>) -> Drained {
+        let mut queue = self.queue.lock();
+        Drained { bytes: std::mem::replace(&mut queue.bytes, into), newest: queue.newest }
+    }
+
+    /// Waits until something is to be done, at most for `patience`; returns what, once.
+    fn sleep(&self, patience: Duration) -> Wish {
+        let mut queue = self.queue.lock();
+        if queue.wish == Wish::None {
+            self.wake.wait_for(&mut queue, patience);
+        }
+        match queue.wish {
+            // It stays true.
+            last @ (Wish::Close | Wish::Abandon) => last,
+            _ => std::mem::take(&mut queue.wish),
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! What the checkpoint does not know yet: which keys have changed since their record was written, and how far back
+//! the journal must reach for that.
+
+use std::collections::{BTreeSet, HashSet};
+use std::sync::Arc;
+
+use foldhash::fast::RandomState;
+use hashbrown::hash_map::{EntryRef, HashMap};
+use store_engine::effect::Effect;
+
+/// A key of a database.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Name {
+    /// The database.
+    pub db: usize,
+    /// The key.
+    pub key: Arc<[u8]>,
+}
+
+/// The same without owning it, to look it up.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct NameRef<'a> {
+    /// The database.
+    pub db: usize,
+    /// The key.
+    pub key: &'a [u8],
+}
+
+impl hashbrown::Equivalent<Name> for NameRef<'_> {
+    fn equivalent(&self, name: &Name) -> bool {
+        self.db == name.db && *self.key == *name.key
+    }
+}
+
+impl From<&NameRef<'_>> for Name {
+    fn from(name: &NameRef<'_>) -> Name {
+        Name { db: name.db, key: name.key.into() }
+    }
+}
+
+/// What changed in a key.
+#[derive(Debug, PartialEq)]
+pub enum What {
+    /// Everything: it was made, replaced or removed.
+    Whole,
+    /// These fields or members, and what is remembered beside the value.
+    Parts(HashSet<Box<[u8]>, RandomState>),
+    /// Elements of a list.
+    Window(Window),
+}
+
+/// Which elements of a list are on disk. Its elements have indices that stay when others come and go at the ends.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Window {
+    /// Index of the first element.
+    pub first: i64,
+    /// Index behind the last.
+    pub end: i64,
+    /// From here ...
+    pub low: i64,
+    /// ... to before here the disk has the elements, except ...
+    pub high: i64,
+    /// ... these.
+    pub set: BTreeSet<i64>,
+}
+
+impl Window {
+    /// A list of that many elements, all of them on disk from index `first` on.
+    pub fn clean(first: i64, count: u64) -> Window {
+        let end = first + count.cast_signed();
+        Window { first, end, low: first, high: end, set: BTreeSet::new() }
+    }
+
+    fn push(&mut self, front: bool) {
+        if front { self.first -= 1 } else { self.end += 1 }
+    }
+
+    fn pop(&mut self, front: bool, count: usize) {
+        let count = (count as i64).min(self.end - self.first);
+        if front {
+            self.first += count
+        } else {
+            self.end -= count
+        }
+        self.low = self.low.clamp(self.first, self.end);
+        self.high = self.high.clamp(self.low, self.end);
+    }
+}
+
+/// A changed key.
+pub struct Change {
+    /// The first record that the checkpoint lacks.
+    pub since: u64,
+    /// What it lacks.
+    pub what: What,
+    /// Keys that took over what this one had: the checkpoint must learn of them first.
+    pub moved_to: Vec<Name>,
+}
+
+/// All changed keys, oldest change first.
+#[derive(Default)]
+pub struct Dirt {
+    changes: HashMap<Name, Change, RandomState>,
+    /// The oldest first; may name keys whose change was folded meanwhile.
+    order: BTreeSet<(u64, Name)>,
+    /// Could not be folded when it was their turn.
+    postponed: Vec<(u64, Name)>,
+}
+
+impl Dirt {
+    /// The first record that the checkpoint lacks, if there is one.
+    pub fn since(&self) -> Option<u64> {
+        // An entry whose change was folded meanwhile errs towards keeping too much, until its turn.
+        let first = self.order.first().map(|(since, _)| *since);
+        let held = self.postponed.iter().map(|(since, _)| *since).min();
+        first.into_iter().chain(held).min()
+    }
+
+    /// Notes what record `number` did to a key. `window` gives a list's indices on disk, if it has any there.
+    pub fn note(
+        &mut self,
+        number: u64,
+        name: NameRef<'_>,
+        effect: Effect<'_>,
+        window: impl FnOnce() -> Option<Window>,
+    ) {
+        let parts = || What::Parts(HashSet::default());
+        match effect {
+            Effect::Rename(db, key) => {
+                let to = Name::from(&NameRef { db, key });
+                self.mark(number, NameRef { db, key });
+                self.mark(number, name).moved_to.push(to);
+            }
+            Effect::HashSet(part, _)
+            | Effect::HashRemove(part)
+            | Effect::SetAdd(part)
+            | Effect::SetRemove(part)
+            | Effect::ZSetAdd(part, _)
+            | Effect::ZSetRemove(part) => {
+                if let What::Parts(changed) = &mut self.change(number, name, parts).what
+                    && !changed.contains(part)
+                {
+                    changed.insert(part.into());
+                }
+            }
+            Effect::Push(..) | Effect::Pop(..) | Effect::ListSet(..) => {
+                let start = || window().map_or(What::Whole, What::Window);
+                if let What::Window(window) = &mut self.change(number, name, start).what {
+                    match effect {
+                        Effect::Push(front, _) => window.push(front),
+                        Effect::Pop(front, count) => window.pop(front, count),
+                        Effect::ListSet(at, _) => drop(window.set.insert(window.first + at as i64)),
+                        _ => {}
+                    }
+                }
+            }
+            Effect::Expiry(_) => {
+                self.change(number, name, || window().map_or_else(parts, What::Window));
+            }
+            _ => {
+                self.mark(number, name);
+            }
+        }
+    }
+
+    /// Notes that record `number` emptied a whole database, or exchanged it with the one `there`: the changes known
+    /// of its keys mean nothing any more.
+    pub fn mark_all(&mut self, number: u64, db: usize, there: Option<usize>) {
+        let names: Vec<Name> = self.changes.keys().filter(|name| name.db == db).cloned().collect();
+        for Name { key, .. } in names {
+            self.mark_exchanged(number, db, there, &key);
+        }
+    }
+
+    /// The same for one key.
+    pub fn mark_exchanged(&mut self, number: u64, db: usize, there: Option<usize>, key: &[u8]) {
+        let here = NameRef { db, key };
+        match there.map(|db| NameRef { db, key }) {
+            None => {
+                self.mark(number, here);
+            }
+            Some(there) => {
+                for (from, to) in [(here, there), (there, here)] {
+                    self.mark(number, from).moved_to.push(Name::from(&to));
+                }
+            }
+        }
+    }
+
+    /// Notes that the checkpoint may be wrong about everything in a key.
+    pub fn mark(&mut self, number: u64, name: NameRef<'_>) -> &mut Change {
+        let change = self.change(number, name, || What::Whole);
+        change.what = What::Whole;
+        change
+    }
+
+    fn change(&mut self, number: u64, name: NameRef<'_>, what: impl FnOnce() -> What) -> &mut Change {
+        match self.changes.entry_ref(&name) {
+            EntryRef::Occupied(entry) => entry.into_mut(),
+            EntryRef::Vacant(entry) => {
+                let change = Change { since: number, what: what(), moved_to: Vec::new() };
+                let entry = entry.insert_entry_with_key(Name::from(&name), change);
+                self.order.insert((number, entry.key().clone()));
+                entry.into_mut()
+            }
+        }
+    }
+
+    /// The key whose change is the oldest, if there is one that was not postponed.
+    pub fn next(&mut self) -> Option<Name> {
+        loop {
+            let (_, name) = self.order.pop_first()?;
+            if self.changes.contains_key(&name) {
+                return Some(name);
+            }
+        }
+    }
+
+    /// The key with all that must reach the checkpoint with it: those that took over what it had, and so on.
+    pub fn group(&self, name: Name) -> Vec<Name> {
+        let mut group = vec![name];
+        let mut at = 0;
+        while let Some(name) = group.get(at) {
+            let more = self.changes.get(name).map_or(&[][..], |change| &change.moved_to);
+            let more: Vec<Name> = more.iter().filter(|name| !group.contains(name)).cloned().collect();
+            group.extend(more);
+            at += 1;
+        }
+        group
+    }
+
+    /// Takes a change out, to fold it.
+    pub fn take(&mut self, name: &Name) -> Option<Change> {
+        self.changes.remove(name)
+    }
+
+    /// Puts a change back that could not be folded, or not wholly.
+    pub fn put_back(&mut self, name: Name, change: Change) {
+        self.postponed.push((change.since, name.clone()));
+        self.changes.insert(name, change);
+    }
+
+    /// Postpones a change until the next round.
+    pub fn postpone(&mut self, name: Name) {
+        if let Some(change) = self.changes.get(&name) {
+            self.postponed.push((change.since, name));
+        }
+    }
+
+    /// Gives what was postponed another chance.
+    pub fn begin_round(&mut self) {
+        self.order.extend(self.postponed.drain(..));
+    }
+}

@@ -1,0 +1,324 @@
+//! Whatever happens, a disk that is read again gives what was there at its last round.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::num::NonZeroU64;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, Waker};
+
+use parking_lot::Mutex;
+use proptest::prelude::*;
+use store_engine::keys::keys_of;
+use store_engine::{Args, Protocol, Reply, Value, command};
+
+use super::disk::{Disk, DiskError, Each, Op};
+use super::writer::Writer;
+use super::{Durability, Open, prepare};
+use crate::lock::Mode;
+use crate::node::{Call, Node};
+use crate::txn::{LockRequest, Transaction};
+
+/// What outlives a crash.
+#[derive(Default)]
+struct Platter {
+    records: Mutex<BTreeMap<Vec<u8>, Vec<u8>>>,
+    newest: AtomicU64,
+    /// How many writes from now on one fails: 1 for the next one. Every second one that fails has worked.
+    trouble: AtomicU64,
+}
+
+struct FakeDisk(Arc<Platter>);
+
+impl Disk for FakeDisk {
+    fn write(&mut self, number: u64, batch: &[Op]) -> Result<(), DiskError> {
+        let trouble = self.0.trouble.load(Ordering::Relaxed);
+        self.0.trouble.store(trouble.saturating_sub(1), Ordering::Relaxed);
+        if trouble != 1 || number.is_multiple_of(2) {
+            let mut records = self.0.records.lock();
+            for op in batch {
+                match op.clone() {
+                    Op::Put(key, value) => drop(records.insert(key, value)),
+                    Op::Delete(key) => drop(records.remove(&key)),
+                }
+            }
+            self.0.newest.store(number, Ordering::Relaxed);
+        }
+        if trouble == 1 { Err(DiskError("it was told to fail".into())) } else { Ok(()) }
+    }
+
+    fn scan(&self, from: &[u8], each: &mut Each<'_>) -> Result<(), DiskError> {
+        let records = self.0.records.lock().clone();
+        for (key, value) in records.range(from.to_vec()..) {
+            if !each(key, value)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A node with its writer, which works when it is told to.
+struct Rig {
+    platter: Arc<Platter>,
+    node: Arc<Node>,
+    writer: Writer,
+}
+
+impl Rig {
+    fn start(platter: Arc<Platter>) -> Rig {
+        let held = platter.clone();
+        let open: Open = Box::new(move || {
+            let newest = held.newest.load(Ordering::Relaxed);
+            Ok((Box::new(FakeDisk(held.clone())) as Box<dyn Disk>, newest))
+        });
+        let (node, mut writer) = prepare(open, 3, Durability::Periodic).expect("readable");
+        writer.fold.big_bytes = 600;
+        writer.journal_bytes = 2_000;
+        writer.fold_bytes = 500;
+        Rig { platter, node, writer }
+    }
+
+    /// What a crash would leave.
+    fn reread(&self) -> Contents {
+        contents(&Rig::start(self.platter.clone()).node)
+    }
+}
+
+type Contents = BTreeMap<(usize, Vec<u8>), (Option<NonZeroU64>, Vec<Vec<u8>>)>;
+
+/// The keys in which both differ, and how many elements each has.
+fn difference(one: &Contents, other: &Contents) -> Vec<String> {
+    let keys = one.keys().chain(other.keys().filter(|key| !one.contains_key(*key)));
+    let shown = |held: Option<&(Option<NonZeroU64>, Vec<Vec<u8>>)>| match held {
+        Some((expiry, elements)) => format!("{} elements, {expiry:?}", elements.len() - 1),
+        None => "nothing".into(),
+    };
+    let differing = keys.filter(|key| one.get(*key) != other.get(*key));
+    differing
+        .map(|(db, key)| {
+            let name = (*db, key.clone());
+            format!(
+                "{db}/{}: {} instead of {}",
+                key.escape_ascii(),
+                shown(one.get(&name)),
+                shown(other.get(&name))
+            )
+        })
+        .collect()
+}
+
+/// All keys with what they hold; where the order means nothing, it is sorted.
+fn contents(node: &Node) -> Contents {
+    let mut contents = Contents::new();
+    for (_, shard) in node.lock_everything() {
+        for (db, space) in shard.partition.databases.iter().enumerate() {
+            for (key, entry) in (0..space.len()).filter_map(|at| space.pair_at(at)) {
+                let mut elements = vec![entry.value.type_name().into()];
+                match &entry.value {
+                    Value::String(text) => elements.push(text.as_bytes().into_owned()),
+                    Value::List(list) => elements.extend(list.iter_from(0).map(<[u8]>::to_vec)),
+                    Value::Hash(hash) => {
+                        elements.extend(hash.iter().map(|(field, value)| [field, b"=", value].concat()))
+                    }
+                    Value::Set(set) => elements.extend(set.iter().map(<[u8]>::to_vec)),
+                    Value::ZSet(zset) => elements.extend(
+                        zset.iter_from(0).map(|(member, score)| [&score.to_le_bytes()[..], member].concat()),
+                    ),
+                }
+                if matches!(entry.value, Value::Hash(_) | Value::Set(_)) {
+                    elements.sort_unstable();
+                }
+                contents.insert((db, key.to_vec()), (entry.expire_at_ms, elements));
+            }
+        }
+    }
+    contents
+}
+
+const NOW_MS: u64 = 1_000_000;
+
+fn with_call<T>(line: &str, run: impl FnOnce(&Call<'_>) -> T) -> T {
+    let items: Vec<&[u8]> = line.split_whitespace().map(str::as_bytes).collect();
+    let args = Args::new(&items);
+    let command = command::lookup(&args.name().to_ascii_lowercase()).expect("a command");
+    let keys = keys_of(command, args).expect("keys");
+    let db = usize::from(line.ends_with('9'));
+    run(&Call { command, args, keys: &keys, db, now_ms: NOW_MS })
+}
+
+/// A call made from a number: mostly of collections that are big, or become so.
+fn line_of(mut number: u64) -> String {
+    let mut next = |bound: u64| {
+        let digit = number % bound;
+        number /= bound;
+        digit
+    };
+    let (kind, key, a, b) = (next(24), next(3), next(40), next(40));
+    let many = |word: &str| (0..a).map(|i| format!(" {word}{i}-{b}")).collect::<String>();
+    let pairs = |word: &str| (0..=a).map(|i| format!(" {word}{} value-{b}", i + b)).collect::<String>();
+    let scored = (0..=a).map(|i| format!(" {} member{}", i % 3, i + b)).collect::<String>();
+    match kind {
+        0 => format!("SET string{key} x{}", "x".repeat((a * b) as usize)),
+        1 => format!("SET string{key} {a} EX {b}1"),
+        2 => format!("APPEND string{key} {a}"),
+        3 => format!("INCRBY counter{key} {a}"),
+        4 => format!("RPUSH list{key} first{}", many("r")),
+        5 => format!("LPUSH list{key} first{}", many("l")),
+        6 => format!("LPOP list{key} {a}"),
+        7 => format!("RPOP list{key} {a}"),
+        8 => format!("LTRIM list{key} {} -{}", a / 3, b / 3 + 1),
+        9 => format!("LSET list{key} {a} set{b}"),
+        10 => format!("LINSERT list{key} BEFORE r1-{b} inserted{a}"),
+        11 => format!("LREM list{key} 0 r1-{b}"),
+        12 => format!("HSET hash{key}{}", pairs("field")),
+        13 => {
+            format!("HDEL hash{key} none{}", (0..a).map(|i| format!(" field{}", i + b)).collect::<String>())
+        }
+        14 => format!("SADD set{key} one{}", many("m")),
+        15 => format!("SPOP set{key} {a}"),
+        16 => format!("ZADD zset{key}{scored}"),
+        17 => format!("ZREMRANGEBYRANK zset{key} {a} {}", a + b),
+        18 => format!("EXPIRE {}{key} {b}00", ["list", "hash", "set", "zset", "string"][a as usize % 5]),
+        19 => format!("DEL {}{key}", ["list", "hash", "set", "zset", "string"][a as usize % 5]),
+        20 => format!("RENAME {0}{key} {0}{b}", ["list", "hash", "set", "zset", "string"][a as usize % 5]),
+        21 if a == 0 => "FLUSHDB".into(),
+        22 if a == 0 => format!("SWAPDB 0 {}", b % 2 + 1),
+        _ => {
+            format!("COPY {0}{key} {0}{b} REPLACE", ["list", "hash", "set", "zset", "string"][a as usize % 5])
+        }
+    }
+}
+
+fn execute(node: &Node, line: &str) {
+    with_call(line, |call| {
+        // Keys that a transaction has are left to it.
+        node.try_execute(call, &mut 1, &mut Reply::new(Protocol::Resp2));
+    });
+}
+
+/// A transaction over keys that nobody else has.
+fn begin(node: &Arc<Node>, keys: &[&str]) -> Transaction {
+    let request = |key: &&str| LockRequest { db: 0, key: key.as_bytes().into(), mode: Mode::Exclusive };
+    let requests = keys.iter().map(request).collect();
+    let mut granting = Box::pin(Transaction::begin(node, requests));
+    match granting.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(transaction) => transaction,
+        Poll::Pending => unreachable!("nobody holds anything"),
+    }
+}
+
+#[derive(Clone)]
+enum Step {
+    Call(u64),
+    Round,
+    /// Everything is folded, as far as possible.
+    Checkpoint,
+    /// One of the next rounds fails.
+    Trouble(u64),
+    /// The process ends without a word, and another one begins.
+    Crash,
+    /// A transaction does these; it ends at the next of these, committed or not.
+    Transaction(Vec<u64>, bool),
+}
+
+impl fmt::Debug for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let told = |number: &u64| line_of(*number).chars().take(40).collect::<String>();
+        match self {
+            Step::Call(call) => write!(f, "{}", told(call)),
+            Step::Round => write!(f, "Round"),
+            Step::Checkpoint => write!(f, "Checkpoint"),
+            Step::Trouble(when) => write!(f, "Trouble {when}"),
+            Step::Crash => write!(f, "Crash"),
+            Step::Transaction(calls, commits) => {
+                write!(f, "Transaction {commits} {:?}", calls.iter().map(told).collect::<Vec<_>>())
+            }
+        }
+    }
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        12 => any::<u64>().prop_map(Step::Call),
+        4 => Just(Step::Round),
+        1 => Just(Step::Checkpoint),
+        1 => (1u64..4).prop_map(Step::Trouble),
+        1 => Just(Step::Crash),
+        1 => (prop::collection::vec(any::<u64>(), 1..6), any::<bool>()).prop_map(|(calls, ends)| Step::Transaction(calls, ends)),
+    ]
+}
+
+fn play(steps: &[Step]) {
+    let mut rig = Rig::start(Arc::default());
+    let mut open: Option<(Transaction, bool)> = None;
+    let end = |open: &mut Option<(Transaction, bool)>| match open.take() {
+        Some((transaction, true)) => transaction.commit(),
+        Some((transaction, false)) => drop(transaction),
+        None => {}
+    };
+    for step in steps {
+        match step {
+            Step::Call(number) => execute(&rig.node, &line_of(*number)),
+            Step::Transaction(calls, commits) => {
+                end(&mut open);
+                // The writer lets go what it has waited for.
+                rig.writer.round(false);
+                let kinds = ["list", "hash", "set", "zset", "string"];
+                let keys: Vec<String> = kinds.iter().map(|kind| format!("{kind}1")).collect();
+                let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+                let mut transaction = begin(&rig.node, &keys);
+                for number in calls {
+                    with_call(&line_of(*number), |call| {
+                        // What it would have to wait for it does without.
+                        let _ = transaction.execute(
+                            call,
+                            Mode::Exclusive,
+                            &mut 1,
+                            &mut Reply::new(Protocol::Resp2),
+                        );
+                    });
+                }
+                open = Some((transaction, *commits));
+            }
+            Step::Trouble(when) => rig.platter.trouble.store(*when, Ordering::Relaxed),
+            Step::Round | Step::Checkpoint => {
+                let all = matches!(step, Step::Checkpoint);
+                for _ in 0..if all { 40 } else { 1 } {
+                    rig.writer.round(all);
+                }
+                let journal = rig.node.journal().expect("it has one");
+                let progress = journal.progress();
+                if open.is_none() && progress.durable == journal.newest() {
+                    assert_eq!(difference(&rig.reread(), &contents(&rig.node)), [""; 0]);
+                }
+            }
+            Step::Crash => {
+                end(&mut open);
+                rig.writer.round(false);
+                rig.writer.round(false);
+                rig = Rig::start(rig.platter.clone());
+            }
+        }
+    }
+    end(&mut open);
+    for _ in 0..200 {
+        rig.writer.round(true);
+    }
+    let progress = rig.node.journal().expect("it has one").progress();
+    assert_eq!(progress.checkpoint, progress.durable, "everything is folded in the end");
+    assert_eq!(difference(&rig.reread(), &contents(&rig.node)), [""; 0]);
+    let records = rig.platter.records.lock();
+    let left: Vec<_> = records.keys().filter(|key| key[0] == super::record::LOG).collect();
+    assert!(left.is_empty(), "the journal is cut off when everything is folded: {left:?}");
+    assert_eq!(rig.writer.fold.waste.len(), 0);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn a_disk_gives_back_what_was_there(steps in prop::collection::vec(step(), 1..120)) {
+        play(&steps);
+    }
+}

@@ -1,0 +1,421 @@
+//! The writer: one thread per node that owns the disk.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+use store_engine::codec::{Input, put_bytes};
+use store_engine::effect::{Effect, Effects};
+
+use super::dirt::{Dirt, Name, NameRef};
+use super::disk::{Disk, DiskError};
+use super::fold::{Batch, Fold};
+use super::{Journal, Progress, Wish, record};
+use crate::lock::Mode;
+use crate::node::Node;
+use crate::txn::{LockRequest, Transaction};
+
+/// How long a change may be in memory only: a flush must fit into what is left of the promised second.
+const ROUND: Duration = Duration::from_millis(400);
+/// How long the writer waits before it tries a disk again that failed.
+const RETRY: Duration = Duration::from_secs(1);
+/// Journal records are put together up to this size.
+const CHUNK_BYTES: usize = 64 << 10;
+/// While the journal is shorter, nothing is folded: keys that change often are then folded seldom.
+const JOURNAL_BYTES: u64 = 64 << 20;
+/// What a round folds at most, beyond as much as it brought.
+const FOLD_BYTES: usize = 8 << 20;
+/// Records that a round looks at, at most, to sweep.
+const SWEEP_RECORDS: usize = 20_000;
+
+/// A run of journal records on disk.
+pub struct Chunk {
+    /// Number of its first record.
+    pub first: u64,
+    /// Number of its last.
+    pub last: u64,
+    /// Its size.
+    pub bytes: u64,
+}
+
+/// Records of a database that the checkpoint may have too many of.
+pub struct Sweep {
+    db: usize,
+    /// The database that it was exchanged with.
+    there: Option<usize>,
+    /// The journal record that began it.
+    since: u64,
+    /// Where to go on.
+    from: Vec<u8>,
+}
+
+/// How the disk relates to memory.
+#[derive(Default)]
+pub struct State {
+    /// What the checkpoint lacks.
+    pub dirt: Dirt,
+    /// What the checkpoint has in parts.
+    pub fold: Fold,
+    /// The journal on disk.
+    pub chunks: VecDeque<Chunk>,
+    /// What the checkpoint may have too much.
+    pub sweeps: VecDeque<Sweep>,
+    /// Number of the newest record.
+    pub newest: u64,
+}
+
+type Granting = Pin<Box<dyn Future<Output = Transaction> + Send>>;
+
+/// Opens the disk, again if it has failed; tells the number of the newest journal record it was given.
+pub type Open = Box<dyn Fn() -> Result<(Box<dyn Disk>, u64), DiskError> + Send>;
+
+/// Takes records from the journal to the disk and folds changed keys.
+pub struct Writer {
+    node: Arc<Node>,
+    disk: Option<Box<dyn Disk>>,
+    open: Open,
+    dirt: Dirt,
+    pub(super) fold: Fold,
+    chunks: VecDeque<Chunk>,
+    /// Number of the newest record that [`Self::dirt`] knows of.
+    noted: u64,
+    batch: Batch,
+    sweeps: VecDeque<Sweep>,
+    /// Keys that are in use: the writer waits in their queues.
+    granting: Vec<(Name, Granting)>,
+    /// While the journal is shorter, nothing is folded.
+    pub(super) journal_bytes: u64,
+    /// What a round folds at most, beyond as much as it brought.
+    pub(super) fold_bytes: usize,
+    waker: Waker,
+    spare: Vec<u8>,
+}
+
+struct WakeWriter(Arc<Node>);
+
+impl Wake for WakeWriter {
+    fn wake(self: Arc<Self>) {
+        if let Some(journal) = &self.0.journal {
+            journal.ask(Wish::Flush);
+        }
+    }
+}
+
+impl Writer {
+    /// A writer that goes on from what was loaded.
+    pub(super) fn new(node: Arc<Node>, disk: Box<dyn Disk>, open: Open, state: State) -> Writer {
+        let waker = Waker::from(Arc::new(WakeWriter(node.clone())));
+        let State { dirt, fold, chunks, sweeps, newest } = state;
+        Writer {
+            node,
+            disk: Some(disk),
+            open,
+            dirt,
+            fold,
+            chunks,
+            noted: newest,
+            batch: Batch::default(),
+            sweeps,
+            granting: Vec::new(),
+            journal_bytes: JOURNAL_BYTES,
+            fold_bytes: FOLD_BYTES,
+            waker,
+            spare: Vec::new(),
+        }
+    }
+
+    /// Works until the journal is closed.
+    pub(super) fn run(mut self) {
+        let mut checkpoint = None;
+        loop {
+            let busy = checkpoint.is_some();
+            let patience = match self.disk {
+                None => RETRY,
+                Some(_) if busy => Duration::ZERO,
+                Some(_) => ROUND,
+            };
+            let wish = journal_of(&self.node).sleep(patience);
+            if wish == Wish::Abandon {
+                return;
+            }
+            if wish == Wish::Checkpoint {
+                checkpoint = Some(journal_of(&self.node).newest());
+            }
+            self.round(checkpoint.is_some());
+            let progress = journal_of(&self.node).progress();
+            if checkpoint.is_some_and(|newest| progress.checkpoint >= newest) {
+                checkpoint = None;
+            }
+            if wish == Wish::Close
+                && (progress.durable == journal_of(&self.node).newest() || self.disk.is_none())
+            {
+                return;
+            }
+        }
+    }
+
+    /// One round: what came is written, some of what changed is folded, what is folded is cut off the journal, all
+    /// in one batch. `all`: the journal is to become empty.
+    pub(super) fn round(&mut self, all: bool) {
+        if let Err(error) = self.try_round(all) {
+            self.disk = None;
+            // Nobody waits for a disk that is not there.
+            self.granting.clear();
+            let reason: Arc<str> = error.to_string().into();
+            journal_of(&self.node).progress.send_modify(|progress| progress.failure = Some(reason));
+        }
+    }
+
+    fn try_round(&mut self, all: bool) -> Result<(), DiskError> {
+        if self.disk.is_none() {
+            self.disk = Some((self.open)()?.0);
+        }
+        // What a failed disk has not taken goes first.
+        if self.batch.ops.is_empty() {
+            let came = self.drain();
+            let journal_bytes: u64 = self.chunks.iter().map(|chunk| chunk.bytes).sum();
+            let budget = if all {
+                self.fold_bytes
+            } else if journal_bytes > self.journal_bytes {
+                came + self.fold_bytes
+            } else {
+                0
+            };
+            self.sweep()?;
+            self.fold_granted();
+            if budget > 0 {
+                self.fold_some(self.batch.bytes + budget);
+                // Folded keys may know of records that came meanwhile. These must not be missing.
+                self.drain();
+            }
+            self.trim();
+        }
+        if !self.batch.ops.is_empty() {
+            let Some(disk) = &mut self.disk else { return Ok(()) };
+            disk.write(self.noted, &self.batch.ops)?;
+            self.batch = Batch::default();
+        }
+        let checkpoint = self.kept_from() - 1;
+        let journal_bytes = self.chunks.iter().map(|chunk| chunk.bytes).sum();
+        let durable = self.noted;
+        journal_of(&self.node).progress.send_modify(|progress| {
+            let flushes = progress.flushes + u64::from(progress.durable != durable);
+            *progress = Progress { durable, flushes, failure: None, checkpoint, journal_bytes };
+        });
+        Ok(())
+    }
+
+    /// Takes what came to the journal: into the batch, and note of what it changed. Returns how much it was.
+    fn drain(&mut self) -> usize {
+        let drained = journal_of(&self.node).drain(std::mem::take(&mut self.spare));
+        let (mut input, mut number) = (Input(&drained.bytes), self.noted);
+        let mut chunk = Vec::new();
+        let mut first = number + 1;
+        while let Ok(effects) = input.bytes() {
+            number += 1;
+            put_bytes(effects, &mut chunk);
+            // They come from memory: they are well formed.
+            for effect in Effects::read(effects).flatten() {
+                note(&mut self.dirt, &self.fold, &mut self.sweeps, number, effect);
+            }
+            if chunk.len() >= CHUNK_BYTES {
+                self.put_chunk(first, number, std::mem::take(&mut chunk));
+                first = number + 1;
+            }
+        }
+        if !chunk.is_empty() {
+            self.put_chunk(first, number, chunk);
+        }
+        debug_assert_eq!(number, drained.newest);
+        self.noted = number;
+        let came = drained.bytes.len();
+        if drained.bytes.capacity() <= 1 << 20 {
+            self.spare = drained.bytes;
+            self.spare.clear();
+        }
+        came
+    }
+
+    fn put_chunk(&mut self, first: u64, last: u64, bytes: Vec<u8>) {
+        self.chunks.push_back(Chunk { first, last, bytes: bytes.len() as u64 });
+        self.batch.put(record::log_key(first), bytes);
+    }
+
+    /// Folds changed keys, oldest first, until the batch has `limit` bytes.
+    fn fold_some(&mut self, limit: usize) {
+        self.dirt.begin_round();
+        while self.batch.bytes < limit
+            && self.sweeps.iter().all(|sweep| sweep.there.is_none())
+            && let Some(name) = self.dirt.next()
+        {
+            self.fold_key(name, limit, false);
+        }
+    }
+
+    /// Folds a key, with those that must come with it. `granted`: the writer holds it.
+    fn fold_key(&mut self, name: Name, limit: usize, granted: bool) {
+        let group = self.dirt.group(name);
+        let node = self.node.clone();
+        let mut shards: Vec<usize> = group.iter().map(|name| node.shard_of(&name.key)).collect();
+        shards.sort_unstable();
+        shards.dedup();
+        let guards = node.lock_shards(&shards);
+        let shard_of = |name: &Name| {
+            let number = node.shard_of(&name.key);
+            &guards
+                [guards.iter().position(|(held, _)| *held == number).expect("the shards of all are locked")]
+            .1
+        };
+        if !granted
+            && let Some(busy) = group.iter().find(|name| shard_of(name).locks.is_written(name.db, &name.key))
+        {
+            let busy = busy.clone();
+            drop(guards);
+            return self.await_key(&group[0], busy);
+        }
+        let alone = group.len() == 1;
+        let in_parts = group.iter().any(|name| {
+            let entry = shard_of(name).partition.databases[name.db].peek(&name.key, 0);
+            entry.is_some_and(|entry| self.fold.is_big(name, &entry.value))
+        });
+        if in_parts {
+            // What is written must be just what the noted records have made.
+            self.drain();
+        }
+        for name in &group {
+            let Some(change) = self.dirt.take(name) else { continue };
+            let numbers = (journal_of(&node).newest(), self.noted);
+            let entry = shard_of(name).partition.databases[name.db].peek(&name.key, 0);
+            let limit = if alone { limit } else { usize::MAX };
+            if let Some(rest) = self.fold.fold(name, entry, change, numbers, limit, &mut self.batch) {
+                self.dirt.put_back(name.clone(), rest);
+            }
+        }
+    }
+
+    /// Waits in the queue of a key that is in use; those who use it get done, those behind the writer wait for a
+    /// moment.
+    fn await_key(&mut self, wanted: &Name, busy: Name) {
+        self.dirt.postpone(wanted.clone());
+        if self.granting.iter().any(|(name, _)| *name == busy) {
+            return;
+        }
+        let request = LockRequest { db: busy.db, key: busy.key.as_ref().into(), mode: Mode::Shared };
+        let node = self.node.clone();
+        self.granting.push((busy, Box::pin(async move { Transaction::begin(&node, vec![request]).await })));
+        self.fold_granted();
+    }
+
+    /// Folds the keys that the writer waited for and holds now, and lets them go.
+    fn fold_granted(&mut self) {
+        let mut granted = Vec::new();
+        let waker = self.waker.clone();
+        self.granting.retain_mut(|(name, granting)| {
+            match granting.as_mut().poll(&mut Context::from_waker(&waker)) {
+                Poll::Ready(transaction) => {
+                    granted.push((name.clone(), transaction));
+                    false
+                }
+                Poll::Pending => true,
+            }
+        });
+        for (name, transaction) in granted {
+            if self.dirt.group(name.clone()).len() == 1 {
+                self.fold_key(name, self.batch.bytes + self.fold_bytes, true);
+            }
+            drop(transaction);
+        }
+    }
+
+    /// The oldest record that must stay.
+    fn kept_from(&self) -> u64 {
+        let sweeps = self.sweeps.iter().map(|sweep| sweep.since);
+        sweeps.chain(self.dirt.since()).min().unwrap_or(self.noted + 1)
+    }
+
+    /// Cuts off the journal what the checkpoint has.
+    fn trim(&mut self) {
+        let kept_from = self.kept_from();
+        while let Some(chunk) = self.chunks.pop_front_if(|chunk| chunk.last < kept_from) {
+            self.batch.delete(record::log_key(chunk.first));
+        }
+    }
+
+    /// Looks for records that the checkpoint should not have. Exchanged databases at once, since whatever is
+    /// folded takes each key for what it was; waste and the records of emptied ones by and by.
+    fn sweep(&mut self) -> Result<(), DiskError> {
+        let Some(disk) = &self.disk else { return Ok(()) };
+        let mut left = SWEEP_RECORDS;
+        while (left > 0 || self.sweeps.iter().any(|sweep| sweep.there.is_some()))
+            && let Some(Sweep { db, there, since, from }) = self.sweeps.front_mut()
+        {
+            let prefix = record::head_key(*db, b"");
+            let (dirt, mut last) = (&mut self.dirt, None);
+            disk.scan(from, &mut |key, _| {
+                if !key.starts_with(&prefix) || (left == 0 && there.is_none()) {
+                    return Ok(false);
+                }
+                left = left.saturating_sub(1);
+                dirt.mark_exchanged(*since, *db, *there, &key[prefix.len()..]);
+                last = Some([key, b"\0"].concat());
+                Ok(true)
+            })?;
+            match last {
+                Some(next) => *from = next,
+                None => drop(self.sweeps.pop_front()),
+            }
+        }
+        while left > 0
+            && let Some(version) = self.fold.waste.front()
+        {
+            let prefix = record::parts_prefix(*version);
+            let (batch, before) = (&mut self.batch, left);
+            disk.scan(&prefix, &mut |key, _| {
+                let more = key.starts_with(&prefix) && left > 0;
+                if more {
+                    left -= 1;
+                    batch.delete(key.to_vec());
+                }
+                Ok(more)
+            })?;
+            // Those of this round are gone when its batch is written: the next one looks again.
+            if left == before {
+                self.fold.waste.pop_front();
+            } else {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Notes what record `number` changed.
+pub(super) fn note(
+    dirt: &mut Dirt,
+    fold: &Fold,
+    sweeps: &mut VecDeque<Sweep>,
+    number: u64,
+    (db, key, effect): (usize, &[u8], Effect<'_>),
+) {
+    let mut sweep = |db, there| {
+        dirt.mark_all(number, db, there);
+        sweeps.push_back(Sweep { db, there, since: number, from: record::head_key(db, b"") });
+    };
+    match effect {
+        Effect::Flush => sweep(db, None),
+        Effect::Swap(other) => {
+            sweep(db, Some(other));
+            sweep(other, Some(db));
+        }
+        effect => {
+            let name = NameRef { db, key };
+            dirt.note(number, name, effect, || fold.window(name));
+        }
+    }
+}
+
+fn journal_of(node: &Node) -> &Journal {
+    node.journal.as_ref().expect("a writer is made for a node with a journal")
+}
