@@ -14,7 +14,6 @@ mod io;
 mod log;
 mod observe;
 mod options;
-mod rdb;
 mod registry;
 mod runs;
 mod scripts;

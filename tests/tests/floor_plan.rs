@@ -55,7 +55,7 @@ const GATEWAY: &[&[&str]] = &[
     &["acl", "session", "scripts", "functions", "call"],
     &["header", "stats", "runs"],
     &["options"],
-    &["observe", "log", "config", "io", "rdb"],
+    &["observe", "log", "config", "io"],
 ];
 
 fn root() -> PathBuf {

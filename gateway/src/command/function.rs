@@ -3,14 +3,13 @@
 use std::sync::Arc;
 
 use store_engine::spec::{Access, flags};
-use store_engine::{Args, Arity, Command, CommandError, Group, KeyPart, Reply, Routing, glob};
+use store_engine::{Args, Arity, Command, CommandError, Group, KeyPart, Reply, Routing, glob, rdb};
 
 use super::scripting::key_count;
 use crate::coordinate::{self, Program, ScriptCall};
 use crate::functions::{Function, Libraries, Library, Outline};
 use crate::gate::Admitted;
 use crate::options::{Flags, Options};
-use crate::rdb;
 use crate::registry::{Later, SessionCommand, SessionRun};
 use crate::server::Server;
 use crate::session::Session;
@@ -240,17 +239,16 @@ async fn restore(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(),
         }
     };
     let body = rdb::unseal(args[2]);
-    let mut rest = body.ok_or(CommandError::new("ERR DUMP payload version or checksum are wrong"))?;
-    // A text that is longer could not be loaded either; a packed one might claim any length.
-    let most = server.budget().memory_bytes;
+    let body = body.ok_or(rdb::WRONG_SEAL)?;
+    // A text that is longer could not be loaded either; a packed one might be much longer than it looks.
+    let mut decoder = rdb::Decoder::limited(body, server.budget().memory_bytes as u64);
     let mut restored = Libraries::default();
-    while let Some((kind, after)) = rest.split_first() {
-        if *kind != rdb::LIBRARY {
+    while let Ok(kind) = decoder.byte() {
+        if kind != rdb::LIBRARY {
             return Err(CommandError::new("ERR given type is not a function"));
         }
-        rest = after;
-        let text = rdb::take_string(&mut rest, most);
-        let text = text.ok_or(CommandError::new("ERR Failed loading library payload"))?;
+        let text = decoder.owned();
+        let text = text.map_err(|_| CommandError::new("ERR Failed loading library payload"))?;
         let outline = Outline::parse(&text)?;
         if restored.has(&outline.name) {
             return Err(in_the_way(&outline.name));
@@ -309,7 +307,7 @@ fn manage(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(), Comman
             let mut payload = Vec::new();
             for library in server.functions.libraries().all() {
                 payload.push(rdb::LIBRARY);
-                rdb::push_string(&mut payload, &library.text);
+                rdb::write_string(&mut payload, &library.text).expect("memory takes everything");
             }
             rdb::seal(&mut payload);
             out.bulk(&payload);

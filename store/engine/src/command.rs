@@ -22,6 +22,7 @@ use crate::spec::Command;
 /// All families, in the order of the manual.
 pub static FAMILIES: &[&[Command]] = &[
     generic::COMMANDS,
+    generic::dump::COMMANDS,
     generic::expire::COMMANDS,
     generic::keyspace::COMMANDS,
     generic::object::COMMANDS,

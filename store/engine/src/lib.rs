@@ -18,6 +18,7 @@ pub mod keys;
 pub mod keyspace;
 pub mod long_double;
 pub mod number;
+pub mod rdb;
 pub mod reply;
 pub mod slot;
 pub mod spec;

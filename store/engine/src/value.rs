@@ -45,6 +45,32 @@ impl Value {
         }
     }
 
+    /// What Redis 7.0 would call the encoding of a value of this size, by its default thresholds. Ours are others;
+    /// programs look at this to see whether a value is still small, and DUMP writes it so.
+    pub fn encoding(&self) -> &'static str {
+        const SHORT: usize = 64;
+        let short = |text: &[u8]| text.len() <= SHORT;
+        match self {
+            Value::String(Str::Int(_)) => "int",
+            Value::String(text) if text.len() <= 44 => "embstr",
+            Value::String(_) => "raw",
+            Value::List(_) => "quicklist",
+            Value::Hash(hash) => {
+                let small =
+                    hash.len() <= 512 && hash.iter().all(|(field, value)| short(field) && short(value));
+                if small { "listpack" } else { "hashtable" }
+            }
+            Value::Set(set) => {
+                let small = set.len() <= 512 && set.iter().all(|member| Str::integer_of(member).is_some());
+                if small { "intset" } else { "hashtable" }
+            }
+            Value::ZSet(zset) => {
+                let small = zset.len() <= 128 && zset.iter_from(0).all(|(member, _)| short(member));
+                if small { "listpack" } else { "skiplist" }
+            }
+        }
+    }
+
     /// Bytes on the heap, exactly as the structures count them.
     pub fn bytes(&self) -> usize {
         match self {

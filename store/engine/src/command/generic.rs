@@ -1,5 +1,6 @@
 //! Commands on keys of any type.
 
+pub mod dump;
 pub mod expire;
 pub mod keyspace;
 pub mod object;

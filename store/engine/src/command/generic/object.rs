@@ -2,8 +2,8 @@
 
 use crate::error::CommandError;
 use crate::spec::{Arity, Command, KeyPart};
-use crate::value::{Hash, Set, Str, ZSet};
-use crate::{Args, Ctx, Value, number};
+use crate::value::Str;
+use crate::{Args, Ctx, Value};
 
 const PARTS: &[KeyPart] = &[KeyPart::one(2, crate::Access::Read)];
 const SUB: Command = Command {
@@ -81,34 +81,9 @@ fn with_entry(
 }
 
 fn encoding(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
-    let name = ctx.entry(args[2]).map(|entry| encoding_of(&entry.value));
+    let name = ctx.entry(args[2]).map(|entry| entry.value.encoding());
     ctx.out.optional(name.map(str::as_bytes));
     Ok(())
-}
-
-/// What Redis 7.0 would call the encoding of a value of this size, by its default thresholds. Ours are others;
-/// programs look at this to see whether a value is still small.
-fn encoding_of(value: &Value) -> &'static str {
-    const SHORT: usize = 64;
-    match value {
-        Value::String(Str::Int(_)) => "int",
-        Value::String(text) if text.len() <= 44 => "embstr",
-        Value::String(_) => "raw",
-        Value::List(_) => "quicklist",
-        Value::Hash(hash) => {
-            let short =
-                |hash: &Hash| hash.iter().all(|(field, value)| field.len() <= SHORT && value.len() <= SHORT);
-            if hash.len() <= 512 && short(hash) { "listpack" } else { "hashtable" }
-        }
-        Value::Set(set) => {
-            let integers = |set: &Set| set.iter().all(|member| number::parse_i64(member).is_some());
-            if set.len() <= 512 && integers(set) { "intset" } else { "hashtable" }
-        }
-        Value::ZSet(zset) => {
-            let short = |zset: &ZSet| zset.iter_from(0).all(|(member, _)| member.len() <= SHORT);
-            if zset.len() <= 128 && short(zset) { "listpack" } else { "skiplist" }
-        }
-    }
 }
 
 fn reference_count(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {

@@ -1,0 +1,319 @@
+//! Files: a header, what is known about the whole, libraries of functions, the keys of each database, a checksum.
+//!
+//! Redis reads what is written here. What it does not know (sticky keys, and since 7.0 scripts) stands in fields that
+//! it skips.
+
+use std::io::{self, Read, Write};
+use std::num::NonZeroU64;
+
+use super::codec::{Decoder, Fault, write_length, write_string};
+use super::crc64::crc64;
+use super::object::{self, Form};
+use super::{LIBRARY, Marks, NEWEST, VERSION};
+use crate::{DATABASES, Entry};
+
+const SIGNATURE: &[u8] = b"REDIS";
+const SLOT_INFO: u8 = 244;
+const FUNCTION_PRE_GA: u8 = 246;
+const MODULE_AUX: u8 = 247;
+const IDLE: u8 = 248;
+const FREQ: u8 = 249;
+const AUX: u8 = 250;
+const RESIZE_DATABASE: u8 = 251;
+const EXPIRE_MS: u8 = 252;
+const EXPIRE_S: u8 = 253;
+const SELECT_DATABASE: u8 = 254;
+const END: u8 = 255;
+
+/// The field that says of the next key that it is sticky.
+const STICKY: &[u8] = b"moonshard-sticky";
+/// The field with the text of a script, as in Redis before 7.0.
+const SCRIPT: &[u8] = b"lua";
+
+/// The first version with a checksum.
+const FIRST_SUMMED: u16 = 5;
+/// Bytes that are read or written at once.
+const BLOCK: usize = 64 * 1024;
+
+/// Writes a file.
+pub struct Writer<W: Write> {
+    out: Summed<W>,
+}
+
+impl<W: Write> Writer<W> {
+    /// Begins a file.
+    pub fn new(out: W) -> io::Result<Writer<W>> {
+        let mut out = Summed { inner: out, block: Vec::with_capacity(BLOCK), sum: 0 };
+        out.write_all(SIGNATURE)?;
+        write!(out, "{VERSION:04}")?;
+        Ok(Writer { out })
+    }
+
+    /// A field about the whole, such as `redis-ver`.
+    pub fn aux(&mut self, name: &[u8], value: &[u8]) -> io::Result<()> {
+        self.out.write_all(&[AUX])?;
+        write_string(&mut self.out, name)?;
+        write_string(&mut self.out, value)
+    }
+
+    /// The text of a script that EVALSHA finds.
+    pub fn script(&mut self, text: &[u8]) -> io::Result<()> {
+        self.aux(SCRIPT, text)
+    }
+
+    /// The text of a library of functions.
+    pub fn library(&mut self, text: &[u8]) -> io::Result<()> {
+        self.out.write_all(&[LIBRARY])?;
+        write_string(&mut self.out, text)
+    }
+
+    /// The keys that follow are of this database. It has so many, so many of which expire; that helps the reader and
+    /// need not be exact.
+    pub fn database(&mut self, db: usize, keys: usize, expiring: usize) -> io::Result<()> {
+        self.out.write_all(&[SELECT_DATABASE])?;
+        write_length(&mut self.out, db as u64)?;
+        self.out.write_all(&[RESIZE_DATABASE])?;
+        write_length(&mut self.out, keys as u64)?;
+        write_length(&mut self.out, expiring as u64)
+    }
+
+    /// A key.
+    pub fn key(&mut self, key: &[u8], entry: &Entry, marks: Marks) -> io::Result<()> {
+        if marks.sticky {
+            self.aux(STICKY, b"1")?;
+        }
+        if let Some(at_ms) = entry.expire_at_ms {
+            self.out.write_all(&[EXPIRE_MS])?;
+            self.out.write_all(&at_ms.get().to_le_bytes())?;
+        }
+        if let Some(seconds) = marks.idle_s {
+            self.out.write_all(&[IDLE])?;
+            write_length(&mut self.out, seconds)?;
+        }
+        if let Some(freq) = marks.freq {
+            self.out.write_all(&[FREQ, freq])?;
+        }
+        let form = Form::of(&entry.value);
+        self.out.write_all(&[form.kind])?;
+        write_string(&mut self.out, key)?;
+        form.write(&mut self.out)
+    }
+
+    /// Ends the file; what it was written to.
+    pub fn finish(mut self) -> io::Result<W> {
+        self.out.write_all(&[END])?;
+        self.out.flush()?;
+        let sum = self.out.sum.to_le_bytes();
+        self.out.write_all(&sum)?;
+        self.out.flush()?;
+        Ok(self.out.inner)
+    }
+}
+
+/// Collects what is written into blocks, and sums them up.
+struct Summed<W> {
+    inner: W,
+    block: Vec<u8>,
+    /// Of all that was handed on.
+    sum: u64,
+}
+
+impl<W: Write> Summed<W> {
+    fn hand_on(&mut self) -> io::Result<()> {
+        self.sum = crc64(self.sum, &self.block);
+        self.inner.write_all(&self.block)?;
+        self.block.clear();
+        Ok(())
+    }
+}
+
+impl<W: Write> Write for Summed<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let taken = bytes.len().min(BLOCK - self.block.len());
+        self.block.extend_from_slice(&bytes[..taken]);
+        if self.block.len() == BLOCK {
+            self.hand_on()?;
+        }
+        Ok(taken)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.hand_on()?;
+        self.inner.flush()
+    }
+}
+
+/// What a file says, in its order.
+#[derive(Debug, PartialEq)]
+pub enum Event {
+    /// A field about the whole.
+    Aux {
+        /// Such as `redis-ver`.
+        name: Vec<u8>,
+        /// Its content.
+        value: Vec<u8>,
+    },
+    /// The text of a script.
+    Script(Vec<u8>),
+    /// The text of a library of functions.
+    Library(Vec<u8>),
+    /// A key. That it may have expired, and that it may come twice in a damaged file, is for the caller to see.
+    Key {
+        /// Its database, below [`DATABASES`].
+        db: usize,
+        /// Its name.
+        key: Vec<u8>,
+        /// What it holds.
+        entry: Entry,
+        /// What else is said of it.
+        marks: Marks,
+    },
+}
+
+/// Reads a file, event by event, up to its end or to the first fault. It reads ahead: what follows the end of the
+/// file is lost.
+pub struct Reader<R: Read> {
+    decoder: Decoder<Summing<R>>,
+    version: u16,
+    db: usize,
+    /// What has been said of the next key.
+    expire_at_ms: Option<NonZeroU64>,
+    marks: Marks,
+    done: bool,
+}
+
+impl<R: Read> Reader<R> {
+    /// Reads the header.
+    pub fn new(source: R) -> Result<Reader<R>, Fault> {
+        let mut decoder = Decoder::new(Summing::new(source));
+        let header: [u8; 9] = decoder.bytes()?;
+        let (signature, version) = header.split_at(SIGNATURE.len());
+        if signature != SIGNATURE {
+            return Err(decoder.damage("this is no RDB file"));
+        }
+        let version = std::str::from_utf8(version).ok().and_then(|digits| digits.parse().ok());
+        match version {
+            Some(version @ 1..=NEWEST) => {
+                let (expire_at_ms, marks) = (None, Marks::default());
+                Ok(Reader { decoder, version, db: 0, expire_at_ms, marks, done: false })
+            }
+            _ => Err(decoder.foreign("the version of this RDB file")),
+        }
+    }
+
+    /// How many bytes have been read.
+    pub fn offset(&self) -> u64 {
+        self.decoder.offset()
+    }
+
+    fn event(&mut self) -> Result<Option<Event>, Fault> {
+        // A time that is over for ever is over as the first millisecond of all is.
+        let expiry = |at_ms: i64| NonZeroU64::new(at_ms.max(1) as u64);
+        loop {
+            let from = &mut self.decoder;
+            match from.byte()? {
+                EXPIRE_S => self.expire_at_ms = expiry(i64::from(i32::from_le_bytes(from.bytes()?)) * 1000),
+                EXPIRE_MS => self.expire_at_ms = expiry(i64::from_le_bytes(from.bytes()?)),
+                IDLE => self.marks.idle_s = Some(from.length()?),
+                FREQ => self.marks.freq = Some(from.byte()?),
+                SELECT_DATABASE => {
+                    let db = from.length()?;
+                    self.db = usize::try_from(db)
+                        .ok()
+                        .filter(|db| *db < DATABASES)
+                        .ok_or_else(|| from.foreign("more than 16 databases"))?;
+                }
+                RESIZE_DATABASE => {
+                    from.length()?;
+                    from.length()?;
+                }
+                SLOT_INFO => {
+                    from.length()?;
+                    from.length()?;
+                    from.length()?;
+                }
+                AUX => match (from.owned()?, from.owned()?) {
+                    (name, value) if name == STICKY => self.marks.sticky = value == b"1",
+                    (name, text) if name == SCRIPT => return Ok(Some(Event::Script(text))),
+                    (name, value) => return Ok(Some(Event::Aux { name, value })),
+                },
+                LIBRARY => return Ok(Some(Event::Library(from.owned()?))),
+                FUNCTION_PRE_GA => return Err(from.foreign("functions of a Redis before its release")),
+                MODULE_AUX => return Err(from.foreign("data of modules")),
+                END => {
+                    self.check_sum()?;
+                    return Ok(None);
+                }
+                kind => {
+                    let key = from.owned()?;
+                    let value = object::read(kind, from)?;
+                    let (expire_at_ms, marks) = (self.expire_at_ms.take(), std::mem::take(&mut self.marks));
+                    // Redis has been known to write empty collections, and skips them.
+                    if let Some(value) = value {
+                        let entry = Entry { expire_at_ms, ..Entry::new(value) };
+                        return Ok(Some(Event::Key { db: self.db, key, entry, marks }));
+                    }
+                }
+            }
+        }
+    }
+
+    fn check_sum(&mut self) -> Result<(), Fault> {
+        if self.version < FIRST_SUMMED {
+            return Ok(());
+        }
+        let wanted = self.decoder.source().sum();
+        let sum = u64::from_le_bytes(self.decoder.bytes()?);
+        // 0 stands where Redis was told to compute none.
+        if sum != 0 && sum != wanted { Err(self.decoder.damage("the checksum is another")) } else { Ok(()) }
+    }
+}
+
+impl<R: Read> Iterator for Reader<R> {
+    type Item = Result<Event, Fault>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.done {
+            return None;
+        }
+        let event = self.event().transpose();
+        self.done = !matches!(event, Some(Ok(_)));
+        event
+    }
+}
+
+/// Reads in blocks, and sums up what was taken out of them.
+struct Summing<R> {
+    inner: R,
+    block: Box<[u8]>,
+    /// What of the block is filled, and how much of that was taken.
+    filled: usize,
+    taken: usize,
+    /// Of the blocks before.
+    sum: u64,
+}
+
+impl<R: Read> Summing<R> {
+    fn new(inner: R) -> Summing<R> {
+        Summing { inner, block: vec![0; BLOCK].into(), filled: 0, taken: 0, sum: 0 }
+    }
+
+    /// Of all that was taken.
+    fn sum(&self) -> u64 {
+        crc64(self.sum, &self.block[..self.taken])
+    }
+}
+
+impl<R: Read> Read for Summing<R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        if self.taken == self.filled {
+            self.sum = self.sum();
+            (self.filled, self.taken) = (0, 0);
+            self.filled = self.inner.read(&mut self.block)?;
+        }
+        let count = into.len().min(self.filled - self.taken);
+        into[..count].copy_from_slice(&self.block[self.taken..self.taken + count]);
+        self.taken += count;
+        Ok(count)
+    }
+}

@@ -1,0 +1,316 @@
+//! Values: each type is written in the form that Redis 7.0 chooses for its size, and read in every form that Redis
+//! has written.
+
+use std::io::{self, Read, Write};
+
+use super::codec::{Decoder, Fault, write_length, write_string};
+use super::packed::{self, Damage, Element, Listpack};
+use crate::value::{Hash, List, Set, Str, ZSet};
+use crate::{Value, number};
+
+/// Lists of more bytes are written element by element; Redis would begin a second listpack.
+const MOST_IN_ONE: usize = 8192;
+
+const STRING: u8 = 0;
+const LIST: u8 = 1;
+const SET: u8 = 2;
+const ZSET: u8 = 3;
+const HASH: u8 = 4;
+const ZSET_2: u8 = 5;
+const MODULE: u8 = 6;
+const MODULE_2: u8 = 7;
+const HASH_ZIPMAP: u8 = 9;
+const LIST_ZIPLIST: u8 = 10;
+const SET_INTSET: u8 = 11;
+const ZSET_ZIPLIST: u8 = 12;
+const HASH_ZIPLIST: u8 = 13;
+const LIST_QUICKLIST: u8 = 14;
+const STREAM_LISTPACKS: u8 = 15;
+const HASH_LISTPACK: u8 = 16;
+const ZSET_LISTPACK: u8 = 17;
+const LIST_QUICKLIST_2: u8 = 18;
+const STREAM_LISTPACKS_2: u8 = 19;
+const SET_LISTPACK: u8 = 20;
+const STREAM_LISTPACKS_3: u8 = 21;
+/// From here to [`HASH_EXPIRING_LAST`]: hashes whose fields have expiries, since Redis 7.4.
+const HASH_EXPIRING_FIRST: u8 = 22;
+const HASH_EXPIRING_LAST: u8 = 25;
+
+/// How an element of a quicklist is kept: by itself.
+const PLAIN: u64 = 1;
+/// How elements of a quicklist are kept: in a listpack.
+const PACKED: u64 = 2;
+
+/// How a value is written.
+pub struct Form<'a> {
+    /// The byte that tells it.
+    pub kind: u8,
+    value: &'a Value,
+    /// A small collection in one string.
+    packed: Option<Vec<u8>>,
+}
+
+impl<'a> Form<'a> {
+    /// The one that Redis 7.0 would choose with its default thresholds.
+    pub fn of(value: &'a Value) -> Form<'a> {
+        let small = matches!(value.encoding(), "listpack" | "intset");
+        let (kind, packed) = match value {
+            Value::String(_) => (STRING, None),
+            Value::List(list) => match pack_list(list) {
+                Some(packed) => (LIST_QUICKLIST_2, Some(packed)),
+                None => (LIST, None),
+            },
+            Value::Hash(hash) if small => (HASH_LISTPACK, Some(pack_hash(hash))),
+            Value::Hash(_) => (HASH, None),
+            Value::Set(set) if small => (SET_INTSET, Some(pack_set(set))),
+            Value::Set(_) => (SET, None),
+            Value::ZSet(zset) if small => (ZSET_LISTPACK, Some(pack_zset(zset))),
+            Value::ZSet(_) => (ZSET_2, None),
+        };
+        Form { kind, value, packed }
+    }
+
+    /// Writes the value, without the kind.
+    pub fn write(&self, out: &mut impl Write) -> io::Result<()> {
+        if let Some(packed) = &self.packed {
+            if self.kind == LIST_QUICKLIST_2 {
+                write_length(out, 1)?;
+                write_length(out, PACKED)?;
+            }
+            return write_string(out, packed);
+        }
+        match self.value {
+            Value::String(text) => write_string(out, &text.as_bytes()),
+            Value::List(list) => {
+                write_length(out, list.len() as u64)?;
+                list.iter_from(0).try_for_each(|element| write_string(out, element))
+            }
+            Value::Hash(hash) => {
+                write_length(out, hash.len() as u64)?;
+                hash.iter().try_for_each(|(field, value)| {
+                    write_string(out, field)?;
+                    write_string(out, value)
+                })
+            }
+            Value::Set(set) => {
+                write_length(out, set.len() as u64)?;
+                set.iter().try_for_each(|member| write_string(out, member))
+            }
+            Value::ZSet(zset) => {
+                write_length(out, zset.len() as u64)?;
+                // From the greatest to the smallest, as Redis: every member it reads is then put in front.
+                zset.rev_iter_from(zset.len() - 1).try_for_each(|(member, score)| {
+                    write_string(out, member)?;
+                    out.write_all(&score.to_le_bytes())
+                })
+            }
+        }
+    }
+}
+
+fn pack_list(list: &List) -> Option<Vec<u8>> {
+    let mut pack = Listpack::new();
+    for element in list.iter_from(0) {
+        // As Redis, which takes 8 bytes for what an element costs beside its own.
+        if pack.len() + element.len() + 8 > MOST_IN_ONE {
+            return None;
+        }
+        pack.push(element);
+    }
+    Some(pack.finish())
+}
+
+fn pack_hash(hash: &Hash) -> Vec<u8> {
+    let mut pack = Listpack::new();
+    for (field, value) in hash.iter() {
+        pack.push(field);
+        pack.push(value);
+    }
+    pack.finish()
+}
+
+fn pack_set(set: &Set) -> Vec<u8> {
+    let mut numbers: Vec<i64> = set.iter().filter_map(Str::integer_of).collect();
+    numbers.sort_unstable();
+    packed::write_intset(&numbers)
+}
+
+fn pack_zset(zset: &ZSet) -> Vec<u8> {
+    let (mut pack, mut spelled) = (Listpack::new(), Vec::new());
+    for (member, score) in zset.iter_from(0) {
+        pack.push(member);
+        spelled.clear();
+        number::push_f64(&mut spelled, score);
+        pack.push(&spelled);
+    }
+    pack.finish()
+}
+
+const TWICE: Damage = "a collection has an element twice";
+const ODD: Damage = "an element of a collection has no partner";
+const SCORE: Damage = "a score is no number";
+
+/// Reads a value of this kind. `None`: a collection without elements, which nobody should have written.
+pub fn read<R: Read>(kind: u8, from: &mut Decoder<R>) -> Result<Option<Value>, Fault> {
+    let value = match kind {
+        STRING => Value::string(&from.owned()?),
+        LIST => read_list(from)?,
+        SET => read_set(from)?,
+        ZSET | ZSET_2 => read_zset(from, kind)?,
+        HASH => read_hash(from)?,
+        LIST_QUICKLIST | LIST_QUICKLIST_2 => read_quicklist(from, kind)?,
+        HASH_ZIPMAP | LIST_ZIPLIST | SET_INTSET | ZSET_ZIPLIST | HASH_ZIPLIST | HASH_LISTPACK
+        | ZSET_LISTPACK | SET_LISTPACK => {
+            let packed = from.owned()?;
+            read_packed(kind, &packed).map_err(|damage| from.damage(damage))?
+        }
+        STREAM_LISTPACKS | STREAM_LISTPACKS_2 | STREAM_LISTPACKS_3 => return Err(from.foreign("streams")),
+        MODULE | MODULE_2 => return Err(from.foreign("values of modules")),
+        HASH_EXPIRING_FIRST..=HASH_EXPIRING_LAST => {
+            return Err(from.foreign("hashes with expiries of their fields"));
+        }
+        _ => return Err(from.damage("a value of unknown type")),
+    };
+    Ok(Some(value).filter(|value| !value.is_empty_collection()))
+}
+
+fn read_list<R: Read>(from: &mut Decoder<R>) -> Result<Value, Fault> {
+    let (mut list, mut element) = (List::default(), Vec::new());
+    for _ in 0..from.length()? {
+        from.string(&mut element)?;
+        list.push(false, &element);
+    }
+    Ok(Value::List(list.into()))
+}
+
+fn read_set<R: Read>(from: &mut Decoder<R>) -> Result<Value, Fault> {
+    let (mut set, mut member) = (Set::default(), Vec::new());
+    for _ in 0..from.length()? {
+        from.string(&mut member)?;
+        if !set.insert(&member) {
+            return Err(from.damage(TWICE));
+        }
+    }
+    Ok(Value::Set(set.into()))
+}
+
+fn read_hash<R: Read>(from: &mut Decoder<R>) -> Result<Value, Fault> {
+    let (mut hash, mut field, mut value) = (Hash::default(), Vec::new(), Vec::new());
+    for _ in 0..from.length()? {
+        from.string(&mut field)?;
+        from.string(&mut value)?;
+        if hash.insert(&field, &value).is_some() {
+            return Err(from.damage(TWICE));
+        }
+    }
+    Ok(Value::Hash(hash.into()))
+}
+
+fn read_zset<R: Read>(from: &mut Decoder<R>, kind: u8) -> Result<Value, Fault> {
+    let (mut zset, mut member) = (ZSet::new(), Vec::new());
+    for _ in 0..from.length()? {
+        from.string(&mut member)?;
+        let score = if kind == ZSET_2 { f64::from_le_bytes(from.bytes()?) } else { spelled_score(from)? };
+        add(&mut zset, &member, score).map_err(|damage| from.damage(damage))?;
+    }
+    Ok(Value::ZSet(zset.into()))
+}
+
+fn add(zset: &mut ZSet, member: &[u8], score: f64) -> Result<(), Damage> {
+    if score.is_nan() {
+        return Err(SCORE);
+    }
+    if zset.insert(member, score).is_some() { Err(TWICE) } else { Ok(()) }
+}
+
+/// A score as Redis wrote it before 4.0.
+fn spelled_score<R: Read>(from: &mut Decoder<R>) -> Result<f64, Fault> {
+    match from.byte()? {
+        255 => Ok(f64::NEG_INFINITY),
+        254 => Ok(f64::INFINITY),
+        253 => Ok(f64::NAN),
+        len => {
+            let mut text = Vec::new();
+            from.take(len.into(), &mut text)?;
+            score_of(&text).map_err(|damage| from.damage(damage))
+        }
+    }
+}
+
+fn score_of(text: &[u8]) -> Result<f64, Damage> {
+    let (score, read) = number::strtod(text);
+    if read == text.len() && read > 0 { Ok(score) } else { Err(SCORE) }
+}
+
+fn read_quicklist<R: Read>(from: &mut Decoder<R>, kind: u8) -> Result<Value, Fault> {
+    let (mut list, mut node) = (List::default(), Vec::new());
+    for _ in 0..from.length()? {
+        let container = if kind == LIST_QUICKLIST { PACKED } else { from.length()? };
+        from.string(&mut node)?;
+        let done = match container {
+            _ if node.is_empty() => Err("a part of a list is empty"),
+            PLAIN => {
+                list.push(false, &node);
+                Ok(())
+            }
+            PACKED if kind == LIST_QUICKLIST => {
+                packed::ziplist(&node).and_then(|elements| extend(&mut list, elements))
+            }
+            PACKED => packed::listpack(&node).and_then(|elements| extend(&mut list, elements)),
+            _ => Err("a part of a list of unknown form"),
+        };
+        done.map_err(|damage| from.damage(damage))?;
+    }
+    Ok(Value::List(list.into()))
+}
+
+fn read_packed(kind: u8, bytes: &[u8]) -> Result<Value, Damage> {
+    match kind {
+        LIST_ZIPLIST => {
+            let mut list = List::default();
+            extend(&mut list, packed::ziplist(bytes)?)?;
+            Ok(Value::List(list.into()))
+        }
+        SET_INTSET => set_of(packed::intset(bytes)?.map(|number| number.map(packed::spelled))),
+        SET_LISTPACK => set_of(packed::listpack(bytes)?),
+        HASH_ZIPMAP => hash_of(packed::zipmap(bytes)?.into_iter().map(|text| Ok(text.into()))),
+        HASH_ZIPLIST => hash_of(packed::ziplist(bytes)?),
+        HASH_LISTPACK => hash_of(packed::listpack(bytes)?),
+        ZSET_ZIPLIST => zset_of(packed::ziplist(bytes)?),
+        ZSET_LISTPACK => zset_of(packed::listpack(bytes)?),
+        _ => unreachable!("the caller has named all that is packed"),
+    }
+}
+
+fn extend<'a>(list: &mut List, mut elements: impl Iterator<Item = Element<'a>>) -> Result<(), Damage> {
+    elements.try_for_each(|element| {
+        list.push(false, &element?);
+        Ok(())
+    })
+}
+
+fn set_of<'a>(mut elements: impl Iterator<Item = Element<'a>>) -> Result<Value, Damage> {
+    let mut set = Set::default();
+    elements.try_for_each(|member| if set.insert(&member?) { Ok(()) } else { Err(TWICE) })?;
+    Ok(Value::Set(set.into()))
+}
+
+fn hash_of<'a>(mut elements: impl Iterator<Item = Element<'a>>) -> Result<Value, Damage> {
+    let mut hash = Hash::default();
+    while let Some(field) = elements.next() {
+        let (field, value) = (field?, elements.next().ok_or(ODD)??);
+        if hash.insert(&field, &value).is_some() {
+            return Err(TWICE);
+        }
+    }
+    Ok(Value::Hash(hash.into()))
+}
+
+fn zset_of<'a>(mut elements: impl Iterator<Item = Element<'a>>) -> Result<Value, Damage> {
+    let mut zset = ZSet::new();
+    while let Some(member) = elements.next() {
+        let (member, score) = (member?, elements.next().ok_or(ODD)??);
+        add(&mut zset, &member, score_of(&score)?)?;
+    }
+    Ok(Value::ZSet(zset.into()))
+}
