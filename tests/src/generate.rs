@@ -1,7 +1,7 @@
 //! Random calls of the engine's commands, written after the syntax of their rows: most make sense, some do not.
 
-use store_engine::command;
 use store_engine::spec::{Command, Group};
+use store_engine::{command, rdb};
 
 /// A call: its words.
 pub type Call = Vec<Vec<u8>>;
@@ -69,6 +69,18 @@ const PATTERNS: [&str; 14] =
 
 const RANGE_ENDS: [&str; 14] =
     ["-inf", "+inf", "0", "1", "(1", "2", "(2", "-5", "[a", "(b", "-", "+", "[", "(3.5"];
+
+/// What RESTORE may be given, before it is sealed. The last ones are no values.
+const PAYLOADS: [&[u8]; 8] = [
+    b"\x00\xc0\x0a",
+    b"\x01\x02\x01a\x01b",
+    b"\x02\x01\x01a",
+    b"\x04\x01\x01a\x01b",
+    b"\x05\x01\x01a\0\0\0\0\0\0\xf0\x3f",
+    b"\x0b\x0a\x02\0\0\0\x01\0\0\0\x0a\0",
+    b"\x02\x00",
+    b"\x04\x02\x01a\x01b\x01a\x01c",
+];
 
 /// A source of chance that gives the same again for the same seed (SplitMix64).
 #[derive(Clone)]
@@ -274,6 +286,11 @@ impl Author<'_> {
         }
         if self.chance.percent(6) {
             return self.chance.pick(&EDGES).into();
+        }
+        if name == "serialized-value" {
+            let mut payload = self.chance.pick(&PAYLOADS).to_vec();
+            rdb::seal(&mut payload);
+            return payload;
         }
         let long = || "long text ".repeat(8);
         match name {

@@ -13,7 +13,7 @@ use store_engine::command::{self, lookup};
 use store_engine::keyspace::ENTRY_OVERHEAD;
 use store_engine::value::Str;
 use store_engine::{
-    Args, Command, Ctx, DATABASES, Effects, Group, Partition, Partitions, Protocol, Reply, UndoLog, Value,
+    Args, Command, Ctx, DATABASES, Effects, Group, Partition, Partitions, Protocol, Reply, UndoLog, Value, rdb,
 };
 
 const NOW_MS: u64 = 1_000_000_000;
@@ -23,6 +23,16 @@ const LATER_MS: u64 = NOW_MS + 1_000_000;
 
 /// What the names of keys begin with: the type that they mostly have.
 const KINDS: [&str; 5] = ["list", "hash", "set", "zset", "string"];
+
+/// What RESTORE may be given, before it is sealed; the last is no value.
+const PAYLOADS: [&[u8]; 6] = [
+    b"\x00\xc0\x0a",
+    b"\x01\x02\x01a\x01b",
+    b"\x02\x01\x01a",
+    b"\x04\x01\x01a\x01b",
+    b"\x05\x01\x01a\0\0\0\0\0\0\xf0\x3f",
+    b"\x02\x00",
+];
 
 /// SplitMix64: one number gives one call, so that a failing case shrinks call by call.
 struct Chance(u64);
@@ -135,6 +145,13 @@ impl Author<'_> {
             "key" | "key1" | "key2" | "newkey" | "source" | "destination" | "destkey" | "dst" | "src" => {
                 self.key()
             }
+            "serialized-value" => {
+                let mut payload = chance.pick(&PAYLOADS).to_vec();
+                rdb::seal(&mut payload);
+                payload.into_iter().map(char::from).collect()
+            }
+            "ttl" => chance.pick(&["0", "100000", "1000100000"]).into(),
+            "frequency" => number(chance, 0, 256),
             "seconds" | "milliseconds" => chance.pick(&["100", "5000", "100000", "-1"]).into(),
             "unix-time-seconds" => chance.pick(&["1000100", "1005000"]).into(),
             "unix-time-milliseconds" => chance.pick(&["1000100000", "1000050000"]).into(),
@@ -224,7 +241,9 @@ impl Engine {
 
     /// Runs a call; whether it succeeded.
     fn run(&mut self, words: &[String], undo: Option<&mut UndoLog>) -> bool {
-        let items: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
+        // A character is a byte, so that a payload is a word too.
+        let words: Vec<Vec<u8>> = words.iter().map(|word| word.chars().map(|c| c as u8).collect()).collect();
+        let items: Vec<&[u8]> = words.iter().map(|word| &**word).collect();
         let args = Args::new(&items);
         let command = lookup(items[0]).and_then(|row| command::resolve(row, args));
         let Some(command) = command.filter(|command| command.arity.allows(args.len())) else { return false };
