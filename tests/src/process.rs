@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, Once, mpsc};
@@ -183,6 +183,17 @@ const ORACLE_VERSION: &str = "7.0.15";
 impl Oracle {
     /// Starts one on a free port. `None`, and one loud line for each test program, where it is not installed.
     pub fn start() -> Option<Oracle> {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let folder = std::env::temp_dir().join(format!("moonshard-oracle-{}-{number}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder for redis-server");
+        let oracle = Oracle::start_in(&folder);
+        let _ = std::fs::remove_dir(&folder);
+        oracle
+    }
+
+    /// The same in a folder, from which it loads `dump.rdb` if that is there, and where SAVE puts it.
+    pub fn start_in(folder: &Path) -> Option<Oracle> {
         static WARNED: Once = Once::new();
         let skip = |why: String| {
             WARNED.call_once(|| {
@@ -201,18 +212,14 @@ impl Oracle {
         }
         // Somebody else may take the port between our asking and its binding: then the next one.
         for _ in 0..5 {
-            if let Some(oracle) = Oracle::start_on(free_port()) {
+            if let Some(oracle) = Oracle::start_on(free_port(), folder) {
                 return Some(oracle);
             }
         }
         panic!("redis-server does not start");
     }
 
-    fn start_on(port: u16) -> Option<Oracle> {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let folder = std::env::temp_dir().join(format!("moonshard-oracle-{}-{number}", std::process::id()));
-        std::fs::create_dir_all(&folder).expect("a folder for redis-server");
+    fn start_on(port: u16, folder: &Path) -> Option<Oracle> {
         let port_text = port.to_string();
         let flags = ["--port", &port_text, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"];
         let more = [OsStr::new("--dir"), folder.as_os_str(), OsStr::new("--enable-debug-command")];
@@ -225,7 +232,6 @@ impl Oracle {
             ended = child.try_wait().expect("a child").is_some();
             ended || TcpStream::connect(address).is_ok()
         });
-        let _ = std::fs::remove_dir(&folder);
         (!ended).then_some(Oracle { child, address })
     }
 

@@ -336,3 +336,139 @@ pub fn zipmap(bytes: &[u8]) -> Result<Vec<&[u8]>, Damage> {
     }
     Ok(found)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts<'a>(elements: Result<impl Iterator<Item = Element<'a>>, Damage>) -> Result<String, Damage> {
+        let all: Result<Vec<_>, _> = elements?.collect();
+        Ok(all?.iter().map(|text| text.escape_ascii().to_string()).collect::<Vec<_>>().join(" "))
+    }
+
+    #[test]
+    fn a_listpack_of_everything_comes_back() {
+        let numbers = [0, 127, 128, -1, 4095, -4096, 4096, -4097, i16::MIN.into(), i16::MAX.into(), 1 << 15];
+        let wide = [
+            -(1 << 23),
+            (1 << 23) - 1,
+            1 << 23,
+            i32::MIN.into(),
+            i32::MAX.into(),
+            1 << 31,
+            i64::MIN,
+            i64::MAX,
+        ];
+        let mut wanted: Vec<Vec<u8>> =
+            numbers.iter().chain(&wide).map(|number| number.to_string().into_bytes()).collect();
+        // Around the sizes at which an element and the length behind it grow.
+        let sizes =
+            [0, 1, 63, 64, 125, 126, 127, 4095, 4096, 16377, 16378, 16379, 20_000, 2_097_146, 2_097_147];
+        wanted.extend(sizes.iter().map(|len| vec![b'x'; *len]));
+        let mut pack = Listpack::new();
+        wanted.iter().for_each(|element| pack.push(element));
+        let len = pack.len();
+        let bytes = pack.finish();
+        assert_eq!(bytes.len(), len);
+        let found: Result<Vec<_>, _> = listpack(&bytes).expect("a header").collect();
+        assert!(found.expect("elements") == wanted);
+    }
+
+    #[test]
+    fn more_elements_than_a_header_can_count() {
+        for count in [65_534, 65_535, 65_536] {
+            let mut pack = Listpack::new();
+            (0..count).for_each(|_| pack.push(b"1"));
+            assert_eq!(listpack(&pack.finish()).expect("a header").filter(Result::is_ok).count(), count);
+        }
+    }
+
+    #[test]
+    fn damaged_listpacks() {
+        for (bytes, wanted) in [
+            (&b"\x0c\0\0\0\x02\0\x81a\x02\x05\x01\xff"[..], Ok("a 5")),
+            (b"\x07\0\0\0\0\0\xff", Ok("")),
+            (b"\x07\0\0\0\xff\xff\xff", Ok("")),
+            (b"\x06\0\0\0\0\0", Err(SHORT)),
+            (b"\x06\0\0\0\0", Err(SHORT)),
+            (b"\x08\0\0\0\0\0\xff", Err(SIZE)),
+            (b"\x08\0\0\0\0\0\xff\xff", Err(LONG)),
+            (b"\x07\0\0\0\x01\0\xff", Err(COUNT)),
+            (b"\x0a\0\0\0\x02\0\x81a\x02\xff", Err(COUNT)),
+            (b"\x0a\0\0\0\x01\0\x81a\x01\xff", Err(LINK)),
+            (b"\x09\0\0\0\x01\0\x81a\x02", Err(SHORT)),
+            (b"\x0a\0\0\0\x01\0\xbfa\x02\xff", Err(SHORT)),
+            (b"\x0c\0\0\0\x01\0\xf0\xff\xff\xff\xff\xff", Err(SHORT)),
+            (b"\x09\0\0\0\x01\0\xf5\x01\xff", Err(FORM)),
+        ] {
+            assert_eq!(
+                texts(listpack(bytes)).as_deref(),
+                wanted.as_ref().copied(),
+                "{}",
+                bytes.escape_ascii()
+            );
+        }
+    }
+
+    #[test]
+    fn damaged_ziplists() {
+        for (bytes, wanted) in [
+            (&b"\x11\0\0\0\x0d\0\0\0\x02\0\0\x01a\x03\xfe\xfb\xff"[..], Ok("a -5")),
+            (b"\x0b\0\0\0\x0a\0\0\0\0\0\xff", Ok("")),
+            // The length of the one before in five bytes, where one would do.
+            (b"\x14\0\0\0\x0d\0\0\0\x02\0\0\x01a\xfe\x03\0\0\0\xf6\xff", Ok("a 5")),
+            (b"\x11\0\0\0\x0a\0\0\0\x02\0\0\x01a\x03\xfe\xfb\xff", Err(LINK)),
+            (b"\x11\0\0\0\x0d\0\0\0\x02\0\0\x01a\x02\xfe\xfb\xff", Err(LINK)),
+            (b"\x11\0\0\0\x0d\0\0\0\x03\0\0\x01a\x03\xfe\xfb\xff", Err(COUNT)),
+            (b"\x12\0\0\0\x0d\0\0\0\x02\0\0\x01a\x03\xfe\xfb\xff", Err(SIZE)),
+            (b"\x0e\0\0\0\x0a\0\0\0\x01\0\0\x05a\xff", Err(SHORT)),
+            (b"\x0d\0\0\0\x0a\0\0\0\x01\0\0\xff\xff", Err(FORM)),
+            (b"\x0d\0\0\0\x0a\0\0\0\x01\0\0\x90\xff", Err(FORM)),
+        ] {
+            assert_eq!(
+                texts(ziplist(bytes)).as_deref(),
+                wanted.as_ref().copied(),
+                "{}",
+                bytes.escape_ascii()
+            );
+        }
+    }
+
+    #[test]
+    fn intsets() {
+        for numbers in [&[-32768, 0, 32767][..], &[-32769, 1], &[0, 1 << 31], &[i64::MIN, i64::MAX]] {
+            let bytes = write_intset(numbers);
+            let found: Result<Vec<_>, _> = intset(&bytes).expect("a header").collect();
+            assert_eq!(found.as_deref(), Ok(numbers));
+        }
+        for (bytes, wanted) in [
+            (&b"\x02\0\0\0\x02\0\0\0\x01\0\x01\0"[..], "the numbers of a set are not in order"),
+            (b"\x02\0\0\0\x02\0\0\0\x01\0\0\0", "the numbers of a set are not in order"),
+            (b"\x02\0\0\0\x02\0\0\0\x01\0", SIZE),
+            (b"\x02\0\0\0\0\0\0\0", SIZE),
+            (b"\x08\0\0\0\xff\xff\xff\xff\x01\0", SIZE),
+            (b"\x03\0\0\0\x01\0\0\0\x01\0\0", FORM),
+            (b"\x02\0\0\0\x01\0", SHORT),
+        ] {
+            let found = intset(bytes).and_then(|numbers| numbers.collect::<Result<Vec<_>, _>>());
+            assert_eq!(found, Err(wanted), "{}", bytes.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn zipmaps() {
+        for (bytes, wanted) in [
+            (&b"\x02\x01a\x01\x001\x00\x02\x01xy.\xff"[..], Ok(&[&b"a"[..], b"1", b"", b"xy"][..])),
+            (b"\xfe\x01a\x01\x001\xff", Ok(&[b"a", b"1"])),
+            (b"\0\xff", Ok(&[])),
+            (b"\x02\x01a\x01\x001\xff", Err(COUNT)),
+            (b"\x01\x01a\x01\x001\xff\xff", Err(LONG)),
+            (b"\x01\x01a\x01\x001", Err(SHORT)),
+            (b"\x01\x01a\xff\x001\xff", Err(FORM)),
+            (b"\x01\x01a\xfe\xff\xff\xff\xff\x001\xff", Err(SHORT)),
+            (b"", Err(SHORT)),
+        ] {
+            assert_eq!(zipmap(bytes).as_deref(), wanted.as_ref().copied(), "{}", bytes.escape_ascii());
+        }
+    }
+}
