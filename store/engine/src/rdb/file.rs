@@ -317,3 +317,153 @@ impl<R: Read> Read for Summing<R> {
         Ok(count)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Value;
+
+    /// A file of this version with this body; `sum` in place of its checksum.
+    fn file(version: &str, body: &[u8], sum: Option<u64>) -> Vec<u8> {
+        let mut bytes = [SIGNATURE, version.as_bytes(), body, &[END]].concat();
+        let sum = sum.unwrap_or_else(|| crc64(0, &bytes));
+        bytes.extend_from_slice(&sum.to_le_bytes());
+        bytes
+    }
+
+    fn read(bytes: &[u8]) -> Result<Vec<Event>, String> {
+        let reader = Reader::new(bytes).map_err(|fault| fault.to_string())?;
+        reader.collect::<Result<_, _>>().map_err(|fault| fault.to_string())
+    }
+
+    fn key(db: usize, expire_at_ms: u64, marks: Marks) -> Event {
+        let entry = Entry { expire_at_ms: NonZeroU64::new(expire_at_ms), ..Entry::new(Value::string(b"v")) };
+        Event::Key { db, key: b"k".to_vec(), entry, marks }
+    }
+
+    #[test]
+    fn what_stands_before_a_key_is_of_that_key() {
+        let used = Marks { idle_s: Some(70), ..Marks::default() };
+        let often = Marks { freq: Some(9), sticky: true, ..Marks::default() };
+        for (body, wanted) in [
+            (&b"\0\x01k\x01v"[..], vec![key(0, 0, Marks::default())]),
+            (b"\xfd\x01\0\0\0\0\x01k\x01v", vec![key(0, 1000, Marks::default())]),
+            (b"\xfc\x02\0\0\0\0\0\0\0\0\x01k\x01v", vec![key(0, 2, Marks::default())]),
+            // Long ago, as Redis may write it too.
+            (b"\xfd\0\0\0\x80\0\x01k\x01v", vec![key(0, 1, Marks::default())]),
+            (b"\xfe\x0f\xfb\x01\x40\xff\0\x01k\x01v", vec![key(15, 0, Marks::default())]),
+            (b"\xf8\x40\x46\0\x01k\x01v\0\x01k\x01v", vec![key(0, 0, used), key(0, 0, Marks::default())]),
+            (
+                b"\xf4\x01\x02\x03\xfa\x10moonshard-sticky\xc0\x01\xf9\x09\0\x01k\x01v\0\x01k\x01v",
+                vec![key(0, 0, often), key(0, 0, Marks::default())],
+            ),
+            // An empty set takes along what was said of it.
+            (b"\xf9\x09\x02\x01e\0\0\x01k\x01v", vec![key(0, 0, Marks::default())]),
+            (b"\xfa\x03lua\x01x\xf5\x01y", vec![Event::Script(b"x".into()), Event::Library(b"y".into())]),
+            (b"\xfa\x01n\x01v", vec![Event::Aux { name: b"n".into(), value: b"v".into() }]),
+        ] {
+            for version in ["0005", "0010", "0012"] {
+                assert_eq!(read(&file(version, body, None)).as_ref(), Ok(&wanted), "{}", body.escape_ascii());
+            }
+            // Told to compute no checksum, and from a time when there was none.
+            assert_eq!(read(&file("0010", body, Some(0))).as_ref(), Ok(&wanted));
+            let old = file("0004", body, None);
+            assert_eq!(read(&old[..old.len() - 8]).as_ref(), Ok(&wanted));
+        }
+    }
+
+    #[test]
+    fn what_is_refused_is_named_with_its_place() {
+        for (bytes, wanted) in [
+            (file("0013", b"", None), "byte 9: not supported: the version of this RDB file"),
+            (file("0000", b"", None), "byte 9: not supported: the version of this RDB file"),
+            (file("001x", b"", None), "byte 9: not supported: the version of this RDB file"),
+            (b"REDES0010\xff".into(), "byte 9: damaged data: this is no RDB file"),
+            (b"REDIS".into(), "byte 0: the data end here"),
+            (b"REDIS0010".into(), "byte 9: the data end here"),
+            (file("0010", b"", Some(1)), "byte 18: damaged data: the checksum is another"),
+            (file("0010", b"\xfe\x10", None), "byte 11: not supported: more than 16 databases"),
+            (file("0010", b"\xf7\x10", None), "byte 10: not supported: data of modules"),
+            (
+                file("0010", b"\xf6\x10", None),
+                "byte 10: not supported: functions of a Redis before its release",
+            ),
+            (file("0010", b"\x0f\x01k", None), "byte 12: not supported: streams"),
+            (file("0010", b"\x07\x01k", None), "byte 12: not supported: values of modules"),
+            (
+                file("0012", b"\x18\x01k", None),
+                "byte 12: not supported: hashes with expiries of their fields",
+            ),
+            (file("0010", b"\x20\x01k", None), "byte 12: damaged data: a value of unknown type"),
+            (
+                file("0010", b"\x02\x01k\x02\x01a\x01a", None),
+                "byte 17: damaged data: a collection has an element twice",
+            ),
+        ] {
+            assert_eq!(read(&bytes), Err(wanted.into()), "{}", bytes.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn nothing_comes_behind_a_fault() {
+        let bytes = file("0010", b"\x02\x01k\x02\x01a\x01a\0\x01k\x01v", None);
+        let mut reader = Reader::new(&*bytes).expect("a header");
+        assert!(matches!(reader.next(), Some(Err(_))));
+        assert!(reader.next().is_none());
+        assert_eq!(reader.offset(), 17);
+    }
+
+    /// A source and a sink that take what they like at once.
+    struct Slow<T>(T);
+
+    impl<R: Read> Read for Slow<R> {
+        fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+            let few = into.len().min(7);
+            self.0.read(&mut into[..few])
+        }
+    }
+
+    impl<W: Write> Write for Slow<W> {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.write(&bytes[..bytes.len().min(7)])
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            self.0.flush()
+        }
+    }
+
+    #[test]
+    fn it_does_not_matter_how_the_bytes_come_and_go() {
+        let mut writer = Writer::new(Slow(Vec::new())).expect("memory takes all");
+        let entry = Entry::new(Value::string(&vec![b'x'; 3 * BLOCK]));
+        for at in 0..3u8 {
+            writer.key(&[at], &entry, Marks::default()).expect("memory takes all");
+        }
+        let Slow(bytes) = writer.finish().expect("memory takes all");
+        let events: Vec<_> = Reader::new(Slow(&*bytes)).expect("a header").map(Result::ok).collect();
+        assert_eq!(events.len(), 3);
+        for (event, at) in events.into_iter().zip(0u8..) {
+            let wanted = Event::Key { db: 0, key: vec![at], entry: entry.clone(), marks: Marks::default() };
+            assert!(event == Some(wanted));
+        }
+    }
+
+    #[test]
+    fn a_failing_source_and_a_failing_sink_are_told_of() {
+        struct Broken;
+
+        impl Read for Broken {
+            fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+                Err(io::Error::other("the disk is gone"))
+            }
+        }
+
+        let start = &b"REDIS0010"[..];
+        let mut reader = Reader::new(start.chain(Broken)).expect("a header");
+        let fault = reader.next().expect("an event").expect_err("a fault");
+        assert_eq!(fault.to_string(), "byte 9: the disk is gone");
+        let mut little = [0; 4];
+        assert!(Writer::new(&mut little[..]).expect("not yet written").finish().is_err());
+    }
+}

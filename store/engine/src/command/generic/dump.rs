@@ -114,3 +114,29 @@ fn bad_data(fault: Fault) -> CommandError {
         _ => CommandError::new("ERR Bad data format"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::rdb;
+    use crate::testing::Bench;
+
+    #[test]
+    fn what_is_restored_can_be_taken_back() {
+        let mut bench = Bench::new();
+        let mut list = b"\x01\x02\x01a\x01b".to_vec();
+        rdb::seal(&mut list);
+        bench.run("SET k text PX 5000");
+        assert_eq!(bench.call(&[b"RESTORE", b"k", b"0", &list]), "-BUSYKEY Target key name already exists.");
+        let before = bench.contents();
+        bench.undo = Some(crate::UndoLog::default());
+        assert_eq!(bench.call(&[b"RESTORE", b"k", b"100", &list, b"REPLACE"]), "+OK");
+        bench.expect("LRANGE k 0 -1", "*2 $1 a $1 b");
+        bench.expect("PTTL k", ":100");
+        assert_eq!(bench.call(&[b"RESTORE", b"new", b"0", &list, b"STICK"]), "+OK");
+        assert_eq!(bench.call(&[b"RESTORE", b"k", b"1", &list, b"REPLACE", b"ABSTTL"]), "+OK");
+        bench.expect("EXISTS k new", ":1");
+        let mut log = bench.undo.take().expect("it was put there");
+        log.roll_back(&mut crate::Partitions::One(&mut bench.partition));
+        assert_eq!(bench.contents(), before);
+    }
+}
