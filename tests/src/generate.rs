@@ -79,7 +79,7 @@ const PAYLOADS: [&[u8]; 8] = [
     b"\x05\x01\x01a\0\0\0\0\0\0\xf0\x3f",
     b"\x0b\x0a\x02\0\0\0\x01\0\0\0\x0a\0",
     b"\x02\x00",
-    b"\x04\x02\x01a\x01b\x01a\x01c",
+    b"\x02\x02\x01a\x01a",
 ];
 
 /// A source of chance that gives the same again for the same seed (SplitMix64).
@@ -304,6 +304,8 @@ impl Author<'_> {
             "db" | "destination-db" | "index1" | "index2" => {
                 self.chance.pick(&["0", "1", "1", "15", "16"]).into()
             }
+            "ttl" => self.chance.pick(&["0", "0", "100000", "5102444800123"]).into(),
+            "frequency" => self.number(0, 256),
             "cursor" => "0".into(),
             "pattern" => self.chance.pick(&PATTERNS).into(),
             "operation" => self.chance.pick(&["AND", "OR", "XOR", "NOT", "DIFF"]).into(),
