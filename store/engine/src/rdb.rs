@@ -22,6 +22,8 @@ const VERSION: u16 = 10;
 const NEWEST: u16 = 12;
 /// Bytes of version and checksum.
 const FOOTER: usize = 10;
+/// The longest string of a value, as commands make them.
+const LONGEST: u64 = 512 << 20;
 /// Marks a library of functions.
 pub const LIBRARY: u8 = 245;
 
@@ -66,7 +68,7 @@ pub fn dump(value: &Value) -> Vec<u8> {
 
 /// The value of an unsealed payload. Like Redis, does not ask what comes behind it.
 pub fn load(body: &[u8]) -> Result<Value, Fault> {
-    let mut decoder = Decoder::new(body);
+    let mut decoder = Decoder::limited(body, LONGEST);
     let kind = decoder.byte()?;
     object::read(kind, &mut decoder)?.ok_or_else(|| decoder.damage("an empty collection"))
 }

@@ -92,6 +92,19 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
+/// What is no longer written.
+const OLD: [&[u8]; 9] = [
+    b"\x00\xc3\x05\x0a\x00a\xe0\x00\x00",
+    b"\x03\x03\x01a\x042.50\x01b\xff\x01c\xfe",
+    b"\x09\x12\x02\x01a\x01\x001\x01b\x04\x03text...\xff",
+    b"\x09\x0b\xfe\x01a\xfe\x01\0\0\0\01\xff",
+    b"\x0a\x14\x14\0\0\0\x0d\0\0\0\x02\0\0\x01a\xfe\x03\0\0\0\xf6\xff",
+    b"\x0c\x11\x11\0\0\0\x0d\0\0\0\x02\0\0\x01a\x03\xfe\xfb\xff",
+    b"\x0d\x11\x11\0\0\0\x0d\0\0\0\x02\0\0\x01a\x03\xfe\xfb\xff",
+    b"\x0e\x01\x11\x11\0\0\0\x0d\0\0\0\x02\0\0\x01a\x03\xfe\xfb\xff",
+    b"\x14\x0c\x0c\0\0\0\x02\0\x81a\x02\x05\x01\xff",
+];
+
 fn written(events: &[Event]) -> Vec<u8> {
     let mut writer = Writer::new(Vec::new()).expect("memory takes all");
     for event in events {
@@ -169,6 +182,21 @@ proptest! {
             prop_assert!(!value.is_empty_collection());
             let again = rdb::dump(&value);
             prop_assert_eq!(rdb::load(rdb::unseal(&again).expect("sealed")).expect("a value"), value);
+        }
+    }
+
+    #[test]
+    fn a_damaged_value_of_an_old_form_does_no_harm(
+        which in 0..OLD.len(), flips in prop::collection::vec(any::<(prop::sample::Index, u8)>(), 0..4),
+    ) {
+        let mut body = OLD[which].to_vec();
+        prop_assert!(rdb::load(&body).is_ok(), "undamaged");
+        for (at, change) in &flips {
+            let at = at.index(body.len());
+            body[at] ^= change;
+        }
+        if let Ok(value) = rdb::load(&body) {
+            prop_assert!(!value.is_empty_collection());
         }
     }
 
