@@ -8,8 +8,10 @@ use smallvec::SmallVec;
 use store_engine::command::scan;
 use store_engine::ctx::partition_of;
 use store_engine::keys::KeyAt;
+use store_engine::keyspace::{Counts, Sticky};
 use store_engine::{
-    Access, Args, Command, Ctx, DATABASES, Effects, Partition, Partitions, Protocol, Reply, Routing, UndoLog,
+    Access, Args, Command, Ctx, DATABASES, Effects, Keyspace, Partition, Partitions, Protocol, Reply,
+    Routing, UndoLog,
 };
 
 use crate::journal::Journal;
@@ -55,6 +57,8 @@ pub struct Usage {
     pub keys: [usize; DATABASES],
     /// Of these, keys with an expiry.
     pub expiring: [usize; DATABASES],
+    /// Of these, keys with the mark of STICK.
+    pub sticky: [Sticky; DATABASES],
     /// Bytes of all keys and values with their overhead.
     pub bytes: usize,
 }
@@ -64,7 +68,6 @@ pub struct Node {
     shards: Box<[Shard]>,
     next_txn: AtomicU64,
     pub(crate) waiting: Arc<AtomicUsize>,
-    expired_keys: AtomicU64,
     pub(crate) journal: Option<Journal>,
 }
 
@@ -81,7 +84,6 @@ impl Node {
             shards: partitions.into_iter().map(Shard::new).collect(),
             next_txn: AtomicU64::new(1),
             waiting: Arc::default(),
-            expired_keys: AtomicU64::new(0),
             journal,
         }
     }
@@ -257,14 +259,23 @@ impl Node {
         let shard = &mut *self.shard(shard).lock();
         let ShardState { partition, locks, .. } = shard;
         let veto = |key: &[u8]| !locks.is_idle() && locks.is_held(db, key);
-        let (next, removed) = partition.databases[db].sweep(cursor, steps, now_ms, veto);
-        self.expired_keys.fetch_add(removed as u64, Ordering::Relaxed);
-        next
+        partition.databases[db].sweep(cursor, steps, now_ms, veto)
     }
 
-    /// Keys that the sweep has removed since the start.
-    pub fn expired_keys(&self) -> u64 {
-        self.expired_keys.load(Ordering::Relaxed)
+    /// What has happened to keys.
+    pub fn counts(&self) -> Counts {
+        let mut counts = Counts::default();
+        for shard in &self.shards {
+            shard.lock().partition.databases.iter().for_each(|space| counts += space.counts());
+        }
+        counts
+    }
+
+    /// Begins to count anew what happens to keys.
+    pub fn reset_counts(&self) {
+        for shard in &self.shards {
+            shard.lock().partition.databases.iter_mut().for_each(Keyspace::reset_counts);
+        }
     }
 
     /// Counts of all shards, one shard after the other.
@@ -276,6 +287,7 @@ impl Node {
             for (db, space) in shard.partition.databases.iter().enumerate() {
                 usage.keys[db] += space.len();
                 usage.expiring[db] += space.expiring();
+                usage.sticky[db] += space.sticky();
             }
         }
         usage

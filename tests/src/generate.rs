@@ -82,6 +82,11 @@ const PAYLOADS: [&[u8]; 8] = [
     b"\x02\x02\x01a\x01a",
 ];
 
+/// Commands and subcommands that Redis does not know.
+const OURS: [&str; 3] = ["stick", "unstick", "sticky"];
+/// The same of options, as they stand in a syntax.
+const OUR_OPTIONS: [&str; 1] = [" [STICK]"];
+
 /// A source of chance that gives the same again for the same seed (SplitMix64).
 #[derive(Clone)]
 pub struct Chance(u64);
@@ -127,7 +132,8 @@ pub fn start(chance: &mut Chance) -> Vec<Call> {
 
 /// A call of any command of the table.
 pub fn call(chance: &mut Chance) -> Call {
-    let rows: Vec<&'static Command> = command::all().collect();
+    let theirs = |row: &&'static Command| !OURS.contains(&row.name);
+    let rows: Vec<&'static Command> = command::all().filter(theirs).collect();
     let mut row = chance.pick(&rows);
     // Emptying everything too often would leave little to look at.
     while (row.name.starts_with("flush") || row.name == "swapdb") && !chance.percent(10) {
@@ -136,7 +142,8 @@ pub fn call(chance: &mut Chance) -> Call {
     let mut words = vec![row.name.to_ascii_uppercase().into_bytes()];
     let mut facts = row;
     if !row.subcommands.is_empty() {
-        facts = &row.subcommands[chance.below(row.subcommands.len())];
+        let subcommands: Vec<&'static Command> = row.subcommands.iter().filter(theirs).collect();
+        facts = chance.pick(&subcommands);
         words.push(facts.name.to_ascii_uppercase().into_bytes());
     }
     let mut author = Author { chance, row, words, numkeys: None, keys: 0 };
@@ -165,9 +172,9 @@ fn spoil(chance: &mut Chance, words: &mut Call) {
 
 /// The words and brackets of a syntax.
 fn tokens(syntax: &str) -> Vec<String> {
-    let spaced = ["[", "]", "<", ">", "|"]
-        .iter()
-        .fold(syntax.to_owned(), |text, mark| text.replace(mark, &format!(" {mark} ")));
+    let theirs = OUR_OPTIONS.iter().fold(syntax.to_owned(), |text, option| text.replace(option, ""));
+    let spaced =
+        ["[", "]", "<", ">", "|"].iter().fold(theirs, |text, mark| text.replace(mark, &format!(" {mark} ")));
     spaced.split_whitespace().map(str::to_owned).collect()
 }
 

@@ -3,8 +3,9 @@
 use std::fmt::Write as _;
 use std::sync::atomic::Ordering;
 
+use store_engine::keyspace::Sticky;
 use store_engine::spec::flags;
-use store_engine::{Args, Arity, Command, CommandError, Group, Reply};
+use store_engine::{Args, Arity, Command, CommandError, DATABASES, Group, Reply};
 
 use super::connection::{CONNECTION, REDIS_VERSION};
 use crate::observe::{resident_bytes, unix_time};
@@ -100,6 +101,7 @@ fn config(server: &Server, _: &mut Session, args: Args<'_>, out: &mut Reply) -> 
         }
         b"resetstat" => {
             server.counters.reset();
+            server.node.reset_counts();
             out.ok();
         }
         _ => super::help(
@@ -212,7 +214,7 @@ fn persistence_section(_: &Server, text: &mut String) {
 }
 
 fn stats_section(server: &Server, text: &mut String) {
-    let counters = &server.counters;
+    let (counters, keys) = (&server.counters, server.node.counts());
     let of = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
     lines!(text,
         "total_connections_received": of(&counters.connections_total),
@@ -220,8 +222,10 @@ fn stats_section(server: &Server, text: &mut String) {
         "total_net_input_bytes": of(&counters.bytes_in),
         "total_net_output_bytes": of(&counters.bytes_out),
         "rejected_connections": of(&counters.connections_refused),
-        "expired_keys": server.node.expired_keys(),
+        "expired_keys": keys.expired,
         "evicted_keys": 0,
+        "keyspace_hits": keys.hits,
+        "keyspace_misses": keys.misses,
         "client_output_buffer_limit_disconnections": of(&counters.slow_clients_cut),
     );
 }
@@ -262,9 +266,12 @@ fn scripts_section(server: &Server, text: &mut String) {
 
 fn keyspace_section(server: &Server, text: &mut String) {
     let usage = server.node.usage();
-    for (db, (keys, expiring)) in usage.keys.iter().zip(usage.expiring).enumerate() {
-        if *keys > 0 {
-            let _ = write!(text, "db{db}:keys={keys},expires={expiring},avg_ttl=0\r\n");
-        }
+    for db in (0..DATABASES).filter(|db| usage.keys[*db] > 0) {
+        let (keys, expiring, Sticky { keys: sticky, bytes }) =
+            (usage.keys[db], usage.expiring[db], usage.sticky[db]);
+        let _ = write!(
+            text,
+            "db{db}:keys={keys},expires={expiring},avg_ttl=0,sticky_keys={sticky},sticky_bytes={bytes}\r\n"
+        );
     }
 }

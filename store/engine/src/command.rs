@@ -26,6 +26,7 @@ pub static FAMILIES: &[&[Command]] = &[
     generic::expire::COMMANDS,
     generic::keyspace::COMMANDS,
     generic::object::COMMANDS,
+    generic::sticky::COMMANDS,
     sort::COMMANDS,
     string::COMMANDS,
     bitmap::COMMANDS,

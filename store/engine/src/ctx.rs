@@ -4,7 +4,7 @@ use std::num::NonZeroU64;
 
 use crate::Value;
 use crate::edit::{Editor, Log};
-use crate::effect::{Effect, Effects};
+use crate::effect::{Effect, Effects, Marks};
 use crate::error::{self, CommandError};
 use crate::keyspace::{Entry, Keyspace, Partition};
 use crate::reply::Reply;
@@ -119,6 +119,26 @@ pub enum Expiry {
     At(NonZeroU64),
 }
 
+impl Expiry {
+    /// The expiry behind `old`.
+    fn after(self, old: Option<NonZeroU64>) -> Option<NonZeroU64> {
+        match self {
+            Expiry::Clear => None,
+            Expiry::Keep => old,
+            Expiry::At(at) => Some(at),
+        }
+    }
+}
+
+/// An entry for `value` in place of the one at `held`, if there is one.
+fn successor(space: &Keyspace, held: Option<usize>, value: Value, expiry: Expiry, now_ms: u64) -> Entry {
+    let (old, stamp, sticky) = match held.map(|at| space.at(at)) {
+        Some(old) => (old.expire_at_ms, old.stamp, old.sticky),
+        None => (None, space.first_stamp(now_ms), false),
+    };
+    Entry { value, expire_at_ms: expiry.after(old), stamp, sticky }
+}
+
 /// Everything a command may know and touch.
 pub struct Ctx<'a> {
     /// The locked part of the data.
@@ -157,17 +177,41 @@ impl<'a> Ctx<'a> {
         self.partitions.keyspace(self.db, key)
     }
 
-    /// The entry under `key`, of any type.
+    /// The entry under `key`, of any type, for commands about the key itself: that is no use of its value.
+    pub fn glance(&mut self, key: &[u8]) -> Option<&Entry> {
+        let now_ms = self.now_ms;
+        let space = self.keyspace(key);
+        let found = space.find(key, now_ms);
+        space.count_read(found.is_some());
+        found.map(|at| space.at(at))
+    }
+
+    /// The entry under `key`, of any type, whose value is read.
     pub fn entry(&mut self, key: &[u8]) -> Option<&Entry> {
         let now_ms = self.now_ms;
         let space = self.keyspace(key);
-        let at = space.find(key, now_ms)?;
-        Some(space.at(at))
+        let found = space.find_used(key, now_ms);
+        space.count_read(found.is_some());
+        found.map(|at| space.at(at))
     }
 
-    /// Whether `key` exists.
+    /// Notes that the values under `keys` are read, for those who then [`Partitions::peek`] at all at once.
+    pub fn note_reads(&mut self, keys: &[&[u8]]) {
+        for key in keys {
+            self.entry(key);
+        }
+    }
+
+    /// The entry under `key`, of any type, which is about to be changed.
+    pub fn target(&mut self, key: &[u8]) -> Option<&Entry> {
+        let now_ms = self.now_ms;
+        let space = self.keyspace(key);
+        space.find_used(key, now_ms).map(|at| space.at(at))
+    }
+
+    /// Whether `key`, which is about to be written, exists.
     pub fn exists(&mut self, key: &[u8]) -> bool {
-        self.entry(key).is_some()
+        self.target(key).is_some()
     }
 
     /// The value under `key` as a `T`; WRONGTYPE if it is something else.
@@ -186,7 +230,9 @@ impl<'a> Ctx<'a> {
     ) -> Result<(), CommandError> {
         let Ctx { partitions, db, now_ms, out, .. } = self;
         let space = partitions.keyspace(*db, key);
-        match space.find(key, *now_ms) {
+        let found = space.find_used(key, *now_ms);
+        space.count_read(found.is_some());
+        match found {
             None => write(None, out),
             Some(at) => write(Some(T::of(&space.at(at).value).ok_or(error::WRONG_TYPE)?), out),
         }
@@ -198,17 +244,12 @@ impl<'a> Ctx<'a> {
         Edit { ctx: self, key }
     }
 
-    /// Puts a value under `key`, whatever was there.
+    /// Puts a value under `key`, whatever was there. The mark of a sticky key stays.
     pub fn put(&mut self, key: &[u8], value: Value, expiry: Expiry) {
         let Ctx { partitions, db, now_ms, undo, effects, .. } = self;
         let space = partitions.keyspace(*db, key);
-        let held = space.find(key, *now_ms);
-        let expire_at_ms = match expiry {
-            Expiry::Clear => None,
-            Expiry::At(at) => Some(at),
-            Expiry::Keep => held.and_then(|at| space.at(at).expire_at_ms),
-        };
-        let entry = Entry { value, expire_at_ms };
+        let held = space.find_used(key, *now_ms);
+        let entry = successor(space, held, value, expiry, *now_ms);
         if let Some(effects) = effects {
             effects.put(*db, key, &entry);
         }
@@ -224,28 +265,29 @@ impl<'a> Ctx<'a> {
         }
     }
 
-    /// Puts a string under `key`.
+    /// [`Ctx::put`] of a string.
     pub fn put_string(&mut self, key: &[u8], bytes: &[u8], expiry: Expiry) {
         let Ctx { partitions, db, now_ms, undo, effects, .. } = self;
         let space = partitions.keyspace(*db, key);
-        let held = space.find(key, *now_ms);
-        let expire_at_ms = match expiry {
-            Expiry::Clear => None,
-            Expiry::At(at) => Some(at),
-            Expiry::Keep => held.and_then(|at| space.at(at).expire_at_ms),
-        };
+        let held = space.find_used(key, *now_ms);
         if let Some(effects) = effects {
-            effects.put_string(*db, key, bytes, expire_at_ms);
+            let held = held.map(|at| space.at(at));
+            let expire_at_ms = expiry.after(held.and_then(|entry| entry.expire_at_ms));
+            let sticky = held.is_some_and(|entry| entry.sticky);
+            effects.put_string(*db, key, bytes, Marks { expire_at_ms, sticky, stamp: None });
         }
-        let old = match held {
+        if let Some(at) = held
+            && undo.as_ref().is_none_or(|log| log.covers(*db, key))
+        {
             // The old value is needed by nobody.
-            Some(at) if undo.as_ref().is_none_or(|log| log.covers(*db, key)) => {
-                space.overwrite_at(at, bytes, expire_at_ms);
-                return;
-            }
-            Some(at) => Some(space.replace_at(at, Entry { value: Value::string(bytes), expire_at_ms })),
+            space.overwrite_at(at, bytes, expiry.after(space.at(at).expire_at_ms));
+            return;
+        }
+        let entry = successor(space, held, Value::string(bytes), expiry, *now_ms);
+        let old = match held {
+            Some(at) => Some(space.replace_at(at, entry)),
             None => {
-                space.insert_new(key, Entry { value: Value::string(bytes), expire_at_ms });
+                space.insert_new(key, entry);
                 None
             }
         };
@@ -254,13 +296,13 @@ impl<'a> Ctx<'a> {
         }
     }
 
-    /// Moves the entry under `from` to the key `to` of database `to_db`, with its expiry and whatever was there
-    /// before; whether there was one. Both must not be the same.
+    /// Moves the entry under `from` to the key `to` of database `to_db`, with its expiry and mark, whatever
+    /// was there before; whether there was one. Both must not be the same.
     pub fn rename(&mut self, from: &[u8], to_db: usize, to: &[u8]) -> bool {
         let Ctx { partitions, db, now_ms, undo, effects, .. } = self;
         debug_assert!((from, *db) != (to, to_db));
         let space = partitions.keyspace(*db, from);
-        let Some(from_at) = space.find(from, *now_ms) else { return false };
+        let Some(from_at) = space.find_used(from, *now_ms) else { return false };
         let (_, entry) = space.remove_at(from_at);
         let target = partitions.keyspace(to_db, to);
         let old = match target.find(to, *now_ms) {
@@ -292,10 +334,11 @@ impl<'a> Ctx<'a> {
         true
     }
 
-    /// Puts a copy of an entry under `key` with its expiry.
+    /// Puts a copy of an entry under `key` with its expiry and mark.
     pub fn place(&mut self, key: &[u8], entry: Entry) {
         let expiry = entry.expire_at_ms.map_or(Expiry::Clear, Expiry::At);
         self.put(key, entry.value, expiry);
+        self.set_sticky(key, entry.sticky);
     }
 
     /// Sets or clears the expiry of an existing key; whether the key exists.
@@ -308,6 +351,31 @@ impl<'a> Ctx<'a> {
         log.undo(Undo::Expiry(old));
         log.effect(Effect::Expiry(expire_at_ms));
         true
+    }
+
+    /// Sets or takes the mark of STICK; whether the key exists and was not so before.
+    pub fn set_sticky(&mut self, key: &[u8], sticky: bool) -> bool {
+        let Ctx { partitions, db, now_ms, undo, effects, .. } = self;
+        let space = partitions.keyspace(*db, key);
+        let Some(at) = space.find(key, *now_ms) else { return false };
+        if space.at(at).sticky == sticky {
+            return false;
+        }
+        let old = space.set_sticky(at, sticky);
+        let mut log = Log { db: *db, key, undo: undo.as_deref_mut(), effects: effects.as_deref_mut() };
+        log.undo(Undo::Sticky(old));
+        log.effect(Effect::Sticky(sticky));
+        true
+    }
+
+    /// Makes an existing key as recently or as often used as it was elsewhere; as far as that is remembered here.
+    pub fn recall(&mut self, key: &[u8], idle_seconds: Option<u64>, frequency: Option<u8>) {
+        let now_ms = self.now_ms;
+        let space = self.keyspace(key);
+        let stamp = space.aging().recalled(idle_seconds, frequency, now_ms);
+        if let (Some(stamp), Some(at)) = (stamp, space.find(key, now_ms)) {
+            space.set_stamp(at, stamp);
+        }
     }
 
     /// Exchanges two databases in every held partition, which must be all.
@@ -352,7 +420,7 @@ impl<'s> Edit<'s, '_> {
     pub fn existing_and_reply<T: Kind>(self) -> Result<Option<(Editor<'s, T>, &'s mut Reply)>, CommandError> {
         let Ctx { partitions, db, now_ms, undo, effects, out, .. } = self.ctx;
         let space = partitions.keyspace(*db, self.key);
-        let Some(at) = space.find(self.key, *now_ms) else { return Ok(None) };
+        let Some(at) = space.find_used(self.key, *now_ms) else { return Ok(None) };
         T::of(&space.at(at).value).ok_or(error::WRONG_TYPE)?;
         let log = Log { db: *db, key: self.key, undo: undo.as_deref_mut(), effects: effects.as_deref_mut() };
         Ok(Some((Editor::new(space, at, log), out)))
@@ -362,7 +430,7 @@ impl<'s> Edit<'s, '_> {
     pub fn existing<T: Kind>(self) -> Result<Option<Editor<'s, T>>, CommandError> {
         let Ctx { partitions, db, now_ms, undo, effects, .. } = self.ctx;
         let space = partitions.keyspace(*db, self.key);
-        let Some(at) = space.find(self.key, *now_ms) else { return Ok(None) };
+        let Some(at) = space.find_used(self.key, *now_ms) else { return Ok(None) };
         T::of(&space.at(at).value).ok_or(error::WRONG_TYPE)?;
         let log = Log { db: *db, key: self.key, undo: undo.as_deref_mut(), effects: effects.as_deref_mut() };
         Ok(Some(Editor::new(space, at, log)))
@@ -375,13 +443,13 @@ impl<'s> Edit<'s, '_> {
         let space = partitions.keyspace(*db, self.key);
         let mut log =
             Log { db: *db, key: self.key, undo: undo.as_deref_mut(), effects: effects.as_deref_mut() };
-        let at = match space.find(self.key, *now_ms) {
+        let at = match space.find_used(self.key, *now_ms) {
             Some(at) => {
                 T::of(&space.at(at).value).ok_or(error::WRONG_TYPE)?;
                 at
             }
             None => {
-                let entry = Entry::new(T::empty());
+                let entry = Entry::new(T::empty(), space.first_stamp(*now_ms));
                 if let Some(effects) = &mut log.effects {
                     effects.put(*db, self.key, &entry);
                 }

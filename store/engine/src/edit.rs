@@ -99,7 +99,7 @@ impl<T: Kind> Drop for Editor<'_, T> {
     fn drop(&mut self) {
         let value = &self.space.at(self.at).value;
         let (after, empty) = (value.bytes(), value.is_empty_collection());
-        self.space.resized(self.bytes_before, after);
+        self.space.resized(self.at, self.bytes_before, after);
         if empty {
             // An undo of single elements needs a key to put them in.
             let (_, entry) = self.space.remove_at(self.at);

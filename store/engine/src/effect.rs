@@ -6,10 +6,10 @@
 
 use std::num::NonZeroU64;
 
-use crate::Partitions;
 use crate::codec::{self, Input, Malformed, put_bytes, put_number};
 use crate::keyspace::{Entry, Keyspace};
 use crate::value::{Hash, Kind, List, Set, Str, ZSet};
+use crate::{Partitions, Stamp};
 
 /// What became of one key.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -24,6 +24,8 @@ pub enum Effect<'a> {
     Rename(usize, &'a [u8]),
     /// It expires then, or not at all; Unix time in milliseconds.
     Expiry(Option<NonZeroU64>),
+    /// Whether it stays when memory is short.
+    Sticky(bool),
     /// The string is this one.
     Text(&'a [u8]),
     /// The string is this number.
@@ -65,7 +67,7 @@ pub enum Effect<'a> {
 pub struct Put<'a>(&'a [u8]);
 
 impl<'a> Put<'a> {
-    /// From what [`write_entry`] wrote.
+    /// From [`Marks`] and a value behind them, as they were written.
     pub fn encoded(bytes: &'a [u8]) -> Put<'a> {
         Put(bytes)
     }
@@ -79,32 +81,58 @@ impl<'a> Put<'a> {
 }
 
 const EXPIRES: u8 = 1;
+const STICKY: u8 = 2;
+const STAMPED: u8 = 4;
 
-/// Writes an entry's value with what is remembered beside it.
-pub fn write_entry(entry: &Entry, out: &mut Vec<u8>) {
-    write_marks(entry.expire_at_ms, out);
-    codec::put_value(&entry.value, out);
+/// What is remembered beside a value.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Marks {
+    /// [`Entry::expire_at_ms`].
+    pub expire_at_ms: Option<NonZeroU64>,
+    /// [`Entry::sticky`].
+    pub sticky: bool,
+    /// [`Entry::stamp`], where it is worth its bytes.
+    pub stamp: Option<Stamp>,
 }
 
-/// Writes what is remembered beside a value.
-pub fn write_marks(expire_at_ms: Option<NonZeroU64>, out: &mut Vec<u8>) {
-    out.push(if expire_at_ms.is_some() { EXPIRES } else { 0 });
-    if let Some(at) = expire_at_ms {
-        put_number(at.get(), out);
+impl Marks {
+    /// All that an entry has.
+    pub fn of(entry: &Entry) -> Marks {
+        Marks { expire_at_ms: entry.expire_at_ms, sticky: entry.sticky, stamp: Some(entry.stamp) }
+    }
+
+    /// Writes them; a value follows.
+    pub fn write(self, out: &mut Vec<u8>) {
+        let flag = |is_set: bool, flag: u8| if is_set { flag } else { 0 };
+        out.push(
+            flag(self.expire_at_ms.is_some(), EXPIRES)
+                | flag(self.sticky, STICKY)
+                | flag(self.stamp.is_some(), STAMPED),
+        );
+        if let Some(at) = self.expire_at_ms {
+            put_number(at.get(), out);
+        }
+        if let Some(stamp) = self.stamp {
+            out.extend_from_slice(&stamp.bits().to_le_bytes());
+        }
     }
 }
 
-/// Reads what [`write_entry`] wrote.
+/// Reads [`Marks`] and the value behind them.
 pub fn read_entry(input: &mut Input<'_>) -> Result<Entry, Malformed> {
     let marks = input.byte()?;
-    if marks & !EXPIRES != 0 {
+    if marks & !(EXPIRES | STICKY | STAMPED) != 0 {
         return Err(Malformed);
     }
     let expire_at_ms = match marks & EXPIRES {
         0 => None,
         _ => Some(NonZeroU64::new(input.number()?).ok_or(Malformed)?),
     };
-    Ok(Entry { value: codec::value(input)?, expire_at_ms })
+    let stamp = match marks & STAMPED {
+        0 => Stamp::default(),
+        _ => Stamp::from_bits(u32::from_le_bytes(input.take(4)?.try_into().map_err(|_| Malformed)?)),
+    };
+    Ok(Entry { value: codec::value(input)?, expire_at_ms, stamp, sticky: marks & STICKY != 0 })
 }
 
 /// The effects of one transaction, oldest first.
@@ -147,13 +175,16 @@ impl Effects {
 
     /// Adds that `key` now holds `entry`.
     pub fn put(&mut self, db: usize, key: &[u8], entry: &Entry) {
-        self.put_with(db, key, |out| write_entry(entry, out));
+        self.put_with(db, key, |out| {
+            Marks { stamp: None, ..Marks::of(entry) }.write(out);
+            codec::put_value(&entry.value, out);
+        });
     }
 
     /// Adds that `key` now holds this string.
-    pub fn put_string(&mut self, db: usize, key: &[u8], bytes: &[u8], expire_at_ms: Option<NonZeroU64>) {
+    pub fn put_string(&mut self, db: usize, key: &[u8], bytes: &[u8], marks: Marks) {
         self.put_with(db, key, |out| {
-            write_marks(expire_at_ms, out);
+            marks.write(out);
             codec::put_string(bytes, out);
         });
     }
@@ -198,6 +229,7 @@ impl Effects {
                 put_bytes(to, out);
             }
             Effect::Expiry(at) => put_number(at.map_or(0, NonZeroU64::get), out),
+            Effect::Sticky(sticky) => out.push(sticky.into()),
             Effect::Number(number) => put_number(number.cast_unsigned(), out),
             Effect::Write(at, bytes) | Effect::ListSet(at, bytes) | Effect::ListInsert(at, bytes) => {
                 put_number(at as u64, out);
@@ -260,6 +292,7 @@ mod tag {
     pub const ZSET_REMOVE: u8 = 20;
     pub const FLUSH: u8 = 21;
     pub const SWAP: u8 = 22;
+    pub const STICKY: u8 = 23;
 }
 
 impl<'a> Effect<'a> {
@@ -270,6 +303,7 @@ impl<'a> Effect<'a> {
             Effect::Expired(_) => tag::EXPIRED,
             Effect::Rename(..) => tag::RENAME,
             Effect::Expiry(_) => tag::EXPIRY,
+            Effect::Sticky(_) => tag::STICKY,
             Effect::Text(_) => tag::TEXT,
             Effect::Number(_) => tag::NUMBER,
             Effect::Append(_) => tag::APPEND,
@@ -301,6 +335,7 @@ impl<'a> Effect<'a> {
             tag::EXPIRED => Effect::Expired(input.number()?),
             tag::RENAME => Effect::Rename(database(input)?, input.bytes()?),
             tag::EXPIRY => Effect::Expiry(NonZeroU64::new(input.number()?)),
+            tag::STICKY => Effect::Sticky(input.byte()? != 0),
             tag::TEXT => Effect::Text(input.bytes()?),
             tag::NUMBER => Effect::Number(input.number()?.cast_signed()),
             tag::APPEND => Effect::Append(input.bytes()?),
@@ -391,6 +426,7 @@ impl Effect<'_> {
             Effect::Expired(now_ms) if space.at(at).is_expired(now_ms) => drop(space.remove_at(at)),
             Effect::Expired(_) => {}
             Effect::Expiry(expiry) => drop(space.set_expiry(at, expiry)),
+            Effect::Sticky(sticky) => drop(space.set_sticky(at, sticky)),
             effect => {
                 let value = space.value_mut(at);
                 let before = value.bytes();
@@ -404,7 +440,7 @@ impl Effect<'_> {
                     _ => on(value, |list| effect.change_list(list)),
                 }
                 let after = space.at(at).value.bytes();
-                space.resized(before, after);
+                space.resized(at, before, after);
             }
         }
     }

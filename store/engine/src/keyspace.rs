@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::num::NonZeroU64;
+use std::ops::AddAssign;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -9,6 +10,7 @@ use foldhash::fast::RandomState;
 use indexmap::IndexMap;
 
 use crate::Value;
+use crate::recency::{Aging, Stamp};
 use crate::value::Str;
 
 /// Number of databases that SELECT can choose from.
@@ -16,7 +18,7 @@ pub const DATABASES: usize = 16;
 
 /// Bytes an entry costs beside its key and value: the dense bucket (hash, key pointer and length, entry) and
 /// its place in the index, at the average fill of a table that doubles.
-pub const ENTRY_OVERHEAD: usize = 96;
+pub const ENTRY_OVERHEAD: usize = 106;
 
 /// A key: owned bytes without spare capacity.
 pub type Key = Box<[u8]>;
@@ -28,12 +30,16 @@ pub struct Entry {
     pub value: Value,
     /// Unix time in milliseconds at which the key ceases to exist.
     pub expire_at_ms: Option<NonZeroU64>,
+    /// How recently or how often it was used.
+    pub stamp: Stamp,
+    /// Whether it stays when memory is short: STICK.
+    pub sticky: bool,
 }
 
 impl Entry {
-    /// An entry without expiry.
-    pub fn new(value: Value) -> Self {
-        Entry { value, expire_at_ms: None }
+    /// An entry without expiry and mark.
+    pub fn new(value: Value, stamp: Stamp) -> Self {
+        Entry { value, expire_at_ms: None, stamp, sticky: false }
     }
 
     /// Whether the key no longer exists at `now_ms`.
@@ -53,7 +59,55 @@ pub struct Keyspace {
     entries: IndexMap<Key, Entry, RandomState>,
     bytes: usize,
     expiring: usize,
+    sticky: Sticky,
+    seat: Seat,
+}
+
+/// Keys with the mark of STICK.
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+pub struct Sticky {
+    /// How many.
+    pub keys: usize,
+    /// Bytes they take with their values and overhead.
+    pub bytes: usize,
+}
+
+impl AddAssign for Sticky {
+    fn add_assign(&mut self, other: Sticky) {
+        self.keys += other.keys;
+        self.bytes += other.bytes;
+    }
+}
+
+/// What belongs to the number of a database and not to its contents: SWAPDB and FLUSHDB leave it where it is.
+#[derive(Default, Debug)]
+struct Seat {
     watched: Watched,
+    aging: Aging,
+    /// Random source of [`Aging::note`].
+    dice: u64,
+    counts: Counts,
+    /// Keys that have expired, if somebody wants to know.
+    expired: Option<Vec<Key>>,
+}
+
+/// Events in a database since the start.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Counts {
+    /// Keys that a read found.
+    pub hits: u64,
+    /// Keys that a read did not find.
+    pub misses: u64,
+    /// Keys removed because their time was over.
+    pub expired: u64,
+}
+
+impl AddAssign for Counts {
+    fn add_assign(&mut self, other: Counts) {
+        self.hits += other.hits;
+        self.misses += other.misses;
+        self.expired += other.expired;
+    }
 }
 
 impl Keyspace {
@@ -77,14 +131,92 @@ impl Keyspace {
         self.bytes
     }
 
-    /// Position of `key`, removing it first if it has expired.
+    /// Keys with the mark of STICK.
+    pub fn sticky(&self) -> Sticky {
+        self.sticky
+    }
+
+    /// What is remembered of accesses.
+    pub fn aging(&self) -> Aging {
+        self.seat.aging
+    }
+
+    /// Says what is remembered of accesses.
+    pub fn set_aging(&mut self, aging: Aging) {
+        self.seat.aging = aging;
+    }
+
+    /// Events since the start.
+    pub fn counts(&self) -> Counts {
+        self.seat.counts
+    }
+
+    /// Begins to count events anew.
+    pub fn reset_counts(&mut self) {
+        self.seat.counts = Counts::default();
+    }
+
+    /// Position of `key`, removing it first if it has expired. No access: for a look at the key itself.
     pub fn find(&mut self, key: &[u8], now_ms: u64) -> Option<usize> {
         let (at, _, entry) = self.entries.get_full(key)?;
         if entry.is_expired(now_ms) {
-            self.remove_at(at);
+            self.expire(at);
             return None;
         }
         Some(at)
+    }
+
+    /// [`Keyspace::find`] as an access: the value is about to be read or changed.
+    pub fn find_used(&mut self, key: &[u8], now_ms: u64) -> Option<usize> {
+        let (at, _, entry) = self.entries.get_full_mut(key)?;
+        if entry.is_expired(now_ms) {
+            self.expire(at);
+            return None;
+        }
+        self.seat.aging.note(&mut entry.stamp, now_ms, &mut self.seat.dice);
+        Some(at)
+    }
+
+    /// Counts whether a read found its key.
+    pub(crate) fn count_read(&mut self, found: bool) {
+        let Counts { hits, misses, .. } = &mut self.seat.counts;
+        *(if found { hits } else { misses }) += 1;
+    }
+
+    /// The stamp of a new key.
+    pub(crate) fn first_stamp(&self, now_ms: u64) -> Stamp {
+        self.seat.aging.first(now_ms)
+    }
+
+    /// From now on, keys that expire are kept for [`Keyspace::take_expired`].
+    pub fn keep_expired(&mut self) {
+        self.seat.expired = Some(Vec::new());
+    }
+
+    /// The keys that have expired since this was last asked.
+    pub fn take_expired(&mut self) -> Vec<Key> {
+        self.seat.expired.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Gives those entries a first stamp that have none, since they were read from somewhere that knows of none.
+    pub fn stamp_all(&mut self, now_ms: u64) {
+        let stamp = self.first_stamp(now_ms);
+        let fresh = self.entries.values_mut().filter(|entry| entry.stamp == Stamp::default());
+        fresh.for_each(|entry| entry.stamp = stamp);
+    }
+
+    /// Sets the stamp of the entry at `at`.
+    pub(crate) fn set_stamp(&mut self, at: usize, stamp: Stamp) {
+        self.entries[at].stamp = stamp;
+    }
+
+    /// Removes the key at `at` because its time is over.
+    fn expire(&mut self, at: usize) {
+        self.seat.counts.expired += 1;
+        let (key, _) = self.remove_at(at);
+        if let Some(expired) = &mut self.seat.expired {
+            expired.push(key);
+        }
     }
 
     /// The entry under `key` unless it has expired; changes nothing.
@@ -107,9 +239,34 @@ impl Keyspace {
         &mut self.entries[at].value
     }
 
-    /// Accounts for a value whose size changed from `before` to `after` bytes.
-    pub(crate) fn resized(&mut self, before: usize, after: usize) {
+    /// Accounts for the value at `at`, whose size changed from `before` to `after` bytes.
+    pub(crate) fn resized(&mut self, at: usize, before: usize, after: usize) {
         self.bytes = self.bytes + after - before;
+        if self.entries[at].sticky {
+            self.sticky.bytes = self.sticky.bytes + after - before;
+        }
+    }
+
+    /// Takes an entry into every account.
+    fn account(&mut self, key_len: usize, entry: &Entry) {
+        let bytes = ENTRY_OVERHEAD + key_len + entry.value.bytes();
+        self.bytes += bytes;
+        self.expiring += usize::from(entry.expire_at_ms.is_some());
+        if entry.sticky {
+            self.sticky.keys += 1;
+            self.sticky.bytes += bytes;
+        }
+    }
+
+    /// The opposite of [`Keyspace::account`].
+    fn discount(&mut self, key_len: usize, entry: &Entry) {
+        let bytes = ENTRY_OVERHEAD + key_len + entry.value.bytes();
+        self.bytes -= bytes;
+        self.expiring -= usize::from(entry.expire_at_ms.is_some());
+        if entry.sticky {
+            self.sticky.keys -= 1;
+            self.sticky.bytes -= bytes;
+        }
     }
 
     /// Stores `entry`, giving back what it replaces.
@@ -124,19 +281,17 @@ impl Keyspace {
     /// Stores `entry` under a key that is not there; its position is the last.
     pub(crate) fn insert_new(&mut self, key: &[u8], entry: Entry) {
         self.touch(key);
-        self.bytes += ENTRY_OVERHEAD + key.len() + entry.value.bytes();
-        self.expiring += usize::from(entry.expire_at_ms.is_some());
+        self.account(key.len(), &entry);
         self.entries.insert(key.into(), entry);
     }
 
     /// Stores `entry` in place of the one at `at`, giving that back.
     pub(crate) fn replace_at(&mut self, at: usize, entry: Entry) -> Entry {
         self.touch_at(at);
-        self.bytes += entry.value.bytes();
-        self.expiring += usize::from(entry.expire_at_ms.is_some());
+        let key_len = self.entries.get_index(at).map_or(0, |(key, _)| key.len());
+        self.account(key_len, &entry);
         let old = std::mem::replace(&mut self.entries[at], entry);
-        self.bytes -= old.value.bytes();
-        self.expiring -= usize::from(old.expire_at_ms.is_some());
+        self.discount(key_len, &old);
         old
     }
 
@@ -144,8 +299,7 @@ impl Keyspace {
     pub(crate) fn remove_at(&mut self, at: usize) -> (Key, Entry) {
         let (key, entry) = self.entries.swap_remove_index(at).expect("the caller found this position");
         self.touch(&key);
-        self.bytes -= ENTRY_OVERHEAD + key.len() + entry.value.bytes();
-        self.expiring -= usize::from(entry.expire_at_ms.is_some());
+        self.discount(key.len(), &entry);
         (key, entry)
     }
 
@@ -161,13 +315,13 @@ impl Keyspace {
     /// Takes the entry of a key that must be there, leaving an empty string in its place for somebody to replace.
     pub(crate) fn hollow(&mut self, key: &[u8]) -> Entry {
         let at = self.entries.get_index_of(key).expect("a moved entry is where it was moved to");
-        self.replace_at(at, Entry::new(Value::String(Str::Int(0))))
+        self.replace_at(at, Entry::new(Value::String(Str::Int(0)), Stamp::default()))
     }
 
     /// Stores a string in place of the entry at `at`. A buffer that fits is used again.
     pub(crate) fn overwrite_at(&mut self, at: usize, bytes: &[u8], expire_at_ms: Option<NonZeroU64>) {
         self.touch_at(at);
-        let Entry { value, expire_at_ms: expiry } = &mut self.entries[at];
+        let Entry { value, expire_at_ms: expiry, .. } = &mut self.entries[at];
         self.expiring = self.expiring + usize::from(expire_at_ms.is_some()) - usize::from(expiry.is_some());
         *expiry = expire_at_ms;
         let before = value.bytes();
@@ -180,7 +334,7 @@ impl Keyspace {
             (value, _) => *value = Value::string(bytes),
         }
         let after = value.bytes();
-        self.resized(before, after);
+        self.resized(at, before, after);
     }
 
     /// Removes `key`, expired or not.
@@ -193,8 +347,24 @@ impl Keyspace {
     pub(crate) fn set_expiry(&mut self, at: usize, expire_at_ms: Option<NonZeroU64>) -> Option<NonZeroU64> {
         let (key, entry) = self.entries.get_index_mut(at).expect("the caller found this position");
         let old = std::mem::replace(&mut entry.expire_at_ms, expire_at_ms);
-        tell(&mut self.watched, key);
+        tell(&mut self.seat.watched, key);
         self.expiring = self.expiring + usize::from(expire_at_ms.is_some()) - usize::from(old.is_some());
+        old
+    }
+
+    /// Sets or takes the mark of the entry at `at`, giving back whether it had it.
+    pub(crate) fn set_sticky(&mut self, at: usize, sticky: bool) -> bool {
+        let (key, entry) = self.entries.get_index_mut(at).expect("the caller found this position");
+        let old = std::mem::replace(&mut entry.sticky, sticky);
+        tell(&mut self.seat.watched, key);
+        if old != sticky {
+            let bytes = ENTRY_OVERHEAD + key.len() + entry.value.bytes();
+            let Sticky { keys, bytes: all } = self.sticky;
+            self.sticky = match sticky {
+                true => Sticky { keys: keys + 1, bytes: all + bytes },
+                false => Sticky { keys: keys - 1, bytes: all - bytes },
+            };
+        }
         old
     }
 
@@ -202,8 +372,8 @@ impl Keyspace {
     /// either are told.
     pub(crate) fn swap(&mut self, other: &mut Keyspace) {
         std::mem::swap(self, other);
-        std::mem::swap(&mut self.watched, &mut other.watched);
-        for watched in [&mut self.watched, &mut other.watched] {
+        std::mem::swap(&mut self.seat, &mut other.seat);
+        for watched in [&mut self.seat.watched, &mut other.seat.watched] {
             watched.retain(|key, flags| {
                 let exists = self.entries.contains_key(key) || other.entries.contains_key(key);
                 if exists {
@@ -215,28 +385,21 @@ impl Keyspace {
     }
 
     /// Removes expired keys that `veto` lets go, among the next `steps` entries from `cursor` downwards.
-    /// Returns where to go on (0: the whole keyspace has been seen) and how many were removed.
-    pub fn sweep(
-        &mut self,
-        cursor: usize,
-        steps: usize,
-        now_ms: u64,
-        veto: impl Fn(&[u8]) -> bool,
-    ) -> (usize, usize) {
+    /// Returns where to go on; 0: the whole keyspace has been seen.
+    pub fn sweep(&mut self, cursor: usize, steps: usize, now_ms: u64, veto: impl Fn(&[u8]) -> bool) -> usize {
         if self.expiring == 0 {
-            return (0, 0);
+            return 0;
         }
         let mut at = if cursor == 0 { self.len() } else { cursor.min(self.len()) };
-        let (low, mut removed) = (at.saturating_sub(steps), 0);
+        let low = at.saturating_sub(steps);
         while at > low {
             at -= 1;
             let (key, entry) = self.entries.get_index(at).expect("positions below the length are filled");
             if entry.is_expired(now_ms) && !veto(key) {
-                self.remove_at(at);
-                removed += 1;
+                self.expire(at);
             }
         }
-        (at, removed)
+        at
     }
 
     /// All keys with their entries.
@@ -246,28 +409,28 @@ impl Keyspace {
 
     /// Raises `flag` when `key` next changes, expires or is removed: WATCH.
     pub fn watch(&mut self, key: &[u8], flag: Arc<AtomicBool>) {
-        self.watched.entry(key.into()).or_default().push(flag);
+        self.seat.watched.entry(key.into()).or_default().push(flag);
     }
 
     /// Forgets every watch by `flag` on `key`.
     pub fn unwatch(&mut self, key: &[u8], flag: &Arc<AtomicBool>) {
-        if let Some(flags) = self.watched.get_mut(key) {
+        if let Some(flags) = self.seat.watched.get_mut(key) {
             flags.retain(|held| !Arc::ptr_eq(held, flag));
             if flags.is_empty() {
-                self.watched.remove(key);
+                self.seat.watched.remove(key);
             }
         }
     }
 
     /// Tells watchers that `key` changed.
     pub(crate) fn touch(&mut self, key: &[u8]) {
-        tell(&mut self.watched, key);
+        tell(&mut self.seat.watched, key);
     }
 
     /// Like [`Keyspace::touch`], for the entry at `at`.
     pub(crate) fn touch_at(&mut self, at: usize) {
         if let Some((key, _)) = self.entries.get_index(at) {
-            tell(&mut self.watched, key);
+            tell(&mut self.seat.watched, key);
         }
     }
 }

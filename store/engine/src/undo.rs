@@ -24,6 +24,8 @@ pub enum Undo {
     Text(Str),
     /// Restore the expiry.
     Expiry(Option<NonZeroU64>),
+    /// Restore the mark of STICK.
+    Sticky(bool),
     /// Give the string this length again, after an append.
     Truncate(Size),
     /// Write these bytes at this offset again, then cut to this length.
@@ -248,6 +250,7 @@ impl Undo {
             Undo::HashField(field, value) => field.len() + value.as_ref().map_or(0, |value| value.len()),
             Undo::Moved(..)
             | Undo::Expiry(_)
+            | Undo::Sticky(_)
             | Undo::Truncate(_)
             | Undo::ListUnpush(..)
             | Undo::ListInserted(_) => 0,
@@ -277,11 +280,15 @@ impl Undo {
             space.set_expiry(at, old);
             return;
         }
+        if let Undo::Sticky(old) = undo {
+            space.set_sticky(at, old);
+            return;
+        }
         let value = space.value_mut(at);
         let before = value.bytes();
         undo.apply_to(value);
         let after = value.bytes();
-        space.resized(before, after);
+        space.resized(at, before, after);
         space.touch_at(at);
     }
 

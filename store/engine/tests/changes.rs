@@ -10,10 +10,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use proptest::prelude::*;
 use store_engine::command::{self, lookup};
-use store_engine::keyspace::ENTRY_OVERHEAD;
+use store_engine::keyspace::{ENTRY_OVERHEAD, Sticky};
 use store_engine::value::Str;
 use store_engine::{
-    Args, Command, Ctx, DATABASES, Effects, Group, Partition, Partitions, Protocol, Reply, UndoLog, Value, rdb,
+    Args, Command, Ctx, DATABASES, Effects, Entry, Group, Partition, Partitions, Protocol, Reply, Stamp,
+    UndoLog, Value, rdb,
 };
 
 const NOW_MS: u64 = 1_000_000_000;
@@ -264,14 +265,20 @@ impl Engine {
             for (db, space) in partition.databases.iter().enumerate() {
                 if !space.is_empty() {
                     lines.push(format!(
-                        "{number}/{db}: {} bytes, {} expiring",
+                        "{number}/{db}: {} bytes, {} expiring, {:?}",
                         space.bytes(),
-                        space.expiring()
+                        space.expiring(),
+                        space.sticky()
                     ));
                 }
                 lines.extend((0..space.len()).filter_map(|at| {
                     let (key, entry) = space.pair_at(at)?;
-                    Some(format!("{number}/{db} {} {entry:?} {}", key.escape_ascii(), entry.value.bytes()))
+                    Some(format!(
+                        "{number}/{db} {} {} {}",
+                        key.escape_ascii(),
+                        seen(entry),
+                        entry.value.bytes()
+                    ))
                 }));
             }
         }
@@ -285,7 +292,7 @@ impl Engine {
             (0..space.len()).filter_map(|at| space.pair_at(at)).map(move |(key, entry)| (db, key, entry))
         });
         let alive = entries.filter(|(_, _, entry)| !entry.is_expired(self.now_ms));
-        alive.map(|(db, key, entry)| ((db, key.to_vec()), format!("{entry:?}"))).collect()
+        alive.map(|(db, key, entry)| ((db, key.to_vec()), seen(entry))).collect()
     }
 
     /// The same as bytes, which tell nothing of how a value came to be what it is. Elements of sets and hashes,
@@ -347,15 +354,22 @@ impl Engine {
     fn recount(&self) {
         for space in self.partitions.iter().flat_map(|partition| &partition.databases) {
             let entries = || (0..space.len()).filter_map(|at| space.pair_at(at));
-            let bytes: usize =
-                entries().map(|(key, entry)| ENTRY_OVERHEAD + key.len() + entry.value.bytes()).sum();
-            assert_eq!(space.bytes(), bytes);
+            let bytes = |key: &[u8], entry: &Entry| ENTRY_OVERHEAD + key.len() + entry.value.bytes();
+            assert_eq!(space.bytes(), entries().map(|(key, entry)| bytes(key, entry)).sum::<usize>());
+            let sticky = || entries().filter(|(_, entry)| entry.sticky);
+            let sticky_bytes = sticky().map(|(key, entry)| bytes(key, entry)).sum();
+            assert_eq!(space.sticky(), Sticky { keys: sticky().count(), bytes: sticky_bytes });
             assert_eq!(space.expiring(), entries().filter(|(_, entry)| entry.expire_at_ms.is_some()).count());
             for (key, entry) in entries() {
                 assert_eq!(entry.value.bytes(), bytes_of_copy(&entry.value), "{}", key.escape_ascii());
             }
         }
     }
+}
+
+/// What has to be restored of an entry: all but when it was used.
+fn seen(entry: &Entry) -> String {
+    format!("{:?}", Entry { stamp: Stamp::default(), ..entry.clone() })
 }
 
 /// What the same value takes when it is made anew, element by element.

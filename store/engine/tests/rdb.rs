@@ -12,7 +12,8 @@ fn made(words: &[&[u8]]) -> Value {
     let mut partition = Partition::default();
     let (mut seed, mut out) = (1, Reply::new(Protocol::Resp2));
     let partitions = Partitions::One(&mut partition);
-    let mut ctx = Ctx { partitions, db: 0, now_ms: 1, seed: &mut seed, undo: None, out: &mut out };
+    let mut ctx =
+        Ctx { partitions, db: 0, now_ms: 1, seed: &mut seed, undo: None, effects: None, out: &mut out };
     let row = command::lookup(words[0]).expect("a command");
     (row.run)(&mut ctx, Args::new(words)).expect("a good call");
     ctx.entry(words[1]).expect("a key").value.clone()
@@ -84,7 +85,7 @@ fn event() -> impl Strategy<Value = Event> {
     prop_oneof![
         4 => key.prop_map(|(db, key, value, at_ms, marks)| {
             let expire_at_ms = NonZeroU64::new(at_ms).filter(|at_ms| at_ms.get() % 2 == 0);
-            Event::Key { db, key, entry: Entry { expire_at_ms, ..Entry::new(value) }, marks }
+            Event::Key { db, key, entry: Entry { expire_at_ms, sticky: marks.sticky, ..Entry::new(value, Default::default()) }, marks }
         }),
         1 => (element(), element()).prop_map(|(name, value)| Event::Aux { name, value }),
         1 => element().prop_map(Event::Script),

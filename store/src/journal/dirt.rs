@@ -154,7 +154,7 @@ impl Dirt {
                     }
                 }
             }
-            Effect::Expiry(_) => {
+            Effect::Expiry(_) | Effect::Sticky(_) => {
                 self.change(number, name, || window().map_or_else(parts, What::Window));
             }
             _ => {

@@ -130,7 +130,7 @@ impl Fold {
                 if change.is_none()
                     && let Some(big) = self.big.get_mut(name)
                 {
-                    batch.put(head, record::in_parts(noted, entry.expire_at_ms, &entry.value, big.parts));
+                    batch.put(head, record::in_parts(noted, entry, big.parts));
                     self.waste.extend(big.former.take());
                 }
                 change

@@ -8,11 +8,9 @@
 //!
 //! Numbers in keys are big-endian, so that their order is that of the disk.
 
-use std::num::NonZeroU64;
-
 use store_engine::codec::{Input, Malformed, put_number};
-use store_engine::effect::{Put, write_entry, write_marks};
-use store_engine::{Entry, Value, codec};
+use store_engine::effect::{Marks, Put};
+use store_engine::{Entry, codec};
 
 /// First byte of a journal chunk's key.
 pub const LOG: u8 = b'l';
@@ -101,20 +99,21 @@ pub fn whole(number: u64, entry: &Entry) -> Vec<u8> {
     let mut out = Vec::new();
     put_number(number, &mut out);
     out.push(WHOLE);
-    write_entry(entry, &mut out);
+    Marks::of(entry).write(&mut out);
+    codec::put_value(&entry.value, &mut out);
     out
 }
 
 /// The record of a key whose elements are parts.
-pub fn in_parts(number: u64, expire_at_ms: Option<NonZeroU64>, value: &Value, parts: Parts) -> Vec<u8> {
+pub fn in_parts(number: u64, entry: &Entry, parts: Parts) -> Vec<u8> {
     let mut out = Vec::new();
     put_number(number, &mut out);
     out.push(IN_PARTS);
     put_number(parts.version, &mut out);
     put_number(parts.count, &mut out);
     out.extend_from_slice(&parts.first.to_le_bytes());
-    write_marks(expire_at_ms, &mut out);
-    codec::put_shape(value, &mut out);
+    Marks::of(entry).write(&mut out);
+    codec::put_shape(&entry.value, &mut out);
     out
 }
 

@@ -4,6 +4,7 @@ pub mod dump;
 pub mod expire;
 pub mod keyspace;
 pub mod object;
+pub mod sticky;
 
 use crate::error::{self, CommandError};
 use crate::spec::{Access, Arity, Command, KeyPart, Routing, flags};
@@ -87,7 +88,7 @@ pub static COMMANDS: &[Command] = &[
         summary: "Returns the number of existing keys out of those specified after updating the time they were last accessed.",
         complexity: "O(N) where N is the number of keys that will be touched.",
         syntax: "key [key ...]",
-        run: exists,
+        run: touch,
         ..FAST
     },
     Command { name: "type", summary: "Determines the type of value stored at a key.", run: type_of, ..FAST },
@@ -112,13 +113,19 @@ fn del(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
 }
 
 fn exists(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
-    let found = args.rest(1).iter().filter(|key| ctx.exists(key)).count();
+    let found = args.rest(1).iter().filter(|key| ctx.glance(key).is_some()).count();
+    ctx.out.count(found);
+    Ok(())
+}
+
+fn touch(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
+    let found = args.rest(1).iter().filter(|key| ctx.entry(key).is_some()).count();
     ctx.out.count(found);
     Ok(())
 }
 
 fn type_of(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
-    let name = ctx.entry(args[1]).map_or("none", |entry| entry.value.type_name());
+    let name = ctx.glance(args[1]).map_or("none", |entry| entry.value.type_name());
     ctx.out.status(name);
     Ok(())
 }
@@ -182,8 +189,8 @@ fn copy(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
     if from == to && db == ctx.db {
         return Err(SAME_OBJECT);
     }
-    let wanted = ctx.exists(from) && (replace || !in_database(ctx, db, |ctx| ctx.exists(to)));
-    let entry = if wanted { ctx.entry(from).cloned() } else { None };
+    let wanted = ctx.entry(from).is_some() && (replace || !in_database(ctx, db, |ctx| ctx.exists(to)));
+    let entry = if wanted { ctx.target(from).cloned() } else { None };
     let copied = entry.is_some();
     if let Some(entry) = entry {
         in_database(ctx, db, |ctx| ctx.place(to, entry));

@@ -352,6 +352,7 @@ fn difference<'s>(sets: Sets<'s>) -> Vec<&'s [u8]> {
 }
 
 fn combine(ctx: &mut Ctx<'_>, args: Args<'_>, how: Combination) -> Result<(), CommandError> {
+    ctx.note_reads(args.rest(1));
     let members = how(sets(&ctx.partitions, ctx.db, ctx.now_ms, args.rest(1))?);
     reply_set(ctx.out, members.len(), members.into_iter());
     Ok(())
@@ -359,6 +360,7 @@ fn combine(ctx: &mut Ctx<'_>, args: Args<'_>, how: Combination) -> Result<(), Co
 
 fn combine_and_store(ctx: &mut Ctx<'_>, args: Args<'_>, how: Combination) -> Result<(), CommandError> {
     let mut result = Box::<Set>::default();
+    ctx.note_reads(args.rest(2));
     for member in how(sets(&ctx.partitions, ctx.db, ctx.now_ms, args.rest(2))?) {
         result.insert(member);
     }
@@ -391,6 +393,7 @@ fn intersection_size(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandErr
             .ok_or(CommandError::new("ERR LIMIT can't be negative"))?;
     }
     let limit = usize::try_from(limit).ok().filter(|limit| *limit > 0).unwrap_or(usize::MAX);
+    ctx.note_reads(keys);
     let found = in_all(sets(&ctx.partitions, ctx.db, ctx.now_ms, keys)?).take(limit).count();
     ctx.out.count(found);
     Ok(())

@@ -171,7 +171,7 @@ pub static COMMANDS: &[Command] = &[
         flags: flags::DENY_OOM,
         summary: "Sets the string value of a key, ignoring its type. The key is created if it doesn't exist.",
         syntax: "key value [NX | XX] [GET] [EX seconds | PX milliseconds | EXAT unix-time-seconds | \
-                 PXAT unix-time-milliseconds | KEEPTTL]",
+                 PXAT unix-time-milliseconds | KEEPTTL] [STICK]",
         run: set,
         ..WRITES
     },
@@ -313,6 +313,7 @@ fn set(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
         return Ok(());
     }
     let (mut if_absent, mut if_present, mut get_old, mut keep_ttl) = (false, false, false, false);
+    let mut sticky = false;
     let mut pending = None;
     let mut cursor = args.cursor(3);
     while !cursor.is_done() {
@@ -326,6 +327,8 @@ fn set(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
             once(&mut if_present, if_absent)?;
         } else if cursor.flag("GET") {
             get_old = true;
+        } else if cursor.flag("STICK") {
+            sticky = true;
         } else if cursor.flag("KEEPTTL") {
             once(&mut keep_ttl, pending.is_some())?;
         } else {
@@ -347,6 +350,9 @@ fn set(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
     let refused = (if_absent || if_present) && ctx.exists(key) != if_present;
     if !refused {
         ctx.put_string(key, value, expiry);
+        if sticky {
+            ctx.set_sticky(key, true);
+        }
     }
     match (get_old, refused) {
         (true, _) => {}

@@ -10,7 +10,7 @@ use super::codec::{Decoder, Fault, write_length, write_string};
 use super::crc64::crc64;
 use super::object::{self, Form};
 use super::{LIBRARY, Marks, NEWEST, VERSION};
-use crate::{DATABASES, Entry};
+use crate::{DATABASES, Entry, Stamp};
 
 const SIGNATURE: &[u8] = b"REDIS";
 const SLOT_INFO: u8 = 244;
@@ -250,7 +250,11 @@ impl<R: Read> Reader<R> {
                     let (expire_at_ms, marks) = (self.expire_at_ms.take(), std::mem::take(&mut self.marks));
                     // Redis has been known to write empty collections, and skips them.
                     if let Some(value) = value {
-                        let entry = Entry { expire_at_ms, ..Entry::new(value) };
+                        let entry = Entry {
+                            expire_at_ms,
+                            sticky: marks.sticky,
+                            ..Entry::new(value, Stamp::default())
+                        };
                         return Ok(Some(Event::Key { db: self.db, key, entry, marks }));
                     }
                 }
@@ -337,7 +341,10 @@ mod tests {
     }
 
     fn key(db: usize, expire_at_ms: u64, marks: Marks) -> Event {
-        let entry = Entry { expire_at_ms: NonZeroU64::new(expire_at_ms), ..Entry::new(Value::string(b"v")) };
+        let entry = Entry {
+            expire_at_ms: NonZeroU64::new(expire_at_ms),
+            ..Entry::new(Value::string(b"v"), Stamp::default())
+        };
         Event::Key { db, key: b"k".to_vec(), entry, marks }
     }
 
@@ -436,7 +443,7 @@ mod tests {
     #[test]
     fn it_does_not_matter_how_the_bytes_come_and_go() {
         let mut writer = Writer::new(Slow(Vec::new())).expect("memory takes all");
-        let entry = Entry::new(Value::string(&vec![b'x'; 3 * BLOCK]));
+        let entry = Entry::new(Value::string(&vec![b'x'; 3 * BLOCK]), Stamp::default());
         for at in 0..3u8 {
             writer.key(&[at], &entry, Marks::default()).expect("memory takes all");
         }

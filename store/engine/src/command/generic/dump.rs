@@ -101,8 +101,9 @@ fn restore(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
             }
         },
     };
-    // `options.marks` would go here, but entries have no place for them.
     ctx.put(key, value, expiry);
+    ctx.set_sticky(key, options.marks.sticky);
+    ctx.recall(key, options.marks.idle_s, options.marks.freq);
     ctx.out.ok();
     Ok(())
 }

@@ -138,7 +138,7 @@ fn expire(
     let base = if absolute { 0 } else { ctx.now_ms as i64 };
     let at = amount.checked_mul(unit_ms).and_then(|amount| amount.checked_add(base));
     let at = at.ok_or_else(|| invalid_expire(name))?;
-    let Some(old) = ctx.entry(args[1]).map(|entry| entry.expire_at_ms) else {
+    let Some(old) = ctx.target(args[1]).map(|entry| entry.expire_at_ms) else {
         ctx.out.integer(0);
         return Ok(());
     };
@@ -155,7 +155,7 @@ fn expire(
 }
 
 fn persist(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
-    let had = ctx.entry(args[1]).is_some_and(|entry| entry.expire_at_ms.is_some());
+    let had = ctx.target(args[1]).is_some_and(|entry| entry.expire_at_ms.is_some());
     if had {
         ctx.set_expiry(args[1], None);
     }
@@ -166,7 +166,7 @@ fn persist(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
 /// TTL and EXPIRETIME: -2 for a missing key, -1 for one that stays.
 fn remaining(ctx: &mut Ctx<'_>, args: Args<'_>, unit_ms: u64, absolute: bool) -> Result<(), CommandError> {
     let base = if absolute { 0 } else { ctx.now_ms };
-    let value = match ctx.entry(args[1]).map(|entry| entry.expire_at_ms) {
+    let value = match ctx.glance(args[1]).map(|entry| entry.expire_at_ms) {
         None => -2,
         Some(None) => -1,
         Some(Some(at)) => {

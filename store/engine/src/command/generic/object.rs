@@ -3,7 +3,7 @@
 use crate::error::CommandError;
 use crate::spec::{Arity, Command, KeyPart};
 use crate::value::Str;
-use crate::{Args, Ctx, Value};
+use crate::{Aging, Args, Ctx, Stamp, Value};
 
 const PARTS: &[KeyPart] = &[KeyPart::one(2, crate::Access::Read)];
 const SUB: Command = Command {
@@ -56,7 +56,7 @@ static SUBCOMMANDS: &[Command] = &[
     Command {
         name: "idletime",
         summary: "Returns the time since the last access to an object.",
-        run: |ctx, args| with_entry(ctx, args, |ctx| ctx.out.integer(0)),
+        run: idletime,
         ..SUB
     },
     Command {
@@ -65,29 +65,23 @@ static SUBCOMMANDS: &[Command] = &[
         run: reference_count,
         ..SUB
     },
+    Command {
+        name: "sticky",
+        since: "7.0.0",
+        summary: "Tells whether a key stays when memory is short.",
+        run: sticky,
+        ..SUB
+    },
 ];
 
-fn with_entry(
-    ctx: &mut Ctx<'_>,
-    args: Args<'_>,
-    write: impl FnOnce(&mut Ctx<'_>),
-) -> Result<(), CommandError> {
-    if ctx.exists(args[2]) {
-        write(ctx)
-    } else {
-        ctx.out.null()
-    }
-    Ok(())
-}
-
 fn encoding(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
-    let name = ctx.entry(args[2]).map(|entry| entry.value.encoding());
+    let name = ctx.glance(args[2]).map(|entry| entry.value.encoding());
     ctx.out.optional(name.map(str::as_bytes));
     Ok(())
 }
 
 fn reference_count(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
-    match ctx.entry(args[2]).map(|entry| &entry.value) {
+    match ctx.glance(args[2]).map(|entry| &entry.value) {
         None => ctx.out.null(),
         // Redis shares one object among all keys with the same small number, and says so like this.
         Some(Value::String(Str::Int(0..10_000))) => ctx.out.integer(i64::from(i32::MAX)),
@@ -96,19 +90,52 @@ fn reference_count(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError
     Ok(())
 }
 
+fn sticky(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
+    let marked = ctx.glance(args[2]).map(|entry| entry.sticky);
+    reply(ctx, marked.map(i64::from))
+}
+
+/// Replies with what is remembered of accesses to a key, or refuses with `not_remembered`.
+fn reply_remembered(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    recall: fn(Aging, Stamp, u64) -> Option<i64>,
+    not_remembered: CommandError,
+) -> Result<(), CommandError> {
+    let Some(stamp) = ctx.glance(args[2]).map(|entry| entry.stamp) else { return reply(ctx, None) };
+    let aging = ctx.keyspace(args[2]).aging();
+    let value = recall(aging, stamp, ctx.now_ms).ok_or(not_remembered)?;
+    reply(ctx, Some(value))
+}
+
+fn idletime(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
+    let not_remembered = CommandError::new(
+        "ERR An LFU maxmemory policy is selected, idle time not tracked. \
+         Please note that when switching between policies at runtime LRU and LFU data will take some time to adjust.",
+    );
+    let recall = |aging: Aging, stamp, now_ms| aging.idle_seconds(stamp, now_ms).map(i64::from);
+    reply_remembered(ctx, args, recall, not_remembered)
+}
+
 fn freq(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
-    if !ctx.exists(args[2]) {
-        ctx.out.null();
-        return Ok(());
-    }
-    Err(CommandError::new(
+    let not_remembered = CommandError::new(
         "ERR An LFU maxmemory policy is not selected, access frequency not tracked. \
          Please note that when switching between policies at runtime LRU and LFU data will take some time to adjust.",
-    ))
+    );
+    let recall = |aging: Aging, stamp, now_ms| aging.frequency(stamp, now_ms).map(i64::from);
+    reply_remembered(ctx, args, recall, not_remembered)
+}
+
+fn reply(ctx: &mut Ctx<'_>, value: Option<i64>) -> Result<(), CommandError> {
+    match value {
+        Some(value) => ctx.out.integer(value),
+        None => ctx.out.null(),
+    }
+    Ok(())
 }
 
 fn help(ctx: &mut Ctx<'_>, _: Args<'_>) -> Result<(), CommandError> {
-    const LINES: [&str; 15] = [
+    const LINES: [&str; 17] = [
         "OBJECT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
         "ENCODING <key>",
         "    Return the kind of internal representation used in order to store the value",
@@ -122,6 +149,8 @@ fn help(ctx: &mut Ctx<'_>, _: Args<'_>) -> Result<(), CommandError> {
         "REFCOUNT <key>",
         "    Return the number of references of the value associated with the specified",
         "    <key>.",
+        "STICKY <key>",
+        "    Return 1 if the <key> stays when memory is short, otherwise 0.",
         "HELP",
         "    Prints this help.",
     ];

@@ -329,7 +329,17 @@ impl<'a> Plan<'a> {
     }
 }
 
+/// Notes that the keys counted at `count_at` are read.
+fn note_reads(ctx: &mut Ctx<'_>, args: Args<'_>, count_at: usize) {
+    let mut cursor = args.cursor(count_at);
+    let count = cursor.integer().ok().and_then(|count| usize::try_from(count).ok());
+    if let Some(Ok(keys)) = count.map(|count| cursor.take(count)) {
+        ctx.note_reads(keys);
+    }
+}
+
 fn reply(ctx: &mut Ctx<'_>, args: Args<'_>, operation: Operation) -> Result<(), CommandError> {
+    note_reads(ctx, args, 1);
     let plan = Plan::parse(&ctx.partitions, (ctx.db, ctx.now_ms), args, 1, operation)?;
     let members = plan.members();
     reply_len(ctx.out, members.len(), plan.with_scores);
@@ -340,6 +350,7 @@ fn reply(ctx: &mut Ctx<'_>, args: Args<'_>, operation: Operation) -> Result<(), 
 }
 
 fn reply_stored(ctx: &mut Ctx<'_>, args: Args<'_>, operation: Operation) -> Result<(), CommandError> {
+    note_reads(ctx, args, 2);
     let members = Plan::parse(&ctx.partitions, (ctx.db, ctx.now_ms), args, 2, operation)?.members();
     let mut stored = ZSet::default();
     for (member, score) in members {
@@ -350,6 +361,7 @@ fn reply_stored(ctx: &mut Ctx<'_>, args: Args<'_>, operation: Operation) -> Resu
 }
 
 fn zintercard(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
+    note_reads(ctx, args, 1);
     let (mut inputs, mut cursor) = inputs(&ctx.partitions, (ctx.db, ctx.now_ms), args, 1, "zintercard")?;
     let mut limit = 0;
     while !cursor.is_done() {
