@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use script::{Runtime, RuntimeConfig};
 use store::Node;
-use store_engine::DATABASES;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::watch;
@@ -18,10 +17,11 @@ use crate::config::{Address, Config};
 use crate::frontend;
 use crate::io::IoThreads;
 use crate::log;
-use crate::observe::{Counters, unix_ms};
+use crate::observe::Counters;
 use crate::registry::Registry;
 use crate::server::{Parts, Server};
 use crate::session::ClientInfo;
+use crate::upkeep;
 
 /// Why the server did not start: one line.
 #[derive(Debug)]
@@ -134,13 +134,14 @@ async fn run(config: Arc<Config>, compute: Handle, io: Vec<Handle>) -> Result<()
     }
     let balancing = tokio::spawn(io.clone().balance());
     let accepting = tokio::spawn(accept(server.clone(), resp_listener, io, ready));
-    let sweeping = tokio::spawn(sweep(server.clone()));
+    server.apply_memory_settings();
+    let upkeep = tokio::spawn(upkeep::run(server.clone()));
     println!("moonshard ready resp={resp_addr}{}", addresses.concat());
 
     signals.any().await;
     log::notice("stopping: no new connections, open requests are finished");
     accepting.abort();
-    sweeping.abort();
+    upkeep.abort();
     balancing.abort();
     let _ = set_ready.send(false);
     let drained = async {
@@ -249,30 +250,5 @@ fn set_socket_options(stream: &TcpStream, config: &Config) {
     if seconds > 0 {
         let keepalive = socket2::TcpKeepalive::new().with_time(Duration::from_secs(seconds));
         let _ = socket2::SockRef::from(stream).set_tcp_keepalive(&keepalive);
-    }
-}
-
-/// Entries looked at while a shard is locked once.
-const SWEEP_STEPS: usize = 256;
-/// Locks per tick of one shard's database: bounds the time of a tick.
-const SWEEP_ROUNDS: usize = 16;
-
-/// Removes expired keys that nobody asks for, a bounded number of entries per tick.
-async fn sweep(server: Arc<Server>) {
-    let mut cursors = vec![[0; DATABASES]; server.node.shards()];
-    loop {
-        tokio::time::sleep(Duration::from_millis(1000 / server.config.hz.get().max(1))).await;
-        let now_ms = unix_ms();
-        for (shard, cursors) in cursors.iter_mut().enumerate() {
-            for (db, cursor) in cursors.iter_mut().enumerate() {
-                for _ in 0..SWEEP_ROUNDS {
-                    *cursor = server.node.sweep(shard, db, *cursor, SWEEP_STEPS, now_ms);
-                    if *cursor == 0 {
-                        break;
-                    }
-                }
-            }
-            tokio::task::yield_now().await;
-        }
     }
 }

@@ -22,7 +22,10 @@ pub fn begin<'a>(
     now_ms: u64,
     out: &mut Reply,
 ) -> Option<Waiting<'a>> {
-    let admitted = match gate::admit(&server.registry, args, Origin::Client) {
+    let admitted = gate::admit(&server.registry, args, Origin::Client).and_then(|admitted| {
+        gate::refuse_when_full(server, &admitted, session.multi.as_ref()).map(|()| admitted)
+    });
+    let admitted = match admitted {
         Ok(admitted) => admitted,
         Err(error) => {
             match args.name().eq_ignore_ascii_case(b"exec") {

@@ -6,7 +6,12 @@ use store_engine::keys::{KeyAt, keys_of};
 use store_engine::spec::flags;
 use store_engine::{Args, Command, CommandError, error};
 
-use crate::registry::{Registry, Row};
+use crate::header::Header;
+use crate::memory;
+use crate::registry::{Later, Registry, Row, SessionCommand, SessionRun};
+use crate::scripts::{parse_sha, sha_of};
+use crate::server::Server;
+use crate::session::Multi;
 
 /// Who asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,6 +81,54 @@ pub fn admit_again<'a>(
         recent.admitted = Some((admitted.row, admitted.facts));
     }
     Ok(admitted)
+}
+
+/// Refuses a call of a client that needs memory when there is none: [`memory::FULL`]. `multi` is the transaction that
+/// it will be a part of. What a script calls is refused where the script is run.
+pub fn refuse_when_full(
+    server: &Server,
+    admitted: &Admitted<'_>,
+    multi: Option<&Multi>,
+) -> Result<(), CommandError> {
+    if server.config.maxmemory.get() == 0 {
+        return Ok(());
+    }
+    let needs_memory = match (multi, admitted.facts.name) {
+        (None, _) => needs_memory(server, admitted),
+        (Some(_), "discard" | "quit" | "reset") => false,
+        (Some(multi), "exec") => multi.queued.iter().any(|call| {
+            let items: Vec<&[u8]> = call.iter().map(|item| &**item).collect();
+            let queued = admit(&server.registry, Args::new(&items), Origin::Client);
+            queued.is_ok_and(|queued| needs_memory(server, &queued))
+        }),
+        // The queue needs some.
+        (Some(_), _) => true,
+    };
+    if needs_memory && server.memory_is_full() { Err(memory::FULL) } else { Ok(()) }
+}
+
+/// Whether a call needs memory as far as its row tells, or the header of its script.
+fn needs_memory(server: &Server, admitted: &Admitted<'_>) -> bool {
+    let Row::Session(SessionCommand { run: SessionRun::Later(later), .. }) = admitted.row else {
+        return admitted.facts.has(flags::DENY_OOM);
+    };
+    match later {
+        Later::Eval { by_sha, .. } => {
+            let sha = if *by_sha { parse_sha(admitted.args[1]) } else { Some(sha_of(admitted.args[1])) };
+            match sha.and_then(|sha| server.scripts.get(&sha)) {
+                Some(known) => known.header.shebang && !server.complete(known.options).flags.spares_memory(),
+                None if *by_sha => false,
+                None => Header::parse(admitted.args[1]).is_ok_and(|(header, _)| {
+                    header.shebang && !server.complete(header.options).flags.spares_memory()
+                }),
+            }
+        }
+        Later::Fcall { .. } => {
+            let function = server.functions.get(admitted.args[1]);
+            function.is_some_and(|function| !function.flags.spares_memory())
+        }
+        _ => admitted.facts.has(flags::DENY_OOM),
+    }
 }
 
 const UNKNOWN_IN_SCRIPT: CommandError = CommandError::new("ERR Unknown Redis command called from script");

@@ -12,6 +12,7 @@ mod gate;
 mod header;
 mod io;
 mod log;
+mod memory;
 mod observe;
 mod options;
 mod registry;
@@ -20,6 +21,7 @@ mod scripts;
 mod server;
 mod session;
 mod stats;
+mod upkeep;
 
 use std::process::ExitCode;
 

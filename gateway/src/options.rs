@@ -15,6 +15,14 @@ impl Flags {
     /// [`UndeclaredKeys::Widen`].
     pub const ALLOW_UNDECLARED_KEYS: Flags = Flags(1 << 6);
 
+    /// It may run when memory is full.
+    pub const ALLOW_OOM: Flags = Flags(1 << 1);
+
+    /// Whether a script with these may run when memory is full: it does not write, or is allowed to.
+    pub fn spares_memory(self) -> bool {
+        self.has(Flags::ALLOW_OOM) || self.has(Flags::NO_WRITES)
+    }
+
     /// Whether all of `flags` are set.
     pub fn has(self, flags: Flags) -> bool {
         self.0 & flags.0 == flags.0

@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use script::{AnyHost, Budget, Runtime};
 use store::Node;
 use store_engine::CommandError;
+use tokio::sync::Notify;
 
 use crate::config::Config;
 use crate::functions::Functions;
@@ -51,6 +52,8 @@ pub struct Server {
     pub started: Instant,
     /// Distinguishes this process from others: INFO's `run_id`.
     pub run_id: String,
+    /// Told when the data exceeds `maxmemory` and nobody has the time to change that.
+    pub memory_is_short: Notify,
     next_client: AtomicU64,
 }
 
@@ -94,6 +97,7 @@ impl Server {
             resp_addr,
             started: Instant::now(),
             run_id: id.iter().map(|byte| format!("{byte:02x}")).collect(),
+            memory_is_short: Notify::new(),
             next_client: AtomicU64::new(1),
         })
     }

@@ -3,13 +3,16 @@
 //! Architecture invariant: nothing is awaited while a shard's mutex is held. Whoever must wait for a key waits
 //! in that key's queue in the [`lock::LockTable`], outside the mutex.
 
+mod evict;
 pub mod journal;
 pub mod lock;
+mod memory;
 pub mod node;
 mod shard;
 pub mod txn;
 pub mod wait;
 
+pub use evict::{Demand, Evicted};
 pub use lock::{Mode, TxnId};
 pub use node::{Call, Node};
 pub use txn::{Batch, Conflict, LockRequest, Transaction};

@@ -3,20 +3,22 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-use parking_lot::MutexGuard;
+use parking_lot::Mutex;
 use smallvec::SmallVec;
 use store_engine::command::scan;
 use store_engine::ctx::partition_of;
 use store_engine::keys::KeyAt;
 use store_engine::keyspace::{Counts, Sticky};
 use store_engine::{
-    Access, Args, Command, Ctx, DATABASES, Effects, Keyspace, Partition, Partitions, Protocol, Reply,
+    Access, Aging, Args, Command, Ctx, DATABASES, Effects, Keyspace, Partition, Partitions, Protocol, Reply,
     Routing, UndoLog,
 };
 
+use crate::evict::Evictor;
 use crate::journal::Journal;
 use crate::lock::{Mode, TxnId};
-use crate::shard::{Shard, ShardState};
+use crate::memory::Account;
+use crate::shard::{Shard, ShardGuard, ShardState};
 use crate::wait::Parked;
 
 /// A call that passed every check and may be run.
@@ -68,6 +70,8 @@ pub struct Node {
     shards: Box<[Shard]>,
     next_txn: AtomicU64,
     pub(crate) waiting: Arc<AtomicUsize>,
+    pub(crate) account: Arc<Account>,
+    pub(crate) evictor: Mutex<Evictor>,
     pub(crate) journal: Option<Journal>,
 }
 
@@ -80,10 +84,13 @@ impl Node {
 
     /// A node with this data; `journal` is where its changes go.
     pub(crate) fn with(partitions: Vec<Partition>, journal: Option<Journal>) -> Node {
+        let account = Arc::default();
         Node {
-            shards: partitions.into_iter().map(Shard::new).collect(),
+            shards: partitions.into_iter().map(|partition| Shard::new(partition, &account)).collect(),
             next_txn: AtomicU64::new(1),
             waiting: Arc::default(),
+            account,
+            evictor: Mutex::default(),
             journal,
         }
     }
@@ -253,13 +260,26 @@ impl Node {
         shard.partition.databases[db].unwatch(key, flag);
     }
 
-    /// Removes expired keys among the next `steps` entries of one database of one shard, downwards from
-    /// `cursor` (0: from the end). Returns where to go on; 0: all seen. Keys in use by a transaction stay.
-    pub fn sweep(&self, shard: usize, db: usize, cursor: usize, steps: usize, now_ms: u64) -> usize {
+    /// Removes expired keys from one place of each database of one shard. Whether there may be more. Keys in use by a
+    /// transaction stay.
+    pub fn sweep(&self, shard: usize, now_ms: u64) -> bool {
+        // Freed when the shard is unlocked again.
+        let mut removed = Vec::new();
         let shard = &mut *self.shard(shard).lock();
         let ShardState { partition, locks, .. } = shard;
-        let veto = |key: &[u8]| !locks.is_idle() && locks.is_held(db, key);
-        partition.databases[db].sweep(cursor, steps, now_ms, veto)
+        let mut more = false;
+        for (db, space) in partition.databases.iter_mut().enumerate() {
+            let veto = |key: &[u8]| !locks.is_idle() && locks.is_held(db, key);
+            more |= space.sweep(now_ms, veto, &mut removed);
+        }
+        more
+    }
+
+    /// Says what all shards remember of accesses to their keys.
+    pub fn set_aging(&self, aging: Aging) {
+        for shard in &self.shards {
+            shard.lock().partition.databases.iter_mut().for_each(|space| space.set_aging(aging));
+        }
     }
 
     /// What has happened to keys.
@@ -295,13 +315,10 @@ impl Node {
 }
 
 /// Locked shards with their numbers, ascending.
-pub(crate) type Guards<'a> = SmallVec<[(usize, MutexGuard<'a, ShardState>); 8]>;
+pub(crate) type Guards<'a> = SmallVec<[(usize, ShardGuard<'a>); 8]>;
 
 /// Several of `total` locked shards, as commands see them.
-pub(crate) fn partitions_of<'a>(
-    guards: &'a mut [(usize, MutexGuard<'_, ShardState>)],
-    total: usize,
-) -> Partitions<'a> {
+pub(crate) fn partitions_of<'a>(guards: &'a mut [(usize, ShardGuard<'_>)], total: usize) -> Partitions<'a> {
     let held = guards.iter_mut().map(|(number, shard)| (*number, &mut shard.partition)).collect();
     Partitions::Some { held, total }
 }

@@ -1,6 +1,7 @@
 //! One lockable share of the data: a partition, its lock table and who waits for its keys, behind one short mutex.
 
 use std::collections::HashMap;
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
@@ -8,12 +9,42 @@ use store_engine::{Effects, Partition};
 use tokio::sync::oneshot;
 
 use crate::lock::{LockTable, Mode, TxnId};
+use crate::memory::Account;
 use crate::wait::{Queues, Waiter};
 
 /// Aligned to two cache lines, so that neighbours do not slow each other down.
 #[repr(align(128))]
 pub(crate) struct Shard {
     state: Mutex<ShardState>,
+    account: Arc<Account>,
+}
+
+/// A locked shard. When it is let go, the node's account learns of its size.
+pub(crate) struct ShardGuard<'a> {
+    state: MutexGuard<'a, ShardState>,
+    account: &'a Account,
+}
+
+impl Deref for ShardGuard<'_> {
+    type Target = ShardState;
+
+    fn deref(&self) -> &ShardState {
+        &self.state
+    }
+}
+
+impl DerefMut for ShardGuard<'_> {
+    fn deref_mut(&mut self) -> &mut ShardState {
+        &mut self.state
+    }
+}
+
+impl Drop for ShardGuard<'_> {
+    fn drop(&mut self) {
+        if self.account.is_kept() {
+            self.state.tell(self.account);
+        }
+    }
 }
 
 #[derive(Default)]
@@ -23,20 +54,38 @@ pub(crate) struct ShardState {
     pub queues: Queues,
     /// Of the call that runs; kept for its memory.
     pub effects: Effects,
+    /// Bytes as the account knows them.
+    told_bytes: usize,
     waiting: HashMap<TxnId, oneshot::Sender<()>>,
 }
 
 impl Shard {
-    pub fn new(partition: Partition) -> Shard {
-        Shard { state: Mutex::new(ShardState { partition, ..ShardState::default() }) }
+    pub fn new(partition: Partition, account: &Arc<Account>) -> Shard {
+        let state = Mutex::new(ShardState { partition, ..ShardState::default() });
+        let shard = Shard { state, account: account.clone() };
+        // The account learns of what is there already.
+        drop(shard.lock());
+        shard
     }
 
-    pub fn lock(&self) -> MutexGuard<'_, ShardState> {
-        self.state.lock()
+    pub fn lock(&self) -> ShardGuard<'_> {
+        ShardGuard { state: self.state.lock(), account: &self.account }
     }
 }
 
 impl ShardState {
+    /// Tells the account what has changed since it was told last.
+    fn tell(&mut self, account: &Account) {
+        let bytes = self.partition.bytes();
+        account.changed(std::mem::replace(&mut self.told_bytes, bytes), bytes);
+    }
+
+    /// The size with which an account begins.
+    pub fn told_bytes(&mut self) -> usize {
+        self.told_bytes = self.partition.bytes();
+        self.told_bytes
+    }
+
     /// Whether a call that is no transaction may touch this key now. Not if that could serve somebody who waits.
     pub fn allows(&self, db: usize, key: &[u8], mode: Mode) -> bool {
         (self.locks.is_idle() || self.locks.allows(db, key, mode))

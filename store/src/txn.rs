@@ -3,14 +3,13 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use parking_lot::MutexGuard;
 use smallvec::SmallVec;
 use store_engine::keyspace::Key;
 use store_engine::{Effects, Partitions, Reply, Routing, UndoLog};
 
 use crate::lock::{LockTable, Mode, TxnId};
 use crate::node::{self, Call, Guards, Node};
-use crate::shard::ShardState;
+use crate::shard::ShardGuard;
 
 /// A key to be locked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -332,7 +331,7 @@ pub struct Batch<'a> {
     undo: &'a mut UndoLog,
     effects: Option<&'a mut Effects>,
     now_ms: &'a mut u64,
-    shard: Option<(usize, MutexGuard<'a, ShardState>)>,
+    shard: Option<(usize, ShardGuard<'a>)>,
 }
 
 impl<'a> Batch<'a> {

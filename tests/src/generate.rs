@@ -82,8 +82,8 @@ const PAYLOADS: [&[u8]; 8] = [
     b"\x02\x02\x01a\x01a",
 ];
 
-/// Commands and subcommands that Redis does not know.
-const OURS: [&str; 3] = ["stick", "unstick", "sticky"];
+/// Commands and subcommands that Redis does not know, or answers with numbers of its own.
+const OURS: [&str; 4] = ["stick", "unstick", "sticky", "memory"];
 /// The same of options, as they stand in a syntax.
 const OUR_OPTIONS: [&str; 1] = [" [STICK]"];
 

@@ -44,13 +44,14 @@ const IMPURE: &[&str] = &["std::time", "std::net", "std::fs", "std::thread", "st
 /// Modules of the gateway from top to bottom. One may import from its own row and from rows below.
 const GATEWAY: &[&[&str]] = &[
     &["main", "cli"],
-    &["app"],
+    &["app", "upkeep"],
     &["frontend"],
     &["dispatch"],
     &["command"],
     &["coordinate"],
     &["route", "exec"],
     &["gate"],
+    &["memory"],
     &["server", "registry"],
     &["acl", "session", "scripts", "functions", "call"],
     &["header", "stats", "runs"],

@@ -170,6 +170,7 @@ pub fn function_call<'a>(
         protocol: session.protocol,
         seed: session.seed,
         client: session.client.id,
+        full: !options.flags.spares_memory() && server.memory_is_full(),
     })
 }
 

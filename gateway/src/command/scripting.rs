@@ -171,6 +171,7 @@ pub fn script_call<'a>(
         protocol: session.protocol,
         seed: session.seed,
         client: session.client.id,
+        full: !options.flags.spares_memory() && server.memory_is_full(),
     })
 }
 

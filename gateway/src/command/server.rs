@@ -97,6 +97,7 @@ fn config(server: &Server, _: &mut Session, args: Args<'_>, out: &mut Reply) -> 
             }
             let pairs: Vec<_> = args.rest(2).chunks_exact(2).map(|pair| (pair[0], pair[1])).collect();
             server.config.set(&pairs).map_err(CommandError::owned)?;
+            server.apply_memory_settings();
             out.ok();
         }
         b"resetstat" => {
@@ -194,6 +195,11 @@ fn clients_section(server: &Server, text: &mut String) {
     );
 }
 
+/// A parameter as CONFIG GET shows it.
+fn value_of(server: &Server, name: &str) -> String {
+    server.config.get(&[name.as_bytes()]).into_iter().map(|(_, value)| value).collect()
+}
+
 fn memory_section(server: &Server, text: &mut String) {
     let usage = server.node.usage();
     let (_, script_bytes) = server.scripts.usage();
@@ -203,8 +209,8 @@ fn memory_section(server: &Server, text: &mut String) {
         "used_memory_dataset": usage.bytes,
         "used_memory_scripts": script_bytes,
         "used_memory_functions": server.functions.libraries().bytes(),
-        "maxmemory": 0,
-        "maxmemory_policy": "noeviction",
+        "maxmemory": server.config.maxmemory.get(),
+        "maxmemory_policy": value_of(server, "maxmemory-policy"),
         "mem_allocator": "mimalloc",
     );
 }
@@ -223,7 +229,7 @@ fn stats_section(server: &Server, text: &mut String) {
         "total_net_output_bytes": of(&counters.bytes_out),
         "rejected_connections": of(&counters.connections_refused),
         "expired_keys": keys.expired,
-        "evicted_keys": 0,
+        "evicted_keys": keys.evicted,
         "keyspace_hits": keys.hits,
         "keyspace_misses": keys.misses,
         "client_output_buffer_limit_disconnections": of(&counters.slow_clients_cut),
@@ -267,7 +273,7 @@ fn scripts_section(server: &Server, text: &mut String) {
 fn keyspace_section(server: &Server, text: &mut String) {
     let usage = server.node.usage();
     for db in (0..DATABASES).filter(|db| usage.keys[*db] > 0) {
-        let (keys, expiring, Sticky { keys: sticky, bytes }) =
+        let (keys, expiring, Sticky { keys: sticky, bytes, .. }) =
             (usage.keys[db], usage.expiring[db], usage.sticky[db]);
         let _ = write!(
             text,

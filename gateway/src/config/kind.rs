@@ -159,6 +159,7 @@ impl Kind {
         match self {
             Kind::Integer(..) => "N",
             Kind::Bytes(..) => "BYTES",
+            Kind::Word(words, _) if words.len() > 40 => "WORD",
             Kind::Word(words, _) => words,
             Kind::Words(..) => "FLAGS",
             Kind::Address(false, _) => "ADDR",

@@ -110,6 +110,8 @@ mod tests {
         databases 16
         maxmemory 0
         maxmemory-policy noeviction
+        maxmemory-samples 5
+        maxmemory-eviction-tenacity 10
         maxmemory-clients 0
         port 6379
         ");

@@ -49,6 +49,14 @@ pub struct Config {
     pub tcp_keepalive: Number,
     pub tcp_backlog: Number,
     pub hz: Number,
+    pub active_expire_effort: Number,
+    pub maxmemory: Number,
+    /// Read it with `Config::policy`.
+    pub maxmemory_policy: Number,
+    pub maxmemory_samples: Number,
+    pub maxmemory_eviction_tenacity: Number,
+    pub lfu_log_factor: Number,
+    pub lfu_decay_time: Number,
 }
 
 /// What a parameter is if nobody says otherwise.
@@ -86,6 +94,10 @@ pub struct Derived {
 /// off as in Redis.
 pub const SCRIPT_FLAGS: &str = "no-writes|allow-oom|allow-stale|no-cluster|allow-cross-slot-keys|\
                                 disable-atomicity|allow-undeclared-keys|legacy-float";
+
+/// The values of `maxmemory-policy`; `Config::policy` knows their order.
+const POLICIES: &str = "volatile-lru|volatile-lfu|volatile-random|volatile-ttl|\
+                        allkeys-lru|allkeys-lfu|allkeys-random|noeviction";
 
 /// All parameters, in the order of the reference.
 pub static PARAMETERS: &[Parameter] = &[
@@ -316,6 +328,58 @@ pub static PARAMETERS: &[Parameter] = &[
         live: true,
         doc: "How often a second expired keys are looked for.",
     },
+    Parameter {
+        name: "active-expire-effort",
+        kind: Kind::Integer(1..=10, |c| &c.active_expire_effort),
+        default: Fallback::Text("1"),
+        live: true,
+        doc: "How much of the time may be spent on removing expired keys that nobody asks for: from 25 to 43 % of \
+              one CPU.",
+    },
+    Parameter {
+        name: "maxmemory",
+        kind: Kind::Bytes(0..=i64::MAX, |c| &c.maxmemory),
+        default: Fallback::Text("0"),
+        live: true,
+        doc: "Bytes of keys and values, as INFO shows them in used_memory, beyond which keys are evicted and, if \
+              none may be, commands that need memory are refused. 0 is no limit.",
+    },
+    Parameter {
+        name: "maxmemory-policy",
+        kind: Kind::Word(POLICIES, |c| &c.maxmemory_policy),
+        default: Fallback::Text("noeviction"),
+        live: true,
+        doc: "Which keys are evicted, those with an expiry or all, and which of them first. Sticky keys never are.",
+    },
+    Parameter {
+        name: "maxmemory-samples",
+        kind: Kind::Integer(1..=INT_MAX, |c| &c.maxmemory_samples),
+        default: Fallback::Text("5"),
+        live: true,
+        doc: "Keys looked at for each that is evicted.",
+    },
+    Parameter {
+        name: "maxmemory-eviction-tenacity",
+        kind: Kind::Integer(0..=100, |c| &c.maxmemory_eviction_tenacity),
+        default: Fallback::Text("10"),
+        live: true,
+        doc: "How long a command that needs memory may evict keys: 50 microseconds each up to 10, then 15 % more \
+              each, 100 is until the limit is kept. What is left is done in the background.",
+    },
+    Parameter {
+        name: "lfu-log-factor",
+        kind: Kind::Integer(0..=INT_MAX, |c| &c.lfu_log_factor),
+        default: Fallback::Text("10"),
+        live: true,
+        doc: "The higher, the more accesses it takes to make a key one of the most frequently used.",
+    },
+    Parameter {
+        name: "lfu-decay-time",
+        kind: Kind::Integer(0..=INT_MAX, |c| &c.lfu_decay_time),
+        default: Fallback::Text("1"),
+        live: true,
+        doc: "Minutes after which the count of accesses to an unused key falls by one. 0 is never.",
+    },
 ];
 
 /// Rows that tell how this server behaves in Redis' words. Whoever builds a feature takes its row out of here.
@@ -326,8 +390,6 @@ pub static DERIVED: &[Derived] = &[
     Derived { name: "databases", value: |_| DATABASES.to_string() },
     Derived { name: "save", value: |_| String::new() },
     Derived { name: "appendonly", value: |_| "no".to_owned() },
-    Derived { name: "maxmemory", value: |_| "0".to_owned() },
-    Derived { name: "maxmemory-policy", value: |_| "noeviction".to_owned() },
     Derived { name: "maxmemory-clients", value: |_| "0".to_owned() },
     // No script makes others wait, so nobody is ever told BUSY.
     Derived { name: "busy-reply-threshold", value: |_| "0".to_owned() },

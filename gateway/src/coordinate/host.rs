@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use script::{CallFlags, Finishing, Host, HostCall, LogLevel};
 use store::{Call, Conflict, Mode, Transaction};
+use store_engine::spec::flags;
 use store_engine::{Args, CommandError, DATABASES, Protocol, Reply, Routing, number};
 
 use super::queue::Queue;
 use crate::gate::{self, Admitted, Origin, Recent};
+use crate::memory;
 use crate::server::Server;
 
 /// Fuel that a call costs beside what its reply's bytes cost.
@@ -21,6 +23,8 @@ pub(super) struct Circumstances {
     pub seed: u64,
     pub db: usize,
     pub read_only: bool,
+    /// Memory was full when the unit began: it may not begin to write with a call that needs some.
+    pub full: bool,
 }
 
 /// What an atomic script lacked.
@@ -53,6 +57,8 @@ pub(super) struct ScriptHost {
     pub queue: Option<Queue>,
     /// The only keys the script may touch, where that is the rule.
     pub declared: Option<Declared>,
+    /// Whether it has made a call that writes.
+    pub wrote: bool,
 }
 
 /// The keys that a script declared.
@@ -99,6 +105,11 @@ impl ScriptHost {
             out.error(&error);
             return Ok(());
         }
+        if self.seen.full && !self.wrote && admitted.facts.has(flags::DENY_OOM) {
+            out.error(&memory::FULL);
+            return Ok(());
+        }
+        self.wrote |= admitted.facts.is_write();
         if let Some(queue) = &mut self.queue {
             if flags.unused() && can_wait(&admitted) {
                 queue.push(admitted, self.seen.db, flags.protected());
@@ -159,7 +170,7 @@ pub(super) fn can_wait(admitted: &Admitted<'_>) -> bool {
     let facts = admitted.facts;
     !admitted.keys.is_empty()
         && facts.routing.of(admitted.args) == Routing::ByKey
-        && !facts.has(store_engine::spec::flags::RANDOM)
+        && !facts.has(flags::RANDOM)
 }
 
 /// SELECT inside a script holds for the script only: the one session command that means something there. Anything

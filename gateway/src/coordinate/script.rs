@@ -94,6 +94,8 @@ pub struct ScriptCall<'a> {
     pub seed: u64,
     /// The caller's connection.
     pub client: u64,
+    /// Memory was full when it was called, and nothing allows it to need more.
+    pub full: bool,
 }
 
 impl ScriptCall<'_> {
@@ -313,8 +315,8 @@ impl Round {
 impl Circumstances {
     /// Those of a call at this time.
     pub(super) fn of(call: &ScriptCall<'_>, now_ms: u64) -> Circumstances {
-        let ScriptCall { seed, db, read_only, .. } = *call;
-        Circumstances { now_ms, clock_seconds: 0.0, seed, db, read_only }
+        let ScriptCall { seed, db, read_only, full, .. } = *call;
+        Circumstances { now_ms, clock_seconds: 0.0, seed, db, read_only, full }
     }
 }
 
@@ -334,6 +336,7 @@ pub(super) async fn run_once(
         recent: Recent::default(),
         queue: collects.then(Queue::default),
         declared: call.declared(),
+        wrote: false,
     });
     let (mut host, outcome, spent) = run_in_sandbox(server, call, seen.clock_seconds, host, false).await;
     if let (Some(host), Outcome::Reply(_)) = (&mut host, &outcome) {
@@ -349,6 +352,7 @@ async fn run_unlocked(server: &Arc<Server>, call: &ScriptCall<'_>, out: &mut Vec
         db: call.db,
         seed: call.seed,
         read_only: call.read_only,
+        spares_memory: call.options.flags.spares_memory(),
         recent: Recent::default(),
         queue: Queue::default(),
         sent: 0,

@@ -4,12 +4,14 @@ use std::sync::Arc;
 
 use script::{CallFlags, Finishing, Host, HostCall, LogLevel};
 use store::Call;
+use store_engine::spec::flags::DENY_OOM;
 use store_engine::{Args, CommandError, Protocol, Reply};
 
 use super::exec::run_locked;
 use super::host::{CALL_FUEL, acl_check, can_wait, reply_in, select_or};
 use super::queue::Queue;
 use crate::gate::{self, Admitted, Origin, Recent};
+use crate::memory;
 use crate::observe::unix_ms;
 use crate::server::Server;
 
@@ -19,6 +21,8 @@ pub(super) struct UnlockedHost {
     pub db: usize,
     pub seed: u64,
     pub read_only: bool,
+    /// Its calls are not refused when memory is full.
+    pub spares_memory: bool,
     pub recent: Recent,
     /// Calls that wait to be sent.
     pub queue: Queue,
@@ -80,6 +84,10 @@ impl UnlockedHost {
                 return HostCall::Done(CALL_FUEL);
             }
         };
+        if !self.spares_memory && admitted.facts.has(DENY_OOM) && self.server.memory_is_full() {
+            out.error(&memory::FULL);
+            return HostCall::Done(CALL_FUEL);
+        }
         if flags.unused() && (self.collects || flags.explicitly_async()) && can_wait(&admitted) {
             self.queue.push(admitted, self.db, flags.protected());
             let full = self.queue.bytes() >= self.server.config.script_queue_max.get_usize();

@@ -25,6 +25,7 @@ pub static FAMILIES: &[&[Command]] = &[
     generic::dump::COMMANDS,
     generic::expire::COMMANDS,
     generic::keyspace::COMMANDS,
+    generic::memory::COMMANDS,
     generic::object::COMMANDS,
     generic::sticky::COMMANDS,
     sort::COMMANDS,

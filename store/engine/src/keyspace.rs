@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::num::NonZeroU64;
-use std::ops::AddAssign;
+use std::ops::{AddAssign, SubAssign};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -10,6 +10,7 @@ use foldhash::fast::RandomState;
 use indexmap::IndexMap;
 
 use crate::Value;
+use crate::horizon::{Horizon, SPAN};
 use crate::recency::{Aging, Stamp};
 use crate::value::Str;
 
@@ -19,6 +20,9 @@ pub const DATABASES: usize = 16;
 /// Bytes an entry costs beside its key and value: the dense bucket (hash, key pointer and length, entry) and
 /// its place in the index, at the average fill of a table that doubles.
 pub const ENTRY_OVERHEAD: usize = 106;
+
+/// An expired key that may not be removed yet is looked at again after this many milliseconds.
+const VETOED_MS: u64 = 50;
 
 /// A key: owned bytes without spare capacity.
 pub type Key = Box<[u8]>;
@@ -60,6 +64,7 @@ pub struct Keyspace {
     bytes: usize,
     expiring: usize,
     sticky: Sticky,
+    horizon: Horizon,
     seat: Seat,
 }
 
@@ -70,12 +75,31 @@ pub struct Sticky {
     pub keys: usize,
     /// Bytes they take with their values and overhead.
     pub bytes: usize,
+    /// How many of them expire.
+    pub expiring: usize,
+}
+
+impl Sticky {
+    /// What one key counts if it has the mark.
+    fn share(key_len: usize, entry: &Entry) -> Sticky {
+        let bytes = ENTRY_OVERHEAD + key_len + entry.value.bytes();
+        Sticky { keys: 1, bytes, expiring: usize::from(entry.expire_at_ms.is_some()) }
+    }
+}
+
+impl SubAssign for Sticky {
+    fn sub_assign(&mut self, other: Sticky) {
+        self.keys -= other.keys;
+        self.bytes -= other.bytes;
+        self.expiring -= other.expiring;
+    }
 }
 
 impl AddAssign for Sticky {
     fn add_assign(&mut self, other: Sticky) {
         self.keys += other.keys;
         self.bytes += other.bytes;
+        self.expiring += other.expiring;
     }
 }
 
@@ -100,6 +124,8 @@ pub struct Counts {
     pub misses: u64,
     /// Keys removed because their time was over.
     pub expired: u64,
+    /// Keys removed because memory was short.
+    pub evicted: u64,
 }
 
 impl AddAssign for Counts {
@@ -107,6 +133,7 @@ impl AddAssign for Counts {
         self.hits += other.hits;
         self.misses += other.misses;
         self.expired += other.expired;
+        self.evicted += other.evicted;
     }
 }
 
@@ -211,12 +238,24 @@ impl Keyspace {
     }
 
     /// Removes the key at `at` because its time is over.
-    fn expire(&mut self, at: usize) {
+    fn expire(&mut self, at: usize) -> (Key, Entry) {
         self.seat.counts.expired += 1;
-        let (key, _) = self.remove_at(at);
+        let (key, entry) = self.remove_at(at);
         if let Some(expired) = &mut self.seat.expired {
-            expired.push(key);
+            expired.push(key.clone());
         }
+        (key, entry)
+    }
+
+    /// Removes the key at `at` because memory is short.
+    pub fn evict(&mut self, at: usize) -> (Key, Entry) {
+        self.seat.counts.evicted += 1;
+        self.remove_at(at)
+    }
+
+    /// Whether none of the keys around position `at` expires.
+    pub(crate) fn expires_nowhere_at(&self, at: usize) -> bool {
+        self.horizon.is_empty_at(at)
     }
 
     /// The entry under `key` unless it has expired; changes nothing.
@@ -227,6 +266,11 @@ impl Keyspace {
     /// The entry at a position that [`Keyspace::find`] gave.
     pub fn at(&self, at: usize) -> &Entry {
         &self.entries[at]
+    }
+
+    /// Bytes of the entry at `at` with its key and overhead.
+    pub fn bytes_at(&self, at: usize) -> usize {
+        self.pair_at(at).map_or(0, |(key, entry)| Sticky::share(key.len(), entry).bytes)
     }
 
     /// Key and entry at a position below [`Keyspace::len`].
@@ -249,23 +293,21 @@ impl Keyspace {
 
     /// Takes an entry into every account.
     fn account(&mut self, key_len: usize, entry: &Entry) {
-        let bytes = ENTRY_OVERHEAD + key_len + entry.value.bytes();
-        self.bytes += bytes;
-        self.expiring += usize::from(entry.expire_at_ms.is_some());
+        let share = Sticky::share(key_len, entry);
+        self.bytes += share.bytes;
+        self.expiring += share.expiring;
         if entry.sticky {
-            self.sticky.keys += 1;
-            self.sticky.bytes += bytes;
+            self.sticky += share;
         }
     }
 
     /// The opposite of [`Keyspace::account`].
     fn discount(&mut self, key_len: usize, entry: &Entry) {
-        let bytes = ENTRY_OVERHEAD + key_len + entry.value.bytes();
-        self.bytes -= bytes;
-        self.expiring -= usize::from(entry.expire_at_ms.is_some());
+        let share = Sticky::share(key_len, entry);
+        self.bytes -= share.bytes;
+        self.expiring -= share.expiring;
         if entry.sticky {
-            self.sticky.keys -= 1;
-            self.sticky.bytes -= bytes;
+            self.sticky -= share;
         }
     }
 
@@ -282,6 +324,7 @@ impl Keyspace {
     pub(crate) fn insert_new(&mut self, key: &[u8], entry: Entry) {
         self.touch(key);
         self.account(key.len(), &entry);
+        self.horizon.note(self.entries.len(), entry.expire_at_ms);
         self.entries.insert(key.into(), entry);
     }
 
@@ -290,6 +333,7 @@ impl Keyspace {
         self.touch_at(at);
         let key_len = self.entries.get_index(at).map_or(0, |(key, _)| key.len());
         self.account(key_len, &entry);
+        self.horizon.note(at, entry.expire_at_ms);
         let old = std::mem::replace(&mut self.entries[at], entry);
         self.discount(key_len, &old);
         old
@@ -300,6 +344,9 @@ impl Keyspace {
         let (key, entry) = self.entries.swap_remove_index(at).expect("the caller found this position");
         self.touch(&key);
         self.discount(key.len(), &entry);
+        self.horizon.cut(self.entries.len());
+        // The last entry has come here.
+        self.horizon.note(at, self.entries.get_index(at).and_then(|(_, moved)| moved.expire_at_ms));
         (key, entry)
     }
 
@@ -309,7 +356,10 @@ impl Keyspace {
         self.remove(key);
         self.insert_new(key, entry);
         let last = self.entries.len() - 1;
-        self.entries.swap_indices(at.min(last), last);
+        let at = at.min(last);
+        self.entries.swap_indices(at, last);
+        self.horizon.note(at, self.entries[at].expire_at_ms);
+        self.horizon.note(last, self.entries[last].expire_at_ms);
     }
 
     /// Takes the entry of a key that must be there, leaving an empty string in its place for somebody to replace.
@@ -321,9 +371,10 @@ impl Keyspace {
     /// Stores a string in place of the entry at `at`. A buffer that fits is used again.
     pub(crate) fn overwrite_at(&mut self, at: usize, bytes: &[u8], expire_at_ms: Option<NonZeroU64>) {
         self.touch_at(at);
-        let Entry { value, expire_at_ms: expiry, .. } = &mut self.entries[at];
-        self.expiring = self.expiring + usize::from(expire_at_ms.is_some()) - usize::from(expiry.is_some());
-        *expiry = expire_at_ms;
+        if expire_at_ms != self.entries[at].expire_at_ms {
+            self.set_expiry(at, expire_at_ms);
+        }
+        let value = &mut self.entries[at].value;
         let before = value.bytes();
         match (&mut *value, Str::integer_of(bytes)) {
             (Value::String(text), Some(integer)) => *text = Str::Int(integer),
@@ -348,7 +399,12 @@ impl Keyspace {
         let (key, entry) = self.entries.get_index_mut(at).expect("the caller found this position");
         let old = std::mem::replace(&mut entry.expire_at_ms, expire_at_ms);
         tell(&mut self.seat.watched, key);
-        self.expiring = self.expiring + usize::from(expire_at_ms.is_some()) - usize::from(old.is_some());
+        let (more, less) = (usize::from(expire_at_ms.is_some()), usize::from(old.is_some()));
+        self.expiring = self.expiring + more - less;
+        if entry.sticky {
+            self.sticky.expiring = self.sticky.expiring + more - less;
+        }
+        self.horizon.note(at, expire_at_ms);
         old
     }
 
@@ -357,13 +413,11 @@ impl Keyspace {
         let (key, entry) = self.entries.get_index_mut(at).expect("the caller found this position");
         let old = std::mem::replace(&mut entry.sticky, sticky);
         tell(&mut self.seat.watched, key);
-        if old != sticky {
-            let bytes = ENTRY_OVERHEAD + key.len() + entry.value.bytes();
-            let Sticky { keys, bytes: all } = self.sticky;
-            self.sticky = match sticky {
-                true => Sticky { keys: keys + 1, bytes: all + bytes },
-                false => Sticky { keys: keys - 1, bytes: all - bytes },
-            };
+        let share = Sticky::share(key.len(), entry);
+        match (old, sticky) {
+            (false, true) => self.sticky += share,
+            (true, false) => self.sticky -= share,
+            _ => {}
         }
         old
     }
@@ -384,22 +438,28 @@ impl Keyspace {
         }
     }
 
-    /// Removes expired keys that `veto` lets go, among the next `steps` entries from `cursor` downwards.
-    /// Returns where to go on; 0: the whole keyspace has been seen.
-    pub fn sweep(&mut self, cursor: usize, steps: usize, now_ms: u64, veto: impl Fn(&[u8]) -> bool) -> usize {
-        if self.expiring == 0 {
-            return 0;
-        }
-        let mut at = if cursor == 0 { self.len() } else { cursor.min(self.len()) };
-        let low = at.saturating_sub(steps);
-        while at > low {
-            at -= 1;
-            let (key, entry) = self.entries.get_index(at).expect("positions below the length are filled");
-            if entry.is_expired(now_ms) && !veto(key) {
-                self.expire(at);
+    /// Removes expired keys that `veto` lets go from one place where there may be some, giving them to `removed`.
+    /// `false`: there is no such place.
+    pub fn sweep(
+        &mut self,
+        now_ms: u64,
+        veto: impl Fn(&[u8]) -> bool,
+        removed: &mut Vec<(Key, Entry)>,
+    ) -> bool {
+        let Some(span) = self.horizon.take_due(now_ms) else { return false };
+        let end = self.len().min((span + 1) * SPAN);
+        for at in (span * SPAN..end).rev() {
+            let (key, entry) =
+                self.entries.get_index(at).expect("what is removed comes after what is looked at");
+            if !entry.is_expired(now_ms) {
+                self.horizon.note(at, entry.expire_at_ms);
+            } else if veto(key) {
+                self.horizon.note(at, NonZeroU64::new(now_ms + VETOED_MS));
+            } else {
+                removed.push(self.expire(at));
             }
         }
-        at
+        true
     }
 
     /// All keys with their entries.

@@ -350,6 +350,17 @@ impl Engine {
         flags
     }
 
+    /// Sweeps until nothing may have expired, and checks that nothing has.
+    fn sweep(&mut self) {
+        let mut removed = Vec::new();
+        for space in self.partitions.iter_mut().flat_map(|partition| &mut partition.databases) {
+            while space.sweep(self.now_ms, |_| false, &mut removed) {}
+            let mut entries = (0..space.len()).filter_map(|at| space.pair_at(at));
+            assert!(entries.all(|(_, entry)| !entry.is_expired(self.now_ms)));
+        }
+        assert!(removed.iter().all(|(_, entry)| entry.is_expired(self.now_ms)));
+    }
+
     /// Compares every account with a new count.
     fn recount(&self) {
         for space in self.partitions.iter().flat_map(|partition| &partition.databases) {
@@ -357,8 +368,12 @@ impl Engine {
             let bytes = |key: &[u8], entry: &Entry| ENTRY_OVERHEAD + key.len() + entry.value.bytes();
             assert_eq!(space.bytes(), entries().map(|(key, entry)| bytes(key, entry)).sum::<usize>());
             let sticky = || entries().filter(|(_, entry)| entry.sticky);
-            let sticky_bytes = sticky().map(|(key, entry)| bytes(key, entry)).sum();
-            assert_eq!(space.sticky(), Sticky { keys: sticky().count(), bytes: sticky_bytes });
+            let sticky = Sticky {
+                keys: sticky().count(),
+                bytes: sticky().map(|(key, entry)| bytes(key, entry)).sum(),
+                expiring: sticky().filter(|(_, entry)| entry.expire_at_ms.is_some()).count(),
+            };
+            assert_eq!(space.sticky(), sticky);
             assert_eq!(space.expiring(), entries().filter(|(_, entry)| entry.expire_at_ms.is_some()).count());
             for (key, entry) in entries() {
                 assert_eq!(entry.value.bytes(), bytes_of_copy(&entry.value), "{}", key.escape_ascii());
@@ -441,6 +456,8 @@ proptest! {
             engine.run(&call_of(*call), Some(&mut log));
         }
         log.roll_back(&mut engine.all());
+        prop_assert_eq!(engine.alive(), wanted.clone());
+        engine.sweep();
         prop_assert_eq!(engine.alive(), wanted);
         engine.recount();
     }

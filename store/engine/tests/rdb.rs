@@ -85,7 +85,7 @@ fn event() -> impl Strategy<Value = Event> {
     prop_oneof![
         4 => key.prop_map(|(db, key, value, at_ms, marks)| {
             let expire_at_ms = NonZeroU64::new(at_ms).filter(|at_ms| at_ms.get() % 2 == 0);
-            Event::Key { db, key, entry: Entry { expire_at_ms, sticky: marks.sticky, ..Entry::new(value, Default::default()) }, marks }
+            Event::Key { db, key, entry: Entry { expire_at_ms, ..Entry::new(value, Default::default()) }, marks }
         }),
         1 => (element(), element()).prop_map(|(name, value)| Event::Aux { name, value }),
         1 => element().prop_map(Event::Script),

@@ -3,6 +3,7 @@
 pub mod dump;
 pub mod expire;
 pub mod keyspace;
+pub mod memory;
 pub mod object;
 pub mod sticky;
 

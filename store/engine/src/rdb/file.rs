@@ -250,11 +250,7 @@ impl<R: Read> Reader<R> {
                     let (expire_at_ms, marks) = (self.expire_at_ms.take(), std::mem::take(&mut self.marks));
                     // Redis has been known to write empty collections, and skips them.
                     if let Some(value) = value {
-                        let entry = Entry {
-                            expire_at_ms,
-                            sticky: marks.sticky,
-                            ..Entry::new(value, Stamp::default())
-                        };
+                        let entry = Entry { expire_at_ms, ..Entry::new(value, Stamp::default()) };
                         return Ok(Some(Event::Key { db: self.db, key, entry, marks }));
                     }
                 }
