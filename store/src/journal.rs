@@ -70,8 +70,15 @@ impl Kept {
 
 fn prepare(open: Open, shards: usize, durability: Durability) -> Result<(Arc<Node>, Writer), DiskError> {
     let (disk, newest) = open()?;
-    let Loaded { partitions, state } = load::load(&*disk, shards.max(1), newest)?;
-    let node = Arc::new(Node::with(partitions, Some(Journal::new(durability, newest))));
+    let Loaded { mut partitions, catalog, state } = load::load(&*disk, shards.max(1), newest)?;
+    let now_ms = writer::unix_ms();
+    for space in partitions.iter_mut().flat_map(|partition| &mut partition.databases) {
+        space.stamp_all(now_ms);
+        space.keep_expired();
+    }
+    let node = Node::with(partitions, Some(Journal::new(durability, newest)));
+    *node.catalog.lock() = catalog;
+    let node = Arc::new(node);
     let writer = Writer::new(node.clone(), disk, open, state);
     Ok((node, writer))
 }

@@ -3,6 +3,7 @@
 //! Architecture invariant: nothing is awaited while a shard's mutex is held. Whoever must wait for a key waits
 //! in that key's queue in the [`lock::LockTable`], outside the mutex.
 
+mod catalog;
 mod evict;
 pub mod journal;
 pub mod lock;

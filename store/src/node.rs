@@ -14,6 +14,7 @@ use store_engine::{
     Routing, UndoLog,
 };
 
+use crate::catalog::Catalog;
 use crate::evict::Evictor;
 use crate::journal::Journal;
 use crate::lock::{Mode, TxnId};
@@ -73,6 +74,7 @@ pub struct Node {
     pub(crate) account: Arc<Account>,
     pub(crate) evictor: Mutex<Evictor>,
     pub(crate) journal: Option<Journal>,
+    pub(crate) catalog: Catalog,
 }
 
 impl Node {
@@ -92,6 +94,7 @@ impl Node {
             account,
             evictor: Mutex::default(),
             journal,
+            catalog: Catalog::default(),
         }
     }
 

@@ -11,6 +11,9 @@ use crate::keyspace::{Entry, Keyspace};
 use crate::value::{Hash, Kind, List, Set, Str, ZSet};
 use crate::{Partitions, Stamp};
 
+/// The database of what is no client's data. The engine knows none of this number; effects may name it.
+pub const CATALOG: usize = crate::DATABASES;
+
 /// What became of one key.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Effect<'a> {
@@ -359,7 +362,7 @@ impl<'a> Effect<'a> {
 }
 
 fn database(input: &mut Input<'_>) -> Result<usize, Malformed> {
-    Some(usize::from(input.byte()?)).filter(|db| *db < crate::DATABASES).ok_or(Malformed)
+    Some(usize::from(input.byte()?)).filter(|db| *db <= CATALOG).ok_or(Malformed)
 }
 
 /// Reads effects; ends after the first that is malformed.
@@ -398,9 +401,12 @@ impl Effect<'_> {
     /// Makes `key` what it became. An effect on something that is not there, or is of another type, does nothing:
     /// it is then followed by one that removes or replaces the key.
     ///
-    /// The partitions must hold the key, and be all there are for [`Effect::Flush`] and [`Effect::Swap`].
+    /// The partitions must hold the key, and be all there are for [`Effect::Flush`] and [`Effect::Swap`]. What is
+    /// no client's data is malformed here.
     pub fn apply(self, db: usize, key: &[u8], partitions: &mut Partitions<'_>) -> Result<(), Malformed> {
         match self {
+            _ if db == CATALOG => return Err(Malformed),
+            Effect::Swap(CATALOG) | Effect::Rename(CATALOG, _) => return Err(Malformed),
             Effect::Flush => {
                 for at in 0..partitions.len() {
                     partitions.nth(at).databases[db].swap(&mut Keyspace::default());

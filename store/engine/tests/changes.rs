@@ -226,8 +226,8 @@ struct Engine {
     effects: Effects,
 }
 
-/// Of each key its expiry and its elements.
-type Meaning = BTreeMap<(usize, Vec<u8>), (Option<NonZeroU64>, Vec<Vec<u8>>)>;
+/// Of each key its expiry, whether it is sticky, and its elements.
+type Meaning = BTreeMap<(usize, Vec<u8>), (Option<NonZeroU64>, bool, Vec<Vec<u8>>)>;
 
 impl Engine {
     fn new() -> Engine {
@@ -322,7 +322,9 @@ impl Engine {
             elements
         };
         alive
-            .map(|(db, key, entry)| ((db, key.to_vec()), (entry.expire_at_ms, elements(&entry.value))))
+            .map(|(db, key, entry)| {
+                ((db, key.to_vec()), (entry.expire_at_ms, entry.sticky, elements(&entry.value)))
+            })
             .collect()
     }
 

@@ -1,10 +1,11 @@
 //! Reading the disk at the start: the checkpoint, then the journal over it.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 use store_engine::codec::{Input, Malformed};
-use store_engine::effect::{Effect, Effects};
+use store_engine::effect::{CATALOG, Effect, Effects};
 use store_engine::keyspace::Key;
 use store_engine::{Entry, Partition, Partitions, Value};
 
@@ -18,6 +19,8 @@ use super::writer::{Chunk, State, note};
 pub struct Loaded {
     /// The data.
     pub partitions: Vec<Partition>,
+    /// What is no client's data.
+    pub catalog: BTreeMap<Vec<u8>, Arc<[u8]>>,
     /// What the writer goes on from.
     pub state: State,
 }
@@ -26,6 +29,7 @@ pub struct Loaded {
 pub fn load(disk: &dyn Disk, partitions: usize, newest: u64) -> Result<Loaded, DiskError> {
     let mut loader = Loader {
         partitions: (0..partitions).map(|_| Partition::default()).collect(),
+        catalog: BTreeMap::new(),
         ahead: hashbrown::HashMap::default(),
         in_parts: HashMap::default(),
         newest_version: 0,
@@ -33,12 +37,12 @@ pub fn load(disk: &dyn Disk, partitions: usize, newest: u64) -> Result<Loaded, D
     let log_start = loader.log_start(disk)?.unwrap_or(newest + 1);
     loader.read_heads(disk, log_start)?;
     let waste = loader.read_parts(disk)?;
-    let Loader { partitions, ahead, in_parts, newest_version } = loader;
+    let Loader { partitions, catalog, ahead, in_parts, newest_version } = loader;
     let big = in_parts.into_values().map(|InParts { name, parts, is_list, .. }| (name, parts, is_list));
     let mut fold = Fold::new(big, newest_version);
     fold.waste.extend(waste);
     let state = State { fold, newest: log_start - 1, ..State::default() };
-    let mut replay = Replay { loaded: Loaded { partitions, state }, ahead };
+    let mut replay = Replay { loaded: Loaded { partitions, catalog, state }, ahead };
     replay.read_log(disk)?;
     let loaded = replay.loaded;
     if loaded.state.newest != newest {
@@ -60,6 +64,7 @@ struct InParts {
 
 struct Loader {
     partitions: Vec<Partition>,
+    catalog: BTreeMap<Vec<u8>, Arc<[u8]>>,
     /// Keys whose checkpoint is newer than the journal's first record, with the record it knows of.
     ahead: hashbrown::HashMap<Name, u64, RandomState>,
     /// By version.
@@ -93,7 +98,7 @@ impl Loader {
     }
 
     fn read_heads(&mut self, disk: &dyn Disk, log_start: u64) -> Result<(), DiskError> {
-        let Loader { partitions, ahead, in_parts, newest_version } = self;
+        let Loader { partitions, catalog, ahead, in_parts, newest_version } = self;
         let mut partitions = all(partitions);
         disk.scan(&[HEAD], &mut |disk_key, bytes| {
             if disk_key.first() != Some(&HEAD) {
@@ -114,6 +119,10 @@ impl Loader {
                 if taken.is_some() {
                     return Err(damaged(disk_key, "shares its elements with another"));
                 }
+            }
+            if db == CATALOG {
+                note_record(catalog, key, Effect::Put(head.entry)).map_err(malformed(disk_key))?;
+                return Ok(true);
             }
             Effect::Put(head.entry).apply(db, key, &mut partitions).map_err(malformed(disk_key))?;
             Ok(true)
@@ -167,6 +176,23 @@ impl Loader {
     }
 }
 
+/// What became of a record of the catalog.
+fn note_record(
+    catalog: &mut BTreeMap<Vec<u8>, Arc<[u8]>>,
+    name: &[u8],
+    effect: Effect<'_>,
+) -> Result<(), Malformed> {
+    match effect {
+        Effect::Remove => drop(catalog.remove(name)),
+        Effect::Put(put) => match put.entry()?.value {
+            Value::String(text) => drop(catalog.insert(name.into(), text.as_bytes().into())),
+            _ => return Err(Malformed),
+        },
+        _ => return Err(Malformed),
+    }
+    Ok(())
+}
+
 /// The journal being repeated.
 struct Replay {
     loaded: Loaded,
@@ -203,10 +229,15 @@ impl Replay {
         for effect in Effects::read(effects) {
             let (db, key, effect) = effect?;
             match effect {
+                Effect::Flush | Effect::Swap(_) | Effect::Rename(..) if db == CATALOG => {
+                    return Err(Malformed);
+                }
+                Effect::Swap(CATALOG) | Effect::Rename(CATALOG, _) => return Err(Malformed),
                 Effect::Flush => drop(self.take_older(number, db)),
                 Effect::Swap(other) => self.swap(number, db, other),
                 Effect::Rename(to_db, to) => self.rename(number, (db, key), (to_db, to)),
                 _ if self.knows(number, db, key) => continue,
+                effect if db == CATALOG => note_record(&mut self.loaded.catalog, key, effect)?,
                 effect => effect.apply(db, key, &mut all(&mut self.loaded.partitions))?,
             }
             let State { dirt, fold, sweeps, .. } = &mut self.loaded.state;

@@ -9,6 +9,7 @@ use std::task::{Context, Poll, Waker};
 
 use parking_lot::Mutex;
 use proptest::prelude::*;
+use store_engine::effect::CATALOG;
 use store_engine::keys::keys_of;
 use store_engine::{Args, Protocol, Reply, Value, command};
 
@@ -87,6 +88,9 @@ impl Rig {
 
 type Contents = BTreeMap<(usize, Vec<u8>), (Option<NonZeroU64>, Vec<Vec<u8>>)>;
 
+/// How the mark of a sticky key is told.
+const STICKY: &[u8] = b"sticky";
+
 /// The keys in which both differ, and how many elements each has.
 fn difference(one: &Contents, other: &Contents) -> Vec<String> {
     let keys = one.keys().chain(other.keys().filter(|key| !one.contains_key(*key)));
@@ -129,10 +133,15 @@ fn contents(node: &Node) -> Contents {
                 if matches!(entry.value, Value::Hash(_) | Value::Set(_)) {
                     elements.sort_unstable();
                 }
+                if entry.sticky {
+                    elements.push(STICKY.to_vec());
+                }
                 contents.insert((db, key.to_vec()), (entry.expire_at_ms, elements));
             }
         }
     }
+    let records = node.records(b"").into_iter();
+    contents.extend(records.map(|(name, record)| ((CATALOG, name), (None, vec![record.to_vec()]))));
     contents
 }
 
@@ -154,7 +163,7 @@ fn line_of(mut number: u64) -> String {
         number /= bound;
         digit
     };
-    let (kind, key, a, b) = (next(24), next(3), next(40), next(40));
+    let (kind, key, a, b) = (next(26), next(3), next(40), next(40));
     let many = |word: &str| (0..a).map(|i| format!(" {word}{i}-{b}")).collect::<String>();
     let pairs = |word: &str| (0..=a).map(|i| format!(" {word}{} value-{b}", i + b)).collect::<String>();
     let scored = (0..=a).map(|i| format!(" {} member{}", i % 3, i + b)).collect::<String>();
@@ -182,6 +191,8 @@ fn line_of(mut number: u64) -> String {
         18 => format!("EXPIRE {}{key} {b}00", ["list", "hash", "set", "zset", "string"][a as usize % 5]),
         19 => format!("DEL {}{key}", ["list", "hash", "set", "zset", "string"][a as usize % 5]),
         20 => format!("RENAME {0}{key} {0}{b}", ["list", "hash", "set", "zset", "string"][a as usize % 5]),
+        24 => format!("STICK {}{key}", ["list", "hash", "set", "zset", "string"][a as usize % 5]),
+        25 => format!("UNSTICK {}{key}", ["list", "hash", "set", "zset", "string"][a as usize % 5]),
         21 if a == 0 => "FLUSHDB".into(),
         22 if a == 0 => format!("SWAPDB 0 {}", b % 2 + 1),
         _ => {
@@ -212,6 +223,8 @@ fn begin(node: &Arc<Node>, keys: &[&str]) -> Transaction {
 enum Step {
     Call(u64),
     Round,
+    /// A record of the catalog is put, or all are removed.
+    Record(u8),
     /// Everything is folded, as far as possible.
     Checkpoint,
     /// One of the next rounds fails.
@@ -228,6 +241,7 @@ impl fmt::Debug for Step {
         match self {
             Step::Call(call) => write!(f, "{}", told(call)),
             Step::Round => write!(f, "Round"),
+            Step::Record(number) => write!(f, "Record {number}"),
             Step::Checkpoint => write!(f, "Checkpoint"),
             Step::Trouble(when) => write!(f, "Trouble {when}"),
             Step::Crash => write!(f, "Crash"),
@@ -243,6 +257,7 @@ fn step() -> impl Strategy<Value = Step> {
         12 => any::<u64>().prop_map(Step::Call),
         4 => Just(Step::Round),
         1 => Just(Step::Checkpoint),
+        1 => any::<u8>().prop_map(Step::Record),
         1 => (1u64..4).prop_map(Step::Trouble),
         1 => Just(Step::Crash),
         1 => (prop::collection::vec(any::<u64>(), 1..6), any::<bool>()).prop_map(|(calls, ends)| Step::Transaction(calls, ends)),
@@ -281,6 +296,8 @@ fn play(steps: &[Step]) {
                 }
                 open = Some((transaction, *commits));
             }
+            Step::Record(0..30) => rig.node.remove_records(b"r"),
+            Step::Record(number) => drop(rig.node.put_record(&[b'r', number % 4], &[*number])),
             Step::Trouble(when) => rig.platter.trouble.store(*when, Ordering::Relaxed),
             Step::Round | Step::Checkpoint => {
                 let all = matches!(step, Step::Checkpoint);

@@ -4,10 +4,11 @@ use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use store_engine::codec::{Input, put_bytes};
-use store_engine::effect::{Effect, Effects};
+use store_engine::effect::{CATALOG, Effect, Effects};
+use store_engine::{Entry, Stamp, Value};
 
 use super::dirt::{Dirt, Name, NameRef};
 use super::disk::{Disk, DiskError};
@@ -174,6 +175,7 @@ impl Writer {
         }
         // What a failed disk has not taken goes first.
         if self.batch.ops.is_empty() {
+            self.note_expired();
             let came = self.drain();
             let journal_bytes: u64 = self.chunks.iter().map(|chunk| chunk.bytes).sum();
             let budget = if all {
@@ -205,6 +207,22 @@ impl Writer {
             *progress = Progress { durable, flushes, failure: None, checkpoint, journal_bytes };
         });
         Ok(())
+    }
+
+    /// Tells the journal of keys that have expired. Their time is in the journal already; but the checkpoint is to
+    /// forget them, and a clock that is set back shall not bring them back.
+    fn note_expired(&self) {
+        let now_ms = unix_ms();
+        let mut effects = Effects::default();
+        for number in 0..self.node.shards() {
+            let mut shard = self.node.shard(number).lock();
+            for (db, space) in shard.partition.databases.iter_mut().enumerate() {
+                for key in space.take_expired() {
+                    effects.push(db, &key, Effect::Expired(now_ms));
+                }
+            }
+            self.node.record(&mut effects);
+        }
     }
 
     /// Takes what came to the journal: into the batch, and note of what it changed. Returns how much it was.
@@ -256,6 +274,9 @@ impl Writer {
 
     /// Folds a key, with those that must come with it. `granted`: the writer holds it.
     fn fold_key(&mut self, name: Name, limit: usize, granted: bool) {
+        if name.db == CATALOG {
+            return self.fold_record(&name);
+        }
         let group = self.dirt.group(name);
         let node = self.node.clone();
         let mut shards: Vec<usize> = group.iter().map(|name| node.shard_of(&name.key)).collect();
@@ -291,6 +312,21 @@ impl Writer {
             let limit = if alone { limit } else { usize::MAX };
             if let Some(rest) = self.fold.fold(name, entry, change, numbers, limit, &mut self.batch) {
                 self.dirt.put_back(name.clone(), rest);
+            }
+        }
+    }
+
+    /// Folds a record of the catalog.
+    fn fold_record(&mut self, name: &Name) {
+        let catalog = self.node.catalog.lock();
+        let newest = journal_of(&self.node).newest();
+        self.dirt.take(name);
+        let head = record::head_key(CATALOG, &name.key);
+        match catalog.get(&*name.key) {
+            None => self.batch.delete(head),
+            Some(record) => {
+                let entry = Entry::new(Value::string(record), Stamp::default());
+                self.batch.put(head, record::whole(newest, &entry));
             }
         }
     }
@@ -414,6 +450,11 @@ pub(super) fn note(
             dirt.note(number, name, effect, || fold.window(name));
         }
     }
+}
+
+/// The time, in milliseconds.
+pub(super) fn unix_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
 }
 
 fn journal_of(node: &Node) -> &Journal {
