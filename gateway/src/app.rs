@@ -7,19 +7,20 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use script::{Runtime, RuntimeConfig};
-use store::Node;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use crate::command;
 use crate::config::{Address, Config};
 use crate::frontend;
 use crate::io::IoThreads;
 use crate::log;
 use crate::observe::Counters;
+use crate::persistence::Storage;
 use crate::registry::Registry;
-use crate::server::{Parts, Server};
+use crate::server::{Parts, Server, Stop};
 use crate::session::ClientInfo;
 use crate::upkeep;
 
@@ -88,6 +89,7 @@ fn give_way() {
 
 async fn run(config: Arc<Config>, compute: Handle, io: Vec<Handle>) -> Result<(), StartError> {
     let mut signals = Signals::new()?;
+    let storage = Storage::open(&config).map_err(StartError)?;
     let resp = config.resp.get().ok_or_else(|| StartError("resp: an address is needed".into()))?;
     let (resp_listener, resp_addr) = listen("resp", &resp, &config)?;
     config.resp.set(Some(resp_addr.into()));
@@ -105,7 +107,7 @@ async fn run(config: Arc<Config>, compute: Handle, io: Vec<Handle>) -> Result<()
     give_back_memory();
     let io = IoThreads::new(io);
     let server = Server::new(Parts {
-        node: Node::new(config.shards.get_usize()),
+        node: storage.node.clone(),
         registry: Registry::new(crate::command::FAMILIES),
         runtime,
         compute,
@@ -114,6 +116,7 @@ async fn run(config: Arc<Config>, compute: Handle, io: Vec<Handle>) -> Result<()
         config,
     });
 
+    command::recall(&server).await;
     let (set_ready, ready) = watch::channel(true);
     let mut faces = JoinSet::new();
     let addresses = [("http", &http), ("grpc", &grpc)].map(|(name, face)| match face {
@@ -138,7 +141,11 @@ async fn run(config: Arc<Config>, compute: Handle, io: Vec<Handle>) -> Result<()
     let upkeep = tokio::spawn(upkeep::run(server.clone()));
     println!("moonshard ready resp={resp_addr}{}", addresses.concat());
 
-    signals.any().await;
+    let mut stop = server.stop.subscribe();
+    tokio::select! {
+        () = signals.any() => {}
+        _ = stop.wait_for(|stop| *stop != Stop::Never) => {}
+    }
     log::notice("stopping: no new connections, open requests are finished");
     accepting.abort();
     upkeep.abort();
@@ -160,7 +167,8 @@ async fn run(config: Arc<Config>, compute: Handle, io: Vec<Handle>) -> Result<()
     if tokio::time::timeout(DRAIN, drained).await.is_err() {
         log::notice("some connections were still busy and are cut off");
     }
-    Ok(())
+    let abandon = *server.stop.borrow() == Stop::Abandoning;
+    storage.close(abandon).map_err(StartError)
 }
 
 /// What compiling the guest needed is not needed again.

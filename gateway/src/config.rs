@@ -58,7 +58,7 @@ mod tests {
     #[test]
     fn rows_that_can_change_are_numbers() {
         for row in PARAMETERS.iter().filter(|row| row.live) {
-            let plain = !matches!(row.kind, Kind::Address(..) | Kind::DataDir);
+            let plain = !matches!(row.kind, Kind::Address(..) | Kind::Folder(_));
             assert!(plain, "{}: readers expect a load without a lock", row.name);
         }
     }

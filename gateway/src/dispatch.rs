@@ -23,7 +23,9 @@ pub fn begin<'a>(
     out: &mut Reply,
 ) -> Option<Waiting<'a>> {
     let admitted = gate::admit(&server.registry, args, Origin::Client).and_then(|admitted| {
-        gate::refuse_when_full(server, &admitted, session.multi.as_ref()).map(|()| admitted)
+        gate::refuse_when_full(server, &admitted, session.multi.as_ref())?;
+        gate::refuse_what_cannot_be_kept(server, &admitted, session.multi.as_ref())?;
+        Ok(admitted)
     });
     let admitted = match admitted {
         Ok(admitted) => admitted,
@@ -38,6 +40,7 @@ pub fn begin<'a>(
     if session.multi.is_some() && queue(session, &admitted, out) {
         return None;
     }
+    session.wrote |= admitted.facts.is_write();
     match admitted.row {
         Row::Engine(_) => {
             let Admitted { facts, ref keys, .. } = admitted;
@@ -57,7 +60,10 @@ pub fn begin<'a>(
                 run_now(server, session, args, run, out);
                 None
             }
-            SessionRun::Later(later) => Some(Waiting::Later(later, admitted)),
+            SessionRun::Later(later) => {
+                session.wrote = true;
+                Some(Waiting::Later(later, admitted))
+            }
         },
     }
 }
@@ -94,6 +100,10 @@ pub async fn finish(server: &Arc<Server>, session: &mut Session, waiting: Waitin
         }
         Waiting::Blocked(admitted) => {
             coordinate::wait(server, &session.client, &admitted, session.db, out).await;
+        }
+        Waiting::Later(Later::Save, _) => command::persistence::save(server, out).await,
+        Waiting::Later(Later::Shutdown, admitted) => {
+            command::persistence::shutdown(server, session, admitted.args, out).await;
         }
         Waiting::Later(Later::Exec, _) => command::multi::exec(server, session, out).await,
         Waiting::Later(Later::Eval { by_sha, read_only }, admitted) => {

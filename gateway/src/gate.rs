@@ -8,6 +8,7 @@ use store_engine::{Args, Command, CommandError, error};
 
 use crate::header::Header;
 use crate::memory;
+use crate::persistence;
 use crate::registry::{Later, Registry, Row, SessionCommand, SessionRun};
 use crate::scripts::{parse_sha, sha_of};
 use crate::server::Server;
@@ -105,6 +106,25 @@ pub fn refuse_when_full(
         (Some(_), _) => true,
     };
     if needs_memory && server.memory_is_full() { Err(memory::FULL) } else { Ok(()) }
+}
+
+/// Refuses a call that changes something while the disk cannot be written: [`persistence::misconf`].
+/// `multi` is the transaction that it ends or belongs to.
+pub fn refuse_what_cannot_be_kept(
+    server: &Server,
+    admitted: &Admitted<'_>,
+    multi: Option<&Multi>,
+) -> Result<(), CommandError> {
+    persistence::refuse_while_failing(&server.node).or_else(|error| {
+        let changes = match multi {
+            Some(multi) if admitted.facts.name == "exec" => multi.queued.iter().any(|call| {
+                let row = server.registry.lookup(&call[0]);
+                row.is_some_and(|row| row.facts().is_write())
+            }),
+            _ => admitted.facts.is_write(),
+        };
+        if changes { Err(error) } else { Ok(()) }
+    })
 }
 
 /// Whether a call needs memory as far as its row tells, or the header of its script.

@@ -15,6 +15,8 @@ mod log;
 mod memory;
 mod observe;
 mod options;
+mod persistence;
+mod recall;
 mod registry;
 mod runs;
 mod scripts;

@@ -46,6 +46,10 @@ pub enum Later {
     Function,
     /// EXEC.
     Exec,
+    /// SAVE.
+    Save,
+    /// SHUTDOWN.
+    Shutdown,
 }
 
 /// Runs a session function; an error takes the place of whatever it had written.

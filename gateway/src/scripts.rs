@@ -126,7 +126,13 @@ impl Scripts {
     }
 
     /// SCRIPT FLAGS: adds to what was said of a script before, whether it is there or not.
-    pub fn add_flags(&self, sha: &Sha, options: Options) -> Result<(), CommandError> {
+    /// `keep` gets all that was said of it.
+    pub fn add_flags(
+        &self,
+        sha: &Sha,
+        options: Options,
+        keep: impl FnOnce(Options),
+    ) -> Result<(), CommandError> {
         let mut flags = self.flags.lock();
         if flags.len() >= MOST_FLAGGED && !flags.contains_key(sha) {
             return Err(CommandError::owned(format!(
@@ -135,6 +141,7 @@ impl Scripts {
         }
         let said = flags.entry(*sha).or_default();
         *said = options.over(*said);
+        keep(*said);
         if let Some(known) = self.known.write().get_mut(sha) {
             *known = Arc::new(Known {
                 sha: known.sha.clone(),

@@ -11,6 +11,7 @@ use script::{AnyHost, Budget, Runtime};
 use store::Node;
 use store_engine::CommandError;
 use tokio::sync::Notify;
+use tokio::sync::watch;
 
 use crate::config::Config;
 use crate::functions::Functions;
@@ -50,11 +51,26 @@ pub struct Server {
     pub resp_addr: SocketAddr,
     /// When the process began to serve.
     pub started: Instant,
+    /// The same in seconds since 1970.
+    pub started_at: u64,
+    /// Whether SHUTDOWN was called.
+    pub stop: watch::Sender<Stop>,
     /// Distinguishes this process from others: INFO's `run_id`.
     pub run_id: String,
     /// Told when the data exceeds `maxmemory` and nobody has the time to change that.
     pub memory_is_short: Notify,
     next_client: AtomicU64,
+}
+
+/// What SHUTDOWN asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// Nothing.
+    Never,
+    /// The end of the process, with everything kept.
+    Saving,
+    /// The end, and nothing more is to be written.
+    Abandoning,
 }
 
 /// What [`Server::new`] is made from.
@@ -96,6 +112,8 @@ impl Server {
             clients: Mutex::default(),
             resp_addr,
             started: Instant::now(),
+            started_at: crate::observe::unix_time().as_secs(),
+            stop: watch::Sender::new(Stop::Never),
             run_id: id.iter().map(|byte| format!("{byte:02x}")).collect(),
             memory_is_short: Notify::new(),
             next_client: AtomicU64::new(1),

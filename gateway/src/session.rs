@@ -113,6 +113,8 @@ pub struct Session {
     pub multi: Option<Multi>,
     /// WATCHed keys.
     pub watched: Vec<Watched>,
+    /// It has run something that may change data, of which the reply is not sent yet.
+    pub wrote: bool,
     /// QUIT was said, or the protocol broken: close after the replies are out.
     pub closing: bool,
 }
@@ -128,6 +130,7 @@ impl Session {
             seed,
             multi: None,
             watched: Vec::new(),
+            wrote: false,
             closing: false,
         }
     }

@@ -1,7 +1,7 @@
 //! What a server keeps beside the data: loaded scripts, libraries, settings. Named records without a type, journalled
 //! and checkpointed like keys, of a database that no client can select.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -26,24 +26,37 @@ impl Node {
         true
     }
 
-    /// Forgets the records whose names begin with `prefix`.
-    pub fn remove_records(&self, prefix: &[u8]) {
+    /// Makes these the records whose names begin with `prefix`, without which they are given, and forgets others.
+    pub fn set_records<'a>(&self, prefix: &[u8], records: impl IntoIterator<Item = (&'a [u8], &'a [u8])>) {
         let mut catalog = self.catalog.lock();
         let mut effects = Effects::default();
-        catalog.retain(|name, _| {
-            let goes = name.starts_with(prefix);
-            if goes {
-                effects.push(CATALOG, name, Effect::Remove);
+        let mut goes: BTreeSet<Vec<u8>> = names(&catalog, prefix).map(|(name, _)| name.clone()).collect();
+        for (name, record) in records {
+            let name = [prefix, name].concat();
+            goes.remove(&name);
+            if catalog.get(&name).is_none_or(|held| **held != *record) {
+                effects.put_string(CATALOG, &name, record, Marks::default());
+                catalog.insert(name, record.into());
             }
-            !goes
-        });
+        }
+        for name in goes {
+            effects.push(CATALOG, &name, Effect::Remove);
+            catalog.remove(&name);
+        }
         self.record(&mut effects);
     }
 
     /// The records whose names begin with `prefix`, in the order of their names, which are given without it.
     pub fn records(&self, prefix: &[u8]) -> Vec<(Vec<u8>, Arc<[u8]>)> {
         let catalog = self.catalog.lock();
-        let found = catalog.range(prefix.to_vec()..).take_while(|(name, _)| name.starts_with(prefix));
+        let found = names(&catalog, prefix);
         found.map(|(name, record)| (name[prefix.len()..].to_vec(), record.clone())).collect()
     }
+}
+
+fn names<'a>(
+    catalog: &'a BTreeMap<Vec<u8>, Arc<[u8]>>,
+    prefix: &'a [u8],
+) -> impl Iterator<Item = (&'a Vec<u8>, &'a Arc<[u8]>)> {
+    catalog.range(prefix.to_vec()..).take_while(move |(name, _)| name.starts_with(prefix))
 }

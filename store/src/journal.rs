@@ -15,13 +15,16 @@ pub mod disk;
 mod fold;
 mod load;
 mod record;
+mod sled;
 mod writer;
 
 #[cfg(test)]
 mod tests;
 
 use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -48,7 +51,7 @@ impl Kept {
     pub fn open(open: Open, shards: usize, durability: Durability) -> Result<Kept, DiskError> {
         let (node, writer) = prepare(open, shards, durability)?;
         let thread = std::thread::Builder::new().name("journal".into()).spawn(move || writer.run());
-        let failed = |error: io::Error| DiskError(format!("cannot start a thread: {error}"));
+        let failed = |error: io::Error| DiskError::Refused(format!("cannot start a thread: {error}"));
         Ok(Kept { node, writer: thread.map_err(failed)? })
     }
 
@@ -68,9 +71,15 @@ impl Kept {
     }
 }
 
+/// The disk in a folder, which is made if it is not there.
+pub fn in_folder(folder: PathBuf) -> Open {
+    Box::new(move || Ok(Box::new(sled::Sled::open(&folder)?)))
+}
+
 fn prepare(open: Open, shards: usize, durability: Durability) -> Result<(Arc<Node>, Writer), DiskError> {
-    let (disk, newest) = open()?;
-    let Loaded { mut partitions, catalog, state } = load::load(&*disk, shards.max(1), newest)?;
+    let disk = open()?;
+    let newest = disk.seq();
+    let Loaded { mut partitions, catalog, state } = load::load(&*disk, shards.max(1))?;
     let now_ms = writer::unix_ms();
     for space in partitions.iter_mut().flat_map(|partition| &mut partition.databases) {
         space.stamp_all(now_ms);
@@ -105,6 +114,10 @@ pub struct Progress {
     pub checkpoint: u64,
     /// Bytes of the records that are not in the checkpoint.
     pub journal_bytes: u64,
+    /// Whether everything is being folded because somebody asked for it.
+    pub saving: bool,
+    /// When that was last done, or the writer began; seconds since 1970.
+    pub saved_at: u64,
 }
 
 /// Records that the disk has not taken may not use more memory than this: then those who change something wait.
@@ -117,6 +130,8 @@ pub struct Journal {
     /// The writer sleeps here.
     wake: Condvar,
     progress: watch::Sender<Progress>,
+    /// Whether [`Progress::failure`] is something; to be asked before each change.
+    failing: AtomicBool,
 }
 
 #[derive(Default)]
@@ -152,12 +167,14 @@ struct Drained {
 impl Journal {
     /// A journal whose newest record has this number; 0 if there is none.
     fn new(durability: Durability, newest: u64) -> Journal {
-        let progress = Progress { durable: newest, ..Progress::default() };
+        let saved_at = writer::unix_ms() / 1000;
+        let progress = Progress { durable: newest, saved_at, ..Progress::default() };
         Journal {
             durability,
             queue: Mutex::new(Queue { newest, ..Queue::default() }),
             wake: Condvar::new(),
             progress: watch::Sender::new(progress),
+            failing: AtomicBool::new(false),
         }
     }
 
@@ -181,6 +198,11 @@ impl Journal {
     /// Number of the newest record.
     pub fn newest(&self) -> u64 {
         self.queue.lock().newest
+    }
+
+    /// Why the disk cannot be written at present, if that is so: then nothing should be changed.
+    pub fn failure(&self) -> Option<Arc<str>> {
+        if self.failing.load(Ordering::Relaxed) { self.progress.borrow().failure.clone() } else { None }
     }
 
     /// How far the disk has come.
@@ -221,6 +243,14 @@ impl Journal {
     /// Ends the writer: after it has written everything, or at once if `abandon`.
     pub(crate) fn close(&self, abandon: bool) {
         self.ask(if abandon { Wish::Abandon } else { Wish::Close });
+    }
+
+    /// Tells everybody how far the disk has come.
+    fn tell(&self, change: impl FnOnce(&mut Progress)) {
+        self.progress.send_modify(|progress| {
+            change(progress);
+            self.failing.store(progress.failure.is_some(), Ordering::Relaxed);
+        });
     }
 
     fn ask(&self, wish: Wish) -> u64 {

@@ -59,10 +59,12 @@ pub struct TestServer {
 }
 
 impl TestServer {
-    /// Starts a server on a free port and waits until it says that it is ready.
+    /// Starts a server on a free port and waits until it says that it is ready. Without a flag that says otherwise
+    /// its data is in memory only.
     pub fn start(flags: &[&str]) -> TestServer {
         let own = ["--resp", "127.0.0.1:0", "--http", "off", "--grpc", "off"];
-        let mut command = command(&[&own, flags].concat());
+        let memory: &[&str] = if flags.contains(&"--data-dir") { &[] } else { &["--data-dir", "none"] };
+        let mut command = command(&[&own, memory, flags].concat());
         let mut child =
             command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the server starts");
         let log = Arc::new(Mutex::new(String::new()));

@@ -51,7 +51,7 @@ const GATEWAY: &[&[&str]] = &[
     &["coordinate"],
     &["route", "exec"],
     &["gate"],
-    &["memory"],
+    &["memory", "persistence"],
     &["server", "registry"],
     &["acl", "session", "scripts", "functions", "call"],
     &["header", "stats", "runs"],

@@ -10,6 +10,7 @@ use crate::coordinate::{self, Program, ScriptCall};
 use crate::functions::{Function, Libraries, Library, Outline};
 use crate::gate::Admitted;
 use crate::options::{Flags, Options};
+use crate::recall;
 use crate::registry::{Later, SessionCommand, SessionRun};
 use crate::server::Server;
 use crate::session::Session;
@@ -188,6 +189,18 @@ pub async fn function(server: &Arc<Server>, args: Args<'_>, out: &mut Reply) {
     }
 }
 
+/// Changes the libraries, and what of them outlives the process.
+fn change(
+    server: &Server,
+    change: impl FnOnce(&mut Libraries) -> Result<(), CommandError>,
+) -> Result<(), CommandError> {
+    server.functions.change(|libraries| {
+        change(libraries)?;
+        recall::keep_libraries(server, libraries);
+        Ok(())
+    })
+}
+
 /// As Redis names a library that is in the way when one is made of its text.
 fn in_the_way(name: &str) -> CommandError {
     CommandError::owned(format!("ERR Library '{name}' already exists"))
@@ -205,7 +218,7 @@ async fn load(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(), Co
         return Err(in_the_way(&outline.name));
     }
     let library = Arc::new(coordinate::load_library(server, &outline).await?);
-    server.functions.change(|libraries| {
+    change(server, |libraries| {
         // Somebody may have been quicker while this one was loaded.
         if libraries.has(&outline.name) && !replace {
             return Err(in_the_way(&outline.name));
@@ -215,6 +228,12 @@ async fn load(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(), Co
     })?;
     out.bulk(outline.name.as_bytes());
     Ok(())
+}
+
+/// Loads a library that was loaded before.
+pub async fn load_again(server: &Server, text: &[u8]) -> Result<(), CommandError> {
+    let library = Arc::new(coordinate::load_library(server, &Outline::parse(text)?).await?);
+    server.functions.change(|libraries| libraries.add(library))
 }
 
 /// What FUNCTION RESTORE does with the libraries that are there.
@@ -256,7 +275,7 @@ async fn restore(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(),
         }
         restored.add(Arc::new(coordinate::load_library(server, &outline).await?))?;
     }
-    server.functions.change(|libraries| {
+    change(server, |libraries| {
         if policy == Policy::Flush {
             *libraries = restored;
             return Ok(());
@@ -283,7 +302,7 @@ fn wrong_call(args: Args<'_>) -> CommandError {
 fn manage(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
     match &*args[1].to_ascii_lowercase() {
         b"delete" => {
-            server.functions.change(|libraries| {
+            change(server, |libraries| {
                 let removed = std::str::from_utf8(args[2]).is_ok_and(|name| libraries.remove(name));
                 if removed { Ok(()) } else { Err(CommandError::new("ERR Library not found")) }
             })?;
@@ -297,7 +316,7 @@ fn manage(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(), Comman
             if mode.is_some_and(|mode| !matches!(&*mode, b"sync" | b"async")) {
                 return Err(CommandError::new("ERR FUNCTION FLUSH only supports SYNC|ASYNC option"));
             }
-            server.functions.change(|libraries| {
+            change(server, |libraries| {
                 *libraries = Libraries::default();
                 Ok(())
             })?;

@@ -237,7 +237,7 @@ async fn sort<'a>(
         SessionRun::Later(Later::Fcall { read_only }) => {
             function::function_call(server, session, &admitted, read_only)?
         }
-        SessionRun::Later(Later::Exec) => {
+        SessionRun::Later(Later::Exec | Later::Save | Later::Shutdown) => {
             return Err(CommandError::new("ERR Command not allowed inside a transaction"));
         }
     };

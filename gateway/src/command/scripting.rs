@@ -9,6 +9,7 @@ use store_engine::{Args, Arity, Command, CommandError, Group, KeyPart, Reply, Ro
 use crate::coordinate::{self, Program, ScriptCall};
 use crate::gate::Admitted;
 use crate::options::{BadOption, Flags, Options};
+use crate::recall;
 use crate::registry::{Later, SessionCommand, SessionRun};
 use crate::runs::Who;
 use crate::scripts::{Known, parse_sha};
@@ -196,12 +197,14 @@ pub async fn script(server: &Arc<Server>, args: Args<'_>, out: &mut Reply) {
     }
 }
 
-async fn load(server: &Arc<Server>, text: &[u8]) -> Result<Arc<Known>, CommandError> {
+/// Adds a script to those that are kept, if it compiles.
+pub async fn load(server: &Server, text: &[u8]) -> Result<Arc<Known>, CommandError> {
     let known = server.scripts.get_or_add(text, server.config.script_cache_max.get_usize())?;
     let _permit = server.runtime.admit(false).await;
     match server.runtime.compile(&known.script, &server.budget()).await {
         Ok(()) => {
             server.scripts.pin(&known);
+            recall::keep_script(server, &known);
             Ok(known)
         }
         Err(outcome) => {
@@ -232,6 +235,7 @@ fn manage(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(), Comman
                 return Err(CommandError::new("ERR SCRIPT FLUSH only support SYNC|ASYNC option"));
             }
             server.scripts.flush();
+            recall::forget_scripts(server);
             out.ok();
         }
         b"kill" => kill(server, args, out)?,
@@ -242,7 +246,8 @@ fn manage(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(), Comman
                 out.array(words.len());
                 words.iter().for_each(|word| out.bulk(word.as_bytes()));
             } else {
-                server.scripts.add_flags(&sha, options(args.rest(3))?)?;
+                let keep = |said| recall::keep_flags(server, args[2], said);
+                server.scripts.add_flags(&sha, options(args.rest(3))?, keep)?;
                 out.ok();
             }
         }
@@ -315,7 +320,8 @@ fn find(server: &Server, sha: &[u8]) -> Result<Arc<Known>, CommandError> {
 }
 
 /// Flags and options of SCRIPT FLAGS, in Dragonfly's words if they are wrong.
-fn options(words: &[&[u8]]) -> Result<Options, CommandError> {
+/// Flags and options as SCRIPT FLAGS takes them.
+pub fn options(words: &[&[u8]]) -> Result<Options, CommandError> {
     let mut options = Options::default();
     for word in words {
         let word = String::from_utf8_lossy(word);

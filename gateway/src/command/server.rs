@@ -215,8 +215,8 @@ fn memory_section(server: &Server, text: &mut String) {
     );
 }
 
-fn persistence_section(_: &Server, text: &mut String) {
-    lines!(text, "loading": 0, "durability": "memory", "rdb_bgsave_in_progress": 0, "aof_enabled": 0);
+fn persistence_section(server: &Server, text: &mut String) {
+    crate::persistence::describe(&server.node, text);
 }
 
 fn stats_section(server: &Server, text: &mut String) {

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
 use std::sync::RwLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -102,6 +103,22 @@ impl AddressCell {
     /// Replaces it.
     pub fn set(&self, address: Option<Address>) {
         *self.0.write().unwrap_or_else(|poisoned| poisoned.into_inner()) = address;
+    }
+}
+
+/// A folder or none. Set while the server starts.
+#[derive(Debug, Default)]
+pub struct FolderCell(RwLock<Option<PathBuf>>);
+
+impl FolderCell {
+    /// The folder, if there is one.
+    pub fn get(&self) -> Option<PathBuf> {
+        self.0.read().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
+    }
+
+    /// Replaces it.
+    pub fn set(&self, folder: Option<PathBuf>) {
+        *self.0.write().unwrap_or_else(|poisoned| poisoned.into_inner()) = folder;
     }
 }
 

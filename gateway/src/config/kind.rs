@@ -1,8 +1,9 @@
 //! Types of parameters: how a value is read from text, kept, and written as text again.
 
 use std::ops::RangeInclusive;
+use std::path::PathBuf;
 
-use super::cell::{Address, AddressCell, Number, OutputLimit};
+use super::cell::{Address, AddressCell, FolderCell, Number, OutputLimit};
 use super::table::Config;
 
 /// A parameter's type with the cell its value is kept in.
@@ -21,8 +22,8 @@ pub enum Kind {
     Address(bool, fn(&Config) -> &AddressCell),
     /// Limits of a reply buffer.
     OutputLimit(fn(&Config) -> &OutputLimit),
-    /// Where data is kept: nowhere but in memory.
-    DataDir,
+    /// A folder, or `none`.
+    Folder(fn(&Config) -> &FolderCell),
 }
 
 /// A value that was read and found good.
@@ -34,8 +35,8 @@ pub enum Value {
     Address(Option<Address>),
     /// Hard limit, soft limit, seconds.
     OutputLimit([u64; 3]),
-    /// Nothing to keep.
-    Nothing,
+    /// A folder, or none.
+    Folder(Option<PathBuf>),
 }
 
 /// What is wrong with a text, in the words of `CONFIG SET`.
@@ -83,8 +84,11 @@ impl Kind {
                 None => Err(Refusal("argument must be HOST:PORT".to_owned())),
             },
             Kind::OutputLimit(_) => output_limit(text),
-            Kind::DataDir if text.eq_ignore_ascii_case("none") => Ok(Value::Nothing),
-            Kind::DataDir => Err(Refusal("there is no persistence yet".to_owned())),
+            Kind::Folder(_) if text.eq_ignore_ascii_case("none") => Ok(Value::Folder(None)),
+            Kind::Folder(_) if text.is_empty() => {
+                Err(Refusal("argument must be a folder or none".to_owned()))
+            }
+            Kind::Folder(_) => Ok(Value::Folder(Some(text.into()))),
         }
     }
 
@@ -102,7 +106,7 @@ impl Kind {
                 limit.soft.set(soft);
                 limit.soft_seconds.set(seconds);
             }
-            (Kind::DataDir, Value::Nothing) => {}
+            (Kind::Folder(cell), Value::Folder(folder)) => cell(config).set(folder),
             (_, value) => unreachable!("a value of another type: {value:?}"),
         }
     }
@@ -127,7 +131,10 @@ impl Kind {
                 let limit = cell(config);
                 format!("normal {} {} {}", limit.hard.get(), limit.soft.get(), limit.soft_seconds.get())
             }
-            Kind::DataDir => "none".to_owned(),
+            Kind::Folder(cell) => match cell(config).get() {
+                Some(folder) => folder.display().to_string(),
+                None => "none".to_owned(),
+            },
         }
     }
 
@@ -150,7 +157,7 @@ impl Kind {
                 format!("HOST:PORT, such as 127.0.0.1:8080{}", if *off { ", or off" } else { "" })
             }
             Kind::OutputLimit(_) => "normal HARD SOFT SECONDS, such as normal 1gb 64mb 60".to_owned(),
-            Kind::DataDir => "none: data is kept in memory only, there is no persistence yet".to_owned(),
+            Kind::Folder(_) => "a folder or none".to_owned(),
         }
     }
 
@@ -165,7 +172,7 @@ impl Kind {
             Kind::Address(false, _) => "ADDR",
             Kind::Address(true, _) => "ADDR|off",
             Kind::OutputLimit(_) => "LIMITS",
-            Kind::DataDir => "none",
+            Kind::Folder(_) => "FOLDER",
         }
     }
 }

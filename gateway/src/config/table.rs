@@ -6,7 +6,7 @@ use std::thread::available_parallelism;
 use script::Instances;
 use store_engine::DATABASES;
 
-use super::cell::{AddressCell, Number, OutputLimit};
+use super::cell::{AddressCell, FolderCell, Number, OutputLimit};
 use super::kind::Kind;
 
 /// Range of what Redis keeps in a C `int`.
@@ -21,6 +21,8 @@ pub struct Config {
     pub resp: AddressCell,
     pub http: AddressCell,
     pub grpc: AddressCell,
+    pub data_dir: FolderCell,
+    pub durability: Number,
     pub threads: Number,
     pub shards: Number,
     pub script_fuel: Number,
@@ -124,10 +126,19 @@ pub static PARAMETERS: &[Parameter] = &[
     },
     Parameter {
         name: "data-dir",
-        kind: Kind::DataDir,
-        default: Fallback::Text("none"),
+        kind: Kind::Folder(|c| &c.data_dir),
+        default: Fallback::Text("./data"),
         live: false,
-        doc: "Where data is kept. Data lives in memory only so far, so none is the only value.",
+        doc: "Folder that the data outlives the process in; it is made if it is not there. With none, data is kept \
+              in memory only.",
+    },
+    Parameter {
+        name: "durability",
+        kind: Kind::Word("periodic|sync", |c| &c.durability),
+        default: Fallback::Text("periodic"),
+        live: false,
+        doc: "When a change is told to be done: at once, so that a crash loses the last second at most, or when it \
+              is on disk.",
     },
     Parameter {
         name: "threads",
@@ -389,7 +400,18 @@ pub static DERIVED: &[Derived] = &[
     Derived { name: "io-threads", value: |c| c.threads.get().to_string() },
     Derived { name: "databases", value: |_| DATABASES.to_string() },
     Derived { name: "save", value: |_| String::new() },
-    Derived { name: "appendonly", value: |_| "no".to_owned() },
+    Derived {
+        name: "appendonly",
+        value: |c| if c.data_dir.get().is_some() { "yes" } else { "no" }.to_owned(),
+    },
+    Derived {
+        name: "appendfsync",
+        value: |c| if c.durability.get() == 1 { "always" } else { "everysec" }.to_owned(),
+    },
+    Derived {
+        name: "dir",
+        value: |c| c.data_dir.get().map_or(String::new(), |folder| folder.display().to_string()),
+    },
     Derived { name: "maxmemory-clients", value: |_| "0".to_owned() },
     // No script makes others wait, so nobody is ever told BUSY.
     Derived { name: "busy-reply-threshold", value: |_| "0".to_owned() },

@@ -109,6 +109,10 @@ impl ScriptHost {
             out.error(&memory::FULL);
             return Ok(());
         }
+        if let Err(error) = gate::refuse_what_cannot_be_kept(&self.server, &admitted, None) {
+            out.error(&error);
+            return Ok(());
+        }
         self.wrote |= admitted.facts.is_write();
         if let Some(queue) = &mut self.queue {
             if flags.unused() && can_wait(&admitted) {

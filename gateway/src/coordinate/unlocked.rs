@@ -88,6 +88,10 @@ impl UnlockedHost {
             out.error(&memory::FULL);
             return HostCall::Done(CALL_FUEL);
         }
+        if let Err(error) = gate::refuse_what_cannot_be_kept(&self.server, &admitted, None) {
+            out.error(&error);
+            return HostCall::Done(CALL_FUEL);
+        }
         if flags.unused() && (self.collects || flags.explicitly_async()) && can_wait(&admitted) {
             self.queue.push(admitted, self.db, flags.protected());
             let full = self.queue.bytes() >= self.server.config.script_queue_max.get_usize();

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use resp::{Limits, Parser, Step};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use store_engine::{Args, Reply};
+use store_engine::{Args, Protocol, Reply};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout, timeout_at};
@@ -26,6 +26,7 @@ use crate::dispatch;
 use crate::frontend::http::Ready;
 use crate::io::Place;
 use crate::observe::{Counters, unix_ms};
+use crate::persistence;
 use crate::server::Server;
 use crate::session::{ClientInfo, Session};
 
@@ -199,13 +200,14 @@ impl Connection {
                         took_long = true;
                         let ends_with_client =
                             server.config.script_client_gone.get() == 0 || !waiting.runs_scripts();
+                        let wrote = session.wrote;
                         let mut late = Reply { buf: take_buffer(), protocol: out.protocol };
                         {
                             let mut finish = pin!(dispatch::finish(server, session, waiting, &mut late));
                             // Most answer at once. Whoever waits shall not hold back what was answered before.
                             let at_once = poll_fn(|context| Poll::Ready(finish.as_mut().poll(context))).await;
                             if at_once.is_pending() {
-                                write(server, stream, &mut out.buf).await?;
+                                write(server, stream, wrote, &mut out.buf).await?;
                                 tokio::select! {
                                     biased;
                                     () = finish => {}
@@ -231,7 +233,7 @@ impl Connection {
                 }
             }
             if out.buf.len() >= FLUSH_BYTES {
-                write(server, stream, &mut out.buf).await?;
+                write(server, stream, std::mem::take(&mut session.wrote), &mut out.buf).await?;
             }
         }
         if at == input.len() {
@@ -247,7 +249,7 @@ impl Connection {
                 // those that call INCR a hundred times.
                 tokio::task::yield_now().await;
             }
-            write(server, stream, &mut out.buf).await?;
+            write(server, stream, std::mem::take(&mut session.wrote), &mut out.buf).await?;
         }
         give_buffer(out.buf);
         Ok(())
@@ -285,9 +287,22 @@ async fn hung_up(stream: &TcpStream) {
     }
 }
 
-/// Writes all of `bytes` and empties it. A client that leaves too much unread is cut off: at once beyond the
+/// Writes all of `bytes` and empties it, once what they tell of is kept as the configured durability promises. If it
+/// cannot be, and the client `wrote`, it is told so in place of the replies, and the connection ends.
+///
+/// A client that leaves too much unread is cut off: at once beyond the
 /// hard limit, after a while beyond the soft one.
-async fn write(server: &Server, stream: &mut TcpStream, bytes: &mut Vec<u8>) -> io::Result<()> {
+async fn write(server: &Server, stream: &mut TcpStream, wrote: bool, bytes: &mut Vec<u8>) -> io::Result<()> {
+    if let Some(journal) = server.node.journal()
+        && !bytes.is_empty()
+        && let Err(reason) = journal.settle().await
+        && wrote
+    {
+        let mut out = Reply::new(Protocol::Resp2);
+        out.error(&persistence::misconf(&reason));
+        let _ = stream.try_write(&out.buf);
+        return Err(io::ErrorKind::StorageFull.into());
+    }
     let limit = &server.config.client_output_buffer_limit;
     let (hard, soft) = (limit.hard.get_usize(), limit.soft.get_usize());
     let patience = Duration::from_secs(limit.soft_seconds.get());

@@ -1,37 +1,146 @@
-//! What the writer asks of a disk.
+//! What the one writer wants of a disk, and what can be wrong with one.
 
 use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
 
-/// One step of a batch.
+/// A step of a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Op {
-    /// Puts a record in place of whatever the key had.
+    /// Key and value. A key is not empty and does not begin with a zero byte.
     Put(Vec<u8>, Vec<u8>),
-    /// Removes a record, if it is there.
+    /// A key that need not be there.
     Delete(Vec<u8>),
 }
 
-/// Why the disk cannot be used.
-#[derive(Clone, Debug)]
-pub struct DiskError(pub String);
+/// Ordered records that outlive the process. Of batches that were not flushed, a crash loses any number from the end,
+/// never a part of one.
+///
+/// After an error of `apply` or `flush` nobody knows what is on the disk: the handle refuses everything from then on.
+pub trait Disk: Send {
+    /// The number of the last batch; 0 before the first.
+    fn seq(&self) -> u64;
+
+    /// Applies a batch whole, its steps in order. Numbers do not fall.
+    fn apply(&mut self, seq: u64, batch: &[Op]) -> Result<(), DiskError>;
+
+    /// Returns when all that was applied is durable.
+    fn flush(&mut self) -> Result<(), DiskError>;
+
+    /// Where it is, for messages.
+    fn folder(&self) -> &Path;
+
+    /// Calls `each` with all records whose keys begin with `prefix`, in the order of the keys. Only for the start:
+    /// refused once a batch was applied.
+    fn scan(&self, prefix: &[u8], each: &mut Each) -> Result<(), DiskError>;
+
+    /// The keys from `from` on that begin with `prefix`, in order, `most` of them at most. At any time.
+    fn keys(&mut self, prefix: &[u8], from: &[u8], most: usize) -> Result<Vec<Vec<u8>>, DiskError>;
+}
+
+/// Is told a key and its value; what it returns ends the scan.
+pub type Each<'a> = dyn FnMut(&[u8], &[u8]) -> Result<(), DiskError> + 'a;
+
+/// Why a disk cannot be used.
+#[derive(Debug)]
+pub enum DiskError {
+    /// What a file holds is not what was written to it.
+    Damaged {
+        /// The file.
+        file: PathBuf,
+        /// Where in it, or which record.
+        place: String,
+        /// What is wrong there.
+        what: String,
+    },
+    /// Everything reads well, but the last batches are gone, though they had been flushed.
+    Lost {
+        /// The database.
+        folder: PathBuf,
+        /// The last batch that was flushed.
+        flushed: u64,
+        /// The last one that is there.
+        found: u64,
+    },
+    /// Somebody else has it open.
+    Busy(PathBuf),
+    /// A later version wrote it.
+    Newer {
+        /// The database.
+        folder: PathBuf,
+        /// Its version.
+        found: u32,
+        /// The newest that this program knows.
+        known: u32,
+    },
+    /// The system said no.
+    Io {
+        /// What was tried.
+        doing: &'static str,
+        /// With which file or folder.
+        file: PathBuf,
+        /// Its answer.
+        error: io::Error,
+    },
+    /// The database panicked.
+    Panic {
+        /// While it should do what.
+        doing: &'static str,
+        /// The database.
+        folder: PathBuf,
+        /// Its last words.
+        what: String,
+    },
+    /// It was used in a way that it does not allow, or after an error, which is repeated here.
+    Refused(String),
+}
+
+impl DiskError {
+    /// For `map_err`: what was tried with which file.
+    pub fn io(doing: &'static str, file: &Path) -> impl FnOnce(io::Error) -> DiskError {
+        let file = file.to_owned();
+        move |error| DiskError::Io { doing, file, error }
+    }
+
+    /// Whether data is gone, so that only somebody who accepts that can go on.
+    pub fn is_loss(&self) -> bool {
+        matches!(self, DiskError::Damaged { .. } | DiskError::Lost { .. })
+    }
+}
+
+/// What to do when data is gone.
+const WAY_OUT: &str = "restore a backup; or look at what is left with `moonshard store dump` and go on with it by \
+                       starting once with `--accept-loss`, which keeps the old files";
 
 impl fmt::Display for DiskError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        match self {
+            DiskError::Damaged { file, place, what } => {
+                write!(f, "{} is damaged: {place}: {what}; {WAY_OUT}", file.display())
+            }
+            DiskError::Lost { folder, flushed, found } => write!(
+                f,
+                "{} has lost data: batch {flushed} had been flushed, but the last one found is {found}; {WAY_OUT}",
+                folder.display()
+            ),
+            DiskError::Busy(folder) => {
+                write!(f, "{} is in use by another process; stop that one first", folder.display())
+            }
+            DiskError::Newer { folder, found, known } => write!(
+                f,
+                "{} has format {found}, and this program knows formats up to {known}; use the version that wrote it, \
+                 or a later one",
+                folder.display()
+            ),
+            DiskError::Io { doing, file, error } => {
+                write!(f, "cannot {doing} {}: {error}; restart when that is repaired", file.display())
+            }
+            DiskError::Panic { doing, folder, what } => {
+                write!(f, "could not {doing} {}: {what}; restart, and report this", folder.display())
+            }
+            DiskError::Refused(why) => f.write_str(why),
+        }
     }
 }
 
 impl std::error::Error for DiskError {}
-
-/// Is shown a record's key and value; says whether it wants more.
-pub type Each<'a> = dyn FnMut(&[u8], &[u8]) -> Result<bool, DiskError> + 'a;
-
-/// Records in the order of their keys.
-pub trait Disk: Send {
-    /// Does all of a batch or nothing, and makes it last. After an error the disk is of no more use, and has to be
-    /// opened again; the batch may then be there or not. `number` is that of the newest journal record in it.
-    fn write(&mut self, number: u64, batch: &[Op]) -> Result<(), DiskError>;
-
-    /// Shows records from `from` on, in order, until `each` says `false`.
-    fn scan(&self, from: &[u8], each: &mut Each<'_>) -> Result<(), DiskError>;
-}

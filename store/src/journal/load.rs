@@ -25,31 +25,38 @@ pub struct Loaded {
     pub state: State,
 }
 
-/// Reads everything into as many partitions. `newest` is the number of the newest record that the disk was given.
-pub fn load(disk: &dyn Disk, partitions: usize, newest: u64) -> Result<Loaded, DiskError> {
+/// Reads everything into as many partitions.
+pub fn load(disk: &dyn Disk, partitions: usize) -> Result<Loaded, DiskError> {
+    let newest = disk.seq();
+    let mut log = Vec::new();
+    disk.scan(&[LOG], &mut |disk_key, bytes| {
+        let first = record::log_number(disk_key).map_err(malformed(disk, disk_key))?;
+        log.push((first, bytes.to_vec()));
+        Ok(())
+    })?;
+    let log_start = log.first().map_or(newest + 1, |(first, _)| *first);
     let mut loader = Loader {
+        disk,
         partitions: (0..partitions).map(|_| Partition::default()).collect(),
         catalog: BTreeMap::new(),
         ahead: hashbrown::HashMap::default(),
         in_parts: HashMap::default(),
         newest_version: 0,
     };
-    let log_start = loader.log_start(disk)?.unwrap_or(newest + 1);
-    loader.read_heads(disk, log_start)?;
-    let waste = loader.read_parts(disk)?;
-    let Loader { partitions, catalog, ahead, in_parts, newest_version } = loader;
+    loader.read_heads(log_start)?;
+    let waste = loader.read_parts()?;
+    let Loader { partitions, catalog, ahead, in_parts, newest_version, .. } = loader;
     let big = in_parts.into_values().map(|InParts { name, parts, is_list, .. }| (name, parts, is_list));
     let mut fold = Fold::new(big, newest_version);
     fold.waste.extend(waste);
     let state = State { fold, newest: log_start - 1, ..State::default() };
-    let mut replay = Replay { loaded: Loaded { partitions, catalog, state }, ahead };
-    replay.read_log(disk)?;
+    let mut replay = Replay { disk, loaded: Loaded { partitions, catalog, state }, ahead };
+    log.iter().try_for_each(|(first, chunk)| replay.repeat_chunk(*first, chunk))?;
     let loaded = replay.loaded;
     if loaded.state.newest != newest {
-        return Err(DiskError(format!(
-            "the journal ends with record {}, but record {newest} was written",
-            loaded.state.newest
-        )));
+        let what = format!("it ends with record {}, but record {newest} was written", loaded.state.newest);
+        let place = "the journal".to_owned();
+        return Err(DiskError::Damaged { file: disk.folder().to_owned(), place, what });
     }
     Ok(loaded)
 }
@@ -62,7 +69,8 @@ struct InParts {
     found: u64,
 }
 
-struct Loader {
+struct Loader<'a> {
+    disk: &'a dyn Disk,
     partitions: Vec<Partition>,
     catalog: BTreeMap<Vec<u8>, Arc<[u8]>>,
     /// Keys whose checkpoint is newer than the journal's first record, with the record it knows of.
@@ -77,36 +85,24 @@ fn all(partitions: &mut [Partition]) -> Partitions<'_> {
     Partitions::Some { held: partitions.iter_mut().enumerate().collect(), total }
 }
 
-fn damaged(key: &[u8], what: &str) -> DiskError {
-    DiskError(format!("record {} {what}", key.escape_ascii()))
+fn damaged(disk: &dyn Disk, key: &[u8], what: &str) -> DiskError {
+    let place = format!("record \"{}\"", key.escape_ascii());
+    DiskError::Damaged { file: disk.folder().to_owned(), place, what: what.to_owned() }
 }
 
-fn malformed(key: &[u8]) -> impl Fn(Malformed) -> DiskError + '_ {
-    move |_| damaged(key, "is malformed")
+fn malformed<'a>(disk: &'a dyn Disk, key: &'a [u8]) -> impl Fn(Malformed) -> DiskError + 'a {
+    move |_| damaged(disk, key, "it is malformed")
 }
 
-impl Loader {
-    fn log_start(&self, disk: &dyn Disk) -> Result<Option<u64>, DiskError> {
-        let mut start = None;
-        disk.scan(&[LOG], &mut |key, _| {
-            if key.first() == Some(&LOG) {
-                start = Some(record::log_number(key).map_err(malformed(key))?);
-            }
-            Ok(false)
-        })?;
-        Ok(start)
-    }
-
-    fn read_heads(&mut self, disk: &dyn Disk, log_start: u64) -> Result<(), DiskError> {
-        let Loader { partitions, catalog, ahead, in_parts, newest_version } = self;
+impl Loader<'_> {
+    fn read_heads(&mut self, log_start: u64) -> Result<(), DiskError> {
+        let Loader { disk, partitions, catalog, ahead, in_parts, newest_version } = self;
+        let disk = *disk;
         let mut partitions = all(partitions);
         disk.scan(&[HEAD], &mut |disk_key, bytes| {
-            if disk_key.first() != Some(&HEAD) {
-                return Ok(false);
-            }
-            let (db, key) = record::head_name(disk_key).map_err(malformed(disk_key))?;
-            let head = record::head(bytes).map_err(malformed(disk_key))?;
-            let entry = head.entry.entry().map_err(malformed(disk_key))?;
+            let (db, key) = record::head_name(disk_key).map_err(malformed(disk, disk_key))?;
+            let head = record::head(bytes).map_err(malformed(disk, disk_key))?;
+            let entry = head.entry.entry().map_err(malformed(disk, disk_key))?;
             let name = NameRef { db, key };
             if head.number >= log_start {
                 ahead.insert(Name::from(&name), head.number);
@@ -117,32 +113,30 @@ impl Loader {
                 let taken = in_parts
                     .insert(parts.version, InParts { name: Name::from(&name), parts, is_list, found: 0 });
                 if taken.is_some() {
-                    return Err(damaged(disk_key, "shares its elements with another"));
+                    return Err(damaged(disk, disk_key, "it shares its elements with another"));
                 }
             }
             if db == CATALOG {
-                note_record(catalog, key, Effect::Put(head.entry)).map_err(malformed(disk_key))?;
-                return Ok(true);
+                note_record(catalog, key, Effect::Put(head.entry)).map_err(malformed(disk, disk_key))?;
+                return Ok(());
             }
-            Effect::Put(head.entry).apply(db, key, &mut partitions).map_err(malformed(disk_key))?;
-            Ok(true)
+            Effect::Put(head.entry).apply(db, key, &mut partitions).map_err(malformed(disk, disk_key))?;
+            Ok(())
         })
     }
 
     /// Fills the collections that are in parts; returns the versions of parts that belong to none.
-    fn read_parts(&mut self, disk: &dyn Disk) -> Result<HashSet<u64>, DiskError> {
-        let Loader { partitions, in_parts, newest_version, .. } = self;
+    fn read_parts(&mut self) -> Result<HashSet<u64>, DiskError> {
+        let Loader { disk, partitions, in_parts, newest_version, .. } = self;
+        let disk = *disk;
         let mut partitions = all(partitions);
         let mut waste = HashSet::new();
         disk.scan(&[PART], &mut |disk_key, bytes| {
-            if disk_key.first() != Some(&PART) {
-                return Ok(false);
-            }
-            let (version, part) = record::part_name(disk_key).map_err(malformed(disk_key))?;
+            let (version, part) = record::part_name(disk_key).map_err(malformed(disk, disk_key))?;
             *newest_version = version.max(*newest_version);
             let Some(InParts { name, parts, found, .. }) = in_parts.get_mut(&version) else {
                 waste.insert(version);
-                return Ok(true);
+                return Ok(());
             };
             let space = partitions.keyspace(name.db, &name.key);
             let value = space.peek(&name.key, 0).map(|entry| &entry.value);
@@ -150,26 +144,30 @@ impl Loader {
                 Some(Value::Hash(_)) => Effect::HashSet(part, bytes),
                 Some(Value::Set(_)) => Effect::SetAdd(part),
                 Some(Value::ZSet(_)) => {
-                    let score = Input(bytes).score().map_err(malformed(disk_key))?;
+                    let score = Input(bytes).score().map_err(malformed(disk, disk_key))?;
                     Effect::ZSetAdd(part, score)
                 }
                 Some(Value::List(_)) => {
-                    let index = record::part_index(part).map_err(malformed(disk_key))?;
+                    let index = record::part_index(part).map_err(malformed(disk, disk_key))?;
                     if index != parts.first + found.cast_signed() {
-                        return Err(damaged(disk_key, "is not the next element of its list"));
+                        return Err(damaged(disk, disk_key, "it is not the next element of its list"));
                     }
                     Effect::Push(false, bytes)
                 }
-                _ => return Err(damaged(disk_key, "belongs to a key that has no elements")),
+                _ => return Err(damaged(disk, disk_key, "it belongs to a key that has no elements")),
             };
             *found += 1;
-            effect.apply(name.db, &name.key, &mut partitions).map_err(malformed(disk_key))?;
-            Ok(true)
+            effect.apply(name.db, &name.key, &mut partitions).map_err(malformed(disk, disk_key))?;
+            Ok(())
         })?;
         for InParts { name, parts, found, .. } in in_parts.values() {
             if *found != parts.count {
                 let head = record::head_key(name.db, &name.key);
-                return Err(damaged(&head, &format!("has {} elements, {found} were found", parts.count)));
+                return Err(damaged(
+                    disk,
+                    &head,
+                    &format!("it has {} elements, {found} were found", parts.count),
+                ));
             }
         }
         Ok(waste)
@@ -194,34 +192,28 @@ fn note_record(
 }
 
 /// The journal being repeated.
-struct Replay {
+struct Replay<'a> {
+    disk: &'a dyn Disk,
     loaded: Loaded,
     ahead: hashbrown::HashMap<Name, u64, RandomState>,
 }
 
-impl Replay {
-    fn read_log(&mut self, disk: &dyn Disk) -> Result<(), DiskError> {
-        disk.scan(&[LOG], &mut |disk_key, bytes| {
-            if disk_key.first() != Some(&LOG) {
-                return Ok(false);
-            }
-            let first = record::log_number(disk_key).map_err(malformed(disk_key))?;
-            if first != self.loaded.state.newest + 1 {
-                return Err(damaged(
-                    disk_key,
-                    &format!("follows record {}: some are missing", self.loaded.state.newest),
-                ));
-            }
-            let mut input = Input(bytes);
-            while !input.is_empty() {
-                let effects = input.bytes().map_err(malformed(disk_key))?;
-                self.loaded.state.newest += 1;
-                self.repeat(effects).map_err(malformed(disk_key))?;
-            }
-            let (last, bytes) = (self.loaded.state.newest, bytes.len() as u64);
-            self.loaded.state.chunks.push_back(Chunk { first, last, bytes });
-            Ok(true)
-        })
+impl Replay<'_> {
+    fn repeat_chunk(&mut self, first: u64, chunk: &[u8]) -> Result<(), DiskError> {
+        let (disk, disk_key) = (self.disk, record::log_key(first));
+        if first != self.loaded.state.newest + 1 {
+            let what = format!("it follows record {}: some are missing", self.loaded.state.newest);
+            return Err(damaged(disk, &disk_key, &what));
+        }
+        let mut input = Input(chunk);
+        while !input.is_empty() {
+            let effects = input.bytes().map_err(malformed(disk, &disk_key))?;
+            self.loaded.state.newest += 1;
+            self.repeat(effects).map_err(malformed(disk, &disk_key))?;
+        }
+        let (last, bytes) = (self.loaded.state.newest, chunk.len() as u64);
+        self.loaded.state.chunks.push_back(Chunk { first, last, bytes });
+        Ok(())
     }
 
     fn repeat(&mut self, effects: &[u8]) -> Result<(), Malformed> {

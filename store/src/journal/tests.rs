@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::num::NonZeroU64;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
@@ -32,7 +33,26 @@ struct Platter {
 struct FakeDisk(Arc<Platter>);
 
 impl Disk for FakeDisk {
-    fn write(&mut self, number: u64, batch: &[Op]) -> Result<(), DiskError> {
+    fn seq(&self) -> u64 {
+        self.0.newest.load(Ordering::Relaxed)
+    }
+
+    fn flush(&mut self) -> Result<(), DiskError> {
+        Ok(())
+    }
+
+    fn folder(&self) -> &Path {
+        Path::new("platter")
+    }
+
+    fn keys(&mut self, prefix: &[u8], from: &[u8], most: usize) -> Result<Vec<Vec<u8>>, DiskError> {
+        let records = self.0.records.lock();
+        let found =
+            records.range(from.to_vec()..).map(|(key, _)| key).take_while(|key| key.starts_with(prefix));
+        Ok(found.take(most).cloned().collect())
+    }
+
+    fn apply(&mut self, number: u64, batch: &[Op]) -> Result<(), DiskError> {
         let trouble = self.0.trouble.load(Ordering::Relaxed);
         self.0.trouble.store(trouble.saturating_sub(1), Ordering::Relaxed);
         if trouble != 1 || number.is_multiple_of(2) {
@@ -45,17 +65,13 @@ impl Disk for FakeDisk {
             }
             self.0.newest.store(number, Ordering::Relaxed);
         }
-        if trouble == 1 { Err(DiskError("it was told to fail".into())) } else { Ok(()) }
+        if trouble == 1 { Err(DiskError::Refused("it was told to fail".into())) } else { Ok(()) }
     }
 
-    fn scan(&self, from: &[u8], each: &mut Each<'_>) -> Result<(), DiskError> {
+    fn scan(&self, prefix: &[u8], each: &mut Each<'_>) -> Result<(), DiskError> {
         let records = self.0.records.lock().clone();
-        for (key, value) in records.range(from.to_vec()..) {
-            if !each(key, value)? {
-                break;
-            }
-        }
-        Ok(())
+        let mut found = records.range(prefix.to_vec()..).take_while(|(key, _)| key.starts_with(prefix));
+        found.try_for_each(|(key, value)| each(key, value))
     }
 }
 
@@ -69,10 +85,7 @@ struct Rig {
 impl Rig {
     fn start(platter: Arc<Platter>) -> Rig {
         let held = platter.clone();
-        let open: Open = Box::new(move || {
-            let newest = held.newest.load(Ordering::Relaxed);
-            Ok((Box::new(FakeDisk(held.clone())) as Box<dyn Disk>, newest))
-        });
+        let open: Open = Box::new(move || Ok(Box::new(FakeDisk(held.clone())) as Box<dyn Disk>));
         let (node, mut writer) = prepare(open, 3, Durability::Periodic).expect("readable");
         writer.fold.big_bytes = 600;
         writer.journal_bytes = 2_000;
@@ -296,7 +309,7 @@ fn play(steps: &[Step]) {
                 }
                 open = Some((transaction, *commits));
             }
-            Step::Record(0..30) => rig.node.remove_records(b"r"),
+            Step::Record(0..30) => rig.node.set_records(b"r", [(&b"kept"[..], &b"x"[..])]),
             Step::Record(number) => drop(rig.node.put_record(&[b'r', number % 4], &[*number])),
             Step::Trouble(when) => rig.platter.trouble.store(*when, Ordering::Relaxed),
             Step::Round | Step::Checkpoint => {

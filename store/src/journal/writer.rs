@@ -13,7 +13,7 @@ use store_engine::{Entry, Stamp, Value};
 use super::dirt::{Dirt, Name, NameRef};
 use super::disk::{Disk, DiskError};
 use super::fold::{Batch, Fold};
-use super::{Journal, Progress, Wish, record};
+use super::{Journal, Wish, record};
 use crate::lock::Mode;
 use crate::node::Node;
 use crate::txn::{LockRequest, Transaction};
@@ -69,8 +69,8 @@ pub struct State {
 
 type Granting = Pin<Box<dyn Future<Output = Transaction> + Send>>;
 
-/// Opens the disk, again if it has failed; tells the number of the newest journal record it was given.
-pub type Open = Box<dyn Fn() -> Result<(Box<dyn Disk>, u64), DiskError> + Send>;
+/// Opens the disk, again if it has failed.
+pub type Open = Box<dyn Fn() -> Result<Box<dyn Disk>, DiskError> + Send>;
 
 /// Takes records from the journal to the disk and folds changed keys.
 pub struct Writer {
@@ -129,12 +129,13 @@ impl Writer {
 
     /// Works until the journal is closed.
     pub(super) fn run(mut self) {
-        let mut checkpoint = None;
+        let (mut checkpoint, mut written) = (None, 0);
         loop {
-            let busy = checkpoint.is_some();
             let patience = match self.disk {
                 None => RETRY,
-                Some(_) if busy => Duration::ZERO,
+                Some(_) if checkpoint.is_some() && written > 0 => Duration::ZERO,
+                // What is left is in use.
+                Some(_) if checkpoint.is_some() => ROUND / 10,
                 Some(_) => ROUND,
             };
             let wish = journal_of(&self.node).sleep(patience);
@@ -143,11 +144,15 @@ impl Writer {
             }
             if wish == Wish::Checkpoint {
                 checkpoint = Some(journal_of(&self.node).newest());
+                journal_of(&self.node).tell(|progress| progress.saving = true);
             }
-            self.round(checkpoint.is_some());
+            written = self.round(checkpoint.is_some());
             let progress = journal_of(&self.node).progress();
             if checkpoint.is_some_and(|newest| progress.checkpoint >= newest) {
                 checkpoint = None;
+                journal_of(&self.node).tell(|progress| {
+                    (progress.saving, progress.saved_at) = (false, unix_ms() / 1000);
+                });
             }
             if wish == Wish::Close
                 && (progress.durable == journal_of(&self.node).newest() || self.disk.is_none())
@@ -158,20 +163,21 @@ impl Writer {
     }
 
     /// One round: what came is written, some of what changed is folded, what is folded is cut off the journal, all
-    /// in one batch. `all`: the journal is to become empty.
-    pub(super) fn round(&mut self, all: bool) {
-        if let Err(error) = self.try_round(all) {
+    /// in one batch. `all`: the journal is to become empty. Returns how many operations that was.
+    pub(super) fn round(&mut self, all: bool) -> usize {
+        self.try_round(all).unwrap_or_else(|error| {
             self.disk = None;
             // Nobody waits for a disk that is not there.
             self.granting.clear();
             let reason: Arc<str> = error.to_string().into();
-            journal_of(&self.node).progress.send_modify(|progress| progress.failure = Some(reason));
-        }
+            journal_of(&self.node).tell(|progress| progress.failure = Some(reason));
+            0
+        })
     }
 
-    fn try_round(&mut self, all: bool) -> Result<(), DiskError> {
+    fn try_round(&mut self, all: bool) -> Result<usize, DiskError> {
         if self.disk.is_none() {
-            self.disk = Some((self.open)()?.0);
+            self.disk = Some((self.open)()?);
         }
         // What a failed disk has not taken goes first.
         if self.batch.ops.is_empty() {
@@ -194,19 +200,23 @@ impl Writer {
             }
             self.trim();
         }
-        if !self.batch.ops.is_empty() {
-            let Some(disk) = &mut self.disk else { return Ok(()) };
-            disk.write(self.noted, &self.batch.ops)?;
+        let written = self.batch.ops.len();
+        if written > 0 {
+            let Some(disk) = &mut self.disk else { return Ok(0) };
+            disk.apply(self.noted, &self.batch.ops)?;
+            disk.flush()?;
             self.batch = Batch::default();
         }
         let checkpoint = self.kept_from() - 1;
         let journal_bytes = self.chunks.iter().map(|chunk| chunk.bytes).sum();
         let durable = self.noted;
-        journal_of(&self.node).progress.send_modify(|progress| {
-            let flushes = progress.flushes + u64::from(progress.durable != durable);
-            *progress = Progress { durable, flushes, failure: None, checkpoint, journal_bytes };
+        journal_of(&self.node).tell(|progress| {
+            progress.flushes += u64::from(progress.durable != durable);
+            (progress.durable, progress.checkpoint, progress.journal_bytes) =
+                (durable, checkpoint, journal_bytes);
+            progress.failure = None;
         });
-        Ok(())
+        Ok(written)
     }
 
     /// Tells the journal of keys that have expired. Their time is in the journal already; but the checkpoint is to
@@ -382,46 +392,34 @@ impl Writer {
     /// Looks for records that the checkpoint should not have. Exchanged databases at once, since whatever is
     /// folded takes each key for what it was; waste and the records of emptied ones by and by.
     fn sweep(&mut self) -> Result<(), DiskError> {
-        let Some(disk) = &self.disk else { return Ok(()) };
+        let Some(disk) = &mut self.disk else { return Ok(()) };
         let mut left = SWEEP_RECORDS;
-        while (left > 0 || self.sweeps.iter().any(|sweep| sweep.there.is_some()))
-            && let Some(Sweep { db, there, since, from }) = self.sweeps.front_mut()
+        while let Some(Sweep { db, there, since, from }) = self.sweeps.front_mut()
+            && (left > 0 || there.is_some())
         {
             let prefix = record::head_key(*db, b"");
-            let (dirt, mut last) = (&mut self.dirt, None);
-            disk.scan(from, &mut |key, _| {
-                if !key.starts_with(&prefix) || (left == 0 && there.is_none()) {
-                    return Ok(false);
-                }
-                left = left.saturating_sub(1);
-                dirt.mark_exchanged(*since, *db, *there, &key[prefix.len()..]);
-                last = Some([key, b"\0"].concat());
-                Ok(true)
-            })?;
-            match last {
-                Some(next) => *from = next,
-                None => drop(self.sweeps.pop_front()),
+            let most = if there.is_some() { SWEEP_RECORDS } else { left };
+            let keys = disk.keys(&prefix, from, most)?;
+            for key in &keys {
+                self.dirt.mark_exchanged(*since, *db, *there, &key[prefix.len()..]);
+            }
+            left = left.saturating_sub(keys.len());
+            match keys.last() {
+                Some(last) if keys.len() == most => *from = [last, &b"\0"[..]].concat(),
+                _ => drop(self.sweeps.pop_front()),
             }
         }
         while left > 0
             && let Some(version) = self.fold.waste.front()
         {
             let prefix = record::parts_prefix(*version);
-            let (batch, before) = (&mut self.batch, left);
-            disk.scan(&prefix, &mut |key, _| {
-                let more = key.starts_with(&prefix) && left > 0;
-                if more {
-                    left -= 1;
-                    batch.delete(key.to_vec());
-                }
-                Ok(more)
-            })?;
             // Those of this round are gone when its batch is written: the next one looks again.
-            if left == before {
+            let keys = disk.keys(&prefix, &prefix, left)?;
+            if keys.len() < left {
                 self.fold.waste.pop_front();
-            } else {
-                break;
             }
+            left -= keys.len();
+            keys.into_iter().for_each(|key| self.batch.delete(key));
         }
         Ok(())
     }

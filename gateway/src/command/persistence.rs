@@ -1,0 +1,151 @@
+//! SAVE, BGSAVE, LASTSAVE, BGREWRITEAOF and SHUTDOWN. Everything is on disk within a second anyway; what is saved here
+//! is that, and that all of it is in the checkpoint, so that the next start has nothing to repeat.
+
+use store::journal::Journal;
+use store_engine::spec::flags;
+use store_engine::{Args, Arity, Command, CommandError, Group, Reply, error};
+
+use super::connection::CONNECTION;
+use crate::persistence::misconf;
+use crate::registry::{Later, SessionCommand, SessionRun};
+use crate::server::{Server, Stop};
+use crate::session::Session;
+
+const ADMIN: Command = Command {
+    group: Group::Server,
+    flags: flags::NO_SCRIPT | flags::ADMIN | flags::DANGEROUS,
+    arity: Arity::Exactly(1),
+    syntax: "",
+    ..CONNECTION
+};
+
+/// The rows of this family.
+pub static COMMANDS: &[SessionCommand] = &[
+    SessionCommand {
+        facts: Command {
+            name: "save",
+            summary: "Synchronously saves the database(s) to disk.",
+            complexity: "O(N) where N is the total number of keys in all databases",
+            flags: ADMIN.flags | flags::NO_MULTI,
+            ..ADMIN
+        },
+        run: SessionRun::Later(Later::Save),
+    },
+    SessionCommand {
+        facts: Command {
+            name: "bgsave",
+            arity: Arity::AtLeast(1),
+            summary: "Asynchronously saves the database(s) to disk.",
+            syntax: "[SCHEDULE]",
+            ..ADMIN
+        },
+        run: SessionRun::Now(background_save),
+    },
+    SessionCommand {
+        facts: Command {
+            name: "bgrewriteaof",
+            summary: "Asynchronously rewrites the append-only file to disk.",
+            ..ADMIN
+        },
+        run: SessionRun::Now(rewrite),
+    },
+    SessionCommand {
+        facts: Command {
+            name: "lastsave",
+            summary: "Returns the Unix timestamp of the last successful save to disk.",
+            flags: flags::ADMIN | flags::DANGEROUS | flags::FAST,
+            ..ADMIN
+        },
+        run: SessionRun::Now(last_save),
+    },
+    SessionCommand {
+        facts: Command {
+            name: "shutdown",
+            arity: Arity::AtLeast(1),
+            summary: "Synchronously saves the database(s) to disk and shuts down the Redis server.",
+            syntax: "[NOSAVE|SAVE] [NOW] [FORCE] [ABORT]",
+            flags: ADMIN.flags | flags::NO_MULTI,
+            ..ADMIN
+        },
+        run: SessionRun::Later(Later::Shutdown),
+    },
+];
+
+fn journal(server: &Server) -> Result<&Journal, CommandError> {
+    server
+        .node
+        .journal()
+        .ok_or(CommandError::new("ERR Nothing is kept: the server runs with --data-dir none"))
+}
+
+/// SAVE: waits until all changes so far are in the checkpoint.
+pub async fn save(server: &Server, out: &mut Reply) {
+    let saved = match journal(server) {
+        Ok(journal) => journal.checkpoint().await.map_err(|reason| misconf(&reason)),
+        Err(error) => Err(error),
+    };
+    match saved {
+        Ok(()) => out.ok(),
+        Err(error) => out.error(&error),
+    }
+}
+
+fn background_save(
+    server: &Server,
+    _: &mut Session,
+    args: Args<'_>,
+    out: &mut Reply,
+) -> Result<(), CommandError> {
+    let scheduled = match args.rest(1) {
+        [] => false,
+        [word] if word.eq_ignore_ascii_case(b"schedule") => true,
+        _ => return Err(error::SYNTAX),
+    };
+    let journal = journal(server)?;
+    if journal.progress().saving && !scheduled {
+        return Err(CommandError::new("ERR Background save already in progress"));
+    }
+    journal.begin_checkpoint();
+    out.status("Background saving started");
+    Ok(())
+}
+
+fn rewrite(server: &Server, _: &mut Session, _: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
+    let journal = journal(server)?;
+    if journal.progress().saving {
+        return Err(CommandError::new("ERR Background append only file rewriting already in progress"));
+    }
+    journal.begin_checkpoint();
+    out.status("Background append only file rewriting started");
+    Ok(())
+}
+
+fn last_save(server: &Server, _: &mut Session, _: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
+    let saved_at = server.node.journal().map_or(server.started_at, |journal| journal.progress().saved_at);
+    out.integer(saved_at as i64);
+    Ok(())
+}
+
+/// SHUTDOWN: ends the process, if what was changed can be kept. Whoever asked hears nothing but the end of the
+/// connection.
+pub async fn shutdown(server: &Server, session: &mut Session, args: Args<'_>, out: &mut Reply) {
+    let (mut save, mut force) = (true, false);
+    for word in args.rest(1) {
+        match &*word.to_ascii_lowercase() {
+            b"nosave" => save = false,
+            b"save" => save = true,
+            b"now" => {}
+            b"force" => force = true,
+            b"abort" => return out.error(&CommandError::new("ERR No shutdown in progress.")),
+            _ => return out.error(&error::SYNTAX),
+        }
+    }
+    if save && let Some(journal) = server.node.journal() {
+        let flushed = journal.flush().await;
+        if flushed.is_err() && !force {
+            return out.error(&CommandError::new("ERR Errors trying to SHUTDOWN. Check logs."));
+        }
+    }
+    session.closing = true;
+    server.stop.send_replace(if save { Stop::Saving } else { Stop::Abandoning });
+}

@@ -1,0 +1,96 @@
+//! What the gateway has to do with the data's life on disk: it opens and closes it, says how it is, and refuses
+//! changes that could not be kept.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use store::Node;
+use store::journal::{Durability, Kept};
+use store_engine::CommandError;
+
+use crate::config::Config;
+use crate::log;
+
+/// The node, and what writes it down if it outlives the process.
+pub struct Storage {
+    /// The data.
+    pub node: Arc<Node>,
+    kept: Option<Kept>,
+}
+
+/// Why the data cannot be had, or was not kept: one line.
+pub type Trouble = String;
+
+impl Storage {
+    /// As the configuration says: the data of its folder, or none.
+    pub fn open(config: &Config) -> Result<Storage, Trouble> {
+        let shards = config.shards.get_usize();
+        let Some(folder) = config.data_dir.get() else {
+            return Ok(Storage { node: Node::new(shards), kept: None });
+        };
+        let durability = if config.durability.get() == 1 { Durability::Sync } else { Durability::Periodic };
+        let begun = std::time::Instant::now();
+        let kept = Kept::open(store::journal::in_folder(folder.clone()), shards, durability)
+            .map_err(|error| format!("data-dir: {error}"))?;
+        let keys: usize = kept.node.usage().keys.iter().sum();
+        if keys > 0 {
+            let (folder, seconds) = (folder.display(), begun.elapsed().as_secs_f64());
+            log::notice(&format!("{keys} keys read from {folder} in {seconds:.1} seconds"));
+        }
+        Ok(Storage { node: kept.node.clone(), kept: Some(kept) })
+    }
+
+    /// Writes down what is left to be, unless `abandon`. Nothing may change any more.
+    pub fn close(self, abandon: bool) -> Result<(), Trouble> {
+        let Some(kept) = self.kept else { return Ok(()) };
+        kept.close(abandon).map_err(|reason| format!("the last changes are lost: {reason}"))
+    }
+}
+
+/// Refuses a change while the disk cannot be written, with Redis' words.
+pub fn refuse_while_failing(node: &Node) -> Result<(), CommandError> {
+    match node.journal().and_then(|journal| journal.failure()) {
+        None => Ok(()),
+        Some(reason) => Err(misconf(&reason)),
+    }
+}
+
+/// What a change is answered with that the disk has not taken.
+pub fn misconf(reason: &str) -> CommandError {
+    let reason = reason.replace(['\r', '\n'], " ");
+    CommandError::owned(format!("MISCONF Errors writing to the journal: {reason}"))
+}
+
+/// INFO's section.
+pub fn describe(node: &Node, text: &mut String) {
+    let line = |text: &mut String, name: &str, value: &dyn std::fmt::Display| {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{name}:{value}\r\n");
+    };
+    line(text, "loading", &0);
+    let Some(journal) = node.journal() else {
+        line(text, "durability", &"memory");
+        line(text, "rdb_bgsave_in_progress", &0);
+        line(text, "aof_enabled", &0);
+        return;
+    };
+    let progress = journal.progress();
+    let durability = match journal.durability() {
+        Durability::Periodic => "periodic",
+        Durability::Sync => "sync",
+    };
+    let status = if progress.failure.is_none() { "ok" } else { "err" };
+    line(text, "durability", &durability);
+    line(text, "rdb_changes_since_last_save", &(journal.newest().saturating_sub(progress.checkpoint)));
+    line(text, "rdb_bgsave_in_progress", &u8::from(progress.saving));
+    line(text, "rdb_last_save_time", &progress.saved_at);
+    line(text, "rdb_last_bgsave_status", &status);
+    line(text, "aof_enabled", &1);
+    line(text, "aof_rewrite_in_progress", &u8::from(progress.saving));
+    line(text, "aof_last_write_status", &status);
+    line(text, "aof_current_size", &progress.journal_bytes);
+    line(text, "journal_newest", &journal.newest());
+    line(text, "journal_durable", &progress.durable);
+    line(text, "journal_checkpoint", &progress.checkpoint);
+    line(text, "journal_flushes", &progress.flushes);
+}

@@ -1,0 +1,527 @@
+//! The disk: sled, the only file that knows it.
+//!
+//! sled writes well and reads badly (`store/trial/README.md`), so it only writes: what there is is read by
+//! [`image`] before sled is opened, which happens with the first batch. On top of what sled checks, every value has a
+//! checksum of ours over key and value, the number of the last batch is in the database, and what was flushed last is in
+//! a file apart from it ([`mark`]).
+//!
+//! A batch is atomic because this is the only writer: what sled is told between two flushes becomes durable with one
+//! frame of its metadata. sled's own batches are not used, since what they delete leaves empty leaves for ever.
+
+mod image;
+mod mark;
+
+use std::fs::{self, File, TryLockError};
+use std::io;
+use std::mem::ManuallyDrop;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+
+use self::image::{Image, Judge, Metadata};
+use self::mark::{Flushed, Mark};
+use super::disk::{Disk, DiskError, Each, Op};
+
+/// Records in a leaf, which is written whole when one of them changes. With 8 an append of 64 KB costs half, and
+/// memory for the places of a million small records a quarter more; with 64 an append costs six times as much.
+const FANOUT: usize = 16;
+
+/// zstd's; 3 takes more time for the same size, the levels below 1 save a fifth of the time for 1.4 times the space.
+const LEVEL: i32 = 1;
+
+/// The version of our records. Later ones are refused.
+const FORMAT: u32 = 1;
+
+/// The record with format and number of the last batch. It is the lowest key, which sled keeps in a leaf of its own.
+const HEAD: &[u8] = b"\0";
+
+/// What sled may keep in memory: it never lets go of a leaf that it wrote, so it is opened anew from time to time.
+const RESIDENT_BYTES: u64 = 128 << 20;
+
+/// A leaf in memory without its records.
+const LEAF_BYTES: u64 = 600;
+
+type Db = sled::Db<FANOUT>;
+
+/// A folder with a database, our lock and the mark.
+pub struct Sled {
+    folder: PathBuf,
+    seq: u64,
+    state: State,
+    /// Held as long as this lives.
+    _lock: File,
+}
+
+enum State {
+    Reading(Image),
+    Writing(Box<Writer>),
+    /// Ended by an error, in words.
+    Dead(String),
+}
+
+impl Sled {
+    /// Opens the database in `folder`, or makes one. Damage in what is read here or by `scan` is an error, and then
+    /// nothing was changed.
+    pub fn open(folder: &Path) -> Result<Sled, DiskError> {
+        fs::create_dir_all(folder).map_err(DiskError::io("create", folder))?;
+        Sled::open_locked(folder, lock(folder, true)?)
+    }
+
+    fn open_locked(folder: &Path, lock: File) -> Result<Sled, DiskError> {
+        let home = home(folder);
+        if !home.exists() {
+            let flushed = mark::read(folder)?.unwrap_or_default().seq;
+            if flushed > 0 {
+                return Err(DiskError::Lost { folder: folder.to_owned(), flushed, found: 0 });
+            }
+            make(folder, &home, |_| Ok(0))?;
+        }
+        let (image, seq) = read(folder, &mut Err)?;
+        Ok(Sled { folder: folder.to_owned(), seq, state: State::Reading(image), _lock: lock })
+    }
+
+    /// Opens it with what is left of it. What is missing is told to `lost`; if that is anything, the damaged files are
+    /// kept as `sled.damaged-…`.
+    pub fn open_accepting_loss(folder: &Path, lost: &mut dyn FnMut(DiskError)) -> Result<Sled, DiskError> {
+        let lock = lock(folder, true)?;
+        let (home, rescued) = (home(folder), folder.join("sled.rescued"));
+        if !home.exists() && rescued.exists() {
+            // A crash came between the two renames below.
+            rename(folder, &rescued, &home)?;
+        }
+        if !home.exists() {
+            let flushed = mark::read(folder).unwrap_or(None).unwrap_or_default().seq;
+            lost(DiskError::Lost { folder: folder.to_owned(), flushed, found: 0 });
+            Mark::reset(folder, 0)?;
+        } else if let Some(seq) = rescue(folder, &rescued, lost)? {
+            let aside = (1..).map(|n| folder.join(format!("sled.damaged-{n}"))).find(|path| !path.exists());
+            rename(folder, &home, &aside.expect("some number is free"))?;
+            rename(folder, &rescued, &home)?;
+            Mark::reset(folder, seq)?;
+        }
+        Sled::open_locked(folder, lock)
+    }
+
+    /// Reads a database that nobody has open and changes nothing: all records that are whole go to `each`, all that is
+    /// wrong goes to `problem`. Returns the number of the last batch.
+    pub fn examine(
+        folder: &Path,
+        each: &mut Each,
+        problem: &mut dyn FnMut(DiskError),
+    ) -> Result<u64, DiskError> {
+        // A copy of a folder may have come without it.
+        let _lock = if folder.join("lock").exists() { Some(lock(folder, false)?) } else { None };
+        examine(folder, each, problem)
+    }
+
+    /// Ends this handle: sled must not be used after an error. It is not even dropped, since that flushes, and a flush
+    /// after a failed one waits for ever. Its own lock stays, so only another process can open the folder again.
+    fn end(&mut self, error: &DiskError) {
+        if let State::Writing(writer) = std::mem::replace(&mut self.state, State::Dead(error.to_string())) {
+            std::mem::forget(writer);
+        }
+    }
+
+    /// The writer; sled is opened here if it was not.
+    fn writer(&mut self) -> Result<&mut Writer, DiskError> {
+        if let State::Reading(image) = &self.state {
+            let writer = Writer::open(&self.folder, self.seq, image.leaves() as u64)?;
+            self.state = State::Writing(Box::new(writer));
+        }
+        match &mut self.state {
+            State::Writing(writer) => Ok(writer),
+            State::Dead(why) => Err(DiskError::Refused(format!("nothing is kept since an error: {why}"))),
+            State::Reading(_) => unreachable!("just left"),
+        }
+    }
+
+    /// Runs `act` with the writer; its error is the end.
+    fn write(&mut self, act: impl FnOnce(&mut Writer) -> Result<(), DiskError>) -> Result<(), DiskError> {
+        let outcome = self.writer().and_then(act);
+        if let (Err(error), State::Reading(_) | State::Writing(_)) = (&outcome, &self.state) {
+            self.end(error);
+        }
+        outcome
+    }
+}
+
+impl Disk for Sled {
+    fn seq(&self) -> u64 {
+        self.seq
+    }
+
+    fn apply(&mut self, seq: u64, batch: &[Op]) -> Result<(), DiskError> {
+        if seq < self.seq {
+            return Err(DiskError::Refused(format!("batch {seq} after batch {}", self.seq)));
+        }
+        let ours = |op: &Op| {
+            let (Op::Put(key, _) | Op::Delete(key)) = op;
+            key.first().is_none_or(|first| *first == HEAD[0])
+        };
+        if batch.iter().any(ours) {
+            return Err(DiskError::Refused("a key is empty or begins with a zero byte".to_owned()));
+        }
+        self.write(|writer| writer.apply(seq, batch))?;
+        self.seq = seq;
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), DiskError> {
+        let seq = self.seq;
+        self.write(|writer| writer.flush(seq))
+    }
+
+    fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    fn keys(&mut self, prefix: &[u8], from: &[u8], most: usize) -> Result<Vec<Vec<u8>>, DiskError> {
+        let mut keys = Vec::new();
+        self.write(|writer| {
+            keys = writer.keys(prefix, from, most)?;
+            Ok(())
+        })?;
+        Ok(keys)
+    }
+
+    fn scan(&self, prefix: &[u8], each: &mut Each) -> Result<(), DiskError> {
+        match &self.state {
+            State::Reading(image) => scan(image, prefix, &mut Err, &mut |key, value| {
+                if key == HEAD { Ok(()) } else { each(key, value) }
+            }),
+            State::Writing(_) => Err(DiskError::Refused("a scan after the first batch".to_owned())),
+            State::Dead(why) => Err(DiskError::Refused(format!("nothing is kept since an error: {why}"))),
+        }
+    }
+}
+
+impl Drop for Sled {
+    fn drop(&mut self) {
+        // What was applied and not flushed becomes durable if that works; nobody was promised it.
+        if let State::Writing(writer) = &mut self.state
+            && let Err(error) = writer.close()
+        {
+            self.end(&error);
+        }
+    }
+}
+
+/// sled while it is written to.
+struct Writer {
+    home: PathBuf,
+    mark: Mark,
+    /// Not there between closing and opening anew.
+    db: Option<Db>,
+    /// sled's newest log that is known.
+    log: u64,
+    /// Leaves of the database when it was opened.
+    leaves: u64,
+    /// For the mean size of a record.
+    puts: u64,
+    put_bytes: u64,
+    /// See [`RESIDENT_BYTES`].
+    most_resident: u64,
+}
+
+impl Writer {
+    fn open(folder: &Path, seq: u64, leaves: u64) -> Result<Writer, DiskError> {
+        let home = home(folder);
+        let db = Some(open_db(&home)?);
+        let mark = Mark::open(folder, Flushed { seq, ..Flushed::default() })?;
+        Ok(Writer { home, mark, db, log: 0, leaves, puts: 0, put_bytes: 0, most_resident: RESIDENT_BYTES })
+    }
+
+    fn db(&mut self) -> Result<&Db, DiskError> {
+        if self.db.is_none() {
+            self.db = Some(open_db(&self.home)?);
+        }
+        Ok(self.db.as_ref().expect("there by now"))
+    }
+
+    fn apply(&mut self, seq: u64, batch: &[Op]) -> Result<(), DiskError> {
+        for op in batch {
+            if let Op::Put(key, value) = op {
+                self.puts += 1;
+                self.put_bytes += (key.len() + value.len()) as u64;
+            }
+        }
+        let home = self.home.clone();
+        let db = self.db()?;
+        attempt("write to", &home, || {
+            for op in batch {
+                match op {
+                    Op::Put(key, value) => db.insert(key, sealed(key, value))?,
+                    Op::Delete(key) => db.remove(key)?,
+                };
+            }
+            db.insert(HEAD, sealed(HEAD, &head(seq)))
+        })?;
+        Ok(())
+    }
+
+    fn keys(&mut self, prefix: &[u8], from: &[u8], most: usize) -> Result<Vec<Vec<u8>>, DiskError> {
+        let home = self.home.clone();
+        let db = self.db()?;
+        attempt("read", &home, || {
+            let found = db.range(from..).take_while(|item| match item {
+                Ok((key, _)) => key.starts_with(prefix),
+                Err(_) => true,
+            });
+            found.take(most).map(|item| item.map(|(key, _)| key.to_vec())).collect()
+        })
+    }
+
+    fn flush(&mut self, seq: u64) -> Result<(), DiskError> {
+        if let Some(db) = &self.db {
+            attempt("write to", &self.home, || db.flush())?;
+            let (log, length) = self.newest_log()?;
+            self.mark.write(Flushed { seq, log, length })?;
+            self.renew_if_large()?;
+        }
+        Ok(())
+    }
+
+    /// The newest log and its length. Logs are numbered without gaps.
+    fn newest_log(&mut self) -> Result<(u64, u64), DiskError> {
+        let path = |log| Metadata::log_path(&self.home, log);
+        if !path(self.log).exists() {
+            self.log = Metadata::list(&self.home)?.logs.last().copied().unwrap_or(0);
+        }
+        while path(self.log + 1).exists() {
+            self.log += 1;
+        }
+        let path = path(self.log);
+        let data = fs::metadata(&path).map_err(DiskError::io("look at", &path))?;
+        Ok((self.log, data.len()))
+    }
+
+    /// Closes sled once it keeps much in memory. With a large database that is a share of it, so that opening, which
+    /// reads where all leaves are, stays rare.
+    fn renew_if_large(&mut self) -> Result<(), DiskError> {
+        let Some(db) = &self.db else { return Ok(()) };
+        let cache = db.stats().cache;
+        let (made, gone) = (cache.heap.allocator.objects_allocated, cache.heap.allocator.objects_freed);
+        let resident = (cache.cache_misses + made).saturating_sub(gone);
+        let leaf_bytes = LEAF_BYTES + FANOUT as u64 * self.put_bytes / self.puts.max(1);
+        if resident * leaf_bytes < self.most_resident || resident < self.leaves / 4 {
+            return Ok(());
+        }
+        self.leaves = (self.leaves + made).saturating_sub(gone);
+        self.close()
+    }
+
+    fn close(&mut self) -> Result<(), DiskError> {
+        self.db.take().map_or(Ok(()), |db| close_db(db, &self.home))
+    }
+}
+
+fn home(folder: &Path) -> PathBuf {
+    folder.join("sled")
+}
+
+/// Takes the lock of a folder, which whoever has the database open holds.
+fn lock(folder: &Path, make: bool) -> Result<File, DiskError> {
+    let path = folder.join("lock");
+    let file = if make { File::create(&path) } else { File::open(&path) };
+    let file = file.map_err(DiskError::io("open", &path))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(DiskError::Busy(folder.to_owned())),
+        Err(TryLockError::Error(error)) => Err(DiskError::io("lock", &path)(error)),
+    }
+}
+
+fn rename(folder: &Path, from: &Path, to: &Path) -> Result<(), DiskError> {
+    fs::rename(from, to).map_err(DiskError::io("rename", from))?;
+    mark::sync(folder)
+}
+
+/// A value as it is stored: behind it the checksum over key and value.
+fn sealed(key: &[u8], value: &[u8]) -> Vec<u8> {
+    let mut crc = crc32fast::Hasher::new();
+    crc.update(key);
+    crc.update(value);
+    [value, &crc.finalize().to_le_bytes()].concat()
+}
+
+/// The value of a stored one.
+fn unsealed<'a>(key: &[u8], stored: &'a [u8]) -> Option<&'a [u8]> {
+    let value = &stored[..stored.len().checked_sub(4)?];
+    (sealed(key, value) == stored).then_some(value)
+}
+
+fn head(seq: u64) -> Vec<u8> {
+    [FORMAT.to_le_bytes().as_slice(), &seq.to_le_bytes()].concat()
+}
+
+/// Reads records and takes our checksums off.
+fn scan(image: &Image, prefix: &[u8], judge: &mut Judge, each: &mut Each) -> Result<(), DiskError> {
+    let mut wrong = Vec::new();
+    image.scan(prefix, judge, &mut |key, stored| match unsealed(key, stored) {
+        Some(value) => each(key, value),
+        None => {
+            wrong.push(key.escape_ascii().to_string());
+            Ok(())
+        }
+    })?;
+    for key in wrong {
+        let what = "our checksum does not fit".to_owned();
+        judge(DiskError::Damaged {
+            file: image.folder().to_owned(),
+            place: format!("record \"{key}\""),
+            what,
+        })?;
+    }
+    Ok(())
+}
+
+/// Reads where everything is and the number of the last batch, and compares that with the mark.
+fn read(folder: &Path, judge: &mut Judge) -> Result<(Image, u64), DiskError> {
+    let home = home(folder);
+    let mark = mark::read(folder).or_else(|error| judge(error).map(|()| Some(Flushed::default())))?;
+    let image = Image::read(&home, FANOUT, judge)?;
+    let Flushed { seq: flushed, log, length } = mark.unwrap_or_default();
+    image.holds(log, length).or_else(&mut *judge)?;
+    let mut fields = None;
+    scan(&image, HEAD, judge, &mut |_, value| {
+        fields = parse_head(value);
+        Ok(())
+    })?;
+    let Some((format, seq)) = fields else {
+        let (place, what) = ("the number of the last batch".to_owned(), "it is missing".to_owned());
+        judge(DiskError::Damaged { file: home, place, what })?;
+        return Ok((image, 0));
+    };
+    if format > FORMAT {
+        return Err(DiskError::Newer { folder: folder.to_owned(), found: format, known: FORMAT });
+    }
+    if seq < flushed {
+        judge(DiskError::Lost { folder: folder.to_owned(), flushed, found: seq })?;
+    }
+    if mark.is_none() && seq > 0 {
+        judge(mark::missing(folder))?;
+    }
+    Ok((image, seq))
+}
+
+/// Everything that is whole to `each`, everything that is not to `problem`.
+fn examine(folder: &Path, each: &mut Each, problem: &mut dyn FnMut(DiskError)) -> Result<u64, DiskError> {
+    let mut judge = |error| {
+        problem(error);
+        Ok(())
+    };
+    let (image, seq) = read(folder, &mut judge)?;
+    scan(&image, b"", &mut judge, &mut |key, value| if key == HEAD { Ok(()) } else { each(key, value) })?;
+    Ok(seq)
+}
+
+/// If anything is wrong with a database, copies what is left of it to `target` and returns the number of its last batch.
+fn rescue(folder: &Path, target: &Path, lost: &mut dyn FnMut(DiskError)) -> Result<Option<u64>, DiskError> {
+    let mut whole = true;
+    examine(folder, &mut |_, _| Ok(()), &mut |error| {
+        whole = false;
+        lost(error);
+    })?;
+    if whole {
+        return Ok(None);
+    }
+    // Of an attempt that a crash ended.
+    let _ = fs::remove_dir_all(target);
+    let flushed = mark::read(folder).unwrap_or(None).unwrap_or_default().seq;
+    let seq = make(folder, target, |put| Ok(examine(folder, put, &mut |_| {})?.max(flushed)))?;
+    Ok(Some(seq))
+}
+
+/// Makes a database at `target`: it gets its name when it is complete. `fill` is given what puts a record and returns
+/// the number of the last batch.
+fn make(
+    folder: &Path,
+    target: &Path,
+    fill: impl FnOnce(&mut Each) -> Result<u64, DiskError>,
+) -> Result<u64, DiskError> {
+    let unfinished = folder.join("sled.new");
+    // Of an attempt that a crash ended.
+    let _ = fs::remove_dir_all(&unfinished);
+    // Never dropped on the way out of an error: see close_db.
+    let db = ManuallyDrop::new(open_db(&unfinished)?);
+    let mut put = |key: &[u8], value: &[u8]| {
+        attempt("write to", &unfinished, || db.insert(key, sealed(key, value))).map(drop)
+    };
+    let seq = fill(&mut put)?;
+    put(HEAD, &head(seq))?;
+    close_db(ManuallyDrop::into_inner(db), &unfinished)?;
+    rename(folder, &unfinished, target)?;
+    Ok(seq)
+}
+
+fn parse_head(value: &[u8]) -> Option<(u32, u64)> {
+    let (format, rest) = value.split_first_chunk()?;
+    // A later format may have more behind the number.
+    let (seq, _) = rest.split_first_chunk()?;
+    Some((u32::from_le_bytes(*format), u64::from_le_bytes(*seq)))
+}
+
+fn open_db(path: &Path) -> Result<Db, DiskError> {
+    mend(path)?;
+    // No flusher of its own, which would flush between two steps of a batch, and abort the process on an error.
+    let config = sled::Config::new().path(path).flush_every_ms(None).zstd_compression_level(LEVEL);
+    attempt("open", path, || config.open())
+}
+
+/// Prepares for sled's opening what it would do harm to. A kill during an earlier one can leave a snapshot and no log:
+/// then it would write the snapshot anew, under its own name, and delete that as the old one. An empty log prevents
+/// that. And it would keep snapshots that are stale, to find them when the newest is gone.
+fn mend(path: &Path) -> Result<(), DiskError> {
+    let folder = path.join("metadata");
+    if !folder.exists() {
+        return Ok(());
+    }
+    let Metadata { snapshots, logs } = Metadata::list(path)?;
+    let Some((newest, stale)) = snapshots.split_last() else { return Ok(()) };
+    for number in stale {
+        let path = Metadata::snapshot_path(path, *number);
+        fs::remove_file(&path).map_err(DiskError::io("remove", &path))?;
+    }
+    if logs.last().is_none_or(|log| log <= newest) {
+        let path = Metadata::log_path(path, newest + 1);
+        File::create(&path).map_err(DiskError::io("create", &path))?;
+    }
+    mark::sync(&folder)
+}
+
+/// Closes sled. Dropping it flushes several times, and waits for ever if one of these fails: so it is flushed as often
+/// as it has anything to write or to move, and then there is nothing that could fail.
+fn close_db(db: Db, path: &Path) -> Result<(), DiskError> {
+    let mut quiet = 0;
+    let mut rounds = 0;
+    while quiet < 3 {
+        rounds += 1;
+        match attempt("write to", path, || db.flush()) {
+            Ok(stats) if stats.objects_flushed == 0 => quiet += 1,
+            Ok(_) => quiet = 0,
+            Err(error) => {
+                std::mem::forget(db);
+                return Err(error);
+            }
+        }
+    }
+    eprintln!("ROUNDS {rounds}");
+    attempt("close", path, || {
+        drop(db);
+        Ok(())
+    })
+}
+
+/// Calls sled, whose panics become errors.
+fn attempt<T>(doing: &'static str, path: &Path, act: impl FnOnce() -> io::Result<T>) -> Result<T, DiskError> {
+    match catch_unwind(AssertUnwindSafe(act)) {
+        Ok(outcome) => outcome.map_err(DiskError::io(doing, path)),
+        Err(panic) => {
+            let text = panic.downcast_ref::<String>().map(String::as_str);
+            let what = text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("a panic without words");
+            Err(DiskError::Panic { doing, folder: path.to_owned(), what: what.to_owned() })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

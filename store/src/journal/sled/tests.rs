@@ -1,0 +1,136 @@
+//! What needs to look inside.
+
+use super::*;
+
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        Folder(std::env::temp_dir().join(format!("moonshard-sled-{}-{name}", std::process::id())))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // A test that fails early may not have made it.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn count(disk: &Sled) -> usize {
+    let mut count = 0;
+    disk.scan(b"", &mut |_, _| {
+        count += 1;
+        Ok(())
+    })
+    .unwrap();
+    count
+}
+
+#[test]
+fn a_later_format_is_refused() {
+    let folder = Folder::new("format");
+    drop(Sled::open(&folder.0).unwrap());
+    let db = open_db(&home(&folder.0)).unwrap();
+    let later = [(FORMAT + 1).to_le_bytes().as_slice(), &7_u64.to_le_bytes(), b"more"].concat();
+    db.insert(HEAD, sealed(HEAD, &later)).unwrap();
+    close_db(db, &folder.0).unwrap();
+    for outcome in [Sled::open(&folder.0), Sled::open_accepting_loss(&folder.0, &mut |_| {})] {
+        assert!(matches!(outcome, Err(DiskError::Newer { found: 2, known: FORMAT, .. })));
+    }
+}
+
+#[test]
+fn a_record_with_a_wrong_checksum_is_refused_by_name() {
+    let folder = Folder::new("checksum");
+    drop(Sled::open(&folder.0).unwrap());
+    let db = open_db(&home(&folder.0)).unwrap();
+    db.insert("h good", sealed(b"h good", b"1")).unwrap();
+    // A value that belongs to another key.
+    db.insert("h bad", sealed(b"h good", b"1")).unwrap();
+    close_db(db, &folder.0).unwrap();
+    let disk = Sled::open(&folder.0).unwrap();
+    let error = disk.scan(b"", &mut |_, _| Ok(())).unwrap_err();
+    assert!(error.is_loss() && error.to_string().contains("record \"h bad\""), "{error}");
+}
+
+#[test]
+fn sled_opens_after_a_kill_between_its_snapshot_and_its_log() {
+    let folder = Folder::new("between");
+    let mut disk = Sled::open(&folder.0).unwrap();
+    disk.apply(1, &[Op::Put(b"h".to_vec(), b"1".to_vec())]).unwrap();
+    disk.flush().unwrap();
+    drop(disk);
+    let home = home(&folder.0);
+    let Metadata { snapshots, .. } = Metadata::list(&home).unwrap();
+    let stale = Metadata::snapshot_path(&home, snapshots[0]);
+    let old = fs::read(&stale).unwrap();
+    for round in 0..3 {
+        // Opening makes the log that the kill prevented.
+        close_db(open_db(&home).unwrap(), &home).unwrap();
+        for log in Metadata::list(&home).unwrap().logs {
+            fs::remove_file(Metadata::log_path(&home, log)).unwrap();
+        }
+        if round == 0 {
+            fs::write(&stale, &old).unwrap();
+        }
+        let disk = Sled::open(&folder.0).unwrap();
+        assert_eq!((disk.seq(), count(&disk)), (1, 1));
+    }
+    assert!(!stale.exists());
+}
+
+#[test]
+fn memory_is_given_back_and_nothing_is_lost_by_that() {
+    let folder = Folder::new("renew");
+    let mut disk = Sled::open(&folder.0).unwrap();
+    let mut renewed = 0;
+    for seq in 1..=300 {
+        let op =
+            |n: u64| Op::Put(format!("h{:05}", (seq * 977 + n * 613) % 5000).into_bytes(), vec![b'x'; 50]);
+        disk.apply(seq, &(0..20).map(op).collect::<Vec<_>>()).unwrap();
+        disk.writer().unwrap().most_resident = 100_000;
+        disk.flush().unwrap();
+        renewed += usize::from(disk.writer().unwrap().db.is_none());
+    }
+    drop(disk);
+    assert!(renewed > 2, "{renewed}");
+    let disk = Sled::open(&folder.0).unwrap();
+    let keys: std::collections::HashSet<u64> =
+        (1..=300).flat_map(|seq| (0..20).map(move |n| (seq * 977 + n * 613) % 5000)).collect();
+    assert_eq!((disk.seq(), count(&disk)), (300, keys.len()));
+}
+
+#[test]
+fn leaves_that_became_empty_are_given_back() {
+    let folder = Folder::new("leaves");
+    let mut disk = Sled::open(&folder.0).unwrap();
+    let key = |seq: u64| [b"l".as_slice(), &seq.to_be_bytes()].concat();
+    for seq in 1..=2_000_u64 {
+        let trimmed = seq.checked_sub(40).map(|old| Op::Delete(key(old)));
+        let batch: Vec<Op> = [Op::Put(key(seq), vec![b'x'; 20])].into_iter().chain(trimmed).collect();
+        disk.apply(seq, &batch).unwrap();
+        if seq % 50 == 0 {
+            disk.flush().unwrap();
+        }
+    }
+    drop(disk);
+    let (image, _) = read(&folder.0, &mut Err).unwrap();
+    assert!(image.leaves() < 20, "{} leaves for 40 records", image.leaves());
+}
+
+#[test]
+fn a_panic_is_an_error_and_the_end() {
+    let folder = Folder::new("panic");
+    let mut disk = Sled::open(&folder.0).unwrap();
+    disk.apply(1, &[]).unwrap();
+    disk.flush().unwrap();
+    let home = home(&folder.0);
+    let outcome = disk.write(|_| attempt("write to", &home, || panic!("out of {}", "luck")));
+    assert!(outcome.unwrap_err().to_string().contains("out of luck"));
+    for outcome in [disk.apply(2, &[]), disk.flush(), disk.scan(b"", &mut |_, _| Ok(()))] {
+        assert!(
+            outcome.unwrap_err().to_string().contains("nothing is kept since an error: could not write to")
+        );
+    }
+}
