@@ -33,8 +33,9 @@ use store_engine::Effects;
 use store_engine::codec::put_bytes;
 use tokio::sync::watch;
 
-use self::disk::DiskError;
+pub use self::disk::{Disk, DiskError, Op};
 use self::load::Loaded;
+pub use self::sled::Sled;
 pub use self::writer::Open;
 use self::writer::Writer;
 use crate::node::Node;

@@ -29,7 +29,7 @@ const CONFINED: &[(&str, &[&str], &[&str])] = &[
         &["proto/", "store/src/client", "store/src/server", "gateway/src/frontend/grpc"],
     ),
     ("axum", &["gateway"], &["gateway/src/frontend/http"]),
-    ("sled", &["store"], &["store/src/journal/sled.rs"]),
+    ("sled", &["store"], &["store/src/journal/sled.rs", "store/trial/"]),
     (
         "tokio",
         &["script", "store", "gateway", "tests"],

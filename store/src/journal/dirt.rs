@@ -89,31 +89,38 @@ impl Window {
 
 /// A changed key.
 pub struct Change {
-    /// The first record that the checkpoint lacks.
-    pub since: u64,
     /// What it lacks.
     pub what: What,
     /// Keys that took over what this one had: the checkpoint must learn of them first.
     pub moved_to: Vec<Name>,
 }
 
-/// All changed keys, oldest change first.
+/// All changed keys.
+///
+/// They are folded generation by generation, each in the order of the disk, where neighbours share a leaf that is
+/// written once for all of them.
 #[derive(Default)]
 pub struct Dirt {
     changes: HashMap<Name, Change, RandomState>,
-    /// The oldest first; may name keys whose change was folded meanwhile.
-    order: BTreeSet<(u64, Name)>,
+    /// What is being folded, the last first. May name keys whose change was folded meanwhile.
+    old: Generation,
     /// Could not be folded when it was their turn.
-    postponed: Vec<(u64, Name)>,
+    postponed: Vec<Name>,
+    /// What has changed since.
+    young: Generation,
+}
+
+#[derive(Default)]
+struct Generation {
+    names: Vec<Name>,
+    /// The first record that the checkpoint lacks because of these.
+    since: Option<u64>,
 }
 
 impl Dirt {
     /// The first record that the checkpoint lacks, if there is one.
     pub fn since(&self) -> Option<u64> {
-        // An entry whose change was folded meanwhile errs towards keeping too much, until its turn.
-        let first = self.order.first().map(|(since, _)| *since);
-        let held = self.postponed.iter().map(|(since, _)| *since).min();
-        first.into_iter().chain(held).min()
+        self.old.since.into_iter().chain(self.young.since).min()
     }
 
     /// Notes what record `number` did to a key. `window` gives a list's indices on disk, if it has any there.
@@ -198,18 +205,21 @@ impl Dirt {
         match self.changes.entry_ref(&name) {
             EntryRef::Occupied(entry) => entry.into_mut(),
             EntryRef::Vacant(entry) => {
-                let change = Change { since: number, what: what(), moved_to: Vec::new() };
+                let change = Change { what: what(), moved_to: Vec::new() };
                 let entry = entry.insert_entry_with_key(Name::from(&name), change);
-                self.order.insert((number, entry.key().clone()));
+                self.young.names.push(entry.key().clone());
+                self.young.since.get_or_insert(number);
+                let since = self.young.since.as_mut().expect("it was set above");
+                *since = number.min(*since);
                 entry.into_mut()
             }
         }
     }
 
-    /// The key whose change is the oldest, if there is one that was not postponed.
+    /// The next key of the generation that is being folded, if one of it is left that was not postponed.
     pub fn next(&mut self) -> Option<Name> {
         loop {
-            let (_, name) = self.order.pop_first()?;
+            let name = self.old.names.pop()?;
             if self.changes.contains_key(&name) {
                 return Some(name);
             }
@@ -236,19 +246,28 @@ impl Dirt {
 
     /// Puts a change back that could not be folded, or not wholly.
     pub fn put_back(&mut self, name: Name, change: Change) {
-        self.postponed.push((change.since, name.clone()));
-        self.changes.insert(name, change);
+        self.changes.insert(name.clone(), change);
+        self.postponed.push(name);
     }
 
     /// Postpones a change until the next round.
     pub fn postpone(&mut self, name: Name) {
-        if let Some(change) = self.changes.get(&name) {
-            self.postponed.push((change.since, name));
-        }
+        self.postponed.push(name);
     }
 
-    /// Gives what was postponed another chance.
-    pub fn begin_round(&mut self) {
-        self.order.extend(self.postponed.drain(..));
+    /// Gives what was postponed another chance. If nothing is left of a generation, its records are of no use any
+    /// more, and if `more` is to be folded, the next one begins.
+    pub fn begin_round(&mut self, more: bool) {
+        if !self.postponed.is_empty() {
+            // They may have been of either generation.
+            self.old.since = self.since();
+            self.old.names.append(&mut self.postponed);
+        }
+        self.old.names.retain(|name| self.changes.contains_key(name));
+        if !self.old.names.is_empty() {
+            return;
+        }
+        self.old = if more { std::mem::take(&mut self.young) } else { Generation::default() };
+        self.old.names.sort_unstable_by(|a, b| b.cmp(a));
     }
 }

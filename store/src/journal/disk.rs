@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 /// A step of a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Op {
-    /// Key and value. A key is not empty and does not begin with a zero byte.
+    /// Key and value. A key is not empty and does not begin with byte 255.
     Put(Vec<u8>, Vec<u8>),
     /// A key that need not be there.
     Delete(Vec<u8>),

@@ -1,9 +1,9 @@
 //! How the disk is laid out.
 //!
 //! ```text
-//! l<number>            journal: records from this number on, each behind its length
 //! h<db><key>           checkpoint of a key: record number, then either the entry or [`Parts`]
 //! p<version><part>     one part of a big collection: a field, member, or list index
+//! r<number>            journal: records from this number on, each behind its length
 //! ```
 //!
 //! Numbers in keys are big-endian, so that their order is that of the disk.
@@ -12,8 +12,8 @@ use store_engine::codec::{Input, Malformed, put_number};
 use store_engine::effect::{Marks, Put};
 use store_engine::{Entry, codec};
 
-/// First byte of a journal chunk's key.
-pub const LOG: u8 = b'l';
+/// First byte of a journal chunk's key. The highest there is: adding to the end costs least.
+pub const LOG: u8 = b'r';
 /// First byte of a checkpointed key.
 pub const HEAD: u8 = b'h';
 /// First byte of a part.

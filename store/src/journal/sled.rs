@@ -31,8 +31,9 @@ const LEVEL: i32 = 1;
 /// The version of our records. Later ones are refused.
 const FORMAT: u32 = 1;
 
-/// The record with format and number of the last batch. It is the lowest key, which sled keeps in a leaf of its own.
-const HEAD: &[u8] = b"\0";
+/// The record with format and number of the last batch. The highest key shares its leaf with the newest records of the
+/// journal, so that most flushes write one leaf and sync one file of leaves.
+const HEAD: &[u8] = b"\xff";
 
 /// What sled may keep in memory: it never lets go of a leaf that it wrote, so it is opened anew from time to time.
 const RESIDENT_BYTES: u64 = 128 << 20;
@@ -68,6 +69,10 @@ impl Sled {
 
     fn open_locked(folder: &Path, lock: File) -> Result<Sled, DiskError> {
         let home = home(folder);
+        let again = folder.join(AGAIN);
+        if !home.exists() && again.exists() {
+            rename(folder, &again, &home)?;
+        }
         if !home.exists() {
             let flushed = mark::read(folder)?.unwrap_or_default().seq;
             if flushed > 0 {
@@ -158,7 +163,7 @@ impl Disk for Sled {
             key.first().is_none_or(|first| *first == HEAD[0])
         };
         if batch.iter().any(ours) {
-            return Err(DiskError::Refused("a key is empty or begins with a zero byte".to_owned()));
+            return Err(DiskError::Refused("a key is empty or begins with byte 255".to_owned()));
         }
         self.write(|writer| writer.apply(seq, batch))?;
         self.seq = seq;
@@ -211,7 +216,7 @@ struct Writer {
     mark: Mark,
     /// Not there between closing and opening anew.
     db: Option<Db>,
-    /// sled's newest log that is known.
+    /// The newest of sled's logs that is known.
     log: u64,
     /// Leaves of the database when it was opened.
     leaves: u64,
@@ -225,7 +230,14 @@ struct Writer {
 impl Writer {
     fn open(folder: &Path, seq: u64, leaves: u64) -> Result<Writer, DiskError> {
         let home = home(folder);
-        let db = Some(open_db(&home)?);
+        let db = match open_db(&home) {
+            // We hold the folder: it is a handle of our own that ended with an error.
+            Err(DiskError::Io { error, .. }) if error.kind() == io::ErrorKind::WouldBlock => {
+                link_anew(folder, &home)?;
+                Some(open_db(&home)?)
+            }
+            opened => Some(opened?),
+        };
         let mark = Mark::open(folder, Flushed { seq, ..Flushed::default() })?;
         Ok(Writer { home, mark, db, log: 0, leaves, puts: 0, put_bytes: 0, most_resident: RESIDENT_BYTES })
     }
@@ -280,7 +292,7 @@ impl Writer {
         Ok(())
     }
 
-    /// The newest log and its length. Logs are numbered without gaps.
+    /// The last log that has anything in it, and its length. Logs are numbered without gaps.
     fn newest_log(&mut self) -> Result<(u64, u64), DiskError> {
         let path = |log| Metadata::log_path(&self.home, log);
         if !path(self.log).exists() {
@@ -289,9 +301,14 @@ impl Writer {
         while path(self.log + 1).exists() {
             self.log += 1;
         }
-        let path = path(self.log);
-        let data = fs::metadata(&path).map_err(DiskError::io("look at", &path))?;
-        Ok((self.log, data.len()))
+        let path_of_newest = path(self.log);
+        let data = fs::metadata(&path_of_newest).map_err(DiskError::io("look at", &path_of_newest))?;
+        if data.len() > 0 || self.log == 0 {
+            return Ok((self.log, data.len()));
+        }
+        // An empty one has just been made, and its name is not durable yet. The one before may be in a snapshot by now.
+        let before = self.log - 1;
+        Ok((before, fs::metadata(path(before)).map_or(0, |data| data.len())))
     }
 
     /// Closes sled once it keeps much in memory. With a large database that is a share of it, so that opening, which
@@ -460,6 +477,35 @@ fn parse_head(value: &[u8]) -> Option<(u32, u64)> {
     Some((u32::from_le_bytes(*format), u64::from_le_bytes(*seq)))
 }
 
+/// Gives the database another folder with the same files: sled's lock, which an ended handle keeps, is on the folder.
+fn link_anew(folder: &Path, home: &Path) -> Result<(), DiskError> {
+    let (again, dead) = (folder.join(AGAIN), folder.join("sled.dead"));
+    // Of an attempt that a crash ended.
+    let _ = fs::remove_dir_all(&again);
+    let _ = fs::remove_dir_all(&dead);
+    link_files(home, &again)?;
+    rename(folder, home, &dead)?;
+    rename(folder, &again, home)?;
+    fs::remove_dir_all(&dead).map_err(DiskError::io("remove", &dead))
+}
+
+/// What becomes the database after a crash in [`link_anew`].
+const AGAIN: &str = "sled.again";
+
+fn link_files(from: &Path, to: &Path) -> Result<(), DiskError> {
+    fs::create_dir(to).map_err(DiskError::io("create", to))?;
+    for entry in fs::read_dir(from).map_err(DiskError::io("list", from))? {
+        let source = entry.map_err(DiskError::io("list", from))?.path();
+        let target = to.join(source.file_name().unwrap_or_default());
+        if source.is_dir() {
+            link_files(&source, &target)?;
+        } else {
+            fs::hard_link(&source, &target).map_err(DiskError::io("link", &source))?;
+        }
+    }
+    mark::sync(to)
+}
+
 fn open_db(path: &Path) -> Result<Db, DiskError> {
     mend(path)?;
     // No flusher of its own, which would flush between two steps of a batch, and abort the process on an error.
@@ -492,9 +538,7 @@ fn mend(path: &Path) -> Result<(), DiskError> {
 /// as it has anything to write or to move, and then there is nothing that could fail.
 fn close_db(db: Db, path: &Path) -> Result<(), DiskError> {
     let mut quiet = 0;
-    let mut rounds = 0;
     while quiet < 3 {
-        rounds += 1;
         match attempt("write to", path, || db.flush()) {
             Ok(stats) if stats.objects_flushed == 0 => quiet += 1,
             Ok(_) => quiet = 0,
@@ -504,7 +548,6 @@ fn close_db(db: Db, path: &Path) -> Result<(), DiskError> {
             }
         }
     }
-    eprintln!("ROUNDS {rounds}");
     attempt("close", path, || {
         drop(db);
         Ok(())

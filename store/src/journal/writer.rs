@@ -192,12 +192,12 @@ impl Writer {
                 0
             };
             self.sweep()?;
+            self.dirt.begin_round(budget > 0);
             self.fold_granted();
-            if budget > 0 {
-                self.fold_some(self.batch.bytes + budget);
-                // Folded keys may know of records that came meanwhile. These must not be missing.
-                self.drain();
-            }
+            self.fold_some(self.batch.bytes + budget.max(self.fold_bytes));
+            // Folded keys may know of records that came meanwhile. These must not be missing.
+            self.drain();
+            self.dirt.begin_round(false);
             self.trim();
         }
         let written = self.batch.ops.len();
@@ -273,7 +273,6 @@ impl Writer {
 
     /// Folds changed keys, oldest first, until the batch has `limit` bytes.
     fn fold_some(&mut self, limit: usize) {
-        self.dirt.begin_round();
         while self.batch.bytes < limit
             && self.sweeps.iter().all(|sweep| sweep.there.is_none())
             && let Some(name) = self.dirt.next()

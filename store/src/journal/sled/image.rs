@@ -63,13 +63,12 @@ impl Metadata {
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
             for (prefix, list) in [("snapshot", &mut snapshots), ("log", &mut logs)] {
                 let Some(rest) = name.strip_prefix(prefix) else { continue };
-                match rest.strip_prefix('_').filter(|number| number.len() == 16) {
-                    Some(number) if u64::from_str_radix(number, 16).is_ok() => {
-                        list.extend(u64::from_str_radix(number, 16));
-                    }
+                let number = rest.strip_prefix('_').filter(|number| number.len() == 16);
+                match number.and_then(|number| u64::from_str_radix(number, 16).ok()) {
+                    Some(number) => list.push(number),
                     // Unfinished by a crash; sled removes those.
-                    _ if rest.ends_with(".tmp") => {}
-                    _ => return Err(damaged(&path, "its name", "sled has no such file")),
+                    None if rest.ends_with(".tmp") => {}
+                    None => return Err(damaged(&path, "its name", "sled has no such file")),
                 }
             }
         }
@@ -135,7 +134,7 @@ impl Image {
         }
         for leaf in leaves.into_values().filter(|leaf| leaf.tree == TREE) {
             if let Some((slab, slot)) = image.leaves.insert(leaf.low_key.clone(), leaf.place) {
-                let place = format!("slot {slot}, keys from {}", leaf.low_key.escape_ascii());
+                let place = format!("slot {slot}, keys from \"{}\"", leaf.low_key.escape_ascii());
                 judge(damaged(&image.slab_path(slab), &place, "another leaf has the same keys"))?;
             }
         }
