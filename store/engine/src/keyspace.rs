@@ -12,6 +12,7 @@ use indexmap::IndexMap;
 use crate::Value;
 use crate::horizon::{Horizon, SPAN};
 use crate::recency::{Aging, Stamp};
+use crate::size::allocated;
 use crate::value::Str;
 
 /// Number of databases that SELECT can choose from.
@@ -82,7 +83,7 @@ pub struct Sticky {
 impl Sticky {
     /// What one key counts if it has the mark.
     fn share(key_len: usize, entry: &Entry) -> Sticky {
-        let bytes = ENTRY_OVERHEAD + key_len + entry.value.bytes();
+        let bytes = ENTRY_OVERHEAD + allocated(key_len) + entry.value.bytes();
         Sticky { keys: 1, bytes, expiring: usize::from(entry.expire_at_ms.is_some()) }
     }
 }

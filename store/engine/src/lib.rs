@@ -23,6 +23,7 @@ pub mod number;
 pub mod rdb;
 pub mod recency;
 pub mod reply;
+pub mod size;
 pub mod slot;
 pub mod spec;
 #[cfg(test)]

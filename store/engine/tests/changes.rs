@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use proptest::prelude::*;
 use store_engine::command::{self, lookup};
 use store_engine::keyspace::{ENTRY_OVERHEAD, Sticky};
+use store_engine::size::allocated;
 use store_engine::value::Str;
 use store_engine::{
     Args, Command, Ctx, DATABASES, Effects, Entry, Group, Partition, Partitions, Protocol, Reply, Stamp,
@@ -367,7 +368,8 @@ impl Engine {
     fn recount(&self) {
         for space in self.partitions.iter().flat_map(|partition| &partition.databases) {
             let entries = || (0..space.len()).filter_map(|at| space.pair_at(at));
-            let bytes = |key: &[u8], entry: &Entry| ENTRY_OVERHEAD + key.len() + entry.value.bytes();
+            let bytes =
+                |key: &[u8], entry: &Entry| ENTRY_OVERHEAD + allocated(key.len()) + entry.value.bytes();
             assert_eq!(space.bytes(), entries().map(|(key, entry)| bytes(key, entry)).sum::<usize>());
             let sticky = || entries().filter(|(_, entry)| entry.sticky);
             let sticky = Sticky {
@@ -404,7 +406,7 @@ fn bytes_of_copy(value: &Value) -> usize {
     match value {
         Value::String(Str::Int(_)) => return 0,
         // Spare capacity counts, so a string's bytes are no matter of its content alone.
-        Value::String(Str::Raw(bytes)) => return bytes.capacity(),
+        Value::String(Str::Raw(bytes)) => return allocated(bytes.capacity()),
         Value::List(list) => list.iter_from(0).for_each(|element| add(b"rpush", &[element])),
         Value::Hash(hash) => hash.iter().for_each(|(field, value)| add(b"hset", &[field, value])),
         Value::Set(set) => set.iter().for_each(|member| add(b"sadd", &[member])),

@@ -4,10 +4,12 @@
 use foldhash::fast::RandomState;
 use indexmap::IndexMap;
 
-/// Bytes a field costs beside name and value: two fat pointers, the kept hash, and its place in the index.
-const FIELD_OVERHEAD: usize = 56;
+use crate::size::{allocated, dense_table};
+
+/// Bytes of a field's entry: two fat pointers and the kept hash.
+const ENTRY: usize = size_of::<(Box<[u8]>, Box<[u8]>, usize)>();
 /// Bytes of the structure itself.
-const HASH_OVERHEAD: usize = size_of::<Hash>();
+const HASH_OVERHEAD: usize = allocated(size_of::<Hash>());
 /// Up to this many fields a removal keeps the order of the others, as Redis' compact encoding does.
 const ORDERED_UP_TO: usize = 64;
 
@@ -59,17 +61,17 @@ impl Hash {
 
     /// Bytes on the heap.
     pub fn bytes(&self) -> usize {
-        HASH_OVERHEAD + self.payload + self.fields.len() * FIELD_OVERHEAD
+        HASH_OVERHEAD + self.payload + dense_table(self.fields.len(), ENTRY)
     }
 
     pub(crate) fn insert(&mut self, field: &[u8], value: &[u8]) -> Option<Box<[u8]>> {
-        self.payload += value.len();
+        self.payload += allocated(value.len());
         if let Some(held) = self.fields.get_mut(field) {
             let old = std::mem::replace(held, value.into());
-            self.payload -= old.len();
+            self.payload -= allocated(old.len());
             return Some(old);
         }
-        self.payload += field.len();
+        self.payload += allocated(field.len());
         self.fields.insert(field.into(), value.into());
         None
     }
@@ -80,7 +82,7 @@ impl Hash {
         } else {
             self.fields.swap_remove(field)
         }?;
-        self.payload -= field.len() + value.len();
+        self.payload -= allocated(field.len()) + allocated(value.len());
         if self.fields.capacity() > SPARE + 4 * self.fields.len() {
             self.fields.shrink_to(2 * self.fields.len());
         }
@@ -89,7 +91,7 @@ impl Hash {
 
     /// Takes a removal from position `at` back, to the place: the inverse of [`Hash::remove`].
     pub(crate) fn restore(&mut self, at: usize, field: Box<[u8]>, value: Box<[u8]>) {
-        self.payload += field.len() + value.len();
+        self.payload += allocated(field.len()) + allocated(value.len());
         if self.fields.len() < ORDERED_UP_TO {
             self.fields.shift_insert(at, field, value);
         } else {

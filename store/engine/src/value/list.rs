@@ -3,10 +3,12 @@
 
 use std::collections::VecDeque;
 
-/// Bytes an element costs beside its own: its place in the ring.
-const ELEMENT_OVERHEAD: usize = size_of::<Box<[u8]>>();
+use crate::size::{allocated, doubling};
+
+/// Bytes of an element's place in the ring.
+const PLACE: usize = size_of::<Box<[u8]>>();
 /// Bytes of the structure itself.
-const LIST_OVERHEAD: usize = size_of::<List>();
+const LIST_OVERHEAD: usize = allocated(size_of::<List>());
 
 /// Places that may stay unused.
 const SPARE: usize = 256;
@@ -41,17 +43,17 @@ impl List {
 
     /// Bytes on the heap.
     pub fn bytes(&self) -> usize {
-        LIST_OVERHEAD + self.payload + self.ring.len() * ELEMENT_OVERHEAD
+        LIST_OVERHEAD + self.payload + doubling(self.ring.len(), PLACE)
     }
 
     pub(crate) fn push(&mut self, front: bool, element: &[u8]) {
-        self.payload += element.len();
+        self.payload += allocated(element.len());
         if front { self.ring.push_front(element.into()) } else { self.ring.push_back(element.into()) }
     }
 
     pub(crate) fn pop(&mut self, front: bool) -> Option<Box<[u8]>> {
         let element = if front { self.ring.pop_front() } else { self.ring.pop_back() }?;
-        self.payload -= element.len();
+        self.payload -= allocated(element.len());
         self.give_back();
         Some(element)
     }
@@ -68,14 +70,14 @@ impl List {
         let kept = self.ring.len().saturating_sub(count);
         let range = if front { 0..self.ring.len() - kept } else { kept..self.ring.len() };
         let taken: Vec<_> = self.ring.drain(range).collect();
-        self.payload -= taken.iter().map(|element| element.len()).sum::<usize>();
+        self.payload -= taken.iter().map(|element| allocated(element.len())).sum::<usize>();
         self.give_back();
         taken
     }
 
     /// Takes [`List::trim`] back.
     pub(crate) fn untrim(&mut self, front: bool, elements: Vec<Box<[u8]>>) {
-        self.payload += elements.iter().map(|element| element.len()).sum::<usize>();
+        self.payload += elements.iter().map(|element| allocated(element.len())).sum::<usize>();
         if front {
             elements.into_iter().rev().for_each(|element| self.ring.push_front(element));
         } else {
@@ -96,14 +98,14 @@ impl List {
             at += 1;
             !goes
         });
-        self.payload -= taken.iter().map(|(_, element)| element.len()).sum::<usize>();
+        self.payload -= taken.iter().map(|(_, element)| allocated(element.len())).sum::<usize>();
         self.give_back();
         taken
     }
 
     /// Takes [`List::remove_all`] back, in one pass.
     pub(crate) fn unpick(&mut self, elements: Vec<(usize, Box<[u8]>)>) {
-        self.payload += elements.iter().map(|(_, element)| element.len()).sum::<usize>();
+        self.payload += elements.iter().map(|(_, element)| allocated(element.len())).sum::<usize>();
         let mut held = std::mem::take(&mut self.ring).into_iter();
         self.ring.reserve_exact(held.len() + elements.len());
         for (at, element) in elements {
@@ -115,20 +117,20 @@ impl List {
     }
 
     pub(crate) fn set(&mut self, at: usize, element: &[u8]) -> Box<[u8]> {
-        self.payload += element.len();
+        self.payload += allocated(element.len());
         let old = std::mem::replace(&mut self.ring[at], element.into());
-        self.payload -= old.len();
+        self.payload -= allocated(old.len());
         old
     }
 
     pub(crate) fn insert(&mut self, at: usize, element: &[u8]) {
-        self.payload += element.len();
+        self.payload += allocated(element.len());
         self.ring.insert(at, element.into());
     }
 
     pub(crate) fn remove(&mut self, at: usize) -> Option<Box<[u8]>> {
         let element = self.ring.remove(at)?;
-        self.payload -= element.len();
+        self.payload -= allocated(element.len());
         Some(element)
     }
 }

@@ -3,10 +3,12 @@
 use foldhash::fast::RandomState;
 use indexmap::IndexSet;
 
-/// Bytes a member costs beside its own: fat pointer, kept hash, place in the index.
-const MEMBER_OVERHEAD: usize = 38;
+use crate::size::{allocated, dense_table};
+
+/// Bytes of a member's entry: fat pointer and kept hash.
+const ENTRY: usize = size_of::<(Box<[u8]>, usize)>();
 /// Bytes of the structure itself.
-const SET_OVERHEAD: usize = size_of::<Set>();
+const SET_OVERHEAD: usize = allocated(size_of::<Set>());
 
 /// Places that may stay unused; with most members gone, memory is given back.
 const SPARE: usize = 256;
@@ -51,7 +53,7 @@ impl Set {
 
     /// Bytes on the heap.
     pub fn bytes(&self) -> usize {
-        SET_OVERHEAD + self.payload + self.members.len() * MEMBER_OVERHEAD
+        SET_OVERHEAD + self.payload + dense_table(self.members.len(), ENTRY)
     }
 
     /// Adds `member`; whether it was new.
@@ -59,7 +61,7 @@ impl Set {
         if self.members.contains(member) {
             return false;
         }
-        self.payload += member.len();
+        self.payload += allocated(member.len());
         self.members.insert(member.into())
     }
 
@@ -67,7 +69,7 @@ impl Set {
     pub fn remove(&mut self, member: &[u8]) -> bool {
         let removed = self.members.swap_remove(member);
         if removed {
-            self.payload -= member.len();
+            self.payload -= allocated(member.len());
         }
         removed
     }
@@ -75,7 +77,7 @@ impl Set {
     /// Takes the member at `at`; the last one gets its place.
     pub(crate) fn remove_at(&mut self, at: usize) -> Option<Box<[u8]>> {
         let member = self.members.swap_remove_index(at)?;
-        self.payload -= member.len();
+        self.payload -= allocated(member.len());
         if self.members.capacity() > SPARE + 4 * self.members.len() {
             self.members.shrink_to(2 * self.members.len());
         }
@@ -84,7 +86,7 @@ impl Set {
 
     /// Takes a removal from position `at` back, to the place: the inverse of [`Set::remove_at`].
     pub(crate) fn restore(&mut self, at: usize, member: Box<[u8]>) {
-        self.payload += member.len();
+        self.payload += allocated(member.len());
         let (last, _) = self.members.insert_full(member);
         self.members.swap_indices(at, last);
     }

@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 
 use crate::number;
+use crate::size::allocated;
 
 /// A string value.
 #[derive(Clone, Debug)]
@@ -73,7 +74,7 @@ impl Str {
     pub fn bytes(&self) -> usize {
         match self {
             Str::Int(_) => 0,
-            Str::Raw(bytes) => bytes.capacity(),
+            Str::Raw(bytes) => allocated(bytes.capacity()),
         }
     }
 }

@@ -14,13 +14,14 @@ use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 
 use super::ranked::{self, Item, Ranked};
+use crate::size::allocated;
 
 /// Up to this many members are found by comparing them all.
 const UNINDEXED: usize = 16;
 /// Bytes a member costs beside its own; see [`ZSet::bytes`].
 const MEMBER_OVERHEAD: usize = 64;
 /// Bytes of the structure itself.
-const ZSET_OVERHEAD: usize = size_of::<ZSet>();
+const ZSET_OVERHEAD: usize = allocated(size_of::<ZSet>());
 /// The end of the list of free slots.
 const NONE: u32 = u32::MAX;
 
@@ -124,12 +125,12 @@ impl ZSet {
     }
 
     /// Bytes on the heap: the structure itself, `MEMBER_OVERHEAD` (64) for each member, and the members' own
-    /// bytes. The same members always count the same, however they came there.
+    /// bytes as the allocator rounds them. The same members always count the same, however they came there.
     ///
     /// The overhead is what a member of a large set costs on average: 24 bytes for the slot and 4 for the
     /// kept hash, both with a vector's slack of up to as much again, 6 to 11 for the index, 12 for the tree's
-    /// item at a fill of 65 to 100 %, and 1 for the inner nodes. The allocator's own rounding of the member
-    /// is left out, as is the space of slots whose members were removed.
+    /// item at a fill of 65 to 100 %, and 1 for the inner nodes. The space of slots whose members were removed
+    /// is left out.
     pub fn bytes(&self) -> usize {
         ZSET_OVERHEAD + self.payload + self.len() * MEMBER_OVERHEAD
     }
@@ -177,7 +178,7 @@ impl ZSet {
         debug_assert!(!score.is_nan(), "a score is a number");
         let id = self.fill_slot(Slot::Held { member: member.into(), score });
         self.tree.insert(Item { score, id }, before(&self.slots, id, score, member));
-        self.payload += member.len();
+        self.payload += allocated(member.len());
         if let Some(index) = &mut self.index {
             index.add(id, member);
         } else if self.len() > UNINDEXED {
@@ -217,7 +218,7 @@ impl ZSet {
         let slot = mem::replace(&mut self.slots[id as usize], Slot::Free { next: self.free });
         let Slot::Held { member, .. } = slot else { return None };
         self.free = id;
-        self.payload -= member.len();
+        self.payload -= allocated(member.len());
         if self.is_empty() {
             self.clear();
         }
@@ -444,8 +445,8 @@ mod tests {
             Some(index) => assert_eq!(index.table.len(), zset.len()),
             None => assert!(zset.slots.len() <= UNINDEXED),
         }
-        let payload: usize = zset.iter_from(0).map(|(member, _)| member.len()).sum();
-        assert_eq!(zset.bytes(), size_of::<ZSet>() + payload + 64 * zset.len());
+        let payload: usize = zset.iter_from(0).map(|(member, _)| allocated(member.len())).sum();
+        assert_eq!(zset.bytes(), allocated(size_of::<ZSet>()) + payload + 64 * zset.len());
     }
 
     fn bits((member, score): (&[u8], f64)) -> (Vec<u8>, u64) {
@@ -602,7 +603,7 @@ mod tests {
         assert_eq!((zset.remove(b"a"), zset.random(7), zset.rank(b"a")), (None, None, None));
         assert_eq!((zset.count_up_to(f64::INFINITY), zset.lex_count_up_to(b"z")), (0, 0));
         assert_eq!((zset.scan(0, 10), zset.scan(u64::MAX, 0)), ((0, vec![]), (0, vec![])));
-        assert_eq!((zset.bytes(), zset.slots.capacity()), (size_of::<ZSet>(), 0));
+        assert_eq!((zset.bytes(), zset.slots.capacity()), (allocated(size_of::<ZSet>()), 0));
         assert!(zset == ZSet::default() && format!("{zset:?}") == "{}");
     }
 
