@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run build test fuzz-commands fuzz-histories fmt lint clean zig
+.PHONY: help run build test fuzz-commands fuzz-histories eviction-quality fmt lint clean zig
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 PYTHON ?= python3
@@ -45,6 +45,11 @@ fuzz-histories: zig ## Check for some minutes that all is serializable
 	MOONSHARD_HISTORY_SECONDS=$${MOONSHARD_HISTORY_SECONDS:-300} \
 	    MOONSHARD_HISTORY_SEED=$${MOONSHARD_HISTORY_SEED:-$$(date +%s)} \
 	    cargo test --locked --package tests --test serializable -- --nocapture
+
+eviction-quality: zig ## Compare for some minutes how well keys are chosen with Redis
+	@$(oracle)
+	cargo build --locked --package gateway
+	cargo test --locked --package tests --test memory hit_rates -- --ignored --nocapture
 
 fmt: ## Format all sources
 	cargo fmt --all

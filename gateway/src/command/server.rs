@@ -203,6 +203,8 @@ fn value_of(server: &Server, name: &str) -> String {
 fn memory_section(server: &Server, text: &mut String) {
     let usage = server.node.usage();
     let (_, script_bytes) = server.scripts.usage();
+    let mut sticky = Sticky::default();
+    usage.sticky.iter().for_each(|share| sticky += *share);
     lines!(text,
         "used_memory": usage.bytes,
         "used_memory_rss": resident_bytes(),
@@ -211,6 +213,8 @@ fn memory_section(server: &Server, text: &mut String) {
         "used_memory_functions": server.functions.libraries().bytes(),
         "maxmemory": server.config.maxmemory.get(),
         "maxmemory_policy": value_of(server, "maxmemory-policy"),
+        "sticky_keys": sticky.keys,
+        "sticky_bytes": sticky.bytes,
         "mem_allocator": "mimalloc",
     );
 }
