@@ -74,16 +74,16 @@ fn filling(number: usize, chance: &mut Chance) -> Request {
 #[test]
 fn the_account_is_near_what_the_process_takes() {
     // Tables double: with that many keys in so many shards they are as full as they are on average.
-    let server = TestServer::start(&["--shards", "4"]);
+    let server = TestServer::start(&["--shards", "8"]);
     let (mut client, mut chance) = (server.client(), Chance::new(1));
     // What any use of the server needs.
     load(&mut client, (0..2_000).map(|number| filling(number, &mut chance)));
     let (resident, used) = (server.resident_bytes(), server.info("used_memory"));
-    load(&mut client, (2_000..180_000).map(|number| filling(number, &mut chance)));
+    load(&mut client, (2_000..380_000).map(|number| filling(number, &mut chance)));
     let grown = server.resident_bytes() - resident;
     let counted = server.info("used_memory") - used;
     println!("{counted} bytes counted, {grown} taken");
-    assert!(counted > 100_000_000, "the data is large enough to tell: {counted}");
+    assert!(counted > 200_000_000, "the data is large enough to tell: {counted}");
     assert!(counted.abs_diff(grown) <= grown / 10, "{counted} bytes counted, {grown} taken");
 }
 
