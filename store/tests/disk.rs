@@ -163,7 +163,7 @@ fn wrong_use_is_refused_and_harms_nothing() {
     let mut disk = Sled::open(&folder.0).unwrap();
     write(&mut disk, 7);
     let refused = |outcome| assert!(matches!(outcome, Err(DiskError::Refused(_))), "{outcome:?}");
-    refused(disk.apply(7, &batch(8)));
+    refused(disk.apply(6, &batch(8)));
     refused(disk.apply(8, &[Op::Put(Vec::new(), Vec::new())]));
     refused(disk.apply(8, &[Op::Delete(b"\xffmine".to_vec())]));
     refused(disk.scan(b"", &mut |_, _| Ok(())));
@@ -412,12 +412,7 @@ fn part_full() {
     let mut disk = Sled::open(&part_folder()).unwrap();
     write(&mut disk, 30);
     // Files may not grow beyond this: an error like that of a full disk, without a disk to fill.
-    let limit = libc::rlimit { rlim_cur: 40_000, rlim_max: 40_000 };
-    // SAFETY: both take plain values; the signal is ignored so that writing fails with an error instead.
-    unsafe {
-        libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
-        assert_eq!(libc::setrlimit(libc::RLIMIT_FSIZE, &limit), 0);
-    }
+    limit_files(40_000);
     let mut flushed = disk.seq();
     let error = loop {
         let seq = disk.seq() + 1;
@@ -432,7 +427,24 @@ fn part_full() {
     assert!(matches!(disk.apply(next, &[]), Err(DiskError::Refused(_))));
     assert!(matches!(disk.flush(), Err(DiskError::Refused(_))));
     drop(disk);
-    writeln!(std::io::stdout(), "flushed {flushed}.").unwrap();
+    // With room again it goes on, in the same process.
+    limit_files(libc::RLIM_INFINITY);
+    let mut disk = Sled::open(&part_folder()).unwrap();
+    assert!(disk.seq() >= flushed);
+    let next = disk.seq() + 1;
+    write(&mut disk, next);
+    drop(disk);
+    writeln!(std::io::stdout(), "flushed {next}.").unwrap();
+}
+
+/// Lets no file of this process grow beyond so many bytes.
+fn limit_files(bytes: u64) {
+    let limit = libc::rlimit { rlim_cur: bytes, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: both take plain values; the signal is ignored so that writing fails with an error instead.
+    unsafe {
+        libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
+        assert_eq!(libc::setrlimit(libc::RLIMIT_FSIZE, &limit), 0);
+    }
 }
 
 #[test]

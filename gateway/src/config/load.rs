@@ -209,7 +209,7 @@ mod tests {
             error(None, &[], &[("script-instances", "reused")]),
             error(None, &[], &[("script-fuel", "-1")]),
             error(None, &[], &[("client-output-buffer-limit", "64mb")]),
-            error(None, &[], &[("data-dir", "/var/lib/moonshard")]),
+            error(None, &[], &[("data-dir", "")]),
         ];
         insta::assert_snapshot!(errors.join("\n"), @r#"
         flag --shards: "0" is wrong, expected a whole number from 1 to 1024
@@ -222,7 +222,7 @@ mod tests {
         flag --script-instances: "reused" is wrong, expected rewind or fresh
         flag --script-fuel: "-1" is wrong, expected a whole number of at least 1
         flag --client-output-buffer-limit: "64mb" is wrong, expected normal HARD SOFT SECONDS, such as normal 1gb 64mb 60
-        flag --data-dir: "/var/lib/moonshard" is wrong, expected none: data is kept in memory only, there is no persistence yet
+        flag --data-dir: "" is wrong, expected a folder or none
         "#);
     }
 

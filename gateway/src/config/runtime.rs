@@ -106,7 +106,7 @@ mod tests {
         let config = Config::defaults();
         insta::assert_snapshot!(get(&config, &["save", "appendonly", "databases", "maxmemory*", "port"]), @"
         save 
-        appendonly no
+        appendonly yes
         databases 16
         maxmemory 0
         maxmemory-policy noeviction
