@@ -115,6 +115,8 @@ pub struct Progress {
     pub checkpoint: u64,
     /// Bytes of the records that are not in the checkpoint.
     pub journal_bytes: u64,
+    /// Whether changes come faster than they can be folded, for long.
+    pub behind: bool,
     /// Whether everything is being folded because somebody asked for it.
     pub saving: bool,
     /// When that was last done, or the writer began; seconds since 1970.
@@ -133,6 +135,8 @@ pub struct Journal {
     progress: watch::Sender<Progress>,
     /// Whether [`Progress::failure`] is something; to be asked before each change.
     failing: AtomicBool,
+    /// Whether [`Progress::behind`]; to be asked before each reply.
+    behind: AtomicBool,
 }
 
 #[derive(Default)]
@@ -176,6 +180,7 @@ impl Journal {
             wake: Condvar::new(),
             progress: watch::Sender::new(progress),
             failing: AtomicBool::new(false),
+            behind: AtomicBool::new(false),
         }
     }
 
@@ -189,6 +194,10 @@ impl Journal {
         let mut queue = self.queue.lock();
         put_bytes(effects.as_bytes(), &mut queue.bytes);
         queue.newest += 1;
+        if queue.bytes.len() > QUEUE_BYTES {
+            // Until the writer tells that it has taken them.
+            self.behind.store(true, Ordering::Relaxed);
+        }
         let due = self.durability == Durability::Sync || queue.bytes.len() > QUEUE_BYTES / 8;
         if due && queue.wish < Wish::Flush {
             queue.wish = Wish::Flush;
@@ -214,14 +223,12 @@ impl Journal {
     /// Waits until what was changed so far may be told: with [`Durability::Sync`] until it is on disk, otherwise only
     /// while the disk is far behind. An error: the disk cannot be written, what was changed may be lost.
     pub async fn settle(&self) -> Result<(), Arc<str>> {
-        let (newest, behind) = {
-            let queue = self.queue.lock();
-            (queue.newest, queue.bytes.len() > QUEUE_BYTES)
-        };
+        let behind = self.behind.load(Ordering::Relaxed);
         if self.durability == Durability::Periodic && !behind {
             return Ok(());
         }
-        self.reached(|progress| progress.durable >= newest).await
+        let newest = self.newest();
+        self.reached(|progress| progress.durable >= newest && (!behind || !progress.behind)).await
     }
 
     /// Waits until everything that was appended so far is on disk.
@@ -251,6 +258,7 @@ impl Journal {
         self.progress.send_modify(|progress| {
             change(progress);
             self.failing.store(progress.failure.is_some(), Ordering::Relaxed);
+            self.behind.store(progress.behind, Ordering::Relaxed);
         });
     }
 

@@ -89,6 +89,7 @@ impl Rig {
         let (node, mut writer) = prepare(open, 3, Durability::Periodic).expect("readable");
         writer.fold.big_bytes = 600;
         writer.journal_bytes = 2_000;
+        writer.data_share = 0;
         writer.fold_bytes = 500;
         Rig { platter, node, writer }
     }

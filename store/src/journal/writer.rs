@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use store_engine::codec::{Input, put_bytes};
 use store_engine::effect::{CATALOG, Effect, Effects};
@@ -13,7 +13,7 @@ use store_engine::{Entry, Stamp, Value};
 use super::dirt::{Dirt, Name, NameRef};
 use super::disk::{Disk, DiskError};
 use super::fold::{Batch, Fold};
-use super::{Journal, Wish, record};
+use super::{Durability, Journal, Wish, record};
 use crate::lock::Mode;
 use crate::node::Node;
 use crate::txn::{LockRequest, Transaction};
@@ -24,10 +24,19 @@ const ROUND: Duration = Duration::from_millis(400);
 const RETRY: Duration = Duration::from_secs(1);
 /// Journal records are put together up to this size.
 const CHUNK_BYTES: usize = 64 << 10;
-/// While the journal is shorter, nothing is folded: keys that change often are then folded seldom.
+/// While the journal is shorter than this, and than the data, nothing is folded: keys that change often are then
+/// folded seldom, and many that are neighbours on the disk at once.
 const JOURNAL_BYTES: u64 = 64 << 20;
-/// What a round folds at most, beyond as much as it brought.
-const FOLD_BYTES: usize = 8 << 20;
+/// How many times longer the journal may become before those who change something wait.
+const JOURNAL_PATIENCE: u64 = 3;
+/// What a round folds at first; then as much as fits into [`FOLD_TIME`].
+const FOLD_BYTES: usize = 1 << 20;
+/// The most that a round folds.
+const MOST_FOLD_BYTES: usize = 16 << 20;
+/// How long a round may take because it folds: what came to the journal meanwhile waits for the next one.
+const FOLD_TIME: Duration = Duration::from_millis(150);
+/// Memory that is kept for what comes to the journal in a round.
+const SPARE_BYTES: usize = 16 << 20;
 /// Records that a round looks at, at most, to sweep.
 const SWEEP_RECORDS: usize = 20_000;
 
@@ -86,9 +95,12 @@ pub struct Writer {
     sweeps: VecDeque<Sweep>,
     /// Keys that are in use: the writer waits in their queues.
     granting: Vec<(Name, Granting)>,
-    /// While the journal is shorter, nothing is folded.
+    /// While the journal is shorter, nothing is folded ...
     pub(super) journal_bytes: u64,
-    /// What a round folds at most, beyond as much as it brought.
+    /// ... and while it is shorter than the data, as many times.
+    pub(super) data_share: u64,
+    folded_at: Instant,
+    /// What a round folds at most.
     pub(super) fold_bytes: usize,
     waker: Waker,
     spare: Vec<u8>,
@@ -121,6 +133,8 @@ impl Writer {
             sweeps,
             granting: Vec::new(),
             journal_bytes: JOURNAL_BYTES,
+            data_share: 1,
+            folded_at: Instant::now(),
             fold_bytes: FOLD_BYTES,
             waker,
             spare: Vec::new(),
@@ -146,7 +160,9 @@ impl Writer {
                 checkpoint = Some(journal_of(&self.node).newest());
                 journal_of(&self.node).tell(|progress| progress.saving = true);
             }
+            let began = Instant::now();
             written = self.round(checkpoint.is_some());
+            self.pace(began.elapsed());
             let progress = journal_of(&self.node).progress();
             if checkpoint.is_some_and(|newest| progress.checkpoint >= newest) {
                 checkpoint = None;
@@ -182,19 +198,17 @@ impl Writer {
         // What a failed disk has not taken goes first.
         if self.batch.ops.is_empty() {
             self.note_expired();
-            let came = self.drain();
-            let journal_bytes: u64 = self.chunks.iter().map(|chunk| chunk.bytes).sum();
-            let budget = if all {
-                self.fold_bytes
-            } else if journal_bytes > self.journal_bytes {
-                came + self.fold_bytes
-            } else {
-                0
-            };
+            self.drain();
             self.sweep()?;
-            self.dirt.begin_round(budget > 0);
+            self.dirt.begin_round(all || self.journal_is_long(1));
             self.fold_granted();
-            self.fold_some(self.batch.bytes + budget.max(self.fold_bytes));
+            if all
+                || journal_of(&self.node).durability() == Durability::Periodic
+                || self.folded_at.elapsed() >= ROUND
+            {
+                self.fold_some(self.batch.bytes + self.fold_bytes);
+                self.folded_at = Instant::now();
+            }
             // Folded keys may know of records that came meanwhile. These must not be missing.
             self.drain();
             self.dirt.begin_round(false);
@@ -208,15 +222,41 @@ impl Writer {
             self.batch = Batch::default();
         }
         let checkpoint = self.kept_from() - 1;
-        let journal_bytes = self.chunks.iter().map(|chunk| chunk.bytes).sum();
+        let journal_bytes = self.journal_length();
+        let behind = self.journal_is_long(JOURNAL_PATIENCE);
         let durable = self.noted;
         journal_of(&self.node).tell(|progress| {
             progress.flushes += u64::from(progress.durable != durable);
             (progress.durable, progress.checkpoint, progress.journal_bytes) =
                 (durable, checkpoint, journal_bytes);
+            progress.behind = behind;
             progress.failure = None;
         });
         Ok(written)
+    }
+
+    fn journal_length(&self) -> u64 {
+        self.chunks.iter().map(|chunk| chunk.bytes).sum()
+    }
+
+    /// Whether the journal is more than `times` as long as it should be.
+    fn journal_is_long(&self, times: u64) -> bool {
+        let data_bytes = self.data_share * self.node.usage().bytes as u64;
+        self.journal_length() > times * self.journal_bytes.max(data_bytes)
+    }
+
+    /// Folds more or less in the next round, by how long this one took.
+    fn pace(&mut self, took: Duration) {
+        let limit = match journal_of(&self.node).durability() {
+            Durability::Periodic => FOLD_TIME,
+            // Those who wait for the next round wait for this one.
+            Durability::Sync => FOLD_TIME / 10,
+        };
+        if took > limit {
+            self.fold_bytes = (self.fold_bytes / 2).max(FOLD_BYTES / 16);
+        } else if took < limit / 2 {
+            self.fold_bytes = (self.fold_bytes * 2).min(MOST_FOLD_BYTES);
+        }
     }
 
     /// Tells the journal of keys that have expired. Their time is in the journal already; but the checkpoint is to
@@ -235,11 +275,11 @@ impl Writer {
         }
     }
 
-    /// Takes what came to the journal: into the batch, and note of what it changed. Returns how much it was.
-    fn drain(&mut self) -> usize {
+    /// Takes what came to the journal: into the batch, and note of what it changed.
+    fn drain(&mut self) {
         let drained = journal_of(&self.node).drain(std::mem::take(&mut self.spare));
         let (mut input, mut number) = (Input(&drained.bytes), self.noted);
-        let mut chunk = Vec::new();
+        let mut chunk = Vec::with_capacity(CHUNK_BYTES.min(drained.bytes.len()) + CHUNK_BYTES / 16);
         let mut first = number + 1;
         while let Ok(effects) = input.bytes() {
             number += 1;
@@ -249,7 +289,8 @@ impl Writer {
                 note(&mut self.dirt, &self.fold, &mut self.sweeps, number, effect);
             }
             if chunk.len() >= CHUNK_BYTES {
-                self.put_chunk(first, number, std::mem::take(&mut chunk));
+                let full = std::mem::replace(&mut chunk, Vec::with_capacity(CHUNK_BYTES + CHUNK_BYTES / 16));
+                self.put_chunk(first, number, full);
                 first = number + 1;
             }
         }
@@ -258,12 +299,10 @@ impl Writer {
         }
         debug_assert_eq!(number, drained.newest);
         self.noted = number;
-        let came = drained.bytes.len();
-        if drained.bytes.capacity() <= 1 << 20 {
+        if drained.bytes.capacity() <= SPARE_BYTES {
             self.spare = drained.bytes;
             self.spare.clear();
         }
-        came
     }
 
     fn put_chunk(&mut self, first: u64, last: u64, bytes: Vec<u8>) {
