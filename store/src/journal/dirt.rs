@@ -39,14 +39,16 @@ impl From<&NameRef<'_>> for Name {
 }
 
 /// What changed in a key.
+/// Small, since there may be millions.
 #[derive(Debug, PartialEq)]
 pub enum What {
     /// Everything: it was made, replaced or removed.
     Whole,
     /// These fields or members, and what is remembered beside the value.
-    Parts(HashSet<Box<[u8]>, RandomState>),
+    #[allow(clippy::box_collection, reason = "most changes are whole, and then it costs nothing")]
+    Parts(Box<HashSet<Box<[u8]>, RandomState>>),
     /// Elements of a list.
-    Window(Window),
+    Window(Box<Window>),
 }
 
 /// Which elements of a list are on disk. Its elements have indices that stay when others come and go at the ends.
@@ -87,21 +89,15 @@ impl Window {
     }
 }
 
-/// A changed key.
-pub struct Change {
-    /// What it lacks.
-    pub what: What,
-    /// Keys that took over what this one had: the checkpoint must learn of them first.
-    pub moved_to: Vec<Name>,
-}
-
 /// All changed keys.
 ///
 /// They are folded generation by generation, each in the order of the disk, where neighbours share a leaf that is
 /// written once for all of them.
 #[derive(Default)]
 pub struct Dirt {
-    changes: HashMap<Name, Change, RandomState>,
+    changes: HashMap<Name, What, RandomState>,
+    /// Keys that took over what others had: the checkpoint must learn of them first, or at once.
+    moved: HashMap<Name, Vec<Name>, RandomState>,
     /// What is being folded, the last first. May name keys whose change was folded meanwhile.
     old: Generation,
     /// Could not be folded when it was their turn.
@@ -131,12 +127,13 @@ impl Dirt {
         effect: Effect<'_>,
         window: impl FnOnce() -> Option<Window>,
     ) {
-        let parts = || What::Parts(HashSet::default());
+        let parts = || What::Parts(Box::default());
         match effect {
             Effect::Rename(db, key) => {
                 let to = Name::from(&NameRef { db, key });
                 self.mark(number, NameRef { db, key });
-                self.mark(number, name).moved_to.push(to);
+                self.mark(number, name);
+                self.moved.entry(Name::from(&name)).or_default().push(to);
             }
             Effect::HashSet(part, _)
             | Effect::HashRemove(part)
@@ -144,15 +141,15 @@ impl Dirt {
             | Effect::SetRemove(part)
             | Effect::ZSetAdd(part, _)
             | Effect::ZSetRemove(part) => {
-                if let What::Parts(changed) = &mut self.change(number, name, parts).what
+                if let What::Parts(changed) = self.change(number, name, parts)
                     && !changed.contains(part)
                 {
                     changed.insert(part.into());
                 }
             }
             Effect::Push(..) | Effect::Pop(..) | Effect::ListSet(..) => {
-                let start = || window().map_or(What::Whole, What::Window);
-                if let What::Window(window) = &mut self.change(number, name, start).what {
+                let start = || window().map_or(What::Whole, |window| What::Window(Box::new(window)));
+                if let What::Window(window) = self.change(number, name, start) {
                     match effect {
                         Effect::Push(front, _) => window.push(front),
                         Effect::Pop(front, count) => window.pop(front, count),
@@ -162,11 +159,11 @@ impl Dirt {
                 }
             }
             Effect::Expiry(_) | Effect::Sticky(_) => {
-                self.change(number, name, || window().map_or_else(parts, What::Window));
+                self.change(number, name, || {
+                    window().map_or_else(parts, |window| What::Window(Box::new(window)))
+                });
             }
-            _ => {
-                self.mark(number, name);
-            }
+            _ => self.mark(number, name),
         }
     }
 
@@ -183,33 +180,28 @@ impl Dirt {
     pub fn mark_exchanged(&mut self, number: u64, db: usize, there: Option<usize>, key: &[u8]) {
         let here = NameRef { db, key };
         match there.map(|db| NameRef { db, key }) {
-            None => {
-                self.mark(number, here);
-            }
+            None => self.mark(number, here),
             Some(there) => {
                 for (from, to) in [(here, there), (there, here)] {
-                    self.mark(number, from).moved_to.push(Name::from(&to));
+                    self.mark(number, from);
+                    self.moved.entry(Name::from(&from)).or_default().push(Name::from(&to));
                 }
             }
         }
     }
 
     /// Notes that the checkpoint may be wrong about everything in a key.
-    pub fn mark(&mut self, number: u64, name: NameRef<'_>) -> &mut Change {
-        let change = self.change(number, name, || What::Whole);
-        change.what = What::Whole;
-        change
+    pub fn mark(&mut self, number: u64, name: NameRef<'_>) {
+        *self.change(number, name, || What::Whole) = What::Whole;
     }
 
-    fn change(&mut self, number: u64, name: NameRef<'_>, what: impl FnOnce() -> What) -> &mut Change {
+    fn change(&mut self, number: u64, name: NameRef<'_>, what: impl FnOnce() -> What) -> &mut What {
         match self.changes.entry_ref(&name) {
             EntryRef::Occupied(entry) => entry.into_mut(),
             EntryRef::Vacant(entry) => {
-                let change = Change { what: what(), moved_to: Vec::new() };
-                let entry = entry.insert_entry_with_key(Name::from(&name), change);
+                let entry = entry.insert_entry_with_key(Name::from(&name), what());
                 self.young.names.push(entry.key().clone());
-                self.young.since.get_or_insert(number);
-                let since = self.young.since.as_mut().expect("it was set above");
+                let since = self.young.since.get_or_insert(number);
                 *since = number.min(*since);
                 entry.into_mut()
             }
@@ -231,7 +223,7 @@ impl Dirt {
         let mut group = vec![name];
         let mut at = 0;
         while let Some(name) = group.get(at) {
-            let more = self.changes.get(name).map_or(&[][..], |change| &change.moved_to);
+            let more = self.moved.get(name).map_or(&[][..], |names| names);
             let more: Vec<Name> = more.iter().filter(|name| !group.contains(name)).cloned().collect();
             group.extend(more);
             at += 1;
@@ -240,12 +232,13 @@ impl Dirt {
     }
 
     /// Takes a change out, to fold it.
-    pub fn take(&mut self, name: &Name) -> Option<Change> {
+    pub fn take(&mut self, name: &Name) -> Option<What> {
+        self.moved.remove(name);
         self.changes.remove(name)
     }
 
     /// Puts a change back that could not be folded, or not wholly.
-    pub fn put_back(&mut self, name: Name, change: Change) {
+    pub fn put_back(&mut self, name: Name, change: What) {
         self.changes.insert(name.clone(), change);
         self.postponed.push(name);
     }

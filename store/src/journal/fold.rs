@@ -11,7 +11,7 @@ use hashbrown::HashMap;
 use store_engine::value::{List, ZSet};
 use store_engine::{Entry, Value};
 
-use super::dirt::{Change, Name, NameRef, What, Window};
+use super::dirt::{Name, NameRef, What, Window};
 use super::disk::Op;
 use super::record::{self, Parts, index_part, part_key};
 
@@ -108,11 +108,11 @@ impl Fold {
         &mut self,
         name: &Name,
         entry: Option<&Entry>,
-        change: Change,
+        change: What,
         (newest, noted): (u64, u64),
         limit: usize,
         batch: &mut Batch,
-    ) -> Option<Change> {
+    ) -> Option<What> {
         let head = record::head_key(name.db, &name.key);
         match entry {
             None => {
@@ -160,12 +160,12 @@ impl Fold {
         &mut self,
         name: &Name,
         value: &Value,
-        mut change: Change,
+        mut change: What,
         limit: usize,
         batch: &mut Batch,
-    ) -> Option<Change> {
+    ) -> Option<What> {
         let is_list = matches!(value, Value::List(_));
-        let known = match &change.what {
+        let known = match &change {
             What::Whole => false,
             What::Parts(_) => !is_list,
             What::Window(_) => is_list,
@@ -175,20 +175,21 @@ impl Fold {
             self.newest_version += 1;
             let parts = Parts { version: self.newest_version, count: 0, first: 0 };
             let (building, what) = match value {
-                Value::List(list) => {
-                    (Cursor::Window, What::Window(Window { end: list.len() as i64, ..Window::default() }))
-                }
-                Value::ZSet(_) => (Cursor::Behind(None), What::Parts(HashSet::default())),
-                _ => (Cursor::Below(usize::MAX), What::Parts(HashSet::default())),
+                Value::List(list) => (
+                    Cursor::Window,
+                    What::Window(Box::new(Window { end: list.len() as i64, ..Window::default() })),
+                ),
+                Value::ZSet(_) => (Cursor::Behind(None), What::Parts(Box::default())),
+                _ => (Cursor::Below(usize::MAX), What::Parts(Box::default())),
             };
-            change.what = what;
+            change = what;
             self.big.insert(name.clone(), Big { parts, is_list, former, building: Some(building) });
         }
         let big = self.big.get_mut(name).expect("it was there or has just been put there");
         if !big.build(value, &mut change, limit, batch) {
             return Some(change);
         }
-        match change.what {
+        match change {
             What::Parts(changed) => big.write_changed(value, &changed, batch),
             What::Window(window) => big.write_window(value, &window, batch),
             What::Whole => unreachable!("a whole change was made one of parts above"),
@@ -199,7 +200,7 @@ impl Fold {
 
 impl Big {
     /// Writes more elements of a new version; whether all are written.
-    fn build(&mut self, value: &Value, change: &mut Change, limit: usize, batch: &mut Batch) -> bool {
+    fn build(&mut self, value: &Value, change: &mut What, limit: usize, batch: &mut Batch) -> bool {
         let version = self.parts.version;
         let Some(cursor) = &mut self.building else { return true };
         let done = match (cursor, value) {
@@ -222,7 +223,7 @@ impl Big {
                 rank >= zset.len()
             }
             (Cursor::Window, Value::List(list)) => {
-                if let What::Window(window) = &mut change.what {
+                if let What::Window(window) = change {
                     while batch.bytes < limit && window.high < window.end {
                         put_element(version, list, window, window.high, batch);
                         window.high += 1;

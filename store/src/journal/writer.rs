@@ -36,7 +36,7 @@ const MOST_FOLD_BYTES: usize = 16 << 20;
 /// How long a round may take because it folds: what came to the journal meanwhile waits for the next one.
 const FOLD_TIME: Duration = Duration::from_millis(150);
 /// Memory that is kept for what comes to the journal in a round.
-const SPARE_BYTES: usize = 16 << 20;
+const SPARE_BYTES: usize = 32 << 20;
 /// Records that a round looks at, at most, to sweep.
 const SWEEP_RECORDS: usize = 20_000;
 
