@@ -256,7 +256,7 @@ impl Dirt {
             self.old.since = self.since();
             self.old.names.append(&mut self.postponed);
         }
-        self.old.names.retain(|name| self.changes.contains_key(name));
+        while self.old.names.pop_if(|name| !self.changes.contains_key(&*name)).is_some() {}
         if !self.old.names.is_empty() {
             return;
         }
