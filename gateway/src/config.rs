@@ -9,6 +9,7 @@
 pub mod cell;
 mod kind;
 mod load;
+mod rewrite;
 mod runtime;
 mod table;
 

@@ -71,6 +71,14 @@ static CONFIG: &[Command] = &[
         ..ADMIN
     },
     Command {
+        name: "rewrite",
+        since: "2.8.0",
+        arity: Arity::Exactly(2),
+        summary: "Persists the effective configuration to file.",
+        syntax: "",
+        ..ADMIN
+    },
+    Command {
         name: "set",
         since: "2.0.0",
         arity: Arity::AtLeast(4),
@@ -105,6 +113,10 @@ fn config(server: &Server, _: &mut Session, args: Args<'_>, out: &mut Reply) -> 
             server.node.reset_counts();
             out.ok();
         }
+        b"rewrite" => {
+            server.config.rewrite().map_err(CommandError::owned)?;
+            out.ok();
+        }
         _ => super::help(
             out,
             "CONFIG",
@@ -112,6 +124,7 @@ fn config(server: &Server, _: &mut Session, args: Args<'_>, out: &mut Reply) -> 
                 ("GET <pattern>", "Return parameters matching the glob-like <pattern> and their values."),
                 ("SET <directive> <value>", "Set the configuration <directive> to <value>."),
                 ("RESETSTAT", "Reset statistics reported by the INFO command."),
+                ("REWRITE", "Rewrite the configuration file."),
             ],
         ),
     }
@@ -182,6 +195,7 @@ fn server_section(server: &Server, text: &mut String) {
         "uptime_in_seconds": uptime,
         "uptime_in_days": uptime / 86_400,
         "hz": server.config.hz.get(),
+        "config_file": server.config.file().unwrap_or_default().display(),
         "io_threads": server.config.threads.get(),
         "shards": server.node.shards(),
     );

@@ -207,7 +207,7 @@ pub fn bytes(text: &str) -> Option<i64> {
 }
 
 /// A size in the largest unit that divides it.
-fn humane(size: i64) -> String {
+pub fn humane(size: i64) -> String {
     for (unit, name) in [(1 << 30, "gb"), (1 << 20, "mb"), (1 << 10, "kb")] {
         if size != 0 && size % unit == 0 {
             return format!("{}{name}", size / unit);

@@ -38,7 +38,8 @@ pub fn load(sources: &Sources<'_>) -> Result<Config, Wrong> {
         Some(path) => read(path, sources.read_file)?,
         None => toml::Table::new(),
     };
-    let config = Config::empty();
+    let mut config = Config::empty();
+    config.file = sources.file.clone();
     for row in PARAMETERS {
         config.reset(row);
         let weakest_first = [

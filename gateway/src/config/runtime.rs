@@ -6,8 +6,8 @@ use store_engine::glob;
 
 use super::table::{Config, DERIVED, PARAMETERS, Parameter};
 
-/// Held by a `CONFIG SET` from check to store, so that two of them never mix.
-static SETTING: Mutex<()> = Mutex::new(());
+/// Held by a `CONFIG SET` from check to store, and by a `CONFIG REWRITE`, so that two of them never mix.
+pub(super) static SETTING: Mutex<()> = Mutex::new(());
 
 impl Config {
     /// The rows whose names match any of the patterns, each once, with their values.

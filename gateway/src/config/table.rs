@@ -1,6 +1,7 @@
 //! The parameters, one row each, and the struct of their values.
 
 use std::fmt::Write as _;
+use std::path::PathBuf;
 use std::thread::available_parallelism;
 
 use script::Instances;
@@ -18,6 +19,8 @@ const MB: i64 = 1 << 20;
 #[derive(Debug, Default)]
 #[allow(missing_docs, reason = "the rows of PARAMETERS are the documentation")]
 pub struct Config {
+    /// Where values were read from, and `CONFIG REWRITE` writes to.
+    pub(super) file: Option<PathBuf>,
     pub resp: AddressCell,
     pub http: AddressCell,
     pub grpc: AddressCell,
