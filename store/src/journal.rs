@@ -14,6 +14,7 @@ mod dirt;
 pub mod disk;
 mod fold;
 mod load;
+mod offline;
 mod record;
 mod sled;
 mod writer;
@@ -33,8 +34,9 @@ use store_engine::Effects;
 use store_engine::codec::put_bytes;
 use tokio::sync::watch;
 
-pub use self::disk::{Disk, DiskError, Op};
-use self::load::Loaded;
+pub use self::disk::{Disk, DiskError, Op, WAY_OUT};
+use self::load::{Judge, Loaded};
+pub use self::offline::{Contents, Examined, examine, fill};
 pub use self::sled::Sled;
 pub use self::writer::Open;
 use self::writer::Writer;
@@ -50,7 +52,28 @@ pub struct Kept {
 impl Kept {
     /// Reads what the disk holds into a node with `shards` shards, and begins to write down what happens to it.
     pub fn open(open: Open, shards: usize, durability: Durability) -> Result<Kept, DiskError> {
-        let (node, writer) = prepare(open, shards, durability)?;
+        let disk = open()?;
+        let (node, writer) = prepare(disk, open, shards, durability, &mut Err)?;
+        Kept::begin(node, writer)
+    }
+
+    /// The same with the disk in a folder, though data is lost. What is missing is told to `lost`. Damaged files are
+    /// kept beside the new ones.
+    pub fn open_accepting_loss(
+        folder: PathBuf,
+        shards: usize,
+        durability: Durability,
+        lost: &mut dyn FnMut(DiskError),
+    ) -> Result<Kept, DiskError> {
+        let disk = Box::new(Sled::open_accepting_loss(&folder, lost)?);
+        let (node, writer) = prepare(disk, in_folder(folder), shards, durability, &mut |error| {
+            lost(error);
+            Ok(())
+        })?;
+        Kept::begin(node, writer)
+    }
+
+    fn begin(node: Arc<Node>, writer: Writer) -> Result<Kept, DiskError> {
         let thread = std::thread::Builder::new().name("journal".into()).spawn(move || writer.run());
         let failed = |error: io::Error| DiskError::Refused(format!("cannot start a thread: {error}"));
         Ok(Kept { node, writer: thread.map_err(failed)? })
@@ -77,19 +100,31 @@ pub fn in_folder(folder: PathBuf) -> Open {
     Box::new(move || Ok(Box::new(sled::Sled::open(&folder)?)))
 }
 
-fn prepare(open: Open, shards: usize, durability: Durability) -> Result<(Arc<Node>, Writer), DiskError> {
-    let disk = open()?;
-    let newest = disk.seq();
-    let Loaded { mut partitions, catalog, state } = load::load(&*disk, shards.max(1))?;
+fn prepare(
+    mut disk: Box<dyn Disk>,
+    open: Open,
+    shards: usize,
+    durability: Durability,
+    judge: &mut Judge,
+) -> Result<(Arc<Node>, Writer), DiskError> {
+    let loaded = load::load(&*disk, shards.max(1), judge)?;
+    let Loaded { mut partitions, catalog, state, is_sound, waste } = loaded;
     let now_ms = writer::unix_ms();
     for space in partitions.iter_mut().flat_map(|partition| &mut partition.databases) {
         space.stamp_all(now_ms);
         space.keep_expired();
     }
+    let newest = state.newest;
     let node = Node::with(partitions, Some(Journal::new(durability, newest)));
     *node.catalog.lock() = catalog;
     let node = Arc::new(node);
-    let writer = Writer::new(node.clone(), disk, open, state);
+    if !waste.is_empty() {
+        disk.apply(newest, &waste.into_iter().map(Op::Delete).collect::<Vec<_>>())?;
+    }
+    let mut writer = Writer::new(node.clone(), disk, open, state);
+    if !is_sound {
+        writer.fold_all()?;
+    }
     Ok((node, writer))
 }
 

@@ -41,7 +41,7 @@ pub trait Disk: Send {
 /// Is told a key and its value; what it returns ends the scan.
 pub type Each<'a> = dyn FnMut(&[u8], &[u8]) -> Result<(), DiskError> + 'a;
 
-/// Why a disk cannot be used.
+/// Why a disk cannot be used. Shown with `{:#}`, it does not say what to do when data is gone.
 #[derive(Debug)]
 pub enum DiskError {
     /// What a file holds is not what was written to it.
@@ -109,37 +109,39 @@ impl DiskError {
 }
 
 /// What to do when data is gone.
-const WAY_OUT: &str = "restore a backup; or look at what is left with `moonshard store dump` and go on with it by \
+pub const WAY_OUT: &str = "restore a backup; or look at what is left with `moonshard store dump` and go on with it by \
                        starting once with `--accept-loss`, which keeps the old files";
 
 impl fmt::Display for DiskError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             DiskError::Damaged { file, place, what } => {
-                write!(f, "{} is damaged: {place}: {what}; {WAY_OUT}", file.display())
+                write!(f, "{} is damaged: {place}: {what}", file.display())?;
             }
             DiskError::Lost { folder, flushed, found } => write!(
                 f,
-                "{} has lost data: batch {flushed} had been flushed, but the last one found is {found}; {WAY_OUT}",
+                "{} has lost data: batch {flushed} had been flushed, but the last one found is {found}",
                 folder.display()
-            ),
+            )?,
             DiskError::Busy(folder) => {
-                write!(f, "{} is in use by another process; stop that one first", folder.display())
+                write!(f, "{} is in use by another process; stop that one first", folder.display())?;
             }
             DiskError::Newer { folder, found, known } => write!(
                 f,
                 "{} has format {found}, and this program knows formats up to {known}; use the version that wrote it, \
                  or a later one",
                 folder.display()
-            ),
+            )?,
             DiskError::Io { doing, file, error } => {
-                write!(f, "cannot {doing} {}: {error}; restart when that is repaired", file.display())
+                write!(f, "cannot {doing} {}: {error}; restart when that is repaired", file.display())?;
             }
             DiskError::Panic { doing, folder, what } => {
-                write!(f, "could not {doing} {}: {what}; restart, and report this", folder.display())
+                write!(f, "could not {doing} {}: {what}; restart, and report this", folder.display())?;
             }
-            DiskError::Refused(why) => f.write_str(why),
+            DiskError::Refused(why) => f.write_str(why)?,
         }
+        // In a list of problems it would stand again and again.
+        if self.is_loss() && !f.alternate() { write!(f, "; {WAY_OUT}") } else { Ok(()) }
     }
 }
 

@@ -23,18 +23,36 @@ pub struct Loaded {
     pub catalog: BTreeMap<Vec<u8>, Arc<[u8]>>,
     /// What the writer goes on from.
     pub state: State,
+    /// Whether nothing was wrong. Otherwise the disk is sound again when everything is folded and the waste is gone.
+    pub is_sound: bool,
+    /// Records of the disk that mean nothing, which the judge let pass.
+    pub waste: Vec<Vec<u8>>,
 }
 
+/// Is told what is wrong; an error from it ends the reading, `Ok` lets it go on without what is wrong.
+pub type Judge<'a> = dyn FnMut(DiskError) -> Result<(), DiskError> + 'a;
+
 /// Reads everything into as many partitions.
-pub fn load(disk: &dyn Disk, partitions: usize) -> Result<Loaded, DiskError> {
+pub fn load(disk: &dyn Disk, partitions: usize, judge: &mut Judge) -> Result<Loaded, DiskError> {
     let newest = disk.seq();
+    let mut is_sound = true;
+    let judge: &mut Judge = &mut |error| {
+        is_sound = false;
+        judge(error)
+    };
     let mut log = Vec::new();
-    disk.scan(&[LOG], &mut |disk_key, bytes| {
-        let first = record::log_number(disk_key).map_err(malformed(disk, disk_key))?;
-        log.push((first, bytes.to_vec()));
-        Ok(())
+    let mut meaningless = Vec::new();
+    disk.scan(&[LOG], &mut |disk_key, bytes| match record::log_number(disk_key) {
+        Ok(first) => {
+            log.push((first, bytes.to_vec()));
+            Ok(())
+        }
+        Err(error) => {
+            meaningless.push(disk_key.to_vec());
+            judge(malformed(disk, disk_key)(error))
+        }
     })?;
-    let log_start = log.first().map_or(newest + 1, |(first, _)| *first);
+    let log_start = log.first().map_or(newest + 1, |(first, _)| *first).max(1);
     let mut loader = Loader {
         disk,
         partitions: (0..partitions).map(|_| Partition::default()).collect(),
@@ -42,23 +60,51 @@ pub fn load(disk: &dyn Disk, partitions: usize) -> Result<Loaded, DiskError> {
         ahead: hashbrown::HashMap::default(),
         in_parts: HashMap::default(),
         newest_version: 0,
+        meaningless,
     };
-    loader.read_heads(log_start)?;
-    let waste = loader.read_parts()?;
-    let Loader { partitions, catalog, ahead, in_parts, newest_version, .. } = loader;
+    loader.read_heads(log_start, judge)?;
+    let waste = loader.read_parts(judge)?;
+    let incomplete = loader.count_parts(judge)?;
+    let Loader { partitions, catalog, ahead, in_parts, newest_version, meaningless, .. } = loader;
     let big = in_parts.into_values().map(|InParts { name, parts, is_list, .. }| (name, parts, is_list));
     let mut fold = Fold::new(big, newest_version);
     fold.waste.extend(waste);
-    let state = State { fold, newest: log_start - 1, ..State::default() };
-    let mut replay = Replay { disk, loaded: Loaded { partitions, catalog, state }, ahead };
-    log.iter().try_for_each(|(first, chunk)| replay.repeat_chunk(*first, chunk))?;
-    let loaded = replay.loaded;
+    let mut state = State { fold, newest: log_start - 1, ..State::default() };
+    for name in incomplete {
+        state.dirt.mark(log_start, NameRef { db: name.db, key: &name.key });
+    }
+    let loaded = Loaded { partitions, catalog, state, is_sound: true, waste: meaningless };
+    let mut replay = Replay { disk, loaded, ahead };
+    log.iter().try_for_each(|(first, chunk)| replay.repeat_chunk(*first, chunk, judge))?;
+    let mut loaded = replay.loaded;
     if loaded.state.newest != newest {
         let what = format!("it ends with record {}, but record {newest} was written", loaded.state.newest);
         let place = "the journal".to_owned();
-        return Err(DiskError::Damaged { file: disk.folder().to_owned(), place, what });
+        judge(DiskError::Damaged { file: disk.folder().to_owned(), place, what })?;
+        loaded.state.newest = loaded.state.newest.max(newest);
+    }
+    loaded.is_sound = is_sound;
+    if !is_sound {
+        loaded.remove_empty();
     }
     Ok(loaded)
+}
+
+impl Loaded {
+    /// Where something is missing, what removed the last element of a collection may be missing too, or all of them.
+    fn remove_empty(&mut self) {
+        let Loaded { partitions, state, .. } = self;
+        for (db, space) in
+            partitions.iter_mut().flat_map(|partition| partition.databases.iter_mut().enumerate())
+        {
+            let pairs = (0..space.len()).filter_map(|at| space.pair_at(at));
+            let empty = pairs.filter(|(_, entry)| entry.value.is_empty_collection());
+            for key in empty.map(|(key, _)| key.clone()).collect::<Vec<_>>() {
+                space.remove(&key);
+                state.dirt.mark(state.newest.max(1), NameRef { db, key: &key });
+            }
+        }
+    }
 }
 
 /// A collection whose parts are still to come, or have come.
@@ -78,6 +124,8 @@ struct Loader<'a> {
     /// By version.
     in_parts: HashMap<u64, InParts, RandomState>,
     newest_version: u64,
+    /// Records without a meaning.
+    meaningless: Vec<Vec<u8>>,
 }
 
 fn all(partitions: &mut [Partition]) -> Partitions<'_> {
@@ -95,44 +143,50 @@ fn malformed<'a>(disk: &'a dyn Disk, key: &'a [u8]) -> impl Fn(Malformed) -> Dis
 }
 
 impl Loader<'_> {
-    fn read_heads(&mut self, log_start: u64) -> Result<(), DiskError> {
-        let Loader { disk, partitions, catalog, ahead, in_parts, newest_version } = self;
-        let disk = *disk;
-        let mut partitions = all(partitions);
-        disk.scan(&[HEAD], &mut |disk_key, bytes| {
-            let (db, key) = record::head_name(disk_key).map_err(malformed(disk, disk_key))?;
-            let head = record::head(bytes).map_err(malformed(disk, disk_key))?;
-            let entry = head.entry.entry().map_err(malformed(disk, disk_key))?;
-            let name = NameRef { db, key };
-            if head.number >= log_start {
-                ahead.insert(Name::from(&name), head.number);
-            }
-            if let Some(parts) = head.parts {
-                let is_list = matches!(entry.value, Value::List(_));
-                *newest_version = parts.version.max(*newest_version);
-                let taken = in_parts
-                    .insert(parts.version, InParts { name: Name::from(&name), parts, is_list, found: 0 });
-                if taken.is_some() {
-                    return Err(damaged(disk, disk_key, "it shares its elements with another"));
-                }
-            }
-            if db == CATALOG {
-                note_record(catalog, key, Effect::Put(head.entry)).map_err(malformed(disk, disk_key))?;
-                return Ok(());
-            }
-            Effect::Put(head.entry).apply(db, key, &mut partitions).map_err(malformed(disk, disk_key))?;
-            Ok(())
+    fn read_heads(&mut self, log_start: u64, judge: &mut Judge) -> Result<(), DiskError> {
+        self.disk.scan(&[HEAD], &mut |disk_key, bytes| {
+            self.read_head(log_start, disk_key, bytes).or_else(|error| {
+                self.meaningless.push(disk_key.to_vec());
+                judge(error)
+            })
         })
     }
 
+    fn read_head(&mut self, log_start: u64, disk_key: &[u8], bytes: &[u8]) -> Result<(), DiskError> {
+        let Loader { disk, partitions, catalog, ahead, in_parts, newest_version, .. } = self;
+        let malformed = malformed(*disk, disk_key);
+        let (db, key) = record::head_name(disk_key).map_err(&malformed)?;
+        let head = record::head(bytes).map_err(&malformed)?;
+        let entry = head.entry.entry().map_err(&malformed)?;
+        let name = NameRef { db, key };
+        if let Some(parts) = head.parts {
+            *newest_version = parts.version.max(*newest_version);
+            if in_parts.contains_key(&parts.version) {
+                return Err(damaged(*disk, disk_key, "it shares its elements with another"));
+            }
+            let is_list = matches!(entry.value, Value::List(_));
+            in_parts.insert(parts.version, InParts { name: Name::from(&name), parts, is_list, found: 0 });
+        }
+        if db == CATALOG {
+            note_record(catalog, key, Effect::Put(head.entry)).map_err(&malformed)?;
+        } else {
+            Effect::Put(head.entry).apply(db, key, &mut all(partitions)).map_err(&malformed)?;
+        }
+        if head.number >= log_start {
+            ahead.insert(Name::from(&name), head.number);
+        }
+        Ok(())
+    }
+
     /// Fills the collections that are in parts; returns the versions of parts that belong to none.
-    fn read_parts(&mut self) -> Result<HashSet<u64>, DiskError> {
-        let Loader { disk, partitions, in_parts, newest_version, .. } = self;
+    fn read_parts(&mut self, judge: &mut Judge) -> Result<HashSet<u64>, DiskError> {
+        let Loader { disk, partitions, in_parts, newest_version, meaningless, .. } = self;
         let disk = *disk;
         let mut partitions = all(partitions);
         let mut waste = HashSet::new();
-        disk.scan(&[PART], &mut |disk_key, bytes| {
-            let (version, part) = record::part_name(disk_key).map_err(malformed(disk, disk_key))?;
+        let mut read_part = |disk_key: &[u8], bytes: &[u8], judge: &mut Judge| {
+            let malformed = malformed(disk, disk_key);
+            let (version, part) = record::part_name(disk_key).map_err(&malformed)?;
             *newest_version = version.max(*newest_version);
             let Some(InParts { name, parts, found, .. }) = in_parts.get_mut(&version) else {
                 waste.insert(version);
@@ -143,34 +197,43 @@ impl Loader<'_> {
             let effect = match value {
                 Some(Value::Hash(_)) => Effect::HashSet(part, bytes),
                 Some(Value::Set(_)) => Effect::SetAdd(part),
-                Some(Value::ZSet(_)) => {
-                    let score = Input(bytes).score().map_err(malformed(disk, disk_key))?;
-                    Effect::ZSetAdd(part, score)
-                }
+                Some(Value::ZSet(_)) => Effect::ZSetAdd(part, Input(bytes).score().map_err(&malformed)?),
                 Some(Value::List(_)) => {
-                    let index = record::part_index(part).map_err(malformed(disk, disk_key))?;
-                    if index != parts.first + found.cast_signed() {
-                        return Err(damaged(disk, disk_key, "it is not the next element of its list"));
+                    let index = record::part_index(part).map_err(&malformed)?;
+                    let wanted = parts.first + found.cast_signed();
+                    if index != wanted {
+                        judge(damaged(disk, disk_key, "it is not the next element of its list"))?;
+                        parts.first += index - wanted;
                     }
                     Effect::Push(false, bytes)
                 }
                 _ => return Err(damaged(disk, disk_key, "it belongs to a key that has no elements")),
             };
             *found += 1;
-            effect.apply(name.db, &name.key, &mut partitions).map_err(malformed(disk, disk_key))?;
-            Ok(())
+            effect.apply(name.db, &name.key, &mut partitions).map_err(&malformed)
+        };
+        disk.scan(&[PART], &mut |disk_key, bytes| {
+            read_part(disk_key, bytes, judge).or_else(|error| {
+                meaningless.push(disk_key.to_vec());
+                judge(error)
+            })
         })?;
-        for InParts { name, parts, found, .. } in in_parts.values() {
-            if *found != parts.count {
-                let head = record::head_key(name.db, &name.key);
-                return Err(damaged(
-                    disk,
-                    &head,
-                    &format!("it has {} elements, {found} were found", parts.count),
-                ));
-            }
-        }
         Ok(waste)
+    }
+
+    /// Looks whether all elements have come; returns those keys of which some have not.
+    fn count_parts(&mut self, judge: &mut Judge) -> Result<Vec<Name>, DiskError> {
+        let mut incomplete = Vec::new();
+        for InParts { name, parts, found, .. } in self.in_parts.values() {
+            if *found == parts.count {
+                continue;
+            }
+            let head = record::head_key(name.db, &name.key);
+            let what = format!("it has {} elements, {found} were found", parts.count);
+            judge(damaged(self.disk, &head, &what))?;
+            incomplete.push(name.clone());
+        }
+        Ok(incomplete)
     }
 }
 
@@ -199,17 +262,25 @@ struct Replay<'a> {
 }
 
 impl Replay<'_> {
-    fn repeat_chunk(&mut self, first: u64, chunk: &[u8]) -> Result<(), DiskError> {
+    /// If the judge wants it, what follows missing or malformed records is repeated all the same: keys that only later
+    /// ones are about are as they should be.
+    fn repeat_chunk(&mut self, first: u64, chunk: &[u8], judge: &mut Judge) -> Result<(), DiskError> {
         let (disk, disk_key) = (self.disk, record::log_key(first));
         if first != self.loaded.state.newest + 1 {
             let what = format!("it follows record {}: some are missing", self.loaded.state.newest);
-            return Err(damaged(disk, &disk_key, &what));
+            judge(damaged(disk, &disk_key, &what))?;
+            self.loaded.state.newest = first.saturating_sub(1);
         }
         let mut input = Input(chunk);
         while !input.is_empty() {
-            let effects = input.bytes().map_err(malformed(disk, &disk_key))?;
-            self.loaded.state.newest += 1;
-            self.repeat(effects).map_err(malformed(disk, &disk_key))?;
+            let repeated = input.bytes().and_then(|effects| {
+                self.loaded.state.newest += 1;
+                self.repeat(effects)
+            });
+            if let Err(error) = repeated {
+                judge(malformed(disk, &disk_key)(error))?;
+                break;
+            }
         }
         let (last, bytes) = (self.loaded.state.newest, chunk.len() as u64);
         self.loaded.state.chunks.push_back(Chunk { first, last, bytes });

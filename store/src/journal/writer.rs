@@ -178,6 +178,12 @@ impl Writer {
         }
     }
 
+    /// Folds everything, before anybody else has the node.
+    pub(super) fn fold_all(&mut self) -> Result<(), DiskError> {
+        while self.try_round(true)? > 0 {}
+        Ok(())
+    }
+
     /// One round: what came is written, some of what changed is folded, what is folded is cut off the journal, all
     /// in one batch. `all`: the journal is to become empty. Returns how many operations that was.
     pub(super) fn round(&mut self, all: bool) -> usize {

@@ -1,0 +1,148 @@
+//! What can be done with the data of a server that does not run: to look at it, and to fill a new folder.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use store_engine::effect::CATALOG;
+use store_engine::{Entry, Keyspace, Partition};
+
+use super::dirt::NameRef;
+use super::disk::{Disk, DiskError, Each, Op};
+use super::load::{self, Loaded};
+use super::record::log_key;
+use super::sled::Sled;
+use super::writer::{Chunk, State, Writer};
+use super::{Durability, Journal, in_folder};
+use crate::node::Node;
+
+/// Keys, and what is kept beside them.
+#[derive(Default)]
+pub struct Contents {
+    partition: Partition,
+    catalog: BTreeMap<Vec<u8>, Arc<[u8]>>,
+}
+
+impl Contents {
+    /// The keys of each database.
+    pub fn databases(&self) -> impl Iterator<Item = (usize, &Keyspace)> {
+        self.partition.databases.iter().enumerate()
+    }
+
+    /// The records whose names begin with `prefix`, in the order of their names, which are given without it.
+    pub fn records<'a>(&'a self, prefix: &'a [u8]) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
+        let named = self.catalog.range(prefix.to_vec()..);
+        named.map_while(move |(name, record)| Some((name.strip_prefix(prefix)?, &**record)))
+    }
+
+    /// Adds a key; whether it was not there.
+    pub fn put(&mut self, db: usize, key: &[u8], entry: Entry) -> bool {
+        self.partition.databases[db].insert(key, entry).is_none()
+    }
+
+    /// Adds a record; whether it was not there.
+    pub fn put_record(&mut self, name: &[u8], record: &[u8]) -> bool {
+        self.catalog.insert(name.into(), record.into()).is_none()
+    }
+}
+
+/// What was found in a folder.
+pub struct Examined {
+    /// What the next start would see.
+    pub contents: Contents,
+    /// How many records the journal has that are not in the checkpoint.
+    pub journal_records: u64,
+    /// Their bytes.
+    pub journal_bytes: u64,
+}
+
+/// Reads a folder that nobody has open, and changes nothing. What is damaged is told to `problem` and left out.
+pub fn examine(folder: &Path, problem: &mut dyn FnMut(DiskError)) -> Result<Examined, DiskError> {
+    let mut found = Found { folder: folder.to_owned(), seq: 0, records: BTreeMap::new() };
+    let mut each = |key: &[u8], value: &[u8]| {
+        found.records.insert(key.to_vec(), value.to_vec());
+        Ok(())
+    };
+    found.seq = Sled::examine(folder, &mut each, problem)?;
+    let Loaded { mut partitions, catalog, state, .. } = load::load(&found, 1, &mut |error| {
+        problem(error);
+        Ok(())
+    })?;
+    let partition = partitions.pop().unwrap_or_default();
+    Ok(Examined {
+        contents: Contents { partition, catalog },
+        journal_records: state.chunks.iter().map(|chunk| (chunk.last + 1).saturating_sub(chunk.first)).sum(),
+        journal_bytes: state.chunks.iter().map(|chunk| chunk.bytes).sum(),
+    })
+}
+
+/// Makes these the contents of a folder, which must not have any; it is made if it is not there.
+///
+/// Until all is written, the folder has a journal without its one record: it is not taken for whole after a crash.
+pub fn fill(folder: PathBuf, contents: Contents) -> Result<(), DiskError> {
+    let mut disk = Sled::open(&folder)?;
+    disk.scan(b"", &mut |_, _| {
+        let folder = folder.display();
+        Err(DiskError::Refused(format!(
+            "{folder} holds data already; name a folder that is empty or not there"
+        )))
+    })?;
+    let number = disk.seq() + 1;
+    disk.apply(number, &[Op::Put(log_key(number), Vec::new())])?;
+    disk.flush()?;
+    let mut state = State { newest: number, ..State::default() };
+    state.chunks.push_back(Chunk { first: number, last: number, bytes: 0 });
+    let Contents { partition, catalog } = contents;
+    for (db, space) in partition.databases.iter().enumerate() {
+        for (key, _) in (0..space.len()).filter_map(|at| space.pair_at(at)) {
+            state.dirt.mark(number, NameRef { db, key });
+        }
+    }
+    for name in catalog.keys() {
+        state.dirt.mark(number, NameRef { db: CATALOG, key: name });
+    }
+    let journal = Journal::new(Durability::Periodic, number);
+    let node = Arc::new(Node::with(vec![partition], Some(journal)));
+    *node.catalog.lock() = catalog;
+    Writer::new(node, Box::new(disk), in_folder(folder), state).fold_all()
+}
+
+/// All records of a folder, to be read.
+struct Found {
+    folder: PathBuf,
+    seq: u64,
+    records: BTreeMap<Vec<u8>, Vec<u8>>,
+}
+
+impl Found {
+    fn refuse<T>(&self) -> Result<T, DiskError> {
+        Err(DiskError::Refused(format!("{} is only looked at", self.folder.display())))
+    }
+}
+
+impl Disk for Found {
+    fn seq(&self) -> u64 {
+        self.seq
+    }
+
+    fn apply(&mut self, _: u64, _: &[Op]) -> Result<(), DiskError> {
+        self.refuse()
+    }
+
+    fn flush(&mut self) -> Result<(), DiskError> {
+        self.refuse()
+    }
+
+    fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    fn scan(&self, prefix: &[u8], each: &mut Each) -> Result<(), DiskError> {
+        let from = self.records.range(prefix.to_vec()..);
+        from.take_while(|(key, _)| key.starts_with(prefix)).try_for_each(|(key, value)| each(key, value))
+    }
+
+    fn keys(&mut self, _: &[u8], _: &[u8], _: usize) -> Result<Vec<Vec<u8>>, DiskError> {
+        self.refuse()
+    }
+}
