@@ -42,7 +42,9 @@ const DRAIN: Duration = Duration::from_secs(10);
 /// Connections live on `threads` threads with a runtime each, which costs less per request than one runtime
 /// whose threads steal each other's work. Whatever takes longer than a slice of fuel, and everything that is no
 /// connection, runs on a work-stealing runtime of as many threads.
-pub fn serve(config: Config) -> Result<(), StartError> {
+///
+/// With `accept_loss` it does so although data is lost.
+pub fn serve(config: Config, accept_loss: bool) -> Result<(), StartError> {
     let config = Arc::new(config);
     let threads = config.threads.get_usize();
     let failed =
@@ -66,7 +68,7 @@ pub fn serve(config: Config) -> Result<(), StartError> {
             .spawn(move || runtime.block_on(async { stopped.wait_for(|stop| *stop).await.map(drop) }));
         io_threads.push(thread.map_err(failed("an I/O thread"))?);
     }
-    let result = compute.block_on(run(config, compute.handle().clone(), io));
+    let result = compute.block_on(run(config, accept_loss, compute.handle().clone(), io));
     let _ = stop_io.send(true);
     for thread in io_threads {
         let _ = thread.join();
@@ -87,9 +89,14 @@ fn give_way() {
     }
 }
 
-async fn run(config: Arc<Config>, compute: Handle, io: Vec<Handle>) -> Result<(), StartError> {
+async fn run(
+    config: Arc<Config>,
+    accept_loss: bool,
+    compute: Handle,
+    io: Vec<Handle>,
+) -> Result<(), StartError> {
     let mut signals = Signals::new()?;
-    let storage = Storage::open(&config).map_err(StartError)?;
+    let storage = Storage::open(&config, accept_loss).map_err(StartError)?;
     let resp = config.resp.get().ok_or_else(|| StartError("resp: an address is needed".into()))?;
     let (resp_listener, resp_addr) = listen("resp", &resp, &config)?;
     config.resp.set(Some(resp_addr.into()));

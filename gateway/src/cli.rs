@@ -6,15 +6,23 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use clap::error::ErrorKind;
-use clap::{Arg, ArgMatches, Command, value_parser};
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
 use crate::config::{self, Config, PARAMETERS, Sources};
+use crate::tools::Task;
 
 /// What the command line asks for.
 #[derive(Debug)]
 pub enum Action {
     /// Run the server.
-    Serve(Box<Config>),
+    Serve {
+        /// With these settings.
+        config: Box<Config>,
+        /// Although data is lost.
+        accept_loss: bool,
+    },
+    /// Do something with the data of a server that does not run.
+    Store(Task),
     /// Write this to standard output and exit.
     Print(String),
 }
@@ -37,6 +45,9 @@ impl fmt::Display for UsageError {
 /// The variable that stands for `--config`.
 const CONFIG_VARIABLE: &str = "MOONSHARD_CONFIG";
 
+/// The flag that is for one start, and therefore no parameter.
+const ACCEPT_LOSS: &str = "accept-loss";
+
 /// Reads the command line. `args` begins with the program's name.
 pub fn parse(
     args: impl IntoIterator<Item = OsString>,
@@ -49,6 +60,7 @@ pub fn parse(
     };
     let flags = match matches.subcommand() {
         Some(("config", _)) => return Ok(Action::Print(config::reference())),
+        Some(("store", matches)) => return Ok(Action::Store(task(matches))),
         Some((_, serve)) => serve,
         None => &matches,
     };
@@ -60,7 +72,9 @@ pub fn parse(
         flags: given(flags),
     };
     match config::load(&sources) {
-        Ok(config) => Ok(Action::Serve(Box::new(config))),
+        Ok(config) => {
+            Ok(Action::Serve { config: Box::new(config), accept_loss: flags.get_flag(ACCEPT_LOSS) })
+        }
         Err(wrong) => Err(UsageError(wrong.to_string())),
     }
 }
@@ -71,6 +85,52 @@ fn given(matches: &ArgMatches) -> Vec<(&'static str, String)> {
     PARAMETERS.iter().filter_map(|row| value(row.name)).collect()
 }
 
+/// What `moonshard store` is told to do.
+fn task(matches: &ArgMatches) -> Task {
+    let (name, matches) = matches.subcommand().expect("clap requires one");
+    let path = |name| matches.get_one::<PathBuf>(name).cloned().expect("clap requires it");
+    match name {
+        "check" => Task::Check { folder: path("DIR") },
+        "dump" => Task::Dump { folder: path("DIR"), file: path("FILE") },
+        _ => Task::Restore { file: path("FILE"), folder: path("DIR") },
+    }
+}
+
+/// `moonshard store` with its subcommands.
+fn store() -> Command {
+    let path = |name: &'static str, help: &'static str| {
+        Arg::new(name).required(true).value_parser(value_parser!(PathBuf)).help(help)
+    };
+    let codes = "Exit codes: 0 all is well, 1 something is damaged, 2 it could not be done.";
+    Command::new("store")
+        .about("Look at, save or fill the data-dir of a server that does not run")
+        .after_help(codes)
+        .subcommand_required(true)
+        .subcommand(
+            Command::new("check")
+                .about("Read everything in a data-dir, change nothing, tell what there is and what is damaged")
+                .after_help(codes)
+                .arg(path("DIR", "The data-dir")),
+        )
+        .subcommand(
+            Command::new("dump")
+                .about(
+                    "Write keys, scripts and libraries of a data-dir into an RDB file, which Redis can read; of a \
+                     damaged one what is left",
+                )
+                .after_help(codes)
+                .arg(path("DIR", "The data-dir"))
+                .arg(path("FILE", "The RDB file; - is standard output")),
+        )
+        .subcommand(
+            Command::new("restore")
+                .about("Make a data-dir of an RDB file, of this server or of any Redis up to 7.4")
+                .after_help(codes)
+                .arg(path("FILE", "The RDB file; - is standard input"))
+                .arg(path("DIR", "The data-dir to be, empty or not there yet")),
+        )
+}
+
 fn command() -> Command {
     Command::new("moonshard")
         .version(env!("CARGO_PKG_VERSION"))
@@ -79,6 +139,7 @@ fn command() -> Command {
         .args(flags())
         .subcommand(Command::new("serve").about("Run the server; the same as no command at all").args(flags()))
         .subcommand(Command::new("config").about("Print what can be configured, as a table"))
+        .subcommand(store())
         .after_help(
             "Every option can also be set by an environment variable (--script-fuel is MOONSHARD_SCRIPT_FUEL) \
              and in the config file (script-fuel = 1000000). A flag beats the environment, which beats the file.",
@@ -92,6 +153,9 @@ fn flags() -> Vec<Arg> {
         .value_name("FILE")
         .value_parser(value_parser!(PathBuf))
         .help("Config file in TOML");
+    let accept_loss = Arg::new(ACCEPT_LOSS).long(ACCEPT_LOSS).action(ArgAction::SetTrue).help(
+        "Start although data is lost, this once: go on with what is left, tell what is not, keep damaged files",
+    );
     let parameters = PARAMETERS.iter().map(|row| {
         Arg::new(row.name)
             .long(row.name)
@@ -99,7 +163,7 @@ fn flags() -> Vec<Arg> {
             .allow_negative_numbers(true)
             .help(format!("{} [default: {}]", row.doc.trim_end_matches('.'), row.default_text()))
     });
-    [file].into_iter().chain(parameters).collect()
+    [file, accept_loss].into_iter().chain(parameters).collect()
 }
 
 /// Help and version travel as errors in clap.
@@ -134,15 +198,15 @@ mod tests {
 
     fn config(line: &str, environment: &[(&str, &str)]) -> Box<Config> {
         match run(line, environment).expect("good") {
-            Action::Serve(config) => config,
-            Action::Print(text) => panic!("printed {text}"),
+            Action::Serve { config, .. } => config,
+            other => panic!("{other:?}"),
         }
     }
 
     fn printed(line: &str) -> String {
         match run(line, &[]).expect("good") {
-            Action::Serve(_) => panic!("serves"),
             Action::Print(text) => text,
+            other => panic!("{other:?}"),
         }
     }
 
@@ -170,6 +234,36 @@ mod tests {
     }
 
     #[test]
+    fn help_of_the_tools() {
+        let lines = ["store", "store check", "store dump", "store restore"];
+        let helps = lines.map(|line| printed(&format!("moonshard {line} --help")));
+        insta::assert_snapshot!(helps.join("\n----\n"));
+    }
+
+    #[test]
+    fn tools_have_their_paths() {
+        let task = |line: &str| match run(line, &[]) {
+            Ok(Action::Store(task)) => task,
+            other => panic!("{other:?}"),
+        };
+        let (folder, file) = (PathBuf::from("data"), PathBuf::from("-"));
+        assert_eq!(task("moonshard store check data"), Task::Check { folder: folder.clone() });
+        let dump = Task::Dump { folder: folder.clone(), file: file.clone() };
+        assert_eq!(task("moonshard store dump data -"), dump);
+        assert_eq!(task("moonshard store restore - data"), Task::Restore { file, folder });
+    }
+
+    #[test]
+    fn loss_is_accepted_by_a_flag_only() {
+        let accepts = |line: &str| match run(line, &[("MOONSHARD_ACCEPT_LOSS", "yes")]) {
+            Ok(Action::Serve { accept_loss, .. }) => accept_loss,
+            other => panic!("{other:?}"),
+        };
+        let lines = ["moonshard", "moonshard --accept-loss", "moonshard serve --accept-loss --hz 5"];
+        assert_eq!(lines.map(accepts), [false, true, true]);
+    }
+
+    #[test]
     fn version() {
         assert_eq!(printed("moonshard --version"), concat!("moonshard ", env!("CARGO_PKG_VERSION"), "\n"));
     }
@@ -187,6 +281,10 @@ mod tests {
             "moonshard config --shards 4",
             "moonshard --timeout -1",
             "moonshard --config missing.toml",
+            "moonshard --accept-loss=yes",
+            "moonshard store",
+            "moonshard store dump data",
+            "moonshard store check data more",
         ];
         let errors = lines.map(|line| format!("{line}\n    {}", run(line, &[]).expect_err(line)));
         insta::assert_snapshot!(errors.join("\n"), @r#"
@@ -210,6 +308,14 @@ mod tests {
             moonshard: flag --timeout: "-1" is wrong, expected a whole number from 0 to 2147483647
         moonshard --config missing.toml
             moonshard: cannot read config file missing.toml: entity not found
+        moonshard --accept-loss=yes
+            moonshard: unexpected value 'yes' for '--accept-loss' found; no more were expected; see moonshard --help
+        moonshard store
+            moonshard: 'moonshard store' requires a subcommand but one was not provided; [subcommands: check, dump, restore, help]; see moonshard --help
+        moonshard store dump data
+            moonshard: the following required arguments were not provided:; <FILE>; see moonshard --help
+        moonshard store check data more
+            moonshard: unexpected argument 'more' found; see moonshard --help
         "#);
     }
 

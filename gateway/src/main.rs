@@ -6,6 +6,7 @@ mod command;
 mod config;
 mod coordinate;
 mod dispatch;
+mod file;
 mod frontend;
 mod functions;
 mod gate;
@@ -23,6 +24,7 @@ mod scripts;
 mod server;
 mod session;
 mod stats;
+mod tools;
 mod upkeep;
 
 use std::process::ExitCode;
@@ -41,7 +43,8 @@ fn main() -> ExitCode {
             print!("{text}");
             ExitCode::SUCCESS
         }
-        Ok(Action::Serve(config)) => match app::serve(*config) {
+        Ok(Action::Store(task)) => ExitCode::from(tools::run(&task)),
+        Ok(Action::Serve { config, accept_loss }) => match app::serve(*config, accept_loss) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
                 eprintln!("{error}");

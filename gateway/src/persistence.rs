@@ -22,16 +22,24 @@ pub struct Storage {
 pub type Trouble = String;
 
 impl Storage {
-    /// As the configuration says: the data of its folder, or none.
-    pub fn open(config: &Config) -> Result<Storage, Trouble> {
+    /// As the configuration says: the data of its folder, or none. With `accept_loss` what is left of it, if some is
+    /// lost.
+    pub fn open(config: &Config, accept_loss: bool) -> Result<Storage, Trouble> {
         let shards = config.shards.get_usize();
         let Some(folder) = config.data_dir.get() else {
             return Ok(Storage { node: Node::new(shards), kept: None });
         };
         let durability = if config.durability.get() == 1 { Durability::Sync } else { Durability::Periodic };
         let begun = std::time::Instant::now();
-        let kept = Kept::open(store::journal::in_folder(folder.clone()), shards, durability)
-            .map_err(|error| format!("data-dir: {error}"))?;
+        let opened = match Kept::open(store::journal::in_folder(folder.clone()), shards, durability) {
+            Err(error) if error.is_loss() && accept_loss => {
+                Kept::open_accepting_loss(folder.clone(), shards, durability, &mut |error| {
+                    log::notice(&format!("accepted: {error:#}"));
+                })
+            }
+            opened => opened,
+        };
+        let kept = opened.map_err(|error| format!("data-dir: {error}"))?;
         let keys: usize = kept.node.usage().keys.iter().sum();
         if keys > 0 {
             let (folder, seconds) = (folder.display(), begun.elapsed().as_secs_f64());

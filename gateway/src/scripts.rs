@@ -22,7 +22,7 @@ pub fn sha_of(text: &[u8]) -> Sha {
 }
 
 /// The digest as clients spell it.
-fn spelled(sha: &Sha) -> String {
+pub fn spelled(sha: &Sha) -> String {
     sha.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 

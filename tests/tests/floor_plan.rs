@@ -44,19 +44,20 @@ const IMPURE: &[&str] = &["std::time", "std::net", "std::fs", "std::thread", "st
 /// Modules of the gateway from top to bottom. One may import from its own row and from rows below.
 const GATEWAY: &[&[&str]] = &[
     &["main", "cli"],
-    &["app", "upkeep"],
+    &["app", "upkeep", "tools"],
     &["frontend"],
     &["dispatch"],
     &["command"],
     &["coordinate"],
     &["route", "exec"],
     &["gate"],
-    &["memory", "persistence"],
+    &["memory", "persistence", "recall"],
     &["server", "registry"],
     &["acl", "session", "scripts", "functions", "call"],
     &["header", "stats", "runs"],
     &["options"],
     &["observe", "log", "config", "io"],
+    &["file"],
 ];
 
 fn root() -> PathBuf {

@@ -58,6 +58,10 @@ pub struct Examined {
 
 /// Reads a folder that nobody has open, and changes nothing. What is damaged is told to `problem` and left out.
 pub fn examine(folder: &Path, problem: &mut dyn FnMut(DiskError)) -> Result<Examined, DiskError> {
+    if !Sled::is_in(folder) {
+        let folder = folder.display();
+        return Err(DiskError::Refused(format!("{folder} is no data-dir: nothing of this server is in it")));
+    }
     let mut found = Found { folder: folder.to_owned(), seq: 0, records: BTreeMap::new() };
     let mut each = |key: &[u8], value: &[u8]| {
         found.records.insert(key.to_vec(), value.to_vec());

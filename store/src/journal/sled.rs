@@ -60,6 +60,11 @@ enum State {
 }
 
 impl Sled {
+    /// Whether there is, or has been, a database in `folder`.
+    pub fn is_in(folder: &Path) -> bool {
+        home(folder).exists() || !matches!(mark::read(folder), Ok(None))
+    }
+
     /// Opens the database in `folder`, or makes one. Damage in what is read here or by `scan` is an error, and then
     /// nothing was changed.
     pub fn open(folder: &Path) -> Result<Sled, DiskError> {
