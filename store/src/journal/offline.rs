@@ -12,7 +12,7 @@ use super::disk::{Disk, DiskError, Each, Op};
 use super::load::{self, Loaded};
 use super::record::log_key;
 use super::sled::Sled;
-use super::writer::{Chunk, State, Writer};
+use super::writer::{Chunk, Open, State, Writer};
 use super::{Durability, Journal, in_folder};
 use crate::node::Node;
 
@@ -84,9 +84,13 @@ pub fn examine(folder: &Path, problem: &mut dyn FnMut(DiskError)) -> Result<Exam
 ///
 /// Until all is written, the folder has a journal without its one record: it is not taken for whole after a crash.
 pub fn fill(folder: PathBuf, contents: Contents) -> Result<(), DiskError> {
-    let mut disk = Sled::open(&folder)?;
+    fill_disk(in_folder(folder), contents)
+}
+
+pub(super) fn fill_disk(open: Open, contents: Contents) -> Result<(), DiskError> {
+    let mut disk = open()?;
     disk.scan(b"", &mut |_, _| {
-        let folder = folder.display();
+        let folder = disk.folder().display();
         Err(DiskError::Refused(format!(
             "{folder} holds data already; name a folder that is empty or not there"
         )))
@@ -108,7 +112,7 @@ pub fn fill(folder: PathBuf, contents: Contents) -> Result<(), DiskError> {
     let journal = Journal::new(Durability::Periodic, number);
     let node = Arc::new(Node::with(vec![partition], Some(journal)));
     *node.catalog.lock() = catalog;
-    Writer::new(node, Box::new(disk), in_folder(folder), state).fold_all()
+    Writer::new(node, disk, open, state).fold_all()
 }
 
 /// All records of a folder, to be read.

@@ -15,8 +15,9 @@ use store_engine::keys::keys_of;
 use store_engine::{Args, Protocol, Reply, Value, command};
 
 use super::disk::{Disk, DiskError, Each, Op};
+use super::offline::{Contents as Filling, fill_disk};
 use super::writer::Writer;
-use super::{Durability, Open, prepare};
+use super::{Durability, Open, load, prepare};
 use crate::lock::Mode;
 use crate::node::{Call, Node};
 use crate::txn::{LockRequest, Transaction};
@@ -372,6 +373,46 @@ fn lose(calls: &[u64], lost: &[(prop::sample::Index, Option<prop::sample::Index>
     assert_eq!(difference(&reread, &contents(&accepted.0)), [""; 0]);
     let empty = reread.iter().find(|(_, (_, held))| held.len() == 1 && is_collection(&held[0]));
     assert!(empty.is_none(), "{empty:?}");
+}
+
+/// What a new disk is filled with is there; if that was interrupted, nobody takes it for the whole.
+#[test]
+fn a_disk_that_was_filled_is_whole_or_damaged() {
+    let rig = Rig::start(Arc::default());
+    (0..3000)
+        .for_each(|number: u64| execute(&rig.node, &line_of(number.wrapping_mul(0x9E37_79B9_7F4A_7C15))));
+    rig.node.put_record(b"record", b"text");
+    let filling = || {
+        let mut filling = Filling::default();
+        for (_, shard) in rig.node.lock_everything() {
+            for (db, space) in shard.partition.databases.iter().enumerate() {
+                for (key, entry) in (0..space.len()).filter_map(|at| space.pair_at(at)) {
+                    assert!(filling.put(db, key, entry.clone()));
+                }
+            }
+        }
+        assert!(filling.put_record(b"record", b"text") && !filling.put_record(b"record", b"text"));
+        filling
+    };
+    let fill = |trouble| {
+        let platter: Arc<Platter> = Arc::default();
+        platter.trouble.store(trouble, Ordering::Relaxed);
+        let held = platter.clone();
+        let open: Open = Box::new(move || Ok(Box::new(FakeDisk(held.clone())) as Box<dyn Disk>));
+        let filled = fill_disk(open, filling());
+        (platter, filled)
+    };
+    let (platter, filled) = fill(0);
+    assert!(filled.is_ok());
+    assert_eq!(difference(&contents(&Rig::start(platter.clone()).node), &contents(&rig.node)), [""; 0]);
+    let held = platter.clone();
+    let again = fill_disk(Box::new(move || Ok(Box::new(FakeDisk(held.clone())))), filling());
+    assert!(again.expect_err("refused").to_string().starts_with("platter holds data already"));
+    // The second write fails, and the first has just begun it.
+    let (platter, filled) = fill(2);
+    assert!(filled.is_err());
+    let error = load::load(&FakeDisk(platter), 1, &mut Err).err().expect("it is not whole");
+    assert!(error.is_loss() && error.to_string().contains("ends with record 0, but record 1 was written"));
 }
 
 fn is_collection(kind: &[u8]) -> bool {
