@@ -97,7 +97,7 @@ impl Kept {
 
 /// The disk in a folder, which is made if it is not there.
 pub fn in_folder(folder: PathBuf) -> Open {
-    Box::new(move || Ok(Box::new(sled::Sled::open(&folder)?)))
+    Box::new(move || Ok(Box::new(Sled::open(&folder)?)))
 }
 
 fn prepare(
