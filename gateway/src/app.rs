@@ -99,7 +99,8 @@ async fn run(
     let storage = Storage::open(&config, accept_loss).map_err(StartError)?;
     let resp = config.resp.get().ok_or_else(|| StartError("resp: an address is needed".into()))?;
     let (resp_listener, resp_addr) = listen("resp", &resp, &config)?;
-    config.resp.set(Some(resp_addr.into()));
+    // The host stays as it was given, for CONFIG REWRITE.
+    config.resp.set(Some(Address { port: resp_addr.port(), ..resp }));
     let http = config.http.get().map(|address| listen("http", &address, &config)).transpose()?;
     let grpc = config.grpc.get().map(|address| listen("grpc", &address, &config)).transpose()?;
 

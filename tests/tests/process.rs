@@ -241,3 +241,20 @@ fn what_is_set_and_rewritten_is_there_after_a_restart() {
     let refused = "-ERR Rewriting config file: No such file or directory";
     assert_eq!(notation::reply(&server.client().run("CONFIG REWRITE")), refused);
 }
+
+#[test]
+fn a_name_in_the_config_file_stays_a_name() {
+    let text =
+        format!("resp = \"localhost:{}\"\nhttp = 'off'\ngrpc = 'off'\ndata-dir = 'none'\n", free_port());
+    let file = Scratch::new("name.toml", text.as_bytes());
+    let mut child = command(&["--config", file.path()]).stdout(Stdio::piped()).spawn().expect("it starts");
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().expect("a pipe")).read_line(&mut line).expect("a line");
+    let address = line.trim_end().strip_prefix("moonshard ready resp=").expect("an address");
+    let mut client = Client::connect(address.parse().expect("an address"), Protocol::Resp2);
+    let told = ["CONFIG GET bind", "CONFIG REWRITE"].map(|line| notation::reply(&client.run(line)));
+    child.kill().expect("it runs");
+    child.wait().expect("a child");
+    assert_eq!(told, [r#"["bind", "localhost"]"#, "+OK"]);
+    assert_eq!(std::fs::read_to_string(file.path()).expect("a file"), text);
+}

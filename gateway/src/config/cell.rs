@@ -74,12 +74,6 @@ impl Address {
     }
 }
 
-impl From<SocketAddr> for Address {
-    fn from(address: SocketAddr) -> Address {
-        Address { host: address.ip().to_string(), port: address.port() }
-    }
-}
-
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.host.contains(':') {
