@@ -34,7 +34,8 @@ pub fn binary() -> PathBuf {
     path
 }
 
-/// A command that starts the server with these flags only, whatever the environment says.
+/// A command that starts the server with these flags only, whatever the environment says. Without a flag that says
+/// otherwise its data is in memory only.
 pub fn command(flags: &[&str]) -> Command {
     let mut command = Command::new(binary());
     for (name, _) in std::env::vars_os() {
@@ -42,7 +43,7 @@ pub fn command(flags: &[&str]) -> Command {
             command.env_remove(name);
         }
     }
-    command.args(flags).stdin(Stdio::null());
+    command.env("MOONSHARD_DATA_DIR", "none").args(flags).stdin(Stdio::null());
     command
 }
 
@@ -59,12 +60,10 @@ pub struct TestServer {
 }
 
 impl TestServer {
-    /// Starts a server on a free port and waits until it says that it is ready. Without a flag that says otherwise
-    /// its data is in memory only.
+    /// Starts a server on a free port and waits until it says that it is ready.
     pub fn start(flags: &[&str]) -> TestServer {
         let own = ["--resp", "127.0.0.1:0", "--http", "off", "--grpc", "off"];
-        let memory: &[&str] = if flags.contains(&"--data-dir") { &[] } else { &["--data-dir", "none"] };
-        let mut command = command(&[&own, memory, flags].concat());
+        let mut command = command(&[&own, flags].concat());
         let mut child =
             command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the server starts");
         let log = Arc::new(Mutex::new(String::new()));
