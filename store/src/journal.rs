@@ -120,6 +120,7 @@ fn prepare(
     let node = Arc::new(node);
     if !waste.is_empty() {
         disk.apply(newest, &waste.into_iter().map(Op::Delete).collect::<Vec<_>>())?;
+        disk.flush()?;
     }
     let mut writer = Writer::new(node.clone(), disk, open, state);
     if !is_sound {

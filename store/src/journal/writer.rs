@@ -180,6 +180,7 @@ impl Writer {
 
     /// Folds everything, before anybody else has the node.
     pub(super) fn fold_all(&mut self) -> Result<(), DiskError> {
+        self.fold_bytes = MOST_FOLD_BYTES;
         while self.try_round(true)? > 0 {}
         Ok(())
     }
