@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run build test fuzz-commands fuzz-histories eviction-quality fmt lint clean zig
+.PHONY: help run build test fuzz-commands fuzz-histories eviction-quality crash fmt lint clean zig
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 PYTHON ?= python3
@@ -50,6 +50,13 @@ eviction-quality: zig ## Compare for some minutes how well keys are chosen with 
 	@$(oracle)
 	cargo build --locked --package gateway
 	cargo test --locked --package tests --test memory hit_rates -- --ignored --nocapture
+
+# Another seed each time: what was found tells it, for MOONSHARD_CRASH_SEED.
+crash: zig ## Kill the server for some minutes and look at what it kept
+	cargo build --locked --package gateway
+	MOONSHARD_CRASH_SECONDS=$${MOONSHARD_CRASH_SECONDS:-600} \
+	    MOONSHARD_CRASH_SEED=$${MOONSHARD_CRASH_SEED:-$$(date +%s)} \
+	    cargo test --locked --package tests --test crash -- --nocapture
 
 fmt: ## Format all sources
 	cargo fmt --all

@@ -3,11 +3,14 @@
 //!
 //! Tests wait for conditions and never for time to pass; the limits here only end what would never end.
 
+pub mod chores;
 pub mod client;
 pub mod compare;
+pub mod contents;
 pub mod conversation;
 pub mod corpus;
 pub mod dump;
+pub mod folder;
 pub mod generate;
 pub mod history;
 pub mod notation;

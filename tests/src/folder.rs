@@ -1,0 +1,62 @@
+//! A folder for a test's data.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A folder that nobody else uses. It is removed when dropped, unless the test fails: then it says where it is.
+pub struct Folder(PathBuf);
+
+impl Folder {
+    /// One whose name has this in it. It is not there yet.
+    pub fn new(name: &str) -> Folder {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        Folder(std::env::temp_dir().join(format!("moonshard-{name}-{}-{number}", std::process::id())))
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// The same as a flag's value.
+    pub fn text(&self) -> &str {
+        self.0.to_str().expect("a path of letters")
+    }
+
+    /// Copies all files to another folder.
+    pub fn copy(&self, name: &str) -> Folder {
+        let copy = Folder::new(name);
+        for file in self.files() {
+            let to = copy.0.join(file.strip_prefix(&self.0).expect("below it"));
+            std::fs::create_dir_all(to.parent().expect("a folder")).expect("a new folder");
+            std::fs::copy(&file, &to).expect("room for a copy");
+        }
+        copy
+    }
+
+    /// All files in it and below, sorted.
+    pub fn files(&self) -> Vec<PathBuf> {
+        let mut folders = vec![self.0.clone()];
+        let mut files = Vec::new();
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(folder).expect("a folder") {
+                let path = entry.expect("an entry").path();
+                if path.is_dir() { folders.push(path) } else { files.push(path) }
+            }
+        }
+        files.sort();
+        files
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("left for a look: {}", self.0.display());
+        } else {
+            // It may never have been made.
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+}

@@ -1,0 +1,380 @@
+//! The server is killed at any moment and started again on the same folder, again and again. What was acknowledged
+//! must be there; nothing may be there in part.
+//!
+//! A second server that was never killed is given the same steps, as far as the first one has them, and has to hold
+//! the same. `MOONSHARD_CRASH_SEED` starts elsewhere, `MOONSHARD_CRASH_SECONDS` goes on for longer than the bounded
+//! run of `make test`. A seed gives the same steps, but not the same moments.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use tests::chores::{self, PLAYERS};
+use tests::client::encode;
+use tests::contents::{self, Contents};
+use tests::folder::Folder;
+use tests::generate::Chance;
+use tests::{Client, TestServer, Value, process, wait_until};
+
+/// Lives of a server in a bounded run: with sync they are shorter.
+const LIVES: [u64; 2] = [6, 12];
+const TELLERS: usize = 2;
+/// With periodic durability, what was told to be done longer ago than this must be there: twice what is promised, as
+/// the machine may be busy with other things.
+const WINDOW: Duration = Duration::from_secs(2);
+
+/// Numbers of steps, with when they were told to be done.
+type Told = Vec<(u64, Instant)>;
+
+/// What a player or teller did in one life.
+#[derive(Default)]
+struct Deeds {
+    told: Told,
+    /// The last step that was begun.
+    begun: u64,
+}
+
+impl Deeds {
+    /// The last step that must have outlived a kill at `end`.
+    fn owed(&self, sync: bool, end: Instant) -> u64 {
+        let due = |at: Instant| sync || end.duration_since(at) > WINDOW;
+        self.told.iter().rev().find(|(_, at)| due(*at)).map_or(0, |(number, _)| *number)
+    }
+}
+
+/// Sends requests and reads the last reply; `None` when the server is gone.
+fn ask(client: &mut Client, requests: &[Vec<Vec<u8>>]) -> Option<Value> {
+    let bytes: Vec<u8> = requests.iter().flat_map(encode).collect();
+    client.send_raw(&bytes).ok()?;
+    let mut last = None;
+    for _ in requests {
+        last = client.try_read().ok()?;
+        last.as_ref()?;
+    }
+    last
+}
+
+/// A player's steps, from `first` on, until the server is gone. The number of the step is told with each.
+fn play(mut client: Client, seed: u64, player: usize, first: u64) -> Deeds {
+    let mut deeds = Deeds { begun: first - 1, ..Deeds::default() };
+    let select = |db: usize| vec![b"SELECT".to_vec(), db.to_string().into_bytes()];
+    let own = if player == 0 { chores::OWN_DATABASES[0] } else { 0 };
+    for number in first.. {
+        deeds.begun = number;
+        let mut requests = vec![select(own)];
+        requests.extend(chores::step(seed, player, number));
+        requests.push(select(0));
+        let done = ["SET", &chores::done_key(player), &number.to_string()];
+        requests.push(done.iter().map(|word| word.as_bytes().to_vec()).collect());
+        match ask(&mut client, &requests) {
+            Some(Value::Status(_)) => deeds.told.push((number, Instant::now())),
+            Some(other) => panic!("step {number} of player {player}: {other:?}"),
+            None => return deeds,
+        }
+    }
+    unreachable!("the server never goes")
+}
+
+/// Transfers until the server is gone. What is told are the shared numbers.
+fn tell(mut client: Client, mut chance: Chance, teller: usize) -> Deeds {
+    let mut deeds = Deeds::default();
+    loop {
+        match ask(&mut client, &chores::transfer(&mut chance, teller)) {
+            Some(Value::Integer(number)) => deeds.told.push((number.cast_unsigned(), Instant::now())),
+            Some(Value::Array(_)) => {}
+            Some(other) => panic!("a transfer: {other:?}"),
+            None => return deeds,
+        }
+    }
+}
+
+/// Takes what has to do with the shared accounts out of the contents, and checks it: whoever has a number has all
+/// smaller ones, and nothing was ever half transferred.
+fn check_shared(contents: &mut Contents, owed: u64) -> Result<u64, String> {
+    let shared: Vec<_> = contents
+        .extract_if(.., |(_, key), _| key.starts_with(chores::SHARED.as_bytes()))
+        .map(|((_, key), held)| (String::from_utf8_lossy(&key).into_owned(), held))
+        .collect();
+    let number = |text: &str| text.trim_matches('"').parse::<i64>().expect("a number");
+    let mut sum = 0;
+    let (mut newest, mut numbers) = (0, Vec::new());
+    for (key, held) in &shared {
+        if key.contains("account") {
+            sum += number(&held[0]);
+        } else if key.contains("numbers:") {
+            let own: Vec<i64> = held[..held.len() - 1].iter().map(|text| number(text)).collect();
+            if !own.is_sorted() {
+                return Err(format!("{key} is out of order"));
+            }
+            numbers.extend(own);
+        } else {
+            newest = number(&held[0]);
+        }
+    }
+    numbers.sort_unstable();
+    if sum != 0 {
+        return Err(format!("the sum of all accounts is {sum}"));
+    }
+    if !numbers.iter().copied().eq(1..=newest) {
+        return Err(format!("the numbers to {newest} are not all there once: there are {}", numbers.len()));
+    }
+    if newest < owed.cast_signed() {
+        return Err(format!("the number is {newest}, but {owed} was told"));
+    }
+    Ok(newest.cast_unsigned())
+}
+
+/// The server that is never killed, and what it was given.
+struct Model {
+    server: TestServer,
+    seed: u64,
+    done: [u64; PLAYERS],
+}
+
+impl Model {
+    fn new(seed: u64) -> Model {
+        let flags = [&chores::FLAGS[..], &["--shards", "3"]].concat();
+        Model { server: TestServer::start(&flags), seed, done: [0; PLAYERS] }
+    }
+
+    fn advance(&mut self, player: usize, to: u64) {
+        let mut client = self.server.client();
+        if player == 0 {
+            client.call(["SELECT", &chores::OWN_DATABASES[0].to_string()]);
+        }
+        let steps = (self.done[player] + 1..=to).collect::<Vec<_>>();
+        for some in steps.chunks(200) {
+            let requests: Vec<_> =
+                some.iter().flat_map(|number| chores::step(self.seed, player, *number)).collect();
+            client.pipeline(&requests);
+        }
+        self.done[player] = to;
+    }
+
+    fn contents(&self) -> Contents {
+        settled(&self.server)
+    }
+}
+
+/// What a server holds, once all that lives shortly has gone. Whether it has not come back is seen that way.
+fn settled(server: &TestServer) -> Contents {
+    let mut client = server.client();
+    let mut contents = Contents::new();
+    wait_until("what lives shortly has gone", || {
+        contents = contents::read(&mut client);
+        !contents.keys().any(|(_, key)| key.windows(6).any(|part| part == b":short"))
+    });
+    contents
+}
+
+/// One folder's story.
+struct Story {
+    folder: Folder,
+    sync: bool,
+    seed: u64,
+    chance: Chance,
+    model: Model,
+    /// The highest shared number that was there.
+    number: u64,
+    /// How often the story had these.
+    cut_while_writing: u64,
+    cut_while_starting: u64,
+    folded: u64,
+    undone: u64,
+}
+
+impl Story {
+    fn start(&mut self) -> TestServer {
+        let [shards, threads] = [[1, 2, 5, 16], [1, 2, 2, 4]].map(|some| self.chance.pick(&some).to_string());
+        let durability = if self.sync { "sync" } else { "periodic" };
+        let own = ["--data-dir", self.folder.text(), "--durability", durability];
+        let more = ["--shards", &shards, "--threads", &threads];
+        TestServer::start(&[&own[..], &more, &chores::FLAGS].concat())
+    }
+
+    /// Players and tellers at work until a kill; returns what they were told.
+    fn live(&mut self, mut server: TestServer) -> (Vec<Deeds>, Vec<Deeds>, Instant) {
+        let longest = if self.sync { 1200 } else { 3200 };
+        let life = Duration::from_millis(self.chance.below(longest) as u64);
+        let (seed, done) = (self.seed, self.model.done);
+        let mut chances: Vec<Chance> =
+            (0..=TELLERS).map(|_| Chance::new(self.chance.below(usize::MAX) as u64)).collect();
+        let mut saver = chances.pop().expect("one more than tellers");
+        let ended = AtomicBool::new(false);
+        let checkpoints = Mutex::new(Vec::new());
+        let (players, tellers, end) = std::thread::scope(|scope| {
+            let (ended, checkpoints) = (&ended, &checkpoints);
+            let players: Vec<_> = (0..PLAYERS)
+                .map(|player| (player, server.client()))
+                .map(|(player, client)| scope.spawn(move || play(client, seed, player, done[player] + 1)))
+                .collect();
+            let tellers: Vec<_> = chances
+                .into_iter()
+                .zip(0..)
+                .map(|(chance, teller)| (server.client(), chance, teller))
+                .map(|(client, chance, teller)| scope.spawn(move || tell(client, chance, teller)))
+                .collect();
+            // Everything is folded now and then, long before the journal has the size for that.
+            let mut client = server.client();
+            scope.spawn(move || {
+                while !ended.load(Ordering::Relaxed) {
+                    let requests =
+                        [vec![b"BGSAVE".to_vec()], vec![b"INFO".to_vec(), b"persistence".to_vec()]];
+                    let Some(info) = ask(&mut client, &requests) else { return };
+                    let info = String::from_utf8_lossy(info.text().expect("INFO")).into_owned();
+                    let checkpoint = info.lines().find_map(|line| line.strip_prefix("journal_checkpoint:"));
+                    let checkpoint = checkpoint.expect("a field").parse::<u64>().expect("a number");
+                    checkpoints.lock().expect("no panic").push(checkpoint);
+                    std::thread::sleep(Duration::from_millis(saver.below(300) as u64));
+                }
+            });
+            std::thread::sleep(life);
+            let end = Instant::now();
+            server.signal(libc::SIGKILL);
+            ended.store(true, Ordering::Relaxed);
+            let join = |handles: Vec<std::thread::ScopedJoinHandle<'_, Deeds>>| -> Vec<Deeds> {
+                handles.into_iter().map(|handle| handle.join().expect("no panic")).collect()
+            };
+            (join(players), join(tellers), end)
+        });
+        server.wait();
+        let unanswered = players.iter().any(|deeds| deeds.begun > deeds.told.last().map_or(0, |told| told.0));
+        self.cut_while_writing += u64::from(unanswered);
+        let checkpoints = checkpoints.into_inner().expect("no panic");
+        self.folded += u64::from(checkpoints.first() < checkpoints.last());
+        (players, tellers, end)
+    }
+
+    /// What is there must follow from what was done.
+    fn check(&mut self, server: &TestServer, players: &[Deeds], tellers: &[Deeds], end: Instant) {
+        let mut found = settled(server);
+        let owed = tellers.iter().map(|deeds| deeds.owed(self.sync, end)).max().unwrap_or(0);
+        match check_shared(&mut found, owed.max(self.number)) {
+            Ok(number) => self.number = number,
+            Err(wrong) => panic!("{wrong}"),
+        }
+        let mut begun = self.model.done;
+        for (player, deeds) in players.iter().enumerate() {
+            let key = (0, chores::done_key(player).into_bytes());
+            let done =
+                found.remove(&key).map_or(0, |held| held[0].trim_matches('"').parse().expect("a number"));
+            let owed = deeds.owed(self.sync, end);
+            assert!(done >= owed, "player {player} was told that {owed} is done, {done} is there");
+            // The last step that was found before may have been found without its number.
+            assert!(done + 1 >= self.model.done[player], "player {player} has gone back to {done}");
+            assert!(done <= deeds.begun, "player {player} has never begun {done}");
+            let told = deeds.told.last().map_or(0, |told| told.0);
+            self.undone += told.saturating_sub(done);
+            begun[player] = deeds.begun;
+            if done > self.model.done[player] {
+                self.model.advance(player, done);
+            }
+        }
+        // Of a player's next step everything may be there but its number.
+        let differing = contents::difference(&found, &self.model.contents());
+        for (player, begun) in begun.into_iter().enumerate() {
+            let differs = differing.keys().any(|(_, name)| chores::owner(name) == Some(player));
+            if differs && self.model.done[player] < begun {
+                let next = self.model.done[player] + 1;
+                self.model.advance(player, next);
+            }
+        }
+        let differing = contents::difference(&found, &self.model.contents());
+        let lines: Vec<&String> = differing.values().collect();
+        assert!(differing.is_empty(), "after {:?}: {lines:#?}", self.model.done);
+    }
+
+    /// Starts it and ends it, twice with a kill in between: that must change nothing. The account of bytes is
+    /// as good as a new one.
+    fn rest(&mut self) -> TestServer {
+        let mut server = self.start();
+        let before = settled(&server);
+        let bytes = |server: &TestServer| server.info("used_memory");
+        // Keys that expired while the server was down are forgotten first.
+        let account = bytes(&server);
+        wait_until("all is kept", || server.info("journal_durable") == server.info("journal_newest"));
+        server.signal(libc::SIGKILL);
+        server.wait();
+        let server = self.start();
+        let differing = contents::difference(&settled(&server), &before);
+        assert!(differing.is_empty(), "an idle server has changed: {:#?}", differing.values());
+        assert_eq!(bytes(&server), account, "the account of bytes");
+        server
+    }
+
+    /// Kills it before it says that it is ready.
+    fn stumble(&mut self) {
+        let durability = if self.sync { "sync" } else { "periodic" };
+        let flags = ["--resp", "127.0.0.1:0", "--http", "off", "--grpc", "off", "--durability", durability];
+        let mut command = process::command(&flags);
+        command.args(["--data-dir", self.folder.text()]);
+        let mut child = command
+            .stdout(std::process::Stdio::null())
+            .stderr(std::process::Stdio::null())
+            .spawn()
+            .expect("it starts");
+        std::thread::sleep(Duration::from_millis(self.chance.below(400) as u64));
+        child.kill().expect("it runs");
+        child.wait().expect("a child");
+        self.cut_while_starting += 1;
+    }
+}
+
+fn setting(name: &str) -> Option<u64> {
+    let text = std::env::var(name).ok()?;
+    Some(text.parse().unwrap_or_else(|_| panic!("{name}: a number")))
+}
+
+fn tell_story(sync: bool) {
+    let seed = setting("MOONSHARD_CRASH_SEED").unwrap_or(1);
+    println!("seed {seed}");
+    let until = setting("MOONSHARD_CRASH_SECONDS").map(|long| Instant::now() + Duration::from_secs(long));
+    let mut story = Story {
+        folder: Folder::new("crash"),
+        sync,
+        seed,
+        chance: Chance::new(seed),
+        model: Model::new(seed),
+        number: 0,
+        cut_while_writing: 0,
+        cut_while_starting: 0,
+        folded: 0,
+        undone: 0,
+    };
+    let mut server = story.start();
+    for life in 1.. {
+        let (players, tellers, end) = story.live(server);
+        if story.chance.percent(30) {
+            story.stumble();
+        }
+        server = story.start();
+        story.check(&server, &players, &tellers, end);
+        if life % 3 == 0 {
+            server.signal(libc::SIGKILL);
+            server.wait();
+            server = story.rest();
+        }
+        if until.map_or(life >= LIVES[usize::from(sync)], |until| Instant::now() >= until) {
+            break;
+        }
+    }
+    let steps: u64 = story.model.done.iter().sum();
+    println!(
+        "sync {sync}: {steps} steps, number {}, {} kills while writing, {} while starting, {} lives that folded, \
+         {} told steps gone",
+        story.number, story.cut_while_writing, story.cut_while_starting, story.folded, story.undone
+    );
+    assert!(story.cut_while_writing > 0, "no kill came in the middle of something");
+    assert!(story.folded > 0, "nothing was ever folded");
+    assert!(!sync || story.undone == 0);
+}
+
+#[test]
+fn nothing_that_was_acknowledged_is_lost_with_sync() {
+    tell_story(true);
+}
+
+#[test]
+fn only_the_last_moment_is_lost_with_periodic() {
+    tell_story(false);
+}
