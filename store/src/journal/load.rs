@@ -159,6 +159,10 @@ impl Loader<'_> {
         let head = record::head(bytes).map_err(&malformed)?;
         let entry = head.entry.entry().map_err(&malformed)?;
         let name = NameRef { db, key };
+        if head.number > disk.seq() {
+            let what = format!("it knows of record {}, but {} was the last", head.number, disk.seq());
+            return Err(damaged(*disk, disk_key, &what));
+        }
         if let Some(parts) = head.parts {
             *newest_version = parts.version.max(*newest_version);
             if in_parts.contains_key(&parts.version) {

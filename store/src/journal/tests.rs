@@ -29,6 +29,8 @@ struct Platter {
     newest: AtomicU64,
     /// How many writes from now on one fails: 1 for the next one. Every second one that fails has worked.
     trouble: AtomicU64,
+    /// Happens when the writer looks for keys: between what it takes and what it folds.
+    meanwhile: Mutex<Option<Box<dyn FnOnce() + Send>>>,
 }
 
 struct FakeDisk(Arc<Platter>);
@@ -47,6 +49,9 @@ impl Disk for FakeDisk {
     }
 
     fn keys(&mut self, prefix: &[u8], from: &[u8], most: usize) -> Result<Vec<Vec<u8>>, DiskError> {
+        if let Some(happen) = self.0.meanwhile.lock().take() {
+            happen();
+        }
         let records = self.0.records.lock();
         let found =
             records.range(from.to_vec()..).map(|(key, _)| key).take_while(|key| key.starts_with(prefix));
@@ -417,6 +422,28 @@ fn a_disk_that_was_filled_is_whole_or_damaged() {
 
 fn is_collection(kind: &[u8]) -> bool {
     [&b"list"[..], b"hash", b"set", b"zset"].contains(&kind)
+}
+
+#[test]
+fn a_key_that_was_waited_for_is_not_ahead_of_the_journal() {
+    let mut rig = Rig::start(Arc::default());
+    execute(&rig.node, "SET string1 old");
+    execute(&rig.node, "SET string2 old");
+    let mut transaction = begin(&rig.node, &["string1", "string2"]);
+    // The writer waits for both.
+    rig.writer.round(true);
+    for line in ["SET string1 new", "SET string2 new"] {
+        with_call(line, |call| {
+            let mut out = Reply::new(Protocol::Resp2);
+            let done = transaction.execute(call, Mode::Exclusive, &mut 1, &mut out);
+            assert!(matches!(done, Ok(true)), "it holds its keys");
+        });
+    }
+    rig.writer.fold.waste.push_back(u64::MAX);
+    *rig.platter.meanwhile.lock() = Some(Box::new(move || transaction.commit()));
+    rig.writer.round(false);
+    assert!(rig.platter.meanwhile.lock().is_none(), "it came in between");
+    assert_eq!(difference(&rig.reread(), &contents(&rig.node)), [""; 0]);
 }
 
 proptest! {
