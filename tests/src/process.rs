@@ -34,6 +34,9 @@ pub fn binary() -> PathBuf {
     path
 }
 
+/// Tells the server where to fail, see `store/src/journal/fail_point.rs`.
+const FAIL_POINTS: &str = "FAIL_POINTS";
+
 /// A command that starts the server with these flags only, whatever the environment says. Without a flag that says
 /// otherwise its data is in memory only.
 pub fn command(flags: &[&str]) -> Command {
@@ -43,7 +46,8 @@ pub fn command(flags: &[&str]) -> Command {
             command.env_remove(name);
         }
     }
-    command.env("MOONSHARD_DATA_DIR", "none").args(flags).stdin(Stdio::null());
+    command.env_remove(FAIL_POINTS).env("MOONSHARD_DATA_DIR", "none");
+    command.args(flags).stdin(Stdio::null());
     command
 }
 
@@ -62,8 +66,14 @@ pub struct TestServer {
 impl TestServer {
     /// Starts a server on a free port and waits until it says that it is ready.
     pub fn start(flags: &[&str]) -> TestServer {
+        TestServer::start_failing(flags, "")
+    }
+
+    /// The same with places where its journal is to fail. Only a server with debug assertions does that.
+    pub fn start_failing(flags: &[&str], places: &str) -> TestServer {
         let own = ["--resp", "127.0.0.1:0", "--http", "off", "--grpc", "off"];
         let mut command = command(&[&own, flags].concat());
+        command.env(FAIL_POINTS, places);
         let mut child =
             command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the server starts");
         let log = Arc::new(Mutex::new(String::new()));
@@ -153,6 +163,12 @@ impl TestServer {
         // SAFETY: sends a signal to our own child, which has not been waited for yet: its number is still its.
         let sent = unsafe { libc::kill(pid, signal) };
         assert_eq!(sent, 0, "the signal was not sent");
+    }
+
+    /// Ends it without a word, as a crash would.
+    pub fn kill(mut self) {
+        self.child.kill().expect("our own child");
+        self.child.wait().expect("a child");
     }
 
     /// Waits for its end.

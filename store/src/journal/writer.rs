@@ -13,7 +13,7 @@ use store_engine::{Entry, Stamp, Value};
 use super::dirt::{Dirt, Name, NameRef};
 use super::disk::{Disk, DiskError};
 use super::fold::{Batch, Fold};
-use super::{Durability, Journal, Wish, record};
+use super::{Durability, Journal, Wish, fail_point, record};
 use crate::lock::Mode;
 use crate::node::Node;
 use crate::txn::{LockRequest, Transaction};
@@ -132,10 +132,10 @@ impl Writer {
             batch: Batch::default(),
             sweeps,
             granting: Vec::new(),
-            journal_bytes: JOURNAL_BYTES,
-            data_share: 1,
+            journal_bytes: fail_point::number("journal-bytes").unwrap_or(JOURNAL_BYTES),
+            data_share: u64::from(fail_point::number("journal-bytes").is_none()),
             folded_at: Instant::now(),
-            fold_bytes: FOLD_BYTES,
+            fold_bytes: fail_point::number("fold-bytes").map_or(FOLD_BYTES, |bytes| bytes as usize),
             waker,
             spare: Vec::new(),
         }
@@ -200,6 +200,7 @@ impl Writer {
 
     fn try_round(&mut self, all: bool) -> Result<usize, DiskError> {
         if self.disk.is_none() {
+            fail_point::reach("opening")?;
             self.disk = Some((self.open)()?);
         }
         // What a failed disk has not taken goes first.
@@ -219,13 +220,17 @@ impl Writer {
             // Folded keys may know of records that came meanwhile. These must not be missing.
             self.drain();
             self.dirt.begin_round(false);
+            fail_point::reach("folded")?;
             self.trim();
         }
         let written = self.batch.ops.len();
         if written > 0 {
             let Some(disk) = &mut self.disk else { return Ok(0) };
+            fail_point::reach("collected")?;
             disk.apply(self.noted, &self.batch.ops)?;
+            fail_point::reach("applied")?;
             disk.flush()?;
+            fail_point::reach("flushed")?;
             self.batch = Batch::default();
         }
         let checkpoint = self.kept_from() - 1;

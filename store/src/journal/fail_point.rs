@@ -1,0 +1,67 @@
+//! Places where a test lets the writer fail. Builds without debug assertions have none.
+//!
+//! `FAIL_POINTS` in the environment says what happens where: `applied@20=abort` ends the process when it comes there
+//! the 20th time, `flushed=/some/file` is an error as long as there is such a file, and `journal-bytes=1000` is a number
+//! to have instead of the usual one. Commas stand between several. The crate `fail` would do the same, but with its
+//! packages the server under test has another Wasmtime than the rest: each would be compiled.
+
+use super::disk::DiskError;
+
+/// Ends the process or fails, if this place is to.
+pub fn reach(place: &str) -> Result<(), DiskError> {
+    if cfg!(debug_assertions) { told::reach(place) } else { Ok(()) }
+}
+
+/// The number that a test wants to have instead of the usual one.
+pub fn number(name: &str) -> Option<u64> {
+    if cfg!(debug_assertions) { told::number(name) } else { None }
+}
+
+mod told {
+    use std::path::Path;
+    use std::sync::LazyLock;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use super::DiskError;
+
+    /// What happens at a place.
+    struct Point {
+        place: String,
+        /// How often it has to be reached before that; 0 is always.
+        turn: u64,
+        reached: AtomicU64,
+        what: String,
+    }
+
+    static POINTS: LazyLock<Vec<Point>> = LazyLock::new(|| {
+        let told = std::env::var("FAIL_POINTS").unwrap_or_default();
+        told.split(',').filter_map(parse).collect()
+    });
+
+    fn parse(text: &str) -> Option<Point> {
+        let (place, what) = text.split_once('=')?;
+        let (place, turn) = place.split_once('@').unwrap_or((place, "0"));
+        let (place, what) = (place.to_owned(), what.to_owned());
+        Some(Point { place, turn: turn.parse().ok()?, reached: AtomicU64::new(0), what })
+    }
+
+    pub fn reach(place: &str) -> Result<(), DiskError> {
+        for point in POINTS.iter().filter(|point| point.place == place) {
+            let turn = point.reached.fetch_add(1, Ordering::Relaxed) + 1;
+            if point.turn != 0 && point.turn != turn {
+                continue;
+            }
+            if point.what == "abort" {
+                std::process::abort();
+            }
+            if Path::new(&point.what).exists() {
+                return Err(DiskError::Refused(format!("a test wants it to fail: {place}")));
+            }
+        }
+        Ok(())
+    }
+
+    pub fn number(name: &str) -> Option<u64> {
+        POINTS.iter().find(|point| point.place == name)?.what.parse().ok()
+    }
+}
