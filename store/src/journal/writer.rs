@@ -189,11 +189,16 @@ impl Writer {
     /// in one batch. `all`: the journal is to become empty. Returns how many operations that was.
     pub(super) fn round(&mut self, all: bool) -> usize {
         self.try_round(all).unwrap_or_else(|error| {
-            self.disk = None;
+            let broke = self.disk.take().is_some();
             // Nobody waits for a disk that is not there.
             self.granting.clear();
             let reason: Arc<str> = error.to_string().into();
-            journal_of(&self.node).tell(|progress| progress.failure = Some(reason));
+            // That it does not open again is less to know than why it had to be.
+            journal_of(&self.node).tell(|progress| {
+                if broke || progress.failure.is_none() {
+                    progress.failure = Some(reason);
+                }
+            });
             0
         })
     }
