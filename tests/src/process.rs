@@ -71,6 +71,11 @@ impl TestServer {
 
     /// The same with places where its journal is to fail. Only a server with debug assertions does that.
     pub fn start_failing(flags: &[&str], places: &str) -> TestServer {
+        TestServer::try_start(flags, places).unwrap_or_else(|log| panic!("instead of a ready line: {log}"))
+    }
+
+    /// The same. If it ends instead of getting ready, what it wrote to standard error.
+    pub fn try_start(flags: &[&str], places: &str) -> Result<TestServer, String> {
         let own = ["--resp", "127.0.0.1:0", "--http", "off", "--grpc", "off"];
         let mut command = command(&[&own, flags].concat());
         command.env(FAIL_POINTS, places);
@@ -79,7 +84,7 @@ impl TestServer {
         let log = Arc::new(Mutex::new(String::new()));
         let stderr = child.stderr.take().expect("a pipe");
         let sink = log.clone();
-        std::thread::spawn(move || {
+        let listener = std::thread::spawn(move || {
             for line in BufReader::new(stderr).lines().map_while(Result::ok) {
                 let mut log = sink.lock().expect("no panic");
                 log.push_str(&line);
@@ -104,9 +109,10 @@ impl TestServer {
         let Some(address) = address else {
             let _ = child.kill();
             let _ = child.wait();
-            panic!("instead of a ready line: {line:?}; log: {}", log.lock().expect("no panic"));
+            listener.join().expect("no panic");
+            return Err(log.lock().expect("no panic").clone());
         };
-        TestServer { child, address, log }
+        Ok(TestServer { child, address, log })
     }
 
     /// Where it listens.

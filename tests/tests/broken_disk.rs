@@ -1,0 +1,206 @@
+//! A disk that cannot be written: changes are refused, reads go on, and what was acknowledged is there whenever it can
+//! be read again.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use tests::folder::Folder;
+use tests::generate::Chance;
+use tests::{Client, TestServer, notation, wait_until};
+
+fn text(client: &mut Client, line: &str) -> String {
+    notation::reply(&client.run(line))
+}
+
+fn start(folder: &Folder, durability: &str, places: &str) -> TestServer {
+    TestServer::start_failing(&["--data-dir", folder.text(), "--durability", durability], places)
+}
+
+/// Whether SET is acknowledged, on a connection of its own: one whose change was not kept is closed.
+fn set(server: &TestServer, key: &str, value: &str) -> Result<(), String> {
+    match notation::reply(&server.client().call(["SET", key, value])) {
+        ok if ok == "+OK" => Ok(()),
+        error => Err(error),
+    }
+}
+
+/// Sets keys until one is refused; all that were acknowledged go to `kept`.
+fn set_until_refused(
+    server: &TestServer,
+    kept: &mut BTreeMap<String, String>,
+    value: impl Fn(usize) -> String,
+) {
+    let mut refusal = String::new();
+    wait_until("a change is refused", || {
+        let number = kept.len();
+        let (key, value) = (format!("key{number}"), value(number));
+        match set(server, &key, &value) {
+            Ok(()) => drop(kept.insert(key, value)),
+            Err(error) => refusal = error,
+        }
+        !refusal.is_empty()
+    });
+    assert!(refusal.starts_with("-MISCONF Errors writing to the journal: "), "{refusal}");
+}
+
+/// Every way to change something is refused, and reading is not.
+fn check_refusing(server: &TestServer) {
+    wait_until("it is known", || server.info_text("aof_last_write_status") == "err");
+    let changes = [
+        "SET key0 other",
+        "DEL key0",
+        "RPUSH list 1",
+        "FLUSHALL",
+        "SWAPDB 0 1",
+        "EVAL \"return redis.call('SET', KEYS[1], 'other')\" 1 key0",
+        "FUNCTION LOAD \"#!lua name=new\\nredis.register_function('f', function() end)\"",
+    ];
+    for line in changes {
+        let reply = text(&mut server.client(), line);
+        assert!(reply.contains("MISCONF "), "{line}: {reply}");
+    }
+    let mut client = server.client();
+    text(&mut client, "MULTI");
+    text(&mut client, "SET key0 other");
+    let reply = text(&mut client, "EXEC");
+    assert!(reply.contains("MISCONF ") || reply.starts_with("-EXECABORT"), "{reply}");
+    let mut client = server.client();
+    let before = text(&mut client, "GET key0");
+    assert!(before.len() > 2 && before != "\"other\"", "{before}");
+    assert_eq!(text(&mut client, "EXISTS key0 list"), "1");
+    assert_eq!(text(&mut client, "PING"), "+PONG");
+}
+
+fn check_kept(server: &TestServer, kept: &BTreeMap<String, String>) {
+    let mut client = server.client();
+    for (key, value) in kept {
+        let found = client.call(["GET", key]);
+        assert_eq!(found.text(), Some(value.as_bytes()), "{key}");
+    }
+}
+
+fn fail_at(place: &str, durability: &str) {
+    let (folder, trouble) = (Folder::new("broken"), Folder::new("trouble"));
+    let file = trouble.text();
+    let server = start(&folder, durability, &format!("{place}={file},opening={file},journal-bytes=1000"));
+    let mut kept = BTreeMap::new();
+    for number in 0..20 {
+        let (key, value) = (format!("key{number}"), format!("{number}").repeat(100));
+        set(&server, &key, &value).expect("the disk works");
+        kept.insert(key, value);
+    }
+    fs::write(file, "").expect("a place for files");
+    if durability == "sync" {
+        let refusal = set(&server, "unkept", "1").expect_err("the disk fails");
+        assert!(refusal.contains(place), "{refusal}");
+    }
+    set_until_refused(&server, &mut kept, |number| format!("value {number}"));
+    check_refusing(&server);
+    fs::remove_file(file).expect("it is there");
+    wait_until("the disk works again", || set(&server, "again", "1").is_ok());
+    kept.insert("again".to_owned(), "1".to_owned());
+    assert_eq!(server.info_text("aof_last_write_status"), "ok");
+    set_kept_and_check(server, &folder, &mut kept);
+}
+
+/// Another change, a crash, and a look at what is there.
+fn set_kept_and_check(server: TestServer, folder: &Folder, kept: &mut BTreeMap<String, String>) {
+    set(&server, "last", "1").expect("the disk works");
+    kept.insert("last".to_owned(), "1".to_owned());
+    check_kept(&server, kept);
+    let unkept = text(&mut server.client(), "GET unkept");
+    wait_until("all is kept", || server.info("journal_durable") == server.info("journal_newest"));
+    server.kill();
+    let server = TestServer::start(&["--data-dir", folder.text()]);
+    check_kept(&server, kept);
+    assert_eq!(text(&mut server.client(), "GET unkept"), unkept, "what was seen stays");
+}
+
+/// Fail points are in builds with debug assertions only.
+#[cfg(debug_assertions)]
+#[test]
+fn a_failing_disk_stops_changes_until_it_works_again() {
+    let places = [
+        ("folded", "sync"),
+        ("collected", "periodic"),
+        ("applied", "sync"),
+        ("flushed", "periodic"),
+        ("flushed", "sync"),
+    ];
+    // Most of the time is waiting for the writer to try again.
+    std::thread::scope(|scope| {
+        for (place, durability) in places {
+            scope.spawn(move || fail_at(place, durability));
+        }
+    });
+}
+
+/// A small file system in memory. It is gone when dropped.
+struct Small(Folder);
+
+impl Small {
+    fn mount() -> Option<Small> {
+        let folder = Folder::new("small");
+        fs::create_dir_all(folder.path()).expect("a new folder");
+        let mount =
+            Command::new("mount").args(["-t", "tmpfs", "-o", "size=24m", "none", folder.text()]).output();
+        if mount.is_ok_and(|output| output.status.success()) {
+            return Some(Small(folder));
+        }
+        let _ = fs::remove_dir(folder.path());
+        None
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").args(["--lazy", self.0.text()]).output();
+    }
+}
+
+/// Text that does not become shorter when it is packed.
+fn noise(number: usize) -> String {
+    let mut chance = Chance::new(number as u64);
+    (0..15_000).map(|_| char::from(33 + chance.below(90) as u8)).collect()
+}
+
+fn fill(ballast: &Path, megabytes: usize) {
+    let bytes = vec![1; megabytes << 20];
+    fs::write(ballast, bytes).expect("there is room");
+}
+
+#[test]
+fn a_full_disk_loses_nothing_that_was_acknowledged() {
+    let Some(small) = Small::mount() else {
+        // Not through print!, which the test harness would keep for itself.
+        let line = b"\n***** no file system can be mounted here: the test of a full disk is SKIPPED *****\n";
+        let _ = std::io::Write::write_all(&mut std::io::stderr(), line);
+        return;
+    };
+    let ballast = small.0.path().join("ballast");
+    fill(&ballast, 8);
+    let data = small.0.path().join("data");
+    let flags = ["--data-dir", data.to_str().expect("letters"), "--durability", "sync"];
+    let server = TestServer::start(&flags);
+    let mut kept = BTreeMap::new();
+    set_until_refused(&server, &mut kept, noise);
+    assert!(kept.len() > 100, "only {} fitted", kept.len());
+    check_refusing(&server);
+    check_kept(&server, &kept);
+    fs::remove_file(&ballast).expect("it is there");
+    let mut refusal = String::new();
+    wait_until("it works again or says what to do", || match set(&server, "again", "1") {
+        Ok(()) => true,
+        Err(error) => {
+            refusal = error;
+            refusal.contains("restart")
+        }
+    });
+    assert!(refusal.is_empty() || refusal.contains("No space left on device"), "{refusal}");
+    server.kill();
+    let server = TestServer::start(&flags);
+    check_kept(&server, &kept);
+    set(&server, "again", "1").expect("there is room");
+}
