@@ -442,3 +442,26 @@ fn nothing_that_was_acknowledged_is_lost_with_sync() {
 fn only_the_last_moment_is_lost_with_periodic() {
     tell_story(false);
 }
+
+#[test]
+fn evicted_keys_stay_away() {
+    let folder = Folder::new("evicted");
+    let flags = ["--data-dir", folder.text(), "--durability", "sync"];
+    let bounded = ["--maxmemory", "200000", "--maxmemory-policy", "allkeys-lru"];
+    let server = TestServer::start(&[&flags[..], &bounded].concat());
+    let mut client = server.client();
+    let value = "x".repeat(1000);
+    for number in 0..400 {
+        assert_eq!(client.call(["SET", &format!("key{number}"), &value]), Value::Status(b"OK".to_vec()));
+    }
+    let evicted = server.info("evicted_keys");
+    assert!(evicted > 100, "{evicted}");
+    // Looking evicts no more.
+    client.run("CONFIG SET maxmemory 0");
+    wait_until("all is kept", || server.info("journal_durable") == server.info("journal_newest"));
+    let before = contents::read(&mut client);
+    server.kill();
+    let server = TestServer::start(&flags);
+    let differing = contents::difference(&contents::read(&mut server.client()), &before);
+    assert!(differing.is_empty(), "{:#?}", differing.values());
+}
