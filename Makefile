@@ -51,12 +51,14 @@ eviction-quality: zig ## Compare for some minutes how well keys are chosen with 
 	cargo build --locked --package gateway
 	cargo test --locked --package tests --test memory hit_rates -- --ignored --nocapture
 
-# Another seed each time: what was found tells it, for MOONSHARD_CRASH_SEED.
-crash: zig ## Kill the server for some minutes and look at what it kept
+# Other seeds each time: what was found tells its own, for MOONSHARD_CRASH_SEED or MOONSHARD_DAMAGE_SEED.
+crash: zig ## Kill the server for some minutes, damage its files, and look at what it kept
 	cargo build --locked --package gateway
 	MOONSHARD_CRASH_SECONDS=$${MOONSHARD_CRASH_SECONDS:-600} \
 	    MOONSHARD_CRASH_SEED=$${MOONSHARD_CRASH_SEED:-$$(date +%s)} \
-	    cargo test --locked --package tests --test crash -- --nocapture
+	    MOONSHARD_DAMAGE_PLACES=$${MOONSHARD_DAMAGE_PLACES:-500} \
+	    MOONSHARD_DAMAGE_SEED=$${MOONSHARD_DAMAGE_SEED:-$$(date +%s)} \
+	    cargo test --locked --package tests --test crash --test damage -- --nocapture
 
 fmt: ## Format all sources
 	cargo fmt --all
