@@ -397,6 +397,9 @@ fn tell_story(sync: bool) {
         folded: 0,
         lost: Duration::ZERO,
     };
+    // Already the folder's making is cut off.
+    story.stumble();
+    story.stumble();
     let mut server = story.start();
     for life in 1.. {
         let (players, tellers, end) = story.live(server);
