@@ -102,14 +102,14 @@ impl Fold {
         !matches!(value, Value::String(_)) && value.bytes() > limit
     }
 
-    /// Brings the record of a key up to date. `newest` is the newest record of the journal, `noted` the newest of
-    /// which `change` knows. Stops when the batch has `limit` bytes; what is left to do is given back.
+    /// Brings the record of a key up to date, as of journal record `noted`. Stops when the batch has `limit` bytes; what
+    /// is left to do is given back.
     pub fn fold(
         &mut self,
         name: &Name,
         entry: Option<&Entry>,
         change: What,
-        (newest, noted): (u64, u64),
+        noted: u64,
         limit: usize,
         batch: &mut Batch,
     ) -> Option<What> {
@@ -122,7 +122,7 @@ impl Fold {
             }
             Some(entry) if !self.is_big(name, &entry.value) => {
                 self.forget(name);
-                batch.put(head, record::whole(newest, entry));
+                batch.put(head, record::whole(noted, entry));
                 None
             }
             Some(entry) => {

@@ -446,6 +446,23 @@ fn a_key_that_was_waited_for_is_not_ahead_of_the_journal() {
     assert_eq!(difference(&rig.reread(), &contents(&rig.node)), [""; 0]);
 }
 
+#[test]
+fn a_key_that_is_renamed_before_it_is_folded_is_not_folded_alone() {
+    for exchange in ["RENAME string1 string2", "SWAPDB 0 1"] {
+        let mut rig = Rig::start(Arc::default());
+        execute(&rig.node, "SET string2 old");
+        execute(&rig.node, "SET string1 new");
+        rig.writer.round(true);
+        execute(&rig.node, "APPEND string1 er");
+        rig.writer.fold.waste.push_back(u64::MAX);
+        let node = rig.node.clone();
+        *rig.platter.meanwhile.lock() = Some(Box::new(move || execute(&node, exchange)));
+        rig.writer.round(true);
+        assert!(rig.platter.meanwhile.lock().is_none(), "it came in between");
+        assert_eq!(difference(&rig.reread(), &contents(&rig.node)), [""; 0], "{exchange}");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 

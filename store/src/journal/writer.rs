@@ -15,7 +15,8 @@ use super::disk::{Disk, DiskError};
 use super::fold::{Batch, Fold};
 use super::{Durability, Journal, Wish, fail_point, record};
 use crate::lock::Mode;
-use crate::node::Node;
+use crate::node::{Guards, Node};
+use crate::shard::ShardState;
 use crate::txn::{LockRequest, Transaction};
 
 /// How long a change may be in memory only: a flush must fit into what is left of the promised second.
@@ -92,6 +93,8 @@ pub struct Writer {
     /// Number of the newest record that [`Self::dirt`] knows of.
     noted: u64,
     batch: Batch,
+    /// Records that were taken and are not in the batch yet, and the number of the first.
+    chunk: (u64, Vec<u8>),
     sweeps: VecDeque<Sweep>,
     /// Keys that are in use: the writer waits in their queues.
     granting: Vec<(Name, Granting)>,
@@ -130,6 +133,7 @@ impl Writer {
             chunks,
             noted: newest,
             batch: Batch::default(),
+            chunk: (0, Vec::new()),
             sweeps,
             granting: Vec::new(),
             journal_bytes: fail_point::number("journal-bytes").unwrap_or(JOURNAL_BYTES),
@@ -212,6 +216,7 @@ impl Writer {
         if self.batch.ops.is_empty() {
             self.note_expired();
             self.drain();
+            self.close_chunk();
             self.sweep()?;
             self.dirt.begin_round(all || self.journal_is_long(1));
             self.fold_granted();
@@ -222,8 +227,9 @@ impl Writer {
                 self.fold_some(self.batch.bytes + self.fold_bytes);
                 self.folded_at = Instant::now();
             }
-            // Folded keys may know of records that came meanwhile. These must not be missing.
+            // What was folded of the catalog may know of records that came meanwhile. These must not be missing.
             self.drain();
+            self.close_chunk();
             self.dirt.begin_round(false);
             fail_point::reach("folded")?;
             self.trim();
@@ -296,35 +302,35 @@ impl Writer {
     fn drain(&mut self) {
         let drained = journal_of(&self.node).drain(std::mem::take(&mut self.spare));
         let (mut input, mut number) = (Input(&drained.bytes), self.noted);
-        let mut chunk = Vec::with_capacity(CHUNK_BYTES.min(drained.bytes.len()) + CHUNK_BYTES / 16);
-        let mut first = number + 1;
         while let Ok(effects) = input.bytes() {
             number += 1;
-            put_bytes(effects, &mut chunk);
+            if self.chunk.1.is_empty() {
+                self.chunk.0 = number;
+            }
+            put_bytes(effects, &mut self.chunk.1);
             // They come from memory: they are well formed.
             for effect in Effects::read(effects).flatten() {
                 note(&mut self.dirt, &self.fold, &mut self.sweeps, number, effect);
             }
-            if chunk.len() >= CHUNK_BYTES {
-                let full = std::mem::replace(&mut chunk, Vec::with_capacity(CHUNK_BYTES + CHUNK_BYTES / 16));
-                self.put_chunk(first, number, full);
-                first = number + 1;
+            self.noted = number;
+            if self.chunk.1.len() >= CHUNK_BYTES {
+                self.close_chunk();
             }
         }
-        if !chunk.is_empty() {
-            self.put_chunk(first, number, chunk);
-        }
         debug_assert_eq!(number, drained.newest);
-        self.noted = number;
         if drained.bytes.capacity() <= SPARE_BYTES {
             self.spare = drained.bytes;
             self.spare.clear();
         }
     }
 
-    fn put_chunk(&mut self, first: u64, last: u64, bytes: Vec<u8>) {
-        self.chunks.push_back(Chunk { first, last, bytes: bytes.len() as u64 });
-        self.batch.put(record::log_key(first), bytes);
+    /// Puts what was taken into the batch.
+    fn close_chunk(&mut self) {
+        let (first, bytes) = std::mem::take(&mut self.chunk);
+        if !bytes.is_empty() {
+            self.chunks.push_back(Chunk { first, last: self.noted, bytes: bytes.len() as u64 });
+            self.batch.put(record::log_key(first), bytes);
+        }
     }
 
     /// Folds changed keys, oldest first, until the batch has `limit` bytes.
@@ -342,40 +348,36 @@ impl Writer {
         if name.db == CATALOG {
             return self.fold_record(&name);
         }
-        let group = self.dirt.group(name);
         let node = self.node.clone();
-        let mut shards: Vec<usize> = group.iter().map(|name| node.shard_of(&name.key)).collect();
-        shards.sort_unstable();
-        shards.dedup();
-        let guards = node.lock_shards(&shards);
-        let shard_of = |name: &Name| {
-            let number = node.shard_of(&name.key);
-            &guards
-                [guards.iter().position(|(held, _)| *held == number).expect("the shards of all are locked")]
-            .1
-        };
-        if !granted
-            && let Some(busy) = group.iter().find(|name| shard_of(name).locks.is_written(name.db, &name.key))
-        {
-            let busy = busy.clone();
-            drop(guards);
-            return self.await_key(&group[0], busy);
-        }
-        let alone = group.len() == 1;
-        let in_parts = group.iter().any(|name| {
-            let entry = shard_of(name).partition.databases[name.db].peek(&name.key, 0);
-            entry.is_some_and(|entry| self.fold.is_big(name, &entry.value))
-        });
-        if in_parts {
-            // What is written must be just what the noted records have made.
+        let mut group = self.dirt.group(name);
+        let guards = loop {
+            let mut shards: Vec<usize> = group.iter().map(|name| node.shard_of(&name.key)).collect();
+            shards.sort_unstable();
+            shards.dedup();
+            let guards = node.lock_shards(&shards);
+            if !granted && let Some(busy) = group.iter().find(|name| is_written(&node, &guards, name)) {
+                let busy = busy.clone();
+                drop(guards);
+                return self.await_key(&group[0], busy);
+            }
+            // What is written must be just what the noted records have made; they may tell of more keys that
+            // took something over.
             self.drain();
+            let grown = self.dirt.group(group[0].clone());
+            if grown == group {
+                break guards;
+            }
+            group = grown;
+        };
+        let alone = group.len() == 1;
+        if (granted && !alone) || self.sweeps.iter().any(|sweep| sweep.there.is_some()) {
+            return self.dirt.postpone(group[0].clone());
         }
         for name in &group {
             let Some(change) = self.dirt.take(name) else { continue };
-            let numbers = (journal_of(&node).newest(), self.noted);
-            let entry = shard_of(name).partition.databases[name.db].peek(&name.key, 0);
+            let entry = shard_in(&node, &guards, name).partition.databases[name.db].peek(&name.key, 0);
             let limit = if alone { limit } else { usize::MAX };
-            if let Some(rest) = self.fold.fold(name, entry, change, numbers, limit, &mut self.batch) {
+            if let Some(rest) = self.fold.fold(name, entry, change, self.noted, limit, &mut self.batch) {
                 self.dirt.put_back(name.clone(), rest);
             }
         }
@@ -478,6 +480,17 @@ impl Writer {
         }
         Ok(())
     }
+}
+
+/// The locked shard of a key.
+fn shard_in<'a>(node: &Node, guards: &'a Guards<'_>, name: &Name) -> &'a ShardState {
+    let number = node.shard_of(&name.key);
+    let at = guards.iter().position(|(held, _)| *held == number);
+    &guards[at.expect("the shards of the whole group are locked")].1
+}
+
+fn is_written(node: &Node, guards: &Guards<'_>, name: &Name) -> bool {
+    shard_in(node, guards, name).locks.is_written(name.db, &name.key)
 }
 
 /// Notes what record `number` changed.
