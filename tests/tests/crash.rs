@@ -19,9 +19,9 @@ use tests::{Client, TestServer, Value, process, wait_until};
 /// Lives of a server in a bounded run: with sync they are shorter.
 const LIVES: [u64; 2] = [6, 12];
 const TELLERS: usize = 2;
-/// With periodic durability, what was told to be done longer ago than this must be there: twice what is promised, as
-/// the machine may be busy with other things.
-const WINDOW: Duration = Duration::from_secs(2);
+/// With periodic durability, what was told to be done longer ago than this must be there. A second is promised; a
+/// machine with four others at work on each core was seen to need two.
+const WINDOW: Duration = Duration::from_secs(4);
 
 /// Those that players and tellers use.
 const DATABASES: [usize; 3] = [0, chores::OWN_DATABASES[0], chores::OWN_DATABASES[1]];
@@ -234,7 +234,7 @@ impl Story {
 
     /// Players and tellers at work until a kill; returns what they were told.
     fn live(&mut self, mut server: TestServer) -> (Vec<Deeds>, Vec<Deeds>, Instant) {
-        let longest = if self.sync { 1200 } else { 3200 };
+        let longest = if self.sync { 1200 } else { 6500 };
         let life = Duration::from_millis(self.chance.below(longest) as u64);
         let (seed, done) = (self.seed, self.model.done);
         let mut chances: Vec<Chance> =
