@@ -61,7 +61,7 @@ pub fn begin<'a>(
                 None
             }
             SessionRun::Later(later) => {
-                session.wrote = true;
+                session.wrote |= !later.only_reads();
                 Some(Waiting::Later(later, admitted))
             }
         },

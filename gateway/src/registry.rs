@@ -52,6 +52,13 @@ pub enum Later {
     Shutdown,
 }
 
+impl Later {
+    /// Whether it certainly changes nothing.
+    pub fn only_reads(self) -> bool {
+        matches!(self, Later::Eval { read_only: true, .. } | Later::Fcall { read_only: true } | Later::Save)
+    }
+}
+
 /// Runs a session function; an error takes the place of whatever it had written.
 pub fn run_now(
     server: &Server,
