@@ -25,7 +25,7 @@ const ROUND: Duration = Duration::from_millis(400);
 const RETRY: Duration = Duration::from_secs(1);
 /// Journal records are put together up to this size.
 const CHUNK_BYTES: usize = 64 << 10;
-/// While the journal is shorter than this, and than the data, nothing is folded: keys that change often are then
+/// While the journal is shorter than this, and than half the data, nothing is folded: keys that change often are then
 /// folded seldom, and many that are neighbours on the disk at once.
 const JOURNAL_BYTES: u64 = 64 << 20;
 /// How many times longer the journal may become before those who change something wait.
@@ -100,7 +100,7 @@ pub struct Writer {
     granting: Vec<(Name, Granting)>,
     /// While the journal is shorter, nothing is folded ...
     pub(super) journal_bytes: u64,
-    /// ... and while it is shorter than the data, as many times.
+    /// ... and while it is shorter than half the data, as many times.
     pub(super) data_share: u64,
     folded_at: Instant,
     /// What a round folds at most.
@@ -264,7 +264,7 @@ impl Writer {
 
     /// Whether the journal is more than `times` as long as it should be.
     fn journal_is_long(&self, times: u64) -> bool {
-        let data_bytes = self.data_share * self.node.usage().bytes as u64;
+        let data_bytes = self.data_share * self.node.usage().bytes as u64 / 2;
         self.journal_length() > times * self.journal_bytes.max(data_bytes)
     }
 
