@@ -62,7 +62,7 @@ struct Locks {
 impl Locks {
     /// The key among those held, if there are only a few: then looking at all is faster than hashing one.
     fn among_few(&self, db: usize, key: &[u8]) -> Option<&Held> {
-        let few = if self.keys.len() <= 4 && !self.whole { &self.keys[..] } else { &[] };
+        let few = if self.keys.len() <= 8 && !self.whole { &self.keys[..] } else { &[] };
         few.iter().find(|held| *held.request.key == *key && held.request.db == db)
     }
 
