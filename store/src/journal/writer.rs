@@ -27,7 +27,7 @@ const RETRY: Duration = Duration::from_secs(1);
 const CHUNK_BYTES: usize = 64 << 10;
 /// While the journal is shorter than this, and than half the data, nothing is folded: keys that change often are then
 /// folded seldom, and many that are neighbours on the disk at once.
-const JOURNAL_BYTES: u64 = 64 << 20;
+const JOURNAL_BYTES: u64 = 32 << 20;
 /// How many times longer the journal may become before those who change something wait.
 const JOURNAL_PATIENCE: u64 = 3;
 /// What a round folds at first; then as much as fits into [`FOLD_TIME`].
