@@ -38,7 +38,7 @@ fn help(out: &mut Reply, container: &str, subcommands: &[(&str, &str)]) {
         out.status(&format!("    {meaning}"));
     }
     out.status("HELP");
-    out.status("    Print this help.");
+    out.status("    Prints this help.");
 }
 
 /// Makes the scripts, flags and libraries known that were so when the data was written. Those that this version

@@ -4,7 +4,8 @@
 //! `CONFIG GET`, `CONFIG SET` and line of the reference are made from that row.
 //!
 //! A [`Config`] is shared behind an `Arc` and read where the value is needed, never copied into a struct of
-//! somebody's own: then `CONFIG SET` needs to tell nobody. Reading a number is one relaxed atomic load.
+//! somebody's own: then `CONFIG SET` needs to tell nobody but the store, which
+//! keeps what it needs of memory's limits. Reading a number is one relaxed atomic load.
 
 pub mod cell;
 mod kind;

@@ -146,7 +146,7 @@ fn write(contents: &Contents, out: &mut dyn Write) -> io::Result<()> {
         file.script(text)?;
     }
     for (_, text) in contents.records(LIBRARY) {
-        file.library(text)?;
+        file.function_library(text)?;
     }
     for (db, space) in contents.databases().filter(|(_, space)| !space.is_empty()) {
         file.database(db, space.len(), space.expiring())?;

@@ -14,6 +14,18 @@ impl Folder {
         Folder(std::env::temp_dir().join(format!("moonshard-{name}-{}-{number}", std::process::id())))
     }
 
+    /// The same, made.
+    pub fn made(name: &str) -> Folder {
+        let folder = Folder::new(name);
+        std::fs::create_dir_all(folder.path()).expect("a folder");
+        folder
+    }
+
+    /// Something in it, as an argument.
+    pub fn child(&self, name: &str) -> String {
+        self.0.join(name).to_str().expect("a path of letters").to_owned()
+    }
+
     /// Where it is.
     pub fn path(&self) -> &Path {
         &self.0

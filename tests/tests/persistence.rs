@@ -1,34 +1,19 @@
 //! What the data's life on disk looks like from outside.
 
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicU32, Ordering};
-
+use tests::folder::Folder;
 use tests::process::refused;
 use tests::{TestServer, Value, notation, wait_until};
 
-/// A folder of its own for each test.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new() -> Folder {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        Folder(std::env::temp_dir().join(format!("moonshard-persistence-{}-{number}", std::process::id())))
-    }
-
-    fn flags(&self) -> [&str; 2] {
-        ["--data-dir", self.0.to_str().expect("a path of letters")]
-    }
-
-    fn start(&self) -> TestServer {
-        TestServer::start(&self.flags())
-    }
+fn new_folder() -> Folder {
+    Folder::new("persistence")
 }
 
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
+fn flags(folder: &Folder) -> [&str; 2] {
+    ["--data-dir", folder.text()]
+}
+
+fn start(folder: &Folder) -> TestServer {
+    TestServer::start(&flags(folder))
 }
 
 /// Calls whose replies tell all that the data is, for keys of these names.
@@ -101,28 +86,28 @@ fn fill(server: &TestServer) {
 
 #[test]
 fn what_was_there_is_there_again() {
-    let folder = Folder::new();
-    let mut server = folder.start();
+    let folder = new_folder();
+    let mut server = start(&folder);
     fill(&server);
     let wanted = answers(&server);
     assert!(wanted.iter().all(|answer| !answer.contains(": -")), "{wanted:#?}");
     server.signal(libc::SIGTERM);
     assert!(server.wait().success());
     // From the journal, then from the checkpoint.
-    let server = folder.start();
+    let server = start(&folder);
     assert_eq!(answers(&server), wanted);
     assert_eq!(told(&server, "SAVE"), "+OK");
     assert_eq!(server.info("rdb_changes_since_last_save"), 0);
     drop(server);
-    let server = folder.start();
+    let server = start(&folder);
     assert_eq!(answers(&server), wanted);
 }
 
 #[test]
 fn a_kill_loses_nothing_that_sync_has_promised() {
-    let folder = Folder::new();
+    let folder = new_folder();
     for round in 0..3 {
-        let server = TestServer::start(&[&folder.flags()[..], &["--durability", "sync"]].concat());
+        let server = TestServer::start(&[&flags(&folder)[..], &["--durability", "sync"]].concat());
         assert_eq!(server.info_text("durability"), "sync");
         let mut client = server.client();
         for number in 0..100 {
@@ -135,8 +120,8 @@ fn a_kill_loses_nothing_that_sync_has_promised() {
 
 #[test]
 fn changes_that_come_together_share_a_flush() {
-    let folder = Folder::new();
-    let server = TestServer::start(&[&folder.flags()[..], &["--durability", "sync"]].concat());
+    let folder = new_folder();
+    let server = TestServer::start(&[&flags(&folder)[..], &["--durability", "sync"]].concat());
     std::thread::scope(|scope| {
         for number in 0..20 {
             let mut client = server.client();
@@ -154,8 +139,8 @@ fn changes_that_come_together_share_a_flush() {
 
 #[test]
 fn saving_is_told_in_the_words_of_redis() {
-    let folder = Folder::new();
-    let mut server = folder.start();
+    let folder = new_folder();
+    let mut server = start(&folder);
     let before = told(&server, "LASTSAVE");
     assert_eq!(told(&server, "SET a 1"), "+OK");
     assert_eq!(told(&server, "BGSAVE SCHEDULE"), "+Background saving started");
@@ -170,20 +155,20 @@ fn saving_is_told_in_the_words_of_redis() {
     client.send(["SHUTDOWN"]);
     assert!(client.is_closed());
     assert!(server.wait().success());
-    assert_eq!(told(&folder.start(), "GET a"), "\"1\"");
+    assert_eq!(told(&start(&folder), "GET a"), "\"1\"");
 }
 
 #[test]
 fn whoever_wants_to_lose_changes_may() {
-    let folder = Folder::new();
-    let mut server = folder.start();
+    let folder = new_folder();
+    let mut server = start(&folder);
     told(&server, "SET kept 1");
     assert_eq!(told(&server, "SAVE"), "+OK");
     let mut client = server.client();
     // In one piece, so that no flush comes between.
     client.send_raw(b"SET lost 1\r\nSHUTDOWN NOSAVE\r\n").expect("sent");
     assert!(server.wait().success());
-    let server = folder.start();
+    let server = start(&folder);
     assert_eq!(told(&server, "GET kept"), "\"1\"");
     assert!(["nil", "\"1\""].contains(&&*told(&server, "GET lost")), "a round may have come first");
 }
@@ -200,10 +185,10 @@ fn memory_only_is_told_so() {
 
 #[test]
 fn a_folder_belongs_to_one_server() {
-    let folder = Folder::new();
-    let server = folder.start();
+    let folder = new_folder();
+    let server = start(&folder);
     told(&server, "SET a 1");
-    let other = refused(&[&folder.flags()[..], &["--resp", "127.0.0.1:0"]].concat());
+    let other = refused(&[&flags(&folder)[..], &["--resp", "127.0.0.1:0"]].concat());
     let text = String::from_utf8_lossy(&other.stderr).into_owned();
     assert!(!other.status.success() && text.contains("is in use by another process"), "{text}");
     assert_eq!(told(&server, "GET a"), "\"1\"");

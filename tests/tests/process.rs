@@ -245,7 +245,7 @@ fn what_is_set_and_rewritten_is_there_after_a_restart() {
 #[test]
 fn a_name_in_the_config_file_stays_a_name() {
     let text = format!(
-        "resp = \"localhost:{}\"\nhttp = 'off'\ngrpc = 'off'\ndata-dir = 'none' # for now\n",
+        "resp = \"localhost:{}\"\nhttp = 'off'\ngrpc = 'off'\ndata-dir = 'none' # in memory\n",
         free_port()
     );
     let file = Scratch::new("name.toml", text.as_bytes());

@@ -1,9 +1,8 @@
 //! Values and files in Redis' form travel between Redis and us, both ways and in all forms.
 
-use std::path::PathBuf;
-
 use store_engine::rdb::file::{Event, Reader, Writer};
 use store_engine::rdb::{self, Marks};
+use tests::folder::Folder;
 use tests::{Client, Oracle, Protocol, TestServer, Value, notation, wait_until};
 
 /// What there is to travel: small and large, numbers and texts, what can be packed and what cannot.
@@ -235,31 +234,11 @@ fn what_newer_versions_write_is_read() {
     assert_eq!(contents(&mut client, "SMEMBERS k"), r#"unordered ["5", "a"]"#);
 }
 
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Folder {
-        let path = std::env::temp_dir().join(format!("moonshard-rdb-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&path).expect("a folder");
-        Folder(path)
-    }
-
-    fn file(&self) -> PathBuf {
-        self.0.join("dump.rdb")
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
 fn write(writer: &mut Writer<Vec<u8>>, event: &Event, db: &mut Option<usize>) -> std::io::Result<()> {
     match event {
         Event::Aux { name, value } => writer.aux(name, value),
         Event::Script(text) => writer.script(text),
-        Event::Library(text) => writer.library(text),
+        Event::Library(text) => writer.function_library(text),
         Event::Key { db: now, key, entry, marks } => {
             if *db != Some(*now) {
                 writer.database(*now, 3, 1)?;
@@ -272,8 +251,8 @@ fn write(writer: &mut Writer<Vec<u8>>, event: &Event, db: &mut Option<usize>) ->
 
 #[test]
 fn a_file_of_redis_is_read_and_redis_reads_ours() {
-    let (theirs, ours) = (Folder::new("theirs"), Folder::new("ours"));
-    let Some(redis) = Oracle::start_in(&theirs.0) else { return };
+    let (theirs, ours) = (Folder::made("theirs"), Folder::made("ours"));
+    let Some(redis) = Oracle::start_in(theirs.path()) else { return };
     let mut client = redis.client();
     let library = "#!lua name=lib\nredis.register_function('f', function() return 1 end)";
     assert_eq!(client.call(["FUNCTION", "LOAD", library]), Value::Bulk(b"lib".to_vec()));
@@ -291,7 +270,7 @@ fn a_file_of_redis_is_read_and_redis_reads_ours() {
     let functions = client.run("FUNCTION LIST WITHCODE");
     expect_ok(&client.run("SAVE"), "SAVE");
 
-    let file = std::fs::read(theirs.file()).expect("a file");
+    let file = std::fs::read(theirs.child("dump.rdb")).expect("a file");
     let reader = Reader::new(&*file).expect("a header");
     let events: Vec<Event> = reader.map(|event| event.expect("no damage")).collect();
     let libraries =
@@ -312,8 +291,8 @@ fn a_file_of_redis_is_read_and_redis_reads_ours() {
         write(&mut writer, &event, &mut db).expect("memory takes all");
     }
     let written = writer.finish().expect("memory takes all");
-    std::fs::write(ours.file(), &written).expect("written");
-    let again = Oracle::start_in(&ours.0).expect("it reads the file");
+    std::fs::write(ours.child("dump.rdb"), &written).expect("written");
+    let again = Oracle::start_in(ours.path()).expect("it reads the file");
     let mut client = again.client();
     wait_until("the file is loaded", || client.run("PING") == Value::Status(b"PONG".to_vec()));
     assert_eq!(client.run("DEBUG DIGEST"), digest);

@@ -5,36 +5,13 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use store_engine::rdb::Marks;
 use store_engine::rdb::file::Writer;
 use store_engine::{Entry, Stamp, Value as Held};
+use tests::folder::Folder;
 use tests::process::{command, refused};
 use tests::{Client, Oracle, Protocol, TestServer, Value, notation, wait_until};
-
-/// A folder of its own for each test.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new() -> Folder {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("moonshard-tools-{}-{number}", std::process::id()));
-        fs::create_dir_all(&path).expect("a folder");
-        Folder(path)
-    }
-
-    fn path(&self, name: &str) -> String {
-        self.0.join(name).to_str().expect("a path of letters").to_owned()
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
 
 /// Runs `moonshard store`; returns its exit code and what it said.
 fn tool(args: &[&str]) -> (Option<i32>, String, String) {
@@ -138,8 +115,8 @@ fn resp3(server: &TestServer) -> Client {
 
 #[test]
 fn data_travels_to_redis_and_back() {
-    let folder = Folder::new();
-    let (data, file) = (folder.path("data"), folder.path("dump.rdb"));
+    let folder = Folder::made("tools");
+    let (data, file) = (folder.child("data"), folder.child("dump.rdb"));
     let server = start(&data);
     fill(&server);
     let wanted = answers(&mut resp3(&server), QUESTIONS);
@@ -156,7 +133,7 @@ fn data_travels_to_redis_and_back() {
     assert!(told.contains("\nscripts: 1\nlibraries: 1\njournal: "), "{told}");
     assert_eq!(well(&["dump", &data, &file]), format!("{file} written\n"));
 
-    let again = folder.path("again");
+    let again = folder.child("again");
     assert_eq!(well(&["restore", &file, &again]), "16 keys restored, 0 had expired\n");
     assert!(well(&["check", &again]).contains("\nscripts: 1\nlibraries: 1\njournal: 0 records, 0 bytes\n"));
     let server = start(&again);
@@ -165,7 +142,7 @@ fn data_travels_to_redis_and_back() {
     stop(server);
 
     // Through Redis, which knows nothing of sticky keys and forgets scripts.
-    let Some(redis) = Oracle::start_in(&folder.0) else { return };
+    let Some(redis) = Oracle::start_in(folder.path()) else { return };
     let mut client = Client::connect(redis.address(), Protocol::Resp2);
     wait_until("the file is loaded", || client.run("PING") == Value::Status(b"PONG".to_vec()));
     assert_eq!(notation::reply(&client.run("HELLO 3")).chars().next(), Some('{'));
@@ -173,7 +150,7 @@ fn data_travels_to_redis_and_back() {
     for line in ["SELECT 0", "SAVE"] {
         assert_eq!(notation::reply(&client.run(line)), "+OK", "{line}");
     }
-    let back = folder.path("back");
+    let back = folder.child("back");
     assert_eq!(well(&["restore", &file, &back]), "16 keys restored, 0 had expired\n");
     let server = start(&back);
     assert_eq!(answers(&mut resp3(&server), QUESTIONS), wanted);
@@ -181,8 +158,8 @@ fn data_travels_to_redis_and_back() {
 
 #[test]
 fn a_dash_stands_for_the_standard_streams() {
-    let folder = Folder::new();
-    let (data, copy) = (folder.path("data"), folder.path("copy"));
+    let folder = Folder::made("tools");
+    let (data, copy) = (folder.child("data"), folder.child("copy"));
     let server = start(&data);
     fill(&server);
     stop(server);
@@ -209,8 +186,8 @@ fn rdb(path: &str, keys: &[(&[u8], u64)], marks: Marks) {
 
 #[test]
 fn what_cannot_be_restored_leaves_no_trace() {
-    let folder = Folder::new();
-    let (data, file) = (folder.path("data"), folder.path("file.rdb"));
+    let folder = Folder::made("tools");
+    let (data, file) = (folder.child("data"), folder.child("file.rdb"));
     let mut told = String::new();
     let mut refuses = |bytes: &[u8]| {
         fs::write(&file, bytes).expect("written");
@@ -219,13 +196,13 @@ fn what_cannot_be_restored_leaves_no_trace() {
         let line = err.replace(&file, "FILE");
         told.push_str(&format!("{}: {line}", code.expect("an exit code")));
     };
-    rdb(&folder.path("good"), &[(b"k", 0)], Marks::default());
-    let good = fs::read(folder.path("good")).expect("a file");
-    rdb(&folder.path("twice"), &[(b"k", 0), (b"\xff", 0), (b"\xff", 0)], Marks::default());
+    rdb(&folder.child("good"), &[(b"k", 0)], Marks::default());
+    let good = fs::read(folder.child("good")).expect("a file");
+    rdb(&folder.child("twice"), &[(b"k", 0), (b"\xff", 0), (b"\xff", 0)], Marks::default());
     refuses(b"");
     refuses(&good[..good.len() - 9]);
     refuses(&[&good[..good.len() - 1], b"!"].concat());
-    refuses(&fs::read(folder.path("twice")).expect("a file"));
+    refuses(&fs::read(folder.child("twice")).expect("a file"));
     refuses(b"REDIS0010\x0f\x01k");
     refuses(b"REDIS0010\xf5\x04text\xff\0\0\0\0\0\0\0\0");
     insta::assert_snapshot!(told, @r#"
@@ -237,15 +214,15 @@ fn what_cannot_be_restored_leaves_no_trace() {
     1: moonshard: FILE is damaged: a library of functions: ERR Missing library metadata; nothing is restored, take another backup
     "#);
 
-    let (code, _, err) = tool(&["restore", &folder.path("none"), &data]);
+    let (code, _, err) = tool(&["restore", &folder.child("none"), &data]);
     assert_eq!(code, Some(2));
     assert!(err.ends_with(": No such file or directory (os error 2)\n"), "{err}");
     // Nor is anything put where something is.
-    assert_eq!(well(&["restore", &folder.path("good"), &data]), "1 keys restored, 0 had expired\n");
-    let (code, _, err) = tool(&["restore", &folder.path("good"), &data]);
+    assert_eq!(well(&["restore", &folder.child("good"), &data]), "1 keys restored, 0 had expired\n");
+    let (code, _, err) = tool(&["restore", &folder.child("good"), &data]);
     let wanted = format!("moonshard: {data} holds data already; name a folder that is empty or not there\n");
     assert_eq!((code, err), (Some(2), wanted));
-    let none = folder.path("none");
+    let none = folder.child("none");
     for args in [&["check", &none][..], &["dump", &none, &file]] {
         let wanted = format!("moonshard: {none} is no data-dir: nothing of this server is in it\n");
         assert_eq!(tool(args), (Some(2), String::new(), wanted));
@@ -254,13 +231,13 @@ fn what_cannot_be_restored_leaves_no_trace() {
 
 #[test]
 fn times_and_stamps_are_restored() {
-    let folder = Folder::new();
+    let folder = Folder::made("tools");
     let far = 5_102_444_800_000;
     for (policy, question, marks, wanted) in [
         ("allkeys-lru", "OBJECT IDLETIME k", Marks { idle_s: Some(5000), ..Marks::default() }, 5000..5600),
         ("allkeys-lfu", "OBJECT FREQ k", Marks { freq: Some(77), ..Marks::default() }, 60..78),
     ] {
-        let (data, file) = (folder.path(policy), folder.path("file.rdb"));
+        let (data, file) = (folder.child(policy), folder.child("file.rdb"));
         // A key that has expired may come twice: Redis does not look at it.
         rdb(&file, &[(b"gone", 1), (b"k", far), (b"gone", 2)], marks);
         assert_eq!(well(&["restore", &file, &data]), "1 keys restored, 2 had expired\n");
@@ -292,8 +269,8 @@ fn keys_in(told: &str) -> usize {
 
 #[test]
 fn what_is_left_of_damaged_data_is_told_saved_and_gone_on_with() {
-    let folder = Folder::new();
-    let (data, file) = (folder.path("data"), folder.path("dump.rdb"));
+    let folder = Folder::made("tools");
+    let (data, file) = (folder.child("data"), folder.child("dump.rdb"));
     let server = start(&data);
     let mut client = server.client();
     client.eval("for i = 1, 3000 do redis.call('set', 'key' .. i, ('x'):rep(i % 100)) end", &[], &[]);
@@ -316,7 +293,7 @@ fn what_is_left_of_damaged_data_is_told_saved_and_gone_on_with() {
     let (code, _, dump_err) = tool(&["dump", &data, &file]);
     assert_eq!((code, dump_err), (Some(1), err));
     assert_eq!(
-        well(&["restore", &file, &folder.path("rest")]),
+        well(&["restore", &file, &folder.child("rest")]),
         format!("{left} keys restored, 0 had expired\n")
     );
 

@@ -320,7 +320,6 @@ fn find(server: &Server, sha: &[u8]) -> Result<Arc<Known>, CommandError> {
 }
 
 /// Flags and options of SCRIPT FLAGS, in Dragonfly's words if they are wrong.
-/// Flags and options as SCRIPT FLAGS takes them.
 pub fn options(words: &[&[u8]]) -> Result<Options, CommandError> {
     let mut options = Options::default();
     for word in words {

@@ -112,7 +112,7 @@ fn written(events: &[Event]) -> Vec<u8> {
         match event {
             Event::Aux { name, value } => writer.aux(name, value),
             Event::Script(text) => writer.script(text),
-            Event::Library(text) => writer.library(text),
+            Event::Library(text) => writer.function_library(text),
             Event::Key { db, key, entry, marks } => {
                 writer.database(*db, 1, 0).expect("memory takes all");
                 writer.key(key, entry, *marks)

@@ -133,10 +133,10 @@ impl fmt::Display for DiskError {
                 folder.display()
             )?,
             DiskError::Io { doing, file, error } => {
-                write!(f, "cannot {doing} {}: {error}; restart when that is repaired", file.display())?;
+                write!(f, "cannot {doing} {}: {error}", file.display())?;
             }
             DiskError::Panic { doing, folder, what } => {
-                write!(f, "could not {doing} {}: {what}; restart, and report this", folder.display())?;
+                write!(f, "could not {doing} {}: {what}; report this", folder.display())?;
             }
             DiskError::Refused(why) => f.write_str(why)?,
         }

@@ -62,7 +62,7 @@ impl<W: Write> Writer<W> {
     }
 
     /// The text of a library of functions.
-    pub fn library(&mut self, text: &[u8]) -> io::Result<()> {
+    pub fn function_library(&mut self, text: &[u8]) -> io::Result<()> {
         self.out.write_all(&[LIBRARY])?;
         write_string(&mut self.out, text)
     }
