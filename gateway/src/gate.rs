@@ -52,12 +52,35 @@ pub fn admit<'a>(registry: &Registry, args: Args<'a>, origin: Origin) -> Result<
     Ok(Admitted { row, facts, args, keys })
 }
 
-/// The command a script called last. Scripts call the same few over and over; what the gate said of a command
+/// The commands a script called last. Scripts call the same few over and over; what the gate said of a command
 /// holds for the next call of it, but for the number of arguments and the keys.
 #[derive(Default)]
 pub struct Recent {
-    name: SmallVec<[u8; 16]>,
-    admitted: Option<(Row, &'static Command)>,
+    rows: SmallVec<[Row; Recent::MOST]>,
+    /// Which one makes room for the next.
+    oldest: usize,
+}
+
+impl Recent {
+    /// Two for the loop of most scripts, and as many again.
+    const MOST: usize = 4;
+
+    fn find(&self, name: &[u8]) -> Option<Row> {
+        let is_named = |row: &&Row| row.facts().name.as_bytes().eq_ignore_ascii_case(name);
+        self.rows.iter().find(is_named).copied()
+    }
+
+    fn remember(&mut self, row: Row) {
+        // Of a container the next call may mean another subcommand.
+        if !row.facts().subcommands.is_empty() {
+            return;
+        }
+        if self.rows.len() < Recent::MOST {
+            return self.rows.push(row);
+        }
+        self.rows[self.oldest] = row;
+        self.oldest = (self.oldest + 1) % Recent::MOST;
+    }
 }
 
 /// [`admit`] for the calls of one script, all of the same origin.
@@ -67,19 +90,15 @@ pub fn admit_again<'a>(
     origin: Origin,
     recent: &mut Recent,
 ) -> Result<Admitted<'a>, CommandError> {
-    if let Some((row, facts)) = recent.admitted
-        && *recent.name == *args.name()
-        && facts.arity.allows(args.len())
-        && let Ok(keys) = keys_of(facts, args)
+    if let Some(row) = recent.find(args.name())
+        && row.facts().arity.allows(args.len())
+        && let Ok(keys) = keys_of(row.facts(), args)
     {
-        return Ok(Admitted { row, facts, args, keys });
+        return Ok(Admitted { row, facts: row.facts(), args, keys });
     }
     let admitted = admit(registry, args, origin)?;
-    // Of a container the next call may mean another subcommand.
-    recent.admitted = None;
-    if admitted.row.facts().subcommands.is_empty() {
-        recent.name = args.name().into();
-        recent.admitted = Some((admitted.row, admitted.facts));
+    if recent.find(args.name()).is_none() {
+        recent.remember(admitted.row);
     }
     Ok(admitted)
 }
