@@ -1,5 +1,7 @@
 //! Builds the parts bottom-up, serves, and drains top-down.
 
+pub mod store;
+
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -115,7 +117,7 @@ async fn run(
     give_back_memory();
     let io = IoThreads::new(io);
     let server = Server::new(Parts {
-        node: storage.node.clone(),
+        store: storage.store(),
         registry: Registry::new(crate::command::FAMILIES),
         runtime,
         compute,
@@ -124,7 +126,10 @@ async fn run(
         config,
     });
 
-    command::recall(&server).await;
+    if server.store.node().is_some() {
+        // Nodes elsewhere may not be there yet.
+        let _ = command::recall(&server).await;
+    }
     let (set_ready, ready) = watch::channel(true);
     let mut faces = JoinSet::new();
     let addresses = [("http", &http), ("grpc", &grpc)].map(|(name, face)| match face {
@@ -145,7 +150,9 @@ async fn run(
     }
     let balancing = tokio::spawn(io.clone().balance());
     let accepting = tokio::spawn(accept(server.clone(), resp_listener, io, ready));
-    server.apply_memory_settings();
+    if let Some(node) = server.store.node() {
+        server.config.apply_memory_settings(node);
+    }
     let upkeep = tokio::spawn(upkeep::run(server.clone()));
     println!("moonshard ready resp={resp_addr}{}", addresses.concat());
 

@@ -21,8 +21,15 @@ pub enum Action {
         /// Although data is lost.
         accept_loss: bool,
     },
+    /// Run a store node.
+    Store {
+        /// With these settings.
+        config: Box<Config>,
+        /// Although data is lost.
+        accept_loss: bool,
+    },
     /// Do something with the data of a server that does not run.
-    Store(Task),
+    Tool(Task),
     /// Write this to standard output and exit.
     Print(String),
 }
@@ -58,11 +65,11 @@ pub fn parse(
         Ok(matches) => matches,
         Err(error) => return printed_or_wrong(&error),
     };
-    let flags = match matches.subcommand() {
+    let (part, flags) = match matches.subcommand() {
         Some(("config", _)) => return Ok(Action::Print(config::reference())),
-        Some(("store", matches)) => return Ok(Action::Store(task(matches))),
-        Some((_, serve)) => serve,
-        None => &matches,
+        Some(("store", matches)) if matches.subcommand().is_some() => return Ok(Action::Tool(task(matches))),
+        Some((part, flags)) => (part, flags),
+        None => ("serve", &matches),
     };
     let variable = || environment(CONFIG_VARIABLE).filter(|value| !value.is_empty()).map(PathBuf::from);
     let sources = Sources {
@@ -71,11 +78,14 @@ pub fn parse(
         environment: &environment,
         flags: given(flags),
     };
-    match config::load(&sources) {
-        Ok(config) => {
-            Ok(Action::Serve { config: Box::new(config), accept_loss: flags.get_flag(ACCEPT_LOSS) })
-        }
-        Err(wrong) => Err(UsageError(wrong.to_string())),
+    let config = config::load(&sources).map_err(|wrong| UsageError(wrong.to_string()))?;
+    let (config, accept_loss) = (Box::new(config), flags.get_flag(ACCEPT_LOSS));
+    match part {
+        "store" => Ok(Action::Store { config, accept_loss }),
+        "gateway" if config.stores.get().is_empty() => Err(UsageError(
+            "a gateway needs the store nodes that have its data: --stores HOST:PORT,...".into(),
+        )),
+        _ => Ok(Action::Serve { config, accept_loss }),
     }
 }
 
@@ -87,7 +97,7 @@ fn given(matches: &ArgMatches) -> Vec<(&'static str, String)> {
 
 /// What `moonshard store` is told to do.
 fn task(matches: &ArgMatches) -> Task {
-    let (name, matches) = matches.subcommand().expect("clap requires one");
+    let (name, matches) = matches.subcommand().expect("the caller has found one");
     let path = |name| matches.get_one::<PathBuf>(name).cloned().expect("clap requires it");
     match name {
         "check" => Task::Check { folder: path("DIR") },
@@ -103,9 +113,10 @@ fn store() -> Command {
     };
     let codes = "Exit codes: 0 all is well, 1 something is damaged, 2 it could not be done.";
     Command::new("store")
-        .about("Look at, save or fill the data-dir of a server that does not run")
+        .about("Run a store node, which has a share of the data of gateways; or look at, save or fill a data-dir")
         .after_help(codes)
-        .subcommand_required(true)
+        .args_conflicts_with_subcommands(true)
+        .args(flags())
         .subcommand(
             Command::new("check")
                 .about("Read everything in a data-dir, change nothing, tell what there is and what is damaged")
@@ -138,6 +149,11 @@ fn command() -> Command {
         .args_conflicts_with_subcommands(true)
         .args(flags())
         .subcommand(Command::new("serve").about("Run the server; the same as no command at all").args(flags()))
+        .subcommand(
+            Command::new("gateway")
+                .about("Run a server whose data is on store nodes; needs --stores")
+                .args(flags()),
+        )
         .subcommand(Command::new("config").about("Print what can be configured, as a table"))
         .subcommand(store())
         .after_help(
@@ -243,7 +259,7 @@ mod tests {
     #[test]
     fn tools_have_their_paths() {
         let task = |line: &str| match run(line, &[]) {
-            Ok(Action::Store(task)) => task,
+            Ok(Action::Tool(task)) => task,
             other => panic!("{other:?}"),
         };
         let (folder, file) = (PathBuf::from("data"), PathBuf::from("-"));

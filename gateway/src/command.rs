@@ -9,7 +9,9 @@ pub mod persistence;
 pub mod scripting;
 pub mod server;
 
-use store_engine::Reply;
+use std::collections::HashSet;
+
+use store_engine::{CommandError, Reply};
 
 use crate::log;
 use crate::recall;
@@ -41,27 +43,30 @@ fn help(out: &mut Reply, container: &str, subcommands: &[(&str, &str)]) {
     out.status("    Prints this help.");
 }
 
-/// Makes the scripts, flags and libraries known that were so when the data was written. Those that this version
-/// refuses are named in the log and stay where they are.
-pub async fn recall(server: &Server) {
-    let node = &server.node;
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    for (sha, words) in node.records(recall::FLAGS) {
+/// Makes the scripts, flags and libraries known that are kept, and forgets others. Those that this version refuses
+/// are named in the log and stay where they are.
+pub async fn recall(server: &Server) -> Result<(), CommandError> {
+    let _turn = server.loading.lock().await;
+    let store = &server.store;
+    for (sha, words) in store.records(recall::FLAGS).await? {
         let words: Vec<&[u8]> = words.split(|byte| *byte == b' ').filter(|word| !word.is_empty()).collect();
         let said = scripting::options(&words);
         if let (Some(sha), Ok(said)) = (parse_sha(&sha), said) {
             // Too many are too many for whoever says it first.
-            let _ = server.scripts.add_flags(&sha, said, |_| ());
+            let _ = server.scripts.add_flags(&sha, said);
         }
     }
-    for (sha, source) in node.records(recall::SCRIPT) {
-        if let Err(error) = scripting::load(server, &source).await {
-            log::notice(&format!("the script {} cannot be loaded again: {}", text(&sha), error.text()));
+    let mut kept = HashSet::new();
+    for (sha, text) in store.records(recall::SCRIPT).await? {
+        let Some(digest) = parse_sha(&sha) else { continue };
+        kept.insert(digest);
+        if !server.scripts.is_pinned(&digest)
+            && let Err(error) = scripting::recall_script(server, &text).await
+        {
+            let sha = String::from_utf8_lossy(&sha);
+            log::notice(&format!("the script {sha} cannot be loaded again: {}", error.text()));
         }
     }
-    for (name, source) in node.records(recall::LIBRARY) {
-        if let Err(error) = function::load_again(server, &source).await {
-            log::notice(&format!("the library {} cannot be loaded again: {}", text(&name), error.text()));
-        }
-    }
+    server.scripts.keep_only(&kept);
+    function::recall_libraries(server).await
 }

@@ -16,7 +16,7 @@ mod turns;
 mod unlocked;
 mod wait;
 
-pub use exec::{Step, exec, run_locked};
+pub use exec::{Step, exec};
 pub use library::load_library;
 pub use script::{Program, ScriptCall, compile_error, run_script};
 pub use wait::{found_nothing, timed_out, wait};

@@ -9,6 +9,7 @@ use store_engine::{Args, CommandError, Reply};
 use crate::command;
 use crate::coordinate;
 use crate::gate::{self, Admitted, Origin};
+use crate::observe::unix_ms;
 use crate::registry::{Later, Row, SessionRun, run_now};
 use crate::server::Server;
 use crate::session::Session;
@@ -46,7 +47,7 @@ pub fn begin<'a>(
             let Admitted { facts, ref keys, .. } = admitted;
             let call = Call { command: facts, args, keys, db: session.db, now_ms };
             let mark = out.buf.len();
-            match server.node.try_execute(&call, &mut session.seed, out) {
+            match server.store.try_execute(&call, &mut session.seed, out) {
                 Some(_) if coordinate::found_nothing(&admitted, out, mark) => {
                     out.buf.truncate(mark);
                     Some(Waiting::Blocked(admitted))
@@ -92,7 +93,7 @@ pub async fn finish(server: &Arc<Server>, session: &mut Session, waiting: Waitin
             let Admitted { facts, args, ref keys, .. } = admitted;
             let call = Call { command: facts, args, keys, db: session.db, now_ms: 0 };
             let mark = out.buf.len();
-            coordinate::run_locked(server, &call, &mut session.seed, out).await;
+            server.store.execute(&call, session.client.id, unix_ms, &mut session.seed, out).await;
             if coordinate::found_nothing(&admitted, out, mark) {
                 out.buf.truncate(mark);
                 coordinate::wait(server, &session.client, &admitted, session.db, out).await;
@@ -104,6 +105,9 @@ pub async fn finish(server: &Arc<Server>, session: &mut Session, waiting: Waitin
         Waiting::Later(Later::Save, _) => command::persistence::save(server, out).await,
         Waiting::Later(Later::Shutdown, admitted) => {
             command::persistence::shutdown(server, session, admitted.args, out).await;
+        }
+        Waiting::Later(Later::Watch, admitted) => {
+            command::multi::watch(server, session, admitted.args, out).await;
         }
         Waiting::Later(Later::Exec, _) => command::multi::exec(server, session, out).await,
         Waiting::Later(Later::Eval { by_sha, read_only }, admitted) => {

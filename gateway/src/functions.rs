@@ -205,6 +205,11 @@ impl Functions {
         self.current.read().functions.get(&name.to_ascii_lowercase()).cloned()
     }
 
+    /// Puts these in the place of all.
+    pub fn replace(&self, libraries: Arc<Libraries>) {
+        *self.current.write() = libraries;
+    }
+
     /// Changes the libraries, or leaves all as it was if `change` fails. Calls under way go on with what they have.
     pub fn change(
         &self,

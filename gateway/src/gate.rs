@@ -8,7 +8,6 @@ use store_engine::{Args, Command, CommandError, error};
 
 use crate::header::Header;
 use crate::memory;
-use crate::persistence;
 use crate::registry::{Later, Registry, Row, SessionCommand, SessionRun};
 use crate::scripts::{parse_sha, sha_of};
 use crate::server::Server;
@@ -127,14 +126,15 @@ pub fn refuse_when_full(
     if needs_memory && server.memory_is_full() { Err(memory::FULL) } else { Ok(()) }
 }
 
-/// Refuses a call that changes something while the disk cannot be written: [`persistence::misconf`].
+/// Refuses a call that changes something while the disk cannot be written: [`store::journal::misconf`].
 /// `multi` is the transaction that it ends or belongs to.
 pub fn refuse_what_cannot_be_kept(
     server: &Server,
     admitted: &Admitted<'_>,
     multi: Option<&Multi>,
 ) -> Result<(), CommandError> {
-    persistence::refuse_while_failing(&server.node).or_else(|error| {
+    let Some(node) = server.store.node() else { return Ok(()) };
+    node.refuse_while_failing().or_else(|error| {
         let changes = match multi {
             Some(multi) if admitted.facts.name == "exec" => multi.queued.iter().any(|call| {
                 let row = server.registry.lookup(&call[0]);

@@ -43,17 +43,22 @@ fn main() -> ExitCode {
             print!("{text}");
             ExitCode::SUCCESS
         }
-        Ok(Action::Store(task)) => ExitCode::from(tools::run(&task)),
-        Ok(Action::Serve { config, accept_loss }) => match app::serve(*config, accept_loss) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => {
-                eprintln!("{error}");
-                ExitCode::FAILURE
-            }
-        },
+        Ok(Action::Tool(task)) => ExitCode::from(tools::run(&task)),
+        Ok(Action::Serve { config, accept_loss }) => ended(app::serve(*config, accept_loss)),
+        Ok(Action::Store { config, accept_loss }) => ended(app::store::serve(*config, accept_loss)),
         Err(error) => {
             eprintln!("{error}");
             ExitCode::from(UsageError::EXIT_CODE)
+        }
+    }
+}
+
+fn ended(how: Result<(), app::StartError>) -> ExitCode {
+    match how {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
         }
     }
 }

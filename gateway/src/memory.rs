@@ -1,8 +1,8 @@
-//! The limit of memory: how the store keeps it, and when commands are refused because it cannot.
+//! The limit of memory, as the configuration has it. The store keeps it.
 
 use std::time::Duration;
 
-use store::{Demand, Evicted};
+use store::{Limit, Node};
 use store_engine::evict::{Order, Policy};
 use store_engine::{Aging, CommandError};
 
@@ -11,10 +11,7 @@ use crate::observe::unix_ms;
 use crate::server::Server;
 
 /// The refusal of a command that needs memory.
-pub const FULL: CommandError = CommandError::new("OOM command not allowed when used memory > 'maxmemory'.");
-
-/// How long the background evicts keys in a row.
-const BACKGROUND: Duration = Duration::from_millis(1);
+pub const FULL: CommandError = store::server::FULL;
 
 impl Config {
     /// Which keys are evicted when memory is short.
@@ -53,48 +50,23 @@ impl Config {
             _ => Duration::from_secs(86_400),
         }
     }
+
+    /// Tells the node what the configuration says about memory: at the start and after each `CONFIG SET`.
+    pub fn apply_memory_settings(&self, node: &Node) {
+        node.set_aging(self.aging());
+        node.set_limit(Limit {
+            bytes: self.maxmemory.get_usize(),
+            policy: self.policy(),
+            samples: self.maxmemory_samples.get_usize(),
+            time: self.eviction_time(),
+        });
+    }
 }
 
 impl Server {
-    /// Tells the store what the configuration says about memory: at the start and after each `CONFIG SET`.
-    pub fn apply_memory_settings(&self) {
-        self.node.set_aging(self.config.aging());
-        self.node.keep_account(self.config.maxmemory.get() > 0);
-        self.memory_is_short.notify_one();
-    }
-
-    /// Whether commands that need memory have to be refused. Makes room first, if that is possible.
+    /// Whether commands that need memory have to be refused. Makes room first, if that is possible. Nodes of other
+    /// processes say so themselves.
     pub fn memory_is_full(&self) -> bool {
-        let limit = self.config.maxmemory.get_usize();
-        if limit == 0 || self.node.accounted_bytes() <= limit {
-            return false;
-        }
-        match self.evict(self.config.eviction_time()) {
-            Evicted::Enough => false,
-            Evicted::More => {
-                self.memory_is_short.notify_one();
-                false
-            }
-            Evicted::Nobody => true,
-        }
-    }
-
-    fn evict(&self, time: Duration) -> Evicted {
-        let limit = match self.config.maxmemory.get_usize() {
-            0 => usize::MAX,
-            limit => limit,
-        };
-        let samples = self.config.maxmemory_samples.get_usize();
-        self.node.evict(&Demand { limit, policy: self.config.policy(), samples, time }, unix_ms())
-    }
-
-    /// Makes room for as long as the process lives, whenever a command has left that to be done.
-    pub async fn make_room(&self) {
-        loop {
-            self.memory_is_short.notified().await;
-            while self.evict(BACKGROUND) == Evicted::More {
-                tokio::task::yield_now().await;
-            }
-        }
+        self.store.node().is_some_and(|node| node.is_full(unix_ms()))
     }
 }

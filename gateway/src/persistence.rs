@@ -2,19 +2,16 @@
 //! changes that could not be kept.
 
 use std::fmt::Write as _;
-use std::sync::Arc;
 
-use store::Node;
 use store::journal::{Durability, Kept};
-use store_engine::CommandError;
+use store::{Cluster, Node, Store};
 
-use crate::config::Config;
+use crate::config::{Address, Config};
 use crate::log;
 
 /// The node, and what writes it down if it outlives the process.
 pub struct Storage {
-    /// The data.
-    pub node: Arc<Node>,
+    store: Store,
     kept: Option<Kept>,
 }
 
@@ -22,12 +19,18 @@ pub struct Storage {
 pub type Trouble = String;
 
 impl Storage {
-    /// As the configuration says: the data of its folder, or none. With `accept_loss` what is left of it, if some is
+    /// As the configuration says: the data of other processes, of its folder, or none. With `accept_loss` what is left of it, if some is
     /// lost.
     pub fn open(config: &Config, accept_loss: bool) -> Result<Storage, Trouble> {
+        let stores: Vec<String> = config.stores.get().iter().map(Address::to_string).collect();
+        if !stores.is_empty() {
+            let cluster =
+                Cluster::open(&stores, token(config)?).map_err(|error| format!("stores: {error}"))?;
+            return Ok(Storage { store: Store::Spread(cluster), kept: None });
+        }
         let shards = config.shards.get_usize();
         let Some(folder) = config.data_dir.get() else {
-            return Ok(Storage { node: Node::new(shards), kept: None });
+            return Ok(Storage { store: Store::Here(Node::new(shards)), kept: None });
         };
         let durability = if config.durability.get() == 1 { Durability::Sync } else { Durability::Periodic };
         let begun = std::time::Instant::now();
@@ -45,7 +48,12 @@ impl Storage {
             let (folder, seconds) = (folder.display(), begun.elapsed().as_secs_f64());
             log::notice(&format!("{keys} keys read from {folder} in {seconds:.1} seconds"));
         }
-        Ok(Storage { node: kept.node.clone(), kept: Some(kept) })
+        Ok(Storage { store: Store::Here(kept.node.clone()), kept: Some(kept) })
+    }
+
+    /// Where the data is.
+    pub fn store(&self) -> Store {
+        self.store.clone()
     }
 
     /// Writes down what is left to be, unless `abandon`. Nothing may change any more.
@@ -55,28 +63,25 @@ impl Storage {
     }
 }
 
-/// Refuses a change while the disk cannot be written, with Redis' words.
-pub fn refuse_while_failing(node: &Node) -> Result<(), CommandError> {
-    match node.journal().and_then(|journal| journal.failure()) {
-        None => Ok(()),
-        Some(reason) => Err(misconf(&reason)),
+/// The word that gateways and store nodes of a cluster must know.
+pub fn token(config: &Config) -> Result<Option<String>, Trouble> {
+    let Some(file) = config.cluster_token_file.get() else { return Ok(None) };
+    let failed = |why: String| format!("cluster-token-file: {}: {why}", file.display());
+    let text = std::fs::read_to_string(&file).map_err(|error| failed(error.to_string()))?;
+    match text.trim() {
+        "" => Err(failed("it is empty".into())),
+        token => Ok(Some(token.to_owned())),
     }
 }
 
-/// What a change is answered with that the disk has not taken.
-pub fn misconf(reason: &str) -> CommandError {
-    let reason = reason.replace(['\r', '\n'], " ");
-    CommandError::owned(format!("MISCONF Errors writing to the journal: {reason}"))
-}
-
 /// INFO's section.
-pub fn describe(node: &Node, text: &mut String) {
+pub fn describe(store: &Store, text: &mut String) {
     let line = |text: &mut String, name: &str, value: &dyn std::fmt::Display| {
         // Writing to a string cannot fail.
         let _ = write!(text, "{name}:{value}\r\n");
     };
     line(text, "loading", &0);
-    let Some(journal) = node.journal() else {
+    let Some(journal) = store.node().and_then(|node| node.journal()) else {
         line(text, "durability", &"memory");
         line(text, "rdb_bgsave_in_progress", &0);
         line(text, "aof_enabled", &0);

@@ -1,6 +1,11 @@
-//! Scripts, their flags and libraries of functions as records beside the data: what was loaded outlives the process.
+//! Scripts, their flags and libraries of functions as records beside the data: what was loaded outlives the process,
+//! and other gateways of the same nodes know it too.
 
-use crate::functions::Libraries;
+use std::sync::Arc;
+
+use store_engine::CommandError;
+
+use crate::functions::{Libraries, Library};
 use crate::options::Options;
 use crate::scripts::Known;
 use crate::server::Server;
@@ -13,25 +18,33 @@ pub const FLAGS: &[u8] = b"flags/";
 pub const LIBRARY: &[u8] = b"library/";
 
 /// Keeps a script that was loaded.
-pub fn keep_script(server: &Server, known: &Known) {
-    server.node.put_record(&[SCRIPT, known.sha.as_bytes()].concat(), &known.text());
+pub async fn keep_script(server: &Server, known: &Known) -> Result<(), CommandError> {
+    server.store.put_record(SCRIPT, known.sha.as_bytes(), &known.text()).await
 }
 
 /// Keeps what SCRIPT FLAGS said of a script.
-pub fn keep_flags(server: &Server, sha: &[u8], said: Options) {
-    let name = [FLAGS, &*sha.to_ascii_lowercase()].concat();
-    server.node.put_record(&name, said.words().join(" ").as_bytes());
+pub async fn keep_flags(server: &Server, sha: &[u8], said: Options) -> Result<(), CommandError> {
+    server.store.put_record(FLAGS, &sha.to_ascii_lowercase(), said.words().join(" ").as_bytes()).await
 }
 
 /// Forgets scripts and their flags.
-pub fn forget_scripts(server: &Server) {
-    server.node.set_records(SCRIPT, []);
-    server.node.set_records(FLAGS, []);
+pub async fn forget_scripts(server: &Server) -> Result<(), CommandError> {
+    server.store.set_records(SCRIPT, Vec::new()).await?;
+    server.store.set_records(FLAGS, Vec::new()).await
 }
 
-/// Keeps just these libraries.
-pub fn keep_libraries(server: &Server, libraries: &Libraries) {
-    server
-        .node
-        .set_records(LIBRARY, libraries.all().map(|library| (library.name.as_bytes(), &*library.text)));
+/// Keeps the libraries as they have become.
+pub async fn keep_libraries(
+    server: &Server,
+    before: &Libraries,
+    after: &Libraries,
+) -> Result<(), CommandError> {
+    let is_in = |libraries: &Libraries, library: &Library| {
+        libraries.all().any(|held| held.name == library.name && held.text == library.text)
+    };
+    let news = after.all().filter(|library| !is_in(before, library));
+    let record = |library: &Arc<Library>| (library.name.as_bytes().to_vec(), library.text.to_vec());
+    let gone = before.all().filter(|library| !after.has(&library.name));
+    let gone = gone.map(|library| library.name.as_bytes().to_vec()).collect();
+    server.store.change_records(LIBRARY, news.map(record).collect(), gone).await
 }

@@ -44,6 +44,8 @@ pub enum Later {
     },
     /// FUNCTION, for its LOAD and RESTORE.
     Function,
+    /// WATCH.
+    Watch,
     /// EXEC.
     Exec,
     /// SAVE.
@@ -55,7 +57,13 @@ pub enum Later {
 impl Later {
     /// Whether it certainly changes nothing.
     pub fn only_reads(self) -> bool {
-        matches!(self, Later::Eval { read_only: true, .. } | Later::Fcall { read_only: true } | Later::Save)
+        matches!(
+            self,
+            Later::Eval { read_only: true, .. }
+                | Later::Fcall { read_only: true }
+                | Later::Save
+                | Later::Watch
+        )
     }
 }
 

@@ -1,6 +1,6 @@
 //! The scripts that are known, by their SHA-1.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -126,13 +126,8 @@ impl Scripts {
     }
 
     /// SCRIPT FLAGS: adds to what was said of a script before, whether it is there or not.
-    /// `keep` gets all that was said of it.
-    pub fn add_flags(
-        &self,
-        sha: &Sha,
-        options: Options,
-        keep: impl FnOnce(Options),
-    ) -> Result<(), CommandError> {
+    /// Returns all that was said of it.
+    pub fn add_flags(&self, sha: &Sha, options: Options) -> Result<Options, CommandError> {
         let mut flags = self.flags.lock();
         if flags.len() >= MOST_FLAGGED && !flags.contains_key(sha) {
             return Err(CommandError::owned(format!(
@@ -141,20 +136,20 @@ impl Scripts {
         }
         let said = flags.entry(*sha).or_default();
         *said = options.over(*said);
-        keep(*said);
+        let said = *said;
         if let Some(known) = self.known.write().get_mut(sha) {
             *known = Arc::new(Known {
                 sha: known.sha.clone(),
                 script: known.script.clone(),
                 shebang: known.shebang.clone(),
-                options: known.header.options.over(*said),
+                options: known.header.options.over(said),
                 header: known.header.clone(),
                 stats: known.stats.clone(),
                 pinned: AtomicBool::new(known.pinned.load(Ordering::Relaxed)),
                 used: AtomicU64::new(known.used.load(Ordering::Relaxed)),
             });
         }
-        Ok(())
+        Ok(said)
     }
 
     /// What is said of a script, by its header and by SCRIPT FLAGS.
@@ -196,9 +191,20 @@ impl Scripts {
         known.pinned.store(true, Ordering::Relaxed);
     }
 
+    /// Whether a script is to be kept.
+    pub fn is_pinned(&self, sha: &Sha) -> bool {
+        self.known.read().get(sha).is_some_and(|known| known.pinned.load(Ordering::Relaxed))
+    }
+
     /// Takes a script out again, because it does not compile.
     pub fn remove(&self, text: &[u8]) {
         self.known.write().remove(&sha_of(text));
+    }
+
+    /// Forgets those of the scripts to be kept that are not among `kept`.
+    pub fn keep_only(&self, kept: &HashSet<Sha>) {
+        let goes = |sha: &Sha, known: &Known| known.pinned.load(Ordering::Relaxed) && !kept.contains(sha);
+        self.known.write().retain(|sha, known| !goes(sha, known));
     }
 
     /// Forgets all scripts, and what SCRIPT FLAGS said.

@@ -8,9 +8,8 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use script::{AnyHost, Budget, Runtime};
-use store::Node;
+use store::Store;
 use store_engine::CommandError;
-use tokio::sync::Notify;
 use tokio::sync::watch;
 
 use crate::config::Config;
@@ -28,7 +27,7 @@ pub struct Server {
     /// Settings.
     pub config: Arc<Config>,
     /// The data.
-    pub node: Arc<Node>,
+    pub store: Store,
     /// All commands.
     pub registry: Registry,
     /// Runs scripts. The hosts are those of `coordinate`, which is above this module: hence their type is hidden.
@@ -37,6 +36,8 @@ pub struct Server {
     pub scripts: Scripts,
     /// Loaded libraries.
     pub functions: Functions,
+    /// Held by whoever changes scripts or libraries together with what is kept of them.
+    pub loading: tokio::sync::Mutex<()>,
     /// Scripts and functions that run or wait.
     pub runs: Runs,
     /// Where runs go on that outlast their first slice of fuel, so that no connection's thread is held.
@@ -57,8 +58,6 @@ pub struct Server {
     pub stop: watch::Sender<Stop>,
     /// Distinguishes this process from others: INFO's `run_id`.
     pub run_id: String,
-    /// Told when the data exceeds `maxmemory` and nobody has the time to change that.
-    pub memory_is_short: Notify,
     next_client: AtomicU64,
 }
 
@@ -78,7 +77,7 @@ pub struct Parts {
     /// Settings.
     pub config: Arc<Config>,
     /// The data.
-    pub node: Arc<Node>,
+    pub store: Store,
     /// All commands.
     pub registry: Registry,
     /// Runs scripts.
@@ -94,16 +93,17 @@ pub struct Parts {
 impl Server {
     /// Puts the parts together.
     pub fn new(parts: Parts) -> Arc<Server> {
-        let Parts { config, node, registry, runtime, compute, io, resp_addr } = parts;
+        let Parts { config, store, registry, runtime, compute, io, resp_addr } = parts;
         let id = crate::scripts::sha_of(
             format!("{:?}{}", crate::observe::unix_time(), std::process::id()).as_bytes(),
         );
         Arc::new(Server {
             scripts: Scripts::new(),
             functions: Functions::default(),
+            loading: tokio::sync::Mutex::default(),
             runs: Runs::default(),
             config,
-            node,
+            store,
             registry,
             runtime: Arc::new(runtime),
             compute,
@@ -115,7 +115,6 @@ impl Server {
             started_at: crate::observe::unix_time().as_secs(),
             stop: watch::Sender::new(Stop::Never),
             run_id: id.iter().map(|byte| format!("{byte:02x}")).collect(),
-            memory_is_short: Notify::new(),
             next_client: AtomicU64::new(1),
         })
     }

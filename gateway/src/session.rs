@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
-use store::Waiter;
+use store::{Waiter, WatchId};
 use store_engine::Protocol;
 
 use crate::observe::unix_ms;
@@ -26,9 +26,59 @@ pub struct ClientInfo {
     /// Wakes the connection so that it sees `killed`.
     pub wake: tokio::sync::Notify,
     /// The call that it waits for.
-    pub blocked: Mutex<Option<Arc<Waiter>>>,
+    pub blocked: Mutex<Option<Blocked>>,
     /// What changes rarely.
     pub details: Mutex<ClientDetails>,
+}
+
+/// A call that waits for its keys.
+#[derive(Clone)]
+pub enum Blocked {
+    /// On the node of this process.
+    Here(Arc<Waiter>),
+    /// On nodes elsewhere.
+    There(Arc<WaitsElsewhere>),
+}
+
+impl Blocked {
+    /// Whether nobody has answered yet.
+    pub fn is_waiting(&self) -> bool {
+        match self {
+            Blocked::Here(waiter) => waiter.is_waiting(),
+            Blocked::There(waits) => waits.end.lock().is_none(),
+        }
+    }
+
+    /// Ends the waiting with this reply; `false` if somebody else has already ended it.
+    pub fn answer(&self, reply: Vec<u8>) -> bool {
+        match self {
+            Blocked::Here(waiter) => waiter.answer(reply),
+            Blocked::There(waits) => {
+                let mut end = waits.end.lock();
+                let first = end.is_none();
+                if first {
+                    *end = Some(reply);
+                    waits.ended.notify_one();
+                }
+                first
+            }
+        }
+    }
+}
+
+/// How the waiting of a call for nodes elsewhere is ended by others than these.
+#[derive(Default)]
+pub struct WaitsElsewhere {
+    end: Mutex<Option<Vec<u8>>>,
+    ended: tokio::sync::Notify,
+}
+
+impl WaitsElsewhere {
+    /// The reply with which somebody ends it.
+    pub async fn ended(&self) -> Vec<u8> {
+        self.ended.notified().await;
+        self.end.lock().clone().unwrap_or_default()
+    }
 }
 
 /// The part of [`ClientInfo`] that commands change.
@@ -67,7 +117,7 @@ impl ClientInfo {
 
     /// Whether it waits for a key.
     pub fn is_blocked(&self) -> bool {
-        self.blocked.lock().as_ref().is_some_and(|waiter| waiter.is_waiting())
+        self.blocked.lock().as_ref().is_some_and(Blocked::is_waiting)
     }
 
     /// Ends the connection.
@@ -95,8 +145,16 @@ pub struct Watched {
     pub db: usize,
     /// The key.
     pub key: Box<[u8]>,
+    /// How that is known.
+    pub watch: Watch,
+}
+
+/// How it is known whether a watched key has changed.
+pub enum Watch {
     /// Raised when it changed.
-    pub changed: Arc<AtomicBool>,
+    Here(Arc<AtomicBool>),
+    /// Its node knows.
+    There(WatchId),
 }
 
 /// One connection's state.
@@ -135,8 +193,21 @@ impl Session {
         }
     }
 
-    /// Whether a watched key changed since WATCH.
+    /// Whether a watched key changed since WATCH, as far as that is known here.
     pub fn watch_broken(&self) -> bool {
-        self.watched.iter().any(|watched| watched.changed.load(Ordering::Relaxed))
+        let has_changed = |watched: &Watched| match &watched.watch {
+            Watch::Here(changed) => changed.load(Ordering::Relaxed),
+            Watch::There(_) => false,
+        };
+        self.watched.iter().any(has_changed)
+    }
+
+    /// The watches that nodes elsewhere have to be asked about.
+    pub fn watches_elsewhere(&self) -> Vec<WatchId> {
+        let elsewhere = |watched: &Watched| match watched.watch {
+            Watch::There(watch) => Some(watch),
+            Watch::Here(_) => None,
+        };
+        self.watched.iter().filter_map(elsewhere).collect()
     }
 }

@@ -1,46 +1,45 @@
-//! Work on the data that no request does: expired keys are removed, and keys evicted when commands leave that undone.
+//! What goes on beside requests: the node's own work on the data, and news from nodes elsewhere.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use store::{Cluster, Store, upkeep};
+
+use crate::command;
+use crate::config::Config;
 use crate::observe::unix_ms;
 use crate::server::Server;
 
-/// How long expired keys are removed before others get the thread.
-const TURN: Duration = Duration::from_millis(1);
-
 /// Runs for as long as the server.
 pub async fn run(server: Arc<Server>) {
-    tokio::join!(remove_expired(&server), server.make_room());
+    match &server.store {
+        Store::Here(node) => upkeep::run(node, || server.config.pace(), unix_ms).await,
+        Store::Spread(cluster) => follow_catalog(&server, cluster).await,
+    }
 }
 
-/// Removes expired keys that nobody asks for. As in Redis this takes a bounded share of the time; nothing is looked
-/// at that cannot have expired.
-async fn remove_expired(server: &Server) {
-    let mut shard = 0;
+impl Config {
+    /// How much time goes into the removal of expired keys.
+    pub fn pace(&self) -> upkeep::Pace {
+        let tick = Duration::from_millis(1000 / self.hz.get().max(1));
+        let percent = 23 + 2 * self.active_expire_effort.get();
+        upkeep::Pace { tick, share: tick * u32::try_from(percent).unwrap_or(100) / 100 }
+    }
+}
+
+/// How often it is tried to read the catalog, while that fails.
+const AGAIN: Duration = Duration::from_millis(100);
+/// How often the catalog is read although nobody has told of a change: a link that was broken misses what is told.
+const ANYWAY: Duration = Duration::from_secs(10);
+
+/// Learns of the scripts and libraries that other gateways load.
+async fn follow_catalog(server: &Server, cluster: &Cluster) {
+    let mut changes = cluster.catalog_changes();
     loop {
-        let tick = Duration::from_millis(1000 / server.config.hz.get().max(1));
-        let percent = 23 + 2 * server.config.active_expire_effort.get();
-        let spent = sweep(server, &mut shard, tick * u32::try_from(percent).unwrap_or(100) / 100).await;
-        tokio::time::sleep(tick.saturating_sub(spent)).await;
+        let wait = match command::recall(server).await {
+            Ok(()) => ANYWAY,
+            Err(_) => AGAIN,
+        };
+        let _ = tokio::time::timeout(wait, changes.changed()).await;
     }
-}
-
-/// Sweeps all shards from `shard` on until nothing can have expired or the time is up. Returns how long that took.
-async fn sweep(server: &Server, shard: &mut usize, time: Duration) -> Duration {
-    let (began, now_ms) = (Instant::now(), unix_ms());
-    let mut turn = began;
-    for _ in 0..server.node.shards() {
-        while server.node.sweep(*shard, now_ms) {
-            if began.elapsed() >= time {
-                return began.elapsed();
-            }
-            if turn.elapsed() >= TURN {
-                tokio::task::yield_now().await;
-                turn = Instant::now();
-            }
-        }
-        *shard = (*shard + 1) % server.node.shards();
-    }
-    began.elapsed()
 }

@@ -26,6 +26,40 @@ impl Node {
         true
     }
 
+    /// Keeps a record, or forgets it, together with the changes of a transaction: one is kept if the other is.
+    pub(crate) fn record_with(&self, effects: &mut Effects, name: &[u8], record: Option<&[u8]>) {
+        let mut catalog = self.catalog.lock();
+        match record {
+            Some(record) => {
+                catalog.insert(name.into(), record.into());
+                effects.put_string(CATALOG, name, record, Marks::default());
+            }
+            None => {
+                catalog.remove(name);
+                effects.push(CATALOG, name, Effect::Remove);
+            }
+        }
+    }
+
+    /// Forgets a record.
+    pub(crate) fn drop_record(&self, name: &[u8]) {
+        let mut effects = Effects::default();
+        self.record_with(&mut effects, name, None);
+        self.record(&mut effects);
+    }
+
+    /// Keeps records and forgets others, as one change; names are given without `prefix`.
+    pub fn change_records(&self, prefix: &[u8], records: &[(Vec<u8>, Vec<u8>)], gone: &[Vec<u8>]) {
+        let mut effects = Effects::default();
+        for name in gone {
+            self.record_with(&mut effects, &[prefix, name].concat(), None);
+        }
+        for (name, record) in records {
+            self.record_with(&mut effects, &[prefix, name].concat(), Some(record));
+        }
+        self.record(&mut effects);
+    }
+
     /// Makes these the records whose names begin with `prefix`, without which they are given, and forgets others.
     pub fn set_records<'a>(&self, prefix: &[u8], records: impl IntoIterator<Item = (&'a [u8], &'a [u8])>) {
         let mut catalog = self.catalog.lock();

@@ -31,8 +31,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
-use store_engine::Effects;
 use store_engine::codec::put_bytes;
+use store_engine::{CommandError, Effects};
 use tokio::sync::watch;
 
 pub use self::disk::{Disk, DiskError, Op, WAY_OUT};
@@ -158,6 +158,22 @@ pub struct Progress {
     pub saving: bool,
     /// When that was last done, or the writer began; seconds since 1970.
     pub saved_at: u64,
+}
+
+/// What a change is answered with that the disk has not taken or could not take: Redis' code word.
+pub fn misconf(reason: &str) -> CommandError {
+    let reason = reason.replace(['\r', '\n'], " ");
+    CommandError::owned(format!("MISCONF Errors writing to the journal: {reason}"))
+}
+
+impl Node {
+    /// Refuses a change while the disk cannot be written.
+    pub fn refuse_while_failing(&self) -> Result<(), CommandError> {
+        match self.journal().and_then(|journal| journal.failure()) {
+            None => Ok(()),
+            Some(reason) => Err(misconf(&reason)),
+        }
+    }
 }
 
 /// Records that the disk has not taken may not use more memory than this: then those who change something wait.

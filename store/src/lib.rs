@@ -4,17 +4,25 @@
 //! in that key's queue in the [`lock::LockTable`], outside the mutex.
 
 mod catalog;
+pub mod client;
 mod evict;
+mod handle;
 pub mod journal;
 pub mod lock;
 mod memory;
 pub mod node;
+pub mod server;
 mod shard;
+pub mod topology;
 pub mod txn;
+pub mod upkeep;
 pub mod wait;
 
+pub use client::{Cluster, Trouble, WatchId};
 pub use evict::{Demand, Evicted};
+pub use handle::{Store, Unit};
 pub use lock::{Mode, TxnId};
+pub use memory::Limit;
 pub use node::{Call, Node};
 pub use txn::{Batch, Conflict, LockRequest, Transaction};
 pub use wait::{Parked, Waiter};

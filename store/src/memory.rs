@@ -1,6 +1,14 @@
-//! How many bytes all shards hold, for those who may not lock them all to ask.
+//! How many bytes all shards hold, for those who may not lock them all to ask, and how many they may hold.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use store_engine::evict::Policy;
+use tokio::sync::Notify;
+
+use crate::evict::{Demand, Evicted};
+use crate::node::Node;
 
 /// The account of a node. It is kept only while there is a limit: then every change of a shard's size is added
 /// before the shard is unlocked.
@@ -31,6 +39,76 @@ impl Account {
     pub fn changed(&self, before: usize, after: usize) {
         if before != after {
             self.bytes.fetch_add(after.wrapping_sub(before), Ordering::Relaxed);
+        }
+    }
+}
+
+/// How much memory the data may use, and what is done about more.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Limit {
+    /// Bytes; 0: as many as there are.
+    pub bytes: usize,
+    /// Who may go.
+    pub policy: Option<Policy>,
+    /// Keys of a database looked at for each that goes.
+    pub samples: usize,
+    /// How long one command may evict keys.
+    pub time: Duration,
+}
+
+/// The limit of a node.
+#[derive(Default)]
+pub(crate) struct Limiter {
+    /// [`Limit::bytes`], to be asked before each command.
+    bytes: AtomicUsize,
+    limit: Mutex<Limit>,
+    /// Told when the data exceeds the limit and nobody has the time to change that.
+    short: Notify,
+}
+
+/// How long the background evicts keys in a row.
+const BACKGROUND: Duration = Duration::from_millis(1);
+
+impl Node {
+    /// Says how much memory the data may use.
+    pub fn set_limit(&self, limit: Limit) {
+        self.keep_account(limit.bytes > 0);
+        *self.limiter.limit.lock() = limit;
+        self.limiter.bytes.store(limit.bytes, Ordering::Relaxed);
+        self.limiter.short.notify_one();
+    }
+
+    /// Whether commands that need memory have to be refused. Makes room first, if that is possible.
+    pub fn is_full(&self, now_ms: u64) -> bool {
+        let bytes = self.limiter.bytes.load(Ordering::Relaxed);
+        if bytes == 0 || self.accounted_bytes() <= bytes {
+            return false;
+        }
+        let time = self.limiter.limit.lock().time;
+        match self.keep_limit(time, now_ms) {
+            Evicted::Enough => false,
+            Evicted::More => {
+                self.limiter.short.notify_one();
+                false
+            }
+            Evicted::Nobody => true,
+        }
+    }
+
+    /// Evicts keys for so long, if there are too many.
+    fn keep_limit(&self, time: Duration, now_ms: u64) -> Evicted {
+        let Limit { bytes, policy, samples, .. } = *self.limiter.limit.lock();
+        let limit = if bytes == 0 { usize::MAX } else { bytes };
+        self.evict(&Demand { limit, policy, samples, time }, now_ms)
+    }
+
+    /// Makes room for as long as it is polled, whenever a command has left that to be done.
+    pub(crate) async fn make_room(&self, clock: impl Fn() -> u64) {
+        loop {
+            self.limiter.short.notified().await;
+            while self.keep_limit(BACKGROUND, clock()) == Evicted::More {
+                tokio::task::yield_now().await;
+            }
         }
     }
 }

@@ -10,16 +10,17 @@ use store_engine::ctx::partition_of;
 use store_engine::keys::KeyAt;
 use store_engine::keyspace::{Counts, Sticky};
 use store_engine::{
-    Access, Aging, Args, Command, Ctx, DATABASES, Effects, Keyspace, Partition, Partitions, Protocol, Reply,
-    Routing, UndoLog,
+    Access, Aging, Args, Command, CommandError, Ctx, DATABASES, Effects, Keyspace, Partition, Partitions,
+    Protocol, Reply, Routing, UndoLog,
 };
 
 use crate::catalog::Catalog;
 use crate::evict::Evictor;
 use crate::journal::Journal;
 use crate::lock::{Mode, TxnId};
-use crate::memory::Account;
+use crate::memory::{Account, Limiter};
 use crate::shard::{Shard, ShardGuard, ShardState};
+use crate::txn::Transaction;
 use crate::wait::Parked;
 
 /// A call that passed every check and may be run.
@@ -73,6 +74,7 @@ pub struct Node {
     pub(crate) waiting: Arc<AtomicUsize>,
     pub(crate) account: Arc<Account>,
     pub(crate) evictor: Mutex<Evictor>,
+    pub(crate) limiter: Limiter,
     pub(crate) journal: Option<Journal>,
     pub(crate) catalog: Catalog,
 }
@@ -93,6 +95,7 @@ impl Node {
             waiting: Arc::default(),
             account,
             evictor: Mutex::default(),
+            limiter: Limiter::default(),
             journal,
             catalog: Catalog::default(),
         }
@@ -165,6 +168,26 @@ impl Node {
         }
     }
 
+    /// Runs `call` as a transaction of its own, after all that are in its way. `clock` tells the Unix time in
+    /// milliseconds, which it sees when its turn has come. Whether the reply is no error.
+    pub async fn execute(
+        self: &Arc<Self>,
+        call: &Call<'_>,
+        clock: impl Fn() -> u64,
+        seed: &mut u64,
+        out: &mut Reply,
+    ) -> bool {
+        let mut txn = Transaction::begin_for(self, call).await;
+        let call = Call { now_ms: clock(), ..*call };
+        let fine = txn.execute(&call, Mode::Exclusive, seed, out).unwrap_or_else(|_| {
+            // Everything the call names is locked, so it cannot conflict.
+            out.error(&CommandError::new("ERR internal error: a locked key was not locked"));
+            false
+        });
+        txn.commit();
+        fine
+    }
+
     /// Runs a step of SCAN that ends within one shard, and disturbs no other.
     fn try_page(&self, call: &Call<'_>, seed: &mut u64, out: &mut Reply) -> bool {
         let Some(page) = scan::page(call.args, self.shards()) else { return false };
@@ -179,7 +202,13 @@ impl Node {
 
     /// Lets a blocking call, which has just found nothing, wait for its keys.
     pub fn park(self: &Arc<Self>, call: &Call<'_>, protocol: Protocol) -> Parked {
-        Parked::new(self, call, protocol)
+        Parked::new(self, call, protocol, false)
+    }
+
+    /// Lets a blocking call wait that nobody here can serve, as its other keys are on other nodes: it is told when
+    /// something comes to a key that is here. Those behind it in a queue do not wait with it.
+    pub fn park_to_be_told(self: &Arc<Self>, call: &Call<'_>, protocol: Protocol) -> Parked {
+        Parked::new(self, call, protocol, true)
     }
 
     /// How many calls wait.

@@ -1,5 +1,7 @@
 //! Transactions: take the keys, run calls, then commit or take everything back.
 
+mod exchange;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -10,6 +12,8 @@ use store_engine::{Effects, Partitions, Reply, Routing, UndoLog};
 use crate::lock::{LockTable, Mode, TxnId};
 use crate::node::{self, Call, Guards, Node};
 use crate::shard::ShardGuard;
+
+pub use exchange::Found;
 
 /// A key to be locked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -278,6 +282,10 @@ impl Transaction {
                 let next = shard.lock().next_waiter(db, &key, after, now_ms);
                 let Some(waiter) = next else { break };
                 after = waiter.number();
+                if waiter.is_only_told() {
+                    waiter.nudge();
+                    continue;
+                }
                 waiter.with_call_on(&key, now_ms, |call| {
                     if self.secure(call).is_err() {
                         return waiter.nudge();

@@ -84,12 +84,19 @@ pub struct Waiter {
     turn: Notify,
     /// How many wait on this node.
     waiting: Arc<AtomicUsize>,
+    /// It is not to be served, only to be told: its keys are on several nodes.
+    only_told: bool,
 }
 
 impl Waiter {
     /// Its place: whoever came earlier has a lower one.
     pub(crate) fn number(&self) -> u64 {
         self.number
+    }
+
+    /// Whether it serves itself when it is told that something has come.
+    pub(crate) fn is_only_told(&self) -> bool {
+        self.only_told
     }
 
     pub(crate) fn protocol(&self) -> Protocol {
@@ -152,7 +159,7 @@ pub struct Parked {
 }
 
 impl Parked {
-    pub(crate) fn new(node: &Arc<Node>, call: &Call<'_>, protocol: Protocol) -> Parked {
+    pub(crate) fn new(node: &Arc<Node>, call: &Call<'_>, protocol: Protocol, only_told: bool) -> Parked {
         let (answer, hears) = oneshot::channel();
         let waiter = Arc::new(Waiter {
             number: node.next_txn(),
@@ -163,6 +170,7 @@ impl Parked {
             answer: Mutex::default(),
             turn: Notify::new(),
             waiting: node.waiting.clone(),
+            only_told,
         });
         for (db, key) in waiter.keys() {
             node.shard(node.shard_of(&key)).lock().queues.join(db, &key, &waiter);
@@ -176,6 +184,15 @@ impl Parked {
     /// The waiter, for those who end the waiting otherwise.
     pub fn waiter(&self) -> &Arc<Waiter> {
         &self.waiter
+    }
+
+    /// Waits until something has come to one of its keys: an empty reply; or the one that ended the waiting.
+    pub async fn told(&mut self) -> Option<Vec<u8>> {
+        tokio::select! {
+            biased;
+            reply = &mut self.hears => reply.ok(),
+            () = self.waiter.turn.notified() => Some(Vec::new()),
+        }
     }
 
     /// The reply, when it comes; `None` if whoever was about to give it failed. `clock` tells the Unix time in

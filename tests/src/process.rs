@@ -56,11 +56,21 @@ pub fn refused(flags: &[&str]) -> Output {
     command(flags).output().expect("the server starts")
 }
 
+/// So many store nodes have the data of every server that a test starts, if that is set: the same tests hold for both.
+const STORES: &str = "TEST_STORES";
+
 /// A running server. It is killed when dropped.
 pub struct TestServer {
     child: Child,
     address: SocketAddr,
     log: Arc<Mutex<String>>,
+    /// Those that have its data, if it does not have it itself.
+    stores: Vec<TestServer>,
+}
+
+/// How many store nodes [`TestServer::start`] starts beside the server.
+pub fn stores_beside() -> usize {
+    std::env::var(STORES).map_or(0, |count| count.parse().expect("TEST_STORES is a number"))
 }
 
 impl TestServer {
@@ -76,8 +86,44 @@ impl TestServer {
 
     /// The same. If it ends instead of getting ready, what it wrote to standard error.
     pub fn try_start(flags: &[&str], places: &str) -> Result<TestServer, String> {
+        let stores: Vec<TestServer> = (0..stores_beside()).map(|_| TestServer::store(&[])).collect();
+        let addresses: Vec<String> = stores.iter().map(|store| store.address.to_string()).collect();
+        let addresses = addresses.join(",");
+        let elsewhere: &[&str] = if stores.is_empty() { &[] } else { &["--stores", &addresses] };
         let own = ["--resp", "127.0.0.1:0", "--http", "off", "--grpc", "off"];
-        let mut command = command(&[&own, flags].concat());
+        let mut server = TestServer::spawn(&[&own, elsewhere, flags].concat(), places, "resp=")?;
+        if !stores.is_empty() {
+            server.wait_for_stores();
+        }
+        server.stores = stores;
+        Ok(server)
+    }
+
+    fn wait_for_stores(&self) {
+        let mut client = self.client();
+        wait_until("all store nodes are reached", || matches!(client.run("DBSIZE"), resp::Value::Integer(_)));
+    }
+
+    /// Starts a store node on a free port and waits until it says that it is ready.
+    pub fn store(flags: &[&str]) -> TestServer {
+        let own = ["store", "--grpc", "127.0.0.1:0"];
+        let started = TestServer::spawn(&[&own, flags].concat(), "", "grpc=");
+        started.unwrap_or_else(|log| panic!("instead of a ready line: {log}"))
+    }
+
+    /// Starts a gateway of these store nodes on a free port and waits until it says that it is ready.
+    pub fn gateway(stores: &[SocketAddr], flags: &[&str]) -> TestServer {
+        let addresses: Vec<String> = stores.iter().map(SocketAddr::to_string).collect();
+        let addresses = addresses.join(",");
+        let own = ["gateway", "--resp", "127.0.0.1:0", "--http", "off", "--grpc", "off", "--stores", &addresses];
+        let started = TestServer::spawn(&[&own, flags].concat(), "", "resp=");
+        let server = started.unwrap_or_else(|log| panic!("instead of a ready line: {log}"));
+        server.wait_for_stores();
+        server
+    }
+
+    fn spawn(flags: &[&str], places: &str, face: &str) -> Result<TestServer, String> {
+        let mut command = command(flags);
         command.env(FAIL_POINTS, places);
         let mut child =
             command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the server starts");
@@ -103,8 +149,8 @@ impl TestServer {
         });
         let line = lines.recv_timeout(PATIENCE).unwrap_or_default();
         let address = line
-            .strip_prefix("moonshard ready ")
-            .and_then(|rest| rest.split_whitespace().find_map(|word| word.strip_prefix("resp=")))
+            .strip_prefix("moonshard ")
+            .and_then(|rest| rest.split_whitespace().find_map(|word| word.strip_prefix(face)))
             .and_then(|address| address.parse().ok());
         let Some(address) = address else {
             let _ = child.kill();
@@ -112,7 +158,7 @@ impl TestServer {
             listener.join().expect("no panic");
             return Err(log.lock().expect("no panic").clone());
         };
-        Ok(TestServer { child, address, log })
+        Ok(TestServer { child, address, log, stores: Vec::new() })
     }
 
     /// Where it listens.

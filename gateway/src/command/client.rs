@@ -292,7 +292,7 @@ fn unblock(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(), Comma
     let client = id.and_then(|id| server.clients.lock().get(&id).cloned());
     let ended = client.is_some_and(|client| {
         let blocked = client.blocked.lock().clone();
-        blocked.is_some_and(|waiter| waiter.answer(unblocked(with_error, client.details.lock().resp)))
+        blocked.is_some_and(|blocked| blocked.answer(unblocked(with_error, client.details.lock().resp)))
     });
     out.integer(i64::from(ended));
     Ok(())

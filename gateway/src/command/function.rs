@@ -9,6 +9,7 @@ use super::scripting::key_count;
 use crate::coordinate::{self, Program, ScriptCall};
 use crate::functions::{Function, Libraries, Library, Outline};
 use crate::gate::Admitted;
+use crate::log;
 use crate::options::{Flags, Options};
 use crate::recall;
 use crate::registry::{Later, SessionCommand, SessionRun};
@@ -181,7 +182,7 @@ pub async fn function(server: &Arc<Server>, args: Args<'_>, out: &mut Reply) {
     let done = match &*args[1].to_ascii_lowercase() {
         b"load" => load(server, args, out).await,
         b"restore" => restore(server, args, out).await,
-        _ => manage(server, args, out),
+        _ => manage(server, args, out).await,
     };
     if let Err(error) = done {
         out.buf.truncate(mark);
@@ -190,15 +191,42 @@ pub async fn function(server: &Arc<Server>, args: Args<'_>, out: &mut Reply) {
 }
 
 /// Changes the libraries, and what of them outlives the process.
-fn change(
+async fn change(
     server: &Server,
     change: impl FnOnce(&mut Libraries) -> Result<(), CommandError>,
 ) -> Result<(), CommandError> {
-    server.functions.change(|libraries| {
-        change(libraries)?;
-        recall::keep_libraries(server, libraries);
-        Ok(())
-    })
+    // What is kept shall be what was there last.
+    let _turn = server.loading.lock().await;
+    if server.store.cluster().is_some() {
+        recall_libraries(server).await?;
+    }
+    let before = server.functions.libraries();
+    server.functions.change(change)?;
+    let kept = recall::keep_libraries(server, &before, &server.functions.libraries()).await;
+    if kept.is_err() {
+        server.functions.replace(before);
+    }
+    kept
+}
+
+/// Makes the libraries those that are kept. Those that this version refuses are named in the log and stay where they
+/// are.
+pub async fn recall_libraries(server: &Server) -> Result<(), CommandError> {
+    let known = server.functions.libraries();
+    let mut libraries = Libraries::default();
+    for (name, text) in server.store.records(recall::LIBRARY).await? {
+        let held = known.all().find(|library| library.name.as_bytes() == name && *library.text == *text);
+        let library = match held {
+            Some(library) => Ok(library.clone()),
+            None => load_again(server, &text).await,
+        };
+        if let Err(error) = library.and_then(|library| libraries.add(library)) {
+            let name = String::from_utf8_lossy(&name);
+            log::notice(&format!("the library {name} cannot be loaded again: {}", error.text()));
+        }
+    }
+    server.functions.replace(Arc::new(libraries));
+    Ok(())
 }
 
 /// As Redis names a library that is in the way when one is made of its text.
@@ -225,15 +253,15 @@ async fn load(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(), Co
         }
         libraries.remove(&outline.name);
         libraries.add(library)
-    })?;
+    })
+    .await?;
     out.bulk(outline.name.as_bytes());
     Ok(())
 }
 
-/// Loads a library that was loaded before.
-pub async fn load_again(server: &Server, text: &[u8]) -> Result<(), CommandError> {
-    let library = Arc::new(coordinate::load_library(server, &Outline::parse(text)?).await?);
-    server.functions.change(|libraries| libraries.add(library))
+/// A library that was loaded before.
+async fn load_again(server: &Server, text: &[u8]) -> Result<Arc<Library>, CommandError> {
+    Ok(Arc::new(coordinate::load_library(server, &Outline::parse(text)?).await?))
 }
 
 /// What FUNCTION RESTORE does with the libraries that are there.
@@ -287,7 +315,8 @@ async fn restore(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(),
             libraries.remove(name);
         }
         restored.all().try_for_each(|library| libraries.add(library.clone()))
-    })?;
+    })
+    .await?;
     out.ok();
     Ok(())
 }
@@ -299,13 +328,14 @@ fn wrong_call(args: Args<'_>) -> CommandError {
     ))
 }
 
-fn manage(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
+async fn manage(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
     match &*args[1].to_ascii_lowercase() {
         b"delete" => {
             change(server, |libraries| {
                 let removed = std::str::from_utf8(args[2]).is_ok_and(|name| libraries.remove(name));
                 if removed { Ok(()) } else { Err(CommandError::new("ERR Library not found")) }
-            })?;
+            })
+            .await?;
             out.ok();
         }
         b"flush" => {
@@ -319,7 +349,8 @@ fn manage(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(), Comman
             change(server, |libraries| {
                 *libraries = Libraries::default();
                 Ok(())
-            })?;
+            })
+            .await?;
             out.ok();
         }
         b"list" => list(server, args, out)?,

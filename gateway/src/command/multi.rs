@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use store::Store;
 use store_engine::spec::{Access, flags};
 use store_engine::{Args, Arity, Command, CommandError, Group, KeyPart, Reply};
 
@@ -12,7 +13,7 @@ use crate::gate::{self, Origin};
 use crate::observe::unix_ms;
 use crate::registry::{Later, Row, SessionCommand, SessionRun, run_now};
 use crate::server::Server;
-use crate::session::{Multi, OwnedCall, Session, Watched};
+use crate::session::{Multi, OwnedCall, Session, Watch, Watched};
 
 /// The rows of this family.
 pub static COMMANDS: &[SessionCommand] = &[
@@ -59,7 +60,7 @@ pub static COMMANDS: &[SessionCommand] = &[
             syntax: "key [key ...]",
             ..TRANSACTIONS
         },
-        run: SessionRun::Now(watch),
+        run: SessionRun::Later(Later::Watch),
     },
     SessionCommand {
         facts: Command {
@@ -105,25 +106,29 @@ fn discard(server: &Server, session: &mut Session, _: Args<'_>, out: &mut Reply)
     Ok(())
 }
 
-fn watch(
-    server: &Server,
-    session: &mut Session,
-    args: Args<'_>,
-    out: &mut Reply,
-) -> Result<(), CommandError> {
+/// WATCH.
+pub async fn watch(server: &Server, session: &mut Session, args: Args<'_>, out: &mut Reply) {
     if session.multi.is_some() {
-        return Err(CommandError::new("ERR WATCH inside MULTI is not allowed"));
+        return out.error(&CommandError::new("ERR WATCH inside MULTI is not allowed"));
     }
     for key in args.rest(1) {
         if session.watched.iter().any(|watched| watched.db == session.db && *watched.key == **key) {
             continue;
         }
-        let changed = Arc::new(AtomicBool::new(false));
-        server.node.watch(session.db, key, unix_ms(), &changed);
-        session.watched.push(Watched { db: session.db, key: (*key).into(), changed });
+        let watch = match &server.store {
+            Store::Here(node) => {
+                let changed = Arc::new(AtomicBool::new(false));
+                node.watch(session.db, key, unix_ms(), &changed);
+                Watch::Here(changed)
+            }
+            Store::Spread(cluster) => match cluster.watch(session.db, key).await {
+                Ok(watch) => Watch::There(watch),
+                Err(error) => return out.error(&error),
+            },
+        };
+        session.watched.push(Watched { db: session.db, key: (*key).into(), watch });
     }
     out.ok();
-    Ok(())
 }
 
 /// A refused EXEC: Redis gives the transaction up, even one that was never begun.
@@ -137,9 +142,13 @@ pub fn abort(server: &Server, session: &mut Session, error: &CommandError, out: 
 
 /// Forgets all watched keys of a session.
 pub fn unwatch(server: &Server, session: &mut Session) {
-    for watched in session.watched.drain(..) {
-        if !watched.changed.load(Ordering::Relaxed) {
-            server.node.unwatch(watched.db, &watched.key, &watched.changed);
+    for Watched { db, key, watch } in session.watched.drain(..) {
+        match (watch, &server.store) {
+            (Watch::Here(changed), Store::Here(node)) if !changed.load(Ordering::Relaxed) => {
+                node.unwatch(db, &key, &changed);
+            }
+            (Watch::There(watch), Store::Spread(cluster)) => cluster.unwatch(watch),
+            _ => {}
         }
     }
 }
@@ -165,7 +174,8 @@ pub async fn exec(server: &Arc<Server>, session: &mut Session, out: &mut Reply) 
     let steps = prepare(server, session, &calls).await;
     has_changed(server, session);
     let mut seed = session.seed;
-    let done = coordinate::exec(server, &steps, || session.watch_broken(), &mut seed, out).await;
+    let watches = session.watches_elsewhere();
+    let done = coordinate::exec(server, &steps, &watches, || session.watch_broken(), &mut seed, out).await;
     session.seed = seed;
     if !done {
         out.null_array();
@@ -176,8 +186,8 @@ pub async fn exec(server: &Arc<Server>, session: &mut Session, out: &mut Reply) 
 /// Whether a watched key has changed. One that has expired counts: looking at it removes it, which raises its flag.
 fn has_changed(server: &Server, session: &Session) -> bool {
     let now_ms = unix_ms();
-    for watched in &session.watched {
-        server.node.refresh(watched.db, &watched.key, now_ms);
+    if let Some(node) = server.store.node() {
+        session.watched.iter().for_each(|watched| node.refresh(watched.db, &watched.key, now_ms));
     }
     session.watch_broken()
 }
@@ -237,7 +247,7 @@ async fn sort<'a>(
         SessionRun::Later(Later::Fcall { read_only }) => {
             function::function_call(server, session, &admitted, read_only)?
         }
-        SessionRun::Later(Later::Exec | Later::Save | Later::Shutdown) => {
+        SessionRun::Later(Later::Exec | Later::Save | Later::Shutdown | Later::Watch) => {
             return Err(CommandError::new("ERR Command not allowed inside a transaction"));
         }
     };

@@ -6,10 +6,10 @@ use store_engine::spec::flags;
 use store_engine::{Args, Arity, Command, CommandError, Group, Reply, error};
 
 use super::connection::CONNECTION;
-use crate::persistence::misconf;
 use crate::registry::{Later, SessionCommand, SessionRun};
 use crate::server::{Server, Stop};
 use crate::session::Session;
+use store::journal::misconf;
 
 const ADMIN: Command = Command {
     group: Group::Server,
@@ -72,17 +72,17 @@ pub static COMMANDS: &[SessionCommand] = &[
 ];
 
 fn journal(server: &Server) -> Result<&Journal, CommandError> {
-    server
-        .node
-        .journal()
-        .ok_or(CommandError::new("ERR Nothing is kept: the server runs with --data-dir none"))
+    let node =
+        server.store.node().ok_or(CommandError::new("ERR The data is on store nodes: ask for SAVE"))?;
+    node.journal().ok_or(CommandError::new("ERR Nothing is kept: the server runs with --data-dir none"))
 }
 
 /// SAVE: waits until all changes so far are in the checkpoint.
 pub async fn save(server: &Server, out: &mut Reply) {
-    let saved = match journal(server) {
-        Ok(journal) => journal.checkpoint().await.map_err(|reason| misconf(&reason)),
-        Err(error) => Err(error),
+    let saved = match (server.store.cluster(), journal(server)) {
+        (Some(cluster), _) => cluster.save(true).await,
+        (None, Ok(journal)) => journal.checkpoint().await.map_err(|reason| misconf(&reason)),
+        (None, Err(error)) => Err(error),
     };
     match saved {
         Ok(()) => out.ok(),
@@ -121,7 +121,10 @@ fn rewrite(server: &Server, _: &mut Session, _: Args<'_>, out: &mut Reply) -> Re
 }
 
 fn last_save(server: &Server, _: &mut Session, _: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
-    let saved_at = server.node.journal().map_or(server.started_at, |journal| journal.progress().saved_at);
+    let saved_at = match server.store.node().and_then(|node| node.journal()) {
+        Some(journal) => journal.progress().saved_at,
+        None => server.started_at,
+    };
     out.integer(saved_at as i64);
     Ok(())
 }
@@ -140,7 +143,7 @@ pub async fn shutdown(server: &Server, session: &mut Session, args: Args<'_>, ou
             _ => return out.error(&error::SYNTAX),
         }
     }
-    if save && let Some(journal) = server.node.journal() {
+    if save && let Some(journal) = server.store.node().and_then(|node| node.journal()) {
         let flushed = journal.flush().await;
         if flushed.is_err() && !force {
             return out.error(&CommandError::new("ERR Errors trying to SHUTDOWN. Check logs."));

@@ -12,7 +12,7 @@ use crate::options::{BadOption, Flags, Options};
 use crate::recall;
 use crate::registry::{Later, SessionCommand, SessionRun};
 use crate::runs::Who;
-use crate::scripts::{Known, parse_sha};
+use crate::scripts::{Known, parse_sha, sha_of};
 use crate::server::Server;
 use crate::session::Session;
 use crate::stats::Stats;
@@ -132,10 +132,34 @@ pub async fn eval(
     read_only: bool,
     out: &mut Reply,
 ) {
+    if by_sha && server.store.cluster().is_some() {
+        find_elsewhere(server, admitted.args[1]).await;
+    }
     match script_call(server, session, admitted, by_sha, read_only) {
         Ok(call) => coordinate::run_script(server, call, &mut out.buf).await,
         Err(error) => out.error(&error),
     }
+}
+
+/// Another gateway may have loaded a script that is not known here.
+async fn find_elsewhere(server: &Server, sha: &[u8]) {
+    let Some(digest) = parse_sha(sha) else { return };
+    if server.scripts.get(&digest).is_some() {
+        return;
+    }
+    let name = [recall::SCRIPT, &*sha.to_ascii_lowercase()].concat();
+    if let Ok(records) = server.store.records(&name).await
+        && let Some((_, text)) = records.first()
+        && sha_of(text) == digest
+    {
+        // What does not compile here is as good as unknown.
+        let _ = recall_script(server, text).await;
+    }
+}
+
+/// Makes a script known that was loaded before, or elsewhere.
+pub async fn recall_script(server: &Server, text: &[u8]) -> Result<(), CommandError> {
+    compiled(server, text).await.map(|known| server.scripts.pin(&known))
 }
 
 /// Finds the script that an EVAL call means, and what it is called with.
@@ -190,7 +214,7 @@ pub async fn script(server: &Arc<Server>, args: Args<'_>, out: &mut Reply) {
     let done = if args[1].eq_ignore_ascii_case(b"load") {
         load(server, args[2]).await.map(|known| out.bulk(known.sha.as_bytes()))
     } else {
-        manage(server, args, out)
+        manage(server, args, out).await
     };
     if let Err(error) = done {
         out.error(&error);
@@ -199,14 +223,18 @@ pub async fn script(server: &Arc<Server>, args: Args<'_>, out: &mut Reply) {
 
 /// Adds a script to those that are kept, if it compiles.
 pub async fn load(server: &Server, text: &[u8]) -> Result<Arc<Known>, CommandError> {
+    let known = compiled(server, text).await?;
+    let _turn = server.loading.lock().await;
+    recall::keep_script(server, &known).await?;
+    server.scripts.pin(&known);
+    Ok(known)
+}
+
+async fn compiled(server: &Server, text: &[u8]) -> Result<Arc<Known>, CommandError> {
     let known = server.scripts.get_or_add(text, server.config.script_cache_max.get_usize())?;
     let _permit = server.runtime.admit(false).await;
     match server.runtime.compile(&known.script, &server.budget()).await {
-        Ok(()) => {
-            server.scripts.pin(&known);
-            recall::keep_script(server, &known);
-            Ok(known)
-        }
+        Ok(()) => Ok(known),
         Err(outcome) => {
             server.scripts.remove(text);
             Err(CommandError::owned(match outcome {
@@ -220,7 +248,7 @@ pub async fn load(server: &Server, text: &[u8]) -> Result<Arc<Known>, CommandErr
     }
 }
 
-fn manage(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
+async fn manage(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
     let word = args[1].to_ascii_lowercase();
     match &*word {
         b"exists" => {
@@ -234,8 +262,9 @@ fn manage(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(), Comman
             if args.len() > 3 || mode.is_some_and(|mode| !matches!(&*mode, b"sync" | b"async")) {
                 return Err(CommandError::new("ERR SCRIPT FLUSH only support SYNC|ASYNC option"));
             }
+            let _turn = server.loading.lock().await;
             server.scripts.flush();
-            recall::forget_scripts(server);
+            recall::forget_scripts(server).await?;
             out.ok();
         }
         b"kill" => kill(server, args, out)?,
@@ -246,8 +275,9 @@ fn manage(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(), Comman
                 out.array(words.len());
                 words.iter().for_each(|word| out.bulk(word.as_bytes()));
             } else {
-                let keep = |said| recall::keep_flags(server, args[2], said);
-                server.scripts.add_flags(&sha, options(args.rest(3))?, keep)?;
+                let _turn = server.loading.lock().await;
+                let said = server.scripts.add_flags(&sha, options(args.rest(3))?)?;
+                recall::keep_flags(server, args[2], said).await?;
                 out.ok();
             }
         }

@@ -105,12 +105,16 @@ fn config(server: &Server, _: &mut Session, args: Args<'_>, out: &mut Reply) -> 
             }
             let pairs: Vec<_> = args.rest(2).chunks_exact(2).map(|pair| (pair[0], pair[1])).collect();
             server.config.set(&pairs).map_err(CommandError::owned)?;
-            server.apply_memory_settings();
+            if let Some(node) = server.store.node() {
+                server.config.apply_memory_settings(node);
+            }
             out.ok();
         }
         b"resetstat" => {
             server.counters.reset();
-            server.node.reset_counts();
+            if let Some(node) = server.store.node() {
+                node.reset_counts();
+            }
             out.ok();
         }
         b"rewrite" => {
@@ -197,7 +201,7 @@ fn server_section(server: &Server, text: &mut String) {
         "hz": server.config.hz.get(),
         "config_file": server.config.file().unwrap_or_default().display(),
         "io_threads": server.config.threads.get(),
-        "shards": server.node.shards(),
+        "shards": server.store.node().map_or(0, |node| node.shards()),
     );
 }
 
@@ -205,7 +209,10 @@ fn clients_section(server: &Server, text: &mut String) {
     lines!(text,
         "connected_clients": server.counters.connections.load(Ordering::Relaxed),
         "maxclients": server.config.maxclients.get(),
-        "blocked_clients": server.node.waiting(),
+        "blocked_clients": match server.store.node() {
+            Some(node) => node.waiting(),
+            None => server.clients.lock().values().filter(|client| client.is_blocked()).count(),
+        },
     );
 }
 
@@ -215,7 +222,7 @@ fn value_of(server: &Server, name: &str) -> String {
 }
 
 fn memory_section(server: &Server, text: &mut String) {
-    let usage = server.node.usage();
+    let usage = server.store.usage();
     let (_, script_bytes) = server.scripts.usage();
     let mut sticky = Sticky::default();
     usage.sticky.iter().for_each(|share| sticky += *share);
@@ -234,11 +241,11 @@ fn memory_section(server: &Server, text: &mut String) {
 }
 
 fn persistence_section(server: &Server, text: &mut String) {
-    crate::persistence::describe(&server.node, text);
+    crate::persistence::describe(&server.store, text);
 }
 
 fn stats_section(server: &Server, text: &mut String) {
-    let (counters, keys) = (&server.counters, server.node.counts());
+    let (counters, keys) = (&server.counters, server.store.counts());
     let of = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
     lines!(text,
         "total_connections_received": of(&counters.connections_total),
@@ -289,7 +296,7 @@ fn scripts_section(server: &Server, text: &mut String) {
 }
 
 fn keyspace_section(server: &Server, text: &mut String) {
-    let usage = server.node.usage();
+    let usage = server.store.usage();
     for db in (0..DATABASES).filter(|db| usage.keys[*db] > 0) {
         let (keys, expiring, Sticky { keys: sticky, bytes, .. }) =
             (usage.keys[db], usage.expiring[db], usage.sticky[db]);

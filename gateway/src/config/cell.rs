@@ -100,7 +100,23 @@ impl AddressCell {
     }
 }
 
-/// A folder or none. Set while the server starts.
+/// Addresses of others. Set while the server starts.
+#[derive(Debug, Default)]
+pub struct AddressesCell(RwLock<Vec<Address>>);
+
+impl AddressesCell {
+    /// The addresses.
+    pub fn get(&self) -> Vec<Address> {
+        self.0.read().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
+    }
+
+    /// Replaces them.
+    pub fn set(&self, addresses: Vec<Address>) {
+        *self.0.write().unwrap_or_else(|poisoned| poisoned.into_inner()) = addresses;
+    }
+}
+
+/// A folder or file, or none. Set while the server starts.
 #[derive(Debug, Default)]
 pub struct FolderCell(RwLock<Option<PathBuf>>);
 

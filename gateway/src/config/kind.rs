@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
-use super::cell::{Address, AddressCell, FolderCell, Number, OutputLimit};
+use super::cell::{Address, AddressCell, AddressesCell, FolderCell, Number, OutputLimit};
 use super::table::Config;
 
 /// A parameter's type with the cell its value is kept in.
@@ -24,6 +24,10 @@ pub enum Kind {
     OutputLimit(fn(&Config) -> &OutputLimit),
     /// A folder, or `none`.
     Folder(fn(&Config) -> &FolderCell),
+    /// A file, or `none`.
+    File(fn(&Config) -> &FolderCell),
+    /// Addresses of others, separated by commas, or `none`.
+    Addresses(fn(&Config) -> &AddressesCell),
 }
 
 /// A value that was read and found good.
@@ -35,8 +39,10 @@ pub enum Value {
     Address(Option<Address>),
     /// Hard limit, soft limit, seconds.
     OutputLimit([u64; 3]),
-    /// A folder, or none.
+    /// A folder or a file, or none.
     Folder(Option<PathBuf>),
+    /// Addresses.
+    Addresses(Vec<Address>),
 }
 
 /// What is wrong with a text, in the words of `CONFIG SET`.
@@ -84,11 +90,18 @@ impl Kind {
                 None => Err(Refusal("argument must be HOST:PORT".to_owned())),
             },
             Kind::OutputLimit(_) => output_limit(text),
-            Kind::Folder(_) if text.eq_ignore_ascii_case("none") => Ok(Value::Folder(None)),
+            Kind::Folder(_) | Kind::File(_) if text.eq_ignore_ascii_case("none") => Ok(Value::Folder(None)),
             Kind::Folder(_) if text.is_empty() => {
                 Err(Refusal("argument must be a folder or none".to_owned()))
             }
-            Kind::Folder(_) => Ok(Value::Folder(Some(text.into()))),
+            Kind::File(_) if text.is_empty() => Err(Refusal("argument must be a file or none".to_owned())),
+            Kind::Folder(_) | Kind::File(_) => Ok(Value::Folder(Some(text.into()))),
+            Kind::Addresses(_) if text.eq_ignore_ascii_case("none") => Ok(Value::Addresses(Vec::new())),
+            Kind::Addresses(_) => {
+                let addresses: Option<Vec<Address>> = text.split(',').map(Address::parse).collect();
+                let wrong = || Refusal("argument must be HOST:PORT,HOST:PORT,... or none".to_owned());
+                addresses.map(Value::Addresses).ok_or_else(wrong)
+            }
         }
     }
 
@@ -106,7 +119,8 @@ impl Kind {
                 limit.soft.set(soft);
                 limit.soft_seconds.set(seconds);
             }
-            (Kind::Folder(cell), Value::Folder(folder)) => cell(config).set(folder),
+            (Kind::Folder(cell) | Kind::File(cell), Value::Folder(folder)) => cell(config).set(folder),
+            (Kind::Addresses(cell), Value::Addresses(addresses)) => cell(config).set(addresses),
             (_, value) => unreachable!("a value of another type: {value:?}"),
         }
     }
@@ -131,9 +145,13 @@ impl Kind {
                 let limit = cell(config);
                 format!("normal {} {} {}", limit.hard.get(), limit.soft.get(), limit.soft_seconds.get())
             }
-            Kind::Folder(cell) => match cell(config).get() {
-                Some(folder) => folder.display().to_string(),
+            Kind::Folder(cell) | Kind::File(cell) => match cell(config).get() {
+                Some(path) => path.display().to_string(),
                 None => "none".to_owned(),
+            },
+            Kind::Addresses(cell) => match &*cell(config).get() {
+                [] => "none".to_owned(),
+                addresses => addresses.iter().map(Address::to_string).collect::<Vec<_>>().join(","),
             },
         }
     }
@@ -158,6 +176,8 @@ impl Kind {
             }
             Kind::OutputLimit(_) => "normal HARD SOFT SECONDS, such as normal 1gb 64mb 60".to_owned(),
             Kind::Folder(_) => "a folder or none".to_owned(),
+            Kind::File(_) => "a file or none".to_owned(),
+            Kind::Addresses(_) => "HOST:PORT,HOST:PORT,... or none".to_owned(),
         }
     }
 
@@ -173,6 +193,8 @@ impl Kind {
             Kind::Address(true, _) => "ADDR|off",
             Kind::OutputLimit(_) => "LIMITS",
             Kind::Folder(_) => "FOLDER",
+            Kind::File(_) => "FILE",
+            Kind::Addresses(_) => "ADDR,...",
         }
     }
 }

@@ -7,7 +7,7 @@ use std::thread::available_parallelism;
 use script::Instances;
 use store_engine::DATABASES;
 
-use super::cell::{AddressCell, FolderCell, Number, OutputLimit};
+use super::cell::{AddressCell, AddressesCell, FolderCell, Number, OutputLimit};
 use super::kind::Kind;
 
 /// Range of what Redis keeps in a C `int`.
@@ -25,6 +25,8 @@ pub struct Config {
     pub http: AddressCell,
     pub grpc: AddressCell,
     pub data_dir: FolderCell,
+    pub stores: AddressesCell,
+    pub cluster_token_file: FolderCell,
     pub durability: Number,
     pub threads: Number,
     pub shards: Number,
@@ -142,6 +144,22 @@ pub static PARAMETERS: &[Parameter] = &[
         live: false,
         doc: "When a change is told to be done: at once, so that a crash loses the last second at most, or when it \
               is on disk.",
+    },
+    Parameter {
+        name: "stores",
+        kind: Kind::Addresses(|c| &c.stores),
+        default: Fallback::Text("none"),
+        live: false,
+        doc: "Store nodes that have the data, always in this order. With none it is in this process, and the \
+              parameters about data hold here.",
+    },
+    Parameter {
+        name: "cluster-token-file",
+        kind: Kind::File(|c| &c.cluster_token_file),
+        default: Fallback::Text("none"),
+        live: false,
+        doc: "File with the word that gateways and store nodes of a cluster must know. A store node without one \
+              listens on loopback addresses only.",
     },
     Parameter {
         name: "threads",

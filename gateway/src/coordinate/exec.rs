@@ -1,10 +1,10 @@
-//! EXEC, and single calls whose keys are in use.
+//! EXEC.
 
 use std::pin::pin;
 use std::sync::Arc;
 
 use script::Outcome;
-use store::{Call, Mode, Transaction};
+use store::{Call, Mode, Trouble, Unit, WatchId};
 use store_engine::{CommandError, Reply};
 
 use super::host::{Circumstances, Lack};
@@ -14,22 +14,6 @@ use crate::gate::Admitted;
 use crate::observe::Counters;
 use crate::options::OnError;
 use crate::server::Server;
-
-/// Runs one engine call that found its keys locked: waits for them in order, and takes the time then. Whether
-/// the reply is no error.
-pub async fn run_locked(server: &Arc<Server>, call: &Call<'_>, seed: &mut u64, out: &mut Reply) -> bool {
-    let mut locks = LockSet::default();
-    locks.add(call);
-    let mut txn = locks.lock(server).await;
-    let call = Call { now_ms: crate::observe::unix_ms(), ..*call };
-    let fine = txn.execute(&call, Mode::Exclusive, seed, out).unwrap_or_else(|_| {
-        // Everything the call names is locked, so it cannot conflict.
-        out.error(&CommandError::new("ERR internal error: a locked key was not locked"));
-        false
-    });
-    txn.commit();
-    fine
-}
 
 /// One queued call of EXEC, ready to run.
 pub enum Step<'a> {
@@ -50,6 +34,7 @@ fn call_of<'a>(admitted: &'a Admitted<'_>, db: usize, now_ms: u64) -> Call<'a> {
 pub async fn exec(
     server: &Arc<Server>,
     steps: &[Step<'_>],
+    watches: &[WatchId],
     broken: impl Fn() -> bool,
     seed: &mut u64,
     out: &mut Reply,
@@ -68,16 +53,27 @@ pub async fn exec(
     let mut collects = server.config.collects_always();
     let mut now_ms = None;
     loop {
-        let txn = locks.lock(server).await;
+        let txn = match locks.lock(server, now_ms, watches.to_vec()).await {
+            Ok(txn) => txn,
+            Err(Trouble::Broken) => return false,
+            Err(trouble) => {
+                out.error(&error_of(trouble));
+                return true;
+            }
+        };
         if broken() {
             return false;
         }
+        let clock = txn.now_ms();
         let _permit = if runs_scripts { Some(server.runtime.admit(false).await) } else { None };
-        let now_ms = *now_ms.get_or_insert_with(crate::observe::unix_ms);
+        let now_ms = *now_ms.get_or_insert_with(|| clock.unwrap_or_else(crate::observe::unix_ms));
         *seed = first_seed;
         match round(server, steps, txn, now_ms, seed, collects, out).await {
             Ok(txn) => {
-                txn.commit();
+                if let Err(error) = txn.commit().await {
+                    out.buf.truncate(mark);
+                    out.error(&error);
+                }
                 return true;
             }
             Err(Broken::Lack(txn, lack)) => {
@@ -96,10 +92,18 @@ pub async fn exec(
     }
 }
 
+/// What becomes the reply when a transaction is lost.
+fn error_of(trouble: Trouble) -> CommandError {
+    match trouble {
+        Trouble::Lost(error) => error,
+        other => CommandError::owned(format!("ERR internal error: a transaction was lost: {other:?}")),
+    }
+}
+
 /// Why a round came to nothing.
 enum Broken {
     /// It has to be repeated, with the locks it had and those it lacked.
-    Lack(Option<Box<Transaction>>, Lack),
+    Lack(Option<Box<Unit>>, Lack),
     /// A script was ended; the text is EXEC's reply.
     Ended(String),
 }
@@ -108,20 +112,24 @@ enum Broken {
 async fn round(
     server: &Arc<Server>,
     steps: &[Step<'_>],
-    mut txn: Transaction,
+    mut txn: Unit,
     now_ms: u64,
     seed: &mut u64,
     collects: bool,
     out: &mut Reply,
-) -> Result<Transaction, Broken> {
+) -> Result<Unit, Broken> {
     out.array(steps.len());
     for step in steps {
         match step {
             Step::Answered(bytes) => out.buf.extend_from_slice(bytes),
             Step::Engine(admitted, db) => {
-                let done = txn.execute(&call_of(admitted, *db, now_ms), Mode::Exclusive, seed, out);
-                if let Err(conflict) = done {
-                    return Err(Broken::Lack(Some(Box::new(txn)), Lack::Lock(conflict)));
+                let done = txn.execute(&call_of(admitted, *db, now_ms), Mode::Exclusive, seed, out).await;
+                match done {
+                    Ok(_) => {}
+                    Err(Trouble::Conflict(conflict)) => {
+                        return Err(Broken::Lack(Some(Box::new(txn)), Lack::Lock(conflict)));
+                    }
+                    Err(trouble) => return Err(Broken::Ended(error_of(trouble).text().to_owned())),
                 }
             }
             Step::Script(call) => {
@@ -136,17 +144,22 @@ async fn round(
 async fn script_step(
     server: &Arc<Server>,
     call: &ScriptCall<'_>,
-    mut txn: Transaction,
+    mut txn: Unit,
     seen: Circumstances,
     collects: bool,
     out: &mut Reply,
-) -> Result<Transaction, Broken> {
-    txn.begin_part();
+) -> Result<Unit, Broken> {
+    let ended = |trouble| Broken::Ended(error_of(trouble).text().to_owned());
+    txn.begin_part().await.map_err(ended)?;
     let run = pin!(run_once(server, call, txn, seen, collects));
     let Some(mut done) = server.runs.drive(|| call.who(), run).await else {
         return Err(Broken::Ended(killed_error(server, call)));
     };
-    if let Some(lack) = done.lack() {
+    let lack = done.lack();
+    if let Some(Lack::Node(error)) = lack {
+        return Err(Broken::Ended(error.text().to_owned()));
+    }
+    if let Some(lack) = lack {
         call.program.stats().add_rerun();
         return Err(Broken::Lack(done.host.map(|host| Box::new(host.txn)), lack));
     }
@@ -160,8 +173,8 @@ async fn script_step(
     let lost = || Broken::Ended("SCRIPTTRAP the sandbox took its transaction down".into());
     let mut txn = done.host.map(|host| host.txn).ok_or_else(lost)?;
     match failed && call.options.on_error == Some(OnError::RollBack) {
-        true => txn.undo_part(),
-        false => txn.keep_part(),
+        true => txn.undo_part().await.map_err(ended)?,
+        false => txn.keep_part().await.map_err(ended)?,
     }
     Ok(txn)
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use script::{CallFlags, Finishing, Host, HostCall, LogLevel};
-use store::{Call, Conflict, Mode, Transaction};
+use store::{Call, Conflict, Mode, Trouble, Unit};
 use store_engine::spec::flags;
 use store_engine::{Args, CommandError, DATABASES, Protocol, Reply, Routing, number};
 
@@ -33,6 +33,8 @@ pub(super) enum Lack {
     Lock(Conflict),
     /// The error of a collected call, where the call stands in the script: nothing may be collected.
     Order,
+    /// A node that has part of the transaction: it cannot be repeated, and nothing was done.
+    Node(CommandError),
 }
 
 impl Lack {
@@ -40,7 +42,7 @@ impl Lack {
     pub fn conflict(self) -> Option<Conflict> {
         match self {
             Lack::Lock(conflict) => Some(conflict),
-            Lack::Order => None,
+            Lack::Order | Lack::Node(_) => None,
         }
     }
 }
@@ -48,13 +50,15 @@ impl Lack {
 /// The host of an atomic script.
 pub(super) struct ScriptHost {
     pub server: Arc<Server>,
-    pub txn: Transaction,
+    pub txn: Unit,
     pub seen: Circumstances,
     /// Why the round has to be repeated.
     pub lack: Option<Lack>,
     pub recent: Recent,
     /// Calls that wait to be sent, if calls are collected.
     pub queue: Option<Queue>,
+    /// A call that needs a node elsewhere, with the protocol of its reply.
+    pub waiting: Option<(Queue, Protocol)>,
     /// The only keys the script may touch, where that is the rule.
     pub declared: Option<Declared>,
     /// Whether it has made a call that writes.
@@ -90,60 +94,111 @@ impl Declared {
 struct Stop;
 
 impl ScriptHost {
-    fn answer(&mut self, args: Args<'_>, flags: CallFlags, out: &mut Reply) -> Result<(), Stop> {
+    /// Whether it is answered: not if a node elsewhere has to be asked.
+    fn answer(&mut self, args: Args<'_>, flags: CallFlags, out: &mut Reply) -> Result<bool, Stop> {
         let origin = Origin::Script { read_only: self.seen.read_only };
         let admitted = match gate::admit_again(&self.server.registry, args, origin, &mut self.recent) {
             Ok(admitted) => admitted,
             Err(error) => {
                 select_or(&mut self.seen.db, args, &error, out);
-                return Ok(());
+                return Ok(true);
             }
         };
         if let Some(declared) = &self.declared
             && let Err(error) = declared.check(&admitted, self.seen.db)
         {
             out.error(&error);
-            return Ok(());
+            return Ok(true);
         }
         if self.seen.full && !self.wrote && admitted.facts.has(flags::DENY_OOM) {
             out.error(&memory::FULL);
-            return Ok(());
+            return Ok(true);
         }
         if let Err(error) = gate::refuse_what_cannot_be_kept(&self.server, &admitted, None) {
             out.error(&error);
-            return Ok(());
+            return Ok(true);
         }
         self.wrote |= admitted.facts.is_write();
         if let Some(queue) = &mut self.queue {
             if flags.unused() && can_wait(&admitted) {
                 queue.push(admitted, self.seen.db, flags.protected());
-                if queue.bytes() >= self.server.config.script_queue_max.get_usize() {
-                    self.flush()?;
-                }
-                return Ok(());
+                let is_full = queue.bytes() >= self.server.config.script_queue_max.get_usize();
+                return if is_full { self.flush() } else { Ok(true) };
             }
-            self.flush()?;
+            if !self.flush()? {
+                self.wait(admitted, out.protocol);
+                return Ok(false);
+            }
         }
         let ScriptHost { txn, seen, lack, .. } = self;
-        let Admitted { facts, keys, .. } = admitted;
-        let call = Call { command: facts, args, keys: &keys, db: seen.db, now_ms: seen.now_ms };
-        txn.execute(&call, mode_of(seen), &mut seen.seed, out).map(drop).map_err(|conflict| {
-            *lack = Some(Lack::Lock(conflict));
+        let Admitted { facts, ref keys, .. } = admitted;
+        let call = Call { command: facts, args, keys, db: seen.db, now_ms: seen.now_ms };
+        match txn.execute_now(&call, mode_of(seen), &mut seen.seed, out) {
+            Ok(Some(_)) => Ok(true),
+            Ok(None) => {
+                self.wait(admitted, out.protocol);
+                Ok(false)
+            }
+            Err(conflict) => {
+                *lack = Some(Lack::Lock(conflict));
+                Err(Stop)
+            }
+        }
+    }
+
+    fn wait(&mut self, admitted: Admitted<'_>, protocol: Protocol) {
+        let mut alone = Queue::default();
+        alone.push(admitted, self.seen.db, true);
+        self.waiting = Some((alone, protocol));
+    }
+
+    /// Does what had to wait for nodes elsewhere: what was collected, then the call that is waiting.
+    async fn catch_up(&mut self, reply: &mut Vec<u8>) -> Result<(), Stop> {
+        self.flush_elsewhere().await?;
+        let Some((call, protocol)) = self.waiting.take() else { return Ok(()) };
+        let mut out = Reply { buf: std::mem::take(reply), protocol };
+        let args = call.args(0);
+        let ScriptHost { txn, seen, lack, .. } = self;
+        let mode = mode_of(seen);
+        let done = txn.execute(&call.call(0, &args, seen.now_ms), mode, &mut seen.seed, &mut out).await;
+        *reply = out.buf;
+        done.map(drop).map_err(|trouble| {
+            *lack = Some(lack_of(trouble));
             Stop
         })
     }
 
+    async fn flush_elsewhere(&mut self) -> Result<(), Stop> {
+        let ScriptHost { txn, seen, lack, queue: Some(queue), .. } = self else { return Ok(()) };
+        let mut unread = Reply::new(Protocol::Resp2);
+        for at in 0..queue.len() {
+            unread.buf.clear();
+            let args = queue.args(at);
+            let call = queue.call(at, &args, seen.now_ms);
+            *lack = match txn.execute(&call, mode_of(seen), &mut seen.seed, &mut unread).await {
+                Ok(fine) if fine || !queue.error_counts(at) => continue,
+                Ok(_) => Some(Lack::Order),
+                Err(trouble) => Some(lack_of(trouble)),
+            };
+            return Err(Stop);
+        }
+        queue.clear();
+        Ok(())
+    }
+
     /// Sends what was collected. Nobody else sees in between, so the order of the shards does not matter; if a
     /// call fails, the script runs again and meets the error where it stands.
-    fn flush(&mut self) -> Result<(), Stop> {
-        let ScriptHost { server, txn, seen, lack, queue: Some(queue), .. } = self else { return Ok(()) };
+    ///
+    /// Whether that is done: not if nodes elsewhere have to be asked.
+    fn flush(&mut self) -> Result<bool, Stop> {
+        let ScriptHost { server, txn, seen, lack, queue: Some(queue), .. } = self else { return Ok(true) };
         if queue.is_empty() {
-            return Ok(());
+            return Ok(true);
         }
         let mode = mode_of(seen);
         let mut unread = Reply::new(Protocol::Resp2);
-        let mut batch = txn.batch();
-        for (_, at) in queue.by_shard(|key| server.node.shard_of(key)) {
+        let Some(mut batch) = txn.batch() else { return Ok(false) };
+        for (_, at) in queue.by_shard(|key| server.store.place_of(key)) {
             unread.buf.clear();
             let args = queue.args(at);
             let call = queue.call(at, &args, seen.now_ms);
@@ -155,13 +210,24 @@ impl ScriptHost {
             return Err(Stop);
         }
         queue.clear();
-        Ok(())
+        Ok(true)
     }
 
     /// Sends what is left when the script has ended. What was lacking is noted as for a call.
-    pub fn end(&mut self) {
+    pub async fn end(&mut self) {
         // Whoever ends the round looks for the lack.
-        let _ = self.flush();
+        if let Ok(false) = self.flush() {
+            let _ = self.flush_elsewhere().await;
+        }
+    }
+}
+
+/// What a call has met.
+fn lack_of(trouble: Trouble) -> Lack {
+    match trouble {
+        Trouble::Conflict(conflict) => Lack::Lock(conflict),
+        Trouble::Lost(error) => Lack::Node(error),
+        Trouble::Broken => Lack::Node(CommandError::new("ERR internal error: a watch was asked for twice")),
     }
 }
 
@@ -213,19 +279,24 @@ impl Host for ScriptHost {
         let mut out = reply_in(reply, flags);
         let done = if flags.acl_check() {
             acl_check(&self.server, args, &mut out);
-            Ok(())
+            Ok(true)
         } else {
             self.answer(args, flags, &mut out)
         };
         *reply = out.buf;
         match done {
-            Ok(()) => HostCall::Done(CALL_FUEL + reply.len() as u64),
+            Ok(true) => HostCall::Done(CALL_FUEL + reply.len() as u64),
+            Ok(false) => HostCall::Later,
             Err(Stop) => HostCall::Stop,
         }
     }
 
-    fn finish<'a>(&'a mut self, _: &'a mut Vec<u8>) -> Finishing<'a> {
-        unreachable!("an atomic script waits for nothing: it ends and is repeated")
+    fn finish<'a>(&'a mut self, reply: &'a mut Vec<u8>) -> Finishing<'a> {
+        Box::pin(async move {
+            reply.clear();
+            self.catch_up(reply).await.ok()?;
+            Some(CALL_FUEL + reply.len() as u64)
+        })
     }
 
     fn log(&mut self, level: LogLevel, text: &[u8]) {

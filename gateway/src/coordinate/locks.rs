@@ -1,6 +1,6 @@
 //! What an atomic unit locks, and how that grows from round to round.
 
-use store::{Call, Conflict, LockRequest, Mode, Transaction};
+use store::{Call, Conflict, LockRequest, Mode, Trouble, Unit, WatchId};
 use store_engine::Routing;
 
 use crate::server::Server;
@@ -23,19 +23,22 @@ impl LockSet {
         LockSet { requests, ..LockSet::default() }
     }
 
-    /// Waits for the locks. The set is empty then, until [`LockSet::widen`] fills it again.
-    pub async fn lock(&mut self, server: &Server) -> Transaction {
-        if self.whole {
-            Transaction::begin_whole(&server.node).await
-        } else {
-            Transaction::begin(&server.node, std::mem::take(&mut self.requests)).await
-        }
+    /// Waits for the locks. The set is empty then, until [`LockSet::widen`] fills it again. `now_ms` is what an
+    /// earlier round saw as the present time.
+    pub async fn lock(
+        &mut self,
+        server: &Server,
+        now_ms: Option<u64>,
+        watches: Vec<WatchId>,
+    ) -> Result<Unit, Trouble> {
+        let requests = if self.whole { Vec::new() } else { std::mem::take(&mut self.requests) };
+        server.store.begin(requests, self.whole, now_ms, watches).await
     }
 
     /// For the next round: what the last one held, with what it lacked.
-    pub fn widen(&mut self, held: Option<&Transaction>, lack: Option<Conflict>) {
+    pub fn widen(&mut self, held: Option<&Unit>, lack: Option<Conflict>) {
         self.rounds += 1;
-        self.requests.extend(held.into_iter().flat_map(Transaction::requests).cloned());
+        self.requests.extend(held.into_iter().flat_map(Unit::requests).cloned());
         match lack {
             Some(Conflict::Key(request)) if self.rounds < MOST_ROUNDS => self.requests.push(request),
             Some(_) => self.whole = true,

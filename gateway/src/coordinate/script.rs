@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 
 use resp::ReplyLimits;
 use script::{AnyHost, Budget, Host, Outcome, RunInput, Spent};
-use store::{LockRequest, Mode, Transaction};
+use store::{LockRequest, Mode, Unit};
 use store_engine::{CommandError, Protocol, Reply};
 
 use super::host::{Circumstances, Declared, Lack, ScriptHost};
@@ -175,17 +175,23 @@ async fn run_atomic(server: &Arc<Server>, call: &ScriptCall<'_>, out: &mut Vec<u
     let mut collects = server.config.collects_always();
     let mut circumstances = None;
     loop {
-        let txn = locks.lock(server).await;
+        let now_ms = circumstances.map(|seen: Circumstances| seen.now_ms);
+        let txn = locks.lock(server, now_ms, Vec::new()).await.map_err(lost)?;
         // Not before: those who wait for a key shall not keep others from running.
         let permit = server.runtime.admit(false).await;
         let seen = *circumstances.get_or_insert_with(|| Circumstances {
             clock_seconds: server.started.elapsed().as_secs_f64(),
-            ..Circumstances::of(call, unix_time().as_millis() as u64)
+            full: call.full || (txn.is_full() && !call.options.flags.spares_memory()),
+            ..Circumstances::of(call, txn.now_ms().unwrap_or_else(|| unix_time().as_millis() as u64))
         });
         let mut round = run_once(server, call, txn, seen, collects).await;
         drop(permit);
         let lack = round.lack();
         let Round { host, outcome, spent } = round;
+        if let Some(Lack::Node(error)) = lack {
+            call.program.stats().add(Ended::WithError, &spent);
+            return Err(error.text().to_owned());
+        }
         if let Some(lack) = lack {
             Counters::add(&server.counters.scripts_rerun, 1);
             call.program.stats().add_rerun();
@@ -202,7 +208,7 @@ async fn run_atomic(server: &Arc<Server>, call: &ScriptCall<'_>, out: &mut Vec<u
             if txn.requests().len() > call.keys.len() {
                 note_undeclared(server, call, &txn);
             }
-            txn.commit();
+            txn.commit().await.map_err(|error| error.text().to_owned())?;
         }
         return Ok(());
     }
@@ -244,8 +250,16 @@ pub(super) fn append_outcome(
     }
 }
 
+/// The text for a unit that could not begin.
+fn lost(trouble: store::Trouble) -> String {
+    match trouble {
+        store::Trouble::Lost(error) => error.text().to_owned(),
+        other => format!("ERR internal error: locks were not had: {other:?}"),
+    }
+}
+
 /// Counts the keys that a script used without having declared them, and tells its author of the first.
-fn note_undeclared(server: &Server, call: &ScriptCall<'_>, txn: &Transaction) {
+fn note_undeclared(server: &Server, call: &ScriptCall<'_>, txn: &Unit) {
     let is_declared = |request: &LockRequest| request.db == call.db && call.keys.contains(&&*request.key);
     let mut keys = txn.requests().filter(|request| !is_declared(request)).map(|request| &request.key);
     let Some(first) = keys.next() else { return };
@@ -323,7 +337,7 @@ impl Circumstances {
 pub(super) async fn run_once(
     server: &Arc<Server>,
     call: &ScriptCall<'_>,
-    txn: Transaction,
+    txn: Unit,
     seen: Circumstances,
     collects: bool,
 ) -> Round {
@@ -335,12 +349,13 @@ pub(super) async fn run_once(
         lack: None,
         recent: Recent::default(),
         queue: collects.then(Queue::default),
+        waiting: None,
         declared: call.declared(),
         wrote: false,
     });
     let (mut host, outcome, spent) = run_in_sandbox(server, call, seen.clock_seconds, host, false).await;
     if let (Some(host), Outcome::Reply(_)) = (&mut host, &outcome) {
-        host.end();
+        host.end().await;
     }
     Round { host, outcome, spent }
 }
@@ -351,6 +366,7 @@ async fn run_unlocked(server: &Arc<Server>, call: &ScriptCall<'_>, out: &mut Vec
         server: server.clone(),
         db: call.db,
         seed: call.seed,
+        lane: call.client,
         read_only: call.read_only,
         spares_memory: call.options.flags.spares_memory(),
         recent: Recent::default(),

@@ -7,7 +7,6 @@ use store::Call;
 use store_engine::spec::flags::DENY_OOM;
 use store_engine::{Args, CommandError, Protocol, Reply};
 
-use super::exec::run_locked;
 use super::host::{CALL_FUEL, acl_check, can_wait, reply_in, select_or};
 use super::queue::Queue;
 use crate::gate::{self, Admitted, Origin, Recent};
@@ -20,6 +19,8 @@ pub(super) struct UnlockedHost {
     pub server: Arc<Server>,
     pub db: usize,
     pub seed: u64,
+    /// Whose calls are done in their order.
+    pub lane: u64,
     pub read_only: bool,
     /// Its calls are not refused when memory is full.
     pub spares_memory: bool,
@@ -50,7 +51,7 @@ impl UnlockedHost {
         while *sent < queue.len() && failed.is_none() {
             unread.buf.clear();
             let args = queue.args(*sent);
-            match server.node.try_execute(&queue.call(*sent, &args, unix_ms()), seed, &mut unread) {
+            match server.store.try_execute(&queue.call(*sent, &args, unix_ms()), seed, &mut unread) {
                 None => return false,
                 Some(fine) if fine || !queue.error_counts(*sent) => *sent += 1,
                 Some(_) => *failed = Some(error_in(&unread)),
@@ -67,7 +68,8 @@ impl UnlockedHost {
             let mut unread = Reply::new(Protocol::Resp2);
             let args = self.queue.args(self.sent);
             let call = self.queue.call(self.sent, &args, 0);
-            let fine = run_locked(&self.server, &call, &mut self.seed, &mut unread).await;
+            let store = &self.server.store;
+            let fine = store.execute(&call, self.lane, unix_ms, &mut self.seed, &mut unread).await;
             if !fine && self.queue.error_counts(self.sent) {
                 self.failed = Some(error_in(&unread));
             }
@@ -103,7 +105,7 @@ impl UnlockedHost {
             let Admitted { facts, ref keys, .. } = admitted;
             let call = Call { command: facts, args, keys, db: self.db, now_ms: unix_ms() };
             if self.failed.is_none()
-                && (!sent || self.server.node.try_execute(&call, &mut self.seed, out).is_none())
+                && (!sent || self.server.store.try_execute(&call, &mut self.seed, out).is_none())
             {
                 let mut alone = Queue::default();
                 alone.push(admitted, self.db, true);
@@ -142,7 +144,8 @@ impl Host for UnlockedHost {
             if let Some((call, protocol)) = self.waiting.take() {
                 let mut out = Reply { buf: std::mem::take(reply), protocol };
                 let args = call.args(0);
-                run_locked(&self.server, &call.call(0, &args, 0), &mut self.seed, &mut out).await;
+                let (store, call) = (&self.server.store, call.call(0, &args, 0));
+                store.execute(&call, self.lane, unix_ms, &mut self.seed, &mut out).await;
                 *reply = out.buf;
             }
             Some(CALL_FUEL + reply.len() as u64)

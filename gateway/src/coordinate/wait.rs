@@ -1,9 +1,10 @@
 //! Blocking calls of clients: an attempt that finds nothing waits in the store.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use store::Call;
+use store::{Call, Cluster, Node, Store};
 use store_engine::spec::flags;
 use store_engine::wait::Wish;
 use store_engine::{CommandError, Protocol, Reply};
@@ -11,7 +12,7 @@ use store_engine::{CommandError, Protocol, Reply};
 use crate::gate::Admitted;
 use crate::observe::unix_ms;
 use crate::server::Server;
-use crate::session::ClientInfo;
+use crate::session::{Blocked, ClientInfo, WaitsElsewhere};
 
 /// Whether the reply from `mark` on says that a blocking call found nothing.
 pub fn found_nothing(admitted: &Admitted<'_>, out: &Reply, mark: usize) -> bool {
@@ -40,26 +41,83 @@ pub async fn wait(
     };
     let call =
         Call { command: admitted.facts, args: admitted.args, keys: &admitted.keys, db, now_ms: unix_ms() };
-    let mut parked = server.node.park(&call, out.protocol);
-    let waiter = parked.waiter().clone();
-    *client.blocked.lock() = Some(waiter.clone());
     let protocol = out.protocol;
     let timer = async {
         if timeout_ms > 0 {
             tokio::time::sleep(Duration::from_millis(timeout_ms)).await;
-            waiter.answer(timed_out(protocol));
+            if let Some(blocked) = client.blocked.lock().clone() {
+                blocked.answer(timed_out(protocol));
+            }
         }
         // Whoever was first has answered.
         std::future::pending::<()>().await;
     };
+    let served = async {
+        match &server.store {
+            Store::Here(node) => wait_here(node, client, &call, protocol).await,
+            Store::Spread(cluster) => wait_elsewhere(cluster, client, &call, protocol).await,
+        }
+    };
     let reply = tokio::select! {
         biased;
-        reply = parked.reply(unix_ms) => reply,
-        () = timer => None,
+        reply = served => reply,
+        () = timer => Ok(Vec::new()),
     };
     *client.blocked.lock() = None;
     match reply {
-        Some(reply) => out.buf.extend_from_slice(&reply),
-        None => out.error(&CommandError::new("ERR internal error: whoever served this call has failed")),
+        Ok(reply) => out.buf.extend_from_slice(&reply),
+        Err(error) => out.error(&error),
+    }
+}
+
+async fn wait_here(
+    node: &Arc<Node>,
+    client: &ClientInfo,
+    call: &Call<'_>,
+    protocol: Protocol,
+) -> Result<Vec<u8>, CommandError> {
+    let mut parked = node.park(call, protocol);
+    *client.blocked.lock() = Some(Blocked::Here(parked.waiter().clone()));
+    let failed = CommandError::new("ERR internal error: whoever served this call has failed");
+    parked.reply(unix_ms).await.ok_or(failed)
+}
+
+async fn wait_elsewhere(
+    cluster: &Arc<Cluster>,
+    client: &ClientInfo,
+    call: &Call<'_>,
+    protocol: Protocol,
+) -> Result<Vec<u8>, CommandError> {
+    let waits = Arc::<WaitsElsewhere>::default();
+    *client.blocked.lock() = Some(Blocked::There(waits.clone()));
+    loop {
+        let waiting = cluster.wait(call, protocol);
+        let only_told = waiting.only_told;
+        let (reply, cancel) = waiting.reply(cluster);
+        let mut reply = pin!(reply);
+        if only_told {
+            // Only now, as whatever comes from here on is told.
+            let mut out = Reply::new(protocol);
+            cluster.execute(call, client.id, &mut 0, &mut out).await;
+            if !out.is_null_from(0) {
+                return Ok(out.buf);
+            }
+        }
+        tokio::select! {
+            biased;
+            told = &mut reply => match told? {
+                told if only_told && told.is_empty() => continue,
+                reply => return Ok(reply.to_vec()),
+            },
+            end = waits.ended() => {
+                if only_told {
+                    return Ok(end);
+                }
+                cancel.cancel();
+                let last = reply.await?;
+                let nothing = Reply { buf: last.to_vec(), protocol }.is_null_from(0);
+                return Ok(if nothing { end } else { last.to_vec() });
+            }
+        }
     }
 }

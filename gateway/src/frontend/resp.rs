@@ -26,7 +26,6 @@ use crate::dispatch;
 use crate::frontend::http::Ready;
 use crate::io::Place;
 use crate::observe::{Counters, unix_ms};
-use crate::persistence;
 use crate::server::Server;
 use crate::session::{ClientInfo, Session};
 
@@ -293,13 +292,13 @@ async fn hung_up(stream: &TcpStream) {
 /// A client that leaves too much unread is cut off: at once beyond the
 /// hard limit, after a while beyond the soft one.
 async fn write(server: &Server, stream: &mut TcpStream, wrote: bool, bytes: &mut Vec<u8>) -> io::Result<()> {
-    if let Some(journal) = server.node.journal()
+    if let Some(journal) = server.store.node().and_then(|node| node.journal())
         && !bytes.is_empty()
         && let Err(reason) = journal.settle().await
         && wrote
     {
         let mut out = Reply::new(Protocol::Resp2);
-        out.error(&persistence::misconf(&reason));
+        out.error(&store::journal::misconf(&reason));
         let _ = stream.try_write(&out.buf);
         return Err(io::ErrorKind::StorageFull.into());
     }

@@ -155,6 +155,11 @@ impl Effects {
         self.bytes.is_empty()
     }
 
+    /// Effects that were kept as bytes.
+    pub fn from_bytes(bytes: &[u8]) -> Effects {
+        Effects { bytes: bytes.to_vec(), last: None }
+    }
+
     /// The effects as bytes, for [`Effects::read`].
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes

@@ -484,7 +484,7 @@ impl Keyspace {
     }
 
     /// Tells watchers that `key` changed.
-    pub(crate) fn touch(&mut self, key: &[u8]) {
+    pub fn touch(&mut self, key: &[u8]) {
         tell(&mut self.seat.watched, key);
     }
 

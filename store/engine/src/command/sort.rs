@@ -96,12 +96,9 @@ enum Weight {
 
 fn sort(ctx: &mut Ctx<'_>, args: Args<'_>, may_store: bool) -> Result<(), CommandError> {
     let mut options = Options::parse(args, may_store)?;
-    let (mut elements, is_set): (Vec<Vec<u8>>, bool) = match ctx.entry(args[1]).map(|entry| &entry.value) {
+    let (mut elements, is_set) = match ctx.entry(args[1]).map(|entry| &entry.value) {
         None => (Vec::new(), false),
-        Some(Value::List(list)) => (list.iter_from(0).map(<[u8]>::to_vec).collect(), false),
-        Some(Value::Set(set)) => (set.iter().map(<[u8]>::to_vec).collect(), true),
-        Some(Value::ZSet(zset)) => (zset.iter_from(0).map(|(member, _)| member.to_vec()).collect(), false),
-        Some(_) => return Err(error::WRONG_TYPE),
+        Some(value) => (elements_of(value).ok_or(error::WRONG_TYPE)?, matches!(value, Value::Set(_))),
     };
     // A pattern without a star names nothing: the elements stay as they are.
     let mut sorts = options.by.is_none_or(|pattern| pattern.contains(&b'*'));
@@ -150,6 +147,38 @@ fn sort(ctx: &mut Ctx<'_>, args: Args<'_>, may_store: bool) -> Result<(), Comman
         }
     }
     Ok(())
+}
+
+/// What is sorted, if that can be.
+fn elements_of(value: &Value) -> Option<Vec<Vec<u8>>> {
+    Some(match value {
+        Value::List(list) => list.iter_from(0).map(<[u8]>::to_vec).collect(),
+        Value::Set(set) => set.iter().map(<[u8]>::to_vec).collect(),
+        Value::ZSet(zset) => zset.iter_from(0).map(|(member, _)| member.to_vec()).collect(),
+        _ => return None,
+    })
+}
+
+/// The keys that BY and GET of a call lead to beside those it names, if `value` is what it sorts.
+pub fn other_keys(args: Args<'_>, value: &Value) -> Vec<Vec<u8>> {
+    let (Ok(options), Some(elements)) = (Options::parse(args, true), elements_of(value)) else {
+        return Vec::new();
+    };
+    let patterns: Vec<&[u8]> = options.by.into_iter().chain(options.get).collect();
+    let keys = |element: &Vec<u8>| -> Vec<Vec<u8>> {
+        patterns.iter().filter_map(|pattern| Some(lead(pattern, element)?.0)).collect()
+    };
+    elements.iter().flat_map(keys).collect()
+}
+
+/// The key that `pattern` leads to from `element`, and the field behind an arrow: the first star stands for the
+/// element.
+fn lead<'a>(pattern: &'a [u8], element: &[u8]) -> Option<(Vec<u8>, Option<&'a [u8]>)> {
+    let star = memchr::memchr(b'*', pattern)?;
+    let (prefix, rest) = (&pattern[..star], &pattern[star + 1..]);
+    let arrow = rest.windows(2).position(|pair| pair == b"->").filter(|at| at + 2 < rest.len());
+    let key = [prefix, element, &rest[..arrow.unwrap_or(rest.len())]].concat();
+    Some((key, arrow.map(|at| &rest[at + 2..])))
 }
 
 fn sorted(
@@ -201,14 +230,7 @@ fn look_up(ctx: &mut Ctx<'_>, pattern: &[u8], element: &[u8]) -> Option<Vec<u8>>
     if pattern == b"#" {
         return Some(element.to_vec());
     }
-    let star = memchr::memchr(b'*', pattern)?;
-    let (prefix, rest) = (&pattern[..star], &pattern[star + 1..]);
-    let arrow = rest.windows(2).position(|pair| pair == b"->").filter(|at| at + 2 < rest.len());
-    let (suffix, field) = match arrow {
-        Some(at) => (&rest[..at], Some(&rest[at + 2..])),
-        None => (rest, None),
-    };
-    let key = [prefix, element, suffix].concat();
+    let (key, field) = lead(pattern, element)?;
     match (&ctx.entry(&key)?.value, field) {
         (Value::Hash(hash), Some(field)) => hash.get(field).map(<[u8]>::to_vec),
         (Value::String(text), None) => Some(Str::as_bytes(text).into_owned()),

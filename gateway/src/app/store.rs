@@ -1,0 +1,73 @@
+//! A store node as a process of its own.
+
+use std::sync::Arc;
+
+use store::Store;
+use store::server::Service;
+use tokio::runtime::Builder;
+
+use super::{DRAIN, Signals, StartError, give_back_memory, listen};
+use crate::config::Config;
+use crate::log;
+use crate::observe::unix_ms;
+use crate::persistence::{Storage, token};
+
+/// Serves gateways until SIGTERM or SIGINT. With `accept_loss` it does so although data is lost.
+pub fn serve(config: Config, accept_loss: bool) -> Result<(), StartError> {
+    let runtime = Builder::new_multi_thread()
+        .worker_threads(config.threads.get_usize())
+        .thread_name("store")
+        .enable_all()
+        .build()
+        .map_err(|error| StartError(format!("cannot start threads: {error}")))?;
+    let result = runtime.block_on(run(&Arc::new(config), accept_loss));
+    runtime.shutdown_timeout(std::time::Duration::from_secs(1));
+    result
+}
+
+async fn run(config: &Arc<Config>, accept_loss: bool) -> Result<(), StartError> {
+    let mut signals = Signals::new()?;
+    config.stores.set(Vec::new());
+    let token = token(config).map_err(StartError)?;
+    let address = config.grpc.get().ok_or_else(|| StartError("grpc: an address is needed".into()))?;
+    let (listener, bound) = listen("grpc", &address, config)?;
+    if token.is_none() && !bound.ip().is_loopback() {
+        let why = "others than this machine could change everything; give it a cluster-token-file";
+        return Err(StartError(format!("grpc: {bound}: {why}")));
+    }
+    let storage = Storage::open(config, accept_loss).map_err(StartError)?;
+    let Store::Here(node) = storage.store() else {
+        return Err(StartError("stores: a store node has its data itself".into()));
+    };
+    config.apply_memory_settings(&node);
+    let service = Service::new(node.clone(), token, unix_ms).await.map_err(StartError)?;
+    give_back_memory();
+    let upkeep = tokio::spawn({
+        let (node, config) = (node.clone(), config.clone());
+        async move { store::upkeep::run(&node, || config.pace(), unix_ms).await }
+    });
+    let (stop, mut stopped) = tokio::sync::watch::channel(false);
+    let serving = service.serve(listener, async move {
+        let _ = stopped.wait_for(|stop| *stop).await;
+    });
+    let mut serving = tokio::spawn(serving);
+    println!("moonshard store ready grpc={bound}");
+
+    tokio::select! {
+        () = signals.any() => {}
+        ended = &mut serving => {
+            let why = match ended {
+                Ok(Err(error)) => error,
+                _ => "it has ended by itself".into(),
+            };
+            return Err(StartError(format!("grpc: {why}")));
+        }
+    }
+    log::notice("stopping: gateways are told, open transactions are taken back");
+    let _ = stop.send(true);
+    if tokio::time::timeout(DRAIN, serving).await.is_err() {
+        log::notice("some connections were still open and are cut off");
+    }
+    upkeep.abort();
+    storage.close(false).map_err(StartError)
+}

@@ -1,0 +1,247 @@
+//! All nodes of a cluster: who owns what, and the way there.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+use parking_lot::RwLock;
+use proto::store::v1 as wire;
+use store_engine::keyspace::Counts;
+use store_engine::{CommandError, DATABASES, Protocol};
+use tokio::sync::watch;
+use wire::refusal::Code;
+use wire::request::Body as Ask;
+use wire::response::Body as Answer;
+
+use super::link::{Greeting, Link, Lost, Pending};
+use crate::node::{Call, Usage};
+use crate::server::random;
+use crate::topology::{InvalidMap, NodeId, SlotMap};
+
+/// A cluster as one of its gateways sees it.
+pub struct Cluster {
+    /// Who this is.
+    peer: u64,
+    token: String,
+    view: RwLock<View>,
+    transactions: AtomicU64,
+    /// Counts the changes of the catalog by others.
+    catalog: watch::Sender<u64>,
+}
+
+struct View {
+    map: Arc<SlotMap>,
+    /// By number of the node.
+    links: Vec<Arc<Link>>,
+}
+
+impl Cluster {
+    /// Connects to these nodes, each `HOST:PORT`, and stays connected. Unless they know better, they own equal shares
+    /// of the slots. Needs a runtime.
+    pub fn open(nodes: &[String], token: Option<String>) -> Result<Arc<Cluster>, InvalidMap> {
+        let map = Arc::new(SlotMap::even(nodes)?);
+        let cluster = Arc::new(Cluster {
+            peer: random(),
+            token: token.unwrap_or_default(),
+            view: RwLock::new(View { map: map.clone(), links: Vec::new() }),
+            transactions: AtomicU64::new(0),
+            catalog: watch::Sender::new(0),
+        });
+        cluster.connect(&map);
+        Ok(cluster)
+    }
+
+    /// Opens links to nodes that there are none to.
+    fn connect(self: &Arc<Self>, map: &SlotMap) {
+        let mut view = self.view.write();
+        for (number, node) in map.nodes().iter().enumerate().skip(view.links.len()) {
+            let greeting = NodeGreeting { cluster: Arc::downgrade(self), node: number };
+            view.links.push(Arc::new(Link::open(node.clone(), Arc::new(greeting))));
+        }
+    }
+
+    /// Takes a map that is newer than the present one.
+    fn learn(self: &Arc<Self>, map: &wire::Map) -> Result<(), String> {
+        let map = SlotMap::from_wire(map).map_err(|error| error.0)?;
+        {
+            let mut view = self.view.write();
+            if map.epoch() == view.map.epoch() && map != *view.map {
+                return Err("the node belongs to another cluster, or was given in another order".into());
+            }
+            if map.epoch() <= view.map.epoch() {
+                return Ok(());
+            }
+            let known = view.map.nodes();
+            if map.nodes().len() < known.len() || map.nodes()[..known.len()] != *known {
+                return Err("the node knows others, or in another order".into());
+            }
+            view.map = Arc::new(map.clone());
+        }
+        self.connect(&map);
+        Ok(())
+    }
+
+    /// Who owns what, as far as is known.
+    pub fn map(&self) -> Arc<SlotMap> {
+        self.view.read().map.clone()
+    }
+
+    /// The way to a node.
+    pub fn link(&self, node: NodeId) -> Arc<Link> {
+        self.view.read().links[node].clone()
+    }
+
+    /// The ways to all nodes, by number.
+    pub fn links(&self) -> Vec<Arc<Link>> {
+        self.view.read().links.clone()
+    }
+
+    /// The node that owns `key`.
+    pub fn node_of(&self, key: &[u8]) -> NodeId {
+        self.view.read().map.owner_of(key)
+    }
+
+    /// The node that owns all of these keys, or 0 if there is none; nothing if they are several nodes'.
+    pub fn node_of_all<'a>(&self, keys: impl IntoIterator<Item = &'a [u8]>) -> Option<NodeId> {
+        let view = self.view.read();
+        let mut nodes = keys.into_iter().map(|key| view.map.owner_of(key));
+        let first = nodes.next().unwrap_or(0);
+        nodes.all(|node| node == first).then_some(first)
+    }
+
+    /// A number for a transaction.
+    pub(super) fn next_transaction(&self) -> u64 {
+        let count = self.transactions.fetch_add(1, Ordering::Relaxed);
+        // Chance that two processes meet: they would have to agree in 24 bits and live at the same time.
+        (self.peer << 40) | (count & ((1 << 40) - 1))
+    }
+
+    /// Sends a command to a node, as a unit of its own. Commands of one `lane` to one node are run in order.
+    pub fn send(&self, node: NodeId, call: &Call<'_>, protocol: Protocol, lane: u64) -> Pending {
+        self.link(node).ask(Ask::Execute(wire::Execute { call: Some(wire_call(call, protocol)), lane }))
+    }
+
+    /// What became of a command that was sent: its reply, or the error for whoever called it; `None` if it has to be
+    /// sent again, to another node.
+    pub async fn received(
+        self: &Arc<Self>,
+        pending: Pending,
+        writes: bool,
+    ) -> Option<Result<bytes::Bytes, CommandError>> {
+        match pending.answer().await {
+            Ok(Answer::Reply(reply)) => Some(Ok(reply)),
+            Ok(Answer::Refusal(refusal)) => self.refused(refusal).map(Err),
+            Ok(_) => Some(Err(unexpected())),
+            Err(lost) => Some(Err(lost_error(&lost, writes))),
+        }
+    }
+
+    /// The error for a refusal; none if something was learnt and another attempt is worth it.
+    pub(super) fn refused(self: &Arc<Self>, refusal: wire::Refusal) -> Option<CommandError> {
+        let code = refusal.code();
+        match (code, &refusal.map) {
+            (Code::Moved, Some(map)) if self.learn(map).is_ok() => None,
+            (Code::Unavailable, _) if refusal.reason.starts_with("MISCONF ") => {
+                Some(CommandError::owned(refusal.reason))
+            }
+            _ => Some(CommandError::owned(format!("TRYAGAIN nothing was done: {}", refusal.reason))),
+        }
+    }
+
+    /// How many keys there are and what they take, as the nodes told last.
+    pub fn usage(&self) -> Usage {
+        let mut sum = Usage::default();
+        let count = |counts: &[u64], db: usize| counts.get(db).map_or(0, |count| *count as usize);
+        for status in self.links().iter().map(|link| link.status()) {
+            sum.bytes += status.bytes as usize;
+            for db in 0..DATABASES {
+                sum.keys[db] += count(&status.keys, db);
+                sum.expiring[db] += count(&status.expiring, db);
+                sum.sticky[db].keys += count(&status.sticky, db);
+                sum.sticky[db].bytes += count(&status.sticky_bytes, db);
+            }
+        }
+        sum
+    }
+
+    /// What has happened to keys, as the nodes told last.
+    pub fn counts(&self) -> Counts {
+        let mut sum = Counts::default();
+        for wire::Status { hits, misses, expired, evicted, .. } in
+            self.links().iter().map(|link| link.status())
+        {
+            sum += Counts { hits, misses, expired, evicted };
+        }
+        sum
+    }
+
+    /// How many calls wait for a key, as the nodes told last.
+    pub fn waiting(&self) -> usize {
+        self.links().iter().map(|link| link.status().waiting as usize).sum()
+    }
+
+    /// Told when somebody else has changed the catalog.
+    pub fn catalog_changes(&self) -> watch::Receiver<u64> {
+        self.catalog.subscribe()
+    }
+}
+
+/// A call as a message.
+pub(super) fn wire_call(call: &Call<'_>, protocol: Protocol) -> wire::Call {
+    let args = call.args.items();
+    // One allocation for all of them.
+    let mut bytes = bytes::BytesMut::with_capacity(args.iter().map(|arg| arg.len()).sum());
+    let slices = args.iter().map(|arg| {
+        bytes.extend_from_slice(arg);
+        bytes.split().freeze()
+    });
+    wire::Call { args: slices.collect(), db: call.db as u32, resp3: protocol == Protocol::Resp3 }
+}
+
+/// What is answered when a node could not be reached, or was lost.
+pub(super) fn lost_error(lost: &Lost, writes: bool) -> CommandError {
+    CommandError::owned(match (lost.maybe_done, writes) {
+        (false, _) => {
+            format!("CLUSTERDOWN nothing was done, the node of the key cannot be reached: {}", lost.reason)
+        }
+        (true, false) => format!("TRYAGAIN the node was lost before it answered: {}", lost.reason),
+        (true, true) => {
+            format!("UNKNOWN whether this was done, the node was lost before it answered: {}", lost.reason)
+        }
+    })
+}
+
+pub(super) fn unexpected() -> CommandError {
+    CommandError::new("ERR internal error: a node gave an answer of another kind")
+}
+
+struct NodeGreeting {
+    cluster: Weak<Cluster>,
+    node: NodeId,
+}
+
+impl Greeting for NodeGreeting {
+    fn hello(&self) -> Ask {
+        let cluster = self.cluster.upgrade();
+        let (map, peer, token) = cluster
+            .map(|cluster| (cluster.map().to_wire(), cluster.peer, cluster.token.clone()))
+            .unwrap_or_default();
+        Ask::Hello(wire::Hello { peer, map: Some(map), node: self.node as u32, token })
+    }
+
+    fn welcome(&self, answer: Answer) -> Result<(), String> {
+        match answer {
+            Answer::Welcome(wire::Welcome { map: Some(map), .. }) => match self.cluster.upgrade() {
+                Some(cluster) => cluster.learn(&map),
+                None => Ok(()),
+            },
+            Answer::Refusal(refusal) => Err(refusal.reason),
+            _ => Err("no welcome".into()),
+        }
+    }
+
+    fn heard(&self, _: Answer) {
+        if let Some(cluster) = self.cluster.upgrade() {
+            cluster.catalog.send_modify(|changes| *changes += 1);
+        }
+    }
+}

@@ -1,0 +1,300 @@
+//! Commands that are no part of a transaction, over nodes in other processes.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::Poll;
+
+use bytes::Bytes;
+use proto::store::v1 as wire;
+use store_engine::spec::flags;
+use store_engine::{CommandError, Partitions, Protocol, Reply, Routing};
+use wire::request::Body as Ask;
+use wire::response::Body as Answer;
+
+use super::cluster::{Cluster, lost_error, unexpected, wire_call};
+use super::link::{Link, Pending};
+use super::merge;
+use super::work::{Trouble, WatchId, Work};
+use crate::lock::Mode;
+use crate::node::{self, Call};
+use crate::topology::NodeId;
+use crate::txn::{Conflict, LockRequest};
+
+/// How often a command follows slots that have moved.
+const MOST_MOVES: usize = 10;
+/// How often a transaction of one command is begun anew with more locks.
+const MOST_ROUNDS: usize = 4;
+
+impl Cluster {
+    /// The only node that a call concerns, which then is all that has to be asked.
+    pub fn only_node(&self, call: &Call<'_>) -> Option<NodeId> {
+        match call.command.routing.of(call.args) {
+            Routing::ByKey => self.node_of_all(call.keys().map(|(key, _)| key)),
+            _ => None,
+        }
+    }
+
+    /// Runs a call as a unit of its own. Whether its reply is no error. Calls of one `lane` to one node are run in
+    /// their order.
+    pub async fn execute(
+        self: &Arc<Self>,
+        call: &Call<'_>,
+        lane: u64,
+        seed: &mut u64,
+        out: &mut Reply,
+    ) -> bool {
+        let mark = out.buf.len();
+        match call.command.routing.of(call.args) {
+            Routing::Anywhere => {
+                let nothing = Partitions::Some { held: Vec::new(), total: 1 };
+                return node::run(call, nothing, seed, None, None, out);
+            }
+            Routing::ByKey if self.only_node(call).is_some() => self.execute_on_one(call, lane, out).await,
+            Routing::Paged => self.execute_page(call, lane, seed, out).await,
+            _ => self.execute_alone(call, seed, out).await,
+        }
+        out.buf.get(mark) != Some(&b'-')
+    }
+
+    async fn execute_on_one(self: &Arc<Self>, call: &Call<'_>, lane: u64, out: &mut Reply) {
+        for _ in 0..MOST_MOVES {
+            let Some(node) = self.only_node(call) else { break };
+            let pending = self.send(node, call, out.protocol, lane);
+            match self.received(pending, call.command.is_write()).await {
+                Some(Ok(reply)) => return out.buf.extend_from_slice(&reply),
+                Some(Err(error)) => return out.error(&error),
+                None => {}
+            }
+        }
+        out.error(&CommandError::new("TRYAGAIN nothing was done: slots are moving"));
+    }
+
+    /// A step of SCAN.
+    async fn execute_page(self: &Arc<Self>, call: &Call<'_>, lane: u64, seed: &u64, out: &mut Reply) {
+        let plan = merge::plan(call, self.links().len(), |key| self.node_of(key), seed);
+        let args = plan.args();
+        let args = args.as_deref().map_or(call.args, store_engine::Args::new);
+        let Some(node) = plan.nodes(&[]).first().copied() else { return out.error(&unexpected()) };
+        let pending = self.send(node, &Call { args, ..*call }, out.protocol, lane);
+        match self.received(pending, false).await {
+            Some(Ok(reply)) => plan.merge([reply], out),
+            Some(Err(error)) => out.error(&error),
+            None => out.error(&unexpected()),
+        }
+    }
+
+    /// A transaction of one call.
+    async fn execute_alone(self: &Arc<Self>, call: &Call<'_>, seed: &mut u64, out: &mut Reply) {
+        let everything = call.command.routing.of(call.args) != Routing::ByKey;
+        let request = |(key, mode): (&[u8], Mode)| LockRequest { db: call.db, key: key.into(), mode };
+        let mut requests: Vec<LockRequest> = Vec::new();
+        if !everything {
+            // One for each key, exclusive if any of its uses is.
+            for wanted in call.keys().map(request) {
+                match requests.iter_mut().find(|held| held.key == wanted.key) {
+                    Some(held) if wanted.mode == Mode::Exclusive => held.mode = Mode::Exclusive,
+                    Some(_) => {}
+                    None => requests.push(wanted),
+                }
+            }
+        }
+        let mut everything = everything;
+        let mark = out.buf.len();
+        for _ in 0..MOST_ROUNDS {
+            let mut work = Work::new(self, requests.clone(), everything, None, Vec::new());
+            let done = match work.begin().await {
+                Ok(()) if work.is_full() && call.command.has(flags::DENY_OOM) => {
+                    return out.error(&crate::server::FULL);
+                }
+                Ok(()) => work.execute(call, Mode::Exclusive, seed, out).await,
+                Err(trouble) => Err(trouble),
+            };
+            match done {
+                Ok(_) => {
+                    if let Err(error) = work.commit().await {
+                        out.buf.truncate(mark);
+                        out.error(&error);
+                    }
+                    return;
+                }
+                Err(Trouble::Conflict(Conflict::Key(request))) => requests.push(request),
+                Err(Trouble::Conflict(Conflict::Everything)) => everything = true,
+                Err(Trouble::Lost(error)) => return out.error(&error),
+                Err(Trouble::Broken) => break,
+            }
+            out.buf.truncate(mark);
+        }
+        out.error(&CommandError::new("TRYAGAIN nothing was done: others held the keys"));
+    }
+
+    /// Remembers on its node whether this key changes.
+    pub async fn watch(self: &Arc<Self>, db: usize, key: &[u8]) -> Result<WatchId, CommandError> {
+        let node = self.node_of(key);
+        let link = self.link(node);
+        let (stream, number) = (link.stream(), self.next_transaction());
+        let lock = wire::Lock { db: db as u32, key: key.to_vec().into(), shared: true };
+        match link.ask(Ask::Watch(wire::Watch { watch: number, keys: vec![lock] })).answer().await {
+            Ok(Answer::Done(_)) => Ok(WatchId { node, number, stream }),
+            Ok(Answer::Refusal(refusal)) => {
+                let moved = CommandError::new("TRYAGAIN nothing was done: slots are moving");
+                Err(self.refused(refusal).unwrap_or(moved))
+            }
+            Ok(_) => Err(unexpected()),
+            Err(lost) => Err(lost_error(&lost, false)),
+        }
+    }
+
+    /// Takes a watch back.
+    pub fn unwatch(&self, watch: WatchId) {
+        let link = self.link(watch.node);
+        if link.stream() == watch.stream {
+            link.tell(Ask::Unwatch(wire::Unwatch { watch: watch.number }));
+        }
+    }
+
+    /// Records of the catalog whose names begin with `prefix`, without which they are given.
+    pub async fn records(self: &Arc<Self>, prefix: &[u8]) -> Result<Vec<(Bytes, Bytes)>, CommandError> {
+        let asked = Ask::ReadRecords(wire::ReadRecords { prefix: prefix.to_vec().into() });
+        match self.catalog().ask(asked).answer().await {
+            Ok(Answer::Records(records)) => {
+                Ok(records.records.into_iter().map(|record| (record.name, record.content)).collect())
+            }
+            Ok(_) => Err(unexpected()),
+            Err(lost) => Err(lost_error(&lost, false)),
+        }
+    }
+
+    /// Keeps records of the catalog and forgets those in `gone`; with `replace` all others with the prefix.
+    pub async fn write_records(
+        self: &Arc<Self>,
+        prefix: &[u8],
+        records: Vec<(Vec<u8>, Vec<u8>)>,
+        gone: Vec<Vec<u8>>,
+        replace: bool,
+    ) -> Result<(), CommandError> {
+        let record =
+            |(name, content): (Vec<u8>, Vec<u8>)| wire::Record { name: name.into(), content: content.into() };
+        let write = wire::WriteRecords {
+            prefix: prefix.to_vec().into(),
+            records: records.into_iter().map(record).collect(),
+            gone: gone.into_iter().map(Bytes::from).collect(),
+            replace,
+        };
+        match self.catalog().ask(Ask::WriteRecords(write)).answer().await {
+            Ok(Answer::Done(_)) => Ok(()),
+            Ok(Answer::Refusal(refusal)) => Err(self.refused(refusal).unwrap_or_else(unexpected)),
+            Ok(_) => Err(unexpected()),
+            Err(lost) => Err(lost_error(&lost, true)),
+        }
+    }
+
+    /// The node that keeps the catalog: the first one.
+    fn catalog(&self) -> Arc<Link> {
+        self.link(0)
+    }
+
+    /// Brings the data of all nodes to disk, with `checkpoint` into their checkpoints.
+    pub async fn save(self: &Arc<Self>, checkpoint: bool) -> Result<(), CommandError> {
+        let links = self.links();
+        let pending: Vec<_> =
+            links.iter().map(|link| link.ask(Ask::Save(wire::Save { checkpoint }))).collect();
+        for answer in pending {
+            match answer.answer().await {
+                Ok(Answer::Done(_)) => {}
+                Ok(Answer::Refusal(refusal)) => {
+                    return Err(CommandError::owned(format!(
+                        "MISCONF Errors writing to the journal: {}",
+                        refusal.reason
+                    )));
+                }
+                Ok(_) => return Err(unexpected()),
+                Err(lost) => return Err(lost_error(&lost, true)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets a blocking call wait on the nodes of its keys. With all on one node it is served there; otherwise it is
+    /// told when something may have come.
+    pub fn wait(&self, call: &Call<'_>, protocol: Protocol) -> Waits {
+        let nodes = match self.only_node(call) {
+            Some(node) => vec![node],
+            None => {
+                let mut nodes: Vec<NodeId> = call.keys().map(|(key, _)| self.node_of(key)).collect();
+                nodes.sort_unstable();
+                nodes.dedup();
+                nodes
+            }
+        };
+        let only_tell = nodes.len() > 1;
+        let ask = |node: NodeId| {
+            let link = self.link(node);
+            let wait = wire::Wait { call: Some(wire_call(call, protocol)), only_tell };
+            let pending = link.ask(Ask::Wait(wait));
+            (link, pending)
+        };
+        let (links, pending): (Vec<_>, Vec<_>) = nodes.into_iter().map(ask).unzip();
+        let numbers = links.into_iter().zip(&pending).map(|(link, pending)| (link, pending.id())).collect();
+        Waits { only_told: only_tell, pending, cancel: Cancel { numbers } }
+    }
+}
+
+/// A blocking call that waits.
+pub struct Waits {
+    /// It has to try for itself when it is told.
+    pub only_told: bool,
+    pending: Vec<Pending>,
+    cancel: Cancel,
+}
+
+/// Ends the waiting, at the latest when it is dropped.
+pub struct Cancel {
+    numbers: Vec<(Arc<Link>, u64)>,
+}
+
+impl Cancel {
+    /// The reply then comes soon: what was served last, or a null.
+    pub fn cancel(&self) {
+        for (link, id) in &self.numbers {
+            link.tell(Ask::Cancel(wire::Cancel { id: *id }));
+        }
+    }
+}
+
+impl Drop for Cancel {
+    fn drop(&mut self) {
+        self.cancel();
+    }
+}
+
+impl Waits {
+    /// The reply, or an empty one from the first node that says that something may have come; and what gives up
+    /// waiting for it.
+    pub fn reply(
+        self,
+        cluster: &Arc<Cluster>,
+    ) -> (impl Future<Output = Result<Bytes, CommandError>> + Send + use<>, Cancel) {
+        let mut pending: Vec<_> =
+            self.pending.into_iter().map(|pending| Box::pin(pending.answer())).collect();
+        let cluster = cluster.clone();
+        let first = poll_fn(move |context| {
+            let ready = pending.iter_mut().find_map(|answer| match answer.as_mut().poll(context) {
+                Poll::Ready(answer) => Some(answer),
+                Poll::Pending => None,
+            });
+            ready.map_or(Poll::Pending, Poll::Ready)
+        });
+        let reply = async move {
+            match first.await {
+                Ok(Answer::Reply(reply)) => Ok(reply),
+                Ok(Answer::Refusal(refusal)) => {
+                    let moved = CommandError::new("TRYAGAIN nothing was done: slots are moving");
+                    Err(cluster.refused(refusal).unwrap_or(moved))
+                }
+                Ok(_) => Err(unexpected()),
+                Err(lost) => Err(lost_error(&lost, true)),
+            }
+        };
+        (reply, self.cancel)
+    }
+}

@@ -1,0 +1,377 @@
+//! One stream to a node: requests go out in batches, answers come back by their number. When it breaks, everything
+//! that was asked is answered with that, and the stream is opened again.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use proto::store::v1::request::Body as Ask;
+use proto::store::v1::response::Body as Answer;
+use proto::store::v1::store_client::StoreClient;
+use proto::store::v1::{Beat, Request, Requests, Responses, Status};
+use tokio::sync::oneshot;
+use tokio::time::{Instant, sleep, timeout};
+use tokio_stream::Stream;
+use tonic::transport::Endpoint;
+
+/// Most bytes of one message, either way.
+pub(crate) const MESSAGE_BYTES: usize = 1 << 30;
+/// A batch is closed when it has so many bytes.
+const BATCH_BYTES: usize = 4 << 20;
+/// Requests may wait for the network with so many bytes; then they are refused.
+const QUEUE_BYTES: usize = 256 << 20;
+/// What may be under way unread, for a stream and for a connection.
+pub(crate) const WINDOW_BYTES: u32 = 16 << 20;
+/// How long a connection may take to be made.
+const CONNECT: Duration = Duration::from_secs(2);
+/// How often both sides show that they live,
+pub(crate) const BEAT: Duration = Duration::from_secs(1);
+/// and after how long without a sign one is given up.
+pub(crate) const SILENCE: Duration = Duration::from_secs(5);
+/// Pauses between attempts to connect.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
+
+/// Why there is no answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lost {
+    /// Whether the request may have arrived and been carried out.
+    pub maybe_done: bool,
+    /// For people.
+    pub reason: String,
+}
+
+impl fmt::Display for Lost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.reason)
+    }
+}
+
+/// What a new stream begins with, and what its first answer must be.
+pub trait Greeting: Send + Sync + 'static {
+    /// The first request.
+    fn hello(&self) -> Ask;
+    /// Whether the first answer is a good one; else why not.
+    fn welcome(&self, answer: Answer) -> Result<(), String>;
+    /// What the node says unasked.
+    fn heard(&self, answer: Answer);
+}
+
+/// A stream to one node, for as long as this lives.
+pub struct Link {
+    address: String,
+    shared: Arc<Shared>,
+    driver: tokio::task::JoinHandle<()>,
+}
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Grows with every stream; 0: none yet.
+    stream: u64,
+    up: bool,
+    /// Why it is not.
+    trouble: String,
+    next_id: u64,
+    queue: Vec<Request>,
+    queue_bytes: usize,
+    /// Those up to this number have left the queue.
+    sent: u64,
+    waiting: HashMap<u64, oneshot::Sender<Result<Answer, Lost>>>,
+    writer: Option<Waker>,
+    status: Status,
+    /// Of the node's process.
+    boot: u64,
+}
+
+/// An answer that will come.
+pub struct Pending {
+    id: u64,
+    answer: Result<oneshot::Receiver<Result<Answer, Lost>>, Lost>,
+}
+
+impl Pending {
+    /// The request's number.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// The answer.
+    pub async fn answer(self) -> Result<Answer, Lost> {
+        let lost = || Lost { maybe_done: true, reason: "the link is closed".into() };
+        self.answer?.await.unwrap_or_else(|_| Err(lost()))
+    }
+}
+
+impl Link {
+    /// Opens a stream to `address`, `HOST:PORT`, and keeps it open. Needs a runtime.
+    pub fn open(address: String, greeting: Arc<dyn Greeting>) -> Link {
+        let shared = Arc::<Shared>::default();
+        shared.state.lock().trouble = "not connected yet".into();
+        let driver = tokio::spawn(drive(address.clone(), shared.clone(), greeting));
+        Link { address, shared, driver }
+    }
+
+    /// Where the node is.
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Whether requests can be sent; else why not.
+    pub fn is_up(&self) -> Result<(), String> {
+        let state = self.shared.state.lock();
+        if state.up { Ok(()) } else { Err(state.trouble.clone()) }
+    }
+
+    /// Number of the present stream: what a node remembers of one is lost with it.
+    pub fn stream(&self) -> u64 {
+        self.shared.state.lock().stream
+    }
+
+    /// Number of the node's process.
+    pub fn boot(&self) -> u64 {
+        self.shared.state.lock().boot
+    }
+
+    /// What the node told of itself last.
+    pub fn status(&self) -> Status {
+        self.shared.state.lock().status.clone()
+    }
+
+    /// Sends a request.
+    pub fn ask(&self, body: Ask) -> Pending {
+        let mut state = self.shared.state.lock();
+        if let Err(reason) = state.may_send() {
+            return Pending { id: 0, answer: Err(Lost { maybe_done: false, reason }) };
+        }
+        let id = state.push(body);
+        let (answer, hears) = oneshot::channel();
+        state.waiting.insert(id, answer);
+        state.wake();
+        Pending { id, answer: Ok(hears) }
+    }
+
+    /// Sends a request whose answer nobody waits for. If the stream is broken it is not needed: what it is about is
+    /// lost with it.
+    pub fn tell(&self, body: Ask) {
+        let mut state = self.shared.state.lock();
+        if state.may_send().is_ok() {
+            state.push(body);
+            state.wake();
+        }
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.driver.abort();
+        self.shared.state.lock().fall("the link is closed");
+    }
+}
+
+impl State {
+    fn may_send(&self) -> Result<(), String> {
+        match self.up {
+            false => Err(self.trouble.clone()),
+            true if self.queue_bytes > QUEUE_BYTES => Err("too many requests wait for the network".into()),
+            true => Ok(()),
+        }
+    }
+
+    fn push(&mut self, body: Ask) -> u64 {
+        self.next_id += 1;
+        self.queue_bytes += bytes_of(&body);
+        self.queue.push(Request { id: self.next_id, body: Some(body) });
+        self.next_id
+    }
+
+    fn wake(&mut self) {
+        if let Some(writer) = self.writer.take() {
+            writer.wake();
+        }
+    }
+
+    /// The stream is broken: everybody learns of it.
+    fn fall(&mut self, reason: &str) {
+        self.up = false;
+        self.trouble = reason.to_owned();
+        self.queue.clear();
+        self.queue_bytes = 0;
+        self.wake();
+        for (id, waiting) in self.waiting.drain() {
+            let lost = Lost { maybe_done: id <= self.sent, reason: reason.to_owned() };
+            // Whoever does not listen any more needs no answer.
+            let _ = waiting.send(Err(lost));
+        }
+    }
+}
+
+/// About how many bytes a request takes.
+fn bytes_of(body: &Ask) -> usize {
+    let call = |args: &[bytes::Bytes]| args.iter().map(|arg| arg.len() + 8).sum::<usize>();
+    32 + match body {
+        Ask::Execute(execute) => execute.call.as_ref().map_or(0, |named| call(&named.args)),
+        Ask::Step(step) => {
+            let locks = step.begin.iter().flat_map(|begin| &begin.locks).map(|lock| lock.key.len() + 16);
+            step.changes.len()
+                + step.calls.iter().map(|named| call(&named.args)).sum::<usize>()
+                + locks.sum::<usize>()
+        }
+        _ => 64,
+    }
+}
+
+/// The requests of one stream, as tonic wants them.
+struct Outgoing {
+    shared: Arc<Shared>,
+    stream: u64,
+}
+
+impl Stream for Outgoing {
+    type Item = Requests;
+
+    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Requests>> {
+        let mut state = self.shared.state.lock();
+        if state.stream != self.stream {
+            return Poll::Ready(None);
+        }
+        if state.queue.is_empty() {
+            state.writer = Some(context.waker().clone());
+            return Poll::Pending;
+        }
+        let mut requests = std::mem::take(&mut state.queue);
+        if state.queue_bytes > BATCH_BYTES {
+            let mut bytes = 0;
+            let fits = |request: &Request| {
+                bytes += request.body.as_ref().map_or(0, bytes_of);
+                bytes <= BATCH_BYTES
+            };
+            let count = requests.iter().map(fits).take_while(|fits| *fits).count().max(1);
+            state.queue = requests.split_off(count);
+        }
+        state.queue_bytes =
+            state.queue.iter().filter_map(|request| request.body.as_ref()).map(bytes_of).sum();
+        state.sent = requests.last().map_or(state.sent, |request| request.id);
+        Poll::Ready(Some(Requests { requests }))
+    }
+}
+
+async fn drive(address: String, shared: Arc<Shared>, greeting: Arc<dyn Greeting>) {
+    let mut pause = PAUSES.0;
+    loop {
+        let opened = Instant::now();
+        let reason = run(&address, &shared, &*greeting).await;
+        shared.state.lock().fall(&reason);
+        if opened.elapsed() > PAUSES.1 {
+            pause = PAUSES.0;
+        }
+        sleep(pause).await;
+        pause = (pause * 2).min(PAUSES.1);
+    }
+}
+
+/// One stream from its beginning to its end. Why it ended.
+async fn run(address: &str, shared: &Arc<Shared>, greeting: &dyn Greeting) -> String {
+    let endpoint = match Endpoint::from_shared(format!("http://{address}")) {
+        Ok(endpoint) => endpoint,
+        Err(error) => return format!("{address} is no address: {error}"),
+    };
+    let endpoint = endpoint
+        .connect_timeout(CONNECT)
+        .tcp_nodelay(true)
+        .initial_stream_window_size(WINDOW_BYTES)
+        .initial_connection_window_size(WINDOW_BYTES);
+    let channel = match timeout(CONNECT, endpoint.connect()).await {
+        Ok(Ok(channel)) => channel,
+        Ok(Err(error)) => return format!("no connection: {}", innermost(&error)),
+        Err(_) => return "no connection in time".into(),
+    };
+    let mut client = StoreClient::new(channel)
+        .max_decoding_message_size(MESSAGE_BYTES)
+        .max_encoding_message_size(MESSAGE_BYTES);
+    let stream = {
+        let mut state = shared.state.lock();
+        state.stream += 1;
+        let id = state.push(greeting.hello());
+        debug_assert!(id > 0);
+        state.stream
+    };
+    let answers = timeout(CONNECT, client.link(Outgoing { shared: shared.clone(), stream })).await;
+    let mut answers = match answers {
+        Ok(Ok(answers)) => answers.into_inner(),
+        Ok(Err(status)) => return format!("refused: {}", status.message()),
+        Err(_) => return "no answer in time".into(),
+    };
+    let mut greeted = false;
+    let mut beat = tokio::time::interval(BEAT);
+    let mut heard = Instant::now();
+    loop {
+        let responses = tokio::select! {
+            biased;
+            next = answers.message() => match next {
+                Ok(Some(responses)) => responses,
+                Ok(None) => return "the node has ended the stream".into(),
+                Err(status) => return format!("the stream is broken: {}", status.message()),
+            },
+            _ = beat.tick() => {
+                if heard.elapsed() > SILENCE {
+                    return "the node is silent".into();
+                }
+                let mut state = shared.state.lock();
+                state.push(Ask::Beat(Beat {}));
+                state.wake();
+                continue;
+            }
+        };
+        heard = Instant::now();
+        if let Err(reason) = take(shared, greeting, responses, &mut greeted) {
+            return reason;
+        }
+    }
+}
+
+/// Gives answers to those who wait for them.
+fn take(
+    shared: &Shared,
+    greeting: &dyn Greeting,
+    responses: Responses,
+    greeted: &mut bool,
+) -> Result<(), String> {
+    for response in responses.responses {
+        let Some(answer) = response.body else { continue };
+        if !*greeted {
+            if let Answer::Welcome(welcome) = &answer {
+                let mut state = shared.state.lock();
+                state.boot = welcome.boot;
+                state.status = welcome.status.clone().unwrap_or_default();
+            }
+            greeting.welcome(answer)?;
+            *greeted = true;
+            shared.state.lock().up = true;
+            continue;
+        }
+        if let Answer::Status(status) = answer {
+            shared.state.lock().status = status;
+        } else if response.id == 0 {
+            greeting.heard(answer);
+        } else if let Some(waiting) = shared.state.lock().waiting.remove(&response.id) {
+            let _ = waiting.send(Ok(answer));
+        }
+    }
+    Ok(())
+}
+
+fn innermost(error: &dyn std::error::Error) -> String {
+    let mut error = error;
+    while let Some(source) = error.source() {
+        error = source;
+    }
+    error.to_string()
+}

@@ -1,0 +1,289 @@
+//! The store as its users see it: shards of this process, or nodes in others. Nobody above needs to know which.
+
+use std::sync::Arc;
+
+use store_engine::keyspace::Counts;
+use store_engine::{CommandError, Reply};
+
+use crate::client::{Cluster, Trouble, WatchId, Work};
+use crate::lock::Mode;
+use crate::node::{Call, Node, Usage};
+use crate::txn::{Batch, Conflict, LockRequest, Transaction};
+
+/// Where the data is.
+#[derive(Clone)]
+pub enum Store {
+    /// In this process.
+    Here(Arc<Node>),
+    /// On nodes in other processes.
+    Spread(Arc<Cluster>),
+}
+
+impl Store {
+    /// The node, if it is in this process.
+    pub fn node(&self) -> Option<&Arc<Node>> {
+        match self {
+            Store::Here(node) => Some(node),
+            Store::Spread(_) => None,
+        }
+    }
+
+    /// The cluster, if the data is elsewhere.
+    pub fn cluster(&self) -> Option<&Arc<Cluster>> {
+        match self {
+            Store::Here(_) => None,
+            Store::Spread(cluster) => Some(cluster),
+        }
+    }
+
+    /// Runs a call as a unit of its own, if nobody has to be waited for: [`Node::try_execute`].
+    pub fn try_execute(&self, call: &Call<'_>, seed: &mut u64, out: &mut Reply) -> Option<bool> {
+        match self {
+            Store::Here(node) => node.try_execute(call, seed, out),
+            Store::Spread(_) => None,
+        }
+    }
+
+    /// Runs a call as a unit of its own, after all that are in its way. Whether its reply is no error. Calls of one
+    /// `lane` that touch the same keys are run in their order. `clock` tells the Unix time in milliseconds.
+    pub async fn execute(
+        &self,
+        call: &Call<'_>,
+        lane: u64,
+        clock: impl Fn() -> u64,
+        seed: &mut u64,
+        out: &mut Reply,
+    ) -> bool {
+        match self {
+            Store::Here(node) => node.execute(call, clock, seed, out).await,
+            Store::Spread(cluster) => {
+                let call = Call { now_ms: clock(), ..*call };
+                cluster.execute(&call, lane, seed, out).await
+            }
+        }
+    }
+
+    /// Waits until `requests`, or everything, are locked. What is to be seen as the present time is `now_ms`, or what
+    /// the nodes say.
+    pub async fn begin(
+        &self,
+        requests: Vec<LockRequest>,
+        everything: bool,
+        now_ms: Option<u64>,
+        watches: Vec<WatchId>,
+    ) -> Result<Unit, Trouble> {
+        match self {
+            Store::Here(node) if everything => Ok(Unit::Here(Transaction::begin_whole(node).await)),
+            Store::Here(node) => Ok(Unit::Here(Transaction::begin(node, requests).await)),
+            Store::Spread(cluster) => {
+                let mut work = Box::new(Work::new(cluster, requests, everything, now_ms, watches));
+                work.begin().await?;
+                Ok(Unit::Spread(work))
+            }
+        }
+    }
+
+    /// How many keys there are and what they take; elsewhere as of a second ago.
+    pub fn usage(&self) -> Usage {
+        match self {
+            Store::Here(node) => node.usage(),
+            Store::Spread(cluster) => cluster.usage(),
+        }
+    }
+
+    /// What has happened to keys.
+    pub fn counts(&self) -> Counts {
+        match self {
+            Store::Here(node) => node.counts(),
+            Store::Spread(cluster) => cluster.counts(),
+        }
+    }
+
+    /// How many calls wait for a key.
+    pub fn waiting(&self) -> usize {
+        match self {
+            Store::Here(node) => node.waiting(),
+            Store::Spread(cluster) => cluster.waiting(),
+        }
+    }
+
+    /// Records of the catalog whose names begin with `prefix`, without which they are given.
+    pub async fn records(&self, prefix: &[u8]) -> Result<Vec<(Vec<u8>, Vec<u8>)>, CommandError> {
+        match self {
+            Store::Here(node) => {
+                let records = node.records(prefix).into_iter();
+                Ok(records.map(|(name, record)| (name, record.to_vec())).collect())
+            }
+            Store::Spread(cluster) => {
+                let records = cluster.records(prefix).await?.into_iter();
+                Ok(records.map(|(name, record)| (name.to_vec(), record.to_vec())).collect())
+            }
+        }
+    }
+
+    /// Keeps a record of the catalog under this name, in place of the one before.
+    pub async fn put_record(&self, prefix: &[u8], name: &[u8], record: &[u8]) -> Result<(), CommandError> {
+        match self {
+            Store::Here(node) => {
+                node.put_record(&[prefix, name].concat(), record);
+                Ok(())
+            }
+            Store::Spread(cluster) => {
+                cluster.write_records(prefix, vec![(name.to_vec(), record.to_vec())], Vec::new(), false).await
+            }
+        }
+    }
+
+    /// Makes these the records whose names begin with `prefix`, without which they are given, and forgets others.
+    pub async fn set_records(
+        &self,
+        prefix: &[u8],
+        records: Vec<(Vec<u8>, Vec<u8>)>,
+    ) -> Result<(), CommandError> {
+        match self {
+            Store::Here(node) => {
+                node.set_records(prefix, records.iter().map(|(name, record)| (&**name, &**record)));
+                Ok(())
+            }
+            Store::Spread(cluster) => cluster.write_records(prefix, records, Vec::new(), true).await,
+        }
+    }
+
+    /// Keeps records, and forgets others, whose names begin with `prefix`, without which they are given.
+    pub async fn change_records(
+        &self,
+        prefix: &[u8],
+        records: Vec<(Vec<u8>, Vec<u8>)>,
+        gone: Vec<Vec<u8>>,
+    ) -> Result<(), CommandError> {
+        match self {
+            Store::Here(node) => {
+                node.change_records(prefix, &records, &gone);
+                Ok(())
+            }
+            Store::Spread(cluster) => cluster.write_records(prefix, records, gone, false).await,
+        }
+    }
+
+    /// A number by which calls can be grouped that are done together.
+    pub fn place_of(&self, key: &[u8]) -> usize {
+        match self {
+            Store::Here(node) => node.shard_of(key),
+            Store::Spread(cluster) => cluster.node_of(key),
+        }
+    }
+}
+
+/// A transaction. Dropping it without [`Unit::commit`] takes all its changes back.
+pub enum Unit {
+    /// On the node of this process.
+    Here(Transaction),
+    /// Over nodes in other processes.
+    Spread(Box<Work>),
+}
+
+impl Unit {
+    /// Runs a call if nobody has to be waited for: [`Transaction::execute`]. Whether its reply is no error.
+    pub fn execute_now(
+        &mut self,
+        call: &Call<'_>,
+        mode: Mode,
+        seed: &mut u64,
+        out: &mut Reply,
+    ) -> Result<Option<bool>, Conflict> {
+        match self {
+            Unit::Here(txn) => txn.execute(call, mode, seed, out).map(Some),
+            Unit::Spread(work) => work.execute_here(call, seed, out),
+        }
+    }
+
+    /// Runs a call, whoever has to be waited for.
+    pub async fn execute(
+        &mut self,
+        call: &Call<'_>,
+        mode: Mode,
+        seed: &mut u64,
+        out: &mut Reply,
+    ) -> Result<bool, Trouble> {
+        match self {
+            Unit::Here(txn) => txn.execute(call, mode, seed, out).map_err(Trouble::from),
+            Unit::Spread(work) => work.execute(call, mode, seed, out).await,
+        }
+    }
+
+    /// For several calls in a row that nobody waits between; only where the data is in this process.
+    pub fn batch(&mut self) -> Option<Batch<'_>> {
+        match self {
+            Unit::Here(txn) => Some(txn.batch()),
+            Unit::Spread(_) => None,
+        }
+    }
+
+    /// The keys that are locked one by one.
+    pub fn requests(&self) -> Box<dyn ExactSizeIterator<Item = &LockRequest> + '_> {
+        match self {
+            Unit::Here(txn) => Box::new(txn.requests()),
+            Unit::Spread(work) => Box::new(work.requests()),
+        }
+    }
+
+    /// The present time as the nodes see it, if they are elsewhere.
+    pub fn now_ms(&self) -> Option<u64> {
+        match self {
+            Unit::Here(_) => None,
+            Unit::Spread(work) => Some(work.now_ms()).filter(|now_ms| *now_ms > 0),
+        }
+    }
+
+    /// Whether memory was full on a node elsewhere when it began.
+    pub fn is_full(&self) -> bool {
+        match self {
+            Unit::Here(_) => false,
+            Unit::Spread(work) => work.is_full(),
+        }
+    }
+
+    /// [`Transaction::begin_part`].
+    pub async fn begin_part(&mut self) -> Result<(), Trouble> {
+        match self {
+            Unit::Here(txn) => {
+                txn.begin_part();
+                Ok(())
+            }
+            Unit::Spread(work) => work.begin_part().await,
+        }
+    }
+
+    /// [`Transaction::keep_part`].
+    pub async fn keep_part(&mut self) -> Result<(), Trouble> {
+        match self {
+            Unit::Here(txn) => {
+                txn.keep_part();
+                Ok(())
+            }
+            Unit::Spread(work) => work.keep_part().await,
+        }
+    }
+
+    /// [`Transaction::undo_part`].
+    pub async fn undo_part(&mut self) -> Result<(), Trouble> {
+        match self {
+            Unit::Here(txn) => {
+                txn.undo_part();
+                Ok(())
+            }
+            Unit::Spread(work) => work.undo_part().await,
+        }
+    }
+
+    /// Keeps all changes and lets the keys go. An error says whether nothing was done, or nobody knows.
+    pub async fn commit(self) -> Result<(), CommandError> {
+        match self {
+            Unit::Here(txn) => {
+                txn.commit();
+                Ok(())
+            }
+            Unit::Spread(work) => work.commit().await,
+        }
+    }
+}

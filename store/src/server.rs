@@ -1,0 +1,121 @@
+//! A node's face to gateways and to other nodes: it decodes requests, lets the [`Node`] do them, encodes answers.
+
+mod admit;
+mod pending;
+mod place;
+mod session;
+mod step;
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use proto::store::v1::store_server::{Store, StoreServer};
+use proto::store::v1::{Requests, Responses};
+use tokio::net::TcpListener;
+use tokio_stream::Stream;
+use tonic::transport::server::TcpIncoming;
+use tonic::{Request, Response, Status, Streaming};
+
+use crate::client::link::{MESSAGE_BYTES, WINDOW_BYTES};
+use crate::node::Node;
+pub use admit::FULL;
+use pending::Registry;
+use place::Place;
+use session::{Outbox, Session, Sessions};
+
+/// What all sessions of a node share.
+pub(crate) struct Host {
+    pub node: Arc<Node>,
+    pub place: Place,
+    pub registry: Registry,
+    pub sessions: Sessions,
+    /// What a peer has to know.
+    token: Option<String>,
+    /// Tells the Unix time in milliseconds.
+    clock: fn() -> u64,
+    /// Another one each time the node starts.
+    boot: u64,
+}
+
+/// A number that nobody else has.
+pub(crate) fn random() -> u64 {
+    // Keyed anew for each by the operating system.
+    std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), std::process::id())
+}
+
+/// A node that is served.
+#[derive(Clone)]
+pub struct Service {
+    host: Arc<Host>,
+}
+
+impl Service {
+    /// Serves `node`. With a `token` peers must know it. `clock` tells the Unix time in milliseconds.
+    ///
+    /// Transactions that were prepared when the data was last written are finished as soon as it is known how: their
+    /// keys are locked until then.
+    pub async fn new(node: Arc<Node>, token: Option<String>, clock: fn() -> u64) -> Result<Service, String> {
+        let place = Place::of(&node)?;
+        let (registry, sessions) = (Registry::default(), Sessions::default());
+        let host = Arc::new(Host { node, place, registry, sessions, token, clock, boot: random() });
+        pending::recover(&host).await?;
+        Ok(Service { host })
+    }
+
+    /// Answers gateways and nodes that connect to `listener` until `stop` is done; then ends their streams.
+    pub async fn serve(
+        self,
+        listener: TcpListener,
+        stop: impl Future<Output = ()> + Send,
+    ) -> Result<(), String> {
+        let host = self.host.clone();
+        let (reporter, health) = tonic_health::server::health_reporter();
+        reporter.set_service_status("", tonic_health::ServingStatus::Serving).await;
+        let store = StoreServer::new(self)
+            .max_decoding_message_size(MESSAGE_BYTES)
+            .max_encoding_message_size(MESSAGE_BYTES);
+        let stop = async {
+            stop.await;
+            reporter.set_service_status("", tonic_health::ServingStatus::NotServing).await;
+            host.sessions.end();
+        };
+        tonic::transport::Server::builder()
+            .initial_stream_window_size(WINDOW_BYTES)
+            .initial_connection_window_size(WINDOW_BYTES)
+            .add_service(health)
+            .add_service(store)
+            .serve_with_incoming_shutdown(TcpIncoming::from(listener).with_nodelay(Some(true)), stop)
+            .await
+            .map_err(|error| error.to_string())
+    }
+}
+
+#[tonic::async_trait]
+impl Store for Service {
+    type LinkStream = Answers;
+
+    async fn link(&self, request: Request<Streaming<Requests>>) -> Result<Response<Answers>, Status> {
+        let outbox = Arc::<Outbox>::default();
+        let session = Session::new(self.host.clone(), outbox.clone());
+        tokio::spawn(session.run(request.into_inner()));
+        Ok(Response::new(Answers(outbox)))
+    }
+}
+
+/// The answers of one session, as tonic wants them. Dropped when the peer is gone.
+pub struct Answers(Arc<Outbox>);
+
+impl Stream for Answers {
+    type Item = Result<Responses, Status>;
+
+    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.0.poll(context).map(|responses| responses.map(Ok))
+    }
+}
+
+impl Drop for Answers {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}

@@ -1,0 +1,63 @@
+//! Commands as they come from other processes: checked like those of the gateway's own clients.
+
+use smallvec::SmallVec;
+use store_engine::keys::{KeyAt, keys_of};
+use store_engine::spec::flags;
+use store_engine::{Args, Command, CommandError, Protocol, command};
+
+use crate::node::{Call, Node};
+use proto::store::v1 as wire;
+
+/// What is answered to a command that needs memory when there is none, in Redis' words.
+pub const FULL: CommandError = CommandError::new("OOM command not allowed when used memory > 'maxmemory'.");
+
+/// A call that may be run.
+pub(crate) struct Admitted<'a> {
+    pub items: SmallVec<[&'a [u8]; 8]>,
+    pub command: &'static Command,
+    pub keys: SmallVec<[KeyAt; 4]>,
+    pub db: usize,
+    pub protocol: Protocol,
+}
+
+impl<'a> Admitted<'a> {
+    /// Checks the form of a call. An error is a mistake of the peer, which has checked all that before.
+    pub fn new(call: &'a wire::Call) -> Result<Admitted<'a>, &'static str> {
+        let items: SmallVec<[&[u8]; 8]> = call.args.iter().map(|arg| &**arg).collect();
+        let name = items.first().ok_or("a call without a name")?.to_ascii_lowercase();
+        let args = Args::new(&items);
+        let row = command::lookup(&name).ok_or("an unknown command")?;
+        let command = command::resolve(row, args).ok_or("an unknown subcommand")?;
+        if !command.arity.allows(args.len()) {
+            return Err("a wrong number of arguments");
+        }
+        let keys = keys_of(command, args).unwrap_or_default();
+        let db = call.db as usize;
+        if db >= store_engine::DATABASES {
+            return Err("an unknown database");
+        }
+        let protocol = if call.resp3 { Protocol::Resp3 } else { Protocol::Resp2 };
+        Ok(Admitted { items, command, keys, db, protocol })
+    }
+
+    /// The call at this time.
+    pub fn call(&self, now_ms: u64) -> Call<'_> {
+        Call { command: self.command, args: Args::new(&self.items), keys: &self.keys, db: self.db, now_ms }
+    }
+
+    /// The bytes of its keys.
+    pub fn key_bytes(&self) -> impl Iterator<Item = &'a [u8]> + '_ {
+        self.keys.iter().map(|(at, _)| self.items[*at])
+    }
+
+    /// Refuses what memory or the disk do not allow, in Redis' words.
+    pub fn allowed(&self, node: &Node, now_ms: u64) -> Result<(), CommandError> {
+        if self.command.has(flags::DENY_OOM) && node.is_full(now_ms) {
+            return Err(FULL);
+        }
+        if self.command.is_write() {
+            node.refuse_while_failing()?;
+        }
+        Ok(())
+    }
+}

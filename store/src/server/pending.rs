@@ -1,0 +1,419 @@
+//! Transactions that others have begun here, by their number; and how those are finished whose gateway is gone.
+//!
+//! A transaction over several nodes is prepared on all but one: they keep what they would have to do in a record,
+//! and their locks. The one that is left decides: its record of the commit holds for all. Whoever has prepared and
+//! hears nothing asks it. What it knows nothing of was not committed, and from then on cannot be.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use proto::store::v1 as wire;
+use store_engine::codec::{Input, put_bytes};
+use store_engine::effect::{CATALOG, Effect, Effects};
+use tokio::task::AbortHandle;
+use wire::request::Body as Ask;
+use wire::response::Body as Answer;
+
+use super::Host;
+use crate::client::link::Link;
+use crate::lock::Mode;
+use crate::server::session::PeerGreeting;
+use crate::txn::{LockRequest, Transaction};
+
+/// Before a transaction's number: what it will do if it is committed, and who decides that.
+const PREPARED: &[u8] = b"prepared/";
+/// Before a transaction's number: it is committed, whatever becomes of its gateway.
+const DECIDED: &[u8] = b"decided/";
+/// So many transactions are remembered that are committed, or that cannot be any more.
+const REMEMBERED: usize = 100_000;
+/// How long between two attempts to ask who decides.
+const ASK_AGAIN: Duration = Duration::from_millis(200);
+
+/// Where a transaction stands.
+enum State {
+    /// It waits for its next step.
+    Open(Box<Transaction>),
+    /// A step is being done; if that has to wait, this ends it.
+    Working(Option<AbortHandle>),
+    /// It is being committed.
+    Finishing,
+    /// It is not for this node to say whether it is committed.
+    Prepared(Box<Prepared>),
+}
+
+struct Prepared {
+    txn: Transaction,
+    decider: String,
+    /// What is to be done yet, if it was prepared before the last start.
+    rest: Option<Vec<u8>>,
+}
+
+struct Entry {
+    session: u64,
+    state: State,
+}
+
+/// All transactions of others on a node.
+#[derive(Default)]
+pub(crate) struct Registry {
+    live: Mutex<HashMap<u64, Entry>>,
+    committed: Mutex<Memory>,
+    refused: Mutex<Memory>,
+}
+
+/// The last numbers of something.
+#[derive(Default)]
+struct Memory {
+    order: VecDeque<u64>,
+    numbers: HashSet<u64>,
+}
+
+impl Memory {
+    fn add(&mut self, number: u64) {
+        if self.numbers.insert(number) {
+            self.order.push_back(number);
+        }
+        if self.order.len() > REMEMBERED
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.numbers.remove(&oldest);
+        }
+    }
+
+    fn has(&self, number: u64) -> bool {
+        self.numbers.contains(&number)
+    }
+}
+
+/// What a step finds.
+pub(crate) enum Found {
+    /// Nothing yet: it begins.
+    New,
+    /// The transaction, which is the step's until it is given back.
+    Open(Box<Transaction>),
+    /// It is prepared.
+    Prepared,
+    /// Nothing, and it may not begin; or a step is still being done.
+    Missing,
+}
+
+impl Registry {
+    /// Takes a transaction for a step.
+    pub fn take(&self, number: u64, session: u64, begins: bool) -> Found {
+        let mut live = self.live.lock();
+        let Some(entry) = live.get_mut(&number) else {
+            if !begins || self.refused.lock().has(number) || self.committed.lock().has(number) {
+                return Found::Missing;
+            }
+            live.insert(number, Entry { session, state: State::Working(None) });
+            return Found::New;
+        };
+        if matches!(entry.state, State::Prepared(_)) {
+            return Found::Prepared;
+        }
+        if !matches!(entry.state, State::Open(_)) || entry.session != session {
+            return Found::Missing;
+        }
+        match std::mem::replace(&mut entry.state, State::Working(None)) {
+            State::Open(txn) => Found::Open(txn),
+            _ => Found::Missing,
+        }
+    }
+
+    /// Says how to end a step that waits.
+    pub fn waits(&self, number: u64, how: AbortHandle) {
+        match self.live.lock().get_mut(&number) {
+            Some(Entry { state: State::Working(handle), .. }) => *handle = Some(how),
+            // Ended meanwhile.
+            None => how.abort(),
+            Some(_) => {}
+        }
+    }
+
+    /// Puts a transaction back after a step; if it was ended meanwhile it is taken back.
+    pub fn put_back(&self, number: u64, txn: Box<Transaction>) {
+        let mut live = self.live.lock();
+        match live.get_mut(&number) {
+            Some(entry) if matches!(entry.state, State::Working(_)) => entry.state = State::Open(txn),
+            _ => {
+                drop(live);
+                drop(txn);
+            }
+        }
+    }
+
+    /// Marks that the step's transaction is being committed; whether it still may.
+    pub fn finishes(&self, number: u64) -> bool {
+        match self.live.lock().get_mut(&number) {
+            Some(entry) if matches!(entry.state, State::Working(_)) => {
+                entry.state = State::Finishing;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// It is committed.
+    pub fn finished(&self, number: u64) {
+        self.committed.lock().add(number);
+        self.live.lock().remove(&number);
+    }
+
+    /// Forgets a transaction that came to nothing during its step.
+    pub fn forget(&self, number: u64) {
+        self.live.lock().remove(&number);
+    }
+
+    /// Ends a transaction of this session that is not prepared, wherever it stands. What was done is taken back.
+    pub fn abort(&self, number: u64, session: u64) {
+        let mut live = self.live.lock();
+        let ends = |entry: &Entry| {
+            entry.session == session && matches!(entry.state, State::Open(_) | State::Working(_))
+        };
+        let entry = if live.get(&number).is_some_and(ends) { live.remove(&number) } else { None };
+        drop(live);
+        self.end(entry);
+    }
+
+    fn end(&self, entry: Option<Entry>) {
+        if let Some(Entry { state: State::Working(Some(handle)), .. }) = entry {
+            handle.abort();
+        }
+    }
+
+    /// A session is over: what it began and did not finish is taken back, but for what is prepared, whose numbers are
+    /// returned.
+    pub fn leave(&self, session: u64) -> Vec<u64> {
+        let mut live = self.live.lock();
+        let mine: Vec<u64> =
+            live.iter().filter(|(_, entry)| entry.session == session).map(|(number, _)| *number).collect();
+        let (mut ended, mut prepared) = (Vec::new(), Vec::new());
+        for number in mine {
+            match live.get(&number).map(|entry| &entry.state) {
+                Some(State::Prepared(_)) => prepared.push(number),
+                // It is committed in this moment, whoever hears of it.
+                Some(State::Finishing) | None => {}
+                Some(_) => ended.extend(live.remove(&number)),
+            }
+        }
+        drop(live);
+        ended.into_iter().for_each(|entry| self.end(Some(entry)));
+        prepared
+    }
+
+    fn take_prepared(&self, number: u64) -> Option<Box<Prepared>> {
+        let mut live = self.live.lock();
+        let entry = live.get_mut(&number)?;
+        match std::mem::replace(&mut entry.state, State::Finishing) {
+            State::Prepared(prepared) => Some(prepared),
+            other => {
+                entry.state = other;
+                None
+            }
+        }
+    }
+
+    fn decider(&self, number: u64) -> Option<String> {
+        match self.live.lock().get(&number).map(|entry| &entry.state) {
+            Some(State::Prepared(prepared)) => Some(prepared.decider.clone()),
+            _ => None,
+        }
+    }
+}
+
+fn named(prefix: &[u8], number: u64) -> Vec<u8> {
+    [prefix, format!("{number:016x}").as_bytes()].concat()
+}
+
+/// Keeps what a transaction has done for the case that it is committed, on disk too. Its locks stay.
+pub(super) async fn prepare(
+    host: &Host,
+    number: u64,
+    txn: Box<Transaction>,
+    decider: String,
+) -> Result<(), String> {
+    if let Some(journal) = host.node.journal() {
+        let mut record = Vec::new();
+        put_bytes(decider.as_bytes(), &mut record);
+        put_bytes(txn.effects().as_bytes(), &mut record);
+        host.node.put_record(&named(PREPARED, number), &record);
+        if let Err(reason) = journal.flush().await {
+            host.node.drop_record(&named(PREPARED, number));
+            host.registry.forget(number);
+            return Err(reason.to_string());
+        }
+    }
+    let mut live = host.registry.live.lock();
+    match live.get_mut(&number) {
+        Some(entry) if matches!(entry.state, State::Working(_)) => {
+            entry.state = State::Prepared(Box::new(Prepared { txn: *txn, decider, rest: None }));
+            Ok(())
+        }
+        _ => {
+            drop(live);
+            host.node.drop_record(&named(PREPARED, number));
+            Err("the transaction was ended".into())
+        }
+    }
+}
+
+/// Commits a transaction here. If `others` have prepared it, this is what decides it.
+pub(super) async fn commit(
+    host: &Host,
+    number: u64,
+    mut txn: Box<Transaction>,
+    others: &[String],
+) -> Result<(), String> {
+    if !host.registry.finishes(number) {
+        return Err("the transaction was ended".into());
+    }
+    if !others.is_empty() {
+        let record = others.join(",");
+        host.node.record_with(txn.effects_mut(), &named(DECIDED, number), Some(record.as_bytes()));
+    }
+    txn.commit();
+    host.registry.finished(number);
+    match host.node.journal() {
+        // What follows from it may be on other disks first.
+        Some(journal) if !others.is_empty() => journal.flush().await.map_err(|reason| reason.to_string()),
+        _ => Ok(()),
+    }
+}
+
+/// Ends a prepared transaction as it was decided.
+pub(super) async fn decided(host: &Host, number: u64, committed: bool) -> Result<(), String> {
+    let Some(prepared) = host.registry.take_prepared(number) else {
+        return Ok(());
+    };
+    let Prepared { mut txn, rest, .. } = *prepared;
+    let name = named(PREPARED, number);
+    match (committed, rest) {
+        (true, None) => {
+            host.node.record_with(txn.effects_mut(), &name, None);
+            txn.commit();
+        }
+        (true, Some(rest)) => {
+            let mut effects = Effects::from_bytes(&rest);
+            host.node.record_with(&mut effects, &name, None);
+            txn.repeat(&rest, effects, (host.clock)());
+        }
+        (false, _) => {
+            drop(txn);
+            host.node.drop_record(&name);
+        }
+    }
+    host.registry.finished(number);
+    match host.node.journal() {
+        Some(journal) => journal.flush().await.map_err(|reason| reason.to_string()),
+        None => Ok(()),
+    }
+}
+
+/// What became of a transaction that this node decides. If that is open, it is ended now.
+pub(super) async fn outcome(host: &Host, number: u64) -> bool {
+    loop {
+        if let Some(committed) = outcome_now(host, number) {
+            return committed;
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+/// The same; `None` while it is being committed.
+fn outcome_now(host: &Host, number: u64) -> Option<bool> {
+    let registry = &host.registry;
+    let mut live = registry.live.lock();
+    match live.get(&number).map(|entry| &entry.state) {
+        Some(State::Finishing) => None,
+        Some(State::Prepared(_)) => Some(false),
+        Some(_) => {
+            registry.refused.lock().add(number);
+            let entry = live.remove(&number);
+            drop(live);
+            registry.end(entry);
+            Some(false)
+        }
+        None => {
+            let committed = registry.committed.lock().has(number)
+                || !host.node.records(&named(DECIDED, number)).is_empty();
+            if !committed {
+                registry.refused.lock().add(number);
+            }
+            Some(committed)
+        }
+    }
+}
+
+/// A node that had prepared it has committed a transaction: once all have, nobody will ask any more.
+pub(super) fn forget_decision(host: &Host, number: u64, who: &str) {
+    let name = named(DECIDED, number);
+    let Some((_, record)) = host.node.records(&name).into_iter().next() else { return };
+    let record = String::from_utf8_lossy(&record).into_owned();
+    let left: Vec<&str> = record.split(',').filter(|other| *other != who).collect();
+    if left.is_empty() {
+        host.node.drop_record(&name);
+    } else {
+        host.node.put_record(&name, left.join(",").as_bytes());
+    }
+}
+
+/// Finds out what became of a prepared transaction whose gateway does not tell, however long that takes.
+pub(super) async fn resolve(host: Arc<Host>, number: u64) {
+    let Some(decider) = host.registry.decider(number) else { return };
+    let greeting = PeerGreeting::new(&host, &decider);
+    let link = Link::open(decider, Arc::new(greeting));
+    while host.registry.decider(number).is_some() {
+        match link.ask(Ask::Outcome(wire::Outcome { txn: number })).answer().await {
+            Ok(Answer::Decision(decision)) => {
+                // A disk that cannot be written is told of where commands are refused.
+                let done = decided(&host, number, decision.committed).await;
+                if done.is_ok() && decision.committed {
+                    let node = host.place.name().unwrap_or_default();
+                    let _ = link.ask(Ask::Forget(wire::Forget { txn: number, node })).answer().await;
+                }
+                return;
+            }
+            _ => tokio::time::sleep(ASK_AGAIN).await,
+        }
+    }
+}
+
+/// Takes up what was prepared when the data was last written.
+pub(super) async fn recover(host: &Arc<Host>) -> Result<(), String> {
+    for (name, record) in host.node.records(PREPARED) {
+        let damaged =
+            || format!("the record of the prepared transaction {:?} is damaged", name.escape_ascii());
+        let number = std::str::from_utf8(&name).ok().and_then(|text| u64::from_str_radix(text, 16).ok());
+        let number = number.ok_or_else(damaged)?;
+        let mut input = Input(&record);
+        let decider = input.bytes().map_err(|_| damaged())?;
+        let decider = String::from_utf8(decider.to_vec()).map_err(|_| damaged())?;
+        let rest = input.bytes().map_err(|_| damaged())?;
+        let txn = lock_again(host, rest).await.ok_or_else(damaged)?;
+        let prepared = Prepared { txn, decider, rest: Some(rest.to_vec()) };
+        let state = State::Prepared(Box::new(prepared));
+        host.registry.live.lock().insert(number, Entry { session: 0, state });
+        tokio::spawn(resolve(host.clone(), number));
+    }
+    Ok(())
+}
+
+/// Locks what these effects are about.
+async fn lock_again(host: &Host, effects: &[u8]) -> Option<Transaction> {
+    let mut requests = Vec::new();
+    let lock = |db: usize, key: &[u8]| LockRequest { db, key: key.into(), mode: Mode::Exclusive };
+    for effect in Effects::read(effects) {
+        let (db, key, effect) = effect.ok()?;
+        match effect {
+            Effect::Flush | Effect::Swap(_) => return Some(Transaction::begin_whole(&host.node).await),
+            Effect::Rename(to_db, to) => requests.push(lock(to_db, to)),
+            _ => {}
+        }
+        if db != CATALOG {
+            requests.push(lock(db, key));
+        }
+    }
+    Some(Transaction::begin(&host.node, requests).await)
+}

@@ -1,0 +1,587 @@
+//! One peer's stream: its requests in the order they come, its answers as they are ready.
+
+use std::collections::{HashMap, VecDeque};
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::task::{Context, Poll, Waker};
+
+use parking_lot::Mutex;
+use proto::store::v1 as wire;
+use store_engine::{Protocol, Reply};
+use subtle::ConstantTimeEq;
+use tokio::sync::Notify;
+use tokio::task::AbortHandle;
+use tokio::time::timeout;
+use tonic::Streaming;
+use wire::refusal::Code;
+use wire::request::Body as Ask;
+use wire::response::Body as Answer;
+use wire::{Requests, Response, Responses};
+
+use super::Host;
+use super::admit::Admitted;
+use super::pending;
+use super::place::refusal;
+use super::step;
+use crate::client::link::{Greeting, SILENCE};
+use crate::topology::SlotMap;
+use crate::wait::Waiter;
+
+/// Answers that a peer has not fetched may use so much memory; then no more of its requests are read.
+const UNREAD_BYTES: usize = 64 << 20;
+/// So many requests of one peer may wait for something.
+const MOST_WAITING: usize = 100_000;
+
+/// Answers on their way to the peer.
+#[derive(Default)]
+pub(crate) struct Outbox {
+    state: Mutex<Unsent>,
+    /// Told when there is room again, or the peer gone.
+    fetched: Notify,
+}
+
+#[derive(Default)]
+struct Unsent {
+    responses: Vec<Response>,
+    bytes: usize,
+    reader: Option<Waker>,
+    /// Nothing more comes.
+    ended: bool,
+    /// The peer has gone.
+    closed: bool,
+}
+
+impl Outbox {
+    /// Adds answers.
+    pub fn push(&self, responses: impl IntoIterator<Item = Response>) {
+        let mut state = self.state.lock();
+        for response in responses {
+            state.bytes += bytes_of(&response);
+            state.responses.push(response);
+        }
+        if let Some(reader) = state.reader.take() {
+            reader.wake();
+        }
+    }
+
+    pub fn poll(&self, context: &mut Context<'_>) -> Poll<Option<Responses>> {
+        let mut state = self.state.lock();
+        if state.responses.is_empty() {
+            if state.ended {
+                return Poll::Ready(None);
+            }
+            state.reader = Some(context.waker().clone());
+            return Poll::Pending;
+        }
+        state.bytes = 0;
+        let responses = std::mem::take(&mut state.responses);
+        drop(state);
+        self.fetched.notify_waiters();
+        Poll::Ready(Some(Responses { responses }))
+    }
+
+    /// The peer has gone.
+    pub fn close(&self) {
+        self.state.lock().closed = true;
+        self.fetched.notify_waiters();
+    }
+
+    fn end(&self) {
+        let mut state = self.state.lock();
+        state.ended = true;
+        if let Some(reader) = state.reader.take() {
+            reader.wake();
+        }
+    }
+
+    fn is_closed(&self) -> bool {
+        self.state.lock().closed
+    }
+
+    async fn has_room(&self) {
+        loop {
+            let fetched = self.fetched.notified();
+            {
+                let state = self.state.lock();
+                if state.bytes <= UNREAD_BYTES || state.closed {
+                    return;
+                }
+            }
+            fetched.await;
+        }
+    }
+}
+
+fn bytes_of(response: &Response) -> usize {
+    32 + match &response.body {
+        Some(Answer::Reply(reply)) => reply.len(),
+        Some(Answer::Stepped(stepped)) => {
+            stepped.values.iter().chain(&stepped.replies).map(|bytes| bytes.len() + 8).sum()
+        }
+        _ => 64,
+    }
+}
+
+/// All sessions of a node.
+#[derive(Default)]
+pub(crate) struct Sessions {
+    last: AtomicU64,
+    outboxes: Mutex<HashMap<u64, Weak<Outbox>>>,
+    ending: AtomicBool,
+    end: Notify,
+}
+
+impl Sessions {
+    /// Ends all.
+    pub fn end(&self) {
+        self.ending.store(true, Ordering::Relaxed);
+        self.end.notify_waiters();
+    }
+
+    /// Tells all but one that the catalog has changed.
+    pub fn tell_of_catalog(&self, but: u64) {
+        for (session, outbox) in &*self.outboxes.lock() {
+            if *session != but
+                && let Some(outbox) = outbox.upgrade()
+            {
+                outbox.push([Response { id: 0, body: Some(Answer::Done(wire::Done {})) }]);
+            }
+        }
+    }
+}
+
+/// What a session has under way, beside transactions.
+#[derive(Default)]
+struct Waiting {
+    /// Calls of a lane behind one that waits.
+    lanes: HashMap<u64, VecDeque<(u64, wire::Call)>>,
+    /// How to end what waits.
+    handles: HashMap<u64, AbortHandle>,
+    /// Blocking calls.
+    waiters: HashMap<u64, Arc<Waiter>>,
+}
+
+/// The session of a peer.
+pub(crate) struct Session {
+    host: Arc<Host>,
+    outbox: Arc<Outbox>,
+    number: u64,
+    greeted: bool,
+    waiting: Arc<Mutex<Waiting>>,
+    watches: Arc<Watches>,
+    /// Answers of the present message.
+    ready: Vec<Response>,
+}
+
+/// The watches of a session: keys, and whether they have changed.
+pub(crate) type Watches = Mutex<HashMap<u64, Vec<Watched>>>;
+
+/// A watched key.
+pub(crate) struct Watched {
+    pub db: usize,
+    pub key: Vec<u8>,
+    pub changed: Arc<AtomicBool>,
+}
+
+impl Session {
+    pub fn new(host: Arc<Host>, outbox: Arc<Outbox>) -> Session {
+        let number = host.sessions.last.fetch_add(1, Ordering::Relaxed) + 1;
+        host.sessions.outboxes.lock().insert(number, Arc::downgrade(&outbox));
+        Session {
+            host,
+            outbox,
+            number,
+            greeted: false,
+            waiting: Arc::default(),
+            watches: Arc::default(),
+            ready: Vec::new(),
+        }
+    }
+
+    /// Serves the peer to its end.
+    pub async fn run(mut self, mut requests: Streaming<Requests>) {
+        let host = self.host.clone();
+        let mut end = pin!(host.sessions.end.notified());
+        end.as_mut().enable();
+        while !self.outbox.is_closed() && !host.sessions.ending.load(Ordering::Relaxed) {
+            let next = tokio::select! {
+                biased;
+                next = timeout(SILENCE, requests.message()) => next,
+                () = &mut end => break,
+            };
+            let Ok(Ok(Some(requests))) = next else { break };
+            for request in requests.requests {
+                let Some(body) = request.body else {
+                    self.refuse(request.id, Code::Invalid, "an unknown request");
+                    continue;
+                };
+                if !self.take(request.id, body) {
+                    self.send();
+                    self.leave();
+                    return;
+                }
+            }
+            self.send();
+            self.outbox.has_room().await;
+        }
+        self.leave();
+    }
+
+    /// The peer is gone, or given up.
+    fn leave(self) {
+        self.host.sessions.outboxes.lock().remove(&self.number);
+        self.outbox.end();
+        for (_, handle) in self.waiting.lock().handles.drain() {
+            handle.abort();
+        }
+        for (_, watched) in self.watches.lock().drain() {
+            unwatch(&self.host, watched);
+        }
+        for number in self.host.registry.leave(self.number) {
+            tokio::spawn(pending::resolve(self.host.clone(), number));
+        }
+    }
+
+    /// Sends what is ready, once it is kept as it should be.
+    fn send(&mut self) {
+        if self.ready.is_empty() {
+            return;
+        }
+        let ready = std::mem::take(&mut self.ready);
+        settle(&self.host, &self.outbox, ready);
+    }
+
+    fn answer(&mut self, id: u64, answer: Answer) {
+        self.ready.push(Response { id, body: Some(answer) });
+    }
+
+    fn refuse(&mut self, id: u64, code: Code, reason: &str) {
+        self.answer(id, Answer::Refusal(refusal(code, reason)));
+    }
+
+    /// Takes a request. Whether the peer may go on.
+    fn take(&mut self, id: u64, body: Ask) -> bool {
+        if !self.greeted {
+            let Ask::Hello(hello) = body else {
+                self.refuse(id, Code::Denied, "the first request must be a hello");
+                return false;
+            };
+            match greet(&self.host, &hello) {
+                Ok(welcome) => self.answer(id, Answer::Welcome(welcome)),
+                Err(reason) => {
+                    self.refuse(id, Code::Denied, &reason);
+                    return false;
+                }
+            }
+            self.greeted = true;
+            return true;
+        }
+        match body {
+            Ask::Hello(_) => self.refuse(id, Code::Invalid, "a second hello"),
+            Ask::Beat(_) => {
+                let status = status(&self.host);
+                self.answer(id, Answer::Status(status));
+            }
+            Ask::Execute(wire::Execute { call: Some(call), lane }) => self.execute(id, call, lane),
+            Ask::Step(step) => self.step(id, step),
+            Ask::Wait(wire::Wait { call: Some(call), only_tell }) => self.wait(id, call, only_tell),
+            Ask::Cancel(cancel) => {
+                // Whoever has served it in this moment was first.
+                if let Some(waiter) = self.waiting.lock().waiters.remove(&cancel.id) {
+                    let mut out = Reply::new(waiter.protocol());
+                    out.null_array();
+                    waiter.answer(out.buf);
+                }
+            }
+            Ask::Watch(watch) => self.watch(id, watch),
+            Ask::Unwatch(unwatched) => {
+                if let Some(watched) = self.watches.lock().remove(&unwatched.watch) {
+                    unwatch(&self.host, watched);
+                }
+            }
+            Ask::ReadRecords(read) => {
+                let records = self.host.node.records(&read.prefix);
+                let record = |(name, content): (Vec<u8>, Arc<[u8]>)| wire::Record {
+                    name: name.into(),
+                    content: content.to_vec().into(),
+                };
+                let records = records.into_iter().map(record).collect();
+                self.answer(id, Answer::Records(wire::Records { records }));
+            }
+            Ask::WriteRecords(write) => {
+                if let Err(error) = self.host.node.refuse_while_failing() {
+                    return {
+                        self.refuse(id, Code::Unavailable, error.text());
+                        true
+                    };
+                }
+                step::write_records(&self.host.node, &write);
+                self.host.sessions.tell_of_catalog(self.number);
+                self.answer(id, Answer::Done(wire::Done {}));
+            }
+            Ask::Outcome(asked) => self.later(id, move |host| async move {
+                let committed = pending::outcome(&host, asked.txn).await;
+                Answer::Decision(wire::Decision { committed })
+            }),
+            Ask::Resolve(asked) => {
+                tokio::spawn(pending::resolve(self.host.clone(), asked.txn));
+                self.answer(id, Answer::Done(wire::Done {}));
+            }
+            Ask::Forget(asked) => {
+                pending::forget_decision(&self.host, asked.txn, &asked.node);
+                self.answer(id, Answer::Done(wire::Done {}));
+            }
+            Ask::Save(save) => self.later(id, move |host| async move {
+                let saved = match host.node.journal() {
+                    None => Ok(()),
+                    Some(journal) if save.checkpoint => journal.checkpoint().await,
+                    Some(journal) => journal.flush().await,
+                };
+                match saved {
+                    Ok(()) => Answer::Done(wire::Done {}),
+                    Err(reason) => Answer::Refusal(refusal(Code::Unavailable, &reason)),
+                }
+            }),
+            Ask::Execute(_) | Ask::Wait(_) => self.refuse(id, Code::Invalid, "no call"),
+        }
+        true
+    }
+
+    /// Does something that takes its time, for as long as the peer is there.
+    fn later<F>(&mut self, id: u64, work: impl FnOnce(Arc<Host>) -> F)
+    where
+        F: Future<Output = Answer> + Send + 'static,
+    {
+        if self.waiting.lock().handles.len() >= MOST_WAITING {
+            return self.refuse(id, Code::Unavailable, "too many requests of this peer are waiting");
+        }
+        let (host, outbox, waiting) = (self.host.clone(), self.outbox.clone(), self.waiting.clone());
+        let work = work(self.host.clone());
+        // Held until its handle is known, so that it does not end before.
+        let mut registered = self.waiting.lock();
+        let task = tokio::spawn(async move {
+            let answer = work.await;
+            waiting.lock().handles.remove(&id);
+            settle(&host, &outbox, vec![Response { id, body: Some(answer) }]);
+        });
+        registered.handles.insert(id, task.abort_handle());
+    }
+
+    fn execute(&mut self, id: u64, call: wire::Call, lane: u64) {
+        if let Some(behind) = self.waiting.lock().lanes.get_mut(&lane) {
+            return behind.push_back((id, call));
+        }
+        if let Some(answer) = step::execute_now(&self.host, &call) {
+            return self.answer(id, answer);
+        }
+        self.waiting.lock().lanes.insert(lane, VecDeque::new());
+        let (waiting, outbox) = (self.waiting.clone(), self.outbox.clone());
+        self.later(id, move |host| async move {
+            let first = step::execute(&host, &call).await;
+            tokio::spawn(follow(host, waiting, outbox, lane));
+            first
+        });
+    }
+
+    fn step(&mut self, id: u64, asked: wire::Step) {
+        let (number, session) = (asked.txn, self.number);
+        if asked.finish() == wire::step::Finish::Abort {
+            let abort = step::abort(self.host.clone(), session, number);
+            return self.later(id, |_| abort);
+        }
+        let mut work = Box::pin(step::step(self.host.clone(), session, self.watches.clone(), asked));
+        // Most are done at once.
+        let mut context = Context::from_waker(Waker::noop());
+        match work.as_mut().poll(&mut context) {
+            Poll::Ready(answer) => self.answer(id, answer),
+            Poll::Pending => {
+                let (host, outbox) = (self.host.clone(), self.outbox.clone());
+                let task = tokio::spawn(async move {
+                    let answer = work.await;
+                    settle(&host, &outbox, vec![Response { id, body: Some(answer) }]);
+                });
+                self.host.registry.waits(number, task.abort_handle());
+            }
+        }
+    }
+
+    fn wait(&mut self, id: u64, call: wire::Call, only_tell: bool) {
+        let clock = self.host.clock;
+        let admitted = match Admitted::new(&call) {
+            Ok(admitted) => admitted,
+            Err(reason) => return self.refuse(id, Code::Invalid, reason),
+        };
+        if !only_tell && let Err(moved) = self.host.place.owns(admitted.key_bytes()) {
+            return self.answer(id, Answer::Refusal(moved));
+        }
+        let mut parked = match only_tell {
+            true => self.host.node.park_to_be_told(&admitted.call(clock()), admitted.protocol),
+            false => self.host.node.park(&admitted.call(clock()), admitted.protocol),
+        };
+        self.waiting.lock().waiters.insert(id, parked.waiter().clone());
+        let waiting = self.waiting.clone();
+        self.later(id, move |_| async move {
+            let reply = match only_tell {
+                true => parked.told().await,
+                false => parked.reply(clock).await,
+            };
+            waiting.lock().waiters.remove(&id);
+            match reply {
+                Some(reply) => Answer::Reply(reply.into()),
+                None => Answer::Refusal(refusal(Code::Unavailable, "whoever served this call has failed")),
+            }
+        });
+    }
+
+    fn watch(&mut self, id: u64, watch: wire::Watch) {
+        let keys = watch.keys.iter().map(|lock| &*lock.key);
+        if let Err(moved) = self.host.place.owns(keys) {
+            return self.answer(id, Answer::Refusal(moved));
+        }
+        let mut watched = Vec::with_capacity(watch.keys.len());
+        for lock in watch.keys {
+            let (db, changed) = (lock.db as usize % store_engine::DATABASES, Arc::default());
+            self.host.node.watch(db, &lock.key, (self.host.clock)(), &changed);
+            watched.push(Watched { db, key: lock.key.to_vec(), changed });
+        }
+        self.watches.lock().entry(watch.watch).or_default().extend(watched);
+        self.answer(id, Answer::Done(wire::Done {}));
+    }
+}
+
+fn unwatch(host: &Host, watched: Vec<Watched>) {
+    for Watched { db, key, changed } in watched {
+        if !changed.load(Ordering::Relaxed) {
+            host.node.unwatch(db, &key, &changed);
+        }
+    }
+}
+
+/// Runs the calls of a lane that came behind one that had to wait.
+async fn follow(host: Arc<Host>, waiting: Arc<Mutex<Waiting>>, outbox: Arc<Outbox>, lane: u64) {
+    loop {
+        let next = {
+            let mut waiting = waiting.lock();
+            let next = waiting.lanes.get_mut(&lane).and_then(VecDeque::pop_front);
+            if next.is_none() {
+                waiting.lanes.remove(&lane);
+            }
+            next
+        };
+        let Some((id, call)) = next else { return };
+        if outbox.is_closed() {
+            return;
+        }
+        let answer = step::execute(&host, &call).await;
+        settle(&host, &outbox, vec![Response { id, body: Some(answer) }]);
+    }
+}
+
+/// Sends answers when what they tell of is kept as the node's durability promises.
+fn settle(host: &Arc<Host>, outbox: &Arc<Outbox>, mut responses: Vec<Response>) {
+    if host.node.journal().is_none() {
+        return outbox.push(responses);
+    }
+    let mut context = Context::from_waker(Waker::noop());
+    let (host, outbox) = (host.clone(), outbox.clone());
+    let mut settling = Box::pin(async move {
+        let settled = match host.node.journal() {
+            Some(journal) => journal.settle().await,
+            None => Ok(()),
+        };
+        if let Err(reason) = settled {
+            for response in &mut responses {
+                let mut out = Reply::new(Protocol::Resp2);
+                out.error(&crate::journal::misconf(&reason));
+                response.body = Some(match response.body {
+                    Some(Answer::Reply(_)) => Answer::Reply(out.buf.into()),
+                    _ => Answer::Refusal(refusal(Code::Unavailable, &reason)),
+                });
+            }
+        }
+        outbox.push(responses);
+    });
+    if settling.as_mut().poll(&mut context).is_pending() {
+        tokio::spawn(settling);
+    }
+}
+
+/// Checks who comes and for whom.
+fn greet(host: &Host, hello: &wire::Hello) -> Result<wire::Welcome, String> {
+    if let Some(token) = &host.token
+        && !bool::from(token.as_bytes().ct_eq(hello.token.as_bytes()))
+    {
+        return Err("the token is wrong".into());
+    }
+    let map =
+        SlotMap::from_wire(hello.map.as_ref().ok_or("a hello without a map")?).map_err(|error| error.0)?;
+    let taken = host.place.take(&host.node, map, hello.node as usize)?;
+    Ok(wire::Welcome {
+        map: Some(taken.map.to_wire()),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        boot: host.boot,
+        status: Some(status(host)),
+    })
+}
+
+fn status(host: &Host) -> wire::Status {
+    let usage = host.node.usage();
+    let counts = host.node.counts();
+    let numbers = |counts: &[usize]| counts.iter().map(|count| *count as u64).collect();
+    let progress = host.node.journal().map(|journal| (journal.newest(), journal.progress()));
+    let (journal_newest, progress) = progress.unwrap_or_default();
+    wire::Status {
+        keys: numbers(&usage.keys),
+        expiring: numbers(&usage.expiring),
+        sticky: usage.sticky.iter().map(|sticky| sticky.keys as u64).collect(),
+        sticky_bytes: usage.sticky.iter().map(|sticky| sticky.bytes as u64).collect(),
+        bytes: usage.bytes as u64,
+        full: host.node.is_full((host.clock)()),
+        failing: progress.failure.as_deref().unwrap_or_default().to_owned(),
+        epoch: host.place.taken().map_or(0, |taken| taken.map.epoch()),
+        hits: counts.hits,
+        misses: counts.misses,
+        expired: counts.expired,
+        evicted: counts.evicted,
+        journal_newest,
+        journal_durable: progress.durable,
+        waiting: host.node.waiting() as u64,
+    }
+}
+
+/// How a node greets another.
+pub(crate) struct PeerGreeting {
+    hello: wire::Hello,
+}
+
+impl PeerGreeting {
+    /// For the node that decides about a transaction which `host` has prepared.
+    pub fn new(host: &Host, decider: &str) -> PeerGreeting {
+        let map = host.place.taken().map(|taken| taken.map);
+        let node = map.iter().flat_map(|map| map.nodes()).position(|node| node == decider);
+        let hello = wire::Hello {
+            peer: 0,
+            map: map.map(|map| map.to_wire()),
+            node: node.unwrap_or_default() as u32,
+            token: host.token.clone().unwrap_or_default(),
+        };
+        PeerGreeting { hello }
+    }
+}
+
+impl Greeting for PeerGreeting {
+    fn hello(&self) -> Ask {
+        Ask::Hello(self.hello.clone())
+    }
+
+    fn welcome(&self, answer: Answer) -> Result<(), String> {
+        match answer {
+            Answer::Welcome(_) => Ok(()),
+            Answer::Refusal(refusal) => Err(refusal.reason),
+            _ => Err("no welcome".into()),
+        }
+    }
+
+    fn heard(&self, _: Answer) {}
+}

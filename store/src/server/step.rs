@@ -1,0 +1,290 @@
+//! What is asked of the node, done.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use proto::store::v1 as wire;
+use store_engine::{CommandError, DATABASES, Reply};
+use wire::refusal::Code;
+use wire::response::Body as Answer;
+use wire::step::{Finish, Part};
+use wire::stepped::How;
+
+use super::Host;
+use super::admit::Admitted;
+use super::pending::{self, Found};
+use super::place::refusal;
+use super::session::Watches;
+use crate::lock::Mode;
+use crate::node::Node;
+use crate::txn::{self, Conflict, LockRequest, Transaction};
+
+/// Runs a call as a unit of its own, if nothing is in its way.
+pub(super) fn execute_now(host: &Host, call: &wire::Call) -> Option<Answer> {
+    let now_ms = (host.clock)();
+    let (admitted, mut out) = match admitted(host, call, now_ms) {
+        Ok(admitted) => admitted,
+        Err(answer) => return Some(answer),
+    };
+    let mut seed = seed(host);
+    host.node.try_execute(&admitted.call(now_ms), &mut seed, &mut out)?;
+    Some(Answer::Reply(out.buf.into()))
+}
+
+/// The same, after those who are in its way.
+pub(super) async fn execute(host: &Arc<Host>, call: &wire::Call) -> Answer {
+    let (admitted, mut out) = match admitted(host, call, (host.clock)()) {
+        Ok(admitted) => admitted,
+        Err(answer) => return answer,
+    };
+    let mut seed = seed(host);
+    // Slots do not move while a key of theirs is locked, but may have before it was.
+    let call = admitted.call(0);
+    let mut txn = Transaction::begin_for(&host.node, &call).await;
+    if let Err(moved) = host.place.owns(admitted.key_bytes()) {
+        return Answer::Refusal(moved);
+    }
+    let call = admitted.call((host.clock)());
+    let done = txn.execute(&call, Mode::Exclusive, &mut seed, &mut out);
+    if done.is_err() {
+        out.error(&CommandError::new("ERR internal error: a locked key was not locked"));
+    }
+    txn.commit();
+    Answer::Reply(out.buf.into())
+}
+
+/// A call that may be run, with its reply to be; otherwise the answer.
+fn admitted<'a>(host: &Host, call: &'a wire::Call, now_ms: u64) -> Result<(Admitted<'a>, Reply), Answer> {
+    let admitted = Admitted::new(call).map_err(|reason| Answer::Refusal(refusal(Code::Invalid, reason)))?;
+    host.place.owns(admitted.key_bytes()).map_err(Answer::Refusal)?;
+    let mut out = Reply::new(admitted.protocol);
+    match admitted.allowed(&host.node, now_ms) {
+        Ok(()) => Ok((admitted, out)),
+        Err(error) => {
+            out.error(&error);
+            Err(Answer::Reply(out.buf.into()))
+        }
+    }
+}
+
+/// Where the chance of a single command begins.
+fn seed(host: &Host) -> u64 {
+    host.node.next_txn().wrapping_mul(0x9E37_79B9_7F4A_7C15)
+}
+
+/// Ends a transaction without a trace.
+pub(super) async fn abort(host: Arc<Host>, session: u64, number: u64) -> Answer {
+    host.registry.abort(number, session);
+    match pending::decided(&host, number, false).await {
+        Ok(()) => Answer::Done(wire::Done {}),
+        Err(reason) => Answer::Refusal(refusal(Code::Unavailable, &reason)),
+    }
+}
+
+/// Does a step of a transaction. If the future is dropped the transaction is taken back.
+pub(super) async fn step(host: Arc<Host>, session: u64, watches: Arc<Watches>, step: wire::Step) -> Answer {
+    let number = step.txn;
+    let held = match host.registry.take(number, session, step.begin.is_some()) {
+        Found::New => None,
+        Found::Open(txn) => Some(txn),
+        Found::Prepared if step.finish() == Finish::Commit => {
+            return match pending::decided(&host, number, true).await {
+                Ok(()) => Answer::Stepped(wire::Stepped::default()),
+                Err(reason) => Answer::Refusal(refusal(Code::Unavailable, &reason)),
+            };
+        }
+        Found::Prepared | Found::Missing => {
+            return Answer::Refusal(refusal(Code::Invalid, "no such transaction is open"));
+        }
+    };
+    let mut stepped = wire::Stepped::default();
+    let done = work(&host, &watches, &step, held, &mut stepped).await;
+    let txn = match done {
+        Ok(Some(txn)) => txn,
+        Ok(None) => {
+            host.registry.forget(number);
+            return Answer::Stepped(stepped);
+        }
+        Err(refused) => {
+            host.registry.forget(number);
+            return Answer::Refusal(refused);
+        }
+    };
+    if stepped.how() != How::Well {
+        host.registry.put_back(number, txn);
+        return Answer::Stepped(stepped);
+    }
+    let finished = match step.finish() {
+        Finish::Prepare => {
+            let decider = step.others.first().cloned().unwrap_or_default();
+            pending::prepare(&host, number, txn, decider).await
+        }
+        Finish::Commit => pending::commit(&host, number, txn, &step.others).await,
+        Finish::Open | Finish::Abort => {
+            host.registry.put_back(number, txn);
+            Ok(())
+        }
+    };
+    match finished {
+        Ok(()) => Answer::Stepped(stepped),
+        Err(reason) => Answer::Refusal(refusal(Code::Unavailable, &reason)),
+    }
+}
+
+/// Everything in a step but its end. The transaction; none if it came to nothing.
+async fn work(
+    host: &Host,
+    watches: &Watches,
+    step: &wire::Step,
+    held: Option<Box<Transaction>>,
+    stepped: &mut wire::Stepped,
+) -> Result<Option<Box<Transaction>>, wire::Refusal> {
+    let invalid = |reason: &str| refusal(Code::Invalid, reason);
+    let txn = match &step.begin {
+        None => held,
+        Some(begin) => begun(host, watches, begin, held, stepped).await?,
+    };
+    let Some(mut txn) = txn else { return Ok(None) };
+    stepped.now_ms = (host.clock)();
+    let now_ms = if step.now_ms == 0 { stepped.now_ms } else { step.now_ms };
+    let most_bytes = step.begin.as_ref().map_or(0, |begin| begin.value_bytes as usize);
+    let wanted = step.begin.iter().flat_map(|begin| &begin.locks).map(|lock| (lock, most_bytes));
+    let fetched = step.fetch.iter().map(|lock| (lock, usize::MAX));
+    for (lock, most_bytes) in wanted.chain(fetched) {
+        let request = lock_request(lock)?;
+        if !txn.holds(request.db, &request.key, Mode::Shared) {
+            return Err(invalid("a value is wanted whose key is not locked"));
+        }
+        stepped.values.push(value(&txn, &request, most_bytes, now_ms));
+    }
+    if !step.changes.is_empty() {
+        host.node.refuse_while_failing().map_err(|error| refusal(Code::Unavailable, error.text()))?;
+        txn.apply(&step.changes, now_ms).map_err(invalid)?;
+    }
+    match step.part() {
+        Part::None => {}
+        Part::Begin => txn.begin_part(),
+        Part::Keep => txn.keep_part(),
+        Part::Undo => txn.undo_part(),
+    }
+    stepped.seed = step.seed;
+    let mode = if step.shared { Mode::Shared } else { Mode::Exclusive };
+    for call in &step.calls {
+        let admitted = Admitted::new(call).map_err(invalid)?;
+        host.place.owns(admitted.key_bytes())?;
+        let mut out = Reply::new(admitted.protocol);
+        // Whether memory suffices was asked when the transaction began.
+        if admitted.command.is_write()
+            && let Err(error) = host.node.refuse_while_failing()
+        {
+            out.error(&error);
+            stepped.replies.push(out.buf.into());
+            continue;
+        }
+        match txn.execute(&admitted.call(now_ms), mode, &mut stepped.seed, &mut out) {
+            Ok(_) => stepped.replies.push(out.buf.into()),
+            Err(conflict) => {
+                tell(conflict, stepped);
+                break;
+            }
+        }
+    }
+    stepped.full = host.node.is_full(now_ms);
+    Ok(Some(txn))
+}
+
+fn tell(conflict: Conflict, stepped: &mut wire::Stepped) {
+    match conflict {
+        Conflict::Everything => stepped.set_how(How::ConflictEverything),
+        Conflict::Key(LockRequest { db, key, mode }) => {
+            stepped.set_how(How::Conflict);
+            stepped.key =
+                Some(wire::Lock { db: db as u32, key: key.into_vec().into(), shared: mode == Mode::Shared });
+        }
+    }
+}
+
+/// Takes the locks that a transaction begins with, or more of them. None if that was in vain.
+async fn begun(
+    host: &Host,
+    watches: &Watches,
+    begin: &wire::Begin,
+    held: Option<Box<Transaction>>,
+    stepped: &mut wire::Stepped,
+) -> Result<Option<Box<Transaction>>, wire::Refusal> {
+    let requests = begin.locks.iter().map(lock_request).collect::<Result<Vec<_>, _>>()?;
+    let keys = || begin.locks.iter().map(|lock| &*lock.key);
+    host.place.owns(keys())?;
+    let txn = match held {
+        Some(mut txn) => {
+            // More of them; whoever holds some does not wait for others.
+            if let Err(conflict) = txn.lock_free(&requests) {
+                tell(conflict, stepped);
+            }
+            return Ok(Some(txn));
+        }
+        None if begin.everything => Some(Transaction::begin_whole(&host.node).await),
+        None if begin.wait => Some(Transaction::begin(&host.node, requests).await),
+        None => Transaction::try_begin(&host.node, &requests),
+    };
+    let Some(txn) = txn else {
+        stepped.set_how(How::Busy);
+        return Ok(None);
+    };
+    // Slots do not move while a key of theirs is locked, but may have before it was.
+    host.place.owns(keys())?;
+    if watches_broken(host, watches, &begin.watches) {
+        stepped.set_how(How::Broken);
+        return Ok(None);
+    }
+    Ok(Some(Box::new(txn)))
+}
+
+/// Whether one of these watches is broken, or unknown.
+fn watches_broken(host: &Host, watches: &Watches, numbers: &[u64]) -> bool {
+    let watches = watches.lock();
+    let now_ms = (host.clock)();
+    numbers.iter().any(|number| {
+        watches.get(number).is_none_or(|watched| {
+            watched.iter().any(|watched| {
+                // One that has expired counts: looking at it removes it, which raises its flag.
+                host.node.refresh(watched.db, &watched.key, now_ms);
+                watched.changed.load(Ordering::Relaxed)
+            })
+        })
+    })
+}
+
+fn lock_request(lock: &wire::Lock) -> Result<LockRequest, wire::Refusal> {
+    let db = lock.db as usize;
+    if db >= DATABASES {
+        return Err(refusal(Code::Invalid, "an unknown database"));
+    }
+    let mode = if lock.shared { Mode::Shared } else { Mode::Exclusive };
+    Ok(LockRequest { db, key: (&*lock.key).into(), mode })
+}
+
+/// A value as it travels.
+fn value(txn: &Transaction, request: &LockRequest, most_bytes: usize, now_ms: u64) -> bytes::Bytes {
+    match txn.value(request.db, &request.key, most_bytes, now_ms) {
+        txn::Found::Nothing => vec![0],
+        txn::Found::TooLarge => vec![2],
+        txn::Found::Entry(mut entry) => {
+            entry.insert(0, 1);
+            entry
+        }
+    }
+    .into()
+}
+
+/// Keeps records of the catalog.
+pub(super) fn write_records(node: &Node, write: &wire::WriteRecords) {
+    if write.replace {
+        node.set_records(&write.prefix, write.records.iter().map(|record| (&*record.name, &*record.content)));
+    } else {
+        let record = |record: &wire::Record| (record.name.to_vec(), record.content.to_vec());
+        let records: Vec<_> = write.records.iter().map(record).collect();
+        let gone: Vec<_> = write.gone.iter().map(|name| name.to_vec()).collect();
+        node.change_records(&write.prefix, &records, &gone);
+    }
+}

@@ -1,0 +1,141 @@
+//! Transactions whose commands are run elsewhere: the values of locked keys go there, what became of them comes back.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use store_engine::codec;
+use store_engine::effect::{CATALOG, Effect, Effects, Marks};
+use store_engine::{Ctx, Partitions, Protocol, Reply, Routing};
+
+use super::{Conflict, LockRequest, Transaction};
+use crate::lock::Mode;
+use crate::node::{self, Call, Node};
+
+/// What is under a key.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Found {
+    /// Nothing.
+    Nothing,
+    /// This entry: marks and value, for [`store_engine::effect::Put`].
+    Entry(Vec<u8>),
+    /// Something larger than was wanted.
+    TooLarge,
+}
+
+impl Transaction {
+    /// Waits until everything is locked that `call` needs.
+    pub async fn begin_for(node: &Arc<Node>, call: &Call<'_>) -> Transaction {
+        match call.command.routing.of(call.args) {
+            Routing::Everywhere | Routing::Paged => Transaction::begin_whole(node).await,
+            _ => {
+                let request = |(key, mode): (&[u8], Mode)| LockRequest { db: call.db, key: key.into(), mode };
+                Transaction::begin(node, call.keys().map(request).collect()).await
+            }
+        }
+    }
+
+    /// A transaction that has locked all of `requests`, if that is possible without waiting.
+    pub fn try_begin(node: &Arc<Node>, requests: &[LockRequest]) -> Option<Transaction> {
+        let mut txn = Transaction::new(node);
+        txn.lock_free(requests).ok().map(|()| txn)
+    }
+
+    /// Locks more keys, all of which have to be free. What was locked before one that is not stays so.
+    pub fn lock_free(&mut self, requests: &[LockRequest]) -> Result<(), Conflict> {
+        for LockRequest { db, key, mode } in requests {
+            let shard = self.node.shard_of(key);
+            let mut state = self.node.shard(shard).lock();
+            self.locks.secure(shard, &mut state.locks, *db, key, *mode, *mode)?;
+        }
+        Ok(())
+    }
+
+    /// Whether `key` is locked at least as `need`.
+    pub fn holds(&self, db: usize, key: &[u8], need: Mode) -> bool {
+        if self.locks.whole {
+            return true;
+        }
+        let shard = self.node.shard(self.node.shard_of(key)).lock();
+        shard.locks.mode_of(self.locks.id, db, key).is_some_and(|held| held.covers(need))
+    }
+
+    /// What is under a locked key; an entry only if it takes no more than `most_bytes` of memory.
+    pub fn value(&self, db: usize, key: &[u8], most_bytes: usize, now_ms: u64) -> Found {
+        let mut shard = self.node.shard(self.node.shard_of(key)).lock();
+        let space = &mut shard.partition.databases[db];
+        let Some(at) = space.find_used(key, now_ms) else { return Found::Nothing };
+        let entry = space.at(at);
+        if entry.value.bytes() > most_bytes {
+            return Found::TooLarge;
+        }
+        let mut bytes = Vec::with_capacity(entry.value.bytes() + 16);
+        Marks::of(entry).write(&mut bytes);
+        codec::put_value(&entry.value, &mut bytes);
+        Found::Entry(bytes)
+    }
+
+    /// Makes keys what they became elsewhere. Only effects that put and remove keys which are locked exclusively are
+    /// taken; others are an error, with those before them done.
+    pub fn apply(&mut self, changes: &[u8], now_ms: u64) -> Result<(), &'static str> {
+        for change in Effects::read(changes) {
+            let (db, key, effect) = change.map_err(|_| "malformed changes")?;
+            if !self.holds(db, key, Mode::Exclusive) {
+                return Err("a change of a key that is not locked");
+            }
+            let entry = match effect {
+                Effect::Put(put) => Some(put.entry().map_err(|_| "a malformed entry")?),
+                Effect::Remove => None,
+                _ => return Err("a change of another kind than put and remove"),
+            };
+            let Transaction { node, undo, effects, .. } = self;
+            let mut shard = node.shard(node.shard_of(key)).lock();
+            let effects = node.journal.is_some().then_some(effects);
+            let mut ctx = Ctx {
+                partitions: Partitions::One(&mut shard.partition),
+                db,
+                now_ms,
+                seed: &mut 0,
+                undo: Some(undo),
+                effects,
+                out: &mut Reply::new(Protocol::Resp2),
+            };
+            match entry {
+                Some(entry) => ctx.place(key, entry),
+                None => drop(ctx.delete(key)),
+            }
+        }
+        self.now_ms = now_ms;
+        Ok(())
+    }
+
+    /// What was changed so far.
+    pub fn effects(&self) -> &Effects {
+        &self.effects
+    }
+
+    /// The same for whoever adds something to be kept with the changes.
+    pub(crate) fn effects_mut(&mut self) -> &mut Effects {
+        &mut self.effects
+    }
+
+    /// Does again what a transaction did whose locks this one has, and commits it with `effects`, which are these
+    /// changes and what is to be kept with them.
+    pub(crate) fn repeat(mut self, changes: &[u8], effects: Effects, now_ms: u64) {
+        let mut changed = VecDeque::new();
+        let mut guards = self.node.lock_everything();
+        let mut partitions = node::partitions_of(&mut guards, self.node.shards());
+        for change in Effects::read(changes) {
+            // They were read when their keys were locked.
+            let Ok((db, key, effect)) = change else { break };
+            if db != CATALOG && effect.apply(db, key, &mut partitions).is_ok() {
+                partitions.keyspace(db, key).touch(key);
+                changed.push_back((db, key.into()));
+            }
+        }
+        drop(partitions);
+        drop(guards);
+        self.effects = effects;
+        self.node.record(&mut self.effects);
+        self.serve(changed, now_ms);
+    }
+}
