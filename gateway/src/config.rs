@@ -17,7 +17,7 @@ mod table;
 pub use cell::Address;
 pub use kind::bytes as parse_bytes;
 pub use load::{Sources, load};
-pub use table::{Config, PARAMETERS, SCRIPT_FLAGS, reference};
+pub use table::{Config, OF_DATA, PARAMETERS, SCRIPT_FLAGS, reference};
 
 #[cfg(test)]
 mod tests {
@@ -63,6 +63,13 @@ mod tests {
             let plain =
                 !matches!(row.kind, Kind::Address(..) | Kind::Folder(_) | Kind::File(_) | Kind::Addresses(_));
             assert!(plain, "{}: readers expect a load without a lock", row.name);
+        }
+    }
+
+    #[test]
+    fn those_of_data_can_change() {
+        for name in super::OF_DATA {
+            assert!(PARAMETERS.iter().any(|row| row.name == *name && row.live), "{name}");
         }
     }
 

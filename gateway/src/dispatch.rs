@@ -106,6 +106,9 @@ pub async fn finish(server: &Arc<Server>, session: &mut Session, waiting: Waitin
         Waiting::Later(Later::Shutdown, admitted) => {
             command::persistence::shutdown(server, session, admitted.args, out).await;
         }
+        Waiting::Later(Later::Config, admitted) => {
+            command::server::config(server, admitted.args, out).await;
+        }
         Waiting::Later(Later::Watch, admitted) => {
             command::multi::watch(server, session, admitted.args, out).await;
         }

@@ -109,7 +109,7 @@ pub fn refuse_when_full(
     admitted: &Admitted<'_>,
     multi: Option<&Multi>,
 ) -> Result<(), CommandError> {
-    if server.config.maxmemory.get() == 0 {
+    if server.store.node().is_some() && server.config.maxmemory.get() == 0 {
         return Ok(());
     }
     let needs_memory = match (multi, admitted.facts.name) {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use store::{Limit, Node};
+use store::{Limit, Node, Store};
 use store_engine::evict::{Order, Policy};
 use store_engine::{Aging, CommandError};
 
@@ -64,9 +64,12 @@ impl Config {
 }
 
 impl Server {
-    /// Whether commands that need memory have to be refused. Makes room first, if that is possible. Nodes of other
-    /// processes say so themselves.
+    /// Whether commands that need memory have to be refused. Makes room first, if that is possible. Of nodes in
+    /// other processes it is known as of a second ago; they refuse what they have no room for.
     pub fn memory_is_full(&self) -> bool {
-        self.store.node().is_some_and(|node| node.is_full(unix_ms()))
+        match &self.store {
+            Store::Here(node) => node.is_full(unix_ms()),
+            Store::Spread(cluster) => cluster.is_full(),
+        }
     }
 }

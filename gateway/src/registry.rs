@@ -44,6 +44,8 @@ pub enum Later {
     },
     /// FUNCTION, for its LOAD and RESTORE.
     Function,
+    /// CONFIG.
+    Config,
     /// WATCH.
     Watch,
     /// EXEC.
@@ -63,6 +65,7 @@ impl Later {
                 | Later::Fcall { read_only: true }
                 | Later::Save
                 | Later::Watch
+                | Later::Config
         )
     }
 }

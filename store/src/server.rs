@@ -36,7 +36,11 @@ pub(crate) struct Host {
     clock: fn() -> u64,
     /// Another one each time the node starts.
     boot: u64,
+    configure: Configure,
 }
+
+/// Changes parameters of a node, given as names and values; else why not.
+pub type Configure = Box<dyn Fn(&[(String, String)]) -> Result<(), String> + Send + Sync>;
 
 /// A number that nobody else has.
 pub(crate) fn random() -> u64 {
@@ -51,14 +55,21 @@ pub struct Service {
 }
 
 impl Service {
-    /// Serves `node`. With a `token` peers must know it. `clock` tells the Unix time in milliseconds.
+    /// Serves `node`. With a `token` peers must know it. `clock` tells the Unix time in milliseconds, `configure`
+    /// changes parameters.
     ///
     /// Transactions that were prepared when the data was last written are finished as soon as it is known how: their
     /// keys are locked until then.
-    pub async fn new(node: Arc<Node>, token: Option<String>, clock: fn() -> u64) -> Result<Service, String> {
+    pub async fn new(
+        node: Arc<Node>,
+        token: Option<String>,
+        clock: fn() -> u64,
+        configure: Configure,
+    ) -> Result<Service, String> {
         let place = Place::of(&node)?;
         let (registry, sessions) = (Registry::default(), Sessions::default());
-        let host = Arc::new(Host { node, place, registry, sessions, token, clock, boot: random() });
+        let host =
+            Arc::new(Host { node, place, registry, sessions, token, clock, boot: random(), configure });
         pending::recover(&host).await?;
         Ok(Service { host })
     }

@@ -128,7 +128,9 @@ impl Exchange {
         if self.kind == Kind::Waits {
             let before = blocked(&mut talk.observer);
             client.send(notation::arguments(&request).expect("balanced quotes"));
-            wait_until(&format!("the client of line {} is blocked", self.line), || blocked(&mut talk.observer) > before);
+            wait_until(&format!("the client of line {} is blocked", self.line), || {
+                blocked(&mut talk.observer) > before
+            });
             return Vec::new();
         }
         if self.kind != Kind::Hears {

@@ -115,7 +115,8 @@ impl TestServer {
     pub fn gateway(stores: &[SocketAddr], flags: &[&str]) -> TestServer {
         let addresses: Vec<String> = stores.iter().map(SocketAddr::to_string).collect();
         let addresses = addresses.join(",");
-        let own = ["gateway", "--resp", "127.0.0.1:0", "--http", "off", "--grpc", "off", "--stores", &addresses];
+        let own =
+            ["gateway", "--resp", "127.0.0.1:0", "--http", "off", "--grpc", "off", "--stores", &addresses];
         let started = TestServer::spawn(&[&own, flags].concat(), "", "resp=");
         let server = started.unwrap_or_else(|log| panic!("instead of a ready line: {log}"));
         server.wait_for_stores();

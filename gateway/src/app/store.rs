@@ -40,7 +40,17 @@ async fn run(config: &Arc<Config>, accept_loss: bool) -> Result<(), StartError> 
         return Err(StartError("stores: a store node has its data itself".into()));
     };
     config.apply_memory_settings(&node);
-    let service = Service::new(node.clone(), token, unix_ms).await.map_err(StartError)?;
+    let configure = Box::new({
+        let (node, config) = (node.clone(), config.clone());
+        move |settings: &[(String, String)]| {
+            let pairs: Vec<_> =
+                settings.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())).collect();
+            config.set(&pairs)?;
+            config.apply_memory_settings(&node);
+            Ok(())
+        }
+    });
+    let service = Service::new(node.clone(), token, unix_ms, configure).await.map_err(StartError)?;
     give_back_memory();
     let upkeep = tokio::spawn({
         let (node, config) = (node.clone(), config.clone());

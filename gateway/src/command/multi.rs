@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use store::Store;
+use store::{Store, Trouble};
 use store_engine::spec::{Access, flags};
 use store_engine::{Args, Arity, Command, CommandError, Group, KeyPart, Reply};
 
-use crate::command::{function, scripting};
+use crate::command::{function, scripting, server as administration};
 use crate::coordinate::{self, Step};
 use crate::gate::{self, Origin};
 use crate::observe::unix_ms;
@@ -165,7 +165,8 @@ pub async fn exec(server: &Arc<Server>, session: &mut Session, out: &mut Reply) 
         return;
     }
     // Before anything is done, as what is queued may load a library, and again when that is over.
-    if has_changed(server, session) {
+    if has_changed(server, session) || (loads(server, &multi) && has_changed_elsewhere(server, session).await)
+    {
         out.null_array();
         unwatch(server, session);
         return;
@@ -190,6 +191,20 @@ fn has_changed(server: &Server, session: &Session) -> bool {
         session.watched.iter().for_each(|watched| node.refresh(watched.db, &watched.key, now_ms));
     }
     session.watch_broken()
+}
+
+/// Whether something is queued that EXEC does before it has its locks.
+fn loads(server: &Server, multi: &Multi) -> bool {
+    multi.queued.iter().any(|call| matches!(server.registry.lookup(&call[0]), Some(Row::Session(_))))
+}
+
+/// The same as nodes elsewhere know it; EXEC asks them again when it has its locks.
+async fn has_changed_elsewhere(server: &Server, session: &Session) -> bool {
+    let watches = session.watches_elsewhere();
+    if watches.is_empty() {
+        return false;
+    }
+    matches!(server.store.begin(Vec::new(), false, None, watches).await, Err(Trouble::Broken))
 }
 
 fn slices(call: &OwnedCall) -> Vec<&[u8]> {
@@ -235,6 +250,10 @@ async fn sort<'a>(
         }
         SessionRun::Later(Later::Script) => {
             scripting::script(server, args, reply).await;
+            return Ok(None);
+        }
+        SessionRun::Later(Later::Config) => {
+            administration::config(server, args, reply).await;
             return Ok(None);
         }
         SessionRun::Later(Later::Function) => {

@@ -3,13 +3,15 @@
 use std::fmt::Write as _;
 use std::sync::atomic::Ordering;
 
+use store::Store;
 use store_engine::keyspace::Sticky;
 use store_engine::spec::flags;
 use store_engine::{Args, Arity, Command, CommandError, DATABASES, Group, Reply};
 
 use super::connection::{CONNECTION, REDIS_VERSION};
+use crate::config::OF_DATA;
 use crate::observe::{resident_bytes, unix_time};
-use crate::registry::{SessionCommand, SessionRun};
+use crate::registry::{Later, SessionCommand, SessionRun};
 use crate::server::Server;
 use crate::session::Session;
 
@@ -37,7 +39,7 @@ pub static COMMANDS: &[SessionCommand] = &[
             subcommands: CONFIG,
             ..ADMIN
         },
-        run: SessionRun::Now(config),
+        run: SessionRun::Later(Later::Config),
     },
 ];
 
@@ -89,7 +91,23 @@ static CONFIG: &[Command] = &[
     },
 ];
 
-fn config(server: &Server, _: &mut Session, args: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
+/// Those settings that hold where the data is.
+fn of_data(pairs: &[(&[u8], &[u8])]) -> Vec<(String, String)> {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let pairs = pairs.iter().map(|(name, value)| (text(name).to_ascii_lowercase(), text(value)));
+    pairs.filter(|(name, _)| OF_DATA.contains(&name.as_str())).collect()
+}
+
+/// CONFIG.
+pub async fn config(server: &Server, args: Args<'_>, out: &mut Reply) {
+    let mark = out.buf.len();
+    if let Err(error) = configure(server, args, out).await {
+        out.buf.truncate(mark);
+        out.error(&error);
+    }
+}
+
+async fn configure(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
     match &*args[1].to_ascii_lowercase() {
         b"get" => {
             let rows = server.config.get(args.rest(2));
@@ -105,15 +123,17 @@ fn config(server: &Server, _: &mut Session, args: Args<'_>, out: &mut Reply) -> 
             }
             let pairs: Vec<_> = args.rest(2).chunks_exact(2).map(|pair| (pair[0], pair[1])).collect();
             server.config.set(&pairs).map_err(CommandError::owned)?;
-            if let Some(node) = server.store.node() {
-                server.config.apply_memory_settings(node);
+            match &server.store {
+                Store::Here(node) => server.config.apply_memory_settings(node),
+                Store::Spread(cluster) => cluster.configure(of_data(&pairs), false).await?,
             }
             out.ok();
         }
         b"resetstat" => {
             server.counters.reset();
-            if let Some(node) = server.store.node() {
-                node.reset_counts();
+            match &server.store {
+                Store::Here(node) => node.reset_counts(),
+                Store::Spread(cluster) => cluster.configure(Vec::new(), true).await?,
             }
             out.ok();
         }

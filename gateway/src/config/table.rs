@@ -74,6 +74,18 @@ pub enum Fallback {
     Computed(&'static str, fn(&Config) -> u64),
 }
 
+/// Parameters that hold where the data is: a gateway tells its store nodes of their change.
+pub const OF_DATA: &[&str] = &[
+    "maxmemory",
+    "maxmemory-policy",
+    "maxmemory-samples",
+    "maxmemory-eviction-tenacity",
+    "lfu-log-factor",
+    "lfu-decay-time",
+    "active-expire-effort",
+    "hz",
+];
+
 /// A row.
 pub struct Parameter {
     /// Name, as in redis.conf where it has one.

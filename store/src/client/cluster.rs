@@ -174,6 +174,11 @@ impl Cluster {
         sum
     }
 
+    /// Whether memory is full on one of the nodes, as they told last.
+    pub fn is_full(&self) -> bool {
+        self.view.read().links.iter().any(|link| link.is_full())
+    }
+
     /// How many calls wait for a key, as the nodes told last.
     pub fn waiting(&self) -> usize {
         self.links().iter().map(|link| link.status().waiting as usize).sum()

@@ -50,7 +50,7 @@ impl Cluster {
                 return node::run(call, nothing, seed, None, None, out);
             }
             Routing::ByKey if self.only_node(call).is_some() => self.execute_on_one(call, lane, out).await,
-            Routing::Paged => self.execute_page(call, lane, seed, out).await,
+            Routing::Paged => self.execute_page(call, lane, out).await,
             _ => self.execute_alone(call, seed, out).await,
         }
         out.buf.get(mark) != Some(&b'-')
@@ -70,16 +70,18 @@ impl Cluster {
     }
 
     /// A step of SCAN.
-    async fn execute_page(self: &Arc<Self>, call: &Call<'_>, lane: u64, seed: &u64, out: &mut Reply) {
-        let plan = merge::plan(call, self.links().len(), |key| self.node_of(key), seed);
-        let args = plan.args();
-        let args = args.as_deref().map_or(call.args, store_engine::Args::new);
-        let Some(node) = plan.nodes(&[]).first().copied() else { return out.error(&unexpected()) };
-        let pending = self.send(node, &Call { args, ..*call }, out.protocol, lane);
-        match self.received(pending, false).await {
-            Some(Ok(reply)) => plan.merge([reply], out),
-            Some(Err(error)) => out.error(&error),
-            None => out.error(&unexpected()),
+    async fn execute_page(self: &Arc<Self>, call: &Call<'_>, lane: u64, out: &mut Reply) {
+        let mut scan = merge::Scan::new(call, self.links().len());
+        loop {
+            let (node, args) = scan.next();
+            let asked = Call { args: store_engine::Args::new(&args), ..*call };
+            let pending = self.send(node, &asked, out.protocol, lane);
+            match self.received(pending, false).await {
+                Some(Ok(reply)) if scan.take(&reply, out) => return,
+                Some(Ok(_)) => {}
+                Some(Err(error)) => return out.error(&error),
+                None => return out.error(&unexpected()),
+            }
         }
     }
 
@@ -207,6 +209,31 @@ impl Cluster {
                         refusal.reason
                     )));
                 }
+                Ok(_) => return Err(unexpected()),
+                Err(lost) => return Err(lost_error(&lost, true)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Changes parameters of all nodes, and with `reset_counts` begins to count anew what happens to keys.
+    pub async fn configure(
+        self: &Arc<Self>,
+        settings: Vec<(String, String)>,
+        reset_counts: bool,
+    ) -> Result<(), CommandError> {
+        if settings.is_empty() && !reset_counts {
+            return Ok(());
+        }
+        let setting = |(name, value): (String, String)| wire::Setting { name, value };
+        let settings: Vec<_> = settings.into_iter().map(setting).collect();
+        let configure = wire::Configure { settings, reset_counts };
+        let ask = |link: &Arc<Link>| link.ask(Ask::Configure(configure.clone()));
+        let pending: Vec<_> = self.links().iter().map(ask).collect();
+        for answer in pending {
+            match answer.answer().await {
+                Ok(Answer::Status(_)) => {}
+                Ok(Answer::Refusal(refusal)) => return Err(self.refused(refusal).unwrap_or_else(unexpected)),
                 Ok(_) => return Err(unexpected()),
                 Err(lost) => return Err(lost_error(&lost, true)),
             }

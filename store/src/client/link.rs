@@ -140,6 +140,11 @@ impl Link {
         self.shared.state.lock().boot
     }
 
+    /// Whether its memory was full when it told of itself last.
+    pub fn is_full(&self) -> bool {
+        self.shared.state.lock().status.full
+    }
+
     /// What the node told of itself last.
     pub fn status(&self) -> Status {
         self.shared.state.lock().status.clone()
@@ -357,9 +362,10 @@ fn take(
             shared.state.lock().up = true;
             continue;
         }
-        if let Answer::Status(status) = answer {
-            shared.state.lock().status = status;
-        } else if response.id == 0 {
+        if let Answer::Status(status) = &answer {
+            shared.state.lock().status = status.clone();
+        }
+        if response.id == 0 {
             greeting.heard(answer);
         } else if let Some(waiting) = shared.state.lock().waiting.remove(&response.id) {
             let _ = waiting.send(Ok(answer));

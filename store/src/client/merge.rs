@@ -17,8 +17,6 @@ enum Merge {
     Any(u64),
     /// The first error, or what all say.
     Agree,
-    /// One page of many: it is this node's, of so many.
-    Page(NodeId, usize),
 }
 
 /// How a call is spread.
@@ -26,28 +24,17 @@ pub(super) struct Plan {
     merge: Merge,
     /// The only node that is asked.
     only: Option<NodeId>,
-    args: Vec<Vec<u8>>,
 }
 
-/// The plan for a call that is routed to all of `nodes` nodes. `chance` decides where that is left to it.
-pub(super) fn plan(call: &Call<'_>, nodes: usize, node_of: impl Fn(&[u8]) -> NodeId, chance: &u64) -> Plan {
-    let mut plan = Plan { merge: Merge::Agree, only: None, args: Vec::new() };
+/// The plan for a call that is routed to all nodes. `chance` decides where that is left to it.
+pub(super) fn plan(call: &Call<'_>, node_of: impl Fn(&[u8]) -> NodeId, chance: &u64) -> Plan {
+    let mut plan = Plan { merge: Merge::Agree, only: None };
     match call.command.name {
         "dbsize" => plan.merge = Merge::Sum,
         "keys" => plan.merge = Merge::Join,
         "randomkey" => plan.merge = Merge::Any(*chance),
-        "scan" => {
-            let cursor = call.args.get(1).and_then(|text| scan::cursor(text).ok());
-            // A cursor that is none is refused by whoever is asked.
-            let (node, inner) = cursor
-                .map_or((0, None), |cursor| ((cursor % nodes as u64) as usize, Some(cursor / nodes as u64)));
-            plan.merge = Merge::Page(node, nodes);
-            plan.only = Some(node);
-            if let Some(inner) = inner {
-                plan.args = call.args.items().iter().map(|item| item.to_vec()).collect();
-                plan.args[1] = inner.to_string().into_bytes();
-            }
-        }
+        // What it sorts by may be anywhere.
+        "sort" | "sort_ro" => {}
         // Those that name a key but need more than it: other databases of its node.
         _ => {
             let mut keys = call.keys().map(|(key, _)| node_of(key));
@@ -65,11 +52,6 @@ impl Plan {
     /// The nodes that are asked.
     pub fn nodes(&self, all: &[NodeId]) -> Vec<NodeId> {
         self.only.map_or_else(|| all.to_vec(), |only| vec![only])
-    }
-
-    /// What they are asked: the arguments, in place of those of the call if there are any.
-    pub fn args(&self) -> Option<Vec<&[u8]>> {
-        (!self.args.is_empty()).then(|| self.args.iter().map(|arg| &**arg).collect())
     }
 
     /// Makes one reply of those of the nodes that were asked.
@@ -94,7 +76,6 @@ impl Plan {
                 }
             }
             Merge::Agree => out.buf.extend_from_slice(replies.first().map_or(b"+OK\r\n", |reply| &**reply)),
-            Merge::Page(node, nodes) => page(replies.first().map_or(&[], |reply| &**reply), node, nodes, out),
         }
     }
 }
@@ -105,24 +86,65 @@ fn header(reply: &[u8]) -> Option<(i64, &[u8])> {
     Some((number::parse_i64(reply.get(1..end)?)?, reply.get(end + 2..)?))
 }
 
-/// A node's page of SCAN, with a cursor that says which node goes on.
-fn page(reply: &[u8], node: NodeId, nodes: usize, out: &mut Reply) {
-    let parsed = header(reply).and_then(|(_, rest)| {
-        let (len, rest) = header(rest)?;
-        let (digits, rest) = rest.split_at_checked(usize::try_from(len).ok()?)?;
-        Some((scan::cursor(digits).ok()?, rest.get(2..)?))
-    });
-    let Some((inner, keys)) = parsed else {
-        return out.error(&CommandError::new("ERR internal error: a node gave an answer of another kind"));
-    };
-    let next = match inner {
-        0 if node + 1 == nodes => 0,
-        0 => node as u64 + 1,
-        inner => inner * nodes as u64 + node as u64,
-    };
-    out.array(2);
-    out.bulk(next.to_string().as_bytes());
-    out.buf.extend_from_slice(keys);
+/// A step of SCAN, which goes from node to node. Its cursors say which node goes on, and where.
+pub(super) struct Scan {
+    nodes: usize,
+    /// The node that is asked next, with its own cursor.
+    at: (NodeId, u64),
+    count: usize,
+    args: Vec<Vec<u8>>,
+    found: usize,
+    keys: Vec<u8>,
+}
+
+impl Scan {
+    /// The step that a call asks for; the first node refuses what is wrong with it.
+    pub fn new(call: &Call<'_>, nodes: usize) -> Scan {
+        let args: Vec<Vec<u8>> = call.args.items().iter().map(|item| item.to_vec()).collect();
+        let cursor = call.args.get(1).and_then(|text| scan::cursor(text).ok()).unwrap_or(0);
+        let at = ((cursor % nodes as u64) as usize, cursor / nodes as u64);
+        let count = scan::Options::parse(call.args.cursor(2), true).map_or(0, |options| options.count);
+        Scan { nodes, at, count, args, found: 0, keys: Vec::new() }
+    }
+
+    /// The node to be asked next, and what.
+    pub fn next(&mut self) -> (NodeId, Vec<&[u8]>) {
+        if self.args.get(1).is_some_and(|text| scan::cursor(text).is_ok()) {
+            self.args[1] = self.at.1.to_string().into_bytes();
+        }
+        (self.at.0, self.args.iter().map(|arg| &**arg).collect())
+    }
+
+    /// Takes the reply of that node. Whether the step is over, and then its reply is written.
+    pub fn take(&mut self, reply: &[u8], out: &mut Reply) -> bool {
+        if reply.first() == Some(&b'-') {
+            out.buf.extend_from_slice(reply);
+            return true;
+        }
+        let parsed = header(reply).and_then(|(_, rest)| {
+            let (len, rest) = header(rest)?;
+            let (digits, rest) = rest.split_at_checked(usize::try_from(len).ok()?)?;
+            let (count, keys) = header(rest.get(2..)?)?;
+            Some((scan::cursor(digits).ok()?, usize::try_from(count).ok()?, keys))
+        });
+        let Some((cursor, count, keys)) = parsed else {
+            out.error(&CommandError::new("ERR internal error: a node gave an answer of another kind"));
+            return true;
+        };
+        self.found += count;
+        self.keys.extend_from_slice(keys);
+        self.at = if cursor > 0 { (self.at.0, cursor) } else { (self.at.0 + 1, 0) };
+        let all = self.at.0 == self.nodes;
+        if !all && cursor == 0 && self.found < self.count {
+            return false;
+        }
+        let next = if all { 0 } else { self.at.1 * self.nodes as u64 + self.at.0 as u64 };
+        out.array(2);
+        out.bulk(next.to_string().as_bytes());
+        out.array(self.found);
+        out.buf.extend_from_slice(&self.keys);
+        true
+    }
 }
 
 /// The database that a call names beside its own, if it names one.
@@ -139,7 +161,7 @@ mod tests {
     use super::*;
 
     fn merged(merge: Merge, replies: &[&'static [u8]]) -> String {
-        let plan = Plan { merge, only: None, args: Vec::new() };
+        let plan = Plan { merge, only: None };
         let mut out = Reply::new(Protocol::Resp2);
         plan.merge(replies.iter().map(|reply| bytes::Bytes::from_static(reply)), &mut out);
         String::from_utf8(out.buf).expect("text")
@@ -158,10 +180,23 @@ mod tests {
     }
 
     #[test]
-    fn pages_lead_from_node_to_node() {
-        let page = |node, reply| merged(Merge::Page(node, 3), &[reply]);
-        assert_eq!(page(0, b"*2\r\n$1\r\n0\r\n*0\r\n"), "*2\r\n$1\r\n1\r\n*0\r\n");
-        assert_eq!(page(1, b"*2\r\n$2\r\n17\r\n*0\r\n"), "*2\r\n$2\r\n52\r\n*0\r\n");
-        assert_eq!(page(2, b"*2\r\n$1\r\n0\r\n*0\r\n"), "*2\r\n$1\r\n0\r\n*0\r\n");
+    fn scan_goes_from_node_to_node() {
+        let items: [&[u8]; 4] = [b"SCAN", b"0", b"COUNT", b"2"];
+        let command = store_engine::command::lookup(b"scan").expect("a command");
+        let call = Call { command, args: Args::new(&items), keys: &[], db: 0, now_ms: 0 };
+        let mut scan = Scan::new(&call, 3);
+        let mut out = Reply::new(Protocol::Resp2);
+        assert_eq!(scan.next(), (0, vec![&b"SCAN"[..], b"0", b"COUNT", b"2"]));
+        assert!(!scan.take(b"*2\r\n$1\r\n0\r\n*1\r\n$1\r\na\r\n", &mut out), "there is room for one");
+        assert_eq!(scan.next().0, 1);
+        assert!(scan.take(b"*2\r\n$2\r\n17\r\n*1\r\n$1\r\nb\r\n", &mut out));
+        assert_eq!(out.buf, b"*2\r\n$2\r\n52\r\n*2\r\n$1\r\na\r\n$1\r\nb\r\n");
+        let items: [&[u8]; 2] = [b"SCAN", b"52"];
+        let mut scan = Scan::new(&Call { args: Args::new(&items), ..call }, 3);
+        assert_eq!(scan.next(), (1, vec![&b"SCAN"[..], b"17"]));
+        assert!(!scan.take(b"*2\r\n$1\r\n0\r\n*0\r\n", &mut out));
+        out.buf.clear();
+        assert!(scan.take(b"*2\r\n$1\r\n0\r\n*0\r\n", &mut out));
+        assert_eq!(out.buf, b"*2\r\n$1\r\n0\r\n*0\r\n");
     }
 }

@@ -503,14 +503,25 @@ impl Work {
         out: &mut Reply,
     ) -> Result<bool, Trouble> {
         let nodes: Vec<NodeId> = (0..self.shares.len()).collect();
-        let plan = merge::plan(call, nodes.len(), |key| self.cluster.node_of(key), seed);
+        if call.command.name == "scan" {
+            let mut scan = merge::Scan::new(call, nodes.len());
+            loop {
+                let (node, args) = scan.next();
+                let calls = vec![wire_call(&Call { args: Args::new(&args), ..*call }, out.protocol)];
+                let step = wire::Step { calls, ..self.step() };
+                let mut replies = self.ask_all(&[node], step, false).await?;
+                let (reply, _) = replies.pop().ok_or_else(|| Trouble::Lost(unexpected()))?;
+                if scan.take(&reply, out) {
+                    return Ok(reply.first() != Some(&b'-'));
+                }
+            }
+        }
+        let plan = merge::plan(call, |key| self.cluster.node_of(key), seed);
         let targets = plan.nodes(&nodes);
         if targets.len() > 1 && call.keys().next().is_some() {
             return self.execute_on_copies(call, seed, out).await;
         }
-        let args = plan.args();
-        let args = args.as_deref().map_or(call.args, Args::new);
-        let calls = vec![wire_call(&Call { args, ..*call }, out.protocol)];
+        let calls = vec![wire_call(call, out.protocol)];
         let step = wire::Step { calls, seed: *seed, ..self.step() };
         let replies = self.ask_all(&targets, step, call.command.is_write()).await?;
         if let Some((_, next)) = replies.last() {

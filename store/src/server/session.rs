@@ -343,6 +343,17 @@ impl Session {
                     Err(reason) => Answer::Refusal(refusal(Code::Unavailable, &reason)),
                 }
             }),
+            Ask::Configure(configure) => {
+                let setting = |setting: wire::Setting| (setting.name, setting.value);
+                let settings: Vec<_> = configure.settings.into_iter().map(setting).collect();
+                if configure.reset_counts {
+                    self.host.node.reset_counts();
+                }
+                match (self.host.configure)(&settings) {
+                    Ok(()) => self.answer(id, Answer::Status(status(&self.host))),
+                    Err(reason) => self.refuse(id, Code::Invalid, &reason),
+                }
+            }
             Ask::Execute(_) | Ask::Wait(_) => self.refuse(id, Code::Invalid, "no call"),
         }
         true
