@@ -166,15 +166,18 @@ impl Registry {
         self.live.lock().remove(&number);
     }
 
-    /// Ends a transaction of this session that is not prepared, wherever it stands. What was done is taken back.
-    pub fn abort(&self, number: u64, session: u64) {
+    /// Ends a transaction of this session that is not prepared, wherever it stands: what was done is taken back. Whether
+    /// there was one.
+    pub fn abort(&self, number: u64, session: u64) -> bool {
         let mut live = self.live.lock();
         let ends = |entry: &Entry| {
             entry.session == session && matches!(entry.state, State::Open(_) | State::Working(_))
         };
         let entry = if live.get(&number).is_some_and(ends) { live.remove(&number) } else { None };
         drop(live);
+        let found = entry.is_some();
         self.end(entry);
+        found
     }
 
     fn end(&self, entry: Option<Entry>) {

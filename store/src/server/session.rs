@@ -398,8 +398,11 @@ impl Session {
     fn step(&mut self, id: u64, asked: wire::Step) {
         let (number, session) = (asked.txn, self.number);
         if asked.finish() == wire::step::Finish::Abort {
-            let abort = step::abort(self.host.clone(), session, number);
-            return self.later(id, |_| abort);
+            // At once, so that what follows finds its keys free.
+            if self.host.registry.abort(number, session) {
+                return self.answer(id, Answer::Done(wire::Done {}));
+            }
+            return self.later(id, move |host| step::abort(host, number));
         }
         let mut work = Box::pin(step::step(self.host.clone(), session, self.watches.clone(), asked));
         // Most are done at once.

@@ -72,9 +72,8 @@ fn seed(host: &Host) -> u64 {
     host.node.next_txn().wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }
 
-/// Ends a transaction without a trace.
-pub(super) async fn abort(host: Arc<Host>, session: u64, number: u64) -> Answer {
-    host.registry.abort(number, session);
+/// Ends a prepared transaction without a trace.
+pub(super) async fn abort(host: Arc<Host>, number: u64) -> Answer {
     match pending::decided(&host, number, false).await {
         Ok(()) => Answer::Done(wire::Done {}),
         Err(reason) => Answer::Refusal(refusal(Code::Unavailable, &reason)),
@@ -145,6 +144,9 @@ async fn work(
         Some(begin) => begun(host, watches, begin, held, stepped).await?,
     };
     let Some(mut txn) = txn else { return Ok(None) };
+    if stepped.how() != How::Well {
+        return Ok(Some(txn));
+    }
     stepped.now_ms = (host.clock)();
     let now_ms = if step.now_ms == 0 { stepped.now_ms } else { step.now_ms };
     let most_bytes = step.begin.as_ref().map_or(0, |begin| begin.value_bytes as usize);
