@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
-use store::{Waiter, WatchId};
+use store::{LockRequest, Mode, Waiter, WatchId};
 use store_engine::Protocol;
 
 use crate::observe::unix_ms;
@@ -202,10 +202,12 @@ impl Session {
         self.watched.iter().any(has_changed)
     }
 
-    /// The watches that nodes elsewhere have to be asked about.
-    pub fn watches_elsewhere(&self) -> Vec<WatchId> {
-        let elsewhere = |watched: &Watched| match watched.watch {
-            Watch::There(watch) => Some(watch),
+    /// The watches that nodes elsewhere have to be asked about, with a lock on the key of each.
+    pub fn watches_elsewhere(&self) -> Vec<(WatchId, LockRequest)> {
+        let elsewhere = |Watched { db, key, watch }: &Watched| match watch {
+            Watch::There(watch) => {
+                Some((*watch, LockRequest { db: *db, key: key.clone(), mode: Mode::Shared }))
+            }
             Watch::Here(_) => None,
         };
         self.watched.iter().filter_map(elsewhere).collect()

@@ -176,7 +176,7 @@ pub async fn exec(server: &Arc<Server>, session: &mut Session, out: &mut Reply) 
     has_changed(server, session);
     let mut seed = session.seed;
     let watches = session.watches_elsewhere();
-    let done = coordinate::exec(server, &steps, &watches, || session.watch_broken(), &mut seed, out).await;
+    let done = coordinate::exec(server, &steps, watches, || session.watch_broken(), &mut seed, out).await;
     session.seed = seed;
     if !done {
         out.null_array();
@@ -200,7 +200,7 @@ fn loads(server: &Server, multi: &Multi) -> bool {
 
 /// The same as nodes elsewhere know it; EXEC asks them again when it has its locks.
 async fn has_changed_elsewhere(server: &Server, session: &Session) -> bool {
-    let watches = session.watches_elsewhere();
+    let watches: Vec<_> = session.watches_elsewhere().into_iter().map(|(watch, _)| watch).collect();
     if watches.is_empty() {
         return false;
     }

@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use script::Outcome;
-use store::{Call, Mode, Trouble, Unit, WatchId};
+use store::{Call, LockRequest, Mode, Trouble, Unit, WatchId};
 use store_engine::{CommandError, Reply};
 
 use super::host::{Circumstances, Lack};
@@ -34,7 +34,7 @@ fn call_of<'a>(admitted: &'a Admitted<'_>, db: usize, now_ms: u64) -> Call<'a> {
 pub async fn exec(
     server: &Arc<Server>,
     steps: &[Step<'_>],
-    watches: &[WatchId],
+    watches: Vec<(WatchId, LockRequest)>,
     broken: impl Fn() -> bool,
     seed: &mut u64,
     out: &mut Reply,
@@ -47,13 +47,16 @@ pub async fn exec(
             Step::Answered(_) => {}
         }
     }
+    // Nobody may change a watched key between the look at it and the commit.
+    let (watches, watched): (Vec<WatchId>, Vec<LockRequest>) = watches.into_iter().unzip();
+    locks.join(LockSet::of(watched));
     let runs_scripts = steps.iter().any(|step| matches!(step, Step::Script(_)));
     let mark = out.buf.len();
     let first_seed = *seed;
     let mut collects = server.config.collects_always();
     let mut now_ms = None;
     loop {
-        let txn = match locks.lock(server, now_ms, watches.to_vec()).await {
+        let txn = match locks.lock(server, now_ms, watches.clone()).await {
             Ok(txn) => txn,
             Err(Trouble::Broken) => return false,
             Err(trouble) => {

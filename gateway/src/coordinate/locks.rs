@@ -19,7 +19,11 @@ pub(super) struct LockSet {
 impl LockSet {
     /// The declared `keys` of a script.
     pub fn of_keys(keys: &[&[u8]], db: usize, mode: Mode) -> LockSet {
-        let requests = keys.iter().map(|key| LockRequest { db, key: (*key).into(), mode }).collect();
+        LockSet::of(keys.iter().map(|key| LockRequest { db, key: (*key).into(), mode }).collect())
+    }
+
+    /// These locks.
+    pub fn of(requests: Vec<LockRequest>) -> LockSet {
         LockSet { requests, ..LockSet::default() }
     }
 

@@ -131,7 +131,7 @@ pub async fn run_script(server: &Arc<Server>, call: ScriptCall<'_>, out: &mut Ve
     let done = {
         let run = pin!(async {
             match call.options.flags.has(Flags::DISABLE_ATOMICITY) {
-                true => Box::pin(run_unlocked(server, &call, out)).await,
+                true => Box::pin(run_unlocked(server, &call, out)).await.map(|()| None),
                 false => run_atomic(server, &call, out).await,
             }
         });
@@ -141,7 +141,13 @@ pub async fn run_script(server: &Arc<Server>, call: ScriptCall<'_>, out: &mut Ve
         out.truncate(mark);
         return append_error(out, &call, killed_error(server, &call));
     };
-    if let Err(error) = done {
+    // Beyond the reach of SCRIPT KILL, which promises that nothing stays.
+    let kept = match done {
+        Ok(Some(txn)) => txn.commit().await.map_err(|error| error.text().to_owned()),
+        Ok(None) => Ok(()),
+        Err(error) => Err(error),
+    };
+    if let Err(error) = kept {
         out.truncate(mark);
         append_error(out, &call, error);
     }
@@ -169,8 +175,12 @@ fn fate(call: &ScriptCall<'_>) -> &'static str {
     }
 }
 
-/// Rounds with a growing lock set. An error is the text that becomes the reply.
-async fn run_atomic(server: &Arc<Server>, call: &ScriptCall<'_>, out: &mut Vec<u8>) -> Result<(), String> {
+/// Rounds with a growing lock set. What is to be committed; an error is the text that becomes the reply.
+async fn run_atomic(
+    server: &Arc<Server>,
+    call: &ScriptCall<'_>,
+    out: &mut Vec<u8>,
+) -> Result<Option<Unit>, String> {
     let mut locks = LockSet::of_keys(call.keys, call.db, call.lock_mode());
     let mut collects = server.config.collects_always();
     let mut circumstances = None;
@@ -208,9 +218,9 @@ async fn run_atomic(server: &Arc<Server>, call: &ScriptCall<'_>, out: &mut Vec<u
             if txn.requests().len() > call.keys.len() {
                 note_undeclared(server, call, &txn);
             }
-            txn.commit().await.map_err(|error| error.text().to_owned())?;
+            return Ok(Some(txn));
         }
-        return Ok(());
+        return Ok(None);
     }
 }
 

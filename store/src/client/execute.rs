@@ -89,17 +89,10 @@ impl Cluster {
     async fn execute_alone(self: &Arc<Self>, call: &Call<'_>, seed: &mut u64, out: &mut Reply) {
         let everything = call.command.routing.of(call.args) != Routing::ByKey;
         let request = |(key, mode): (&[u8], Mode)| LockRequest { db: call.db, key: key.into(), mode };
-        let mut requests: Vec<LockRequest> = Vec::new();
-        if !everything {
-            // One for each key, exclusive if any of its uses is.
-            for wanted in call.keys().map(request) {
-                match requests.iter_mut().find(|held| held.key == wanted.key) {
-                    Some(held) if wanted.mode == Mode::Exclusive => held.mode = Mode::Exclusive,
-                    Some(_) => {}
-                    None => requests.push(wanted),
-                }
-            }
-        }
+        let mut requests: Vec<LockRequest> = match everything {
+            true => Vec::new(),
+            false => call.keys().map(request).collect(),
+        };
         let mut everything = everything;
         let mark = out.buf.len();
         for _ in 0..MOST_ROUNDS {

@@ -125,6 +125,7 @@ impl Work {
         now_ms: Option<u64>,
         watches: Vec<WatchId>,
     ) -> Work {
+        let requests = once_each(requests);
         Work {
             number: cluster.next_transaction(),
             cluster: cluster.clone(),
@@ -663,8 +664,14 @@ impl Work {
         Ok(())
     }
 
-    /// Keeps all changes and lets the keys go. An error says whether nothing was done or nobody knows.
-    pub async fn commit(mut self) -> Result<(), CommandError> {
+    /// Keeps all changes and lets the keys go. An error says whether nothing was done or nobody knows. Whoever does not
+    /// wait for the end does not prevent it.
+    pub async fn commit(self) -> Result<(), CommandError> {
+        let lost = |_| Err(CommandError::new("UNKNOWN whether this was done: the commit has failed"));
+        tokio::spawn(self.finish()).await.unwrap_or_else(lost)
+    }
+
+    async fn finish(mut self) -> Result<(), CommandError> {
         if let Some(mut whole) = self.before.take() {
             whole.append(std::mem::take(&mut self.undo));
             self.undo = whole;
@@ -804,6 +811,14 @@ impl Drop for Work {
             self.abort();
         }
     }
+}
+
+/// One request for each key: of several the exclusive one.
+fn once_each(mut requests: Vec<LockRequest>) -> Vec<LockRequest> {
+    let is_shared = |request: &LockRequest| request.mode == Mode::Shared;
+    requests.sort_unstable_by(|a, b| (a.db, &a.key, is_shared(a)).cmp(&(b.db, &b.key, is_shared(b))));
+    requests.dedup_by(|b, a| a.db == b.db && a.key == b.key);
+    requests
 }
 
 fn wire_lock(request: &LockRequest) -> wire::Lock {
