@@ -17,6 +17,8 @@ use std::ops::Bound::{Included, Unbounded};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use zstd::stream::raw::{Decoder, InBuffer, Operation, OutBuffer};
+
 use super::super::disk::{DiskError, Each};
 
 /// sled's number for the tree that holds all our records.
@@ -37,6 +39,8 @@ pub(super) struct Image {
     /// Slab and slot by the lowest key that belongs into the leaf.
     leaves: BTreeMap<Vec<u8>, (u8, u64)>,
     slabs: RefCell<HashMap<u8, File>>,
+    /// Kept, since making one costs as much as unpacking a small leaf.
+    decoder: RefCell<Option<Decoder<'static>>>,
     /// The newest snapshot has all logs up to its own number.
     snapshot: u64,
     /// How many bytes of each later log are whole.
@@ -98,6 +102,7 @@ impl Image {
             folder: sled.to_owned(),
             leaves: BTreeMap::new(),
             slabs: RefCell::default(),
+            decoder: RefCell::default(),
             snapshot: 0,
             logs: BTreeMap::new(),
         };
@@ -239,7 +244,36 @@ impl Image {
         let mut length = [0; 8];
         length[..digits].copy_from_slice(&bytes[bytes.len() - digits..]);
         let packed = bytes.get(..usize::from_le_bytes(length)).ok_or("its length does not fit")?;
-        zstd::stream::decode_all(packed).map_err(|error| error.to_string())
+        self.unpack(packed).map_err(|error| error.to_string())
+    }
+
+    /// The content of a compressed frame.
+    fn unpack(&self, packed: &[u8]) -> io::Result<Vec<u8>> {
+        let mut decoder = self.decoder.borrow_mut();
+        let decoder = match &mut *decoder {
+            // One that has failed is not whole without that.
+            Some(decoder) => {
+                decoder.reinit()?;
+                decoder
+            }
+            none => none.insert(Decoder::new()?),
+        };
+        let mut plain = Vec::new();
+        let mut input = InBuffer::around(packed);
+        loop {
+            plain.reserve((packed.len() * 2).max(4096));
+            let from = plain.len();
+            let wanted = decoder.run(&mut input, &mut OutBuffer::around_pos(&mut plain, from))?;
+            let is_over = input.pos() == packed.len();
+            match wanted {
+                0 if is_over => return Ok(plain),
+                0 => return Err(io::Error::other("there is something behind its end")),
+                _ if is_over && plain.len() < plain.capacity() => {
+                    return Err(io::ErrorKind::UnexpectedEof.into());
+                }
+                _ => {}
+            }
+        }
     }
 }
 
