@@ -23,13 +23,13 @@ use crate::txn::{LockRequest, Transaction};
 const ROUND: Duration = Duration::from_millis(400);
 /// How long the writer waits before it tries a disk again that failed.
 const RETRY: Duration = Duration::from_secs(1);
-/// Journal records are put together up to this size.
-const CHUNK_BYTES: usize = 64 << 10;
-/// While the journal is shorter than this, and than half the data, nothing is folded: keys that change often are then
-/// folded seldom, and many that are neighbours on the disk at once.
+/// Journal records are put together up to this size. As many as are in a full leaf just fit into a slot of sled's.
+const CHUNK_BYTES: usize = 16 << 10;
+/// While the journal is shorter than this, and than a quarter of the data, nothing is folded: keys that change often are
+/// then folded seldom, and many that are neighbours on the disk at once. A longer one costs less time and more room.
 const JOURNAL_BYTES: u64 = 32 << 20;
 /// How many times longer the journal may become before those who change something wait.
-const JOURNAL_PATIENCE: u64 = 3;
+const JOURNAL_PATIENCE: u64 = 2;
 /// What a round folds at first; then as much as fits into [`FOLD_TIME`].
 const FOLD_BYTES: usize = 1 << 20;
 /// The most that a round folds.
@@ -37,7 +37,7 @@ const MOST_FOLD_BYTES: usize = 16 << 20;
 /// How long a round may take because it folds: what came to the journal meanwhile waits for the next one.
 const FOLD_TIME: Duration = Duration::from_millis(150);
 /// Memory that is kept for what comes to the journal in a round.
-const SPARE_BYTES: usize = 32 << 20;
+const SPARE_BYTES: usize = 16 << 20;
 /// Records that a round looks at, at most, to sweep.
 const SWEEP_RECORDS: usize = 20_000;
 
@@ -100,7 +100,7 @@ pub struct Writer {
     granting: Vec<(Name, Granting)>,
     /// While the journal is shorter, nothing is folded ...
     pub(super) journal_bytes: u64,
-    /// ... and while it is shorter than half the data, as many times.
+    /// ... and while it is shorter than a quarter of the data, as many times.
     pub(super) data_share: u64,
     folded_at: Instant,
     /// What a round folds at most.
@@ -149,9 +149,11 @@ impl Writer {
     pub(super) fn run(mut self) {
         let (mut checkpoint, mut written) = (None, 0);
         loop {
+            // Then clients wait for the writer.
+            let behind = self.journal_is_long(JOURNAL_PATIENCE);
             let patience = match self.disk {
                 None => RETRY,
-                Some(_) if checkpoint.is_some() && written > 0 => Duration::ZERO,
+                Some(_) if (checkpoint.is_some() || behind) && written > 0 => Duration::ZERO,
                 // What is left is in use.
                 Some(_) if checkpoint.is_some() => ROUND / 10,
                 Some(_) => ROUND,
@@ -264,7 +266,7 @@ impl Writer {
 
     /// Whether the journal is more than `times` as long as it should be.
     fn journal_is_long(&self, times: u64) -> bool {
-        let data_bytes = self.data_share * self.node.usage().bytes as u64 / 2;
+        let data_bytes = self.data_share * self.node.usage().bytes as u64 / 4;
         self.journal_length() > times * self.journal_bytes.max(data_bytes)
     }
 
@@ -303,6 +305,9 @@ impl Writer {
         let drained = journal_of(&self.node).drain(std::mem::take(&mut self.spare));
         let (mut input, mut number) = (Input(&drained.bytes), self.noted);
         while let Ok(effects) = input.bytes() {
+            if self.chunk.1.len() + effects.len() > CHUNK_BYTES {
+                self.close_chunk();
+            }
             number += 1;
             if self.chunk.1.is_empty() {
                 self.chunk.0 = number;
@@ -313,9 +318,6 @@ impl Writer {
                 note(&mut self.dirt, &self.fold, &mut self.sweeps, number, effect);
             }
             self.noted = number;
-            if self.chunk.1.len() >= CHUNK_BYTES {
-                self.close_chunk();
-            }
         }
         debug_assert_eq!(number, drained.newest);
         if drained.bytes.capacity() <= SPARE_BYTES {
