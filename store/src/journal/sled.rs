@@ -521,7 +521,8 @@ fn open_db(path: &Path) -> Result<Db, DiskError> {
 
 /// Prepares for sled's opening what it would do harm to. A kill during an earlier one can leave a snapshot and no log:
 /// then it would write the snapshot anew, under its own name, and delete that as the old one. An empty log prevents
-/// that. And it would keep snapshots that are stale, to find them when the newest is gone.
+/// that. And it would keep snapshots that are stale, to find them when the newest is gone, and the length that its files
+/// once had.
 fn mend(path: &Path) -> Result<(), DiskError> {
     let folder = path.join("metadata");
     if !folder.exists() {
@@ -533,11 +534,31 @@ fn mend(path: &Path) -> Result<(), DiskError> {
         let path = Metadata::snapshot_path(path, *number);
         fs::remove_file(&path).map_err(DiskError::io("remove", &path))?;
     }
+    shorten(path, &logs)?;
     if logs.last().is_none_or(|log| log <= newest) {
         let path = Metadata::log_path(path, newest + 1);
         File::create(&path).map_err(DiskError::io("create", &path))?;
     }
     mark::sync(&folder)
+}
+
+/// Cuts off files of leaves what nothing is in. sled does that too, but only if it has made the file as long itself since
+/// it was opened.
+fn shorten(path: &Path, logs: &[u64]) -> Result<(), DiskError> {
+    let too_long = |(slab, end): &(PathBuf, u64)| fs::metadata(slab).is_ok_and(|data| data.len() > *end);
+    let slabs: Vec<_> = Image::read(path, FANOUT, &mut Err)?.used().filter(too_long).collect();
+    if slabs.is_empty() {
+        return Ok(());
+    }
+    // What was there before the last frames may not come back, and after a kill they may not be durable yet.
+    for log in logs {
+        mark::sync(&Metadata::log_path(path, *log))?;
+    }
+    for (slab, end) in slabs {
+        let file = File::options().write(true).open(&slab).map_err(DiskError::io("open", &slab))?;
+        file.set_len(end).map_err(DiskError::io("shorten", &slab))?;
+    }
+    Ok(())
 }
 
 /// Closes sled. Dropping it flushes several times, and waits for ever if one of these fails: so it is flushed as often

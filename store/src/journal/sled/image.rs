@@ -38,6 +38,8 @@ pub(super) struct Image {
     folder: PathBuf,
     /// Slab and slot by the lowest key that belongs into the leaf.
     leaves: BTreeMap<Vec<u8>, (u8, u64)>,
+    /// Where the last slot that is in use ends, of each slab that has one.
+    ends: HashMap<u8, u64>,
     slabs: RefCell<HashMap<u8, File>>,
     /// Kept, since making one costs as much as unpacking a small leaf.
     decoder: RefCell<Option<Decoder<'static>>>,
@@ -101,6 +103,7 @@ impl Image {
         let mut image = Image {
             folder: sled.to_owned(),
             leaves: BTreeMap::new(),
+            ends: HashMap::new(),
             slabs: RefCell::default(),
             decoder: RefCell::default(),
             snapshot: 0,
@@ -137,6 +140,11 @@ impl Image {
                 judge(bad)?;
             }
         }
+        for (slab, slot) in leaves.values().map(|leaf| leaf.place) {
+            let end = (slot + 1).saturating_mul(slot_bytes(slab) as u64);
+            let known = image.ends.entry(slab).or_default();
+            *known = end.max(*known);
+        }
         for leaf in leaves.into_values().filter(|leaf| leaf.tree == TREE) {
             if let Some((slab, slot)) = image.leaves.insert(leaf.low_key.clone(), leaf.place) {
                 let place = format!("slot {slot}, keys from \"{}\"", leaf.low_key.escape_ascii());
@@ -168,6 +176,11 @@ impl Image {
     /// How many leaves there are.
     pub fn leaves(&self) -> usize {
         self.leaves.len()
+    }
+
+    /// The files of leaves, each with how much of it is in use.
+    pub fn used(&self) -> impl Iterator<Item = (PathBuf, u64)> {
+        (0..SLABS).map(|slab| (self.slab_path(slab), self.ends.get(&slab).copied().unwrap_or(0)))
     }
 
     /// Calls `each` with all records whose keys begin with `prefix`.

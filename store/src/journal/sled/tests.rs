@@ -134,3 +134,30 @@ fn a_panic_is_an_error_and_the_end() {
         );
     }
 }
+
+#[test]
+fn room_that_nothing_is_in_is_given_back() {
+    let folder = Folder::new("room");
+    let room = || -> u64 {
+        let slabs = fs::read_dir(home(&folder.0).join("slabs")).unwrap();
+        slabs.map(|slab| slab.unwrap().metadata().unwrap().len()).sum()
+    };
+    let mut disk = Sled::open(&folder.0).unwrap();
+    // What cannot be compressed.
+    let value =
+        |n: u32| (0..1000).flat_map(move |at| crc32fast::hash(&(n * 1000 + at).to_le_bytes()).to_le_bytes());
+    let put = |n: u32| Op::Put(format!("h{n:03}").into_bytes(), value(n).collect());
+    disk.apply(1, &(0..500).map(put).collect::<Vec<_>>()).unwrap();
+    disk.flush().unwrap();
+    let delete = |n: u32| Op::Delete(format!("h{n:03}").into_bytes());
+    disk.apply(2, &(0..500).map(delete).collect::<Vec<_>>()).unwrap();
+    disk.flush().unwrap();
+    drop(disk);
+    assert!(room() > 2_000_000, "sled cuts off more by itself now");
+    let mut disk = Sled::open(&folder.0).unwrap();
+    disk.apply(3, &[put(7)]).unwrap();
+    disk.flush().unwrap();
+    drop(disk);
+    assert!(room() < 20_000, "{} bytes for one record", room());
+    assert_eq!(count(&Sled::open(&folder.0).unwrap()), 1);
+}
