@@ -36,6 +36,10 @@ use cli::{Action, UsageError};
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
+    // sled looks for the program `sync` whenever it is opened, which would flush all disks of the machine and may take
+    // seconds. Whatever has to be durable is flushed without that.
+    // SAFETY: there is no other thread yet that could read the environment.
+    unsafe { std::env::set_var("PATH", "") };
     let action =
         cli::parse(std::env::args_os(), |name| std::env::var_os(name), |path| std::fs::read_to_string(path));
     match action {
