@@ -1,5 +1,6 @@
 //! A folder for a test's data.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -59,6 +60,24 @@ impl Folder {
         }
         files.sort();
         files
+    }
+
+    /// Bytes that the file system has given to it, while others may add and remove files.
+    pub fn disk_bytes(&self) -> u64 {
+        let mut folders = vec![self.0.clone()];
+        let mut bytes = 0;
+        while let Some(folder) = folders.pop() {
+            // Gone since it was listed.
+            let Ok(entries) = std::fs::read_dir(folder) else { continue };
+            for entry in entries.flatten() {
+                match entry.metadata() {
+                    Ok(data) if data.is_dir() => folders.push(entry.path()),
+                    Ok(data) => bytes += data.blocks() * 512,
+                    Err(_) => {}
+                }
+            }
+        }
+        bytes
     }
 }
 
