@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use store::Call;
+use store::client::Pending;
+use store::topology::NodeId;
+use store::{Call, Store};
 use store_engine::spec::flags;
 use store_engine::{Args, CommandError, Reply};
 
@@ -84,6 +86,49 @@ impl Waiting<'_> {
     pub fn runs_scripts(&self) -> bool {
         matches!(self, Waiting::Later(..))
     }
+}
+
+/// A command on its way to a node elsewhere. Its reply is awaited later, with those of the commands behind it.
+pub struct Sent {
+    pending: Pending,
+    node: NodeId,
+    writes: bool,
+}
+
+/// Sends what [`begin`] left open to the only node it concerns, if there is one; otherwise it is given back. `before`
+/// are those on their way: a write does not overtake a write to another node, so that nobody sees the later one and
+/// misses the earlier.
+pub fn send<'a, 'b>(
+    server: &Server,
+    session: &Session,
+    waiting: Waiting<'a>,
+    mut before: impl Iterator<Item = &'b Sent>,
+) -> Result<Sent, Waiting<'a>> {
+    let (Store::Spread(cluster), Waiting::Locked(admitted)) = (&server.store, &waiting) else {
+        return Err(waiting);
+    };
+    let Admitted { facts, args, ref keys, .. } = *admitted;
+    let call = Call { command: facts, args, keys, db: session.db, now_ms: 0 };
+    let writes = facts.is_write();
+    let mut overtakes = |node: NodeId| writes && before.any(|sent| sent.writes && sent.node != node);
+    match cluster.only_node(&call) {
+        Some(node) if !keys.is_empty() && !facts.has(flags::BLOCKING) && !overtakes(node) => {
+            let pending = cluster.send(node, &call, session.protocol, session.client.id);
+            Ok(Sent { pending, node, writes })
+        }
+        _ => Err(waiting),
+    }
+}
+
+/// Waits for the reply to a command that was sent. Not if it has to be sent again, as its slot has moved.
+pub async fn receive(server: &Server, sent: Sent, out: &mut Reply) -> bool {
+    let Store::Spread(cluster) = &server.store else { return false };
+    match cluster.received(sent.pending, sent.writes).await {
+        Some(Ok(reply)) => out.buf.extend_from_slice(&reply),
+        Some(Err(error)) => out.error(&error),
+        None => return false,
+    }
+    true
 }
 
 /// Answers what [`begin`] left open.

@@ -187,6 +187,7 @@ impl Connection {
         let Connection { session, parser, input, entry: Entry { server, .. } } = self;
         let mut out = Reply { buf: take_buffer(), protocol: session.protocol };
         let (mut at, mut answered, mut took_long) = (0, 0, false);
+        let mut sent: Vec<OnTheWay> = Vec::new();
         let now_ms = unix_ms();
         session.client.active_ms.store(now_ms, Ordering::Relaxed);
         while !session.closing {
@@ -195,7 +196,21 @@ impl Connection {
                     let args = request.slices(&input[at..]);
                     let args = Args::new(&args);
                     answered += 1;
-                    if let Some(waiting) = dispatch::begin(server, session, args, now_ms, &mut out) {
+                    let mut waiting = dispatch::begin(server, session, args, now_ms, &mut out);
+                    if let Some(left) = waiting {
+                        match dispatch::send(server, session, left, sent.iter().map(|sent| &sent.command)) {
+                            Ok(command) => {
+                                sent.push(OnTheWay { command, request: at, place: out.buf.len() });
+                                waiting = None;
+                            }
+                            Err(left) => {
+                                // What was sent is done before what has to wait here.
+                                receive_all(server, session, input, &mut sent, &mut out).await;
+                                waiting = Some(left);
+                            }
+                        }
+                    }
+                    if let Some(waiting) = waiting {
                         took_long = true;
                         let ends_with_client =
                             server.config.script_client_gone.get() == 0 || !waiting.runs_scripts();
@@ -231,10 +246,12 @@ impl Connection {
                     session.closing = true;
                 }
             }
-            if out.buf.len() >= FLUSH_BYTES {
+            if out.buf.len() >= FLUSH_BYTES || sent.len() >= MOST_SENT {
+                receive_all(server, session, input, &mut sent, &mut out).await;
                 write(server, stream, std::mem::take(&mut session.wrote), &mut out.buf).await?;
             }
         }
+        receive_all(server, session, input, &mut sent, &mut out).await;
         if at == input.len() {
             give_buffer(std::mem::take(input));
         } else {
@@ -252,6 +269,53 @@ impl Connection {
         }
         give_buffer(out.buf);
         Ok(())
+    }
+}
+
+/// A command that was sent to a node elsewhere.
+struct OnTheWay {
+    command: dispatch::Sent,
+    /// Where in the input it begins.
+    request: usize,
+    /// Where in the replies its reply belongs.
+    place: usize,
+}
+
+/// So many commands of a connection are sent to nodes elsewhere before their replies are awaited.
+const MOST_SENT: usize = 1000;
+
+/// Awaits the replies to all commands that were sent and puts each in its place.
+async fn receive_all(
+    server: &Arc<Server>,
+    session: &mut Session,
+    input: &[u8],
+    sent: &mut Vec<OnTheWay>,
+    out: &mut Reply,
+) {
+    if sent.is_empty() {
+        return;
+    }
+    let early = std::mem::replace(&mut out.buf, take_buffer());
+    let mut copied = 0;
+    for OnTheWay { command, request, place } in sent.drain(..) {
+        out.buf.extend_from_slice(&early[copied..place]);
+        copied = place;
+        if !dispatch::receive(server, command, out).await {
+            again(server, session, &input[request..], out).await;
+        }
+    }
+    out.buf.extend_from_slice(&early[copied..]);
+    give_buffer(early);
+}
+
+/// Does a request again that a node has refused because its slot has moved.
+async fn again(server: &Arc<Server>, session: &mut Session, input: &[u8], out: &mut Reply) {
+    let mut parser = Parser::new(limits(server));
+    // It was parsed before.
+    let Ok(Step::Request(request)) = parser.next(input) else { return };
+    let args = request.slices(input);
+    if let Some(waiting) = dispatch::begin(server, session, Args::new(&args), unix_ms(), out) {
+        dispatch::finish(server, session, waiting, out).await;
     }
 }
 
