@@ -154,7 +154,7 @@ pub fn value(input: &mut Input<'_>) -> Result<Value, Malformed> {
             for _ in 0..count {
                 list.push(false, input.bytes()?);
             }
-            Value::List(Box::new(list))
+            Value::List(list)
         }
         HASH => {
             let mut hash = Hash::default();
@@ -162,14 +162,14 @@ pub fn value(input: &mut Input<'_>) -> Result<Value, Malformed> {
                 let (field, value) = (input.bytes()?, input.bytes()?);
                 hash.insert(field, value);
             }
-            Value::Hash(Box::new(hash))
+            Value::Hash(hash)
         }
         SET => {
             let mut set = Set::default();
             for _ in 0..count {
                 set.insert(input.bytes()?);
             }
-            Value::Set(Box::new(set))
+            Value::Set(set)
         }
         ZSET => {
             let mut zset = ZSet::new();
@@ -177,7 +177,7 @@ pub fn value(input: &mut Input<'_>) -> Result<Value, Malformed> {
                 let member = input.bytes()?;
                 zset.insert(member, input.score()?);
             }
-            Value::ZSet(Box::new(zset))
+            Value::ZSet(zset)
         }
         _ => return Err(Malformed),
     })

@@ -240,7 +240,7 @@ impl Editor<'_, Hash> {
     /// Sets `field`; whether it was new.
     pub fn insert(&mut self, field: &[u8], value: &[u8]) -> bool {
         let undo = |hash: &Hash| Undo::HashField(field.into(), hash.get(field).map(Into::into));
-        self.change(Effect::HashSet(field, value), undo).insert(field, value).is_none()
+        self.change(Effect::HashSet(field, value), undo).insert(field, value)
     }
 
     /// Removes `field`; whether it was there.
@@ -253,7 +253,6 @@ impl Editor<'_, Hash> {
             Undo::HashRemoved(at, field.into(), value.into())
         })
         .remove(field)
-        .is_some()
     }
 }
 

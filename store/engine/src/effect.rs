@@ -458,8 +458,8 @@ impl Effect<'_> {
 
     fn change_hash(self, hash: &mut Hash) {
         match self {
-            Effect::HashSet(field, value) => drop(hash.insert(field, value)),
-            Effect::HashRemove(field) => drop(hash.remove(field)),
+            Effect::HashSet(field, value) => _ = hash.insert(field, value),
+            Effect::HashRemove(field) => _ = hash.remove(field),
             _ => {}
         }
     }

@@ -302,8 +302,8 @@ impl Undo {
                 restore_size(raw, len);
             }
             (undo, Value::List(list)) => undo.apply_to_list(list),
-            (Undo::HashField(field, Some(old)), Value::Hash(hash)) => drop(hash.insert(&field, &old)),
-            (Undo::HashField(field, None), Value::Hash(hash)) => drop(hash.remove(&field)),
+            (Undo::HashField(field, Some(old)), Value::Hash(hash)) => _ = hash.insert(&field, &old),
+            (Undo::HashField(field, None), Value::Hash(hash)) => _ = hash.remove(&field),
             (Undo::HashRemoved(at, field, value), Value::Hash(hash)) => hash.restore(at, field, value),
             (Undo::SetAdded(member), Value::Set(set)) => drop(set.remove(&member)),
             (Undo::SetRemoved(at, member), Value::Set(set)) => set.restore(at, member),

@@ -1,8 +1,10 @@
 //! What a key can hold.
 
+mod form;
 pub mod hash;
 pub mod list;
-pub mod ranked;
+mod packed;
+mod ranked;
 pub mod set;
 pub mod string;
 pub mod zset;
@@ -13,20 +15,23 @@ pub use set::Set;
 pub use string::Str;
 pub use zset::ZSet;
 
-/// A value of one of Redis' types. Collections are boxed so that an entry stays small.
+/// A value of one of Redis' types.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
     /// A string or counter.
     String(Str),
     /// A list.
-    List(Box<List>),
+    List(List),
     /// A hash.
-    Hash(Box<Hash>),
+    Hash(Hash),
     /// A set.
-    Set(Box<Set>),
+    Set(Set),
     /// A sorted set.
-    ZSet(Box<ZSet>),
+    ZSet(ZSet),
 }
+
+// Every key has one.
+const _: () = assert!(size_of::<Value>() == 24);
 
 impl Value {
     /// A string from its bytes; integers in canonical form are kept as numbers.
@@ -129,7 +134,7 @@ macro_rules! kind {
 }
 
 kind!(Str, String, Str::new(b""));
-kind!(List, List, Box::default());
-kind!(Hash, Hash, Box::default());
-kind!(Set, Set, Box::default());
-kind!(ZSet, ZSet, Box::default());
+kind!(List, List, List::default());
+kind!(Hash, Hash, Hash::default());
+kind!(Set, Set, Set::default());
+kind!(ZSet, ZSet, ZSet::default());

@@ -359,7 +359,7 @@ fn combine(ctx: &mut Ctx<'_>, args: Args<'_>, how: Combination) -> Result<(), Co
 }
 
 fn combine_and_store(ctx: &mut Ctx<'_>, args: Args<'_>, how: Combination) -> Result<(), CommandError> {
-    let mut result = Box::<Set>::default();
+    let mut result = Set::default();
     ctx.note_reads(args.rest(2));
     for member in how(sets(&ctx.partitions, ctx.db, ctx.now_ms, args.rest(2))?) {
         result.insert(member);

@@ -141,7 +141,7 @@ fn sort(ctx: &mut Ctx<'_>, args: Args<'_>, may_store: bool) -> Result<(), Comman
             if len == 0 {
                 ctx.delete(key);
             } else {
-                ctx.put(key, Value::List(Box::new(list)), Expiry::Clear);
+                ctx.put(key, Value::List(list), Expiry::Clear);
             }
             ctx.out.count(len);
         }

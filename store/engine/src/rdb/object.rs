@@ -180,7 +180,7 @@ fn read_list<R: Read>(from: &mut Decoder<R>) -> Result<Value, Fault> {
         from.string(&mut element)?;
         list.push(false, &element);
     }
-    Ok(Value::List(list.into()))
+    Ok(Value::List(list))
 }
 
 fn read_set<R: Read>(from: &mut Decoder<R>) -> Result<Value, Fault> {
@@ -191,7 +191,7 @@ fn read_set<R: Read>(from: &mut Decoder<R>) -> Result<Value, Fault> {
             return Err(from.damage(TWICE));
         }
     }
-    Ok(Value::Set(set.into()))
+    Ok(Value::Set(set))
 }
 
 fn read_hash<R: Read>(from: &mut Decoder<R>) -> Result<Value, Fault> {
@@ -199,11 +199,11 @@ fn read_hash<R: Read>(from: &mut Decoder<R>) -> Result<Value, Fault> {
     for _ in 0..from.length()? {
         from.string(&mut field)?;
         from.string(&mut value)?;
-        if hash.insert(&field, &value).is_some() {
+        if !hash.insert(&field, &value) {
             return Err(from.damage(TWICE));
         }
     }
-    Ok(Value::Hash(hash.into()))
+    Ok(Value::Hash(hash))
 }
 
 fn read_zset<R: Read>(from: &mut Decoder<R>, kind: u8) -> Result<Value, Fault> {
@@ -213,7 +213,7 @@ fn read_zset<R: Read>(from: &mut Decoder<R>, kind: u8) -> Result<Value, Fault> {
         let score = if kind == ZSET_2 { f64::from_le_bytes(from.bytes()?) } else { spelled_score(from)? };
         add(&mut zset, &member, score).map_err(|damage| from.damage(damage))?;
     }
-    Ok(Value::ZSet(zset.into()))
+    Ok(Value::ZSet(zset))
 }
 
 fn add(zset: &mut ZSet, member: &[u8], score: f64) -> Result<(), Damage> {
@@ -261,7 +261,7 @@ fn read_quicklist<R: Read>(from: &mut Decoder<R>, kind: u8) -> Result<Value, Fau
         };
         done.map_err(|damage| from.damage(damage))?;
     }
-    Ok(Value::List(list.into()))
+    Ok(Value::List(list))
 }
 
 fn read_packed(kind: u8, bytes: &[u8]) -> Result<Value, Damage> {
@@ -269,7 +269,7 @@ fn read_packed(kind: u8, bytes: &[u8]) -> Result<Value, Damage> {
         LIST_ZIPLIST => {
             let mut list = List::default();
             extend(&mut list, packed::ziplist(bytes)?)?;
-            Ok(Value::List(list.into()))
+            Ok(Value::List(list))
         }
         SET_INTSET => set_of(packed::intset(bytes)?.map(|number| number.map(packed::spelled))),
         SET_LISTPACK => set_of(packed::listpack(bytes)?),
@@ -292,18 +292,18 @@ fn extend<'a>(list: &mut List, mut elements: impl Iterator<Item = Element<'a>>) 
 fn set_of<'a>(mut elements: impl Iterator<Item = Element<'a>>) -> Result<Value, Damage> {
     let mut set = Set::default();
     elements.try_for_each(|member| if set.insert(&member?) { Ok(()) } else { Err(TWICE) })?;
-    Ok(Value::Set(set.into()))
+    Ok(Value::Set(set))
 }
 
 fn hash_of<'a>(mut elements: impl Iterator<Item = Element<'a>>) -> Result<Value, Damage> {
     let mut hash = Hash::default();
     while let Some(field) = elements.next() {
         let (field, value) = (field?, elements.next().ok_or(ODD)??);
-        if hash.insert(&field, &value).is_some() {
+        if !hash.insert(&field, &value) {
             return Err(TWICE);
         }
     }
-    Ok(Value::Hash(hash.into()))
+    Ok(Value::Hash(hash))
 }
 
 fn zset_of<'a>(mut elements: impl Iterator<Item = Element<'a>>) -> Result<Value, Damage> {
@@ -312,5 +312,5 @@ fn zset_of<'a>(mut elements: impl Iterator<Item = Element<'a>>) -> Result<Value,
         let (member, score) = (member?, elements.next().ok_or(ODD)??);
         add(&mut zset, &member, score_of(&score)?)?;
     }
-    Ok(Value::ZSet(zset.into()))
+    Ok(Value::ZSet(zset))
 }

@@ -1,108 +1,188 @@
-//! Hashes: fields in the order they came, densely behind a hash index, so that a random field and a scan
-//! position are an index, as in [`crate::Keyspace`].
+//! Hashes: packed while they are small, then a table. Either way fields have positions, in the order they came: a
+//! random field and a scan need them, and they do not change with the form.
 
-use foldhash::fast::RandomState;
-use indexmap::IndexMap;
+mod table;
 
-use crate::size::{allocated, dense_table};
+use std::fmt;
 
-/// Bytes of a field's entry: two fat pointers and the kept hash.
-const ENTRY: usize = size_of::<(Box<[u8]>, Box<[u8]>, usize)>();
-/// Bytes of the structure itself.
-const HASH_OVERHEAD: usize = allocated(size_of::<Hash>());
+use super::form::{Form, Limit};
+use super::packed::{Packed, room};
+use table::Table;
+
+/// As many fields as Redis keeps together; half of the bytes are moved by an insertion in the middle at most.
+const LIMIT: Limit = Limit { len: ORDERED_UP_TO, room: 4 << 10 };
+
 /// Up to this many fields a removal keeps the order of the others, as Redis' compact encoding does.
-const ORDERED_UP_TO: usize = 64;
-
-/// Places that may stay unused; with most fields gone, memory is given back.
-const SPARE: usize = 256;
+const ORDERED_UP_TO: usize = 128;
 
 /// A hash value.
-#[derive(Clone, Default, Debug)]
-pub struct Hash {
-    fields: IndexMap<Box<[u8]>, Box<[u8]>, RandomState>,
-    payload: usize,
+#[derive(Clone)]
+pub struct Hash(Form<Packed, Box<Table>>);
+
+impl Default for Hash {
+    fn default() -> Hash {
+        Hash(Form::Packed(Packed::default()))
+    }
+}
+
+/// Where a field is in a row.
+struct Place<'a> {
+    position: usize,
+    at: usize,
+    value_at: usize,
+    value: &'a [u8],
+    end: usize,
+}
+
+fn place_of<'a>(row: &'a Packed, wanted: &[u8]) -> Option<Place<'a>> {
+    let mut at = row.start();
+    for position in 0..row.len() / 2 {
+        let (field, value_at) = row.read(at);
+        let (value, end) = row.read(value_at);
+        if field == wanted {
+            return Some(Place { position, at, value_at, value, end });
+        }
+        at = end;
+    }
+    None
 }
 
 impl Hash {
     /// Number of fields.
     pub fn len(&self) -> usize {
-        self.fields.len()
+        match &self.0 {
+            Form::Packed(row) => row.len() / 2,
+            Form::Large(table) => table.len(),
+        }
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.fields.is_empty()
+        self.len() == 0
     }
 
     /// The value of `field`.
     pub fn get(&self, field: &[u8]) -> Option<&[u8]> {
-        self.fields.get(field).map(|value| &**value)
+        match &self.0 {
+            Form::Packed(row) => place_of(row, field).map(|place| place.value),
+            Form::Large(table) => table.get(field),
+        }
     }
 
     /// Position and value of `field`.
     pub fn find(&self, field: &[u8]) -> Option<(usize, &[u8])> {
-        self.fields.get_full(field).map(|(at, _, value)| (at, &**value))
+        match &self.0 {
+            Form::Packed(row) => place_of(row, field).map(|place| (place.position, place.value)),
+            Form::Large(table) => table.find(field),
+        }
     }
 
     /// Whether `field` is there.
     pub fn contains(&self, field: &[u8]) -> bool {
-        self.fields.contains_key(field)
+        self.get(field).is_some()
     }
 
     /// Field and value at a position below [`Hash::len`].
     pub fn at(&self, at: usize) -> Option<(&[u8], &[u8])> {
-        self.fields.get_index(at).map(|(field, value)| (&**field, &**value))
+        match &self.0 {
+            Form::Packed(row) => {
+                let (field, next) = row.read((at < self.len()).then(|| row.offset(2 * at))?);
+                Some((field, row.read(next).0))
+            }
+            Form::Large(table) => table.at(at),
+        }
     }
 
     /// All fields with their values.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&[u8], &[u8])> {
-        self.fields.iter().map(|(field, value)| (&**field, &**value))
+        match &self.0 {
+            Form::Packed(row) => Form::Packed(row.all_pairs()),
+            Form::Large(table) => Form::Large(table.iter()),
+        }
     }
 
     /// Bytes on the heap.
     pub fn bytes(&self) -> usize {
-        HASH_OVERHEAD + self.payload + dense_table(self.fields.len(), ENTRY)
+        match &self.0 {
+            Form::Packed(row) => row.bytes(),
+            Form::Large(table) => LIMIT.bytes(table.len(), table.weight.room, || table.bytes()),
+        }
     }
 
-    pub(crate) fn insert(&mut self, field: &[u8], value: &[u8]) -> Option<Box<[u8]>> {
-        self.payload += allocated(value.len());
-        if let Some(held) = self.fields.get_mut(field) {
-            let old = std::mem::replace(held, value.into());
-            self.payload -= allocated(old.len());
-            return Some(old);
+    /// The large form, made if need be.
+    fn enlarge(&mut self) -> &mut Table {
+        if let Form::Packed(row) = &self.0 {
+            let mut table = Box::<Table>::default();
+            row.all_pairs().for_each(|(field, value)| _ = table.insert(field, value));
+            self.0 = Form::Large(table);
         }
-        self.payload += allocated(field.len());
-        self.fields.insert(field.into(), value.into());
-        None
+        match &mut self.0 {
+            Form::Large(table) => table,
+            Form::Packed(_) => unreachable!("it was made large above"),
+        }
     }
 
-    pub(crate) fn remove(&mut self, field: &[u8]) -> Option<Box<[u8]>> {
-        let value = if self.fields.len() <= ORDERED_UP_TO {
-            self.fields.shift_remove(field)
-        } else {
-            self.fields.swap_remove(field)
-        }?;
-        self.payload -= allocated(field.len()) + allocated(value.len());
-        if self.fields.capacity() > SPARE + 4 * self.fields.len() {
-            self.fields.shrink_to(2 * self.fields.len());
+    /// Sets `field`; whether it was new.
+    pub(crate) fn insert(&mut self, field: &[u8], value: &[u8]) -> bool {
+        let Form::Packed(row) = &mut self.0 else { return self.enlarge().insert(field, value) };
+        match place_of(row, field) {
+            Some(Place { value_at, end, .. }) if LIMIT.allows(0, row.room() + room(value.len())) => {
+                row.splice(value_at..end, 1, &[value]);
+                false
+            }
+            None if LIMIT.allows(row.len() / 2 + 1, row.room() + room(field.len()) + room(value.len())) => {
+                let end = row.end();
+                row.splice(end..end, 0, &[field, value]);
+                true
+            }
+            _ => self.enlarge().insert(field, value),
         }
-        Some(value)
+    }
+
+    /// Removes `field`; whether it was there.
+    pub(crate) fn remove(&mut self, field: &[u8]) -> bool {
+        match &mut self.0 {
+            Form::Packed(row) => {
+                let Some(Place { at, end, .. }) = place_of(row, field) else { return false };
+                row.splice(at..end, 2, &[]);
+                true
+            }
+            Form::Large(table) => {
+                let removed = table.remove(field);
+                if LIMIT.calls_back(table.len(), table.weight.room) {
+                    let elements: Vec<&[u8]> =
+                        table.iter().flat_map(|(field, value)| [field, value]).collect();
+                    self.0 = Form::Packed(Packed::of(&elements));
+                }
+                removed
+            }
+        }
     }
 
     /// Takes a removal from position `at` back, to the place: the inverse of [`Hash::remove`].
     pub(crate) fn restore(&mut self, at: usize, field: Box<[u8]>, value: Box<[u8]>) {
-        self.payload += allocated(field.len()) + allocated(value.len());
-        if self.fields.len() < ORDERED_UP_TO {
-            self.fields.shift_insert(at, field, value);
-        } else {
-            let (last, _) = self.fields.insert_full(field, value);
-            self.fields.swap_indices(at, last);
+        match &mut self.0 {
+            Form::Packed(row)
+                if LIMIT.allows(row.len() / 2 + 1, row.room() + room(field.len()) + room(value.len())) =>
+            {
+                let at = row.offset(2 * at);
+                row.splice(at..at, 0, &[&field, &value]);
+            }
+            _ => self.enlarge().restore(at, field, value),
         }
     }
 }
 
 impl PartialEq for Hash {
     fn eq(&self, other: &Hash) -> bool {
-        self.fields == other.fields
+        self.len() == other.len() && self.iter().all(|(field, value)| other.get(field) == Some(value))
+    }
+}
+
+impl fmt::Debug for Hash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map()
+            .entries(self.iter().map(|(field, value)| (field.escape_ascii(), value.escape_ascii())))
+            .finish()
     }
 }

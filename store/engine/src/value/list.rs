@@ -1,136 +1,235 @@
-//! Lists: a ring buffer of elements. Both ends and any position by index are O(1); inserting in the middle
-//! moves the nearer half.
+//! Lists: packed up to a few kilobytes, then a ring of elements.
 
-use std::collections::VecDeque;
+mod ring;
 
-use crate::size::{allocated, doubling};
+use std::fmt;
 
-/// Bytes of an element's place in the ring.
-const PLACE: usize = size_of::<Box<[u8]>>();
-/// Bytes of the structure itself.
-const LIST_OVERHEAD: usize = allocated(size_of::<List>());
+use super::form::{Form, Limit};
+use super::packed::{Packed, room};
+use ring::Ring;
 
-/// Places that may stay unused.
-const SPARE: usize = 256;
+/// Redis' limit is 8 KB for each of its nodes. Moving half of that costs as much as allocating a few elements.
+const LIMIT: Limit = Limit { len: 512, room: 8 << 10 };
 
 /// A list value.
-#[derive(Clone, Default, Debug, PartialEq)]
-pub struct List {
-    ring: VecDeque<Box<[u8]>>,
-    payload: usize,
+#[derive(Clone)]
+pub struct List(Form<Packed, Box<Ring>>);
+
+impl Default for List {
+    fn default() -> List {
+        List(Form::Packed(Packed::default()))
+    }
 }
 
 impl List {
     /// Number of elements.
     pub fn len(&self) -> usize {
-        self.ring.len()
+        match &self.0 {
+            Form::Packed(row) => row.len(),
+            Form::Large(ring) => ring.len(),
+        }
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.ring.is_empty()
+        self.len() == 0
     }
 
     /// The element at `at`.
     pub fn get(&self, at: usize) -> Option<&[u8]> {
-        self.ring.get(at).map(|element| &**element)
+        match &self.0 {
+            Form::Packed(row) => row.get(at),
+            Form::Large(ring) => ring.get(at),
+        }
     }
 
     /// Elements from `from` on.
     pub fn iter_from(&self, from: usize) -> impl DoubleEndedIterator<Item = &[u8]> + ExactSizeIterator {
-        self.ring.range(from.min(self.ring.len())..).map(|element| &**element)
+        match &self.0 {
+            Form::Packed(row) => Form::Packed(row.iter_from(from)),
+            Form::Large(ring) => Form::Large(ring.iter_from(from)),
+        }
     }
 
     /// Bytes on the heap.
     pub fn bytes(&self) -> usize {
-        LIST_OVERHEAD + self.payload + doubling(self.ring.len(), PLACE)
+        match &self.0 {
+            Form::Packed(row) => row.bytes(),
+            Form::Large(ring) => LIMIT.bytes(ring.len(), ring.weight.room, || ring.bytes()),
+        }
+    }
+
+    /// The large form, made if need be.
+    fn enlarge(&mut self) -> &mut Ring {
+        if let Form::Packed(row) = &self.0 {
+            let mut ring = Box::<Ring>::default();
+            row.iter_from(0).for_each(|element| ring.push(false, element));
+            self.0 = Form::Large(ring);
+        }
+        match &mut self.0 {
+            Form::Large(ring) => ring,
+            Form::Packed(_) => unreachable!("it was made large above"),
+        }
+    }
+
+    /// The form that `len` elements more may have, with `room` bytes more.
+    fn with_room(&mut self, len: usize, room: usize) -> Form<&mut Packed, &mut Ring> {
+        if let Form::Packed(row) = &self.0
+            && !LIMIT.allows(row.len() + len, row.room() + room)
+        {
+            self.enlarge();
+        }
+        match &mut self.0 {
+            Form::Packed(row) => Form::Packed(row),
+            Form::Large(ring) => Form::Large(ring),
+        }
+    }
+
+    /// Packs what has become small.
+    fn settle(&mut self) {
+        if let Form::Large(ring) = &self.0
+            && LIMIT.calls_back(ring.len(), ring.weight.room)
+        {
+            let elements: Vec<&[u8]> = ring.iter_from(0).collect();
+            self.0 = Form::Packed(Packed::of(&elements));
+        }
     }
 
     pub(crate) fn push(&mut self, front: bool, element: &[u8]) {
-        self.payload += allocated(element.len());
-        if front { self.ring.push_front(element.into()) } else { self.ring.push_back(element.into()) }
+        match self.with_room(1, room(element.len())) {
+            Form::Packed(row) => row.push(front, element),
+            Form::Large(ring) => ring.push(front, element),
+        }
     }
 
     pub(crate) fn pop(&mut self, front: bool) -> Option<Box<[u8]>> {
-        let element = if front { self.ring.pop_front() } else { self.ring.pop_back() }?;
-        self.payload -= allocated(element.len());
-        self.give_back();
-        Some(element)
-    }
-
-    /// Gives memory back after most elements have gone; at most one move per removal on average.
-    fn give_back(&mut self) {
-        if self.ring.capacity() > SPARE + 4 * self.ring.len() {
-            self.ring.shrink_to(2 * self.ring.len());
+        match &mut self.0 {
+            Form::Packed(row) => row.pop(front),
+            Form::Large(ring) => {
+                let element = ring.pop(front);
+                self.settle();
+                element
+            }
         }
     }
 
     /// Takes `count` elements, at most all, off the front or back, in the order of the list.
     pub(crate) fn trim(&mut self, front: bool, count: usize) -> Vec<Box<[u8]>> {
-        let kept = self.ring.len().saturating_sub(count);
-        let range = if front { 0..self.ring.len() - kept } else { kept..self.ring.len() };
-        let taken: Vec<_> = self.ring.drain(range).collect();
-        self.payload -= taken.iter().map(|element| allocated(element.len())).sum::<usize>();
-        self.give_back();
-        taken
+        match &mut self.0 {
+            Form::Packed(row) => {
+                let kept = row.len().saturating_sub(count);
+                let (from, count) = if front { (0, row.len() - kept) } else { (kept, row.len() - kept) };
+                let taken = row.iter_from(from).take(count).map(Into::into).collect();
+                row.splice(row.offset(from)..row.offset(from + count), count, &[]);
+                taken
+            }
+            Form::Large(ring) => {
+                let taken = ring.trim(front, count);
+                self.settle();
+                taken
+            }
+        }
     }
 
     /// Takes [`List::trim`] back.
     pub(crate) fn untrim(&mut self, front: bool, elements: Vec<Box<[u8]>>) {
-        self.payload += elements.iter().map(|element| allocated(element.len())).sum::<usize>();
-        if front {
-            elements.into_iter().rev().for_each(|element| self.ring.push_front(element));
-        } else {
-            self.ring.extend(elements);
+        let more = elements.iter().map(|element| room(element.len())).sum();
+        match self.with_room(elements.len(), more) {
+            Form::Packed(row) => {
+                let at = if front { row.start() } else { row.end() };
+                let elements: Vec<&[u8]> = elements.iter().map(|element| &**element).collect();
+                row.splice(at..at, 0, &elements);
+            }
+            Form::Large(ring) => ring.untrim(front, elements),
         }
     }
 
     /// Removes the elements at `positions`, which ascend, in one pass.
     pub(crate) fn remove_all(&mut self, positions: &[usize]) -> Vec<(usize, Box<[u8]>)> {
-        let mut taken = Vec::with_capacity(positions.len());
-        let mut wanted = positions.iter().copied().peekable();
-        let mut at = 0;
-        self.ring.retain_mut(|element| {
-            let goes = wanted.next_if_eq(&at).is_some();
-            if goes {
-                taken.push((at, std::mem::take(element)));
+        match &mut self.0 {
+            Form::Packed(row) => {
+                let (mut taken, mut kept) =
+                    (Vec::with_capacity(positions.len()), Vec::with_capacity(row.len()));
+                let mut wanted = positions.iter().copied().peekable();
+                for (at, element) in row.iter_from(0).enumerate() {
+                    match wanted.next_if_eq(&at) {
+                        Some(_) => taken.push((at, element.into())),
+                        None => kept.push(element),
+                    }
+                }
+                *row = Packed::of(&kept);
+                taken
             }
-            at += 1;
-            !goes
-        });
-        self.payload -= taken.iter().map(|(_, element)| allocated(element.len())).sum::<usize>();
-        self.give_back();
-        taken
+            Form::Large(ring) => {
+                let taken = ring.remove_all(positions);
+                self.settle();
+                taken
+            }
+        }
     }
 
     /// Takes [`List::remove_all`] back, in one pass.
     pub(crate) fn unpick(&mut self, elements: Vec<(usize, Box<[u8]>)>) {
-        self.payload += elements.iter().map(|(_, element)| allocated(element.len())).sum::<usize>();
-        let mut held = std::mem::take(&mut self.ring).into_iter();
-        self.ring.reserve_exact(held.len() + elements.len());
-        for (at, element) in elements {
-            let between = at - self.ring.len();
-            self.ring.extend(held.by_ref().take(between));
-            self.ring.push_back(element);
+        let more = elements.iter().map(|(_, element)| room(element.len())).sum();
+        match self.with_room(elements.len(), more) {
+            Form::Packed(row) => {
+                let mut held = row.iter_from(0);
+                let mut all: Vec<&[u8]> = Vec::with_capacity(held.len() + elements.len());
+                for (at, element) in &elements {
+                    let between = at - all.len();
+                    all.extend(held.by_ref().take(between));
+                    all.push(element);
+                }
+                all.extend(held);
+                *row = Packed::of(&all);
+            }
+            Form::Large(ring) => ring.unpick(elements),
         }
-        self.ring.extend(held);
     }
 
     pub(crate) fn set(&mut self, at: usize, element: &[u8]) -> Box<[u8]> {
-        self.payload += allocated(element.len());
-        let old = std::mem::replace(&mut self.ring[at], element.into());
-        self.payload -= allocated(old.len());
-        old
+        match self.with_room(0, room(element.len())) {
+            Form::Packed(row) => {
+                let from = row.offset(at);
+                let (old, to) = row.read(from);
+                let old = old.into();
+                row.splice(from..to, 1, &[element]);
+                old
+            }
+            Form::Large(ring) => ring.set(at, element),
+        }
     }
 
     pub(crate) fn insert(&mut self, at: usize, element: &[u8]) {
-        self.payload += allocated(element.len());
-        self.ring.insert(at, element.into());
+        match self.with_room(1, room(element.len())) {
+            Form::Packed(row) => {
+                let at = row.offset(at);
+                row.splice(at..at, 0, &[element]);
+            }
+            Form::Large(ring) => ring.insert(at, element),
+        }
     }
 
     pub(crate) fn remove(&mut self, at: usize) -> Option<Box<[u8]>> {
-        let element = self.ring.remove(at)?;
-        self.payload -= allocated(element.len());
-        Some(element)
+        match &mut self.0 {
+            Form::Packed(row) => row.remove(at),
+            Form::Large(ring) => {
+                let element = ring.remove(at);
+                self.settle();
+                element
+            }
+        }
+    }
+}
+
+impl PartialEq for List {
+    fn eq(&self, other: &List) -> bool {
+        self.iter_from(0).eq(other.iter_from(0))
+    }
+}
+
+impl fmt::Debug for List {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter_from(0).map(<[u8]>::escape_ascii)).finish()
     }
 }

@@ -1,99 +1,148 @@
-//! Sets: members densely behind a hash index, as fields in [`super::hash`].
+//! Sets: packed while they are small, then a table; members have positions as the fields of [`super::hash`].
 
-use foldhash::fast::RandomState;
-use indexmap::IndexSet;
+mod table;
 
-use crate::size::{allocated, dense_table};
+use std::fmt;
 
-/// Bytes of a member's entry: fat pointer and kept hash.
-const ENTRY: usize = size_of::<(Box<[u8]>, usize)>();
-/// Bytes of the structure itself.
-const SET_OVERHEAD: usize = allocated(size_of::<Set>());
+use super::form::{Form, Limit};
+use super::packed::{Packed, room};
+use table::Table;
 
-/// Places that may stay unused; with most members gone, memory is given back.
-const SPARE: usize = 256;
+/// Looking at so many takes as long as the hash of one.
+const LIMIT: Limit = Limit { len: ORDERED_UP_TO, room: 4 << 10 };
+
+/// Up to this many members a removal keeps the order of the others.
+const ORDERED_UP_TO: usize = 128;
 
 /// A set value.
-#[derive(Clone, Default, Debug)]
-pub struct Set {
-    members: IndexSet<Box<[u8]>, RandomState>,
-    payload: usize,
+#[derive(Clone)]
+pub struct Set(Form<Packed, Box<Table>>);
+
+impl Default for Set {
+    fn default() -> Set {
+        Set(Form::Packed(Packed::default()))
+    }
 }
 
 impl Set {
     /// Number of members.
     pub fn len(&self) -> usize {
-        self.members.len()
+        match &self.0 {
+            Form::Packed(row) => row.len(),
+            Form::Large(table) => table.len(),
+        }
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.members.is_empty()
+        self.len() == 0
     }
 
     /// Whether `member` is there.
     pub fn contains(&self, member: &[u8]) -> bool {
-        self.members.contains(member)
+        match &self.0 {
+            Form::Packed(row) => row.iter_from(0).any(|held| held == member),
+            Form::Large(table) => table.contains(member),
+        }
     }
 
     /// Position of `member`.
     pub fn find(&self, member: &[u8]) -> Option<usize> {
-        self.members.get_index_of(member)
+        match &self.0 {
+            Form::Packed(row) => row.iter_from(0).position(|held| held == member),
+            Form::Large(table) => table.find(member),
+        }
     }
 
     /// The member at a position below [`Set::len`].
     pub fn at(&self, at: usize) -> Option<&[u8]> {
-        self.members.get_index(at).map(|member| &**member)
+        match &self.0 {
+            Form::Packed(row) => row.get(at),
+            Form::Large(table) => table.at(at),
+        }
     }
 
     /// All members.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &[u8]> {
-        self.members.iter().map(|member| &**member)
+        match &self.0 {
+            Form::Packed(row) => Form::Packed(row.iter_from(0)),
+            Form::Large(table) => Form::Large(table.iter()),
+        }
     }
 
     /// Bytes on the heap.
     pub fn bytes(&self) -> usize {
-        SET_OVERHEAD + self.payload + dense_table(self.members.len(), ENTRY)
+        match &self.0 {
+            Form::Packed(row) => row.bytes(),
+            Form::Large(table) => LIMIT.bytes(table.len(), table.weight.room, || table.bytes()),
+        }
+    }
+
+    /// The large form, made if need be.
+    fn enlarge(&mut self) -> &mut Table {
+        if let Form::Packed(row) = &self.0 {
+            let mut table = Box::<Table>::default();
+            row.iter_from(0).for_each(|member| _ = table.insert(member));
+            self.0 = Form::Large(table);
+        }
+        match &mut self.0 {
+            Form::Large(table) => table,
+            Form::Packed(_) => unreachable!("it was made large above"),
+        }
     }
 
     /// Adds `member`; whether it was new.
     pub fn insert(&mut self, member: &[u8]) -> bool {
-        if self.members.contains(member) {
-            return false;
+        match &mut self.0 {
+            Form::Packed(row) if row.iter_from(0).any(|held| held == member) => false,
+            Form::Packed(row) if LIMIT.allows(row.len() + 1, row.room() + room(member.len())) => {
+                row.push(false, member);
+                true
+            }
+            _ => self.enlarge().insert(member),
         }
-        self.payload += allocated(member.len());
-        self.members.insert(member.into())
     }
 
     /// Removes `member`; whether it was there.
     pub fn remove(&mut self, member: &[u8]) -> bool {
-        let removed = self.members.swap_remove(member);
-        if removed {
-            self.payload -= allocated(member.len());
-        }
-        removed
+        self.find(member).is_some_and(|at| self.remove_at(at).is_some())
     }
 
-    /// Takes the member at `at`; the last one gets its place.
+    /// Takes the member at `at`.
     pub(crate) fn remove_at(&mut self, at: usize) -> Option<Box<[u8]>> {
-        let member = self.members.swap_remove_index(at)?;
-        self.payload -= allocated(member.len());
-        if self.members.capacity() > SPARE + 4 * self.members.len() {
-            self.members.shrink_to(2 * self.members.len());
+        match &mut self.0 {
+            Form::Packed(row) => row.remove(at),
+            Form::Large(table) => {
+                let member = table.remove_at(at);
+                if LIMIT.calls_back(table.len(), table.weight.room) {
+                    let members: Vec<&[u8]> = table.iter().collect();
+                    self.0 = Form::Packed(Packed::of(&members));
+                }
+                member
+            }
         }
-        Some(member)
     }
 
     /// Takes a removal from position `at` back, to the place: the inverse of [`Set::remove_at`].
     pub(crate) fn restore(&mut self, at: usize, member: Box<[u8]>) {
-        self.payload += allocated(member.len());
-        let (last, _) = self.members.insert_full(member);
-        self.members.swap_indices(at, last);
+        match &mut self.0 {
+            Form::Packed(row) if LIMIT.allows(row.len() + 1, row.room() + room(member.len())) => {
+                let at = row.offset(at);
+                row.splice(at..at, 0, &[&member]);
+            }
+            _ => self.enlarge().restore(at, member),
+        }
     }
 }
 
 impl PartialEq for Set {
     fn eq(&self, other: &Set) -> bool {
-        self.members == other.members
+        self.len() == other.len() && self.iter().all(|member| other.contains(member))
+    }
+}
+
+impl fmt::Debug for Set {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.iter().map(<[u8]>::escape_ascii)).finish()
     }
 }

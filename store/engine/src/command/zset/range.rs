@@ -394,7 +394,7 @@ pub(super) fn store(ctx: &mut Ctx<'_>, key: &[u8], zset: ZSet) {
     if len == 0 {
         ctx.delete(key);
     } else {
-        ctx.put(key, Value::ZSet(Box::new(zset)), Expiry::Clear);
+        ctx.put(key, Value::ZSet(zset), Expiry::Clear);
     }
     ctx.out.count(len);
 }
