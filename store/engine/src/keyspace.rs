@@ -6,10 +6,9 @@ use std::ops::{AddAssign, SubAssign};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use foldhash::fast::RandomState;
-use indexmap::IndexMap;
-
 use crate::Value;
+use crate::dense::Dense;
+pub use crate::dense::Key;
 use crate::horizon::{Horizon, SPAN};
 use crate::recency::{Aging, Stamp};
 use crate::size::allocated;
@@ -18,15 +17,12 @@ use crate::value::Str;
 /// Number of databases that SELECT can choose from.
 pub const DATABASES: usize = 16;
 
-/// Bytes an entry costs beside its key and value: the dense bucket (hash, key pointer and length, entry) and
-/// its place in the index, at the average fill of a table that doubles.
-pub const ENTRY_OVERHEAD: usize = 106;
+/// Bytes an entry costs beside its key and value: its 64 in the table (key pointer and length, entry, hash), and its
+/// place in the index, at the average fill of one that doubles.
+pub const ENTRY_OVERHEAD: usize = 72;
 
 /// An expired key that may not be removed yet is looked at again after this many milliseconds.
 const VETOED_MS: u64 = 50;
-
-/// A key: owned bytes without spare capacity.
-pub type Key = Box<[u8]>;
 
 /// What a key holds, and everything Redis remembers beside it.
 #[derive(Clone, Debug, PartialEq)]
@@ -55,13 +51,13 @@ impl Entry {
 
 /// One database's share of one partition.
 ///
-/// The entries lie densely in a vector behind a hash index: a random key is one index away, an expiry sweep is
-/// a walk over memory, and SCAN is exact. It walks the vector from its end downwards; removal moves the last
+/// The entries lie densely behind a hash index: a random key is one index away, an expiry sweep is
+/// a walk over memory, and SCAN is exact. It walks them from the end downwards; removal moves the last
 /// entry into the gap, so an entry not yet visited can only move to another place not yet visited. An undo puts
 /// entries back to their places for the same reason.
 #[derive(Default, Debug)]
 pub struct Keyspace {
-    entries: IndexMap<Key, Entry, RandomState>,
+    entries: Dense<Entry>,
     bytes: usize,
     expiring: usize,
     sticky: Sticky,
@@ -186,8 +182,8 @@ impl Keyspace {
 
     /// Position of `key`, removing it first if it has expired. No access: for a look at the key itself.
     pub fn find(&mut self, key: &[u8], now_ms: u64) -> Option<usize> {
-        let (at, _, entry) = self.entries.get_full(key)?;
-        if entry.is_expired(now_ms) {
+        let at = self.entries.find(key)?;
+        if self.entries[at].is_expired(now_ms) {
             self.expire(at);
             return None;
         }
@@ -196,7 +192,8 @@ impl Keyspace {
 
     /// [`Keyspace::find`] as an access: the value is about to be read or changed.
     pub fn find_used(&mut self, key: &[u8], now_ms: u64) -> Option<usize> {
-        let (at, _, entry) = self.entries.get_full_mut(key)?;
+        let at = self.entries.find(key)?;
+        let entry = &mut self.entries[at];
         if entry.is_expired(now_ms) {
             self.expire(at);
             return None;
@@ -276,7 +273,7 @@ impl Keyspace {
 
     /// Key and entry at a position below [`Keyspace::len`].
     pub fn pair_at(&self, at: usize) -> Option<(&Key, &Entry)> {
-        self.entries.get_index(at)
+        self.entries.at(at)
     }
 
     /// The value at `at`, to be edited. Whoever changes its size reports that with [`Keyspace::resized`].
@@ -314,7 +311,7 @@ impl Keyspace {
 
     /// Stores `entry`, giving back what it replaces.
     pub fn insert(&mut self, key: &[u8], entry: Entry) -> Option<Entry> {
-        if let Some(at) = self.entries.get_index_of(key) {
+        if let Some(at) = self.entries.find(key) {
             return Some(self.replace_at(at, entry));
         }
         self.insert_new(key, entry);
@@ -326,13 +323,13 @@ impl Keyspace {
         self.touch(key);
         self.account(key.len(), &entry);
         self.horizon.note(self.entries.len(), entry.expire_at_ms);
-        self.entries.insert(key.into(), entry);
+        self.entries.push(key, entry);
     }
 
     /// Stores `entry` in place of the one at `at`, giving that back.
     pub(crate) fn replace_at(&mut self, at: usize, entry: Entry) -> Entry {
         self.touch_at(at);
-        let key_len = self.entries.get_index(at).map_or(0, |(key, _)| key.len());
+        let key_len = self.entries.at(at).map_or(0, |(key, _)| key.len());
         self.account(key_len, &entry);
         self.horizon.note(at, entry.expire_at_ms);
         let old = std::mem::replace(&mut self.entries[at], entry);
@@ -342,12 +339,12 @@ impl Keyspace {
 
     /// Removes the key at `at`.
     pub(crate) fn remove_at(&mut self, at: usize) -> (Key, Entry) {
-        let (key, entry) = self.entries.swap_remove_index(at).expect("the caller found this position");
+        let (key, entry) = self.entries.swap_remove(at).expect("the caller found this position");
         self.touch(&key);
         self.discount(key.len(), &entry);
         self.horizon.cut(self.entries.len());
         // The last entry has come here.
-        self.horizon.note(at, self.entries.get_index(at).and_then(|(_, moved)| moved.expire_at_ms));
+        self.horizon.note(at, self.entries.at(at).and_then(|(_, moved)| moved.expire_at_ms));
         (key, entry)
     }
 
@@ -358,14 +355,14 @@ impl Keyspace {
         self.insert_new(key, entry);
         let last = self.entries.len() - 1;
         let at = at.min(last);
-        self.entries.swap_indices(at, last);
+        self.entries.swap(at, last);
         self.horizon.note(at, self.entries[at].expire_at_ms);
         self.horizon.note(last, self.entries[last].expire_at_ms);
     }
 
     /// Takes the entry of a key that must be there, leaving an empty string in its place for somebody to replace.
     pub(crate) fn hollow(&mut self, key: &[u8]) -> Entry {
-        let at = self.entries.get_index_of(key).expect("a moved entry is where it was moved to");
+        let at = self.entries.find(key).expect("a moved entry is where it was moved to");
         self.replace_at(at, Entry::new(Value::String(Str::Int(0)), Stamp::default()))
     }
 
@@ -391,13 +388,13 @@ impl Keyspace {
 
     /// Removes `key`, expired or not.
     pub fn remove(&mut self, key: &[u8]) -> Option<Entry> {
-        let at = self.entries.get_index_of(key)?;
+        let at = self.entries.find(key)?;
         Some(self.remove_at(at).1)
     }
 
     /// Sets the expiry of the entry at `at`, giving back the former one.
     pub(crate) fn set_expiry(&mut self, at: usize, expire_at_ms: Option<NonZeroU64>) -> Option<NonZeroU64> {
-        let (key, entry) = self.entries.get_index_mut(at).expect("the caller found this position");
+        let (key, entry) = self.entries.at_mut(at).expect("the caller found this position");
         let old = std::mem::replace(&mut entry.expire_at_ms, expire_at_ms);
         tell(&mut self.seat.watched, key);
         let (more, less) = (usize::from(expire_at_ms.is_some()), usize::from(old.is_some()));
@@ -411,7 +408,7 @@ impl Keyspace {
 
     /// Sets or takes the mark of the entry at `at`, giving back whether it had it.
     pub(crate) fn set_sticky(&mut self, at: usize, sticky: bool) -> bool {
-        let (key, entry) = self.entries.get_index_mut(at).expect("the caller found this position");
+        let (key, entry) = self.entries.at_mut(at).expect("the caller found this position");
         let old = std::mem::replace(&mut entry.sticky, sticky);
         tell(&mut self.seat.watched, key);
         let share = Sticky::share(key.len(), entry);
@@ -430,7 +427,7 @@ impl Keyspace {
         std::mem::swap(&mut self.seat, &mut other.seat);
         for watched in [&mut self.seat.watched, &mut other.seat.watched] {
             watched.retain(|key, flags| {
-                let exists = self.entries.contains_key(key) || other.entries.contains_key(key);
+                let exists = self.entries.find(key).or_else(|| other.entries.find(key)).is_some();
                 if exists {
                     flags.iter().for_each(|flag| flag.store(true, Ordering::Relaxed));
                 }
@@ -450,8 +447,7 @@ impl Keyspace {
         let Some(span) = self.horizon.take_due(now_ms) else { return false };
         let end = self.len().min((span + 1) * SPAN);
         for at in (span * SPAN..end).rev() {
-            let (key, entry) =
-                self.entries.get_index(at).expect("what is removed comes after what is looked at");
+            let (key, entry) = self.entries.at(at).expect("what is removed comes after what is looked at");
             if !entry.is_expired(now_ms) {
                 self.horizon.note(at, entry.expire_at_ms);
             } else if veto(key) {
@@ -465,7 +461,7 @@ impl Keyspace {
 
     /// All keys with their entries.
     pub fn into_entries(self) -> impl Iterator<Item = (Key, Entry)> {
-        self.entries.into_iter()
+        self.entries.into_entries()
     }
 
     /// Raises `flag` when `key` next changes, expires or is removed: WATCH.
@@ -490,7 +486,7 @@ impl Keyspace {
 
     /// Like [`Keyspace::touch`], for the entry at `at`.
     pub(crate) fn touch_at(&mut self, at: usize) {
-        if let Some((key, _)) = self.entries.get_index(at) {
+        if let Some((key, _)) = self.entries.at(at) {
             tell(&mut self.seat.watched, key);
         }
     }

@@ -10,6 +10,7 @@ pub mod args;
 pub mod codec;
 pub mod command;
 pub mod ctx;
+mod dense;
 pub mod edit;
 pub mod effect;
 pub mod error;
