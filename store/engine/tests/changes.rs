@@ -171,8 +171,10 @@ impl Author<'_> {
             }
             "offset" | "limit" | "len" | "num-matches" | "min-match-len" => number(chance, 0, 40),
             "value" | "element" | "member" | "field" | "pivot" | "message" => {
-                let numbered = chance.one_in(3).then(|| format!("m{}", chance.below(300)));
-                numbered.unwrap_or_else(|| chance.pick(&ELEMENTS).into())
+                // Few of the long ones are more than is kept packed.
+                let long = chance.one_in(12).then(|| format!("{:0>1$}", chance.below(4), 2000));
+                let numbered = || chance.one_in(3).then(|| format!("m{}", chance.below(300)));
+                long.or_else(numbered).unwrap_or_else(|| chance.pick(&ELEMENTS).into())
             }
             other => panic!("what may stand for `{other}`? Teach this test"),
         }

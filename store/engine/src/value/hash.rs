@@ -186,3 +186,6 @@ impl fmt::Debug for Hash {
             .finish()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -233,3 +233,6 @@ impl fmt::Debug for List {
         f.debug_list().entries(self.iter_from(0).map(<[u8]>::escape_ascii)).finish()
     }
 }
+
+#[cfg(test)]
+mod tests;

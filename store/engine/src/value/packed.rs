@@ -109,8 +109,9 @@ impl Packed {
 
     /// The elements at these positions.
     pub fn iter(&self, positions: Range<usize>) -> Iter<'_> {
-        let (start, end) = (positions.start.min(self.len()), positions.end.min(self.len()));
-        Iter { row: self, at: self.offset(start), end: self.offset(end), left: end.saturating_sub(start) }
+        let end = positions.end.min(self.len());
+        let start = positions.start.min(end);
+        Iter { row: self, at: self.offset(start), end: self.offset(end), left: end - start }
     }
 
     /// The elements from `position` on.
@@ -120,7 +121,8 @@ impl Packed {
 
     /// The pairs at these positions, counted in pairs.
     pub fn pairs(&self, positions: Range<usize>) -> Pairs<'_> {
-        Pairs(self.iter(2 * positions.start..2 * positions.end))
+        let (start, end) = (positions.start.min(self.len() / 2), positions.end.min(self.len() / 2));
+        Pairs(self.iter(2 * start..2 * end))
     }
 
     /// All pairs.
@@ -309,7 +311,7 @@ mod tests {
             assert_eq!((row.iter_from(at).len(), row.iter_from(at).next()), (model.len() - at, row.get(at)));
         }
         assert_eq!(row.get(model.len()), None);
-        if model.len() % 2 == 0 {
+        if model.len().is_multiple_of(2) {
             let pairs = model.chunks_exact(2).map(|pair| (&*pair[0], &*pair[1]));
             assert!(row.all_pairs().eq(pairs.clone()) && row.all_pairs().rev().eq(pairs.clone().rev()));
             assert!(row.pairs(1..3).eq(pairs.skip(1).take(2)));

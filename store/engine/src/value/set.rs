@@ -146,3 +146,6 @@ impl fmt::Debug for Set {
         f.debug_set().entries(self.iter().map(<[u8]>::escape_ascii)).finish()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -122,7 +122,18 @@ impl ZSet {
                 row.remove(found);
                 Some((member.into(), found.score))
             }
-            Form::Large(slab) => slab.take(member),
+            Form::Large(slab) => {
+                let taken = slab.take(member);
+                self.settle();
+                taken
+            }
+        }
+    }
+
+    /// An empty set is small again.
+    fn settle(&mut self) {
+        if self.is_empty() {
+            *self = ZSet::default();
         }
     }
 
@@ -135,7 +146,11 @@ impl ZSet {
                 row.remove(found);
                 Some((member, found.score))
             }
-            Form::Large(slab) => slab.take_at(rank),
+            Form::Large(slab) => {
+                let taken = slab.take_at(rank);
+                self.settle();
+                taken
+            }
         }
     }
 
@@ -230,3 +245,6 @@ impl fmt::Debug for ZSet {
             .finish()
     }
 }
+
+#[cfg(test)]
+mod tests;
