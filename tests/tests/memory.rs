@@ -79,7 +79,7 @@ fn the_account_is_near_what_the_process_takes() {
     // What any use of the server needs.
     load(&mut client, (0..2_000).map(|number| filling(number, &mut chance)));
     let (resident, used) = (server.resident_bytes(), server.info("used_memory"));
-    load(&mut client, (2_000..380_000).map(|number| filling(number, &mut chance)));
+    load(&mut client, (2_000..600_000).map(|number| filling(number, &mut chance)));
     let grown = server.resident_bytes() - resident;
     let counted = server.info("used_memory") - used;
     println!("{counted} bytes counted, {grown} taken");

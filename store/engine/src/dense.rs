@@ -11,8 +11,9 @@ use std::ops::{Index, IndexMut};
 use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 
-/// Entries of a piece: enough that its own overhead is nothing, and that the allocator gives each its own place.
-const PIECE: usize = 512;
+/// Entries of a piece. Measured with keys of 64 bytes: eighteen such pieces fill a page of the allocator, where of 512
+/// entries fifteen fit into the space of sixteen.
+const PIECE: usize = 448;
 /// An index for up to so many entries is not made smaller.
 const SMALL: usize = 1024;
 

@@ -17,9 +17,9 @@ use crate::value::Str;
 /// Number of databases that SELECT can choose from.
 pub const DATABASES: usize = 16;
 
-/// Bytes an entry costs beside its key and value: its 64 in the table (key pointer and length, entry, hash), and its
-/// place in the index, at the average fill of one that doubles.
-pub const ENTRY_OVERHEAD: usize = 72;
+/// Bytes an entry costs beside its key and value: its 64 in the table (key pointer and length, entry, hash), its place
+/// in the index, at the average fill of one that doubles, and as much again for what that was before it doubled.
+pub const ENTRY_OVERHEAD: usize = 80;
 
 /// An expired key that may not be removed yet is looked at again after this many milliseconds.
 const VETOED_MS: u64 = 50;

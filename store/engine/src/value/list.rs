@@ -8,7 +8,7 @@ use super::form::{Form, Limit};
 use super::packed::{Packed, room};
 use ring::Ring;
 
-/// Redis' limit is 8 KB for each of its nodes. Moving half of that costs as much as allocating a few elements.
+/// Redis' nodes have 8 KB too. A list that is pushed to at an end moves nothing most of the time.
 const LIMIT: Limit = Limit { len: 512, room: 8 << 10 };
 
 /// A list value.

@@ -321,6 +321,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
         #[test]
         fn a_row_equals_the_model(ops in prop::collection::vec(any_op(), 0..60)) {
             let (mut row, mut model) = (Packed::default(), Vec::<Vec<u8>>::new());

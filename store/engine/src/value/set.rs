@@ -8,11 +8,11 @@ use super::form::{Form, Limit};
 use super::packed::{Packed, room};
 use table::Table;
 
-/// Looking at so many takes as long as the hash of one.
+/// As for hashes.
 const LIMIT: Limit = Limit { len: ORDERED_UP_TO, room: 4 << 10 };
 
 /// Up to this many members a removal keeps the order of the others.
-const ORDERED_UP_TO: usize = 128;
+const ORDERED_UP_TO: usize = 64;
 
 /// A set value.
 #[derive(Clone)]
