@@ -45,7 +45,8 @@ impl ZSet {
         self.len() == 0
     }
 
-    /// Bytes on the heap. The same members always count the same, however they came there.
+    /// Bytes on the heap. The same members always count the same, however they came there: what a set needed while it
+    /// was larger is left out.
     pub fn bytes(&self) -> usize {
         match &self.0 {
             Form::Packed(row) => row.bytes(),
