@@ -98,7 +98,11 @@ async fn run(
     io: Vec<Handle>,
 ) -> Result<(), StartError> {
     let mut signals = Signals::new()?;
-    let storage = Storage::open(&config, accept_loss).map_err(StartError)?;
+    let storage = {
+        // Streams to nodes elsewhere live where most connections do: what these ask is then sent together.
+        let _on_first_thread = io.first().map(Handle::enter);
+        Storage::open(&config, accept_loss).map_err(StartError)?
+    };
     let resp = config.resp.get().ok_or_else(|| StartError("resp: an address is needed".into()))?;
     let (resp_listener, resp_addr) = listen("resp", &resp, &config)?;
     // The host stays as it was given, for CONFIG REWRITE.

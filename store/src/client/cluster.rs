@@ -5,6 +5,7 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::RwLock;
 use proto::store::v1 as wire;
+use store_engine::codec::put_bytes;
 use store_engine::keyspace::Counts;
 use store_engine::{CommandError, DATABASES, Protocol};
 use tokio::sync::watch;
@@ -192,14 +193,10 @@ impl Cluster {
 
 /// A call as a message.
 pub(super) fn wire_call(call: &Call<'_>, protocol: Protocol) -> wire::Call {
-    let args = call.args.items();
-    // One allocation for all of them.
-    let mut bytes = bytes::BytesMut::with_capacity(args.iter().map(|arg| arg.len()).sum());
-    let slices = args.iter().map(|arg| {
-        bytes.extend_from_slice(arg);
-        bytes.split().freeze()
-    });
-    wire::Call { args: slices.collect(), db: call.db as u32, resp3: protocol == Protocol::Resp3 }
+    let items = call.args.items();
+    let mut args = Vec::with_capacity(items.iter().map(|arg| arg.len() + 5).sum());
+    items.iter().for_each(|arg| put_bytes(arg, &mut args));
+    wire::Call { args: args.into(), db: call.db as u32, resp3: protocol == Protocol::Resp3 }
 }
 
 /// What is answered when a node could not be reached, or was lost.

@@ -220,13 +220,12 @@ impl State {
 
 /// About how many bytes a request takes.
 fn bytes_of(body: &Ask) -> usize {
-    let call = |args: &[bytes::Bytes]| args.iter().map(|arg| arg.len() + 8).sum::<usize>();
     32 + match body {
-        Ask::Execute(execute) => execute.call.as_ref().map_or(0, |named| call(&named.args)),
+        Ask::Execute(execute) => execute.call.as_ref().map_or(0, |call| call.args.len()),
         Ask::Step(step) => {
             let locks = step.begin.iter().flat_map(|begin| &begin.locks).map(|lock| lock.key.len() + 16);
             step.changes.len()
-                + step.calls.iter().map(|named| call(&named.args)).sum::<usize>()
+                + step.calls.iter().map(|call| call.args.len() + 16).sum::<usize>()
                 + locks.sum::<usize>()
         }
         _ => 64,

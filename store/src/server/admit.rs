@@ -1,6 +1,7 @@
 //! Commands as they come from other processes: checked like those of the gateway's own clients.
 
 use smallvec::SmallVec;
+use store_engine::codec::Input;
 use store_engine::keys::{KeyAt, keys_of};
 use store_engine::spec::flags;
 use store_engine::{Args, Command, CommandError, Protocol, command};
@@ -23,8 +24,13 @@ pub(crate) struct Admitted<'a> {
 impl<'a> Admitted<'a> {
     /// Checks the form of a call. An error is a mistake of the peer, which has checked all that before.
     pub fn new(call: &'a wire::Call) -> Result<Admitted<'a>, &'static str> {
-        let items: SmallVec<[&[u8]; 8]> = call.args.iter().map(|arg| &**arg).collect();
-        let name = items.first().ok_or("a call without a name")?.to_ascii_lowercase();
+        let mut items: SmallVec<[&[u8]; 8]> = SmallVec::new();
+        let mut input = Input(&call.args);
+        while !input.is_empty() {
+            items.push(input.bytes().map_err(|_| "malformed arguments")?);
+        }
+        let name = items.first().ok_or("a call without a name")?;
+        let name: SmallVec<[u8; 16]> = name.iter().map(u8::to_ascii_lowercase).collect();
         let args = Args::new(&items);
         let row = command::lookup(&name).ok_or("an unknown command")?;
         let command = command::resolve(row, args).ok_or("an unknown subcommand")?;
