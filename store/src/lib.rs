@@ -24,5 +24,5 @@ pub use handle::{Store, Unit};
 pub use lock::{Mode, TxnId};
 pub use memory::Limit;
 pub use node::{Call, Node};
-pub use txn::{Batch, Conflict, LockRequest, Transaction};
+pub use txn::{Batch, Change, Conflict, LockRequest, Preview, Transaction};
 pub use wait::{Parked, Waiter};

@@ -1,6 +1,7 @@
 //! Transactions: take the keys, run calls, then commit or take everything back.
 
 mod exchange;
+mod rehearse;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use crate::node::{self, Call, Guards, Node};
 use crate::shard::ShardGuard;
 
 pub use exchange::Found;
+pub use rehearse::{Change, Preview};
 
 /// A key to be locked.
 #[derive(Clone, Debug, PartialEq, Eq)]

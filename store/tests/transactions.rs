@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use store::{Call, Conflict, LockRequest, Mode, Node, Transaction};
+use store::{Call, Change, Conflict, LockRequest, Mode, Node, Preview, Transaction};
 use store_engine::keys::keys_of;
 use store_engine::{Args, Protocol, Reply, command};
 
@@ -115,4 +115,52 @@ async fn the_whole_store_waits_for_everybody() {
     assert_eq!(execute_in(&mut whole, "DBSIZE").unwrap(), ":1\r\n");
     drop(whole);
     assert_eq!(execute(&node, "GET b").unwrap(), "$-1\r\n");
+}
+
+#[tokio::test]
+async fn what_is_taken_back_can_be_told() {
+    let node = Node::new(8);
+    execute(&node, "SET a 1");
+    execute(&node, "RPUSH l x y z");
+    let before = node.usage();
+    let mut txn = Transaction::begin(&node, exclusive(&["a", "l", "new", "gone"])).await;
+    for line in ["INCR a", "LPUSH l w", "INCR a", "SADD new m", "PEXPIRE new 50", "SET gone 1", "DEL gone"] {
+        execute_in(&mut txn, line).unwrap();
+    }
+    let (changes, omitted) = txn.undo_part_telling(3);
+    assert_eq!(omitted, 1);
+    let shown: Vec<_> = changes
+        .iter()
+        .map(|change| {
+            let preview = |preview: &Option<Preview>| {
+                preview.as_ref().map(|it| (it.type_name, it.length, it.expire_at_ms, it.elements.concat()))
+            };
+            (change.key.as_deref(), preview(&change.before), preview(&change.after))
+        })
+        .collect();
+    let string = |text: &[u8]| Some(("string", text.len(), None, text.to_vec()));
+    let list = |text: &[u8]| Some(("list", text.len(), None, text.to_vec()));
+    assert_eq!(
+        shown,
+        [
+            (Some(&b"a"[..]), string(b"1"), string(b"3")),
+            (Some(&b"l"[..]), list(b"xyz"), list(b"wxyz")),
+            (Some(&b"new"[..]), None, Some(("set", 1, Some(1_000_050), b"m".to_vec()))),
+        ]
+    );
+    txn.commit();
+    assert_eq!(node.usage(), before, "nothing of it is left");
+    assert_eq!(execute(&node, "LRANGE l 0 -1").unwrap(), "*3\r\n$1\r\nx\r\n$1\r\ny\r\n$1\r\nz\r\n");
+
+    let mut txn = Transaction::begin_whole(&node).await;
+    execute_in(&mut txn, "FLUSHALL").unwrap();
+    let (changes, _) = txn.undo_part_telling(3);
+    let lengths = |change: &Change| (change.before.as_ref().map(|it| it.length), change.after.clone());
+    assert_eq!(changes.len(), 1);
+    assert!(matches!(
+        lengths(&changes[0]),
+        (Some(2), Some(Preview { length: 0, type_name: "database", .. }))
+    ));
+    drop(txn);
+    assert_eq!(node.usage(), before);
 }
