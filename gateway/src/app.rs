@@ -141,9 +141,10 @@ async fn run(
         None => String::new(),
     });
     if let Some((listener, _)) = http {
-        let ready = ready.clone();
+        let (server, ready) = (server.clone(), ready.clone());
         faces.spawn(async move {
-            frontend::http::serve(listener, ready).await.map_err(|error| error.to_string())
+            frontend::http::serve(server, listener, ready).await;
+            Ok(())
         });
     }
     if let Some((listener, _)) = grpc {

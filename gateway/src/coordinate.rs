@@ -6,12 +6,14 @@
 //!
 //! A script that gave up atomicity takes no locks: each of its calls is like a client's.
 
+mod dry;
 mod exec;
 mod host;
 mod library;
 mod locks;
 mod queue;
 mod script;
+mod trace;
 mod turns;
 mod unlocked;
 mod wait;

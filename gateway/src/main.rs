@@ -6,6 +6,7 @@ mod command;
 mod config;
 mod coordinate;
 mod dispatch;
+mod events;
 mod file;
 mod frontend;
 mod functions;
@@ -25,6 +26,7 @@ mod server;
 mod session;
 mod stats;
 mod tools;
+mod trace;
 mod upkeep;
 
 use std::process::ExitCode;

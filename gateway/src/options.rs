@@ -15,6 +15,9 @@ impl Flags {
     /// [`UndeclaredKeys::Widen`].
     pub const ALLOW_UNDECLARED_KEYS: Flags = Flags(1 << 6);
 
+    /// It is undone when it has ended, and tells what it would have changed.
+    pub const DRY_RUN: Flags = Flags(1 << 8);
+
     /// It may run when memory is full.
     pub const ALLOW_OOM: Flags = Flags(1 << 1);
 
@@ -173,6 +176,7 @@ mod tests {
             ("no-writes", Flags::NO_WRITES),
             ("disable-atomicity", Flags::DISABLE_ATOMICITY),
             ("allow-undeclared-keys", Flags::ALLOW_UNDECLARED_KEYS),
+            ("dry-run", Flags::DRY_RUN),
         ] {
             assert_eq!(Flags::named(name), Some(flag));
         }

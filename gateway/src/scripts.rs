@@ -64,6 +64,11 @@ impl Known {
     pub fn text(&self) -> Vec<u8> {
         [&*self.shebang, self.script.source()].concat()
     }
+
+    /// Whether it stays until SCRIPT FLUSH.
+    pub fn is_pinned(&self) -> bool {
+        self.pinned.load(Ordering::Relaxed)
+    }
 }
 
 /// The cache. EVALed scripts beyond its limit are dropped, least recently used first; SCRIPT LOADed ones stay.

@@ -13,6 +13,7 @@ use store_engine::CommandError;
 use tokio::sync::watch;
 
 use crate::config::Config;
+use crate::events::Events;
 use crate::functions::Functions;
 use crate::io::IoThreads;
 use crate::observe::Counters;
@@ -40,6 +41,8 @@ pub struct Server {
     pub loading: tokio::sync::Mutex<()>,
     /// Scripts and functions that run or wait.
     pub runs: Runs,
+    /// Where runs tell of themselves.
+    pub events: Arc<Events>,
     /// Where runs go on that outlast their first slice of fuel, so that no connection's thread is held.
     pub compute: tokio::runtime::Handle,
     /// The threads that connections live on.
@@ -102,6 +105,7 @@ impl Server {
             functions: Functions::default(),
             loading: tokio::sync::Mutex::default(),
             runs: Runs::default(),
+            events: Arc::default(),
             config,
             store,
             registry,

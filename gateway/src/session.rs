@@ -8,6 +8,8 @@ use store::{LockRequest, Mode, Waiter, WatchId};
 use store_engine::Protocol;
 
 use crate::observe::unix_ms;
+use crate::options::Options;
+use crate::trace::Trace;
 
 /// What everybody may know about a client: CLIENT LIST shows it.
 pub struct ClientInfo {
@@ -157,6 +159,15 @@ pub enum Watch {
     There(WatchId),
 }
 
+/// What a session asks of the scripts it runs, beside what they say themselves.
+#[derive(Clone, Default)]
+pub struct Wishes {
+    /// These count before a script's own.
+    pub options: Options,
+    /// Where to tell what a script did.
+    pub trace: Option<Arc<Trace>>,
+}
+
 /// One connection's state.
 pub struct Session {
     /// What others may know of it.
@@ -173,6 +184,8 @@ pub struct Session {
     pub watched: Vec<Watched>,
     /// It has run something that may change data, of which the reply is not sent yet.
     pub wrote: bool,
+    /// For its scripts.
+    pub wishes: Wishes,
     /// QUIT was said, or the protocol broken: close after the replies are out.
     pub closing: bool,
 }
@@ -189,6 +202,7 @@ impl Session {
             multi: None,
             watched: Vec::new(),
             wrote: false,
+            wishes: Wishes::default(),
             closing: false,
         }
     }

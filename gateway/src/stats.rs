@@ -19,6 +19,18 @@ pub enum Ended {
     Killed,
 }
 
+impl Ended {
+    /// One word for it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Ended::Well => "ok",
+            Ended::WithError => "error",
+            Ended::ByLimit => "limit",
+            Ended::Killed => "killed",
+        }
+    }
+}
+
 /// Counters and distributions of one script.
 #[derive(Default)]
 pub struct Stats {

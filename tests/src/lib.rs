@@ -13,10 +13,13 @@ pub mod dump;
 pub mod folder;
 pub mod generate;
 pub mod history;
+pub mod http;
 pub mod notation;
+pub mod openapi;
 pub mod process;
 
 pub use client::Client;
+pub use http::Http;
 pub use process::{Oracle, TestServer};
 pub use resp::Value;
 pub use store_engine::Protocol;

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, Once, mpsc};
 use store_engine::Protocol;
 
 use crate::client::Client;
+use crate::http::Http;
 use crate::{PATIENCE, wait_until};
 
 /// The server's program.
@@ -63,6 +64,7 @@ const STORES: &str = "TEST_STORES";
 pub struct TestServer {
     child: Child,
     address: SocketAddr,
+    http: Option<SocketAddr>,
     log: Arc<Mutex<String>>,
     /// Those that have its data, if it does not have it itself.
     stores: Vec<TestServer>,
@@ -90,7 +92,8 @@ impl TestServer {
         let addresses: Vec<String> = stores.iter().map(|store| store.address.to_string()).collect();
         let addresses = addresses.join(",");
         let elsewhere: &[&str] = if stores.is_empty() { &[] } else { &["--stores", &addresses] };
-        let own = ["--resp", "127.0.0.1:0", "--http", "off", "--grpc", "off"];
+        let own = [["--resp", "127.0.0.1:0"], ["--http", "off"], ["--grpc", "off"]];
+        let own: Vec<&str> = own.into_iter().filter(|own| !flags.contains(&own[0])).flatten().collect();
         let mut server = TestServer::spawn(&[&own, elsewhere, flags].concat(), places, "resp=")?;
         if !stores.is_empty() {
             server.wait_for_stores();
@@ -149,17 +152,17 @@ impl TestServer {
             let _ = stdout.read_to_end(&mut Vec::new());
         });
         let line = lines.recv_timeout(PATIENCE).unwrap_or_default();
-        let address = line
-            .strip_prefix("moonshard ")
-            .and_then(|rest| rest.split_whitespace().find_map(|word| word.strip_prefix(face)))
-            .and_then(|address| address.parse().ok());
-        let Some(address) = address else {
+        let said = |name: &str| {
+            let words = line.strip_prefix("moonshard ")?.split_whitespace();
+            words.filter_map(|word| word.strip_prefix(name)).next()?.parse().ok()
+        };
+        let Some(address) = said(face) else {
             let _ = child.kill();
             let _ = child.wait();
             listener.join().expect("no panic");
             return Err(log.lock().expect("no panic").clone());
         };
-        Ok(TestServer { child, address, log, stores: Vec::new() })
+        Ok(TestServer { child, address, http: said("http="), log, stores: Vec::new() })
     }
 
     /// Where it listens.
@@ -170,6 +173,19 @@ impl TestServer {
     /// A new RESP2 connection.
     pub fn client(&self) -> Client {
         Client::connect(self.address, Protocol::Resp2)
+    }
+
+    /// Where it serves HTTP.
+    ///
+    /// # Panics
+    /// When it was not started with `--http`.
+    pub fn http_address(&self) -> SocketAddr {
+        self.http.expect("it was started with --http")
+    }
+
+    /// A new HTTP connection.
+    pub fn http(&self) -> Http {
+        Http::connect(self.http_address())
     }
 
     /// What it wrote to standard error so far.

@@ -29,6 +29,7 @@ const CONFINED: &[(&str, &[&str], &[&str])] = &[
         &["proto/", "store/src/client", "store/src/server", "gateway/src/frontend/grpc"],
     ),
     ("axum", &["gateway"], &["gateway/src/frontend/http"]),
+    ("hyper", &["gateway", "tests"], &["gateway/src/frontend/http", "tests/src/http"]),
     ("sled", &["store"], &["store/src/journal/sled.rs", "store/trial/"]),
     (
         "tokio",
@@ -54,7 +55,8 @@ const GATEWAY: &[&[&str]] = &[
     &["memory", "persistence", "recall"],
     &["server", "registry"],
     &["acl", "session", "scripts", "functions", "call"],
-    &["header", "stats", "runs"],
+    &["events", "header", "runs", "trace"],
+    &["stats"],
     &["options"],
     &["observe", "log", "config", "io"],
     &["file"],

@@ -159,8 +159,10 @@ pub fn function_call<'a>(
         return Err(CommandError::new("ERR Can not execute a script with write flag using *_ro command."));
     }
     session.seed = session.seed.wrapping_add(1);
-    let options = server.complete(Options { flags: function.flags, ..Options::default() });
+    let own = Options { flags: function.flags, ..Options::default() };
+    let options = server.complete(session.wishes.options.over(own));
     Ok(ScriptCall {
+        trace: session.wishes.trace.clone(),
         read_only: options.flags.has(Flags::NO_WRITES),
         budget: server.budget_for(&options)?,
         options,

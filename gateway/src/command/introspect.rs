@@ -90,7 +90,8 @@ fn legacy_range(command: &Command) -> (i64, i64, i64) {
     }
 }
 
-fn flag_names(command: &Command) -> Vec<&'static str> {
+/// The flags of a command, as COMMAND INFO shows them.
+pub fn flag_names(command: &Command) -> Vec<&'static str> {
     let mut names = Vec::new();
     if !command.keys.is_empty() {
         names.push(if command.is_write() { "write" } else { "readonly" });
@@ -113,7 +114,8 @@ fn flag_names(command: &Command) -> Vec<&'static str> {
     names
 }
 
-fn categories(command: &Command) -> Vec<String> {
+/// The ACL categories of a command.
+pub fn categories(command: &Command) -> Vec<String> {
     let mut names = Vec::new();
     if !command.keys.is_empty() {
         names.push(if command.is_write() { "@write" } else { "@read" }.to_owned());

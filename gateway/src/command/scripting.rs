@@ -183,8 +183,9 @@ pub fn script_call<'a>(
         return Err(CommandError::new("ERR Can not execute a script with write flag using *_ro command."));
     }
     session.seed = session.seed.wrapping_add(1);
-    let options = server.complete(known.options);
+    let options = server.complete(session.wishes.options.over(known.options));
     Ok(ScriptCall {
+        trace: session.wishes.trace.clone(),
         read_only: read_only || options.flags.has(Flags::NO_WRITES),
         budget: server.budget_for(&options)?,
         options,

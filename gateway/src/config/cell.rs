@@ -132,6 +132,28 @@ impl FolderCell {
     }
 }
 
+/// Names. Set while the server starts.
+#[derive(Debug, Default)]
+pub struct NamesCell(RwLock<Vec<String>>);
+
+impl NamesCell {
+    /// The names.
+    pub fn get(&self) -> Vec<String> {
+        self.0.read().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
+    }
+
+    /// Whether `name` is among them, or all are.
+    pub fn allow(&self, name: &str) -> bool {
+        let names = self.0.read().unwrap_or_else(|poisoned| poisoned.into_inner());
+        names.iter().any(|known| known == "*" || known.eq_ignore_ascii_case(name))
+    }
+
+    /// Replaces them.
+    pub fn set(&self, names: Vec<String>) {
+        *self.0.write().unwrap_or_else(|poisoned| poisoned.into_inner()) = names;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::Address;

@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
-use super::cell::{Address, AddressCell, AddressesCell, FolderCell, Number, OutputLimit};
+use super::cell::{Address, AddressCell, AddressesCell, FolderCell, NamesCell, Number, OutputLimit};
 use super::table::Config;
 
 /// A parameter's type with the cell its value is kept in.
@@ -28,6 +28,42 @@ pub enum Kind {
     File(fn(&Config) -> &FolderCell),
     /// Addresses of others, separated by commas, or `none`.
     Addresses(fn(&Config) -> &AddressesCell),
+    /// Names of a sort, or `none`, or `*` for all; separated by commas or blanks.
+    Names(Sort, fn(&Config) -> &NamesCell),
+}
+
+/// What names name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sort {
+    /// Hosts, without a port.
+    Hosts,
+    /// Origins of web pages, such as `https://example.com`.
+    Origins,
+}
+
+impl Sort {
+    fn word(self) -> &'static str {
+        match self {
+            Sort::Hosts => "hosts",
+            Sort::Origins => "origins",
+        }
+    }
+
+    fn example(self) -> &'static str {
+        match self {
+            Sort::Hosts => "shard.example.com",
+            Sort::Origins => "https://example.com",
+        }
+    }
+
+    fn fits(self, name: &str) -> bool {
+        let host = match self {
+            Sort::Hosts => Some(name),
+            Sort::Origins => name.strip_prefix("http://").or_else(|| name.strip_prefix("https://")),
+        };
+        let letter = |byte: u8| byte.is_ascii_alphanumeric() || b".-_:[]".contains(&byte);
+        host.is_some_and(|host| !host.is_empty() && host.bytes().all(letter))
+    }
 }
 
 /// A value that was read and found good.
@@ -43,6 +79,8 @@ pub enum Value {
     Folder(Option<PathBuf>),
     /// Addresses.
     Addresses(Vec<Address>),
+    /// Names.
+    Names(Vec<String>),
 }
 
 /// What is wrong with a text, in the words of `CONFIG SET`.
@@ -102,6 +140,18 @@ impl Kind {
                 let wrong = || Refusal("argument must be HOST:PORT,HOST:PORT,... or none".to_owned());
                 addresses.map(Value::Addresses).ok_or_else(wrong)
             }
+            Kind::Names(sort, _) => {
+                let names = text.split([',', ' ']).filter(|name| !name.is_empty() && *name != "none");
+                let names: Vec<String> = names.map(|name| name.trim_end_matches('/').to_owned()).collect();
+                match names.iter().all(|name| name == "*" || sort.fits(name)) {
+                    true => Ok(Value::Names(names)),
+                    false => Err(Refusal(format!(
+                        "argument must be none, * or {}, such as {}",
+                        sort.word(),
+                        sort.example()
+                    ))),
+                }
+            }
         }
     }
 
@@ -121,6 +171,7 @@ impl Kind {
             }
             (Kind::Folder(cell) | Kind::File(cell), Value::Folder(folder)) => cell(config).set(folder),
             (Kind::Addresses(cell), Value::Addresses(addresses)) => cell(config).set(addresses),
+            (Kind::Names(_, cell), Value::Names(names)) => cell(config).set(names),
             (_, value) => unreachable!("a value of another type: {value:?}"),
         }
     }
@@ -153,6 +204,10 @@ impl Kind {
                 [] => "none".to_owned(),
                 addresses => addresses.iter().map(Address::to_string).collect::<Vec<_>>().join(","),
             },
+            Kind::Names(_, cell) => match cell(config).get() {
+                names if names.is_empty() => "none".to_owned(),
+                names => names.join(" "),
+            },
         }
     }
 
@@ -178,6 +233,7 @@ impl Kind {
             Kind::Folder(_) => "a folder or none".to_owned(),
             Kind::File(_) => "a file or none".to_owned(),
             Kind::Addresses(_) => "HOST:PORT,HOST:PORT,... or none".to_owned(),
+            Kind::Names(sort, _) => format!("none, * or {}, such as {}", sort.word(), sort.example()),
         }
     }
 
@@ -195,6 +251,7 @@ impl Kind {
             Kind::Folder(_) => "FOLDER",
             Kind::File(_) => "FILE",
             Kind::Addresses(_) => "ADDR,...",
+            Kind::Names(..) => "NAMES",
         }
     }
 }

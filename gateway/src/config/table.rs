@@ -7,8 +7,8 @@ use std::thread::available_parallelism;
 use script::Instances;
 use store_engine::DATABASES;
 
-use super::cell::{AddressCell, AddressesCell, FolderCell, Number, OutputLimit};
-use super::kind::Kind;
+use super::cell::{AddressCell, AddressesCell, FolderCell, NamesCell, Number, OutputLimit};
+use super::kind::{Kind, Sort};
 
 /// Range of what Redis keeps in a C `int`.
 const INT_MAX: i64 = i32::MAX as i64;
@@ -24,6 +24,10 @@ pub struct Config {
     pub resp: AddressCell,
     pub http: AddressCell,
     pub grpc: AddressCell,
+    pub http_hosts: NamesCell,
+    pub http_origins: NamesCell,
+    pub http_body_max: Number,
+    pub http_timeout_ms: Number,
     pub data_dir: FolderCell,
     pub stores: AddressesCell,
     pub cluster_token_file: FolderCell,
@@ -108,11 +112,11 @@ pub struct Derived {
     pub value: fn(&Config) -> String,
 }
 
-/// The flags a script can have: those of Redis 7, then those of Dragonfly. Some say what is true of every script
+/// The flags a script can have: those of Redis 7, then those of Dragonfly, then ours. Some say what is true of every script
 /// here: there is no replica that could be stale, a script may touch any slot, and fractions of a result are cut
 /// off as in Redis.
 pub const SCRIPT_FLAGS: &str = "no-writes|allow-oom|allow-stale|no-cluster|allow-cross-slot-keys|\
-                                disable-atomicity|allow-undeclared-keys|legacy-float";
+                                disable-atomicity|allow-undeclared-keys|legacy-float|dry-run";
 
 /// The values of `maxmemory-policy`; `Config::policy` knows their order.
 const POLICIES: &str = "volatile-lru|volatile-lfu|volatile-random|volatile-ttl|\
@@ -140,6 +144,36 @@ pub static PARAMETERS: &[Parameter] = &[
         default: Fallback::Text("127.0.0.1:50051"),
         live: false,
         doc: "Where gRPC is served.",
+    },
+    Parameter {
+        name: "http-hosts",
+        kind: Kind::Names(Sort::Hosts, |c| &c.http_hosts),
+        default: Fallback::Text("none"),
+        live: false,
+        doc: "Names that HTTP requests may call this server by, beside localhost, the one in http and the address they \
+              came to. Others are refused, so that no web page can reach it by a name of its own.",
+    },
+    Parameter {
+        name: "http-origins",
+        kind: Kind::Names(Sort::Origins, |c| &c.http_origins),
+        default: Fallback::Text("none"),
+        live: false,
+        doc: "Origins whose web pages may use the HTTP API, beside those that this server serves itself.",
+    },
+    Parameter {
+        name: "http-body-max",
+        kind: Kind::Bytes(1024..=4 << 30, |c| &c.http_body_max),
+        default: Fallback::Text("64mb"),
+        live: true,
+        doc: "Largest body of an HTTP request.",
+    },
+    Parameter {
+        name: "http-timeout-ms",
+        kind: Kind::Integer(1..=86_400_000, |c| &c.http_timeout_ms),
+        default: Fallback::Text("65000"),
+        live: true,
+        doc: "Milliseconds after which an HTTP request is answered with an error. What it waits for is ended, and its \
+              script is undone.",
     },
     Parameter {
         name: "data-dir",

@@ -7,6 +7,7 @@ use script::Outcome;
 use store::{Call, LockRequest, Mode, Trouble, Unit, WatchId};
 use store_engine::{CommandError, Reply};
 
+use super::dry;
 use super::host::{Circumstances, Lack};
 use super::locks::LockSet;
 use super::script::{ScriptCall, append_outcome, compile_error, killed_error, run_once};
@@ -14,6 +15,7 @@ use crate::gate::Admitted;
 use crate::observe::Counters;
 use crate::options::OnError;
 use crate::server::Server;
+use crate::stats::Ended;
 
 /// One queued call of EXEC, ready to run.
 pub enum Step<'a> {
@@ -81,6 +83,11 @@ pub async fn exec(
             }
             Err(Broken::Lack(txn, lack)) => {
                 Counters::add(&server.counters.scripts_rerun, 1);
+                for step in steps {
+                    if let Step::Script(call) = step {
+                        call.tell_rerun(&lack);
+                    }
+                }
                 collects &= !matches!(lack, Lack::Order);
                 locks.widen(txn.as_deref(), lack.conflict());
             }
@@ -154,8 +161,15 @@ async fn script_step(
 ) -> Result<Unit, Broken> {
     let ended = |trouble| Broken::Ended(error_of(trouble).text().to_owned());
     txn.begin_part().await.map_err(ended)?;
+    if let Err(error) = dry::refuse(server, call) {
+        out.error(&CommandError::owned(error));
+        return Ok(txn);
+    }
+    let mark = out.buf.len();
+    let mut told = server.events.begin(|| call.introduction("transaction"));
     let run = pin!(run_once(server, call, txn, seen, collects));
     let Some(mut done) = server.runs.drive(|| call.who(), run).await else {
+        told.iter_mut().for_each(|told| told.end(Ended::Killed, 0));
         return Err(Broken::Ended(killed_error(server, call)));
     };
     let lack = done.lack();
@@ -164,6 +178,7 @@ async fn script_step(
     }
     if let Some(lack) = lack {
         call.program.stats().add_rerun();
+        told.iter_mut().for_each(|told| told.repeat());
         return Err(Broken::Lack(done.host.map(|host| Box::new(host.txn)), lack));
     }
     let failed = match done.outcome {
@@ -171,10 +186,19 @@ async fn script_step(
             out.error(&CommandError::owned(compile_error(&message)));
             true
         }
-        outcome => append_outcome(server, call, outcome, &done.spent, &mut out.buf).map_err(Broken::Ended)?,
+        outcome => {
+            told.iter_mut().for_each(|told| told.end(Ended::ByLimit, done.spent.fuel));
+            append_outcome(server, call, outcome, &done.spent, &mut out.buf).map_err(Broken::Ended)?
+        }
     };
+    let how = if failed { Ended::WithError } else { Ended::Well };
+    told.iter_mut().for_each(|told| told.end(how, done.spent.fuel));
     let lost = || Broken::Ended("SCRIPTTRAP the sandbox took its transaction down".into());
     let mut txn = done.host.map(|host| host.txn).ok_or_else(lost)?;
+    if call.is_dry() {
+        dry::tell(call, &mut txn, failed, mark, &mut out.buf);
+        return Ok(txn);
+    }
     match failed && call.options.on_error == Some(OnError::RollBack) {
         true => txn.undo_part().await.map_err(ended)?,
         false => txn.keep_part().await.map_err(ended)?,

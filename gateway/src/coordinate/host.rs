@@ -1,6 +1,7 @@
 //! What the calls of an atomic script meet: the gate, then the transaction.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use script::{CallFlags, Finishing, Host, HostCall, LogLevel};
 use store::{Call, Conflict, Mode, Trouble, Unit};
@@ -8,9 +9,11 @@ use store_engine::spec::flags;
 use store_engine::{Args, CommandError, DATABASES, Protocol, Reply, Routing, number};
 
 use super::queue::Queue;
+use super::trace::tell_call;
 use crate::gate::{self, Admitted, Origin, Recent};
 use crate::memory;
 use crate::server::Server;
+use crate::trace::Trace;
 
 /// Fuel that a call costs beside what its reply's bytes cost.
 pub(super) const CALL_FUEL: u64 = 100;
@@ -63,6 +66,8 @@ pub(super) struct ScriptHost {
     pub declared: Option<Declared>,
     /// Whether it has made a call that writes.
     pub wrote: bool,
+    /// Where to tell of its calls, if somebody asks.
+    pub trace: Option<Arc<Trace>>,
 }
 
 /// The keys that a script declared.
@@ -277,6 +282,7 @@ impl Host for ScriptHost {
     fn call(&mut self, args: &[&[u8]], flags: CallFlags, reply: &mut Vec<u8>) -> HostCall {
         let args = Args::new(args);
         let mut out = reply_in(reply, flags);
+        let (began, db) = (self.trace.as_ref().map(|_| Instant::now()), self.seen.db);
         let done = if flags.acl_check() {
             acl_check(&self.server, args, &mut out);
             Ok(true)
@@ -284,6 +290,9 @@ impl Host for ScriptHost {
             self.answer(args, flags, &mut out)
         };
         *reply = out.buf;
+        if let (Some(trace), Some(began)) = (&self.trace, began) {
+            tell_call(&self.server, trace, began, db, args, reply);
+        }
         match done {
             Ok(true) => HostCall::Done(CALL_FUEL + reply.len() as u64),
             Ok(false) => HostCall::Later,
@@ -294,12 +303,17 @@ impl Host for ScriptHost {
     fn finish<'a>(&'a mut self, reply: &'a mut Vec<u8>) -> Finishing<'a> {
         Box::pin(async move {
             reply.clear();
+            let began = self.trace.as_ref().map(|_| Instant::now());
             self.catch_up(reply).await.ok()?;
+            if let (Some(trace), Some(began)) = (&self.trace, began) {
+                trace.answered(reply, began.elapsed());
+            }
             Some(CALL_FUEL + reply.len() as u64)
         })
     }
 
     fn log(&mut self, level: LogLevel, text: &[u8]) {
+        self.trace.iter().for_each(|trace| trace.log(level, text));
         crate::log::script(level, text);
     }
 }

@@ -7,14 +7,16 @@ use std::sync::atomic::Ordering;
 
 use resp::ReplyLimits;
 use script::{AnyHost, Budget, Host, Outcome, RunInput, Spent};
-use store::{LockRequest, Mode, Unit};
+use store::{Conflict, LockRequest, Mode, Unit};
 use store_engine::{CommandError, Protocol, Reply};
 
+use super::dry;
 use super::host::{Circumstances, Declared, Lack, ScriptHost};
 use super::locks::LockSet;
 use super::queue::Queue;
 use super::turns;
 use super::unlocked::UnlockedHost;
+use crate::events::Introduction;
 use crate::functions::Function;
 use crate::gate::Recent;
 use crate::observe::{Counters, unix_time};
@@ -23,6 +25,7 @@ use crate::runs::Who;
 use crate::scripts::Known;
 use crate::server::Server;
 use crate::stats::{Ended, Stats};
+use crate::trace::{Rerun, Trace};
 
 /// What a call runs.
 pub enum Program {
@@ -96,6 +99,8 @@ pub struct ScriptCall<'a> {
     pub client: u64,
     /// Memory was full when it was called, and nothing allows it to need more.
     pub full: bool,
+    /// Where to tell what it did, if somebody asks.
+    pub trace: Option<Arc<Trace>>,
 }
 
 impl ScriptCall<'_> {
@@ -104,9 +109,55 @@ impl ScriptCall<'_> {
         if self.read_only { Mode::Shared } else { Mode::Exclusive }
     }
 
+    /// Whether it is undone when it has ended, and tells what it would have changed.
+    pub(super) fn is_dry(&self) -> bool {
+        self.options.flags.has(Flags::DRY_RUN)
+    }
+
+    /// How it is run, in a word.
+    fn mode(&self) -> &'static str {
+        match (self.options.flags.has(Flags::DISABLE_ATOMICITY), self.read_only) {
+            (true, _) => "async",
+            (_, true) => "read-only",
+            (_, false) => "atomic",
+        }
+    }
+
+    /// For whoever listens to what is run.
+    pub(super) fn introduction(&self, mode: &'static str) -> Introduction {
+        let is_function = matches!(self.program, Program::Function(_));
+        Introduction { name: self.program.name().to_owned(), is_function, mode, client: self.client }
+    }
+
+    /// Counts a run, and tells of it if somebody asked.
+    pub(super) fn note(&self, ended: Ended, spent: &Spent) {
+        self.program.stats().add(ended, spent);
+        if let Some(trace) = &self.trace {
+            let mut seen = trace.seen();
+            seen.ended = Some(ended);
+            seen.spent = *spent;
+        }
+    }
+
+    /// Tells why a round came to nothing, if somebody asked.
+    pub(super) fn tell_rerun(&self, lack: &Lack) {
+        if let Some(trace) = &self.trace {
+            let (why, key) = match lack {
+                Lack::Lock(Conflict::Key(request)) => ("key", Some((request.db, request.key.clone()))),
+                Lack::Lock(Conflict::Everything) => ("everything", None),
+                Lack::Order => ("order", None),
+                Lack::Node(_) => return,
+            };
+            trace.seen().reruns.push(Rerun { why, key });
+        }
+    }
+
     /// The same call as a part of a transaction, which is atomic whatever its parts say.
     pub fn within_exec(mut self) -> Self {
         self.options.flags.0 &= !Flags::DISABLE_ATOMICITY.0;
+        if self.is_dry() {
+            self.trace = Some(Arc::new(Trace::new(false)));
+        }
         self
     }
 
@@ -126,8 +177,19 @@ impl ScriptCall<'_> {
 }
 
 /// Runs a script and appends its reply to `out`.
-pub async fn run_script(server: &Arc<Server>, call: ScriptCall<'_>, out: &mut Vec<u8>) {
+pub async fn run_script(server: &Arc<Server>, mut call: ScriptCall<'_>, out: &mut Vec<u8>) {
     let mark = out.len();
+    if let Err(error) = dry::refuse(server, &call) {
+        return append_error(out, &call, error);
+    }
+    let mut told = server.events.begin(|| call.introduction(call.mode()));
+    if told.is_some() || call.is_dry() {
+        call.trace.get_or_insert_with(|| Arc::new(Trace::new(false)));
+    }
+    if let Some(trace) = &call.trace {
+        let mut seen = trace.seen();
+        (seen.mode, seen.name) = (call.mode(), call.program.name().to_owned());
+    }
     let done = {
         let run = pin!(async {
             match call.options.flags.has(Flags::DISABLE_ATOMICITY) {
@@ -137,16 +199,17 @@ pub async fn run_script(server: &Arc<Server>, call: ScriptCall<'_>, out: &mut Ve
         });
         server.runs.drive(|| call.who(), run).await
     };
-    let Some(done) = done else {
-        out.truncate(mark);
-        return append_error(out, &call, killed_error(server, &call));
-    };
+    let done = done.unwrap_or_else(|| Err(killed_error(server, &call)));
     // Beyond the reach of SCRIPT KILL, which promises that nothing stays.
     let kept = match done {
         Ok(Some(txn)) => txn.commit().await.map_err(|error| error.text().to_owned()),
         Ok(None) => Ok(()),
         Err(error) => Err(error),
     };
+    if let (Some(told), Some(trace)) = (&mut told, &call.trace) {
+        let seen = trace.seen();
+        told.end(seen.ended.unwrap_or(Ended::WithError), seen.spent.fuel);
+    }
     if let Err(error) = kept {
         out.truncate(mark);
         append_error(out, &call, error);
@@ -162,7 +225,7 @@ fn append_error(out: &mut Vec<u8>, call: &ScriptCall<'_>, text: String) {
 /// Counts a script that was killed; the text that becomes the reply.
 pub(super) fn killed_error(server: &Server, call: &ScriptCall<'_>) -> String {
     Counters::add(&server.counters.scripts_killed, 1);
-    call.program.stats().add(Ended::Killed, &Spent::default());
+    call.note(Ended::Killed, &Spent::default());
     let command = call.program.kind().to_uppercase();
     format!("KILLED {} was ended by {command} KILL; {}", call.program, fate(call))
 }
@@ -199,19 +262,27 @@ async fn run_atomic(
         let lack = round.lack();
         let Round { host, outcome, spent } = round;
         if let Some(Lack::Node(error)) = lack {
-            call.program.stats().add(Ended::WithError, &spent);
+            call.note(Ended::WithError, &spent);
             return Err(error.text().to_owned());
         }
         if let Some(lack) = lack {
             Counters::add(&server.counters.scripts_rerun, 1);
             call.program.stats().add_rerun();
+            call.tell_rerun(&lack);
             collects &= !matches!(lack, Lack::Order);
             locks.widen(host.as_ref().map(|host| &host.txn), lack.conflict());
             // Taken back before the next round asks for its locks.
             drop(host);
             continue;
         }
+        let mark = out.len();
         let failed = append_outcome(server, call, outcome, &spent, out)?;
+        if call.is_dry() {
+            if let Some(mut host) = host {
+                dry::tell(call, &mut host.txn, failed, mark, out);
+            }
+            return Ok(None);
+        }
         if let Some(ScriptHost { txn, .. }) = host.map(|host| *host)
             && !(failed && call.options.on_error == Some(OnError::RollBack))
         {
@@ -233,10 +304,10 @@ pub(super) fn append_outcome(
     spent: &Spent,
     out: &mut Vec<u8>,
 ) -> Result<bool, String> {
-    let (program, stats, writes) = (&call.program, call.program.stats(), fate(call));
+    let (program, writes) = (&call.program, fate(call));
     let trapped = |what: String| {
         Counters::add(&server.counters.script_traps, 1);
-        stats.add(Ended::ByLimit, spent);
+        call.note(Ended::ByLimit, spent);
         Err(format!("SCRIPTTRAP {what}; {writes}"))
     };
     match outcome {
@@ -246,13 +317,13 @@ pub(super) fn append_outcome(
                 return trapped(format!("the sandbox returned no valid reply: {error}"));
             }
             let failed = out.get(mark) == Some(&b'-');
-            stats.add(if failed { Ended::WithError } else { Ended::Well }, spent);
+            call.note(if failed { Ended::WithError } else { Ended::Well }, spent);
             Counters::add(&server.counters.scripts_run, 1);
             Ok(failed)
         }
         Outcome::CompileError(message) => Err(compile_error(&message)),
         Outcome::Limit(limit) => {
-            stats.add(Ended::ByLimit, spent);
+            call.note(Ended::ByLimit, spent);
             Err(limit_error(call, limit))
         }
         Outcome::Stopped => trapped(format!("{program} was stopped")),
@@ -351,6 +422,7 @@ pub(super) async fn run_once(
     seen: Circumstances,
     collects: bool,
 ) -> Round {
+    let trace = call.traced();
     // Boxed for its way to the sandbox and back: it is large.
     let host = Box::new(ScriptHost {
         server: server.clone(),
@@ -362,6 +434,7 @@ pub(super) async fn run_once(
         waiting: None,
         declared: call.declared(),
         wrote: false,
+        trace,
     });
     let (mut host, outcome, spent) = run_in_sandbox(server, call, seen.clock_seconds, host, false).await;
     if let (Some(host), Outcome::Reply(_)) = (&mut host, &outcome) {
@@ -385,6 +458,7 @@ async fn run_unlocked(server: &Arc<Server>, call: &ScriptCall<'_>, out: &mut Vec
         collects: server.config.script_auto_async.get() > 0,
         waiting: None,
         failed: None,
+        trace: call.traced(),
     });
     let _permit = server.runtime.admit(true).await;
     let clock_seconds = server.started.elapsed().as_secs_f64();
@@ -393,7 +467,7 @@ async fn run_unlocked(server: &Arc<Server>, call: &ScriptCall<'_>, out: &mut Vec
         // Also those of a script that was ended: it did call them.
         host.send_all().await;
         if let (Some(error), Outcome::Reply(_) | Outcome::Stopped) = (&host.failed, &outcome) {
-            call.program.stats().add(Ended::WithError, &spent);
+            call.note(Ended::WithError, &spent);
             return Err(format!(
                 "{} script: {}, by a call whose result it does not use.",
                 error.text(),

@@ -1,6 +1,7 @@
 //! What the calls of a script without atomicity meet: the gate, then the store, as if a client sent them.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use script::{CallFlags, Finishing, Host, HostCall, LogLevel};
 use store::Call;
@@ -9,10 +10,12 @@ use store_engine::{Args, CommandError, Protocol, Reply};
 
 use super::host::{CALL_FUEL, acl_check, can_wait, reply_in, select_or};
 use super::queue::Queue;
+use super::trace::tell_call;
 use crate::gate::{self, Admitted, Origin, Recent};
 use crate::memory;
 use crate::observe::unix_ms;
 use crate::server::Server;
+use crate::trace::Trace;
 
 /// The host of a script that gave up atomicity.
 pub(super) struct UnlockedHost {
@@ -35,6 +38,8 @@ pub(super) struct UnlockedHost {
     pub waiting: Option<(Queue, Protocol)>,
     /// The error of a collected call: the script ends with it before its next call.
     pub failed: Option<CommandError>,
+    /// Where to tell of its calls, if somebody asks.
+    pub trace: Option<Arc<Trace>>,
 }
 
 /// A reply was an error that nobody sees otherwise.
@@ -124,6 +129,7 @@ impl Host for UnlockedHost {
     fn call(&mut self, args: &[&[u8]], flags: CallFlags, reply: &mut Vec<u8>) -> HostCall {
         let args = Args::new(args);
         let mut out = reply_in(reply, flags);
+        let (began, db) = (self.trace.as_ref().map(|_| Instant::now()), self.db);
         let done = if flags.acl_check() {
             acl_check(&self.server, args, &mut out);
             HostCall::Done(CALL_FUEL)
@@ -131,11 +137,15 @@ impl Host for UnlockedHost {
             self.answer(args, flags, &mut out)
         };
         *reply = out.buf;
+        if let (Some(trace), Some(began)) = (&self.trace, began) {
+            tell_call(&self.server, trace, began, db, args, reply);
+        }
         done
     }
 
     fn finish<'a>(&'a mut self, reply: &'a mut Vec<u8>) -> Finishing<'a> {
         Box::pin(async move {
+            let began = self.trace.as_ref().map(|_| Instant::now());
             self.send_all().await;
             if self.failed.is_some() {
                 return None;
@@ -148,11 +158,15 @@ impl Host for UnlockedHost {
                 store.execute(&call, self.lane, unix_ms, &mut self.seed, &mut out).await;
                 *reply = out.buf;
             }
+            if let (Some(trace), Some(began)) = (&self.trace, began) {
+                trace.answered(reply, began.elapsed());
+            }
             Some(CALL_FUEL + reply.len() as u64)
         })
     }
 
     fn log(&mut self, level: LogLevel, text: &[u8]) {
+        self.trace.iter().for_each(|trace| trace.log(level, text));
         crate::log::script(level, text);
     }
 }

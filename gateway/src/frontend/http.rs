@@ -1,37 +1,280 @@
-//! HTTP: health, so far.
+//! HTTP: the API, and health.
+//!
+//! A request is one or more commands on a session of its own, which takes the road of every other: dispatch, gate,
+//! store. Handlers say which commands those are and show the replies as JSON; see [`json`] for how. Connections live
+//! on the I/O threads, as those of Redis clients do.
 
-use std::net::SocketAddr;
+mod ask;
+mod commands;
+mod docs;
+mod eval;
+mod events;
+mod guard;
+mod json;
+mod keys;
+mod problem;
+mod scripts;
+mod told;
+
+use std::convert::Infallible;
+use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use axum::Router;
-use axum::http::StatusCode;
-use axum::routing::get;
-use tokio::net::TcpListener;
+use axum::handler::Handler;
+use axum::http::{HeaderValue, Method, Request, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::MethodRouter;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
+use tokio::time::timeout;
+
+use self::ask::Asker;
+use self::guard::{Cors, REQUEST_ID};
+use self::problem::Problem;
+use crate::observe::Counters;
+use crate::server::Server;
+use crate::session::ClientInfo;
 
 /// Whether the process is starting or serving, or draining.
 pub type Ready = watch::Receiver<bool>;
 
-/// Serves until `ready` turns to false and open requests are answered.
-pub async fn serve(listener: TcpListener, mut ready: Ready) -> std::io::Result<()> {
-    let state = Arc::new(ready.clone());
-    let app = Router::new().route("/healthz", get(|| async { "ok\n" })).route(
-        "/readyz",
-        get(move || {
-            let ready = *state.borrow();
-            async move {
-                if ready {
-                    (StatusCode::OK, "ready\n")
-                } else {
-                    (StatusCode::SERVICE_UNAVAILABLE, "not ready\n")
-                }
-            }
-        }),
-    );
-    let drained = async move {
-        let _ = ready.wait_for(|ready| !ready).await;
+/// How long a connection may be idle, or take to send the head of a request.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What all connections share.
+struct Face {
+    server: Arc<Server>,
+    ready: Ready,
+    /// State of the random source of requests, and part of their names.
+    requests: AtomicU64,
+}
+
+type App = TowerToHyperService<Router>;
+
+/// A method on a path. All are in [`routes`], and `openapi.json` describes each.
+struct Route {
+    #[cfg_attr(not(test), expect(dead_code, reason = "what a test compares with openapi.json"))]
+    method: Method,
+    path: &'static str,
+    handler: MethodRouter<Arc<Face>>,
+}
+
+fn get<T: 'static>(path: &'static str, handler: impl Handler<T, Arc<Face>>) -> Route {
+    Route { method: Method::GET, path, handler: axum::routing::get(handler) }
+}
+
+fn post<T: 'static>(path: &'static str, handler: impl Handler<T, Arc<Face>>) -> Route {
+    Route { method: Method::POST, path, handler: axum::routing::post(handler) }
+}
+
+fn put<T: 'static>(path: &'static str, handler: impl Handler<T, Arc<Face>>) -> Route {
+    Route { method: Method::PUT, path, handler: axum::routing::put(handler) }
+}
+
+fn delete<T: 'static>(path: &'static str, handler: impl Handler<T, Arc<Face>>) -> Route {
+    Route { method: Method::DELETE, path, handler: axum::routing::delete(handler) }
+}
+
+fn routes() -> Vec<Route> {
+    vec![
+        get("/healthz", docs::alive),
+        get("/readyz", docs::ready),
+        post("/v1/command", commands::command),
+        post("/v1/pipeline", commands::pipeline),
+        post("/v1/eval", eval::eval),
+        post("/v1/evalsha/{sha}", eval::evalsha),
+        get("/v1/scripts", scripts::list),
+        post("/v1/scripts", scripts::load),
+        delete("/v1/scripts", scripts::flush),
+        get("/v1/scripts/{sha}", scripts::show),
+        get("/v1/scripts/{sha}/stats", scripts::stats),
+        post("/v1/scripts/{sha}/kill", scripts::kill),
+        get("/v1/keys", keys::list),
+        get("/v1/key/{key}", keys::show),
+        put("/v1/key/{key}", keys::put),
+        delete("/v1/key/{key}", keys::delete),
+        get("/v1/events", events::listen),
+        get("/v1/topology", docs::topology),
+        get("/v1/docs", docs::commands),
+        get("/v1/openapi.json", docs::openapi),
+    ]
+}
+
+fn router(face: &Arc<Face>) -> Router {
+    let mut router = Router::new();
+    for Route { path, handler, .. } in routes() {
+        router = router.route(path, handler);
+    }
+    let missing = || async { Problem::new(StatusCode::NOT_FOUND, "NOTFOUND", "there is nothing here") };
+    let refused = || async {
+        Problem::new(StatusCode::METHOD_NOT_ALLOWED, "METHOD", "this cannot be done with what is here")
     };
-    axum::serve(listener, app.into_make_service_with_connect_info::<SocketAddr>())
-        .with_graceful_shutdown(drained)
-        .await
+    router.fallback(missing).method_not_allowed_fallback(refused).with_state(face.clone())
+}
+
+/// Serves until `ready` turns to false. Connections finish what they are doing, which the caller waits for.
+pub async fn serve(server: Arc<Server>, listener: TcpListener, mut ready: Ready) {
+    let requests = AtomicU64::new(server.started_at);
+    let face = Arc::new(Face { server: server.clone(), ready: ready.clone(), requests });
+    let app = TowerToHyperService::new(router(&face));
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            _ = ready.wait_for(|ready| !ready) => return,
+            accepted = listener.accept() => accepted,
+        };
+        let Ok((stream, _)) = accepted else {
+            // Out of file descriptors, most likely: connections that end will free some.
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            continue;
+        };
+        Counters::add(&server.counters.connections_total, 1);
+        let open = server.counters.connections.fetch_add(1, Ordering::Relaxed);
+        if open >= server.config.maxclients.get_usize() {
+            server.counters.connections.fetch_sub(1, Ordering::Relaxed);
+            Counters::add(&server.counters.connections_refused, 1);
+            let _ = stream.try_write(b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n");
+            continue;
+        }
+        // A socket that refuses this still works.
+        let _ = stream.set_nodelay(true);
+        let place = server.io.place();
+        let runtime = place.runtime().clone();
+        let (face, app) = (face.clone(), app.clone());
+        let Some((stream, entry)) = Entry::new(&server, stream) else { continue };
+        runtime.spawn(async move {
+            // How it ended concerns nobody: the client is gone, or was told why.
+            if let Ok(stream) = TcpStream::from_std(stream) {
+                live(&face, &app, stream, &entry).await;
+            }
+            drop((entry, place));
+        });
+    }
+}
+
+/// A connection's place in the list of clients, and in the count of connections.
+struct Entry {
+    server: Arc<Server>,
+    client: Arc<ClientInfo>,
+    /// The address it came to.
+    local: std::net::IpAddr,
+}
+
+impl Entry {
+    fn new(server: &Arc<Server>, stream: TcpStream) -> Option<(std::net::TcpStream, Entry)> {
+        let addresses = stream.peer_addr().and_then(|peer| Ok((peer, stream.local_addr()?)));
+        let Ok((peer, local)) = addresses else {
+            server.counters.connections.fetch_sub(1, Ordering::Relaxed);
+            return None;
+        };
+        let client = ClientInfo::new(server.next_client(), peer.to_string(), local.to_string());
+        server.clients.lock().insert(client.id, client.clone());
+        let entry = Entry { server: server.clone(), client, local: local.ip() };
+        Some((stream.into_std().ok()?, entry))
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        self.server.clients.lock().remove(&self.client.id);
+        self.server.counters.connections.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Answers requests until the connection ends, or is ended by CLIENT KILL or the process. If the client hangs up in the
+/// middle of a request, the request is dropped: that ends its script and takes back what it did.
+async fn live(face: &Arc<Face>, app: &App, stream: TcpStream, entry: &Entry) {
+    let (client, local) = (&entry.client, entry.local);
+    let service = service_fn(|request| {
+        let asker = Asker { client: client.clone(), local };
+        answer(face.clone(), app.clone(), asker, request)
+    });
+    let mut connection = pin!(
+        http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(PATIENCE)
+            .serve_connection(TokioIo::new(stream), service)
+    );
+    let mut ready = face.ready.clone();
+    let mut killed = pin!(client.wake.notified());
+    tokio::select! {
+        biased;
+        _ = connection.as_mut() => return,
+        () = &mut killed => return,
+        _ = ready.wait_for(|ready| !ready) => {}
+    }
+    connection.as_mut().graceful_shutdown();
+    tokio::select! {
+        _ = connection => {}
+        () = killed => {}
+    }
+}
+
+/// Answers one request: checks who asks, then asks the handler.
+async fn answer(
+    face: Arc<Face>,
+    app: App,
+    asker: Asker,
+    mut request: Request<Incoming>,
+) -> Result<Response, Infallible> {
+    let id = guard::request_id(&face, request.headers());
+    let checked = guard::check(&face.server.config, asker.local, &request);
+    let (mut response, cors) = match checked {
+        Ok(cors) if guard::is_preflight(&request) => (StatusCode::NO_CONTENT.into_response(), cors),
+        Ok(cors) => {
+            request.extensions_mut().insert(asker);
+            let patience = Duration::from_millis(face.server.config.http_timeout_ms.get());
+            let response = match timeout(patience, app.call(request)).await {
+                Ok(Ok(response)) => response,
+                Err(_) => Problem::new(
+                    StatusCode::GATEWAY_TIMEOUT,
+                    "TIMEOUT",
+                    "not answered within http-timeout-ms; what was not done is undone",
+                )
+                .into_response(),
+            };
+            (response, cors)
+        }
+        Err(problem) => (problem.into_response(), Cors::default()),
+    };
+    if let Some(problem) = response.extensions_mut().remove::<Problem>() {
+        response = problem.render(&id, response.headers_mut().remove(header::ALLOW));
+    }
+    cors.apply(response.headers_mut());
+    if let Ok(id) = HeaderValue::from_str(&id) {
+        response.headers_mut().insert(REQUEST_ID, id);
+    }
+    Ok(response)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_route_is_described_and_the_reverse() {
+        let described: serde_json::Value = serde_json::from_str(docs::OPENAPI).expect("JSON");
+        let paths = described["paths"].as_object().expect("paths");
+        let methods = |item: &serde_json::Value| -> Vec<String> {
+            let item = item.as_object().expect("methods");
+            item.keys().filter(|key| *key != "parameters").map(|key| key.to_uppercase()).collect()
+        };
+        let described: BTreeSet<(String, String)> = paths
+            .iter()
+            .flat_map(|(path, item)| methods(item).into_iter().map(|method| (path.clone(), method)))
+            .collect();
+        let served: BTreeSet<(String, String)> =
+            routes().into_iter().map(|route| (route.path.to_owned(), route.method.to_string())).collect();
+        assert_eq!(described, served);
+    }
 }

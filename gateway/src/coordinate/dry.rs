@@ -1,0 +1,91 @@
+//! Dry runs: a script runs for real under its locks, is undone, and its reply tells what it would have changed.
+
+use store::{Change, Preview, Unit};
+use store_engine::Reply;
+
+use super::script::ScriptCall;
+use crate::options::{Flags, OnError};
+use crate::server::Server;
+
+/// Keys that a dry run tells of.
+const MOST_CHANGES: usize = 1000;
+
+/// Refuses a dry run that could not be undone, with the text of the reply.
+pub(super) fn refuse(server: &Server, call: &ScriptCall<'_>) -> Result<(), String> {
+    if !call.is_dry() {
+        return Ok(());
+    }
+    if server.store.node().is_none() {
+        return Err(format!("ERR {} cannot be run dry: the data is in other processes", call.program));
+    }
+    if call.options.flags.has(Flags::DISABLE_ATOMICITY) {
+        return Err(format!(
+            "ERR {} cannot be run dry: without atomicity others see each of its writes at once",
+            call.program
+        ));
+    }
+    Ok(())
+}
+
+/// Undoes a run that has ended, and replaces its reply, which begins at `mark`, by what is to be known of it.
+pub(super) fn tell(call: &ScriptCall<'_>, unit: &mut Unit, failed: bool, mark: usize, out: &mut Vec<u8>) {
+    let Unit::Here(txn) = unit else { unreachable!("refused before it began") };
+    if failed && call.options.on_error == Some(OnError::RollBack) {
+        txn.undo_part();
+        txn.begin_part();
+    }
+    let (changes, omitted) = txn.undo_part_telling(MOST_CHANGES);
+    let own = out.split_off(mark);
+    let mut reply = Reply { buf: std::mem::take(out), protocol: call.protocol };
+    reply.map(6);
+    reply.bulk(b"reply");
+    reply.buf.extend_from_slice(&own);
+    reply.bulk(b"writes");
+    reply.array(changes.len());
+    changes.iter().for_each(|change| tell_change(change, &mut reply));
+    reply.bulk(b"omitted");
+    reply.count(omitted);
+    let (spent, reruns) = call.trace.as_ref().map_or_else(Default::default, |trace| {
+        trace.set_dry();
+        let seen = trace.seen();
+        (seen.spent, seen.reruns.len())
+    });
+    for (name, number) in
+        [("fuel", spent.fuel), ("memory", spent.memory_bytes as u64), ("reruns", reruns as u64)]
+    {
+        reply.bulk(name.as_bytes());
+        reply.integer(i64::try_from(number).unwrap_or(i64::MAX));
+    }
+    *out = reply.buf;
+}
+
+fn tell_change(change: &Change, reply: &mut Reply) {
+    reply.map(4);
+    reply.bulk(b"db");
+    reply.count(change.db);
+    reply.bulk(b"key");
+    reply.optional(change.key.as_deref());
+    reply.bulk(b"before");
+    tell_preview(change.before.as_ref(), reply);
+    reply.bulk(b"after");
+    tell_preview(change.after.as_ref(), reply);
+}
+
+fn tell_preview(preview: Option<&Preview>, reply: &mut Reply) {
+    let Some(preview) = preview else { return reply.null() };
+    reply.map(5);
+    reply.bulk(b"type");
+    reply.bulk(preview.type_name.as_bytes());
+    reply.bulk(b"length");
+    reply.count(preview.length);
+    reply.bulk(b"expire_at_ms");
+    match preview.expire_at_ms {
+        Some(at) => reply.integer(i64::try_from(at).unwrap_or(i64::MAX)),
+        None => reply.null(),
+    }
+    reply.bulk(b"sticky");
+    reply.boolean(preview.sticky);
+    reply.bulk(b"elements");
+    reply.array(preview.elements.len());
+    preview.elements.iter().for_each(|element| reply.bulk(element));
+}

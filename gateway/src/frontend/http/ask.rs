@@ -1,0 +1,287 @@
+//! A request as handlers see it, and how they run commands for it.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use axum::body::{Body, Bytes};
+use axum::extract::FromRequest;
+use axum::http::{HeaderMap, Method, Request, StatusCode, header};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use percent_encoding::percent_decode_str;
+use resp::{ReplyLimits, Value};
+use serde::de::DeserializeOwned;
+use store::journal::misconf;
+use store_engine::{Args, DATABASES, Protocol, Reply};
+
+use super::Face;
+use super::guard::DB;
+use super::json::Shape;
+use super::problem::Problem;
+use crate::dispatch;
+use crate::observe::{Counters, unix_ms};
+use crate::registry::{Row, SessionRun};
+use crate::server::Server;
+use crate::session::{ClientInfo, Session};
+
+/// Who asks, and where: known of the connection before the request is read.
+#[derive(Clone)]
+pub struct Asker {
+    /// The connection, as CLIENT LIST shows it.
+    pub client: Arc<ClientInfo>,
+    /// The address it came to.
+    pub local: IpAddr,
+}
+
+/// A command with its arguments.
+pub type Argv = Vec<Vec<u8>>;
+
+/// A command whose words are text, followed by these arguments.
+pub fn argv(words: &[&str], more: &[&[u8]]) -> Argv {
+    let words = words.iter().map(|word| word.as_bytes());
+    words.chain(more.iter().copied()).map(<[u8]>::to_vec).collect()
+}
+
+/// One request, read to its end.
+pub struct Ask {
+    /// What all requests share.
+    pub face: Arc<Face>,
+    /// Its headers.
+    pub headers: HeaderMap,
+    /// Its body.
+    pub body: Bytes,
+    /// What its commands are run in.
+    pub session: Session,
+    path: String,
+    query: Query,
+}
+
+/// Names and values, decoded.
+type Query = Vec<(String, Vec<u8>)>;
+
+impl FromRequest<Arc<Face>> for Ask {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request<Body>, face: &Arc<Face>) -> Result<Ask, Problem> {
+        let (mut parts, body) = request.into_parts();
+        let unsigned = || Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "ERR", "nobody asks");
+        let asker = parts.extensions.remove::<Asker>().ok_or_else(unsigned)?;
+        if parts.method == Method::POST && !says(&parts.headers, &header::CONTENT_TYPE, "application/json") {
+            return Err(Problem::new(
+                StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                "REQUEST",
+                "a POST needs Content-Type: application/json",
+            ));
+        }
+        let most = face.server.config.http_body_max.get_usize();
+        let body = Limited::new(body, most).collect().await.map_err(|error| {
+            if !error.is::<LengthLimitError>() {
+                return Problem::bad("the body could not be read to its end");
+            }
+            let detail = format!("http-body-max allows bodies of {most} bytes");
+            Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "TOOLARGE", detail)
+        })?;
+        asker.client.active_ms.store(unix_ms(), Ordering::Relaxed);
+        let query = parse_query(parts.uri.query().unwrap_or_default());
+        Ok(Ask {
+            face: face.clone(),
+            session: session(face, asker.client, &parts.headers, &query)?,
+            headers: parts.headers,
+            body: body.to_bytes(),
+            path: parts.uri.path().to_owned(),
+            query,
+        })
+    }
+}
+
+/// A session for a request, in the database that it names. This is where it would have to say who it is.
+fn session(
+    face: &Face,
+    client: Arc<ClientInfo>,
+    headers: &HeaderMap,
+    query: &Query,
+) -> Result<Session, Problem> {
+    let mut session = Session::new(client);
+    session.protocol = Protocol::Resp3;
+    // A connection's requests are sessions of their own: each needs other random numbers.
+    session.seed ^= face.requests.fetch_add(1, Ordering::Relaxed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    if let Some(text) = last(query, "db").or_else(|| headers.get(DB).map(|value| value.as_bytes())) {
+        let number = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
+        let refused = || Problem::of_reply(b"ERR DB index is out of range");
+        session.db = number.filter(|db| *db < DATABASES).ok_or_else(refused)?;
+    }
+    Ok(session)
+}
+
+fn last<'a>(query: &'a Query, name: &str) -> Option<&'a [u8]> {
+    query.iter().rev().find(|(known, _)| known == name).map(|(_, value)| &**value)
+}
+
+/// What stands in `a=1&b=2`.
+fn parse_query(text: &str) -> Query {
+    let decoded = |part: &str| percent_decode_str(&part.replace('+', " ")).collect::<Vec<u8>>();
+    text.split('&')
+        .filter(|pair| !pair.is_empty())
+        .map(|pair| {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            (String::from_utf8_lossy(&decoded(name)).into_owned(), decoded(value))
+        })
+        .collect()
+}
+
+/// Whether a header names this media type, whatever parameters follow it.
+fn says(headers: &HeaderMap, name: &header::HeaderName, wanted: &str) -> bool {
+    let text = headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    text.split(',')
+        .any(|one| one.split(';').next().is_some_and(|one| one.trim().eq_ignore_ascii_case(wanted)))
+}
+
+impl Ask {
+    /// The server.
+    pub fn server(&self) -> &Arc<Server> {
+        &self.face.server
+    }
+
+    /// Whether the client asks for this media type by name.
+    pub fn accepts(&self, media_type: &str) -> bool {
+        says(&self.headers, &header::ACCEPT, media_type)
+    }
+
+    /// Whether the body is of this media type.
+    pub fn sends(&self, media_type: &str) -> bool {
+        says(&self.headers, &header::CONTENT_TYPE, media_type)
+    }
+
+    /// The body as JSON of this form; an empty one is `{}`.
+    pub fn json<T: DeserializeOwned>(&self) -> Result<T, Problem> {
+        let text: &[u8] = if self.body.is_empty() { b"{}" } else { &self.body };
+        serde_json::from_slice(text)
+            .map_err(|error| Problem::bad(format!("the body is not as expected: {error}")))
+    }
+
+    /// Part `at` of the path, decoded; the first is 1.
+    pub fn segment(&self, at: usize) -> Vec<u8> {
+        percent_decode_str(self.path.split('/').nth(at).unwrap_or_default()).collect()
+    }
+
+    /// A value of the query.
+    pub fn query(&self, name: &str) -> Option<&[u8]> {
+        last(&self.query, name)
+    }
+
+    /// A whole number of the query.
+    pub fn number(&self, name: &str) -> Result<Option<u64>, Problem> {
+        let Some(value) = self.query(name) else { return Ok(None) };
+        let number = std::str::from_utf8(value).ok().and_then(|text| text.parse().ok());
+        number.map(Some).ok_or_else(|| Problem::bad(format!("{name} is not a whole number")))
+    }
+
+    /// A yes or no of the query; no if it is not there.
+    pub fn yes(&self, name: &str) -> Result<bool, Problem> {
+        match self.query(name) {
+            None | Some(b"false" | b"0") => Ok(false),
+            Some(b"true" | b"1" | b"") => Ok(true),
+            Some(_) => Err(Problem::bad(format!("{name} is neither true nor false"))),
+        }
+    }
+
+    /// How replies shall be shown.
+    pub fn shape(&self) -> Result<Shape, Problem> {
+        Ok(if self.yes("lossless")? { Shape::Lossless } else { Shape::Plain })
+    }
+
+    /// Runs a command. Its reply as RESP, once what it tells of is kept as durability promises.
+    pub async fn run(&mut self, argv: Argv) -> Result<Vec<u8>, Problem> {
+        let server = self.server().clone();
+        let reply = if outlives_its_client(&server, &argv) {
+            let client = self.session.client.clone();
+            let mut own = std::mem::replace(&mut self.session, Session::new(client));
+            let server = server.clone();
+            let run = tokio::spawn(async move {
+                let reply = perform(&server, &mut own, &argv).await;
+                (own, reply)
+            });
+            let failed = |_| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "ERR", "internal error");
+            let (own, reply) = run.await.map_err(failed)?;
+            self.session = own;
+            reply
+        } else {
+            perform(&server, &mut self.session, &argv).await
+        };
+        Counters::add(&server.counters.commands, 1);
+        if let Some(journal) = server.store.node().and_then(|node| node.journal())
+            && let Err(reason) = journal.settle().await
+            && self.session.wrote
+        {
+            return Err(Problem::of_reply(misconf(&reason).text().as_bytes()));
+        }
+        Ok(reply)
+    }
+
+    /// Runs a command; an error reply is a problem.
+    pub async fn value(&mut self, argv: Argv) -> Result<Value, Problem> {
+        match parse(&self.run(argv).await?)? {
+            Value::Error(text) => Err(Problem::of_reply(&text)),
+            value => Ok(value),
+        }
+    }
+
+    /// Runs commands as one transaction: their replies, or which of them were refused.
+    pub async fn transaction(&mut self, commands: Vec<Argv>) -> Result<Value, Problem> {
+        self.run(argv(&["MULTI"], &[])).await?;
+        let mut refused = Vec::new();
+        for (index, command) in commands.into_iter().enumerate() {
+            if let Value::Error(text) = parse(&self.run(command).await?)? {
+                refused
+                    .push(serde_json::json!({ "index": index, "message": String::from_utf8_lossy(&text) }));
+            }
+        }
+        self.value(argv(&["EXEC"], &[])).await.map_err(|problem| match refused.is_empty() {
+            true => problem,
+            false => problem.with("refused", refused.into()),
+        })
+    }
+}
+
+/// A reply as a tree.
+pub fn parse(reply: &[u8]) -> Result<Value, Problem> {
+    Value::parse(reply, ReplyLimits::default()).map_err(|error| {
+        Problem::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "ERR",
+            format!("a reply that cannot be shown: {error}"),
+        )
+    })
+}
+
+/// Whether a command is or has a script that is to run to its end although nobody waits for it.
+fn outlives_its_client(server: &Server, argv: &Argv) -> bool {
+    server.config.script_client_gone.get() != 0
+        && matches!(
+            server.registry.lookup(&argv[0]),
+            Some(Row::Session(row)) if matches!(row.run, SessionRun::Later(_))
+        )
+}
+
+async fn perform(server: &Arc<Server>, session: &mut Session, argv: &Argv) -> Vec<u8> {
+    let args: Vec<&[u8]> = argv.iter().map(Vec::as_slice).collect();
+    let mut out = Reply::new(session.protocol);
+    if let Some(waiting) = dispatch::begin(server, session, Args::new(&args), unix_ms(), &mut out) {
+        dispatch::finish(server, session, waiting, &mut out).await;
+    }
+    out.buf
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queries_hold_any_bytes() {
+        let pair = |name: &str, value: &[u8]| (name.to_owned(), value.to_vec());
+        assert_eq!(
+            parse_query("match=a+b%00%ff&&x&y=1=2"),
+            [pair("match", b"a b\0\xff"), pair("x", b""), pair("y", b"1=2")]
+        );
+    }
+}

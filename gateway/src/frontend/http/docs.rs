@@ -1,0 +1,112 @@
+//! What the server says of itself: whether it is well, what it is made of, which commands it has, and this API.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use store_engine::Command;
+
+use super::Face;
+use super::ask::Ask;
+use super::json;
+use crate::command::introspect::{categories, flag_names};
+use crate::config::Address;
+
+/// The API in the words of OpenAPI 3.1.
+pub const OPENAPI: &str = include_str!("openapi.json");
+
+/// The process lives.
+pub async fn alive() -> &'static str {
+    "ok\n"
+}
+
+/// Whether it takes requests that it would not take when it is about to end.
+pub async fn ready(State(face): State<Arc<Face>>) -> (StatusCode, &'static str) {
+    match *face.ready.borrow() {
+        true => (StatusCode::OK, "ready\n"),
+        false => (StatusCode::SERVICE_UNAVAILABLE, "not ready\n"),
+    }
+}
+
+/// The description of this API.
+pub async fn openapi() -> Response {
+    ([(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], OPENAPI).into_response()
+}
+
+#[derive(Serialize)]
+struct Topology<'a> {
+    mode: &'static str,
+    nodes: [NodeTold<'a>; 1],
+    stores: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct NodeTold<'a> {
+    id: &'a str,
+    version: &'static str,
+    resp: String,
+    shards: Option<usize>,
+    threads: usize,
+    keys: usize,
+    bytes: usize,
+}
+
+/// This process, what it holds, and the store nodes it uses if the data is not in it.
+pub async fn topology(ask: Ask) -> Response {
+    let server = ask.server();
+    let usage = server.store.usage();
+    let node = NodeTold {
+        id: &server.run_id,
+        version: env!("CARGO_PKG_VERSION"),
+        resp: server.resp_addr.to_string(),
+        shards: server.store.node().map(|node| node.shards()),
+        threads: server.config.threads.get_usize(),
+        keys: usage.keys.iter().sum(),
+        bytes: usage.bytes,
+    };
+    let stores: Vec<String> = server.config.stores.get().iter().map(Address::to_string).collect();
+    let mode = if server.store.node().is_some() { "embedded" } else { "distributed" };
+    json::body(&Topology { mode, nodes: [node], stores })
+}
+
+#[derive(Serialize)]
+struct CommandTold {
+    summary: &'static str,
+    since: &'static str,
+    group: &'static str,
+    complexity: &'static str,
+    syntax: &'static str,
+    arity: i64,
+    flags: Vec<&'static str>,
+    acl_categories: Vec<String>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    subcommands: BTreeMap<&'static str, CommandTold>,
+}
+
+impl CommandTold {
+    fn of(command: &'static Command) -> CommandTold {
+        CommandTold {
+            summary: command.summary,
+            since: command.since,
+            group: command.group.name(),
+            complexity: command.complexity,
+            syntax: command.syntax,
+            arity: command.arity.as_redis(),
+            flags: flag_names(command),
+            acl_categories: categories(command),
+            subcommands: command.subcommands.iter().map(|sub| (sub.name, CommandTold::of(sub))).collect(),
+        }
+    }
+}
+
+/// All commands, from the rows that COMMAND DOCS shows.
+pub async fn commands(ask: Ask) -> Response {
+    let registry = &ask.server().registry;
+    let rows = registry.names().iter().filter_map(|name| registry.lookup(name.as_bytes()));
+    let told: BTreeMap<&str, CommandTold> =
+        rows.map(|row| (row.facts().name, CommandTold::of(row.facts()))).collect();
+    json::body(&told)
+}

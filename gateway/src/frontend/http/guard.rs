@@ -1,0 +1,166 @@
+//! Who may ask.
+//!
+//! A server on a loopback address can be reached by every web page its user visits. So requests are refused that come
+//! from another page's origin, or that call the server by a name it does not know, which is how a page whose name
+//! leads here would do it. Bodies must say that they are JSON, which browsers ask permission for first.
+
+use std::net::IpAddr;
+use std::sync::atomic::Ordering;
+
+use axum::http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use axum::http::{Method, Request, StatusCode};
+
+use super::Face;
+use super::problem::Problem;
+use crate::config::Config;
+
+/// Names a request in its answer and in error bodies.
+pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// Says which database a request is about.
+pub const DB: HeaderName = HeaderName::from_static("x-moonshard-db");
+
+const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+
+/// Longest name that a client may give a request.
+const LONGEST_ID: usize = 128;
+
+/// The request's name: the client's, or a new one.
+pub fn request_id(face: &Face, headers: &HeaderMap) -> String {
+    let given = headers.get(REQUEST_ID).and_then(|id| id.to_str().ok());
+    match given.filter(|id| !id.is_empty() && id.len() <= LONGEST_ID) {
+        Some(id) => id.to_owned(),
+        None => {
+            let number = face.requests.fetch_add(1, Ordering::Relaxed);
+            format!("{}-{number:x}", face.server.run_id.get(..8).unwrap_or_default())
+        }
+    }
+}
+
+/// What a browser is told beside the answer.
+#[derive(Default)]
+pub struct Cors {
+    origin: Option<HeaderValue>,
+    preflight: bool,
+}
+
+impl Cors {
+    /// Adds it to an answer.
+    pub fn apply(self, headers: &mut HeaderMap) {
+        let Some(origin) = self.origin else { return };
+        headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+        headers.insert(header::VARY, HeaderValue::from_static("Origin"));
+        headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static("X-Request-Id"));
+        if self.preflight {
+            for (name, value) in [
+                (header::ACCESS_CONTROL_ALLOW_METHODS, "GET, POST, PUT, DELETE"),
+                (header::ACCESS_CONTROL_ALLOW_HEADERS, "Content-Type, Accept, X-Request-Id, X-Moonshard-Db"),
+                (header::ACCESS_CONTROL_MAX_AGE, "600"),
+            ] {
+                headers.insert(name, HeaderValue::from_static(value));
+            }
+        }
+    }
+}
+
+/// Whether a browser asks what it may ask.
+pub fn is_preflight<B>(request: &Request<B>) -> bool {
+    request.method() == Method::OPTIONS
+        && request.headers().contains_key(header::ACCESS_CONTROL_REQUEST_METHOD)
+}
+
+/// Refuses what a foreign web page could have sent. `local` is the address that the connection came to.
+pub fn check<B>(config: &Config, local: IpAddr, request: &Request<B>) -> Result<Cors, Problem> {
+    let headers = request.headers();
+    if matches!(request.uri().path(), "/healthz" | "/readyz") {
+        return Ok(Cors::default());
+    }
+    let forbidden = |detail: String| Err(Problem::new(StatusCode::FORBIDDEN, "FORBIDDEN", detail));
+    let text = |name: &HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
+    let authority = request.uri().authority().map(|authority| authority.as_str());
+    let host = authority.or(text(&header::HOST)).unwrap_or_default();
+    if !knows_host(config, local, host) {
+        return forbidden(format!(
+            "this server is not known as {host}; the parameter http-hosts names others"
+        ));
+    }
+    let Some(origin) = text(&header::ORIGIN) else {
+        return match text(&FETCH_SITE) {
+            Some("cross-site" | "same-site") if request.uri().path().starts_with("/v1/") => {
+                forbidden("another site's page may not use this server".into())
+            }
+            _ => Ok(Cors::default()),
+        };
+    };
+    let own = origin.split_once("://").is_some_and(|(_, its_host)| its_host.eq_ignore_ascii_case(host));
+    if own {
+        return Ok(Cors::default());
+    }
+    if !config.http_origins.allow(origin) {
+        return forbidden(format!(
+            "pages of {origin} may not use this server; http-origins names those that may"
+        ));
+    }
+    Ok(Cors { origin: headers.get(header::ORIGIN).cloned(), preflight: is_preflight(request) })
+}
+
+/// Whether a Host header means this server, and not whatever name leads to it.
+fn knows_host(config: &Config, local: IpAddr, host: &str) -> bool {
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => host,
+    };
+    let bare = name.trim_start_matches('[').trim_end_matches(']');
+    if let Ok(address) = bare.parse::<IpAddr>() {
+        return address.is_loopback() || address == local || config.http_hosts.allow(name);
+    }
+    let is_own = || config.http.get().is_some_and(|own| own.host.eq_ignore_ascii_case(name));
+    name.eq_ignore_ascii_case("localhost") || is_own() || config.http_hosts.allow(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outcome(hosts: &[&str], origins: &[&str], headers: &[(&str, &str)]) -> Result<bool, String> {
+        let config = Config::defaults();
+        config.http_hosts.set(hosts.iter().map(|host| (*host).to_owned()).collect());
+        config.http_origins.set(origins.iter().map(|origin| (*origin).to_owned()).collect());
+        let mut request = Request::builder().uri("/v1/keys");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let request = request.body(()).expect("a request");
+        let local = IpAddr::from([10, 1, 2, 3]);
+        check(&config, local, &request).map(|cors| cors.origin.is_some()).map_err(|problem| problem.detail)
+    }
+
+    #[test]
+    fn only_known_names_are_answered_to() {
+        for host in ["localhost", "LOCALHOST:80", "127.0.0.1:8080", "127.9.9.9", "[::1]:8080", "10.1.2.3:1"] {
+            assert_eq!(outcome(&[], &[], &[("host", host)]), Ok(false), "{host}");
+        }
+        for host in ["evil.example:8080", "10.1.2.4", "localhost.evil.example", "", "[::2]:80"] {
+            assert!(outcome(&[], &[], &[("host", host)]).is_err(), "{host}");
+        }
+        assert!(outcome(&[], &[], &[]).is_err(), "every browser names the host");
+        assert_eq!(outcome(&["shard.example"], &[], &[("host", "Shard.example:80")]), Ok(false));
+        assert_eq!(outcome(&["*"], &[], &[("host", "any.example")]), Ok(false));
+    }
+
+    #[test]
+    fn other_pages_are_refused_unless_they_are_named() {
+        let from = |origins: &[&str], origin: &str| {
+            outcome(&[], origins, &[("host", "localhost:8080"), ("origin", origin)])
+        };
+        assert_eq!(from(&[], "http://localhost:8080"), Ok(false), "its own page");
+        for origin in ["http://localhost:3000", "https://evil.example", "null", "http://localhost.evil:8080"]
+        {
+            assert!(from(&[], origin).is_err(), "{origin}");
+        }
+        assert_eq!(from(&["https://a.example"], "https://a.example"), Ok(true));
+        assert!(from(&["https://a.example"], "http://a.example").is_err());
+        assert_eq!(from(&["*"], "https://b.example"), Ok(true));
+        let image = [("host", "localhost"), ("sec-fetch-site", "cross-site")];
+        assert!(outcome(&[], &[], &image).is_err(), "an image of another page");
+    }
+}

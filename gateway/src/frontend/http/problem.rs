@@ -1,0 +1,126 @@
+//! Errors: `application/problem+json` (RFC 9457), with the code word of Redis' error or of ours.
+
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+/// What went wrong.
+#[derive(Clone, Debug)]
+pub struct Problem {
+    /// The status of the answer.
+    pub status: StatusCode,
+    /// The first word of an error of Redis, or one of ours.
+    pub code: String,
+    /// The whole text.
+    pub detail: String,
+    /// What else is to be said.
+    pub more: Map<String, Value>,
+}
+
+impl Problem {
+    /// With these three.
+    pub fn new(status: StatusCode, code: &str, detail: impl Into<String>) -> Problem {
+        Problem { status, code: code.to_owned(), detail: detail.into(), more: Map::new() }
+    }
+
+    /// A request that does not say what it should.
+    pub fn bad(detail: impl Into<String>) -> Problem {
+        Problem::new(StatusCode::BAD_REQUEST, "REQUEST", detail)
+    }
+
+    /// An error reply.
+    pub fn of_reply(text: &[u8]) -> Problem {
+        let text = String::from_utf8_lossy(text).into_owned();
+        let code = code_of(&text).to_owned();
+        Problem { status: status_of(&code), code, detail: text, more: Map::new() }
+    }
+
+    /// Adds a member.
+    pub fn with(mut self, name: &str, value: Value) -> Problem {
+        self.more.insert(name.to_owned(), value);
+        self
+    }
+
+    /// The answer to the request of this name. `allow` is what the path allows, if that is the problem.
+    pub fn render(self, request_id: &str, allow: Option<HeaderValue>) -> Response {
+        let body = Body {
+            kind: format!("urn:moonshard:error:{}", self.code),
+            title: self.status.canonical_reason(),
+            status: self.status.as_u16(),
+            detail: self.detail,
+            code: self.code,
+            request_id,
+            more: self.more,
+        };
+        let body = serde_json::to_vec(&body).expect("JSON can hold it");
+        let mut headers = HeaderMap::new();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        headers.extend(allow.map(|allow| (header::ALLOW, allow)));
+        (self.status, headers, body).into_response()
+    }
+}
+
+#[derive(Serialize)]
+struct Body<'a> {
+    #[serde(rename = "type")]
+    kind: String,
+    title: Option<&'static str>,
+    status: u16,
+    detail: String,
+    code: String,
+    request_id: &'a str,
+    #[serde(flatten)]
+    more: Map<String, Value>,
+}
+
+/// The caller of the handler writes the body, as it knows the request's name.
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let mut response = self.status.into_response();
+        response.extensions_mut().insert(self);
+        response
+    }
+}
+
+/// The code word of an error text.
+pub fn code_of(text: &str) -> &str {
+    let word = text.split(' ').next().unwrap_or_default();
+    let is_code = !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_');
+    if is_code { word } else { "ERR" }
+}
+
+/// The status that comes nearest to a code word. Those that scripts make up are 422: all was understood and done, and
+/// that was the result.
+pub fn status_of(code: &str) -> StatusCode {
+    match code {
+        "ERR" | "EXECABORT" => StatusCode::BAD_REQUEST,
+        "NOAUTH" | "WRONGPASS" => StatusCode::UNAUTHORIZED,
+        "NOPERM" => StatusCode::FORBIDDEN,
+        "NOSCRIPT" => StatusCode::NOT_FOUND,
+        "WRONGTYPE" | "BUSYKEY" | "NOTBUSY" | "KILLED" | "UNBLOCKED" => StatusCode::CONFLICT,
+        "SCRIPTTRAP" => StatusCode::INTERNAL_SERVER_ERROR,
+        "MISCONF" | "LOADING" | "BUSY" => StatusCode::SERVICE_UNAVAILABLE,
+        "OOM" => StatusCode::INSUFFICIENT_STORAGE,
+        _ => StatusCode::UNPROCESSABLE_ENTITY,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn code_words_are_told_from_other_words() {
+        for (text, wanted) in [
+            ("WRONGTYPE Operation against a key", "WRONGTYPE"),
+            ("ERR syntax error", "ERR"),
+            ("My own words", "ERR"),
+            ("FULL at 2", "FULL"),
+            ("", "ERR"),
+        ] {
+            assert_eq!(code_of(text), wanted);
+        }
+        assert_eq!(status_of("FULL"), StatusCode::UNPROCESSABLE_ENTITY);
+    }
+}
