@@ -1,4 +1,6 @@
 //! The store as its users see it: shards of this process, or nodes in others. Nobody above needs to know which.
+//!
+//! What waits for nodes elsewhere is boxed: it would make the futures of those larger who need none of it.
 
 use std::sync::Arc;
 
@@ -58,7 +60,7 @@ impl Store {
             Store::Here(node) => node.execute(call, clock, seed, out).await,
             Store::Spread(cluster) => {
                 let call = Call { now_ms: clock(), ..*call };
-                cluster.execute(&call, lane, seed, out).await
+                Box::pin(cluster.execute(&call, lane, seed, out)).await
             }
         }
     }
@@ -77,7 +79,7 @@ impl Store {
             Store::Here(node) => Ok(Unit::Here(Transaction::begin(node, requests).await)),
             Store::Spread(cluster) => {
                 let mut work = Box::new(Work::new(cluster, requests, everything, now_ms, watches));
-                work.begin().await?;
+                Box::pin(work.begin()).await?;
                 Ok(Unit::Spread(work))
             }
         }
@@ -207,7 +209,7 @@ impl Unit {
     ) -> Result<bool, Trouble> {
         match self {
             Unit::Here(txn) => txn.execute(call, mode, seed, out).map_err(Trouble::from),
-            Unit::Spread(work) => work.execute(call, mode, seed, out).await,
+            Unit::Spread(work) => Box::pin(work.execute(call, mode, seed, out)).await,
         }
     }
 
@@ -250,7 +252,7 @@ impl Unit {
                 txn.begin_part();
                 Ok(())
             }
-            Unit::Spread(work) => work.begin_part().await,
+            Unit::Spread(work) => Box::pin(work.begin_part()).await,
         }
     }
 
@@ -261,7 +263,7 @@ impl Unit {
                 txn.keep_part();
                 Ok(())
             }
-            Unit::Spread(work) => work.keep_part().await,
+            Unit::Spread(work) => Box::pin(work.keep_part()).await,
         }
     }
 
@@ -272,7 +274,7 @@ impl Unit {
                 txn.undo_part();
                 Ok(())
             }
-            Unit::Spread(work) => work.undo_part().await,
+            Unit::Spread(work) => Box::pin(work.undo_part()).await,
         }
     }
 
@@ -283,7 +285,7 @@ impl Unit {
                 txn.commit();
                 Ok(())
             }
-            Unit::Spread(work) => work.commit().await,
+            Unit::Spread(work) => Box::pin(work.commit()).await,
         }
     }
 }

@@ -133,7 +133,7 @@ pub async fn eval(
     out: &mut Reply,
 ) {
     if by_sha && server.store.cluster().is_some() {
-        find_elsewhere(server, admitted.args[1]).await;
+        Box::pin(find_elsewhere(server, admitted.args[1])).await;
     }
     match script_call(server, session, admitted, by_sha, read_only) {
         Ok(call) => coordinate::run_script(server, call, &mut out.buf).await,

@@ -61,7 +61,7 @@ pub(super) struct ScriptHost {
     /// Calls that wait to be sent, if calls are collected.
     pub queue: Option<Queue>,
     /// A call that needs a node elsewhere, with the protocol of its reply.
-    pub waiting: Option<(Queue, Protocol)>,
+    pub waiting: Option<Box<(Queue, Protocol)>>,
     /// The only keys the script may touch, where that is the rule.
     pub declared: Option<Declared>,
     /// Whether it has made a call that writes.
@@ -154,13 +154,13 @@ impl ScriptHost {
     fn wait(&mut self, admitted: Admitted<'_>, protocol: Protocol) {
         let mut alone = Queue::default();
         alone.push(admitted, self.seen.db, true);
-        self.waiting = Some((alone, protocol));
+        self.waiting = Some(Box::new((alone, protocol)));
     }
 
     /// Does what had to wait for nodes elsewhere: what was collected, then the call that is waiting.
     async fn catch_up(&mut self, reply: &mut Vec<u8>) -> Result<(), Stop> {
         self.flush_elsewhere().await?;
-        let Some((call, protocol)) = self.waiting.take() else { return Ok(()) };
+        let Some((call, protocol)) = self.waiting.take().map(|waiting| *waiting) else { return Ok(()) };
         let mut out = Reply { buf: std::mem::take(reply), protocol };
         let args = call.args(0);
         let ScriptHost { txn, seen, lack, .. } = self;
@@ -222,7 +222,7 @@ impl ScriptHost {
     pub async fn end(&mut self) {
         // Whoever ends the round looks for the lack.
         if let Ok(false) = self.flush() {
-            let _ = self.flush_elsewhere().await;
+            let _ = Box::pin(self.flush_elsewhere()).await;
         }
     }
 }

@@ -205,7 +205,9 @@ impl Connection {
                             }
                             Err(left) => {
                                 // What was sent is done before what has to wait here.
-                                receive_all(server, session, input, &mut sent, &mut out).await;
+                                if !sent.is_empty() {
+                                    Box::pin(receive_all(server, session, input, &mut sent, &mut out)).await;
+                                }
                                 waiting = Some(left);
                             }
                         }
@@ -247,11 +249,15 @@ impl Connection {
                 }
             }
             if out.buf.len() >= FLUSH_BYTES || sent.len() >= MOST_SENT {
-                receive_all(server, session, input, &mut sent, &mut out).await;
+                if !sent.is_empty() {
+                    Box::pin(receive_all(server, session, input, &mut sent, &mut out)).await;
+                }
                 write(server, stream, std::mem::take(&mut session.wrote), &mut out.buf).await?;
             }
         }
-        receive_all(server, session, input, &mut sent, &mut out).await;
+        if !sent.is_empty() {
+            Box::pin(receive_all(server, session, input, &mut sent, &mut out)).await;
+        }
         if at == input.len() {
             give_buffer(std::mem::take(input));
         } else {
@@ -292,9 +298,6 @@ async fn receive_all(
     sent: &mut Vec<OnTheWay>,
     out: &mut Reply,
 ) {
-    if sent.is_empty() {
-        return;
-    }
     let early = std::mem::replace(&mut out.buf, take_buffer());
     let mut copied = 0;
     for OnTheWay { command, request, place } in sent.drain(..) {
