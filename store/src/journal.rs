@@ -12,7 +12,7 @@
 
 mod dirt;
 pub mod disk;
-mod fail_point;
+pub(crate) mod fail_point;
 mod fold;
 mod load;
 mod offline;

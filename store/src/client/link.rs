@@ -152,8 +152,21 @@ impl Link {
 
     /// Sends a request.
     pub fn ask(&self, body: Ask) -> Pending {
+        self.ask_if(body, |_| true)
+    }
+
+    /// Sends a request about something that the node forgets with this stream: not on another one.
+    pub fn ask_on(&self, stream: u64, body: Ask) -> Pending {
+        self.ask_if(body, |present| present == stream)
+    }
+
+    fn ask_if(&self, body: Ask, is_meant: impl FnOnce(u64) -> bool) -> Pending {
         let mut state = self.shared.state.lock();
-        if let Err(reason) = state.may_send() {
+        let sent = state.may_send().and_then(|()| match is_meant(state.stream) {
+            true => Ok(()),
+            false => Err("the link was lost in the meantime".to_owned()),
+        });
+        if let Err(reason) = sent {
             return Pending { id: 0, answer: Err(Lost { maybe_done: false, reason }) };
         }
         let id = state.push(body);
@@ -164,10 +177,10 @@ impl Link {
     }
 
     /// Sends a request whose answer nobody waits for. If the stream is broken it is not needed: what it is about is
-    /// lost with it.
+    /// lost with it. It is sent even if too many wait: it lets things go.
     pub fn tell(&self, body: Ask) {
         let mut state = self.shared.state.lock();
-        if state.may_send().is_ok() {
+        if state.up {
             state.push(body);
             state.wake();
         }

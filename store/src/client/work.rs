@@ -78,6 +78,13 @@ struct Share {
     wrote: bool,
 }
 
+impl Share {
+    /// Does a step where the transaction has begun already.
+    fn ask(&self, step: wire::Step) -> super::link::Pending {
+        self.link.ask_on(self.stream, Ask::Step(step))
+    }
+}
+
 /// A watch: its node, its number there, and the stream that it lives with.
 #[derive(Clone, Copy, Debug)]
 pub struct WatchId {
@@ -243,7 +250,7 @@ impl Work {
             watches,
         };
         let step = wire::Step { begin: Some(begin), ..self.step() };
-        let pending = link.ask(Ask::Step(step));
+        let pending = link.ask_on(stream, Ask::Step(step));
         self.add_share(Share { node, link, stream, boot, wrote: false });
         pending
     }
@@ -418,7 +425,7 @@ impl Work {
                 Some(share) => {
                     let locks = locks.iter().map(wire_lock).collect();
                     let begin = wire::Begin { locks, value_bytes: COPIED_BYTES, ..wire::Begin::default() };
-                    share.link.ask(Ask::Step(wire::Step { begin: Some(begin), ..self.step() }))
+                    share.ask(wire::Step { begin: Some(begin), ..self.step() })
                 }
             };
             pending.push((answer, locks));
@@ -445,11 +452,11 @@ impl Work {
         }
         let ask = |(node, locks): (NodeId, Vec<LockRequest>)| {
             let fetch = locks.iter().map(wire_lock).collect();
-            let link = self.cluster.link(node);
-            (link.ask(Ask::Step(wire::Step { fetch, ..self.step() })), locks)
+            let share = self.shares.iter().find(|share| share.node == node);
+            share.map(|share| (share.ask(wire::Step { fetch, ..self.step() }), locks))
         };
-        let pending: Vec<_> = by_node.into_iter().map(ask).collect();
-        for (answer, locks) in pending {
+        let pending: Option<Vec<_>> = by_node.into_iter().map(ask).collect();
+        for (answer, locks) in pending.ok_or_else(|| Trouble::Lost(unexpected()))? {
             let Some(stepped) = self.stepped(answer.answer().await, false)? else {
                 return Err(Trouble::Lost(unexpected()));
             };
@@ -568,7 +575,7 @@ impl Work {
         let mut pending = Vec::new();
         for share in self.shares.iter_mut().filter(|share| nodes.contains(&share.node)) {
             share.wrote |= wrote;
-            pending.push(share.link.ask(Ask::Step(step.clone())));
+            pending.push(share.ask(step.clone()));
         }
         let mut replies = Vec::new();
         for answer in pending {
@@ -596,7 +603,7 @@ impl Work {
                 let changes = changes.as_bytes().to_vec().into();
                 let step =
                     wire::Step { txn: self.number, now_ms: self.now_ms, changes, ..wire::Step::default() };
-                pending.push(share.link.ask(Ask::Step(step)));
+                pending.push(share.ask(step));
             }
         }
         for answer in pending {
@@ -656,7 +663,7 @@ impl Work {
         if !self.everything {
             return Ok(());
         }
-        let ask = |share: &Share| share.link.ask(Ask::Step(wire::Step { part: part.into(), ..self.step() }));
+        let ask = |share: &Share| share.ask(wire::Step { part: part.into(), ..self.step() });
         let pending: Vec<_> = self.shares.iter().map(ask).collect();
         for answer in pending {
             self.stepped(answer.answer().await, false)?;
@@ -688,36 +695,44 @@ impl Work {
                 ..wire::Step::default()
             })
         };
-        let mut writers: Vec<Share> = Vec::new();
-        for share in std::mem::take(&mut self.shares) {
-            if share.wrote || changes.contains_key(&share.node) {
-                writers.push(share);
-            } else {
-                // It has nothing to keep; nobody has to wait for that.
-                share.link.tell(step(Effects::default(), Finish::Abort, Vec::new()));
-            }
-        }
+        let shares = std::mem::take(&mut self.shares);
         self.ended = true;
+        let is_spread = shares.len() > 1;
+        let (writers, readers): (Vec<Share>, Vec<Share>) =
+            shares.into_iter().partition(|share| share.wrote || changes.contains_key(&share.node));
+        // What was read on several nodes was there at one time only if it is still locked now that all was read.
+        let confirmed: Vec<_> = readers
+            .iter()
+            .filter(|_| is_spread)
+            .map(|share| share.link.ask_on(share.stream, step(Effects::default(), Finish::Open, Vec::new())))
+            .collect();
         let mut writers = writers.into_iter();
-        let Some(decider) = writers.next() else { return Ok(()) };
+        let decider = writers.next();
         let others: Vec<Share> = writers.collect();
         let names: Vec<String> = others.iter().map(|share| share.link.address().to_owned()).collect();
 
+        let decides = decider.iter().map(|share| share.link.address().to_owned());
+        let decides: Vec<String> = decides.collect();
         let prepared: Vec<_> = others
             .iter()
             .map(|share| {
                 let changes = changes.remove(&share.node).unwrap_or_default();
-                share.link.ask(step(changes, Finish::Prepare, vec![decider.link.address().to_owned()]))
+                share.link.ask_on(share.stream, step(changes, Finish::Prepare, decides.clone()))
             })
             .collect();
         let mut refused = None;
-        for answer in prepared {
-            if let Err(trouble) = self.stepped(answer.answer().await, false) {
-                refused = Some(trouble);
+        for answer in confirmed.into_iter().chain(prepared) {
+            match self.stepped(answer.answer().await, false) {
+                Ok(Some(_)) => {}
+                Ok(None) => refused = Some(Trouble::Lost(unexpected())),
+                Err(trouble) => refused = Some(trouble),
             }
         }
+        for share in &readers {
+            share.link.tell(step(Effects::default(), Finish::Abort, Vec::new()));
+        }
         if let Some(trouble) = refused {
-            for share in others.iter().chain([&decider]) {
+            for share in others.iter().chain(&decider) {
                 share.link.tell(step(Effects::default(), Finish::Abort, Vec::new()));
             }
             return Err(match trouble {
@@ -725,9 +740,12 @@ impl Work {
                 _ => unexpected(),
             });
         }
+        let Some(decider) = decider else { return Ok(()) };
 
+        crate::journal::fail_point::pass("work:prepared");
         let own = changes.remove(&decider.node).unwrap_or_default();
-        let answer = decider.link.ask(step(own, Finish::Commit, names)).answer().await;
+        let commit = decider.link.ask_on(decider.stream, step(own, Finish::Commit, names));
+        let answer = commit.answer().await;
         let outcome = self.outcome(&decider, answer, !others.is_empty()).await;
         for share in others {
             match &outcome {
@@ -735,8 +753,12 @@ impl Work {
                     let committed = share.link.ask(step(Effects::default(), Finish::Commit, Vec::new()));
                     let (decider, node) = (decider.link.clone(), share.link.address().to_owned());
                     tokio::spawn(async move {
-                        if let Ok(Answer::Stepped(_)) = committed.answer().await {
-                            decider.tell(Ask::Forget(wire::Forget { txn: number, node }));
+                        match committed.answer().await {
+                            Ok(Answer::Stepped(_)) => {
+                                decider.tell(Ask::Forget(wire::Forget { txn: number, node }));
+                            }
+                            // It asks the decider.
+                            _ => share.link.tell(Ask::Resolve(wire::Resolve { txn: number })),
                         }
                     });
                 }
