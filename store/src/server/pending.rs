@@ -18,6 +18,7 @@ use wire::response::Body as Answer;
 
 use super::Host;
 use crate::client::link::Link;
+use crate::journal::fail_point;
 use crate::lock::Mode;
 use crate::server::session::PeerGreeting;
 use crate::txn::{LockRequest, Transaction};
@@ -61,6 +62,8 @@ pub(crate) struct Registry {
     live: Mutex<HashMap<u64, Entry>>,
     committed: Mutex<Memory>,
     refused: Mutex<Memory>,
+    /// Held while the record of a decision is changed.
+    decisions: Mutex<()>,
 }
 
 /// The last numbers of something.
@@ -122,12 +125,15 @@ impl Registry {
         }
     }
 
-    /// Says how to end a step that waits.
-    pub fn waits(&self, number: u64, how: AbortHandle) {
-        match self.live.lock().get_mut(&number) {
-            Some(Entry { state: State::Working(handle), .. }) => *handle = Some(how),
+    /// Lets a step that waits go on by itself. Whoever ends the transaction ends the step, unless that is committing.
+    pub fn go_on(&self, number: u64, step: impl Future<Output = ()> + Send + 'static) {
+        // Held until its handle is known, so that it does not end before.
+        let mut live = self.live.lock();
+        let task = tokio::spawn(step);
+        match live.get_mut(&number) {
+            Some(Entry { state: State::Working(handle), .. }) => *handle = Some(task.abort_handle()),
             // Ended meanwhile.
-            None => how.abort(),
+            None => task.abort(),
             Some(_) => {}
         }
     }
@@ -237,34 +243,49 @@ pub(super) async fn prepare(
     txn: Box<Transaction>,
     decider: String,
 ) -> Result<(), String> {
+    fail_point::pass("prepare:before-record");
+    let mut trace = Trace { host, number, stays: false };
     if let Some(journal) = host.node.journal() {
         let mut record = Vec::new();
         put_bytes(decider.as_bytes(), &mut record);
         put_bytes(txn.effects().as_bytes(), &mut record);
         host.node.put_record(&named(PREPARED, number), &record);
         if let Err(reason) = journal.flush().await {
-            host.node.drop_record(&named(PREPARED, number));
             host.registry.forget(number);
             return Err(reason.to_string());
         }
     }
+    fail_point::pass("prepare:after-record");
     let mut live = host.registry.live.lock();
     match live.get_mut(&number) {
         Some(entry) if matches!(entry.state, State::Working(_)) => {
             entry.state = State::Prepared(Box::new(Prepared { txn: *txn, decider, rest: None }));
+            trace.stays = true;
             Ok(())
         }
-        _ => {
-            drop(live);
-            host.node.drop_record(&named(PREPARED, number));
-            Err("the transaction was ended".into())
+        _ => Err("the transaction was ended".into()),
+    }
+}
+
+/// The record of a transaction that is being prepared. Whoever ends that, which may be in the middle of it, leaves no
+/// trace.
+struct Trace<'a> {
+    host: &'a Host,
+    number: u64,
+    stays: bool,
+}
+
+impl Drop for Trace<'_> {
+    fn drop(&mut self) {
+        if !self.stays && self.host.node.journal().is_some() {
+            self.host.node.drop_record(&named(PREPARED, self.number));
         }
     }
 }
 
 /// Commits a transaction here. If `others` have prepared it, this is what decides it.
 pub(super) async fn commit(
-    host: &Host,
+    host: &Arc<Host>,
     number: u64,
     mut txn: Box<Transaction>,
     others: &[String],
@@ -272,17 +293,40 @@ pub(super) async fn commit(
     if !host.registry.finishes(number) {
         return Err("the transaction was ended".into());
     }
-    if !others.is_empty() {
-        let record = others.join(",");
-        host.node.record_with(txn.effects_mut(), &named(DECIDED, number), Some(record.as_bytes()));
+    if others.is_empty() {
+        txn.commit();
+        host.registry.finished(number);
+        return Ok(());
     }
+    fail_point::pass("commit:before-record");
+    let record = others.join(",");
+    host.node.record_with(txn.effects_mut(), &named(DECIDED, number), Some(record.as_bytes()));
     txn.commit();
-    host.registry.finished(number);
-    match host.node.journal() {
-        // What follows from it may be on other disks first.
-        Some(journal) if !others.is_empty() => journal.flush().await.map_err(|reason| reason.to_string()),
-        _ => Ok(()),
+    fail_point::pass("commit:before-flush");
+    // Until it is on disk nobody is told: what follows from it could be on other disks, and this one without it.
+    let flushed = flush(host).await;
+    fail_point::pass("commit:after-record");
+    match &flushed {
+        Ok(()) => host.registry.finished(number),
+        Err(_) => drop(tokio::spawn(finish_late(host.clone(), number))),
     }
+    flushed
+}
+
+/// Brings everything so far to disk, if there is one.
+async fn flush(host: &Host) -> Result<(), String> {
+    match host.node.journal() {
+        Some(journal) => journal.flush().await.map_err(|reason| reason.to_string()),
+        None => Ok(()),
+    }
+}
+
+/// A decision that the disk has refused holds once it takes it. If it never does, nobody has followed it.
+async fn finish_late(host: Arc<Host>, number: u64) {
+    while flush(&host).await.is_err() {
+        tokio::time::sleep(ASK_AGAIN).await;
+    }
+    host.registry.finished(number);
 }
 
 /// Ends a prepared transaction as it was decided.
@@ -290,6 +334,7 @@ pub(super) async fn decided(host: &Host, number: u64, committed: bool) -> Result
     let Some(prepared) = host.registry.take_prepared(number) else {
         return Ok(());
     };
+    fail_point::pass("decided:before");
     let Prepared { mut txn, rest, .. } = *prepared;
     let name = named(PREPARED, number);
     match (committed, rest) {
@@ -307,11 +352,10 @@ pub(super) async fn decided(host: &Host, number: u64, committed: bool) -> Result
             host.node.drop_record(&name);
         }
     }
+    let flushed = flush(host).await;
+    fail_point::pass("decided:after");
     host.registry.finished(number);
-    match host.node.journal() {
-        Some(journal) => journal.flush().await.map_err(|reason| reason.to_string()),
-        None => Ok(()),
-    }
+    flushed
 }
 
 /// What became of a transaction that this node decides. If that is open, it is ended now.
@@ -352,6 +396,7 @@ fn outcome_now(host: &Host, number: u64) -> Option<bool> {
 /// A node that had prepared it has committed a transaction: once all have, nobody will ask any more.
 pub(super) fn forget_decision(host: &Host, number: u64, who: &str) {
     let name = named(DECIDED, number);
+    let _alone = host.registry.decisions.lock();
     let Some((_, record)) = host.node.records(&name).into_iter().next() else { return };
     let record = String::from_utf8_lossy(&record).into_owned();
     let left: Vec<&str> = record.split(',').filter(|other| *other != who).collect();

@@ -172,6 +172,7 @@ pub(crate) struct Session {
     watches: Arc<Watches>,
     /// Answers of the present message.
     ready: Vec<Response>,
+    ready_bytes: usize,
 }
 
 /// The watches of a session: keys, and whether they have changed.
@@ -196,6 +197,7 @@ impl Session {
             waiting: Arc::default(),
             watches: Arc::default(),
             ready: Vec::new(),
+            ready_bytes: 0,
         }
     }
 
@@ -212,6 +214,12 @@ impl Session {
             };
             let Ok(Ok(Some(requests))) = next else { break };
             for request in requests.requests {
+                if self.ready_bytes > UNREAD_BYTES {
+                    self.send();
+                    if !self.is_read().await {
+                        return self.leave();
+                    }
+                }
                 let Some(body) = request.body else {
                     self.refuse(request.id, Code::Invalid, "an unknown request");
                     continue;
@@ -223,9 +231,16 @@ impl Session {
                 }
             }
             self.send();
-            self.outbox.has_room().await;
+            if !self.is_read().await {
+                break;
+            }
         }
         self.leave();
+    }
+
+    /// Waits until the peer has fetched what is there for it. Whether it does: one that does not is silent too.
+    async fn is_read(&self) -> bool {
+        timeout(SILENCE, self.outbox.has_room()).await.is_ok()
     }
 
     /// The peer is gone, or given up.
@@ -249,11 +264,14 @@ impl Session {
             return;
         }
         let ready = std::mem::take(&mut self.ready);
+        self.ready_bytes = 0;
         settle(&self.host, &self.outbox, ready);
     }
 
     fn answer(&mut self, id: u64, answer: Answer) {
-        self.ready.push(Response { id, body: Some(answer) });
+        let response = Response { id, body: Some(answer) };
+        self.ready_bytes += bytes_of(&response);
+        self.ready.push(response);
     }
 
     fn refuse(&mut self, id: u64, code: Code, reason: &str) {
@@ -380,7 +398,9 @@ impl Session {
     }
 
     fn execute(&mut self, id: u64, call: wire::Call, lane: u64) {
-        if let Some(behind) = self.waiting.lock().lanes.get_mut(&lane) {
+        if let Some(behind) = self.waiting.lock().lanes.get_mut(&lane)
+            && behind.len() < MOST_WAITING
+        {
             return behind.push_back((id, call));
         }
         if let Some(answer) = step::execute_now(&self.host, &call) {
@@ -410,12 +430,12 @@ impl Session {
         match work.as_mut().poll(&mut context) {
             Poll::Ready(answer) => self.answer(id, answer),
             Poll::Pending => {
-                let (host, outbox) = (self.host.clone(), self.outbox.clone());
-                let task = tokio::spawn(async move {
+                let host = self.host.clone();
+                let owed = Owed { outbox: self.outbox.clone(), id };
+                self.host.registry.go_on(number, async move {
                     let answer = work.await;
-                    settle(&host, &outbox, vec![Response { id, body: Some(answer) }]);
+                    owed.pay(&host, answer);
                 });
-                self.host.registry.waits(number, task.abort_handle());
             }
         }
     }
@@ -468,6 +488,29 @@ fn unwatch(host: &Host, watched: Vec<Watched>) {
     for Watched { db, key, changed } in watched {
         if !changed.load(Ordering::Relaxed) {
             host.node.unwatch(db, &key, &changed);
+        }
+    }
+}
+
+/// The answer to a step that waits. Whoever asked gets one even if the transaction is ended meanwhile.
+struct Owed {
+    outbox: Arc<Outbox>,
+    /// The request's number; 0 once it is answered.
+    id: u64,
+}
+
+impl Owed {
+    fn pay(mut self, host: &Arc<Host>, answer: Answer) {
+        settle(host, &self.outbox, vec![Response { id: self.id, body: Some(answer) }]);
+        self.id = 0;
+    }
+}
+
+impl Drop for Owed {
+    fn drop(&mut self) {
+        if self.id > 0 {
+            let ended = refusal(Code::Invalid, "the transaction was ended");
+            self.outbox.push([Response { id: self.id, body: Some(Answer::Refusal(ended)) }]);
         }
     }
 }
