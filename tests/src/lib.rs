@@ -5,6 +5,7 @@
 
 pub mod chores;
 pub mod client;
+pub mod cluster;
 pub mod compare;
 pub mod contents;
 pub mod conversation;
@@ -17,8 +18,10 @@ pub mod http;
 pub mod notation;
 pub mod openapi;
 pub mod process;
+pub mod proxy;
 
 pub use client::Client;
+pub use cluster::TestCluster;
 pub use http::Http;
 pub use process::{Oracle, TestServer};
 pub use resp::Value;

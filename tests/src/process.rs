@@ -126,7 +126,8 @@ impl TestServer {
         server
     }
 
-    fn spawn(flags: &[&str], places: &str, face: &str) -> Result<TestServer, String> {
+    /// Starts a process that says at which `face` it is ready.
+    pub(crate) fn spawn(flags: &[&str], places: &str, face: &str) -> Result<TestServer, String> {
         let mut command = command(flags);
         command.env(FAIL_POINTS, places);
         let mut child =

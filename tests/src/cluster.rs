@@ -1,0 +1,179 @@
+//! Store nodes and gateways as processes that can be killed and started again, each where it was.
+
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::sync::atomic::{AtomicU16, Ordering};
+
+use resp::Value;
+use store_engine::slot;
+
+use crate::folder::Folder;
+use crate::proxy::Proxy;
+use crate::{Client, TestServer, wait_until};
+
+/// Store nodes behind proxies, and their gateways.
+pub struct TestCluster {
+    /// The store nodes.
+    pub stores: Vec<Member>,
+    /// Their gateways.
+    pub gateways: Vec<Member>,
+    /// The wire to each store node.
+    pub wires: Vec<Proxy>,
+}
+
+/// A store node or a gateway, whether it runs or not.
+pub struct Member {
+    flags: Vec<String>,
+    port: u16,
+    face: &'static str,
+    server: Option<TestServer>,
+    /// Its data, if it keeps some.
+    pub folder: Option<Folder>,
+}
+
+/// A port that is free, and that nobody gets by chance while its owner is away.
+pub fn fixed_port() -> u16 {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    loop {
+        let own = (std::process::id() % 200) as u16 * 60;
+        let port = 20_000 + (own + NEXT.fetch_add(1, Ordering::Relaxed)) % 12_000;
+        if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
+            return port;
+        }
+    }
+}
+
+impl Member {
+    fn new(role: &str, face: &'static str, flags: &[&str]) -> Member {
+        let port = fixed_port();
+        let own = [role.to_owned(), format!("--{face}"), format!("127.0.0.1:{port}")];
+        let flags = own.into_iter().chain(flags.iter().map(|flag| (*flag).to_owned())).collect();
+        Member { flags, port, face, server: None, folder: None }
+    }
+
+    /// A store node. With a `durability` it has a folder for its data.
+    pub fn store(durability: Option<&str>, flags: &[&str]) -> Member {
+        let mut member = Member::new("store", "grpc", flags);
+        if let Some(durability) = durability {
+            let folder = Folder::new("cluster");
+            let more = ["--data-dir", folder.text(), "--durability", durability];
+            member.flags.extend(more.map(str::to_owned));
+            member.folder = Some(folder);
+        }
+        member
+    }
+
+    /// A gateway of the stores at these addresses.
+    pub fn gateway(stores: &[SocketAddr], flags: &[&str]) -> Member {
+        let stores: Vec<String> = stores.iter().map(SocketAddr::to_string).collect();
+        let own = ["--http", "off", "--grpc", "off", "--stores", &stores.join(",")];
+        Member::new("gateway", "resp", &[&own, flags].concat())
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        SocketAddr::from((Ipv4Addr::LOCALHOST, self.port))
+    }
+
+    /// Starts it, and waits until it is ready.
+    pub fn start(&mut self) {
+        self.start_failing("");
+    }
+
+    /// The same with places where it is to fail.
+    pub fn start_failing(&mut self, places: &str) {
+        let flags: Vec<&str> = self.flags.iter().map(String::as_str).collect();
+        // A killed one may hold its folder or its port for a moment.
+        wait_until("it starts", || match TestServer::spawn(&flags, places, &format!("{}=", self.face)) {
+            Ok(server) => {
+                self.server = Some(server);
+                true
+            }
+            Err(log) => {
+                let again =
+                    log.contains("is in use by another process") || log.contains("Address already in use");
+                assert!(again, "instead of a ready line: {log}");
+                false
+            }
+        });
+    }
+
+    /// Ends it as a crash would.
+    pub fn kill(&mut self) {
+        self.server.take().expect("it runs").kill();
+    }
+
+    /// Whether it runs. One that has ended by itself does not any more.
+    pub fn is_running(&mut self) -> bool {
+        let ended = self.server.as_mut().is_some_and(|server| !server.is_running());
+        if ended {
+            self.server = None;
+        }
+        self.server.is_some()
+    }
+
+    /// The running process.
+    pub fn server(&self) -> &TestServer {
+        self.server.as_ref().expect("it runs")
+    }
+
+    /// A connection to a gateway.
+    pub fn client(&self) -> Client {
+        self.server().client()
+    }
+
+    /// Stops it, or lets it go on.
+    pub fn freeze(&self, stop: bool) {
+        self.server().signal(if stop { libc::SIGSTOP } else { libc::SIGCONT });
+    }
+}
+
+impl TestCluster {
+    /// So many stores and gateways, all running and connected.
+    pub fn start(stores: usize, gateways: usize, durability: Option<&str>) -> TestCluster {
+        TestCluster::start_with(stores, gateways, durability, &[])
+    }
+
+    /// The same with flags for the gateways.
+    pub fn start_with(
+        stores: usize,
+        gateways: usize,
+        durability: Option<&str>,
+        flags: &[&str],
+    ) -> TestCluster {
+        let mut stores: Vec<Member> = (0..stores).map(|_| Member::store(durability, &[])).collect();
+        stores.iter_mut().for_each(Member::start);
+        let wires: Vec<Proxy> =
+            stores.iter().map(|store| Proxy::start(fixed_port(), store.address())).collect();
+        let addresses: Vec<SocketAddr> = wires.iter().map(Proxy::address).collect();
+        let mut gateways: Vec<Member> = (0..gateways).map(|_| Member::gateway(&addresses, flags)).collect();
+        gateways.iter_mut().for_each(Member::start);
+        let cluster = TestCluster { stores, gateways, wires };
+        cluster.wait();
+        cluster
+    }
+
+    /// Waits until every gateway reaches all stores.
+    pub fn wait(&self) {
+        for gateway in &self.gateways {
+            let mut client = gateway.client();
+            wait_until("all stores are reached", || matches!(client.run("DBSIZE"), Value::Integer(_)));
+        }
+    }
+
+    /// A connection to a gateway.
+    pub fn client(&self, gateway: usize) -> Client {
+        self.gateways[gateway].client()
+    }
+
+    /// A key with this name on a store.
+    pub fn key(&self, store: usize, name: &str) -> String {
+        key_on(store, self.stores.len(), name)
+    }
+}
+
+/// A key with this name that the given one of so many stores has.
+pub fn key_on(store: usize, stores: usize, name: &str) -> String {
+    let on = |key: &String| usize::from(slot::slot(key.as_bytes())) * stores / 16_384 == store;
+    let key = (0..).map(|number| format!("{name}:{number}")).find(on);
+    key.expect("one of many names is there")
+}

@@ -1,0 +1,156 @@
+//! A wire that a test can cut, stall and slow down: it stands between gateways and a store node.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+
+/// Passes on what comes to its port, as long as it is told to.
+pub struct Proxy {
+    address: SocketAddr,
+    wire: Arc<Wire>,
+}
+
+struct Wire {
+    to: SocketAddr,
+    state: Mutex<State>,
+    /// Told when the state changes.
+    changed: Condvar,
+    ended: AtomicBool,
+    /// Bytes that were passed on, to the node and back.
+    bytes: [AtomicU64; 2],
+}
+
+#[derive(Default)]
+struct State {
+    /// Nothing is passed on, and nothing is read: whoever sends finds its buffers full in the end.
+    stalled: bool,
+    /// New connections are closed at once.
+    down: bool,
+    /// How long everything takes.
+    delay: Duration,
+    /// Both ends of every open connection.
+    open: Vec<(TcpStream, TcpStream)>,
+}
+
+impl Proxy {
+    /// Listens on `port` for connections to `to`.
+    pub fn start(port: u16, to: SocketAddr) -> Proxy {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).expect("a free port");
+        let address = listener.local_addr().expect("an address");
+        let bytes = [AtomicU64::new(0), AtomicU64::new(0)];
+        let (changed, ended) = (Condvar::new(), AtomicBool::new(false));
+        let wire = Arc::new(Wire { to, state: Mutex::default(), changed, ended, bytes });
+        let accepting = wire.clone();
+        std::thread::spawn(move || {
+            for near in listener.incoming().map_while(Result::ok) {
+                if accepting.ended.load(Ordering::Relaxed) {
+                    return;
+                }
+                accepting.connect(near);
+            }
+        });
+        Proxy { address, wire }
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Bytes that were passed on so far, to the node and back.
+    pub fn bytes(&self) -> [u64; 2] {
+        [0, 1].map(|way| self.wire.bytes[way].load(Ordering::Relaxed))
+    }
+
+    /// Breaks all connections. How many these were.
+    pub fn cut(&self) -> usize {
+        let open = std::mem::take(&mut self.wire.state.lock().expect("no panic").open);
+        for (near, far) in &open {
+            // One that has ended already needs no more.
+            let _ = near.shutdown(Shutdown::Both);
+            let _ = far.shutdown(Shutdown::Both);
+        }
+        self.wire.changed.notify_all();
+        open.len()
+    }
+
+    /// Breaks all connections, and lets none be made until told otherwise.
+    pub fn set_down(&self, down: bool) {
+        self.wire.set(|state| state.down = down);
+        if down {
+            self.cut();
+        }
+    }
+
+    /// Passes nothing on until told otherwise; nobody is told either.
+    pub fn set_stalled(&self, stalled: bool) {
+        self.wire.set(|state| state.stalled = stalled);
+    }
+
+    /// Lets everything take this long.
+    pub fn set_delay(&self, delay: Duration) {
+        self.wire.set(|state| state.delay = delay);
+    }
+
+    /// As it was in the beginning.
+    pub fn heal(&self) {
+        self.wire.set(|state| (state.stalled, state.down, state.delay) = (false, false, Duration::ZERO));
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.wire.ended.store(true, Ordering::Relaxed);
+        self.set_down(true);
+        self.set_stalled(false);
+        // Wakes the one who accepts.
+        let _ = TcpStream::connect(self.address);
+    }
+}
+
+impl Wire {
+    fn set(&self, change: impl FnOnce(&mut State)) {
+        change(&mut self.state.lock().expect("no panic"));
+        self.changed.notify_all();
+    }
+
+    fn connect(self: &Arc<Wire>, near: TcpStream) {
+        if self.state.lock().expect("no panic").down {
+            return;
+        }
+        let Ok(far) = TcpStream::connect(self.to) else { return };
+        let _ = (near.set_nodelay(true), far.set_nodelay(true));
+        let twice = |stream: &TcpStream| stream.try_clone().expect("a second handle");
+        let mut state = self.state.lock().expect("no panic");
+        if state.down {
+            return;
+        }
+        state.open.push((twice(&near), twice(&far)));
+        drop(state);
+        for (way, from, to) in [(0, twice(&near), twice(&far)), (1, far, near)] {
+            let wire = self.clone();
+            std::thread::spawn(move || wire.pass(way, from, to));
+        }
+    }
+
+    /// Passes one way on, to its end.
+    fn pass(&self, way: usize, mut from: TcpStream, mut to: TcpStream) {
+        let mut bytes = [0; 64 * 1024];
+        while let Ok(count) = from.read(&mut bytes) {
+            let state = self.state.lock().expect("no panic");
+            let is_stalled = |state: &mut State| state.stalled && !self.ended.load(Ordering::Relaxed);
+            let state = self.changed.wait_while(state, is_stalled).expect("no panic");
+            let delay = state.delay;
+            drop(state);
+            std::thread::sleep(delay);
+            if count == 0 || to.write_all(&bytes[..count]).is_err() {
+                break;
+            }
+            self.bytes[way].fetch_add(count as u64, Ordering::Relaxed);
+        }
+        let _ = from.shutdown(Shutdown::Both);
+        let _ = to.shutdown(Shutdown::Both);
+    }
+}

@@ -1,0 +1,246 @@
+//! Single faults between gateways and store nodes, each at the place where it hurts most.
+
+use std::io::ErrorKind;
+use std::net::SocketAddr;
+
+use tests::client::encode;
+use tests::cluster::{Member, TestCluster, key_on};
+use tests::{Client, Value, notation, wait_until};
+
+/// Writes the same everywhere.
+const MARK: &str = "for _, key in ipairs(KEYS) do redis.call('SET', key, ARGV[1]) end return {ok = 'done'}";
+/// Reads everything at one time.
+const LOOK: &str =
+    "local seen = {} for at, key in ipairs(KEYS) do seen[at] = redis.call('GET', key) end return seen";
+
+/// What a client was told, or that it was cut off.
+fn told(client: &mut Client, script: &str, keys: &[String], mark: &str) -> String {
+    ask(client, script, keys, mark);
+    answer(client)
+}
+
+fn ask(client: &mut Client, script: &str, keys: &[String], mark: &str) {
+    let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+    let count = keys.len().to_string();
+    let call = ["EVAL", script, &count].into_iter().chain(keys).chain([mark]);
+    // Whoever is cut off finds no answer.
+    let _ = client.send_raw(&encode(call));
+}
+
+fn answer(client: &mut Client) -> String {
+    match client.try_read() {
+        Ok(Some(reply)) => notation::reply(&reply),
+        _ => "cut off".to_owned(),
+    }
+}
+
+/// The one value that all keys have.
+fn mark_of(client: &mut Client, keys: &[String]) -> String {
+    let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+    let Value::Array(seen) = client.eval(LOOK, &keys, &[]) else { panic!("no values") };
+    assert!(seen.iter().all(|value| *value == seen[0]), "half of it: {seen:?}");
+    String::from_utf8_lossy(seen[0].text().expect("a value")).into_owned()
+}
+
+/// A key on each store.
+fn keys(cluster: &TestCluster, name: &str) -> Vec<String> {
+    (0..cluster.stores.len()).map(|store| cluster.key(store, name)).collect()
+}
+
+/// Whether an error says that nothing was done.
+fn is_nothing(reply: &str) -> bool {
+    reply.starts_with("-CLUSTERDOWN ") || reply.starts_with("-TRYAGAIN ")
+}
+
+/// Whether nobody knows.
+fn is_unknown(reply: &str) -> bool {
+    reply.starts_with("-UNKNOWN ") || reply == "cut off"
+}
+
+/// Everybody can write everything.
+fn all_is_free(cluster: &TestCluster, keys: &[String]) {
+    for key in keys {
+        assert!(matches!(cluster.client(0).call(["APPEND", key, ""]), Value::Integer(_)), "{key}");
+    }
+}
+
+/// A store that dies at any place of a transaction that is over three: all or nothing is there afterwards, as the
+/// client was told.
+#[test]
+fn a_store_ends_while_it_prepares_decides_or_follows() {
+    // The first writer decides, the others prepare.
+    let decider = ["commit:before-record", "commit:before-flush", "commit:after-record"];
+    let other = ["prepare:before-record", "prepare:after-record", "decided:before", "decided:after"];
+    for durability in ["periodic", "sync"] {
+        let mut cluster = TestCluster::start(3, 1, Some(durability));
+        let keys = keys(&cluster, "mark");
+        let mut client = cluster.client(0);
+        let mut mark = 0;
+        for (store, place) in decider.map(|place| (0, place)).into_iter().chain(other.map(|place| (2, place)))
+        {
+            let before = format!("mark{mark}");
+            assert_eq!(told(&mut client, MARK, &keys, &before), "+done");
+            // Nothing of it is under way any more.
+            assert_eq!(mark_of(&mut client, &keys), before);
+            assert_eq!(notation::reply(&client.run("SAVE")), "+OK");
+            cluster.stores[store].kill();
+            cluster.stores[store].start_failing(&format!("{place}@1=abort"));
+            cluster.wait();
+            mark += 1;
+            let after = format!("mark{mark}");
+            ask(&mut client, MARK, &keys, &after);
+            wait_until("the store has ended", || !cluster.stores[store].is_running());
+            cluster.stores[store].start();
+            let reply = answer(&mut client);
+            cluster.wait();
+            let found = mark_of(&mut client, &keys);
+            let right = match place {
+                // Who decides is asked what became of it, as soon as it is back.
+                "commit:before-record" => found == before && is_nothing(&reply),
+                "commit:after-record" => found == after && reply == "+done",
+                "commit:before-flush" => found == if reply == "+done" { &*after } else { &*before },
+                "prepare:before-record" | "prepare:after-record" => {
+                    found == before && (is_nothing(&reply) || is_unknown(&reply))
+                }
+                _ => found == after && reply == "+done",
+            };
+            assert!(right, "{durability}, {place}: {before} became {found} after {reply}");
+            all_is_free(&cluster, &keys);
+            mark += 1;
+        }
+    }
+}
+
+#[test]
+fn a_gateway_ends_between_prepare_and_commit() {
+    let mut cluster = TestCluster::start(3, 2, Some("sync"));
+    let keys = keys(&cluster, "mark");
+    let mut other = cluster.client(1);
+    assert_eq!(told(&mut other, MARK, &keys, "before"), "+done");
+    cluster.gateways[0].kill();
+    cluster.gateways[0].start_failing("work:prepared@1=abort");
+    assert_eq!(told(&mut cluster.client(0), MARK, &keys, "after"), "cut off");
+    assert_eq!(mark_of(&mut other, &keys), "before");
+    assert_eq!(told(&mut other, MARK, &keys, "next"), "+done");
+    wait_until("the gateway has ended", || !cluster.gateways[0].is_running());
+    cluster.gateways[0].start();
+    cluster.wait();
+    all_is_free(&cluster, &keys);
+}
+
+/// Who has prepared and cannot ask waits, and only for that.
+#[test]
+fn a_decider_that_stays_away_holds_only_the_keys_of_its_transaction() {
+    let mut cluster = TestCluster::start(3, 2, Some("sync"));
+    let keys = keys(&cluster, "mark");
+    let aside = self::keys(&cluster, "aside");
+    let mut client = cluster.client(1);
+    assert_eq!(told(&mut client, MARK, &keys, "before"), "+done");
+    cluster.stores[0].kill();
+    cluster.stores[0].start_failing("commit:after-record@1=abort");
+    cluster.wait();
+    let reply = told(&mut cluster.client(0), MARK, &keys, "after");
+    assert!(is_unknown(&reply), "{reply}");
+    let mut waiting = cluster.client(1);
+    waiting.send(["GET", &keys[2]]);
+    for _ in 0..100 {
+        assert!(is_nothing(&notation::reply(&client.call(["SET", &aside[0], "x"]))));
+        assert_eq!(notation::reply(&client.call(["SET", &aside[1], "x"])), "+OK");
+        assert_eq!(notation::reply(&client.call(["SET", &aside[2], "x"])), "+OK");
+    }
+    // Its whole life long a participant knows that: also when it is started again.
+    cluster.stores[1].kill();
+    cluster.stores[1].start();
+    let mut late = cluster.client(1);
+    wait_until("the store is reached", || notation::reply(&late.call(["SET", &aside[1], "y"])) == "+OK");
+    late.send(["GET", &keys[1]]);
+    for held in [&waiting, &late] {
+        held.stream().set_nonblocking(true).expect("a socket option");
+        let peeked = held.stream().peek(&mut [0]);
+        assert_eq!(peeked.expect_err("no reply").kind(), ErrorKind::WouldBlock);
+        held.stream().set_nonblocking(false).expect("a socket option");
+    }
+    cluster.stores[0].start();
+    for held in [&mut waiting, &mut late] {
+        assert_eq!(held.read().text(), Some(&b"after"[..]));
+    }
+    cluster.wait();
+    assert_eq!(mark_of(&mut client, &keys), "after");
+    all_is_free(&cluster, &keys);
+}
+
+/// For scripts that run until something has happened.
+const UNHURRIED: &[&str] = &["--script-fuel", "100000000000", "--script-timeout-ms", "60000"];
+
+/// A gateway that stops in the middle loses its keys, and cannot do anything with them when it goes on.
+#[test]
+fn a_gateway_that_stands_still_loses_its_transactions() {
+    let cluster = TestCluster::start_with(3, 2, Some("sync"), UNHURRIED);
+    let keys = keys(&cluster, "mark");
+    let mut other = cluster.client(1);
+    assert_eq!(told(&mut other, MARK, &keys, "before"), "+done");
+    let slow = "redis.call('SET', KEYS[1], ARGV[1]) redis.call('GET', KEYS[2]) redis.log(redis.LOG_NOTICE, 'it runs')
+        for _ = 1, 30000000 do end
+        redis.call('SET', KEYS[3], ARGV[1]) return {ok = 'done'}";
+    let mut client = cluster.client(0);
+    let call = ["EVAL", slow, "3", &keys[0], &keys[1], &keys[2], "late"];
+    client.send(call);
+    wait_until("it runs", || cluster.gateways[0].server().log().contains("it runs"));
+    cluster.gateways[0].freeze(true);
+    assert_eq!(told(&mut other, MARK, &keys, "after"), "+done");
+    cluster.gateways[0].freeze(false);
+    let reply = notation::reply(&client.read());
+    assert!(is_nothing(&reply), "{reply}");
+    assert_eq!(mark_of(&mut other, &keys), "after");
+    cluster.wait();
+    all_is_free(&cluster, &keys);
+}
+
+/// A transaction whose link breaks has lost its locks there: whatever it does next, what it read may be no more true.
+#[test]
+fn what_was_read_must_still_be_locked_in_the_end() {
+    let cluster = TestCluster::start_with(2, 2, None, UNHURRIED);
+    let read = cluster.key(0, "read");
+    let (beside, elsewhere) = (cluster.key(0, "beside"), cluster.key(1, "elsewhere"));
+    let script = "local seen = redis.call('GET', KEYS[1]) redis.log(redis.LOG_NOTICE, 'it runs ' .. ARGV[1])
+        for _ = 1, 30000000 do end
+        redis.call('SET', ARGV[1], seen) return {ok = 'done'}";
+    let mut other = cluster.client(1);
+    for written in [&beside, &elsewhere] {
+        for declared in [1, 2] {
+            assert_eq!(notation::reply(&other.call(["SET", &read, "before"])), "+OK");
+            let text = format!("it runs {written}");
+            let runs = || cluster.gateways[0].server().log().matches(&text).count();
+            let before = runs();
+            let mut client = cluster.client(0);
+            let count = declared.to_string();
+            let call = ["EVAL", script, &count, &read].into_iter();
+            client.send(call.chain((declared == 2).then_some(&**written)).chain([&**written]));
+            wait_until("it runs", || runs() > before);
+            assert!(cluster.wires[0].cut() > 0);
+            wait_until("others write", || notation::reply(&other.call(["SET", &read, "after"])) == "+OK");
+            let reply = notation::reply(&client.read());
+            assert!(is_nothing(&reply), "{written} of {declared} declared keys: {reply}");
+            assert!(other.call(["GET", written]).is_null());
+        }
+    }
+}
+
+#[test]
+fn a_store_may_come_after_its_gateways() {
+    let mut stores: Vec<Member> = (0..2).map(|_| Member::store(None, &[])).collect();
+    let addresses: Vec<SocketAddr> = stores.iter().map(Member::address).collect();
+    let mut gateway = Member::gateway(&addresses, &[]);
+    gateway.start();
+    let mut client = gateway.client();
+    let keys = [key_on(0, 2, "key"), key_on(1, 2, "key")];
+    for key in &keys {
+        assert!(is_nothing(&notation::reply(&client.call(["SET", key, "x"]))));
+    }
+    stores[0].start();
+    wait_until("one is reached", || notation::reply(&client.call(["SET", &keys[0], "x"])) == "+OK");
+    assert!(is_nothing(&notation::reply(&client.call(["SET", &keys[1], "x"]))));
+    stores[1].start();
+    wait_until("both are reached", || notation::reply(&client.call(["SET", &keys[1], "x"])) == "+OK");
+    assert_eq!(told(&mut client, MARK, &keys, "done"), "+done");
+}
