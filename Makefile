@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run build test fuzz-commands fuzz-histories eviction-quality crash disk-space fmt lint clean zig
+.PHONY: help run build test fuzz-commands fuzz-histories eviction-quality crash cluster-crash disk-space fmt lint clean zig
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 PYTHON ?= python3
@@ -59,6 +59,13 @@ crash: zig ## Kill the server for some minutes, damage its files, and look at wh
 	    MOONSHARD_DAMAGE_PLACES=$${MOONSHARD_DAMAGE_PLACES:-500} \
 	    MOONSHARD_DAMAGE_SEED=$${MOONSHARD_DAMAGE_SEED:-$$(date +%s)} \
 	    cargo test --locked --package tests --test crash --test damage -- --nocapture
+
+# Another seed each time: what was found tells it, for MOONSHARD_CLUSTER_SEED.
+cluster-crash: zig ## Kill, stop and cut off store nodes and gateways for some minutes
+	cargo build --locked --package gateway
+	MOONSHARD_CLUSTER_SECONDS=$${MOONSHARD_CLUSTER_SECONDS:-600} \
+	    MOONSHARD_CLUSTER_SEED=$${MOONSHARD_CLUSTER_SEED:-$$(date +%s)} \
+	    cargo test --locked --package tests --test cluster_crash -- --nocapture
 
 # Another seed each time: what was found tells it, for MOONSHARD_DISK_SEED.
 disk-space: build ## Overwrite data for some minutes, and look at its room on disk

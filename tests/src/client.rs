@@ -18,7 +18,15 @@ pub struct Client {
 impl Client {
     /// Connects, and says HELLO 3 for RESP3.
     pub fn connect(address: SocketAddr, protocol: Protocol) -> Client {
-        let stream = TcpStream::connect(address).expect("the server accepts connections");
+        Client::over(TcpStream::connect(address).expect("the server accepts connections"), protocol)
+    }
+
+    /// Connects, if somebody listens.
+    pub fn try_connect(address: SocketAddr) -> io::Result<Client> {
+        Ok(Client::over(TcpStream::connect(address)?, Protocol::Resp2))
+    }
+
+    fn over(stream: TcpStream, protocol: Protocol) -> Client {
         stream.set_nodelay(true).expect("a socket option");
         stream.set_read_timeout(Some(crate::PATIENCE)).expect("a socket option");
         stream.set_write_timeout(Some(crate::PATIENCE)).expect("a socket option");
