@@ -32,6 +32,8 @@ struct State {
     delay: Duration,
     /// Both ends of every open connection.
     open: Vec<(TcpStream, TcpStream)>,
+    /// What went to the node on the newest connection, if that is wanted.
+    record: Option<Vec<u8>>,
 }
 
 impl Proxy {
@@ -94,6 +96,17 @@ impl Proxy {
         self.wire.set(|state| state.delay = delay);
     }
 
+    /// Breaks all connections, and remembers from then on what goes to the node on the newest one.
+    pub fn record(&self) {
+        self.wire.set(|state| state.record = Some(Vec::new()));
+        self.cut();
+    }
+
+    /// What went to the node on the newest connection.
+    pub fn recorded(&self) -> Vec<u8> {
+        self.wire.state.lock().expect("no panic").record.clone().unwrap_or_default()
+    }
+
     /// As it was in the beginning.
     pub fn heal(&self) {
         self.wire.set(|state| (state.stalled, state.down, state.delay) = (false, false, Duration::ZERO));
@@ -128,6 +141,9 @@ impl Wire {
             return;
         }
         state.open.push((twice(&near), twice(&far)));
+        if let Some(record) = &mut state.record {
+            record.clear();
+        }
         drop(state);
         for (way, from, to) in [(0, twice(&near), twice(&far)), (1, far, near)] {
             let wire = self.clone();
@@ -141,7 +157,10 @@ impl Wire {
         while let Ok(count) = from.read(&mut bytes) {
             let state = self.state.lock().expect("no panic");
             let is_stalled = |state: &mut State| state.stalled && !self.ended.load(Ordering::Relaxed);
-            let state = self.changed.wait_while(state, is_stalled).expect("no panic");
+            let mut state = self.changed.wait_while(state, is_stalled).expect("no panic");
+            if let Some(record) = state.record.as_mut().filter(|_| way == 0) {
+                record.extend_from_slice(&bytes[..count]);
+            }
             let delay = state.delay;
             drop(state);
             std::thread::sleep(delay);
