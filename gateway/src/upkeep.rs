@@ -7,6 +7,7 @@ use store::{Cluster, Store, upkeep};
 
 use crate::command;
 use crate::config::Config;
+use crate::log;
 use crate::observe::unix_ms;
 use crate::server::Server;
 
@@ -14,7 +15,9 @@ use crate::server::Server;
 pub async fn run(server: Arc<Server>) {
     match &server.store {
         Store::Here(node) => upkeep::run(node, || server.config.pace(), unix_ms).await,
-        Store::Spread(cluster) => follow_catalog(&server, cluster).await,
+        Store::Spread(cluster) => {
+            tokio::join!(follow_catalog(&server, cluster), tell_of_links(cluster));
+        }
     }
 }
 
@@ -41,5 +44,29 @@ async fn follow_catalog(server: &Server, cluster: &Cluster) {
             Err(_) => AGAIN,
         };
         let _ = tokio::time::timeout(wait, changes.changed()).await;
+    }
+}
+
+/// How often it is looked whether store nodes are reached.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// Writes to the log which store nodes cannot be used, and why, whenever that changes.
+async fn tell_of_links(cluster: &Cluster) {
+    let mut told = Vec::new();
+    loop {
+        let links = cluster.links();
+        told.resize(links.len(), Ok(()));
+        for (link, told) in links.iter().zip(&mut told) {
+            let state = link.is_up();
+            if state == *told {
+                continue;
+            }
+            match &state {
+                Ok(()) => log::notice(&format!("store node {} is reached", link.address())),
+                Err(why) => log::notice(&format!("store node {} cannot be used: {why}", link.address())),
+            }
+            *told = state;
+        }
+        tokio::time::sleep(LOOK).await;
     }
 }
