@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 
 use tests::client::encode;
 use tests::cluster::{Member, TestCluster, key_on};
+use tests::folder::Folder;
 use tests::{Client, Value, notation, wait_until};
 
 /// Writes the same everywhere.
@@ -243,4 +244,47 @@ fn a_store_may_come_after_its_gateways() {
     stores[1].start();
     wait_until("both are reached", || notation::reply(&client.call(["SET", &keys[1], "x"])) == "+OK");
     assert_eq!(told(&mut client, MARK, &keys, "done"), "+done");
+}
+
+/// Gateways that have another idea of the cluster, or no right to it, are told so, and do nothing.
+#[test]
+fn a_gateway_of_another_cluster_is_refused() {
+    let folder = Folder::made("token");
+    let token = |name: &str, text: &str| {
+        std::fs::write(folder.path().join(name), text).expect("a small file");
+        folder.child(name)
+    };
+    let (right, wrong) = (token("right", "open sesame"), token("wrong", "open barley"));
+    let flags = ["--cluster-token-file", &right];
+    let mut stores: Vec<Member> = (0..3).map(|_| Member::store(None, &flags)).collect();
+    stores.iter_mut().for_each(Member::start);
+    let [a, b, c] = [0, 1, 2].map(|store: usize| stores[store].address());
+    let mut gateway = Member::gateway(&[a, b], &flags);
+    gateway.start();
+    let mut client = gateway.client();
+    let keys = [key_on(0, 2, "key"), key_on(1, 2, "key")];
+    for key in &keys {
+        wait_until("both are reached", || notation::reply(&client.call(["SET", key, "x"])) == "+OK");
+    }
+    let cases: [(&[SocketAddr], &[&str], &str); 4] = [
+        (&[b, a], &flags, "this node belongs to another cluster: "),
+        (&[a, b, c], &flags, "this node belongs to another cluster: "),
+        (&[a, b], &["--cluster-token-file", &wrong], "the token is wrong"),
+        (&[a, b], &[], "the token is wrong"),
+    ];
+    for (nodes, flags, why) in cases {
+        let mut stranger = Member::gateway(nodes, flags);
+        stranger.start();
+        wait_until("the log says why", || {
+            let log = stranger.server().log();
+            [a, b].iter().all(|node| log.contains(&format!("store node {node} cannot be used: {why}")))
+        });
+        for key in &keys {
+            let reply = notation::reply(&stranger.client().call(["SET", key, "y"]));
+            assert!(reply.starts_with("-CLUSTERDOWN ") && reply.contains(why), "{reply}");
+        }
+    }
+    for key in &keys {
+        assert_eq!(client.call(["GET", key]).text(), Some(&b"x"[..]));
+    }
 }
