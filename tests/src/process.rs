@@ -206,8 +206,17 @@ impl TestServer {
 
     /// Bytes of memory it has in RAM.
     pub fn resident_bytes(&self) -> u64 {
+        self.memory("VmRSS:")
+    }
+
+    /// The most bytes of memory it ever had in RAM.
+    pub fn peak_bytes(&self) -> u64 {
+        self.memory("VmHWM:")
+    }
+
+    fn memory(&self, what: &str) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).expect("it runs");
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a line VmRSS");
+        let line = status.lines().find_map(|line| line.strip_prefix(what)).expect("such a line");
         let kilobytes: u64 = line.trim().trim_end_matches(" kB").parse().expect("a number");
         kilobytes * 1024
     }

@@ -26,6 +26,8 @@ struct Wire {
 struct State {
     /// Nothing is passed on, and nothing is read: whoever sends finds its buffers full in the end.
     stalled: bool,
+    /// The same for what comes from the node only.
+    deaf: bool,
     /// New connections are closed at once.
     down: bool,
     /// How long everything takes.
@@ -91,6 +93,11 @@ impl Proxy {
         self.wire.set(|state| state.stalled = stalled);
     }
 
+    /// Fetches nothing from the node until told otherwise, while everything goes there.
+    pub fn set_deaf(&self, deaf: bool) {
+        self.wire.set(|state| state.deaf = deaf);
+    }
+
     /// Lets everything take this long.
     pub fn set_delay(&self, delay: Duration) {
         self.wire.set(|state| state.delay = delay);
@@ -109,15 +116,17 @@ impl Proxy {
 
     /// As it was in the beginning.
     pub fn heal(&self) {
-        self.wire.set(|state| (state.stalled, state.down, state.delay) = (false, false, Duration::ZERO));
+        self.wire.set(|state| {
+            (state.stalled, state.deaf, state.down, state.delay) = (false, false, false, Duration::ZERO);
+        });
     }
 }
 
 impl Drop for Proxy {
     fn drop(&mut self) {
         self.wire.ended.store(true, Ordering::Relaxed);
+        self.heal();
         self.set_down(true);
-        self.set_stalled(false);
         // Wakes the one who accepts.
         let _ = TcpStream::connect(self.address);
     }
@@ -156,7 +165,7 @@ impl Wire {
         let mut bytes = [0; 64 * 1024];
         while let Ok(count) = from.read(&mut bytes) {
             let state = self.state.lock().expect("no panic");
-            let is_stalled = |state: &mut State| state.stalled && !self.ended.load(Ordering::Relaxed);
+            let is_stalled = |state: &mut State| state.stalled || (state.deaf && way == 1);
             let mut state = self.changed.wait_while(state, is_stalled).expect("no panic");
             if let Some(record) = state.record.as_mut().filter(|_| way == 0) {
                 record.extend_from_slice(&bytes[..count]);

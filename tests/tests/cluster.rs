@@ -288,3 +288,25 @@ fn a_gateway_of_another_cluster_is_refused() {
         assert_eq!(client.call(["GET", key]).text(), Some(&b"x"[..]));
     }
 }
+
+/// Whoever asks for much and fetches nothing is given up, and does not fill the memory before.
+#[test]
+fn a_gateway_that_fetches_nothing_costs_a_store_no_memory() {
+    const CLIENTS: usize = 200;
+    const BYTES: usize = 4 << 20;
+    let cluster = TestCluster::start(1, 2, None);
+    let key = cluster.key(0, "large");
+    assert_eq!(notation::reply(&cluster.client(0).call(["SET", &key, &"x".repeat(BYTES)])), "+OK");
+    cluster.wires[0].set_deaf(true);
+    let mut clients: Vec<Client> = (0..CLIENTS).map(|_| cluster.client(0)).collect();
+    clients.iter_mut().for_each(|client| client.send(["GET", &key]));
+    for client in &mut clients {
+        let reply = notation::reply(&client.read());
+        assert!(is_nothing(&reply), "{reply}");
+    }
+    let peak = cluster.stores[0].server().peak_bytes() as usize;
+    assert!(peak < CLIENTS * BYTES / 2, "{peak} bytes");
+    cluster.wires[0].heal();
+    cluster.wait();
+    assert_eq!(cluster.client(0).call(["GET", &key]).text().map(<[u8]>::len), Some(BYTES));
+}
