@@ -25,10 +25,14 @@ run: build ## Build and serve on 127.0.0.1:6379 (ARGS="--help" shows the options
 build: zig ## Build target/release/moonshard
 	cargo build --locked --release --package gateway
 
+OVER_NODES := atomicity blocking conversations differential functions limits modes scripts serializable
+
 test: zig lint ## Check format and lints, run all tests
 	@$(oracle)
 	cargo build --locked --package gateway # the tests of the whole server start it
 	INSTA_UPDATE=no cargo test --locked --workspace
+	# What holds for one process has to hold over store nodes.
+	TEST_STORES=3 INSTA_UPDATE=no cargo test --locked --package tests $(addprefix --test ,$(OVER_NODES))
 	@$(oracle)
 
 # Another seed each time: what was found tells it, for MOONSHARD_DIFF_SEED.

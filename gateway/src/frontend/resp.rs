@@ -5,6 +5,8 @@
 //! are written before more is read, so a client that does not read its replies stops being served instead of filling
 //! memory.
 
+mod ahead;
+
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
 use std::io;
@@ -21,6 +23,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout, timeout_at};
 
+use self::ahead::Ahead;
 use crate::command::multi::unwatch;
 use crate::dispatch;
 use crate::frontend::http::Ready;
@@ -71,6 +74,7 @@ pub fn serve(
         session: Session::new(client.clone()),
         parser: Parser::new(limits(server)),
         input: Vec::new(),
+        ahead: Ahead::default(),
         entry: Entry { server: server.clone(), id: client.id },
     };
     connection.live(stream, ready.clone(), place);
@@ -103,6 +107,7 @@ struct Connection {
     parser: Parser,
     /// Bytes of a request that is not complete yet; without capacity while there are none.
     input: Vec<u8>,
+    ahead: Ahead,
     entry: Entry,
 }
 
@@ -184,10 +189,9 @@ impl Connection {
 
     /// Answers every complete request in the input.
     async fn answer(&mut self, stream: &mut TcpStream, crowded: bool) -> io::Result<()> {
-        let Connection { session, parser, input, entry: Entry { server, .. } } = self;
+        let Connection { session, parser, input, ahead, entry: Entry { server, .. } } = self;
         let mut out = Reply { buf: take_buffer(), protocol: session.protocol };
         let (mut at, mut answered, mut took_long) = (0, 0, false);
-        let mut sent: Vec<OnTheWay> = Vec::new();
         let now_ms = unix_ms();
         session.client.active_ms.store(now_ms, Ordering::Relaxed);
         while !session.closing {
@@ -196,23 +200,13 @@ impl Connection {
                     let args = request.slices(&input[at..]);
                     let args = Args::new(&args);
                     answered += 1;
-                    let mut waiting = dispatch::begin(server, session, args, now_ms, &mut out);
-                    if let Some(left) = waiting {
-                        match dispatch::send(server, session, left, sent.iter().map(|sent| &sent.command)) {
-                            Ok(command) => {
-                                sent.push(OnTheWay { command, request: at, place: out.buf.len() });
-                                waiting = None;
-                            }
-                            Err(left) => {
-                                // What was sent is done before what has to wait here.
-                                if !sent.is_empty() {
-                                    Box::pin(receive_all(server, session, input, &mut sent, &mut out)).await;
-                                }
-                                waiting = Some(left);
-                            }
-                        }
-                    }
+                    let waiting = dispatch::begin(server, session, args, now_ms, &mut out);
+                    let waiting = waiting.and_then(|left| ahead.send(server, session, left, at, &out));
                     if let Some(waiting) = waiting {
+                        if !ahead.is_empty() {
+                            // What was sent is done before what has to wait here.
+                            Box::pin(ahead.receive(server, session, stream, input, &mut out)).await?;
+                        }
                         took_long = true;
                         let ends_with_client =
                             server.config.script_client_gone.get() == 0 || !waiting.runs_scripts();
@@ -248,15 +242,15 @@ impl Connection {
                     session.closing = true;
                 }
             }
-            if out.buf.len() >= FLUSH_BYTES || sent.len() >= MOST_SENT {
-                if !sent.is_empty() {
-                    Box::pin(receive_all(server, session, input, &mut sent, &mut out)).await;
-                }
+            if ahead.is_full() {
+                Box::pin(ahead.receive(server, session, stream, input, &mut out)).await?;
+            }
+            if out.buf.len() >= FLUSH_BYTES && ahead.is_empty() {
                 write(server, stream, std::mem::take(&mut session.wrote), &mut out.buf).await?;
             }
         }
-        if !sent.is_empty() {
-            Box::pin(receive_all(server, session, input, &mut sent, &mut out)).await;
+        if !ahead.is_empty() {
+            Box::pin(ahead.receive(server, session, stream, input, &mut out)).await?;
         }
         if at == input.len() {
             give_buffer(std::mem::take(input));
@@ -275,50 +269,6 @@ impl Connection {
         }
         give_buffer(out.buf);
         Ok(())
-    }
-}
-
-/// A command that was sent to a node elsewhere.
-struct OnTheWay {
-    command: dispatch::Sent,
-    /// Where in the input it begins.
-    request: usize,
-    /// Where in the replies its reply belongs.
-    place: usize,
-}
-
-/// So many commands of a connection are sent to nodes elsewhere before their replies are awaited.
-const MOST_SENT: usize = 1000;
-
-/// Awaits the replies to all commands that were sent and puts each in its place.
-async fn receive_all(
-    server: &Arc<Server>,
-    session: &mut Session,
-    input: &[u8],
-    sent: &mut Vec<OnTheWay>,
-    out: &mut Reply,
-) {
-    let early = std::mem::replace(&mut out.buf, take_buffer());
-    let mut copied = 0;
-    for OnTheWay { command, request, place } in sent.drain(..) {
-        out.buf.extend_from_slice(&early[copied..place]);
-        copied = place;
-        if !dispatch::receive(server, command, out).await {
-            again(server, session, &input[request..], out).await;
-        }
-    }
-    out.buf.extend_from_slice(&early[copied..]);
-    give_buffer(early);
-}
-
-/// Does a request again that a node has refused because its slot has moved.
-async fn again(server: &Arc<Server>, session: &mut Session, input: &[u8], out: &mut Reply) {
-    let mut parser = Parser::new(limits(server));
-    // It was parsed before.
-    let Ok(Step::Request(request)) = parser.next(input) else { return };
-    let args = request.slices(input);
-    if let Some(waiting) = dispatch::begin(server, session, Args::new(&args), unix_ms(), out) {
-        dispatch::finish(server, session, waiting, out).await;
     }
 }
 

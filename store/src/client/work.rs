@@ -67,6 +67,9 @@ enum Place {
     There,
 }
 
+/// Keys by database, with how they are locked.
+type Places = HashMap<(usize, Box<[u8]>), (Place, Mode), foldhash::fast::RandomState>;
+
 /// The part of a transaction that is on one node.
 struct Share {
     node: NodeId,
@@ -108,7 +111,7 @@ pub struct Work {
     shares: SmallVec<[Share; 2]>,
     /// Copies of what is Here.
     copies: Box<Partition>,
-    places: HashMap<(usize, Box<[u8]>), (Place, Mode), foldhash::fast::RandomState>,
+    places: Places,
     undo: UndoLog,
     /// What was done before the present part began.
     before: Option<UndoLog>,

@@ -24,7 +24,7 @@ pub(super) fn execute_now(host: &Host, call: &wire::Call) -> Option<Answer> {
     let now_ms = (host.clock)();
     let (admitted, mut out) = match admitted(host, call, now_ms) {
         Ok(admitted) => admitted,
-        Err(answer) => return Some(answer),
+        Err(answer) => return Some(*answer),
     };
     let mut seed = seed(host);
     host.node.try_execute(&admitted.call(now_ms), &mut seed, &mut out)?;
@@ -35,7 +35,7 @@ pub(super) fn execute_now(host: &Host, call: &wire::Call) -> Option<Answer> {
 pub(super) async fn execute(host: &Arc<Host>, call: &wire::Call) -> Answer {
     let (admitted, mut out) = match admitted(host, call, (host.clock)()) {
         Ok(admitted) => admitted,
-        Err(answer) => return answer,
+        Err(answer) => return *answer,
     };
     let mut seed = seed(host);
     // Slots do not move while a key of theirs is locked, but may have before it was.
@@ -54,15 +54,19 @@ pub(super) async fn execute(host: &Arc<Host>, call: &wire::Call) -> Answer {
 }
 
 /// A call that may be run, with its reply to be; otherwise the answer.
-fn admitted<'a>(host: &Host, call: &'a wire::Call, now_ms: u64) -> Result<(Admitted<'a>, Reply), Answer> {
+fn admitted<'a>(
+    host: &Host,
+    call: &'a wire::Call,
+    now_ms: u64,
+) -> Result<(Admitted<'a>, Reply), Box<Answer>> {
     let admitted = Admitted::new(call).map_err(|reason| Answer::Refusal(refusal(Code::Invalid, reason)))?;
-    host.place.owns(admitted.key_bytes()).map_err(Answer::Refusal)?;
+    host.place.owns(admitted.key_bytes()).map_err(|moved| Box::new(Answer::Refusal(moved)))?;
     let mut out = Reply::new(admitted.protocol);
     match admitted.allowed(&host.node, now_ms) {
         Ok(()) => Ok((admitted, out)),
         Err(error) => {
             out.error(&error);
-            Err(Answer::Reply(out.buf.into()))
+            Err(Box::new(Answer::Reply(out.buf.into())))
         }
     }
 }
