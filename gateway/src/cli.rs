@@ -7,9 +7,11 @@ use std::path::{Path, PathBuf};
 
 use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use store::topology::SLOTS;
 
 use crate::config::{self, Config, PARAMETERS, Sources};
 use crate::tools::Task;
+use crate::topology;
 
 /// What the command line asks for.
 #[derive(Debug)]
@@ -27,6 +29,13 @@ pub enum Action {
         config: Box<Config>,
         /// Although data is lost.
         accept_loss: bool,
+    },
+    /// Look at or change who has which slots.
+    Topology {
+        /// With these settings.
+        config: Box<Config>,
+        /// What is to be done.
+        task: topology::Task,
     },
     /// Do something with the data of a server that does not run.
     Tool(Task),
@@ -73,13 +82,20 @@ pub fn parse(
     };
     let variable = || environment(CONFIG_VARIABLE).filter(|value| !value.is_empty()).map(PathBuf::from);
     let sources = Sources {
-        file: flags.get_one::<PathBuf>("config").cloned().or_else(variable),
+        file: flags.try_get_one::<PathBuf>("config").ok().flatten().cloned().or_else(variable),
         read_file: &read_file,
         environment: &environment,
         flags: given(flags),
     };
     let config = config::load(&sources).map_err(|wrong| UsageError(wrong.to_string()))?;
-    let (config, accept_loss) = (Box::new(config), flags.get_flag(ACCEPT_LOSS));
+    let config = Box::new(config);
+    if part == "topology" {
+        if config.stores.get().is_empty() {
+            return Err(UsageError("some node of the cluster is needed: --stores HOST:PORT,...".into()));
+        }
+        return Ok(Action::Topology { config, task: change(flags) });
+    }
+    let accept_loss = flags.get_flag(ACCEPT_LOSS);
     match part {
         "store" => Ok(Action::Store { config, accept_loss }),
         "gateway" if config.stores.get().is_empty() => Err(UsageError(
@@ -91,7 +107,11 @@ pub fn parse(
 
 /// The parameters set by flags.
 fn given(matches: &ArgMatches) -> Vec<(&'static str, String)> {
-    let value = |name| matches.get_one::<String>(name).map(|text| (name, text.clone()));
+    // Not every subcommand has them all.
+    let value = |name| {
+        let text = matches.try_get_one::<String>(name).ok().flatten()?;
+        Some((name, text.clone()))
+    };
     PARAMETERS.iter().filter_map(|row| value(row.name)).collect()
 }
 
@@ -104,6 +124,71 @@ fn task(matches: &ArgMatches) -> Task {
         "dump" => Task::Dump { folder: path("DIR"), file: path("FILE") },
         _ => Task::Restore { file: path("FILE"), folder: path("DIR") },
     }
+}
+
+/// What `moonshard topology` is told to do.
+fn change(matches: &ArgMatches) -> topology::Task {
+    let text = |matches: &ArgMatches, name| matches.get_one::<String>(name).cloned().expect("clap requires it");
+    match matches.subcommand() {
+        Some(("move", of)) => {
+            let slots = *of.get_one::<(usize, usize)>("slots").expect("clap requires it");
+            topology::Task::Move { slots, to: text(of, "to") }
+        }
+        Some(("add", of)) => topology::Task::Add { node: text(of, "NODE") },
+        Some(("drain", of)) => topology::Task::Drain { node: text(of, "NODE") },
+        _ => topology::Task::Show { json: matches.get_flag("json") },
+    }
+}
+
+/// Slots as `FIRST-LAST`, or one.
+fn slots(text: &str) -> Result<(usize, usize), String> {
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    let wrong = || format!("expected FIRST-LAST, from 0 to {}", SLOTS - 1);
+    let number = |text: &str| text.parse().ok().filter(|slot| *slot < SLOTS).ok_or_else(wrong);
+    let (first, last) = (number(first)?, number(last)?);
+    if first <= last { Ok((first, last)) } else { Err(wrong()) }
+}
+
+/// `moonshard topology` with its subcommands.
+fn topology_command() -> Command {
+    let parameter = |name: &'static str| {
+        let row = PARAMETERS.iter().find(|row| row.name == name).expect("a parameter");
+        Arg::new(name).long(name).value_name(row.kind.metavar()).global(true)
+    };
+    let node = || Arg::new("NODE").required(true).help("Its address, HOST:PORT");
+    let repeated = "All serve meanwhile; what was interrupted is finished by the same command.";
+    Command::new("topology")
+        .about("Show which store node has which slots, or change that while all serve")
+        .arg(parameter("stores").help("Some nodes of the cluster; one that can be reached suffices"))
+        .arg(parameter("cluster-token-file").help("File with the word that they know"))
+        .arg(Arg::new("json").long("json").action(ArgAction::SetTrue).global(true).help("Show it as JSON"))
+        .subcommand(Command::new("show").about("Show nodes, slots, keys, bytes, epochs and lag of the journals; the default"))
+        .subcommand(
+            Command::new("move")
+                .about("Move slots to a node")
+                .after_help(repeated)
+                .arg(
+                    Arg::new("slots")
+                        .long("slots")
+                        .value_name("FIRST-LAST")
+                        .required(true)
+                        .value_parser(slots)
+                        .help("The slots, whoever has them"),
+                )
+                .arg(Arg::new("to").long("to").value_name("NODE").required(true).help("The node's address, HOST:PORT")),
+        )
+        .subcommand(
+            Command::new("add")
+                .about("Add a node that was started without data, and give it an equal share of the slots")
+                .after_help(repeated)
+                .arg(node()),
+        )
+        .subcommand(
+            Command::new("drain")
+                .about("Give all slots of a node to the others; then it can be stopped")
+                .after_help(repeated)
+                .arg(node()),
+        )
 }
 
 /// `moonshard store` with its subcommands.
@@ -156,6 +241,7 @@ fn command() -> Command {
         )
         .subcommand(Command::new("config").about("Print what can be configured, as a table"))
         .subcommand(store())
+        .subcommand(topology_command())
         .after_help(
             "Every option can also be set by an environment variable (--script-fuel is MOONSHARD_SCRIPT_FUEL) \
              and in the config file (script-fuel = 1000000). A flag beats the environment, which beats the file.",

@@ -26,6 +26,7 @@ mod server;
 mod session;
 mod stats;
 mod tools;
+mod topology;
 mod trace;
 mod upkeep;
 
@@ -50,6 +51,7 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         Ok(Action::Tool(task)) => ExitCode::from(tools::run(&task)),
+        Ok(Action::Topology { config, task }) => ExitCode::from(topology::run(&config, &task)),
         Ok(Action::Serve { config, accept_loss }) => ended(app::serve(*config, accept_loss)),
         Ok(Action::Store { config, accept_loss }) => ended(app::store::serve(*config, accept_loss)),
         Err(error) => {

@@ -4,8 +4,12 @@ mod cluster;
 mod execute;
 pub(crate) mod link;
 mod merge;
+mod moves;
+mod patience;
 mod work;
 
 pub use cluster::Cluster;
-pub use link::{Link, Lost, Pending};
+pub use link::{Greeting, Link, Lost, Pending};
+pub use moves::{Member, Moved, look};
+pub use patience::Patience;
 pub use work::{Trouble, WatchId, Work};

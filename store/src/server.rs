@@ -1,15 +1,18 @@
 //! A node's face to gateways and to other nodes: it decodes requests, lets the [`Node`] do them, encodes answers.
 
 mod admit;
+mod moving;
 mod pending;
 mod place;
 mod session;
 mod step;
 
+use std::collections::HashMap;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use parking_lot::Mutex;
 use proto::store::v1::store_server::{Store, StoreServer};
 use proto::store::v1::{Requests, Responses};
 use tokio::net::TcpListener;
@@ -17,12 +20,12 @@ use tokio_stream::Stream;
 use tonic::transport::server::TcpIncoming;
 use tonic::{Request, Response, Status, Streaming};
 
-use crate::client::link::{MESSAGE_BYTES, WINDOW_BYTES};
+use crate::client::link::{Link, MESSAGE_BYTES, WINDOW_BYTES};
 use crate::node::Node;
 pub use admit::FULL;
 use pending::Registry;
 use place::Place;
-use session::{Outbox, Session, Sessions};
+use session::{Outbox, PeerGreeting, Session, Sessions};
 
 /// What all sessions of a node share.
 pub(crate) struct Host {
@@ -37,6 +40,22 @@ pub(crate) struct Host {
     /// Another one each time the node starts.
     boot: u64,
     configure: Configure,
+    /// The way to other nodes, by address.
+    peers: Mutex<HashMap<String, Arc<Link>>>,
+    /// Held while slots leave.
+    moving: tokio::sync::Mutex<()>,
+}
+
+impl Host {
+    /// The way to another node, which stays open.
+    fn peer(&self, address: &str) -> Arc<Link> {
+        let mut peers = self.peers.lock();
+        if let Some(link) = peers.get(address) {
+            return link.clone();
+        }
+        let greeting = Arc::new(PeerGreeting::new(self, address));
+        peers.entry(address.to_owned()).or_insert(Arc::new(Link::open(address.to_owned(), greeting))).clone()
+    }
 }
 
 /// Changes parameters of a node, given as names and values; else why not.
@@ -68,8 +87,9 @@ impl Service {
     ) -> Result<Service, String> {
         let place = Place::of(&node)?;
         let (registry, sessions) = (Registry::default(), Sessions::default());
-        let host =
-            Arc::new(Host { node, place, registry, sessions, token, clock, boot: random(), configure });
+        let (peers, moving, boot) = (Mutex::default(), tokio::sync::Mutex::default(), random());
+        let host = Host { node, place, registry, sessions, token, clock, boot, configure, peers, moving };
+        let host = Arc::new(host);
         pending::recover(&host).await?;
         Ok(Service { host })
     }

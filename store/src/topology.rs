@@ -11,13 +11,15 @@ pub const SLOTS: usize = slot::SLOTS as usize;
 /// Number of a node in its [`SlotMap`].
 pub type NodeId = usize;
 
-/// Who owns what. Two maps of one epoch are equal, or belong to different clusters.
+/// Who owns what. Each slot has a version that grows when it moves, and only its owner moves it: so of two maps that
+/// tell different things of a slot the one with the greater version is right, in whatever order they are heard of.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SlotMap {
+    /// 0: a guess.
     epoch: u64,
     nodes: Vec<String>,
-    /// Of each slot the number of its node, which is below `nodes.len()`.
-    owners: Box<[u16]>,
+    /// Of each slot the number of its node, which is below `nodes.len()`, and its version.
+    owners: Box<[(u16, u64)]>,
 }
 
 /// Why a list of nodes or a map is none.
@@ -34,14 +36,25 @@ impl fmt::Display for InvalidMap {
 pub const MOST_NODES: usize = 1000;
 
 impl SlotMap {
-    /// The first map of a cluster: these nodes, each `HOST:PORT`, own equal shares in their order.
+    /// The first map of a cluster: these nodes, each `HOST:PORT`, own equal shares in their order. It is a guess until
+    /// [`SlotMap::founded`].
     pub fn even(nodes: &[String]) -> Result<SlotMap, InvalidMap> {
         check_nodes(nodes)?;
-        let owner = |slot: usize| (slot * nodes.len() / SLOTS) as u16;
-        Ok(SlotMap { epoch: 1, nodes: nodes.to_vec(), owners: (0..SLOTS).map(owner).collect() })
+        let owner = |slot: usize| ((slot * nodes.len() / SLOTS) as u16, 0);
+        Ok(SlotMap { epoch: 0, nodes: nodes.to_vec(), owners: (0..SLOTS).map(owner).collect() })
     }
 
-    /// Grows with every change.
+    /// The same map for certain.
+    pub fn founded(self) -> SlotMap {
+        SlotMap { epoch: self.epoch.max(1), ..self }
+    }
+
+    /// Whether nobody has confirmed it.
+    pub fn is_guess(&self) -> bool {
+        self.epoch == 0
+    }
+
+    /// Grows with every change; 0 is a guess.
     pub fn epoch(&self) -> u64 {
         self.epoch
     }
@@ -53,7 +66,7 @@ impl SlotMap {
 
     /// The node that owns `slot`, which must be below [`SLOTS`].
     pub fn owner(&self, slot: u16) -> NodeId {
-        usize::from(self.owners[usize::from(slot)])
+        usize::from(self.owners[usize::from(slot)].0)
     }
 
     /// The node that owns `key`.
@@ -64,7 +77,7 @@ impl SlotMap {
     /// The slots of a node, in runs: first and last.
     pub fn runs_of(&self, node: NodeId) -> Vec<(usize, usize)> {
         let mut runs: Vec<(usize, usize)> = Vec::new();
-        for at in (0..SLOTS).filter(|at| usize::from(self.owners[*at]) == node) {
+        for at in (0..SLOTS).filter(|at| usize::from(self.owners[*at].0) == node) {
             match runs.last_mut() {
                 Some((_, last)) if *last + 1 == at => *last = at,
                 _ => runs.push((at, at)),
@@ -73,22 +86,79 @@ impl SlotMap {
         runs
     }
 
+    /// How many slots a node has.
+    pub fn count_of(&self, node: NodeId) -> usize {
+        self.owners.iter().filter(|(owner, _)| usize::from(*owner) == node).count()
+    }
+
+    /// The nodes that have slots, ascending.
+    pub fn owners(&self) -> Vec<NodeId> {
+        let mut has = vec![false; self.nodes.len()];
+        self.owners.iter().for_each(|(owner, _)| has[usize::from(*owner)] = true);
+        (0..has.len()).filter(|node| has[*node]).collect()
+    }
+
     /// The map after `slots` have gone to `node`, which must be one of its nodes.
     pub fn moved(&self, slots: &[u16], node: NodeId) -> SlotMap {
         let mut next = SlotMap { epoch: self.epoch + 1, ..self.clone() };
         for slot in slots {
-            next.owners[usize::from(*slot)] = node as u16;
+            let (owner, version) = &mut next.owners[usize::from(*slot)];
+            (*owner, *version) = (node as u16, *version + 1);
         }
         next
+    }
+
+    /// The map with one more node, which has no slots yet.
+    pub fn with_node(&self, address: &str) -> Result<SlotMap, InvalidMap> {
+        let mut next = SlotMap { epoch: self.epoch + 1, ..self.clone() };
+        next.nodes.push(address.to_owned());
+        check_nodes(&next.nodes)?;
+        Ok(next)
+    }
+
+    /// What both know; an error if they are maps of different clusters. Neither may be a guess.
+    pub fn merged(&self, other: &SlotMap) -> Result<SlotMap, InvalidMap> {
+        let foreign = || InvalidMap(format!("it belongs to another cluster: {}", self.nodes.join(",")));
+        if !self.is_akin(other) {
+            return Err(foreign());
+        }
+        let longer = if self.nodes.len() < other.nodes.len() { other } else { self };
+        let mut owners = self.owners.clone();
+        for (mine, theirs) in owners.iter_mut().zip(&other.owners) {
+            if theirs.1 == mine.1 && theirs.0 != mine.0 {
+                return Err(foreign());
+            }
+            if theirs.1 > mine.1 {
+                *mine = *theirs;
+            }
+        }
+        Ok(SlotMap { epoch: self.epoch.max(other.epoch), nodes: longer.nodes.clone(), owners })
+    }
+
+    /// What node `me`, whose map this is, believes of another's: everything but that slots are its own. That only
+    /// what comes with them tells.
+    pub fn learnt(&self, other: &SlotMap, me: NodeId) -> Result<SlotMap, InvalidMap> {
+        let mut merged = self.merged(other)?;
+        for (new, old) in merged.owners.iter_mut().zip(&self.owners) {
+            if usize::from(new.0) == me && usize::from(old.0) != me {
+                *new = *old;
+            }
+        }
+        Ok(merged)
+    }
+
+    /// Whether the nodes of one are the first ones of the other.
+    pub fn is_akin(&self, other: &SlotMap) -> bool {
+        self.nodes.iter().zip(&other.nodes).all(|(mine, theirs)| mine == theirs)
     }
 
     /// As a message.
     pub fn to_wire(&self) -> wire::Map {
         let mut runs: Vec<wire::Run> = Vec::new();
-        for owner in self.owners.iter().map(|owner| u32::from(*owner)) {
+        for &(owner, version) in &self.owners {
             match runs.last_mut() {
-                Some(run) if run.node == owner => run.slots += 1,
-                _ => runs.push(wire::Run { slots: 1, node: owner }),
+                Some(run) if run.node == u32::from(owner) && run.version == version => run.slots += 1,
+                _ => runs.push(wire::Run { slots: 1, node: owner.into(), version }),
             }
         }
         wire::Map { epoch: self.epoch, nodes: self.nodes.clone(), runs }
@@ -102,7 +172,9 @@ impl SlotMap {
             let slots = usize::try_from(run.slots).unwrap_or(usize::MAX);
             let owner = u16::try_from(run.node).ok().filter(|node| usize::from(*node) < map.nodes.len());
             match owner {
-                Some(owner) if slots <= SLOTS - owners.len() => owners.resize(owners.len() + slots, owner),
+                Some(owner) if slots <= SLOTS - owners.len() => {
+                    owners.resize(owners.len() + slots, (owner, run.version));
+                }
                 _ => return Err(InvalidMap("a run of slots is too long, or of an unknown node".into())),
             }
         }
@@ -150,9 +222,33 @@ mod tests {
 
     #[test]
     fn slots_move() {
-        let map = SlotMap::even(&names(2)).expect("good names").moved(&[0, 5], 1);
+        let map = SlotMap::even(&names(2)).expect("good names").founded().moved(&[0, 5], 1);
         assert_eq!((map.epoch(), map.owner(0), map.owner(1), map.owner(5)), (2, 1, 0, 1));
-        assert_eq!(map.runs_of(0), [(1, 4), (6, 8191)]);
+        assert_eq!((map.runs_of(0), map.count_of(0)), (vec![(1, 4), (6, 8191)], 8190));
+    }
+
+    #[test]
+    fn maps_of_one_cluster_become_one_in_any_order() {
+        let map = SlotMap::even(&names(2)).expect("good names").founded();
+        let longer = map.with_node("node2:50051").expect("a good name");
+        // Two nodes give slots away at the same time; one of these comes back.
+        let (one, other) = (longer.moved(&[0], 2), map.moved(&[9000], 0));
+        let back = one.merged(&other).expect("of one cluster").moved(&[0], 0);
+        let all = [&map, &longer, &one, &other, &back];
+        for first in all {
+            for second in all {
+                let merge = |a: &SlotMap, b: &SlotMap| a.merged(b).unwrap_or_else(|error| panic!("{error}"));
+                assert!(merge(first, second) == merge(second, first));
+                assert!(merge(&merge(first, &back), second) == back);
+            }
+        }
+        assert_eq!((back.owner(0), back.owner(9000), back.owners()), (0, 0, vec![0, 1]));
+        let reversed: Vec<String> = names(2).into_iter().rev().collect();
+        let foreign = SlotMap::even(&reversed).expect("good names");
+        assert!(map.merged(&foreign).is_err() && !map.is_akin(&foreign));
+        assert!(longer.learnt(&one, 2).is_ok_and(|learnt| learnt.owner(0) == 0), "what comes with it is not there");
+        assert!(longer.learnt(&one, 1).is_ok_and(|learnt| learnt.owner(0) == 2));
+        assert!(map.merged(&SlotMap::even(&names(3)).expect("good names")).is_err(), "founded with others");
     }
 
     #[test]

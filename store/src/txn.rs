@@ -2,6 +2,7 @@
 
 mod exchange;
 mod rehearse;
+mod slots;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,6 +17,7 @@ use crate::shard::ShardGuard;
 
 pub use exchange::Found;
 pub use rehearse::{Change, Preview};
+pub(crate) use slots::Cargo;
 
 /// A key to be locked.
 #[derive(Clone, Debug, PartialEq, Eq)]

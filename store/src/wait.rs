@@ -52,6 +52,11 @@ impl Queues {
         behind.find(|waiter| is_served_by(waiter.command, value)).cloned()
     }
 
+    /// All who wait here.
+    pub fn all(&self) -> impl Iterator<Item = &Arc<Waiter>> {
+        self.by_key.values().flat_map(BTreeMap::values)
+    }
+
     fn join(&mut self, db: usize, key: &[u8], waiter: &Arc<Waiter>) {
         let queue = match self.by_key.get_mut(&KeyRef(db, key)) {
             Some(queue) => queue,
@@ -140,6 +145,11 @@ impl Waiter {
         let items: Vec<&[u8]> = self.items.iter().map(|item| &**item).collect();
         let wish = Wish::of(self.command, Args::new(&items));
         wish.keys().iter().map(|key| (self.db, Box::from(*key))).collect()
+    }
+
+    /// Whether it may touch a key that `wanted` says this of.
+    pub(crate) fn concerns(&self, wanted: impl Fn(&[u8]) -> bool) -> bool {
+        self.locks().iter().any(|request| wanted(&request.key))
     }
 
     /// Everything that it may touch.

@@ -114,6 +114,13 @@ impl TestServer {
         started.unwrap_or_else(|log| panic!("instead of a ready line: {log}"))
     }
 
+    /// The same at this address, which somebody else knows already.
+    pub fn store_at(address: SocketAddr, flags: &[&str]) -> TestServer {
+        let address = address.to_string();
+        let started = TestServer::spawn(&[&["store", "--grpc", &address], flags].concat(), "", "grpc=");
+        started.unwrap_or_else(|log| panic!("instead of a ready line: {log}"))
+    }
+
     /// Starts a gateway of these store nodes on a free port and waits until it says that it is ready.
     pub fn gateway(stores: &[SocketAddr], flags: &[&str]) -> TestServer {
         let addresses: Vec<String> = stores.iter().map(SocketAddr::to_string).collect();

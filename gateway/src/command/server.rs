@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::sync::atomic::Ordering;
 
 use store::Store;
+use store::client::Member;
 use store_engine::keyspace::Sticky;
 use store_engine::spec::flags;
 use store_engine::{Args, Arity, Command, CommandError, DATABASES, Group, Reply};
@@ -168,6 +169,7 @@ static SECTIONS: &[Section] = &[
     ("cpu", cpu_section),
     ("scripts", scripts_section),
     ("cluster", |_, text| text.push_str("cluster_enabled:0\r\n")),
+    ("stores", stores_section),
     ("keyspace", keyspace_section),
 ];
 
@@ -312,6 +314,22 @@ fn scripts_section(server: &Server, text: &mut String) {
     );
     for (limit, count) in server.runtime.limits_hit() {
         let _ = write!(text, "script_limit_{}:{count}\r\n", limit.name());
+    }
+}
+
+fn stores_section(server: &Server, text: &mut String) {
+    let members = server.store.cluster().map_or_else(Vec::new, |cluster| cluster.members());
+    lines!(text, "stores": members.len());
+    if let Some(cluster) = server.store.cluster() {
+        lines!(text, "stores_epoch": cluster.map().epoch());
+    }
+    for (number, Member { node, count, keys, epoch, up, .. }) in members.iter().enumerate() {
+        let state = up.as_ref().map_or("down", |()| "up");
+        let _ = write!(text, "store{number}:addr={node},state={state},slots={count},keys={keys},epoch={epoch}");
+        if let Err(why) = up {
+            let _ = write!(text, ",why={}", why.replace(['\r', '\n', ','], " "));
+        }
+        text.push_str("\r\n");
     }
 }
 

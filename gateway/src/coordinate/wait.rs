@@ -4,6 +4,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use store::client::Patience;
 use store::{Call, Cluster, Node, Store};
 use store_engine::spec::flags;
 use store_engine::wait::Wish;
@@ -90,9 +91,10 @@ async fn wait_elsewhere(
 ) -> Result<Vec<u8>, CommandError> {
     let waits = Arc::<WaitsElsewhere>::default();
     *client.blocked.lock() = Some(Blocked::There(waits.clone()));
+    let mut patience = Patience::default();
     loop {
         let waiting = cluster.wait(call, protocol);
-        let only_told = waiting.only_told;
+        let (only_told, map) = (waiting.only_told, waiting.map.clone());
         let (reply, cancel) = waiting.reply(cluster);
         let mut reply = pin!(reply);
         if only_told {
@@ -102,22 +104,33 @@ async fn wait_elsewhere(
             if !out.is_null_from(0) {
                 return Ok(out.buf);
             }
+            if *cluster.map() != *map {
+                // Others may have to be asked to tell.
+                continue;
+            }
         }
         tokio::select! {
             biased;
             told = &mut reply => match told? {
-                told if only_told && told.is_empty() => continue,
-                reply => return Ok(reply.to_vec()),
+                Some(told) if only_told && told.is_empty() => continue,
+                Some(reply) => return Ok(reply.to_vec()),
+                None => {}
             },
             end = waits.ended() => {
                 if only_told {
                     return Ok(end);
                 }
                 cancel.cancel();
-                let last = reply.await?;
-                let nothing = Reply { buf: last.to_vec(), protocol }.is_null_from(0);
+                let last = reply.await?.unwrap_or_default();
+                let nothing = last.is_empty() || Reply { buf: last.to_vec(), protocol }.is_null_from(0);
                 return Ok(if nothing { end } else { last.to_vec() });
             }
+        }
+        // Slots have moved, and it waits where they are now.
+        tokio::select! {
+            biased;
+            again = patience.again() => again?,
+            end = waits.ended() => return Ok(end),
         }
     }
 }

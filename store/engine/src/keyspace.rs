@@ -484,6 +484,17 @@ impl Keyspace {
         tell(&mut self.seat.watched, key);
     }
 
+    /// Tells watchers of all keys that `goes` says this of, whether these exist or not.
+    pub fn touch_all(&mut self, goes: impl Fn(&[u8]) -> bool) {
+        self.seat.watched.retain(|key, flags| {
+            let goes = goes(key);
+            if goes {
+                flags.iter().for_each(|flag| flag.store(true, Ordering::Relaxed));
+            }
+            !goes
+        });
+    }
+
     /// Like [`Keyspace::touch`], for the entry at `at`.
     pub(crate) fn touch_at(&mut self, at: usize) {
         if let Some((key, _)) = self.entries.at(at) {

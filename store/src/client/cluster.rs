@@ -39,45 +39,45 @@ impl Cluster {
     /// Connects to these nodes, each `HOST:PORT`, and stays connected. Unless they know better, they own equal shares
     /// of the slots. Needs a runtime.
     pub fn open(nodes: &[String], token: Option<String>) -> Result<Arc<Cluster>, InvalidMap> {
-        let map = Arc::new(SlotMap::even(nodes)?);
+        Ok(Cluster::of(SlotMap::even(nodes)?, token))
+    }
+
+    /// The same for a cluster whose map is known.
+    pub fn of(map: SlotMap, token: Option<String>) -> Arc<Cluster> {
         let cluster = Arc::new(Cluster {
             peer: random(),
             token: token.unwrap_or_default(),
-            view: RwLock::new(View { map: map.clone(), links: Vec::new() }),
+            view: RwLock::new(View { map: Arc::new(map.clone()), links: Vec::new() }),
             transactions: AtomicU64::new(0),
             catalog: watch::Sender::new(0),
         });
-        cluster.connect(&map);
-        Ok(cluster)
+        cluster.view(&mut cluster.view.write(), map);
+        cluster
     }
 
-    /// Opens links to nodes that there are none to.
-    fn connect(self: &Arc<Self>, map: &SlotMap) {
-        let mut view = self.view.write();
+    /// Makes this the view of the cluster, with links to nodes that there are none to.
+    fn view(self: &Arc<Self>, view: &mut View, map: SlotMap) {
+        // A guess may have named others.
+        view.links.truncate(map.nodes().len());
         for (number, node) in map.nodes().iter().enumerate().skip(view.links.len()) {
             let greeting = NodeGreeting { cluster: Arc::downgrade(self), node: number };
             view.links.push(Arc::new(Link::open(node.clone(), Arc::new(greeting))));
         }
+        view.map = Arc::new(map);
     }
 
-    /// Takes a map that is newer than the present one.
-    fn learn(self: &Arc<Self>, map: &wire::Map) -> Result<(), String> {
+    /// Takes what is newer in this map.
+    pub fn learn(self: &Arc<Self>, map: &wire::Map) -> Result<(), String> {
         let map = SlotMap::from_wire(map).map_err(|error| error.0)?;
-        {
-            let mut view = self.view.write();
-            if map.epoch() == view.map.epoch() && map != *view.map {
-                return Err("the node belongs to another cluster, or was given in another order".into());
-            }
-            if map.epoch() <= view.map.epoch() {
-                return Ok(());
-            }
-            let known = view.map.nodes();
-            if map.nodes().len() < known.len() || map.nodes()[..known.len()] != *known {
-                return Err("the node knows others, or in another order".into());
-            }
-            view.map = Arc::new(map.clone());
+        let mut view = self.view.write();
+        let map = match view.map.is_guess() {
+            true if view.map.is_akin(&map) => map,
+            true => return Err("the node knows others, or in another order".into()),
+            false => view.map.merged(&map).map_err(|error| error.0)?,
+        };
+        if map != *view.map {
+            self.view(&mut view, map);
         }
-        self.connect(&map);
         Ok(())
     }
 
@@ -96,16 +96,22 @@ impl Cluster {
         self.view.read().links.clone()
     }
 
+    /// The ways to those nodes that have slots.
+    pub fn owners(&self) -> Vec<Arc<Link>> {
+        let view = self.view.read();
+        view.map.owners().into_iter().map(|node| view.links[node].clone()).collect()
+    }
+
     /// The node that owns `key`.
     pub fn node_of(&self, key: &[u8]) -> NodeId {
         self.view.read().map.owner_of(key)
     }
 
-    /// The node that owns all of these keys, or 0 if there is none; nothing if they are several nodes'.
+    /// The node that owns all of these keys, or slot 0 if there is none; nothing if they are several nodes'.
     pub fn node_of_all<'a>(&self, keys: impl IntoIterator<Item = &'a [u8]>) -> Option<NodeId> {
         let view = self.view.read();
         let mut nodes = keys.into_iter().map(|key| view.map.owner_of(key));
-        let first = nodes.next().unwrap_or(0);
+        let first = nodes.next().unwrap_or_else(|| view.map.owner(0));
         nodes.all(|node| node == first).then_some(first)
     }
 
@@ -152,7 +158,7 @@ impl Cluster {
     pub fn usage(&self) -> Usage {
         let mut sum = Usage::default();
         let count = |counts: &[u64], db: usize| counts.get(db).map_or(0, |count| *count as usize);
-        for status in self.links().iter().map(|link| link.status()) {
+        for status in self.owners().iter().map(|link| link.status()) {
             sum.bytes += status.bytes as usize;
             for db in 0..DATABASES {
                 sum.keys[db] += count(&status.keys, db);
@@ -168,7 +174,7 @@ impl Cluster {
     pub fn counts(&self) -> Counts {
         let mut sum = Counts::default();
         for wire::Status { hits, misses, expired, evicted, .. } in
-            self.links().iter().map(|link| link.status())
+            self.owners().iter().map(|link| link.status())
         {
             sum += Counts { hits, misses, expired, evicted };
         }
@@ -177,12 +183,12 @@ impl Cluster {
 
     /// Whether memory is full on one of the nodes, as they told last.
     pub fn is_full(&self) -> bool {
-        self.view.read().links.iter().any(|link| link.is_full())
+        self.owners().iter().any(|link| link.is_full())
     }
 
     /// How many calls wait for a key, as the nodes told last.
     pub fn waiting(&self) -> usize {
-        self.links().iter().map(|link| link.status().waiting as usize).sum()
+        self.owners().iter().map(|link| link.status().waiting as usize).sum()
     }
 
     /// Told when somebody else has changed the catalog.
@@ -241,9 +247,18 @@ impl Greeting for NodeGreeting {
         }
     }
 
-    fn heard(&self, _: Answer) {
-        if let Some(cluster) = self.cluster.upgrade() {
-            cluster.catalog.send_modify(|changes| *changes += 1);
+    fn heard(&self, answer: Answer) {
+        match (self.cluster.upgrade(), answer) {
+            (Some(cluster), Answer::Status(wire::Status { map: Some(map), .. })) => {
+                // One of another cluster was found out when it was greeted.
+                let _ = cluster.learn(&map);
+            }
+            (Some(cluster), _) => cluster.catalog.send_modify(|changes| *changes += 1),
+            (None, _) => {}
         }
+    }
+
+    fn epoch(&self) -> u64 {
+        self.cluster.upgrade().map_or(0, |cluster| cluster.map().epoch())
     }
 }

@@ -14,14 +14,13 @@ use wire::response::Body as Answer;
 use super::cluster::{Cluster, lost_error, unexpected, wire_call};
 use super::link::{Link, Pending};
 use super::merge;
+use super::patience::Patience;
 use super::work::{Trouble, WatchId, Work};
 use crate::lock::Mode;
 use crate::node::{self, Call};
-use crate::topology::NodeId;
+use crate::topology::{NodeId, SlotMap};
 use crate::txn::{Conflict, LockRequest};
 
-/// How often a command follows slots that have moved.
-const MOST_MOVES: usize = 10;
 /// How often a transaction of one command is begun anew with more locks.
 const MOST_ROUNDS: usize = 4;
 
@@ -57,21 +56,27 @@ impl Cluster {
     }
 
     async fn execute_on_one(self: &Arc<Self>, call: &Call<'_>, lane: u64, out: &mut Reply) {
-        for _ in 0..MOST_MOVES {
-            let Some(node) = self.only_node(call) else { break };
+        let mut patience = Patience::default();
+        loop {
+            // They may be several nodes' by now.
+            let Some(node) = self.only_node(call) else {
+                return Box::pin(self.execute_alone(call, &mut 0, out)).await;
+            };
             let pending = self.send(node, call, out.protocol, lane);
             match self.received(pending, call.command.is_write()).await {
                 Some(Ok(reply)) => return out.buf.extend_from_slice(&reply),
                 Some(Err(error)) => return out.error(&error),
                 None => {}
             }
+            if let Err(error) = patience.again().await {
+                return out.error(&error);
+            }
         }
-        out.error(&CommandError::new("TRYAGAIN nothing was done: slots are moving"));
     }
 
     /// A step of SCAN.
     async fn execute_page(self: &Arc<Self>, call: &Call<'_>, lane: u64, out: &mut Reply) {
-        let mut scan = merge::Scan::new(call, self.links().len());
+        let mut scan = merge::Scan::new(call, self.map().owners());
         loop {
             let (node, args) = scan.next();
             let asked = Call { args: store_engine::Args::new(&args), ..*call };
@@ -124,18 +129,19 @@ impl Cluster {
 
     /// Remembers on its node whether this key changes.
     pub async fn watch(self: &Arc<Self>, db: usize, key: &[u8]) -> Result<WatchId, CommandError> {
-        let node = self.node_of(key);
-        let link = self.link(node);
-        let (stream, number) = (link.stream(), self.next_transaction());
-        let lock = wire::Lock { db: db as u32, key: key.to_vec().into(), shared: true };
-        match link.ask(Ask::Watch(wire::Watch { watch: number, keys: vec![lock] })).answer().await {
-            Ok(Answer::Done(_)) => Ok(WatchId { node, number, stream }),
-            Ok(Answer::Refusal(refusal)) => {
-                let moved = CommandError::new("TRYAGAIN nothing was done: slots are moving");
-                Err(self.refused(refusal).unwrap_or(moved))
+        let mut patience = Patience::default();
+        loop {
+            let node = self.node_of(key);
+            let link = self.link(node);
+            let (stream, number) = (link.stream(), self.next_transaction());
+            let lock = wire::Lock { db: db as u32, key: key.to_vec().into(), shared: true };
+            match link.ask(Ask::Watch(wire::Watch { watch: number, keys: vec![lock] })).answer().await {
+                Ok(Answer::Done(_)) => return Ok(WatchId { node, number, stream }),
+                Ok(Answer::Refusal(refusal)) => self.refused(refusal).map_or(Ok(()), Err)?,
+                Ok(_) => return Err(unexpected()),
+                Err(lost) => return Err(lost_error(&lost, false)),
             }
-            Ok(_) => Err(unexpected()),
-            Err(lost) => Err(lost_error(&lost, false)),
+            patience.again().await?;
         }
     }
 
@@ -150,12 +156,11 @@ impl Cluster {
     /// Records of the catalog whose names begin with `prefix`, without which they are given.
     pub async fn records(self: &Arc<Self>, prefix: &[u8]) -> Result<Vec<(Bytes, Bytes)>, CommandError> {
         let asked = Ask::ReadRecords(wire::ReadRecords { prefix: prefix.to_vec().into() });
-        match self.catalog().ask(asked).answer().await {
-            Ok(Answer::Records(records)) => {
+        match self.ask_catalog(asked, false).await? {
+            Answer::Records(records) => {
                 Ok(records.records.into_iter().map(|record| (record.name, record.content)).collect())
             }
-            Ok(_) => Err(unexpected()),
-            Err(lost) => Err(lost_error(&lost, false)),
+            _ => Err(unexpected()),
         }
     }
 
@@ -175,22 +180,29 @@ impl Cluster {
             gone: gone.into_iter().map(Bytes::from).collect(),
             replace,
         };
-        match self.catalog().ask(Ask::WriteRecords(write)).answer().await {
-            Ok(Answer::Done(_)) => Ok(()),
-            Ok(Answer::Refusal(refusal)) => Err(self.refused(refusal).unwrap_or_else(unexpected)),
-            Ok(_) => Err(unexpected()),
-            Err(lost) => Err(lost_error(&lost, true)),
+        match self.ask_catalog(Ask::WriteRecords(write), true).await? {
+            Answer::Done(_) => Ok(()),
+            _ => Err(unexpected()),
         }
     }
 
-    /// The node that keeps the catalog: the first one.
-    fn catalog(&self) -> Arc<Link> {
-        self.link(0)
+    /// Asks the node that keeps the catalog: the one that has slot 0.
+    async fn ask_catalog(self: &Arc<Self>, ask: Ask, writes: bool) -> Result<Answer, CommandError> {
+        let mut patience = Patience::default();
+        loop {
+            let home = self.link(self.map().owner(0));
+            match home.ask(ask.clone()).answer().await {
+                Ok(Answer::Refusal(refusal)) => self.refused(refusal).map_or(Ok(()), Err)?,
+                Ok(answer) => return Ok(answer),
+                Err(lost) => return Err(lost_error(&lost, writes)),
+            }
+            patience.again().await?;
+        }
     }
 
     /// Brings the data of all nodes to disk, with `checkpoint` into their checkpoints.
     pub async fn save(self: &Arc<Self>, checkpoint: bool) -> Result<(), CommandError> {
-        let links = self.links();
+        let links = self.owners();
         let pending: Vec<_> =
             links.iter().map(|link| link.ask(Ask::Save(wire::Save { checkpoint }))).collect();
         for answer in pending {
@@ -222,10 +234,14 @@ impl Cluster {
         let settings: Vec<_> = settings.into_iter().map(setting).collect();
         let configure = wire::Configure { settings, reset_counts };
         let ask = |link: &Arc<Link>| link.ask(Ask::Configure(configure.clone()));
-        let pending: Vec<_> = self.links().iter().map(ask).collect();
-        for answer in pending {
+        // Those without slots are told too, and need not be there.
+        let (owners, all) = (self.map().owners(), self.links());
+        let pending: Vec<_> =
+            all.iter().enumerate().map(|(node, link)| (ask(link), owners.contains(&node))).collect();
+        for (answer, is_owner) in pending {
             match answer.answer().await {
                 Ok(Answer::Status(_)) => {}
+                Err(_) if !is_owner => {}
                 Ok(Answer::Refusal(refusal)) => return Err(self.refused(refusal).unwrap_or_else(unexpected)),
                 Ok(_) => return Err(unexpected()),
                 Err(lost) => return Err(lost_error(&lost, true)),
@@ -237,6 +253,7 @@ impl Cluster {
     /// Lets a blocking call wait on the nodes of its keys. With all on one node it is served there; otherwise it is
     /// told when something may have come.
     pub fn wait(&self, call: &Call<'_>, protocol: Protocol) -> Waits {
+        let map = self.map();
         let nodes = match self.only_node(call) {
             Some(node) => vec![node],
             None => {
@@ -255,7 +272,7 @@ impl Cluster {
         };
         let (links, pending): (Vec<_>, Vec<_>) = nodes.into_iter().map(ask).unzip();
         let numbers = links.into_iter().zip(&pending).map(|(link, pending)| (link, pending.id())).collect();
-        Waits { only_told: only_tell, pending, cancel: Cancel { numbers } }
+        Waits { only_told: only_tell, map, pending, cancel: Cancel { numbers } }
     }
 }
 
@@ -263,6 +280,8 @@ impl Cluster {
 pub struct Waits {
     /// It has to try for itself when it is told.
     pub only_told: bool,
+    /// The map by which the nodes were chosen.
+    pub map: Arc<SlotMap>,
     pending: Vec<Pending>,
     cancel: Cancel,
 }
@@ -288,12 +307,12 @@ impl Drop for Cancel {
 }
 
 impl Waits {
-    /// The reply, or an empty one from the first node that says that something may have come; and what gives up
-    /// waiting for it.
+    /// The reply, or an empty one from the first node that says that something may have come; none if it has to wait
+    /// elsewhere, as slots have moved. And what gives up waiting for it.
     pub fn reply(
         self,
         cluster: &Arc<Cluster>,
-    ) -> (impl Future<Output = Result<Bytes, CommandError>> + Send + use<>, Cancel) {
+    ) -> (impl Future<Output = Result<Option<Bytes>, CommandError>> + Send + use<>, Cancel) {
         let mut pending: Vec<_> =
             self.pending.into_iter().map(|pending| Box::pin(pending.answer())).collect();
         let cluster = cluster.clone();
@@ -306,11 +325,8 @@ impl Waits {
         });
         let reply = async move {
             match first.await {
-                Ok(Answer::Reply(reply)) => Ok(reply),
-                Ok(Answer::Refusal(refusal)) => {
-                    let moved = CommandError::new("TRYAGAIN nothing was done: slots are moving");
-                    Err(cluster.refused(refusal).unwrap_or(moved))
-                }
+                Ok(Answer::Reply(reply)) => Ok(Some(reply)),
+                Ok(Answer::Refusal(refusal)) => cluster.refused(refusal).map_or(Ok(None), Err),
                 Ok(_) => Err(unexpected()),
                 Err(lost) => Err(lost_error(&lost, true)),
             }

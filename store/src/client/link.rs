@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use proto::store::v1::request::Body as Ask;
 use proto::store::v1::response::Body as Answer;
 use proto::store::v1::store_client::StoreClient;
-use proto::store::v1::{Beat, Request, Requests, Responses, Status};
+use proto::store::v1::{Beat, Record, Request, Requests, Responses, Status};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_stream::Stream;
@@ -56,8 +56,10 @@ pub trait Greeting: Send + Sync + 'static {
     fn hello(&self) -> Ask;
     /// Whether the first answer is a good one; else why not.
     fn welcome(&self, answer: Answer) -> Result<(), String>;
-    /// What the node says unasked.
+    /// What the node says unasked, and what it tells of itself.
     fn heard(&self, answer: Answer);
+    /// Epoch of the map as it is known here: the node tells of a newer one.
+    fn epoch(&self) -> u64;
 }
 
 /// A stream to one node, for as long as this lives.
@@ -74,9 +76,11 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    /// Grows with every stream; 0: none yet.
+    /// Number of the newest stream, of which there may be none yet.
     stream: u64,
     up: bool,
+    /// It was up, or could not be. Before that requests wait for the first stream.
+    tried: bool,
     /// Why it is not.
     trouble: String,
     next_id: u64,
@@ -86,6 +90,8 @@ struct State {
     sent: u64,
     waiting: HashMap<u64, oneshot::Sender<Result<Answer, Lost>>>,
     writer: Option<Waker>,
+    /// Wakes when it is up, or cannot be.
+    settled: Vec<oneshot::Sender<()>>,
     status: Status,
     /// Of the node's process.
     boot: u64,
@@ -128,6 +134,21 @@ impl Link {
     pub fn is_up(&self) -> Result<(), String> {
         let state = self.shared.state.lock();
         if state.up { Ok(()) } else { Err(state.trouble.clone()) }
+    }
+
+    /// Waits until requests can be sent, or until it is known that they cannot.
+    pub async fn connected(&self) -> Result<(), String> {
+        let settled = {
+            let mut state = self.shared.state.lock();
+            let (settled, hears) = oneshot::channel();
+            if !state.tried {
+                state.settled.push(settled);
+            }
+            hears
+        };
+        // Dropped without a word by those that are settled already.
+        let _ = settled.await;
+        self.is_up()
     }
 
     /// Number of the present stream: what a node remembers of one is lost with it.
@@ -196,7 +217,7 @@ impl Drop for Link {
 
 impl State {
     fn may_send(&self) -> Result<(), String> {
-        match self.up {
+        match self.up || !self.tried {
             false => Err(self.trouble.clone()),
             true if self.queue_bytes > QUEUE_BYTES => Err("too many requests wait for the network".into()),
             true => Ok(()),
@@ -216,9 +237,15 @@ impl State {
         }
     }
 
+    fn settle(&mut self) {
+        self.tried = true;
+        self.settled.clear();
+    }
+
     /// The stream is broken: everybody learns of it.
     fn fall(&mut self, reason: &str) {
         self.up = false;
+        self.settle();
         self.trouble = reason.to_owned();
         self.queue.clear();
         self.queue_bytes = 0;
@@ -240,6 +267,10 @@ fn bytes_of(body: &Ask) -> usize {
             step.changes.len()
                 + step.calls.iter().map(|call| call.args.len() + 16).sum::<usize>()
                 + locks.sum::<usize>()
+        }
+        Ask::Receive(receive) => {
+            let record = |record: &Record| record.name.len() + record.content.len() + 16;
+            receive.changes.len() + receive.records.iter().map(record).sum::<usize>()
         }
         _ => 64,
     }
@@ -315,9 +346,11 @@ async fn run(address: &str, shared: &Arc<Shared>, greeting: &dyn Greeting) -> St
         .max_encoding_message_size(MESSAGE_BYTES);
     let stream = {
         let mut state = shared.state.lock();
-        state.stream += 1;
-        let id = state.push(greeting.hello());
-        debug_assert!(id > 0);
+        state.stream += u64::from(state.tried);
+        // Before those that wait for this stream.
+        let waiting = std::mem::take(&mut state.queue);
+        state.push(greeting.hello());
+        state.queue.extend(waiting);
         state.stream
     };
     let answers = timeout(CONNECT, client.link(Outgoing { shared: shared.clone(), stream })).await;
@@ -341,8 +374,9 @@ async fn run(address: &str, shared: &Arc<Shared>, greeting: &dyn Greeting) -> St
                 if heard.elapsed() > SILENCE {
                     return "the node is silent".into();
                 }
+                let epoch = greeting.epoch();
                 let mut state = shared.state.lock();
-                state.push(Ask::Beat(Beat {}));
+                state.push(Ask::Beat(Beat { epoch }));
                 state.wake();
                 continue;
             }
@@ -371,11 +405,16 @@ fn take(
             }
             greeting.welcome(answer)?;
             *greeted = true;
-            shared.state.lock().up = true;
+            let mut state = shared.state.lock();
+            state.up = true;
+            state.settle();
             continue;
         }
         if let Answer::Status(status) = &answer {
             shared.state.lock().status = status.clone();
+            if status.map.is_some() {
+                greeting.heard(answer.clone());
+            }
         }
         if response.id == 0 {
             greeting.heard(answer);

@@ -4,7 +4,7 @@ use store_engine::command::scan;
 use store_engine::{Args, CommandError, Reply, number};
 
 use crate::node::Call;
-use crate::topology::NodeId;
+use crate::topology::{MOST_NODES, NodeId};
 
 /// What becomes of the answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,9 +86,13 @@ fn header(reply: &[u8]) -> Option<(i64, &[u8])> {
     Some((number::parse_i64(reply.get(1..end)?)?, reply.get(end + 2..)?))
 }
 
+/// A cursor of SCAN is where a node goes on, times this, and the number of the node.
+const CURSORS: u64 = MOST_NODES as u64;
+
 /// A step of SCAN, which goes from node to node. Its cursors say which node goes on, and where.
 pub(super) struct Scan {
-    nodes: usize,
+    /// Those that have something, ascending.
+    nodes: Vec<NodeId>,
     /// The node that is asked next, with its own cursor.
     at: (NodeId, u64),
     count: usize,
@@ -98,11 +102,14 @@ pub(super) struct Scan {
 }
 
 impl Scan {
-    /// The step that a call asks for; the first node refuses what is wrong with it.
-    pub fn new(call: &Call<'_>, nodes: usize) -> Scan {
+    /// The step that a call asks for over `nodes`; the first one refuses what is wrong with it.
+    pub fn new(call: &Call<'_>, nodes: Vec<NodeId>) -> Scan {
         let args: Vec<Vec<u8>> = call.args.items().iter().map(|item| item.to_vec()).collect();
         let cursor = call.args.get(1).and_then(|text| scan::cursor(text).ok()).unwrap_or(0);
-        let at = ((cursor % nodes as u64) as usize, cursor / nodes as u64);
+        let (node, cursor) = ((cursor % CURSORS) as NodeId, cursor / CURSORS);
+        // What a node had that has nothing any more is on others.
+        let from = nodes.iter().copied().find(|held| *held >= node).unwrap_or_else(|| nodes[0]);
+        let at = (from, if from == node { cursor } else { 0 });
         let count = scan::Options::parse(call.args.cursor(2), true).map_or(0, |options| options.count);
         Scan { nodes, at, count, args, found: 0, keys: Vec::new() }
     }
@@ -133,12 +140,17 @@ impl Scan {
         };
         self.found += count;
         self.keys.extend_from_slice(keys);
-        self.at = if cursor > 0 { (self.at.0, cursor) } else { (self.at.0 + 1, 0) };
-        let all = self.at.0 == self.nodes;
-        if !all && cursor == 0 && self.found < self.count {
-            return false;
+        let next = match cursor {
+            0 => self.nodes.iter().find(|node| **node > self.at.0).map(|node| (*node, 0)),
+            _ => Some((self.at.0, cursor)),
+        };
+        if let Some(next) = next {
+            self.at = next;
+            if cursor == 0 && self.found < self.count {
+                return false;
+            }
         }
-        let next = if all { 0 } else { self.at.1 * self.nodes as u64 + self.at.0 as u64 };
+        let next = next.map_or(0, |(node, cursor)| cursor * CURSORS + node as u64);
         out.array(2);
         out.bulk(next.to_string().as_bytes());
         out.array(self.found);
@@ -184,15 +196,15 @@ mod tests {
         let items: [&[u8]; 4] = [b"SCAN", b"0", b"COUNT", b"2"];
         let command = store_engine::command::lookup(b"scan").expect("a command");
         let call = Call { command, args: Args::new(&items), keys: &[], db: 0, now_ms: 0 };
-        let mut scan = Scan::new(&call, 3);
+        let mut scan = Scan::new(&call, vec![0, 1, 3]);
         let mut out = Reply::new(Protocol::Resp2);
         assert_eq!(scan.next(), (0, vec![&b"SCAN"[..], b"0", b"COUNT", b"2"]));
         assert!(!scan.take(b"*2\r\n$1\r\n0\r\n*1\r\n$1\r\na\r\n", &mut out), "there is room for one");
         assert_eq!(scan.next().0, 1);
         assert!(scan.take(b"*2\r\n$2\r\n17\r\n*1\r\n$1\r\nb\r\n", &mut out));
-        assert_eq!(out.buf, b"*2\r\n$2\r\n52\r\n*2\r\n$1\r\na\r\n$1\r\nb\r\n");
-        let items: [&[u8]; 2] = [b"SCAN", b"52"];
-        let mut scan = Scan::new(&Call { args: Args::new(&items), ..call }, 3);
+        assert_eq!(out.buf, b"*2\r\n$5\r\n17001\r\n*2\r\n$1\r\na\r\n$1\r\nb\r\n");
+        let items: [&[u8]; 2] = [b"SCAN", b"17001"];
+        let mut scan = Scan::new(&Call { args: Args::new(&items), ..call }, vec![0, 1, 3]);
         assert_eq!(scan.next(), (1, vec![&b"SCAN"[..], b"17"]));
         assert!(!scan.take(b"*2\r\n$1\r\n0\r\n*0\r\n", &mut out));
         out.buf.clear();

@@ -27,6 +27,7 @@ use wire::stepped::How;
 use super::cluster::{Cluster, lost_error, unexpected, wire_call};
 use super::link::{Link, Lost};
 use super::merge;
+use super::patience::Patience;
 use crate::lock::Mode;
 use crate::node::{self, Call};
 use crate::topology::NodeId;
@@ -38,8 +39,6 @@ const COPIED_BYTES: u32 = 64 << 10;
 const OUTCOME_PATIENCE: Duration = Duration::from_secs(5);
 /// How often it is asked.
 const OUTCOME_PAUSE: Duration = Duration::from_millis(50);
-/// How often a transaction begins anew because slots have moved.
-const MOST_MOVES: usize = 10;
 
 /// Why a call could not be run.
 #[derive(Clone, Debug)]
@@ -175,18 +174,17 @@ impl Work {
         if self.begun {
             return Ok(());
         }
-        for _ in 0..MOST_MOVES {
-            if self.try_begin().await? {
-                (self.begun, self.keeps_time) = (true, self.now_ms > 0);
-                return Ok(());
-            }
+        let mut patience = Patience::default();
+        while !self.try_begin().await? {
             self.abort();
             self.number = self.cluster.next_transaction();
             self.shares.clear();
             self.places.clear();
             *self.copies = Partition::default();
+            patience.again().await.map_err(Trouble::Lost)?;
         }
-        Err(Trouble::Lost(CommandError::new("TRYAGAIN nothing was done: slots are moving")))
+        (self.begun, self.keeps_time) = (true, self.now_ms > 0);
+        Ok(())
     }
 
     /// Whether it has begun; not if slots had moved.
@@ -220,14 +218,16 @@ impl Work {
                 return Ok(false);
             }
         }
-        Ok(true)
+        // By now the map is known as it stays, and may have others.
+        let has = |node: &NodeId| self.shares.iter().any(|share| share.node == *node);
+        Ok(!self.everything || self.cluster.map().owners().iter().all(has))
     }
 
     /// The nodes that are needed, ascending, with what is to be locked there.
     fn nodes_wanted(&self) -> Vec<(NodeId, Vec<LockRequest>)> {
         let map = self.cluster.map();
         if self.everything {
-            return (0..map.nodes().len()).map(|node| (node, Vec::new())).collect();
+            return map.owners().into_iter().map(|node| (node, Vec::new())).collect();
         }
         let mut by_node: std::collections::BTreeMap<NodeId, Vec<LockRequest>> = Default::default();
         for request in &self.requests {
@@ -279,6 +279,9 @@ impl Work {
             self.now_ms = self.now_ms.max(stepped.now_ms);
         }
         self.full |= stepped.full;
+        if let Some(map) = &stepped.map {
+            self.cluster.learn(map).map_err(|reason| Trouble::Lost(CommandError::owned(format!("ERR {reason}"))))?;
+        }
         if stepped.values.len() < locks.len() {
             return Err(Trouble::Lost(unexpected()));
         }
@@ -435,7 +438,8 @@ impl Work {
         }
         for (answer, locks) in pending {
             if !self.granted(answer.answer().await, &locks)? {
-                return Err(Trouble::Lost(CommandError::new("TRYAGAIN nothing was done: slots are moving")));
+                // It begins again with these, wherever they are now.
+                return Err(locks.first().cloned().map_or(Conflict::Everything, Conflict::Key).into());
             }
             self.requests.extend(locks);
         }
@@ -513,9 +517,9 @@ impl Work {
         seed: &mut u64,
         out: &mut Reply,
     ) -> Result<bool, Trouble> {
-        let nodes: Vec<NodeId> = (0..self.shares.len()).collect();
+        let nodes: Vec<NodeId> = self.shares.iter().map(|share| share.node).collect();
         if call.command.name == "scan" {
-            let mut scan = merge::Scan::new(call, nodes.len());
+            let mut scan = merge::Scan::new(call, nodes);
             loop {
                 let (node, args) = scan.next();
                 let calls = vec![wire_call(&Call { args: Args::new(&args), ..*call }, out.protocol)];
@@ -583,7 +587,8 @@ impl Work {
         let mut replies = Vec::new();
         for answer in pending {
             let stepped = self.stepped(answer.answer().await, false)?;
-            let mut stepped = stepped.ok_or_else(|| Trouble::Lost(unexpected()))?;
+            // A slot of which all is locked, and whose new node does not know of it yet: as if it had begun earlier.
+            let mut stepped = stepped.ok_or(Conflict::Everything)?;
             if stepped.how() != How::Well {
                 return Err(conflict_of(&stepped, &[]));
             }

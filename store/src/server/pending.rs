@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use prost::Message;
 use proto::store::v1 as wire;
 use store_engine::codec::{Input, put_bytes};
 use store_engine::effect::{CATALOG, Effect, Effects};
@@ -21,6 +22,7 @@ use crate::client::link::Link;
 use crate::journal::fail_point;
 use crate::lock::Mode;
 use crate::server::session::PeerGreeting;
+use crate::topology::SlotMap;
 use crate::txn::{LockRequest, Transaction};
 
 /// Before a transaction's number: what it will do if it is committed, and who decides that.
@@ -49,6 +51,37 @@ struct Prepared {
     decider: String,
     /// What is to be done yet, if it was prepared before the last start.
     rest: Option<Vec<u8>>,
+    /// The slots that come with it.
+    arrival: Option<Arrival>,
+}
+
+/// Slots that come to this node.
+pub(super) struct Arrival {
+    /// The map then.
+    pub map: SlotMap,
+    /// The catalog, if it comes too.
+    pub records: Vec<wire::Record>,
+}
+
+impl Arrival {
+    /// What the message tells of it.
+    pub fn of(receive: &wire::Receive) -> Result<Arrival, String> {
+        let map = SlotMap::from_wire(receive.map.as_ref().ok_or("no map")?).map_err(|error| error.0)?;
+        Ok(Arrival { map, records: receive.records.clone() })
+    }
+
+    fn record(&self) -> Vec<u8> {
+        let (map, records) = (Some(self.map.to_wire()), self.records.clone());
+        wire::Receive { map, records, ..wire::Receive::default() }.encode_to_vec()
+    }
+
+    /// Keeps it with these effects.
+    fn keep(&self, host: &Host, effects: &mut Effects) {
+        for record in &self.records {
+            host.node.record_with(effects, &record.name, Some(&record.content));
+        }
+        host.place.change(&host.node, effects, &self.map);
+    }
 }
 
 struct Entry {
@@ -242,6 +275,7 @@ pub(super) async fn prepare(
     number: u64,
     txn: Box<Transaction>,
     decider: String,
+    arrival: Option<Arrival>,
 ) -> Result<(), String> {
     fail_point::pass("prepare:before-record");
     let mut trace = Trace { host, number, stays: false };
@@ -249,6 +283,9 @@ pub(super) async fn prepare(
         let mut record = Vec::new();
         put_bytes(decider.as_bytes(), &mut record);
         put_bytes(txn.effects().as_bytes(), &mut record);
+        if let Some(arrival) = &arrival {
+            put_bytes(&arrival.record(), &mut record);
+        }
         host.node.put_record(&named(PREPARED, number), &record);
         if let Err(reason) = journal.flush().await {
             host.registry.forget(number);
@@ -259,7 +296,7 @@ pub(super) async fn prepare(
     let mut live = host.registry.live.lock();
     match live.get_mut(&number) {
         Some(entry) if matches!(entry.state, State::Working(_)) => {
-            entry.state = State::Prepared(Box::new(Prepared { txn: *txn, decider, rest: None }));
+            entry.state = State::Prepared(Box::new(Prepared { txn: *txn, decider, rest: None, arrival }));
             trace.stays = true;
             Ok(())
         }
@@ -299,10 +336,14 @@ pub(super) async fn commit(
         return Ok(());
     }
     fail_point::pass("commit:before-record");
-    let record = others.join(",");
-    host.node.record_with(txn.effects_mut(), &named(DECIDED, number), Some(record.as_bytes()));
+    decide(host, number, txn.effects_mut(), others);
     txn.commit();
     fail_point::pass("commit:before-flush");
+    seal(host, number).await
+}
+
+/// Brings a decision to disk; only then it is known.
+pub(super) async fn seal(host: &Arc<Host>, number: u64) -> Result<(), String> {
     // Until it is on disk nobody is told: what follows from it could be on other disks, and this one without it.
     let flushed = flush(host).await;
     fail_point::pass("commit:after-record");
@@ -329,22 +370,33 @@ async fn finish_late(host: Arc<Host>, number: u64) {
     host.registry.finished(number);
 }
 
+/// Adds to a transaction's effects that it is committed, for `others` who have prepared it.
+pub(super) fn decide(host: &Host, number: u64, effects: &mut Effects, others: &[String]) {
+    host.node.record_with(effects, &named(DECIDED, number), Some(others.join(",").as_bytes()));
+}
+
 /// Ends a prepared transaction as it was decided.
 pub(super) async fn decided(host: &Host, number: u64, committed: bool) -> Result<(), String> {
     let Some(prepared) = host.registry.take_prepared(number) else {
         return Ok(());
     };
     fail_point::pass("decided:before");
-    let Prepared { mut txn, rest, .. } = *prepared;
+    let Prepared { mut txn, rest, arrival, .. } = *prepared;
     let name = named(PREPARED, number);
     match (committed, rest) {
         (true, None) => {
             host.node.record_with(txn.effects_mut(), &name, None);
+            if let Some(arrival) = arrival {
+                arrival.keep(host, txn.effects_mut());
+            }
             txn.commit();
         }
         (true, Some(rest)) => {
             let mut effects = Effects::from_bytes(&rest);
             host.node.record_with(&mut effects, &name, None);
+            if let Some(arrival) = arrival {
+                arrival.keep(host, &mut effects);
+            }
             txn.repeat(&rest, effects, (host.clock)());
         }
         (false, _) => {
@@ -439,8 +491,16 @@ pub(super) async fn recover(host: &Arc<Host>) -> Result<(), String> {
         let decider = input.bytes().map_err(|_| damaged())?;
         let decider = String::from_utf8(decider.to_vec()).map_err(|_| damaged())?;
         let rest = input.bytes().map_err(|_| damaged())?;
+        let arrival = match input.is_empty() {
+            true => None,
+            false => {
+                let bytes = input.bytes().map_err(|_| damaged())?;
+                let receive = wire::Receive::decode(bytes).map_err(|_| damaged())?;
+                Some(Arrival::of(&receive).map_err(|_| damaged())?)
+            }
+        };
         let txn = lock_again(host, rest).await.ok_or_else(damaged)?;
-        let prepared = Prepared { txn, decider, rest: Some(rest.to_vec()) };
+        let prepared = Prepared { txn, decider, rest: Some(rest.to_vec()), arrival };
         let state = State::Prepared(Box::new(prepared));
         host.registry.live.lock().insert(number, Entry { session: 0, state });
         tokio::spawn(resolve(host.clone(), number));

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
-use parking_lot::RwLock;
+use parking_lot::{RwLock, RwLockReadGuard};
 use prost::Message;
 use proto::store::v1 as wire;
+use store_engine::Effects;
 use store_engine::slot::slot;
+use wire::refusal::Code;
 
 use crate::node::Node;
 use crate::topology::{NodeId, SlotMap};
@@ -14,8 +16,17 @@ use crate::topology::{NodeId, SlotMap};
 const RECORD: &[u8] = b"cluster/place";
 
 /// The node's place, once somebody has told it.
+///
+/// Whoever finds a slot to be the node's own and does something with it holds what [`Place::owns`] gives meanwhile, or
+/// looks again once its keys are locked: slots leave only while the gate of their shard is closed.
 pub(crate) struct Place {
-    taken: RwLock<Option<Taken>>,
+    state: RwLock<State>,
+}
+
+struct State {
+    taken: Option<Taken>,
+    /// The catalog is on its way to another node.
+    catalog_leaves: bool,
 }
 
 #[derive(Clone)]
@@ -23,6 +34,16 @@ pub(crate) struct Taken {
     pub map: Arc<SlotMap>,
     pub me: NodeId,
 }
+
+impl Taken {
+    fn record(&self) -> Vec<u8> {
+        let map = Some(self.map.to_wire());
+        wire::Hello { map, node: self.me as u32, ..wire::Hello::default() }.encode_to_vec()
+    }
+}
+
+/// As long as this is held the node keeps its slots.
+pub(crate) struct Owned<'a>(#[expect(dead_code, reason = "held")] RwLockReadGuard<'a, State>);
 
 impl Place {
     /// The place that the data was written in.
@@ -38,12 +59,12 @@ impl Place {
                 Some(Taken { map: Arc::new(map), me: hello.node as NodeId })
             }
         };
-        Ok(Place { taken: RwLock::new(taken) })
+        Ok(Place { state: RwLock::new(State { taken, catalog_leaves: false }) })
     }
 
     /// The node's place, if it knows it.
     pub fn taken(&self) -> Option<Taken> {
-        self.taken.read().clone()
+        self.state.read().taken.clone()
     }
 
     /// What the map calls this node.
@@ -57,44 +78,107 @@ impl Place {
         let Some(name) = map.nodes().get(me) else {
             return Err(format!("there is no node {me} in the map"));
         };
-        let mut taken = self.taken.write();
-        match &*taken {
-            Some(mine) if mine.map.nodes().get(mine.me) != Some(name) => {
-                let known = mine.map.nodes().get(mine.me).map_or("", String::as_str);
-                return Err(format!("this node is {known}, not {name}"));
-            }
-            Some(mine) if mine.map.epoch() == map.epoch() && *mine.map != map => {
-                return Err(format!("this node belongs to another cluster: {}", mine.map.nodes().join(",")));
-            }
-            // Those who gave slots to others told both; whoever has a newer map knows of changes among others.
-            Some(mine) if mine.map.epoch() >= map.epoch() || mine.map.runs_of(mine.me) != map.runs_of(me) => {
-                return Ok(mine.clone());
-            }
-            _ => {}
+        let mut state = self.state.write();
+        let known = state.taken.as_ref().and_then(|taken| taken.map.nodes().get(taken.me));
+        if let Some(known) = known.filter(|known| *known != name) {
+            return Err(format!("this node is {known}, not {name}"));
         }
-        let record = wire::Hello { map: Some(map.to_wire()), node: me as u32, ..wire::Hello::default() };
-        node.put_record(RECORD, &record.encode_to_vec());
-        Ok(taken.insert(Taken { map: Arc::new(map), me }).clone())
+        let taken = match &state.taken {
+            None => Taken { map: Arc::new(map.founded()), me },
+            Some(mine) => mine.with(map).map_err(|error| format!("this node is not of this cluster: {error}"))?,
+        };
+        Ok(state.set(node, taken))
+    }
+
+    /// Takes what is newer in this map; an error if it is another cluster's.
+    pub fn learn(&self, node: &Node, map: SlotMap) -> Result<(), String> {
+        let mut state = self.state.write();
+        let Some(mine) = &state.taken else { return Err("this node has no place in a cluster yet".into()) };
+        let taken = mine.with(map).map_err(|error| format!("this node is not of this cluster: {error}"))?;
+        state.set(node, taken);
+        Ok(())
+    }
+
+    /// Slots come or go: `map` is kept in one record of the journal with `effects`, which are about all that was in
+    /// them. Until that is done nobody finds out whose they are.
+    pub fn change(&self, node: &Node, effects: &mut Effects, map: &SlotMap) {
+        let mut state = self.state.write();
+        let Some(mine) = &state.taken else { return };
+        // That they are of one cluster was known before anything was prepared.
+        let Ok(merged) = mine.map.merged(map) else { return };
+        let taken = Taken { map: Arc::new(merged), me: mine.me };
+        node.record_with(effects, RECORD, Some(&taken.record()));
+        node.record(effects);
+        *state = State { taken: Some(taken), catalog_leaves: false };
     }
 
     /// Whether all of `keys` are this node's; else the refusal that says whose they are.
-    pub fn owns<'a>(&self, keys: impl IntoIterator<Item = &'a [u8]>) -> Result<(), wire::Refusal> {
-        let taken = self.taken.read();
-        let Some(Taken { map, me }) = &*taken else {
-            return Err(refusal(wire::refusal::Code::Denied, "this node has no place in a cluster yet"));
-        };
-        for key in keys {
-            if map.owner_of(key) != *me {
-                let reason = format!("slot {} is not this node's", slot(key));
-                let map = Some(map.to_wire());
-                return Err(wire::Refusal { map, ..refusal(wire::refusal::Code::Moved, &reason) });
-            }
+    pub fn owns<'a>(&self, keys: impl IntoIterator<Item = &'a [u8]>) -> Result<Owned<'_>, wire::Refusal> {
+        let state = self.state.read();
+        let Some(taken) = &state.taken else { return Err(homeless()) };
+        let mut keys = keys.into_iter();
+        match keys.find(|key| taken.map.owner_of(key) != taken.me) {
+            Some(key) => Err(taken.moved(slot(key))),
+            None => Ok(Owned(state)),
         }
-        Ok(())
+    }
+
+    /// Whether the catalog is here, which is where slot 0 is; else the refusal that says where.
+    pub fn owns_catalog(&self) -> Result<Owned<'_>, wire::Refusal> {
+        let state = self.state.read();
+        match &state.taken {
+            None => Err(homeless()),
+            Some(taken) if taken.map.owner(0) != taken.me || state.catalog_leaves => Err(taken.moved(0)),
+            Some(_) => Ok(Owned(state)),
+        }
+    }
+
+    /// From now on the catalog does not change, until slot 0 has moved or this is said to be over.
+    pub fn catalog_leaves(&self, leaves: bool) {
+        self.state.write().catalog_leaves = leaves;
+    }
+
+    /// What is answered to those who waited for a slot that has left.
+    pub fn moved(&self) -> wire::Refusal {
+        self.taken().map_or_else(homeless, |taken| taken.moved_away("the slot has moved"))
     }
 }
 
+impl Taken {
+    /// This with what another map tells.
+    fn with(&self, map: SlotMap) -> Result<Taken, String> {
+        let map = match map.is_guess() {
+            true if self.map.is_akin(&map) => return Ok(self.clone()),
+            true => return Err(format!("it has the nodes {}", self.map.nodes().join(","))),
+            false => self.map.learnt(&map, self.me).map_err(|error| error.0)?,
+        };
+        Ok(Taken { map: Arc::new(map), me: self.me })
+    }
+
+    fn moved(&self, slot: u16) -> wire::Refusal {
+        self.moved_away(&format!("slot {slot} is not this node's"))
+    }
+
+    fn moved_away(&self, reason: &str) -> wire::Refusal {
+        wire::Refusal { map: Some(self.map.to_wire()), ..refusal(Code::Moved, reason) }
+    }
+}
+
+impl State {
+    fn set(&mut self, node: &Node, taken: Taken) -> Taken {
+        if self.taken.as_ref().is_none_or(|mine| mine.map != taken.map) {
+            node.put_record(RECORD, &taken.record());
+            self.taken = Some(taken.clone());
+        }
+        taken
+    }
+}
+
+fn homeless() -> wire::Refusal {
+    refusal(Code::Denied, "this node has no place in a cluster yet")
+}
+
 /// A refusal without a map.
-pub(crate) fn refusal(code: wire::refusal::Code, reason: &str) -> wire::Refusal {
+pub(crate) fn refusal(code: Code, reason: &str) -> wire::Refusal {
     wire::Refusal { code: code.into(), reason: reason.to_owned(), map: None }
 }

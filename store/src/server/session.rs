@@ -21,6 +21,7 @@ use wire::{Requests, Response, Responses};
 
 use super::Host;
 use super::admit::Admitted;
+use super::moving;
 use super::pending;
 use super::place::refusal;
 use super::step;
@@ -297,8 +298,11 @@ impl Session {
         }
         match body {
             Ask::Hello(_) => self.refuse(id, Code::Invalid, "a second hello"),
-            Ask::Beat(_) => {
-                let status = status(&self.host);
+            Ask::Beat(beat) => {
+                let mut status = status(&self.host);
+                if status.epoch > beat.epoch {
+                    status.map = self.host.place.taken().map(|taken| taken.map.to_wire());
+                }
                 self.answer(id, Answer::Status(status));
             }
             Ask::Execute(wire::Execute { call: Some(call), lane }) => self.execute(id, call, lane),
@@ -319,6 +323,14 @@ impl Session {
                 }
             }
             Ask::ReadRecords(read) => {
+                let host = self.host.clone();
+                let _owned = match host.place.owns_catalog() {
+                    Ok(owned) => owned,
+                    Err(moved) => {
+                        self.answer(id, Answer::Refusal(moved));
+                        return true;
+                    }
+                };
                 let records = self.host.node.records(&read.prefix);
                 let record = |(name, content): (Vec<u8>, Arc<[u8]>)| wire::Record {
                     name: name.into(),
@@ -334,7 +346,15 @@ impl Session {
                         true
                     };
                 }
-                step::write_records(&self.host.node, &write);
+                let host = self.host.clone();
+                let _owned = match host.place.owns_catalog() {
+                    Ok(owned) => owned,
+                    Err(moved) => {
+                        self.answer(id, Answer::Refusal(moved));
+                        return true;
+                    }
+                };
+                step::write_records(&host.node, &write);
                 self.host.sessions.tell_of_catalog(self.number);
                 self.answer(id, Answer::Done(wire::Done {}));
             }
@@ -349,6 +369,18 @@ impl Session {
             Ask::Forget(asked) => {
                 pending::forget_decision(&self.host, asked.txn, &asked.node);
                 self.answer(id, Answer::Done(wire::Done {}));
+            }
+            Ask::Learn(learn) => {
+                let learnt = SlotMap::from_wire(&learn.map.unwrap_or_default()).map_err(|error| error.0);
+                match learnt.and_then(|map| self.host.place.learn(&self.host.node, map)) {
+                    Ok(()) => self.answer(id, Answer::Done(wire::Done {})),
+                    Err(reason) => self.refuse(id, Code::Denied, &reason),
+                }
+            }
+            Ask::Move(asked) => self.later(id, move |host| moving::give(host, asked)),
+            Ask::Receive(asked) => {
+                let session = self.number;
+                self.later(id, move |host| moving::receive(host, session, asked));
             }
             Ask::Save(save) => self.later(id, move |host| async move {
                 let saved = match host.node.journal() {
@@ -446,22 +478,28 @@ impl Session {
             Ok(admitted) => admitted,
             Err(reason) => return self.refuse(id, Code::Invalid, reason),
         };
-        if !only_tell && let Err(moved) = self.host.place.owns(admitted.key_bytes()) {
-            return self.answer(id, Answer::Refusal(moved));
-        }
+        let host = self.host.clone();
+        let keys = admitted.key_bytes().filter(|_| !only_tell);
+        // Held until it has its place in the queues, so that it hears of a slot that leaves.
+        let owned = match host.place.owns(keys) {
+            Ok(owned) => owned,
+            Err(moved) => return self.answer(id, Answer::Refusal(moved)),
+        };
         let mut parked = match only_tell {
             true => self.host.node.park_to_be_told(&admitted.call(clock()), admitted.protocol),
             false => self.host.node.park(&admitted.call(clock()), admitted.protocol),
         };
+        drop(owned);
         self.waiting.lock().waiters.insert(id, parked.waiter().clone());
         let waiting = self.waiting.clone();
-        self.later(id, move |_| async move {
+        self.later(id, move |host| async move {
             let reply = match only_tell {
                 true => parked.told().await,
                 false => parked.reply(clock).await,
             };
             waiting.lock().waiters.remove(&id);
             match reply {
+                Some(reply) if reply.is_empty() && !only_tell => Answer::Refusal(host.place.moved()),
                 Some(reply) => Answer::Reply(reply.into()),
                 None => Answer::Refusal(refusal(Code::Unavailable, "whoever served this call has failed")),
             }
@@ -469,10 +507,13 @@ impl Session {
     }
 
     fn watch(&mut self, id: u64, watch: wire::Watch) {
+        let host = self.host.clone();
         let keys = watch.keys.iter().map(|lock| &*lock.key);
-        if let Err(moved) = self.host.place.owns(keys) {
-            return self.answer(id, Answer::Refusal(moved));
-        }
+        // Held until all are watched, so that they hear of a slot that leaves.
+        let _owned = match host.place.owns(keys) {
+            Ok(owned) => owned,
+            Err(moved) => return self.answer(id, Answer::Refusal(moved)),
+        };
         let mut watched = Vec::with_capacity(watch.keys.len());
         for lock in watch.keys {
             let (db, changed) = (lock.db as usize % store_engine::DATABASES, Arc::default());
@@ -571,11 +612,15 @@ fn greet(host: &Host, hello: &wire::Hello) -> Result<wire::Welcome, String> {
     {
         return Err("the token is wrong".into());
     }
-    let map =
-        SlotMap::from_wire(hello.map.as_ref().ok_or("a hello without a map")?).map_err(|error| error.0)?;
-    let taken = host.place.take(&host.node, map, hello.node as usize)?;
+    let taken = match &hello.map {
+        Some(map) => {
+            let map = SlotMap::from_wire(map).map_err(|error| error.0)?;
+            Some(host.place.take(&host.node, map, hello.node as usize)?)
+        }
+        None => host.place.taken(),
+    };
     Ok(wire::Welcome {
-        map: Some(taken.map.to_wire()),
+        map: taken.map(|taken| taken.map.to_wire()),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         boot: host.boot,
         status: Some(status(host)),
@@ -604,6 +649,7 @@ fn status(host: &Host) -> wire::Status {
         journal_newest,
         journal_durable: progress.durable,
         waiting: host.node.waiting() as u64,
+        map: None,
     }
 }
 
@@ -641,4 +687,8 @@ impl Greeting for PeerGreeting {
     }
 
     fn heard(&self, _: Answer) {}
+
+    fn epoch(&self) -> u64 {
+        self.hello.map.as_ref().map_or(0, |map| map.epoch)
+    }
 }

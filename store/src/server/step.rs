@@ -13,7 +13,7 @@ use wire::stepped::How;
 use super::Host;
 use super::admit::Admitted;
 use super::pending::{self, Found};
-use super::place::refusal;
+use super::place::{Owned, refusal};
 use super::session::Watches;
 use crate::lock::Mode;
 use crate::node::Node;
@@ -22,7 +22,7 @@ use crate::txn::{self, Conflict, LockRequest, Transaction};
 /// Runs a call as a unit of its own, if nothing is in its way.
 pub(super) fn execute_now(host: &Host, call: &wire::Call) -> Option<Answer> {
     let now_ms = (host.clock)();
-    let (admitted, mut out) = match admitted(host, call, now_ms) {
+    let (admitted, mut out, _owned) = match admitted(host, call, now_ms) {
         Ok(admitted) => admitted,
         Err(answer) => return Some(*answer),
     };
@@ -34,7 +34,7 @@ pub(super) fn execute_now(host: &Host, call: &wire::Call) -> Option<Answer> {
 /// The same, after those who are in its way.
 pub(super) async fn execute(host: &Arc<Host>, call: &wire::Call) -> Answer {
     let (admitted, mut out) = match admitted(host, call, (host.clock)()) {
-        Ok(admitted) => admitted,
+        Ok((admitted, out, _)) => (admitted, out),
         Err(answer) => return *answer,
     };
     let mut seed = seed(host);
@@ -53,17 +53,17 @@ pub(super) async fn execute(host: &Arc<Host>, call: &wire::Call) -> Answer {
     Answer::Reply(out.buf.into())
 }
 
-/// A call that may be run, with its reply to be; otherwise the answer.
-fn admitted<'a>(
-    host: &Host,
+/// A call that may be run, with its reply to be, for as long as the slots are this node's; otherwise the answer.
+fn admitted<'a, 'h>(
+    host: &'h Host,
     call: &'a wire::Call,
     now_ms: u64,
-) -> Result<(Admitted<'a>, Reply), Box<Answer>> {
+) -> Result<(Admitted<'a>, Reply, Owned<'h>), Box<Answer>> {
     let admitted = Admitted::new(call).map_err(|reason| Answer::Refusal(refusal(Code::Invalid, reason)))?;
-    host.place.owns(admitted.key_bytes()).map_err(|moved| Box::new(Answer::Refusal(moved)))?;
+    let owned = host.place.owns(admitted.key_bytes()).map_err(|moved| Box::new(Answer::Refusal(moved)))?;
     let mut out = Reply::new(admitted.protocol);
     match admitted.allowed(&host.node, now_ms) {
-        Ok(()) => Ok((admitted, out)),
+        Ok(()) => Ok((admitted, out, owned)),
         Err(error) => {
             out.error(&error);
             Err(Box::new(Answer::Reply(out.buf.into())))
@@ -120,7 +120,7 @@ pub(super) async fn step(host: Arc<Host>, session: u64, watches: Arc<Watches>, s
     let finished = match step.finish() {
         Finish::Prepare => {
             let decider = step.others.first().cloned().unwrap_or_default();
-            pending::prepare(&host, number, txn, decider).await
+            pending::prepare(&host, number, txn, decider, None).await
         }
         Finish::Commit => pending::commit(&host, number, txn, &step.others).await,
         Finish::Open | Finish::Abort => {
@@ -177,7 +177,7 @@ async fn work(
     let mode = if step.shared { Mode::Shared } else { Mode::Exclusive };
     for call in &step.calls {
         let admitted = Admitted::new(call).map_err(invalid)?;
-        host.place.owns(admitted.key_bytes())?;
+        let _owned = host.place.owns(admitted.key_bytes())?;
         let mut out = Reply::new(admitted.protocol);
         // Whether memory suffices was asked when the transaction began.
         if admitted.command.is_write()
@@ -220,10 +220,11 @@ async fn begun(
 ) -> Result<Option<Box<Transaction>>, wire::Refusal> {
     let requests = begin.locks.iter().map(lock_request).collect::<Result<Vec<_>, _>>()?;
     let keys = || begin.locks.iter().map(|lock| &*lock.key);
-    host.place.owns(keys())?;
+    drop(host.place.owns(keys())?);
     let txn = match held {
         Some(mut txn) => {
             // More of them; whoever holds some does not wait for others.
+            let _owned = host.place.owns(keys())?;
             if let Err(conflict) = txn.lock_free(&requests) {
                 tell(conflict, stepped);
             }
@@ -238,7 +239,10 @@ async fn begun(
         return Ok(None);
     };
     // Slots do not move while a key of theirs is locked, but may have before it was.
-    host.place.owns(keys())?;
+    drop(host.place.owns(keys())?);
+    if begin.everything {
+        stepped.map = host.place.taken().map(|taken| taken.map.to_wire());
+    }
     if watches_broken(host, watches, &begin.watches) {
         stepped.set_how(How::Broken);
         return Ok(None);

@@ -1,0 +1,320 @@
+//! `moonshard topology`: which store node has which slots, and how that is changed while all serve.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use store::Cluster;
+use store::client::{Member, look};
+use store::topology::{NodeId, SLOTS, SlotMap};
+
+use crate::config::{Address, Config};
+use crate::log;
+use crate::persistence::token;
+
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Task {
+    /// Tell who has what.
+    Show {
+        /// As JSON.
+        json: bool,
+    },
+    /// Move slots to a node.
+    Move {
+        /// First and last.
+        slots: (usize, usize),
+        /// Its address.
+        to: String,
+    },
+    /// Add a node and give it its share.
+    Add {
+        /// Its address.
+        node: String,
+    },
+    /// Take all slots from a node.
+    Drain {
+        /// Its address.
+        node: String,
+    },
+}
+
+/// How long a node that cannot move slots is asked again, and how often.
+const RETRIES: (Duration, Duration) = (Duration::from_secs(10), Duration::from_millis(200));
+
+/// After so long all gateways that can reach the nodes have heard of a change.
+const HEARD: Duration = Duration::from_secs(2);
+
+/// Slots that a node shall get.
+type Step = ((usize, usize), NodeId);
+
+/// Does it with the cluster of the nodes that the configuration names; returns what the process exits with.
+pub fn run(config: &Config, task: &Task) -> u8 {
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            log::notice(&format!("cannot start a thread: {error}"));
+            return 1;
+        }
+    };
+    match runtime.block_on(done(config, task)) {
+        Ok(()) => 0,
+        Err(why) => {
+            log::notice(&why);
+            1
+        }
+    }
+}
+
+async fn done(config: &Config, task: &Task) -> Result<(), String> {
+    let stores: Vec<String> = config.stores.get().iter().map(Address::to_string).collect();
+    let token = token(config)?;
+    let map = look(&stores, token.clone()).await?;
+    let cluster = Cluster::of(map, token);
+    for link in cluster.links() {
+        // Whether it is there is told where it is needed.
+        let _ = link.connected().await;
+    }
+    match task {
+        Task::Show { json } => {
+            let rows = cluster.members();
+            tell(&if *json { as_json(cluster.map().epoch(), &rows) } else { as_table(&rows) });
+            Ok(())
+        }
+        Task::Move { slots, to } => {
+            let to = known(&cluster.map(), to)?;
+            go(&cluster, &[(*slots, to)]).await
+        }
+        Task::Add { node } => {
+            let node = cluster.add_node(node).await?;
+            let link = cluster.link(node);
+            link.connected().await.map_err(|reason| format!("{}: {reason}", link.address()))?;
+            let steps = shares(&cluster.map(), node);
+            go(&cluster, &steps).await
+        }
+        Task::Drain { node } => {
+            let node = known(&cluster.map(), node)?;
+            let steps = rest(&cluster.map(), node)?;
+            go(&cluster, &steps).await?;
+            // Who has not used a slot since it moved hears of it with the beats of the links.
+            tokio::time::sleep(HEARD).await;
+            tell("all who are connected know of it: the node can be stopped\n");
+            Ok(())
+        }
+    }
+}
+
+fn known(map: &SlotMap, address: &str) -> Result<NodeId, String> {
+    let found = map.nodes().iter().position(|node| node == address);
+    found.ok_or_else(|| format!("{address} is none of the nodes {}", map.nodes().join(",")))
+}
+
+/// What a new node is to get, so that all have equal shares.
+fn shares(map: &SlotMap, to: NodeId) -> Vec<Step> {
+    let mut members = map.owners();
+    if !members.contains(&to) {
+        members.push(to);
+    }
+    let mut wanted = (SLOTS / members.len()).saturating_sub(map.count_of(to));
+    let most = SLOTS.div_ceil(members.len());
+    let mut steps = Vec::new();
+    for member in members.into_iter().filter(|member| *member != to) {
+        let spare = map.count_of(member).saturating_sub(most).min(wanted);
+        let taken = last_of(map, member, spare);
+        wanted -= spare;
+        steps.extend(taken.into_iter().map(|run| (run, to)));
+    }
+    steps
+}
+
+/// The last `count` slots of a node, in runs.
+fn last_of(map: &SlotMap, node: NodeId, mut count: usize) -> Vec<(usize, usize)> {
+    let mut taken = Vec::new();
+    for (first, last) in map.runs_of(node).into_iter().rev() {
+        let len = (last - first + 1).min(count);
+        if len > 0 {
+            taken.push((last + 1 - len, last));
+        }
+        count -= len;
+    }
+    taken
+}
+
+/// Where the slots of a node go that shall have none, so that all others have equal shares.
+fn rest(map: &SlotMap, from: NodeId) -> Result<Vec<Step>, String> {
+    let mut others: Vec<(usize, NodeId)> = map.owners().into_iter().map(|node| (map.count_of(node), node)).collect();
+    others.retain(|(_, node)| *node != from);
+    if others.is_empty() {
+        return Err("no other node has slots: move some to one first".into());
+    }
+    let fair = SLOTS.div_ceil(others.len());
+    let mut steps = Vec::new();
+    for (mut first, last) in map.runs_of(from) {
+        while first <= last {
+            let (count, to) = others.iter_mut().min().expect("there is one");
+            let len = (last - first + 1).min(fair.saturating_sub(*count).max(1));
+            steps.push(((first, first + len - 1), *to));
+            *count += len;
+            first += len;
+        }
+    }
+    Ok(steps)
+}
+
+/// Moves slots and tells of it.
+async fn go(cluster: &Arc<Cluster>, steps: &[Step]) -> Result<(), String> {
+    let outside = |map: &SlotMap| {
+        let left = |((first, last), to): &Step| {
+            (*first..=*last).filter(|slot| map.owner(*slot as u16) != *to).count()
+        };
+        steps.iter().map(left).sum::<usize>()
+    };
+    let all = outside(&cluster.map());
+    let mut sum = (0, 0);
+    for (range, to) in steps {
+        let name = cluster.link(*to).address().to_owned();
+        for from in 0..cluster.map().nodes().len() {
+            let has = |map: &SlotMap| (range.0..=range.1).any(|slot| map.owner(slot as u16) == from);
+            while from != *to && has(&cluster.map()) {
+                let moved = patiently(cluster, from, *range, *to).await?;
+                (sum.0, sum.1) = (sum.0 + moved.keys, sum.1 + moved.bytes);
+                let done = all - outside(&cluster.map());
+                tell(&format!("{done} of {all} slots moved, {} keys, {} bytes, to {name}\n", sum.0, sum.1));
+            }
+        }
+    }
+    tell(&format!("done: {all} slots moved, {} keys, {} bytes; epoch {}\n", sum.0, sum.1, cluster.map().epoch()));
+    Ok(())
+}
+
+/// Moves a batch, although that may fail for a while.
+async fn patiently(
+    cluster: &Arc<Cluster>,
+    from: NodeId,
+    range: (usize, usize),
+    to: NodeId,
+) -> Result<store::client::Moved, String> {
+    let since = Instant::now();
+    loop {
+        match cluster.move_some(from, range, to).await {
+            Err(why) if since.elapsed() > RETRIES.0 => {
+                return Err(format!("{why}; what was moved stays so, and the command can be repeated"));
+            }
+            Err(_) => tokio::time::sleep(RETRIES.1).await,
+            moved => return moved,
+        }
+    }
+}
+
+/// Writes to standard output; whoever has closed it does not want to know.
+fn tell(text: &str) {
+    let _ = std::io::stdout().lock().write_all(text.as_bytes());
+}
+
+fn as_table(rows: &[Member]) -> String {
+    let head = ["node", "slots", "keys", "bytes", "epoch", "lag", "reachable", "ranges"].map(str::to_owned);
+    let row = |row: &Member| {
+        let up = row.up.as_ref().map_or_else(|why| format!("no: {why}"), |()| "yes".to_owned());
+        let numbers = [row.count as u64, row.keys, row.bytes, row.epoch, row.lag].map(|number| number.to_string());
+        let [count, keys, bytes, epoch, lag] = numbers;
+        [row.node.clone(), count, keys, bytes, epoch, lag, up, row.slots.clone()]
+    };
+    let lines: Vec<[String; 8]> = std::iter::once(head).chain(rows.iter().map(row)).collect();
+    let mut text = String::new();
+    for line in &lines {
+        let cells = line.iter().enumerate().map(|(at, cell)| {
+            let width = lines.iter().map(|line| line[at].chars().count()).max().unwrap_or(0);
+            format!("{cell:width$}")
+        });
+        let cells: Vec<String> = cells.collect();
+        text.push_str(cells.join("  ").trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+fn as_json(epoch: u64, rows: &[Member]) -> String {
+    let row = |Member { node, slots, count, keys, bytes, epoch, lag, up }: &Member| {
+        let trouble = up.as_ref().err().map_or_else(|| "null".to_owned(), |why| quoted(why));
+        format!(
+            "{{\"node\":{},\"slots\":{count},\"ranges\":{},\"keys\":{keys},\"bytes\":{bytes},\"epoch\":{epoch},\
+             \"lag\":{lag},\"reachable\":{},\"trouble\":{trouble}}}",
+            quoted(node),
+            quoted(slots),
+            up.is_ok(),
+        )
+    };
+    let rows: Vec<String> = rows.iter().map(row).collect();
+    format!("{{\"epoch\":{epoch},\"nodes\":[{}]}}\n", rows.join(","))
+}
+
+/// As a string of JSON.
+fn quoted(text: &str) -> String {
+    let mut out = String::from("\"");
+    for letter in text.chars() {
+        match letter {
+            '"' | '\\' => out.extend(['\\', letter]),
+            // Writing to a string cannot fail.
+            control if control < ' ' => _ = write!(out, "\\u{:04x}", u32::from(control)),
+            letter => out.push(letter),
+        }
+    }
+    out.push('"');
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(nodes: usize) -> SlotMap {
+        let names: Vec<String> = (0..nodes).map(|at| format!("node{at}:1")).collect();
+        SlotMap::even(&names).expect("good names").founded()
+    }
+
+    fn after(mut map: SlotMap, steps: &[Step]) -> SlotMap {
+        for ((first, last), to) in steps {
+            let slots: Vec<u16> = (*first..=*last).map(|slot| slot as u16).collect();
+            map = map.moved(&slots, *to);
+        }
+        map
+    }
+
+    fn counts(map: &SlotMap) -> Vec<usize> {
+        (0..map.nodes().len()).map(|node| map.count_of(node)).collect()
+    }
+
+    #[test]
+    fn shares_are_equal_after_nodes_have_come_and_gone() {
+        let mut map = map(3).with_node("node3:1").expect("a good name");
+        map = after(map.clone(), &shares(&map, 3));
+        assert_eq!(counts(&map), [4096; 4]);
+        assert_eq!(shares(&map, 3), [], "repeated, there is nothing to do");
+        map = after(map.clone(), &rest(&map, 0).expect("there are others"));
+        assert_eq!(counts(&map)[0], 0);
+        assert!(counts(&map)[1..].iter().all(|count| (5461..=5462).contains(count)), "{:?}", counts(&map));
+        map = after(map.clone(), &rest(&map, 2).expect("there are others"));
+        assert_eq!(counts(&map), [0, 8192, 0, 8192]);
+        map = after(map.clone(), &rest(&map, 1).expect("there is another"));
+        assert_eq!(counts(&map), [0, 0, 0, 16384]);
+        assert!(rest(&map, 3).is_err());
+    }
+
+    #[test]
+    fn a_table_and_json_tell_the_same() {
+        let row = |up| Member {
+            node: "a:1".to_owned(),
+            slots: "0-9".to_owned(),
+            count: 10,
+            keys: 2,
+            bytes: 300,
+            epoch: 4,
+            lag: 5,
+            up,
+        };
+        let rows = [row(Ok(())), row(Err("no \"way\"".to_owned()))];
+        insta::assert_snapshot!(as_table(&rows), @"");
+        insta::assert_snapshot!(as_json(7, &rows), @"");
+    }
+}

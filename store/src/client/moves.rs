@@ -1,0 +1,180 @@
+//! Changes of who owns what, asked for by somebody who is no gateway.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use proto::store::v1 as wire;
+use wire::request::Body as Ask;
+use wire::response::Body as Answer;
+
+use super::cluster::Cluster;
+use super::link::{Greeting, Link};
+use crate::topology::{NodeId, SlotMap};
+
+/// A batch of slots that has moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Moved {
+    /// How many slots.
+    pub slots: usize,
+    /// The keys that were in them.
+    pub keys: u64,
+    /// What these took in memory.
+    pub bytes: u64,
+    /// How many slots are still to be moved.
+    pub left: usize,
+}
+
+/// A node as it is told of.
+pub struct Member {
+    /// `HOST:PORT`.
+    pub node: String,
+    /// Its slots, such as `0-5460,7000`.
+    pub slots: String,
+    /// How many.
+    pub count: usize,
+    /// How many keys it has.
+    pub keys: u64,
+    /// What they take in memory.
+    pub bytes: u64,
+    /// Of the map that it knows.
+    pub epoch: u64,
+    /// Records of its journal that are not on disk yet.
+    pub lag: u64,
+    /// Whether it can be reached; else why not.
+    pub up: Result<(), String>,
+}
+
+/// The map of the cluster that these nodes are of, as far as they can be asked. None of them takes a place for that.
+pub async fn look(addresses: &[String], token: Option<String>) -> Result<SlotMap, String> {
+    let looks: Vec<(Arc<Look>, Link)> = addresses
+        .iter()
+        .map(|address| {
+            let look = Arc::new(Look { token: token.clone().unwrap_or_default(), map: Mutex::default() });
+            (look.clone(), Link::open(address.clone(), look))
+        })
+        .collect();
+    let mut known: Option<SlotMap> = None;
+    let mut troubles = Vec::new();
+    for (look, link) in &looks {
+        if let Err(reason) = link.connected().await {
+            troubles.push(format!("{}: {reason}", link.address()));
+        }
+        if let Some(map) = look.map.lock().take() {
+            let map = SlotMap::from_wire(&map).map_err(|error| error.0)?;
+            known = Some(match known {
+                Some(known) => known.merged(&map).map_err(|error| format!("{}: {error}", link.address()))?,
+                None => map,
+            });
+        }
+    }
+    let nobody = || match troubles.is_empty() {
+        true => "these nodes are of no cluster yet: that begins with its first gateway".to_owned(),
+        false => troubles.join("; "),
+    };
+    known.ok_or_else(nobody)
+}
+
+struct Look {
+    token: String,
+    map: Mutex<Option<wire::Map>>,
+}
+
+impl Greeting for Look {
+    fn hello(&self) -> Ask {
+        Ask::Hello(wire::Hello { token: self.token.clone(), ..wire::Hello::default() })
+    }
+
+    fn welcome(&self, answer: Answer) -> Result<(), String> {
+        match answer {
+            Answer::Welcome(welcome) => {
+                *self.map.lock() = welcome.map;
+                Ok(())
+            }
+            Answer::Refusal(refusal) => Err(refusal.reason),
+            _ => Err("no welcome".into()),
+        }
+    }
+
+    fn heard(&self, _: Answer) {}
+
+    fn epoch(&self) -> u64 {
+        u64::MAX
+    }
+}
+
+impl Cluster {
+    /// All nodes as they told of themselves last, by number.
+    pub fn members(&self) -> Vec<Member> {
+        let map = self.map();
+        let member = |(node, link): (NodeId, Arc<Link>)| {
+            let status = link.status();
+            let run = |(first, last): &(usize, usize)| match first == last {
+                true => first.to_string(),
+                false => format!("{first}-{last}"),
+            };
+            Member {
+                node: link.address().to_owned(),
+                slots: map.runs_of(node).iter().map(run).collect::<Vec<_>>().join(","),
+                count: map.count_of(node),
+                keys: status.keys.iter().sum(),
+                bytes: status.bytes,
+                epoch: status.epoch,
+                lag: status.journal_newest.saturating_sub(status.journal_durable),
+                up: link.is_up(),
+            }
+        };
+        self.links().into_iter().enumerate().map(member).collect()
+    }
+
+    /// Adds a node without slots, `HOST:PORT`. Those that have slots know it then; one that has heard of another
+    /// node in its place refuses it.
+    pub async fn add_node(self: &Arc<Self>, address: &str) -> Result<NodeId, String> {
+        let map = self.map();
+        if let Some(node) = map.nodes().iter().position(|node| node == address) {
+            return Ok(node);
+        }
+        let map = map.with_node(address).map_err(|error| error.0)?.to_wire();
+        // All who add nodes ask in this order, so that the first one is followed by all.
+        for link in self.owners() {
+            let asked = link.ask(Ask::Learn(wire::Learn { map: Some(map.clone()) })).answer().await;
+            let failed = |why: &str| Err(format!("{}: {why}", link.address()));
+            match asked {
+                Ok(Answer::Done(_)) => {}
+                Ok(Answer::Refusal(refusal)) => return failed(&refusal.reason),
+                Ok(_) => return failed("an answer of another kind"),
+                Err(lost) => return failed(&lost.reason),
+            }
+        }
+        self.learn(&map)?;
+        Ok(map.nodes.len() - 1)
+    }
+
+    /// Lets a node give some of these slots, as far as they are its own, to another one.
+    pub async fn move_some(
+        self: &Arc<Self>,
+        from: NodeId,
+        (first, last): (usize, usize),
+        to: NodeId,
+    ) -> Result<Moved, String> {
+        let map = self.map();
+        let link = self.link(from);
+        let failed = |why: &str| format!("{}: {why}", link.address());
+        // It may not have heard of the receiver.
+        let learn = Ask::Learn(wire::Learn { map: Some(map.to_wire()) });
+        match link.ask(learn).answer().await {
+            Ok(Answer::Refusal(refusal)) => return Err(failed(&refusal.reason)),
+            Ok(_) => {}
+            Err(lost) => return Err(failed(&lost.reason)),
+        }
+        let asked = wire::Move { first: first as u32, last: last as u32, node: to as u32 };
+        match link.ask(Ask::Move(asked)).answer().await {
+            Ok(Answer::Moved(wire::Moved { slots, keys, bytes, left, map })) => {
+                map.map_or(Ok(()), |map| self.learn(&map))?;
+                Ok(Moved { slots: slots as usize, keys, bytes, left: left as usize })
+            }
+            Ok(Answer::Refusal(refusal)) => Err(failed(&refusal.reason)),
+            Ok(_) => Err(failed("an answer of another kind")),
+            Err(lost) => Err(failed(&lost.reason)),
+        }
+    }
+}

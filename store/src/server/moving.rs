@@ -1,0 +1,216 @@
+//! Slots that go from one node to another while both serve.
+//!
+//! They go in batches. Each is a transaction over both nodes, which the giving one begins and decides: nobody touches
+//! the slots' shard while it lasts. What is in them is prepared at the receiver together with the map in which they
+//! are its own; then one record of the giver's journal removes it, and says both who owns it now and that this is
+//! decided. Wherever that is interrupted, [`pending`] finds out how it ends.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use proto::store::v1 as wire;
+use store_engine::effect::Effects;
+use tokio::time::{sleep, timeout};
+use wire::refusal::Code;
+use wire::request::Body as Ask;
+use wire::response::Body as Answer;
+use wire::step::Finish;
+use wire::stepped::How;
+
+use super::pending::{self, Arrival, Found};
+use super::place::{Taken, refusal};
+use super::{Host, random};
+use crate::client::link::SILENCE;
+use crate::lock::Mode;
+use crate::topology::{NodeId, SLOTS};
+use crate::txn::{Cargo, LockRequest, Transaction};
+
+/// A batch takes no more slots than have so many bytes, unless it is one.
+const BATCH_BYTES: usize = 8 << 20;
+/// How often a batch is begun whose receiver is busy, and how long that one is left alone.
+const ATTEMPTS: (u32, Duration) = (200, Duration::from_millis(10));
+/// Before names in the catalog: what is the node's own, and stays.
+const OWN: &[&[u8]] = &[b"prepared/", b"decided/", b"cluster/"];
+
+/// Gives a batch away. Whoever asked need not wait for the end.
+pub(super) async fn give(host: Arc<Host>, asked: wire::Move) -> Answer {
+    let gone = |_| Err(refusal(Code::Unavailable, "the move has failed"));
+    match tokio::spawn(async move { batch(&host, &asked).await }).await.unwrap_or_else(gone) {
+        Ok(moved) => Answer::Moved(moved),
+        Err(refused) => Answer::Refusal(refused),
+    }
+}
+
+async fn batch(host: &Arc<Host>, asked: &wire::Move) -> Result<wire::Moved, wire::Refusal> {
+    let _one_at_a_time = host.moving.lock().await;
+    let (first, last, to) = (asked.first as usize, asked.last as usize, asked.node as NodeId);
+    for _ in 0..ATTEMPTS.0 {
+        let taken = host.place.taken().ok_or_else(|| refusal(Code::Denied, "this node has no place"))?;
+        if first > last || last >= SLOTS || to >= taken.map.nodes().len() {
+            return Err(refusal(Code::Invalid, "no such slots, or no such node"));
+        }
+        let slots: Vec<u16> =
+            (first as u16..=last as u16).filter(|slot| taken.map.owner(*slot) == taken.me).collect();
+        if slots.is_empty() || to == taken.me {
+            return Ok(wire::Moved { map: Some(taken.map.to_wire()), ..wire::Moved::default() });
+        }
+        if let Some(cargo) = try_batch(host, &taken, &slots, to).await? {
+            let map = host.place.taken().map(|taken| taken.map.to_wire());
+            return Ok(wire::Moved {
+                slots: cargo.slots.len() as u32,
+                keys: cargo.keys.len() as u64,
+                bytes: cargo.bytes as u64,
+                left: (slots.len() - cargo.slots.len()) as u32,
+                map,
+            });
+        }
+        sleep(ATTEMPTS.1).await;
+    }
+    Err(refusal(Code::Unavailable, "the receiver is busy"))
+}
+
+/// Moves a batch; none if the receiver is busy.
+async fn try_batch(
+    host: &Arc<Host>,
+    taken: &Taken,
+    slots: &[u16],
+    to: NodeId,
+) -> Result<Option<Cargo>, wire::Refusal> {
+    let unavailable = |reason: &str| refusal(Code::Unavailable, reason);
+    host.node.refuse_while_failing().map_err(|error| unavailable(error.text()))?;
+    let receiver = taken.map.nodes()[to].clone();
+    let link = host.peer(&receiver);
+    link.connected().await.map_err(|reason| unavailable(&format!("{receiver} cannot be reached: {reason}")))?;
+
+    let shard = |slot: u16| usize::from(slot) % host.node.shards();
+    let of_shard: Vec<u16> = slots.iter().copied().filter(|slot| shard(*slot) == shard(slots[0])).collect();
+    let mut txn = Transaction::begin_shard(&host.node, shard(slots[0])).await;
+    let cargo = txn.load(shard(slots[0]), &of_shard, BATCH_BYTES);
+    let leaving = cargo.slots.first() == Some(&0);
+    let _stays = leaving.then(|| Stay::new(host));
+    let records = if leaving { catalog(host) } else { Vec::new() };
+    let number = random();
+    let map = taken.map.moved(&cargo.slots, to);
+    let own_name = host.place.name().unwrap_or_default();
+    let receive = wire::Receive {
+        txn: number,
+        map: Some(map.to_wire()),
+        changes: cargo.effects.as_bytes().to_vec().into(),
+        records: records.clone(),
+        decider: own_name,
+    };
+    // Known from here on to those who ask for its outcome.
+    if !matches!(host.registry.take(number, 0, true), Found::New) {
+        return Ok(None);
+    }
+    let finish = |finish: Finish| {
+        Ask::Step(wire::Step { txn: number, finish: finish.into(), ..wire::Step::default() })
+    };
+    let prepared = match timeout(SILENCE, link.ask(Ask::Receive(receive)).answer()).await {
+        Ok(Ok(Answer::Stepped(stepped))) if stepped.how() == How::Well => Ok(()),
+        Ok(Ok(Answer::Stepped(_))) => Err(None),
+        Ok(Ok(Answer::Refusal(refused))) => Err(Some(refused)),
+        Ok(Ok(_)) => Err(Some(unavailable("an answer of another kind"))),
+        Ok(Err(lost)) => Err(Some(unavailable(&lost.reason))),
+        Err(_) => Err(Some(unavailable("no answer in time"))),
+    };
+    if let Err(why) = prepared {
+        host.registry.abort(number, 0);
+        link.tell(finish(Finish::Abort));
+        return why.map_or(Ok(None), Err);
+    }
+    if !host.registry.finishes(number) {
+        return Err(unavailable("the receiver has given up"));
+    }
+    let names = [receiver.clone()];
+    pending::decide(host, number, txn.effects_mut(), &names);
+    for record in &records {
+        host.node.record_with(txn.effects_mut(), &record.name, None);
+    }
+    txn.unload(&cargo);
+    host.place.change(&host.node, txn.effects_mut(), &map);
+    txn.tell_of_leave(&cargo);
+    txn.commit();
+    if let Err(reason) = pending::seal(host, number).await {
+        link.tell(Ask::Resolve(wire::Resolve { txn: number }));
+        return Err(unavailable(&reason));
+    }
+    match link.ask(finish(Finish::Commit)).answer().await {
+        Ok(Answer::Stepped(_)) => pending::forget_decision(host, number, &receiver),
+        // It asks, for as long as it takes.
+        _ => link.tell(Ask::Resolve(wire::Resolve { txn: number })),
+    }
+    Ok(Some(cargo))
+}
+
+/// The catalog's records but those that are the node's own.
+fn catalog(host: &Host) -> Vec<wire::Record> {
+    let records = host.node.records(b"").into_iter();
+    let common = records.filter(|(name, _)| !OWN.iter().any(|own| name.starts_with(own)));
+    let record = |(name, content): (Vec<u8>, Arc<[u8]>)| wire::Record {
+        name: name.into(),
+        content: content.to_vec().into(),
+    };
+    common.map(record).collect()
+}
+
+/// As long as this lives the catalog does not change.
+struct Stay<'a>(&'a Host);
+
+impl<'a> Stay<'a> {
+    fn new(host: &'a Host) -> Stay<'a> {
+        host.place.catalog_leaves(true);
+        Stay(host)
+    }
+}
+
+impl Drop for Stay<'_> {
+    fn drop(&mut self) {
+        self.0.place.catalog_leaves(false);
+    }
+}
+
+/// Prepares what another node gives.
+pub(super) async fn receive(host: Arc<Host>, session: u64, asked: wire::Receive) -> Answer {
+    match prepare(&host, session, asked).await {
+        Ok(how) => {
+            let mut stepped = wire::Stepped::default();
+            stepped.set_how(how);
+            Answer::Stepped(stepped)
+        }
+        Err(refused) => Answer::Refusal(refused),
+    }
+}
+
+async fn prepare(host: &Host, session: u64, asked: wire::Receive) -> Result<How, wire::Refusal> {
+    let number = asked.txn;
+    let invalid = |reason: &str| refusal(Code::Invalid, reason);
+    let unavailable = |reason: &str| refusal(Code::Unavailable, reason);
+    let now_ms = (host.clock)();
+    let arrival = Arrival::of(&asked).map_err(|reason| invalid(&reason))?;
+    let mine = host.place.taken().ok_or_else(|| refusal(Code::Denied, "this node has no place"))?;
+    mine.map.merged(&arrival.map).map_err(|error| refusal(Code::Denied, &error.0))?;
+    if host.node.is_full(now_ms) {
+        return Err(unavailable("the receiver's memory is full"));
+    }
+    host.node.refuse_while_failing().map_err(|error| unavailable(error.text()))?;
+    let mut requests = Vec::new();
+    for change in Effects::read(&asked.changes) {
+        let (db, key, _) = change.map_err(|_| invalid("malformed changes"))?;
+        requests.push(LockRequest { db, key: key.into(), mode: Mode::Exclusive });
+    }
+    if !matches!(host.registry.take(number, session, true), Found::New) {
+        return Err(invalid("this transaction has been here before"));
+    }
+    // Waiting here could end in a ring with those who wait for the giver's shard.
+    let Some(mut txn) = Transaction::try_begin(&host.node, &requests) else {
+        host.registry.forget(number);
+        return Ok(How::Busy);
+    };
+    if let Err(reason) = txn.apply(&asked.changes, now_ms) {
+        host.registry.forget(number);
+        return Err(invalid(reason));
+    }
+    let prepared = pending::prepare(host, number, Box::new(txn), asked.decider, Some(arrival)).await;
+    prepared.map(|()| How::Well).map_err(|reason| unavailable(&reason))
+}
