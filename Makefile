@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run build test fuzz-commands fuzz-histories eviction-quality crash cluster-crash disk-space fmt lint clean zig
+.PHONY: help run cluster build test fuzz-commands fuzz-histories eviction-quality crash cluster-crash disk-space fmt lint clean zig
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 PYTHON ?= python3
@@ -21,6 +21,9 @@ help: ## Show this list
 
 run: build ## Build and serve on 127.0.0.1:6379 (ARGS="--help" shows the options)
 	@exec $(TARGET)/release/moonshard $(ARGS)
+
+cluster: build ## Serve with 3 store nodes and 2 gateways on this machine, data in ./data-cluster
+	@exec deploy/cluster.sh $(abspath $(TARGET))/release/moonshard
 
 build: zig ## Build target/release/moonshard
 	cargo build --locked --release --package gateway

@@ -128,7 +128,8 @@ fn task(matches: &ArgMatches) -> Task {
 
 /// What `moonshard topology` is told to do.
 fn change(matches: &ArgMatches) -> topology::Task {
-    let text = |matches: &ArgMatches, name| matches.get_one::<String>(name).cloned().expect("clap requires it");
+    let text =
+        |matches: &ArgMatches, name| matches.get_one::<String>(name).cloned().expect("clap requires it");
     match matches.subcommand() {
         Some(("move", of)) => {
             let slots = *of.get_one::<(usize, usize)>("slots").expect("clap requires it");
@@ -162,7 +163,10 @@ fn topology_command() -> Command {
         .arg(parameter("stores").help("Some nodes of the cluster; one that can be reached suffices"))
         .arg(parameter("cluster-token-file").help("File with the word that they know"))
         .arg(Arg::new("json").long("json").action(ArgAction::SetTrue).global(true).help("Show it as JSON"))
-        .subcommand(Command::new("show").about("Show nodes, slots, keys, bytes, epochs and lag of the journals; the default"))
+        .subcommand(
+            Command::new("show")
+                .about("Show nodes, slots, keys, bytes, epochs and lag of the journals; the default"),
+        )
         .subcommand(
             Command::new("move")
                 .about("Move slots to a node")
@@ -175,7 +179,13 @@ fn topology_command() -> Command {
                         .value_parser(slots)
                         .help("The slots, whoever has them"),
                 )
-                .arg(Arg::new("to").long("to").value_name("NODE").required(true).help("The node's address, HOST:PORT")),
+                .arg(
+                    Arg::new("to")
+                        .long("to")
+                        .value_name("NODE")
+                        .required(true)
+                        .help("The node's address, HOST:PORT"),
+                ),
         )
         .subcommand(
             Command::new("add")
@@ -337,8 +347,11 @@ mod tests {
 
     #[test]
     fn help_of_the_tools() {
-        let lines = ["store", "store check", "store dump", "store restore"];
-        let helps = lines.map(|line| printed(&format!("moonshard {line} --help")));
+        let store = ["store", "store check", "store dump", "store restore"];
+        let topology = ["topology", "topology move", "topology add", "topology drain"];
+        let lines = [store, topology].concat();
+        let helps: Vec<String> =
+            lines.iter().map(|line| printed(&format!("moonshard {line} --help"))).collect();
         insta::assert_snapshot!(helps.join("\n----\n"));
     }
 
@@ -353,6 +366,32 @@ mod tests {
         let dump = Task::Dump { folder: folder.clone(), file: file.clone() };
         assert_eq!(task("moonshard store dump data -"), dump);
         assert_eq!(task("moonshard store restore - data"), Task::Restore { file, folder });
+    }
+
+    #[test]
+    fn topology_has_its_tasks() {
+        use topology::Task;
+        let task = |line: &str| match run(line, &[("MOONSHARD_STORES", "a:1")]) {
+            Ok(Action::Topology { config, task }) => (config.stores.get()[0].to_string(), task),
+            other => panic!("{line}: {other:?}"),
+        };
+        let (named, plain) = (|| "b:2".to_owned(), || "a:1".to_owned());
+        assert_eq!(task("moonshard topology"), (plain(), Task::Show { json: false }));
+        assert_eq!(task("moonshard topology --json"), (plain(), Task::Show { json: true }));
+        let moved = Task::Move { slots: (5, 9), to: "c:3".to_owned() };
+        assert_eq!(task("moonshard topology --stores b:2 move --slots 5-9 --to c:3"), (named(), moved));
+        assert_eq!(
+            task("moonshard topology add c:3 --stores b:2"),
+            (named(), Task::Add { node: "c:3".to_owned() })
+        );
+        assert_eq!(task("moonshard topology drain c:3"), (plain(), Task::Drain { node: "c:3".to_owned() }));
+        let wrong = [
+            "topology",
+            "topology --stores a:1 move --slots 9-5 --to c:3",
+            "topology add",
+            "topology --hz 5",
+        ];
+        assert!(wrong.iter().all(|line| run(&format!("moonshard {line}"), &[]).is_err()));
     }
 
     #[test]

@@ -143,7 +143,8 @@ fn last_of(map: &SlotMap, node: NodeId, mut count: usize) -> Vec<(usize, usize)>
 
 /// Where the slots of a node go that shall have none, so that all others have equal shares.
 fn rest(map: &SlotMap, from: NodeId) -> Result<Vec<Step>, String> {
-    let mut others: Vec<(usize, NodeId)> = map.owners().into_iter().map(|node| (map.count_of(node), node)).collect();
+    let mut others: Vec<(usize, NodeId)> =
+        map.owners().into_iter().map(|node| (map.count_of(node), node)).collect();
     others.retain(|(_, node)| *node != from);
     if others.is_empty() {
         return Err("no other node has slots: move some to one first".into());
@@ -184,7 +185,12 @@ async fn go(cluster: &Arc<Cluster>, steps: &[Step]) -> Result<(), String> {
             }
         }
     }
-    tell(&format!("done: {all} slots moved, {} keys, {} bytes; epoch {}\n", sum.0, sum.1, cluster.map().epoch()));
+    tell(&format!(
+        "done: {all} slots moved, {} keys, {} bytes; epoch {}\n",
+        sum.0,
+        sum.1,
+        cluster.map().epoch()
+    ));
     Ok(())
 }
 
@@ -216,7 +222,8 @@ fn as_table(rows: &[Member]) -> String {
     let head = ["node", "slots", "keys", "bytes", "epoch", "lag", "reachable", "ranges"].map(str::to_owned);
     let row = |row: &Member| {
         let up = row.up.as_ref().map_or_else(|why| format!("no: {why}"), |()| "yes".to_owned());
-        let numbers = [row.count as u64, row.keys, row.bytes, row.epoch, row.lag].map(|number| number.to_string());
+        let numbers =
+            [row.count as u64, row.keys, row.bytes, row.epoch, row.lag].map(|number| number.to_string());
         let [count, keys, bytes, epoch, lag] = numbers;
         [row.node.clone(), count, keys, bytes, epoch, lag, up, row.slots.clone()]
     };
@@ -314,7 +321,14 @@ mod tests {
             up,
         };
         let rows = [row(Ok(())), row(Err("no \"way\"".to_owned()))];
-        insta::assert_snapshot!(as_table(&rows), @"");
-        insta::assert_snapshot!(as_json(7, &rows), @"");
+        let table = "node  slots  keys  bytes  epoch  lag  reachable     ranges\n\
+                     a:1   10     2     300    4      5    yes           0-9\n\
+                     a:1   10     2     300    4      5    no: no \"way\"  0-9\n";
+        assert_eq!(as_table(&rows), table);
+        let start = r#"{"node":"a:1","slots":10,"ranges":"0-9","keys":2,"bytes":300,"epoch":4,"lag":5,"#;
+        let (up, down) =
+            (r#""reachable":true,"trouble":null}"#, r#""reachable":false,"trouble":"no \"way\""}"#);
+        let json = format!("{{\"epoch\":7,\"nodes\":[{start}{up},{start}{down}]}}\n");
+        assert_eq!(as_json(7, &rows), json);
     }
 }

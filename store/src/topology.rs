@@ -246,7 +246,10 @@ mod tests {
         let reversed: Vec<String> = names(2).into_iter().rev().collect();
         let foreign = SlotMap::even(&reversed).expect("good names");
         assert!(map.merged(&foreign).is_err() && !map.is_akin(&foreign));
-        assert!(longer.learnt(&one, 2).is_ok_and(|learnt| learnt.owner(0) == 0), "what comes with it is not there");
+        assert!(
+            longer.learnt(&one, 2).is_ok_and(|learnt| learnt.owner(0) == 0),
+            "what comes with it is not there"
+        );
         assert!(longer.learnt(&one, 1).is_ok_and(|learnt| learnt.owner(0) == 2));
         assert!(map.merged(&SlotMap::even(&names(3)).expect("good names")).is_err(), "founded with others");
     }

@@ -129,9 +129,8 @@ fn crowd(server: &TestServer, values: &Arc<AtomicU64>) -> Vec<Busy> {
         loop {
             said(client, &format!("WATCH {key}"));
             let value = client.run(&format!("GET {key}"));
-            let value: u64 = value.text().map_or(0, |text| {
-                String::from_utf8_lossy(text).parse().expect("a number")
-            });
+            let value: u64 =
+                value.text().map_or(0, |text| String::from_utf8_lossy(text).parse().expect("a number"));
             said(client, "MULTI");
             said(client, &format!("SET {key} {}", value + 1));
             if said(client, "EXEC") != "nil[]" {
@@ -192,7 +191,10 @@ fn nobody_notices_that_slots_move() {
     let gateways = [(); 2].map(|()| TestServer::gateway(&nodes, &[]));
     let mut client = gateways[0].client();
     let sha = said(&mut client, "SCRIPT LOAD \"return 'known'\"");
-    said(&mut client, "FUNCTION LOAD \"#!lua name=kept\\nredis.register_function('f', function() return 'called' end)\"");
+    said(
+        &mut client,
+        "FUNCTION LOAD \"#!lua name=kept\\nredis.register_function('f', function() return 'called' end)\"",
+    );
     for (field, value) in [("big", "x".repeat(100_000)), ("expires", "soon".to_owned())] {
         client.call(["SET", field, &value]);
     }
@@ -257,7 +259,9 @@ fn nobody_notices_that_slots_move() {
     let mut names = std::collections::BTreeSet::new();
     let mut cursor = "0".to_owned();
     loop {
-        let Value::Array(step) = late_client.run(&format!("SCAN {cursor} COUNT 50")) else { panic!("a step") };
+        let Value::Array(step) = late_client.run(&format!("SCAN {cursor} COUNT 50")) else {
+            panic!("a step")
+        };
         let Value::Array(keys) = &step[1] else { panic!("keys") };
         names.extend(keys.iter().map(|key| key.text().expect("a key").to_vec()));
         cursor = String::from_utf8_lossy(step[0].text().expect("a cursor")).into_owned();

@@ -325,7 +325,8 @@ fn stores_section(server: &Server, text: &mut String) {
     }
     for (number, Member { node, count, keys, epoch, up, .. }) in members.iter().enumerate() {
         let state = up.as_ref().map_or("down", |()| "up");
-        let _ = write!(text, "store{number}:addr={node},state={state},slots={count},keys={keys},epoch={epoch}");
+        let _ =
+            write!(text, "store{number}:addr={node},state={state},slots={count},keys={keys},epoch={epoch}");
         if let Err(why) = up {
             let _ = write!(text, ",why={}", why.replace(['\r', '\n', ','], " "));
         }

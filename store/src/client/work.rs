@@ -280,7 +280,9 @@ impl Work {
         }
         self.full |= stepped.full;
         if let Some(map) = &stepped.map {
-            self.cluster.learn(map).map_err(|reason| Trouble::Lost(CommandError::owned(format!("ERR {reason}"))))?;
+            self.cluster
+                .learn(map)
+                .map_err(|reason| Trouble::Lost(CommandError::owned(format!("ERR {reason}"))))?;
         }
         if stepped.values.len() < locks.len() {
             return Err(Trouble::Lost(unexpected()));

@@ -80,7 +80,9 @@ async fn try_batch(
     host.node.refuse_while_failing().map_err(|error| unavailable(error.text()))?;
     let receiver = taken.map.nodes()[to].clone();
     let link = host.peer(&receiver);
-    link.connected().await.map_err(|reason| unavailable(&format!("{receiver} cannot be reached: {reason}")))?;
+    link.connected()
+        .await
+        .map_err(|reason| unavailable(&format!("{receiver} cannot be reached: {reason}")))?;
 
     let shard = |slot: u16| usize::from(slot) % host.node.shards();
     let of_shard: Vec<u16> = slots.iter().copied().filter(|slot| shard(*slot) == shard(slots[0])).collect();

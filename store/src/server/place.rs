@@ -85,7 +85,9 @@ impl Place {
         }
         let taken = match &state.taken {
             None => Taken { map: Arc::new(map.founded()), me },
-            Some(mine) => mine.with(map).map_err(|error| format!("this node is not of this cluster: {error}"))?,
+            Some(mine) => {
+                mine.with(map).map_err(|error| format!("this node is not of this cluster: {error}"))?
+            }
         };
         Ok(state.set(node, taken))
     }
