@@ -5,7 +5,7 @@
 //! hears nothing asks it. What it knows nothing of was not committed, and from then on cannot be.
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -97,6 +97,8 @@ pub(crate) struct Registry {
     refused: Mutex<Memory>,
     /// Held while the record of a decision is changed.
     decisions: Mutex<()>,
+    /// The ways to those who decide, while somebody has something to ask.
+    deciders: Mutex<HashMap<String, Weak<Link>>>,
 }
 
 /// The last numbers of something.
@@ -462,8 +464,7 @@ pub(super) fn forget_decision(host: &Host, number: u64, who: &str) {
 /// Finds out what became of a prepared transaction whose gateway does not tell, however long that takes.
 pub(super) async fn resolve(host: Arc<Host>, number: u64) {
     let Some(decider) = host.registry.decider(number) else { return };
-    let greeting = PeerGreeting::new(&host, &decider);
-    let link = Link::open(decider, Arc::new(greeting));
+    let link = way_to(&host, decider);
     while host.registry.decider(number).is_some() {
         match link.ask(Ask::Outcome(wire::Outcome { txn: number })).answer().await {
             Ok(Answer::Decision(decision)) => {
@@ -478,6 +479,19 @@ pub(super) async fn resolve(host: Arc<Host>, number: u64) {
             _ => tokio::time::sleep(ASK_AGAIN).await,
         }
     }
+}
+
+/// One for all that wait for the same decider.
+fn way_to(host: &Host, decider: String) -> Arc<Link> {
+    let mut deciders = host.registry.deciders.lock();
+    if let Some(link) = deciders.get(&decider).and_then(Weak::upgrade) {
+        return link;
+    }
+    deciders.retain(|_, link| link.strong_count() > 0);
+    let greeting = PeerGreeting::new(host, &decider);
+    let link = Arc::new(Link::open(decider.clone(), Arc::new(greeting)));
+    deciders.insert(decider, Arc::downgrade(&link));
+    link
 }
 
 /// Takes up what was prepared when the data was last written.
