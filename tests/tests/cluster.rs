@@ -69,46 +69,50 @@ fn all_is_free(cluster: &TestCluster, keys: &[String]) {
 /// client was told.
 #[test]
 fn a_store_ends_while_it_prepares_decides_or_follows() {
+    std::thread::scope(|scope| {
+        scope.spawn(|| end_everywhere("periodic"));
+        scope.spawn(|| end_everywhere("sync"));
+    });
+}
+
+fn end_everywhere(durability: &str) {
     // The first writer decides, the others prepare.
     let decider = ["commit:before-record", "commit:before-flush", "commit:after-record"];
     let other = ["prepare:before-record", "prepare:after-record", "decided:before", "decided:after"];
-    for durability in ["periodic", "sync"] {
-        let mut cluster = TestCluster::start(3, 1, Some(durability));
-        let keys = keys(&cluster, "mark");
-        let mut client = cluster.client(0);
-        let mut mark = 0;
-        for (store, place) in decider.map(|place| (0, place)).into_iter().chain(other.map(|place| (2, place)))
-        {
-            let before = format!("mark{mark}");
-            assert_eq!(told(&mut client, MARK, &keys, &before), "+done");
-            // Nothing of it is under way any more.
-            assert_eq!(mark_of(&mut client, &keys), before);
-            assert_eq!(notation::reply(&client.run("SAVE")), "+OK");
-            cluster.stores[store].kill();
-            cluster.stores[store].start_failing(&format!("{place}@1=abort"));
-            cluster.wait();
-            mark += 1;
-            let after = format!("mark{mark}");
-            ask(&mut client, MARK, &keys, &after);
-            wait_until("the store has ended", || !cluster.stores[store].is_running());
-            cluster.stores[store].start();
-            let reply = answer(&mut client);
-            cluster.wait();
-            let found = mark_of(&mut client, &keys);
-            let right = match place {
-                // Who decides is asked what became of it, as soon as it is back.
-                "commit:before-record" => found == before && is_nothing(&reply),
-                "commit:after-record" => found == after && reply == "+done",
-                "commit:before-flush" => found == if reply == "+done" { &*after } else { &*before },
-                "prepare:before-record" | "prepare:after-record" => {
-                    found == before && (is_nothing(&reply) || is_unknown(&reply))
-                }
-                _ => found == after && reply == "+done",
-            };
-            assert!(right, "{durability}, {place}: {before} became {found} after {reply}");
-            all_is_free(&cluster, &keys);
-            mark += 1;
-        }
+    let mut cluster = TestCluster::start(3, 1, Some(durability));
+    let keys = keys(&cluster, "mark");
+    let mut client = cluster.client(0);
+    let mut mark = 0;
+    for (store, place) in decider.map(|place| (0, place)).into_iter().chain(other.map(|place| (2, place))) {
+        let before = format!("mark{mark}");
+        assert_eq!(told(&mut client, MARK, &keys, &before), "+done");
+        // Nothing of it is under way any more.
+        assert_eq!(mark_of(&mut client, &keys), before);
+        assert_eq!(notation::reply(&client.run("SAVE")), "+OK");
+        cluster.stores[store].kill();
+        cluster.stores[store].start_failing(&format!("{place}@1=abort"));
+        cluster.wait();
+        mark += 1;
+        let after = format!("mark{mark}");
+        ask(&mut client, MARK, &keys, &after);
+        wait_until("the store has ended", || !cluster.stores[store].is_running());
+        cluster.stores[store].start();
+        let reply = answer(&mut client);
+        cluster.wait();
+        let found = mark_of(&mut client, &keys);
+        let right = match place {
+            // Who decides is asked what became of it, as soon as it is back.
+            "commit:before-record" => found == before && is_nothing(&reply),
+            "commit:after-record" => found == after && reply == "+done",
+            "commit:before-flush" => found == if reply == "+done" { &*after } else { &*before },
+            "prepare:before-record" | "prepare:after-record" => {
+                found == before && (is_nothing(&reply) || is_unknown(&reply))
+            }
+            _ => found == after && reply == "+done",
+        };
+        assert!(right, "{durability}, {place}: {before} became {found} after {reply}");
+        all_is_free(&cluster, &keys);
+        mark += 1;
     }
 }
 
@@ -292,7 +296,7 @@ fn a_gateway_of_another_cluster_is_refused() {
 /// Whoever asks for much and fetches nothing is given up, and does not fill the memory before.
 #[test]
 fn a_gateway_that_fetches_nothing_costs_a_store_no_memory() {
-    const CLIENTS: usize = 200;
+    const CLIENTS: usize = 300;
     const BYTES: usize = 4 << 20;
     let cluster = TestCluster::start(1, 2, None);
     let key = cluster.key(0, "large");
@@ -305,7 +309,9 @@ fn a_gateway_that_fetches_nothing_costs_a_store_no_memory() {
         assert!(is_nothing(&reply), "{reply}");
     }
     let peak = cluster.stores[0].server().peak_bytes() as usize;
-    assert!(peak < CLIENTS * BYTES / 2, "{peak} bytes");
+    println!("{} MB at most", peak >> 20);
+    // A peer may leave 64 MB unread; these are there more than once while they are sent.
+    assert!(peak < CLIENTS * BYTES * 2 / 3, "{peak} bytes");
     cluster.wires[0].heal();
     cluster.wait();
     assert_eq!(cluster.client(0).call(["GET", &key]).text().map(<[u8]>::len), Some(BYTES));
