@@ -316,3 +316,32 @@ fn a_gateway_that_fetches_nothing_costs_a_store_no_memory() {
     cluster.wait();
     assert_eq!(cluster.client(0).call(["GET", &key]).text().map(<[u8]>::len), Some(BYTES));
 }
+
+/// The same the other way round: what nobody fetches waits in a queue that has an end.
+#[test]
+fn a_store_that_fetches_nothing_costs_a_gateway_no_memory() {
+    const CLIENTS: usize = 8;
+    const CALLS: usize = 50;
+    let cluster = TestCluster::start(1, 1, None);
+    let key = cluster.key(0, "large");
+    let value = vec![b'x'; 1 << 20];
+    cluster.stores[0].freeze(true);
+    std::thread::scope(|scope| {
+        for _ in 0..CLIENTS {
+            let mut client = cluster.client(0);
+            let call = vec![b"SET".to_vec(), key.clone().into_bytes(), value.clone()];
+            scope.spawn(move || {
+                for reply in client.pipeline(&vec![call; CALLS]) {
+                    let reply = notation::reply(&reply);
+                    assert!(is_nothing(&reply) || is_unknown(&reply), "{reply}");
+                }
+            });
+        }
+    });
+    let peak = cluster.gateways[0].server().peak_bytes() as usize;
+    println!("{} MB at most", peak >> 20);
+    assert!(peak < CLIENTS * CALLS * value.len() / 2, "{peak} bytes");
+    cluster.stores[0].freeze(false);
+    cluster.wait();
+    assert_eq!(notation::reply(&cluster.client(0).call(["SET", &key, "x"])), "+OK");
+}
