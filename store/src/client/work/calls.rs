@@ -1,0 +1,252 @@
+//! Its calls: on copies where these are, else on the node of their keys, or on all.
+
+use proto::store::v1 as wire;
+use store_engine::command::sort;
+use store_engine::keys::KeyAt;
+use store_engine::{Access, Args, DATABASES, Partition, Reply, Routing, UndoLog};
+use wire::stepped::How;
+
+use super::{Place, Trouble, Work, conflict_of, wire_lock};
+use crate::client::cluster::{unexpected, wire_call};
+use crate::client::merge;
+use crate::lock::Mode;
+use crate::node::Call;
+use crate::topology::NodeId;
+use crate::txn::{Conflict, LockRequest};
+
+impl Work {
+    /// Runs a call if that needs nobody else. Whether its reply is no error.
+    pub fn execute_here(
+        &mut self,
+        call: &Call<'_>,
+        seed: &mut u64,
+        out: &mut Reply,
+    ) -> Result<Option<bool>, Conflict> {
+        match call.command.routing.of(call.args) {
+            Routing::Anywhere => return Ok(Some(self.run(call, seed, out))),
+            Routing::ByKey if self.begun && !self.everything => {}
+            _ => return Ok(None),
+        }
+        let mut here = true;
+        for (key, need) in call.keys() {
+            match self.place_of(call.db, key) {
+                Some((_, mode)) if !mode.covers(need) => {
+                    return Err(Conflict::Key(LockRequest { db: call.db, key: key.into(), mode: need }));
+                }
+                Some((Place::Here, _)) => {}
+                _ => here = false,
+            }
+        }
+        Ok(here.then(|| self.run(call, seed, out)))
+    }
+
+    /// Runs a call. `mode`: how keys are locked that were not named beforehand. Whether its reply is no error.
+    pub async fn execute(
+        &mut self,
+        call: &Call<'_>,
+        mode: Mode,
+        seed: &mut u64,
+        out: &mut Reply,
+    ) -> Result<bool, Trouble> {
+        self.begin().await?;
+        match call.command.routing.of(call.args) {
+            Routing::Anywhere => return Ok(self.run(call, seed, out)),
+            Routing::ByKey => {}
+            _ if self.everything => return self.execute_everywhere(call, seed, out).await,
+            _ => return Err(Conflict::Everything.into()),
+        }
+        self.lock_more(call, mode).await?;
+        if let Some(fine) = self.execute_here(call, seed, out)? {
+            return Ok(fine);
+        }
+        let node = self.cluster.node_of_all(call.keys().map(|(key, _)| key));
+        match node {
+            Some(node) if self.before.is_none() || self.everything => {
+                self.execute_there(node, call, mode, seed, out).await
+            }
+            // Of several nodes, or to be taken back alone: on copies, however large they are.
+            _ => {
+                self.fetch(call).await?;
+                let fine = self.run(call, seed, out);
+                if self.everything {
+                    self.put_away().await?;
+                }
+                Ok(fine)
+            }
+        }
+    }
+
+    /// Brings the keys of a call here that are not.
+    pub(super) async fn fetch(&mut self, call: &Call<'_>) -> Result<(), Trouble> {
+        let mut by_node: std::collections::BTreeMap<NodeId, Vec<LockRequest>> = Default::default();
+        for (key, need) in call.keys() {
+            let place = self.place_of(call.db, key);
+            if !matches!(place, Some((Place::Here, _))) {
+                let mode = place.map_or(need, |(_, mode)| mode);
+                let wanted = by_node.entry(self.cluster.node_of(key)).or_default();
+                wanted.push(LockRequest { db: call.db, key: key.into(), mode });
+            }
+        }
+        let ask = |(node, locks): (NodeId, Vec<LockRequest>)| {
+            let fetch = locks.iter().map(wire_lock).collect();
+            let share = self.shares.iter().find(|share| share.node == node);
+            share.map(|share| (share.ask(wire::Step { fetch, ..self.step() }), locks))
+        };
+        let pending: Option<Vec<_>> = by_node.into_iter().map(ask).collect();
+        for (answer, locks) in pending.ok_or_else(|| Trouble::Lost(unexpected()))? {
+            let Some(stepped) = self.stepped(answer.answer().await, false)? else {
+                return Err(Trouble::Lost(unexpected()));
+            };
+            if stepped.values.len() != locks.len() {
+                return Err(Trouble::Lost(unexpected()));
+            }
+            for (request, value) in locks.iter().zip(&stepped.values) {
+                self.take_value(request, value)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs a call on the node that has all its keys.
+    pub(super) async fn execute_there(
+        &mut self,
+        node: NodeId,
+        call: &Call<'_>,
+        mode: Mode,
+        seed: &mut u64,
+        out: &mut Reply,
+    ) -> Result<bool, Trouble> {
+        let keys: Vec<(usize, Box<[u8]>)> = call.keys().map(|(key, _)| (call.db, key.into())).collect();
+        let changes = self.changes(|db, key| keys.iter().any(|(held, named)| *held == db && **named == *key));
+        for key in keys {
+            self.copies.databases[key.0].remove(&key.1);
+            if let Some((place, _)) = self.places.get_mut(&key) {
+                *place = Place::There;
+            }
+        }
+        let changes = changes.into_values().next().unwrap_or_default();
+        let step = wire::Step {
+            changes: changes.as_bytes().to_vec().into(),
+            calls: vec![wire_call(call, out.protocol)],
+            seed: *seed,
+            shared: mode == Mode::Shared,
+            ..self.step()
+        };
+        let wrote = call.command.is_write() || !step.changes.is_empty();
+        let mut replies = self.ask_all(&[node], step, wrote).await?;
+        let (reply, next) = replies.pop().ok_or_else(|| Trouble::Lost(unexpected()))?;
+        *seed = next;
+        out.buf.extend_from_slice(&reply);
+        Ok(reply.first() != Some(&b'-'))
+    }
+
+    /// Runs a call that concerns all nodes.
+    pub(super) async fn execute_everywhere(
+        &mut self,
+        call: &Call<'_>,
+        seed: &mut u64,
+        out: &mut Reply,
+    ) -> Result<bool, Trouble> {
+        let nodes: Vec<NodeId> = self.shares.iter().map(|share| share.node).collect();
+        if call.command.name == "scan" {
+            let mut scan = merge::Scan::new(call, nodes);
+            loop {
+                let (node, args) = scan.next();
+                let calls = vec![wire_call(&Call { args: Args::new(&args), ..*call }, out.protocol)];
+                let step = wire::Step { calls, ..self.step() };
+                let mut replies = self.ask_all(&[node], step, false).await?;
+                let (reply, _) = replies.pop().ok_or_else(|| Trouble::Lost(unexpected()))?;
+                if scan.take(&reply, out) {
+                    return Ok(reply.first() != Some(&b'-'));
+                }
+            }
+        }
+        let plan = merge::plan(call, |key| self.cluster.node_of(key), seed);
+        let targets = plan.nodes(&nodes);
+        if targets.len() > 1 && call.keys().next().is_some() {
+            return self.execute_on_copies(call, seed, out).await;
+        }
+        let calls = vec![wire_call(call, out.protocol)];
+        let step = wire::Step { calls, seed: *seed, ..self.step() };
+        let replies = self.ask_all(&targets, step, call.command.is_write()).await?;
+        if let Some((_, next)) = replies.last() {
+            *seed = *next;
+        }
+        let mark = out.buf.len();
+        plan.merge(replies.into_iter().map(|(reply, _)| reply), out);
+        Ok(out.buf.get(mark) != Some(&b'-'))
+    }
+
+    /// Runs a call that names keys of several nodes and needs more than these: COPY to another database, and SORT by
+    /// or with other keys.
+    pub(super) async fn execute_on_copies(
+        &mut self,
+        call: &Call<'_>,
+        seed: &mut u64,
+        out: &mut Reply,
+    ) -> Result<bool, Trouble> {
+        self.fetch(call).await?;
+        if let Some(db) = merge::other_database(call.args).filter(|db| *db < DATABASES) {
+            self.fetch(&Call { db, ..*call }).await?;
+        }
+        let sorted = call.keys().next().filter(|_| call.command.name.starts_with("sort"));
+        let entry = sorted.and_then(|(key, _)| self.copies.databases[call.db].peek(key, self.now_ms));
+        let keys = entry.map_or_else(Vec::new, |entry| sort::other_keys(call.args, &entry.value));
+        if !keys.is_empty() {
+            let args: Vec<&[u8]> = keys.iter().map(|key| &**key).collect();
+            let at: Vec<KeyAt> = (0..args.len()).map(|at| (at, Access::Read)).collect();
+            self.fetch(&Call { args: Args::new(&args), keys: &at, ..*call }).await?;
+        }
+        let fine = self.run(call, seed, out);
+        self.put_away().await?;
+        Ok(fine)
+    }
+
+    /// Lets nodes do a step with one call. The reply of each and the state of its random source.
+    pub(super) async fn ask_all(
+        &mut self,
+        nodes: &[NodeId],
+        step: wire::Step,
+        wrote: bool,
+    ) -> Result<Vec<(bytes::Bytes, u64)>, Trouble> {
+        let mut pending = Vec::new();
+        for share in self.shares.iter_mut().filter(|share| nodes.contains(&share.node)) {
+            share.wrote |= wrote;
+            pending.push(share.ask(step.clone()));
+        }
+        let mut replies = Vec::new();
+        for answer in pending {
+            let stepped = self.stepped(answer.answer().await, false)?;
+            // A slot of which all is locked, and whose new node does not know of it yet: as if it had begun earlier.
+            let mut stepped = stepped.ok_or(Conflict::Everything)?;
+            if stepped.how() != How::Well {
+                return Err(conflict_of(&stepped, &[]));
+            }
+            let reply = stepped.replies.pop().ok_or_else(|| Trouble::Lost(unexpected()))?;
+            replies.push((reply, stepped.seed));
+        }
+        Ok(replies)
+    }
+
+    /// Where everything is locked: what was changed on copies goes to its nodes at once.
+    pub(super) async fn put_away(&mut self) -> Result<(), Trouble> {
+        let changes = self.changes(|_, _| true);
+        self.undo = UndoLog::default();
+        self.places.clear();
+        *self.copies = Partition::default();
+        let mut pending = Vec::new();
+        for share in &mut self.shares {
+            if let Some(changes) = changes.get(&share.node) {
+                share.wrote = true;
+                let changes = changes.as_bytes().to_vec().into();
+                let step =
+                    wire::Step { txn: self.number, now_ms: self.now_ms, changes, ..wire::Step::default() };
+                pending.push(share.ask(step));
+            }
+        }
+        for answer in pending {
+            self.stepped(answer.answer().await, false)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,228 @@
+//! Its locks: had on all nodes, or on none.
+
+use proto::store::v1 as wire;
+use store_engine::effect::Put;
+use store_engine::{CommandError, Partition};
+use wire::request::Body as Ask;
+use wire::response::Body as Answer;
+use wire::stepped::How;
+
+use super::{COPIED_BYTES, Place, Share, Trouble, Work, conflict_of, wire_lock};
+use crate::client::cluster::{lost_error, unexpected};
+use crate::client::link::{Lost, Pending};
+use crate::client::patience::Patience;
+use crate::lock::Mode;
+use crate::node::Call;
+use crate::topology::NodeId;
+use crate::txn::{Conflict, LockRequest};
+
+impl Work {
+    /// Waits until everything is locked.
+    pub async fn begin(&mut self) -> Result<(), Trouble> {
+        if self.begun {
+            return Ok(());
+        }
+        let mut patience = Patience::default();
+        while !self.try_begin().await? {
+            self.abort();
+            self.number = self.cluster.next_transaction();
+            self.shares.clear();
+            self.places.clear();
+            *self.copies = Partition::default();
+            patience.again().await.map_err(Trouble::Lost)?;
+        }
+        (self.begun, self.keeps_time) = (true, self.now_ms > 0);
+        Ok(())
+    }
+
+    /// Whether it has begun; not if slots had moved.
+    pub(super) async fn try_begin(&mut self) -> Result<bool, Trouble> {
+        let nodes = self.nodes_wanted();
+        if nodes.len() > 1 && !self.everything {
+            // All at once, if nobody is in the way,
+            let pending: Vec<_> =
+                nodes.iter().map(|(node, locks)| self.ask_to_begin(*node, locks, false)).collect();
+            let mut answers = Vec::new();
+            for answer in pending {
+                answers.push(answer.answer().await);
+            }
+            let is_busy = |answer: &Result<Answer, Lost>| matches!(answer, Ok(Answer::Stepped(stepped)) if stepped.how() == How::Busy);
+            if !answers.iter().any(is_busy) {
+                for (answer, (_, locks)) in answers.into_iter().zip(&nodes) {
+                    if !self.granted(answer, locks)? {
+                        return Ok(false);
+                    }
+                }
+                return Ok(true);
+            }
+            self.abort();
+            self.number = self.cluster.next_transaction();
+            self.shares.clear();
+        }
+        // otherwise in one order for all, so that nobody waits in a ring.
+        for (node, locks) in &nodes {
+            let answer = self.ask_to_begin(*node, locks, true).answer().await;
+            if !self.granted(answer, locks)? {
+                return Ok(false);
+            }
+        }
+        // By now the map is known as it stays, and may have others.
+        let has = |node: &NodeId| self.shares.iter().any(|share| share.node == *node);
+        Ok(!self.everything || self.cluster.map().owners().iter().all(has))
+    }
+
+    /// The nodes that are needed, ascending, with what is to be locked there.
+    pub(super) fn nodes_wanted(&self) -> Vec<(NodeId, Vec<LockRequest>)> {
+        let map = self.cluster.map();
+        if self.everything {
+            return map.owners().into_iter().map(|node| (node, Vec::new())).collect();
+        }
+        let mut by_node: std::collections::BTreeMap<NodeId, Vec<LockRequest>> = Default::default();
+        for request in &self.requests {
+            by_node.entry(map.owner_of(&request.key)).or_default().push(request.clone());
+        }
+        for watch in &self.watches {
+            by_node.entry(watch.node).or_default();
+        }
+        by_node.into_iter().collect()
+    }
+
+    pub(super) fn ask_to_begin(&mut self, node: NodeId, locks: &[LockRequest], wait: bool) -> Pending {
+        let link = self.cluster.link(node);
+        let (stream, boot) = (link.stream(), link.boot());
+        let on_node = self.watches.iter().filter(|watch| watch.node == node);
+        // A watch of another stream is unknown to the node: it is told 0, which is unknown to all.
+        let watches = on_node.map(|watch| if watch.stream == stream { watch.number } else { 0 }).collect();
+        let begin = wire::Begin {
+            locks: locks.iter().map(wire_lock).collect(),
+            everything: self.everything,
+            wait,
+            value_bytes: COPIED_BYTES,
+            watches,
+        };
+        let step = wire::Step { begin: Some(begin), ..self.step() };
+        let pending = link.ask_on(stream, Ask::Step(step));
+        self.add_share(Share { node, link, stream, boot, wrote: false });
+        pending
+    }
+
+    pub(super) fn add_share(&mut self, share: Share) {
+        let at = self.shares.partition_point(|held| held.node < share.node);
+        self.shares.insert(at, share);
+    }
+
+    pub(super) fn step(&self) -> wire::Step {
+        wire::Step { txn: self.number, now_ms: self.now_ms, ..wire::Step::default() }
+    }
+
+    /// Takes the answer to a begin. Whether the locks are there; not if they are another node's.
+    pub(super) fn granted(
+        &mut self,
+        answer: Result<Answer, Lost>,
+        locks: &[LockRequest],
+    ) -> Result<bool, Trouble> {
+        let Some(stepped) = self.stepped(answer, false)? else { return Ok(false) };
+        match stepped.how() {
+            How::Well => {}
+            How::Broken => return Err(Trouble::Broken),
+            _ => return Err(conflict_of(&stepped, locks)),
+        }
+        if !self.keeps_time {
+            self.now_ms = self.now_ms.max(stepped.now_ms);
+        }
+        self.full |= stepped.full;
+        if let Some(map) = &stepped.map {
+            self.cluster
+                .learn(map)
+                .map_err(|reason| Trouble::Lost(CommandError::owned(format!("ERR {reason}"))))?;
+        }
+        if stepped.values.len() < locks.len() {
+            return Err(Trouble::Lost(unexpected()));
+        }
+        for (request, value) in locks.iter().zip(&stepped.values) {
+            self.take_value(request, value)?;
+        }
+        Ok(true)
+    }
+
+    /// The good part of an answer; none if slots have moved.
+    pub(super) fn stepped(
+        &self,
+        answer: Result<Answer, Lost>,
+        writes: bool,
+    ) -> Result<Option<wire::Stepped>, Trouble> {
+        match answer {
+            Ok(Answer::Stepped(stepped)) => Ok(Some(stepped)),
+            Ok(Answer::Refusal(refusal)) => match self.cluster.refused(refusal) {
+                Some(error) => Err(Trouble::Lost(error)),
+                None => Ok(None),
+            },
+            Ok(_) => Err(Trouble::Lost(unexpected())),
+            // The transaction is taken back with the stream.
+            Err(lost) => {
+                let lost = Lost { maybe_done: lost.maybe_done && writes, ..lost };
+                Err(Trouble::Lost(lost_error(&lost, writes)))
+            }
+        }
+    }
+
+    /// Keeps a copy of a value, if there is one.
+    pub(super) fn take_value(&mut self, request: &LockRequest, value: &[u8]) -> Result<(), Trouble> {
+        let LockRequest { db, key, mode } = request;
+        let space = &mut self.copies.databases[*db];
+        let place = match value.split_first() {
+            Some((0, _)) => {
+                space.remove(key);
+                Place::Here
+            }
+            Some((1, entry)) => {
+                let entry = Put::encoded(entry).entry().map_err(|_| Trouble::Lost(unexpected()))?;
+                space.insert(key, entry);
+                Place::Here
+            }
+            _ => Place::There,
+        };
+        self.places.insert((*db, key.clone()), (place, *mode));
+        Ok(())
+    }
+
+    /// Locks the keys of a call that are not yet, if they are free.
+    pub(super) async fn lock_more(&mut self, call: &Call<'_>, mode: Mode) -> Result<(), Trouble> {
+        if self.everything {
+            return Ok(());
+        }
+        let mut by_node: std::collections::BTreeMap<NodeId, Vec<LockRequest>> = Default::default();
+        for (key, need) in call.keys() {
+            if self.place_of(call.db, key).is_none() {
+                let mode = if mode.covers(need) { mode } else { need };
+                let request = LockRequest { db: call.db, key: key.into(), mode };
+                let wanted = by_node.entry(self.cluster.node_of(key)).or_default();
+                match wanted.iter_mut().find(|held| held.key == request.key) {
+                    Some(held) if held.mode == Mode::Shared => held.mode = request.mode,
+                    Some(_) => {}
+                    None => wanted.push(request),
+                }
+            }
+        }
+        let mut pending = Vec::new();
+        for (node, locks) in by_node {
+            let answer = match self.shares.iter().find(|share| share.node == node) {
+                None => self.ask_to_begin(node, &locks, false),
+                Some(share) => {
+                    let locks = locks.iter().map(wire_lock).collect();
+                    let begin = wire::Begin { locks, value_bytes: COPIED_BYTES, ..wire::Begin::default() };
+                    share.ask(wire::Step { begin: Some(begin), ..self.step() })
+                }
+            };
+            pending.push((answer, locks));
+        }
+        for (answer, locks) in pending {
+            if !self.granted(answer.answer().await, &locks)? {
+                // It begins again with these, wherever they are now.
+                return Err(locks.first().cloned().map_or(Conflict::Everything, Conflict::Key).into());
+            }
+            self.requests.extend(locks);
+        }
+        Ok(())
+    }
+}
