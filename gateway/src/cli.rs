@@ -423,7 +423,6 @@ mod tests {
             "moonshard --timeout -1",
             "moonshard --config missing.toml",
             "moonshard --accept-loss=yes",
-            "moonshard store",
             "moonshard store dump data",
             "moonshard store check data more",
         ];
@@ -434,7 +433,7 @@ mod tests {
         moonshard srve
             moonshard: unrecognized subcommand 'srve'; tip: a similar subcommand exists: 'serve'; see moonshard --help
         moonshard gateway
-            moonshard: unrecognized subcommand 'gateway'; see moonshard --help
+            moonshard: a gateway needs the store nodes that have its data: --stores HOST:PORT,...
         moonshard serve extra
             moonshard: unexpected argument 'extra' found; see moonshard --help
         moonshard --shards
@@ -451,8 +450,6 @@ mod tests {
             moonshard: cannot read config file missing.toml: entity not found
         moonshard --accept-loss=yes
             moonshard: unexpected value 'yes' for '--accept-loss' found; no more were expected; see moonshard --help
-        moonshard store
-            moonshard: 'moonshard store' requires a subcommand but one was not provided; [subcommands: check, dump, restore, help]; see moonshard --help
         moonshard store dump data
             moonshard: the following required arguments were not provided:; <FILE>; see moonshard --help
         moonshard store check data more

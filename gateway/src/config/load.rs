@@ -245,7 +245,7 @@ mod tests {
         ];
         insta::assert_snapshot!(errors.join("\n"), @r#"
         moonshard.toml: unknown key "script_fule", the nearest known one is "script-fuel"
-        moonshard.toml: unknown key "server", the nearest known one is "resp"
+        moonshard.toml: unknown key "server", the nearest known one is "stores"
         moonshard.toml: line 2: string values must be quoted, expected literal string
         moonshard.toml: line 2: duplicate key
         cannot read config file /nowhere.toml: permission denied

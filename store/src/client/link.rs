@@ -411,10 +411,10 @@ fn take(
             continue;
         }
         if let Answer::Status(status) = &answer {
-            shared.state.lock().status = status.clone();
             if status.map.is_some() {
                 greeting.heard(answer.clone());
             }
+            shared.state.lock().status = Status { map: None, ..status.clone() };
         }
         if response.id == 0 {
             greeting.heard(answer);
