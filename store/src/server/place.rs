@@ -96,7 +96,7 @@ impl Place {
     pub fn learn(&self, node: &Node, map: SlotMap) -> Result<(), String> {
         let mut state = self.state.write();
         let Some(mine) = &state.taken else { return Err("this node has no place in a cluster yet".into()) };
-        let taken = mine.with(map).map_err(|error| format!("this node is not of this cluster: {error}"))?;
+        let taken = mine.with(map)?;
         state.set(node, taken);
         Ok(())
     }
@@ -149,11 +149,12 @@ impl Place {
 impl Taken {
     /// This with what another map tells.
     fn with(&self, map: SlotMap) -> Result<Taken, String> {
-        let map = match map.is_guess() {
-            true if self.map.is_akin(&map) => return Ok(self.clone()),
-            true => return Err(format!("it has the nodes {}", self.map.nodes().join(","))),
-            false => self.map.learnt(&map, self.me).map_err(|error| error.0)?,
-        };
+        let foreign = || format!("this node belongs to another cluster: {}", self.map.nodes().join(","));
+        if map.is_guess() {
+            let may_be = self.map.is_akin(&map) && map.nodes().len() <= self.map.nodes().len();
+            return may_be.then(|| self.clone()).ok_or_else(foreign);
+        }
+        let map = self.map.learnt(&map, self.me).map_err(|_| foreign())?;
         Ok(Taken { map: Arc::new(map), me: self.me })
     }
 
