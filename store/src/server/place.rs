@@ -85,9 +85,7 @@ impl Place {
         }
         let taken = match &state.taken {
             None => Taken { map: Arc::new(map.founded()), me },
-            Some(mine) => {
-                mine.with(map).map_err(|error| format!("this node is not of this cluster: {error}"))?
-            }
+            Some(mine) => mine.with(map)?,
         };
         Ok(state.set(node, taken))
     }
