@@ -19,7 +19,6 @@ use crate::config::{Address, Config};
 use crate::frontend;
 use crate::io::IoThreads;
 use crate::log;
-use crate::observe::Counters;
 use crate::persistence::Storage;
 use crate::registry::Registry;
 use crate::server::{Parts, Server, Stop};
@@ -252,11 +251,7 @@ async fn accept(
                 continue;
             }
         };
-        Counters::add(&server.counters.connections_total, 1);
-        let open = server.counters.connections.fetch_add(1, Ordering::Relaxed);
-        if open >= server.config.maxclients.get_usize() {
-            server.counters.connections.fetch_sub(1, Ordering::Relaxed);
-            Counters::add(&server.counters.connections_refused, 1);
+        if !server.lets_in() {
             let _ = stream.try_write(b"-ERR max number of clients reached\r\n");
             continue;
         }

@@ -123,6 +123,18 @@ impl Server {
         })
     }
 
+    /// Counts a connection that has come. `false`: there are too many, and it is not counted.
+    pub fn lets_in(&self) -> bool {
+        Counters::add(&self.counters.connections_total, 1);
+        let open = self.counters.connections.fetch_add(1, Ordering::Relaxed);
+        let has_room = open < self.config.maxclients.get_usize();
+        if !has_room {
+            self.counters.connections.fetch_sub(1, Ordering::Relaxed);
+            Counters::add(&self.counters.connections_refused, 1);
+        }
+        has_room
+    }
+
     /// A number for a new connection.
     pub fn next_client(&self) -> u64 {
         self.next_client.fetch_add(1, Ordering::Relaxed)

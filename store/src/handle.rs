@@ -101,14 +101,6 @@ impl Store {
         }
     }
 
-    /// How many calls wait for a key.
-    pub fn waiting(&self) -> usize {
-        match self {
-            Store::Here(node) => node.waiting(),
-            Store::Spread(cluster) => cluster.waiting(),
-        }
-    }
-
     /// Records of the catalog whose names begin with `prefix`, without which they are given.
     pub async fn records(&self, prefix: &[u8]) -> Result<Vec<(Vec<u8>, Vec<u8>)>, CommandError> {
         match self {
@@ -223,11 +215,12 @@ impl Unit {
     }
 
     /// The keys that are locked one by one.
-    pub fn requests(&self) -> Box<dyn ExactSizeIterator<Item = &LockRequest> + '_> {
-        match self {
-            Unit::Here(txn) => Box::new(txn.requests()),
-            Unit::Spread(work) => Box::new(work.requests()),
-        }
+    pub fn requests(&self) -> impl Iterator<Item = &LockRequest> {
+        let (here, spread) = match self {
+            Unit::Here(txn) => (Some(txn.requests()), None),
+            Unit::Spread(work) => (None, Some(work.requests())),
+        };
+        here.into_iter().flatten().chain(spread.into_iter().flatten())
     }
 
     /// The present time as the nodes see it, if they are elsewhere.

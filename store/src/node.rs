@@ -10,8 +10,8 @@ use store_engine::ctx::partition_of;
 use store_engine::keys::KeyAt;
 use store_engine::keyspace::{Counts, Sticky};
 use store_engine::{
-    Access, Aging, Args, Command, CommandError, Ctx, DATABASES, Effects, Keyspace, Partition, Partitions,
-    Protocol, Reply, Routing, UndoLog,
+    Access, Aging, Args, Command, Ctx, DATABASES, Effects, Keyspace, Partition, Partitions, Protocol, Reply,
+    Routing, UndoLog,
 };
 
 use crate::catalog::Catalog;
@@ -177,15 +177,8 @@ impl Node {
         seed: &mut u64,
         out: &mut Reply,
     ) -> bool {
-        let mut txn = Transaction::begin_for(self, call).await;
-        let call = Call { now_ms: clock(), ..*call };
-        let fine = txn.execute(&call, Mode::Exclusive, seed, out).unwrap_or_else(|_| {
-            // Everything the call names is locked, so it cannot conflict.
-            out.error(&CommandError::new("ERR internal error: a locked key was not locked"));
-            false
-        });
-        txn.commit();
-        fine
+        let txn = Transaction::begin_for(self, call).await;
+        txn.finish_with(&Call { now_ms: clock(), ..*call }, seed, out)
     }
 
     /// Runs a step of SCAN that ends within one shard, and disturbs no other.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 use store_engine::keyspace::Key;
-use store_engine::{Effects, Partitions, Reply, Routing, UndoLog};
+use store_engine::{CommandError, Effects, Partitions, Reply, Routing, UndoLog};
 
 use crate::lock::{LockTable, Mode, TxnId};
 use crate::node::{self, Call, Guards, Node};
@@ -212,6 +212,17 @@ impl Transaction {
         out: &mut Reply,
     ) -> Result<bool, Conflict> {
         self.batch().execute(call, mode, seed, out)
+    }
+
+    /// Runs the only call of a transaction that has locked everything it needs, and commits. Whether the reply is no
+    /// error.
+    pub(crate) fn finish_with(mut self, call: &Call<'_>, seed: &mut u64, out: &mut Reply) -> bool {
+        let fine = self.execute(call, Mode::Exclusive, seed, out).unwrap_or_else(|_| {
+            out.error(&CommandError::new("ERR internal error: a locked key was not locked"));
+            false
+        });
+        self.commit();
+        fine
     }
 
     /// For several calls in a row that nobody waits between.

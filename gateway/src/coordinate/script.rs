@@ -286,7 +286,7 @@ async fn run_atomic(
         if let Some(ScriptHost { txn, .. }) = host.map(|host| *host)
             && !(failed && call.options.on_error == Some(OnError::RollBack))
         {
-            if txn.requests().len() > call.keys.len() {
+            if txn.requests().count() > call.keys.len() {
                 note_undeclared(server, call, &txn);
             }
             return Ok(Some(txn));

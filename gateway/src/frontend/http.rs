@@ -39,7 +39,6 @@ use tokio::time::timeout;
 use self::ask::Asker;
 use self::guard::{Cors, REQUEST_ID};
 use self::problem::Problem;
-use crate::observe::Counters;
 use crate::server::Server;
 use crate::session::ClientInfo;
 
@@ -136,11 +135,7 @@ pub async fn serve(server: Arc<Server>, listener: TcpListener, mut ready: Ready)
             tokio::time::sleep(Duration::from_millis(100)).await;
             continue;
         };
-        Counters::add(&server.counters.connections_total, 1);
-        let open = server.counters.connections.fetch_add(1, Ordering::Relaxed);
-        if open >= server.config.maxclients.get_usize() {
-            server.counters.connections.fetch_sub(1, Ordering::Relaxed);
-            Counters::add(&server.counters.connections_refused, 1);
+        if !server.lets_in() {
             let _ = stream.try_write(b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n");
             continue;
         }

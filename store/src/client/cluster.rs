@@ -186,11 +186,6 @@ impl Cluster {
         self.owners().iter().any(|link| link.is_full())
     }
 
-    /// How many calls wait for a key, as the nodes told last.
-    pub fn waiting(&self) -> usize {
-        self.owners().iter().map(|link| link.status().waiting as usize).sum()
-    }
-
     /// Told when somebody else has changed the catalog.
     pub fn catalog_changes(&self) -> watch::Receiver<u64> {
         self.catalog.subscribe()

@@ -33,6 +33,7 @@ use crate::wait::Waiter;
 const UNREAD_BYTES: usize = 64 << 20;
 /// So many requests of one peer may wait for something.
 const MOST_WAITING: usize = 100_000;
+const TOO_MANY: &str = "too many requests of this peer are waiting";
 
 /// Answers on their way to the peer.
 #[derive(Default)]
@@ -323,40 +324,15 @@ impl Session {
                 }
             }
             Ask::ReadRecords(read) => {
-                let host = self.host.clone();
-                let _owned = match host.place.owns_catalog() {
-                    Ok(owned) => owned,
-                    Err(moved) => {
-                        self.answer(id, Answer::Refusal(moved));
-                        return true;
-                    }
-                };
-                let records = self.host.node.records(&read.prefix);
-                let record = |(name, content): (Vec<u8>, Arc<[u8]>)| wire::Record {
-                    name: name.into(),
-                    content: content.to_vec().into(),
-                };
-                let records = records.into_iter().map(record).collect();
-                self.answer(id, Answer::Records(wire::Records { records }));
+                let answer = step::read_records(&self.host, &read);
+                self.answer(id, answer.unwrap_or_else(Answer::Refusal));
             }
             Ask::WriteRecords(write) => {
-                if let Err(error) = self.host.node.refuse_while_failing() {
-                    return {
-                        self.refuse(id, Code::Unavailable, error.text());
-                        true
-                    };
+                let answer = step::write_records(&self.host, &write);
+                if answer.is_ok() {
+                    self.host.sessions.tell_of_catalog(self.number);
                 }
-                let host = self.host.clone();
-                let _owned = match host.place.owns_catalog() {
-                    Ok(owned) => owned,
-                    Err(moved) => {
-                        self.answer(id, Answer::Refusal(moved));
-                        return true;
-                    }
-                };
-                step::write_records(&host.node, &write);
-                self.host.sessions.tell_of_catalog(self.number);
-                self.answer(id, Answer::Done(wire::Done {}));
+                self.answer(id, answer.unwrap_or_else(Answer::Refusal));
             }
             Ask::Outcome(asked) => self.later(id, move |host| async move {
                 let committed = pending::outcome(&host, asked.txn).await;
@@ -415,7 +391,7 @@ impl Session {
         F: Future<Output = Answer> + Send + 'static,
     {
         if self.waiting.lock().handles.len() >= MOST_WAITING {
-            return self.refuse(id, Code::Unavailable, "too many requests of this peer are waiting");
+            return self.refuse(id, Code::Unavailable, TOO_MANY);
         }
         let (host, outbox, waiting) = (self.host.clone(), self.outbox.clone(), self.waiting.clone());
         let work = work(self.host.clone());
@@ -430,15 +406,21 @@ impl Session {
     }
 
     fn execute(&mut self, id: u64, call: wire::Call, lane: u64) {
-        if let Some(behind) = self.waiting.lock().lanes.get_mut(&lane)
-            && behind.len() < MOST_WAITING
-        {
-            return behind.push_back((id, call));
+        let waiting = self.waiting.clone();
+        if let Some(behind) = waiting.lock().lanes.get_mut(&lane) {
+            return match behind.len() {
+                MOST_WAITING.. => self.refuse(id, Code::Unavailable, TOO_MANY),
+                _ => behind.push_back((id, call)),
+            };
         }
         if let Some(answer) = step::execute_now(&self.host, &call) {
             return self.answer(id, answer);
         }
-        self.waiting.lock().lanes.insert(lane, VecDeque::new());
+        // A lane without a task that ends it would hold up all that comes.
+        if waiting.lock().handles.len() >= MOST_WAITING {
+            return self.refuse(id, Code::Unavailable, TOO_MANY);
+        }
+        waiting.lock().lanes.insert(lane, VecDeque::new());
         let (waiting, outbox) = (self.waiting.clone(), self.outbox.clone());
         self.later(id, move |host| async move {
             let first = step::execute(&host, &call).await;
@@ -648,7 +630,6 @@ fn status(host: &Host) -> wire::Status {
         evicted: counts.evicted,
         journal_newest,
         journal_durable: progress.durable,
-        waiting: host.node.waiting() as u64,
         map: None,
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use proto::store::v1 as wire;
-use store_engine::{CommandError, DATABASES, Reply};
+use store_engine::{DATABASES, Reply};
 use wire::refusal::Code;
 use wire::response::Body as Answer;
 use wire::step::{Finish, Part};
@@ -16,7 +16,6 @@ use super::pending::{self, Found};
 use super::place::{Owned, refusal};
 use super::session::Watches;
 use crate::lock::Mode;
-use crate::node::Node;
 use crate::txn::{self, Conflict, LockRequest, Transaction};
 
 /// Runs a call as a unit of its own, if nothing is in its way.
@@ -40,16 +39,11 @@ pub(super) async fn execute(host: &Arc<Host>, call: &wire::Call) -> Answer {
     let mut seed = seed(host);
     // Slots do not move while a key of theirs is locked, but may have before it was.
     let call = admitted.call(0);
-    let mut txn = Transaction::begin_for(&host.node, &call).await;
+    let txn = Transaction::begin_for(&host.node, &call).await;
     if let Err(moved) = host.place.owns(admitted.key_bytes()) {
         return Answer::Refusal(moved);
     }
-    let call = admitted.call((host.clock)());
-    let done = txn.execute(&call, Mode::Exclusive, &mut seed, &mut out);
-    if done.is_err() {
-        out.error(&CommandError::new("ERR internal error: a locked key was not locked"));
-    }
-    txn.commit();
+    txn.finish_with(&admitted.call((host.clock)()), &mut seed, &mut out);
     Answer::Reply(out.buf.into())
 }
 
@@ -287,8 +281,22 @@ fn value(txn: &Transaction, request: &LockRequest, most_bytes: usize, now_ms: u6
     .into()
 }
 
-/// Keeps records of the catalog.
-pub(super) fn write_records(node: &Node, write: &wire::WriteRecords) {
+/// The records of the catalog that are asked for, if it is here.
+pub(super) fn read_records(host: &Host, read: &wire::ReadRecords) -> Result<Answer, wire::Refusal> {
+    let _owned = host.place.owns_catalog()?;
+    let records = host.node.records(&read.prefix).into_iter();
+    let record = |(name, content): (Vec<u8>, Arc<[u8]>)| wire::Record {
+        name: name.into(),
+        content: content.to_vec().into(),
+    };
+    Ok(Answer::Records(wire::Records { records: records.map(record).collect() }))
+}
+
+/// Keeps records of the catalog, if it is here.
+pub(super) fn write_records(host: &Host, write: &wire::WriteRecords) -> Result<Answer, wire::Refusal> {
+    let node = &host.node;
+    node.refuse_while_failing().map_err(|error| refusal(Code::Unavailable, error.text()))?;
+    let _owned = host.place.owns_catalog()?;
     if write.replace {
         node.set_records(&write.prefix, write.records.iter().map(|record| (&*record.name, &*record.content)));
     } else {
@@ -297,4 +305,5 @@ pub(super) fn write_records(node: &Node, write: &wire::WriteRecords) {
         let gone: Vec<_> = write.gone.iter().map(|name| name.to_vec()).collect();
         node.change_records(&write.prefix, &records, &gone);
     }
+    Ok(Answer::Done(wire::Done {}))
 }
