@@ -2,9 +2,11 @@
 
 mod admit;
 mod moving;
+mod outbox;
 mod pending;
 mod place;
 mod session;
+mod sessions;
 mod step;
 
 use std::collections::HashMap;
@@ -23,9 +25,11 @@ use tonic::{Request, Response, Status, Streaming};
 use crate::client::link::{Link, MESSAGE_BYTES, WINDOW_BYTES};
 use crate::node::Node;
 pub use admit::FULL;
+use outbox::Outbox;
 use pending::Registry;
 use place::Place;
-use session::{Outbox, PeerGreeting, Session, Sessions};
+use session::{PeerGreeting, Session};
+use sessions::Sessions;
 
 /// What all sessions of a node share.
 pub(crate) struct Host {

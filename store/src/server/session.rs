@@ -2,26 +2,26 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
 
 use parking_lot::Mutex;
 use proto::store::v1 as wire;
 use store_engine::{Protocol, Reply};
 use subtle::ConstantTimeEq;
-use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 use tonic::Streaming;
 use wire::refusal::Code;
 use wire::request::Body as Ask;
 use wire::response::Body as Answer;
-use wire::{Requests, Response, Responses};
+use wire::{Requests, Response};
 
 use super::Host;
 use super::admit::Admitted;
 use super::moving;
+use super::outbox::{Outbox, UNREAD_BYTES, bytes_of};
 use super::pending;
 use super::place::refusal;
 use super::step;
@@ -29,129 +29,9 @@ use crate::client::link::{Greeting, SILENCE};
 use crate::topology::SlotMap;
 use crate::wait::Waiter;
 
-/// Answers that a peer has not fetched may use so much memory; then no more of its requests are read.
-const UNREAD_BYTES: usize = 64 << 20;
 /// So many requests of one peer may wait for something.
 const MOST_WAITING: usize = 100_000;
 const TOO_MANY: &str = "too many requests of this peer are waiting";
-
-/// Answers on their way to the peer.
-#[derive(Default)]
-pub(crate) struct Outbox {
-    state: Mutex<Unsent>,
-    /// Told when there is room again, or the peer gone.
-    fetched: Notify,
-}
-
-#[derive(Default)]
-struct Unsent {
-    responses: Vec<Response>,
-    bytes: usize,
-    reader: Option<Waker>,
-    /// Nothing more comes.
-    ended: bool,
-    /// The peer has gone.
-    closed: bool,
-}
-
-impl Outbox {
-    /// Adds answers.
-    pub fn push(&self, responses: impl IntoIterator<Item = Response>) {
-        let mut state = self.state.lock();
-        for response in responses {
-            state.bytes += bytes_of(&response);
-            state.responses.push(response);
-        }
-        if let Some(reader) = state.reader.take() {
-            reader.wake();
-        }
-    }
-
-    pub fn poll(&self, context: &mut Context<'_>) -> Poll<Option<Responses>> {
-        let mut state = self.state.lock();
-        if state.responses.is_empty() {
-            if state.ended {
-                return Poll::Ready(None);
-            }
-            state.reader = Some(context.waker().clone());
-            return Poll::Pending;
-        }
-        state.bytes = 0;
-        let responses = std::mem::take(&mut state.responses);
-        drop(state);
-        self.fetched.notify_waiters();
-        Poll::Ready(Some(Responses { responses }))
-    }
-
-    /// The peer has gone.
-    pub fn close(&self) {
-        self.state.lock().closed = true;
-        self.fetched.notify_waiters();
-    }
-
-    fn end(&self) {
-        let mut state = self.state.lock();
-        state.ended = true;
-        if let Some(reader) = state.reader.take() {
-            reader.wake();
-        }
-    }
-
-    fn is_closed(&self) -> bool {
-        self.state.lock().closed
-    }
-
-    async fn has_room(&self) {
-        loop {
-            let fetched = self.fetched.notified();
-            {
-                let state = self.state.lock();
-                if state.bytes <= UNREAD_BYTES || state.closed {
-                    return;
-                }
-            }
-            fetched.await;
-        }
-    }
-}
-
-fn bytes_of(response: &Response) -> usize {
-    32 + match &response.body {
-        Some(Answer::Reply(reply)) => reply.len(),
-        Some(Answer::Stepped(stepped)) => {
-            stepped.values.iter().chain(&stepped.replies).map(|bytes| bytes.len() + 8).sum()
-        }
-        _ => 64,
-    }
-}
-
-/// All sessions of a node.
-#[derive(Default)]
-pub(crate) struct Sessions {
-    last: AtomicU64,
-    outboxes: Mutex<HashMap<u64, Weak<Outbox>>>,
-    ending: AtomicBool,
-    end: Notify,
-}
-
-impl Sessions {
-    /// Ends all.
-    pub fn end(&self) {
-        self.ending.store(true, Ordering::Relaxed);
-        self.end.notify_waiters();
-    }
-
-    /// Tells all but one that the catalog has changed.
-    pub fn tell_of_catalog(&self, but: u64) {
-        for (session, outbox) in &*self.outboxes.lock() {
-            if *session != but
-                && let Some(outbox) = outbox.upgrade()
-            {
-                outbox.push([Response { id: 0, body: Some(Answer::Done(wire::Done {})) }]);
-            }
-        }
-    }
-}
 
 /// What a session has under way, beside transactions.
 #[derive(Default)]
@@ -189,8 +69,7 @@ pub(crate) struct Watched {
 
 impl Session {
     pub fn new(host: Arc<Host>, outbox: Arc<Outbox>) -> Session {
-        let number = host.sessions.last.fetch_add(1, Ordering::Relaxed) + 1;
-        host.sessions.outboxes.lock().insert(number, Arc::downgrade(&outbox));
+        let number = host.sessions.enter(&outbox);
         Session {
             host,
             outbox,
@@ -206,13 +85,12 @@ impl Session {
     /// Serves the peer to its end.
     pub async fn run(mut self, mut requests: Streaming<Requests>) {
         let host = self.host.clone();
-        let mut end = pin!(host.sessions.end.notified());
-        end.as_mut().enable();
-        while !self.outbox.is_closed() && !host.sessions.ending.load(Ordering::Relaxed) {
+        let mut end = pin!(host.sessions.ended());
+        while !self.outbox.is_closed() {
             let next = tokio::select! {
                 biased;
-                next = timeout(SILENCE, requests.message()) => next,
                 () = &mut end => break,
+                next = timeout(SILENCE, requests.message()) => next,
             };
             let Ok(Ok(Some(requests))) = next else { break };
             for request in requests.requests {
@@ -247,7 +125,7 @@ impl Session {
 
     /// The peer is gone, or given up.
     fn leave(self) {
-        self.host.sessions.outboxes.lock().remove(&self.number);
+        self.host.sessions.leave(self.number);
         self.outbox.end();
         for (_, handle) in self.waiting.lock().handles.drain() {
             handle.abort();

@@ -1,0 +1,107 @@
+//! The answers to one peer that it has not fetched.
+
+use std::task::{Context, Poll, Waker};
+
+use parking_lot::Mutex;
+use proto::store::v1 as wire;
+use tokio::sync::Notify;
+use wire::response::Body as Answer;
+use wire::{Response, Responses};
+
+/// Answers that a peer has not fetched may use so much memory; then no more of its requests are read.
+pub(super) const UNREAD_BYTES: usize = 64 << 20;
+
+/// Answers on their way to the peer.
+#[derive(Default)]
+pub(crate) struct Outbox {
+    state: Mutex<Unsent>,
+    /// Told when there is room again, or the peer gone.
+    fetched: Notify,
+}
+
+#[derive(Default)]
+struct Unsent {
+    responses: Vec<Response>,
+    bytes: usize,
+    reader: Option<Waker>,
+    /// Nothing more comes.
+    ended: bool,
+    /// The peer has gone.
+    closed: bool,
+}
+
+impl Outbox {
+    /// Adds answers.
+    pub fn push(&self, responses: impl IntoIterator<Item = Response>) {
+        let mut state = self.state.lock();
+        for response in responses {
+            state.bytes += bytes_of(&response);
+            state.responses.push(response);
+        }
+        if let Some(reader) = state.reader.take() {
+            reader.wake();
+        }
+    }
+
+    /// What is there to be sent.
+    pub fn poll(&self, context: &mut Context<'_>) -> Poll<Option<Responses>> {
+        let mut state = self.state.lock();
+        if state.responses.is_empty() {
+            if state.ended {
+                return Poll::Ready(None);
+            }
+            state.reader = Some(context.waker().clone());
+            return Poll::Pending;
+        }
+        state.bytes = 0;
+        let responses = std::mem::take(&mut state.responses);
+        drop(state);
+        self.fetched.notify_waiters();
+        Poll::Ready(Some(Responses { responses }))
+    }
+
+    /// The peer has gone.
+    pub fn close(&self) {
+        self.state.lock().closed = true;
+        self.fetched.notify_waiters();
+    }
+
+    /// Nothing more comes.
+    pub fn end(&self) {
+        let mut state = self.state.lock();
+        state.ended = true;
+        if let Some(reader) = state.reader.take() {
+            reader.wake();
+        }
+    }
+
+    /// Whether the peer has gone.
+    pub fn is_closed(&self) -> bool {
+        self.state.lock().closed
+    }
+
+    /// Waits until the peer has fetched what is too much, or is gone.
+    pub async fn has_room(&self) {
+        loop {
+            let fetched = self.fetched.notified();
+            {
+                let state = self.state.lock();
+                if state.bytes <= UNREAD_BYTES || state.closed {
+                    return;
+                }
+            }
+            fetched.await;
+        }
+    }
+}
+
+/// About how many bytes an answer takes.
+pub(super) fn bytes_of(response: &Response) -> usize {
+    32 + match &response.body {
+        Some(Answer::Reply(reply)) => reply.len(),
+        Some(Answer::Stepped(stepped)) => {
+            stepped.values.iter().chain(&stepped.replies).map(|bytes| bytes.len() + 8).sum()
+        }
+        _ => 64,
+    }
+}
