@@ -8,6 +8,7 @@ mod coordinate;
 mod dispatch;
 mod events;
 mod file;
+mod fleet;
 mod frontend;
 mod functions;
 mod gate;

@@ -7,6 +7,7 @@ use store::{Cluster, Store, upkeep};
 
 use crate::command;
 use crate::config::Config;
+use crate::fleet;
 use crate::log;
 use crate::observe::unix_ms;
 use crate::server::Server;
@@ -16,6 +17,7 @@ pub async fn run(server: Arc<Server>) {
     match &server.store {
         Store::Here(node) => upkeep::run(node, || server.config.pace(), unix_ms).await,
         Store::Spread(cluster) => {
+            cluster.respond(fleet::respondent(&server));
             tokio::join!(follow_catalog(&server, cluster), tell_of_links(cluster));
         }
     }

@@ -8,7 +8,7 @@ mod moves;
 mod patience;
 mod work;
 
-pub use cluster::Cluster;
+pub use cluster::{Cluster, Respondent};
 pub use link::{Greeting, Link, Lost, Pending};
 pub use moves::{Member, Moved, look};
 pub use patience::Patience;

@@ -52,7 +52,7 @@ const GATEWAY: &[&[&str]] = &[
     &["coordinate"],
     &["route", "exec"],
     &["gate"],
-    &["memory", "persistence", "recall"],
+    &["fleet", "memory", "persistence", "recall"],
     &["server", "registry"],
     &["acl", "session", "scripts", "functions", "call"],
     &["events", "header", "runs", "trace"],

@@ -7,6 +7,7 @@ use store_engine::{Args, Arity, Command, CommandError, Group, KeyPart, Reply, Ro
 
 use super::scripting::key_count;
 use crate::coordinate::{self, Program, ScriptCall};
+use crate::fleet;
 use crate::functions::{Function, Libraries, Library, Outline};
 use crate::gate::Admitted;
 use crate::log;
@@ -367,7 +368,7 @@ async fn manage(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(), 
         }
         b"stats" => stats(server, out),
         b"kill" => {
-            if server.runs.kill(|who| who.function.is_some()) == 0 {
+            if fleet::kill(server, true, None).await? == 0 {
                 return Err(CommandError::new("NOTBUSY No scripts in execution right now."));
             }
             out.ok();

@@ -7,11 +7,11 @@ use store_engine::spec::{Access, flags};
 use store_engine::{Args, Arity, Command, CommandError, Group, KeyPart, Reply, Routing, error, number};
 
 use crate::coordinate::{self, Program, ScriptCall};
+use crate::fleet;
 use crate::gate::Admitted;
 use crate::options::{BadOption, Flags, Options};
 use crate::recall;
 use crate::registry::{Later, SessionCommand, SessionRun};
-use crate::runs::Who;
 use crate::scripts::{Known, parse_sha, sha_of};
 use crate::server::Server;
 use crate::session::Session;
@@ -268,7 +268,7 @@ async fn manage(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(), 
             recall::forget_scripts(server).await?;
             out.ok();
         }
-        b"kill" => kill(server, args, out)?,
+        b"kill" => kill(server, args, out).await?,
         b"flags" => {
             let sha = parse_sha(args[2]).ok_or(error::SYNTAX)?;
             if args.len() == 3 {
@@ -372,18 +372,15 @@ pub fn options(words: &[&[u8]]) -> Result<Options, CommandError> {
     Ok(options)
 }
 
-fn kill(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
-    let kill = |chosen: &dyn Fn(&Who) -> bool| server.runs.kill(|who| who.function.is_none() && chosen(who));
+async fn kill(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
     let killed = match args.rest(2) {
-        [] => kill(&|_| true),
-        [sha] => {
-            let sha = String::from_utf8_lossy(sha).to_ascii_lowercase();
-            kill(&|who| who.name == sha)
-        }
+        [] => fleet::kill(server, false, None).await?,
+        [sha] => fleet::kill(server, false, Some(&String::from_utf8_lossy(sha).to_ascii_lowercase())).await?,
+        // Connections are numbered by each gateway for itself.
         [word, id] if word.eq_ignore_ascii_case(b"client") => {
             let id = number::parse_i64(id).and_then(|id| u64::try_from(id).ok());
             let id = id.ok_or(CommandError::new("ERR Invalid client ID"))?;
-            kill(&|who| who.client == id)
+            server.runs.kill(|who| who.function.is_none() && who.client == id)
         }
         _ => return Err(error::SYNTAX),
     };

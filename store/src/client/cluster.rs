@@ -1,8 +1,9 @@
 //! All nodes of a cluster: who owns what, and the way there.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
+use bytes::Bytes;
 use parking_lot::RwLock;
 use proto::store::v1 as wire;
 use store_engine::codec::put_bytes;
@@ -27,7 +28,11 @@ pub struct Cluster {
     transactions: AtomicU64,
     /// Counts the changes of the catalog by others.
     catalog: watch::Sender<u64>,
+    respondent: OnceLock<Respondent>,
 }
+
+/// Answers the questions of other gateways, at once.
+pub type Respondent = Box<dyn Fn(&Bytes) -> Bytes + Send + Sync>;
 
 struct View {
     map: Arc<SlotMap>,
@@ -50,6 +55,7 @@ impl Cluster {
             view: RwLock::new(View { map: Arc::new(map.clone()), links: Vec::new() }),
             transactions: AtomicU64::new(0),
             catalog: watch::Sender::new(0),
+            respondent: OnceLock::new(),
         });
         cluster.view(&mut cluster.view.write(), map);
         cluster
@@ -133,7 +139,7 @@ impl Cluster {
         self: &Arc<Self>,
         pending: Pending,
         writes: bool,
-    ) -> Option<Result<bytes::Bytes, CommandError>> {
+    ) -> Option<Result<Bytes, CommandError>> {
         match pending.answer().await {
             Ok(Answer::Reply(reply)) => Some(Ok(reply)),
             Ok(Answer::Refusal(refusal)) => self.refused(refusal).map(Err),
@@ -186,6 +192,35 @@ impl Cluster {
         self.owners().iter().any(|link| link.is_full())
     }
 
+    /// Answers the questions of other gateways from now on; until then the answer is empty.
+    pub fn respond(&self, respondent: Respondent) {
+        // The first one stays.
+        let _ = self.respondent.set(respondent);
+    }
+
+    /// Asks all other gateways of the cluster, by way of the first node that is reached. Those that do not answer in
+    /// time are not waited for.
+    pub async fn gather(&self, question: Bytes) -> Result<Vec<Bytes>, CommandError> {
+        let mut trouble = None;
+        for link in self.links() {
+            let gather = wire::Gather { question: question.clone() };
+            match link.ask(Ask::Gather(gather)).answer().await {
+                Ok(Answer::Gathered(gathered)) => return Ok(gathered.answers),
+                Ok(_) => trouble = Some(unexpected()),
+                Err(lost) => trouble = Some(lost_error(&lost, true)),
+            }
+        }
+        Err(trouble.unwrap_or_else(unexpected))
+    }
+
+    fn answer(&self, node: NodeId, asked: &wire::Asked) {
+        let answer = self.respondent.get().map(|respond| respond(&asked.question)).unwrap_or_default();
+        // The node may have left the view that a guess was.
+        if let Some(link) = self.links().get(node) {
+            link.tell(Ask::Told(wire::Told { gather: asked.gather, answer }));
+        }
+    }
+
     /// Told when somebody else has changed the catalog.
     pub fn catalog_changes(&self) -> watch::Receiver<u64> {
         self.catalog.subscribe()
@@ -228,7 +263,7 @@ impl Greeting for NodeGreeting {
         let (map, peer, token) = cluster
             .map(|cluster| (cluster.map().to_wire(), cluster.peer, cluster.token.clone()))
             .unwrap_or_default();
-        Ask::Hello(wire::Hello { peer, map: Some(map), node: self.node as u32, token })
+        Ask::Hello(wire::Hello { peer, map: Some(map), node: self.node as u32, token, gateway: true })
     }
 
     fn welcome(&self, answer: Answer) -> Result<(), String> {
@@ -248,6 +283,7 @@ impl Greeting for NodeGreeting {
                 // One of another cluster was found out when it was greeted.
                 let _ = cluster.learn(&map);
             }
+            (Some(cluster), Answer::Asked(asked)) => cluster.answer(self.node, &asked),
             (Some(cluster), _) => cluster.catalog.send_modify(|changes| *changes += 1),
             (None, _) => {}
         }

@@ -272,6 +272,8 @@ fn bytes_of(body: &Ask) -> usize {
             let record = |record: &Record| record.name.len() + record.content.len() + 16;
             receive.changes.len() + receive.records.iter().map(record).sum::<usize>()
         }
+        Ask::Gather(gather) => gather.question.len(),
+        Ask::Told(told) => told.answer.len(),
         _ => 64,
     }
 }

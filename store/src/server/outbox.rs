@@ -102,6 +102,8 @@ pub(super) fn bytes_of(response: &Response) -> usize {
         Some(Answer::Stepped(stepped)) => {
             stepped.values.iter().chain(&stepped.replies).map(|bytes| bytes.len() + 8).sum()
         }
+        Some(Answer::Asked(asked)) => asked.question.len(),
+        Some(Answer::Gathered(gathered)) => gathered.answers.iter().map(|answer| answer.len() + 8).sum(),
         _ => 64,
     }
 }

@@ -173,6 +173,9 @@ impl Session {
                 }
             }
             self.greeted = true;
+            if hello.gateway {
+                self.host.sessions.is_gateway(self.number);
+            }
             return true;
         }
         match body {
@@ -231,6 +234,11 @@ impl Session {
                     Err(reason) => self.refuse(id, Code::Denied, &reason),
                 }
             }
+            Ask::Gather(asked) => {
+                let gathered = self.host.sessions.gather(self.number, &asked.question);
+                self.later(id, |_| async { Answer::Gathered(wire::Gathered { answers: gathered.await }) });
+            }
+            Ask::Told(told) => self.host.sessions.told(self.number, told),
             Ask::Move(asked) => self.later(id, move |host| moving::give(host, asked)),
             Ask::Receive(asked) => {
                 let session = self.number;
@@ -527,6 +535,7 @@ impl PeerGreeting {
             map: map.map(|map| map.to_wire()),
             node: node.unwrap_or_default() as u32,
             token: host.token.clone().unwrap_or_default(),
+            gateway: false,
         };
         PeerGreeting { hello }
     }

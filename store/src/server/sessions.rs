@@ -1,38 +1,60 @@
-//! All peers of a node, to tell them something.
+//! All peers of a node, to tell or ask them something.
 
 use std::collections::HashMap;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
+use bytes::Bytes;
 use parking_lot::Mutex;
 use proto::store::v1 as wire;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, mpsc};
+use tokio::time::{Instant, timeout_at};
 use wire::Response;
 use wire::response::Body as Answer;
 
 use super::outbox::Outbox;
 
+/// How long gateways are waited for that have been asked something.
+const PATIENCE: Duration = Duration::from_secs(2);
+
 /// All sessions of a node.
 #[derive(Default)]
 pub(crate) struct Sessions {
     last: AtomicU64,
-    outboxes: Mutex<HashMap<u64, Weak<Outbox>>>,
+    peers: Mutex<HashMap<u64, Peer>>,
+    gathers: AtomicU64,
     ending: AtomicBool,
     end: Notify,
+}
+
+struct Peer {
+    outbox: Weak<Outbox>,
+    is_gateway: bool,
+    /// Where its answers go, by number of the question. Dropped with the peer: then nobody waits for it.
+    asked: HashMap<u64, mpsc::Sender<Bytes>>,
 }
 
 impl Sessions {
     /// A number for a new session.
     pub fn enter(&self, outbox: &Arc<Outbox>) -> u64 {
         let number = self.last.fetch_add(1, Ordering::Relaxed) + 1;
-        self.outboxes.lock().insert(number, Arc::downgrade(outbox));
+        let peer = Peer { outbox: Arc::downgrade(outbox), is_gateway: false, asked: HashMap::new() };
+        self.peers.lock().insert(number, peer);
         number
     }
 
+    /// The peer of this session says that it is a gateway.
+    pub fn is_gateway(&self, session: u64) {
+        if let Some(peer) = self.peers.lock().get_mut(&session) {
+            peer.is_gateway = true;
+        }
+    }
+
     /// A session has ended.
-    pub fn leave(&self, number: u64) {
-        self.outboxes.lock().remove(&number);
+    pub fn leave(&self, session: u64) {
+        self.peers.lock().remove(&session);
     }
 
     /// Done when all are to end.
@@ -52,12 +74,49 @@ impl Sessions {
 
     /// Tells all but one that the catalog has changed.
     pub fn tell_of_catalog(&self, but: u64) {
-        for (session, outbox) in &*self.outboxes.lock() {
+        for (session, peer) in &*self.peers.lock() {
             if *session != but
-                && let Some(outbox) = outbox.upgrade()
+                && let Some(outbox) = peer.outbox.upgrade()
             {
                 outbox.push([Response { id: 0, body: Some(Answer::Done(wire::Done {})) }]);
             }
+        }
+    }
+
+    /// Asks all gateways but one, at once. What is returned waits for their answers.
+    pub fn gather(&self, but: u64, question: &Bytes) -> impl Future<Output = Vec<Bytes>> + use<> {
+        let gather = self.gathers.fetch_add(1, Ordering::Relaxed) + 1;
+        let deadline = Instant::now() + PATIENCE;
+        let mut peers = self.peers.lock();
+        let (sender, mut receiver) = mpsc::channel(peers.len().max(1));
+        for (session, peer) in &mut *peers {
+            if *session != but
+                && peer.is_gateway
+                && let Some(outbox) = peer.outbox.upgrade()
+            {
+                peer.asked.retain(|_, waits| !waits.is_closed());
+                peer.asked.insert(gather, sender.clone());
+                let asked = wire::Asked { gather, question: question.clone() };
+                outbox.push([Response { id: 0, body: Some(Answer::Asked(asked)) }]);
+            }
+        }
+        async move {
+            // Ends when all have answered, or are gone.
+            drop(sender);
+            let mut answers = Vec::new();
+            while let Ok(Some(answer)) = timeout_at(deadline, receiver.recv()).await {
+                answers.push(answer);
+            }
+            answers
+        }
+    }
+
+    /// A gateway answers what it was asked.
+    pub fn told(&self, session: u64, told: wire::Told) {
+        let waits = self.peers.lock().get_mut(&session).and_then(|peer| peer.asked.remove(&told.gather));
+        if let Some(waits) = waits {
+            // There is room for one answer of each; whoever came too late is not waited for.
+            let _ = waits.try_send(told.answer);
         }
     }
 }
