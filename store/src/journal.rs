@@ -16,6 +16,7 @@ pub(crate) mod fail_point;
 mod fold;
 mod load;
 mod offline;
+mod queue;
 mod record;
 mod sled;
 mod writer;
@@ -31,13 +32,13 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
-use store_engine::codec::put_bytes;
 use store_engine::{CommandError, Effects};
 use tokio::sync::watch;
 
 pub use self::disk::{Disk, DiskError, Op, WAY_OUT};
 use self::load::{Judge, Loaded};
 pub use self::offline::{Contents, Examined, examine, fill};
+use self::queue::{Drained, Queue};
 pub use self::sled::Sled;
 pub use self::writer::Open;
 use self::writer::Writer;
@@ -182,7 +183,7 @@ const QUEUE_BYTES: usize = 64 << 20;
 /// The queue between those who commit and the writer.
 pub struct Journal {
     durability: Durability,
-    queue: Mutex<Queue>,
+    incoming: Mutex<Incoming>,
     /// The writer sleeps here.
     wake: Condvar,
     progress: watch::Sender<Progress>,
@@ -192,12 +193,8 @@ pub struct Journal {
     behind: AtomicBool,
 }
 
-#[derive(Default)]
-struct Queue {
-    /// Records that the writer has not taken, each behind its length.
-    bytes: Vec<u8>,
-    /// Number of the newest record.
-    newest: u64,
+struct Incoming {
+    queue: Queue,
     wish: Wish,
 }
 
@@ -216,12 +213,6 @@ enum Wish {
     Abandon,
 }
 
-/// What the writer takes from the queue.
-struct Drained {
-    bytes: Vec<u8>,
-    newest: u64,
-}
-
 impl Journal {
     /// A journal whose newest record has this number; 0 if there is none.
     fn new(durability: Durability, newest: u64) -> Journal {
@@ -229,7 +220,7 @@ impl Journal {
         let progress = Progress { durable: newest, saved_at, ..Progress::default() };
         Journal {
             durability,
-            queue: Mutex::new(Queue { newest, ..Queue::default() }),
+            incoming: Mutex::new(Incoming { queue: Queue::new(newest), wish: Wish::None }),
             wake: Condvar::new(),
             progress: watch::Sender::new(progress),
             failing: AtomicBool::new(false),
@@ -244,23 +235,23 @@ impl Journal {
 
     /// Adds a record, the effects of one transaction. What they are about must still be locked.
     pub(crate) fn append(&self, effects: &Effects) {
-        let mut queue = self.queue.lock();
-        put_bytes(effects.as_bytes(), &mut queue.bytes);
-        queue.newest += 1;
-        if queue.bytes.len() > QUEUE_BYTES {
+        let mut incoming = self.incoming.lock();
+        incoming.queue.append(effects);
+        let bytes = incoming.queue.bytes();
+        if bytes > QUEUE_BYTES {
             // Until the writer tells that it has taken them.
             self.behind.store(true, Ordering::Relaxed);
         }
-        let due = self.durability == Durability::Sync || queue.bytes.len() > QUEUE_BYTES / 8;
-        if due && queue.wish < Wish::Flush {
-            queue.wish = Wish::Flush;
+        let due = self.durability == Durability::Sync || bytes > QUEUE_BYTES / 8;
+        if due && incoming.wish < Wish::Flush {
+            incoming.wish = Wish::Flush;
             self.wake.notify_one();
         }
     }
 
     /// Number of the newest record.
     pub fn newest(&self) -> u64 {
-        self.queue.lock().newest
+        self.incoming.lock().queue.newest()
     }
 
     /// Why the disk cannot be written at present, if that is so: then nothing should be changed.
@@ -316,10 +307,10 @@ impl Journal {
     }
 
     fn ask(&self, wish: Wish) -> u64 {
-        let mut queue = self.queue.lock();
-        queue.wish = queue.wish.max(wish);
+        let mut incoming = self.incoming.lock();
+        incoming.wish = incoming.wish.max(wish);
         self.wake.notify_one();
-        queue.newest
+        incoming.queue.newest()
     }
 
     async fn reached(&self, there: impl Fn(&Progress) -> bool) -> Result<(), Arc<str>> {
@@ -335,20 +326,19 @@ impl Journal {
 
     /// Takes all records, by the writer.
     fn drain(&self, into: Vec<u8>) -> Drained {
-        let mut queue = self.queue.lock();
-        Drained { bytes: std::mem::replace(&mut queue.bytes, into), newest: queue.newest }
+        self.incoming.lock().queue.drain(into)
     }
 
     /// Waits until something is to be done, at most for `patience`; returns what, once.
     fn sleep(&self, patience: Duration) -> Wish {
-        let mut queue = self.queue.lock();
-        if queue.wish == Wish::None {
-            self.wake.wait_for(&mut queue, patience);
+        let mut incoming = self.incoming.lock();
+        if incoming.wish == Wish::None {
+            self.wake.wait_for(&mut incoming, patience);
         }
-        match queue.wish {
+        match incoming.wish {
             // It stays true.
             last @ (Wish::Close | Wish::Abandon) => last,
-            _ => std::mem::take(&mut queue.wish),
+            _ => std::mem::take(&mut incoming.wish),
         }
     }
 }

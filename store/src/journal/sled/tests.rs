@@ -36,7 +36,8 @@ fn a_later_format_is_refused() {
     db.insert(HEAD, sealed(HEAD, &later)).unwrap();
     close_db(db, &folder.0).unwrap();
     for outcome in [Sled::open(&folder.0), Sled::open_accepting_loss(&folder.0, &mut |_| {})] {
-        assert!(matches!(outcome, Err(DiskError::Newer { found: 2, known: FORMAT, .. })));
+        let error = outcome.err().expect("it is not opened");
+        assert!(matches!(error, DiskError::Newer { found: 2, known: FORMAT, .. }), "{error}");
     }
 }
 

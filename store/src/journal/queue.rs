@@ -1,0 +1,240 @@
+//! What was committed and not taken by the writer yet.
+//!
+//! All of it goes to the disk in one batch, so a string that is replaced again before the writer comes needs only its
+//! newest record: that is written over the one before. Of a few keys that change often, the disk then sees each once a
+//! round, not each change.
+
+use std::hash::BuildHasher;
+
+use foldhash::fast::RandomState;
+use store_engine::Effects;
+use store_engine::codec::{Input, put_bytes};
+use store_engine::effect::{CATALOG, Effect};
+
+/// Sets of places, each of which fits into a line of the processor's cache.
+const SETS: usize = 1 << 12;
+const WAYS: usize = 8;
+
+/// Records, oldest first, each behind its length.
+#[derive(Default)]
+pub struct Queue {
+    bytes: Vec<u8>,
+    newest: u64,
+    /// Where the newest records about keys stand that may be written over; empty until there is one.
+    places: Vec<[Place; WAYS]>,
+    /// Changes when all places are forgotten.
+    turn: u16,
+    hasher: RandomState,
+}
+
+/// Where a record stands.
+#[derive(Clone, Copy, Default)]
+struct Place {
+    /// The [`Queue::turn`] it was made in, else it is forgotten.
+    turn: u16,
+    /// More of the key's hash, so that bytes of other keys are seldom looked at.
+    tag: u16,
+    /// Where its length stands.
+    from: u32,
+}
+
+/// What the writer takes from the queue.
+pub struct Drained {
+    /// Records, each behind its length.
+    pub bytes: Vec<u8>,
+    /// Number of the last of them, or of the one before if there is none.
+    pub newest: u64,
+}
+
+impl Queue {
+    /// Empty, behind the record with this number.
+    pub fn new(newest: u64) -> Queue {
+        Queue { newest, turn: 1, ..Queue::default() }
+    }
+
+    /// Number of the newest record.
+    pub fn newest(&self) -> u64 {
+        self.newest
+    }
+
+    /// Size of all records.
+    pub fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Takes all records; `into` is memory for those to come.
+    pub fn drain(&mut self, into: Vec<u8>) -> Drained {
+        self.forget_all();
+        Drained { bytes: std::mem::replace(&mut self.bytes, into), newest: self.newest }
+    }
+
+    /// Adds a record, or writes it over one that it makes superfluous.
+    pub fn append(&mut self, effects: &Effects) {
+        let record = effects.as_bytes();
+        let mut read = Effects::read(record).flatten();
+        let (Some(first), rest) = (read.next(), read.next()) else { return };
+        let (db, key, effect) = first;
+        let replaces = matches!(effect, Effect::Put(_) | Effect::Text(_) | Effect::Number(_));
+        // The checkpoint of the catalog tells the newest record that it knows of by number.
+        if rest.is_some() || !replaces || db == CATALOG {
+            let all = [first].into_iter().chain(rest).chain(read);
+            self.forget(all);
+            self.push(record);
+            return;
+        }
+        // Of the same length with the same beginning up to the key's end: the same kind of effect on the same key.
+        let head = key.as_ptr() as usize - record.as_ptr() as usize + key.len();
+        let (set, tag) = self.place_of(db, key);
+        let (bytes, turn) = (&mut self.bytes, self.turn);
+        let is_same = |place: &Place| {
+            let mut at = Input(bytes.get(place.from as usize..)?);
+            let old = at.bytes().ok()?;
+            let start = bytes.len() - at.0.len() - old.len();
+            (old.len() == record.len() && old[..head] == record[..head]).then_some(start)
+        };
+        let known = |place: &&mut Place| (place.turn, place.tag) == (turn, tag);
+        let place = self.places.get_mut(set).and_then(|ways| ways.iter_mut().find(known));
+        if let Some(start) = place.as_deref().and_then(is_same) {
+            return bytes[start..start + record.len()].copy_from_slice(record);
+        }
+        let from = u32::try_from(bytes.len()).ok();
+        self.push(record);
+        if self.places.is_empty() {
+            self.places.resize(SETS, Default::default());
+        }
+        let ways = &mut self.places[set];
+        let old = ways.iter().position(|place| (place.turn, place.tag) == (turn, tag));
+        let free = || ways.iter().position(|place| place.turn != turn);
+        let way = old.or_else(free).unwrap_or(usize::from(tag) % WAYS);
+        ways[way] = from.map_or(Place::default(), |from| Place { turn, tag, from });
+    }
+
+    fn push(&mut self, record: &[u8]) {
+        put_bytes(record, &mut self.bytes);
+        self.newest += 1;
+    }
+
+    /// What stands about these keys is no longer the newest.
+    fn forget<'a>(&mut self, effects: impl Iterator<Item = (usize, &'a [u8], Effect<'a>)>) {
+        if self.places.is_empty() {
+            return;
+        }
+        let mut last: Option<(usize, &[u8])> = None;
+        for (db, key, effect) in effects {
+            match effect {
+                Effect::Flush | Effect::Swap(_) => return self.forget_all(),
+                Effect::Rename(to_db, to) => self.forget_key(to_db, to),
+                _ => {}
+            }
+            if last != Some((db, key)) {
+                self.forget_key(db, key);
+                last = Some((db, key));
+            }
+        }
+    }
+
+    fn forget_key(&mut self, db: usize, key: &[u8]) {
+        let (set, tag) = self.place_of(db, key);
+        for place in &mut self.places[set] {
+            if place.tag == tag {
+                *place = Place::default();
+            }
+        }
+    }
+
+    fn forget_all(&mut self) {
+        self.turn = self.turn.checked_add(1).unwrap_or_else(|| {
+            self.places.fill(Default::default());
+            1
+        });
+    }
+
+    fn place_of(&self, db: usize, key: &[u8]) -> (usize, u16) {
+        let hash = self.hasher.hash_one((db, key));
+        (hash as usize % SETS, (hash >> 48) as u16)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use super::*;
+    use proptest::prelude::*;
+
+    type Texts = HashMap<(usize, Vec<u8>), Vec<u8>>;
+
+    fn apply(record: &[u8], texts: &mut Texts) {
+        for (db, key, effect) in Effects::read(record).flatten() {
+            let name = (db, key.to_vec());
+            match effect {
+                Effect::Text(text) => _ = texts.insert(name, text.to_vec()),
+                Effect::Append(more) => texts.entry(name).or_default().extend_from_slice(more),
+                Effect::Remove => _ = texts.remove(&name),
+                Effect::Rename(to_db, to) => {
+                    if let Some(text) = texts.remove(&name) {
+                        texts.insert((to_db, to.to_vec()), text);
+                    }
+                }
+                Effect::Flush => texts.retain(|(at, _), _| *at != db),
+                effect => panic!("{effect:?} is not generated"),
+            }
+        }
+    }
+
+    fn effect() -> impl Strategy<Value = (u8, usize, u8, [u8; 2])> {
+        (prop_oneof![6 => Just(0u8), 4 => 1u8..6], 0..2usize, 0..3u8, any::<[u8; 2]>())
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_drained_makes_what_was_appended(
+            turns in prop::collection::vec(prop::collection::vec(prop::collection::vec(effect(), 1..3), 1..40), 1..4),
+        ) {
+            let (mut queue, mut wanted, mut found) = (Queue::new(0), Texts::new(), Texts::new());
+            for turn in turns {
+                for record in turn {
+                    let mut effects = Effects::default();
+                    for (kind, db, key, bytes) in record {
+                        let (key, other) = ([b'k', key], [b'k', bytes[0] % 3]);
+                        effects.push(db, &key, match kind {
+                            0 => Effect::Text(&bytes),
+                            1 => Effect::Text(&bytes[..1]),
+                            2 => Effect::Append(&bytes),
+                            3 => Effect::Remove,
+                            4 if other != key => Effect::Rename(db, &other),
+                            4 => Effect::Remove,
+                            _ => Effect::Flush,
+                        });
+                    }
+                    apply(effects.as_bytes(), &mut wanted);
+                    queue.append(&effects);
+                }
+                let drained = queue.drain(Vec::new());
+                let mut input = Input(&drained.bytes);
+                while let Ok(record) = input.bytes() {
+                    apply(record, &mut found);
+                }
+                prop_assert_eq!(&wanted, &found);
+            }
+        }
+    }
+
+    #[test]
+    fn a_key_that_is_set_often_has_one_record() {
+        let mut queue = Queue::new(7);
+        for number in 0..100u8 {
+            for key in [b"a", b"b"] {
+                let mut effects = Effects::default();
+                effects.push(0, key, Effect::Text(&[number]));
+                queue.append(&effects);
+            }
+        }
+        assert_eq!(queue.newest(), 9);
+        let again = queue.drain(Vec::new());
+        let mut effects = Effects::default();
+        effects.push(0, b"a", Effect::Text(b"!"));
+        queue.append(&effects);
+        assert_eq!((again.newest, queue.newest(), queue.bytes() * 2), (9, 10, again.bytes.len()));
+    }
+}
