@@ -242,11 +242,11 @@ fn as_table(rows: &[Member]) -> String {
 }
 
 fn as_json(epoch: u64, rows: &[Member]) -> String {
-    let row = |Member { node, slots, count, keys, bytes, epoch, lag, up }: &Member| {
+    let row = |Member { node, slots, count, keys, bytes, epoch, lag, prepared, decided, up }: &Member| {
         let trouble = up.as_ref().err().map_or_else(|| "null".to_owned(), |why| quoted(why));
         format!(
             "{{\"node\":{},\"slots\":{count},\"ranges\":{},\"keys\":{keys},\"bytes\":{bytes},\"epoch\":{epoch},\
-             \"lag\":{lag},\"reachable\":{},\"trouble\":{trouble}}}",
+             \"lag\":{lag},\"prepared\":{prepared},\"decided\":{decided},\"reachable\":{},\"trouble\":{trouble}}}",
             quoted(node),
             quoted(slots),
             up.is_ok(),
@@ -318,6 +318,8 @@ mod tests {
             bytes: 300,
             epoch: 4,
             lag: 5,
+            prepared: 6,
+            decided: 7,
             up,
         };
         let rows = [row(Ok(())), row(Err("no \"way\"".to_owned()))];
@@ -325,7 +327,7 @@ mod tests {
                      a:1   10     2     300    4      5    yes           0-9\n\
                      a:1   10     2     300    4      5    no: no \"way\"  0-9\n";
         assert_eq!(as_table(&rows), table);
-        let start = r#"{"node":"a:1","slots":10,"ranges":"0-9","keys":2,"bytes":300,"epoch":4,"lag":5,"#;
+        let start = r#"{"node":"a:1","slots":10,"ranges":"0-9","keys":2,"bytes":300,"epoch":4,"lag":5,"prepared":6,"decided":7,"#;
         let (up, down) =
             (r#""reachable":true,"trouble":null}"#, r#""reachable":false,"trouble":"no \"way\""}"#);
         let json = format!("{{\"epoch\":7,\"nodes\":[{start}{up},{start}{down}]}}\n");

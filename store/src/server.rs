@@ -95,6 +95,7 @@ impl Service {
         let host = Host { node, place, registry, sessions, token, clock, boot, configure, peers, moving };
         let host = Arc::new(host);
         pending::recover(&host).await?;
+        tokio::spawn(pending::follow_decisions(Arc::downgrade(&host)));
         Ok(Service { host })
     }
 

@@ -133,6 +133,31 @@ fn a_gateway_ends_between_prepare_and_commit() {
     all_is_free(&cluster, &keys);
 }
 
+/// What would tell the decider that it may forget is lost with the gateway: it asks.
+#[test]
+fn a_decision_is_forgotten_though_nobody_told_that_it_was_followed() {
+    let mut cluster = TestCluster::start(3, 2, Some("sync"));
+    let keys = keys(&cluster, "mark");
+    cluster.gateways[0].kill();
+    cluster.gateways[0].start_failing("work:followed@1=abort");
+    let mut client = cluster.client(0);
+    // The next step of the transaction may come after the reply, or before.
+    let reply = told(&mut client, MARK, &keys, "after");
+    assert!(["+done", "cut off"].contains(&&*reply), "{reply}");
+    wait_until("the gateway has ended", || !cluster.gateways[0].is_running());
+    let mut other = cluster.client(1);
+    assert_eq!(mark_of(&mut other, &keys), "after");
+    let server = cluster.gateways[1].server();
+    let left = |what: &str| server.info_text("store0").split(',').any(|part| part == what);
+    wait_until("the node tells of the decision", || left("decided=1"));
+    wait_until("the decision is forgotten", || left("decided=0"));
+    cluster.stores[0].kill();
+    cluster.stores[0].start();
+    cluster.gateways[0].start();
+    cluster.wait();
+    assert_eq!(mark_of(&mut other, &keys), "after");
+}
+
 /// Who has prepared and cannot ask waits, and only for that.
 #[test]
 fn a_decider_that_stays_away_holds_only_the_keys_of_its_transaction() {

@@ -323,10 +323,14 @@ fn stores_section(server: &Server, text: &mut String) {
     if let Some(cluster) = server.store.cluster() {
         lines!(text, "stores_epoch": cluster.map().epoch());
     }
-    for (number, Member { node, count, keys, epoch, up, .. }) in members.iter().enumerate() {
+    for (number, member) in members.iter().enumerate() {
+        let Member { node, count, keys, epoch, prepared, decided, up, .. } = member;
         let state = up.as_ref().map_or("down", |()| "up");
-        let _ =
-            write!(text, "store{number}:addr={node},state={state},slots={count},keys={keys},epoch={epoch}");
+        let _ = write!(
+            text,
+            "store{number}:addr={node},state={state},slots={count},keys={keys},epoch={epoch},\
+             prepared={prepared},decided={decided}"
+        );
         if let Err(why) = up {
             let _ = write!(text, ",why={}", why.replace(['\r', '\n', ','], " "));
         }

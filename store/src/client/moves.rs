@@ -40,6 +40,10 @@ pub struct Member {
     pub epoch: u64,
     /// Records of its journal that are not on disk yet.
     pub lag: u64,
+    /// Transactions that wait for the decision of another node.
+    pub prepared: u64,
+    /// Decisions that other nodes have not told to have followed.
+    pub decided: u64,
     /// Whether it can be reached; else why not.
     pub up: Result<(), String>,
 }
@@ -120,6 +124,8 @@ impl Cluster {
                 bytes: status.bytes,
                 epoch: status.epoch,
                 lag: status.journal_newest.saturating_sub(status.journal_durable),
+                prepared: status.prepared,
+                decided: status.decided,
                 up: link.is_up(),
             }
         };

@@ -14,10 +14,13 @@ use proto::store::v1 as wire;
 use store_engine::codec::{Input, put_bytes};
 use store_engine::effect::{CATALOG, Effect, Effects};
 use tokio::task::AbortHandle;
+use tokio::time::timeout;
+use wire::refusal::Code;
 use wire::request::Body as Ask;
 use wire::response::Body as Answer;
 
 use super::Host;
+use super::place::refusal;
 use crate::client::link::Link;
 use crate::journal::fail_point;
 use crate::lock::Mode;
@@ -31,6 +34,9 @@ const PREPARED: &[u8] = b"prepared/";
 const DECIDED: &[u8] = b"decided/";
 /// So many transactions are remembered that are committed, or that cannot be any more.
 const REMEMBERED: usize = 100_000;
+/// How old a decision becomes before those are asked who have not told that they followed it: their word is lost if a
+/// gateway was ended.
+const ASK_AFTER: Duration = Duration::from_secs(5);
 /// How long between two attempts to ask who decides.
 const ASK_AGAIN: Duration = Duration::from_millis(200);
 
@@ -247,6 +253,11 @@ impl Registry {
         prepared
     }
 
+    /// How many are prepared.
+    pub fn prepared(&self) -> usize {
+        self.live.lock().values().filter(|entry| matches!(entry.state, State::Prepared(_))).count()
+    }
+
     fn take_prepared(&self, number: u64) -> Option<Box<Prepared>> {
         let mut live = self.live.lock();
         let entry = live.get_mut(&number)?;
@@ -377,6 +388,11 @@ pub(super) fn decide(host: &Host, number: u64, effects: &mut Effects, others: &[
     host.node.record_with(effects, &named(DECIDED, number), Some(others.join(",").as_bytes()));
 }
 
+/// How many decisions not all have followed.
+pub(super) fn decisions(host: &Host) -> usize {
+    host.node.records(DECIDED).len()
+}
+
 /// Ends a prepared transaction as it was decided.
 pub(super) async fn decided(host: &Host, number: u64, committed: bool) -> Result<(), String> {
     let Some(prepared) = host.registry.take_prepared(number) else {
@@ -458,6 +474,43 @@ pub(super) fn forget_decision(host: &Host, number: u64, who: &str) {
         host.node.drop_record(&name);
     } else {
         host.node.put_record(&name, left.join(",").as_bytes());
+    }
+}
+
+/// Asks about decisions that stay, for as long as there is the node. They would stay for ever if nobody did.
+pub(super) async fn follow_decisions(host: Weak<Host>) {
+    let mut before = HashSet::new();
+    loop {
+        tokio::time::sleep(ASK_AFTER).await;
+        let Some(host) = host.upgrade() else { return };
+        let mut seen = HashSet::new();
+        for (name, record) in host.node.records(DECIDED) {
+            let number = std::str::from_utf8(&name).ok().and_then(|text| u64::from_str_radix(text, 16).ok());
+            let Some(number) = number else { continue };
+            seen.insert(number);
+            if !before.contains(&number) {
+                continue;
+            }
+            for node in String::from_utf8_lossy(&record).split(',') {
+                let link = way_to(&host, node.to_owned());
+                let asked = link.ask(Ask::Resolve(wire::Resolve { txn: number }));
+                if let Ok(Ok(Answer::Done(_))) = timeout(ASK_AFTER, asked.answer()).await {
+                    forget_decision(&host, number, node);
+                }
+            }
+        }
+        before = seen;
+    }
+}
+
+/// Sees to it that nothing of a prepared transaction is left to be decided here, and brings that to disk.
+pub(super) async fn resolved(host: Arc<Host>, number: u64) -> Answer {
+    resolve(host.clone(), number).await;
+    match flush(&host).await {
+        // It may be followed in this moment, and would not be on disk then.
+        Ok(()) if !host.registry.live.lock().contains_key(&number) => Answer::Done(wire::Done {}),
+        Ok(()) => Answer::Refusal(refusal(Code::Unavailable, "the transaction is being finished")),
+        Err(reason) => Answer::Refusal(refusal(Code::Unavailable, &reason)),
     }
 }
 

@@ -220,8 +220,13 @@ impl Session {
                 Answer::Decision(wire::Decision { committed })
             }),
             Ask::Resolve(asked) => {
-                tokio::spawn(pending::resolve(self.host.clone(), asked.txn));
-                self.answer(id, Answer::Done(wire::Done {}));
+                // Goes on when the peer is gone.
+                let resolving = tokio::spawn(pending::resolved(self.host.clone(), asked.txn));
+                self.later(id, |_| async {
+                    resolving.await.unwrap_or_else(|error| {
+                        Answer::Refusal(refusal(Code::Unavailable, &error.to_string()))
+                    })
+                });
             }
             Ask::Forget(asked) => {
                 pending::forget_decision(&self.host, asked.txn, &asked.node);
@@ -516,6 +521,8 @@ fn status(host: &Host) -> wire::Status {
         evicted: counts.evicted,
         journal_newest,
         journal_durable: progress.durable,
+        prepared: host.registry.prepared() as u64,
+        decided: pending::decisions(host) as u64,
         map: None,
     }
 }

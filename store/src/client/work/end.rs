@@ -98,6 +98,7 @@ impl Work {
                     tokio::spawn(async move {
                         match committed.answer().await {
                             Ok(Answer::Stepped(_)) => {
+                                crate::journal::fail_point::pass("work:followed");
                                 decider.tell(Ask::Forget(wire::Forget { txn: number, node }));
                             }
                             // It asks the decider.
