@@ -115,7 +115,7 @@ pub fn put_value(value: &Value, out: &mut Vec<u8>) {
         Value::Set(set) => {
             out.push(SET);
             put_number(set.len() as u64, out);
-            set.iter().for_each(|member| put_bytes(member, out));
+            set.iter().for_each(|member| put_bytes(&member, out));
         }
         Value::ZSet(zset) => {
             out.push(ZSET);

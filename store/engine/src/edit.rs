@@ -7,7 +7,7 @@ use std::marker::PhantomData;
 use std::ops::Deref;
 
 use crate::effect::{Effect, Effects};
-use crate::keyspace::Keyspace;
+use crate::keyspace::{Entry, Keyspace};
 use crate::undo::{Size, Undo, UndoLog};
 use crate::value::{Hash, Kind, List, Set, Str, ZSet};
 
@@ -28,6 +28,12 @@ impl Log<'_> {
     pub fn undo(&mut self, undo: Undo) {
         if let Some(log) = &mut self.undo {
             log.push(self.db, self.key, undo);
+        }
+    }
+
+    fn put(&mut self, entry: &Entry) {
+        if let Some(effects) = &mut self.effects {
+            effects.put(self.db, self.key, entry);
         }
     }
 
@@ -272,6 +278,18 @@ impl Editor<'_, Set> {
 
     /// Removes the member at a position below [`Set::len`].
     pub fn remove_at(&mut self, at: usize) {
+        if self.reorders(at) {
+            // As a whole: members could not be brought back to their places one by one, nor be written in steps.
+            if self.log.wants_undo() {
+                self.log.undo(Undo::Entry(Some(self.space.at(self.at).clone())));
+            }
+            self.changed = true;
+            if let Some(set) = Set::of_mut(self.space.value_mut(self.at)) {
+                set.remove_at(at);
+            }
+            self.log.put(self.space.at(self.at));
+            return;
+        }
         let remove = |set: &mut Set, log: &mut Log<'_>| {
             let member = set.remove_at(at)?;
             log.effect(Effect::SetRemove(&member));

@@ -3,6 +3,7 @@
 mod form;
 pub mod hash;
 pub mod list;
+mod numbers;
 mod packed;
 mod ranked;
 pub mod set;
@@ -66,8 +67,11 @@ impl Value {
                 if small { "listpack" } else { "hashtable" }
             }
             Value::Set(set) => {
-                let small = set.len() <= 512 && set.iter().all(|member| Str::integer_of(member).is_some());
-                if small { "intset" } else { "hashtable" }
+                if set.is_numbers() {
+                    "intset"
+                } else {
+                    "hashtable"
+                }
             }
             Value::ZSet(zset) => {
                 let small = zset.len() <= 128 && zset.iter_from(0).all(|(member, _)| short(member));

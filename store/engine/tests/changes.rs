@@ -314,7 +314,7 @@ impl Engine {
                 Value::Hash(hash) => {
                     elements.extend(hash.iter().map(|(field, value)| [field, b"=", value].concat()))
                 }
-                Value::Set(set) => elements.extend(set.iter().map(<[u8]>::to_vec)),
+                Value::Set(set) => elements.extend(set.iter().map(|member| member.to_vec())),
                 Value::ZSet(zset) => elements.extend(
                     zset.iter_from(0).map(|(member, score)| [&score.to_le_bytes()[..], member].concat()),
                 ),
@@ -411,7 +411,7 @@ fn bytes_of_copy(value: &Value) -> usize {
         Value::String(Str::Raw(bytes)) => return allocated(bytes.capacity()),
         Value::List(list) => list.iter_from(0).for_each(|element| add(b"rpush", &[element])),
         Value::Hash(hash) => hash.iter().for_each(|(field, value)| add(b"hset", &[field, value])),
-        Value::Set(set) => set.iter().for_each(|member| add(b"sadd", &[member])),
+        Value::Set(set) => set.iter().for_each(|member| add(b"sadd", &[&member])),
         Value::ZSet(zset) => {
             zset.iter_from(0)
                 .for_each(|(member, score)| add(b"zadd", &[score.to_string().as_bytes(), member]));

@@ -209,7 +209,9 @@ impl Big {
                 Some((part_key(version, field), value.to_vec()))
             }),
             (Cursor::Below(at), Value::Set(set)) => {
-                below(at, set.len(), limit, batch, |at| Some((part_key(version, set.at(at)?), Vec::new())))
+                // What is kept in order moves upwards, too.
+                let limit = if set.is_ordered() { usize::MAX } else { limit };
+                below(at, set.len(), limit, batch, |at| Some((part_key(version, &set.at(at)?), Vec::new())))
             }
             (Cursor::Behind(last), Value::ZSet(zset)) => {
                 let mut rank = last.as_ref().map_or(0, |(score, member)| rank_behind(zset, *score, member));

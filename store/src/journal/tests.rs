@@ -146,7 +146,7 @@ fn contents(node: &Node) -> Contents {
                     Value::Hash(hash) => {
                         elements.extend(hash.iter().map(|(field, value)| [field, b"=", value].concat()))
                     }
-                    Value::Set(set) => elements.extend(set.iter().map(<[u8]>::to_vec)),
+                    Value::Set(set) => elements.extend(set.iter().map(|member| member.to_vec())),
                     Value::ZSet(zset) => elements.extend(
                         zset.iter_from(0).map(|(member, score)| [&score.to_le_bytes()[..], member].concat()),
                     ),

@@ -51,7 +51,9 @@ impl Preview {
                 let fields = hash.iter().take(MOST_ELEMENTS);
                 (hash.len(), fields.flat_map(|(field, value)| pairs(field, value)).collect())
             }
-            Value::Set(set) => (set.len(), set.iter().take(MOST_ELEMENTS).map(cut).collect()),
+            Value::Set(set) => {
+                (set.len(), set.iter().take(MOST_ELEMENTS).map(|member| cut(&member)).collect())
+            }
             Value::ZSet(zset) => {
                 let scored = |(member, score): (&[u8], f64)| {
                     let mut text = Vec::new();

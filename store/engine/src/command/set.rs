@@ -8,6 +8,7 @@ use super::{pick, scan};
 use crate::ctx::Expiry;
 use crate::error::{self, CommandError};
 use crate::spec::{Access, Arity, Command, Group, KeyPart, flags};
+use crate::value::set::Member;
 use crate::value::{Kind, Set};
 use crate::{Args, Ctx, Partitions, Reply, Value, number};
 
@@ -200,9 +201,9 @@ const STORES: Command = Command {
     ..COMBINES
 };
 
-fn reply_set<'m>(out: &mut Reply, len: usize, members: impl Iterator<Item = &'m [u8]>) {
+fn reply_set<'m>(out: &mut Reply, len: usize, members: impl Iterator<Item = Member<'m>>) {
     out.set(len);
-    members.for_each(|member| out.bulk(member));
+    members.for_each(|member| out.bulk(&member));
 }
 
 fn add(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
@@ -249,13 +250,15 @@ fn pop(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
         out.set(size);
     }
     if size == len {
-        set.iter().for_each(|member| out.bulk(member));
+        set.iter().for_each(|member| out.bulk(&member));
         drop(set);
         ctx.delete(args[1]);
         return Ok(());
     }
     for at in picked {
-        out.bulk(set.at(at).unwrap_or_default());
+        if let Some(member) = set.at(at) {
+            out.bulk(&member);
+        }
         set.remove_at(at);
     }
     Ok(())
@@ -266,7 +269,9 @@ fn random_member(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> 
         2 => {
             let len = ctx.read::<Set>(args[1])?.map_or(0, Set::len);
             let at = if len == 0 { 0 } else { ctx.random_below(len) };
-            ctx.reply_from::<Set>(args[1], |set, out| out.optional(set.and_then(|set| set.at(at))))
+            ctx.reply_from::<Set>(args[1], |set, out| {
+                out.optional(set.and_then(|set| set.at(at)).as_deref());
+            })
         }
         3 => {
             let count = args.negatable(2)?;
@@ -274,7 +279,7 @@ fn random_member(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> 
             let picked = pick::positions(ctx, count, len)?;
             ctx.reply_from::<Set>(args[1], |set, out| {
                 out.array(picked.len());
-                picked.iter().filter_map(|at| set?.at(*at)).for_each(|member| out.bulk(member));
+                picked.iter().filter_map(|at| set?.at(*at)).for_each(|member| out.bulk(&member));
             })
         }
         _ => Err(error::SYNTAX),
@@ -320,10 +325,10 @@ fn sets<'s>(
 }
 
 /// How several sets become the members of one, each named once.
-type Combination = for<'s> fn(Sets<'s>) -> Vec<&'s [u8]>;
+type Combination = for<'s> fn(Sets<'s>) -> Vec<Member<'s>>;
 
 /// The members of the smallest set that all others have.
-fn in_all<'s>(sets: Sets<'s>) -> impl Iterator<Item = &'s [u8]> {
+fn in_all<'s>(sets: Sets<'s>) -> impl Iterator<Item = Member<'s>> {
     // No set has no members.
     let mut sets = sets.into_iter().collect::<Option<Vec<_>>>().unwrap_or_default();
     sets.sort_by_key(|set| set.len());
@@ -332,11 +337,11 @@ fn in_all<'s>(sets: Sets<'s>) -> impl Iterator<Item = &'s [u8]> {
     members.filter(move |member| sets.iter().skip(1).all(|set| set.contains(member)))
 }
 
-fn intersection<'s>(sets: Sets<'s>) -> Vec<&'s [u8]> {
+fn intersection<'s>(sets: Sets<'s>) -> Vec<Member<'s>> {
     in_all(sets).collect()
 }
 
-fn union<'s>(sets: Sets<'s>) -> Vec<&'s [u8]> {
+fn union<'s>(sets: Sets<'s>) -> Vec<Member<'s>> {
     let members = sets.iter().flatten().flat_map(|set| set.iter());
     if sets.iter().flatten().count() == 1 {
         return members.collect();
@@ -345,7 +350,7 @@ fn union<'s>(sets: Sets<'s>) -> Vec<&'s [u8]> {
     members.filter(|member| seen.insert(*member)).collect()
 }
 
-fn difference<'s>(sets: Sets<'s>) -> Vec<&'s [u8]> {
+fn difference<'s>(sets: Sets<'s>) -> Vec<Member<'s>> {
     let Some((first, others)) = sets.split_first() else { return Vec::new() };
     let members = first.iter().flat_map(|set| set.iter());
     members.filter(|member| !others.iter().flatten().any(|set| set.contains(member))).collect()
@@ -362,7 +367,7 @@ fn combine_and_store(ctx: &mut Ctx<'_>, args: Args<'_>, how: Combination) -> Res
     let mut result = Set::default();
     ctx.note_reads(args.rest(2));
     for member in how(sets(&ctx.partitions, ctx.db, ctx.now_ms, args.rest(2))?) {
-        result.insert(member);
+        result.insert(&member);
     }
     let len = result.len();
     if len == 0 {
@@ -412,7 +417,7 @@ fn scan_members(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
         let window = options.window(cursor, set.len());
         scan::reply(out, window.start as u64, |out| {
             let shown = window.filter_map(|at| set.at(at)).filter(|member| options.shows(member));
-            shown.map(|member| out.bulk(member)).count()
+            shown.map(|member| out.bulk(&member)).count()
         });
     })
 }

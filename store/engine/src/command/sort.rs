@@ -153,7 +153,7 @@ fn sort(ctx: &mut Ctx<'_>, args: Args<'_>, may_store: bool) -> Result<(), Comman
 fn elements_of(value: &Value) -> Option<Vec<Vec<u8>>> {
     Some(match value {
         Value::List(list) => list.iter_from(0).map(<[u8]>::to_vec).collect(),
-        Value::Set(set) => set.iter().map(<[u8]>::to_vec).collect(),
+        Value::Set(set) => set.iter().map(|member| member.to_vec()).collect(),
         Value::ZSet(zset) => zset.iter_from(0).map(|(member, _)| member.to_vec()).collect(),
         _ => return None,
     })

@@ -94,7 +94,7 @@ impl<'a> Form<'a> {
             }
             Value::Set(set) => {
                 write_length(out, set.len() as u64)?;
-                set.iter().try_for_each(|member| write_string(out, member))
+                set.iter().try_for_each(|member| write_string(out, &member))
             }
             Value::ZSet(zset) => {
                 write_length(out, zset.len() as u64)?;
@@ -130,7 +130,7 @@ fn pack_hash(hash: &Hash) -> Vec<u8> {
 }
 
 fn pack_set(set: &Set) -> Vec<u8> {
-    let mut numbers: Vec<i64> = set.iter().filter_map(Str::integer_of).collect();
+    let mut numbers: Vec<i64> = set.iter().filter_map(|member| Str::integer_of(&member)).collect();
     numbers.sort_unstable();
     packed::write_intset(&numbers)
 }

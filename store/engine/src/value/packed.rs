@@ -42,6 +42,23 @@ impl Packed {
         row
     }
 
+    /// Keeps a buffer of another kind in a row's place. Its first two bytes must be a number below any row's start,
+    /// and nothing else may be asked of it than [`Packed::guest`] and [`Packed::into_buffer`].
+    pub fn hosting(guest: Box<[u8]>) -> Packed {
+        debug_assert!(guest.is_empty() || Packed(guest.clone()).start() < HEADER);
+        Packed(guest)
+    }
+
+    /// The buffer of another kind, if it is one.
+    pub fn guest(&self) -> Option<&[u8]> {
+        (self.start() < HEADER).then_some(&self.0)
+    }
+
+    /// The buffer itself.
+    pub fn into_buffer(self) -> Box<[u8]> {
+        self.0
+    }
+
     /// Number of elements.
     pub fn len(&self) -> usize {
         if self.0.is_empty() { 0 } else { self.number(4) }

@@ -57,3 +57,24 @@ fn everything_can_be_taken_back_to_its_place() {
     bench.check_roll_back(&["SUNIONSTORE list k", "SINTERSTORE k k list", "SPOP k 100", "SADD k x"]);
     assert_eq!(bench.run("SMEMBERS k"), order);
 }
+
+#[test]
+fn numbers_are_kept_in_order() {
+    let mut bench = Bench::new();
+    bench.run("SADD k 30 -1 70000 5 x");
+    bench.expect("SMEMBERS k", "*5 $2 -1 $1 5 $2 30 $5 70000 $1 x");
+    bench.expect("SREM k x 70000", ":2");
+    bench.expect("SADD k 05 +5", ":2");
+    bench.expect("SMISMEMBER k 5 05 -1 -01", "*4 :1 :1 :1 :0");
+    bench.expect("SREM k 05 +5", ":2");
+    bench.expect("SMEMBERS k", "*3 $2 -1 $1 5 $2 30");
+    bench.expect("OBJECT ENCODING k", "$6 intset");
+    bench.expect("SSCAN k 7 COUNT 1 MATCH *5", "*2 $1 0 *1 $1 5");
+    for at in 0..300 {
+        bench.run(&format!("SADD k {at} text"));
+    }
+    let order = bench.run("SMEMBERS k");
+    bench.check_roll_back(&["SREM k text 7 8", "SADD k 7 a b", "SPOP k 250", "SREM k a b", "SPOP k 20"]);
+    bench.check_roll_back(&["SPOP k 200", "SREM k text", "SADD k z", "SUNIONSTORE k k", "SREM k z"]);
+    assert_eq!(bench.run("SMEMBERS k"), order);
+}

@@ -9,6 +9,7 @@ use smallvec::SmallVec;
 use super::range::{reply_len, reply_pair, store};
 use crate::error::{self, CommandError};
 use crate::spec::{Access, Arity, Command, Group, KeyPart, flags};
+use crate::value::set::Member;
 use crate::value::{Set, ZSet};
 use crate::{Args, Ctx, Cursor, Partitions, Value};
 
@@ -169,10 +170,12 @@ impl<'a> Source<'a> {
     }
 
     /// Shows `each` the members until it returns false.
-    fn walk(self, mut each: impl FnMut(&'a [u8], f64) -> bool) {
+    fn walk(self, mut each: impl FnMut(Member<'a>, f64) -> bool) {
         match self {
             Source::Missing => true,
-            Source::Sorted(zset) => zset.iter_from(0).all(|(member, score)| each(member, score)),
+            Source::Sorted(zset) => {
+                zset.iter_from(0).all(|(member, score)| each(Member::of_text(member), score))
+            }
             Source::Plain(set) => set.iter().all(|member| each(member, 1.0)),
         };
     }
@@ -193,7 +196,7 @@ struct Plan<'a> {
 }
 
 /// Members with their scores, lowest first, each once.
-type Members<'a> = Vec<(&'a [u8], f64)>;
+type Members<'a> = Vec<(Member<'a>, f64)>;
 
 /// Reads the keys that are counted at `count_at`; the cursor then stands behind them.
 fn inputs<'a>(
@@ -285,7 +288,8 @@ impl<'a> Plan<'a> {
 
     fn union(&self) -> Members<'a> {
         let largest = self.inputs.last().map_or(0, |input| input.source.len());
-        let mut scores = IndexMap::<&[u8], f64, _>::with_capacity_and_hasher(largest, RandomState::default());
+        let mut scores =
+            IndexMap::<Member<'_>, f64, _>::with_capacity_and_hasher(largest, RandomState::default());
         for Input { source, weight } in &self.inputs {
             source.walk(|member, score| {
                 let score = zero_if_nan(score * weight);
@@ -305,7 +309,7 @@ impl<'a> Plan<'a> {
         first.source.walk(|member, score| {
             let start = Some(zero_if_nan(score * first.weight));
             let joined = others.iter().try_fold(start, |joined, other| {
-                let score = other.source.score(member)? * other.weight;
+                let score = other.source.score(&member)? * other.weight;
                 Some(joined.map(|joined| self.aggregate.join(joined, score)))
             });
             if let Some(Some(score)) = joined {
@@ -320,7 +324,7 @@ impl<'a> Plan<'a> {
         let mut members = Vec::new();
         let Some((first, others)) = self.inputs.split_first() else { return members };
         first.source.walk(|member, score| {
-            if others.iter().all(|other| other.source.score(member).is_none()) {
+            if others.iter().all(|other| other.source.score(&member).is_none()) {
                 members.push((member, score));
             }
             true
@@ -344,7 +348,7 @@ fn reply(ctx: &mut Ctx<'_>, args: Args<'_>, operation: Operation) -> Result<(), 
     let members = plan.members();
     reply_len(ctx.out, members.len(), plan.with_scores);
     for (member, score) in members {
-        if plan.with_scores { reply_pair(ctx.out, member, score) } else { ctx.out.bulk(member) }
+        if plan.with_scores { reply_pair(ctx.out, &member, score) } else { ctx.out.bulk(&member) }
     }
     Ok(())
 }
@@ -354,7 +358,7 @@ fn reply_stored(ctx: &mut Ctx<'_>, args: Args<'_>, operation: Operation) -> Resu
     let members = Plan::parse(&ctx.partitions, (ctx.db, ctx.now_ms), args, 2, operation)?.members();
     let mut stored = ZSet::default();
     for (member, score) in members {
-        stored.insert(member, score + 0.0); // -0 becomes 0
+        stored.insert(&member, score + 0.0); // -0 becomes 0
     }
     store(ctx, args[1], stored);
     Ok(())
@@ -375,7 +379,7 @@ fn zintercard(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
     let mut count = 0;
     if let Some((first, others)) = inputs.split_first() {
         first.source.walk(|member, _| {
-            count += usize::from(others.iter().all(|other| other.source.score(member).is_some()));
+            count += usize::from(others.iter().all(|other| other.source.score(&member).is_some()));
             limit == 0 || count < limit
         });
     }

@@ -5,7 +5,9 @@ use indexmap::IndexSet;
 
 use super::ORDERED_UP_TO;
 use crate::size::{allocated, dense_table};
+use crate::value::Str;
 use crate::value::form::Weight;
+use crate::value::numbers::width_of;
 
 /// Bytes of a member's entry: fat pointer and kept hash.
 const ENTRY: usize = size_of::<(Box<[u8]>, usize)>();
@@ -21,12 +23,33 @@ pub struct Table {
     members: IndexSet<Box<[u8]>, RandomState>,
     /// Of the members.
     pub weight: Weight,
+    /// How many members are no number, and how many are numbers of each width.
+    census: Census,
+}
+
+/// Counts by the width of a number's power of two; first those of texts.
+type Census = [u32; 4];
+
+/// Where a member is counted.
+fn class_of(member: &[u8]) -> usize {
+    Str::integer_of(member).map_or(0, |number| width_of(number).trailing_zeros() as usize)
 }
 
 impl Table {
     /// Number of members.
     pub fn len(&self) -> usize {
         self.members.len()
+    }
+
+    /// Number of members that are no number.
+    pub fn texts(&self) -> usize {
+        self.census[0] as usize
+    }
+
+    /// Bytes that the widest number needs, if all members are numbers.
+    pub fn widest_number(&self) -> Option<usize> {
+        let widest = self.census.iter().rposition(|count| *count > 0)?;
+        (self.census[0] == 0).then_some(1 << widest)
     }
 
     /// Whether `member` is there.
@@ -59,8 +82,13 @@ impl Table {
         if self.members.contains(member) {
             return false;
         }
-        self.weight.add(member.len());
+        self.count(member);
         self.members.insert(member.into())
+    }
+
+    fn count(&mut self, member: &[u8]) {
+        self.weight.add(member.len());
+        self.census[class_of(member)] += 1;
     }
 
     /// Takes the member at `at`.
@@ -71,6 +99,7 @@ impl Table {
             self.members.swap_remove_index(at)
         }?;
         self.weight.take(member.len());
+        self.census[class_of(&member)] -= 1;
         if self.members.capacity() > SPARE + 4 * self.members.len() {
             self.members.shrink_to(2 * self.members.len());
         }
@@ -79,7 +108,7 @@ impl Table {
 
     /// Takes a removal from position `at` back, to the place: the inverse of [`Table::remove_at`].
     pub fn restore(&mut self, at: usize, member: Box<[u8]>) {
-        self.weight.add(member.len());
+        self.count(&member);
         if self.members.len() < ORDERED_UP_TO {
             self.members.shift_insert(at, member);
         } else {
