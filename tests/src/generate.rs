@@ -329,6 +329,17 @@ impl Author<'_> {
             "min" | "max" => self.chance.pick(&RANGE_ENDS).into(),
             // Redis says of a key that has expired in this moment that its type is "none", and lists it.
             "type" => self.chance.pick(&["list", "string", "ZSET", "set", "hash", "other"]).into(),
+            "encoding" => {
+                let bits = self.chance.pick(&[1, 2, 4, 7, 8, 9, 16, 31, 32, 33, 62, 63, 64]);
+                format!("{}{bits}", self.chance.pick(&["i", "u"]))
+            }
+            "offset" if self.row.name.starts_with("bitfield") => {
+                format!("{}{}", self.chance.pick(&["", "", "#"]), self.chance.below(80))
+            }
+            "value" | "increment" if self.row.name == "bitfield" => match self.chance.below(3) {
+                0 => self.chance.pick(&EDGES).into(),
+                _ => self.number(-300, 300),
+            },
             "increment" | "decrement" if self.chance.percent(30) => {
                 self.chance.pick(&["0.1", "-2.5", "1e3", "3.0e-7", "1e17"]).into()
             }

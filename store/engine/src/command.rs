@@ -31,6 +31,7 @@ pub static FAMILIES: &[&[Command]] = &[
     sort::COMMANDS,
     string::COMMANDS,
     bitmap::COMMANDS,
+    bitmap::field::COMMANDS,
     list::COMMANDS,
     hash::COMMANDS,
     set::COMMANDS,

@@ -1,5 +1,7 @@
 //! Bitmaps: strings seen as rows of bits, the highest bit of a byte first.
 
+pub mod field;
+
 use crate::ctx::Expiry;
 use crate::error::{self, CommandError};
 use crate::spec::{Access, Arity, Command, Group, KeyPart, flags};
@@ -71,6 +73,8 @@ pub static COMMANDS: &[Command] = &[
     },
 ];
 
+const OFFSET: CommandError = CommandError::new("ERR bit offset is not an integer or out of range");
+
 /// Byte and mask of the bit at an offset.
 fn bit_at(offset: u64) -> (usize, u8) {
     ((offset >> 3) as usize, 0x80 >> (offset & 7))
@@ -78,9 +82,7 @@ fn bit_at(offset: u64) -> (usize, u8) {
 
 fn offset(text: &[u8]) -> Result<u64, CommandError> {
     let offset = number::parse_i64(text).and_then(|offset| u64::try_from(offset).ok());
-    offset
-        .filter(|offset| offset >> 3 < MAX_BYTES)
-        .ok_or(CommandError::new("ERR bit offset is not an integer or out of range"))
+    offset.filter(|offset| offset >> 3 < MAX_BYTES).ok_or(OFFSET)
 }
 
 fn get(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
