@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use store::{Limit, Node, Store};
 use store_engine::evict::{Order, Policy};
+use store_engine::hyperloglog::SparseLimit;
 use store_engine::{Aging, CommandError};
 
 use crate::config::Config;
@@ -54,6 +55,7 @@ impl Config {
     /// Tells the node what the configuration says about memory: at the start and after each `CONFIG SET`.
     pub fn apply_memory_settings(&self, node: &Node) {
         node.set_aging(self.aging());
+        node.set_sparse_limit(SparseLimit(self.hll_sparse_max_bytes.get_usize()));
         node.set_limit(Limit {
             bytes: self.maxmemory.get_usize(),
             policy: self.policy(),

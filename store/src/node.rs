@@ -7,6 +7,7 @@ use parking_lot::Mutex;
 use smallvec::SmallVec;
 use store_engine::command::scan;
 use store_engine::ctx::partition_of;
+use store_engine::hyperloglog::SparseLimit;
 use store_engine::keys::KeyAt;
 use store_engine::keyspace::{Counts, Sticky};
 use store_engine::{
@@ -304,6 +305,13 @@ impl Node {
     pub fn set_aging(&self, aging: Aging) {
         for shard in &self.shards {
             shard.lock().partition.databases.iter_mut().for_each(|space| space.set_aging(aging));
+        }
+    }
+
+    /// Says of all shards from how many bytes on a HyperLogLog is dense.
+    pub fn set_sparse_limit(&self, limit: SparseLimit) {
+        for shard in &self.shards {
+            shard.lock().partition.databases.iter_mut().for_each(|space| space.set_sparse_limit(limit));
         }
     }
 

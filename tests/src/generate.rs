@@ -7,18 +7,19 @@ use store_engine::{command, rdb};
 pub type Call = Vec<Vec<u8>>;
 
 /// The keys that calls use, named after the type they start with.
-pub const KEYS: [&str; 7] = ["str", "num", "lst", "hsh", "set", "zst", "new"];
+pub const KEYS: [&str; 8] = ["str", "num", "lst", "hsh", "set", "zst", "hll", "new"];
 
 /// A sorted set that always has equal scores. With others, what lies between two texts is not defined.
 pub const LEX: &str = "lex";
 
 /// What the keys hold in the beginning.
-const START: [&str; 9] = [
+const START: [&str; 10] = [
     "MSET str text num 10 w_a 3 w_b 1 w_c 2",
     "RPUSH lst a b 10 c a -5",
     "HSET hsh a 1 b text 10 3.5",
     "SADD set 1 10 -5 3",
     "ZADD zst 1 a 2 b 2 c 3.5 10 -inf d",
+    "PFADD hll a b 10",
     "EXPIRE str 70000",
     "EXPIRE lst 80000",
     "SET new 1 EXAT 1",
@@ -82,8 +83,8 @@ const PAYLOADS: [&[u8]; 8] = [
     b"\x02\x02\x01a\x01a",
 ];
 
-/// Commands and subcommands that Redis does not know, or answers with numbers of its own.
-const OURS: [&str; 4] = ["stick", "unstick", "sticky", "memory"];
+/// Commands and subcommands that Redis does not know, answers with numbers of its own, or takes long for.
+const OURS: [&str; 5] = ["stick", "unstick", "sticky", "memory", "pfselftest"];
 /// The same of options, as they stand in a syntax.
 const OUR_OPTIONS: [&str; 1] = [" [STICK]"];
 
@@ -121,7 +122,8 @@ impl Chance {
 pub fn start(chance: &mut Chance) -> Vec<Call> {
     let split = |line: &str| line.split(' ').map(|word| word.as_bytes().to_vec()).collect();
     let mut calls: Vec<Call> = START.iter().map(|line| split(line)).collect();
-    for (name, key) in [("RPUSH", "lst"), ("SADD", "set"), ("HSET", "hsh"), ("ZADD", "zst")] {
+    for (name, key) in [("RPUSH", "lst"), ("SADD", "set"), ("HSET", "hsh"), ("ZADD", "zst"), ("PFADD", "hll")]
+    {
         if chance.percent(15) {
             let values = (0..300).map(|_| chance.below(1000).to_string().into_bytes());
             calls.push([name.into(), key.into()].into_iter().chain(values).collect());
@@ -252,6 +254,7 @@ impl Author<'_> {
             Group::Hash => &["hsh"],
             Group::Set => &["set"],
             Group::SortedSet => &["zst"],
+            Group::HyperLogLog => &["hll"],
             Group::String | Group::Bitmap => &["str", "num"],
             _ => &KEYS,
         };
@@ -277,7 +280,16 @@ impl Author<'_> {
     fn placeholder(&mut self, name: &str) -> Vec<u8> {
         let is_key = matches!(
             name,
-            "key" | "key1" | "key2" | "newkey" | "source" | "destination" | "destkey" | "dst" | "src"
+            "key"
+                | "key1"
+                | "key2"
+                | "newkey"
+                | "source"
+                | "destination"
+                | "destkey"
+                | "sourcekey"
+                | "dst"
+                | "src"
         );
         if is_key {
             let key = self.key();
@@ -329,6 +341,9 @@ impl Author<'_> {
             "min" | "max" => self.chance.pick(&RANGE_ENDS).into(),
             // Redis says of a key that has expired in this moment that its type is "none", and lists it.
             "type" => self.chance.pick(&["list", "string", "ZSET", "set", "hash", "other"]).into(),
+            "subcommand" => {
+                self.chance.pick(&["ENCODING", "DECODE", "decode", "TODENSE", "GETREG", "NONE"]).into()
+            }
             "encoding" => {
                 let bits = self.chance.pick(&[1, 2, 4, 7, 8, 9, 16, 31, 32, 33, 62, 63, 64]);
                 format!("{}{bits}", self.chance.pick(&["i", "u"]))

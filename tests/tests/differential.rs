@@ -290,3 +290,46 @@ fn random_calls_are_answered_as_by_redis() {
     }
     assert!(commands.is_empty(), "{} differences, seed {first}:\n{report}", commands.len());
 }
+
+#[test]
+fn hyperloglogs_of_any_size_are_those_of_redis() {
+    let Some(oracle) = Oracle::start() else { return };
+    let server = TestServer::start(&[]);
+    let [mut ours, mut theirs] =
+        [server.address(), oracle.address()].map(|address| Client::connect(address, Protocol::Resp2));
+    let mut chance = Chance::new(setting("MOONSHARD_DIFF_SEED", 1));
+    let mut both = |call: Call| {
+        let request = [call];
+        let (ours, theirs) = (ours.pipeline(&request), theirs.pipeline(&request));
+        assert_eq!(
+            ours,
+            theirs,
+            "{}",
+            request[0].iter().take(3).map(|word| word.escape_ascii().to_string() + " ").collect::<String>()
+        );
+    };
+    let words = |line: &str| line.split(' ').map(|word| word.as_bytes().to_vec()).collect::<Call>();
+    for limit in [20, 300, 3000, 10_000] {
+        both(words("FLUSHALL"));
+        both(words(&format!("CONFIG SET hll-sparse-max-bytes {limit}")));
+        for _ in 0..120 {
+            let key = chance.pick(&["a", "b", "c", "d"]);
+            match chance.below(6) {
+                0 => both(words(&format!(
+                    "PFMERGE {key} {} {}",
+                    chance.pick(&["a", "b", "none"]),
+                    chance.pick(&["c", "d"])
+                ))),
+                1 => both(words(&format!("PFCOUNT {key}"))),
+                2 => both(words(&format!("PFCOUNT {key} {} none", chance.pick(&["a", "b", "c", "d"])))),
+                _ => {
+                    let count = 1 << chance.below(10);
+                    let elements = (0..count).map(|_| chance.below(50_000).to_string().into_bytes());
+                    let call: Call = words(&format!("PFADD {key}")).into_iter().chain(elements).collect();
+                    both(call);
+                }
+            }
+            both(words(&format!("GET {key}")));
+        }
+    }
+}

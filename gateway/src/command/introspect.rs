@@ -90,11 +90,16 @@ fn legacy_range(command: &Command) -> (i64, i64, i64) {
     }
 }
 
+/// Whether clients are told that it writes.
+fn writes(command: &Command) -> bool {
+    command.is_write() && !command.has(flags::KEEPS_RESULT)
+}
+
 /// The flags of a command, as COMMAND INFO shows them.
 pub fn flag_names(command: &Command) -> Vec<&'static str> {
     let mut names = Vec::new();
     if !command.keys.is_empty() {
-        names.push(if command.is_write() { "write" } else { "readonly" });
+        names.push(if writes(command) { "write" } else { "readonly" });
     }
     for (flag, name) in [
         (flags::DENY_OOM, "denyoom"),
@@ -118,7 +123,7 @@ pub fn flag_names(command: &Command) -> Vec<&'static str> {
 pub fn categories(command: &Command) -> Vec<String> {
     let mut names = Vec::new();
     if !command.keys.is_empty() {
-        names.push(if command.is_write() { "@write" } else { "@read" }.to_owned());
+        names.push(if writes(command) { "@write" } else { "@read" }.to_owned());
     }
     names.push(format!("@{}", command.group.category()));
     names.push(if command.has(flags::FAST) { "@fast" } else { "@slow" }.to_owned());

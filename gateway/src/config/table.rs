@@ -68,6 +68,7 @@ pub struct Config {
     pub maxmemory_eviction_tenacity: Number,
     pub lfu_log_factor: Number,
     pub lfu_decay_time: Number,
+    pub hll_sparse_max_bytes: Number,
 }
 
 /// What a parameter is if nobody says otherwise.
@@ -86,6 +87,7 @@ pub const OF_DATA: &[&str] = &[
     "maxmemory-eviction-tenacity",
     "lfu-log-factor",
     "lfu-decay-time",
+    "hll-sparse-max-bytes",
     "active-expire-effort",
     "hz",
 ];
@@ -457,6 +459,13 @@ pub static PARAMETERS: &[Parameter] = &[
         default: Fallback::Text("1"),
         live: true,
         doc: "Minutes after which the count of accesses to an unused key falls by one. 0 is never.",
+    },
+    Parameter {
+        name: "hll-sparse-max-bytes",
+        kind: Kind::Bytes(0..=i64::MAX, |c| &c.hll_sparse_max_bytes),
+        default: Fallback::Text("3000"),
+        live: true,
+        doc: "From how many bytes on a HyperLogLog has six bits for each of its registers, which takes 12 KB.",
     },
 ];
 

@@ -4,6 +4,7 @@ pub mod bitmap;
 pub mod blocking;
 pub mod generic;
 pub mod hash;
+pub mod hyperloglog;
 mod lcs;
 pub mod list;
 pub mod pick;
@@ -32,6 +33,7 @@ pub static FAMILIES: &[&[Command]] = &[
     string::COMMANDS,
     bitmap::COMMANDS,
     bitmap::field::COMMANDS,
+    hyperloglog::COMMANDS,
     list::COMMANDS,
     hash::COMMANDS,
     set::COMMANDS,

@@ -10,6 +10,7 @@ use crate::Value;
 use crate::dense::Dense;
 pub use crate::dense::Key;
 use crate::horizon::{Horizon, SPAN};
+use crate::hyperloglog::SparseLimit;
 use crate::recency::{Aging, Stamp};
 use crate::size::allocated;
 use crate::value::Str;
@@ -105,6 +106,7 @@ impl AddAssign for Sticky {
 struct Seat {
     watched: Watched,
     aging: Aging,
+    sparse_limit: SparseLimit,
     /// Random source of [`Aging::note`].
     dice: u64,
     counts: Counts,
@@ -168,6 +170,16 @@ impl Keyspace {
     /// Says what is remembered of accesses.
     pub fn set_aging(&mut self, aging: Aging) {
         self.seat.aging = aging;
+    }
+
+    /// From how many bytes on a HyperLogLog is dense.
+    pub fn sparse_limit(&self) -> SparseLimit {
+        self.seat.sparse_limit
+    }
+
+    /// Says from how many bytes on a HyperLogLog is dense.
+    pub fn set_sparse_limit(&mut self, limit: SparseLimit) {
+        self.seat.sparse_limit = limit;
     }
 
     /// Events since the start.

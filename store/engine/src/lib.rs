@@ -17,6 +17,7 @@ pub mod error;
 pub mod evict;
 pub mod glob;
 pub mod horizon;
+pub mod hyperloglog;
 pub mod keys;
 pub mod keyspace;
 pub mod long_double;

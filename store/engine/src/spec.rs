@@ -82,6 +82,8 @@ pub enum Group {
     SortedSet,
     /// Bitmaps.
     Bitmap,
+    /// HyperLogLogs.
+    HyperLogLog,
     /// About the connection.
     Connection,
     /// About the server.
@@ -103,6 +105,7 @@ impl Group {
             Group::Set => "set",
             Group::SortedSet => "sorted-set",
             Group::Bitmap => "bitmap",
+            Group::HyperLogLog => "hyperloglog",
             Group::Connection => "connection",
             Group::Server => "server",
             Group::Scripting => "scripting",
@@ -261,4 +264,6 @@ pub mod flags {
     pub const PUBLISHES: u32 = 1 << 10;
     /// Not inside MULTI.
     pub const NO_MULTI: u32 = 1 << 11;
+    /// Reads, and writes only to keep what it has found out: clients are told that it reads.
+    pub const KEEPS_RESULT: u32 = 1 << 12;
 }
