@@ -7,19 +7,20 @@ use store_engine::{command, rdb};
 pub type Call = Vec<Vec<u8>>;
 
 /// The keys that calls use, named after the type they start with.
-pub const KEYS: [&str; 8] = ["str", "num", "lst", "hsh", "set", "zst", "hll", "new"];
+pub const KEYS: [&str; 9] = ["str", "num", "lst", "hsh", "set", "zst", "hll", "geo", "new"];
 
 /// A sorted set that always has equal scores. With others, what lies between two texts is not defined.
 pub const LEX: &str = "lex";
 
 /// What the keys hold in the beginning.
-const START: [&str; 10] = [
+const START: [&str; 11] = [
     "MSET str text num 10 w_a 3 w_b 1 w_c 2",
     "RPUSH lst a b 10 c a -5",
     "HSET hsh a 1 b text 10 3.5",
     "SADD set 1 10 -5 3",
     "ZADD zst 1 a 2 b 2 c 3.5 10 -inf d",
     "PFADD hll a b 10",
+    "GEOADD geo 13.361389 38.115556 a 15.087269 37.502669 b 2.35 48.85 c 179.9 -10 d -179.9 -10.1 10",
     "EXPIRE str 70000",
     "EXPIRE lst 80000",
     "SET new 1 EXAT 1",
@@ -128,6 +129,18 @@ pub fn start(chance: &mut Chance) -> Vec<Call> {
             let values = (0..300).map(|_| chance.below(1000).to_string().into_bytes());
             calls.push([name.into(), key.into()].into_iter().chain(values).collect());
         }
+    }
+    if chance.percent(15) {
+        let mut call = split("GEOADD geo");
+        for member in 0..300 {
+            let (longitude, latitude) = (chance.below(360_000), chance.below(170_000));
+            call.extend(split(&format!(
+                "{} {} {member}",
+                longitude as f64 / 1e3 - 180.0,
+                latitude as f64 / 1e3 - 85.0
+            )));
+        }
+        calls.push(call);
     }
     calls
 }
@@ -255,6 +268,7 @@ impl Author<'_> {
             Group::Set => &["set"],
             Group::SortedSet => &["zst"],
             Group::HyperLogLog => &["hll"],
+            Group::Geo => &["geo", "geo", "geo", "zst"],
             Group::String | Group::Bitmap => &["str", "num"],
             _ => &KEYS,
         };
@@ -344,6 +358,15 @@ impl Author<'_> {
             "subcommand" => {
                 self.chance.pick(&["ENCODING", "DECODE", "decode", "TODENSE", "GETREG", "NONE"]).into()
             }
+            "longitude" => {
+                self.chance.pick(&["13.5", "2.3522", "-179.95", "180", "-180", "15.08", "-0.5"]).into()
+            }
+            "latitude" => {
+                self.chance.pick(&["38.1", "48.8566", "-10", "85.05112878", "-85", "37.50", "0"]).into()
+            }
+            "radius" | "width" | "height" => {
+                self.chance.pick(&["0", "1", "50.5", "170", "900", "5000", "70000", "1e6", "20000000"]).into()
+            }
             "encoding" => {
                 let bits = self.chance.pick(&[1, 2, 4, 7, 8, 9, 16, 31, 32, 33, 62, 63, 64]);
                 format!("{}{bits}", self.chance.pick(&["i", "u"]))
@@ -366,11 +389,13 @@ impl Author<'_> {
             }
             "offset" | "limit" | "len" | "num-matches" | "min-match-len" => self.number(-1, 12),
             "value" if self.row.name == "setbit" => self.number(0, 2),
-            "value" | "element" | "member" | "field" | "pivot" | "message" => match self.chance.below(60) {
-                0 => long(),
-                1 => self.number(-300, 300),
-                _ => self.chance.pick(&TEXTS).into(),
-            },
+            "value" | "element" | "member" | "member1" | "member2" | "field" | "pivot" | "message" => {
+                match self.chance.below(60) {
+                    0 => long(),
+                    1 => self.number(-300, 300),
+                    _ => self.chance.pick(&TEXTS).into(),
+                }
+            }
             other => panic!("what may stand for `{other}`? Teach this module"),
         }
         .into_bytes()

@@ -189,12 +189,12 @@ fn key_spec(part: &KeyPart, out: &mut Reply) {
         out.map(fields);
     };
     match *part {
-        KeyPart::After { word, .. } => {
+        KeyPart::After { word, from, .. } => {
             kind("keyword", 2, out);
             out.bulk(b"keyword");
             out.bulk(word.as_bytes());
             out.bulk(b"startfrom");
-            out.integer(2);
+            out.integer(i64::from(from));
         }
         _ => {
             kind("index", 1, out);

@@ -3,6 +3,7 @@
 pub mod bitmap;
 pub mod blocking;
 pub mod generic;
+pub mod geo;
 pub mod hash;
 pub mod hyperloglog;
 mod lcs;
@@ -34,6 +35,8 @@ pub static FAMILIES: &[&[Command]] = &[
     bitmap::COMMANDS,
     bitmap::field::COMMANDS,
     hyperloglog::COMMANDS,
+    geo::COMMANDS,
+    geo::search::COMMANDS,
     list::COMMANDS,
     hash::COMMANDS,
     set::COMMANDS,

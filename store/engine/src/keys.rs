@@ -43,11 +43,12 @@ pub fn keys_of(command: &Command, args: Args<'_>) -> Result<SmallVec<[KeyAt; 4]>
                 }
                 found.extend((first..first + count as usize).map(|at| (at, access)));
             }
-            KeyPart::After { word, access } => {
+            KeyPart::After { word, from, access } => {
                 let named = |item: &&[u8]| item.eq_ignore_ascii_case(word.as_bytes());
-                let options = args.rest(2);
-                let at = options.iter().rposition(named).map(|at| at + 3);
-                found.extend(at.filter(|&at| at < args.len()).map(|at| (at, access)));
+                // What is behind the word may be the word itself.
+                let options = args.rest(usize::from(from)).split_last().map(|(_, before)| before);
+                let at = options.and_then(|options| options.iter().rposition(named));
+                found.extend(at.map(|at| (usize::from(from) + at + 1, access)));
             }
         }
     }

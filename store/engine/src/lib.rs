@@ -15,6 +15,7 @@ pub mod edit;
 pub mod effect;
 pub mod error;
 pub mod evict;
+pub mod geo;
 pub mod glob;
 pub mod horizon;
 pub mod hyperloglog;

@@ -130,6 +130,17 @@ impl Reply {
         }
     }
 
+    /// A double that is spelled already; in RESP2 a bulk string.
+    pub fn spelled_double(&mut self, text: &str) {
+        if self.resp3() {
+            self.buf.push(b',');
+            self.buf.extend_from_slice(text.as_bytes());
+            self.buf.extend_from_slice(b"\r\n");
+        } else {
+            self.bulk(text.as_bytes());
+        }
+    }
+
     /// A bulk string that spells a float with 17 digits.
     pub fn bulk_float(&mut self, value: f64) {
         let start = self.buf.len();

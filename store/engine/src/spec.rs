@@ -84,6 +84,8 @@ pub enum Group {
     Bitmap,
     /// HyperLogLogs.
     HyperLogLog,
+    /// Places.
+    Geo,
     /// About the connection.
     Connection,
     /// About the server.
@@ -106,6 +108,7 @@ impl Group {
             Group::SortedSet => "sorted-set",
             Group::Bitmap => "bitmap",
             Group::HyperLogLog => "hyperloglog",
+            Group::Geo => "geo",
             Group::Connection => "connection",
             Group::Server => "server",
             Group::Scripting => "scripting",
@@ -188,6 +191,8 @@ pub enum KeyPart {
     After {
         /// The option in capital letters.
         word: &'static str,
+        /// Index of the first item that may be it.
+        from: u16,
         /// What is done to the key.
         access: Access,
     },

@@ -18,7 +18,10 @@ const SORT: Command = Command {
 pub static COMMANDS: &[Command] = &[
     Command {
         name: "sort",
-        keys: &[KeyPart::one(1, Access::Read), KeyPart::After { word: "STORE", access: Access::Write }],
+        keys: &[
+            KeyPart::one(1, Access::Read),
+            KeyPart::After { word: "STORE", from: 2, access: Access::Write },
+        ],
         access: Access::Write,
         flags: flags::DENY_OOM | flags::MOVABLE_KEYS,
         // Nobody finds the keys that these words lead to before the command runs.

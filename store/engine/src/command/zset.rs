@@ -23,7 +23,7 @@ pub static COMMANDS: &[Command] = &[
         summary: "Adds members to a sorted set or changes their scores. The key is created if it doesn't exist.",
         complexity: "O(log(N)) for each member, with N the size of the sorted set.",
         syntax: "key [NX | XX] [GT | LT] [CH] [INCR] score member [score member ...]",
-        run: |ctx, args| add(ctx, args, AddRules::default()),
+        run: add_members,
         ..WRITES
     },
     Command {
@@ -152,6 +152,11 @@ impl AddRules {
 }
 
 /// ZADD, and ZINCRBY, which is ZADD with INCR (down to the options that nobody gives it).
+/// ZADD.
+pub(super) fn add_members(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
+    add(ctx, args, AddRules::default())
+}
+
 fn add(ctx: &mut Ctx<'_>, args: Args<'_>, mut rules: AddRules) -> Result<(), CommandError> {
     let mut cursor = args.cursor(2);
     while cursor.peek().is_some_and(|word| rules.accept(word)) {
