@@ -19,6 +19,7 @@ use crate::config::{Address, Config};
 use crate::frontend;
 use crate::io::IoThreads;
 use crate::log;
+use crate::observe::give_back_memory;
 use crate::persistence::Storage;
 use crate::registry::Registry;
 use crate::server::{Parts, Server, Stop};
@@ -188,12 +189,6 @@ async fn run(
     }
     let abandon = *server.stop.borrow() == Stop::Abandoning;
     storage.close(abandon).map_err(StartError)
-}
-
-/// What compiling the guest needed is not needed again.
-fn give_back_memory() {
-    // SAFETY: the allocator's own maintenance call; it only returns pages that hold nothing.
-    unsafe { libmimalloc_sys::mi_collect(true) };
 }
 
 /// SIGTERM and SIGINT.

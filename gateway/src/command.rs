@@ -4,6 +4,8 @@ pub mod client;
 pub mod connection;
 pub mod function;
 pub mod introspect;
+pub mod lolwut;
+pub mod memory;
 pub mod multi;
 pub mod persistence;
 pub mod scripting;
@@ -25,6 +27,8 @@ pub static FAMILIES: &[&[SessionCommand]] = &[
     function::COMMANDS,
     client::COMMANDS,
     introspect::COMMANDS,
+    lolwut::COMMANDS,
+    memory::COMMANDS,
     multi::COMMANDS,
     persistence::COMMANDS,
     scripting::COMMANDS,

@@ -40,6 +40,7 @@ pub struct Admitted<'a> {
 /// Checks one call.
 pub fn admit<'a>(registry: &Registry, args: Args<'a>, origin: Origin) -> Result<Admitted<'a>, CommandError> {
     let row = registry.lookup(args.name()).ok_or_else(|| unknown(args, origin))?;
+    let row = registry.inner(row, args).unwrap_or(row);
     let facts = resolve(row.facts(), args).ok_or_else(|| unknown_subcommand(row.facts(), args, origin))?;
     refuse_wrong_arity(row.facts(), facts, args, origin)?;
     if let Origin::Script { read_only } = origin {

@@ -1,5 +1,6 @@
 //! Counters, and the clocks that the gateway reads.
 
+use std::ffi::{CStr, c_char, c_void};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -75,6 +76,33 @@ pub fn resident_bytes() -> u64 {
     let pages = std::fs::read_to_string("/proc/self/statm").ok();
     let pages = pages.as_deref().and_then(|text| text.split(' ').nth(1)?.parse::<u64>().ok());
     pages.unwrap_or(0) * 4096
+}
+
+/// Gives pages that hold nothing back to the system.
+pub fn give_back_memory() {
+    // SAFETY: the allocator's own maintenance call; it only returns pages that hold nothing.
+    unsafe { libmimalloc_sys::mi_collect(true) };
+}
+
+/// The most memory that the process has ever occupied.
+pub fn peak_bytes() -> u64 {
+    let (mut peak, none) = (0, std::ptr::null_mut());
+    // SAFETY: every place is either null, which the call allows, or that of a number that lives until it returns.
+    unsafe { libmimalloc_sys::mi_process_info(none, none, none, none, &raw mut peak, none, none, none) };
+    peak as u64
+}
+
+/// What the allocator prints about itself.
+pub fn allocator_report() -> Vec<u8> {
+    unsafe extern "C" fn add(text: *const c_char, report: *mut c_void) {
+        // SAFETY: the allocator gives a text that ends with a zero, and what it was given with this function.
+        let (text, report) = unsafe { (CStr::from_ptr(text), &mut *report.cast::<Vec<u8>>()) };
+        report.extend_from_slice(text.to_bytes());
+    }
+    let mut report = Vec::new();
+    // SAFETY: `add` takes the report as what it is, which lives until the call returns.
+    unsafe { libmimalloc_sys::mi_stats_print_out(Some(add), (&raw mut report).cast()) };
+    report
 }
 
 /// CPU time of the process in user and kernel mode, in seconds.

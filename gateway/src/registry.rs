@@ -120,7 +120,8 @@ impl Registry {
         let session = families.iter().flat_map(|family| family.iter()).map(Row::Session);
         let rows: HashMap<_, _, _> =
             engine.chain(session).map(|row| (row.facts().name.as_bytes(), row)).collect();
-        let mut names: Vec<_> = rows.values().map(|row| row.facts().name).collect();
+        let names = rows.values().map(|row| row.facts().name);
+        let mut names: Vec<_> = names.filter(|name| !name.contains('|')).collect();
         names.sort_unstable();
         Registry { rows, names }
     }
@@ -132,6 +133,22 @@ impl Registry {
         lower.copy_from_slice(name);
         lower.make_ascii_lowercase();
         self.rows.get(&*lower).copied()
+    }
+
+    /// The session command that a call of the engine's container `row` means, if it is one: it has both names.
+    pub fn inner(&self, row: Row, args: Args<'_>) -> Option<Row> {
+        let Row::Engine(Command { name, subcommands: [_, ..], .. }) = row else { return None };
+        self.lookup(&[name.as_bytes(), b"|", args.get(1)?].concat())
+    }
+
+    /// All session commands of the engine's container of this name.
+    pub fn inners(&self, container: &str) -> impl Iterator<Item = &'static Command> {
+        let facts = self.rows.values().map(|row| row.facts());
+        let mut inners: Vec<_> = facts
+            .filter(|facts| facts.name.split_once('|').is_some_and(|(name, _)| name == container))
+            .collect();
+        inners.sort_unstable_by_key(|facts| facts.name);
+        inners.into_iter()
     }
 
     /// All names, sorted.

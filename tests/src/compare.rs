@@ -3,7 +3,7 @@
 use resp::Value;
 use store_engine::wait;
 
-use crate::generate::{Call, LEX};
+use crate::generate::{Call, LEX, PLACES};
 use crate::notation;
 
 /// How much of a reply has to be the same. Errors always have to be.
@@ -119,10 +119,14 @@ pub fn tame(call: &mut Call) {
         number.is_some_and(|number| (from..=to).contains(&number))
     };
     let by_text = name.contains("lex") || call.iter().any(|word| word.eq_ignore_ascii_case(b"BYLEX"));
+    let counts = call.iter().any(|word| word.eq_ignore_ascii_case(b"COUNT"));
     let stores = call.iter().any(|word| word.eq_ignore_ascii_case(b"STORE"));
     match name.as_str() {
         "zrangestore" if by_text && call.len() > 2 => call[2] = LEX.into(),
         _ if by_text && name.starts_with('z') && call.len() > 1 => call[1] = LEX.into(),
+        // Which of equally near places are among the nearest is left to chance, and only there are none.
+        "geosearchstore" if counts && call.len() > 2 => call[2] = PLACES.into(),
+        _ if counts && name.starts_with("geo") && call.len() > 1 => call[1] = PLACES.into(),
         // Would store in an order that is left to chance.
         "sort" => call.retain(|word| !(stores && is_alpha(word))),
         // Nobody is there to end a long wait.

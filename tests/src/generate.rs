@@ -12,6 +12,9 @@ pub const KEYS: [&str; 9] = ["str", "num", "lst", "hsh", "set", "zst", "hll", "g
 /// A sorted set that always has equal scores. With others, what lies between two texts is not defined.
 pub const LEX: &str = "lex";
 
+/// The one of [`KEYS`] that starts with places.
+pub const PLACES: &str = "geo";
+
 /// What the keys hold in the beginning.
 const START: [&str; 11] = [
     "MSET str text num 10 w_a 3 w_b 1 w_c 2",

@@ -6,10 +6,10 @@ use store::Store;
 use store::server::Service;
 use tokio::runtime::Builder;
 
-use super::{DRAIN, Signals, StartError, give_back_memory, listen};
+use super::{DRAIN, Signals, StartError, listen};
 use crate::config::Config;
 use crate::log;
-use crate::observe::unix_ms;
+use crate::observe::{give_back_memory, unix_ms};
 use crate::persistence::{Storage, token};
 
 /// Serves gateways until SIGTERM or SIGINT. With `accept_loss` it does so although data is lost.

@@ -139,11 +139,17 @@ pub fn categories(command: &Command) -> Vec<String> {
 fn info(server: &Server, name: &[u8], out: &mut Reply) {
     match server.registry.lookup(name) {
         None => out.null(),
-        Some(row) => info_of(row.facts(), row.facts().name, out),
+        Some(row) => info_of(server, row.facts(), row.facts().name, out),
     }
 }
 
-fn info_of(command: &Command, name: &str, out: &mut Reply) {
+/// The subcommands of a container, with their full names.
+fn subcommands(server: &Server, command: &Command) -> Vec<(String, &'static Command)> {
+    let own = command.subcommands.iter().map(|sub| (format!("{}|{}", command.name, sub.name), sub));
+    own.chain(server.registry.inners(command.name).map(|sub| (sub.name.to_owned(), sub))).collect()
+}
+
+fn info_of(server: &Server, command: &Command, name: &str, out: &mut Reply) {
     out.array(10);
     out.bulk(name.as_bytes());
     out.integer(command.arity.as_redis());
@@ -160,9 +166,10 @@ fn info_of(command: &Command, name: &str, out: &mut Reply) {
     out.array(0);
     out.array(command.keys.len());
     command.keys.iter().for_each(|part| key_spec(part, out));
-    out.array(command.subcommands.len());
-    for sub in command.subcommands {
-        info_of(sub, &format!("{}|{}", command.name, sub.name), out);
+    let subcommands = subcommands(server, command);
+    out.array(subcommands.len());
+    for (name, sub) in subcommands {
+        info_of(server, sub, &name, out);
     }
 }
 
@@ -249,13 +256,14 @@ fn docs(server: &Server, args: Args<'_>, out: &mut Reply) {
     };
     out.map(rows.len());
     for row in rows {
-        docs_of(row, row.name, out);
+        docs_of(server, row, row.name, out);
     }
 }
 
-fn docs_of(command: &Command, name: &str, out: &mut Reply) {
+fn docs_of(server: &Server, command: &Command, name: &str, out: &mut Reply) {
+    let subcommands = subcommands(server, command);
     out.bulk(name.as_bytes());
-    out.map(5 + usize::from(!command.subcommands.is_empty()));
+    out.map(5 + usize::from(!subcommands.is_empty()));
     for (field, value) in [
         ("summary", command.summary),
         ("since", command.since),
@@ -266,11 +274,11 @@ fn docs_of(command: &Command, name: &str, out: &mut Reply) {
         out.bulk(field.as_bytes());
         out.bulk(value.as_bytes());
     }
-    if !command.subcommands.is_empty() {
+    if !subcommands.is_empty() {
         out.bulk(b"subcommands");
-        out.map(command.subcommands.len());
-        for sub in command.subcommands {
-            docs_of(sub, &format!("{}|{}", command.name, sub.name), out);
+        out.map(subcommands.len());
+        for (name, sub) in subcommands {
+            docs_of(server, sub, &name, out);
         }
     }
 }

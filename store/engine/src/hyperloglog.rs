@@ -173,13 +173,18 @@ fn push_zeros(text: &mut Vec<u8>, len: usize) {
     match len {
         0 => {}
         1..=ZEROS_MOST => text.push(len as u8 - 1),
-        _ => text.extend_from_slice(&(0x4000 | len as u16 - 1).to_be_bytes()),
+        _ => text.extend_from_slice(&(0x4000 | (len - 1) as u16).to_be_bytes()),
     }
+}
+
+/// A run of at most four registers of a value that is not zero.
+fn values(value: u8, len: usize) -> u8 {
+    0x80 | (value - 1) << 2 | (len - 1) as u8
 }
 
 fn push_values(text: &mut Vec<u8>, value: u8, len: usize) {
     if len > 0 {
-        text.push(0x80 | (value - 1) << 2 | len as u8 - 1);
+        text.push(values(value, len));
     }
 }
 
@@ -300,7 +305,7 @@ fn join_neighbours(text: &mut Vec<u8>, mut at: usize) {
             && run.len + next.len <= VALUES_MOST
         {
             text.remove(at);
-            text[at] = 0x80 | (run.value - 1) << 2 | (run.len + next.len) as u8 - 1;
+            text[at] = values(run.value, run.len + next.len);
         } else {
             at += run.width;
         }
