@@ -43,6 +43,11 @@ impl Config {
         }
     }
 
+    /// From how many bytes on a HyperLogLog is dense.
+    pub fn sparse_limit(&self) -> SparseLimit {
+        SparseLimit(self.hll_sparse_max_bytes.get_usize())
+    }
+
     /// How long a command may evict keys.
     fn eviction_time(&self) -> Duration {
         match self.maxmemory_eviction_tenacity.get() {
@@ -55,7 +60,7 @@ impl Config {
     /// Tells the node what the configuration says about memory: at the start and after each `CONFIG SET`.
     pub fn apply_memory_settings(&self, node: &Node) {
         node.set_aging(self.aging());
-        node.set_sparse_limit(SparseLimit(self.hll_sparse_max_bytes.get_usize()));
+        node.set_sparse_limit(self.sparse_limit());
         node.set_limit(Limit {
             bytes: self.maxmemory.get_usize(),
             policy: self.policy(),

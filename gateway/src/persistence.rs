@@ -26,6 +26,7 @@ impl Storage {
         if !stores.is_empty() {
             let cluster =
                 Cluster::open(&stores, token(config)?).map_err(|error| format!("stores: {error}"))?;
+            cluster.set_sparse_limit(config.sparse_limit());
             return Ok(Storage { store: Store::Spread(cluster), kept: None });
         }
         let shards = config.shards.get_usize();

@@ -126,7 +126,10 @@ async fn configure(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(
             server.config.set(&pairs).map_err(CommandError::owned)?;
             match &server.store {
                 Store::Here(node) => server.config.apply_memory_settings(node),
-                Store::Spread(cluster) => cluster.configure(of_data(&pairs), false).await?,
+                Store::Spread(cluster) => {
+                    cluster.set_sparse_limit(server.config.sparse_limit());
+                    cluster.configure(of_data(&pairs), false).await?;
+                }
             }
             out.ok();
         }

@@ -1,12 +1,13 @@
 //! All nodes of a cluster: who owns what, and the way there.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use bytes::Bytes;
 use parking_lot::RwLock;
 use proto::store::v1 as wire;
 use store_engine::codec::put_bytes;
+use store_engine::hyperloglog::SparseLimit;
 use store_engine::keyspace::Counts;
 use store_engine::{CommandError, DATABASES, Protocol};
 use tokio::sync::watch;
@@ -26,6 +27,8 @@ pub struct Cluster {
     token: String,
     view: RwLock<View>,
     transactions: AtomicU64,
+    /// From how many bytes on a HyperLogLog is dense that is changed here.
+    sparse_limit: AtomicUsize,
     /// Counts the changes of the catalog by others.
     catalog: watch::Sender<u64>,
     respondent: OnceLock<Respondent>,
@@ -54,11 +57,22 @@ impl Cluster {
             token: token.unwrap_or_default(),
             view: RwLock::new(View { map: Arc::new(map.clone()), links: Vec::new() }),
             transactions: AtomicU64::new(0),
+            sparse_limit: AtomicUsize::new(SparseLimit::default().0),
             catalog: watch::Sender::new(0),
             respondent: OnceLock::new(),
         });
         cluster.view(&mut cluster.view.write(), map);
         cluster
+    }
+
+    /// From how many bytes on a HyperLogLog is dense that is changed here, with others that are on several nodes.
+    pub fn sparse_limit(&self) -> SparseLimit {
+        SparseLimit(self.sparse_limit.load(Ordering::Relaxed))
+    }
+
+    /// Says that.
+    pub fn set_sparse_limit(&self, limit: SparseLimit) {
+        self.sparse_limit.store(limit.0, Ordering::Relaxed);
     }
 
     /// Makes this the view of the cluster, with links to nodes that there are none to.

@@ -180,6 +180,7 @@ impl Work {
     /// Runs a call on the copies.
     fn run(&mut self, call: &Call<'_>, seed: &mut u64, out: &mut Reply) -> bool {
         let call = Call { now_ms: if self.now_ms == 0 { call.now_ms } else { self.now_ms }, ..*call };
+        self.copies.databases[call.db].set_sparse_limit(self.cluster.sparse_limit());
         node::run(&call, Partitions::One(&mut self.copies), seed, Some(&mut self.undo), None, out)
     }
 
