@@ -40,32 +40,37 @@ const fn sub(
     Command { name, since, arity, summary, syntax, ..BASE }
 }
 
+/// One of those that are about other connections.
+const fn admin(command: Command) -> Command {
+    Command { flags: command.flags | flags::ADMIN, ..command }
+}
+
 static CLIENT: &[Command] = &[
     sub("getname", "2.6.9", Arity::Exactly(2), "Returns the name of the connection.", ""),
     sub("help", "5.0.0", Arity::Exactly(2), "Returns helpful text about the different subcommands.", ""),
     sub("id", "5.0.0", Arity::Exactly(2), "Returns the unique client ID of the connection.", ""),
     sub("info", "6.2.0", Arity::Exactly(2), "Returns information about the connection.", ""),
-    sub(
+    admin(sub(
         "kill",
         "2.4.0",
         Arity::AtLeast(3),
         "Terminates open connections.",
         "ip:port | [ID client-id] [ADDR ip:port] [LADDR ip:port] [SKIPME yes/no]",
-    ),
-    sub(
+    )),
+    admin(sub(
         "list",
         "2.4.0",
         Arity::AtLeast(2),
         "Lists open connections.",
         "[TYPE normal] [ID client-id [client-id ...]]",
-    ),
-    sub(
+    )),
+    admin(sub(
         "no-evict",
         "7.0.0",
         Arity::Exactly(3),
         "Sets the client eviction mode of the connection.",
         "ON | OFF",
-    ),
+    )),
     sub(
         "setinfo",
         "7.2.0",
@@ -74,13 +79,13 @@ static CLIENT: &[Command] = &[
         "LIB-NAME libname | LIB-VER libver",
     ),
     sub("setname", "2.6.9", Arity::Exactly(3), "Sets the connection name.", "connection-name"),
-    sub(
+    admin(sub(
         "unblock",
         "5.0.0",
         Arity::AtLeast(3),
         "Ends the waiting of a client that is blocked by a command, from another connection.",
         "client-id [TIMEOUT | ERROR]",
-    ),
+    )),
 ];
 
 fn client(

@@ -1,9 +1,14 @@
 //! COMMAND and its subcommands: the table of commands, shown to clients.
 
+mod facts;
+
 use store_engine::command::resolve;
 use store_engine::keys::keys_of;
-use store_engine::spec::{Access, flags};
-use store_engine::{Args, Arity, Command, CommandError, Group, KeyPart, Reply, glob};
+use store_engine::spec::flags;
+use store_engine::{Args, Arity, Command, CommandError, Group, Reply, glob};
+
+pub use facts::{categories, flag_names};
+use facts::{key_specs, legacy_range};
 
 use super::connection::CONNECTION;
 use crate::registry::{SessionCommand, SessionRun};
@@ -73,69 +78,6 @@ fn all(server: &Server, out: &mut Reply) {
     names.iter().for_each(|name| info(server, name.as_bytes(), out));
 }
 
-/// First key, last key and step, as COMMAND INFO of old describes keys; 0 where the row's parts are not one range.
-fn legacy_range(command: &Command) -> (i64, i64, i64) {
-    let range = |part: &KeyPart| match *part {
-        KeyPart::Range { first, last, step, .. } => {
-            Some((i64::from(first), i64::from(last), i64::from(step)))
-        }
-        KeyPart::Counted { .. } | KeyPart::After { .. } => None,
-    };
-    let ranges: Vec<_> = command.keys.iter().filter_map(range).collect();
-    match ranges[..] {
-        [] => (0, 0, 0),
-        [one] => one,
-        // Neighbouring single keys, such as the two of RENAME, are one range.
-        [(first, ..), .., (_, last, step)] => (first, last, step),
-    }
-}
-
-/// Whether clients are told that it writes.
-fn writes(command: &Command) -> bool {
-    command.is_write() && !command.has(flags::KEEPS_RESULT)
-}
-
-/// The flags of a command, as COMMAND INFO shows them.
-pub fn flag_names(command: &Command) -> Vec<&'static str> {
-    let mut names = Vec::new();
-    if !command.keys.is_empty() {
-        names.push(if writes(command) { "write" } else { "readonly" });
-    }
-    for (flag, name) in [
-        (flags::DENY_OOM, "denyoom"),
-        (flags::ADMIN, "admin"),
-        (flags::NO_SCRIPT, "noscript"),
-        (flags::BLOCKING, "blocking"),
-        (flags::LOADING, "loading"),
-        (flags::FAST, "fast"),
-        (flags::NO_AUTH, "no_auth"),
-        (flags::MOVABLE_KEYS, "movablekeys"),
-        (flags::NO_MULTI, "no_multi"),
-    ] {
-        if command.has(flag) {
-            names.push(name);
-        }
-    }
-    names
-}
-
-/// The ACL categories of a command.
-pub fn categories(command: &Command) -> Vec<String> {
-    let mut names = Vec::new();
-    if !command.keys.is_empty() {
-        names.push(if writes(command) { "@write" } else { "@read" }.to_owned());
-    }
-    names.push(format!("@{}", command.group.category()));
-    names.push(if command.has(flags::FAST) { "@fast" } else { "@slow" }.to_owned());
-    if command.has(flags::BLOCKING) {
-        names.push("@blocking".into());
-    }
-    if command.has(flags::DANGEROUS) {
-        names.push("@dangerous".into());
-    }
-    names
-}
-
 fn info(server: &Server, name: &[u8], out: &mut Reply) {
     match server.registry.lookup(name) {
         None => out.null(),
@@ -164,81 +106,11 @@ fn info_of(server: &Server, command: &Command, name: &str, out: &mut Reply) {
     out.set(categories.len());
     categories.iter().for_each(|category| out.status(category));
     out.array(0);
-    out.array(command.keys.len());
-    command.keys.iter().for_each(|part| key_spec(part, out));
+    key_specs(command, name, out);
     let subcommands = subcommands(server, command);
     out.array(subcommands.len());
     for (name, sub) in subcommands {
         info_of(server, sub, &name, out);
-    }
-}
-
-fn key_spec(part: &KeyPart, out: &mut Reply) {
-    let (access, begin) = match *part {
-        KeyPart::Range { access, first, .. } => (access, i64::from(first)),
-        KeyPart::Counted { access, count_at, .. } => (access, i64::from(count_at)),
-        KeyPart::After { access, .. } => (access, 1),
-    };
-    out.map(3);
-    out.bulk(b"flags");
-    let flags: &[&str] = match access {
-        Access::Read => &["RO", "access"],
-        Access::Write => &["RW", "access", "update"],
-    };
-    out.set(flags.len());
-    flags.iter().for_each(|flag| out.status(flag));
-    out.bulk(b"begin_search");
-    let kind = |kind: &str, fields, out: &mut Reply| {
-        out.map(2);
-        out.bulk(b"type");
-        out.bulk(kind.as_bytes());
-        out.bulk(b"spec");
-        out.map(fields);
-    };
-    match *part {
-        KeyPart::After { word, from, .. } => {
-            kind("keyword", 2, out);
-            out.bulk(b"keyword");
-            out.bulk(word.as_bytes());
-            out.bulk(b"startfrom");
-            out.integer(i64::from(from));
-        }
-        _ => {
-            kind("index", 1, out);
-            out.bulk(b"index");
-            out.integer(begin);
-        }
-    }
-    out.bulk(b"find_keys");
-    match *part {
-        KeyPart::Range { first, last, step, .. } => {
-            kind("range", 3, out);
-            out.bulk(b"lastkey");
-            // Relative to the first key, unless it counts from the end.
-            out.integer(if last < 0 { i64::from(last) } else { i64::from(last) - i64::from(first) });
-            out.bulk(b"keystep");
-            out.integer(i64::from(step));
-            out.bulk(b"limit");
-            out.integer(0);
-        }
-        KeyPart::Counted { count_at, first, .. } => {
-            kind("keynum", 3, out);
-            out.bulk(b"keynumidx");
-            out.integer(0);
-            out.bulk(b"firstkey");
-            out.integer(i64::from(first) - i64::from(count_at));
-            out.bulk(b"keystep");
-            out.integer(1);
-        }
-        KeyPart::After { .. } => {
-            kind("range", 3, out);
-            out.bulk(b"lastkey");
-            out.integer(0);
-            out.bulk(b"keystep");
-            out.integer(1);
-            out.bulk(b"limit");
-            out.integer(0);
-        }
     }
 }
 

@@ -33,6 +33,7 @@ pub static COMMANDS: &[SessionCommand] = &[
             since: "1.2.0",
             summary: "Executes all commands in a transaction.",
             complexity: "Depends on commands in the transaction",
+            flags: flags::NO_SCRIPT,
             syntax: "",
             ..TRANSACTIONS
         },

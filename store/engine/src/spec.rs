@@ -116,15 +116,23 @@ impl Group {
         }
     }
 
-    /// The ACL category of the group, without the `@`.
-    pub const fn category(self) -> &'static str {
-        match self {
-            Group::Generic => "keyspace",
-            Group::SortedSet => "sortedset",
-            Group::Server => "admin",
-            Group::Transactions => "transaction",
-            other => other.name(),
-        }
+    /// The ACL category of the group, if it has one.
+    pub const fn category(self) -> Option<&'static str> {
+        Some(match self {
+            Group::Generic => "@keyspace",
+            Group::String => "@string",
+            Group::List => "@list",
+            Group::Hash => "@hash",
+            Group::Set => "@set",
+            Group::SortedSet => "@sortedset",
+            Group::Bitmap => "@bitmap",
+            Group::HyperLogLog => "@hyperloglog",
+            Group::Geo => "@geo",
+            Group::Connection => "@connection",
+            Group::Server => return None,
+            Group::Scripting => "@scripting",
+            Group::Transactions => "@transaction",
+        })
     }
 }
 

@@ -1,0 +1,230 @@
+//! What clients are told of a row: flags, categories and keys, in the words of Redis 7.0.
+
+use store_engine::spec::{Access, flags};
+use store_engine::{Command, Group, KeyPart, Reply, Routing};
+
+/// First key, last key and step, as COMMAND INFO of old describes keys; 0 where the row's parts are not one range.
+pub fn legacy_range(command: &Command) -> (i64, i64, i64) {
+    let range = |part: &KeyPart| match *part {
+        KeyPart::Range { first, last, step, .. } => {
+            Some((i64::from(first), i64::from(last), i64::from(step)))
+        }
+        KeyPart::Counted { .. } | KeyPart::After { .. } => None,
+    };
+    let ranges: Vec<_> = command.keys.iter().filter_map(range).collect();
+    match ranges[..] {
+        [] => (0, 0, 0),
+        [one] => one,
+        // Neighbouring single keys, such as the two of RENAME, are one range.
+        [(first, ..), .., (_, last, step)] => (first, last, step),
+    }
+}
+
+/// Whether clients are told that it writes data, or that it reads some; none of both, if it is about something else.
+fn writes(command: &Command) -> Option<bool> {
+    let no_data = matches!(command.group, Group::Scripting | Group::Transactions);
+    let everywhere = matches!(command.routing, Routing::Everywhere | Routing::Paged);
+    let touches = (!command.keys.is_empty() || everywhere) && !no_data;
+    touches.then(|| command.is_write() && !command.has(flags::KEEPS_RESULT))
+}
+
+/// A container itself does nothing, nor does its HELP.
+fn is_idle(command: &Command) -> bool {
+    !command.subcommands.is_empty() || command.name == "help"
+}
+
+/// The flags of a command, as COMMAND INFO shows them. Those of Redis are left out that say what may be done while it
+/// loads data, has lost its master or is busy with a script: here everything.
+pub fn flag_names(command: &Command) -> Vec<&'static str> {
+    let mut names = Vec::new();
+    if is_idle(command) {
+        return names;
+    }
+    let reads_in_script =
+        command.group == Group::Scripting && !command.keys.is_empty() && !command.is_write();
+    let writes = if reads_in_script { Some(false) } else { writes(command) };
+    names.extend(writes.map(|writes| if writes { "write" } else { "readonly" }));
+    for (flag, name) in [
+        (flags::DENY_OOM, "denyoom"),
+        (flags::ADMIN, "admin"),
+        (flags::NO_SCRIPT, "noscript"),
+        (flags::BLOCKING, "blocking"),
+        (flags::LOADING, "loading"),
+        (flags::FAST, "fast"),
+        (flags::NO_AUTH, "no_auth"),
+        (flags::MOVABLE_KEYS, "movablekeys"),
+        (flags::NO_MULTI, "no_multi"),
+    ] {
+        if command.has(flag) {
+            names.push(name);
+        }
+    }
+    names
+}
+
+/// Commands that are in other categories than their group.
+const CATEGORIES: &[(&str, &[&str])] = &[
+    ("command", &["@connection"]),
+    ("dbsize", &["@keyspace"]),
+    ("flushall", &["@keyspace"]),
+    ("flushdb", &["@keyspace"]),
+    ("swapdb", &["@keyspace"]),
+    ("sort", &["@set", "@sortedset", "@list", "@dangerous"]),
+    ("sort_ro", &["@set", "@sortedset", "@list", "@dangerous"]),
+];
+
+/// The ACL categories of a command.
+pub fn categories(command: &Command) -> Vec<String> {
+    let mut names = Vec::new();
+    let speed = if command.has(flags::FAST) && !is_idle(command) { "@fast" } else { "@slow" };
+    if command.subcommands.is_empty() {
+        names.extend(writes(command).map(|writes| if writes { "@write" } else { "@read" }));
+        match CATEGORIES.iter().find(|(name, _)| *name == command.name) {
+            Some((_, others)) => names.extend_from_slice(others),
+            None => names.extend(command.group.category()),
+        }
+    }
+    names.push(speed);
+    if !is_idle(command) {
+        let is_admin = command.has(flags::ADMIN);
+        let marks = [
+            (is_admin, "@admin"),
+            (command.has(flags::BLOCKING), "@blocking"),
+            (is_admin || command.has(flags::DANGEROUS), "@dangerous"),
+        ];
+        names.extend(marks.iter().filter(|(holds, _)| *holds).map(|(_, name)| *name));
+    }
+    names.into_iter().map(str::to_owned).collect()
+}
+
+/// What is done with keys, where it is not what their access says: first in Redis' words, then the commands. Of those
+/// with several keys or rows of them, the number of the one that is meant stands behind the name.
+const USES: &[(&str, &str)] = &[
+    (
+        "RW insert",
+        "append blmove:1 brpoplpush:1 hsetnx linsert lmove:1 lpush lpushx pfadd rpoplpush:1 rpush rpushx sadd smove:1",
+    ),
+    ("RW access update variable_flags", "bitfield set"),
+    (
+        "OW update",
+        "bitop:0 copy:1 georadius:1 georadius:2 georadiusbymember:1 georadiusbymember:2 geosearchstore:0 mset psetex \
+         rename:1 restore sdiffstore:0 setex sort:1 sunionstore:0 zdiffstore:0 zinterstore:0 zrangestore:0 \
+         zunionstore:0",
+    ),
+    (
+        "RW access delete",
+        "blmove:0 blmpop blpop brpop brpoplpush:0 bzmpop bzpopmax bzpopmin getdel lmove:0 lmpop lpop rename:0 \
+         renamenx:0 rpop rpoplpush:0 smove:0 spop zmpop zpopmax zpopmin",
+    ),
+    ("RM delete", "del unlink"),
+    (
+        "RO",
+        "exists hexists hlen hstrlen llen memory|usage object|encoding object|freq object|idletime object|refcount \
+         scard sismember strlen touch type watch zcard",
+    ),
+    (
+        "RW update",
+        "expire expireat geoadd hmset hset lset persist pexpire pexpireat setrange sinterstore:0 zadd",
+    ),
+    ("RW delete", "hdel lrem ltrim srem zrem zremrangebylex zremrangebyrank zremrangebyscore"),
+    ("OW insert", "msetnx renamenx:1 setnx"),
+    ("RW access", "pfcount pfdebug"),
+    ("RW access insert", "pfmerge:0"),
+];
+
+/// What is done with the keys of a part, which is one of several or not.
+fn uses(name: &str, part: &KeyPart, number: usize, several: bool) -> &'static str {
+    let named = if several { format!("{name}:{number}") } else { name.to_owned() };
+    let listed = USES.iter().find(|(_, commands)| commands.split(' ').any(|command| command == named));
+    let (KeyPart::Range { access, .. } | KeyPart::Counted { access, .. } | KeyPart::After { access, .. }) =
+        *part;
+    match (listed, access) {
+        (Some((uses, _)), _) => uses,
+        (None, Access::Read) => "RO access",
+        (None, Access::Write) => "RW access update",
+    }
+}
+
+/// Where the keys of a command stand, and what is done with them.
+pub fn key_specs(command: &Command, name: &str, out: &mut Reply) {
+    let mut parts = Vec::new();
+    for part in command.keys {
+        match *part {
+            // Of two that are written, something else is done with each.
+            KeyPart::Range { first, last, step: 1, access: Access::Write } if last > 0 => {
+                parts.extend((first..=last.unsigned_abs()).map(|at| KeyPart::one(at, Access::Write)));
+            }
+            other => parts.push(other),
+        }
+    }
+    out.array(parts.len());
+    for (number, part) in parts.iter().enumerate() {
+        key_spec(part, uses(name, part, number, parts.len() > 1), out);
+    }
+}
+
+fn key_spec(part: &KeyPart, uses: &str, out: &mut Reply) {
+    let begin = match *part {
+        KeyPart::Range { first, .. } => i64::from(first),
+        KeyPart::Counted { count_at, .. } => i64::from(count_at),
+        KeyPart::After { from, .. } => i64::from(from),
+    };
+    out.map(3);
+    out.bulk(b"flags");
+    let flags: Vec<&str> = uses.split(' ').collect();
+    out.set(flags.len());
+    flags.iter().for_each(|flag| out.status(flag));
+    out.bulk(b"begin_search");
+    let kind = |kind: &str, fields, out: &mut Reply| {
+        out.map(2);
+        out.bulk(b"type");
+        out.bulk(kind.as_bytes());
+        out.bulk(b"spec");
+        out.map(fields);
+    };
+    match *part {
+        KeyPart::After { word, .. } => {
+            kind("keyword", 2, out);
+            out.bulk(b"keyword");
+            out.bulk(word.as_bytes());
+            out.bulk(b"startfrom");
+            out.integer(begin);
+        }
+        _ => {
+            kind("index", 1, out);
+            out.bulk(b"index");
+            out.integer(begin);
+        }
+    }
+    out.bulk(b"find_keys");
+    match *part {
+        KeyPart::Range { first, last, step, .. } => {
+            kind("range", 3, out);
+            out.bulk(b"lastkey");
+            // Relative to the first key, unless it counts from the end.
+            out.integer(if last < 0 { i64::from(last) } else { i64::from(last) - i64::from(first) });
+            out.bulk(b"keystep");
+            out.integer(i64::from(step));
+            out.bulk(b"limit");
+            out.integer(0);
+        }
+        KeyPart::Counted { count_at, first, .. } => {
+            kind("keynum", 3, out);
+            out.bulk(b"keynumidx");
+            out.integer(0);
+            out.bulk(b"firstkey");
+            out.integer(i64::from(first) - i64::from(count_at));
+            out.bulk(b"keystep");
+            out.integer(1);
+        }
+        KeyPart::After { .. } => {
+            kind("range", 3, out);
+            out.bulk(b"lastkey");
+            out.integer(0);
+            out.bulk(b"keystep");
+            out.integer(1);
+            out.bulk(b"limit");
+            out.integer(0);
+        }
+    }
+}

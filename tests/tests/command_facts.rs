@@ -1,0 +1,114 @@
+//! What COMMAND tells of a command must be what redis-server tells, for all that both have.
+
+use std::collections::BTreeMap;
+
+use tests::{Client, Oracle, Protocol, TestServer, Value};
+
+/// Flags about states that our server is never in, or that only Redis' own parts look at.
+const NOT_OURS: [&str; 7] = [
+    "loading",
+    "stale",
+    "allow_busy",
+    "no_async_loading",
+    "skip_monitor",
+    "skip_slowlog",
+    "no_mandatory_keys",
+];
+
+/// What is known to differ: the command, the fact, and why it stays so.
+const KNOWN: &[(&str, &str, &str)] = &[
+    ("sort", "keys", "where STORE stands is known here"),
+    ("sort_ro", "keys", "Redis tells of keys that it finds while it runs"),
+    ("script|kill", "arity", "it can be told which script"),
+    ("hello", "flags", "the protocol does not change between the replies of a transaction"),
+    ("lastsave", "flags", "it is an administrator's, which Redis says in its categories only"),
+    ("function|delete", "flags", "libraries are no data of a database"),
+    ("function|flush", "flags", "libraries are no data of a database"),
+    ("function|load", "flags", "libraries are no data of a database"),
+    ("function|restore", "flags", "libraries are no data of a database"),
+    ("function|delete", "categories", "libraries are no data of a database"),
+    ("function|flush", "categories", "libraries are no data of a database"),
+    ("function|load", "categories", "libraries are no data of a database"),
+    ("function|restore", "categories", "libraries are no data of a database"),
+    ("lolwut", "flags", "the moon is no data"),
+    ("lolwut", "categories", "the moon is no data"),
+];
+
+/// The facts of a command by their names.
+type Facts = BTreeMap<&'static str, String>;
+
+fn text(value: &Value) -> String {
+    match value {
+        Value::Bulk(bytes) | Value::Status(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+        Value::Integer(number) => number.to_string(),
+        other => format!("{other:?}"),
+    }
+}
+
+fn items(value: &Value) -> &[Value] {
+    match value {
+        Value::Array(items) | Value::Set(items) => items,
+        other => panic!("no array: {other:?}"),
+    }
+}
+
+fn words(value: &Value) -> Vec<String> {
+    let mut words: Vec<_> =
+        items(value).iter().map(text).filter(|word| !NOT_OURS.contains(&&**word)).collect();
+    words.sort_unstable();
+    words
+}
+
+/// A description of keys without the notes for readers.
+fn key_spec(value: &Value) -> String {
+    let pairs = items(value).chunks_exact(2).filter(|pair| text(&pair[0]) != "notes");
+    let shown = |pair: &[Value]| match &*text(&pair[0]) {
+        "flags" => words(&pair[1]).join(" "),
+        name => format!("{name} {:?}", pair[1]),
+    };
+    pairs.map(shown).collect::<Vec<_>>().join(", ")
+}
+
+fn add(row: &Value, facts: &mut BTreeMap<String, Facts>) {
+    let row = items(row);
+    let range: Vec<_> = row[3..6].iter().map(text).collect();
+    let keys: Vec<_> = items(&row[8]).iter().map(key_spec).collect();
+    let all = [
+        ("arity", text(&row[1])),
+        ("flags", words(&row[2]).join(" ")),
+        ("range", range.join(" ")),
+        ("categories", words(&row[6]).join(" ")),
+        ("keys", keys.join("\n      ")),
+    ];
+    facts.insert(text(&row[0]), all.into_iter().collect());
+    items(&row[9]).iter().for_each(|sub| add(sub, facts));
+}
+
+fn facts(client: &mut Client) -> BTreeMap<String, Facts> {
+    let mut facts = BTreeMap::new();
+    items(&client.call(["COMMAND"])).iter().for_each(|row| add(row, &mut facts));
+    facts
+}
+
+#[test]
+fn commands_are_what_redis_says_of_them() {
+    let Some(oracle) = Oracle::start() else { return };
+    let server = TestServer::start(&[]);
+    let ours = facts(&mut Client::connect(server.address(), Protocol::Resp2));
+    let theirs = facts(&mut Client::connect(oracle.address(), Protocol::Resp2));
+    assert!(ours.len() > 200 && ours.keys().filter(|name| theirs.contains_key(*name)).count() > 190);
+    let mut wrong = Vec::new();
+    for (name, ours) in &ours {
+        let Some(theirs) = theirs.get(name) else { continue };
+        for (fact, told) in ours {
+            let known = KNOWN.iter().any(|(command, known, _)| command == name && known == fact);
+            if *told != theirs[fact] && !known {
+                wrong.push(format!("{name}, {fact}:\n  Redis {}\n  ours  {told}", theirs[fact]));
+            }
+        }
+    }
+    for (name, fact, _) in KNOWN {
+        assert!(ours[*name][fact] != theirs[*name][fact], "{name}, {fact}: the same by now");
+    }
+    assert!(wrong.is_empty(), "{} facts differ:\n{}", wrong.len(), wrong.join("\n"));
+}
