@@ -84,9 +84,28 @@ fn add(row: &Value, facts: &mut BTreeMap<String, Facts>) {
     items(&row[9]).iter().for_each(|sub| add(sub, facts));
 }
 
+/// Adds since when there are commands, and which groups they belong to.
+fn add_docs(docs: &Value, facts: &mut BTreeMap<String, Facts>) {
+    for pair in items(docs).chunks_exact(2) {
+        let Some(known) = facts.get_mut(&text(&pair[0])) else { continue };
+        for fact in items(&pair[1]).chunks_exact(2) {
+            match &*text(&fact[0]) {
+                "since" => _ = known.insert("since", text(&fact[1])),
+                "group" => _ = known.insert("group", text(&fact[1])),
+                _ => {}
+            }
+        }
+        let subcommands = items(&pair[1]).chunks_exact(2).find(|fact| text(&fact[0]) == "subcommands");
+        if let Some(subcommands) = subcommands {
+            add_docs(&subcommands[1], facts);
+        }
+    }
+}
+
 fn facts(client: &mut Client) -> BTreeMap<String, Facts> {
     let mut facts = BTreeMap::new();
     items(&client.call(["COMMAND"])).iter().for_each(|row| add(row, &mut facts));
+    add_docs(&client.call(["COMMAND", "DOCS"]), &mut facts);
     facts
 }
 

@@ -103,7 +103,10 @@ static SCRIPT: &[Command] = &[
         "Adds flags and options to those of a server-side Lua script.",
         "sha1 [flag [flag ...]]",
     ),
-    sub("help", Arity::Exactly(2), "Returns helpful text about the different subcommands.", ""),
+    Command {
+        since: "5.0.0",
+        ..sub("help", Arity::Exactly(2), "Returns helpful text about the different subcommands.", "")
+    },
     sub(
         "kill",
         Arity::AtLeast(2),

@@ -23,7 +23,7 @@ pub static COMMANDS: &[Command] = &[
     },
     Command {
         name: "bitfield_ro",
-        since: "6.2.0",
+        since: "6.0.0",
         flags: flags::FAST,
         summary: "Returns numbers of any width in a string.",
         syntax: "key [GET encoding offset ...]",
