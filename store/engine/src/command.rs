@@ -98,6 +98,8 @@ mod tests {
             let (Arity::Exactly(least) | Arity::AtLeast(least)) = command.arity;
             for part in command.keys {
                 let first = match *part {
+                    // Any number of keys, which may be none.
+                    KeyPart::Range { first, last: -1, .. } => first - 1,
                     KeyPart::Range { first, .. } | KeyPart::Counted { count_at: first, .. } => first,
                     KeyPart::After { .. } => continue,
                 };

@@ -24,7 +24,7 @@ const NOW_MS: u64 = 1_000_000_000;
 const LATER_MS: u64 = NOW_MS + 1_000_000;
 
 /// What the names of keys begin with: the type that they mostly have.
-const KINDS: [&str; 5] = ["list", "hash", "set", "zset", "string"];
+const KINDS: [&str; 6] = ["list", "hash", "set", "zset", "string", "hll"];
 
 /// What RESTORE may be given, before it is sealed; the last is no value.
 const PAYLOADS: [&[u8]; 6] = [
@@ -113,7 +113,8 @@ impl Author<'_> {
             Group::List => "list",
             Group::Hash => "hash",
             Group::Set => "set",
-            Group::SortedSet => "zset",
+            Group::SortedSet | Group::Geo => "zset",
+            Group::HyperLogLog => "hll",
             Group::String | Group::Bitmap => "string",
             _ => self.chance.pick(&KINDS),
         };
@@ -144,9 +145,12 @@ impl Author<'_> {
         };
         match name {
             "numkeys" => number(chance, 1, 4),
-            "key" | "key1" | "key2" | "newkey" | "source" | "destination" | "destkey" | "dst" | "src" => {
-                self.key()
-            }
+            "key" | "key1" | "key2" | "newkey" | "source" | "sourcekey" | "destination" | "destkey"
+            | "dst" | "src" => self.key(),
+            "subcommand" => chance.pick(&["ENCODING", "DECODE", "TODENSE", "GETREG"]).into(),
+            "encoding" => chance.pick(&["u1", "u4", "u8", "i13", "i64", "u63"]).into(),
+            "longitude" | "latitude" => chance.pick(&["0", "12.5", "-80.1", "33.3"]).into(),
+            "radius" | "width" | "height" => chance.pick(&["0", "10", "3000", "99999"]).into(),
             "serialized-value" => {
                 let mut payload = chance.pick(&PAYLOADS).to_vec();
                 rdb::seal(&mut payload);
@@ -170,10 +174,13 @@ impl Author<'_> {
                 number(chance, -4, 8)
             }
             "offset" | "limit" | "len" | "num-matches" | "min-match-len" => number(chance, 0, 40),
-            "value" | "element" | "member" | "field" | "pivot" | "message" => {
+            "value" | "element" | "member" | "member1" | "member2" | "field" | "pivot" | "message" => {
                 // Few of the long ones are more than is kept packed.
                 let long = chance.one_in(12).then(|| format!("{:0>1$}", chance.below(4), 2000));
-                let numbered = || chance.one_in(3).then(|| format!("m{}", chance.below(300)));
+                let numbered = || {
+                    let numbered = chance.one_in(3);
+                    numbered.then(|| format!("{}{}", chance.pick(&["m", ""]), chance.below(300)))
+                };
                 long.or_else(numbered).unwrap_or_else(|| chance.pick(&ELEMENTS).into())
             }
             other => panic!("what may stand for `{other}`? Teach this test"),
