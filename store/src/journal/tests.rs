@@ -184,7 +184,7 @@ fn line_of(mut number: u64) -> String {
         number /= bound;
         digit
     };
-    let (kind, key, a, b) = (next(26), next(3), next(40), next(40));
+    let (kind, key, a, b) = (next(29), next(3), next(40), next(40));
     let many = |word: &str| (0..a).map(|i| format!(" {word}{i}-{b}")).collect::<String>();
     let pairs = |word: &str| (0..=a).map(|i| format!(" {word}{} value-{b}", i + b)).collect::<String>();
     let scored = (0..=a).map(|i| format!(" {} member{}", i % 3, i + b)).collect::<String>();
@@ -214,6 +214,14 @@ fn line_of(mut number: u64) -> String {
         20 => format!("RENAME {0}{key} {0}{b}", ["list", "hash", "set", "zset", "string"][a as usize % 5]),
         24 => format!("STICK {}{key}", ["list", "hash", "set", "zset", "string"][a as usize % 5]),
         25 => format!("UNSTICK {}{key}", ["list", "hash", "set", "zset", "string"][a as usize % 5]),
+        // Numbers that need eight bytes each: enough of them are big, too, and they are kept in order without texts.
+        26 | 27 => {
+            format!(
+                "SADD set{key}{}",
+                (0..=a).map(|i| format!(" {}", (i * 41 + b) << 33)).collect::<String>()
+            )
+        }
+        28 => format!("SREM set{key} one{}", many("m")),
         21 if a == 0 => "FLUSHDB".into(),
         22 if a == 0 => format!("SWAPDB 0 {}", b % 2 + 1),
         _ => {
