@@ -123,7 +123,7 @@ const FAR_MS: u64 = 4_000_000_000_000;
 
 /// One command whose effect depends on nothing but what the player did before.
 fn plain(chance: &mut Chance, prefix: &str) -> Call {
-    let kind = chance.below(34);
+    let kind = chance.below(39);
     let types = ["string", "list", "hash", "set", "zset"];
     let any = format!("{prefix}{}{}", chance.pick(&types), chance.below(3));
     let key = |name: &str, chance: &mut Chance| format!("{prefix}{name}{}", chance.below(3));
@@ -168,6 +168,15 @@ fn plain(chance: &mut Chance, prefix: &str) -> Call {
         27 => format!("ZREMRANGEBYRANK {} {a} {}", key("zset", chance), a * 2),
         28 => format!("PEXPIREAT {any} {far}"),
         29 => format!("{} {any}", ["STICK", "UNSTICK", "PERSIST"][a % 3]),
+        34 => format!("BITFIELD {} INCRBY u7 {b} {a} SET i9 #{a} {b}", key("string", chance)),
+        35 => format!("PFADD {}{}", key("hll", chance), many("e")),
+        36 => format!("PFMERGE {} {}", key("hll", chance), key("hll", chance)),
+        37 => format!("GEOADD {} {a} {}.5 m{b}{long} 1 1 center", key("zset", chance), a / 2),
+        38 => format!(
+            "SADD {}{}",
+            key("set", chance),
+            (0..=a).map(|i| format!(" {}", b * i)).collect::<String>()
+        ),
         30 if a < 20 => format!("DEL {any}"),
         31 => format!("SET {prefix}short{} {b} PX {}", a, 1 + b / 4),
         32 => {
