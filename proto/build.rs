@@ -1,9 +1,20 @@
 //! Compiles the .proto files, with a compiler that is a crate too.
 
+use std::path::Path;
+
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo:rerun-if-changed=fleet");
+    println!("cargo:rerun-if-changed=gateway");
     println!("cargo:rerun-if-changed=store");
-    let files = protox::compile(["fleet/v1/fleet.proto", "store/v1/store.proto"], ["."])?;
+    let files = protox::compile(["fleet/v1/fleet.proto", "gateway/v1/gateway.proto", "store/v1/store.proto"], ["."])?;
+    // What clients may ask the server for.
+    let public = protox::Compiler::new(["."])?
+        .include_source_info(true)
+        .include_imports(true)
+        .open_file("gateway/v1/gateway.proto")?
+        .encode_file_descriptor_set();
+    let out = std::env::var("OUT_DIR")?;
+    std::fs::write(Path::new(&out).join("gateway.v1.bin"), public)?;
     // Arguments and replies stay slices of the message they came in.
     tonic_prost_build::configure().bytes(".").compile_fds(files)?;
     Ok(())
