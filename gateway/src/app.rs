@@ -148,10 +148,7 @@ async fn run(
         });
     }
     if let Some((listener, _)) = grpc {
-        let ready = ready.clone();
-        faces.spawn(async move {
-            frontend::grpc::serve(listener, ready).await.map_err(|error| error.to_string())
-        });
+        faces.spawn(frontend::grpc::serve(server.clone(), listener, ready.clone()));
     }
     let balancing = tokio::spawn(io.clone().balance());
     let accepting = tokio::spawn(accept(server.clone(), resp_listener, io, ready));

@@ -1,5 +1,11 @@
 //! The faces: protocols that turn into [`store_engine::Args`] and replies that turn into protocols.
 
+mod door;
+mod eval;
 pub mod grpc;
 pub mod http;
 pub mod resp;
+mod told;
+mod work;
+
+pub use door::Ready;

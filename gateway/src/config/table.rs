@@ -28,6 +28,7 @@ pub struct Config {
     pub http_origins: NamesCell,
     pub http_body_max: Number,
     pub http_timeout_ms: Number,
+    pub grpc_message_max: Number,
     pub data_dir: FolderCell,
     pub stores: AddressesCell,
     pub cluster_token_file: FolderCell,
@@ -176,6 +177,13 @@ pub static PARAMETERS: &[Parameter] = &[
         live: true,
         doc: "Milliseconds after which an HTTP request is answered with an error. What it waits for is ended, and its \
               script is undone.",
+    },
+    Parameter {
+        name: "grpc-message-max",
+        kind: Kind::Bytes(1024..=4 << 30, |c| &c.grpc_message_max),
+        default: Fallback::Text("64mb"),
+        live: true,
+        doc: "Largest message of a gRPC client.",
     },
     Parameter {
         name: "data-dir",

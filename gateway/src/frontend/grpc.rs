@@ -1,19 +1,160 @@
-//! gRPC: the standard health service, so far.
+//! gRPC: the API `moonshard.gateway.v1`, health, and reflection.
+//!
+//! A call is a session of its own, as a request of HTTP is; calls of one connection run beside each other. Connections
+//! live on the I/O threads, as those of Redis clients do. A call is a future that is dropped when its client cancels it
+//! or is gone, which ends its script and takes back what it did.
 
-use tokio::net::TcpListener;
-use tonic::transport::Server;
-use tonic::transport::server::TcpIncoming;
+mod call;
+mod pipeline;
+mod service;
+mod shown;
+mod status;
+mod watch;
 
-use super::http::Ready;
+use std::convert::Infallible;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
 
-/// Serves until `ready` turns to false and open requests are answered.
-pub async fn serve(listener: TcpListener, mut ready: Ready) -> Result<(), tonic::transport::Error> {
-    let (reporter, health) = tonic_health::server::health_reporter();
-    reporter.set_service_status("", tonic_health::ServingStatus::Serving).await;
-    let drained = async move {
-        let _ = ready.wait_for(|ready| !ready).await;
-        reporter.set_service_status("", tonic_health::ServingStatus::NotServing).await;
+use bytes::Bytes;
+use futures_util::StreamExt;
+use http_body_util::{BodyStream, Full, StreamBody};
+use hyper::body::Incoming;
+use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderValue, ORIGIN};
+use hyper::service::service_fn;
+use hyper::{Request, Response, StatusCode, Version};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use proto::gateway::v1::DESCRIPTION;
+use proto::gateway::v1::gateway_server::{GatewayServer, SERVICE_NAME};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::timeout;
+use tonic::body::Body;
+use tonic::codegen::Service;
+use tonic::service::Routes;
+use tonic_health::ServingStatus;
+use tonic_reflection::server::Builder;
+
+use self::call::Asker;
+use super::door::{self, Entry, Ready};
+use super::http::guard;
+use crate::server::Server;
+
+/// How long a connection may take to send anything at all, and how often one that says nothing is asked whether it is
+/// still there: as long as HTTP waits for a request.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Calls that a connection may have at the same time; its client holds back more. Each may bring a large message, so
+/// many of them are better spread over connections, which are counted.
+const MOST_CALLS: u32 = 200;
+
+/// What all connections share.
+struct Face {
+    server: Arc<Server>,
+    ready: Ready,
+    /// Health and reflection.
+    others: Routes,
+}
+
+/// Serves until `ready` turns to false. Connections finish what they are doing, which the caller waits for.
+pub async fn serve(server: Arc<Server>, listener: TcpListener, mut ready: Ready) -> Result<(), String> {
+    const WELL: [&str; 2] = ["", SERVICE_NAME];
+    let (mut reporter, health) = tonic_health::server::health_reporter();
+    for name in WELL {
+        reporter.set_service_status(name, ServingStatus::Serving).await;
+    }
+    let described = || Builder::configure().register_encoded_file_descriptor_set(DESCRIPTION);
+    let broken = |error: tonic_reflection::server::Error| format!("cannot describe itself: {error}");
+    let others = Routes::new(health)
+        .add_service(described().build_v1().map_err(broken)?)
+        // Many tools know only this one.
+        .add_service(described().build_v1alpha().map_err(broken)?);
+    let face = Arc::new(Face { server: server.clone(), ready: ready.clone(), others });
+    let live = move |stream, entry| live(face.clone(), stream, entry);
+    // One too many is cut off: whatever it were told would have to be said in HTTP/2.
+    door::keep(server, listener, ready.clone(), b"", live).await;
+    let _ = ready.wait_for(|ready| !ready).await;
+    for name in WELL {
+        reporter.set_service_status(name, ServingStatus::NotServing).await;
+        // Ends the streams of those who watch.
+        reporter.clear_service_status(name).await;
+    }
+    Ok(())
+}
+
+/// Answers calls until the connection ends, or is ended by CLIENT KILL or the process.
+async fn live(face: Arc<Face>, stream: TcpStream, entry: Arc<Entry>) {
+    let client = entry.client().clone();
+    let service = service_fn(|request| answer(face.clone(), entry.clone(), request));
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(PATIENCE);
+    builder.http2().timer(TokioTimer::new()).max_concurrent_streams(MOST_CALLS).keep_alive_interval(PATIENCE);
+    let mut killed = pin!(client.wake.notified());
+    tokio::select! {
+        biased;
+        said = timeout(PATIENCE, stream.readable()) => if !matches!(said, Ok(Ok(()))) { return },
+        () = &mut killed => return,
+    }
+    let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
+    let mut ready = face.ready.clone();
+    tokio::select! {
+        biased;
+        _ = connection.as_mut() => return,
+        () = &mut killed => return,
+        _ = ready.wait_for(|ready| !ready) => {}
+    }
+    connection.as_mut().graceful_shutdown();
+    tokio::select! {
+        _ = connection => {}
+        () = killed => {}
+    }
+}
+
+/// Answers one call: checks what it is and who asks, then asks the service.
+async fn answer(
+    face: Arc<Face>,
+    entry: Arc<Entry>,
+    mut request: Request<Incoming>,
+) -> Result<Response<Body>, Infallible> {
+    if request.version() != Version::HTTP_2 || !is_grpc(request.headers()) {
+        return Ok(not_grpc());
+    }
+    let headers = request.headers();
+    if (headers.contains_key(ORIGIN) || headers.contains_key(guard::FETCH_SITE))
+        // A web page, by way of a proxy that translates.
+        && let Err(problem) = guard::check(&face.server.config, entry.local, &request)
+    {
+        return Ok(status::forbidden(&problem.detail).into_http());
+    }
+    let deadline = match call::deadline(headers) {
+        Ok(deadline) => deadline,
+        Err(status) => return Ok(status.into_http()),
     };
-    let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
-    Server::builder().add_service(health).serve_with_incoming_shutdown(incoming, drained).await
+    let is_ours = |path: &str| path.strip_prefix('/').is_some_and(|path| path.starts_with(SERVICE_NAME));
+    if is_ours(request.uri().path()) {
+        request.extensions_mut().insert(Asker { entry, deadline });
+        let most = face.server.config.grpc_message_max.get_usize();
+        return GatewayServer::from_arc(face).max_decoding_message_size(most).call(request).await;
+    }
+    let mut ready = face.ready.clone();
+    let stopped = async move { ready.wait_for(|ready| !ready).await.map(drop) };
+    let until_stopped =
+        |body: Incoming| Body::new(StreamBody::new(BodyStream::new(body).take_until(Box::pin(stopped))));
+    face.others.clone().call(request.map(until_stopped)).await
+}
+
+/// Whether the body is of messages as gRPC has them, in the only encoding known here.
+fn is_grpc(headers: &HeaderMap) -> bool {
+    let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    let kind = kind.split(';').next().unwrap_or_default().trim();
+    kind.eq_ignore_ascii_case("application/grpc") || kind.eq_ignore_ascii_case("application/grpc+proto")
+}
+
+/// For clients that want something else here.
+fn not_grpc() -> Response<Body> {
+    const TEXT: &str = "this port speaks gRPC: HTTP/2 with Content-Type: application/grpc\n";
+    let mut response = Response::new(Body::new(Full::new(Bytes::from_static(TEXT.as_bytes()))));
+    *response.status_mut() = StatusCode::UNSUPPORTED_MEDIA_TYPE;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain"));
+    response
 }

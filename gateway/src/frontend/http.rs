@@ -9,7 +9,7 @@ mod commands;
 mod docs;
 mod eval;
 mod events;
-mod guard;
+pub(super) mod guard;
 mod json;
 mod keys;
 mod problem;
@@ -19,7 +19,7 @@ mod told;
 use std::convert::Infallible;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use axum::Router;
@@ -33,17 +33,13 @@ use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
 use tokio::time::timeout;
 
 use self::ask::Asker;
 use self::guard::{Cors, REQUEST_ID};
 use self::problem::Problem;
+use super::door::{self, Entry, Ready};
 use crate::server::Server;
-use crate::session::ClientInfo;
-
-/// Whether the process is starting or serving, or draining.
-pub type Ready = watch::Receiver<bool>;
 
 /// How long a connection may be idle, or take to send the head of a request.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -120,74 +116,19 @@ fn router(face: &Arc<Face>) -> Router {
 }
 
 /// Serves until `ready` turns to false. Connections finish what they are doing, which the caller waits for.
-pub async fn serve(server: Arc<Server>, listener: TcpListener, mut ready: Ready) {
+pub async fn serve(server: Arc<Server>, listener: TcpListener, ready: Ready) {
     let requests = AtomicU64::new(server.started_at);
     let face = Arc::new(Face { server: server.clone(), ready: ready.clone(), requests });
     let app = TowerToHyperService::new(router(&face));
-    loop {
-        let accepted = tokio::select! {
-            biased;
-            _ = ready.wait_for(|ready| !ready) => return,
-            accepted = listener.accept() => accepted,
-        };
-        let Ok((stream, _)) = accepted else {
-            // Out of file descriptors, most likely: connections that end will free some.
-            tokio::time::sleep(Duration::from_millis(100)).await;
-            continue;
-        };
-        if !server.lets_in() {
-            let _ = stream.try_write(b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n");
-            continue;
-        }
-        // A socket that refuses this still works.
-        let _ = stream.set_nodelay(true);
-        let place = server.io.place();
-        let runtime = place.runtime().clone();
-        let (face, app) = (face.clone(), app.clone());
-        let Some((stream, entry)) = Entry::new(&server, stream) else { continue };
-        runtime.spawn(async move {
-            // How it ended concerns nobody: the client is gone, or was told why.
-            if let Ok(stream) = TcpStream::from_std(stream) {
-                live(&face, &app, stream, &entry).await;
-            }
-            drop((entry, place));
-        });
-    }
-}
-
-/// A connection's place in the list of clients, and in the count of connections.
-struct Entry {
-    server: Arc<Server>,
-    client: Arc<ClientInfo>,
-    /// The address it came to.
-    local: std::net::IpAddr,
-}
-
-impl Entry {
-    fn new(server: &Arc<Server>, stream: TcpStream) -> Option<(std::net::TcpStream, Entry)> {
-        let addresses = stream.peer_addr().and_then(|peer| Ok((peer, stream.local_addr()?)));
-        let Ok((peer, local)) = addresses else {
-            server.counters.connections.fetch_sub(1, Ordering::Relaxed);
-            return None;
-        };
-        let client = ClientInfo::new(server.next_client(), peer.to_string(), local.to_string());
-        server.clients.lock().insert(client.id, client.clone());
-        let entry = Entry { server: server.clone(), client, local: local.ip() };
-        Some((stream.into_std().ok()?, entry))
-    }
-}
-
-impl Drop for Entry {
-    fn drop(&mut self) {
-        self.server.clients.lock().remove(&self.client.id);
-        self.server.counters.connections.fetch_sub(1, Ordering::Relaxed);
-    }
+    let full = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n";
+    let live = move |stream, entry| live(face.clone(), app.clone(), stream, entry);
+    door::keep(server, listener, ready, full, live).await;
 }
 
 /// Answers requests until the connection ends, or is ended by CLIENT KILL or the process. If the client hangs up in the
 /// middle of a request, the request is dropped: that ends its script and takes back what it did.
-async fn live(face: &Arc<Face>, app: &App, stream: TcpStream, entry: &Entry) {
-    let (client, local) = (&entry.client, entry.local);
+async fn live(face: Arc<Face>, app: App, stream: TcpStream, entry: Arc<Entry>) {
+    let (client, local) = (entry.client(), entry.local);
     let service = service_fn(|request| {
         let asker = Asker { client: client.clone(), local };
         answer(face.clone(), app.clone(), asker, request)

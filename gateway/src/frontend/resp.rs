@@ -26,7 +26,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use self::ahead::Ahead;
 use crate::command::multi::unwatch;
 use crate::dispatch;
-use crate::frontend::http::Ready;
+use crate::frontend::Ready;
 use crate::io::Place;
 use crate::observe::{Counters, unix_ms};
 use crate::server::Server;

@@ -9,20 +9,17 @@ use axum::extract::FromRequest;
 use axum::http::{HeaderMap, Method, Request, StatusCode, header};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use percent_encoding::percent_decode_str;
-use resp::{ReplyLimits, Value};
+use resp::Value;
 use serde::de::DeserializeOwned;
-use store::journal::misconf;
-use store_engine::{Args, DATABASES, Protocol, Reply};
 
 use super::Face;
 use super::guard::DB;
 use super::json::Shape;
 use super::problem::Problem;
-use crate::dispatch;
-use crate::observe::{Counters, unix_ms};
-use crate::registry::{Row, SessionRun};
+use crate::frontend::work::{Refused, Work};
+use crate::observe::unix_ms;
 use crate::server::Server;
-use crate::session::{ClientInfo, Session};
+use crate::session::ClientInfo;
 
 /// Who asks, and where: known of the connection before the request is read.
 #[derive(Clone)]
@@ -51,7 +48,7 @@ pub struct Ask {
     /// Its body.
     pub body: Bytes,
     /// What its commands are run in.
-    pub session: Session,
+    pub work: Work,
     path: String,
     query: Query,
 }
@@ -85,7 +82,7 @@ impl FromRequest<Arc<Face>> for Ask {
         let query = parse_query(parts.uri.query().unwrap_or_default());
         Ok(Ask {
             face: face.clone(),
-            session: session(face, asker.client, &parts.headers, &query)?,
+            work: work(face, asker.client, &parts.headers, &query)?,
             headers: parts.headers,
             body: body.to_bytes(),
             path: parts.uri.path().to_owned(),
@@ -95,22 +92,14 @@ impl FromRequest<Arc<Face>> for Ask {
 }
 
 /// A session for a request, in the database that it names. This is where it would have to say who it is.
-fn session(
-    face: &Face,
-    client: Arc<ClientInfo>,
-    headers: &HeaderMap,
-    query: &Query,
-) -> Result<Session, Problem> {
-    let mut session = Session::new(client);
-    session.protocol = Protocol::Resp3;
+fn work(face: &Face, client: Arc<ClientInfo>, headers: &HeaderMap, query: &Query) -> Result<Work, Problem> {
+    let mut work = Work::new(&face.server, client);
     // A connection's requests are sessions of their own: each needs other random numbers.
-    session.seed ^= face.requests.fetch_add(1, Ordering::Relaxed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    work.session.seed ^= face.requests.fetch_add(1, Ordering::Relaxed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     if let Some(text) = last(query, "db").or_else(|| headers.get(DB).map(|value| value.as_bytes())) {
-        let number = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
-        let refused = || Problem::of_reply(b"ERR DB index is out of range");
-        session.db = number.filter(|db| *db < DATABASES).ok_or_else(refused)?;
+        work.select(std::str::from_utf8(text).ok().and_then(|text| text.parse().ok()))?;
     }
-    Ok(session)
+    Ok(work)
 }
 
 fn last<'a>(query: &'a Query, name: &str) -> Option<&'a [u8]> {
@@ -192,84 +181,30 @@ impl Ask {
 
     /// Runs a command. Its reply as RESP, once what it tells of is kept as durability promises.
     pub async fn run(&mut self, argv: Argv) -> Result<Vec<u8>, Problem> {
-        let server = self.server().clone();
-        let reply = if outlives_its_client(&server, &argv) {
-            let client = self.session.client.clone();
-            let mut own = std::mem::replace(&mut self.session, Session::new(client));
-            let server = server.clone();
-            let run = tokio::spawn(async move {
-                let reply = perform(&server, &mut own, &argv).await;
-                (own, reply)
-            });
-            let failed = |_| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "ERR", "internal error");
-            let (own, reply) = run.await.map_err(failed)?;
-            self.session = own;
-            reply
-        } else {
-            perform(&server, &mut self.session, &argv).await
-        };
-        Counters::add(&server.counters.commands, 1);
-        if let Some(journal) = server.store.node().and_then(|node| node.journal())
-            && let Err(reason) = journal.settle().await
-            && self.session.wrote
-        {
-            return Err(Problem::of_reply(misconf(&reason).text().as_bytes()));
-        }
-        Ok(reply)
+        Ok(self.work.run(&slices(&argv)).await?)
     }
 
     /// Runs a command; an error reply is a problem.
     pub async fn value(&mut self, argv: Argv) -> Result<Value, Problem> {
-        match parse(&self.run(argv).await?)? {
-            Value::Error(text) => Err(Problem::of_reply(&text)),
-            value => Ok(value),
-        }
+        Ok(self.work.value(&slices(&argv)).await?)
     }
 
     /// Runs commands as one transaction: their replies, or which of them were refused.
-    pub async fn transaction(&mut self, commands: Vec<Argv>) -> Result<Value, Problem> {
-        self.run(argv(&["MULTI"], &[])).await?;
-        let mut refused = Vec::new();
-        for (index, command) in commands.into_iter().enumerate() {
-            if let Value::Error(text) = parse(&self.run(command).await?)? {
-                refused
-                    .push(serde_json::json!({ "index": index, "message": String::from_utf8_lossy(&text) }));
+    pub async fn transaction(&mut self, commands: Vec<Argv>) -> Result<Vec<Value>, Problem> {
+        self.work.transaction(commands.iter().map(slices)).await.map_err(|Refused { why, commands }| {
+            let shown = |(index, text): (usize, Vec<u8>)| serde_json::json!({ "index": index, "message": String::from_utf8_lossy(&text) });
+            match commands.is_empty() {
+                true => Problem::from(why),
+                false => Problem::from(why).with("refused", commands.into_iter().map(shown).collect()),
             }
-        }
-        self.value(argv(&["EXEC"], &[])).await.map_err(|problem| match refused.is_empty() {
-            true => problem,
-            false => problem.with("refused", refused.into()),
         })
     }
 }
 
-/// A reply as a tree.
-pub fn parse(reply: &[u8]) -> Result<Value, Problem> {
-    Value::parse(reply, ReplyLimits::default()).map_err(|error| {
-        Problem::new(
-            StatusCode::INTERNAL_SERVER_ERROR,
-            "ERR",
-            format!("a reply that cannot be shown: {error}"),
-        )
-    })
-}
-
-/// Whether a command is or has a script that is to run to its end although nobody waits for it.
-fn outlives_its_client(server: &Server, argv: &Argv) -> bool {
-    server.config.script_client_gone.get() != 0
-        && matches!(
-            server.registry.lookup(&argv[0]),
-            Some(Row::Session(row)) if matches!(row.run, SessionRun::Later(_))
-        )
-}
-
-async fn perform(server: &Arc<Server>, session: &mut Session, argv: &Argv) -> Vec<u8> {
-    let args: Vec<&[u8]> = argv.iter().map(Vec::as_slice).collect();
-    let mut out = Reply::new(session.protocol);
-    if let Some(waiting) = dispatch::begin(server, session, Args::new(&args), unix_ms(), &mut out) {
-        dispatch::finish(server, session, waiting, &mut out).await;
-    }
-    out.buf
+/// A command as those take it that run it.
+#[allow(clippy::ptr_arg, reason = "it is given to iterators over them")]
+fn slices(argv: &Argv) -> Vec<&[u8]> {
+    argv.iter().map(Vec::as_slice).collect()
 }
 
 #[cfg(test)]

@@ -2,25 +2,12 @@
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use resp::Value;
 use serde::{Deserialize, Serialize};
 
-use super::ask::{Argv, Ask, parse};
+use super::ask::{Argv, Ask};
 use super::json::{self, Shown, Word};
 use super::problem::Problem;
-
-/// Commands that change what a connection is: here each request is a session of its own.
-const OF_CONNECTIONS: &[(&str, &str)] = &[
-    ("multi", "POST /v1/pipeline with \"atomic\": true"),
-    ("exec", "POST /v1/pipeline with \"atomic\": true"),
-    ("discard", "POST /v1/pipeline with \"atomic\": true"),
-    ("watch", "a script, which is atomic"),
-    ("unwatch", "a script, which is atomic"),
-    ("select", "the query parameter db"),
-    ("hello", "nothing: replies are those of RESP3"),
-    ("reset", "nothing: each request is new"),
-    ("quit", "nothing: each request is new"),
-];
+use crate::frontend::work::{self, parse};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -76,10 +63,7 @@ pub async fn pipeline(mut ask: Ask) -> Result<Response, Problem> {
     let commands: Vec<Argv> = commands.into_iter().map(admit).collect::<Result<_, _>>()?;
     let shape = ask.shape()?;
     let replies = if atomic {
-        match ask.transaction(commands).await? {
-            Value::Array(replies) => replies,
-            other => vec![other],
-        }
+        ask.transaction(commands).await?
     } else {
         let mut replies = Vec::with_capacity(commands.len());
         for command in commands {
@@ -93,15 +77,6 @@ pub async fn pipeline(mut ask: Ask) -> Result<Response, Problem> {
 
 /// Refuses what makes no sense without a connection of its own.
 fn admit(args: Vec<Word>) -> Result<Argv, Problem> {
-    let argv: Argv = args.into_iter().map(|word| word.0).collect();
-    let Some(name) = argv.first() else { return Err(Problem::bad("a command needs a name")) };
-    let is_named = |(known, _): &&(&str, &str)| name.eq_ignore_ascii_case(known.as_bytes());
-    match OF_CONNECTIONS.iter().find(is_named) {
-        Some((known, instead)) => {
-            let known = known.to_uppercase();
-            let text = format!("ERR {known} needs a connection of its own; instead of it there is {instead}");
-            Err(Problem::of_reply(text.as_bytes()))
-        }
-        None => Ok(argv),
-    }
+    work::admit(args.first().map(|name| &*name.0))?;
+    Ok(args.into_iter().map(|word| word.0).collect())
 }

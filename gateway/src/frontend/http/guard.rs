@@ -19,13 +19,14 @@ pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// Says which database a request is about.
 pub const DB: HeaderName = HeaderName::from_static("x-moonshard-db");
 
-const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+/// Says how far a web page is from what it asks.
+pub const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// Longest name that a client may give a request.
 const LONGEST_ID: usize = 128;
 
 /// The request's name: the client's, or a new one.
-pub fn request_id(face: &Face, headers: &HeaderMap) -> String {
+pub(super) fn request_id(face: &Face, headers: &HeaderMap) -> String {
     let given = headers.get(REQUEST_ID).and_then(|id| id.to_str().ok());
     match given.filter(|id| !id.is_empty() && id.len() <= LONGEST_ID) {
         Some(id) => id.to_owned(),

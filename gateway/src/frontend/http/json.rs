@@ -26,7 +26,7 @@ use resp::Value;
 use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
-use super::problem::code_of;
+use crate::frontend::work::code_of;
 
 /// How much of a reply's types is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

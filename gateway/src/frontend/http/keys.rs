@@ -125,7 +125,7 @@ async fn read(
             .map(|words| argv(words, &[key]))
             .into();
     commands.push(elements);
-    let Value::Array(replies) = ask.transaction(commands).await? else { return Ok(None) };
+    let replies = ask.transaction(commands).await?;
     if replies.first().and_then(Value::text) != Some(kind) {
         return Ok(None);
     }

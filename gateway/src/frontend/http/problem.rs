@@ -5,6 +5,8 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use crate::frontend::work::{Failure, code_of};
+
 /// What went wrong.
 #[derive(Clone, Debug)]
 pub struct Problem {
@@ -61,6 +63,16 @@ impl Problem {
     }
 }
 
+impl From<Failure> for Problem {
+    fn from(failure: Failure) -> Problem {
+        match failure {
+            Failure::Request(detail) => Problem::bad(detail),
+            Failure::Reply(text) => Problem::of_reply(&text),
+            Failure::Internal(detail) => Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "ERR", detail),
+        }
+    }
+}
+
 #[derive(Serialize)]
 struct Body<'a> {
     #[serde(rename = "type")]
@@ -81,13 +93,6 @@ impl IntoResponse for Problem {
         response.extensions_mut().insert(self);
         response
     }
-}
-
-/// The code word of an error text.
-pub fn code_of(text: &str) -> &str {
-    let word = text.split(' ').next().unwrap_or_default();
-    let is_code = !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_');
-    if is_code { word } else { "ERR" }
 }
 
 /// The status that comes nearest to a code word. Those that scripts make up are 422: all was understood and done, and
@@ -111,16 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn code_words_are_told_from_other_words() {
-        for (text, wanted) in [
-            ("WRONGTYPE Operation against a key", "WRONGTYPE"),
-            ("ERR syntax error", "ERR"),
-            ("My own words", "ERR"),
-            ("FULL at 2", "FULL"),
-            ("", "ERR"),
-        ] {
-            assert_eq!(code_of(text), wanted);
-        }
+    fn what_scripts_make_up_has_a_status() {
         assert_eq!(status_of("FULL"), StatusCode::UNPROCESSABLE_ENTITY);
     }
 }

@@ -1,12 +1,12 @@
 //! What is told of a run: what it used, and each step of it if the client asked for a trace.
 
-use resp::{ReplyLimits, Value};
-use script::LogLevel;
+use resp::Value;
 use serde::Serialize;
 
 use super::json::{Shape, Shown, Text};
-use super::problem::code_of;
-use crate::trace::{CallStep, MOST_TEXT, Rerun, Seen, Step};
+use crate::frontend::told::{Answer, level_word};
+use crate::frontend::work::code_of;
+use crate::trace::{Rerun, Seen, Step};
 
 /// What a run used.
 #[derive(Serialize)]
@@ -101,15 +101,7 @@ fn rerun(rerun: &Rerun) -> RerunTold<'_> {
 
 fn step(step: &Step) -> StepTold<'_> {
     match step {
-        Step::Log { level, text } => {
-            let level = match level {
-                LogLevel::Debug => "debug",
-                LogLevel::Verbose => "verbose",
-                LogLevel::Notice => "notice",
-                LogLevel::Warning => "warning",
-            };
-            StepTold::Log { level, text: Text(text) }
-        }
+        Step::Log { level, text } => StepTold::Log { level: level_word(*level), text: Text(text) },
         Step::Call(call) => StepTold::Call(CallTold {
             args: call.args.iter().map(|arg| Text(arg)).collect(),
             arg_count: call.arg_count,
@@ -118,36 +110,22 @@ fn step(step: &Step) -> StepTold<'_> {
             shard: call.key.as_ref().map(|(_, shard)| *shard),
             at_microseconds: call.at.as_micros() as u64,
             microseconds: call.took.as_micros() as u64,
-            reply: reply(call),
+            reply: reply(Answer::of(call)),
         }),
     }
 }
 
-fn reply(call: &CallStep) -> ReplyTold {
-    let bytes = &call.reply;
-    if let Some((b'-', text)) = bytes.split_first() {
-        let message = String::from_utf8_lossy(text.trim_ascii_end()).into_owned();
-        return ReplyTold::Error { code: code_of(&message).to_owned(), message };
-    }
-    if bytes.is_empty() {
-        return ReplyTold::Collected(true);
-    }
-    let whole = call.reply_bytes <= MOST_TEXT;
-    match Value::parse(bytes, ReplyLimits::default()) {
-        Ok(value) if whole => {
+fn reply(answer: Answer) -> ReplyTold {
+    match answer {
+        Answer::Whole(Value::Error(text)) => {
+            let message = String::from_utf8_lossy(&text).into_owned();
+            ReplyTold::Error { code: code_of(&message).to_owned(), message }
+        }
+        Answer::Whole(value) => {
             let shown = serde_json::to_value(Shown(&value, Shape::Plain));
             ReplyTold::Reply(shown.unwrap_or_default())
         }
-        _ => {
-            let kind = match bytes[0] {
-                b'*' => "array",
-                b'%' => "map",
-                b'~' => "set",
-                _ => "string",
-            };
-            let digits = bytes[1..].split(|byte| *byte == b'\r').next().unwrap_or_default();
-            let length = std::str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok());
-            ReplyTold::LongReply { kind, length, bytes: call.reply_bytes }
-        }
+        Answer::Long { kind, length, bytes } => ReplyTold::LongReply { kind, length, bytes },
+        Answer::Collected => ReplyTold::Collected(true),
     }
 }

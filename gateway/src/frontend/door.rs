@@ -1,0 +1,111 @@
+//! Where connections of HTTP and gRPC come in, and where it is known who is there.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+
+use crate::server::Server;
+use crate::session::ClientInfo;
+
+/// Whether the process is starting or serving, or draining.
+pub type Ready = watch::Receiver<bool>;
+
+/// Lets connections in until `ready` turns to false, and has each served by `live` on a thread that has time for it.
+/// `full` is what one too many is told. Those that were let in finish what they are doing, which the caller waits for.
+pub async fn keep<Live, Life>(
+    server: Arc<Server>,
+    listener: TcpListener,
+    mut ready: Ready,
+    full: &[u8],
+    live: Live,
+) where
+    Live: Fn(TcpStream, Arc<Entry>) -> Life + Clone + Send + 'static,
+    Life: Future<Output = ()> + Send,
+{
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            _ = ready.wait_for(|ready| !ready) => return,
+            accepted = listener.accept() => accepted,
+        };
+        let Ok((stream, _)) = accepted else {
+            // Out of file descriptors, most likely: connections that end will free some.
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            continue;
+        };
+        if !server.lets_in() {
+            let _ = stream.try_write(full);
+            continue;
+        }
+        // A socket that refuses this still works.
+        let _ = stream.set_nodelay(true);
+        let place = server.io.place();
+        let runtime = place.runtime().clone();
+        let Some((stream, entry)) = Entry::new(&server, stream) else { continue };
+        let live = live.clone();
+        runtime.spawn(async move {
+            // How it ended concerns nobody: the client is gone, or was told why.
+            if let Ok(stream) = TcpStream::from_std(stream) {
+                live(stream, entry).await;
+            }
+            drop(place);
+        });
+    }
+}
+
+/// A place in the list of clients.
+pub struct Listed {
+    server: Arc<Server>,
+    /// What is listed.
+    pub client: Arc<ClientInfo>,
+}
+
+impl Listed {
+    /// Lists a client that comes from `addr` and has arrived at `laddr`.
+    pub fn new(server: &Arc<Server>, addr: String, laddr: String) -> Listed {
+        let client = ClientInfo::new(server.next_client(), addr, laddr);
+        server.clients.lock().insert(client.id, client.clone());
+        Listed { server: server.clone(), client }
+    }
+}
+
+impl Drop for Listed {
+    fn drop(&mut self) {
+        self.server.clients.lock().remove(&self.client.id);
+    }
+}
+
+/// A connection's place in the list of clients, and in the count of connections.
+pub struct Entry {
+    listed: Listed,
+    /// The address it came to.
+    pub local: IpAddr,
+}
+
+impl Entry {
+    fn new(server: &Arc<Server>, stream: TcpStream) -> Option<(std::net::TcpStream, Arc<Entry>)> {
+        let addresses = stream.peer_addr().and_then(|peer| Ok((peer, stream.local_addr()?)));
+        let Ok((peer, local)) = addresses else {
+            server.counters.connections.fetch_sub(1, Ordering::Relaxed);
+            return None;
+        };
+        let listed = Listed::new(server, peer.to_string(), local.to_string());
+        let entry = Entry { listed, local: local.ip() };
+        Some((stream.into_std().ok()?, Arc::new(entry)))
+    }
+
+    /// The connection as a client.
+    pub fn client(&self) -> &Arc<ClientInfo> {
+        &self.listed.client
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        self.listed.server.counters.connections.fetch_sub(1, Ordering::Relaxed);
+    }
+}
