@@ -28,12 +28,13 @@ cluster: build ## Serve with 3 store nodes and 2 gateways on this machine, data 
 build: zig ## Build target/release/moonshard
 	cargo build --locked --release --package gateway
 
-OVER_NODES := atomicity blocking conversations differential functions limits modes scripts serializable
+OVER_NODES := atomicity blocking conversations differential functions grpc limits modes scripts serializable
 
 test: zig lint ## Check format and lints, run all tests
 	@$(oracle)
 	cargo build --locked --package gateway # the tests of the whole server start it
 	INSTA_UPDATE=no cargo test --locked --workspace
+	tests/clients/run.sh $(TARGET)/debug/moonshard $(TARGET)/clients
 	# What holds for one process has to hold over store nodes.
 	TEST_STORES=3 INSTA_UPDATE=no cargo test --locked --package tests $(addprefix --test ,$(OVER_NODES))
 	@$(oracle)

@@ -40,6 +40,16 @@ mkdir -p "$folder/python"
     gateway/v1/gateway.proto
 PYTHONPATH=$folder/python "$python" "$here/python/example.py" "$(address grpc)"
 
+(
+    cd "$folder"
+    if ! venv/bin/schemathesis --config-file "$here/schemathesis.toml" run --no-color \
+        "http://$(address http)/v1/openapi.json" >schemathesis.log 2>&1; then
+        cat schemathesis.log
+        exit 1
+    fi
+    grep 'generated' schemathesis.log
+)
+
 if command -v go >/dev/null; then
     rm -rf "$folder/go"
     cp -r "$here/go" "$folder/go"

@@ -4,9 +4,10 @@ use std::net::{SocketAddr, TcpStream};
 
 use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
-use hyper::client::conn::http1::{self, SendRequest};
+use hyper::client::conn::http1::SendRequest;
+use hyper::client::conn::{http1, http2};
 use hyper::{HeaderMap, Request};
-use hyper_util::rt::TokioIo;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use serde_json::Value;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
@@ -89,4 +90,26 @@ impl Http {
     pub fn post(&mut self, path: &str, body: &Value) -> Answer {
         self.send("POST", path, &[("Content-Type", "application/json")], body.to_string().as_bytes())
     }
+}
+
+/// Sends one request by HTTP/2, on a connection of its own. What comes behind the answer is among its headers.
+pub fn http2(address: SocketAddr, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
+    let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let mut request = Request::builder().method("POST").uri(format!("http://localhost{path}"));
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    let request = request.body(Full::new(Bytes::copy_from_slice(body))).expect("a request");
+    let answer = async {
+        let stream = tokio::net::TcpStream::connect(address).await.expect("a connection");
+        let handshake = http2::handshake(TokioExecutor::new(), TokioIo::new(stream));
+        let (mut sender, connection) = handshake.await.expect("HTTP/2");
+        tokio::spawn(connection);
+        let answer = sender.send_request(request).await.expect("an answer");
+        let (status, mut headers) = (answer.status().as_u16(), answer.headers().clone());
+        let body = answer.into_body().collect().await.expect("a whole body");
+        headers.extend(body.trailers().cloned().unwrap_or_default());
+        Answer { status, headers, body: body.to_bytes().to_vec() }
+    };
+    runtime.block_on(async { timeout(PATIENCE, answer).await }).expect("an answer in time")
 }

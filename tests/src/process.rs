@@ -65,6 +65,7 @@ pub struct TestServer {
     child: Child,
     address: SocketAddr,
     http: Option<SocketAddr>,
+    grpc: Option<SocketAddr>,
     log: Arc<Mutex<String>>,
     /// Those that have its data, if it does not have it itself.
     stores: Vec<TestServer>,
@@ -170,7 +171,8 @@ impl TestServer {
             listener.join().expect("no panic");
             return Err(log.lock().expect("no panic").clone());
         };
-        Ok(TestServer { child, address, http: said("http="), log, stores: Vec::new() })
+        let (http, grpc) = (said("http="), said("grpc="));
+        Ok(TestServer { child, address, http, grpc, log, stores: Vec::new() })
     }
 
     /// Where it listens.
@@ -194,6 +196,14 @@ impl TestServer {
     /// A new HTTP connection.
     pub fn http(&self) -> Http {
         Http::connect(self.http_address())
+    }
+
+    /// Where it serves gRPC.
+    ///
+    /// # Panics
+    /// When it was not started with `--grpc`.
+    pub fn grpc_address(&self) -> SocketAddr {
+        self.grpc.expect("it was started with --grpc")
     }
 
     /// What it wrote to standard error so far.

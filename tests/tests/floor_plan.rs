@@ -25,11 +25,15 @@ const CONFINED: &[(&str, &[&str], &[&str])] = &[
     ("wasmtime", &["script"], &["gateway/script/"]),
     (
         "tonic",
-        &["proto", "store", "gateway"],
-        &["proto/", "store/src/client", "store/src/server", "gateway/src/frontend/grpc"],
+        &["proto", "store", "gateway", "tests"],
+        &["proto/", "store/src/client", "store/src/server", "gateway/src/frontend/grpc", "tests/tests/grpc"],
     ),
     ("axum", &["gateway"], &["gateway/src/frontend/http"]),
-    ("hyper", &["gateway", "tests"], &["gateway/src/frontend/http", "tests/src/http"]),
+    (
+        "hyper",
+        &["gateway", "tests"],
+        &["gateway/src/frontend/http", "gateway/src/frontend/grpc", "tests/src/http"],
+    ),
     ("sled", &["store"], &["store/src/journal/sled.rs", "store/trial/"]),
     (
         "tokio",

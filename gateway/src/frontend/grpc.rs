@@ -130,8 +130,8 @@ async fn answer(
         Ok(deadline) => deadline,
         Err(status) => return Ok(status.into_http()),
     };
-    let is_ours = |path: &str| path.strip_prefix('/').is_some_and(|path| path.starts_with(SERVICE_NAME));
-    if is_ours(request.uri().path()) {
+    let service = request.uri().path().strip_prefix('/').and_then(|path| path.split_once('/'));
+    if service.is_some_and(|(service, _)| service == SERVICE_NAME) {
         request.extensions_mut().insert(Asker { entry, deadline });
         let most = face.server.config.grpc_message_max.get_usize();
         return GatewayServer::from_arc(face).max_decoding_message_size(most).call(request).await;

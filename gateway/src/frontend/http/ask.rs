@@ -96,7 +96,8 @@ fn work(face: &Face, client: Arc<ClientInfo>, headers: &HeaderMap, query: &Query
     let mut work = Work::new(&face.server, client);
     // A connection's requests are sessions of their own: each needs other random numbers.
     work.session.seed ^= face.requests.fetch_add(1, Ordering::Relaxed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    if let Some(text) = last(query, "db").or_else(|| headers.get(DB).map(|value| value.as_bytes())) {
+    // The query counts, but the header has to be right too.
+    for text in [headers.get(DB).map(|value| value.as_bytes()), last(query, "db")].into_iter().flatten() {
         work.select(std::str::from_utf8(text).ok().and_then(|text| text.parse().ok()))?;
     }
     Ok(work)

@@ -25,8 +25,8 @@ struct KeysBody<'a> {
 
 /// A page of the keys of a database.
 pub async fn list(mut ask: Ask) -> Result<Response, Problem> {
-    let cursor = ask.query("cursor").unwrap_or(b"0");
-    let mut scan = argv(&["SCAN"], &[cursor]);
+    let cursor = ask.number("cursor")?.unwrap_or(0).to_string();
+    let mut scan = argv(&["SCAN", &cursor], &[]);
     for (name, word) in [("match", "MATCH"), ("count", "COUNT"), ("type", "TYPE")] {
         if let Some(value) = ask.query(name) {
             scan.extend(argv(&[word], &[value]));
@@ -177,8 +177,9 @@ struct PutBody {
 /// Sets a key to a string.
 pub async fn put(mut ask: Ask) -> Result<Response, Problem> {
     let key = ask.segment(3);
+    // What the query says counts before what the body says.
+    let (ttl_ms, sticky) = (ask.number("ttl_ms")?, ask.yes("sticky")?);
     let body: PutBody = if ask.sends(BYTES) {
-        let (ttl_ms, sticky) = (ask.number("ttl_ms")?, ask.yes("sticky")?);
         PutBody { value: Word(ask.body.to_vec()), ttl_ms, sticky }
     } else if ask.sends("application/json") {
         ask.json()?
@@ -187,10 +188,10 @@ pub async fn put(mut ask: Ask) -> Result<Response, Problem> {
         return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "REQUEST", detail));
     };
     let mut set = argv(&["SET"], &[&key, &body.value.0]);
-    if let Some(ttl_ms) = body.ttl_ms {
+    if let Some(ttl_ms) = ttl_ms.or(body.ttl_ms) {
         set.extend(argv(&["PX", &ttl_ms.to_string()], &[]));
     }
-    if body.sticky {
+    if sticky || body.sticky {
         set.extend(argv(&["STICK"], &[]));
     }
     ask.value(set).await?;
