@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 const MOST_LINES: usize = 700;
 
 /// What is checked: our sources, wherever they are.
-const SOURCES: &[&str] = &["rs", "c", "h", "py", "ts", "svelte", "proto"];
+const SOURCES: &[&str] = &["rs", "c", "h", "py", "go", "ts", "svelte", "proto"];
 
 /// Words that promise work instead of doing it. Spelled in halves, since this file is checked too.
 const UNFINISHED: &[&str] = &[
