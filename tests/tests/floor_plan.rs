@@ -26,7 +26,14 @@ const CONFINED: &[(&str, &[&str], &[&str])] = &[
     (
         "tonic",
         &["proto", "store", "gateway", "tests"],
-        &["proto/", "store/src/client", "store/src/server", "gateway/src/frontend/grpc", "tests/tests/grpc"],
+        &[
+            "proto/",
+            "store/src/client",
+            "store/src/server",
+            "gateway/src/frontend/grpc",
+            "tests/tests/grpc",
+            "tests/examples/",
+        ],
     ),
     ("axum", &["gateway"], &["gateway/src/frontend/http"]),
     (

@@ -421,7 +421,7 @@ fn calls_are_clients_of_their_own() {
         .map(|line| line["id=".len()..].split(' ').next().expect("an id").parse().expect("a number"))
         .collect();
     ids.sort_unstable();
-    let [_connection, call] = ids[..] else { panic!("the connection and its call: {list}") };
+    let [connection, call] = ids[..] else { panic!("the connection and its call: {list}") };
     assert_eq!(text(&server, &format!("CLIENT KILL ID {call}")), "1");
     let status = grpc.wait(blocked).expect("no panic").expect_err("it was ended");
     assert_eq!(status.code(), Code::Unavailable, "{status}");
@@ -430,6 +430,13 @@ fn calls_are_clients_of_their_own() {
         Some("1")
     );
     assert_eq!(text(&server, "LRANGE queue 0 -1"), r#"["x"]"#, "nobody waits any more");
+
+    let call = grpc.spawn(Request::new(on_key(ENDLESS, "job")));
+    wait_until("it runs", || running(&server) == 1);
+    assert_eq!(text(&server, &format!("CLIENT KILL ID {connection}")), "1");
+    grpc.wait(call).expect("no panic").expect_err("its connection was ended");
+    wait_until("it is ended", || running(&server) == 0);
+    assert_eq!(text(&server, "GET job"), "nil");
 }
 
 #[test]

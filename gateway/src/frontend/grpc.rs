@@ -90,13 +90,14 @@ async fn live(face: Arc<Face>, stream: TcpStream, entry: Arc<Entry>) {
     builder.http1().timer(TokioTimer::new()).header_read_timeout(PATIENCE);
     builder.http2().timer(TokioTimer::new()).max_concurrent_streams(MOST_CALLS).keep_alive_interval(PATIENCE);
     let mut killed = pin!(client.wake.notified());
+    let mut ready = face.ready.clone();
     tokio::select! {
         biased;
         said = timeout(PATIENCE, stream.readable()) => if !matches!(said, Ok(Ok(()))) { return },
         () = &mut killed => return,
+        _ = ready.wait_for(|ready| !ready) => return,
     }
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
-    let mut ready = face.ready.clone();
     tokio::select! {
         biased;
         _ = connection.as_mut() => return,

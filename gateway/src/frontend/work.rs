@@ -116,6 +116,8 @@ impl Work {
 
     /// Runs a command whose reply must not be told before [`Work::keep`].
     pub async fn begin(&mut self, argv: &[&[u8]]) -> Result<Vec<u8>, Failure> {
+        // Others on this thread have their turn, however long a pipeline is.
+        tokio::task::coop::consume_budget().await;
         let reply = if outlives_its_client(&self.server, argv) {
             let client = self.session.client.clone();
             let mut own = std::mem::replace(&mut self.session, Session::new(client));

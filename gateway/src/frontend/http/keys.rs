@@ -1,5 +1,7 @@
 //! `/v1/keys` and `/v1/key/{key}`: what there is, and one value of any type.
 
+use std::num::NonZeroU64;
+
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use resp::Value;
@@ -169,7 +171,7 @@ fn elements(kind: &[u8], value: &Value, from: u64, length: u64) -> (serde_json::
 #[serde(deny_unknown_fields)]
 struct PutBody {
     value: Word,
-    ttl_ms: Option<u64>,
+    ttl_ms: Option<NonZeroU64>,
     #[serde(default)]
     sticky: bool,
 }
@@ -180,7 +182,7 @@ pub async fn put(mut ask: Ask) -> Result<Response, Problem> {
     // What the query says counts before what the body says.
     let (ttl_ms, sticky) = (ask.number("ttl_ms")?, ask.yes("sticky")?);
     let body: PutBody = if ask.sends(BYTES) {
-        PutBody { value: Word(ask.body.to_vec()), ttl_ms, sticky }
+        PutBody { value: Word(ask.body.to_vec()), ttl_ms: None, sticky: false }
     } else if ask.sends("application/json") {
         ask.json()?
     } else {
@@ -188,7 +190,7 @@ pub async fn put(mut ask: Ask) -> Result<Response, Problem> {
         return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "REQUEST", detail));
     };
     let mut set = argv(&["SET"], &[&key, &body.value.0]);
-    if let Some(ttl_ms) = ttl_ms.or(body.ttl_ms) {
+    if let Some(ttl_ms) = ttl_ms.or(body.ttl_ms.map(NonZeroU64::get)) {
         set.extend(argv(&["PX", &ttl_ms.to_string()], &[]));
     }
     if sticky || body.sticky {
