@@ -47,7 +47,7 @@ PYTHONPATH=$folder/python "$python" "$here/python/example.py" "$(address grpc)"
         cat schemathesis.log
         exit 1
     fi
-    grep 'generated' schemathesis.log
+    grep 'generated,' schemathesis.log
 )
 
 if command -v go >/dev/null; then
