@@ -6,7 +6,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo:rerun-if-changed=fleet");
     println!("cargo:rerun-if-changed=gateway");
     println!("cargo:rerun-if-changed=store");
-    let files = protox::compile(["fleet/v1/fleet.proto", "gateway/v1/gateway.proto", "store/v1/store.proto"], ["."])?;
+    let files =
+        protox::compile(["fleet/v1/fleet.proto", "gateway/v1/gateway.proto", "store/v1/store.proto"], ["."])?;
     // What clients may ask the server for.
     let public = protox::Compiler::new(["."])?
         .include_source_info(true)

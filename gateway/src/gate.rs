@@ -4,6 +4,7 @@ use smallvec::SmallVec;
 use store_engine::command::resolve;
 use store_engine::keys::{KeyAt, keys_of};
 use store_engine::spec::flags;
+use store_engine::wait;
 use store_engine::{Args, Command, CommandError, error};
 
 use crate::header::Header;
@@ -46,6 +47,7 @@ pub fn admit<'a>(registry: &Registry, args: Args<'a>, origin: Origin) -> Result<
     if let Origin::Script { read_only } = origin {
         refuse_outside_scripts(row, facts)?;
         refuse_writes(facts, read_only)?;
+        wait::refuse_in_script(facts, args)?;
     }
     // Commands such as ZUNION and FCALL name a bad key count in words of their own, before they touch a key.
     let keys = keys_of(facts, args).unwrap_or_default();
@@ -92,6 +94,7 @@ pub fn admit_again<'a>(
 ) -> Result<Admitted<'a>, CommandError> {
     if let Some(row) = recent.find(args.name())
         && row.facts().arity.allows(args.len())
+        && wait::refuse_in_script(row.facts(), args).is_ok()
         && let Ok(keys) = keys_of(row.facts(), args)
     {
         return Ok(Admitted { row, facts: row.facts(), args, keys });

@@ -292,12 +292,14 @@ impl Node {
         // Freed when the shard is unlocked again.
         let mut removed = Vec::new();
         let shard = &mut *self.shard(shard).lock();
-        let ShardState { partition, locks, .. } = shard;
+        let ShardState { partition, locks, queues, .. } = shard;
         let mut more = false;
         for (db, space) in partition.databases.iter_mut().enumerate() {
             let veto = |key: &[u8]| !locks.is_idle() && locks.is_held(db, key);
             more |= space.sweep(now_ms, veto, &mut removed);
         }
+        let is_gone = |db: usize, key: &[u8]| partition.databases[db].peek(key, now_ms).is_none();
+        queues.tell_the_bereaved(is_gone);
         more
     }
 

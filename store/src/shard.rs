@@ -5,6 +5,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
+use store_engine::wait::Verdict;
 use store_engine::{Effects, Partition};
 use tokio::sync::oneshot;
 
@@ -92,10 +93,16 @@ impl ShardState {
             && (self.queues.is_empty() || mode == Mode::Shared || !self.queues.awaits(db, key))
     }
 
-    /// The first one behind number `after` in the queue of this key whom its present value would serve.
-    pub fn next_waiter(&self, db: usize, key: &[u8], after: u64, now_ms: u64) -> Option<Arc<Waiter>> {
-        let entry = self.partition.databases[db].peek(key, now_ms)?;
-        self.queues.next(db, key, after, &entry.value)
+    /// The first one behind number `after` in the queue of this key whose waiting its present value ends, and how.
+    pub fn next_waiter(
+        &self,
+        db: usize,
+        key: &[u8],
+        after: u64,
+        now_ms: u64,
+    ) -> Option<(Arc<Waiter>, Verdict)> {
+        let entry = self.partition.databases[db].peek(key, now_ms);
+        self.queues.next(db, key, after, entry.map(|entry| &entry.value))
     }
 
     /// Where `txn`, which has just queued for a lock, hears that it was granted.

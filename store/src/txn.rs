@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 use store_engine::keyspace::Key;
+use store_engine::wait::Verdict;
 use store_engine::{CommandError, Effects, Partitions, Reply, Routing, UndoLog};
 
 use crate::lock::{LockTable, Mode, TxnId};
@@ -295,8 +296,12 @@ impl Transaction {
             let mut after = 0;
             loop {
                 let next = shard.lock().next_waiter(db, &key, after, now_ms);
-                let Some(waiter) = next else { break };
+                let Some((waiter, verdict)) = next else { break };
                 after = waiter.number();
+                if let Verdict::Refuse(error) = verdict {
+                    waiter.refuse(&error);
+                    continue;
+                }
                 if waiter.is_only_told() {
                     waiter.nudge();
                     continue;

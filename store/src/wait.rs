@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use foldhash::fast::RandomState;
 use parking_lot::Mutex;
 use store_engine::keys::keys_of;
-use store_engine::wait::{Wish, is_served_by};
-use store_engine::{Args, Command, Protocol, Value};
+use store_engine::wait::{self, Verdict, Wish, is_served_by};
+use store_engine::{Args, Command, CommandError, Group, Protocol, Reply, Value};
 use tokio::sync::{Notify, oneshot};
 
 use crate::lock::{KeyRef, Mode, OwnedKey};
@@ -45,16 +45,40 @@ impl Queues {
         self.by_key.keys().map(|OwnedKey(db, key)| (*db, key.clone()))
     }
 
-    /// The first one behind number `after` whom `value` under this key would serve.
-    pub fn next(&self, db: usize, key: &[u8], after: u64, value: &Value) -> Option<Arc<Waiter>> {
+    /// The first one behind number `after` whose waiting the value under this key, or that there is none, would end;
+    /// and how.
+    pub fn next(
+        &self,
+        db: usize,
+        key: &[u8],
+        after: u64,
+        value: Option<&Value>,
+    ) -> Option<(Arc<Waiter>, Verdict)> {
         let queue = self.by_key.get(&KeyRef(db, key))?;
-        let mut behind = queue.range((Bound::Excluded(after), Bound::Unbounded)).map(|(_, waiter)| waiter);
-        behind.find(|waiter| is_served_by(waiter.command, value)).cloned()
+        let behind = queue.range((Bound::Excluded(after), Bound::Unbounded)).map(|(_, waiter)| waiter);
+        let mut ended = behind.filter_map(|waiter| match waiter.verdict(key, value) {
+            Verdict::Wait => None,
+            verdict => Some((waiter.clone(), verdict)),
+        });
+        ended.next()
     }
 
     /// All who wait here.
     pub fn all(&self) -> impl Iterator<Item = &Arc<Waiter>> {
         self.by_key.values().flat_map(BTreeMap::values)
+    }
+
+    /// Lets those look for themselves who wait for something that must be there, and is gone without anybody having
+    /// removed it: it has expired.
+    pub fn tell_the_bereaved(&self, is_gone: impl Fn(usize, &[u8]) -> bool) {
+        for (OwnedKey(db, key), queue) in &self.by_key {
+            let needs_key =
+                |waiter: &&Arc<Waiter>| waiter.command.group == Group::Stream && waiter.command.is_write();
+            let mut bereaved = queue.values().filter(needs_key).peekable();
+            if bereaved.peek().is_some() && is_gone(*db, key) {
+                bereaved.for_each(|waiter| waiter.nudge());
+            }
+        }
     }
 
     fn join(&mut self, db: usize, key: &[u8], waiter: &Arc<Waiter>) {
@@ -138,6 +162,22 @@ impl Waiter {
         let args = Args::new(&narrowed);
         let keys = keys_of(self.command, args).unwrap_or_default();
         run(&Call { command: self.command, args, keys: &keys, db: self.db, now_ms })
+    }
+
+    /// What this value, or none, under one of its keys means to it.
+    fn verdict(&self, key: &[u8], value: Option<&Value>) -> Verdict {
+        if self.command.group == Group::Stream {
+            return self.with_call_on(key, 0, |call| wait::verdict(call.args, value));
+        }
+        let served = value.is_some_and(|value| is_served_by(self.command, value));
+        if served { Verdict::Serve } else { Verdict::Wait }
+    }
+
+    /// Ends the waiting with an error, if nobody else has ended it.
+    pub(crate) fn refuse(&self, error: &CommandError) {
+        let mut out = Reply::new(self.protocol);
+        out.error(error);
+        self.answer(out.buf);
     }
 
     /// The keys it waits for, in its order.

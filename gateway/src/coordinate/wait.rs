@@ -4,11 +4,14 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use resp::{ReplyLimits, Value};
+use smallvec::SmallVec;
 use store::client::Patience;
 use store::{Call, Cluster, Node, Store};
+use store_engine::keys::keys_of;
 use store_engine::spec::flags;
 use store_engine::wait::Wish;
-use store_engine::{CommandError, Protocol, Reply};
+use store_engine::{Args, CommandError, Protocol, Reply, command, error};
 
 use crate::gate::Admitted;
 use crate::observe::unix_ms;
@@ -17,7 +20,9 @@ use crate::session::{Blocked, ClientInfo, WaitsElsewhere};
 
 /// Whether the reply from `mark` on says that a blocking call found nothing.
 pub fn found_nothing(admitted: &Admitted<'_>, out: &Reply, mark: usize) -> bool {
-    admitted.facts.has(flags::BLOCKING) && out.is_null_from(mark)
+    admitted.facts.has(flags::BLOCKING)
+        && out.is_null_from(mark)
+        && Wish::of(admitted.facts, admitted.args).is_patient()
 }
 
 /// The reply to a blocking call whose time is over.
@@ -36,12 +41,22 @@ pub async fn wait(
     db: usize,
     out: &mut Reply,
 ) {
-    let timeout_ms = match Wish::of(admitted.facts, admitted.args).timeout_ms() {
+    let wish = Wish::of(admitted.facts, admitted.args);
+    let timeout_ms = match wish.timeout_ms() {
         Ok(timeout_ms) => timeout_ms,
         Err(error) => return out.error(&error),
     };
-    let call =
-        Call { command: admitted.facts, args: admitted.args, keys: &admitted.keys, db, now_ms: unix_ms() };
+    let mut ends = Vec::new();
+    for (at, key) in wish.dollars() {
+        match last_id(server, client, db, key).await {
+            Ok(id) => ends.push((at, id)),
+            Err(error) => return out.error(&error),
+        }
+    }
+    let mut items = SmallVec::<[&[u8]; 8]>::from_slice(admitted.args.items());
+    ends.iter().for_each(|(at, id)| items[*at] = id);
+    let args = Args::new(&items);
+    let call = Call { command: admitted.facts, args, keys: &admitted.keys, db, now_ms: unix_ms() };
     let protocol = out.protocol;
     let timer = async {
         if timeout_ms > 0 {
@@ -68,6 +83,34 @@ pub async fn wait(
     match reply {
         Ok(reply) => out.buf.extend_from_slice(&reply),
         Err(error) => out.error(&error),
+    }
+}
+
+/// Where a stream ends now: whoever waits for what comes then may have to look for it again and again.
+async fn last_id(
+    server: &Arc<Server>,
+    client: &ClientInfo,
+    db: usize,
+    key: &[u8],
+) -> Result<Vec<u8>, CommandError> {
+    let items = [&b"XINFO"[..], b"STREAM", key];
+    let args = Args::new(&items);
+    let row = command::lookup(b"xinfo").and_then(|row| command::resolve(row, args));
+    let row = row.expect("the engine has it");
+    let keys = keys_of(row, args)?;
+    let call = Call { command: row, args, keys: &keys, db, now_ms: unix_ms() };
+    let mut out = Reply::new(Protocol::Resp2);
+    server.store.execute(&call, client.id, unix_ms, &mut 0, &mut out).await;
+    let nothing = CommandError::new("ERR internal error: a stream does not tell its last ID");
+    match Value::parse(&out.buf, ReplyLimits::default()) {
+        Ok(Value::Array(fields)) => {
+            let name = fields.iter().position(|field| field.text() == Some(b"last-generated-id"));
+            let id = name.and_then(|at| fields.get(at + 1)?.text());
+            id.map(<[u8]>::to_vec).ok_or(nothing)
+        }
+        Ok(Value::Error(text)) if text == error::NO_SUCH_KEY.text().as_bytes() => Ok(b"0-0".to_vec()),
+        Ok(Value::Error(text)) => Err(CommandError::owned(String::from_utf8_lossy(&text).into_owned())),
+        _ => Err(nothing),
     }
 }
 

@@ -2,7 +2,8 @@
 //! bits of their double. Reading trusts nothing.
 
 use crate::Value;
-use crate::value::{Hash, List, Set, ZSet};
+use crate::value::stream::Part;
+use crate::value::{Hash, List, Set, Stream, ZSet};
 
 /// Bytes that are not what was written: cut off, or never ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,6 +89,7 @@ const LIST: u8 = 1;
 const HASH: u8 = 2;
 const SET: u8 = 3;
 const ZSET: u8 = 4;
+const STREAM: u8 = 5;
 
 /// Writes a string value.
 pub fn put_string(bytes: &[u8], out: &mut Vec<u8>) {
@@ -125,6 +127,14 @@ pub fn put_value(value: &Value, out: &mut Vec<u8>) {
                 out.extend_from_slice(&score.to_le_bytes());
             }
         }
+        Value::Stream(stream) => {
+            out.push(STREAM);
+            put_number(stream.part_count() as u64, out);
+            for part in stream.parts() {
+                put_bytes(&part.encoded(), out);
+                put_bytes(&stream.part(part).unwrap_or_default(), out);
+            }
+        }
     }
 }
 
@@ -136,6 +146,7 @@ pub fn put_shape(value: &Value, out: &mut Vec<u8>) {
         Value::Hash(_) => HASH,
         Value::Set(_) => SET,
         Value::ZSet(_) => ZSET,
+        Value::Stream(_) => STREAM,
     });
     out.push(0);
 }
@@ -178,6 +189,14 @@ pub fn value(input: &mut Input<'_>) -> Result<Value, Malformed> {
                 zset.insert(member, input.score()?);
             }
             Value::ZSet(zset)
+        }
+        STREAM => {
+            let mut stream = Stream::default();
+            for _ in 0..count {
+                let part = Part::decoded(input.bytes()?)?;
+                stream.put_part(part, input.bytes()?)?;
+            }
+            Value::Stream(stream)
         }
         _ => return Err(Malformed),
     })

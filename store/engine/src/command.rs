@@ -12,6 +12,7 @@ pub mod pick;
 pub mod scan;
 pub mod set;
 pub mod sort;
+pub mod stream;
 pub mod string;
 pub mod zset;
 
@@ -45,6 +46,11 @@ pub static FAMILIES: &[&[Command]] = &[
     zset::combine::COMMANDS,
     zset::pick::COMMANDS,
     blocking::COMMANDS,
+    stream::COMMANDS,
+    stream::group::COMMANDS,
+    stream::info::COMMANDS,
+    stream::pending::COMMANDS,
+    stream::read::COMMANDS,
 ];
 
 static BY_NAME: LazyLock<HashMap<&'static [u8], &'static Command, foldhash::fast::RandomState>> =
@@ -101,7 +107,7 @@ mod tests {
                     // Any number of keys, which may be none.
                     KeyPart::Range { first, last: -1, .. } => first - 1,
                     KeyPart::Range { first, .. } | KeyPart::Counted { count_at: first, .. } => first,
-                    KeyPart::After { .. } => continue,
+                    KeyPart::After { .. } | KeyPart::Halved { .. } => continue,
                 };
                 assert!(first < least, "{}: its first key lies behind its arity", command.name);
             }
@@ -115,7 +121,8 @@ mod tests {
             for part in command.keys {
                 let (KeyPart::Range { access, .. }
                 | KeyPart::Counted { access, .. }
-                | KeyPart::After { access, .. }) = *part;
+                | KeyPart::After { access, .. }
+                | KeyPart::Halved { access }) = *part;
                 assert_eq!(access, Access::Read, "{}", command.name);
             }
         }

@@ -8,7 +8,8 @@ use std::num::NonZeroU64;
 
 use crate::codec::{self, Input, Malformed, put_bytes, put_number};
 use crate::keyspace::{Entry, Keyspace};
-use crate::value::{Hash, Kind, List, Set, Str, ZSet};
+use crate::value::stream::{Fields, Id, Part, put_id, read_id};
+use crate::value::{Hash, Kind, List, Set, Str, Stream, ZSet};
 use crate::{Partitions, Stamp};
 
 /// The database of what is no client's data. The engine knows none of this number; effects may name it.
@@ -59,6 +60,14 @@ pub enum Effect<'a> {
     ZSetAdd(&'a [u8], f64),
     /// The sorted set has this member no more.
     ZSetRemove(&'a [u8]),
+    /// The stream has this new last entry, in the node of the first ID.
+    StreamAdd(Id, Id, Fields<'a>),
+    /// In the stream's node of the first ID this entry is marked as deleted.
+    StreamMark(Id, Id),
+    /// The stream's [`Part`] of this name is this one.
+    StreamPut(&'a [u8], &'a [u8]),
+    /// The stream has this part no more.
+    StreamRemove(&'a [u8]),
     /// All keys of the database are gone, whatever the key.
     Flush,
     /// The database and this other one are exchanged, whatever the key.
@@ -265,7 +274,21 @@ impl Effects {
             | Effect::HashRemove(bytes)
             | Effect::SetAdd(bytes)
             | Effect::SetRemove(bytes)
-            | Effect::ZSetRemove(bytes) => put_bytes(bytes, out),
+            | Effect::ZSetRemove(bytes)
+            | Effect::StreamRemove(bytes) => put_bytes(bytes, out),
+            Effect::StreamAdd(node, id, fields) => {
+                put_id(node, out);
+                put_id(id, out);
+                put_bytes(fields.as_bytes(), out);
+            }
+            Effect::StreamMark(node, id) => {
+                put_id(node, out);
+                put_id(id, out);
+            }
+            Effect::StreamPut(part, bytes) => {
+                put_bytes(part, out);
+                put_bytes(bytes, out);
+            }
             Effect::Swap(other) => out.push(other as u8),
         }
     }
@@ -301,6 +324,10 @@ mod tag {
     pub const FLUSH: u8 = 21;
     pub const SWAP: u8 = 22;
     pub const STICKY: u8 = 23;
+    pub const STREAM_ADD: u8 = 24;
+    pub const STREAM_MARK: u8 = 25;
+    pub const STREAM_PUT: u8 = 26;
+    pub const STREAM_REMOVE: u8 = 27;
 }
 
 impl<'a> Effect<'a> {
@@ -327,6 +354,10 @@ impl<'a> Effect<'a> {
             Effect::SetRemove(_) => tag::SET_REMOVE,
             Effect::ZSetAdd(..) => tag::ZSET_ADD,
             Effect::ZSetRemove(_) => tag::ZSET_REMOVE,
+            Effect::StreamAdd(..) => tag::STREAM_ADD,
+            Effect::StreamMark(..) => tag::STREAM_MARK,
+            Effect::StreamPut(..) => tag::STREAM_PUT,
+            Effect::StreamRemove(_) => tag::STREAM_REMOVE,
             Effect::Flush => tag::FLUSH,
             Effect::Swap(_) => tag::SWAP,
         }
@@ -359,6 +390,14 @@ impl<'a> Effect<'a> {
             tag::SET_REMOVE => Effect::SetRemove(input.bytes()?),
             tag::ZSET_ADD => Effect::ZSetAdd(input.bytes()?, input.score()?),
             tag::ZSET_REMOVE => Effect::ZSetRemove(input.bytes()?),
+            tag::STREAM_ADD => {
+                let (node, id, fields) = (read_id(input)?, read_id(input)?, Fields::encoded(input.bytes()?));
+                fields.check()?;
+                Effect::StreamAdd(node, id, fields)
+            }
+            tag::STREAM_MARK => Effect::StreamMark(read_id(input)?, read_id(input)?),
+            tag::STREAM_PUT => Effect::StreamPut(input.bytes()?, input.bytes()?),
+            tag::STREAM_REMOVE => Effect::StreamRemove(input.bytes()?),
             tag::FLUSH => Effect::Flush,
             tag::SWAP => Effect::Swap(database(input)?),
             _ => return Err(Malformed),
@@ -425,14 +464,14 @@ impl Effect<'_> {
             }
             Effect::Put(put) => drop(partitions.keyspace(db, key).insert(key, put.entry()?)),
             Effect::Remove => drop(partitions.keyspace(db, key).remove(key)),
-            effect => effect.change(partitions.keyspace(db, key), key),
+            effect => return effect.change(partitions.keyspace(db, key), key),
         }
         Ok(())
     }
 
-    fn change(self, space: &mut Keyspace, key: &[u8]) {
+    fn change(self, space: &mut Keyspace, key: &[u8]) -> Result<(), Malformed> {
         // Time 0: what expires is told by effects of their own.
-        let Some(at) = space.find(key, 0) else { return };
+        let Some(at) = space.find(key, 0) else { return Ok(()) };
         match self {
             Effect::Expired(now_ms) if space.at(at).is_expired(now_ms) => drop(space.remove_at(at)),
             Effect::Expired(_) => {}
@@ -441,6 +480,7 @@ impl Effect<'_> {
             effect => {
                 let value = space.value_mut(at);
                 let before = value.bytes();
+                let mut done = Ok(());
                 match effect {
                     Effect::HashSet(..) | Effect::HashRemove(_) => on(value, |hash| effect.change_hash(hash)),
                     Effect::SetAdd(_) | Effect::SetRemove(_) => on(value, |set| effect.change_set(set)),
@@ -448,12 +488,29 @@ impl Effect<'_> {
                     Effect::Text(_) | Effect::Number(_) | Effect::Append(_) | Effect::Write(..) => {
                         on(value, |text| effect.change_string(text));
                     }
+                    Effect::StreamAdd(..)
+                    | Effect::StreamMark(..)
+                    | Effect::StreamPut(..)
+                    | Effect::StreamRemove(_) => on(value, |stream| done = effect.change_stream(stream)),
                     _ => on(value, |list| effect.change_list(list)),
                 }
                 let after = space.at(at).value.bytes();
                 space.resized(at, before, after);
+                return done;
             }
         }
+        Ok(())
+    }
+
+    fn change_stream(self, stream: &mut Stream) -> Result<(), Malformed> {
+        match self {
+            Effect::StreamAdd(node, id, fields) => stream.append(node, id, fields),
+            Effect::StreamMark(node, id) => _ = stream.change_node(node, |held| held.mark(node, id)),
+            Effect::StreamPut(part, bytes) => stream.put_part(Part::decoded(part)?, bytes)?,
+            Effect::StreamRemove(part) => stream.remove_part(Part::decoded(part)?),
+            _ => {}
+        }
+        Ok(())
     }
 
     fn change_hash(self, hash: &mut Hash) {

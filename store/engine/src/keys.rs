@@ -50,7 +50,24 @@ pub fn keys_of(command: &Command, args: Args<'_>) -> Result<SmallVec<[KeyAt; 4]>
                 let at = options.and_then(|options| options.iter().rposition(named));
                 found.extend(at.map(|at| (usize::from(from) + at + 1, access)));
             }
+            KeyPart::Halved { access } => found.extend(halved(args).map(|at| (at, access))),
         }
     }
     Ok(found)
+}
+
+/// Where the keys of XREAD stand: nowhere if its options are wrong.
+fn halved(args: Args<'_>) -> std::ops::Range<usize> {
+    let mut at = 1;
+    while let Some(word) = args.get(at) {
+        at += match word.to_ascii_lowercase().as_slice() {
+            b"block" | b"count" => 2,
+            b"group" => 3,
+            b"noack" => 1,
+            // A word too many is refused later, as in Redis.
+            b"streams" => return at + 1..at + 1 + (args.len() - at - 1) / 2,
+            _ => break,
+        };
+    }
+    0..0
 }

@@ -21,6 +21,7 @@ pub mod horizon;
 pub mod hyperloglog;
 pub mod keys;
 pub mod keyspace;
+mod listpack;
 pub mod long_double;
 pub mod number;
 pub mod rdb;

@@ -9,6 +9,7 @@ pub mod file;
 mod lzf;
 mod object;
 mod packed;
+mod stream;
 
 pub use codec::{Cause, Decoder, Fault, write_string};
 

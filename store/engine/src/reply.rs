@@ -178,9 +178,22 @@ impl Reply {
     pub fn array_of(&mut self, fill: impl FnOnce(&mut Self) -> usize) {
         let start = self.buf.len();
         let len = fill(self);
+        self.array_from(start, len);
+    }
+
+    /// Makes what was written from `mark` on an array of `len` elements.
+    pub fn array_from(&mut self, mark: usize, len: usize) {
         let end = self.buf.len();
         self.array(len);
         let header = self.buf.len() - end;
-        self.buf[start..].rotate_right(header);
+        self.buf[mark..].rotate_right(header);
+    }
+
+    /// The same of a map.
+    pub fn map_from(&mut self, mark: usize, pairs: usize) {
+        let end = self.buf.len();
+        self.map(pairs);
+        let header = self.buf.len() - end;
+        self.buf[mark..].rotate_right(header);
     }
 }

@@ -86,6 +86,8 @@ pub enum Group {
     HyperLogLog,
     /// Places.
     Geo,
+    /// Streams.
+    Stream,
     /// About the connection.
     Connection,
     /// About the server.
@@ -109,6 +111,7 @@ impl Group {
             Group::Bitmap => "bitmap",
             Group::HyperLogLog => "hyperloglog",
             Group::Geo => "geo",
+            Group::Stream => "stream",
             Group::Connection => "connection",
             Group::Server => "server",
             Group::Scripting => "scripting",
@@ -202,6 +205,11 @@ pub enum KeyPart {
         /// Index of the first item that may be it.
         from: u16,
         /// What is done to the key.
+        access: Access,
+    },
+    /// The first half of what stands behind `STREAMS`, after the options of XREAD.
+    Halved {
+        /// What is done to them.
         access: Access,
     },
 }

@@ -7,7 +7,8 @@
 use std::num::NonZeroU64;
 
 use crate::keyspace::{Entry, Key, Keyspace};
-use crate::value::{List, Str};
+use crate::value::stream::{Group, Id, Meta, Part};
+use crate::value::{List, Str, Stream};
 use crate::{Partitions, Value};
 
 /// One step back.
@@ -54,6 +55,21 @@ pub enum Undo {
     SetRemoved(usize, Box<[u8]>),
     /// The member had this score, or was not there.
     ZSetMember(Box<[u8]>, Option<f64>),
+    /// Something of a stream.
+    Stream(Box<StreamUndo>),
+}
+
+/// One step back in a stream.
+#[derive(Debug)]
+pub enum StreamUndo {
+    /// The node of this ID did not exist, or ended there, and this was known of the stream.
+    Added(Id, Option<(usize, usize)>, Meta),
+    /// In the node of the first ID this entry was not marked as deleted.
+    Marked(Id, Id),
+    /// The part of this name had these bytes, or was not there.
+    Part(Vec<u8>, Option<Vec<u8>>),
+    /// There was this group.
+    Group(Box<[u8]>, Group),
 }
 
 /// Length and capacity of a string: the byte account counts what is allocated.
@@ -247,6 +263,7 @@ impl Undo {
             Undo::ListUnpick(elements) => {
                 elements.iter().map(|(_, element)| size_of::<(usize, Box<[u8]>)>() + element.len()).sum()
             }
+            Undo::Stream(undo) => size_of::<StreamUndo>() + undo.payload(),
             Undo::HashField(field, value) => field.len() + value.as_ref().map_or(0, |value| value.len()),
             Undo::Moved(..)
             | Undo::Expiry(_)
@@ -309,6 +326,7 @@ impl Undo {
             (Undo::SetRemoved(at, member), Value::Set(set)) => set.restore(at, member),
             (Undo::ZSetMember(member, Some(score)), Value::ZSet(zset)) => drop(zset.insert(&member, score)),
             (Undo::ZSetMember(member, None), Value::ZSet(zset)) => drop(zset.remove(&member)),
+            (Undo::Stream(undo), Value::Stream(stream)) => undo.apply_to(stream),
             (undo, value) => {
                 unreachable!("{undo:?} was recorded for another type than {}", value.type_name())
             }
@@ -325,6 +343,39 @@ impl Undo {
             Undo::ListInserted(at) => drop(list.remove(at)),
             Undo::ListRemoved(at, element) => list.insert(at, &element),
             undo => unreachable!("{undo:?} was recorded for another type than list"),
+        }
+    }
+}
+
+impl StreamUndo {
+    fn payload(&self) -> usize {
+        match self {
+            StreamUndo::Added(..) | StreamUndo::Marked(..) => 0,
+            StreamUndo::Part(part, bytes) => part.len() + bytes.as_ref().map_or(0, Vec::len),
+            StreamUndo::Group(name, group) => name.len() + group.bytes(),
+        }
+    }
+
+    fn apply_to(self, stream: &mut Stream) {
+        match self {
+            StreamUndo::Added(own, extent, meta) => {
+                match extent {
+                    Some(extent) => drop(stream.change_node(own, |node| node.cut_back(extent))),
+                    None => drop(stream.take_node(own)),
+                }
+                stream.set_meta(meta);
+            }
+            StreamUndo::Marked(own, id) => drop(stream.change_node(own, |node| node.unmark(own, id))),
+            StreamUndo::Part(part, bytes) => {
+                let part = Part::decoded(&part).expect("it was encoded when this was recorded");
+                match bytes {
+                    Some(bytes) => {
+                        stream.put_part(part, &bytes).expect("it was there when this was recorded");
+                    }
+                    None => stream.remove_part(part),
+                }
+            }
+            StreamUndo::Group(name, group) => stream.put_group(&name, group),
         }
     }
 }

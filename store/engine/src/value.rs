@@ -7,12 +7,14 @@ mod numbers;
 mod packed;
 mod ranked;
 pub mod set;
+pub mod stream;
 pub mod string;
 pub mod zset;
 
 pub use hash::Hash;
 pub use list::List;
 pub use set::Set;
+pub use stream::Stream;
 pub use string::Str;
 pub use zset::ZSet;
 
@@ -29,6 +31,8 @@ pub enum Value {
     Set(Set),
     /// A sorted set.
     ZSet(ZSet),
+    /// A stream.
+    Stream(Stream),
 }
 
 // Every key has one.
@@ -48,6 +52,7 @@ impl Value {
             Value::Hash(_) => "hash",
             Value::Set(_) => "set",
             Value::ZSet(_) => "zset",
+            Value::Stream(_) => "stream",
         }
     }
 
@@ -77,6 +82,7 @@ impl Value {
                 let small = zset.len() <= 128 && zset.iter_from(0).all(|(member, _)| short(member));
                 if small { "listpack" } else { "skiplist" }
             }
+            Value::Stream(_) => "stream",
         }
     }
 
@@ -88,13 +94,14 @@ impl Value {
             Value::Hash(value) => value.bytes(),
             Value::Set(value) => value.bytes(),
             Value::ZSet(value) => value.bytes(),
+            Value::Stream(value) => value.bytes(),
         }
     }
 
-    /// Whether this is a collection without elements, which must not stay stored.
+    /// Whether this is a collection without elements, which must not stay stored. A stream may.
     pub fn is_empty_collection(&self) -> bool {
         match self {
-            Value::String(_) => false,
+            Value::String(_) | Value::Stream(_) => false,
             Value::List(value) => value.is_empty(),
             Value::Hash(value) => value.is_empty(),
             Value::Set(value) => value.is_empty(),
@@ -142,3 +149,4 @@ kind!(List, List, List::default());
 kind!(Hash, Hash, Hash::default());
 kind!(Set, Set, Set::default());
 kind!(ZSet, ZSet, ZSet::default());
+kind!(Stream, Stream, Stream::default());

@@ -7,8 +7,9 @@ use std::ops::Range;
 
 use smallvec::SmallVec;
 
+use crate::command::stream::read::{MOST_AFTER_WAIT, Wanted};
 use crate::long_double::LongDouble;
-use crate::spec::{Command, Group, KeyPart};
+use crate::spec::{Command, Group, KeyPart, flags};
 use crate::{Args, CommandError, Value, number};
 
 /// The wish of a blocking call whose arguments were found to be valid.
@@ -16,11 +17,14 @@ pub struct Wish<'a> {
     args: Args<'a>,
     keys: Range<usize>,
     count_at: Option<usize>,
+    /// If it reads streams: then its keys have IDs behind them.
+    streams: Option<Wanted<'a>>,
 }
 
 impl<'a> Wish<'a> {
     /// What `args` wait for: the keys of the first part of their row. Those of other parts are only written to.
     pub fn of(command: &Command, args: Args<'a>) -> Wish<'a> {
+        let mut streams = None;
         let (keys, count_at) = match command.keys.first() {
             Some(&KeyPart::Range { first, last, .. }) => {
                 let end =
@@ -33,9 +37,24 @@ impl<'a> Wish<'a> {
                 let first = usize::from(first);
                 (first..first.saturating_add(count.unwrap_or(0)), Some(usize::from(count_at)))
             }
+            Some(KeyPart::Halved { .. }) => {
+                streams = Wanted::parse(args).ok();
+                let keys = streams.as_ref().map(|wanted| wanted.keys_at..wanted.keys_at + wanted.keys.len());
+                (keys.unwrap_or_default(), None)
+            }
             Some(KeyPart::After { .. }) | None => (0..0, None),
         };
-        Wish { args, keys, count_at }
+        Wish { args, keys, count_at, streams }
+    }
+
+    /// Whether it waits at all.
+    pub fn is_patient(&self) -> bool {
+        self.streams.as_ref().is_none_or(|wanted| wanted.block_ms.is_some())
+    }
+
+    /// Which of its items stand for the last ID of a stream as it is when the waiting begins, with the stream's key.
+    pub fn dollars(&self) -> impl Iterator<Item = (usize, &'a [u8])> {
+        self.streams.iter().flat_map(Wanted::dollars)
     }
 
     /// The keys, any of which will do.
@@ -50,21 +69,83 @@ impl<'a> Wish<'a> {
         if let Some(at) = self.count_at {
             narrowed[at] = &b"1"[..];
         }
-        narrowed.push(key);
-        narrowed.extend_from_slice(self.args.rest(self.keys.end));
+        let Some(wanted) = &self.streams else {
+            narrowed.push(key);
+            narrowed.extend_from_slice(self.args.rest(self.keys.end));
+            return narrowed;
+        };
+        if wanted.count == 0 {
+            let streams = narrowed.len() - 1;
+            narrowed.insert_from_slice(streams, &[b"COUNT", MOST_AFTER_WAIT.as_bytes()]);
+        }
+        let at = wanted.keys.iter().position(|held| *held == key);
+        let id = at.and_then(|at| self.args.get(self.keys.end + at));
+        narrowed.extend([key].into_iter().chain(id));
         narrowed
     }
 
     /// How long, in milliseconds; 0: for ever.
     pub fn timeout_ms(&self) -> Result<u64, CommandError> {
+        if let Some(wanted) = &self.streams {
+            return Ok(wanted.block_ms.unwrap_or(0));
+        }
         // In front of the number of keys, otherwise the last of all.
         timeout_ms(self.args[self.count_at.unwrap_or(self.args.len()) - 1])
     }
 }
 
-/// Whether a call of `command` that waits for a key is served by this value.
+/// What becomes of one that waits.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Verdict {
+    /// It goes on waiting.
+    Wait,
+    /// Its call has something to return.
+    Serve,
+    /// It waits in vain.
+    Refuse(CommandError),
+}
+
+/// Whether a call of `command` that waits for a key is served by this value; streams have a [`verdict`].
 pub fn is_served_by(command: &Command, value: &Value) -> bool {
     matches!((command.group, value), (Group::List, Value::List(_)) | (Group::SortedSet, Value::ZSet(_)))
+}
+
+/// What this value, or none, means to a call that waits for a stream, as if it had named only that.
+pub fn verdict(narrowed: Args<'_>, value: Option<&Value>) -> Verdict {
+    match Wanted::parse(narrowed) {
+        Ok(wanted) => wanted.verdict(value),
+        Err(error) => Verdict::Refuse(error),
+    }
+}
+
+/// What a script hears that lets a call of streams wait, as far as the call's words are right up to there.
+pub fn refuse_in_script(command: &Command, args: Args<'_>) -> Result<(), CommandError> {
+    if command.group != Group::Stream || !command.has(flags::BLOCKING) {
+        return Ok(());
+    }
+    let mut cursor = args.cursor(1);
+    loop {
+        let more = cursor.remaining();
+        if more > 1 && cursor.flag("BLOCK") {
+            let name = String::from_utf8_lossy(args.name());
+            return Err(CommandError::owned(format!(
+                "ERR {name} command is not allowed with BLOCK option from scripts"
+            )));
+        }
+        let goes_on = (more > 1 && cursor.flag("COUNT") && cursor.integer().is_ok())
+            || (more > 2 && command.is_write() && cursor.flag("GROUP") && cursor.take(2).is_ok())
+            || (command.is_write() && cursor.flag("NOACK"));
+        if !goes_on {
+            return Ok(());
+        }
+    }
+}
+
+/// Reads a timeout in milliseconds; 0: for ever.
+pub fn whole_timeout_ms(text: &[u8]) -> Result<u64, CommandError> {
+    let ms = number::parse_i64(text);
+    let ms = ms.ok_or(CommandError::new("ERR timeout is not an integer or out of range"))?;
+    u64::try_from(ms).map_err(|_| CommandError::new("ERR timeout is negative"))
 }
 
 /// Reads a timeout in seconds as milliseconds, rounded up; 0: for ever.

@@ -24,7 +24,7 @@ const NOW_MS: u64 = 1_000_000_000;
 const LATER_MS: u64 = NOW_MS + 1_000_000;
 
 /// What the names of keys begin with: the type that they mostly have.
-const KINDS: [&str; 6] = ["list", "hash", "set", "zset", "string", "hll"];
+const KINDS: [&str; 7] = ["list", "hash", "set", "zset", "string", "hll", "stream"];
 
 /// What RESTORE may be given, before it is sealed; the last is no value.
 const PAYLOADS: [&[u8]; 6] = [
@@ -74,7 +74,7 @@ impl Author<'_> {
                 let end = closing(tokens, at);
                 self.bracket(&tokens[at + 1..end], token == "[");
                 at = end;
-            } else if token.starts_with(|c: char| c.is_ascii_uppercase()) {
+            } else if !token.contains(|c: char| c.is_ascii_lowercase()) {
                 self.words.push(token.clone());
             } else {
                 let word = self.placeholder(token);
@@ -116,6 +116,7 @@ impl Author<'_> {
             Group::SortedSet | Group::Geo => "zset",
             Group::HyperLogLog => "hll",
             Group::String | Group::Bitmap => "string",
+            Group::Stream => "stream",
             _ => self.chance.pick(&KINDS),
         };
         let kind = if self.chance.one_in(12) { "list" } else { kind };
@@ -144,6 +145,21 @@ impl Author<'_> {
             (from + chance.below((to - from) as usize) as i64).to_string()
         };
         match name {
+            "id" | "last-id" | "lastid" | "max-deleted-id" => stream_id(chance),
+            // Of XTRIM either a length or an ID.
+            "threshold" => match chance.below(3) {
+                0 => stream_id(chance),
+                _ => number(chance, 0, 12),
+            },
+            "start" | "end" if self.group == Group::Stream => match chance.below(3) {
+                0 => stream_id(chance),
+                1 => format!("({}", stream_id(chance)),
+                _ => chance.pick(&["-", "+"]).into(),
+            },
+            "group" => chance.pick(&["g", "h"]).into(),
+            "consumer" => chance.pick(&["c", "d", "e"]).into(),
+            "min-idle-time" | "ms" => chance.pick(&["0", "0", "5"]).into(),
+            "entries-added" | "entries-read" => number(chance, -1, 300),
             "numkeys" => number(chance, 1, 4),
             "key" | "key1" | "key2" | "newkey" | "source" | "sourcekey" | "destination" | "destkey"
             | "dst" | "src" => self.key(),
@@ -188,6 +204,35 @@ impl Author<'_> {
     }
 }
 
+/// An ID as small as a test's or as those that are made here.
+fn stream_id(chance: &mut Chance) -> String {
+    match chance.below(6) {
+        0 => format!("{}", chance.below(40)),
+        1 => format!("{}-{}", chance.below(40), chance.below(3)),
+        2 => format!("{NOW_MS}-*"),
+        3 => "0".into(),
+        _ => format!("{NOW_MS}-{}", chance.below(6)),
+    }
+}
+
+/// As many IDs as streams, which the syntax cannot say.
+fn balance(words: &mut Vec<String>) {
+    let Some(at) = words.iter().position(|word| word == "STREAMS") else { return };
+    let rest = words.split_off(at + 1);
+    let is_key = |word: &&String| KINDS.iter().any(|kind| word.starts_with(kind));
+    let keys: Vec<String> = rest.iter().filter(is_key).cloned().collect();
+    let mut ids = rest.iter().filter(|word| !is_key(word)).cloned().cycle();
+    let of_group = words[0] == "xreadgroup";
+    for at in 0..keys.len() {
+        ids.next().into_iter().for_each(|id| words.push(id));
+        let last = words.len() - 1;
+        if of_group && at % 3 != 2 {
+            words[last] = ">".into();
+        }
+    }
+    words.splice(at + 1..at + 1, keys);
+}
+
 fn closing(tokens: &[String], open: usize) -> usize {
     let mut depth = 0;
     for (at, token) in tokens.iter().enumerate().skip(open) {
@@ -203,7 +248,12 @@ fn closing(tokens: &[String], open: usize) -> usize {
 fn call_of(number: u64) -> Vec<String> {
     let mut chance = Chance(number);
     let rows: Vec<&'static Command> = command::all().collect();
-    let row = chance.pick(&rows);
+    let mut row = chance.pick(&rows);
+    // A stream means something only when several of its commands have come together.
+    if chance.one_in(4) {
+        let streams: Vec<&'static Command> = command::stream::FAMILIES.iter().copied().flatten().collect();
+        row = chance.pick(&streams);
+    }
     // Emptying everything too often would leave little to look at.
     let row = if row.name.starts_with("flush") && !chance.one_in(4) { rows[0] } else { row };
     let mut words = vec![row.name.to_owned()];
@@ -221,6 +271,7 @@ fn call_of(number: u64) -> Vec<String> {
     let mut author = Author { chance: &mut chance, group: row.group, words };
     author.sequence(&tokens);
     let mut words = author.words;
+    balance(&mut words);
     if chance.one_in(40) {
         words.pop();
     }
@@ -325,6 +376,11 @@ impl Engine {
                 Value::ZSet(zset) => elements.extend(
                     zset.iter_from(0).map(|(member, score)| [&score.to_le_bytes()[..], member].concat()),
                 ),
+                Value::Stream(stream) => elements.extend(
+                    stream
+                        .parts()
+                        .map(|part| [part.encoded(), stream.part(part).unwrap_or_default()].concat()),
+                ),
             }
             if matches!(value, Value::Hash(_) | Value::Set(_)) {
                 elements.sort_unstable();
@@ -419,6 +475,7 @@ fn bytes_of_copy(value: &Value) -> usize {
         Value::List(list) => list.iter_from(0).for_each(|element| add(b"rpush", &[element])),
         Value::Hash(hash) => hash.iter().for_each(|(field, value)| add(b"hset", &[field, value])),
         Value::Set(set) => set.iter().for_each(|member| add(b"sadd", &[&member])),
+        Value::Stream(_) => add(b"restore", &[b"0", &rdb::dump(value)]),
         Value::ZSet(zset) => {
             zset.iter_from(0)
                 .for_each(|(member, score)| add(b"zadd", &[score.to_string().as_bytes(), member]));
@@ -577,7 +634,7 @@ fn every_write_command_changes_something_here() {
     let writes = command::all().filter(|row| row.is_write());
     let mut idle: BTreeSet<String> = writes.map(|row| row.name.to_owned()).collect();
     assert!(idle.len() > 50, "{idle:?}");
-    for _ in 0..100_000 {
+    for _ in 0..150_000 {
         let words = call_of(chance.below(usize::MAX) as u64);
         let before = engine.contents();
         let mut log = UndoLog::default();

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use foldhash::fast::RandomState;
 use hashbrown::hash_map::{EntryRef, HashMap};
 use store_engine::effect::Effect;
+use store_engine::value::stream::Part;
 
 /// A key of a database.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -89,6 +90,10 @@ impl Window {
     }
 }
 
+fn parts() -> What {
+    What::Parts(Box::default())
+}
+
 /// All changed keys.
 ///
 /// They are folded generation by generation, each in the order of the disk, where neighbours share a leaf that is
@@ -127,7 +132,6 @@ impl Dirt {
         effect: Effect<'_>,
         window: impl FnOnce() -> Option<Window>,
     ) {
-        let parts = || What::Parts(Box::default());
         match effect {
             Effect::Rename(db, key) => {
                 let to = Name::from(&NameRef { db, key });
@@ -141,12 +145,18 @@ impl Dirt {
             | Effect::SetRemove(part)
             | Effect::ZSetAdd(part, _)
             | Effect::ZSetRemove(part) => {
-                if let What::Parts(changed) = self.change(number, name, parts)
-                    && !changed.contains(part)
-                {
-                    changed.insert(part.into());
-                }
+                self.change_part(number, name, part);
             }
+            Effect::StreamAdd(node, ..) => {
+                self.change_part(number, name, &Part::Node(node).encoded());
+                self.change_part(number, name, &Part::Meta.encoded());
+            }
+            Effect::StreamMark(node, _) => self.change_part(number, name, &Part::Node(node).encoded()),
+            // With a group goes all that is pending in it.
+            Effect::StreamRemove(part) if matches!(Part::decoded(part), Ok(Part::Group(_))) => {
+                self.mark(number, name);
+            }
+            Effect::StreamPut(part, _) | Effect::StreamRemove(part) => self.change_part(number, name, part),
             Effect::Push(..) | Effect::Pop(..) | Effect::ListSet(..) => {
                 let start = || window().map_or(What::Whole, |window| What::Window(Box::new(window)));
                 if let What::Window(window) = self.change(number, name, start) {
@@ -164,6 +174,14 @@ impl Dirt {
                 });
             }
             _ => self.mark(number, name),
+        }
+    }
+
+    fn change_part(&mut self, number: u64, name: NameRef<'_>, part: &[u8]) {
+        if let What::Parts(changed) = self.change(number, name, parts)
+            && !changed.contains(part)
+        {
+            changed.insert(part.into());
         }
     }
 

@@ -8,6 +8,7 @@ use std::collections::{HashSet, VecDeque};
 
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
+use store_engine::value::stream::Part;
 use store_engine::value::{List, ZSet};
 use store_engine::{Entry, Value};
 
@@ -37,6 +38,8 @@ enum Cursor {
     Below(usize),
     /// Those behind this score and member, or all.
     Behind(Option<(f64, Box<[u8]>)>),
+    /// Those behind this part of a stream, or all.
+    After(Option<Vec<u8>>),
     /// Those that the change's window tells.
     Window,
 }
@@ -180,6 +183,7 @@ impl Fold {
                     What::Window(Box::new(Window { end: list.len() as i64, ..Window::default() })),
                 ),
                 Value::ZSet(_) => (Cursor::Behind(None), What::Parts(Box::default())),
+                Value::Stream(_) => (Cursor::After(None), What::Parts(Box::default())),
                 _ => (Cursor::Below(usize::MAX), What::Parts(Box::default())),
             };
             change = what;
@@ -224,6 +228,17 @@ impl Big {
                 }
                 rank >= zset.len()
             }
+            (Cursor::After(last), Value::Stream(stream)) => loop {
+                let behind = last.as_ref().map(|last| Part::decoded(last));
+                let behind = behind.transpose().expect("it was encoded in the round before");
+                let Some(part) = stream.part_after(behind) else { break true };
+                if batch.bytes >= limit {
+                    break false;
+                }
+                let name = part.encoded();
+                batch.put(part_key(version, &name), stream.part(part).unwrap_or_default());
+                *last = Some(name);
+            },
             (Cursor::Window, Value::List(list)) => {
                 if let What::Window(window) = change {
                     while batch.bytes < limit && window.high < window.end {
@@ -253,6 +268,7 @@ impl Big {
                 Value::Hash(hash) => hash.get(part).map(<[u8]>::to_vec),
                 Value::Set(set) => set.contains(part).then(Vec::new),
                 Value::ZSet(zset) => zset.score(part).map(|score| score.to_le_bytes().to_vec()),
+                Value::Stream(stream) => Part::decoded(part).ok().and_then(|part| stream.part(part)),
                 Value::String(_) | Value::List(_) => None,
             };
             match held {
@@ -264,6 +280,7 @@ impl Big {
             Value::Hash(hash) => hash.len() as u64,
             Value::Set(set) => set.len() as u64,
             Value::ZSet(zset) => zset.len() as u64,
+            Value::Stream(stream) => stream.part_count() as u64,
             Value::String(_) | Value::List(_) => 0,
         };
     }

@@ -208,6 +208,7 @@ impl Loader<'_> {
             let effect = match value {
                 Some(Value::Hash(_)) => Effect::HashSet(part, bytes),
                 Some(Value::Set(_)) => Effect::SetAdd(part),
+                Some(Value::Stream(_)) => Effect::StreamPut(part, bytes),
                 Some(Value::ZSet(_)) => Effect::ZSetAdd(part, Input(bytes).score().map_err(&malformed)?),
                 Some(Value::List(_)) => {
                     let index = record::part_index(part).map_err(&malformed)?;

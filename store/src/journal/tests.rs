@@ -150,6 +150,11 @@ fn contents(node: &Node) -> Contents {
                     Value::ZSet(zset) => elements.extend(
                         zset.iter_from(0).map(|(member, score)| [&score.to_le_bytes()[..], member].concat()),
                     ),
+                    Value::Stream(stream) => elements.extend(
+                        stream
+                            .parts()
+                            .map(|part| [part.encoded(), stream.part(part).unwrap_or_default()].concat()),
+                    ),
                 }
                 if matches!(entry.value, Value::Hash(_) | Value::Set(_)) {
                     elements.sort_unstable();

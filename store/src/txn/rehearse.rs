@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use store_engine::keyspace::{Entry, Key};
+use store_engine::value::stream::Id;
 use store_engine::{Value, number};
 
 use super::Transaction;
@@ -61,6 +62,15 @@ impl Preview {
                     pairs(member, &text)
                 };
                 (zset.len(), zset.iter_from(0).take(MOST_ELEMENTS).flat_map(scored).collect())
+            }
+            Value::Stream(stream) => {
+                let entries = stream.range(Id::MIN, Id::MAX).take(MOST_ELEMENTS);
+                let texts = entries.flat_map(|entry| {
+                    let fields =
+                        entry.pairs().flat_map(|(name, value)| [cut(&name.text()), cut(&value.text())]);
+                    [entry.id.spelled().to_vec()].into_iter().chain(fields)
+                });
+                (stream.len(), texts.collect())
             }
         };
         let type_name = entry.value.type_name();

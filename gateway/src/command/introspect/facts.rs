@@ -9,7 +9,7 @@ pub fn legacy_range(command: &Command) -> (i64, i64, i64) {
         KeyPart::Range { first, last, step, .. } => {
             Some((i64::from(first), i64::from(last), i64::from(step)))
         }
-        KeyPart::Counted { .. } | KeyPart::After { .. } => None,
+        KeyPart::Counted { .. } | KeyPart::After { .. } | KeyPart::Halved { .. } => None,
     };
     let ranges: Vec<_> = command.keys.iter().filter_map(range).collect();
     match ranges[..] {
@@ -136,8 +136,10 @@ const USES: &[(&str, &str)] = &[
 fn uses(name: &str, part: &KeyPart, number: usize, several: bool) -> &'static str {
     let named = if several { format!("{name}:{number}") } else { name.to_owned() };
     let listed = USES.iter().find(|(_, commands)| commands.split(' ').any(|command| command == named));
-    let (KeyPart::Range { access, .. } | KeyPart::Counted { access, .. } | KeyPart::After { access, .. }) =
-        *part;
+    let (KeyPart::Range { access, .. }
+    | KeyPart::Counted { access, .. }
+    | KeyPart::After { access, .. }
+    | KeyPart::Halved { access }) = *part;
     match (listed, access) {
         (Some((uses, _)), _) => uses,
         (None, Access::Read) => "RO access",
@@ -168,6 +170,14 @@ fn key_spec(part: &KeyPart, uses: &str, out: &mut Reply) {
         KeyPart::Range { first, .. } => i64::from(first),
         KeyPart::Counted { count_at, .. } => i64::from(count_at),
         KeyPart::After { from, .. } => i64::from(from),
+        // Behind the group and the consumer of the one that writes.
+        KeyPart::Halved { access } => {
+            if access == Access::Write {
+                4
+            } else {
+                1
+            }
+        }
     };
     out.map(3);
     out.bulk(b"flags");
@@ -187,6 +197,13 @@ fn key_spec(part: &KeyPart, uses: &str, out: &mut Reply) {
             kind("keyword", 2, out);
             out.bulk(b"keyword");
             out.bulk(word.as_bytes());
+            out.bulk(b"startfrom");
+            out.integer(begin);
+        }
+        KeyPart::Halved { .. } => {
+            kind("keyword", 2, out);
+            out.bulk(b"keyword");
+            out.bulk(b"STREAMS");
             out.bulk(b"startfrom");
             out.integer(begin);
         }
@@ -216,6 +233,15 @@ fn key_spec(part: &KeyPart, uses: &str, out: &mut Reply) {
             out.integer(i64::from(first) - i64::from(count_at));
             out.bulk(b"keystep");
             out.integer(1);
+        }
+        KeyPart::Halved { .. } => {
+            kind("range", 3, out);
+            out.bulk(b"lastkey");
+            out.integer(-1);
+            out.bulk(b"keystep");
+            out.integer(1);
+            out.bulk(b"limit");
+            out.integer(2);
         }
         KeyPart::After { .. } => {
             kind("range", 3, out);

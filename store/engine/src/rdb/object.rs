@@ -5,6 +5,7 @@ use std::io::{self, Read, Write};
 
 use super::codec::{Decoder, Fault, write_length, write_string};
 use super::packed::{self, Damage, Element, Listpack};
+use super::stream;
 use crate::value::{Hash, List, Set, Str, ZSet};
 use crate::{Value, number};
 
@@ -25,13 +26,13 @@ const SET_INTSET: u8 = 11;
 const ZSET_ZIPLIST: u8 = 12;
 const HASH_ZIPLIST: u8 = 13;
 const LIST_QUICKLIST: u8 = 14;
-const STREAM_LISTPACKS: u8 = 15;
+pub(super) const STREAM_LISTPACKS: u8 = 15;
 const HASH_LISTPACK: u8 = 16;
 const ZSET_LISTPACK: u8 = 17;
 const LIST_QUICKLIST_2: u8 = 18;
 const STREAM_LISTPACKS_2: u8 = 19;
 const SET_LISTPACK: u8 = 20;
-const STREAM_LISTPACKS_3: u8 = 21;
+pub(super) const STREAM_LISTPACKS_3: u8 = 21;
 /// From here to [`HASH_EXPIRING_LAST`]: hashes whose fields have expiries, since Redis 7.4.
 const HASH_EXPIRING_FIRST: u8 = 22;
 const HASH_EXPIRING_LAST: u8 = 25;
@@ -66,6 +67,7 @@ impl<'a> Form<'a> {
             Value::Set(_) => (SET, None),
             Value::ZSet(zset) if small => (ZSET_LISTPACK, Some(pack_zset(zset))),
             Value::ZSet(_) => (ZSET_2, None),
+            Value::Stream(_) => (STREAM_LISTPACKS_2, None),
         };
         Form { kind, value, packed }
     }
@@ -104,6 +106,7 @@ impl<'a> Form<'a> {
                     out.write_all(&score.to_le_bytes())
                 })
             }
+            Value::Stream(held) => stream::write(held, out),
         }
     }
 }
@@ -164,7 +167,9 @@ pub fn read<R: Read>(kind: u8, from: &mut Decoder<R>) -> Result<Option<Value>, F
             let packed = from.owned()?;
             read_packed(kind, &packed).map_err(|damage| from.damage(damage))?
         }
-        STREAM_LISTPACKS | STREAM_LISTPACKS_2 | STREAM_LISTPACKS_3 => return Err(from.foreign("streams")),
+        STREAM_LISTPACKS | STREAM_LISTPACKS_2 | STREAM_LISTPACKS_3 => {
+            Value::Stream(stream::read(kind, from)?)
+        }
         MODULE | MODULE_2 => return Err(from.foreign("values of modules")),
         HASH_EXPIRING_FIRST..=HASH_EXPIRING_LAST => {
             return Err(from.foreign("hashes with expiries of their fields"));

@@ -4,51 +4,18 @@
 
 use std::borrow::Cow;
 
-use crate::value::Str;
-
-/// What is wrong with a packed string.
-pub type Damage = &'static str;
+use crate::listpack::{self, END, FORM, LINK, UNCOUNTED, array, small, take};
+pub use crate::listpack::{Damage, spelled};
 
 /// An element, or that there is none.
 pub type Element<'a> = Result<Cow<'a, [u8]>, Damage>;
 
-const SHORT: Damage = "a packed collection ends too early";
 const LONG: Damage = "something follows the end of a packed collection";
 const SIZE: Damage = "a packed collection has another size than it says";
 const COUNT: Damage = "a packed collection has not as many elements as it says";
-const FORM: Damage = "an element of unknown form in a packed collection";
-const LINK: Damage = "an element of a packed collection does not know how long it or its neighbour is";
 
-/// Ends listpacks, ziplists and zipmaps.
-const END: u8 = 0xff;
-/// A count of this or more is not written down.
-const UNCOUNTED: usize = 0xffff;
-/// Size and count at the start of a listpack.
-const LISTPACK_HEADER: usize = 6;
 /// Size, position of the last element and count at the start of a ziplist.
 const ZIPLIST_HEADER: usize = 10;
-
-fn take<'a>(rest: &mut &'a [u8], len: usize) -> Result<&'a [u8], Damage> {
-    let (taken, after) = rest.split_at_checked(len).ok_or(SHORT)?;
-    *rest = after;
-    Ok(taken)
-}
-
-fn array<const N: usize>(rest: &mut &[u8]) -> Result<[u8; N], Damage> {
-    Ok(take(rest, N)?.try_into().expect("as many as were asked for"))
-}
-
-/// A number as an element.
-pub fn spelled(number: i64) -> Cow<'static, [u8]> {
-    Cow::Owned(itoa::Buffer::new().format(number).as_bytes().to_vec())
-}
-
-/// A signed number of less than four bytes, the least first.
-fn small(bytes: &[u8]) -> i64 {
-    let mut wide = [0; 4];
-    wide[4 - bytes.len()..].copy_from_slice(bytes);
-    i64::from(i32::from_le_bytes(wide) >> (8 * (4 - bytes.len())))
-}
 
 /// Whether the count in a header is that of the elements found.
 fn counted(header: usize, found: usize) -> bool {
@@ -63,7 +30,7 @@ pub fn listpack(bytes: &[u8]) -> Result<impl Iterator<Item = Element<'_>>, Damag
     if size as usize != bytes.len() {
         return Err(SIZE);
     }
-    Ok(elements(rest, count, listpack_element))
+    Ok(elements(rest, count, |rest| listpack::item(rest).map(listpack::Item::text)))
 }
 
 /// Takes elements with `next` until the end, where it compares their number.
@@ -92,55 +59,6 @@ fn elements<'a>(
     })
 }
 
-fn listpack_element<'a>(rest: &mut &'a [u8]) -> Element<'a> {
-    let start = *rest;
-    let [first] = array(rest)?;
-    let element = match first {
-        0..0x80 => spelled(first.into()),
-        0x80..0xc0 => Cow::Borrowed(take(rest, usize::from(first & 0x3f))?),
-        0xc0..0xe0 => {
-            let [second] = array(rest)?;
-            // 13 bits with a sign.
-            let bits = u16::from_be_bytes([first << 3 | second >> 5, second << 3]) as i16;
-            spelled(i64::from(bits >> 3))
-        }
-        0xe0..0xf0 => {
-            let [second] = array(rest)?;
-            Cow::Borrowed(take(rest, usize::from(u16::from_be_bytes([first & 0xf, second])))?)
-        }
-        0xf0 => {
-            let len = u32::from_le_bytes(array(rest)?);
-            Cow::Borrowed(take(rest, len as usize)?)
-        }
-        0xf1 => spelled(small(take(rest, 2)?)),
-        0xf2 => spelled(small(take(rest, 3)?)),
-        0xf3 => spelled(small(take(rest, 4)?)),
-        0xf4 => spelled(i64::from_le_bytes(array(rest)?)),
-        _ => return Err(FORM),
-    };
-    let (back, len) = back_length(start.len() - rest.len());
-    if take(rest, len)? == &back[..len] { Ok(element) } else { Err(LINK) }
-}
-
-/// The length of an element of a listpack as it stands behind it, to be read backwards: seven bits to a byte, all
-/// but the first with a mark.
-fn back_length(len: usize) -> ([u8; 5], usize) {
-    // The limits are Redis' own, each one less than would do.
-    let count = match len {
-        0..=127 => 1,
-        128..16383 => 2,
-        16383..2_097_151 => 3,
-        2_097_151..268_435_455 => 4,
-        _ => 5,
-    };
-    let mut bytes = [0; 5];
-    for (at, byte) in bytes[..count].iter_mut().enumerate() {
-        let mark = if at == 0 { 0 } else { 0x80 };
-        *byte = (len >> (7 * (count - 1 - at)) & 0x7f) as u8 | mark;
-    }
-    (bytes, count)
-}
-
 /// A listpack being written.
 pub struct Listpack {
     bytes: Vec<u8>,
@@ -150,7 +68,7 @@ pub struct Listpack {
 impl Listpack {
     /// One without elements.
     pub fn new() -> Listpack {
-        Listpack { bytes: vec![0; LISTPACK_HEADER], count: 0 }
+        Listpack { bytes: vec![0; listpack::HEADER], count: 0 }
     }
 
     /// How many bytes it has, the end included.
@@ -160,42 +78,8 @@ impl Listpack {
 
     /// Appends an element, as a number if it spells one.
     pub fn push(&mut self, element: &[u8]) {
-        let start = self.bytes.len();
-        match Str::integer_of(element) {
-            Some(number) => self.push_number(number),
-            None => self.push_text(element),
-        }
-        let (back, len) = back_length(self.bytes.len() - start);
-        self.bytes.extend_from_slice(&back[..len]);
+        listpack::push(&mut self.bytes, element);
         self.count += 1;
-    }
-
-    fn push_text(&mut self, text: &[u8]) {
-        match text.len() {
-            len @ 0..64 => self.bytes.push(0x80 | len as u8),
-            len @ 64..4096 => self.bytes.extend_from_slice(&(0xe000 | len as u16).to_be_bytes()),
-            len => {
-                self.bytes.push(0xf0);
-                self.bytes.extend_from_slice(&(len as u32).to_le_bytes());
-            }
-        }
-        self.bytes.extend_from_slice(text);
-    }
-
-    fn push_number(&mut self, number: i64) {
-        let bytes = number.to_le_bytes();
-        let (kind, len) = match number {
-            0..128 => return self.bytes.push(number as u8),
-            -4096..4096 => {
-                return self.bytes.extend_from_slice(&(0xc000 | number as u16 & 0x1fff).to_be_bytes());
-            }
-            -0x8000..0x8000 => (0xf1, 2),
-            -0x80_0000..0x80_0000 => (0xf2, 3),
-            -0x8000_0000..0x8000_0000 => (0xf3, 4),
-            _ => (0xf4, 8),
-        };
-        self.bytes.push(kind);
-        self.bytes.extend_from_slice(&bytes[..len]);
     }
 
     /// The whole.
@@ -204,7 +88,7 @@ impl Listpack {
         let size = self.bytes.len() as u32;
         self.bytes[..4].copy_from_slice(&size.to_le_bytes());
         let count = self.count.min(UNCOUNTED) as u16;
-        self.bytes[4..LISTPACK_HEADER].copy_from_slice(&count.to_le_bytes());
+        self.bytes[4..listpack::HEADER].copy_from_slice(&count.to_le_bytes());
         self.bytes
     }
 }
@@ -340,6 +224,7 @@ pub fn zipmap(bytes: &[u8]) -> Result<Vec<&[u8]>, Damage> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::listpack::SHORT;
 
     fn texts<'a>(elements: Result<impl Iterator<Item = Element<'a>>, Damage>) -> Result<String, Damage> {
         let all: Result<Vec<_>, _> = elements?.collect();
