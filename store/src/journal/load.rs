@@ -221,8 +221,9 @@ impl Loader<'_> {
                 }
                 _ => return Err(damaged(disk, disk_key, "it belongs to a key that has no elements")),
             };
+            effect.apply(name.db, &name.key, &mut partitions).map_err(&malformed)?;
             *found += 1;
-            effect.apply(name.db, &name.key, &mut partitions).map_err(&malformed)
+            Ok(())
         };
         disk.scan(&[PART], &mut |disk_key, bytes| {
             read_part(disk_key, bytes, judge).or_else(|error| {

@@ -182,6 +182,8 @@ fn with_call<T>(line: &str, run: impl FnOnce(&Call<'_>) -> T) -> T {
     run(&Call { command, args, keys: &keys, db, now_ms: NOW_MS })
 }
 
+const KINDS: [&str; 6] = ["list", "hash", "set", "zset", "string", "stream"];
+
 /// A call made from a number: mostly of collections that are big, or become so.
 fn line_of(mut number: u64) -> String {
     let mut next = |bound: u64| {
@@ -189,7 +191,7 @@ fn line_of(mut number: u64) -> String {
         number /= bound;
         digit
     };
-    let (kind, key, a, b) = (next(29), next(3), next(40), next(40));
+    let (kind, key, a, b) = (next(37), next(3), next(40), next(40));
     let many = |word: &str| (0..a).map(|i| format!(" {word}{i}-{b}")).collect::<String>();
     let pairs = |word: &str| (0..=a).map(|i| format!(" {word}{} value-{b}", i + b)).collect::<String>();
     let scored = (0..=a).map(|i| format!(" {} member{}", i % 3, i + b)).collect::<String>();
@@ -214,23 +216,36 @@ fn line_of(mut number: u64) -> String {
         15 => format!("SPOP set{key} {a}"),
         16 => format!("ZADD zset{key}{scored}"),
         17 => format!("ZREMRANGEBYRANK zset{key} {a} {}", a + b),
-        18 => format!("EXPIRE {}{key} {b}00", ["list", "hash", "set", "zset", "string"][a as usize % 5]),
-        19 => format!("DEL {}{key}", ["list", "hash", "set", "zset", "string"][a as usize % 5]),
-        20 => format!("RENAME {0}{key} {0}{b}", ["list", "hash", "set", "zset", "string"][a as usize % 5]),
-        24 => format!("STICK {}{key}", ["list", "hash", "set", "zset", "string"][a as usize % 5]),
-        25 => format!("UNSTICK {}{key}", ["list", "hash", "set", "zset", "string"][a as usize % 5]),
+        18 => format!("EXPIRE {}{key} {b}00", KINDS[a as usize % 6]),
+        19 => format!("DEL {}{key}", KINDS[a as usize % 6]),
+        20 => format!("RENAME {0}{key} {0}{b}", KINDS[a as usize % 6]),
+        24 => format!("STICK {}{key}", KINDS[a as usize % 6]),
+        25 => format!("UNSTICK {}{key}", KINDS[a as usize % 6]),
+        // New entries have the next IDs, as the time stands still.
+        26 => format!("XADD stream{key} * field {}", "x".repeat((a * b) as usize)),
+        27 => format!("XADD stream{key} MAXLEN ~ {a} * field{a} value{}", pairs("field")),
+        28 => format!("XDEL stream{key} {NOW_MS}-{a} {NOW_MS}-{b}"),
+        29 => format!("XTRIM stream{key} MAXLEN {a}"),
+        30 if b % 8 > 0 => format!("XGROUP CREATE stream{key} group{} 0 MKSTREAM", a % 2),
+        30 => format!("XGROUP DESTROY stream{key} group{}", a % 2),
+        31 => {
+            let (group, consumer) = (a % 2, b % 3);
+            format!("XREADGROUP GROUP group{group} c{consumer} COUNT {} STREAMS stream{key} >", b + 1)
+        }
+        32 => format!("XACK stream{key} group{} {NOW_MS}-{a} {NOW_MS}-{b}", a % 2),
+        33 => format!("XGROUP DELCONSUMER stream{key} group{} c{}", a % 2, b % 3),
         // Numbers that need eight bytes each: enough of them are big, too, and they are kept in order without texts.
-        26 | 27 => {
+        34 | 35 => {
             format!(
                 "SADD set{key}{}",
                 (0..=a).map(|i| format!(" {}", (i * 41 + b) << 33)).collect::<String>()
             )
         }
-        28 => format!("SREM set{key} one{}", many("m")),
+        36 => format!("SREM set{key} one{}", many("m")),
         21 if a == 0 => "FLUSHDB".into(),
         22 if a == 0 => format!("SWAPDB 0 {}", b % 2 + 1),
         _ => {
-            format!("COPY {0}{key} {0}{b} REPLACE", ["list", "hash", "set", "zset", "string"][a as usize % 5])
+            format!("COPY {0}{key} {0}{b} REPLACE", KINDS[a as usize % 6])
         }
     }
 }
@@ -313,8 +328,7 @@ fn play(steps: &[Step]) {
                 end(&mut open);
                 // The writer lets go what it has waited for.
                 rig.writer.round(false);
-                let kinds = ["list", "hash", "set", "zset", "string"];
-                let keys: Vec<String> = kinds.iter().map(|kind| format!("{kind}1")).collect();
+                let keys: Vec<String> = KINDS.iter().map(|kind| format!("{kind}1")).collect();
                 let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
                 let mut transaction = begin(&rig.node, &keys);
                 for number in calls {
