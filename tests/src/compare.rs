@@ -47,6 +47,8 @@ const TABLE: &[(&str, Sameness, &str)] = &[
     ("pttl", Sameness::Sign, "the clock"),
     ("expiretime", Sameness::Sign, "the clock"),
     ("pexpiretime", Sameness::Sign, "the clock"),
+    ("xpending", Sameness::Shape, "the clock"),
+    ("xinfo", Sameness::Shape, "the clock"),
     ("object", Sameness::Kind, "encodings tell of a key's history, which is not ours"),
 ];
 
@@ -72,10 +74,14 @@ pub fn sameness(call: &Call) -> Sameness {
         after("COUNT").and_then(|word| std::str::from_utf8(word).ok()?.parse().ok()).unwrap_or(0);
     let cursor = call.get(if name == "scan" { 1 } else { 2 });
     let scans_all = name.ends_with("scan") && count >= 1000 && cursor.is_some_and(|cursor| cursor == b"0");
+    // Where nothing is said of the clock.
+    let counts = (name == "xpending" && call.len() == 3)
+        || (name == "xinfo" && call.len() < 4 && call.get(1).is_some_and(|word| word.len() != 9));
     // Asked not to sort, or to leave equals where they were, and a set has no order.
     let by_nothing = |pattern: &Vec<u8>| !pattern.contains(&b'*') || call.iter().any(|word| is_alpha(word));
     let unsorted = name.starts_with("sort") && after("BY").is_some_and(by_nothing);
     match TABLE.iter().find(|(row, ..)| *row == name) {
+        Some(_) if counts => Sameness::Exact,
         Some(_) if scans_all => Sameness::Unordered,
         Some((_, sameness, _)) => *sameness,
         None if unsorted => Sameness::Kind,
@@ -101,6 +107,11 @@ pub fn essence(value: &Value, sameness: Sameness) -> String {
         (Sameness::Shape, Value::Array(items)) => {
             let items: Vec<_> = items.iter().map(|item| essence(item, sameness)).collect();
             format!("[{}]", items.join(", "))
+        }
+        (Sameness::Shape, Value::Map(items)) => {
+            let items =
+                items.iter().flat_map(|(name, item)| [notation::reply(name), essence(item, sameness)]);
+            format!("{{{}}}", items.collect::<Vec<_>>().join(", "))
         }
         (_, Value::Integer(_)) => shape("an integer"),
         (_, Value::Bulk(_)) => shape("a string"),
@@ -132,6 +143,18 @@ pub fn tame(call: &mut Call) {
         // Nobody is there to end a long wait.
         "blpop" | "brpop" | "blmove" | "brpoplpush" | "bzpopmin" | "bzpopmax" => {
             call.last_mut().into_iter().for_each(shorten);
+        }
+        // The clocks of both would give other IDs.
+        "xadd" => {
+            call.iter_mut().filter(|word| *word == b"*").for_each(|word| *word = b"9-*".to_vec());
+        }
+        "xread" | "xreadgroup" => {
+            let block = call.iter().position(|word| word.eq_ignore_ascii_case(b"BLOCK"));
+            if let Some(word) = block.and_then(|at| call.get_mut(at + 1))
+                && wait::whole_timeout_ms(word).is_ok()
+            {
+                *word = b"1".to_vec();
+            }
         }
         "blmpop" | "bzmpop" => call.get_mut(1).into_iter().for_each(shorten),
         // Takes all members or none.

@@ -27,6 +27,7 @@ pub fn read(client: &mut Client) -> Contents {
                 "+hash" => words(&[b"HGETALL", key]),
                 "+set" => words(&[b"SMEMBERS", key]),
                 "+zset" => words(&[b"ZRANGE", key, b"0", b"-1", b"WITHSCORES"]),
+                "+stream" => words(&[b"XINFO", b"STREAM", key, b"FULL", b"COUNT", b"0"]),
                 _ => words(&[b"GET", key]),
             });
             requests.push(words(&[b"PEXPIRETIME", key]));

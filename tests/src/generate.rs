@@ -7,7 +7,7 @@ use store_engine::{command, rdb};
 pub type Call = Vec<Vec<u8>>;
 
 /// The keys that calls use, named after the type they start with.
-pub const KEYS: [&str; 9] = ["str", "num", "lst", "hsh", "set", "zst", "hll", "geo", "new"];
+pub const KEYS: [&str; 10] = ["str", "num", "lst", "hsh", "set", "zst", "hll", "geo", "stm", "new"];
 
 /// A sorted set that always has equal scores. With others, what lies between two texts is not defined.
 pub const LEX: &str = "lex";
@@ -16,7 +16,7 @@ pub const LEX: &str = "lex";
 pub const PLACES: &str = "geo";
 
 /// What the keys hold in the beginning.
-const START: [&str; 11] = [
+const START: [&str; 15] = [
     "MSET str text num 10 w_a 3 w_b 1 w_c 2",
     "RPUSH lst a b 10 c a -5",
     "HSET hsh a 1 b text 10 3.5",
@@ -28,6 +28,10 @@ const START: [&str; 11] = [
     "EXPIRE lst 80000",
     "SET new 1 EXAT 1",
     "ZADD lex 0 a 0 b 0 c 0 ab 0 A 0 1 0 10 0 text",
+    "XADD stm 1-1 a 1 b text",
+    "XADD stm 1-2 a 10 b -5",
+    "XADD stm 2-0 c 1",
+    "XGROUP CREATE stm g 0",
 ];
 
 /// Numbers at which something changes, and what is hardly one.
@@ -157,6 +161,11 @@ pub fn call(chance: &mut Chance) -> Call {
     while (row.name.starts_with("flush") || row.name == "swapdb") && !chance.percent(10) {
         row = chance.pick(&rows);
     }
+    // A stream means something only when several of its commands have come together.
+    if chance.percent(12) {
+        let streams: Vec<&'static Command> = command::stream::FAMILIES.iter().copied().flatten().collect();
+        row = chance.pick(&streams);
+    }
     let mut words = vec![row.name.to_ascii_uppercase().into_bytes()];
     let mut facts = row;
     if !row.subcommands.is_empty() {
@@ -167,10 +176,28 @@ pub fn call(chance: &mut Chance) -> Call {
     let mut author = Author { chance, row, words, numkeys: None, keys: 0 };
     author.sequence(&tokens(facts.syntax));
     let mut words = author.finished();
+    balance(chance, &mut words);
     if chance.percent(12) {
         spoil(chance, &mut words);
     }
     words
+}
+
+/// As many IDs as streams, which the syntax cannot say.
+fn balance(chance: &mut Chance, words: &mut Call) {
+    if !words[0].starts_with(b"XREAD") {
+        return;
+    }
+    let Some(at) = words.iter().position(|word| word.eq_ignore_ascii_case(b"STREAMS")) else { return };
+    let rest = words.split_off(at + 1);
+    let (keys, ids): (Vec<_>, Vec<_>) =
+        rest.into_iter().partition(|word| KEYS.iter().any(|key| key.as_bytes() == *word));
+    let count = keys.len();
+    words.extend(keys);
+    let new: &[u8] = if words[0].len() > 5 { b">" } else { b"$" };
+    for id in ids.into_iter().cycle().take(count) {
+        words.push(if chance.percent(40) { new.to_vec() } else { id });
+    }
 }
 
 /// Takes a word away, adds one, or puts another in its place.
@@ -273,6 +300,7 @@ impl Author<'_> {
             Group::HyperLogLog => &["hll"],
             Group::Geo => &["geo", "geo", "geo", "zst"],
             Group::String | Group::Bitmap => &["str", "num"],
+            Group::Stream => &["stm", "stm", "stm", "new"],
             _ => &KEYS,
         };
         if self.chance.percent(65) { self.chance.pick(own) } else { self.chance.pick(&KEYS) }
@@ -280,6 +308,20 @@ impl Author<'_> {
 
     fn number(&mut self, from: i64, to: i64) -> String {
         (from + self.chance.below((to - from) as usize) as i64).to_string()
+    }
+
+    /// An ID of an entry. Nearly none is greater than those that are made last, so that more can come.
+    fn id(&mut self) -> String {
+        match self.chance.below(8) {
+            0 => self.number(0, 12),
+            1 => self
+                .chance
+                .pick(&["0", "0-0", "*", "-", "+", "$", ">", "18446744073709551615", "5-", "1-1-1"])
+                .into(),
+            2 => "9-*".into(),
+            3 => format!("9-{}", self.chance.below(12)),
+            _ => format!("{}-{}", self.chance.below(9), self.chance.below(4)),
+        }
     }
 
     /// A float of any size with up to 18 digits.
@@ -330,6 +372,23 @@ impl Author<'_> {
         }
         let long = || "long text ".repeat(8);
         match name {
+            // Nobody is there to end a longer wait.
+            "milliseconds" if self.row.group == Group::Stream => "1".into(),
+            "id" | "last-id" | "lastid" | "max-deleted-id" => self.id(),
+            // Of XTRIM either a length or an ID.
+            "threshold" if self.chance.percent(40) => self.id(),
+            "threshold" => self.number(0, 9),
+            "start" | "end" if self.row.group == Group::Stream => match self.chance.below(4) {
+                0 => self.id(),
+                1 => format!("({}", self.id()),
+                2 => "-".into(),
+                _ => "+".into(),
+            },
+            "group" => self.chance.pick(&["g", "g", "h"]).into(),
+            "consumer" => self.chance.pick(&["a", "b", "c"]).into(),
+            // So long that the clock says the same of both servers.
+            "min-idle-time" | "ms" => self.chance.pick(&["0", "0", "100000"]).into(),
+            "entries-added" | "entries-read" => self.number(-1, 20),
             "seconds" | "milliseconds" if self.chance.percent(20) => self.number(-2, 1),
             // Long enough to be there till the end, and never twice the same, as GT and LT would ask the clock.
             "seconds" | "milliseconds" => self.number(100_000, 2_000_000_000),

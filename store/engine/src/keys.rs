@@ -50,24 +50,30 @@ pub fn keys_of(command: &Command, args: Args<'_>) -> Result<SmallVec<[KeyAt; 4]>
                 let at = options.and_then(|options| options.iter().rposition(named));
                 found.extend(at.map(|at| (usize::from(from) + at + 1, access)));
             }
-            KeyPart::Halved { access } => found.extend(halved(args).map(|at| (at, access))),
+            KeyPart::Halved { access } => found.extend(halved(args, access).map(|at| (at, access))),
         }
     }
     Ok(found)
 }
 
-/// Where the keys of XREAD stand: nowhere if its options are wrong.
-fn halved(args: Args<'_>) -> std::ops::Range<usize> {
+/// Where the keys of XREAD stand. If its options are wrong it is refused before it looks at a key; COMMAND GETKEYS of
+/// Redis goes by the word alone then.
+fn halved(args: Args<'_>, access: Access) -> std::ops::Range<usize> {
     let mut at = 1;
     while let Some(word) = args.get(at) {
         at += match word.to_ascii_lowercase().as_slice() {
             b"block" | b"count" => 2,
             b"group" => 3,
             b"noack" => 1,
-            // A word too many is refused later, as in Redis.
-            b"streams" => return at + 1..at + 1 + (args.len() - at - 1) / 2,
             _ => break,
         };
     }
-    0..0
+    let is_word = |at: &usize| args.get(*at).is_some_and(|word| word.eq_ignore_ascii_case(b"STREAMS"));
+    // Behind the group and the consumer.
+    let first = if access == Access::Write { 4 } else { 1 };
+    match Some(at).filter(is_word).or_else(|| (first..args.len()).find(is_word)) {
+        // A word too many is refused too.
+        Some(at) => at + 1..at + 1 + (args.len() - at - 1) / 2,
+        None => 0..0,
+    }
 }
