@@ -183,12 +183,26 @@ fn keys_of_all_types() {
     );
     talk.say("PUT", "/v1/key/raw", &[("Content-Type", "text/plain")], b"x");
     let mut client = server.client();
-    for line in ["RPUSH list 0 1 2 3 4", "HSET hash f v", "SADD set m", "ZADD zset 1.5 a 2 b"] {
+    for line in [
+        "RPUSH list 0 1 2 3 4",
+        "HSET hash f v",
+        "SADD set m",
+        "ZADD zset 1.5 a 2 b",
+        "XADD stream 1-1 f v g 1",
+    ] {
         client.run(line);
     }
-    for path in ["list", "list?cursor=3&count=1", "list?cursor=4", "hash", "set", "zset?count=1", "none"] {
+    for path in
+        ["list", "list?cursor=3&count=1", "list?cursor=4", "hash", "set", "zset?count=1", "stream", "none"]
+    {
         talk.get(&format!("/v1/key/{path}"));
     }
+    client.run("XADD stream 1-2 f v");
+    let page = talk.http.get("/v1/key/stream?count=1").json();
+    let cursor = page["cursor"].as_str().expect("there is more").to_owned();
+    let rest = talk.http.get(&format!("/v1/key/stream?count=2&cursor={cursor}")).json();
+    assert_eq!(rest["value"], json!([{ "id": "1-2", "fields": [["f", "v"]] }]));
+    assert_eq!(rest["cursor"], json!(null));
     talk.say("GET", "/v1/key/list", &[("Accept", "application/octet-stream")], b"");
     talk.get("/v1/key/list?cursor=x");
     talk.say("DELETE", "/v1/key/list", &[], b"");

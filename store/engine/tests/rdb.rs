@@ -7,22 +7,48 @@ use store_engine::rdb::file::{Event, Reader, Writer};
 use store_engine::rdb::{self, Cause, Marks};
 use store_engine::{Args, Ctx, Entry, Partition, Partitions, Protocol, Reply, Value, command};
 
-/// What a command stores under a key.
-fn made(words: &[&[u8]]) -> Value {
+/// What good calls store under the key `k`.
+fn made(calls: &[Vec<&[u8]>]) -> Value {
     let mut partition = Partition::default();
     let (mut seed, mut out) = (1, Reply::new(Protocol::Resp2));
     let partitions = Partitions::One(&mut partition);
     let mut ctx =
         Ctx { partitions, db: 0, now_ms: 1, seed: &mut seed, undo: None, effects: None, out: &mut out };
-    let row = command::lookup(words[0]).expect("a command");
-    (row.run)(&mut ctx, Args::new(words)).expect("a good call");
-    ctx.entry(words[1]).expect("a key").value.clone()
+    for words in calls {
+        let args = Args::new(words);
+        let row = command::lookup(words[0]).and_then(|row| command::resolve(row, args)).expect("a command");
+        (row.run)(&mut ctx, args).expect("a good call");
+    }
+    ctx.entry(b"k").expect("a key").value.clone()
 }
 
 fn made_of(name: &str, words: &[Vec<u8>]) -> Value {
-    let call: Vec<&[u8]> =
-        [name.as_bytes(), b"k"].into_iter().chain(words.iter().map(|word| &**word)).collect();
-    made(&call)
+    made(&[[name.as_bytes(), b"k"].into_iter().chain(words.iter().map(|word| &**word)).collect()])
+}
+
+/// A stream, to which entries were added, and then read by a group, acknowledged and removed here and there.
+fn stream() -> impl Strategy<Value = Value> {
+    let step = (0..7u8, 0..60u32, element(), element());
+    prop::collection::vec(step, 1..60).prop_map(|steps| {
+        let numbers: Vec<[String; 3]> = steps
+            .iter()
+            .map(|(_, number, ..)| [number.to_string(), format!("1-{number}"), format!("c{}", number % 3)])
+            .collect();
+        let mut calls: Vec<Vec<&[u8]>> = vec![vec![b"xgroup", b"CREATE", b"k", b"g", b"0", b"MKSTREAM"]];
+        for ((kind, _, name, value), [number, id, consumer]) in steps.iter().zip(&numbers) {
+            let [number, id, consumer] = [number, id, consumer].map(|text| text.as_bytes());
+            calls.push(match kind {
+                0..3 => vec![b"xadd", b"k", b"*", b"field", value],
+                3 => vec![b"xadd", b"k", b"*", b"field", value, name, number],
+                4 => {
+                    vec![b"xreadgroup", b"GROUP", b"g", consumer, b"COUNT", number, b"STREAMS", b"k", b">"]
+                }
+                5 => vec![b"xdel", b"k", id],
+                _ => vec![b"xack", b"k", b"g", id],
+            });
+        }
+        made(&calls)
+    })
 }
 
 /// Mostly short, often a number, sometimes long.
@@ -74,6 +100,7 @@ fn value() -> impl Strategy<Value = Value> {
         some(integer()).prop_map(|words| made_of("sadd", &words)),
         pairs(element()).prop_map(|words| made_of("hset", &words)),
         pairs(score()).prop_map(|words| made_of("zadd", &words)),
+        stream(),
     ]
 }
 
@@ -94,7 +121,7 @@ fn event() -> impl Strategy<Value = Event> {
 }
 
 /// What is no longer written.
-const OLD: [&[u8]; 9] = [
+const OLD: [&[u8]; 10] = [
     b"\x00\xc3\x05\x0a\x00a\xe0\x00\x00",
     b"\x03\x03\x01a\x042.50\x01b\xff\x01c\xfe",
     b"\x09\x12\x02\x01a\x01\x001\x01b\x04\x03text...\xff",
@@ -104,6 +131,8 @@ const OLD: [&[u8]; 9] = [
     b"\x0d\x11\x11\0\0\0\x0d\0\0\0\x02\0\0\x01a\x03\xfe\xfb\xff",
     b"\x0e\x01\x11\x11\0\0\0\x0d\0\0\0\x02\0\0\x01a\x03\xfe\xfb\xff",
     b"\x14\x0c\x0c\0\0\0\x02\0\x81a\x02\x05\x01\xff",
+    b"\x0f\x01\x10\0\0\0\0\0\0\0\x05\0\0\0\0\0\0\0\x01\x1c\x1c\0\0\0\x0a\0\x01\x01\0\x01\x01\x01\x81a\x02\0\x01\
+      \x02\x01\0\x01\0\x01\x01\x01\x04\x01\xff\x01\x05\x01\0",
 ];
 
 fn written(events: &[Event]) -> Vec<u8> {

@@ -1,6 +1,7 @@
 //! A request as handlers see it, and how they run commands for it.
 
 use std::net::IpAddr;
+use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -160,7 +161,7 @@ impl Ask {
     }
 
     /// A whole number of the query.
-    pub fn number(&self, name: &str) -> Result<Option<u64>, Problem> {
+    pub fn number<T: FromStr>(&self, name: &str) -> Result<Option<T>, Problem> {
         let Some(value) = self.query(name) else { return Ok(None) };
         let number = std::str::from_utf8(value).ok().and_then(|text| text.parse().ok());
         number.map(Some).ok_or_else(|| Problem::bad(format!("{name} is not a whole number")))

@@ -6,6 +6,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use resp::Value;
 use serde::{Deserialize, Serialize};
+use store_engine::value::stream;
 
 use super::ask::{Argv, Ask, argv};
 use super::json::{self, Shape, Shown, Text, Word};
@@ -75,6 +76,7 @@ pub async fn show(mut ask: Ask) -> Result<Response, Problem> {
         return Ok(([(header::CONTENT_TYPE, HeaderValue::from_static(BYTES))], text).into_response());
     }
     let (from, count) = (ask.number("cursor")?.unwrap_or(0), ask.number("count")?.unwrap_or(PAGE).max(1));
+    let from: u128 = from;
     for _ in 0..MOST_TRIES {
         let kind = ask.value(argv(&["TYPE"], &[&key])).await?;
         let kind = kind.text().unwrap_or_default();
@@ -84,7 +86,7 @@ pub async fn show(mut ask: Ask) -> Result<Response, Problem> {
         let Some(parts) = read(&mut ask, &key, kind, from, count).await? else { continue };
         let [ttl, sticky, bytes, length, value] = &parts;
         let whole = if let Value::Integer(length) = length { *length as u64 } else { 0 };
-        let (value, cursor) = elements(kind, value, from, whole);
+        let (value, cursor) = elements(kind, value, from, count, whole);
         return Ok(json::body(&KeyBody {
             key: Text(&key),
             type_name: Text(kind),
@@ -104,9 +106,11 @@ async fn read(
     ask: &mut Ask,
     key: &[u8],
     kind: &[u8],
-    from: u64,
+    from: u128,
     count: u64,
 ) -> Result<Option<[Value; 5]>, Problem> {
+    let first_entry = format!("{}-{}", from >> 64, from as u64);
+    let from = position(from);
     let (first, last) = (from.to_string(), from.saturating_add(count - 1).min(i64::MAX as u64).to_string());
     let count = count.to_string();
     let range = |name: &str, more: &[&str]| -> Argv {
@@ -120,6 +124,9 @@ async fn read(
         b"list" => ("LLEN", range("LRANGE", &[])),
         b"hash" => ("HLEN", scan("HSCAN")),
         b"set" => ("SCARD", scan("SSCAN")),
+        b"stream" => {
+            ("XLEN", argv(&["XRANGE"], &[key, first_entry.as_bytes(), b"+", b"COUNT", count.as_bytes()]))
+        }
         _ => ("ZCARD", range("ZRANGE", &["WITHSCORES"])),
     };
     let mut commands: Vec<Argv> =
@@ -134,8 +141,26 @@ async fn read(
     Ok(replies.into_iter().skip(1).collect::<Vec<_>>().try_into().ok())
 }
 
+/// A cursor as the position of an element; that of a stream's entry is its ID as one number.
+fn position(cursor: u128) -> u64 {
+    u64::try_from(cursor).unwrap_or(u64::MAX)
+}
+
+/// The cursor of the entry behind this one.
+fn behind_entry(id: &Value) -> Option<u128> {
+    let id = stream::parse(id.text()?, 0)?;
+    (u128::from(id.ms) << 64 | u128::from(id.seq?)).checked_add(1)
+}
+
 /// Elements as JSON, and where those behind them begin.
-fn elements(kind: &[u8], value: &Value, from: u64, length: u64) -> (serde_json::Value, Option<String>) {
+fn elements(
+    kind: &[u8],
+    value: &Value,
+    from: u128,
+    count: u64,
+    length: u64,
+) -> (serde_json::Value, Option<String>) {
+    let from = position(from);
     let show = |value: &Value| serde_json::to_value(Shown(value, Shape::Plain)).unwrap_or_default();
     let behind = |shown: usize| {
         let next = from.saturating_add(shown as u64);
@@ -161,6 +186,21 @@ fn elements(kind: &[u8], value: &Value, from: u64, length: u64) -> (serde_json::
                 other => show(other),
             });
             (scored.collect(), behind(pairs.len()))
+        }
+        (b"stream", Value::Array(entries)) => {
+            let parts = |entry: &Value| match entry {
+                Value::Array(parts) => <[Value; 2]>::try_from(parts.clone()).ok(),
+                _ => None,
+            };
+            let told = entries.iter().filter_map(parts).map(|[id, fields]| {
+                // Names may come several times.
+                let texts = if let Value::Array(texts) = fields { texts } else { Vec::new() };
+                let pairs = texts.chunks_exact(2).map(|pair| show(&Value::Array(pair.to_vec())));
+                serde_json::json!({ "id": show(&id), "fields": pairs.collect::<Vec<_>>() })
+            });
+            let last = entries.last().filter(|_| entries.len() as u64 >= count).and_then(parts);
+            let last = last.and_then(|[id, _]| behind_entry(&id));
+            (told.collect(), last.map(|cursor| cursor.to_string()))
         }
         (b"list", Value::Array(items)) => (show(value), behind(items.len())),
         _ => (show(value), None),

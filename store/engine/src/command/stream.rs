@@ -316,11 +316,6 @@ fn set_id(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
             "ERR The entries_added specified in XSETID is smaller than the target stream length",
         ));
     }
-    if last_id < meta.max_deleted_id {
-        return Err(CommandError::new(
-            "ERR The ID specified in XSETID is smaller than current max_deleted_entry_id",
-        ));
-    }
     meta.last_id = last_id;
     meta.entries_added = entries_added.unwrap_or(meta.entries_added);
     if max_deleted_id != Id::MIN {

@@ -391,7 +391,7 @@ mod tests {
                 file("0010", b"\xf6\x10", None),
                 "byte 10: not supported: functions of a Redis before its release",
             ),
-            (file("0010", b"\x0f\x01k", None), "byte 12: not supported: streams"),
+            (file("0010", b"\x0f\x01k", None), "byte 13: damaged data: a length is missing"),
             (file("0010", b"\x07\x01k", None), "byte 12: not supported: values of modules"),
             (
                 file("0012", b"\x18\x01k", None),
