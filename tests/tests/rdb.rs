@@ -334,7 +334,7 @@ fn a_file_of_redis_is_read_and_redis_reads_ours() {
     let version = |event: &&Event| matches!(event, Event::Aux { name, value } if name == b"redis-ver" && value == b"7.0.15");
     assert_eq!(events.iter().filter(version).count(), 1);
     let idle = |event: &&Event| matches!(event, Event::Key { marks: Marks { idle_s: Some(_), .. }, .. });
-    assert_eq!(events.iter().filter(idle).count(), 24 + 24 + 1, "all keys say when they were used");
+    assert_eq!(events.iter().filter(idle).count(), 27 + 27 + 1, "all keys say when they were used");
 
     let mut writer = Writer::new(Vec::new()).expect("memory takes all");
     let mut db = None;
