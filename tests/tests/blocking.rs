@@ -132,6 +132,123 @@ fn nothing_is_lost_and_nothing_served_twice_when_all_come_at_once() {
     assert_eq!(taken.iter().collect::<BTreeSet<_>>().len(), 4 * EACH);
 }
 
+/// The IDs of entries that were read of one stream, in either protocol's form.
+fn ids_in(reply: &Value) -> Vec<String> {
+    let Value::Array(streams) = reply else { panic!("entries: {}", notation::reply(reply)) };
+    let Value::Array(stream) = &streams[0] else { panic!("a stream with its entries") };
+    let Value::Array(entries) = &stream[1] else { panic!("entries") };
+    let id_of = |entry: &Value| match entry {
+        Value::Array(parts) => String::from_utf8_lossy(parts[0].text().expect("an ID")).into_owned(),
+        other => panic!("an entry: {}", notation::reply(other)),
+    };
+    entries.iter().map(id_of).collect()
+}
+
+#[test]
+fn every_reader_of_a_stream_gets_all_of_it_and_every_group_all_of_it_once() {
+    const EACH: usize = 150;
+    let server = TestServer::start(FLAGS);
+    let mut client = server.client();
+    client.run("XGROUP CREATE stream group 0 MKSTREAM");
+    std::thread::scope(|scope| {
+        let readers: Vec<_> = (0..3)
+            .map(|number| {
+                let server = &server;
+                scope.spawn(move || {
+                    let mut client = server.client();
+                    let mut seen = vec!["0-0".to_owned()];
+                    while seen.len() <= 4 * EACH {
+                        let last = &seen[seen.len() - 1];
+                        // With another stream beside it, into which nothing comes.
+                        let found = match number {
+                            0 => client.call(["XREAD", "BLOCK", "0", "STREAMS", "stream", last]),
+                            _ => client.call(["XREAD", "BLOCK", "0", "STREAMS", "none", "stream", "$", last]),
+                        };
+                        seen.extend(ids_in(&found));
+                    }
+                    seen
+                })
+            })
+            .collect();
+        let consumers: Vec<_> = (0..3)
+            .map(|number| {
+                let server = &server;
+                scope.spawn(move || {
+                    let mut client = server.client();
+                    let mut taken = Vec::new();
+                    loop {
+                        let line =
+                            format!("XREADGROUP GROUP group c{number} COUNT 7 BLOCK 0 STREAMS stream >");
+                        let reply = client.run(&line);
+                        if let Value::Error(text) = &reply {
+                            return (taken, String::from_utf8_lossy(text).into_owned());
+                        }
+                        taken.extend(ids_in(&reply));
+                    }
+                })
+            })
+            .collect();
+        let writers: Vec<_> = (0..4)
+            .map(|number| {
+                let server = &server;
+                scope.spawn(move || {
+                    let mut client = server.client();
+                    for at in 0..EACH {
+                        match (at + number) % 3 {
+                            0 => client.run("XADD stream * at once"),
+                            1 => client.eval(
+                                "return redis.call('XADD', ARGV[1], '*', 'by', 'script')",
+                                &[],
+                                &["stream"],
+                            ),
+                            _ => {
+                                client.run("MULTI");
+                                client.run("XADD stream * in transaction");
+                                client.run("EXEC")
+                            }
+                        };
+                    }
+                })
+            })
+            .collect();
+        writers.into_iter().for_each(|writer| writer.join().expect("it added everything"));
+        let all = client.run("XRANGE stream - +");
+        let Value::Array(entries) = &all else { panic!("entries") };
+        assert_eq!(entries.len(), 4 * EACH);
+        let all: Vec<String> = ids_in(&Value::Array(vec![Value::Array(vec![Value::Null, all])]));
+        for reader in readers {
+            assert_eq!(reader.join().expect("it read everything")[1..], all, "in order, nothing twice");
+        }
+        wait_until("all is delivered", || {
+            shown(&mut server.client(), "XPENDING stream group").starts_with(&format!("[{}, ", 4 * EACH))
+        });
+        wait_for_blocked(&server, 3);
+        assert_eq!(shown(&mut client, "XGROUP DESTROY stream group"), "1");
+        let mut taken = Vec::new();
+        for consumer in consumers {
+            let (part, end) = consumer.join().expect("it took its share");
+            assert_eq!(end, "NOGROUP the consumer group this client was blocked on no longer exists");
+            assert!(part.is_sorted_by_key(|id| all.iter().position(|held| held == id)), "in order");
+            taken.extend(part);
+        }
+        assert_eq!(taken.len(), 4 * EACH);
+        assert_eq!(taken.into_iter().collect::<BTreeSet<_>>(), all.into_iter().collect());
+    });
+    wait_for_blocked(&server, 0);
+}
+
+#[test]
+fn a_reader_of_an_expired_stream_is_told() {
+    let server = TestServer::start(FLAGS);
+    let mut client = server.client();
+    client.run("XGROUP CREATE stream group $ MKSTREAM");
+    let mut waiter = blocked(&server, "XREADGROUP GROUP group a BLOCK 0 STREAMS stream >", 1);
+    client.run("PEXPIRE stream 20");
+    // Whoever comes first to see that it has expired.
+    wait_until("it is gone", || shown(&mut client, "EXISTS stream") == "0");
+    assert_eq!(notation::reply(&waiter.read()), "-UNBLOCKED the stream key no longer exists");
+}
+
 #[test]
 fn what_is_undone_serves_nobody() {
     let server = TestServer::start(&["--script-fuel", "20000000"]);
