@@ -21,6 +21,7 @@ pub const MOST_TEXT: usize = 256;
 pub struct Trace {
     calls: bool,
     dry: AtomicBool,
+    wants_changes: bool,
     seen: Mutex<Seen>,
 }
 
@@ -41,6 +42,8 @@ pub struct Seen {
     pub steps: Vec<Step>,
     /// Steps that were not kept.
     pub omitted: u64,
+    /// What it changed as RESP3, and how many keys more, if that was wanted and it was kept.
+    pub changes: Option<(Vec<u8>, usize)>,
     began: Option<Instant>,
     bytes: usize,
 }
@@ -104,7 +107,22 @@ pub struct CallStep {
 impl Trace {
     /// Of a run whose `calls` are to be told too, or only their number and what they cost.
     pub fn new(calls: bool) -> Trace {
-        Trace { calls, dry: AtomicBool::new(false), seen: Mutex::default() }
+        Trace { calls, dry: AtomicBool::new(false), wants_changes: false, seen: Mutex::default() }
+    }
+
+    /// The same of a run that is to tell what it changed, too, if it is one that can.
+    pub fn with_changes(self, wants_changes: bool) -> Trace {
+        Trace { wants_changes, ..self }
+    }
+
+    /// Whether it is.
+    pub fn wants_changes(&self) -> bool {
+        self.wants_changes
+    }
+
+    /// Notes what the run is about to change.
+    pub fn set_changes(&self, told: Vec<u8>, omitted: usize) {
+        self.seen.lock().changes = Some((told, omitted));
     }
 
     /// Whether single calls are to be told.

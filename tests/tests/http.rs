@@ -279,6 +279,105 @@ fn scripts_and_what_they_did() {
 }
 
 #[test]
+fn a_script_is_checked_without_being_kept() {
+    let server = start(&[]);
+    let mut talk = Talk::new(&server);
+    let right = talk.post("/v1/check", json!({"script": "#!lua name=one flags=no-writes\nreturn 1"})).json();
+    assert_eq!((&right["name"], &right["flags"]), (&json!("one"), &json!(["no-writes"])));
+    let wrong = talk.post("/v1/check", json!({"script": "local a = 1\nnonsense("}));
+    assert_eq!(wrong.status, 400);
+    assert!(wrong.json()["detail"].as_str().expect("a text").contains("user_script:2:"), "{}", wrong.json());
+    assert_eq!(talk.post("/v1/check", json!({"script": "#!lua flags=quickly\nreturn 1"})).status, 400);
+    assert_eq!(talk.get("/v1/scripts").json()["scripts"], json!([]));
+    let loaded = talk.post("/v1/scripts", json!({"script": "#!lua name=one flags=no-writes\nreturn 1"}));
+    assert_eq!(loaded.json()["sha"], right["sha"]);
+    talk.end();
+}
+
+#[test]
+fn a_run_tells_what_it_wrote_and_returned() {
+    let server = start(&[]);
+    let mut talk = Talk::new(&server);
+    let mut client = server.client();
+    client.run("RPUSH list a b");
+    let script = "redis.call('RPUSH', KEYS[1], ARGV[1])
+        redis.call('SET', 'beside', math.random() .. redis.call('TIME')[2])
+        return {redis.call('GET', 'beside'), {ok = 'fine'}, false, 2}";
+    let run = talk.post(
+        "/v1/eval",
+        json!({"script": script, "keys": ["list"], "args": ["c"], "writes": true, "raw": true, "trace": true}),
+    );
+    let told = run.json();
+    let (list, beside) = (&told["writes"][0], &told["writes"][1]);
+    assert_eq!((&list["key"], &list["before"]["elements"]), (&json!("list"), &json!(["a", "b"])));
+    assert_eq!(list["after"]["elements"], json!(["a", "b", "c"]));
+    // What is told is what is there, random numbers and time included, and was done once.
+    assert_eq!(text(&mut client, "LRANGE list 0 -1"), r#"["a", "b", "c"]"#);
+    assert_eq!((&beside["before"], &beside["after"]["elements"][0]), (&Value::Null, &told["reply"][0]));
+    let kept = told["reply"][0].as_str().expect("a string");
+    assert_eq!(text(&mut client, "GET beside"), format!("{kept:?}"));
+    assert_eq!((&told["writes_omitted"], &told["run"]["calls"]), (&json!(0), &json!(4)));
+    assert_eq!(told["trace"]["steps"].as_array().map(Vec::len), Some(4));
+    let raw = format!("*4\r\n${}\r\n{kept}\r\n+fine\r\n_\r\n:2\r\n", kept.len());
+    assert_eq!(told["raw"], json!(raw));
+
+    let wanting = |script: &str, more: Value| {
+        let mut body = json!({"script": script, "keys": ["list"], "writes": true});
+        body.as_object_mut().expect("an object").append(&mut more.as_object().expect("an object").clone());
+        body
+    };
+    let failing = "redis.call('RPUSH', KEYS[1], 'd') return redis.call('GET', KEYS[1])";
+    let undone = talk.post("/v1/eval", wanting(failing, json!({"flags": ["on-error=rollback"]}))).json();
+    assert_eq!((&undone["code"], &undone["writes"]), (&json!("WRONGTYPE"), &json!([])));
+    assert_eq!(text(&mut client, "LLEN list"), "3");
+    let kept = talk.post("/v1/eval", wanting(failing, json!({}))).json();
+    assert_eq!((&kept["code"], &kept["writes"][0]["after"]["length"]), (&json!("WRONGTYPE"), &json!(4)));
+    assert_eq!(text(&mut client, "LLEN list"), "4");
+    let ended = talk.post("/v1/eval", wanting(ENDLESS, json!({"limits": {"fuel": 100_000}}))).json();
+    assert_eq!((&ended["code"], &ended["writes"]), (&json!("SCRIPTLIMIT"), &Value::Null));
+    let calm =
+        talk.post("/v1/eval", wanting("return redis.call('LLEN', KEYS[1])", json!({"raw": true}))).json();
+    assert_eq!((&calm["writes"], &calm["raw"]), (&json!([]), &json!(":4\r\n")));
+    talk.end();
+}
+
+#[test]
+fn the_console_is_served_as_it_was_built() {
+    let server = start(&[]);
+    let mut http = server.http();
+    let page = http.get("/");
+    assert_eq!((page.status, page.header("content-type")), (200, "text/html; charset=utf-8"));
+    let policy = page.header("content-security-policy").to_owned();
+    for rule in ["default-src 'none'", "script-src 'self'", "frame-ancestors 'none'", "connect-src 'self'"] {
+        assert!(policy.contains(rule), "{policy}");
+    }
+    assert!(!policy.contains("unsafe-inline"), "{policy}");
+    assert_eq!(page.header("x-content-type-options"), "nosniff");
+    for path in ["/nothing", "/../Cargo.toml", "/assets/", "/%2e%2e/Cargo.toml"] {
+        assert_eq!(http.get(path).status, 404, "{path}");
+    }
+    assert_eq!(http.send("POST", "/", &[("Content-Type", "application/json")], b"{}").status, 404);
+
+    // Without Node.js nothing was built, and that is what the page says.
+    let text = String::from_utf8(page.body.clone()).expect("text");
+    let Some((_, script)) = text.split_once("src=\"/assets/") else {
+        assert!(text.contains("make build"), "{text}");
+        return;
+    };
+    let script = format!("/assets/{}", script.split('"').next().unwrap_or_default());
+    let plain = http.get(&script);
+    assert_eq!((plain.status, plain.header("content-type")), (200, "text/javascript; charset=utf-8"));
+    assert!(plain.header("cache-control").contains("immutable"), "its name has a digest of it");
+    let small = http.send("GET", &script, &[("Accept-Encoding", "br, gzip;q=0.8")], b"");
+    assert_eq!((small.status, small.header("content-encoding")), (200, "gzip"));
+    assert!(small.body.len() < plain.body.len());
+    let tag = plain.header("etag").to_owned();
+    let again = http.send("GET", &script, &[("If-None-Match", &tag)], b"");
+    assert_eq!((again.status, again.body.len()), (304, 0));
+    assert!(page.header("cache-control").contains("no-cache"), "or a new server would show the old page");
+}
+
+#[test]
 fn the_server_describes_itself() {
     let server = start(&[]);
     let mut talk = Talk::new(&server);

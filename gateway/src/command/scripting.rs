@@ -9,6 +9,7 @@ use store_engine::{Args, Arity, Command, CommandError, Group, KeyPart, Reply, Ro
 use crate::coordinate::{self, Program, ScriptCall};
 use crate::fleet;
 use crate::gate::Admitted;
+use crate::header::Header;
 use crate::options::{BadOption, Flags, Options};
 use crate::recall;
 use crate::registry::{Later, SessionCommand, SessionRun};
@@ -236,20 +237,33 @@ pub async fn load(server: &Server, text: &[u8]) -> Result<Arc<Known>, CommandErr
 
 async fn compiled(server: &Server, text: &[u8]) -> Result<Arc<Known>, CommandError> {
     let known = server.scripts.get_or_add(text, server.config.script_cache_max.get_usize())?;
-    let _permit = server.runtime.admit(false).await;
-    match server.runtime.compile(&known.script, &server.budget()).await {
+    match compile(server, &known.script).await {
         Ok(()) => Ok(known),
-        Err(outcome) => {
+        Err(error) => {
             server.scripts.remove(text);
-            Err(CommandError::owned(match outcome {
-                script::Outcome::CompileError(message) => coordinate::compile_error(&message),
-                script::Outcome::Limit(limit) => {
-                    format!("SCRIPTLIMIT {}: used up while the script was compiled", limit.name())
-                }
-                other => format!("SCRIPTTRAP the script could not be compiled: {other:?}"),
-            }))
+            Err(error)
         }
     }
+}
+
+/// What a script's header says, if both compile. Nothing is kept of it.
+pub async fn check(server: &Server, text: &[u8]) -> Result<Header, CommandError> {
+    let (header, body) = Header::parse(text)?;
+    compile(server, &script::Script::new(&body)).await?;
+    Ok(header)
+}
+
+async fn compile(server: &Server, script: &script::Script) -> Result<(), CommandError> {
+    let _permit = server.runtime.admit(false).await;
+    server.runtime.compile(script, &server.budget()).await.map_err(|outcome| {
+        CommandError::owned(match outcome {
+            script::Outcome::CompileError(message) => coordinate::compile_error(&message),
+            script::Outcome::Limit(limit) => {
+                format!("SCRIPTLIMIT {}: used up while the script was compiled", limit.name())
+            }
+            other => format!("SCRIPTTRAP the script could not be compiled: {other:?}"),
+        })
+    })
 }
 
 async fn manage(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {

@@ -1,9 +1,14 @@
-//! Dry runs: a script runs for real under its locks, is undone, and its reply tells what it would have changed.
+//! Dry runs: a script runs for real under its locks, is undone, and its reply tells what it would have changed. And runs
+//! that are kept, of which the same is to be told.
 
+use std::sync::Arc;
+
+use script::Outcome;
 use store::{Change, Preview, Unit};
-use store_engine::Reply;
+use store_engine::{Protocol, Reply};
 
-use super::script::ScriptCall;
+use super::host::Circumstances;
+use super::script::{Round, ScriptCall, run_once};
 use crate::options::{Flags, OnError};
 use crate::server::Server;
 
@@ -57,6 +62,31 @@ pub(super) fn tell(call: &ScriptCall<'_>, unit: &mut Unit, failed: bool, mark: u
         reply.integer(i64::try_from(number).unwrap_or(i64::MAX));
     }
     *out = reply.buf;
+}
+
+/// Notes what a run that has ended is about to keep, if its caller wants to know. What was there before is told by taking
+/// it back and nothing else; then the script runs once more, under the same locks, at the same time and with the same
+/// random numbers, so that it does the same.
+pub(super) async fn note_changes(
+    server: &Arc<Server>,
+    call: &ScriptCall<'_>,
+    mut round: Round,
+    seen: Circumstances,
+    collects: bool,
+) -> Round {
+    let (Some(trace), Outcome::Reply(reply)) = (&call.trace, &round.outcome) else { return round };
+    let Some(host) = &mut round.host else { return round };
+    let (None, Unit::Here(txn)) = (&host.lack, &mut host.txn) else { return round };
+    let is_undone = reply.starts_with(b"-") && call.options.on_error == Some(OnError::RollBack);
+    let (changes, omitted) = if is_undone { (Vec::new(), 0) } else { txn.undo_part_telling(MOST_CHANGES) };
+    let mut told = Reply::new(Protocol::Resp3);
+    told.array(changes.len());
+    changes.iter().for_each(|change| tell_change(change, &mut told));
+    trace.set_changes(told.buf, omitted);
+    match round.host.take_if(|_| !changes.is_empty()) {
+        Some(host) => run_once(server, call, host.txn, seen, collects).await,
+        None => round,
+    }
 }
 
 fn tell_change(change: &Change, reply: &mut Reply) {

@@ -258,6 +258,9 @@ async fn run_atomic(
             ..Circumstances::of(call, txn.now_ms().unwrap_or_else(|| unix_time().as_millis() as u64))
         });
         let mut round = run_once(server, call, txn, seen, collects).await;
+        if call.trace.as_ref().is_some_and(|trace| trace.wants_changes()) && !call.is_dry() {
+            round = Box::pin(dry::note_changes(server, call, round, seen, collects)).await;
+        }
         drop(permit);
         let lack = round.lack();
         let Round { host, outcome, spent } = round;

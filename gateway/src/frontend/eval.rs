@@ -7,6 +7,7 @@ use resp::Value;
 use super::work::{Failure, Work, parse};
 use crate::command::scripting;
 use crate::options::Flags;
+use crate::stats::Ended;
 use crate::trace::Trace;
 
 /// A run that somebody asks for.
@@ -27,6 +28,8 @@ pub struct Asked<'a> {
     pub dry_run: bool,
     /// It is to tell what it does.
     pub trace: bool,
+    /// It is to tell what it wrote, also if that is kept.
+    pub writes: bool,
 }
 
 /// What came of a run.
@@ -35,6 +38,8 @@ pub struct Done {
     pub trace: Arc<Trace>,
     value: Value,
     dry: bool,
+    /// What was written and is kept, and how much more there was.
+    kept: Option<(Value, Value)>,
 }
 
 impl Done {
@@ -54,8 +59,14 @@ impl Done {
         }
     }
 
-    /// The parts of a dry run's reply beside that: `writes`, `omitted`.
-    pub fn part(&self, name: &str) -> Option<&Value> {
+    /// What it wrote, or would have written, and of how many keys that does not tell; if it was asked for.
+    pub fn writes(&self) -> Option<(&Value, &Value)> {
+        let kept = self.kept.as_ref().map(|(told, omitted)| (told, omitted));
+        self.part("writes").zip(self.part("omitted")).or(kept)
+    }
+
+    /// A part of a dry run's reply.
+    fn part(&self, name: &str) -> Option<&Value> {
         if self.dry { field(&self.value, name) } else { None }
     }
 }
@@ -74,7 +85,7 @@ pub async fn run(work: &mut Work, asked: Asked<'_>) -> Result<Done, Failure> {
     if asked.dry_run {
         options.flags.0 |= Flags::DRY_RUN.0;
     }
-    let trace = Arc::new(Trace::new(asked.trace));
+    let trace = Arc::new(Trace::new(asked.trace).with_changes(asked.writes));
     work.session.wishes.options = options;
     work.session.wishes.trace = Some(trace.clone());
     let name: &[u8] = match (asked.by_sha, asked.read_only) {
@@ -89,5 +100,11 @@ pub async fn run(work: &mut Work, asked: Asked<'_>) -> Result<Done, Failure> {
     argv.extend(asked.args);
     let value = parse(&work.run(&argv).await?)?;
     let dry = trace.is_dry();
-    Ok(Done { trace, value, dry })
+    let seen = trace.seen();
+    // One that something ended kept nothing.
+    let kept = seen.changes.as_ref().filter(|_| matches!(seen.ended, Some(Ended::Well | Ended::WithError)));
+    let kept = kept.map(|(told, omitted)| Ok::<_, Failure>((parse(told)?, Value::Integer(*omitted as i64))));
+    let kept = kept.transpose()?;
+    drop(seen);
+    Ok(Done { trace, value, dry, kept })
 }

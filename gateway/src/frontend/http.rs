@@ -1,4 +1,4 @@
-//! HTTP: the API, and health.
+//! HTTP: the API, the web console, and health.
 //!
 //! A request is one or more commands on a session of its own, which takes the road of every other: dispatch, gate,
 //! store. Handlers say which commands those are and show the replies as JSON; see [`json`] for how. Connections live
@@ -6,6 +6,7 @@
 
 mod ask;
 mod commands;
+mod console;
 mod docs;
 mod eval;
 mod events;
@@ -88,6 +89,7 @@ fn routes() -> Vec<Route> {
         post("/v1/evalsha/{sha}", eval::evalsha),
         get("/v1/scripts", scripts::list),
         post("/v1/scripts", scripts::load),
+        post("/v1/check", scripts::check),
         delete("/v1/scripts", scripts::flush),
         get("/v1/scripts/{sha}", scripts::show),
         get("/v1/scripts/{sha}/stats", scripts::stats),
@@ -108,11 +110,10 @@ fn router(face: &Arc<Face>) -> Router {
     for Route { path, handler, .. } in routes() {
         router = router.route(path, handler);
     }
-    let missing = || async { Problem::new(StatusCode::NOT_FOUND, "NOTFOUND", "there is nothing here") };
     let refused = || async {
         Problem::new(StatusCode::METHOD_NOT_ALLOWED, "METHOD", "this cannot be done with what is here")
     };
-    router.fallback(missing).method_not_allowed_fallback(refused).with_state(face.clone())
+    router.fallback(console::serve).method_not_allowed_fallback(refused).with_state(face.clone())
 }
 
 /// Serves until `ready` turns to false. Connections finish what they are doing, which the caller waits for.
@@ -185,6 +186,8 @@ async fn answer(
         response = problem.render(&id, response.headers_mut().remove(header::ALLOW));
     }
     cors.apply(response.headers_mut());
+    // A value that a browser is led to is never run as something else than it says.
+    response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     if let Ok(id) = HeaderValue::from_str(&id) {
         response.headers_mut().insert(REQUEST_ID, id);
     }

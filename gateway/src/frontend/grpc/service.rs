@@ -57,6 +57,7 @@ impl Gateway for Face {
             read_only,
             dry_run,
             trace,
+            writes: false,
         };
         run(work, bounds, db, asked).await
     }
@@ -74,6 +75,7 @@ impl Gateway for Face {
             read_only,
             dry_run,
             trace,
+            writes: false,
         };
         run(work, bounds, db, asked).await
     }
@@ -189,10 +191,11 @@ async fn run(
         let run = shown::run(&seen);
         (run, traced.then(|| shown::trace(&seen, elsewhere)))
     };
-    let writes = done.part("writes").map(shown::changes).unwrap_or_default();
-    let writes_omitted = match done.part("omitted") {
-        Some(Value::Integer(omitted)) => u64::try_from(*omitted).unwrap_or_default(),
-        _ => 0,
+    let (writes, writes_omitted) = match done.writes() {
+        Some((told, Value::Integer(omitted))) => {
+            (shown::changes(told), u64::try_from(*omitted).unwrap_or_default())
+        }
+        _ => Default::default(),
     };
     match done.into_reply() {
         Value::Error(text) if !tells || run.is_none() => {

@@ -7,6 +7,7 @@ use axum::extract::State;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
+use store::client::Member;
 use store_engine::Command;
 
 use super::Face;
@@ -41,6 +42,39 @@ struct Topology<'a> {
     mode: &'static str,
     nodes: [NodeTold<'a>; 1],
     stores: Vec<String>,
+    epoch: Option<u64>,
+    members: Vec<MemberTold>,
+}
+
+/// A store node as this gateway sees it.
+#[derive(Serialize)]
+struct MemberTold {
+    address: String,
+    slots: String,
+    slot_count: usize,
+    keys: u64,
+    bytes: u64,
+    epoch: u64,
+    lag: u64,
+    reachable: bool,
+    trouble: Option<String>,
+}
+
+impl MemberTold {
+    fn of(member: Member) -> MemberTold {
+        let Member { node: address, slots, count: slot_count, keys, bytes, epoch, lag, up } = member;
+        MemberTold {
+            address,
+            slots,
+            slot_count,
+            keys,
+            bytes,
+            epoch,
+            lag,
+            reachable: up.is_ok(),
+            trouble: up.err(),
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -69,7 +103,11 @@ pub async fn topology(ask: Ask) -> Response {
     };
     let stores: Vec<String> = server.config.stores.get().iter().map(Address::to_string).collect();
     let mode = if server.store.node().is_some() { "embedded" } else { "distributed" };
-    json::body(&Topology { mode, nodes: [node], stores })
+    let cluster = server.store.cluster();
+    let epoch = cluster.map(|cluster| cluster.map().epoch());
+    let members = cluster.map_or_else(Vec::new, |cluster| cluster.members());
+    let members = members.into_iter().map(MemberTold::of).collect();
+    json::body(&Topology { mode, nodes: [node], stores, epoch, members })
 }
 
 #[derive(Serialize)]

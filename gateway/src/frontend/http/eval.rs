@@ -3,9 +3,10 @@
 use axum::response::Response;
 use resp::Value;
 use serde::{Deserialize, Serialize};
+use store_engine::Protocol;
 
 use super::ask::Ask;
-use super::json::{self, Shape, Shown, Word};
+use super::json::{self, Shape, Shown, Text, Word};
 use super::problem::Problem;
 use super::told::{RunTold, TraceTold};
 use crate::frontend::eval::{self, Asked};
@@ -28,6 +29,10 @@ struct EvalBody {
     dry_run: bool,
     #[serde(default)]
     trace: bool,
+    #[serde(default)]
+    raw: bool,
+    #[serde(default)]
+    writes: bool,
 }
 
 /// A budget; what it does not say is left to the script and the configuration.
@@ -43,6 +48,8 @@ struct Limits {
 #[derive(Serialize)]
 struct EvalReply<'a> {
     reply: Shown<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    raw: Option<Text<'a>>,
     run: Option<RunTold<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     writes: Option<Shown<'a>>,
@@ -80,13 +87,14 @@ async fn run(ask: &mut Ask, by_sha: bool, script: &[u8], body: &EvalBody) -> Res
         read_only: body.read_only,
         dry_run: body.dry_run,
         trace: body.trace,
+        writes: body.writes,
     };
     let done = eval::run(&mut ask.work, asked).await?;
     let seen = done.trace.seen();
     let (run, steps) = (RunTold::of(&seen), body.trace.then(|| TraceTold::of(&seen)));
     // What was written is shown in the same form whatever is asked for, as it is ours.
-    let ours = |name: &str| done.part(name).map(|part| Shown(part, Shape::Plain));
-    let (writes, omitted) = (ours("writes"), ours("omitted"));
+    let ours = |value| Shown(value, Shape::Plain);
+    let (writes, omitted) = done.writes().map(|(told, omitted)| (ours(told), ours(omitted))).unzip();
     if let Value::Error(text) = done.reply() {
         let mut problem = Problem::of_reply(text);
         let told = [
@@ -102,8 +110,13 @@ async fn run(ask: &mut Ask, by_sha: bool, script: &[u8], body: &EvalBody) -> Res
         }
         return Err(problem);
     }
-    let reply = Shown(done.reply(), shape);
-    Ok(json::body(&EvalReply { reply, run, writes, writes_omitted: omitted, trace: steps }))
+    let raw = body.raw.then(|| {
+        let mut bytes = Vec::new();
+        done.reply().write_to(Protocol::Resp3, &mut bytes);
+        bytes
+    });
+    let (raw, reply) = (raw.as_deref().map(Text), Shown(done.reply(), shape));
+    Ok(json::body(&EvalReply { reply, raw, run, writes, writes_omitted: omitted, trace: steps }))
 }
 
 /// What the caller asks for, in the words of SCRIPT FLAGS.

@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 use super::ask::{Ask, argv};
 use super::json::{self, Shape, Shown, Text, Word};
 use super::problem::Problem;
-use crate::scripts::{Known, parse_sha};
+use crate::command::scripting;
+use crate::scripts::{Known, parse_sha, sha_of, spelled};
 
 /// What is known of a script.
 #[derive(Serialize)]
@@ -56,6 +57,22 @@ pub async fn show(ask: Ask) -> Result<Response, Problem> {
 #[serde(deny_unknown_fields)]
 struct LoadBody {
     script: Word,
+}
+
+#[derive(Serialize)]
+struct CheckBody<'a> {
+    sha: String,
+    name: Option<&'a str>,
+    flags: Vec<String>,
+}
+
+/// Whether a script compiles, and what its header says.
+pub async fn check(ask: Ask) -> Result<Response, Problem> {
+    let LoadBody { script: Word(text) } = ask.json()?;
+    let checked = scripting::check(ask.server(), &text).await;
+    let header = checked.map_err(|error| Problem::of_reply(error.text().as_bytes()))?;
+    let (sha, name) = (spelled(&sha_of(&text)), header.name.as_deref());
+    Ok(json::body(&CheckBody { sha, name, flags: header.options.words() }))
 }
 
 /// SCRIPT LOAD.
