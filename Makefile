@@ -1,14 +1,17 @@
-# Needs Rust, Python 3 with venv, and a C linker. Everything else is fetched, nothing is installed outside this folder.
+# Needs Rust, Python 3 with venv, and a C linker; Node.js for the web console. Everything else is fetched, nothing is installed outside this folder.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run cluster build test fuzz-commands fuzz-histories eviction-quality crash cluster-crash disk-space fmt lint clean zig
+.PHONY: help run cluster build test fuzz-commands fuzz-histories eviction-quality crash cluster-crash disk-space fmt lint clean zig console
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 PYTHON ?= python3
 # Given to the server by `make run`, such as ARGS="--resp 127.0.0.1:7000"
 ARGS ?=
+# What is there when the web console is built, and when what that takes is fetched.
+SITE := web-console/dist/built
+MODULES := web-console/node_modules/.package-lock.json
 
 # Where rustup cannot fetch the toolchain of rust-toolchain.toml, the installed one has to do.
 ifneq ($(shell cargo --version >/dev/null 2>&1 || echo missing),)
@@ -25,12 +28,12 @@ run: build ## Build and serve on 127.0.0.1:6379 (ARGS="--help" shows the options
 cluster: build ## Serve with 3 store nodes and 2 gateways on this machine, data in ./data-cluster
 	@exec deploy/cluster.sh $(abspath $(TARGET))/release/moonshard
 
-build: zig ## Build target/release/moonshard
+build: zig console ## Build target/release/moonshard
 	cargo build --locked --release --package gateway
 
 OVER_NODES := atomicity blocking conversations differential functions grpc limits modes scripts serializable
 
-test: zig lint ## Check format and lints, run all tests
+test: zig console lint ## Check format and lints, run all tests
 	@$(oracle)
 	cargo build --locked --package gateway # the tests of the whole server start it
 	INSTA_UPDATE=no cargo test --locked --workspace
@@ -38,6 +41,18 @@ test: zig lint ## Check format and lints, run all tests
 	# What holds for one process has to hold over store nodes.
 	TEST_STORES=3 INSTA_UPDATE=no cargo test --locked --package tests $(addprefix --test ,$(OVER_NODES))
 	@$(oracle)
+	@$(browser)
+	@if [[ -e $(SITE) ]]; then cd web-console && npm run --silent test; fi
+
+# The web console is built before the server, which contains it.
+console: $(SITE)
+
+$(SITE): $(wildcard web-console/src/* web-console/src/*/* web-console/public/*) web-console/index.html \
+    web-console/vite.config.ts web-console/tsconfig.json $(MODULES)
+	@$(node) cd web-console && npm run --silent build && touch dist/built
+
+$(MODULES): web-console/package.json web-console/package-lock.json
+	@$(node) cd web-console && npm ci --no-audit --no-fund && touch node_modules/.package-lock.json
 
 # Another seed each time: what was found tells it, for MOONSHARD_DIFF_SEED.
 fuzz-commands: zig ## Compare two million random calls with Redis
@@ -85,14 +100,16 @@ disk-space: build ## Overwrite data for some minutes, and look at its room on di
 
 fmt: ## Format all sources
 	cargo fmt --all
+	@if [[ -e $(MODULES) ]]; then cd web-console && npm run --silent fmt; fi
 
-lint: zig ## Check format and lints
+lint: zig console ## Check format and lints
 	cargo fmt --all --check
+	@if [[ -e $(MODULES) ]]; then cd web-console && npm run --silent lint; fi
 	cargo clippy --locked --workspace --all-targets -- --deny warnings
 
 clean: ## Remove everything that was built or fetched into this folder
 	cargo clean
-	rm -rf .venv
+	rm -rf .venv web-console/node_modules web-console/dist/site $(SITE)
 
 # The C compiler for WebAssembly that the Lua guest is built with, unless a fitting zig is there already.
 zig:
@@ -110,4 +127,19 @@ define oracle
 if ! command -v redis-server >/dev/null; then \
     echo '***** redis-server is not installed: the tests that compare with Redis are SKIPPED *****'; \
 fi
+endef
+
+# Those of the web console want a browser.
+define browser
+if ! command -v chromium >/dev/null; then \
+    echo '***** chromium is not installed: the tests of the web console in a browser are SKIPPED *****'; \
+fi
+endef
+
+# The server can do without its web console, and says so to whoever looks for it.
+define node
+if ! node --eval 'const [a, b] = process.versions.node.split("."); process.exit(a > 20 || (a == 20 && b >= 19) ? 0 : 1)' \
+    2>/dev/null; then \
+    echo '***** Node.js 20.19 or newer is not installed: the server is built WITHOUT its web console *****'; exit 0; \
+fi;
 endef

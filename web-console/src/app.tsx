@@ -1,0 +1,104 @@
+/** The frame around all pages. */
+import { effect } from "@preact/signals";
+import { ask, database, online } from "./api/http";
+import { KeysPage } from "./pages/keys";
+import { ScriptsPage } from "./pages/scripts";
+import { TopologyPage } from "./pages/topology";
+import { Playground } from "./run/playground";
+import { Login } from "./ui/login";
+import { Notice } from "./ui/parts";
+import { PAGES, type Page, page } from "./ui/route";
+import { nextTheme, theme } from "./ui/theme";
+import { Toast } from "./ui/toast";
+
+const NAMES: Record<Page, string> = {
+  playground: "Playground",
+  scripts: "Scripts",
+  keys: "Keys",
+  topology: "Topology",
+};
+
+/** How often a server that is lost is looked for. */
+const LOOK_MS = 2000;
+
+effect(() => {
+  if (online.value) return;
+  const timer = setInterval(() => void ask("/v1/topology").catch(() => undefined), LOOK_MS);
+  return () => clearInterval(timer);
+});
+
+effect(() => {
+  document.title = `${NAMES[page.value]} – Moonshard`;
+});
+
+function Head() {
+  return (
+    <header class="head">
+      <a class="brand" href="#/playground">
+        <svg viewBox="0 0 32 32" width="22" height="22" aria-hidden="true">
+          <path class="moon" d="M20 3a13 13 0 1 0 9 18A11 11 0 0 1 20 3z" />
+          <path class="shard" d="m22 8 5 4-2 7-5-5z" />
+        </svg>
+        <span>Moonshard</span>
+      </a>
+      <nav aria-label="Pages">
+        {PAGES.map((name) => (
+          <a key={name} href={`#/${name}`} aria-current={page.value === name ? "page" : undefined}>
+            {NAMES[name]}
+          </a>
+        ))}
+      </nav>
+      <div class="head-right">
+        <label class="db">
+          <span>db</span>
+          <select
+            value={database.value}
+            onChange={(event) => (database.value = Number(event.currentTarget.value))}
+          >
+            {Array.from({ length: 16 }, (_, db) => (
+              <option key={db} value={db}>
+                {db}
+              </option>
+            ))}
+          </select>
+        </label>
+        <span class={`state ${online.value ? "on" : "off"}`} role="status">
+          {online.value ? "connected" : "no answer"}
+        </span>
+        <button
+          type="button"
+          class="button quiet"
+          aria-label={`Use ${nextTheme()} colours`}
+          title={`Use ${nextTheme()} colours`}
+          onClick={() => (theme.value = nextTheme())}
+        >
+          ◐
+        </button>
+      </div>
+    </header>
+  );
+}
+
+export function App() {
+  return (
+    <>
+      <button type="button" class="skip" onClick={() => document.getElementById("main")?.focus()}>
+        To the content
+      </button>
+      <Head />
+      {!online.value && (
+        <Notice sort="bad">
+          The server does not answer. What you typed stays here; the page goes on when the server is back.
+        </Notice>
+      )}
+      <main id="main" tabIndex={-1}>
+        {page.value === "playground" && <Playground />}
+        {page.value === "scripts" && <ScriptsPage />}
+        {page.value === "keys" && <KeysPage />}
+        {page.value === "topology" && <TopologyPage />}
+      </main>
+      <Login />
+      <Toast />
+    </>
+  );
+}

@@ -1,0 +1,24 @@
+import { render } from "preact";
+import { App } from "./app";
+import { loadDocs } from "./editor/docs";
+import { EXAMPLES } from "./run/examples";
+import { loadBudgets } from "./run/server";
+import { ofFragment } from "./run/share";
+import { EMPTY, keep, kept, load } from "./run/state";
+import { followAddress } from "./ui/route";
+import { followTheme } from "./ui/theme";
+import "./styles/base.css";
+import "./styles/parts.css";
+import "./styles/run.css";
+import "./styles/result.css";
+import "./styles/pages.css";
+
+followTheme();
+followAddress();
+const shared = await ofFragment(location.hash);
+load(shared ?? kept() ?? EXAMPLES[0]?.draft ?? EMPTY);
+keep();
+void loadDocs();
+void loadBudgets();
+const place = document.getElementById("app");
+if (place) render(<App />, place);

@@ -1,0 +1,295 @@
+/** One key: its value by type, with what can be done to it. */
+import { signal } from "@preact/signals";
+import { useEffect, useState } from "preact/hooks";
+import { ask, command, keyPath, Problem } from "../api/http";
+import { bytesOf, shown, type Text } from "../api/text";
+import type { Json, KeyValue } from "../api/types";
+import { bytes, count, micros } from "../run/numbers";
+import { Badge, Button, Dialog, Empty, Notice } from "../ui/parts";
+import { attempt } from "../ui/toast";
+import { Elements } from "./elements";
+
+export const chosen = signal<Text | null>(null);
+const value = signal<KeyValue | null>(null);
+const trouble = signal<string | null>(null);
+
+/** Elements that are asked for at a time. */
+const PAGE = 100;
+
+export function choose(key: Text | null): void {
+  chosen.value = key;
+  value.value = null;
+  if (key !== null) void reload();
+}
+
+async function reload(): Promise<void> {
+  const key = chosen.value;
+  if (key === null) return;
+  try {
+    const told = await ask<KeyValue>(`${keyPath(key)}?count=${PAGE}`);
+    if (chosen.value === key) [value.value, trouble.value] = [told, null];
+  } catch (error) {
+    const gone = error instanceof Problem && error.status === 404;
+    [value.value, trouble.value] = [null, gone ? "The key is not there any more." : String(error)];
+  }
+}
+
+async function more(now: KeyValue): Promise<void> {
+  const next = await ask<KeyValue>(`${keyPath(now.key)}?count=${PAGE}&cursor=${now.cursor}`);
+  value.value = { ...next, value: joined(now.value, next.value) };
+}
+
+function joined(before: Json, after: Json): Json {
+  if (Array.isArray(before) && Array.isArray(after)) return [...before, ...after];
+  const both = [before, after].map((one) => one as { [name: string]: Json });
+  const pairs = both.map((one) => (Array.isArray(one.map) ? one.map : Object.entries(one)) as [Json, Json][]);
+  return { map: pairs.flat() };
+}
+
+function Lifetime({ now, done }: { now: KeyValue; done: () => void }) {
+  const [seconds, setSeconds] = useState("");
+  const expires = now.ttl_ms === null ? "never expires" : `expires in ${micros(now.ttl_ms * 1000)}`;
+  const set = (event: Event) => {
+    event.preventDefault();
+    const ms = Math.round(Number(seconds) * 1000);
+    void attempt(() => command(["PEXPIRE", now.key, ms]), "It expires then.").then(done);
+    setSeconds("");
+  };
+  return (
+    <form class="lifetime" onSubmit={set}>
+      <span>{expires}</span>
+      <input
+        aria-label="Seconds to live"
+        type="number"
+        min="0.001"
+        step="any"
+        required
+        placeholder="seconds"
+        value={seconds}
+        onInput={(event) => setSeconds(event.currentTarget.value)}
+      />
+      <Button type="submit">Expire</Button>
+      {now.ttl_ms !== null && (
+        <Button onClick={() => void attempt(() => command(["PERSIST", now.key]), "It stays.").then(done)}>
+          Persist
+        </Button>
+      )}
+    </form>
+  );
+}
+
+function Head({ now, done, changed }: { now: KeyValue; done: () => void; changed: () => void }) {
+  const [renaming, setRenaming] = useState<string | null>(null);
+  const [deleting, setDeleting] = useState(false);
+  const stick = () =>
+    void attempt(
+      () => command([now.sticky ? "UNSTICK" : "STICK", now.key]),
+      now.sticky ? "The mark is gone." : "It is never evicted.",
+    ).then(done);
+  const rename = (event: Event) => {
+    event.preventDefault();
+    const to = renaming ?? "";
+    void attempt(() => command(["RENAMENX", now.key, to]).then(refuseZero), "Renamed.").then((fine) => {
+      if (fine) choose(to);
+      changed();
+    });
+    setRenaming(null);
+  };
+  const remove = () => {
+    setDeleting(false);
+    void attempt(() => command(["DEL", now.key]), "Deleted.").then(() => {
+      choose(null);
+      changed();
+    });
+  };
+  return (
+    <header class="key-head">
+      <h2>{shown(now.key) || '""'}</h2>
+      <div class="key-facts">
+        <Badge>{now.type}</Badge>
+        <span>
+          {now.type === "string"
+            ? bytes(now.length)
+            : `${count(now.length)} element${now.length === 1 ? "" : "s"}`}
+        </span>
+        <span>{bytes(now.bytes)} in memory</span>
+        <label class="sticky">
+          <input type="checkbox" checked={now.sticky} onChange={stick} /> sticky
+        </label>
+      </div>
+      <div class="key-actions">
+        <Lifetime now={now} done={done} />
+        <span class="space" />
+        <Button onClick={done}>Reload</Button>
+        <Button onClick={() => setRenaming(shown(now.key))}>Rename</Button>
+        <Button sort="danger" onClick={() => setDeleting(true)}>
+          Delete
+        </Button>
+      </div>
+      {renaming !== null && (
+        <Dialog title="Rename" close={() => setRenaming(null)}>
+          <form class="form" onSubmit={rename}>
+            <label>
+              New name
+              <input value={renaming} onInput={(event) => setRenaming(event.currentTarget.value)} />
+            </label>
+            <Button sort="primary" type="submit">
+              Rename
+            </Button>
+          </form>
+        </Dialog>
+      )}
+      {deleting && (
+        <Dialog title="Delete this key?" close={() => setDeleting(false)}>
+          <p>
+            <code>{shown(now.key)}</code> and its value are gone then.
+          </p>
+          <div class="dialog-end">
+            <Button sort="danger" onClick={remove}>
+              Delete
+            </Button>
+          </div>
+        </Dialog>
+      )}
+    </header>
+  );
+}
+
+function refuseZero(reply: Json): void {
+  if (reply === 0) throw new Error("There is a key of this name already.");
+}
+
+function StringValue({ now, done }: { now: KeyValue; done: () => void }) {
+  const text = now.value as Text;
+  const isText = typeof text === "string";
+  const [typed, setTyped] = useState(isText ? text : "");
+  useEffect(() => setTyped(isText ? text : ""), [text]);
+  if (!isText) {
+    return (
+      <>
+        <Notice sort="info">
+          These bytes are not text; they can be replaced from a script, and are shown here.
+        </Notice>
+        <pre class="code">{hexDump(bytesOf(text).subarray(0, 4096))}</pre>
+      </>
+    );
+  }
+  // KEEPTTL and the mark: an edit changes the value only.
+  const save = () => void attempt(() => command(["SET", now.key, typed, "KEEPTTL"]), "Saved.").then(done);
+  return (
+    <div class="string-value">
+      <textarea
+        aria-label="Value"
+        rows={10}
+        spellcheck={false}
+        value={typed}
+        onInput={(event) => setTyped(event.currentTarget.value)}
+      />
+      <div class="buttons">
+        <Button sort="primary" disabled={typed === text} onClick={save}>
+          Save
+        </Button>
+        <Button disabled={typed === text} onClick={() => setTyped(text)}>
+          Back
+        </Button>
+      </div>
+    </div>
+  );
+}
+
+/** Sixteen bytes a line, as hexadecimal digits and letters. */
+export function hexDump(all: Uint8Array): string {
+  const lines: string[] = [];
+  for (let at = 0; at < all.length; at += 16) {
+    const part = [...all.subarray(at, at + 16)];
+    const hex = part.map((byte) => byte.toString(16).padStart(2, "0")).join(" ");
+    const letters = part
+      .map((byte) => (byte >= 0x20 && byte < 0x7f ? String.fromCharCode(byte) : "·"))
+      .join("");
+    lines.push(`${at.toString(16).padStart(6, "0")}  ${hex.padEnd(47)}  ${letters}`);
+  }
+  return lines.join("\n");
+}
+
+export function KeyPanel({ changed }: { changed: () => void }) {
+  const now = value.value;
+  if (chosen.value === null) return <Empty title="Choose a key" />;
+  if (trouble.value) return <Notice sort="warn">{trouble.value}</Notice>;
+  if (!now) return null;
+  const done = () => void reload();
+  return (
+    <div class="key-panel" key={shown(now.key)}>
+      <Head now={now} done={done} changed={changed} />
+      {now.type === "string" ? (
+        <StringValue now={now} done={done} />
+      ) : (
+        <Elements
+          now={now}
+          done={done}
+          more={now.cursor === null ? null : () => void attempt(() => more(now))}
+        />
+      )}
+    </div>
+  );
+}
+
+export function NewKey({ close, made }: { close: () => void; made: (key: Text) => void }) {
+  const [name, setName] = useState("");
+  const [type, setType] = useState<KeyValue["type"]>("string");
+  const [first, setFirst] = useState({ name: "", value: "" });
+  const named = type === "hash" || type === "zset";
+  const make = (event: Event) => {
+    event.preventDefault();
+    const words = {
+      string: ["SET", name, first.value, "NX"],
+      hash: ["HSET", name, first.name, first.value],
+      list: ["RPUSH", name, first.value],
+      set: ["SADD", name, first.value],
+      zset: ["ZADD", name, first.value, first.name],
+    }[type];
+    const create = async () => {
+      if ((await command(["EXISTS", name])) === 1) throw new Error("There is a key of this name already.");
+      await command(words);
+    };
+    void attempt(create, "It is there.").then((fine) => fine && made(name));
+  };
+  return (
+    <Dialog title="New key" close={close}>
+      <form class="form" onSubmit={make}>
+        <label>
+          Key
+          <input required value={name} onInput={(event) => setName(event.currentTarget.value)} />
+        </label>
+        <label>
+          Type
+          <select value={type} onChange={(event) => setType(event.currentTarget.value as KeyValue["type"])}>
+            {(["string", "hash", "list", "set", "zset"] as const).map((one) => (
+              <option key={one}>{one}</option>
+            ))}
+          </select>
+        </label>
+        {named && (
+          <label>
+            {type === "hash" ? "Field" : "Member"}
+            <input
+              required
+              value={first.name}
+              onInput={(event) => setFirst({ ...first, name: event.currentTarget.value })}
+            />
+          </label>
+        )}
+        <label>
+          {type === "zset" ? "Score" : type === "string" || type === "hash" ? "Value" : "First element"}
+          <input
+            required={type === "zset"}
+            value={first.value}
+            onInput={(event) => setFirst({ ...first, value: event.currentTarget.value })}
+          />
+        </label>
+        <Button sort="primary" type="submit">
+          Make it
+        </Button>
+      </form>
+    </Dialog>
+  );
+}

@@ -1,0 +1,317 @@
+/** The scripts that the server knows, what runs now, and what their runs did. */
+import { signal } from "@preact/signals";
+import { useEffect } from "preact/hooks";
+import { listen } from "../api/events";
+import { ask, command } from "../api/http";
+import { shown } from "../api/text";
+import type { KnownScript } from "../api/types";
+import { Editor } from "../editor/editor";
+import { bytes, count, micros, short } from "../run/numbers";
+import { EMPTY, load, script as typed } from "../run/state";
+import { Badge, Button, Dialog, Empty } from "../ui/parts";
+import { go } from "../ui/route";
+import { attempt } from "../ui/toast";
+
+interface Running {
+  sha1: string;
+  "client-id": number;
+  duration_ms: number;
+}
+
+interface Ended {
+  run: number;
+  name: string;
+  mode: string;
+  outcome: string;
+  fuel: number;
+  microseconds: number;
+}
+
+type Stats = Record<string, number>;
+
+const scripts = signal<KnownScript[] | null>(null);
+const stats = signal<Record<string, Stats>>({});
+const running = signal<Running[]>([]);
+const ended = signal<Ended[]>([]);
+const open = signal<{ script: KnownScript; stats: Stats } | null>(null);
+const sure = signal(false);
+
+/** Ends of runs that are listed. */
+const MOST_ENDED = 30;
+/** Not more often than this the server is asked, however much happens. */
+const PAUSE_MS = 1000;
+
+async function refresh(): Promise<void> {
+  const [known, now] = await Promise.all([
+    ask<{ scripts: KnownScript[] }>("/v1/scripts"),
+    command(["SCRIPT", "RUNNING"]),
+  ]);
+  scripts.value = known.scripts;
+  running.value = now as unknown as Running[];
+  const all = await ask<{ replies: Stats[] }>("/v1/pipeline", {
+    body: { commands: known.scripts.map(({ sha }) => ["SCRIPT", "STATS", sha]) },
+  });
+  stats.value = Object.fromEntries(known.scripts.map(({ sha }, at) => [sha, all.replies[at] ?? {}]));
+}
+
+/** Follows the server while the page is open. */
+function follow(): () => void {
+  const abort = new AbortController();
+  let due = true;
+  const timer = setInterval(() => {
+    if (!due && running.value.length === 0) return;
+    due = false;
+    void refresh().catch(() => {
+      due = true;
+    });
+  }, PAUSE_MS);
+  void refresh().catch(() => undefined);
+  void listen(({ kind, data }) => {
+    due = true;
+    if (kind !== "ended") return;
+    const name = String(data.sha ?? data.function ?? "");
+    ended.value = [{ ...data, name } as unknown as Ended, ...ended.value].slice(0, MOST_ENDED);
+  }, abort.signal);
+  return () => {
+    clearInterval(timer);
+    abort.abort();
+  };
+}
+
+async function show(sha: string): Promise<void> {
+  const script = await ask<KnownScript>(`/v1/scripts/${sha}`);
+  open.value = { script, stats: await ask<Stats>(`/v1/scripts/${sha}/stats`) };
+}
+
+function edit(known: KnownScript): void {
+  load({ ...EMPTY, script: shown(known.script ?? "") });
+  open.value = null;
+  go("playground");
+}
+
+function Now() {
+  return (
+    <section>
+      <h2>
+        Running now <Badge sort={running.value.length > 0 ? "warn" : ""}>{running.value.length}</Badge>
+      </h2>
+      {running.value.length === 0 ? (
+        <p class="quiet">Nothing runs or waits for keys.</p>
+      ) : (
+        <table class="list">
+          <thead>
+            <tr>
+              <th>Script</th>
+              <th>Client</th>
+              <th class="number">For</th>
+              <th>
+                <span class="unseen">Actions</span>
+              </th>
+            </tr>
+          </thead>
+          <tbody>
+            {running.value.map((run) => (
+              <tr key={run["client-id"]}>
+                <td>
+                  <button type="button" class="link" onClick={() => void attempt(() => show(run.sha1))}>
+                    <code>{run.sha1.slice(0, 12)}</code>
+                  </button>
+                </td>
+                <td>{run["client-id"]}</td>
+                <td class="number">{micros(run.duration_ms * 1000)}</td>
+                <td class="actions">
+                  <Button
+                    sort="danger"
+                    onClick={() =>
+                      void attempt(
+                        () => command(["SCRIPT", "KILL", "CLIENT", run["client-id"]]),
+                        "Killed; it is undone if it was atomic.",
+                      ).then(refresh)
+                    }
+                  >
+                    Kill
+                  </Button>
+                </td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      )}
+    </section>
+  );
+}
+
+function Known({ all }: { all: KnownScript[] }) {
+  if (all.length === 0) {
+    return (
+      <Empty title="No scripts yet">
+        <p>Whatever is run with EVAL is remembered; SCRIPT LOAD keeps it for good.</p>
+      </Empty>
+    );
+  }
+  return (
+    <div class="scroll-x" tabIndex={0} role="region" aria-label="Known scripts">
+      <table class="list">
+        <thead>
+          <tr>
+            <th>Script</th>
+            <th>Kept</th>
+            <th>Flags</th>
+            <th class="number">Runs</th>
+            <th class="number">Errors</th>
+            <th class="number">Mean time</th>
+            <th class="number">Mean fuel</th>
+            <th class="number">Calls</th>
+            <th class="number">Again</th>
+            <th class="number">Size</th>
+          </tr>
+        </thead>
+        <tbody>
+          {all.map((known) => (
+            <Line key={known.sha} known={known} stats={stats.value[known.sha] ?? {}} />
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+function Line({ known, stats }: { known: KnownScript; stats: Stats }) {
+  const runs = stats.runs ?? 0;
+  const mean = (sum: number | undefined) => (runs > 0 && sum !== undefined ? sum / runs : null);
+  const time = mean(stats.microseconds ?? stats.usec);
+  const fuel = mean(stats.fuel);
+  return (
+    <tr>
+      <td>
+        <button type="button" class="link" onClick={() => void attempt(() => show(known.sha))}>
+          {known.name ?? <code>{known.sha.slice(0, 12)}</code>}
+        </button>
+      </td>
+      <td>{known.loaded ? "loaded" : "for now"}</td>
+      <td>{known.flags.join(" ")}</td>
+      <td class="number">{count(runs)}</td>
+      <td class="number">{count(stats.errors ?? 0)}</td>
+      <td class="number">{time === null ? "–" : micros(time)}</td>
+      <td class="number">{fuel === null ? "–" : short(Math.round(fuel))}</td>
+      <td class="number">{count(stats.calls ?? 0)}</td>
+      <td class="number">{count(stats.reruns ?? 0)}</td>
+      <td class="number">{bytes(known.bytes)}</td>
+    </tr>
+  );
+}
+
+function Lately() {
+  return (
+    <section>
+      <h2>Ended lately</h2>
+      {ended.value.length === 0 ? (
+        <p class="quiet">What ends while this page is open is told here.</p>
+      ) : (
+        <ol class="lately">
+          {ended.value.map((run) => (
+            <li key={run.run}>
+              <Badge sort={run.outcome === "ok" ? "good" : "bad"}>{run.outcome}</Badge>
+              <code>{run.name.slice(0, 12)}</code>
+              <span>{run.mode}</span>
+              <span>{micros(run.microseconds)}</span>
+              <span>{short(run.fuel)} fuel</span>
+            </li>
+          ))}
+        </ol>
+      )}
+    </section>
+  );
+}
+
+function Opened() {
+  const now = open.value;
+  if (!now) return null;
+  const { script, stats } = now;
+  const close = () => {
+    open.value = null;
+  };
+  return (
+    <Dialog title={script.name ?? script.sha} close={close} wide>
+      <div class="opened">
+        <Editor label="Text of the script" value={shown(script.script ?? "")} />
+      </div>
+      <dl class="facts">
+        {Object.entries(stats).map(([name, value]) => (
+          <div key={name}>
+            <dt>{name}</dt>
+            <dd>{count(value)}</dd>
+          </div>
+        ))}
+      </dl>
+      <div class="dialog-end">
+        <Button sort="primary" onClick={() => edit(script)}>
+          Open in the playground
+        </Button>
+        {!script.loaded && (
+          <Button
+            onClick={() =>
+              void attempt(
+                () => ask("/v1/scripts", { body: { script: script.script } }),
+                "It is kept until all are forgotten.",
+              ).then(() => {
+                close();
+                return refresh();
+              })
+            }
+          >
+            Keep it
+          </Button>
+        )}
+      </div>
+    </Dialog>
+  );
+}
+
+export function ScriptsPage() {
+  useEffect(follow, []);
+  const all = scripts.value;
+  return (
+    <div class="page">
+      <header class="page-head">
+        <h1>Scripts</h1>
+        <span class="space" />
+        <Button
+          onClick={() =>
+            void attempt(() => ask("/v1/scripts", { body: { script: typed.value } }), "Loaded.").then(refresh)
+          }
+        >
+          Load what is in the playground
+        </Button>
+        <Button sort="danger" onClick={() => (sure.value = true)}>
+          Forget all
+        </Button>
+      </header>
+      <Now />
+      <section>
+        <h2>
+          Known <Badge>{all?.length ?? 0}</Badge>
+        </h2>
+        {all && <Known all={all} />}
+      </section>
+      <Lately />
+      <Opened />
+      {sure.value && (
+        <Dialog title="Forget all scripts?" close={() => (sure.value = false)}>
+          <p>EVALSHA of any of them fails until it is loaded again. What they did stays.</p>
+          <div class="dialog-end">
+            <Button
+              sort="danger"
+              onClick={() => {
+                sure.value = false;
+                void attempt(() => ask("/v1/scripts", { method: "DELETE" }), "Forgotten.").then(refresh);
+              }}
+            >
+              Forget all
+            </Button>
+          </div>
+        </Dialog>
+      )}
+    </div>
+  );
+}

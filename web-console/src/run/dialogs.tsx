@@ -1,0 +1,126 @@
+/** Examples, history, sharing. */
+import { useState } from "preact/hooks";
+import { ask } from "../api/http";
+import { Badge, Button, copy, Dialog, Empty } from "../ui/parts";
+import { attempt, say } from "../ui/toast";
+import { EXAMPLES, type Example } from "./examples";
+import { result } from "./execute";
+import { forgetAll, history } from "./history";
+import { type Draft, load } from "./state";
+
+function show(draft: Draft, close: () => void): void {
+  load(draft);
+  result.value = null;
+  close();
+}
+
+async function prepare(example: Example): Promise<void> {
+  await ask("/v1/pipeline", { body: { commands: example.prepare, atomic: true } });
+}
+
+export function ExamplesDialog({ close }: { close: () => void }) {
+  const choose = (example: Example, prepared: boolean) => {
+    const draft = { ...example.draft };
+    if (!prepared) return show(draft, close);
+    void attempt(() => prepare(example), "Its data is there.").then((done) => done && show(draft, close));
+  };
+  return (
+    <Dialog title="Examples" close={close} wide>
+      <ul class="examples">
+        {EXAMPLES.map((example) => (
+          <li key={example.name}>
+            <div>
+              <h3>{example.name}</h3>
+              <p>{example.about}</p>
+            </div>
+            <div class="examples-buttons">
+              <Button onClick={() => choose(example, false)} aria-label={`Open ${example.name}`}>
+                Open
+              </Button>
+              {example.prepare.length > 0 && (
+                <Button
+                  sort="primary"
+                  aria-label={`Open ${example.name} with data`}
+                  title={example.prepare.map((words) => words.join(" ")).join("\n")}
+                  onClick={() => choose(example, true)}
+                >
+                  Open with data
+                </Button>
+              )}
+            </div>
+          </li>
+        ))}
+      </ul>
+      <p class="quiet">
+        “With data” writes some keys into the database first; the button's hint tells which.
+      </p>
+    </Dialog>
+  );
+}
+
+export function HistoryDialog({ close }: { close: () => void }) {
+  const entries = history.value;
+  return (
+    <Dialog title="History" close={close} wide>
+      {entries.length === 0 ? (
+        <Empty title="Nothing was run yet" />
+      ) : (
+        <>
+          <ul class="history">
+            {entries.map((entry) => (
+              <li key={`${entry.at}`}>
+                <button type="button" onClick={() => show(entry.draft, close)}>
+                  <span class="history-head">
+                    <Badge sort={entry.ok ? "good" : "bad"}>{entry.outcome}</Badge>
+                    <time>{new Date(entry.at).toLocaleString()}</time>
+                    <span class="quiet">{entry.draft.keys.map((row) => row.text).join(" ")}</span>
+                  </span>
+                  <code>{firstLine(entry.draft.script)}</code>
+                </button>
+              </li>
+            ))}
+          </ul>
+          <div class="dialog-end">
+            <Button sort="danger" onClick={forgetAll}>
+              Forget all
+            </Button>
+            <span class="quiet">Kept in this browser only.</span>
+          </div>
+        </>
+      )}
+    </Dialog>
+  );
+}
+
+/** The first line that says something. */
+function firstLine(script: string): string {
+  const lines = script.split("\n").map((line) => line.trim());
+  return lines.find((line) => line !== "" && !line.startsWith("#!")) ?? "";
+}
+
+export function ShareDialog({ close }: { close: () => void }) {
+  const [address] = useState(location.href);
+  return (
+    <Dialog title="Share" close={close}>
+      <p>
+        Whoever opens this address of the server finds script, keys, arguments and settings. Nothing is run by
+        that.
+      </p>
+      <label class="share">
+        Address
+        <input readOnly value={address} onFocus={(event) => event.currentTarget.select()} />
+      </label>
+      <div class="dialog-end">
+        <Button
+          sort="primary"
+          onClick={() =>
+            void copy(address).then((done) => say(done ? "Copied." : "Copy it from the field.", !done))
+          }
+        >
+          Copy
+        </Button>
+        <span class="quiet">It is all in the address: nobody else keeps it.</span>
+      </div>
+    </Dialog>
+  );
+}

@@ -1,0 +1,125 @@
+/** The page where scripts are written and run. */
+import { signal } from "@preact/signals";
+import { useEffect } from "preact/hooks";
+import { Editor } from "../editor/editor";
+import { StepPanel } from "../step/panel";
+import { begin, stepping, stop } from "../step/session";
+import { Button, Notice } from "../ui/parts";
+import { say } from "../ui/toast";
+import { Controls } from "./controls";
+import { ExamplesDialog, HistoryDialog, ShareDialog } from "./dialogs";
+import { cancel, complaint, progress, run } from "./execute";
+import { ResultPanel } from "./result";
+import { Rows } from "./rows";
+import { ofFragment, toFragment } from "./share";
+import { args, draft, keys, load, script } from "./state";
+
+const open = signal<"examples" | "history" | "share" | null>(null);
+
+async function share(): Promise<void> {
+  const fragment = await toFragment(draft.value);
+  // Not a new page: the address says what is shown, so that a reload shows it again.
+  window.history.replaceState(null, "", `/${fragment}`);
+  open.value = "share";
+}
+
+function onKey(event: KeyboardEvent): void {
+  const command = event.ctrlKey || event.metaKey;
+  if (!command || event.key !== "Enter" || stepping.value) return;
+  event.preventDefault();
+  event.stopPropagation();
+  if (event.altKey) begin();
+  else void run(event.shiftKey);
+}
+
+const isMac = /Mac|iPhone|iPad/.test(navigator.userAgent);
+const ctrl = isMac ? "⌘" : "Ctrl+";
+
+function Toolbar() {
+  const busy = progress.value !== null || stepping.value !== null;
+  return (
+    <div class="toolbar">
+      <Button sort="quiet" onClick={() => (open.value = "examples")}>
+        Examples
+      </Button>
+      <Button sort="quiet" onClick={() => (open.value = "history")}>
+        History
+      </Button>
+      <Button sort="quiet" onClick={() => void share()}>
+        Share
+      </Button>
+      <span class="space" />
+      <div class="buttons">
+        {stepping.value ? (
+          <Button sort="danger" onClick={stop}>
+            Stop stepping
+          </Button>
+        ) : progress.value ? (
+          <Button sort="danger" onClick={cancel}>
+            Cancel
+          </Button>
+        ) : (
+          <>
+            <Button title={`Halt before each call (${ctrl}Alt+Enter)`} disabled={busy} onClick={begin}>
+              Step
+            </Button>
+            <Button
+              title={`Run it, tell what it would write, and take it back (${ctrl}Shift+Enter)`}
+              disabled={busy}
+              onClick={() => void run(true)}
+            >
+              Dry run
+            </Button>
+            <Button sort="primary" title={`${ctrl}Enter`} disabled={busy} onClick={() => void run(false)}>
+              Run <kbd>{ctrl}⏎</kbd>
+            </Button>
+          </>
+        )}
+      </div>
+    </div>
+  );
+}
+
+export function Playground() {
+  useEffect(() => {
+    const follow = () =>
+      void ofFragment(location.hash).then((shared) => {
+        if (!shared) return;
+        load(shared);
+        say("This is what was shared.");
+      });
+    addEventListener("hashchange", follow);
+    addEventListener("keydown", onKey, true);
+    return () => {
+      removeEventListener("hashchange", follow);
+      removeEventListener("keydown", onKey, true);
+    };
+  }, []);
+  return (
+    <div class="playground">
+      <h1 class="unseen">Playground</h1>
+      <section class="work" aria-label="Script">
+        <Toolbar />
+        <Editor label="Script" value={script.value} change={(text) => (script.value = text)} />
+        <div class="inputs">
+          <Rows title="Keys" one="Key" name="KEYS" rows={keys} kinds={["text", "hex"]} />
+          <Rows
+            title="Arguments"
+            one="Argument"
+            name="ARGV"
+            rows={args}
+            kinds={["text", "number", "json", "hex"]}
+          />
+          <Controls />
+        </div>
+        {complaint.value && <Notice sort="bad">{complaint.value}</Notice>}
+      </section>
+      <section class="outcome" aria-label="Result">
+        {stepping.value ? <StepPanel /> : <ResultPanel />}
+      </section>
+      {open.value === "examples" && <ExamplesDialog close={() => (open.value = null)} />}
+      {open.value === "history" && <HistoryDialog close={() => (open.value = null)} />}
+      {open.value === "share" && <ShareDialog close={() => (open.value = null)} />}
+    </div>
+  );
+}

@@ -1,0 +1,160 @@
+/** A reply as a tree, as RESP and as JSON. Long ones are shown page by page. */
+import { signal } from "@preact/signals";
+import { useState } from "preact/hooks";
+import { shown } from "../api/text";
+import { Button, Choice, copy } from "../ui/parts";
+import { say } from "../ui/toast";
+import { count } from "./numbers";
+import { type Reply, spellRaw, toJson } from "./reply";
+
+type Form = "tree" | "resp" | "json";
+const form = signal<Form>("tree");
+
+/** Elements that are shown at a time. */
+const PAGE = 100;
+/** Letters of a text that are shown at a time. */
+const LETTERS = 20_000;
+
+export function ReplyView({ reply, raw }: { reply: Reply; raw: Uint8Array }) {
+  const forms = [
+    { id: "tree" as const, name: "Tree" },
+    { id: "resp" as const, name: "RESP" },
+    { id: "json" as const, name: "JSON" },
+  ];
+  const text = () => (form.value === "resp" ? spellRaw(raw) : toJson(reply));
+  return (
+    <div class="reply">
+      <div class="reply-bar">
+        <Choice
+          label="Form of the reply"
+          name="form"
+          all={forms}
+          now={form.value}
+          choose={(id) => (form.value = id)}
+        />
+        <span class="space" />
+        <Button
+          sort="quiet"
+          onClick={() =>
+            void copy(text()).then((done) =>
+              say(done ? "Copied." : "This browser does not let pages copy.", !done),
+            )
+          }
+        >
+          Copy {form.value === "resp" ? "RESP" : "JSON"}
+        </Button>
+      </div>
+      {form.value === "tree" ? <Tree reply={reply} /> : <LongText key={form.value} text={text()} />}
+    </div>
+  );
+}
+
+function LongText({ text }: { text: string }) {
+  const [most, setMost] = useState(LETTERS);
+  return (
+    <>
+      <pre class="code">{text.slice(0, most)}</pre>
+      {text.length > most && (
+        <Button onClick={() => setMost(most + 5 * LETTERS)}>
+          {count(text.length - most)} more letters: show some
+        </Button>
+      )}
+    </>
+  );
+}
+
+export function Tree({ reply }: { reply: Reply }) {
+  return (
+    <ul class="tree">
+      <Node name={null} reply={reply} depth={0} />
+    </ul>
+  );
+}
+
+function childrenOf(reply: Reply): [string, Reply][] | null {
+  if (reply.type === "map") return reply.pairs.map(([key, value]) => [brief(key), value]);
+  if (reply.type === "array" || reply.type === "set" || reply.type === "push") {
+    return reply.items.map((item, at) => [String(at + 1), item]);
+  }
+  return null;
+}
+
+function Node({ name, reply, depth }: { name: string | null; reply: Reply; depth: number }) {
+  const children = childrenOf(reply);
+  const [open, setOpen] = useState(depth < 2 && (children?.length ?? 0) <= PAGE * 10);
+  const [most, setMost] = useState(PAGE);
+  const label = name !== null && <span class="tree-name">{name}</span>;
+  if (!children) {
+    return (
+      <li>
+        {label}
+        <Leaf reply={reply} />
+      </li>
+    );
+  }
+  return (
+    <li>
+      <button type="button" class="tree-toggle" aria-expanded={open} onClick={() => setOpen(!open)}>
+        <span aria-hidden="true">{open ? "▾" : "▸"}</span>
+        {label}
+        <span class="tree-type">
+          {reply.type} of {count(children.length)}
+        </span>
+      </button>
+      {open && (
+        <ul>
+          {children.slice(0, most).map(([key, child], at) => (
+            <Node key={at} name={key} reply={child} depth={depth + 1} />
+          ))}
+          {children.length > most && (
+            <li>
+              <Button onClick={() => setMost(most + PAGE * 5)}>
+                {count(children.length - most)} more: show {count(Math.min(PAGE * 5, children.length - most))}
+              </Button>
+            </li>
+          )}
+        </ul>
+      )}
+    </li>
+  );
+}
+
+/** A reply in one line. */
+export function brief(reply: Reply): string {
+  switch (reply.type) {
+    case "string":
+    case "verbatim":
+      return shown(reply.text);
+    case "integer":
+      return String(reply.value);
+    case "boolean":
+      return String(reply.value);
+    case "null":
+      return "null";
+    case "map":
+      return `map of ${reply.pairs.length}`;
+    case "array":
+    case "set":
+    case "push":
+      return `${reply.type} of ${reply.items.length}`;
+    default:
+      return reply.text;
+  }
+}
+
+function Leaf({ reply }: { reply: Reply }) {
+  const [most, setMost] = useState(1000);
+  const text = brief(reply);
+  const type = reply.type === "string" ? (typeof reply.text === "string" ? "string" : "bytes") : reply.type;
+  const size = reply.type === "string" && reply.bytes > 40 ? ` of ${count(reply.bytes)} bytes` : "";
+  return (
+    <>
+      <span class={`tree-value ${type}`}>{text.slice(0, most) || '""'}</span>
+      {text.length > most && <Button onClick={() => setMost(most + LETTERS)}>show more</Button>}
+      <span class="tree-type">
+        {type}
+        {size}
+      </span>
+    </>
+  );
+}

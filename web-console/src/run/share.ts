@@ -1,0 +1,33 @@
+/** A draft as the fragment of an address. Fragments are never sent, so what is shared is known to its readers only. */
+import { type Draft, readDraft } from "./state";
+
+/** Where drafts begin in a fragment. */
+const MARK = "#s=";
+
+async function through(
+  bytes: BlobPart,
+  stream: CompressionStream | DecompressionStream,
+): Promise<Uint8Array> {
+  const piped = new Blob([bytes]).stream().pipeThrough(stream);
+  return new Uint8Array(await new Response(piped).arrayBuffer());
+}
+
+export async function toFragment(draft: Draft): Promise<string> {
+  const small = await through(JSON.stringify(draft), new CompressionStream("deflate-raw"));
+  let binary = "";
+  for (const byte of small) binary += String.fromCharCode(byte);
+  return MARK + btoa(binary).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
+}
+
+/** The draft of a fragment; null if it has none that can be read. */
+export async function ofFragment(fragment: string): Promise<Draft | null> {
+  if (!fragment.startsWith(MARK)) return null;
+  try {
+    const binary = atob(fragment.slice(MARK.length).replaceAll("-", "+").replaceAll("_", "/"));
+    const small = Uint8Array.from(binary, (letter) => letter.charCodeAt(0));
+    const bytes = await through(small, new DecompressionStream("deflate-raw"));
+    return readDraft(JSON.parse(new TextDecoder().decode(bytes)));
+  } catch {
+    return null;
+  }
+}
