@@ -57,11 +57,13 @@ function diagnostic(state: EditorState, { line, message }: Mark): Diagnostic {
 
 interface Props {
   value: string;
+  /** Another one says that the value is not what was typed, but another text to be shown. */
+  version?: number;
   change?: (text: string) => void;
   label: string;
 }
 
-export function Editor({ value, change, label }: Props) {
+export function Editor({ value, version, change, label }: Props) {
   const host = useRef<HTMLDivElement>(null);
   const view = useRef<EditorView | null>(null);
   const latest = useRef(change);
@@ -118,11 +120,15 @@ export function Editor({ value, change, label }: Props) {
     // The editor is made once; its text follows below.
   }, [label]);
 
+  // Not for each value: one that comes back late would undo what was typed since.
   useEffect(() => {
     const now = view.current;
     if (now && now.state.doc.toString() !== value) {
       now.dispatch({ changes: { from: 0, to: now.state.doc.length, insert: value } });
     }
+  }, [version]);
+
+  useEffect(() => {
     if (latest.current) check(value);
   }, [value]);
 

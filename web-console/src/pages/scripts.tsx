@@ -159,10 +159,22 @@ function Known({ all }: { all: KnownScript[] }) {
             <th>Flags</th>
             <th class="number">Runs</th>
             <th class="number">Errors</th>
-            <th class="number">Mean time</th>
-            <th class="number">Mean fuel</th>
-            <th class="number">Calls</th>
-            <th class="number">Again</th>
+            <th class="number">Limits</th>
+            <th class="number" title="Half of all runs took less">
+              Median
+            </th>
+            <th class="number" title="99 of 100 runs took less">
+              p99
+            </th>
+            <th class="number" title="Half of all runs used less">
+              Fuel
+            </th>
+            <th class="number" title="Commands that its runs called">
+              Calls
+            </th>
+            <th class="number" title="How often a run was undone and began again with more keys locked">
+              Again
+            </th>
             <th class="number">Size</th>
           </tr>
         </thead>
@@ -177,10 +189,8 @@ function Known({ all }: { all: KnownScript[] }) {
 }
 
 function Line({ known, stats }: { known: KnownScript; stats: Stats }) {
-  const runs = stats.runs ?? 0;
-  const mean = (sum: number | undefined) => (runs > 0 && sum !== undefined ? sum / runs : null);
-  const time = mean(stats.microseconds ?? stats.usec);
-  const fuel = mean(stats.fuel);
+  const number = (name: string) => count(stats[name] ?? 0);
+  const time = (name: string) => (stats.runs ? micros(stats[name] ?? 0) : "–");
   return (
     <tr>
       <td>
@@ -190,12 +200,14 @@ function Line({ known, stats }: { known: KnownScript; stats: Stats }) {
       </td>
       <td>{known.loaded ? "loaded" : "for now"}</td>
       <td>{known.flags.join(" ")}</td>
-      <td class="number">{count(runs)}</td>
-      <td class="number">{count(stats.errors ?? 0)}</td>
-      <td class="number">{time === null ? "–" : micros(time)}</td>
-      <td class="number">{fuel === null ? "–" : short(Math.round(fuel))}</td>
-      <td class="number">{count(stats.calls ?? 0)}</td>
-      <td class="number">{count(stats.reruns ?? 0)}</td>
+      <td class="number">{number("runs")}</td>
+      <td class="number">{number("errors")}</td>
+      <td class="number">{number("limits_hit")}</td>
+      <td class="number">{time("usec_p50")}</td>
+      <td class="number">{time("usec_p99")}</td>
+      <td class="number">{stats.runs ? short(stats.fuel_p50 ?? 0) : "–"}</td>
+      <td class="number">{number("commands")}</td>
+      <td class="number">{number("reruns")}</td>
       <td class="number">{bytes(known.bytes)}</td>
     </tr>
   );

@@ -53,11 +53,11 @@ local waiting, leases = KEYS[1], KEYS[2]
 local lease = tonumber(ARGV[1])
 local now = tonumber(redis.call('TIME')[1])
 
--- What workers did not finish in time comes first again.
+-- What workers did not finish in time waits again.
 local lost = redis.call('ZRANGEBYSCORE', leases, '-inf', now, 'LIMIT', 0, 100)
 for _, job in ipairs(lost) do
   redis.call('ZREM', leases, job)
-  redis.call('LPUSH', waiting, job)
+  redis.call('RPUSH', waiting, job)
 end
 
 local job = redis.call('LPOP', waiting)

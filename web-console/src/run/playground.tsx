@@ -12,7 +12,7 @@ import { cancel, complaint, progress, run } from "./execute";
 import { ResultPanel } from "./result";
 import { Rows } from "./rows";
 import { ofFragment, toFragment } from "./share";
-import { args, draft, keys, load, script } from "./state";
+import { args, draft, keys, load, loads, script } from "./state";
 
 const open = signal<"examples" | "history" | "share" | null>(null);
 
@@ -100,7 +100,12 @@ export function Playground() {
       <h1 class="unseen">Playground</h1>
       <section class="work" aria-label="Script">
         <Toolbar />
-        <Editor label="Script" value={script.value} change={(text) => (script.value = text)} />
+        <Editor
+          label="Script"
+          value={script.value}
+          version={loads.value}
+          change={(text) => (script.value = text)}
+        />
         <div class="inputs">
           <Rows title="Keys" one="Key" name="KEYS" rows={keys} kinds={["text", "hex"]} />
           <Rows

@@ -55,7 +55,11 @@ export function troubleOf(error: unknown): Trouble {
   if (error instanceof Problem) {
     const text = `${error.code} ${error.message}`;
     const hint = hintFor(error.message) ?? hintFor(text);
-    return { code: error.code, message: error.message, line: lineOf(error.message), hint };
+    // The code has a place of its own.
+    const message = error.message.startsWith(`${error.code} `)
+      ? error.message.slice(error.code.length + 1)
+      : error.message;
+    return { code: error.code, message, line: lineOf(error.message), hint };
   }
   if (error instanceof Lost) {
     const hint = "What was running is undone if it was atomic. The page looks again every few seconds.";

@@ -135,7 +135,7 @@ export function ResultPanel() {
     );
   }
   const { told, trouble, reply } = now;
-  const calls = told.trace?.steps.length ?? 0;
+  const calls = told.trace?.steps.filter((step) => "call" in step).length ?? 0;
   const writes = told.writes;
   const tabs = [
     { id: "reply" as const, name: trouble ? "Error" : "Reply" },

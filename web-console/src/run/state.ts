@@ -38,6 +38,9 @@ export const EMPTY: Draft = {
 
 let lastId = 0;
 
+/** How often a draft was shown. */
+export const loads = signal(0);
+
 export const script = signal("");
 export const keys = signal<Row[]>([]);
 export const args = signal<Row[]>([]);
@@ -48,6 +51,7 @@ export const limits = signal(EMPTY.limits);
 /** Shows a draft. */
 export function load(draft: Draft): void {
   const rows = (of: Draft["keys"]) => of.map((row) => ({ ...row, id: ++lastId }));
+  loads.value += 1;
   script.value = draft.script;
   keys.value = rows(draft.keys);
   args.value = rows(draft.args);

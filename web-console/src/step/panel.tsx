@@ -110,7 +110,7 @@ function NextCall({ session }: { session: Session }) {
   return (
     <div class="next-call" role="status">
       <span class="quiet">
-        Halted in line {halt.frames[0]?.line ?? "?"}, before <code>redis.{halt.how}</code>
+        Halted in line {halt.line}, before <code>redis.{halt.how}</code>
       </span>
       <code class="call-words">{words(halt.words.map(ofLatin1))}</code>
       <div class="buttons">

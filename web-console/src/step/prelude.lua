@@ -8,7 +8,7 @@ local MOST_ITEMS <const>, MOST_DEPTH <const>, MOST_BYTES <const> = 50, 4, 500
 
 -- JSON for the page. Bytes are letters of Latin-1, so that any string gets there as it is.
 local function quote(text)
-  return '"' .. text:gsub('[^\x20\x21\x23-\x5b\x5d-\x7e]', function(letter)
+  return '"' .. text:gsub('[%c"\\\128-\255]', function(letter)
     return string.format('\\u%04x', letter:byte())
   end) .. '"'
 end
@@ -232,8 +232,18 @@ end
 local threads = {}
 for name, value in pairs(coroutine) do threads[name] = value end
 threads.resume = relay
-threads.wrap = function(f)
+-- The line that was last begun: a call that a function ends with leaves no frame behind that would tell it.
+local last
+local function watched(f)
   local thread = coroutine.create(f)
+  debug.sethook(thread, function(_, line)
+    if debug.getinfo(2, 'S').source == SOURCE then last = line end
+  end, 'l')
+  return thread
+end
+threads.create = watched
+threads.wrap = function(f)
+  local thread = watched(f)
   local function checked(fine, ...)
     if not fine then error((...), 0) end
     return ...
@@ -265,7 +275,7 @@ end
 
 local function failed(what)
   local message = type(what) == 'table' and what.err or what
-  local line = frames(main):match('"line":(%d+)') or 'null'
+  local line = frames(main):match('"line":(%d+)') or last or 'null'
   return '{"failed":{"message":' .. quote(tostring(message)) .. ',"line":' .. line .. '}}'
 end
 
@@ -277,7 +287,7 @@ local function advance(...)
   if first ~= HALT then return failed('ERR attempt to yield from outside a coroutine') end
   local quoted = {}
   for at = 1, words.n do quoted[at] = quote(words[at]) end
-  return string.format('{"halt":{"how":"%s","resp":%d,"words":[%s],"frames":%s}}', how, RESP,
+  return string.format('{"halt":{"how":"%s","resp":%d,"line":%d,"words":[%s],"frames":%s}}', how, RESP, last or 0,
     table.concat(quoted, ','), frames(main))
 end
 
@@ -292,7 +302,7 @@ return {
       local line = wrong:match('user_script:(%d+)') or 'null'
       return '{"failed":{"message":' .. quote('ERR Error compiling script (new function): ' .. wrong) .. ',"line":' .. line .. '}}'
     end
-    main = coroutine.create(script)
+    last, main = nil, watched(script)
     return advance()
   end,
   answer = function(reply) return advance(literal(reply)) end,

@@ -20,6 +20,7 @@ export interface Frame {
 /** A call that was not made yet. */
 export interface Halt {
   how: "call" | "pcall" | "acall" | "apcall";
+  line: number;
   /** Protocol of its reply. */
   resp: number;
   words: string[];

@@ -114,7 +114,7 @@ function hear(told: FromWorker): void {
     end({ trouble: { ...trouble, line: told.failed.line ?? trouble.line } });
   } else {
     change({ state: "halted", halt: told.halt });
-    shownLine.value = told.halt.frames[0]?.line ?? null;
+    shownLine.value = told.halt.line;
     if (now.runs) void next();
   }
 }
@@ -142,7 +142,7 @@ export async function next(): Promise<void> {
   const step = trace?.steps.find((one) => "call" in one);
   const done: Done = {
     words,
-    line: halt.frames[0]?.line ?? null,
+    line: halt.line,
     shard: step && "call" in step ? step.call.shard : null,
     reply,
     error: message ? String((message as { message: string }).message) : null,

@@ -6,7 +6,7 @@ import prelude from "./prelude.lua?raw";
 import { type FromWorker, listLiteral, type ToWorker } from "./protocol";
 
 interface Stepper {
-  begin(script: string, keys: string, args: string, cjson: unknown): string;
+  begin(script: string, keys: string, args: string): string;
   answer(reply: string): string;
 }
 
@@ -33,7 +33,7 @@ addEventListener("message", async ({ data }: MessageEvent<ToWorker>) => {
     const { stepper } = await ready;
     const told =
       "begin" in data
-        ? stepper.begin(data.begin.script, listLiteral(data.begin.keys), listLiteral(data.begin.args), null)
+        ? stepper.begin(data.begin.script, listLiteral(data.begin.keys), listLiteral(data.begin.args))
         : stepper.answer(data.answer);
     scope.postMessage(JSON.parse(told));
   } catch (error) {

@@ -1,0 +1,63 @@
+/** The system's Chromium, if there is one. */
+import { existsSync } from "node:fs";
+import { type Browser, type BrowserContextOptions, chromium, type Page } from "playwright-core";
+
+const places = [
+  process.env.CHROMIUM ?? "",
+  "/usr/bin/chromium",
+  "/usr/bin/chromium-browser",
+  "/usr/bin/google-chrome",
+];
+
+/** Nothing if there is none: then tests that need it are skipped. */
+export const chromiumPath = places.find((path) => path !== "" && existsSync(path));
+
+export function launch(): Promise<Browser> {
+  // Root has no sandbox of Chromium; what is shown here is our own.
+  return chromium.launch({ executablePath: chromiumPath ?? "", args: ["--no-sandbox"] });
+}
+
+/** A page that notes what it should not do: errors, broken policies, requests to foreign hosts. */
+export interface Watched {
+  page: Page;
+  faults: string[];
+  close(): Promise<void>;
+}
+
+export async function open(
+  browser: Browser,
+  url: string,
+  options: BrowserContextOptions = {},
+): Promise<Watched> {
+  const context = await browser.newContext({ viewport: { width: 1360, height: 860 }, ...options });
+  context.setDefaultTimeout(15_000);
+  const page = await context.newPage();
+  const faults: string[] = [];
+  page.on("pageerror", (error) => faults.push(`error: ${error.message}`));
+  page.on("request", (request) => {
+    const { origin, protocol } = new URL(request.url());
+    if (origin !== new URL(url).origin && protocol !== "data:" && protocol !== "blob:") {
+      faults.push(`foreign: ${request.url()}`);
+    }
+  });
+  await page.exposeFunction("fault", (text: string) => faults.push(text));
+  await page.addInitScript(() => {
+    addEventListener("securitypolicyviolation", (event) => {
+      const place = event.composedPath()[0];
+      // The browser's own editing writes styles into the editor's lines, which the policy stops.
+      if (place instanceof Element && place.closest(".cm-content")) return;
+      (globalThis as unknown as { fault(text: string): void }).fault(`policy: ${event.violatedDirective}`);
+    });
+  });
+  await page.goto(url);
+  return { page, faults, close: () => context.close() };
+}
+
+/** Replaces the text of the script. */
+export async function write(page: Page, script: string): Promise<void> {
+  const editor = page.getByRole("textbox", { name: "Script" });
+  await editor.click();
+  await page.keyboard.press("ControlOrMeta+a");
+  await page.keyboard.press("Delete");
+  await page.keyboard.insertText(script);
+}

@@ -1,0 +1,394 @@
+/** The console in a browser, with a server of its own. */
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { after, afterEach, before, test } from "node:test";
+import type { Browser, Page } from "playwright-core";
+import { chromiumPath, launch, open, type Watched, write } from "./browser";
+import { type Server, start } from "./server";
+
+const skip = chromiumPath ? false : "SKIPPED: there is no Chromium (CHROMIUM names one)";
+
+let server: Server;
+let browser: Browser;
+let watched: Watched | null = null;
+
+before(async () => {
+  if (skip) return;
+  [server, browser] = await Promise.all([start(), launch()]);
+});
+
+after(async () => {
+  if (skip) return;
+  await browser.close();
+  await server.stop();
+});
+
+afterEach(async () => {
+  const faults = watched?.faults ?? [];
+  await watched?.close();
+  watched = null;
+  assert.deepEqual(faults, []);
+});
+
+async function visit(path = "/", options = {}): Promise<Page> {
+  await server.command("FLUSHALL");
+  watched = await open(browser, server.url + path, options);
+  return watched.page;
+}
+
+const button = (page: Page, name: string | RegExp) =>
+  page.getByRole("button", { name, exact: typeof name === "string" });
+const result = (page: Page) => page.getByRole("region", { name: "Result" });
+
+test("the first run on an empty server answers", { skip }, async () => {
+  const page = await visit();
+  await button(page, /^Run/).click();
+  await result(page).getByText("allowed").waitFor();
+  assert.equal(await server.command("ZCARD", "rate:{alice}"), 1);
+  await result(page).getByText("5 calls").waitFor();
+  await page.getByRole("tab", { name: "Calls 5" }).click();
+  await result(page).getByText("ZCARD rate:{alice}").waitFor();
+  await page.getByRole("tab", { name: "Changes 1" }).click();
+  await result(page).getByText("created").waitFor();
+  await page.getByRole("tab", { name: "Reply" }).click();
+  await page.getByLabel("RESP", { exact: true }).check();
+  await result(page).getByText("*3\\r\\n").waitFor();
+  await page.getByLabel("JSON", { exact: true }).check();
+  await result(page).getByText('"allowed"').waitFor();
+});
+
+test("all examples run", { skip }, async () => {
+  const page = await visit();
+  await button(page, "Examples").click();
+  const names = await page.getByRole("dialog").getByRole("heading", { level: 3 }).allTextContents();
+  assert.equal(names.length, 7);
+  await page.keyboard.press("Escape");
+  for (const name of names) {
+    await button(page, "Examples").click();
+    const prepared = button(page, `Open ${name} with data`);
+    const plain = button(page, `Open ${name}`);
+    await ((await prepared.count()) > 0 ? prepared : plain).click();
+    await page.getByRole("dialog").waitFor({ state: "detached" });
+    await button(page, /^Run/).click();
+    await result(page).getByText("ok", { exact: true }).waitFor();
+    const tree = await result(page).locator(".tree").innerText();
+    assert.doesNotMatch(tree, /EMPTY|refused/, name);
+  }
+});
+
+test("an error is marked on its line, while it is typed and when it is run", { skip }, async () => {
+  const page = await visit();
+  await write(page, "local a = 1\nlocal b = = 2\nreturn a");
+  const marked = page.locator(".cm-lintRange-error");
+  await marked.getByText("= 2").waitFor();
+  await write(page, "local a = 1\n\nreturn nosuch");
+  await marked.waitFor({ state: "detached" });
+  await button(page, /^Run/).click();
+  await result(page).getByText("nonexistent global variable").waitFor();
+  await result(page).getByText("Variables must be local").waitFor();
+  await marked.getByText("nosuch").waitFor();
+  await button(page, "Go to line 3").click();
+  await page.locator(".cm-activeLine", { hasText: "return nosuch" }).waitFor();
+});
+
+test("a dry run leaves nothing", { skip }, async () => {
+  const page = await visit();
+  await server.command("SET", "counter", 7);
+  await write(page, "redis.call('INCR', 'counter') redis.call('SET', 'new', 'x') return 'done'");
+  await button(page, "Dry run").click();
+  await result(page).getByText("nothing was kept").waitFor();
+  await page.getByRole("tab", { name: "Changes 2" }).click();
+  await result(page).locator("del", { hasText: "7" }).waitFor();
+  await result(page).locator("ins", { hasText: "8" }).waitFor();
+  assert.equal(await server.command("GET", "counter"), "7");
+  assert.equal(await server.command("EXISTS", "new"), 0);
+  await button(page, /^Run/).click();
+  await result(page).getByText("This was written").waitFor();
+  assert.equal(await server.command("GET", "counter"), "8");
+});
+
+test("a script is stepped through call by call", { skip }, async () => {
+  const page = await visit();
+  await write(
+    page,
+    "local list = {1, 'two'}\nredis.call('SET', 'a', 'one')\nlocal got = redis.call('GET', 'a')\nreturn got .. '!'",
+  );
+  await button(page, "Step").click();
+  await result(page).getByText("Stepping is not atomic").waitFor();
+  await result(page).getByText("Halted in line 2").waitFor();
+  await result(page)
+    .getByRole("row", { name: /list.*table of 2/ })
+    .waitFor();
+  await page.locator(".cm-halted", { hasText: "'SET'" }).waitFor();
+  assert.equal(await server.command("EXISTS", "a"), 0);
+  await button(page, "Call it").click();
+  await result(page).getByText("Halted in line 3").waitFor();
+  assert.equal(await server.command("GET", "a"), "one");
+  await button(page, "Call it").click();
+  await result(page).getByText('"one!"').waitFor();
+  assert.equal(await page.locator(".cm-halted").count(), 0);
+  await button(page, "Back to results").click();
+  // One that never comes to a call can be stopped.
+  await write(page, "while true do end");
+  await button(page, "Step").click();
+  await result(page).getByText("The script computes").waitFor();
+  await button(page, "Stop stepping").click();
+  await result(page).getByText("stopped", { exact: true }).waitFor();
+});
+
+const ENDLESS = "redis.call('SET', 'half', 'done') while true do end";
+
+test("a run that goes on shows it, and is cancelled and undone", { skip }, async () => {
+  const page = await visit();
+  await write(page, ENDLESS);
+  await button(page, /^Run/).click();
+  await result(page).getByText("Running for").waitFor();
+  await result(page).getByText("as the server says too").waitFor();
+  await result(page).getByRole("button", { name: "Cancel" }).click();
+  await result(page).getByText("You cancelled the run").waitFor();
+  await gone(async () => JSON.stringify(await server.command("SCRIPT", "RUNNING")) === "[]");
+  assert.equal(await server.command("EXISTS", "half"), 0);
+});
+
+/** Waits until something is so. */
+async function gone(is: () => Promise<boolean>): Promise<void> {
+  for (let tries = 0; tries < 500; tries++) {
+    if (await is()) return;
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  }
+  assert.fail("it did not come to that");
+}
+
+test("limits tell what can be done", { skip }, async () => {
+  const page = await visit();
+  await write(page, ENDLESS);
+  await page.getByLabel("Fuel", { exact: true }).fill("200000");
+  await button(page, /^Run/).click();
+  await result(page).getByText("SCRIPTLIMIT", { exact: true }).waitFor();
+  await result(page).getByText("It used up its fuel and was undone").waitFor();
+  await page.getByLabel("Fuel", { exact: true }).fill("much");
+  await button(page, /^Run/).click();
+  await page.getByText("Fuel is not a whole number").waitFor();
+});
+
+test("a script is killed from the page of scripts", { skip }, async () => {
+  const page = await visit();
+  const run = fetch(`${server.url}/v1/eval`, {
+    method: "POST",
+    headers: { "Content-Type": "application/json" },
+    body: JSON.stringify({ script: ENDLESS, limits: { timeout_ms: 60000 } }),
+  });
+  await page.getByRole("link", { name: "Scripts" }).click();
+  await button(page, "Kill").click();
+  const answer = await run;
+  assert.deepEqual([answer.status, ((await answer.json()) as { code: string }).code], [409, "KILLED"]);
+  await page.getByText("Nothing runs or waits").waitFor();
+  await page.getByRole("listitem").getByText("killed").waitFor();
+  // What is known can be looked at, kept, and opened.
+  await page.getByRole("region", { name: "Known scripts" }).getByRole("button").first().click();
+  await page.getByRole("dialog").getByRole("textbox", { name: "Text of the script" }).waitFor();
+  await button(page, "Open in the playground").click();
+  await button(page, /^Run/).waitFor();
+});
+
+test("keys are found, edited, marked and deleted", { skip }, async () => {
+  const page = await visit();
+  await server.command("HSET", "user:1", "name", "ada", "city", "x");
+  await server.command("RPUSH", "list", "a", "b", "a");
+  await server.command("SET", "other", "1");
+  await page.getByRole("link", { name: "Keys" }).click();
+  await page.getByLabel("Part of the key").fill("user");
+  await button(page, "Search").click();
+  await button(page, "user:1").click();
+  assert.equal(await button(page, "other").count(), 0);
+  await button(page, "Edit name").click();
+  await page.getByLabel("Value of name").fill("grace");
+  await page.keyboard.press("Enter");
+  await page.getByText("Saved.").waitFor();
+  await page.getByRole("row", { name: /grace/ }).waitFor();
+  assert.equal(await server.command("HGET", "user:1", "name"), "grace");
+  await button(page, "Remove city").click();
+  await page.getByText("1 element", { exact: true }).waitFor();
+  await page.getByLabel("sticky").click();
+  await page.getByText("It is never evicted.").waitFor();
+  assert.equal(await server.command("OBJECT", "STICKY", "user:1"), 1);
+
+  await page.getByLabel("Type", { exact: true }).selectOption("list");
+  await page.getByLabel("Part of the key").fill("");
+  await button(page, "Search").click();
+  await button(page, "list").click();
+  await button(page, "Remove Element 2").click();
+  await page.getByText("2 elements", { exact: true }).waitFor();
+  assert.deepEqual(await server.command("LRANGE", "list", 0, -1), ["a", "b"]);
+  await button(page, "Delete").click();
+  await page.getByRole("dialog").getByRole("button", { name: "Delete" }).click();
+  await page.getByText("Choose a key").waitFor();
+  assert.equal(await server.command("EXISTS", "list"), 0);
+
+  await button(page, "New key").click();
+  await page.getByLabel("Key", { exact: true }).fill("made");
+  await page.getByLabel("Value", { exact: true }).fill("here");
+  await button(page, "Make it").click();
+  await page.getByRole("textbox", { name: "Value" }).fill("there");
+  await button(page, "Save").click();
+  await page.getByText("Saved.").waitFor();
+  assert.equal(await server.command("GET", "made"), "there");
+});
+
+test("what is shared is there after a reload, in another browser, too", { skip }, async () => {
+  const page = await visit();
+  await write(page, "return 'shared ' .. ARGV[1]");
+  await page.getByLabel("Argument 1", { exact: true }).fill("42");
+  await button(page, "Share").click();
+  const address = await page.getByLabel("Address").inputValue();
+  assert.match(address, /#s=/);
+  await page.keyboard.press("Escape");
+  await page.reload();
+  await button(page, /^Run/).click();
+  await result(page).getByText("shared 42").waitFor();
+  await watched?.close();
+  watched = await open(browser, address);
+  await button(watched.page, /^Run/).click();
+  await result(watched.page).getByText("shared 42").waitFor();
+});
+
+test("commands and their words are completed, and arguments explained", { skip }, async () => {
+  const page = await visit();
+  await write(page, "");
+  await page.keyboard.type("redis.");
+  await page.getByRole("option", { name: /^acall/ }).waitFor();
+  await page.keyboard.type("call('zrev");
+  await page.getByRole("option", { name: /^ZREVRANGE / }).waitFor();
+  await page.getByRole("option", { name: /^ZREVRANK/ }).click();
+  await page.locator(".cm-line", { hasText: "redis.call('ZREVRANK')" }).waitFor();
+  await page.keyboard.press("End");
+  await page.keyboard.press("ArrowLeft");
+  await page.keyboard.type(", KEYS[1], ");
+  await page.locator(".argument-help strong", { hasText: "member" }).waitFor();
+  await write(page, "");
+  await page.keyboard.type("redis.call('SET', KEYS[1], 1, '");
+  await page.getByRole("option", { name: "KEEPTTL" }).waitFor();
+});
+
+test("a huge reply comes page by page", { skip }, async () => {
+  const page = await visit();
+  await write(page, "local t = {} for i = 1, 50000 do t[i] = 'element ' .. i end return t");
+  await button(page, /^Run/).click();
+  await result(page).getByText("array of 50,000").click();
+  await result(page).getByText("element 100", { exact: true }).waitFor();
+  assert.equal(await result(page).getByText("element 101", { exact: true }).count(), 0);
+  await button(page, /49,900 more/).click();
+  await result(page).getByText("element 101", { exact: true }).waitFor();
+});
+
+test("the keyboard is enough", { skip }, async () => {
+  const page = await visit();
+  await page.getByRole("textbox", { name: "Script" }).focus();
+  await page.keyboard.press("Control+Enter");
+  await result(page).getByText("allowed").waitFor();
+  await page.keyboard.press("Control+Shift+Enter");
+  await result(page).getByText("nothing was kept").waitFor();
+  await page.keyboard.press("Control+Alt+Enter");
+  await result(page).getByText("Halted in line").waitFor();
+  await button(page, "Stop stepping").click();
+  // Escape gives Tab back to the page.
+  await page.getByRole("textbox", { name: "Script" }).focus();
+  await page.keyboard.press("Escape");
+  await page.keyboard.press("Tab");
+  await page.getByLabel("Key 1", { exact: true }).waitFor();
+  const focused = await page.evaluate(() => document.activeElement?.getAttribute("aria-label"));
+  assert.equal(focused, "Key 1");
+});
+
+test("a lost server is told of, and found again", { skip }, async () => {
+  const own = await start();
+  const { host } = new URL(own.url);
+  watched = await open(browser, own.url);
+  const { page } = watched;
+  await button(page, /^Run/).click();
+  await result(page).getByText("allowed").waitFor();
+  await own.stop();
+  await button(page, /^Run/).click();
+  await page.getByText("no answer", { exact: true }).waitFor();
+  await result(page).getByText("The page looks again").waitFor();
+  const again = await start(host);
+  await page.getByText("connected", { exact: true }).waitFor();
+  await button(page, /^Run/).click();
+  await result(page).getByText("allowed").waitFor();
+  await again.stop();
+});
+
+test("a server that asks for a password is told it, for as long as the tab lives", { skip }, async () => {
+  const page = await visit();
+  // The server has none yet: another stands in front of it.
+  await page.route("**/v1/**", (route) =>
+    route.request().headers().authorization === "Bearer sesame"
+      ? route.continue()
+      : route.fulfill({
+          status: 401,
+          contentType: "application/problem+json",
+          body: '{"code":"NOAUTH","detail":"NOAUTH"}',
+        }),
+  );
+  await button(page, /^Run/).click();
+  await page.getByLabel("Password or token").fill("sesame");
+  await button(page, "Sign in").click();
+  await result(page).getByText("allowed").waitFor();
+  const kept = await page.evaluate(() => [JSON.stringify(localStorage), JSON.stringify(sessionStorage)]);
+  assert.ok(!kept[0]?.includes("sesame") && kept[1]?.includes("sesame"));
+});
+
+const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+
+interface Axe {
+  run(): Promise<{ violations: { id: string; impact: string; nodes: { html: string }[] }[] }>;
+}
+
+for (const colorScheme of ["light", "dark"] as const) {
+  for (const width of [1360, 390]) {
+    test(`axe finds nothing: ${colorScheme}, ${width} wide`, { skip }, async () => {
+      // The page's policy would not let axe in.
+      const page = await visit("/", { colorScheme, viewport: { width, height: 860 }, bypassCSP: true });
+      const check = async (place: string) => {
+        await page.evaluate(axe);
+        const { violations } = await page.evaluate(() => (globalThis as unknown as { axe: Axe }).axe.run());
+        const told = violations.map(
+          ({ id, impact, nodes }) => `${impact} ${id}: ${nodes.map((node) => node.html.slice(0, 150))}`,
+        );
+        assert.deepEqual(told, [], place);
+      };
+      await check("first");
+      await button(page, /^Run/).click();
+      await result(page).getByText("allowed").waitFor();
+      for (const tab of ["Reply", "Calls 5", "Changes 1"]) {
+        await page.getByRole("tab", { name: tab }).click();
+        await check(tab);
+      }
+      await write(page, "return nosuch");
+      await button(page, /^Run/).click();
+      await page.getByRole("tab", { name: "Error" }).click();
+      await page.locator(".cm-lintRange-error").waitFor();
+      await check("error");
+      await button(page, "Examples").click();
+      await check("examples");
+      await button(page, "Open Reliable queue with data").click();
+      await button(page, "Step").click();
+      await result(page).getByText("Halted in line").waitFor();
+      await check("step");
+      await button(page, "Stop stepping").click();
+      for (const [name, sign] of [
+        ["Scripts", "Ended lately"],
+        ["Keys", "{jobs}:leases"],
+        ["Topology", "This server has the data"],
+      ] as const) {
+        await page.getByRole("link", { name }).click();
+        await page.getByText(sign).first().waitFor();
+        if (name === "Keys") await button(page, "{jobs}:leases").click();
+        await check(name);
+        const overflow = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+        assert.ok(overflow <= 0, `${name} is ${overflow} pixels too wide`);
+      }
+    });
+  }
+}

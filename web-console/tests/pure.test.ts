@@ -1,0 +1,258 @@
+/** What needs neither a server nor a browser. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { EventReader } from "../src/api/events";
+import { bytesOf, fromHex, shown, textOf } from "../src/api/text";
+import type { Preview } from "../src/api/types";
+import { callAt, syntaxParts, syntaxWords } from "../src/editor/call";
+import { elementsOf } from "../src/pages/elements";
+import { rangesOf, slotOf } from "../src/pages/slots";
+import { diffLists, diffOf } from "../src/run/diff";
+import { EXAMPLES } from "../src/run/examples";
+import { bytes, logPart, micros, short } from "../src/run/numbers";
+import { hintFor, lineOf } from "../src/run/problem";
+import { readReply, spellRaw, toJson } from "../src/run/reply";
+import { sizeOf } from "../src/run/server";
+import { ofFragment, toFragment } from "../src/run/share";
+import { type Draft, EMPTY, readDraft, requestOf } from "../src/run/state";
+import { lanesOf, ticksOf } from "../src/run/timeline";
+import { listLiteral, literalOf } from "../src/step/protocol";
+
+const utf8 = (text: string) => new TextEncoder().encode(text);
+
+test("strings of any bytes come through", () => {
+  for (const bytes of [utf8("é\0"), Uint8Array.of(0xff, 0, 10), new Uint8Array()]) {
+    assert.deepEqual(bytesOf(textOf(bytes)), bytes);
+  }
+  assert.equal(shown({ base64: "/wBh" }), "\\xff\\x00a");
+  assert.deepEqual(fromHex("00 fF"), Uint8Array.of(0, 255));
+  assert.equal(fromHex("0"), null);
+  assert.equal(fromHex("0g"), null);
+});
+
+test("what is shared is what was there", async () => {
+  const draft: Draft = {
+    ...EMPTY,
+    script: "return '€' -- ✓",
+    keys: [{ kind: "hex", text: "ff00" }],
+    args: [{ kind: "json", text: "{}" }],
+    mode: "async",
+    flags: ["allow-oom"],
+    limits: { fuel: "10", timeout: "", memory: "8mb" },
+    db: 3,
+  };
+  const fragment = await toFragment(draft);
+  assert.match(fragment, /^#s=[\w-]+$/);
+  assert.deepEqual(await ofFragment(fragment), draft);
+  for (const broken of ["", "#s=", "#s=AAAA", "#/keys", `${fragment.slice(0, -4)}`]) {
+    assert.equal(await ofFragment(broken), null, broken);
+  }
+});
+
+test("drafts that come from outside are made to fit", () => {
+  assert.equal(readDraft(null), null);
+  assert.equal(readDraft({ script: 1 }), null);
+  const odd = {
+    script: "x",
+    keys: [{ kind: "evil", text: "k" }, null, 3],
+    mode: "fast",
+    db: 99,
+    flags: [1, "a"],
+  };
+  assert.deepEqual(readDraft(odd), {
+    ...EMPTY,
+    script: "x",
+    keys: [{ kind: "text", text: "k" }],
+    flags: ["a"],
+  });
+});
+
+test("what is typed becomes a request, or is complained about", () => {
+  const draft = {
+    ...EMPTY,
+    script: "x",
+    mode: "async" as const,
+    args: [{ kind: "hex" as const, text: "ff" }],
+  };
+  const made = requestOf({ ...draft, limits: { fuel: "1_000", timeout: "5", memory: "1mb" } });
+  assert.deepEqual(made, {
+    request: {
+      script: "x",
+      keys: [],
+      args: [{ base64: "/w==" }],
+      flags: ["disable-atomicity"],
+      limits: { fuel: 1000, timeout_ms: 5, memory: "1mb" },
+    },
+  });
+  const wrong = (part: Partial<Draft>) => {
+    const made = requestOf({ ...EMPTY, ...part });
+    return "wrong" in made ? made.wrong : null;
+  };
+  assert.equal(wrong({ keys: [{ kind: "hex", text: "f" }] }), "Key 1 is not pairs of hexadecimal digits.");
+  assert.equal(wrong({ args: [{ kind: "number", text: "" }] }), "Argument 1 is not a number.");
+  assert.equal(wrong({ args: [{ kind: "json", text: "{" }] }), "Argument 1 is not JSON.");
+  assert.equal(
+    wrong({ limits: { fuel: "some", timeout: "", memory: "" } }),
+    "Fuel is not a whole number of at least 1.",
+  );
+});
+
+test("examples are requests", () => {
+  for (const { draft } of EXAMPLES) assert.ok("request" in requestOf(draft));
+});
+
+test("replies are read exactly", () => {
+  const json = (resp: string) => toJson(readReply(utf8(resp)));
+  assert.equal(json(":9007199254740993\r\n"), "9007199254740993");
+  assert.equal(json(",3\r\n"), "3");
+  assert.equal(json(",inf\r\n"), '{"double": "inf"}');
+  assert.equal(json("*3\r\n+OK\r\n_\r\n#t\r\n"), '[\n  "OK",\n  null,\n  true\n]');
+  assert.equal(json("%1\r\n$1\r\na\r\n:1\r\n"), '{\n  "a": 1\n}');
+  assert.equal(json("%1\r\n:2\r\n:1\r\n"), '{"map": [\n  [2, 1]\n]}');
+  assert.equal(json("*1\r\n-FULL at 2\r\n"), '[\n  {"error": {"code": "FULL", "message": "FULL at 2"}}\n]');
+  assert.equal(json("=7\r\nmkd:a\nb\r\n"), '"a\\nb"');
+  assert.equal(json("|1\r\n+ttl\r\n:3\r\n$2\r\né\r\n"), '"é"');
+  assert.equal(toJson(readReply(Uint8Array.of(36, 49, 13, 10, 255, 13, 10))), '{"base64":"/w=="}');
+  assert.throws(() => readReply(utf8("$5\r\nab")));
+  assert.throws(() => readReply(utf8("?1\r\n")));
+  assert.equal(spellRaw(utf8("$3\r\na\0b\r\n")), "$3\\r\\n\na\\x00b\\r\\n\n");
+});
+
+test("changes are told element by element", () => {
+  const preview = (type: string, elements: string[], more: Partial<Preview> = {}): Preview => {
+    const each = type === "hash" || type === "zset" ? 2 : 1;
+    const length = type === "string" ? (elements[0] ?? "").length : elements.length / each;
+    return { type, length, expire_at_ms: null, sticky: false, elements, ...more };
+  };
+  const diff = (before: Preview | null, after: Preview | null) => diffOf({ db: 0, key: "k", before, after });
+  assert.deepEqual(
+    diffLists(["a", "b", "c"], ["b", "c", "d"]).map((line) => line.sort),
+    ["removed", "same", "same", "added"],
+  );
+  const hash = diff(preview("hash", ["f", "1", "g", "2"]), preview("hash", ["f", "1", "g", "3", "h", "4"]));
+  assert.equal(hash.what, "changed");
+  assert.deepEqual(
+    hash.lines.map(({ sort, label }) => `${label} ${sort}`),
+    ["f same", "g changed", "h added"],
+  );
+  assert.equal(diff(null, preview("string", ["x"], { sticky: true })).notes[0], "sticky");
+  assert.equal(diff(preview("set", ["x"]), null).what, "deleted");
+  assert.equal(diff(preview("set", ["x"]), preview("set", ["x"])).what, "touched");
+  const other = diff(preview("set", ["x"]), preview("list", ["x"]));
+  assert.deepEqual(
+    other.lines.map((line) => line.sort),
+    ["removed", "added"],
+  );
+  assert.equal(diff(null, preview("list", ["1"], { length: 25 })).unseen, 24);
+});
+
+test("the cursor's call is found", () => {
+  const at = (text: string) => {
+    const pos = text.indexOf("|");
+    return callAt(text.replace("|", ""), pos);
+  };
+  assert.deepEqual(at("redis.call('ge|t')"), { callee: "redis.call", args: [], index: 0, stringFrom: 12 });
+  assert.deepEqual(at("x = redis.pcall('SET', KEYS[1], |)")?.args, ["SET", null]);
+  assert.equal(at("redis.call('SET', f(1, 2), |")?.index, 2);
+  assert.equal(at("redis.call('SET', {1, |"), null);
+  assert.equal(at("-- redis.call('|"), null);
+  assert.equal(at("--[[ redis.call(' ]] x(|"), null);
+  assert.equal(at("redis.call([[SET]], |")?.index, 1);
+  assert.equal(at("print('redis.call(', |"), null);
+  assert.equal(at("redis.call('a\\'b', '|")?.stringFrom, 20);
+  assert.equal(at("|"), null);
+});
+
+test("syntax is cut into arguments", () => {
+  const syntax = "key value [NX | XX] [EX seconds | PX milliseconds] field [field ...]";
+  assert.deepEqual(syntaxParts(syntax), [
+    "key",
+    "value",
+    "[NX | XX]",
+    "[EX seconds | PX milliseconds]",
+    "field",
+    "[field ...]",
+  ]);
+  assert.deepEqual(syntaxWords(syntax), ["NX", "XX", "EX", "PX"]);
+});
+
+test("errors tell their line", () => {
+  assert.equal(lineOf("ERR Error compiling script (new function): user_script:12: '=' expected"), 12);
+  assert.equal(lineOf("WRONGTYPE Operation … script: 44e7, on @user_script:3."), 3);
+  assert.equal(lineOf("ERR no such thing"), null);
+  assert.match(hintFor("SCRIPTLIMIT fuel: 1000 units used up by script a") ?? "", /Fuel/);
+  assert.equal(hintFor("ERR whatever"), null);
+});
+
+test("events are cut out of a stream wherever it is torn", () => {
+  const stream = 'event: listening\ndata: {}\n\n: sign of life\n\nevent: began\ndata: {"run": 1}\n\n';
+  for (let cut = 0; cut <= stream.length; cut++) {
+    const reader = new EventReader();
+    const events = [...reader.read(stream.slice(0, cut)), ...reader.read(stream.slice(cut))];
+    assert.deepEqual(
+      events.map((event) => event.kind),
+      ["listening", "began"],
+    );
+  }
+});
+
+test("slots are those of Redis Cluster", () => {
+  assert.equal(slotOf(utf8("123456789")), 12739);
+  assert.equal(slotOf(utf8("{user}:a")), slotOf(utf8("user")));
+  assert.equal(slotOf(utf8("{}a")), slotOf(utf8("{}a")));
+  assert.notEqual(slotOf(utf8("{}a")), slotOf(utf8("")));
+  assert.deepEqual(rangesOf("0-5460,7000"), [
+    [0, 5460],
+    [7000, 7000],
+  ]);
+  assert.deepEqual(rangesOf(""), []);
+});
+
+test("numbers are for people", () => {
+  assert.deepEqual(
+    [short(999), short(12_345), short(1e11), micros(1500), micros(2e6)],
+    ["999", "12.3 k", "100 G", "1.5 ms", "2 s"],
+  );
+  assert.deepEqual(
+    [bytes(12), bytes(2048), sizeOf("8mb"), sizeOf("67108864"), sizeOf("x")],
+    ["12 B", "2 KB", 8 << 20, 67108864, null],
+  );
+  assert.deepEqual([logPart(0, 100), logPart(10, 100), logPart(1e6, 100)], [0, 0.5, 1]);
+  assert.deepEqual(ticksOf(300), [0, 100, 200, 300]);
+});
+
+test("calls have a lane for each place", () => {
+  const call = (shard: number | null) => ({
+    args: ["GET"],
+    arg_count: 1,
+    db: 0,
+    key: null,
+    shard,
+    at_microseconds: 0,
+    microseconds: 1,
+  });
+  assert.deepEqual(
+    lanesOf([call(3), call(null), call(3), call(1)]).map(
+      ({ name, calls }) => `${name}: ${calls.map((one) => one.at)}`,
+    ),
+    ["no key: 1", "shard 1: 3", "shard 3: 0,2"],
+  );
+});
+
+test("replies become Lua, whatever bytes they have", () => {
+  assert.equal(literalOf(["a\n", 2, null, { base64: "/w==" }]), '{[1]="a\\010",[2]=2,[3]=false,[4]="\\255"}');
+  assert.equal(literalOf({ status: "OK" }), '{ok="OK"}');
+  assert.equal(literalOf({ error: { code: "ERR", message: "ERR no" } }), '{err="ERR no"}');
+  assert.equal(listLiteral(['"]]', "é"]), '{"\\034]]","\\195\\169"}');
+});
+
+test("elements of all types are listed", () => {
+  assert.deepEqual(elementsOf({ type: "hash", value: { map: [[{ base64: "/w==" }, "v"]] } }), [
+    { name: { base64: "/w==" }, value: "v" },
+  ]);
+  assert.deepEqual(elementsOf({ type: "zset", value: [{ member: "m", score: { double: "inf" } }] }), [
+    { name: "m", value: "inf" },
+  ]);
+  assert.deepEqual(elementsOf({ type: "set", value: ["m"] }), [{ name: "m", value: null }]);
+  assert.deepEqual(elementsOf({ type: "list", value: ["e"] }), [{ name: null, value: "e" }]);
+});
