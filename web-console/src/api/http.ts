@@ -58,14 +58,19 @@ async function send(path: string, { method, body, signal: abort }: Ask): Promise
   }
 }
 
+let learning: Promise<string | null> | null = null;
+
+/** All requests that are refused at the same time wait for the same answer. */
 function learnSecret(): Promise<string | null> {
-  return new Promise((resolve) => {
+  learning ??= new Promise<string | null>((resolve) => {
     askedForSecret.value = (header) => {
       askedForSecret.value = null;
       if (header) sessionStorage.setItem(SECRET, header);
+      learning = null;
       resolve(header);
     };
   });
+  return learning;
 }
 
 /** An answer, after having asked for a password if that is what it takes. */

@@ -93,9 +93,14 @@ export function Editor({ value, version, change, label }: Props) {
           language,
           halted,
           writable.of([EditorState.readOnly.of(!editing), EditorView.editable.of(true)]),
-          EditorView.contentAttributes.of({ "aria-label": label, spellcheck: "false" }),
+          EditorView.contentAttributes.of({ "aria-label": label, spellcheck: "false", tabindex: "0" }),
           editing
-            ? [lintGutter(), closeBrackets(), autocompletion({ override: [complete] }), argumentHelp]
+            ? [
+                lintGutter(),
+                closeBrackets(),
+                autocompletion({ override: [complete], icons: false }),
+                argumentHelp,
+              ]
             : [],
           keymap.of([
             ...closeBracketsKeymap,

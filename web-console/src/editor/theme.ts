@@ -27,6 +27,8 @@ const looks = EditorView.theme({
     fontSize: "12px",
     maxWidth: "min(480px, 92vw)",
   },
+  // What helps to type is in the way of all else.
+  "&:not(.cm-focused) .cm-tooltip-autocomplete, &:not(.cm-focused) .argument-help": { display: "none" },
   ".cm-tooltip-autocomplete > ul": { fontFamily: "var(--mono)", maxHeight: "15em" },
   ".cm-tooltip-autocomplete > ul > li": { padding: "3px 8px", color: "var(--ink)" },
   ".cm-tooltip-autocomplete > ul > li[aria-selected]": {

@@ -35,6 +35,8 @@ const running = signal<Running[]>([]);
 const ended = signal<Ended[]>([]);
 const open = signal<{ script: KnownScript; stats: Stats } | null>(null);
 const sure = signal(false);
+/** Whether ends of runs are heard of. */
+const hearing = signal(false);
 
 /** Ends of runs that are listed. */
 const MOST_ENDED = 30;
@@ -68,12 +70,14 @@ function follow(): () => void {
   void refresh().catch(() => undefined);
   void listen(({ kind, data }) => {
     due = true;
+    if (kind === "listening") hearing.value = true;
     if (kind !== "ended") return;
     const name = String(data.sha ?? data.function ?? "");
     ended.value = [{ ...data, name } as unknown as Ended, ...ended.value].slice(0, MOST_ENDED);
   }, abort.signal);
   return () => {
     clearInterval(timer);
+    hearing.value = false;
     abort.abort();
   };
 }
@@ -218,7 +222,9 @@ function Lately() {
     <section>
       <h2>Ended lately</h2>
       {ended.value.length === 0 ? (
-        <p class="quiet">What ends while this page is open is told here.</p>
+        <p class="quiet">
+          {hearing.value ? "What ends while this page is open is told here." : "Listening…"}
+        </p>
       ) : (
         <ol class="lately">
           {ended.value.map((run) => (

@@ -40,7 +40,7 @@ export function ExamplesDialog({ close }: { close: () => void }) {
               {example.prepare.length > 0 && (
                 <Button
                   sort="primary"
-                  aria-label={`Open ${example.name} with data`}
+                  aria-label={`Open with data: ${example.name}`}
                   title={example.prepare.map((words) => words.join(" ")).join("\n")}
                   onClick={() => choose(example, true)}
                 >

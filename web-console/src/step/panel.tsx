@@ -23,7 +23,7 @@ function ValueView({ value }: { value: Value }) {
       <ul class="tree">
         {(value.items ?? []).map(([key, item]) => (
           <li key={inWords(key)}>
-            <span class="tree-name">{key.t === "string" ? shown(ofLatin1(key.v ?? "")) : inWords(key)}</span>
+            <span class="tree-name">{key.t === "string" ? shown(ofLatin1(key.v ?? "")) : inWords(key)}</span>{" "}
             <ValueView value={item} />
           </li>
         ))}
@@ -38,9 +38,9 @@ function ValueView({ value }: { value: Value }) {
 function FrameView({ frame, first }: { frame: Frame; first: boolean }) {
   return (
     <section class="frame">
-      <h3>
+      <h2>
         {first ? "Variables" : "Called from"} <code>{frame.name}</code> line {frame.line}
-      </h3>
+      </h2>
       {frame.locals.length === 0 ? (
         <p class="quiet">No local variables yet.</p>
       ) : (
@@ -77,7 +77,7 @@ function DoneView({ done }: { done: Done[] }) {
   if (done.length === 0) return null;
   return (
     <section>
-      <h3>Calls so far</h3>
+      <h2>Calls so far</h2>
       <ol class="calls">
         {done.map((call, at) => (
           <li key={at}>
