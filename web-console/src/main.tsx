@@ -1,4 +1,5 @@
 import { render } from "preact";
+import { loadPlaces } from "./api/places";
 import { App } from "./app";
 import { loadDocs } from "./editor/docs";
 import { EXAMPLES } from "./run/examples";
@@ -19,6 +20,7 @@ const shared = await ofFragment(location.hash);
 load(shared ?? kept() ?? EXAMPLES[0]?.draft ?? EMPTY);
 keep();
 void loadDocs();
+void loadPlaces();
 void loadBudgets();
 const place = document.getElementById("app");
 if (place) render(<App />, place);

@@ -38,6 +38,7 @@ test("what is shared is what was there", async () => {
     args: [{ kind: "json", text: "{}" }],
     mode: "async",
     flags: ["allow-oom"],
+    changes: false,
     limits: { fuel: "10", timeout: "", memory: "8mb" },
     db: 3,
   };

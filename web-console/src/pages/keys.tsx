@@ -87,7 +87,7 @@ export function KeysPage() {
           >
             <input
               aria-label="Part of the key, or a pattern"
-              placeholder="part of the key, or a pattern: user:*"
+              placeholder="part of it, or user:*"
               value={match.value}
               onInput={(event) => (match.value = event.currentTarget.value)}
             />

@@ -202,7 +202,7 @@ function Line({ known, stats }: { known: KnownScript; stats: Stats }) {
           {known.name ?? <code>{known.sha.slice(0, 12)}</code>}
         </button>
       </td>
-      <td>{known.loaded ? "loaded" : "for now"}</td>
+      <td class="kept">{known.loaded ? "loaded" : "for now"}</td>
       <td>{known.flags.join(" ")}</td>
       <td class="number">{number("runs")}</td>
       <td class="number">{number("errors")}</td>

@@ -73,7 +73,7 @@ export function Changes({ told, dry, mode }: { told: Told; dry: boolean; mode: M
     const why =
       mode === "read-only"
         ? "A read-only run writes nothing."
-        : "What a run wrote is told of if it is atomic, went well, and the data is in the server's own process.";
+        : "What a run wrote is told of if it is atomic, nothing ended it, “tell changes” is chosen, and the data is in the server's own process.";
     return (
       <Empty title="Nothing to compare">
         <p>{why}</p>

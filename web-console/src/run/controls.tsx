@@ -2,7 +2,7 @@
 import { Choice } from "../ui/parts";
 import { short } from "./numbers";
 import { server } from "./server";
-import { flags, limits, type Mode, mode } from "./state";
+import { changes, flags, limits, type Mode, mode } from "./state";
 
 const MODES: { id: Mode; name: string; title: string }[] = [
   { id: "atomic", name: "Atomic", title: "Its keys are locked; others see all of it or nothing." },
@@ -57,6 +57,17 @@ export function Controls() {
             {name}
           </label>
         ))}
+        <label title="What was there before is found by running it twice under its locks: the first time is taken back.">
+          <input
+            type="checkbox"
+            checked={changes.value}
+            disabled={mode.value !== "atomic"}
+            onChange={() => {
+              changes.value = !changes.value;
+            }}
+          />
+          tell changes
+        </label>
       </div>
       <div class="budget">
         {budget.map(({ id, name, hint, mode }) => (

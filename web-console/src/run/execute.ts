@@ -50,7 +50,7 @@ export async function run(dry: boolean): Promise<void> {
       ...made.request,
       trace: true,
       raw: true,
-      ...(dry ? { dry_run: true } : { writes: of.mode === "atomic" }),
+      ...(dry ? { dry_run: true } : { writes: of.mode === "atomic" && of.changes }),
     };
     const told = await ask<EvalReply>("/v1/eval", { body, signal: abort.signal });
     const raw = bytesOf(told.raw ?? "_\r\n");

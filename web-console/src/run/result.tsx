@@ -10,6 +10,7 @@ import { bytes, count, logPart, micros, short } from "./numbers";
 import type { Trouble } from "./problem";
 import { ReplyView } from "./reply-view";
 import { server, sizeOf } from "./server";
+import { draft } from "./state";
 import { Timeline } from "./timeline";
 
 type Tab = "reply" | "calls" | "changes";
@@ -100,7 +101,10 @@ function Running({ now }: { now: Progress }) {
   const elapsed = performance.now() - now.began;
   // What ends at once is not worth a flicker.
   if (elapsed < 150) return null;
-  const most = server.value.timeout;
+  // To tell changes it runs twice, each time within its limit.
+  const { mode, changes, limits } = draft.value;
+  const each = Number(limits.timeout) || server.value.timeout;
+  const most = each === null ? null : mode === "atomic" && changes && !now.dry ? 2 * each : each;
   return (
     <div class="running" role="status">
       <p>
@@ -121,8 +125,18 @@ function Running({ now }: { now: Progress }) {
   );
 }
 
+/** Where the result is below the script, it comes into view. */
+function useIntoView(now: Result | null): void {
+  useEffect(() => {
+    if (now && matchMedia("(max-width: 960px)").matches) {
+      document.querySelector(".outcome")?.scrollIntoView({ block: "start" });
+    }
+  }, [now]);
+}
+
 export function ResultPanel() {
   const [now, running] = [result.value, progress.value];
+  useIntoView(now);
   if (running) return <Running now={running} />;
   if (!now) {
     return (

@@ -22,6 +22,8 @@ export interface Draft {
   args: { kind: RowKind; text: string }[];
   mode: Mode;
   flags: string[];
+  /** Whether a run is to tell what it wrote. */
+  changes: boolean;
   limits: { fuel: string; timeout: string; memory: string };
   db: number;
 }
@@ -32,6 +34,7 @@ export const EMPTY: Draft = {
   args: [],
   mode: "atomic",
   flags: [],
+  changes: true,
   limits: { fuel: "", timeout: "", memory: "" },
   db: 0,
 };
@@ -46,6 +49,7 @@ export const keys = signal<Row[]>([]);
 export const args = signal<Row[]>([]);
 export const mode = signal<Mode>("atomic");
 export const flags = signal<string[]>([]);
+export const changes = signal(true);
 export const limits = signal(EMPTY.limits);
 
 /** Shows a draft. */
@@ -57,6 +61,7 @@ export function load(draft: Draft): void {
   args.value = rows(draft.args);
   mode.value = draft.mode;
   flags.value = draft.flags;
+  changes.value = draft.changes;
   limits.value = draft.limits;
   database.value = draft.db;
 }
@@ -69,6 +74,7 @@ export const draft = computed<Draft>(() => {
     args: rows(args.value),
     mode: mode.value,
     flags: flags.value,
+    changes: changes.value,
     limits: limits.value,
     db: database.value,
   };
@@ -180,6 +186,7 @@ export function readDraft(value: unknown): Draft | null {
     args: rows(given.args),
     mode: given.mode === "read-only" || given.mode === "async" ? given.mode : "atomic",
     flags: list.filter((flag): flag is string => typeof flag === "string"),
+    changes: given.changes !== false,
     limits: { fuel: limit("fuel"), timeout: limit("timeout"), memory: limit("memory") },
     db: Number.isInteger(number) && number >= 0 && number < 16 ? number : 0,
   };

@@ -1,5 +1,6 @@
 /** The calls of a run: a picture with a lane for each shard or node, and a list. */
 import { useState } from "preact/hooks";
+import { placeName } from "../api/places";
 import { shown, type Text } from "../api/text";
 import type { Call, Json, Trace } from "../api/types";
 import { Badge, Button, Empty } from "../ui/parts";
@@ -37,6 +38,9 @@ function brief(reply: Json): string {
   return text.length > 120 ? `${text.slice(0, 120)}…` : text;
 }
 
+/** The part of the axis that has room for a label behind its tick. */
+const LABELLED = 0.93;
+
 interface Lane {
   name: string;
   calls: { call: Call; at: number }[];
@@ -47,7 +51,7 @@ export function lanesOf(calls: Call[]): Lane[] {
   const lanes = new Map<number, Lane>();
   for (const [at, call] of calls.entries()) {
     const place = call.shard ?? -1;
-    const name = place < 0 ? "no key" : `shard ${place}`;
+    const name = place < 0 ? "no key" : placeName(place);
     const lane = lanes.get(place) ?? { name, calls: [] };
     lane.calls.push({ call, at });
     lanes.set(place, lane);
@@ -101,7 +105,7 @@ function Picture({
       <div class="lane axis">
         <span class="lane-name" />
         <div class="lane-bars">
-          {ticksOf(span).map((tick) => (
+          {ticksOf(span * LABELLED).map((tick) => (
             <span key={tick} class="tick" style={{ left: part(tick) }}>
               {micros(tick)}
             </span>
@@ -142,7 +146,7 @@ export function Timeline({ trace }: { trace: Trace | undefined }) {
             <li key={index} id={`call-${at}`} class={at === chosen ? "chosen" : ""}>
               <code class="call-words">{words(call)}</code>
               <span class="call-cost">
-                {call.shard !== null && `shard ${call.shard} · `}
+                {call.shard !== null && `${placeName(call.shard)} · `}
                 {micros(call.microseconds)}
               </span>
               <code class={`call-reply ${call.error ? "bad" : ""}`}>{answer(call)}</code>

@@ -1,4 +1,5 @@
 /** Stepping: the next call, what is in the script's variables, and the calls so far. */
+import { placeName } from "../api/places";
 import { shown } from "../api/text";
 import { TroubleView } from "../run/result";
 import { Badge, Button, Notice } from "../ui/parts";
@@ -84,7 +85,7 @@ function DoneView({ done }: { done: Done[] }) {
             <code class="call-words">{words(call.words)}</code>
             <span class="call-cost">
               {call.line !== null && `line ${call.line}`}
-              {call.shard !== null && ` · shard ${call.shard}`}
+              {call.shard !== null && ` · ${placeName(call.shard)}`}
             </span>
             <code class={`call-reply ${call.error ? "bad" : ""}`}>
               {call.error ?? JSON.stringify(call.reply).slice(0, 200)}

@@ -125,7 +125,14 @@ export async function next(): Promise<void> {
   if (!halt || stepping.value?.state !== "halted") return;
   change({ state: "calling" });
   const words = halt.words.map(ofLatin1);
-  const body = { script: CALL, keys: [], args: [halt.resp, ...words], read_only: readOnly, trace: true };
+  const body = {
+    script: CALL,
+    keys: [],
+    args: [halt.resp, ...words],
+    read_only: readOnly,
+    trace: true,
+    flags: ["undeclared-keys=widen"],
+  };
   let reply: Json;
   let trace: Trace | undefined;
   try {

@@ -1,0 +1,95 @@
+/** The pictures of the documentation: `npm run screenshots`. To be looked at before they are committed. */
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import type { Browser, BrowserContextOptions, Page } from "playwright-core";
+import { launch, open, write } from "./browser";
+import { start } from "./server";
+
+const DOCS = join(import.meta.dirname, "../docs");
+
+/** As WebP, which the browser itself can make: a third of the PNG. */
+async function keep(browser: Browser, page: Page, name: string): Promise<void> {
+  const png = (await page.screenshot()).toString("base64");
+  const blank = await browser.newPage();
+  const webp = await blank.evaluate(async (png) => {
+    const image = new Image();
+    image.src = `data:image/png;base64,${png}`;
+    await image.decode();
+    const canvas = Object.assign(document.createElement("canvas"), {
+      width: image.width,
+      height: image.height,
+    });
+    canvas.getContext("2d")?.drawImage(image, 0, 0);
+    return canvas.toDataURL("image/webp", 0.92).replace(/^[^,]*,/, "");
+  }, png);
+  await blank.close();
+  writeFileSync(join(DOCS, `${name}.webp`), Buffer.from(webp, "base64"));
+}
+
+const [server, browser] = await Promise.all([start(), launch()]);
+const button = (page: Page, name: string | RegExp) => page.getByRole("button", { name });
+
+async function example(page: Page, name: string): Promise<void> {
+  await button(page, "Examples").click();
+  await button(page, `Open with data: ${name}`).click();
+  await page.getByText("Its data is there.").waitFor({ state: "detached" });
+}
+
+async function picture(
+  name: string,
+  options: BrowserContextOptions,
+  show: (page: Page) => Promise<void>,
+): Promise<void> {
+  const size = { viewport: { width: 1280, height: 780 } };
+  const { page, close } = await open(browser, server.url, { ...size, ...options });
+  await show(page);
+  await keep(browser, page, name);
+  await close();
+}
+
+await picture("dry-run", { colorScheme: "light" }, async (page) => {
+  await example(page, "Reliable queue");
+  await button(page, "Dry run").click();
+  await page.getByRole("tab", { name: "Changes 2" }).click();
+});
+
+await picture("calls", { colorScheme: "dark" }, async (page) => {
+  await example(page, "Leaderboards over rooms");
+  for (let runs = 0; runs < 3; runs++) {
+    await button(page, /^Run/).click();
+    await page.getByRole("tab", { name: "Calls 4" }).click();
+  }
+});
+
+await picture("step", { colorScheme: "light" }, async (page) => {
+  await example(page, "Reliable queue");
+  await button(page, /^Step/).click();
+  for (const line of [4, 7, 9, 10]) {
+    await page.getByText(`Halted in line ${line}`).waitFor();
+    await button(page, "Call it").click();
+  }
+  await page.getByText("Halted in line 13").waitFor();
+});
+
+await picture("completion", { colorScheme: "dark" }, async (page) => {
+  await write(page, "");
+  await page.keyboard.type("local best = redis.call('zr");
+  await page.getByText("writes").waitFor();
+});
+
+await picture("keys", { colorScheme: "light" }, async (page) => {
+  await page.getByRole("link", { name: "Keys" }).click();
+  await button(page, "room:east").click();
+  await page.getByText("in memory").waitFor();
+});
+
+await picture("phone", { colorScheme: "dark", viewport: { width: 390, height: 780 } }, async (page) => {
+  await example(page, "Reliable queue");
+  for (let runs = 0; runs < 3; runs++) {
+    await button(page, "Dry run").click();
+    await page.getByRole("tab", { name: "Calls 7" }).click();
+  }
+});
+
+await browser.close();
+await server.stop();
