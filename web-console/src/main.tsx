@@ -4,7 +4,7 @@ import { App } from "./app";
 import { loadDocs } from "./editor/docs";
 import { EXAMPLES } from "./run/examples";
 import { loadBudgets } from "./run/server";
-import { ofFragment } from "./run/share";
+import { followDraft, ofFragment } from "./run/share";
 import { EMPTY, keep, kept, load } from "./run/state";
 import { followAddress } from "./ui/route";
 import { followTheme } from "./ui/theme";
@@ -16,11 +16,15 @@ import "./styles/pages.css";
 
 followTheme();
 followAddress();
-const shared = await ofFragment(location.hash);
+const shared = location.hash ? await ofFragment(location.hash) : null;
 load(shared ?? kept() ?? EXAMPLES[0]?.draft ?? EMPTY);
 keep();
+followDraft();
 void loadDocs();
 void loadPlaces();
 void loadBudgets();
 const place = document.getElementById("app");
-if (place) render(<App />, place);
+if (place) {
+  place.textContent = "";
+  render(<App />, place);
+}

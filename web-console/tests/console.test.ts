@@ -5,7 +5,7 @@ import { createRequire } from "node:module";
 import { after, afterEach, before, test } from "node:test";
 import type { Browser, Page } from "playwright-core";
 import { chromiumPath, launch, open, type Watched, write } from "./browser";
-import { type Server, start } from "./server";
+import { type Server, start, startStore } from "./server";
 
 const skip = chromiumPath ? false : "SKIPPED: there is no Chromium (CHROMIUM names one)";
 
@@ -250,6 +250,11 @@ test("what is shared is there after a reload, in another browser, too", { skip }
   await page.reload();
   await button(page, /^Run/).click();
   await result(page).getByText("shared 42").waitFor();
+  // What is changed afterwards is not what was shared.
+  await page.getByLabel("Argument 1", { exact: true }).fill("43");
+  await page.reload();
+  await button(page, /^Run/).click();
+  await result(page).getByText("shared 43").waitFor();
   await watched?.close();
   watched = await open(browser, address);
   await button(watched.page, /^Run/).click();
@@ -339,6 +344,57 @@ test("a server that asks for a password is told it, for as long as the tab lives
   await result(page).getByText("allowed").waitFor();
   const kept = await page.evaluate(() => [JSON.stringify(localStorage), JSON.stringify(sessionStorage)]);
   assert.ok(!kept[0]?.includes("sesame") && kept[1]?.includes("sesame"));
+});
+
+test("runs of the past come back", { skip }, async () => {
+  const page = await visit();
+  await write(page, "return 'first'");
+  await button(page, /^Run/).click();
+  await result(page).getByText("first").waitFor();
+  await write(page, "return 'second'");
+  await button(page, /^Run/).click();
+  await result(page).getByText("second").waitFor();
+  await button(page, "History").click();
+  assert.equal(await page.getByRole("dialog").getByRole("listitem").count(), 2);
+  await page.getByRole("button", { name: "return 'first'" }).click();
+  await page.locator(".cm-line", { hasText: "return 'first'" }).waitFor();
+});
+
+test("colours are the system's until somebody chooses", { skip }, async () => {
+  const page = await visit("/", { colorScheme: "dark" });
+  const paper = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+  const dark = await paper();
+  await button(page, "Use light colours").click();
+  await button(page, "Use dark colours").waitFor();
+  const light = await paper();
+  assert.notEqual(light, dark);
+  await page.reload();
+  await button(page, "Use dark colours").click();
+  assert.equal(await paper(), dark);
+});
+
+test("store nodes are shown, and those that are lost", { skip }, async () => {
+  const stores = await Promise.all([startStore(), startStore()]);
+  const [first, second] = stores.map((store) => store.address) as [string, string];
+  const gateway = await start("127.0.0.1:0", ["--stores", `${first},${second}`]);
+  try {
+    watched = await open(browser, gateway.url);
+    const { page } = watched;
+    await button(page, "Examples").click();
+    await button(page, "Open with data: Leaderboards over rooms").click();
+    await button(page, /^Run/).click();
+    await page.getByRole("tab", { name: "Calls 4" }).click();
+    for (const node of [first, second]) await page.locator(".lane-name", { hasText: node }).waitFor();
+    await page.getByRole("link", { name: "Topology" }).click();
+    await page.getByLabel("Where is the key").fill("room:east");
+    await page.getByText(`slot 12795, ${second}`).waitFor();
+    assert.equal(await page.getByText("reachable", { exact: true }).count(), 2);
+    await stores[1]?.stop();
+    await page.getByRole("article").filter({ hasText: second }).getByText("lost").waitFor();
+  } finally {
+    await gateway.stop();
+    await stores[0]?.stop();
+  }
 });
 
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");

@@ -14,11 +14,9 @@ export interface Server {
 }
 
 /** Starts a server that keeps nothing, on ports that are free or on the one of `http`. */
-export async function start(http = "127.0.0.1:0"): Promise<Server> {
-  if (!existsSync(program)) throw new Error(`${program} is not there: cargo build --package gateway`);
-  const options = ["--resp", "127.0.0.1:0", "--http", http, "--grpc", "off", "--data-dir", "none"];
-  const child = spawn(program, options, { stdio: ["ignore", "pipe", "inherit"] });
-  const address = await ready(child);
+export async function start(http = "127.0.0.1:0", more: string[] = ["--data-dir", "none"]): Promise<Server> {
+  const options = ["--resp", "127.0.0.1:0", "--http", http, "--grpc", "off", ...more];
+  const { child, address } = await run(options, /^moonshard ready .*http=(\S+)/);
   const url = `http://${address}`;
   return {
     url,
@@ -30,19 +28,35 @@ export async function start(http = "127.0.0.1:0"): Promise<Server> {
       });
       return ((await answer.json()) as { reply: unknown }).reply;
     },
-    stop: () =>
-      new Promise((done) => {
-        child.once("exit", () => done());
-        child.kill("SIGKILL");
-      }),
+    stop: () => stop(child),
   };
 }
 
-/** Where it serves HTTP, as its first line says. */
-async function ready(child: ChildProcess): Promise<string> {
+/** Starts a store node that keeps nothing: its address, and how it is stopped. */
+export async function startStore(): Promise<{ address: string; stop(): Promise<void> }> {
+  const options = ["store", "--grpc", "127.0.0.1:0", "--data-dir", "none"];
+  const { child, address } = await run(options, /^moonshard store ready grpc=(\S+)/);
+  return { address, stop: () => stop(child) };
+}
+
+async function run(options: string[], sign: RegExp): Promise<{ child: ChildProcess; address: string }> {
+  if (!existsSync(program)) throw new Error(`${program} is not there: cargo build --package gateway`);
+  const child = spawn(program, options, { stdio: ["ignore", "pipe", "inherit"] });
+  return { child, address: await ready(child, sign) };
+}
+
+function stop(child: ChildProcess): Promise<void> {
+  return new Promise((done) => {
+    child.once("exit", () => done());
+    child.kill("SIGKILL");
+  });
+}
+
+/** Where it serves, as its first line says. */
+async function ready(child: ChildProcess, sign: RegExp): Promise<string> {
   if (!child.stdout) throw new Error("the server's output is piped");
   for await (const line of createInterface({ input: child.stdout })) {
-    const found = /^moonshard ready .*http=(\S+)/.exec(line);
+    const found = sign.exec(line);
     if (found?.[1]) return found[1];
   }
   throw new Error("the server ended before it was ready");

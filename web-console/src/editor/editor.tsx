@@ -55,7 +55,7 @@ function diagnostic(state: EditorState, { line, message }: Mark): Diagnostic {
   return { from: Math.min(from, at.to), to: at.to, severity: "error", message };
 }
 
-interface Props {
+export interface EditorProps {
   value: string;
   /** Another one says that the value is not what was typed, but another text to be shown. */
   version?: number;
@@ -63,7 +63,7 @@ interface Props {
   label: string;
 }
 
-export function Editor({ value, version, change, label }: Props) {
+export function Editor({ value, version, change, label }: EditorProps) {
   const host = useRef<HTMLDivElement>(null);
   const view = useRef<EditorView | null>(null);
   const latest = useRef(change);

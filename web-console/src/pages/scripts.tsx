@@ -5,7 +5,7 @@ import { listen } from "../api/events";
 import { ask, command } from "../api/http";
 import { shown } from "../api/text";
 import type { KnownScript } from "../api/types";
-import { Editor } from "../editor/editor";
+import { Editor } from "../editor/lazy";
 import { bytes, count, micros, short } from "../run/numbers";
 import { EMPTY, load, script as typed } from "../run/state";
 import { Badge, Button, Dialog, Empty } from "../ui/parts";

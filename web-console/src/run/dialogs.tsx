@@ -1,6 +1,6 @@
 /** Examples, history, sharing. */
 import { useState } from "preact/hooks";
-import { ask } from "../api/http";
+import { ask, database } from "../api/http";
 import { Badge, Button, copy, Dialog, Empty } from "../ui/parts";
 import { attempt, say } from "../ui/toast";
 import { EXAMPLES, type Example } from "./examples";
@@ -20,7 +20,7 @@ async function prepare(example: Example): Promise<void> {
 
 export function ExamplesDialog({ close }: { close: () => void }) {
   const choose = (example: Example, prepared: boolean) => {
-    const draft = { ...example.draft };
+    const draft = { ...example.draft, db: database.value };
     if (!prepared) return show(draft, close);
     void attempt(() => prepare(example), "Its data is there.").then((done) => done && show(draft, close));
   };

@@ -1,9 +1,9 @@
 /** The page where scripts are written and run. */
 import { signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
-import { Editor } from "../editor/editor";
+import { Editor } from "../editor/lazy";
 import { StepPanel } from "../step/panel";
-import { begin, stepping, stop } from "../step/session";
+import { begin, leave, stepping, stop } from "../step/session";
 import { Button, Notice } from "../ui/parts";
 import { say } from "../ui/toast";
 import { Controls } from "./controls";
@@ -11,32 +11,38 @@ import { ExamplesDialog, HistoryDialog, ShareDialog } from "./dialogs";
 import { cancel, complaint, progress, run } from "./execute";
 import { ResultPanel } from "./result";
 import { Rows } from "./rows";
-import { ofFragment, toFragment } from "./share";
-import { args, draft, keys, load, loads, script } from "./state";
+import { ofFragment, tellAddress } from "./share";
+import { args, keys, load, loads, script } from "./state";
 
 const open = signal<"examples" | "history" | "share" | null>(null);
 
 async function share(): Promise<void> {
-  const fragment = await toFragment(draft.value);
-  // Not a new page: the address says what is shown, so that a reload shows it again.
-  window.history.replaceState(null, "", `/${fragment}`);
+  await tellAddress();
   open.value = "share";
 }
 
+/** What was stepped through to its end makes room. */
+function start(dry: boolean): void {
+  if (stepping.value) leave();
+  void run(dry);
+}
+
+const isStepping = () => stepping.value !== null && stepping.value.state !== "ended";
+
 function onKey(event: KeyboardEvent): void {
   const command = event.ctrlKey || event.metaKey;
-  if (!command || event.key !== "Enter" || stepping.value) return;
+  if (!command || event.key !== "Enter" || isStepping()) return;
   event.preventDefault();
   event.stopPropagation();
   if (event.altKey) begin();
-  else void run(event.shiftKey);
+  else start(event.shiftKey);
 }
 
 const isMac = /Mac|iPhone|iPad/.test(navigator.userAgent);
 const ctrl = isMac ? "⌘" : "Ctrl+";
 
 function Toolbar() {
-  const busy = progress.value !== null || stepping.value !== null;
+  const busy = progress.value !== null || isStepping();
   return (
     <div class="toolbar">
       <Button sort="quiet" onClick={() => (open.value = "examples")}>
@@ -50,7 +56,7 @@ function Toolbar() {
       </Button>
       <span class="space" />
       <div class="buttons">
-        {stepping.value ? (
+        {isStepping() ? (
           <Button sort="danger" onClick={stop}>
             Stop stepping
           </Button>
@@ -66,11 +72,11 @@ function Toolbar() {
             <Button
               title={`Run it, tell what it would write, and take it back (${ctrl}Shift+Enter)`}
               disabled={busy}
-              onClick={() => void run(true)}
+              onClick={() => start(true)}
             >
               Dry run
             </Button>
-            <Button sort="primary" title={`${ctrl}Enter`} disabled={busy} onClick={() => void run(false)}>
+            <Button sort="primary" title={`${ctrl}Enter`} disabled={busy} onClick={() => start(false)}>
               Run <kbd>{ctrl}⏎</kbd>
             </Button>
           </>

@@ -1,5 +1,6 @@
 /** A draft as the fragment of an address. Fragments are never sent, so what is shared is known to its readers only. */
-import { type Draft, readDraft } from "./state";
+import { effect } from "@preact/signals";
+import { type Draft, draft, readDraft } from "./state";
 
 /** Where drafts begin in a fragment. */
 const MARK = "#s=";
@@ -30,4 +31,24 @@ export async function ofFragment(fragment: string): Promise<Draft | null> {
   } catch {
     return null;
   }
+}
+
+/** What the address says, as long as it says something. */
+let told = "";
+
+/** Says in the address what is shown, so that a reload shows it again. */
+export async function tellAddress(): Promise<void> {
+  const now = draft.value;
+  const fragment = await toFragment(now);
+  told = JSON.stringify(now);
+  history.replaceState(null, "", `/${fragment}`);
+}
+
+/** Shows nothing else than what the address says: once it is changed, the address is the plain one again. */
+export function followDraft(): void {
+  told = JSON.stringify(draft.peek());
+  effect(() => {
+    const now = JSON.stringify(draft.value);
+    if (now !== told && location.hash.startsWith(MARK)) history.replaceState(null, "", "/");
+  });
 }
