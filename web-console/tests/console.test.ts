@@ -146,7 +146,7 @@ test("a run that goes on shows it, and is cancelled and undone", { skip }, async
   await write(page, ENDLESS);
   await button(page, /^Run/).click();
   await result(page).getByText("Running for").waitFor();
-  await result(page).getByText("as the server says too").waitFor();
+  await result(page).getByText("the server counts").waitFor();
   await result(page).getByRole("button", { name: "Cancel" }).click();
   await result(page).getByText("You cancelled the run").waitFor();
   await gone(async () => JSON.stringify(await server.command("SCRIPT", "RUNNING")) === "[]");

@@ -75,7 +75,19 @@ const looks = EditorView.theme({
   ".cm-gutter-lint": { width: "16px" },
   ".cm-halted": { backgroundColor: "var(--halted)", boxShadow: "inset 3px 0 var(--warn)" },
   ".cm-panels": { backgroundColor: "var(--raised)", color: "var(--ink)" },
-  ".cm-panel input, .cm-panel button": { fontSize: "12px" },
+  ".cm-panel.cm-search": { padding: "6px 30px 6px 12px", fontFamily: "var(--sans)" },
+  ".cm-panel.cm-search [name=close]": { color: "var(--ink)", fontSize: "18px", right: "8px", top: "4px" },
+  ".cm-textfield, .cm-button": {
+    border: "1px solid var(--line-strong)",
+    borderRadius: "5px",
+    color: "var(--ink)",
+    backgroundColor: "var(--surface)",
+    backgroundImage: "none",
+    fontSize: "12px",
+    padding: "3px 8px",
+  },
+  ".cm-button:active": { backgroundImage: "none" },
+  ".cm-panel.cm-search label": { fontSize: "12px" },
   ".cm-searchMatch": { backgroundColor: "var(--halted)" },
 });
 

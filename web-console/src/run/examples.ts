@@ -25,7 +25,7 @@ function example(
 
 export const EXAMPLES: Example[] = [
   example("Rate limiter", "At most so many requests in a sliding window of time.", {
-    script: `-- A sliding window: each request is a member of a sorted set, its score is when it came.
+    script: `-- A sliding window: requests in a sorted set, scored by their time.
 local window, most = tonumber(ARGV[1]), tonumber(ARGV[2])
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -48,7 +48,7 @@ return {'allowed', 'left', most - used - 1}
     "Reliable queue",
     "A worker takes a job; jobs that no worker finished in time come back.",
     {
-      script: `-- Jobs wait in a list. One that is taken has a lease, after which it goes back to the list.
+      script: `-- Jobs wait in a list. One that is taken has a lease for a while.
 local waiting, leases = KEYS[1], KEYS[2]
 local lease = tonumber(ARGV[1])
 local now = tonumber(redis.call('TIME')[1])
@@ -78,7 +78,8 @@ return {job, redis.call('LLEN', waiting)}
     ],
   ),
   example("Message index", "A message is stored, indexed by its words and counted, all or nothing.", {
-    script: `-- One hash for the message, a set for each of its words, a list of the newest: whole or not at all.
+    script: `-- A hash for the message, a set for each word, a list of the newest:
+-- all of it is written, or nothing.
 local message = cjson.decode(ARGV[1])
 local id = redis.call('INCR', KEYS[1])
 local key = 'message:' .. id
@@ -102,7 +103,7 @@ return {id = id, words = words, cjson.encode({id = id, words = words})}
     "One answer made of many hashes, as JSON, in one round trip and from one moment.",
     {
       script: `#!lua name=payload flags=no-writes
--- Reads an order, its customer and its items, and answers with one document.
+-- An order, its customer and its items as one document.
 local function hash(key)
   local flat, result = redis.call('HGETALL', key), {}
   for at = 1, #flat, 2 do
@@ -137,7 +138,7 @@ return cjson.encode(order)
     "Leaderboards over rooms",
     "The best players of all rooms: keys on many shards, one moment.",
     {
-      script: `-- Takes the best of each room. The rooms are on different shards; all are read at the same moment.
+      script: `-- The rooms are on different shards; all are read at one moment.
 local best = {}
 for _, room in ipairs(KEYS) do
   local top = redis.call('ZREVRANGE', room, 0, ARGV[1] - 1, 'WITHSCORES')
@@ -169,7 +170,8 @@ return reply
     "Metrics scan, without atomicity",
     "Sums up many hashes while others keep working: each call is one of its own.",
     {
-      script: `-- In mode Async nothing is locked: a long scan holds nobody up, and sees what others write meanwhile.
+      script: `-- In mode Async nothing is locked: a long scan holds nobody up, and
+-- sees what others write meanwhile.
 local cursor, hosts, sum = '0', 0, 0
 repeat
   local page = redis.call('SCAN', cursor, 'MATCH', 'metrics:*', 'COUNT', 100)
@@ -182,7 +184,7 @@ repeat
   end
 until cursor == '0'
 
--- Nobody uses the results of these: they are collected and sent together.
+-- Nobody uses the results of these: they are sent together.
 redis.call('HSET', KEYS[1], 'hosts', hosts)
 redis.call('HSET', KEYS[1], 'load', sum)
 return {hosts, string.format('%.2f', sum / math.max(hosts, 1))}
@@ -193,7 +195,8 @@ return {hosts, string.format('%.2f', sum / math.max(hosts, 1))}
     Array.from({ length: 12 }, (_, at) => ["HSET", `metrics:host${at + 1}`, "load", ((at * 37) % 100) / 10]),
   ),
   example("Sticky result", "A costly result is kept although memory is short: it is never evicted.", {
-    script: `-- Computes once. STICK keeps the result from being evicted; it expires all the same.
+    script: `-- Computed once. What has the mark of STICK is never evicted;
+-- it expires all the same.
 local known = redis.call('GET', KEYS[1])
 if known then
   return {'from cache', known}

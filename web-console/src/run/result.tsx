@@ -75,7 +75,7 @@ function Head({ result }: { result: Result }) {
         <Badge sort={trouble ? "bad" : "good"}>{trouble ? (run ? run.outcome : "failed") : "ok"}</Badge>
         {dry && <Badge sort="warn">dry run: nothing was kept</Badge>}
         {run && <span>{MODES[run.mode]}</span>}
-        {run && <span>{count(run.calls)} calls</span>}
+        {run && run.outcome !== "killed" && <span>{count(run.calls)} calls</span>}
         {run && run.reruns > 0 && (
           <span
             title={reruns
@@ -87,7 +87,7 @@ function Head({ result }: { result: Result }) {
         )}
         <span class="quiet">{micros(result.waited * 1000)} with the way there and back</span>
       </div>
-      {run && <Used run={run} result={result} />}
+      {run && run.outcome !== "killed" && <Used run={run} result={result} />}
     </div>
   );
 }
@@ -109,7 +109,7 @@ function Running({ now }: { now: Progress }) {
     <div class="running" role="status">
       <p>
         <span class="spinner" aria-hidden="true" /> Running for {(elapsed / 1000).toFixed(1)} s
-        {now.seen !== null && ", as the server says too"}
+        {now.seen !== null && `; the server counts ${(now.seen / 1000).toFixed(1)} s`}
       </p>
       {most !== null && (
         <Meter
@@ -153,10 +153,10 @@ export function ResultPanel() {
   const writes = told.writes;
   const tabs = [
     { id: "reply" as const, name: trouble ? "Error" : "Reply" },
-    { id: "calls" as const, name: `Calls ${calls + (told.trace?.omitted ?? 0)}` },
+    { id: "calls" as const, name: `Calls ${count(calls + (told.trace?.omitted ?? 0))}` },
     {
       id: "changes" as const,
-      name: writes ? `Changes ${writes.length + (told.writes_omitted ?? 0)}` : "Changes",
+      name: writes ? `Changes ${count(writes.length + (told.writes_omitted ?? 0))}` : "Changes",
     },
   ];
   return (
