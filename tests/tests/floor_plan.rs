@@ -41,6 +41,7 @@ const CONFINED: &[(&str, &[&str], &[&str])] = &[
         &["gateway", "tests"],
         &["gateway/src/frontend/http", "gateway/src/frontend/grpc", "tests/src/http"],
     ),
+    ("rust-embed", &["gateway"], &["gateway/src/frontend/http/console.rs"]),
     ("sled", &["store"], &["store/src/journal/sled.rs", "store/trial/"]),
     (
         "tokio",
