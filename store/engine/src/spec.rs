@@ -131,6 +131,7 @@ impl Group {
             Group::Bitmap => "@bitmap",
             Group::HyperLogLog => "@hyperloglog",
             Group::Geo => "@geo",
+            Group::Stream => "@stream",
             Group::Connection => "@connection",
             Group::Server => return None,
             Group::Scripting => "@scripting",

@@ -62,7 +62,7 @@ struct MemberTold {
 
 impl MemberTold {
     fn of(member: Member) -> MemberTold {
-        let Member { node: address, slots, count: slot_count, keys, bytes, epoch, lag, up } = member;
+        let Member { node: address, slots, count: slot_count, keys, bytes, epoch, lag, up, .. } = member;
         MemberTold {
             address,
             slots,
