@@ -239,6 +239,18 @@ test("keys are found, edited, marked and deleted", { skip }, async () => {
   assert.equal(await server.command("GET", "made"), "there");
 });
 
+test("a long string is shown from its beginning on", { skip }, async () => {
+  const page = await visit();
+  await server.command("SETRANGE", "long", 3_000_000, "end");
+  await server.command("SETRANGE", "long", 0, "begin");
+  await page.getByRole("link", { name: "Keys" }).click();
+  await button(page, "long").click();
+  await page.getByText("This string has 2.86 MB").waitFor();
+  await page.locator("pre", { hasText: "begin" }).waitFor();
+  await button(page, "Load all of it").click();
+  await page.getByText("in memory").waitFor();
+});
+
 test("what is shared is there after a reload, in another browser, too", { skip }, async () => {
   const page = await visit();
   await write(page, "return 'shared ' .. ARGV[1]");

@@ -13,19 +13,41 @@ export const chosen = signal<Text | null>(null);
 const value = signal<KeyValue | null>(null);
 const trouble = signal<string | null>(null);
 
+/** The beginning of a string that is too long to be shown without being asked for. */
+const beginning = signal<{ length: number; text: Text } | null>(null);
+
 /** Elements that are asked for at a time. */
 const PAGE = 100;
+/** Bytes of a string that are shown at once: more makes a page slow. */
+const MOST_BYTES = 1 << 20;
+/** Bytes of a longer one that are shown first. */
+const FIRST_BYTES = 1 << 14;
 
 export function choose(key: Text | null): void {
   chosen.value = key;
-  value.value = null;
+  [value.value, beginning.value, trouble.value] = [null, null, null];
   if (key !== null) void reload();
 }
 
-async function reload(): Promise<void> {
+async function beginningOf(key: Text): Promise<{ length: number; text: Text } | null> {
+  const commands = [
+    ["STRLEN", key],
+    ["GETRANGE", key, 0, FIRST_BYTES - 1],
+  ];
+  const { replies } = await ask<{ replies: Json[] }>("/v1/pipeline", { body: { commands } });
+  const length = replies[0];
+  // Other types have no such length: that is an error, and no number.
+  return typeof length === "number" && length > MOST_BYTES ? { length, text: replies[1] as Text } : null;
+}
+
+async function reload(whole = false): Promise<void> {
   const key = chosen.value;
   if (key === null) return;
   try {
+    const first = whole ? null : await beginningOf(key);
+    if (chosen.value !== key) return;
+    beginning.value = first;
+    if (first) return;
     const told = await ask<KeyValue>(`${keyPath(key)}?count=${PAGE}`);
     if (chosen.value === key) [value.value, trouble.value] = [told, null];
   } catch (error) {
@@ -211,10 +233,24 @@ export function hexDump(all: Uint8Array): string {
   return lines.join("\n");
 }
 
+function Beginning({ length, text }: { length: number; text: Text }) {
+  return (
+    <div class="key-panel">
+      <h2>{chosen.value !== null && shown(chosen.value)}</h2>
+      <Notice sort="info">This string has {bytes(length)}; this is how it begins.</Notice>
+      <pre class="code">{shown(text)}</pre>
+      <div class="buttons">
+        <Button onClick={() => void reload(true)}>Load all of it</Button>
+      </div>
+    </div>
+  );
+}
+
 export function KeyPanel({ changed }: { changed: () => void }) {
   const now = value.value;
   if (chosen.value === null) return <Empty title="Choose a key" />;
   if (trouble.value) return <Notice sort="warn">{trouble.value}</Notice>;
+  if (beginning.value) return <Beginning {...beginning.value} />;
   if (!now) return null;
   const done = () => void reload();
   return (
@@ -230,66 +266,5 @@ export function KeyPanel({ changed }: { changed: () => void }) {
         />
       )}
     </div>
-  );
-}
-
-export function NewKey({ close, made }: { close: () => void; made: (key: Text) => void }) {
-  const [name, setName] = useState("");
-  const [type, setType] = useState<KeyValue["type"]>("string");
-  const [first, setFirst] = useState({ name: "", value: "" });
-  const named = type === "hash" || type === "zset";
-  const make = (event: Event) => {
-    event.preventDefault();
-    const words = {
-      string: ["SET", name, first.value, "NX"],
-      hash: ["HSET", name, first.name, first.value],
-      list: ["RPUSH", name, first.value],
-      set: ["SADD", name, first.value],
-      zset: ["ZADD", name, first.value, first.name],
-    }[type];
-    const create = async () => {
-      if ((await command(["EXISTS", name])) === 1) throw new Error("There is a key of this name already.");
-      await command(words);
-    };
-    void attempt(create, "It is there.").then((fine) => fine && made(name));
-  };
-  return (
-    <Dialog title="New key" close={close}>
-      <form class="form" onSubmit={make}>
-        <label>
-          Key
-          <input required value={name} onInput={(event) => setName(event.currentTarget.value)} />
-        </label>
-        <label>
-          Type
-          <select value={type} onChange={(event) => setType(event.currentTarget.value as KeyValue["type"])}>
-            {(["string", "hash", "list", "set", "zset"] as const).map((one) => (
-              <option key={one}>{one}</option>
-            ))}
-          </select>
-        </label>
-        {named && (
-          <label>
-            {type === "hash" ? "Field" : "Member"}
-            <input
-              required
-              value={first.name}
-              onInput={(event) => setFirst({ ...first, name: event.currentTarget.value })}
-            />
-          </label>
-        )}
-        <label>
-          {type === "zset" ? "Score" : type === "string" || type === "hash" ? "Value" : "First element"}
-          <input
-            required={type === "zset"}
-            value={first.value}
-            onInput={(event) => setFirst({ ...first, value: event.currentTarget.value })}
-          />
-        </label>
-        <Button sort="primary" type="submit">
-          Make it
-        </Button>
-      </form>
-    </Dialog>
   );
 }

@@ -5,7 +5,8 @@ import { ask, database } from "../api/http";
 import { idOf, shown, type Text } from "../api/text";
 import { Badge, Button, Empty } from "../ui/parts";
 import { attempt } from "../ui/toast";
-import { choose, chosen, KeyPanel, NewKey } from "./key";
+import { choose, chosen, KeyPanel } from "./key";
+import { NewKey } from "./new-key";
 
 interface Listed {
   keys: Text[];
