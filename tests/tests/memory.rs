@@ -66,7 +66,14 @@ fn filling(number: usize, chance: &mut Chance) -> Request {
         }
         55..70 => many("HSET", count, chance, &|at, text| vec![format!("field{at}").into_bytes(), text]),
         70..80 => many("RPUSH", count, chance, &|_, text| vec![text]),
-        80..90 => many("SADD", count, chance, &|at, text| vec![numbered(at, text)]),
+        // Streams of some hundreds of entries.
+        80..84 => {
+            let mut request =
+                request(["XADD", &format!("stream:{}", number % 100), "*", "name", "x", "text"]);
+            request.push(text(chance, 20));
+            request
+        }
+        84..90 => many("SADD", count, chance, &|at, text| vec![numbered(at, text)]),
         _ => many("ZADD", count, chance, &|at, text| vec![at.to_string().into_bytes(), numbered(at, text)]),
     }
 }

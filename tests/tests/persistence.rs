@@ -28,8 +28,15 @@ const QUESTIONS: &[&str] = &[
     "OBJECT STICKY counter",
     "OBJECT STICKY text",
     "EXISTS gone renamed",
+    "XRANGE stream - +",
+    "XINFO STREAM stream",
+    "XINFO GROUPS stream",
+    "XPENDING stream group",
     "LLEN big-list",
     "LINDEX big-list 700",
+    "XLEN big-stream",
+    "XPENDING big-stream group",
+    "XRANGE big-stream 700 701",
     "HLEN big-hash",
     "HGET big-hash field77",
     "DBSIZE",
@@ -62,6 +69,13 @@ fn fill(server: &TestServer) {
         "SADD one member",
         "ZADD zset 1.5 m 2 n",
         "ZINCRBY zset 1 m",
+        "XADD stream 1-1 a 1",
+        "XADD stream 1-2 a 2",
+        "XADD stream 2-1 b 3",
+        "XGROUP CREATE stream group 0",
+        "XREADGROUP GROUP group one COUNT 2 STREAMS stream >",
+        "XACK stream group 1-2",
+        "XDEL stream 1-2",
         "SET gone 1",
         "RENAME gone renamed",
         "DEL renamed",
@@ -80,6 +94,13 @@ fn fill(server: &TestServer) {
     client.eval(
         "for i = 1, 1000 do redis.call('hset', KEYS[1], 'field' .. i, 'value ' .. i) end",
         &["big-hash"],
+        &[],
+    );
+    client.eval(
+        "for i = 1, 1000 do redis.call('xadd', KEYS[1], i .. '-0', 'field', 'value ' .. i) end
+        redis.call('xgroup', 'create', KEYS[1], 'group', '5')
+        redis.call('xreadgroup', 'group', 'group', 'one', 'count', 300, 'streams', KEYS[1], '>')",
+        &["big-stream"],
         &[],
     );
 }

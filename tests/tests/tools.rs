@@ -49,6 +49,10 @@ fn fill(server: &TestServer) {
         "SADD ints 1 2 3",
         "SADD set a b",
         "ZADD zset 1.5 a -inf b",
+        "XADD stream 1-1 a 1 b text",
+        "XADD stream 2-1 a 2",
+        "XGROUP CREATE stream group 0",
+        "XREADGROUP GROUP group one COUNT 1 STREAMS stream >",
         "SELECT 7",
         "SET text 'in another database'",
         "SCRIPT FLAGS e0e1f9fabfc9d4800c877a703b823ac0578ff8db no-writes",
@@ -56,9 +60,13 @@ fn fill(server: &TestServer) {
         let reply = client.run(line);
         assert!(!matches!(reply, Value::Error(_)), "{line}: {}", notation::reply(&reply));
     }
-    for kind in
-        ["rpush', KEYS[1], i", "hset', KEYS[1], i, i", "sadd', KEYS[1], 'm' .. i", "zadd', KEYS[1], i, i"]
-    {
+    for kind in [
+        "rpush', KEYS[1], i",
+        "hset', KEYS[1], i, i",
+        "sadd', KEYS[1], 'm' .. i",
+        "zadd', KEYS[1], i, i",
+        "xadd', KEYS[1], i, 'f', i",
+    ] {
         let name = format!("many-{}", &kind[..4]);
         client.eval(&format!("for i = 1, 3000 do redis.call('{kind}) end"), &[&name], &[]);
     }
@@ -79,6 +87,9 @@ const QUESTIONS: &[&str] = &[
     "SMEMBERS ints",
     "SMEMBERS set",
     "ZRANGE zset 0 -1 WITHSCORES",
+    "XRANGE stream - +",
+    "XINFO STREAM stream",
+    "XPENDING stream group",
     "DBSIZE",
     "FUNCTION LIST WITHCODE",
     "FCALL f 0",
@@ -88,6 +99,7 @@ const QUESTIONS: &[&str] = &[
     "HGETALL many-hset",
     "SMEMBERS many-sadd",
     "ZRANGE many-zadd 0 -1 WITHSCORES",
+    "XRANGE many-xadd - +",
     "DBSIZE",
 ];
 
@@ -128,13 +140,13 @@ fn data_travels_to_redis_and_back() {
     assert_eq!(err, format!("moonshard: {data} is in use by another process; stop that one first\n"));
     stop(server);
     let told = well(&["check", &data]);
-    assert!(told.contains("database 0: 11 keys, 1 expire, 1 sticky, "), "{told}");
-    assert!(told.contains("database 7: 5 keys, 0 expire, 0 sticky, "), "{told}");
+    assert!(told.contains("database 0: 12 keys, 1 expire, 1 sticky, "), "{told}");
+    assert!(told.contains("database 7: 6 keys, 0 expire, 0 sticky, "), "{told}");
     assert!(told.contains("\nscripts: 1\nlibraries: 1\njournal: "), "{told}");
     assert_eq!(well(&["dump", &data, &file]), format!("{file} written\n"));
 
     let again = folder.child("again");
-    assert_eq!(well(&["restore", &file, &again]), "16 keys restored, 0 had expired\n");
+    assert_eq!(well(&["restore", &file, &again]), "18 keys restored, 0 had expired\n");
     assert!(well(&["check", &again]).contains("\nscripts: 1\nlibraries: 1\njournal: 0 records, 0 bytes\n"));
     let server = start(&again);
     assert_eq!(answers(&mut resp3(&server), QUESTIONS), wanted);
@@ -151,7 +163,7 @@ fn data_travels_to_redis_and_back() {
         assert_eq!(notation::reply(&client.run(line)), "+OK", "{line}");
     }
     let back = folder.child("back");
-    assert_eq!(well(&["restore", &file, &back]), "16 keys restored, 0 had expired\n");
+    assert_eq!(well(&["restore", &file, &back]), "18 keys restored, 0 had expired\n");
     let server = start(&back);
     assert_eq!(answers(&mut resp3(&server), QUESTIONS), wanted);
 }
@@ -170,7 +182,7 @@ fn a_dash_stands_for_the_standard_streams() {
     let mut child = piped.spawn().expect("it starts");
     child.stdin.take().expect("a pipe").write_all(&dump.stdout).expect("it reads all");
     let (code, out, err) = ended(&child.wait_with_output().expect("it ends"));
-    assert_eq!((code, &*out, &*err), (Some(0), "16 keys restored, 0 had expired\n", ""));
+    assert_eq!((code, &*out, &*err), (Some(0), "18 keys restored, 0 had expired\n", ""));
 }
 
 /// A file with these keys and times of expiry.
@@ -203,14 +215,14 @@ fn what_cannot_be_restored_leaves_no_trace() {
     refuses(&good[..good.len() - 9]);
     refuses(&[&good[..good.len() - 1], b"!"].concat());
     refuses(&fs::read(folder.child("twice")).expect("a file"));
-    refuses(b"REDIS0010\x0f\x01k");
+    refuses(b"REDIS0010\x07\x01k");
     refuses(b"REDIS0010\xf5\x04text\xff\0\0\0\0\0\0\0\0");
     insta::assert_snapshot!(told, @r#"
     1: moonshard: FILE is damaged: byte 0: the data end here; nothing is restored, take another backup
     1: moonshard: FILE is damaged: byte 18: the data end here; nothing is restored, take another backup
     1: moonshard: FILE is damaged: byte 27: damaged data: the checksum is another; nothing is restored, take another backup
     1: moonshard: FILE is damaged: key "\xff" of database 0 comes twice; nothing is restored, take another backup
-    2: moonshard: FILE: byte 12: not supported: streams; nothing is restored
+    2: moonshard: FILE: byte 12: not supported: values of modules; nothing is restored
     1: moonshard: FILE is damaged: a library of functions: ERR Missing library metadata; nothing is restored, take another backup
     "#);
 

@@ -191,6 +191,89 @@ mod tests {
     }
 
     #[test]
+    fn a_reader_of_streams_is_narrowed_to_one_with_its_id() {
+        for (line, narrowed) in [
+            ("XREAD BLOCK 7000 STREAMS j k l 1 2 3", "XREAD BLOCK 7000 COUNT 1000 STREAMS k 2"),
+            ("XREAD COUNT 5 BLOCK 7000 STREAMS k 2", "XREAD COUNT 5 BLOCK 7000 STREAMS k 2"),
+            ("XREAD COUNT 0 BLOCK 7000 STREAMS k k 2 3", "XREAD COUNT 0 BLOCK 7000 COUNT 1000 STREAMS k 2"),
+            (
+                "XREADGROUP GROUP streams c BLOCK 7000 NOACK STREAMS j k > >",
+                "XREADGROUP GROUP streams c BLOCK 7000 NOACK COUNT 1000 STREAMS k >",
+            ),
+        ] {
+            with_wish(line, |wish| {
+                let words = wish.narrowed(b"k").join(&b' ');
+                assert_eq!(String::from_utf8_lossy(&words), narrowed);
+                assert_eq!(wish.timeout_ms(), Ok(7000), "{line}");
+                assert!(wish.is_patient());
+            });
+        }
+        with_wish("XREAD STREAMS j k $ 0", |wish| assert!(!wish.is_patient()));
+        let dollars =
+            |line| with_wish(line, |wish| wish.dollars().map(|(at, key)| (at, key.to_vec())).collect());
+        let found: Vec<(usize, Vec<u8>)> = dollars("XREAD BLOCK 1 STREAMS j $ l 1 $ $");
+        assert_eq!(found, [(8, b"$".to_vec()), (9, b"l".to_vec())]);
+    }
+
+    #[test]
+    fn what_a_stream_means_to_those_who_wait() {
+        use crate::testing::Bench;
+        let mut bench = Bench::new();
+        for line in ["XADD s 5-1 a b", "XGROUP CREATE s read $", "XGROUP CREATE s behind 0", "SET t x"] {
+            bench.run(line);
+        }
+        let mut verdict_of = |line: &str, key: &str| {
+            let items: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+            let entry = bench.partition.databases[0].peek(key.as_bytes(), 0);
+            verdict(Args::new(&items), entry.map(|entry| &entry.value))
+        };
+        let refuse = |text| Verdict::Refuse(CommandError::new(text));
+        let gone = "UNBLOCKED the stream key no longer exists";
+        for (line, key, wanted) in [
+            ("XREAD BLOCK 0 STREAMS s 5-0", "s", Verdict::Serve),
+            ("XREAD BLOCK 0 STREAMS s 5-1", "s", Verdict::Wait),
+            ("XREAD BLOCK 0 STREAMS t 0", "t", Verdict::Wait),
+            ("XREAD BLOCK 0 STREAMS n 0", "n", Verdict::Wait),
+            ("XREADGROUP GROUP behind c BLOCK 0 STREAMS s >", "s", Verdict::Serve),
+            ("XREADGROUP GROUP read c BLOCK 0 STREAMS s >", "s", Verdict::Wait),
+            ("XREADGROUP GROUP read c BLOCK 0 STREAMS t >", "t", refuse(gone)),
+            ("XREADGROUP GROUP read c BLOCK 0 STREAMS n >", "n", refuse(gone)),
+            (
+                "XREADGROUP GROUP none c BLOCK 0 STREAMS s >",
+                "s",
+                refuse("NOGROUP the consumer group this client was blocked on no longer exists"),
+            ),
+        ] {
+            assert_eq!(verdict_of(line, key), wanted, "{line}");
+        }
+    }
+
+    #[test]
+    fn scripts_may_not_let_a_reader_wait() {
+        let refused = |line: &str| {
+            let items: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+            let args = Args::new(&items);
+            let command = lookup(&args.name().to_ascii_lowercase()).expect("a command");
+            refuse_in_script(command, args).is_err()
+        };
+        for line in
+            ["XREAD BLOCK 0 STREAMS s $", "xread COUNT 1 block x", "XREADGROUP GROUP BLOCK c NOACK BLOCK 1"]
+        {
+            assert!(refused(line), "{line}");
+        }
+        for line in [
+            "XREAD STREAMS BLOCK 0",
+            "XREAD COUNT 1 STREAMS s 0",
+            "XREAD COUNT BLOCK 1",
+            "XREAD GROUP g c BLOCK 0",
+            "XREADGROUP GROUP g BLOCK STREAMS s 0",
+            "BLPOP BLOCK 0",
+        ] {
+            assert!(!refused(line), "{line}");
+        }
+    }
+
+    #[test]
     fn timeouts_as_redis_reads_them() {
         for (text, wanted) in [
             ("0", Ok(0)),
