@@ -77,3 +77,33 @@ fn halved(args: Args<'_>, access: Access) -> std::ops::Range<usize> {
         None => 0..0,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::lookup;
+
+    #[test]
+    fn keys_behind_options() {
+        for (line, wanted) in [
+            ("sort l", "l"),
+            ("sort l STORE d", "l d"),
+            ("sort l STORE a store b", "l b"),
+            ("sort l STORE STORE", "l STORE"),
+            ("sort l ASC STORE", "l"),
+            ("sort store", "store"),
+            ("georadius g 1 1 1 m STORE a STOREDIST b", "g a b"),
+            ("georadius g 1 1 1 m STORE a STOREDIST STORE", "g a STORE"),
+            ("georadiusbymember g STORE 1 m", "g"),
+            ("georadiusbymember g STORE 1 m STOREDIST d", "g d"),
+            ("pfmerge d", "d"),
+            ("pfmerge d a b", "d a b"),
+        ] {
+            let items: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+            let command = lookup(items[0]).expect("a command");
+            let keys = keys_of(command, Args::new(&items)).expect("no counts");
+            let keys: Vec<_> = keys.iter().map(|(at, _)| String::from_utf8_lossy(items[*at])).collect();
+            assert_eq!(keys.join(" "), wanted, "{line}");
+        }
+    }
+}
