@@ -6,6 +6,7 @@ use std::thread::available_parallelism;
 
 use script::Instances;
 use store_engine::DATABASES;
+use store_engine::value::set::MOST_NUMBERS;
 
 use super::cell::{AddressCell, AddressesCell, FolderCell, NamesCell, Number, OutputLimit};
 use super::kind::{Kind, Sort};
@@ -496,6 +497,7 @@ pub static DERIVED: &[Derived] = &[
         name: "dir",
         value: |c| c.data_dir.get().map_or(String::new(), |folder| folder.display().to_string()),
     },
+    Derived { name: "set-max-intset-entries", value: |_| MOST_NUMBERS.to_string() },
     Derived { name: "maxmemory-clients", value: |_| "0".to_owned() },
     // No script makes others wait, so nobody is ever told BUSY.
     Derived { name: "busy-reply-threshold", value: |_| "0".to_owned() },

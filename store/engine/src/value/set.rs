@@ -21,7 +21,7 @@ const LIMIT: Limit = Limit { len: ORDERED_UP_TO, room: 4 << 10 };
 const ORDERED_UP_TO: usize = 64;
 
 /// So many numbers are kept in order, as in Redis. A table of numbers becomes this again at half of it.
-const MOST_NUMBERS: usize = 512;
+pub const MOST_NUMBERS: usize = 512;
 
 /// A set value. What is packed is a row of texts, or numbers in its place.
 #[derive(Clone)]
