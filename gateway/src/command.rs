@@ -8,6 +8,7 @@ pub mod lolwut;
 pub mod memory;
 pub mod multi;
 pub mod persistence;
+pub mod pubsub;
 pub mod scripting;
 pub mod server;
 
@@ -31,17 +32,19 @@ pub static FAMILIES: &[&[SessionCommand]] = &[
     memory::COMMANDS,
     multi::COMMANDS,
     persistence::COMMANDS,
+    pubsub::COMMANDS,
     scripting::COMMANDS,
     server::COMMANDS,
 ];
 
-/// The reply of a container's HELP: a line for the form of each subcommand and one for what it does.
+/// The reply of a container's HELP: a line for the form of each subcommand and those for what it does.
 fn help(out: &mut Reply, container: &str, subcommands: &[(&str, &str)]) {
-    out.array(1 + 2 * subcommands.len() + 2);
+    let lines: usize = subcommands.iter().map(|(_, meaning)| 1 + meaning.lines().count()).sum();
+    out.array(1 + lines + 2);
     out.status(&format!("{container} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"));
     for (form, meaning) in subcommands {
         out.status(form);
-        out.status(&format!("    {meaning}"));
+        meaning.lines().for_each(|line| out.status(&format!("    {line}")));
     }
     out.status("HELP");
     out.status("    Prints this help.");

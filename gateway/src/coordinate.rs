@@ -11,6 +11,7 @@ mod exec;
 mod host;
 mod library;
 mod locks;
+mod outgoing;
 mod queue;
 mod script;
 mod trace;

@@ -28,6 +28,7 @@ pub fn begin<'a>(
     let admitted = gate::admit(&server.registry, args, Origin::Client).and_then(|admitted| {
         gate::refuse_when_full(server, &admitted, session.multi.as_ref())?;
         gate::refuse_what_cannot_be_kept(server, &admitted, session.multi.as_ref())?;
+        command::pubsub::refuse_while_subscribed(session, &admitted)?;
         Ok(admitted)
     });
     let admitted = match admitted {
@@ -41,6 +42,9 @@ pub fn begin<'a>(
         }
     };
     if session.multi.is_some() && queue(session, &admitted, out) {
+        return None;
+    }
+    if command::pubsub::pong(session, admitted.facts, args, out) {
         return None;
     }
     session.wrote |= admitted.facts.is_write();
@@ -84,7 +88,7 @@ pub enum Waiting<'a> {
 impl Waiting<'_> {
     /// Whether it is or has a script, which may run to its end although nobody waits for its reply.
     pub fn runs_scripts(&self) -> bool {
-        matches!(self, Waiting::Later(..))
+        matches!(self, Waiting::Later(later, _) if !matches!(later, Later::Publish { .. } | Later::PubSub))
     }
 }
 
@@ -156,6 +160,12 @@ pub async fn finish(server: &Arc<Server>, session: &mut Session, waiting: Waitin
         }
         Waiting::Later(Later::Watch, admitted) => {
             command::multi::watch(server, session, admitted.args, out).await;
+        }
+        Waiting::Later(Later::Publish { shard }, admitted) => {
+            command::pubsub::publish(server, session, admitted.args, shard, out).await;
+        }
+        Waiting::Later(Later::PubSub, admitted) => {
+            command::pubsub::pubsub(server, admitted.args, out).await;
         }
         Waiting::Later(Later::Exec, _) => command::multi::exec(server, session, out).await,
         Waiting::Later(Later::Eval { by_sha, read_only }, admitted) => {

@@ -226,9 +226,11 @@ fn refuse_wrong_arity(
     Err(error::wrong_arity(&format!("{}|{}", row.name, facts.name)))
 }
 
-/// Session commands act on a connection, and a script has none; engine rows say themselves.
+/// Session commands act on a connection, and a script has none, but for those that publish; engine rows say
+/// themselves.
 fn refuse_outside_scripts(row: Row, facts: &Command) -> Result<(), CommandError> {
-    let refused = facts.has(flags::NO_SCRIPT) || matches!(row, Row::Session(_));
+    let acts_on_connection = matches!(row, Row::Session(_)) && !facts.has(flags::PUBLISHES);
+    let refused = facts.has(flags::NO_SCRIPT) || acts_on_connection;
     if refused { Err(CommandError::new("ERR This Redis command is not allowed from script")) } else { Ok(()) }
 }
 

@@ -19,6 +19,7 @@ mod memory;
 mod observe;
 mod options;
 mod persistence;
+mod pubsub;
 mod recall;
 mod registry;
 mod runs;

@@ -50,6 +50,13 @@ pub enum Later {
     Watch,
     /// EXEC.
     Exec,
+    /// PUBLISH and SPUBLISH.
+    Publish {
+        /// It is the latter.
+        shard: bool,
+    },
+    /// PUBSUB.
+    PubSub,
     /// SAVE.
     Save,
     /// SHUTDOWN.
@@ -66,6 +73,8 @@ impl Later {
                 | Later::Save
                 | Later::Watch
                 | Later::Config
+                | Later::Publish { .. }
+                | Later::PubSub
         )
     }
 }

@@ -18,6 +18,7 @@ use crate::functions::Functions;
 use crate::io::IoThreads;
 use crate::observe::Counters;
 use crate::options::{Flags, OnError, Options, UndeclaredKeys};
+use crate::pubsub::PubSub;
 use crate::registry::Registry;
 use crate::runs::Runs;
 use crate::scripts::Scripts;
@@ -43,6 +44,8 @@ pub struct Server {
     pub runs: Runs,
     /// Where runs tell of themselves.
     pub events: Arc<Events>,
+    /// Who listens to channels.
+    pub pubsub: PubSub,
     /// Where runs go on that outlast their first slice of fuel, so that no connection's thread is held.
     pub compute: tokio::runtime::Handle,
     /// The threads that connections live on.
@@ -106,6 +109,7 @@ impl Server {
             loading: tokio::sync::Mutex::default(),
             runs: Runs::default(),
             events: Arc::default(),
+            pubsub: PubSub::new(config.clone()),
             config,
             store,
             registry,

@@ -5,10 +5,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use store::{LockRequest, Mode, Waiter, WatchId};
-use store_engine::Protocol;
+use store_engine::{Protocol, Reply};
 
 use crate::observe::unix_ms;
 use crate::options::Options;
+use crate::pubsub::{Mailbox, Subscriptions};
 use crate::trace::Trace;
 
 /// What everybody may know about a client: CLIENT LIST shows it.
@@ -29,6 +30,8 @@ pub struct ClientInfo {
     pub wake: tokio::sync::Notify,
     /// The call that it waits for.
     pub blocked: Mutex<Option<Blocked>>,
+    /// What it is told unasked.
+    pub mail: Mailbox,
     /// What changes rarely.
     pub details: Mutex<ClientDetails>,
 }
@@ -98,6 +101,15 @@ pub struct ClientDetails {
     pub resp: u8,
     /// Name of the newest command.
     pub command: &'static str,
+    /// Channels, patterns and shard channels that it is subscribed to.
+    pub subscriptions: [usize; 3],
+}
+
+impl ClientDetails {
+    /// Whether it is subscribed to anything.
+    pub fn is_subscribed(&self) -> bool {
+        self.subscriptions != [0; 3]
+    }
 }
 
 impl ClientInfo {
@@ -113,6 +125,7 @@ impl ClientInfo {
             killed: AtomicBool::new(false),
             wake: tokio::sync::Notify::new(),
             blocked: Mutex::default(),
+            mail: Mailbox::default(),
             details: Mutex::new(ClientDetails { resp: 2, ..ClientDetails::default() }),
         })
     }
@@ -186,6 +199,12 @@ pub struct Session {
     pub wrote: bool,
     /// For its scripts.
     pub wishes: Wishes,
+    /// What it is subscribed to, if that is anything.
+    pub subscriptions: Option<Box<Subscriptions>>,
+    /// Whether it can be told something unasked.
+    pub hears: bool,
+    /// EXEC carries out its commands.
+    pub in_exec: bool,
     /// QUIT was said, or the protocol broken: close after the replies are out.
     pub closing: bool,
 }
@@ -203,7 +222,29 @@ impl Session {
             watched: Vec::new(),
             wrote: false,
             wishes: Wishes::default(),
+            subscriptions: None,
+            hears: false,
+            in_exec: false,
             closing: false,
+        }
+    }
+
+    /// Speaks another protocol from now on.
+    pub fn speak(&mut self, protocol: Protocol) {
+        self.protocol = protocol;
+        self.client.mail.set_resp3(protocol == Protocol::Resp3);
+        self.client.details.lock().resp = if protocol == Protocol::Resp3 { 3 } else { 2 };
+    }
+
+    /// Whether something may have come for it that it has not asked for.
+    pub fn listens(&self) -> bool {
+        self.subscriptions.is_some()
+    }
+
+    /// Moves what has come for it to its replies.
+    pub fn take_mail(&self, out: &mut Reply) {
+        if self.hears {
+            self.client.mail.take(&mut out.buf);
         }
     }
 

@@ -62,7 +62,7 @@ static CLIENT: &[Command] = &[
         "2.4.0",
         Arity::AtLeast(2),
         "Lists open connections.",
-        "[TYPE normal] [ID client-id [client-id ...]]",
+        "[TYPE <NORMAL | MASTER | REPLICA | PUBSUB>] [ID client-id [client-id ...]]",
     )),
     admin(sub(
         "no-evict",
@@ -177,17 +177,22 @@ fn line(client: &ClientInfo) -> String {
     let details = client.details.lock();
     let age = now.saturating_sub(client.since_ms) / 1000;
     let idle = now.saturating_sub(client.active_ms.load(Ordering::Relaxed)) / 1000;
+    let [channels, patterns, shards] = details.subscriptions;
+    let flags: String = [(details.is_subscribed(), 'P'), (client.is_blocked(), 'b')]
+        .into_iter()
+        .filter_map(|(is, flag)| is.then_some(flag))
+        .collect();
     let mut text = String::new();
     writeln!(
         text,
-        "id={} addr={} laddr={} fd=-1 name={} age={age} idle={idle} flags={} db={} sub=0 psub=0 ssub=0 multi=-1 \
+        "id={} addr={} laddr={} fd=-1 name={} age={age} idle={idle} flags={} db={} sub={channels} psub={patterns} ssub={shards} multi=-1 \
          qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 tot-mem=0 events=r cmd={} \
          user=default redir=-1 resp={} lib-name={} lib-ver={}",
         client.id,
         client.addr,
         client.laddr,
         details.name,
-        if client.is_blocked() { 'b' } else { 'N' },
+        if flags.is_empty() { "N" } else { &flags },
         details.db,
         if details.command.is_empty() { "NULL" } else { details.command },
         details.resp,
@@ -201,11 +206,13 @@ fn line(client: &ClientInfo) -> String {
 fn list(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
     let mut cursor = args.cursor(2);
     let mut wanted: Option<Vec<u64>> = None;
+    let mut subscribed = None;
     if cursor.flag("TYPE") {
         let kind = cursor.bytes()?.to_ascii_lowercase();
         match &*kind {
-            b"normal" => {}
-            b"master" | b"replica" | b"slave" | b"pubsub" => wanted = Some(Vec::new()),
+            b"normal" => subscribed = Some(false),
+            b"pubsub" => subscribed = Some(true),
+            b"master" | b"replica" | b"slave" => wanted = Some(Vec::new()),
             other => {
                 let text = format!("ERR Unknown client type '{}'", String::from_utf8_lossy(other));
                 return Err(CommandError::owned(text));
@@ -228,6 +235,9 @@ fn list(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(), CommandE
     let mut clients: Vec<_> = server.clients.lock().values().cloned().collect();
     clients.sort_unstable_by_key(|client| client.id);
     clients.retain(|client| wanted.as_ref().is_none_or(|ids| ids.contains(&client.id)));
+    clients.retain(|client| {
+        subscribed.is_none_or(|subscribed| client.details.lock().is_subscribed() == subscribed)
+    });
     let text: String = clients.iter().map(|client| line(client)).collect();
     out.verbatim("txt", text.as_bytes());
     Ok(())

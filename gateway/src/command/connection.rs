@@ -5,6 +5,7 @@ use store_engine::{Args, Arity, Command, CommandError, DATABASES, Group, KeyPart
 
 use crate::command::client::set_name;
 use crate::command::multi::unwatch;
+use crate::command::pubsub::leave;
 use crate::registry::{SessionCommand, SessionRun};
 use crate::server::Server;
 use crate::session::Session;
@@ -113,9 +114,8 @@ fn hello(_: &Server, session: &mut Session, args: Args<'_>, out: &mut Reply) -> 
     if let Some(name) = name {
         set_name(session, name)?;
     }
-    session.protocol = protocol;
+    session.speak(protocol);
     out.protocol = protocol;
-    session.client.details.lock().resp = if protocol == Protocol::Resp3 { 3 } else { 2 };
     out.map(7);
     out.bulk(b"server");
     out.bulk(b"redis");
@@ -171,14 +171,15 @@ fn select(_: &Server, session: &mut Session, args: Args<'_>, out: &mut Reply) ->
 
 fn reset(server: &Server, session: &mut Session, _: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
     unwatch(server, session);
+    leave(server, session);
+    session.take_mail(out);
     session.multi = None;
     session.db = 0;
-    session.protocol = Protocol::Resp2;
+    session.speak(Protocol::Resp2);
     out.protocol = Protocol::Resp2;
     let mut details = session.client.details.lock();
     details.name.clear();
     details.db = 0;
-    details.resp = 2;
     out.status("RESET");
     Ok(())
 }

@@ -7,10 +7,11 @@ use store::{Store, Trouble};
 use store_engine::spec::{Access, flags};
 use store_engine::{Args, Arity, Command, CommandError, Group, KeyPart, Reply};
 
-use crate::command::{function, scripting, server as administration};
+use crate::command::{function, pubsub, scripting, server as administration};
 use crate::coordinate::{self, Step};
 use crate::gate::{self, Origin};
 use crate::observe::unix_ms;
+use crate::pubsub::Message;
 use crate::registry::{Later, Row, SessionCommand, SessionRun, run_now};
 use crate::server::Server;
 use crate::session::{Multi, OwnedCall, Session, Watch, Watched};
@@ -173,7 +174,9 @@ pub async fn exec(server: &Arc<Server>, session: &mut Session, out: &mut Reply) 
         return;
     }
     let calls: Vec<Vec<&[u8]>> = multi.queued.iter().map(slices).collect();
+    session.in_exec = true;
     let steps = prepare(server, session, &calls).await;
+    session.in_exec = false;
     has_changed(server, session);
     let mut seed = session.seed;
     let watches = session.watches_elsewhere();
@@ -256,6 +259,13 @@ async fn sort<'a>(
         SessionRun::Later(Later::Config) => {
             administration::config(server, args, reply).await;
             return Ok(None);
+        }
+        SessionRun::Later(Later::PubSub) => {
+            pubsub::pubsub(server, args, reply).await;
+            return Ok(None);
+        }
+        SessionRun::Later(Later::Publish { shard }) => {
+            return Ok(Some(Step::Publish(Message { shard, channel: args[1].into(), text: args[2].into() })));
         }
         SessionRun::Later(Later::Function) => {
             function::function(server, args, reply).await;

@@ -272,6 +272,7 @@ fn persistence_section(server: &Server, text: &mut String) {
 fn stats_section(server: &Server, text: &mut String) {
     let (counters, keys) = (&server.counters, server.store.counts());
     let of = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+    let [channels, patterns, shard_channels] = server.pubsub.sizes();
     lines!(text,
         "total_connections_received": of(&counters.connections_total),
         "total_commands_processed": of(&counters.commands),
@@ -282,6 +283,9 @@ fn stats_section(server: &Server, text: &mut String) {
         "evicted_keys": keys.evicted,
         "keyspace_hits": keys.hits,
         "keyspace_misses": keys.misses,
+        "pubsub_channels": channels,
+        "pubsub_patterns": patterns,
+        "pubsubshard_channels": shard_channels,
         "client_output_buffer_limit_disconnections": of(&counters.slow_clients_cut),
     );
 }

@@ -30,7 +30,23 @@ impl Number {
     }
 }
 
-/// When a client that does not read its replies is cut off.
+/// When a client that does not read is cut off.
+#[derive(Debug, Default)]
+pub struct OutputLimits {
+    /// Of its replies.
+    pub normal: OutputLimit,
+    /// Of what it has subscribed to.
+    pub pubsub: OutputLimit,
+}
+
+impl OutputLimits {
+    /// The classes of clients with their limits.
+    pub(super) fn classes(&self) -> [(&'static str, &OutputLimit); 2] {
+        [("normal", &self.normal), ("pubsub", &self.pubsub)]
+    }
+}
+
+/// The limit of one class of clients.
 #[derive(Debug, Default)]
 pub struct OutputLimit {
     /// Bytes waiting that end the connection at once; 0 is no limit.

@@ -3,7 +3,9 @@
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
-use super::cell::{Address, AddressCell, AddressesCell, FolderCell, NamesCell, Number, OutputLimit};
+use super::cell::{
+    Address, AddressCell, AddressesCell, FolderCell, NamesCell, Number, OutputLimit, OutputLimits,
+};
 use super::table::Config;
 
 /// A parameter's type with the cell its value is kept in.
@@ -20,8 +22,8 @@ pub enum Kind {
     Words(&'static str, fn(&Config) -> &Number),
     /// Where to listen. `off` is allowed if the flag says so.
     Address(bool, fn(&Config) -> &AddressCell),
-    /// Limits of a reply buffer.
-    OutputLimit(fn(&Config) -> &OutputLimit),
+    /// Limits of what clients have not read, by class.
+    OutputLimits(fn(&Config) -> &OutputLimits),
     /// A folder, or `none`.
     Folder(fn(&Config) -> &FolderCell),
     /// A file, or `none`.
@@ -73,8 +75,8 @@ pub enum Value {
     Number(u64),
     /// An address, or none for `off`.
     Address(Option<Address>),
-    /// Hard limit, soft limit, seconds.
-    OutputLimit([u64; 3]),
+    /// Class, then hard limit, soft limit, seconds.
+    OutputLimits(Vec<(&'static str, [u64; 3])>),
     /// A folder or a file, or none.
     Folder(Option<PathBuf>),
     /// Addresses.
@@ -127,7 +129,7 @@ impl Kind {
                 Some(address) => Ok(Value::Address(Some(address))),
                 None => Err(Refusal("argument must be HOST:PORT".to_owned())),
             },
-            Kind::OutputLimit(_) => output_limit(text),
+            Kind::OutputLimits(_) => output_limits(text),
             Kind::Folder(_) | Kind::File(_) if text.eq_ignore_ascii_case("none") => Ok(Value::Folder(None)),
             Kind::Folder(_) if text.is_empty() => {
                 Err(Refusal("argument must be a folder or none".to_owned()))
@@ -163,11 +165,14 @@ impl Kind {
                 Value::Number(number),
             ) => cell(config).set(number),
             (Kind::Address(_, cell), Value::Address(address)) => cell(config).set(address),
-            (Kind::OutputLimit(cell), Value::OutputLimit([hard, soft, seconds])) => {
-                let limit = cell(config);
-                limit.hard.set(hard);
-                limit.soft.set(soft);
-                limit.soft_seconds.set(seconds);
+            (Kind::OutputLimits(cell), Value::OutputLimits(limits)) => {
+                for (class, [hard, soft, seconds]) in limits {
+                    for (_, limit) in cell(config).classes().into_iter().filter(|(name, _)| *name == class) {
+                        limit.hard.set(hard);
+                        limit.soft.set(soft);
+                        limit.soft_seconds.set(seconds);
+                    }
+                }
             }
             (Kind::Folder(cell) | Kind::File(cell), Value::Folder(folder)) => cell(config).set(folder),
             (Kind::Addresses(cell), Value::Addresses(addresses)) => cell(config).set(addresses),
@@ -192,9 +197,11 @@ impl Kind {
                 Some(address) => address.to_string(),
                 None => "off".to_owned(),
             },
-            Kind::OutputLimit(cell) => {
-                let limit = cell(config);
-                format!("normal {} {} {}", limit.hard.get(), limit.soft.get(), limit.soft_seconds.get())
+            Kind::OutputLimits(cell) => {
+                let line = |(class, limit): (&str, &OutputLimit)| {
+                    format!("{class} {} {} {}", limit.hard.get(), limit.soft.get(), limit.soft_seconds.get())
+                };
+                cell(config).classes().map(line).join(" ")
             }
             Kind::Folder(cell) | Kind::File(cell) => match cell(config).get() {
                 Some(path) => path.display().to_string(),
@@ -229,7 +236,7 @@ impl Kind {
             Kind::Address(off, _) => {
                 format!("HOST:PORT, such as 127.0.0.1:8080{}", if *off { ", or off" } else { "" })
             }
-            Kind::OutputLimit(_) => "normal HARD SOFT SECONDS, such as normal 1gb 64mb 60".to_owned(),
+            Kind::OutputLimits(_) => "CLASS HARD SOFT SECONDS ..., such as normal 1gb 64mb 60".to_owned(),
             Kind::Folder(_) => "a folder or none".to_owned(),
             Kind::File(_) => "a file or none".to_owned(),
             Kind::Addresses(_) => "HOST:PORT,HOST:PORT,... or none".to_owned(),
@@ -247,7 +254,7 @@ impl Kind {
             Kind::Words(..) => "FLAGS",
             Kind::Address(false, _) => "ADDR",
             Kind::Address(true, _) => "ADDR|off",
-            Kind::OutputLimit(_) => "LIMITS",
+            Kind::OutputLimits(_) => "LIMITS",
             Kind::Folder(_) => "FOLDER",
             Kind::File(_) => "FILE",
             Kind::Addresses(_) => "ADDR,...",
@@ -295,22 +302,23 @@ pub fn humane(size: i64) -> String {
     size.to_string()
 }
 
-/// Groups of `class hard soft seconds`. There is one class; of several groups for it the last counts.
-fn output_limit(text: &str) -> Result<Value, Refusal> {
+/// Groups of `class hard soft seconds`. Of several groups for a class the last counts.
+fn output_limits(text: &str) -> Result<Value, Refusal> {
     let words: Vec<&str> = text.split_ascii_whitespace().collect();
     let wrong_count = || Refusal("Wrong number of arguments in buffer limit configuration.".to_owned());
     if !words.len().is_multiple_of(4) {
         return Err(wrong_count());
     }
-    let mut limit = None;
+    let mut limits = Vec::new();
     for group in words.chunks_exact(4) {
-        if !group[0].eq_ignore_ascii_case("normal") {
+        let known = OutputLimits::default().classes().map(|(class, _)| class);
+        let Some(class) = known.into_iter().find(|class| group[0].eq_ignore_ascii_case(class)) else {
             return Err(Refusal("Invalid client class specified in buffer limit configuration.".to_owned()));
-        }
+        };
         let seconds = integer(group[3]).filter(|seconds| (0..=i64::from(i32::MAX)).contains(seconds));
         match (bytes(group[1]), bytes(group[2]), seconds) {
             (Some(hard), Some(soft), Some(seconds)) => {
-                limit = Some([hard, soft, seconds].map(i64::unsigned_abs));
+                limits.push((class, [hard, soft, seconds].map(i64::unsigned_abs)));
             }
             _ => {
                 let text = "Error in hard, soft or soft_seconds setting in buffer limit configuration.";
@@ -318,7 +326,7 @@ fn output_limit(text: &str) -> Result<Value, Refusal> {
             }
         }
     }
-    limit.map(Value::OutputLimit).ok_or_else(wrong_count)
+    if limits.is_empty() { Err(wrong_count()) } else { Ok(Value::OutputLimits(limits)) }
 }
 
 #[cfg(test)]

@@ -222,7 +222,7 @@ mod tests {
         environment variable MOONSHARD_TIMEOUT: "never\n" is wrong, expected a whole number from 0 to 2147483647
         flag --script-instances: "reused" is wrong, expected rewind or fresh
         flag --script-fuel: "-1" is wrong, expected a whole number of at least 1
-        flag --client-output-buffer-limit: "64mb" is wrong, expected normal HARD SOFT SECONDS, such as normal 1gb 64mb 60
+        flag --client-output-buffer-limit: "64mb" is wrong, expected CLASS HARD SOFT SECONDS ..., such as normal 1gb 64mb 60
         flag --data-dir: "" is wrong, expected a folder or none
         "#);
     }

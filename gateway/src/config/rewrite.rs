@@ -152,7 +152,7 @@ mod tests {
         data-dir = '/a "b"'
         default-script-flags = "no-writes allow-oom"
         script-queue-max = "128kb"
-        client-output-buffer-limit = "normal 1 2 3"
+        client-output-buffer-limit = "normal 1 2 3 pubsub 33554432 8388608 60"
         hz = 9
         maxmemory = 1000
         maxmemory-policy = "allkeys-lfu"

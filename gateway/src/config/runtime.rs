@@ -126,7 +126,8 @@ mod tests {
         assert_eq!(
             get(&config, &["script-memory", "client-o*"]),
             "\
-            script-memory 67108864\nclient-output-buffer-limit normal 1073741824 67108864 60\n"
+            script-memory 67108864\nclient-output-buffer-limit normal 1073741824 67108864 60 pubsub \
+             33554432 8388608 60\n"
         );
     }
 
@@ -141,7 +142,7 @@ mod tests {
         assert_eq!(set(&config, &pairs), "OK");
         assert_eq!(config.timeout.get(), 7);
         assert_eq!(config.proto_max_bulk_len.get_usize(), 2 << 20);
-        let limit = &config.client_output_buffer_limit;
+        let limit = &config.client_output_buffer_limit.normal;
         assert_eq!([limit.hard.get(), limit.soft.get(), limit.soft_seconds.get()], [2 << 20, 1_000_000, 9]);
     }
 

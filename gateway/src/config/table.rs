@@ -8,7 +8,7 @@ use script::Instances;
 use store_engine::DATABASES;
 use store_engine::value::set::MOST_NUMBERS;
 
-use super::cell::{AddressCell, AddressesCell, FolderCell, NamesCell, Number, OutputLimit};
+use super::cell::{AddressCell, AddressesCell, FolderCell, NamesCell, Number, OutputLimits};
 use super::kind::{Kind, Sort};
 
 /// Range of what Redis keeps in a C `int`.
@@ -56,7 +56,7 @@ pub struct Config {
     script_instances: Number,
     pub proto_max_bulk_len: Number,
     pub client_query_buffer_limit: Number,
-    pub client_output_buffer_limit: OutputLimit,
+    pub client_output_buffer_limit: OutputLimits,
     pub maxclients: Number,
     pub timeout: Number,
     pub tcp_keepalive: Number,
@@ -376,11 +376,11 @@ pub static PARAMETERS: &[Parameter] = &[
     },
     Parameter {
         name: "client-output-buffer-limit",
-        kind: Kind::OutputLimit(|c| &c.client_output_buffer_limit),
-        default: Fallback::Text("normal 1gb 64mb 60"),
+        kind: Kind::OutputLimits(|c| &c.client_output_buffer_limit),
+        default: Fallback::Text("normal 1gb 64mb 60 pubsub 32mb 8mb 60"),
         live: true,
-        doc: "A client is cut off when the replies it has not read exceed the hard limit, or the soft limit \
-              for that many seconds. 0 is no limit.",
+        doc: "A client is cut off when the replies (normal) or messages (pubsub) it has not read exceed the hard \
+              limit, or the soft limit for that many seconds. 0 is no limit.",
     },
     Parameter {
         name: "maxclients",

@@ -8,12 +8,15 @@ use store::{Call, LockRequest, Mode, Trouble, Unit, WatchId};
 use store_engine::{CommandError, Reply};
 
 use super::dry;
-use super::host::{Circumstances, Lack};
+use super::host::{Circumstances, Lack, ScriptHost};
 use super::locks::LockSet;
+use super::outgoing::{Outgoing, commit};
 use super::script::{ScriptCall, append_outcome, compile_error, killed_error, run_once};
+use crate::fleet;
 use crate::gate::Admitted;
 use crate::observe::Counters;
 use crate::options::OnError;
+use crate::pubsub::Message;
 use crate::server::Server;
 use crate::stats::Ended;
 
@@ -23,6 +26,8 @@ pub enum Step<'a> {
     Engine(Admitted<'a>, usize),
     /// A session command that answers at once; its bytes are the reply, made beforehand.
     Answered(Vec<u8>),
+    /// PUBLISH or SPUBLISH.
+    Publish(Message),
     /// A script or a function.
     Script(ScriptCall<'a>),
 }
@@ -46,7 +51,7 @@ pub async fn exec(
         match step {
             Step::Engine(admitted, db) => locks.add(&call_of(admitted, *db, 0)),
             Step::Script(call) => locks.join(LockSet::of_keys(call.keys, call.db, Mode::Exclusive)),
-            Step::Answered(_) => {}
+            Step::Answered(_) | Step::Publish(_) => {}
         }
     }
     // Nobody may change a watched key between the look at it and the commit.
@@ -73,9 +78,10 @@ pub async fn exec(
         let _permit = if runs_scripts { Some(server.runtime.admit(false).await) } else { None };
         let now_ms = *now_ms.get_or_insert_with(|| clock.unwrap_or_else(crate::observe::unix_ms));
         *seed = first_seed;
-        match round(server, steps, txn, now_ms, seed, collects, out).await {
+        let mut outgoing = Outgoing::default();
+        match round(server, steps, txn, now_ms, seed, collects, &mut outgoing, out).await {
             Ok(txn) => {
-                if let Err(error) = txn.commit().await {
+                if let Err(error) = commit(server, txn, outgoing).await {
                     out.buf.truncate(mark);
                     out.error(&error);
                 }
@@ -119,6 +125,7 @@ enum Broken {
 }
 
 /// Runs all steps. The transaction comes back if it may be committed.
+#[allow(clippy::too_many_arguments, reason = "all belong to the one call")]
 async fn round(
     server: &Arc<Server>,
     steps: &[Step<'_>],
@@ -126,12 +133,20 @@ async fn round(
     now_ms: u64,
     seed: &mut u64,
     collects: bool,
+    outgoing: &mut Outgoing,
     out: &mut Reply,
 ) -> Result<Unit, Broken> {
     out.array(steps.len());
     for step in steps {
         match step {
             Step::Answered(bytes) => out.buf.extend_from_slice(bytes),
+            Step::Publish(message) => {
+                let receivers = fleet::receivers(server, message.shard, &message.channel).await;
+                match outgoing.push(message.clone()).and(receivers) {
+                    Ok(count) => out.count(count),
+                    Err(error) => out.error(&error),
+                }
+            }
             Step::Engine(admitted, db) => {
                 let done = txn.execute(&call_of(admitted, *db, now_ms), Mode::Exclusive, seed, out).await;
                 match done {
@@ -144,7 +159,7 @@ async fn round(
             }
             Step::Script(call) => {
                 let seen = Circumstances { seed: *seed, ..Circumstances::of(call, now_ms) };
-                txn = script_step(server, call, txn, seen, collects, out).await?;
+                txn = script_step(server, call, txn, seen, collects, outgoing, out).await?;
             }
         }
     }
@@ -157,6 +172,7 @@ async fn script_step(
     mut txn: Unit,
     seen: Circumstances,
     collects: bool,
+    outgoing: &mut Outgoing,
     out: &mut Reply,
 ) -> Result<Unit, Broken> {
     let ended = |trouble| Broken::Ended(error_of(trouble).text().to_owned());
@@ -194,14 +210,17 @@ async fn script_step(
     let how = if failed { Ended::WithError } else { Ended::Well };
     told.iter_mut().for_each(|told| told.end(how, done.spent.fuel));
     let lost = || Broken::Ended("SCRIPTTRAP the sandbox took its transaction down".into());
-    let mut txn = done.host.map(|host| host.txn).ok_or_else(lost)?;
+    let ScriptHost { mut txn, outgoing: published, .. } = *done.host.ok_or_else(lost)?;
     if call.is_dry() {
         dry::tell(call, &mut txn, failed, mark, &mut out.buf);
         return Ok(txn);
     }
     match failed && call.options.on_error == Some(OnError::RollBack) {
         true => txn.undo_part().await.map_err(ended)?,
-        false => txn.keep_part().await.map_err(ended)?,
+        false => {
+            txn.keep_part().await.map_err(ended)?;
+            outgoing.append(published);
+        }
     }
     Ok(txn)
 }

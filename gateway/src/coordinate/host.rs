@@ -8,10 +8,14 @@ use store::{Call, Conflict, Mode, Trouble, Unit};
 use store_engine::spec::flags;
 use store_engine::{Args, CommandError, DATABASES, Protocol, Reply, Routing, number};
 
+use super::outgoing::Outgoing;
 use super::queue::Queue;
 use super::trace::tell_call;
+use crate::fleet;
 use crate::gate::{self, Admitted, Origin, Recent};
 use crate::memory;
+use crate::pubsub::Message;
+use crate::registry::{Later, Row, SessionCommand, SessionRun};
 use crate::server::Server;
 use crate::trace::Trace;
 
@@ -66,6 +70,10 @@ pub(super) struct ScriptHost {
     pub declared: Option<Declared>,
     /// Whether it has made a call that writes.
     pub wrote: bool,
+    /// What it publishes when it is committed.
+    pub outgoing: Outgoing,
+    /// Something published of which other gateways have to say how many would hear it.
+    pub publishing: Option<Box<Message>>,
     /// Where to tell of its calls, if somebody asks.
     pub trace: Option<Arc<Trace>>,
 }
@@ -123,6 +131,9 @@ impl ScriptHost {
             out.error(&error);
             return Ok(true);
         }
+        if let Some(message) = published(&admitted) {
+            return Ok(self.publish(message, out));
+        }
         self.wrote |= admitted.facts.is_write();
         if let Some(queue) = &mut self.queue {
             if flags.unused() && can_wait(&admitted) {
@@ -149,6 +160,20 @@ impl ScriptHost {
                 Err(Stop)
             }
         }
+    }
+
+    /// Keeps a message for the end. Whether it is answered how many would hear it now.
+    fn publish(&mut self, message: Message, out: &mut Reply) -> bool {
+        if self.server.store.node().is_none() {
+            self.publishing = Some(Box::new(message));
+            return false;
+        }
+        let count = self.server.pubsub.receivers(message.shard, &message.channel);
+        match self.outgoing.push(message) {
+            Ok(()) => out.count(count),
+            Err(error) => out.error(&error),
+        }
+        true
     }
 
     fn wait(&mut self, admitted: Admitted<'_>, protocol: Protocol) {
@@ -272,6 +297,26 @@ pub(super) fn acl_check(server: &Server, args: Args<'_>, out: &mut Reply) {
     }
 }
 
+/// What a call publishes, if it does.
+pub(super) fn published(admitted: &Admitted<'_>) -> Option<Message> {
+    let Row::Session(SessionCommand { run: SessionRun::Later(Later::Publish { shard }), .. }) = admitted.row
+    else {
+        return None;
+    };
+    let args = admitted.args;
+    Some(Message { shard: *shard, channel: args[1].into(), text: args[2].into() })
+}
+
+/// Answers a call that publishes.
+pub(super) fn answer_count(count: Result<usize, CommandError>, reply: &mut Vec<u8>) {
+    let mut out = Reply { buf: std::mem::take(reply), protocol: Protocol::Resp2 };
+    match count {
+        Ok(count) => out.count(count),
+        Err(error) => out.error(&error),
+    }
+    *reply = out.buf;
+}
+
 /// What the host of either mode answers in.
 pub(super) fn reply_in(reply: &mut Vec<u8>, flags: CallFlags) -> Reply {
     let protocol = if flags.resp3() { Protocol::Resp3 } else { Protocol::Resp2 };
@@ -304,7 +349,13 @@ impl Host for ScriptHost {
         Box::pin(async move {
             reply.clear();
             let began = self.trace.as_ref().map(|_| Instant::now());
-            self.catch_up(reply).await.ok()?;
+            match self.publishing.take() {
+                Some(message) => {
+                    let receivers = fleet::receivers(&self.server, message.shard, &message.channel).await;
+                    answer_count(self.outgoing.push(*message).and(receivers), reply);
+                }
+                None => self.catch_up(reply).await.ok()?,
+            }
             if let (Some(trace), Some(began)) = (&self.trace, began) {
                 trace.answered(reply, began.elapsed());
             }

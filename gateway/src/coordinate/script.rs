@@ -13,6 +13,7 @@ use store_engine::{CommandError, Protocol, Reply};
 use super::dry;
 use super::host::{Circumstances, Declared, Lack, ScriptHost};
 use super::locks::LockSet;
+use super::outgoing::{Outgoing, commit};
 use super::queue::Queue;
 use super::turns;
 use super::unlocked::UnlockedHost;
@@ -202,7 +203,9 @@ pub async fn run_script(server: &Arc<Server>, mut call: ScriptCall<'_>, out: &mu
     let done = done.unwrap_or_else(|| Err(killed_error(server, &call)));
     // Beyond the reach of SCRIPT KILL, which promises that nothing stays.
     let kept = match done {
-        Ok(Some(txn)) => txn.commit().await.map_err(|error| error.text().to_owned()),
+        Ok(Some((txn, outgoing))) => {
+            commit(server, txn, outgoing).await.map_err(|error| error.text().to_owned())
+        }
         Ok(None) => Ok(()),
         Err(error) => Err(error),
     };
@@ -243,7 +246,7 @@ async fn run_atomic(
     server: &Arc<Server>,
     call: &ScriptCall<'_>,
     out: &mut Vec<u8>,
-) -> Result<Option<Unit>, String> {
+) -> Result<Option<(Unit, Outgoing)>, String> {
     let mut locks = LockSet::of_keys(call.keys, call.db, call.lock_mode());
     let mut collects = server.config.collects_always();
     let mut circumstances = None;
@@ -286,13 +289,13 @@ async fn run_atomic(
             }
             return Ok(None);
         }
-        if let Some(ScriptHost { txn, .. }) = host.map(|host| *host)
+        if let Some(ScriptHost { txn, outgoing, .. }) = host.map(|host| *host)
             && !(failed && call.options.on_error == Some(OnError::RollBack))
         {
             if txn.requests().count() > call.keys.len() {
                 note_undeclared(server, call, &txn);
             }
-            return Ok(Some(txn));
+            return Ok(Some((txn, outgoing)));
         }
         return Ok(None);
     }
@@ -437,6 +440,8 @@ pub(super) async fn run_once(
         waiting: None,
         declared: call.declared(),
         wrote: false,
+        outgoing: Outgoing::default(),
+        publishing: None,
         trace,
     });
     let (mut host, outcome, spent) = run_in_sandbox(server, call, seen.clock_seconds, host, false).await;
@@ -461,6 +466,7 @@ async fn run_unlocked(server: &Arc<Server>, call: &ScriptCall<'_>, out: &mut Vec
         collects: server.config.script_auto_async.get() > 0,
         waiting: None,
         failed: None,
+        publishing: None,
         trace: call.traced(),
     });
     let _permit = server.runtime.admit(true).await;

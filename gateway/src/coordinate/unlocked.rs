@@ -8,12 +8,14 @@ use store::Call;
 use store_engine::spec::flags::DENY_OOM;
 use store_engine::{Args, CommandError, Protocol, Reply};
 
-use super::host::{CALL_FUEL, acl_check, can_wait, reply_in, select_or};
+use super::host::{CALL_FUEL, acl_check, answer_count, can_wait, published, reply_in, select_or};
 use super::queue::Queue;
 use super::trace::tell_call;
+use crate::fleet;
 use crate::gate::{self, Admitted, Origin, Recent};
 use crate::memory;
 use crate::observe::unix_ms;
+use crate::pubsub::Message;
 use crate::server::Server;
 use crate::trace::Trace;
 
@@ -38,6 +40,8 @@ pub(super) struct UnlockedHost {
     pub waiting: Option<(Queue, Protocol)>,
     /// The error of a collected call: the script ends with it before its next call.
     pub failed: Option<CommandError>,
+    /// What it publishes next.
+    pub publishing: Option<Message>,
     /// Where to tell of its calls, if somebody asks.
     pub trace: Option<Arc<Trace>>,
 }
@@ -99,6 +103,18 @@ impl UnlockedHost {
             out.error(&error);
             return HostCall::Done(CALL_FUEL);
         }
+        if let Some(message) = published(&admitted) {
+            // Behind what was written before it.
+            if !self.send() || self.server.store.node().is_none() {
+                self.publishing = Some(message);
+                return HostCall::Later;
+            }
+            if self.failed.is_some() {
+                return HostCall::Stop;
+            }
+            out.count(self.server.pubsub.publish(message.shard, &message.channel, &message.text));
+            return HostCall::Done(CALL_FUEL);
+        }
         if flags.unused() && (self.collects || flags.explicitly_async()) && can_wait(&admitted) {
             self.queue.push(admitted, self.db, flags.protected());
             let full = self.queue.bytes() >= self.server.config.script_queue_max.get_usize();
@@ -151,6 +167,9 @@ impl Host for UnlockedHost {
                 return None;
             }
             reply.clear();
+            if let Some(Message { shard, channel, text }) = self.publishing.take() {
+                answer_count(fleet::publish(&self.server, shard, &channel, &text).await, reply);
+            }
             if let Some((call, protocol)) = self.waiting.take() {
                 let mut out = Reply { buf: std::mem::take(reply), protocol };
                 let args = call.args(0);

@@ -6,9 +6,10 @@
 //! memory.
 
 mod ahead;
+mod mail;
 
 use std::cell::RefCell;
-use std::future::{Future, poll_fn};
+use std::future::{Future, pending, poll_fn};
 use std::io;
 use std::pin::pin;
 use std::sync::Arc;
@@ -25,6 +26,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use self::ahead::Ahead;
 use crate::command::multi::unwatch;
+use crate::command::pubsub::leave;
 use crate::dispatch;
 use crate::frontend::Ready;
 use crate::io::Place;
@@ -71,7 +73,7 @@ pub fn serve(
 ) {
     server.clients.lock().insert(client.id, client.clone());
     let connection = Connection {
-        session: Session::new(client.clone()),
+        session: Session { hears: true, ..Session::new(client.clone()) },
         parser: Parser::new(limits(server)),
         input: Vec::new(),
         ahead: Ahead::default(),
@@ -131,7 +133,12 @@ impl Connection {
             {
                 return self.live(stream, ready, better);
             }
-            unwatch(&self.entry.server, &mut self.session);
+            let (server, session) = (&self.entry.server, &mut self.session);
+            unwatch(server, session);
+            leave(server, session);
+            if session.client.mail.was_cut() {
+                Counters::add(&server.counters.slow_clients_cut, 1);
+            }
         });
     }
 
@@ -140,6 +147,14 @@ impl Connection {
         let mut killed = pin!(client.wake.notified());
         let mut stopping = pin!(async { ready.wait_for(|ready| !ready).await.map(drop) });
         loop {
+            if self.session.listens() {
+                tokio::select! {
+                    biased;
+                    come = self.tell_until_asked(stream) => come?,
+                    () = &mut killed => return stream.shutdown().await.map(|()| Left::Closed),
+                    _ = &mut stopping => return stream.shutdown().await.map(|()| Left::Closed),
+                }
+            }
             let read = tokio::select! {
                 biased;
                 read = self.read(stream) => read?,
@@ -163,6 +178,19 @@ impl Connection {
                 return Ok(Left::For(better));
             }
         }
+    }
+
+    /// Gives the client what comes for it, until it asks for something or has gone.
+    async fn tell_until_asked(&self, stream: &TcpStream) -> io::Result<()> {
+        let (server, client) = (&self.entry.server, &self.session.client);
+        let mut one = [0];
+        tokio::select! {
+            biased;
+            told = mail::deliver(server, client, stream) => told?,
+            // Readiness alone may be a rumour, and reading waits without telling.
+            asked = stream.peek(&mut one) => drop(asked?),
+        }
+        mail::finish(server, client, stream).await
     }
 
     /// Reads something. The buffer for it is taken when there is something to read.
@@ -211,6 +239,7 @@ impl Connection {
                         let ends_with_client =
                             server.config.script_client_gone.get() == 0 || !waiting.runs_scripts();
                         let wrote = session.wrote;
+                        let listener = session.listens().then(|| session.client.clone());
                         let mut late = Reply { buf: take_buffer(), protocol: out.protocol };
                         {
                             let mut finish = pin!(dispatch::finish(server, session, waiting, &mut late));
@@ -218,15 +247,27 @@ impl Connection {
                             let at_once = poll_fn(|context| Poll::Ready(finish.as_mut().poll(context))).await;
                             if at_once.is_pending() {
                                 write(server, stream, wrote, &mut out.buf).await?;
+                                let hears = listener.filter(|_| ahead.is_empty());
+                                let told = async {
+                                    match &hears {
+                                        Some(client) => mail::deliver(server, client, stream).await,
+                                        None => pending().await,
+                                    }
+                                };
                                 tokio::select! {
                                     biased;
                                     () = finish => {}
+                                    // A message does not wait for a reply.
+                                    told = told => told?,
                                     // Dropping the request ends a script and takes back what it did.
                                     () = hung_up(stream), if ends_with_client => {
                                         return Err(io::ErrorKind::ConnectionAborted.into());
                                     }
                                 }
                             }
+                        }
+                        if session.listens() {
+                            mail::finish(server, &session.client, stream).await?;
                         }
                         append(&mut out.buf, late.buf);
                         out.protocol = late.protocol;
@@ -319,7 +360,7 @@ async fn write(server: &Server, stream: &mut TcpStream, wrote: bool, bytes: &mut
         let _ = stream.try_write(&out.buf);
         return Err(io::ErrorKind::StorageFull.into());
     }
-    let limit = &server.config.client_output_buffer_limit;
+    let limit = &server.config.client_output_buffer_limit.normal;
     let (hard, soft) = (limit.hard.get_usize(), limit.soft.get_usize());
     let patience = Duration::from_secs(limit.soft_seconds.get());
     let mut written = 0;

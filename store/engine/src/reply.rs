@@ -109,6 +109,11 @@ impl Reply {
         self.header(b'*', len as i64);
     }
 
+    /// Announces `len` elements that are no answer to anything; in RESP2 an array.
+    pub fn push(&mut self, len: usize) {
+        self.header(if self.resp3() { b'>' } else { b'*' }, len as i64);
+    }
+
     /// Announces a map of `pairs` key-value pairs; in RESP2 an array of twice as many elements.
     pub fn map(&mut self, pairs: usize) {
         if self.resp3() { self.header(b'%', pairs as i64) } else { self.header(b'*', 2 * pairs as i64) }

@@ -96,6 +96,8 @@ pub enum Group {
     Scripting,
     /// MULTI and friends.
     Transactions,
+    /// Channels and messages.
+    PubSub,
 }
 
 impl Group {
@@ -116,6 +118,7 @@ impl Group {
             Group::Server => "server",
             Group::Scripting => "scripting",
             Group::Transactions => "transactions",
+            Group::PubSub => "pubsub",
         }
     }
 
@@ -288,4 +291,6 @@ pub mod flags {
     pub const NO_MULTI: u32 = 1 << 11;
     /// Reads, and writes only to keep what it has found out: clients are told that it reads.
     pub const KEEPS_RESULT: u32 = 1 << 12;
+    /// About channels.
+    pub const PUBSUB: u32 = 1 << 13;
 }

@@ -215,12 +215,31 @@ impl Cluster {
     /// Asks all other gateways of the cluster, by way of the first node that is reached. Those that do not answer in
     /// time are not waited for.
     pub async fn gather(&self, question: Bytes) -> Result<Vec<Bytes>, CommandError> {
+        self.gather_by(0, true, question).await
+    }
+
+    /// The same for something that must not be done twice: if it may have been asked, it is not asked again. By way of
+    /// the node of `key` if that can be reached: what is asked about a key one after the other arrives in this order.
+    pub async fn gather_once(&self, key: &[u8], question: Bytes) -> Result<Vec<Bytes>, CommandError> {
+        self.gather_by(self.node_of(key), false, question).await
+    }
+
+    async fn gather_by(
+        &self,
+        first: NodeId,
+        again: bool,
+        question: Bytes,
+    ) -> Result<Vec<Bytes>, CommandError> {
         let mut trouble = None;
-        for link in self.links() {
+        let mut links = self.links();
+        let first = first % links.len().max(1);
+        links.rotate_left(first);
+        for link in links {
             let gather = wire::Gather { question: question.clone() };
             match link.ask(Ask::Gather(gather)).answer().await {
                 Ok(Answer::Gathered(gathered)) => return Ok(gathered.answers),
                 Ok(_) => trouble = Some(unexpected()),
+                Err(lost) if lost.maybe_done && !again => return Err(lost_error(&lost, true)),
                 Err(lost) => trouble = Some(lost_error(&lost, true)),
             }
         }

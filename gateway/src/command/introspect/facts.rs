@@ -47,6 +47,7 @@ pub fn flag_names(command: &Command) -> Vec<&'static str> {
     for (flag, name) in [
         (flags::DENY_OOM, "denyoom"),
         (flags::ADMIN, "admin"),
+        (flags::PUBSUB, "pubsub"),
         (flags::NO_SCRIPT, "noscript"),
         (flags::BLOCKING, "blocking"),
         (flags::LOADING, "loading"),

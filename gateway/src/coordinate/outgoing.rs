@@ -1,0 +1,56 @@
+//! What a transaction publishes: heard if it is kept, and not before it is certain that it is.
+
+use store::Unit;
+use store_engine::CommandError;
+
+use crate::fleet;
+use crate::pubsub::Message;
+use crate::server::Server;
+
+/// A transaction may publish so many bytes; they are kept until its end.
+const MOST_BYTES: usize = 64 << 20;
+
+/// Messages of a transaction, in their order.
+#[derive(Default)]
+pub(super) struct Outgoing {
+    messages: Vec<Message>,
+    bytes: usize,
+}
+
+impl Outgoing {
+    /// Adds a message.
+    pub fn push(&mut self, message: Message) -> Result<(), CommandError> {
+        let bytes = size_of::<Message>() + message.channel.len() + message.text.len();
+        if self.bytes + bytes > MOST_BYTES {
+            return Err(CommandError::new(
+                "ERR a script or transaction may publish no more than 64mb; nothing of it is heard before its end",
+            ));
+        }
+        self.bytes += bytes;
+        self.messages.push(message);
+        Ok(())
+    }
+
+    /// Adds those of a part of the transaction.
+    pub fn append(&mut self, part: Outgoing) {
+        self.bytes += part.bytes;
+        self.messages.extend(part.messages);
+    }
+}
+
+/// Commits, and publishes. What cannot fail publishes first, while its keys are locked: then the messages of
+/// transactions that wait for each other are heard in the order of these.
+pub(super) async fn commit(server: &Server, unit: Unit, outgoing: Outgoing) -> Result<(), CommandError> {
+    if let Unit::Here(_) = unit {
+        for Message { shard, channel, text } in &outgoing.messages {
+            server.pubsub.publish(*shard, channel, text);
+        }
+        return unit.commit().await;
+    }
+    unit.commit().await?;
+    for Message { shard, channel, text } in &outgoing.messages {
+        // What is committed stays, whoever hears of it.
+        let _ = fleet::publish(server, *shard, channel, text).await;
+    }
+    Ok(())
+}
