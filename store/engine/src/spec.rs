@@ -139,6 +139,7 @@ impl Group {
             Group::Server => return None,
             Group::Scripting => "@scripting",
             Group::Transactions => "@transaction",
+            Group::PubSub => "@pubsub",
         })
     }
 }
