@@ -222,7 +222,7 @@ mod tests {
         for line in ["XADD s 5-1 a b", "XGROUP CREATE s read $", "XGROUP CREATE s behind 0", "SET t x"] {
             bench.run(line);
         }
-        let mut verdict_of = |line: &str, key: &str| {
+        let verdict_of = |line: &str, key: &str| {
             let items: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
             let entry = bench.partition.databases[0].peek(key.as_bytes(), 0);
             verdict(Args::new(&items), entry.map(|entry| &entry.value))
