@@ -468,6 +468,58 @@ fn events_tell_of_runs_and_scripts_are_killed() {
 }
 
 #[test]
+fn channels_are_heard_while_the_call_lasts() {
+    use subscribe_response::Event;
+    let server = start(&[]);
+    let grpc = Grpc::connect(&server);
+    let nothing =
+        grpc.wait(grpc.client().subscribe(SubscribeRequest::default())).expect_err("nothing is named");
+    assert_eq!(nothing.code(), Code::InvalidArgument, "{nothing}");
+    let wanted = SubscribeRequest {
+        channels: owned(&[b"news", b"other"]),
+        patterns: owned(&[b"n?ws"]),
+        shard_channels: owned(&[b"news"]),
+    };
+    let mut heard = grpc.wait(grpc.client().subscribe(wanted)).expect("a stream").into_inner();
+    let mut next =
+        || grpc.wait(heard.message()).expect("no status").expect("an event").event.expect("a kind");
+    assert!(matches!(next(), Event::Listening(_)));
+    for (line, receivers) in [
+        ("PUBLISH news one", "2"),
+        ("SPUBLISH news two", "1"),
+        ("PUBLISH nobody three", "0"),
+        ("PUBLISH other 4", "1"),
+    ] {
+        assert_eq!(text(&server, line), receivers, "{line}");
+    }
+    let undone = "redis.call('PUBLISH', 'news', 'undone') while true do end";
+    grpc.eval(EvalRequest {
+        limits: Some(Limits { fuel: Some(1_000_000), ..Limits::default() }),
+        ..script(undone)
+    })
+    .expect_err("it never ends");
+    assert_eq!(text(&server, "PUBLISH news last"), "2");
+    let mut told = Vec::new();
+    while told.len() < 6 {
+        let Event::Message(ChannelMessage { channel, text, pattern, shard }) = next() else {
+            panic!("a message")
+        };
+        let word = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let by = if shard { "shard".to_owned() } else { pattern.as_deref().map(word).unwrap_or_default() };
+        told.push(format!("{} {} {by}", word(&channel), word(&text)));
+    }
+    assert_eq!(
+        told,
+        ["news one ", "news one n?ws", "news two shard", "other 4 ", "news last ", "news last n?ws"]
+    );
+    // It is a client like others, until it hangs up.
+    assert_eq!(text(&server, "PUBSUB NUMPAT"), "1");
+    drop(heard);
+    wait_until("nobody listens", || text(&server, "PUBSUB NUMPAT") == "0");
+    assert_eq!(text(&server, "PUBLISH news late"), "0");
+}
+
+#[test]
 fn wrong_messages_are_refused_one_by_one() {
     let server = start(&["--grpc-message-max", "1kb"]);
     let grpc = Grpc::connect(&server);

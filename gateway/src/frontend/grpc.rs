@@ -9,6 +9,7 @@ mod pipeline;
 mod service;
 mod shown;
 mod status;
+mod subscribe;
 mod watch;
 
 use std::convert::Infallible;

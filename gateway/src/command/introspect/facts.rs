@@ -103,7 +103,8 @@ pub fn categories(command: &Command) -> Vec<String> {
 const USES: &[(&str, &str)] = &[
     (
         "RW insert",
-        "append blmove:1 brpoplpush:1 hsetnx linsert lmove:1 lpush lpushx pfadd rpoplpush:1 rpush rpushx sadd smove:1",
+        "append blmove:1 brpoplpush:1 hsetnx linsert lmove:1 lpush lpushx pfadd rpoplpush:1 rpush rpushx sadd smove:1 \
+         xgroup|create xgroup|createconsumer",
     ),
     ("RW access update variable_flags", "bitfield set"),
     (
@@ -121,14 +122,20 @@ const USES: &[(&str, &str)] = &[
     (
         "RO",
         "exists hexists hlen hstrlen llen memory|usage object|encoding object|freq object|idletime object|refcount \
-         scard sismember strlen touch type watch zcard",
+         scard sismember strlen touch type watch zcard xlen",
     ),
     (
         "RW update",
-        "expire expireat geoadd hmset hset lset persist pexpire pexpireat setrange sinterstore:0 zadd",
+        "expire expireat geoadd hmset hset lset persist pexpire pexpireat setrange sinterstore:0 zadd xack xadd \
+         xclaim xgroup|setid xsetid",
     ),
-    ("RW delete", "hdel lrem ltrim srem zrem zremrangebylex zremrangebyrank zremrangebyscore"),
+    (
+        "RW delete",
+        "hdel lrem ltrim srem zrem zremrangebylex zremrangebyrank zremrangebyscore xautoclaim xdel \
+         xgroup|delconsumer xgroup|destroy xtrim",
+    ),
     ("OW insert", "msetnx renamenx:1 setnx"),
+    ("RO access", "xreadgroup"),
     ("RW access", "pfcount pfdebug"),
     ("RW access insert", "pfmerge:0"),
 ];

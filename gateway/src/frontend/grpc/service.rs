@@ -7,13 +7,13 @@ use proto::gateway::v1::{
     Distribution, EvalRequest, EvalResponse, EvalShaRequest, ExecuteRequest, ExecuteResponse,
     KillScriptRequest, KillScriptResponse, Limits, ListScriptsRequest, ListScriptsResponse,
     LoadScriptRequest, LoadScriptResponse, PipelineRequest, Script, ScriptStatsRequest, ScriptStatsResponse,
-    WatchRequest,
+    SubscribeRequest, WatchRequest,
 };
 use resp::Value;
 use tonic::{Request, Response, Status, Streaming, async_trait};
 
 use super::call::Bounds;
-use super::{Face, pipeline, shown, status, watch};
+use super::{Face, pipeline, shown, status, subscribe, watch};
 use crate::frontend::eval::{self, Asked};
 use crate::frontend::work::{Work, admit};
 
@@ -25,6 +25,7 @@ pub fn slices(args: &[Bytes]) -> Vec<&[u8]> {
 #[async_trait]
 impl Gateway for Face {
     type PipelineStream = pipeline::Replies;
+    type SubscribeStream = subscribe::Messages;
     type WatchStream = watch::Happenings;
 
     async fn execute(&self, request: Request<ExecuteRequest>) -> Result<Response<ExecuteResponse>, Status> {
@@ -160,6 +161,15 @@ impl Gateway for Face {
         }
         bounds.hold(async { Ok(work.value(&argv).await?) }).await?;
         Ok(Response::new(KillScriptResponse {}))
+    }
+
+    async fn subscribe(
+        &self,
+        request: Request<SubscribeRequest>,
+    ) -> Result<Response<subscribe::Messages>, Status> {
+        let (work, bounds) = self.begin(&request)?;
+        let messages = subscribe::listen(work, bounds, self.ready.clone(), request.into_inner()).await?;
+        Ok(Response::new(messages))
     }
 
     async fn watch(&self, request: Request<WatchRequest>) -> Result<Response<watch::Happenings>, Status> {
