@@ -31,6 +31,7 @@ const KNOWN: &[(&str, &str, &str)] = &[
     ("function|load", "categories", "libraries are no data of a database"),
     ("function|restore", "categories", "libraries are no data of a database"),
     ("lolwut", "flags", "the moon is no data"),
+    ("pubsub|help", "categories", "Redis forgets it here only"),
     ("lolwut", "categories", "the moon is no data"),
 ];
 

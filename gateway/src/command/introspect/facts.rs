@@ -3,6 +3,17 @@
 use store_engine::spec::{Access, flags};
 use store_engine::{Command, Group, KeyPart, Reply, Routing};
 
+/// Commands about something that is no key and has a slot nevertheless: the last of them.
+const SLOTTED: &[(&str, i16)] = &[("spublish", 1), ("ssubscribe", -1), ("sunsubscribe", -1)];
+
+/// The keys of a command as clients are told.
+fn key_parts(command: &Command) -> Vec<KeyPart> {
+    match SLOTTED.iter().find(|(name, _)| *name == command.name) {
+        Some((_, last)) => vec![KeyPart::Range { first: 1, last: *last, step: 1, access: Access::Read }],
+        None => command.keys.to_vec(),
+    }
+}
+
 /// First key, last key and step, as COMMAND INFO of old describes keys; 0 where the row's parts are not one range.
 pub fn legacy_range(command: &Command) -> (i64, i64, i64) {
     let range = |part: &KeyPart| match *part {
@@ -11,7 +22,7 @@ pub fn legacy_range(command: &Command) -> (i64, i64, i64) {
         }
         KeyPart::Counted { .. } | KeyPart::After { .. } | KeyPart::Halved { .. } => None,
     };
-    let ranges: Vec<_> = command.keys.iter().filter_map(range).collect();
+    let ranges: Vec<_> = key_parts(command).iter().filter_map(range).collect();
     match ranges[..] {
         [] => (0, 0, 0),
         [one] => one,
@@ -137,6 +148,7 @@ const USES: &[(&str, &str)] = &[
     ("OW insert", "msetnx renamenx:1 setnx"),
     ("RO access", "xreadgroup"),
     ("RW access", "pfcount pfdebug"),
+    ("not_key", "spublish ssubscribe sunsubscribe"),
     ("RW access insert", "pfmerge:0"),
 ];
 
@@ -158,8 +170,8 @@ fn uses(name: &str, part: &KeyPart, number: usize, several: bool) -> &'static st
 /// Where the keys of a command stand, and what is done with them.
 pub fn key_specs(command: &Command, name: &str, out: &mut Reply) {
     let mut parts = Vec::new();
-    for part in command.keys {
-        match *part {
+    for part in key_parts(command) {
+        match part {
             // Of two that are written, something else is done with each.
             KeyPart::Range { first, last, step: 1, access: Access::Write } if last > 0 => {
                 parts.extend((first..=last.unsigned_abs()).map(|at| KeyPart::one(at, Access::Write)));
