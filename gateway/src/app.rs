@@ -153,7 +153,13 @@ async fn run(
     let balancing = tokio::spawn(io.clone().balance());
     let accepting = tokio::spawn(accept(server.clone(), resp_listener, io, ready));
     if let Some(node) = server.store.node() {
-        server.config.apply_memory_settings(node);
+        let told = Arc::downgrade(&server);
+        node.set_audience(Box::new(move |classes, events| {
+            if let Some(server) = told.upgrade() {
+                server.pubsub.announce(classes, &events);
+            }
+        }));
+        server.config.apply_settings_of_data(node);
     }
     let upkeep = tokio::spawn(upkeep::run(server.clone()));
     println!("moonshard ready resp={resp_addr}{}", addresses.concat());

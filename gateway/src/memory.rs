@@ -57,8 +57,8 @@ impl Config {
         }
     }
 
-    /// Tells the node what the configuration says about memory: at the start and after each `CONFIG SET`.
-    pub fn apply_memory_settings(&self, node: &Node) {
+    /// Tells the node what the configuration says about its data: at the start and after each `CONFIG SET`.
+    pub fn apply_settings_of_data(&self, node: &Node) {
         node.set_aging(self.aging());
         node.set_sparse_limit(self.sparse_limit());
         node.set_limit(Limit {
@@ -67,6 +67,7 @@ impl Config {
             samples: self.maxmemory_samples.get_usize(),
             time: self.eviction_time(),
         });
+        node.notify(u32::try_from(self.notify_keyspace_events.get()).unwrap_or_default());
     }
 }
 

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
+use store_engine::notice::{Event, class};
 use store_engine::{Protocol, Reply, glob};
 
 use crate::config::Config;
@@ -186,6 +187,22 @@ impl PubSub {
             tell(Frame { word: b"pmessage", pattern, channel, text, encoded: [None, None] }, listeners);
         }
         count
+    }
+
+    /// Tells of what has happened to keys, as far as these classes name kinds of channels for it.
+    pub fn announce(&self, classes: u32, events: &[Event]) {
+        if self.names.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        for Event { name, db, key, .. } in events {
+            if classes & class::KEYSPACE != 0 {
+                let channel = [format!("__keyspace@{db}__:").as_bytes(), key].concat();
+                self.publish(false, &channel, name.as_bytes());
+            }
+            if classes & class::KEYEVENT != 0 {
+                self.publish(false, format!("__keyevent@{db}__:{name}").as_bytes(), key);
+            }
+        }
     }
 
     /// Gives one client something; one that leaves too much unread is cut off.

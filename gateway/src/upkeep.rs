@@ -18,6 +18,12 @@ pub async fn run(server: Arc<Server>) {
         Store::Here(node) => upkeep::run(node, || server.config.pace(), unix_ms).await,
         Store::Spread(cluster) => {
             cluster.respond(fleet::respondent(&server));
+            let told = Arc::downgrade(&server);
+            cluster.set_audience(Box::new(move |classes, events| {
+                if let Some(server) = told.upgrade() {
+                    server.pubsub.announce(classes, &events);
+                }
+            }));
             tokio::join!(follow_catalog(&server, cluster), tell_of_links(cluster));
         }
     }

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use store_engine::effect::Effect;
 use store_engine::evict::Policy;
 use store_engine::keyspace::Key;
+use store_engine::notice::class;
 use store_engine::{DATABASES, Entry};
 
 use crate::node::Node;
@@ -86,6 +87,7 @@ impl Node {
 
     fn evict_at(&self, shard: &mut ShardState, db: usize, at: usize) -> (Key, Entry) {
         let (key, entry) = shard.partition.databases[db].evict(at);
+        self.notifier.tell_of(class::EVICTED, "evicted", db, &key);
         if self.journal.is_some() {
             shard.effects.push(db, &key, Effect::Remove);
             self.record(&mut shard.effects);

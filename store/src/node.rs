@@ -10,6 +10,7 @@ use store_engine::ctx::partition_of;
 use store_engine::hyperloglog::SparseLimit;
 use store_engine::keys::KeyAt;
 use store_engine::keyspace::{Counts, Sticky};
+use store_engine::notice::Event;
 use store_engine::{
     Access, Aging, Args, Command, Ctx, DATABASES, Effects, Keyspace, Partition, Partitions, Protocol, Reply,
     Routing, UndoLog,
@@ -20,6 +21,7 @@ use crate::evict::Evictor;
 use crate::journal::Journal;
 use crate::lock::{Mode, TxnId};
 use crate::memory::{Account, Limiter};
+use crate::notify::Notifier;
 use crate::shard::{Shard, ShardGuard, ShardState};
 use crate::txn::Transaction;
 use crate::wait::Parked;
@@ -78,6 +80,7 @@ pub struct Node {
     pub(crate) limiter: Limiter,
     pub(crate) journal: Option<Journal>,
     pub(crate) catalog: Catalog,
+    pub(crate) notifier: Notifier,
 }
 
 impl Node {
@@ -99,6 +102,7 @@ impl Node {
             limiter: Limiter::default(),
             journal,
             catalog: Catalog::default(),
+            notifier: Notifier::default(),
         }
     }
 
@@ -144,7 +148,8 @@ impl Node {
                     }
                     let ShardState { partition, effects, .. } = &mut *shard;
                     let kept = self.journal.is_some().then_some(&mut *effects);
-                    let done = run(call, Partitions::One(partition), seed, None, kept, out);
+                    let one = Partitions::One(partition);
+                    let done = self.run_telling(call, one, seed, None, kept, &mut Vec::new(), out);
                     self.record(effects);
                     Some(done)
                 }
@@ -191,7 +196,8 @@ impl Node {
             return false;
         }
         let held = vec![(page.partition, &mut shard.partition)];
-        run(call, Partitions::Some { held, total: self.shards() }, seed, None, None, out)
+        let some = Partitions::Some { held, total: self.shards() };
+        self.run_telling(call, some, seed, None, None, &mut Vec::new(), out)
     }
 
     /// Lets a blocking call, which has just found nothing, wait for its keys.
@@ -231,7 +237,7 @@ impl Node {
     fn run_alone(&self, guards: &mut Guards<'_>, call: &Call<'_>, seed: &mut u64, out: &mut Reply) -> bool {
         let mut effects = Effects::default();
         let kept = self.journal.is_some().then_some(&mut effects);
-        let done = self.run_locked(guards, call, seed, None, kept, out);
+        let done = self.run_locked(guards, call, seed, None, kept, &mut Vec::new(), out);
         self.record(&mut effects);
         done
     }
@@ -247,7 +253,8 @@ impl Node {
         }
     }
 
-    /// Runs `call` over several locked shards.
+    /// Runs `call` over several locked shards. Of a transaction of several calls the events are left in `events`.
+    #[allow(clippy::too_many_arguments, reason = "all belong to the one call")]
     pub(crate) fn run_locked(
         &self,
         guards: &mut Guards<'_>,
@@ -255,13 +262,49 @@ impl Node {
         seed: &mut u64,
         undo: Option<&mut UndoLog>,
         effects: Option<&mut Effects>,
+        events: &mut Vec<Event>,
         out: &mut Reply,
     ) -> bool {
         let partitions = match &mut guards[..] {
             [(_, shard)] => Partitions::One(&mut shard.partition),
             several => partitions_of(several, self.shards.len()),
         };
-        run(call, partitions, seed, undo, effects, out)
+        self.run_telling(call, partitions, seed, undo, effects, events, out)
+    }
+
+    /// [`run`], and tells of what it did. With an undo log the events are left in `events` until it is kept.
+    #[allow(clippy::too_many_arguments, reason = "all belong to the one call")]
+    pub(crate) fn run_telling(
+        &self,
+        call: &Call<'_>,
+        partitions: Partitions<'_>,
+        seed: &mut u64,
+        undo: Option<&mut UndoLog>,
+        effects: Option<&mut Effects>,
+        events: &mut Vec<Event>,
+        out: &mut Reply,
+    ) -> bool {
+        let Some(mut touches) = self.notifier.touches() else {
+            return run(call, partitions, seed, undo, effects, out);
+        };
+        let is_alone = undo.is_none();
+        let mut ctx = Ctx {
+            partitions,
+            db: call.db,
+            now_ms: call.now_ms,
+            seed,
+            undo,
+            effects,
+            touches: Some(&mut touches),
+            out,
+        };
+        let done = run_in(&mut ctx, call);
+        self.notifier.tell_of_expired(&mut ctx.partitions);
+        touches.take_events(call.command, call.args, self.notifier.classes(), events);
+        if is_alone {
+            self.notifier.tell(events);
+        }
+        done
     }
 
     /// Raises `flag` when `key` next changes: WATCH.
@@ -277,6 +320,7 @@ impl Node {
         let mut shard = self.shard(self.shard_of(key)).lock();
         if !shard.locks.is_held(db, key) {
             shard.partition.databases[db].find(key, now_ms);
+            self.notifier.tell_of_expired(&mut Partitions::One(&mut shard.partition));
         }
     }
 
@@ -300,6 +344,9 @@ impl Node {
         }
         let is_gone = |db: usize, key: &[u8]| partition.databases[db].peek(key, now_ms).is_none();
         queues.tell_the_bereaved(is_gone);
+        if !removed.is_empty() {
+            self.notifier.tell_of_expired(&mut Partitions::One(partition));
+        }
         more
     }
 
@@ -367,13 +414,18 @@ pub(crate) fn run(
     effects: Option<&mut Effects>,
     out: &mut Reply,
 ) -> bool {
-    let mark = out.buf.len();
-    let mut ctx = Ctx { partitions, db: call.db, now_ms: call.now_ms, seed, undo, effects, out };
-    match (call.command.run)(&mut ctx, call.args) {
+    let touches = None;
+    let mut ctx = Ctx { partitions, db: call.db, now_ms: call.now_ms, seed, undo, effects, touches, out };
+    run_in(&mut ctx, call)
+}
+
+fn run_in(ctx: &mut Ctx<'_>, call: &Call<'_>) -> bool {
+    let mark = ctx.out.buf.len();
+    match (call.command.run)(ctx, call.args) {
         Ok(()) => true,
         Err(error) => {
-            out.buf.truncate(mark);
-            out.error(&error);
+            ctx.out.buf.truncate(mark);
+            ctx.out.error(&error);
             false
         }
     }

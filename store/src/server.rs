@@ -94,6 +94,12 @@ impl Service {
         let (peers, moving, boot) = (Mutex::default(), tokio::sync::Mutex::default(), random());
         let host = Host { node, place, registry, sessions, token, clock, boot, configure, peers, moving };
         let host = Arc::new(host);
+        let weak = Arc::downgrade(&host);
+        host.node.set_audience(Box::new(move |classes, events| {
+            if let Some(host) = weak.upgrade() {
+                host.sessions.tell_of_events(classes, events);
+            }
+        }));
         pending::recover(&host).await?;
         tokio::spawn(pending::follow_decisions(Arc::downgrade(&host)));
         Ok(Service { host })

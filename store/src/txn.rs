@@ -10,6 +10,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 use store_engine::keyspace::Key;
 use store_engine::wait::Verdict;
+use store_engine::notice::Event;
 use store_engine::{CommandError, Effects, Partitions, Reply, Routing, UndoLog};
 
 use crate::lock::{LockTable, Mode, TxnId};
@@ -53,7 +54,9 @@ pub struct Transaction {
     undo: UndoLog,
     effects: Effects,
     /// What was done before the present part began: how to undo it, and how far the effects had come.
-    before: Option<(UndoLog, usize)>,
+    before: Option<(UndoLog, usize, usize)>,
+    /// What is to be told when it is kept.
+    events: Vec<Event>,
     /// Time of the newest call.
     now_ms: u64,
 }
@@ -199,6 +202,7 @@ impl Transaction {
             undo: UndoLog::default(),
             effects: Effects::default(),
             before: None,
+            events: Vec::new(),
             now_ms: 0,
         }
     }
@@ -228,9 +232,9 @@ impl Transaction {
 
     /// For several calls in a row that nobody waits between.
     pub fn batch(&mut self) -> Batch<'_> {
-        let Transaction { node, locks, undo, effects, now_ms, .. } = self;
+        let Transaction { node, locks, undo, effects, events, now_ms, .. } = self;
         let effects = node.journal.is_some().then_some(effects);
-        Batch { node, locks, undo, effects, now_ms, shard: None }
+        Batch { node, locks, undo, effects, events, now_ms, shard: None }
     }
 
     /// The keys that are locked one by one: none of a transaction that has locked everything.
@@ -242,12 +246,12 @@ impl Transaction {
     /// [`Transaction::undo_part`], or the transaction.
     pub fn begin_part(&mut self) {
         self.keep_part();
-        self.before = Some((std::mem::take(&mut self.undo), self.effects.mark()));
+        self.before = Some((std::mem::take(&mut self.undo), self.effects.mark(), self.events.len()));
     }
 
     /// Makes the present part one with what was before.
     pub fn keep_part(&mut self) {
-        if let Some((mut whole, _)) = self.before.take() {
+        if let Some((mut whole, ..)) = self.before.take() {
             whole.append(std::mem::take(&mut self.undo));
             self.undo = whole;
         }
@@ -258,8 +262,9 @@ impl Transaction {
         if !self.undo.is_empty() {
             self.roll_back();
         }
-        let (undo, effects) = self.before.take().unwrap_or_default();
+        let (undo, effects, events) = self.before.take().unwrap_or_default();
         self.undo = undo;
+        self.events.truncate(events);
         self.effects.truncate(effects);
     }
 
@@ -267,6 +272,7 @@ impl Transaction {
     pub fn commit(mut self) {
         self.keep_part();
         self.node.record(&mut self.effects);
+        self.node.notifier.tell(&mut self.events);
         let undo = std::mem::take(&mut self.undo);
         if self.node.waiting() == 0 {
             // Whoever has just begun to wait looks once more, as soon as the keys are let go.
@@ -318,11 +324,13 @@ impl Transaction {
                     match answer.send(out.buf) {
                         Ok(()) => {
                             self.node.record(&mut self.effects);
+                            self.node.notifier.tell(&mut self.events);
                             changed.extend(std::mem::take(&mut self.undo).into_keys());
                         }
                         // Its client has gone in this moment.
                         Err(_) => {
                             self.effects.clear();
+                            self.events.clear();
                             self.roll_back();
                         }
                     }
@@ -358,6 +366,7 @@ pub struct Batch<'a> {
     locks: &'a mut Locks,
     undo: &'a mut UndoLog,
     effects: Option<&'a mut Effects>,
+    events: &'a mut Vec<Event>,
     now_ms: &'a mut u64,
     shard: Option<(usize, ShardGuard<'a>)>,
 }
@@ -378,7 +387,7 @@ impl<'a> Batch<'a> {
         }
         // The shards of other calls are locked in their order, which one that is locked already would disturb.
         self.shard = None;
-        let Batch { node, locks, undo, effects, .. } = self;
+        let Batch { node, locks, undo, effects, events, .. } = self;
         let effects = effects.as_deref_mut();
         match routing {
             Routing::Anywhere => {
@@ -388,11 +397,11 @@ impl<'a> Batch<'a> {
             Routing::ByKey => {
                 let mut guards = node.lock_shards_of(call);
                 locks.secure_all(node, &mut guards, call, mode)?;
-                Ok(node.run_locked(&mut guards, call, seed, Some(undo), effects, out))
+                Ok(node.run_locked(&mut guards, call, seed, Some(undo), effects, events, out))
             }
             Routing::Everywhere | Routing::Paged | Routing::ByKeyUnless(_) if locks.whole => {
                 let mut guards = node.lock_everything();
-                Ok(node.run_locked(&mut guards, call, seed, Some(undo), effects, out))
+                Ok(node.run_locked(&mut guards, call, seed, Some(undo), effects, events, out))
             }
             Routing::Everywhere | Routing::Paged | Routing::ByKeyUnless(_) => Err(Conflict::Everything),
         }
@@ -407,7 +416,7 @@ impl<'a> Batch<'a> {
         seed: &mut u64,
         out: &mut Reply,
     ) -> Result<bool, Conflict> {
-        let Batch { node, locks, undo, effects, shard: locked, .. } = self;
+        let Batch { node, locks, undo, effects, events, shard: locked, .. } = self;
         // A key that was named beforehand knows its shard.
         let known = locks.among_few(call.db, key);
         let number = known.map_or_else(|| node.shard_of(key), |held| held.shard);
@@ -424,7 +433,7 @@ impl<'a> Batch<'a> {
             locks.secure(number, &mut shard.locks, call.db, key, need, mode)?;
         }
         let partitions = Partitions::One(&mut shard.partition);
-        Ok(node::run(call, partitions, seed, Some(undo), effects.as_deref_mut(), out))
+        Ok(node.run_telling(call, partitions, seed, Some(undo), effects.as_deref_mut(), events, out))
     }
 }
 

@@ -39,14 +39,14 @@ async fn run(config: &Arc<Config>, accept_loss: bool) -> Result<(), StartError> 
     let Store::Here(node) = storage.store() else {
         return Err(StartError("stores: a store node has its data itself".into()));
     };
-    config.apply_memory_settings(&node);
+    config.apply_settings_of_data(&node);
     let configure = Box::new({
         let (node, config) = (node.clone(), config.clone());
         move |settings: &[(String, String)]| {
             let pairs: Vec<_> =
                 settings.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())).collect();
             config.set(&pairs)?;
-            config.apply_memory_settings(&node);
+            config.apply_settings_of_data(&node);
             Ok(())
         }
     });

@@ -125,7 +125,7 @@ async fn configure(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(
             let pairs: Vec<_> = args.rest(2).chunks_exact(2).map(|pair| (pair[0], pair[1])).collect();
             server.config.set(&pairs).map_err(CommandError::owned)?;
             match &server.store {
-                Store::Here(node) => server.config.apply_memory_settings(node),
+                Store::Here(node) => server.config.apply_settings_of_data(node),
                 Store::Spread(cluster) => {
                     cluster.set_sparse_limit(server.config.sparse_limit());
                     cluster.configure(of_data(&pairs), false).await?;

@@ -3,6 +3,8 @@
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
+use store_engine::notice;
+
 use super::cell::{
     Address, AddressCell, AddressesCell, FolderCell, NamesCell, Number, OutputLimit, OutputLimits,
 };
@@ -20,6 +22,8 @@ pub enum Kind {
     /// Any of some words, separated by `|`, kept as a bit for each place; in a text they are separated by commas,
     /// semicolons or blanks.
     Words(&'static str, fn(&Config) -> &Number),
+    /// Classes of keyspace notifications, kept as the bits of [`notice::class`].
+    Events(fn(&Config) -> &Number),
     /// Where to listen. `off` is allowed if the flag says so.
     Address(bool, fn(&Config) -> &AddressCell),
     /// Limits of what clients have not read, by class.
@@ -124,6 +128,10 @@ impl Kind {
                 }
                 Ok(Value::Number(bits))
             }
+            Kind::Events(_) => match notice::parse_classes(text) {
+                Some(classes) => Ok(Value::Number(classes.into())),
+                None => Err(Refusal("Invalid event class character. Use 'Ag$lshzxeKEtmdn'.".to_owned())),
+            },
             Kind::Address(true, _) if text.eq_ignore_ascii_case("off") => Ok(Value::Address(None)),
             Kind::Address(..) => match Address::parse(text) {
                 Some(address) => Ok(Value::Address(Some(address))),
@@ -161,7 +169,11 @@ impl Kind {
     pub fn store(&self, config: &Config, value: Value) {
         match (self, value) {
             (
-                Kind::Integer(_, cell) | Kind::Bytes(_, cell) | Kind::Word(_, cell) | Kind::Words(_, cell),
+                Kind::Integer(_, cell)
+                | Kind::Bytes(_, cell)
+                | Kind::Word(_, cell)
+                | Kind::Words(_, cell)
+                | Kind::Events(cell),
                 Value::Number(number),
             ) => cell(config).set(number),
             (Kind::Address(_, cell), Value::Address(address)) => cell(config).set(address),
@@ -193,6 +205,7 @@ impl Kind {
                 let words = words.split('|').enumerate().filter(|(at, _)| set & (1 << at) != 0);
                 words.map(|(_, word)| word).collect::<Vec<_>>().join(" ")
             }
+            Kind::Events(cell) => notice::show_classes(u32::try_from(cell(config).get()).unwrap_or_default()),
             Kind::Address(_, cell) => match cell(config).get() {
                 Some(address) => address.to_string(),
                 None => "off".to_owned(),
@@ -233,6 +246,7 @@ impl Kind {
             }
             Kind::Word(words, _) => words.replace('|', " or "),
             Kind::Words(words, _) => format!("none or any of {}", words.replace('|', ", ")),
+            Kind::Events(_) => "letters of KEg$lshzxetdmnA, such as KEA".to_owned(),
             Kind::Address(off, _) => {
                 format!("HOST:PORT, such as 127.0.0.1:8080{}", if *off { ", or off" } else { "" })
             }
@@ -252,6 +266,7 @@ impl Kind {
             Kind::Word(words, _) if words.len() > 40 => "WORD",
             Kind::Word(words, _) => words,
             Kind::Words(..) => "FLAGS",
+            Kind::Events(_) => "LETTERS",
             Kind::Address(false, _) => "ADDR",
             Kind::Address(true, _) => "ADDR|off",
             Kind::OutputLimits(_) => "LIMITS",

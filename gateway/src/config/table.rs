@@ -71,6 +71,7 @@ pub struct Config {
     pub lfu_log_factor: Number,
     pub lfu_decay_time: Number,
     pub hll_sparse_max_bytes: Number,
+    pub notify_keyspace_events: Number,
 }
 
 /// What a parameter is if nobody says otherwise.
@@ -92,6 +93,7 @@ pub const OF_DATA: &[&str] = &[
     "hll-sparse-max-bytes",
     "active-expire-effort",
     "hz",
+    "notify-keyspace-events",
 ];
 
 /// A row.
@@ -476,6 +478,14 @@ pub static PARAMETERS: &[Parameter] = &[
         live: true,
         doc: "From how many bytes on a HyperLogLog has six bits for each of its registers, which takes 12 KB.",
     },
+    Parameter {
+        name: "notify-keyspace-events",
+        kind: Kind::Events(|c| &c.notify_keyspace_events),
+        default: Fallback::Text(""),
+        live: true,
+        doc: "What is told of keys on channels: K and E name the channels by key and by event, the others are classes \
+              of events as in Redis, A most of them. Empty: nothing.",
+    },
 ];
 
 /// Rows that tell how this server behaves in Redis' words. Whoever builds a feature takes its row out of here.
@@ -502,7 +512,6 @@ pub static DERIVED: &[Derived] = &[
     // No script makes others wait, so nobody is ever told BUSY.
     Derived { name: "busy-reply-threshold", value: |_| "0".to_owned() },
     Derived { name: "lua-time-limit", value: |_| "0".to_owned() },
-    Derived { name: "notify-keyspace-events", value: |_| String::new() },
     Derived { name: "cluster-enabled", value: |_| "no".to_owned() },
     Derived { name: "replicaof", value: |_| String::new() },
     Derived { name: "requirepass", value: |_| String::new() },

@@ -7,6 +7,7 @@ use crate::edit::{Editor, Log};
 use crate::effect::{Effect, Effects, Marks};
 use crate::error::{self, CommandError};
 use crate::keyspace::{Entry, Keyspace, Partition};
+use crate::notice::{Touch, Touches};
 use crate::reply::Reply;
 use crate::slot;
 use crate::undo::{Undo, UndoLog};
@@ -139,6 +140,21 @@ fn successor(space: &Keyspace, held: Option<usize>, value: Value, expiry: Expiry
     Entry { value, expire_at_ms: expiry.after(old), stamp, sticky }
 }
 
+fn note_put(touches: &mut Option<&mut Touches>, db: usize, key: &[u8], held: Option<usize>, expiry: Expiry) {
+    if let Some(touches) = touches {
+        if held.is_none() {
+            touches.push(db, key, Touch::New);
+        }
+        touches.push(db, key, Touch::Put(matches!(expiry, Expiry::At(_))));
+    }
+}
+
+fn note_read(touches: &mut Option<&mut Touches>, db: usize, key: &[u8], found: Option<usize>) {
+    if let (Some(touches), None) = (touches, found) {
+        touches.push(db, key, Touch::Miss);
+    }
+}
+
 /// Everything a command may know and touch.
 pub struct Ctx<'a> {
     /// The locked part of the data.
@@ -153,6 +169,8 @@ pub struct Ctx<'a> {
     pub undo: Option<&'a mut UndoLog>,
     /// Where changes are recorded, if they are to be repeated after a restart.
     pub effects: Option<&'a mut Effects>,
+    /// Where it is noted what is done to keys, if somebody wants to hear of it.
+    pub touches: Option<&'a mut Touches>,
     /// Where the reply goes.
     pub out: &'a mut Reply,
 }
@@ -179,19 +197,21 @@ impl<'a> Ctx<'a> {
 
     /// The entry under `key`, of any type, for commands about the key itself: that is no use of its value.
     pub fn glance(&mut self, key: &[u8]) -> Option<&Entry> {
-        let now_ms = self.now_ms;
-        let space = self.keyspace(key);
-        let found = space.find(key, now_ms);
+        let Ctx { partitions, db, now_ms, touches, .. } = self;
+        let space = partitions.keyspace(*db, key);
+        let found = space.find(key, *now_ms);
         space.count_read(found.is_some());
+        note_read(touches, *db, key, found);
         found.map(|at| space.at(at))
     }
 
     /// The entry under `key`, of any type, whose value is read.
     pub fn entry(&mut self, key: &[u8]) -> Option<&Entry> {
-        let now_ms = self.now_ms;
-        let space = self.keyspace(key);
-        let found = space.find_used(key, now_ms);
+        let Ctx { partitions, db, now_ms, touches, .. } = self;
+        let space = partitions.keyspace(*db, key);
+        let found = space.find_used(key, *now_ms);
         space.count_read(found.is_some());
+        note_read(touches, *db, key, found);
         found.map(|at| space.at(at))
     }
 
@@ -228,10 +248,11 @@ impl<'a> Ctx<'a> {
         key: &[u8],
         write: impl FnOnce(Option<&T>, &mut Reply),
     ) -> Result<(), CommandError> {
-        let Ctx { partitions, db, now_ms, out, .. } = self;
+        let Ctx { partitions, db, now_ms, touches, out, .. } = self;
         let space = partitions.keyspace(*db, key);
         let found = space.find_used(key, *now_ms);
         space.count_read(found.is_some());
+        note_read(touches, *db, key, found);
         match found {
             None => write(None, out),
             Some(at) => write(Some(T::of(&space.at(at).value).ok_or(error::WRONG_TYPE)?), out),
@@ -246,9 +267,10 @@ impl<'a> Ctx<'a> {
 
     /// Puts a value under `key`, whatever was there. The mark of a sticky key stays.
     pub fn put(&mut self, key: &[u8], value: Value, expiry: Expiry) {
-        let Ctx { partitions, db, now_ms, undo, effects, .. } = self;
+        let Ctx { partitions, db, now_ms, undo, effects, touches, .. } = self;
         let space = partitions.keyspace(*db, key);
         let held = space.find_used(key, *now_ms);
+        note_put(touches, *db, key, held, expiry);
         let entry = successor(space, held, value, expiry, *now_ms);
         if let Some(effects) = effects {
             effects.put(*db, key, &entry);
@@ -267,9 +289,10 @@ impl<'a> Ctx<'a> {
 
     /// [`Ctx::put`] of a string.
     pub fn put_string(&mut self, key: &[u8], bytes: &[u8], expiry: Expiry) {
-        let Ctx { partitions, db, now_ms, undo, effects, .. } = self;
+        let Ctx { partitions, db, now_ms, undo, effects, touches, .. } = self;
         let space = partitions.keyspace(*db, key);
         let held = space.find_used(key, *now_ms);
+        note_put(touches, *db, key, held, expiry);
         if let Some(effects) = effects {
             let held = held.map(|at| space.at(at));
             let expire_at_ms = expiry.after(held.and_then(|entry| entry.expire_at_ms));
@@ -299,7 +322,7 @@ impl<'a> Ctx<'a> {
     /// Moves the entry under `from` to the key `to` of database `to_db`, with its expiry and mark, whatever
     /// was there before; whether there was one. Both must not be the same.
     pub fn rename(&mut self, from: &[u8], to_db: usize, to: &[u8]) -> bool {
-        let Ctx { partitions, db, now_ms, undo, effects, .. } = self;
+        let Ctx { partitions, db, now_ms, undo, effects, touches, .. } = self;
         debug_assert!((from, *db) != (to, to_db));
         let space = partitions.keyspace(*db, from);
         let Some(from_at) = space.find_used(from, *now_ms) else { return false };
@@ -312,6 +335,12 @@ impl<'a> Ctx<'a> {
                 None
             }
         };
+        if let Some(touches) = touches {
+            // Also in place of another, which Redis removes first.
+            touches.push(to_db, to, Touch::New);
+            touches.push(*db, from, Touch::Leave);
+            touches.push(to_db, to, Touch::Arrive);
+        }
         if let Some(effects) = effects {
             effects.push(*db, from, Effect::Rename(to_db, to));
         }
@@ -324,11 +353,17 @@ impl<'a> Ctx<'a> {
 
     /// Removes `key`; whether it existed.
     pub fn delete(&mut self, key: &[u8]) -> bool {
-        let Ctx { partitions, db, now_ms, undo, effects, .. } = self;
+        let Ctx { partitions, db, now_ms, undo, effects, touches, .. } = self;
         let space = partitions.keyspace(*db, key);
         let Some(at) = space.find(key, *now_ms) else { return false };
         let (_, entry) = space.remove_at(at);
-        let mut log = Log { db: *db, key, undo: undo.as_deref_mut(), effects: effects.as_deref_mut() };
+        let mut log = Log {
+            db: *db,
+            key,
+            undo: undo.as_deref_mut(),
+            effects: effects.as_deref_mut(),
+            touches: touches.as_deref_mut(),
+        };
         log.undo(Undo::Removed(at, entry));
         log.effect(Effect::Remove);
         true
@@ -343,26 +378,41 @@ impl<'a> Ctx<'a> {
 
     /// Sets or clears the expiry of an existing key; whether the key exists.
     pub fn set_expiry(&mut self, key: &[u8], expire_at_ms: Option<NonZeroU64>) -> bool {
-        let Ctx { partitions, db, now_ms, undo, effects, .. } = self;
+        let Ctx { partitions, db, now_ms, undo, effects, touches, .. } = self;
         let space = partitions.keyspace(*db, key);
         let Some(at) = space.find(key, *now_ms) else { return false };
         let old = space.set_expiry(at, expire_at_ms);
-        let mut log = Log { db: *db, key, undo: undo.as_deref_mut(), effects: effects.as_deref_mut() };
+        let mut log = Log {
+            db: *db,
+            key,
+            undo: undo.as_deref_mut(),
+            effects: effects.as_deref_mut(),
+            touches: touches.as_deref_mut(),
+        };
         log.undo(Undo::Expiry(old));
         log.effect(Effect::Expiry(expire_at_ms));
+        if expire_at_ms.is_some() || old.is_some() {
+            log.touch(Touch::Expiry(expire_at_ms.is_some()));
+        }
         true
     }
 
     /// Sets or takes the mark of STICK; whether the key exists and was not so before.
     pub fn set_sticky(&mut self, key: &[u8], sticky: bool) -> bool {
-        let Ctx { partitions, db, now_ms, undo, effects, .. } = self;
+        let Ctx { partitions, db, now_ms, undo, effects, touches, .. } = self;
         let space = partitions.keyspace(*db, key);
         let Some(at) = space.find(key, *now_ms) else { return false };
         if space.at(at).sticky == sticky {
             return false;
         }
         let old = space.set_sticky(at, sticky);
-        let mut log = Log { db: *db, key, undo: undo.as_deref_mut(), effects: effects.as_deref_mut() };
+        let mut log = Log {
+            db: *db,
+            key,
+            undo: undo.as_deref_mut(),
+            effects: effects.as_deref_mut(),
+            touches: touches.as_deref_mut(),
+        };
         log.undo(Undo::Sticky(old));
         log.effect(Effect::Sticky(sticky));
         true
@@ -418,31 +468,48 @@ pub struct Edit<'s, 'a> {
 impl<'s> Edit<'s, '_> {
     /// Like [`Edit::existing`], with the reply beside the editor: elements that go can be written before they do.
     pub fn existing_and_reply<T: Kind>(self) -> Result<Option<(Editor<'s, T>, &'s mut Reply)>, CommandError> {
-        let Ctx { partitions, db, now_ms, undo, effects, out, .. } = self.ctx;
+        let Ctx { partitions, db, now_ms, undo, effects, touches, out, .. } = self.ctx;
         let space = partitions.keyspace(*db, self.key);
         let Some(at) = space.find_used(self.key, *now_ms) else { return Ok(None) };
         T::of(&space.at(at).value).ok_or(error::WRONG_TYPE)?;
-        let log = Log { db: *db, key: self.key, undo: undo.as_deref_mut(), effects: effects.as_deref_mut() };
+        let log = Log {
+            db: *db,
+            key: self.key,
+            undo: undo.as_deref_mut(),
+            effects: effects.as_deref_mut(),
+            touches: touches.as_deref_mut(),
+        };
         Ok(Some((Editor::new(space, at, log), out)))
     }
 
     /// The editor, if the key exists; WRONGTYPE if it holds another type.
     pub fn existing<T: Kind>(self) -> Result<Option<Editor<'s, T>>, CommandError> {
-        let Ctx { partitions, db, now_ms, undo, effects, .. } = self.ctx;
+        let Ctx { partitions, db, now_ms, undo, effects, touches, .. } = self.ctx;
         let space = partitions.keyspace(*db, self.key);
         let Some(at) = space.find_used(self.key, *now_ms) else { return Ok(None) };
         T::of(&space.at(at).value).ok_or(error::WRONG_TYPE)?;
-        let log = Log { db: *db, key: self.key, undo: undo.as_deref_mut(), effects: effects.as_deref_mut() };
+        let log = Log {
+            db: *db,
+            key: self.key,
+            undo: undo.as_deref_mut(),
+            effects: effects.as_deref_mut(),
+            touches: touches.as_deref_mut(),
+        };
         Ok(Some(Editor::new(space, at, log)))
     }
 
     /// The editor, of an empty value if the key did not exist. The caller must then add something: an empty
     /// collection vanishes again when the editor is dropped.
     pub fn or_create<T: Kind>(self) -> Result<Editor<'s, T>, CommandError> {
-        let Ctx { partitions, db, now_ms, undo, effects, .. } = self.ctx;
+        let Ctx { partitions, db, now_ms, undo, effects, touches, .. } = self.ctx;
         let space = partitions.keyspace(*db, self.key);
-        let mut log =
-            Log { db: *db, key: self.key, undo: undo.as_deref_mut(), effects: effects.as_deref_mut() };
+        let mut log = Log {
+            db: *db,
+            key: self.key,
+            undo: undo.as_deref_mut(),
+            effects: effects.as_deref_mut(),
+            touches: touches.as_deref_mut(),
+        };
         let at = match space.find_used(self.key, *now_ms) {
             Some(at) => {
                 T::of(&space.at(at).value).ok_or(error::WRONG_TYPE)?;
@@ -454,6 +521,7 @@ impl<'s> Edit<'s, '_> {
                     effects.put(*db, self.key, &entry);
                 }
                 space.insert(self.key, entry);
+                log.touch(Touch::New);
                 log.undo(Undo::Entry(None));
                 space.len() - 1
             }

@@ -10,6 +10,7 @@ use std::ops::Deref;
 
 use crate::effect::{Effect, Effects};
 use crate::keyspace::{Entry, Keyspace};
+use crate::notice::{Touch, Touches};
 use crate::undo::{Size, Undo, UndoLog};
 use crate::value::{Hash, Kind, List, Set, Str, ZSet};
 
@@ -19,6 +20,7 @@ pub(crate) struct Log<'a> {
     pub key: &'a [u8],
     pub undo: Option<&'a mut UndoLog>,
     pub effects: Option<&'a mut Effects>,
+    pub touches: Option<&'a mut Touches>,
 }
 
 impl Log<'_> {
@@ -39,7 +41,16 @@ impl Log<'_> {
         }
     }
 
+    pub fn touch(&mut self, touch: Touch) {
+        if let Some(touches) = &mut self.touches {
+            touches.push(self.db, self.key, touch);
+        }
+    }
+
     pub fn effect(&mut self, effect: Effect<'_>) {
+        if let Some(touches) = &mut self.touches {
+            touches.effect(self.db, self.key, &effect);
+        }
         if let Some(effects) = &mut self.effects {
             effects.push(self.db, self.key, effect);
         }
@@ -190,6 +201,7 @@ impl Editor<'_, List> {
     /// Counts as a change for those who watch the key, even if nothing will be changed.
     pub fn touch(&mut self) {
         self.changed = true;
+        self.log.touch(Touch::Edit(""));
     }
 
     /// Takes `count` elements away at the front or back. At least one must stay; who wants all of them gone

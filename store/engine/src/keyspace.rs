@@ -112,6 +112,8 @@ struct Seat {
     counts: Counts,
     /// Keys that have expired, if somebody wants to know.
     expired: Option<Vec<Key>>,
+    /// The same for somebody else.
+    announced: Option<Vec<Key>>,
 }
 
 /// Events in a database since the start.
@@ -235,6 +237,16 @@ impl Keyspace {
         self.seat.expired.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
+    /// Says whether keys that expire are kept for [`Keyspace::take_announced`].
+    pub fn announce_expired(&mut self, announced: bool) {
+        self.seat.announced = announced.then(Vec::new);
+    }
+
+    /// The keys that have expired since this was last asked.
+    pub fn take_announced(&mut self) -> Vec<Key> {
+        self.seat.announced.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
     /// Gives those entries a first stamp that have none, since they were read from somewhere that knows of none.
     pub fn stamp_all(&mut self, now_ms: u64) {
         let stamp = self.first_stamp(now_ms);
@@ -253,6 +265,9 @@ impl Keyspace {
         let (key, entry) = self.remove_at(at);
         if let Some(expired) = &mut self.seat.expired {
             expired.push(key.clone());
+        }
+        if let Some(announced) = &mut self.seat.announced {
+            announced.push(key.clone());
         }
         (key, entry)
     }

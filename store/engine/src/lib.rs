@@ -23,6 +23,7 @@ pub mod keys;
 pub mod keyspace;
 mod listpack;
 pub mod long_double;
+pub mod notice;
 pub mod number;
 pub mod rdb;
 pub mod recency;

@@ -58,6 +58,7 @@ impl Bench {
                     seed: &mut self.seed,
                     undo: self.undo.as_mut(),
                     effects: self.effects.as_mut(),
+                    touches: None,
                     out: &mut out,
                 };
                 (command.run)(&mut ctx, args)

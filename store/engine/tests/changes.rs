@@ -319,7 +319,8 @@ impl Engine {
         let mut out = Reply::new(Protocol::Resp3);
         let mut kept = std::mem::take(&mut self.effects);
         let (partitions, effects) = (self.all(), Some(&mut kept));
-        let mut ctx = Ctx { partitions, db, now_ms, seed: &mut seed, undo, effects, out: &mut out };
+        let mut ctx =
+            Ctx { partitions, db, now_ms, seed: &mut seed, undo, effects, touches: None, out: &mut out };
         let done = (command.run)(&mut ctx, args).is_ok();
         (self.seed, self.effects) = (seed, kept);
         done
@@ -469,8 +470,16 @@ fn bytes_of_copy(value: &Value) -> usize {
         let items = [&[name, &b"k"[..]], rest].concat();
         let (mut seed, mut out) = (1, Reply::new(Protocol::Resp2));
         let partitions = engine.all();
-        let mut ctx =
-            Ctx { partitions, db: 0, now_ms: 1, seed: &mut seed, undo: None, effects: None, out: &mut out };
+        let mut ctx = Ctx {
+            partitions,
+            db: 0,
+            now_ms: 1,
+            seed: &mut seed,
+            undo: None,
+            effects: None,
+            touches: None,
+            out: &mut out,
+        };
         let done = lookup(name).map(|command| (command.run)(&mut ctx, Args::new(&items)));
         assert_eq!(done, Some(Ok(())));
     };

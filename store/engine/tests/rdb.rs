@@ -12,8 +12,16 @@ fn made(calls: &[Vec<&[u8]>]) -> Value {
     let mut partition = Partition::default();
     let (mut seed, mut out) = (1, Reply::new(Protocol::Resp2));
     let partitions = Partitions::One(&mut partition);
-    let mut ctx =
-        Ctx { partitions, db: 0, now_ms: 1, seed: &mut seed, undo: None, effects: None, out: &mut out };
+    let mut ctx = Ctx {
+        partitions,
+        db: 0,
+        now_ms: 1,
+        seed: &mut seed,
+        undo: None,
+        effects: None,
+        touches: None,
+        out: &mut out,
+    };
     for words in calls {
         let args = Args::new(words);
         let row = command::lookup(words[0]).and_then(|row| command::resolve(row, args)).expect("a command");

@@ -9,6 +9,7 @@ use proto::store::v1 as wire;
 use store_engine::codec::put_bytes;
 use store_engine::hyperloglog::SparseLimit;
 use store_engine::keyspace::Counts;
+use store_engine::notice::Event;
 use store_engine::{CommandError, DATABASES, Protocol};
 use tokio::sync::watch;
 use wire::refusal::Code;
@@ -17,6 +18,7 @@ use wire::response::Body as Answer;
 
 use super::link::{Greeting, Link, Lost, Pending};
 use crate::node::{Call, Usage};
+use crate::notify::Audience;
 use crate::server::random;
 use crate::topology::{InvalidMap, NodeId, SlotMap};
 
@@ -32,6 +34,7 @@ pub struct Cluster {
     /// Counts the changes of the catalog by others.
     catalog: watch::Sender<u64>,
     respondent: OnceLock<Respondent>,
+    audience: OnceLock<Audience>,
 }
 
 /// Answers the questions of other gateways, at once.
@@ -60,6 +63,7 @@ impl Cluster {
             sparse_limit: AtomicUsize::new(SparseLimit::default().0),
             catalog: watch::Sender::new(0),
             respondent: OnceLock::new(),
+            audience: OnceLock::new(),
         });
         cluster.view(&mut cluster.view.write(), map);
         cluster
@@ -254,6 +258,23 @@ impl Cluster {
         }
     }
 
+    /// Tells of events that happen on nodes from now on.
+    pub fn set_audience(&self, audience: Audience) {
+        // The first one stays.
+        let _ = self.audience.set(audience);
+    }
+
+    fn happened(&self, happened: wire::Happened) {
+        let Some(audience) = self.audience.get() else { return };
+        let event = |wire::Event { class, name, db, key }| Event {
+            class,
+            name: name.into(),
+            db: db as usize,
+            key: key.to_vec().into(),
+        };
+        audience(happened.classes, happened.events.into_iter().map(event).collect());
+    }
+
     /// Told when somebody else has changed the catalog.
     pub fn catalog_changes(&self) -> watch::Receiver<u64> {
         self.catalog.subscribe()
@@ -316,6 +337,7 @@ impl Greeting for NodeGreeting {
                 // One of another cluster was found out when it was greeted.
                 let _ = cluster.learn(&map);
             }
+            (Some(cluster), Answer::Happened(happened)) => cluster.happened(happened),
             (Some(cluster), Answer::Asked(asked)) => cluster.answer(self.node, &asked),
             (Some(cluster), _) => cluster.catalog.send_modify(|changes| *changes += 1),
             (None, _) => {}

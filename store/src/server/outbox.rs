@@ -75,6 +75,11 @@ impl Outbox {
         }
     }
 
+    /// Whether there is more than the peer should leave there.
+    pub fn is_full(&self) -> bool {
+        self.state.lock().bytes > UNREAD_BYTES
+    }
+
     /// Whether the peer has gone.
     pub fn is_closed(&self) -> bool {
         self.state.lock().closed
@@ -103,6 +108,9 @@ pub(super) fn bytes_of(response: &Response) -> usize {
             stepped.values.iter().chain(&stepped.replies).map(|bytes| bytes.len() + 8).sum()
         }
         Some(Answer::Asked(asked)) => asked.question.len(),
+        Some(Answer::Happened(happened)) => {
+            happened.events.iter().map(|event| event.key.len() + event.name.len() + 32).sum()
+        }
         Some(Answer::Gathered(gathered)) => gathered.answers.iter().map(|answer| answer.len() + 8).sum(),
         _ => 64,
     }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use proto::store::v1 as wire;
+use store_engine::notice::Event;
 use tokio::sync::{Notify, mpsc};
 use tokio::time::{Instant, timeout_at};
 use wire::Response;
@@ -79,6 +80,22 @@ impl Sessions {
                 && let Some(outbox) = peer.outbox.upgrade()
             {
                 outbox.push([Response { id: 0, body: Some(Answer::Done(wire::Done {})) }]);
+            }
+        }
+    }
+
+    /// Tells all gateways of events. One that has not fetched what is there for it misses them.
+    pub fn tell_of_events(&self, classes: u32, events: Vec<Event>) {
+        let event = |Event { class, name, db, key }: Event| wire::Event {
+            class,
+            name: name.into_owned(),
+            db: db as u32,
+            key: key.into_vec().into(),
+        };
+        let happened = wire::Happened { classes, events: events.into_iter().map(event).collect() };
+        for peer in self.peers.lock().values().filter(|peer| peer.is_gateway) {
+            if let Some(outbox) = peer.outbox.upgrade().filter(|outbox| !outbox.is_full()) {
+                outbox.push([Response { id: 0, body: Some(Answer::Happened(happened.clone())) }]);
             }
         }
     }

@@ -97,6 +97,8 @@ impl Transaction {
                 seed: &mut 0,
                 undo: Some(undo),
                 effects,
+                // Told of by those who know the command, if at all.
+                touches: None,
                 out: &mut Reply::new(Protocol::Resp2),
             };
             match entry {

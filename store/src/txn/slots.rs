@@ -94,6 +94,7 @@ impl Transaction {
                 seed: &mut 0,
                 undo: Some(undo),
                 effects: node.journal.is_some().then_some(&mut *effects),
+                touches: None,
                 out: &mut Reply::new(Protocol::Resp2),
             };
             ctx.delete(key);

@@ -393,11 +393,11 @@ fn getex(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
         }
     }
     // The key is looked at first, then the number.
-    if !ctx.exists(args[1]) {
-        ctx.out.null();
+    let exists = ctx.exists(args[1]);
+    get(ctx, args)?;
+    if !exists {
         return Ok(());
     }
-    get(ctx, args)?;
     let at = pending.map(|pending| pending.resolve(ctx, "getex")).transpose()?;
     match at {
         Some(at) if at.get() <= ctx.now_ms => drop(ctx.delete(args[1])),

@@ -1,0 +1,81 @@
+//! Keyspace notifications: what happens to keys is told to somebody, if somebody wants to know.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use store_engine::Partitions;
+use store_engine::keyspace::Key;
+use store_engine::notice::{Event, Touches, class};
+
+use crate::node::Node;
+
+/// Where events go: called while the keys they are about are locked, so it may neither wait nor look at data.
+/// With the classes that somebody wants to know of, which say what kinds of channels there are.
+pub type Audience = Box<dyn Fn(u32, Vec<Event>) + Send + Sync>;
+
+/// Who is told of events, and of which.
+#[derive(Default)]
+pub(crate) struct Notifier {
+    /// Bits of [`class`]; 0 while nobody wants to know anything.
+    classes: AtomicU32,
+    audience: OnceLock<Audience>,
+}
+
+impl Notifier {
+    /// The classes that somebody wants to know of.
+    pub fn classes(&self) -> u32 {
+        self.classes.load(Ordering::Relaxed)
+    }
+
+    /// Where a command notes what it does, if somebody wants to know.
+    pub fn touches(&self) -> Option<Touches> {
+        (self.classes() != 0).then(Touches::default)
+    }
+
+    /// Tells of events, which are about to be forgotten here.
+    pub fn tell(&self, events: &mut Vec<Event>) {
+        if let Some(audience) = self.audience.get()
+            && !events.is_empty()
+        {
+            audience(self.classes(), std::mem::take(events));
+        }
+        events.clear();
+    }
+
+    /// Tells of one event of a key that nobody has asked for.
+    pub fn tell_of(&self, class: u32, name: &'static str, db: usize, key: &Key) {
+        if self.classes() & class != 0 {
+            self.tell(&mut vec![Event { class, name: name.into(), db, key: key.clone() }]);
+        }
+    }
+
+    /// Tells of keys that have expired in these partitions since this was last done.
+    pub fn tell_of_expired(&self, partitions: &mut Partitions<'_>) {
+        for at in 0..partitions.len() {
+            for (db, space) in partitions.nth(at).databases.iter_mut().enumerate() {
+                for key in space.take_announced() {
+                    self.tell_of(class::EXPIRED, "expired", db, &key);
+                }
+            }
+        }
+    }
+}
+
+impl Node {
+    /// Says of which classes of events somebody wants to know: bits of [`class`].
+    pub fn notify(&self, classes: u32) {
+        // Without a kind of channel nobody hears anything.
+        let wanted = if classes & (class::KEYSPACE | class::KEYEVENT) == 0 { 0 } else { classes };
+        if self.notifier.classes.swap(wanted, Ordering::Relaxed) != wanted {
+            for (_, shard) in &mut self.lock_everything() {
+                let spaces = &mut shard.partition.databases;
+                spaces.iter_mut().for_each(|space| space.announce_expired(wanted & class::EXPIRED != 0));
+            }
+        }
+    }
+
+    /// Says who is told; the first one stays.
+    pub fn set_audience(&self, audience: Audience) {
+        let _ = self.notifier.audience.set(audience);
+    }
+}

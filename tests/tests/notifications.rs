@@ -1,0 +1,177 @@
+//! Keyspace notifications, event by event as Redis sends them.
+
+use std::net::SocketAddr;
+
+use store_engine::Protocol;
+use tests::cluster::TestCluster;
+use tests::{Client, Oracle, TestServer, Value, notation, wait_until};
+
+/// Calls, separated by `;`, each line with an empty database before it.
+const CASES: &str = "
+SET k v ; SET k w ; SET k w EX 100 ; SET k w KEEPTTL ; SET k x NX ; SET k x GET ; SETNX n 1 ; SETNX n 2
+SETEX k 100 v ; PSETEX k 100000 v ; GETSET k w ; GETSET new v ; GETDEL k ; GETDEL nothing
+GETEX k ; SET k v ; GETEX k ; GETEX k EX 100 ; GETEX k PERSIST ; GETEX k PERSIST ; GETEX k PXAT 1
+MSET a 1 b 2 a 3 ; MSETNX a 1 c 2 ; MSETNX d 1 e 2
+INCR i ; INCRBY i 2 ; DECR i ; DECRBY i 3 ; INCRBYFLOAT i 1.5 ; INCR k ; SET s x ; INCR s
+APPEND k a ; APPEND k b ; SETRANGE k 3 x ; SETRANGE n 0 \"\" ; SETBIT k 1 1 ; SETBIT k 1 1 ; SETBIT b 7 1
+SET a x ; SET b y ; BITOP AND dest a b ; BITOP OR dest none nothing
+GET nothing ; MGET a b ; EXISTS a b ; STRLEN a ; TYPE a ; TTL a ; OBJECT ENCODING a ; GETRANGE a 0 1 ; GETBIT a 1
+LLEN a ; LRANGE a 0 1 ; HGET a f ; HGETALL a ; SMEMBERS a ; SISMEMBER a m ; ZSCORE a m ; ZRANGE a 0 1 ; TOUCH a ; DUMP a
+SET k v ; EXPIRE k 100 ; EXPIRE k 100 NX ; PEXPIRE k 100000 ; EXPIREAT k 9999999999 ; PERSIST k ; PERSIST k ; EXPIRE k -1
+SET k v ; PEXPIREAT k 9999999999999 ; EXPIRE k 0 ; EXPIRE nothing 1 ; SET k v ; PEXPIREAT k 1
+SET a 1 ; SET b 1 ; DEL a b c ; SET a 1 ; UNLINK a b
+SET a 1 ; RENAME a b ; SET a 2 ; RENAME a b ; RENAMENX b c ; SET b 1 ; RENAMENX c b ; RENAME b b
+SET a 1 ; COPY a b ; COPY a b ; COPY a b REPLACE ; COPY a c DB 3 ; MOVE a 4 ; SET a 1 ; MOVE a 4 ; EXPIRE a 100 ; COPY a z
+LPUSH l a b c ; RPUSH l d ; LPUSHX l z ; RPUSHX l y ; LPUSHX none a ; LPOP l ; RPOP l ; LPOP l 2 ; RPOP l 9 ; LPOP l
+RPUSH l a b c d e ; LSET l 0 x ; LINSERT l BEFORE x w ; LINSERT l AFTER none w ; LREM l 0 x ; LREM l 0 none ; LTRIM l 1 -1 ; LTRIM l 0 -1 ; LTRIM l 9 10
+RPUSH l a a ; LREM l 0 a ; RPUSH l a ; RPOPLPUSH l m ; RPOPLPUSH m m ; LMOVE m n LEFT RIGHT ; RPUSH m x y ; LMOVE m n RIGHT LEFT ; LMOVE none n LEFT LEFT
+RPUSH a 1 2 3 ; LMPOP 2 none a LEFT ; LMPOP 1 a RIGHT COUNT 5 ; RPUSH a 1 2 ; BLPOP a 1 ; BRPOP a 1 ; RPUSH a 1 2 ; BLMOVE a b LEFT LEFT 1 ; BLMPOP 1 1 a LEFT
+HSET h a 1 b 2 ; HSET h a 1 ; HMSET h c 3 ; HSETNX h c 4 ; HSETNX h d 4 ; HINCRBY h i 1 ; HINCRBYFLOAT h i 1.5 ; HDEL h none ; HDEL h a b ; HDEL h c d i
+SADD s a b ; SADD s a ; SREM s x ; SREM s a ; SREM s b ; SADD s a b c ; SMOVE s t a ; SMOVE s t x ; SADD t b ; SMOVE s t b ; SMOVE s s c ; SMOVE s t c
+SADD s a b c d ; SPOP s ; SPOP s 2 ; SPOP s 9 ; SPOP s ; SADD s a ; SPOP s ; SRANDMEMBER s
+SADD a 1 2 ; SADD b 2 3 ; SUNIONSTORE d a b ; SINTERSTORE d a b ; SDIFFSTORE d a b ; SINTERSTORE d a none ; SINTERSTORE d a none ; SUNIONSTORE a a b
+ZADD z 1 a 2 b ; ZADD z 1 a ; ZADD z 3 a ; ZADD z XX 1 none ; ZADD z INCR 1 a ; ZINCRBY z 1 a ; ZREM z none ; ZREM z a ; ZREM z b
+ZADD z 1 a 2 b 3 c 4 d 5 e 6 f ; ZREMRANGEBYRANK z 0 0 ; ZREMRANGEBYSCORE z 2 2 ; ZREMRANGEBYSCORE z 50 60 ; ZREMRANGEBYLEX z - [c ; ZREMRANGEBYRANK z 0 -1
+ZADD z 1 a 2 b 3 c 4 d ; ZPOPMIN z ; ZPOPMAX z ; ZPOPMIN z 9 ; ZPOPMIN z ; ZADD z 1 a 2 b 3 c ; ZMPOP 1 z MIN ; ZMPOP 1 z MAX COUNT 9 ; ZADD z 1 a 2 b ; BZPOPMIN z 1 ; BZPOPMAX z 1
+ZADD a 1 x 2 y ; ZADD b 5 y 6 z ; ZUNIONSTORE d 2 a b ; ZINTERSTORE d 2 a b ; ZDIFFSTORE d 2 a b ; ZINTERSTORE d 2 a none ; ZRANGESTORE d a 0 -1 ; ZRANGESTORE d a 5 6 ; ZUNIONSTORE a 2 a b
+RPUSH l 3 1 2 ; SORT l STORE d ; SORT none STORE d ; SORT l
+SET k v PX 1 ; DEBUG SLEEP 0.02 ; GET k
+SET k v ; FLUSHDB ; SET k v ; SWAPDB 0 1 ; FLUSHALL
+SELECT 5 ; SET k v ; SELECT 0
+MULTI ; SET k v ; INCR k ; LPUSH l a ; DEL l ; EXEC
+MULTI ; SET k v ; DISCARD
+EVAL \"redis.call('SET', KEYS[1], 'v') redis.call('DEL', KEYS[1]) redis.call('LPUSH', KEYS[1], 'a') return 1\" 1 k
+EVAL \"redis.call('SET', KEYS[1], 'v') error('oops')\" 1 k
+";
+
+const END: &str = "__keyspace@0__:end of the case";
+
+struct Listening {
+    talks: Client,
+    marks: Client,
+    hears: Client,
+}
+
+impl Listening {
+    fn to(address: SocketAddr, classes: &str) -> Listening {
+        let mut talks = Client::connect(address, Protocol::Resp2);
+        let mut hears = Client::connect(address, Protocol::Resp2);
+        talks.call(["CONFIG", "SET", "notify-keyspace-events", classes]);
+        hears.run("PSUBSCRIBE __key*");
+        Listening { talks, hears, marks: Client::connect(address, Protocol::Resp2) }
+    }
+
+    /// The messages that a call leads to.
+    fn events(&mut self, line: &str) -> Vec<String> {
+        match line.strip_prefix("DEBUG SLEEP ") {
+            Some(seconds) => {
+                // The time of a key is to be over, whatever else happens.
+                let seconds: f64 = seconds.parse().expect("a number");
+                std::thread::sleep(std::time::Duration::from_secs_f64(seconds));
+                // Whether it is found at once or by the next call is left open.
+                return Vec::new();
+            }
+            None => drop(self.talks.run(line)),
+        }
+        self.marks.call(["PUBLISH", END, ""]);
+        let mut heard = Vec::new();
+        loop {
+            let Value::Array(parts) = self.hears.read() else { panic!("no message") };
+            let text = |at: usize| notation::reply(&parts[at]);
+            if text(2).contains(END) {
+                return heard;
+            }
+            heard.push(format!("{} {}", text(2), text(3)));
+        }
+    }
+}
+
+#[test]
+fn events_are_those_of_redis() {
+    let Some(oracle) = Oracle::start() else { return };
+    let server = TestServer::start(&[]);
+    let mut wrong = Vec::new();
+    for classes in ["KEA", "Emn"] {
+        let mut redis = Listening::to(oracle.address(), classes);
+        let mut ours = Listening::to(server.address(), classes);
+        for case in CASES.lines().filter(|line| !line.is_empty()) {
+            redis.events("FLUSHALL");
+            ours.events("FLUSHALL");
+            for line in case.split(" ; ") {
+                let (expected, got) = (redis.events(line), ours.events(line));
+                if expected != got {
+                    wrong.push(format!(
+                        "{classes}: {case}\n  at {line}\n    expected {expected:?}\n    got      {got:?}"
+                    ));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} calls differ:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[test]
+fn classes_are_those_of_redis() {
+    let Some(oracle) = Oracle::start() else { return };
+    let server = TestServer::start(&[]);
+    for classes in ["", "KEA", "g$", "lshzxetd", "Kn", "mE", "KEq", "A A"] {
+        for line in [
+            ["CONFIG", "SET", "notify-keyspace-events", classes],
+            ["CONFIG", "GET", "notify-keyspace-events", "x"],
+        ] {
+            assert_eq!(server.client().call(line), oracle.client().call(line), "{classes}");
+        }
+    }
+}
+
+#[test]
+fn what_nobody_did_and_what_is_undone() {
+    let server = TestServer::start(&["--script-timeout-ms", "300", "--notify-keyspace-events", "KEA"]);
+    let mut client = Listening::to(server.address(), "Exeg$");
+    assert_eq!(client.talks.run("SET k v PX 1"), Value::Status(b"OK".to_vec()));
+    // Nobody looks for it: it is found by itself.
+    let mut heard = Vec::new();
+    while heard.last().is_none_or(|last: &String| !last.contains("expired")) {
+        heard.push(notation::reply(&client.hears.read()));
+    }
+    assert!(heard[2].ends_with("\"__keyevent@0__:expired\", \"k\"]"), "{heard:?}");
+    for script in [
+        "#!lua on-error=rollback\nredis.call('SET', 'k', 1) error('oops')",
+        "#!lua flags=dry-run\nreturn redis.call('SET', 'k', 1)",
+        "redis.call('SET', 'k', 1) while true do end",
+    ] {
+        client.talks.eval(script, &["k"], &[]);
+    }
+    client.talks.run("CONFIG SET maxmemory-policy allkeys-random maxmemory 1");
+    assert_eq!(client.events("GET k"), Vec::<String>::new());
+    client.talks.run("CONFIG SET maxmemory 0");
+    client.talks.run("SET other v");
+    client.talks.run("CONFIG SET maxmemory 1");
+    wait_until("it is evicted", || client.talks.run("DBSIZE") == Value::Integer(0));
+    assert_eq!(
+        client.events("GET k"),
+        ["\"__keyevent@0__:set\" \"other\"", "\"__keyevent@0__:evicted\" \"other\""]
+    );
+}
+
+#[test]
+fn nodes_tell_all_gateways() {
+    let cluster = TestCluster::start(2, 2, None);
+    let mut hears = cluster.client(1);
+    hears.run("PSUBSCRIBE __keyevent@*");
+    let mut talks = cluster.client(0);
+    let nothing = cluster.key(0, "before");
+    talks.run(&format!("SET {nothing} v"));
+    talks.run("CONFIG SET notify-keyspace-events E$lg");
+    for node in 0..2 {
+        let key = cluster.key(node, "key");
+        talks.run(&format!("SET {key} v"));
+        assert!(notation::reply(&hears.read()).ends_with(&format!("\"__keyevent@0__:set\", \"{key}\"]")));
+        talks.run(&format!("DEL {key}"));
+        talks.run(&format!("LPUSH {key} a"));
+        for event in ["del", "lpush"] {
+            let heard = notation::reply(&hears.read());
+            assert!(heard.ends_with(&format!("\"__keyevent@0__:{event}\", \"{key}\"]")), "{heard}");
+        }
+    }
+}
