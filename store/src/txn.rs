@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 use store_engine::keyspace::Key;
-use store_engine::wait::Verdict;
 use store_engine::notice::Event;
+use store_engine::wait::Verdict;
 use store_engine::{CommandError, Effects, Partitions, Reply, Routing, UndoLog};
 
 use crate::lock::{LockTable, Mode, TxnId};

@@ -88,6 +88,12 @@ impl<'a, T: Kind> Editor<'a, T> {
 }
 
 impl<T: Kind> Editor<'_, T> {
+    /// Counts as a change for those who watch the key, even if nothing will be changed.
+    pub fn touch(&mut self) {
+        self.changed = true;
+        self.log.touch(Touch::Edit(""));
+    }
+
     /// Changes the value by `apply`, which records the effect and says what it replaced, or `None` if it changed
     /// nothing; `undo` makes the record of that, if somebody keeps a log. Saves looking for the old value twice.
     fn exchange<R>(
@@ -196,12 +202,6 @@ impl Editor<'_, List> {
             Undo::ListRepush(front, element.into())
         })
         .pop(front)
-    }
-
-    /// Counts as a change for those who watch the key, even if nothing will be changed.
-    pub fn touch(&mut self) {
-        self.changed = true;
-        self.log.touch(Touch::Edit(""));
     }
 
     /// Takes `count` elements away at the front or back. At least one must stay; who wants all of them gone

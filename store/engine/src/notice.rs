@@ -134,6 +134,11 @@ impl Touches {
             Effect::Remove => Touch::Remove,
             // Said by whoever knows whether there was one.
             Effect::Expiry(_) | Effect::Sticky(_) => return,
+            // Said by the commands.
+            Effect::StreamAdd(..)
+            | Effect::StreamMark(..)
+            | Effect::StreamPut(..)
+            | Effect::StreamRemove(_) => return,
             Effect::Push(true, _) => Touch::Edit("lpush"),
             Effect::Push(false, _) => Touch::Edit("rpush"),
             Effect::Pop(true, _) => Touch::Edit("lpop"),
@@ -176,6 +181,7 @@ impl Touches {
                     if expires && own.change == "set" {
                         tell(class::GENERIC, "expire");
                     }
+                    edited = Some((db, key, own.change));
                 }
                 Touch::Edit(part) => {
                     let name = if own.is_several { part } else { own.change };
@@ -266,7 +272,8 @@ impl Names {
         Names {
             class,
             change,
-            is_several: matches!(command.name, "lmove" | "blmove" | "rpoplpush" | "brpoplpush" | "smove"),
+            is_several: class == class::STREAM
+                || matches!(command.name, "lmove" | "blmove" | "rpoplpush" | "brpoplpush" | "smove"),
             is_copy: matches!(command.name, "copy" | "restore"),
             empties: is_collection && !change.ends_with("store"),
             leave,
@@ -275,7 +282,11 @@ impl Names {
                 Access::Read => !matches!(command.name, "encoding" | "freq" | "idletime" | "refcount"),
                 Access::Write => {
                     change.ends_with("store")
-                        || matches!(command.name, "getset" | "getdel" | "getex" | "bitop")
+                        || matches!(
+                            command.name,
+                            "getset" | "getdel" | "getex" | "bitop" | "pfcount" | "pfmerge"
+                        )
+                        || (command.name == "bitfield" && !has("set") && !has("incrby"))
                 }
             },
         }

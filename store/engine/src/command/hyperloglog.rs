@@ -215,6 +215,8 @@ fn merge(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
     }
     make_stale(&mut new);
     if let Some(mut text) = ctx.edit(args[1]).existing::<Str>()? {
+        // Told even if nothing is new, as by Redis.
+        text.touch();
         put_difference(&mut text, &new);
     } else {
         ctx.put(args[1], Value::String(Str::Raw(new)), Expiry::Clear);

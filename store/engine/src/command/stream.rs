@@ -225,6 +225,7 @@ fn add(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
     ))?;
     let mut stream = ctx.edit(args[1]).or_create::<Stream>()?;
     stream.add(id, pairs);
+    stream.tell("xadd");
     if let Some(trim) = options.trim {
         trim.apply(&mut stream);
     }
@@ -259,6 +260,9 @@ fn delete(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
         }
     }
     stream.set_meta(meta);
+    if removed > 0 {
+        stream.tell("xdel");
+    }
     drop(stream);
     ctx.out.count(removed);
     Ok(())
@@ -322,6 +326,7 @@ fn set_id(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
         meta.max_deleted_id = max_deleted_id;
     }
     stream.set_meta(meta);
+    stream.tell("xsetid");
     drop(stream);
     ctx.out.ok();
     Ok(())

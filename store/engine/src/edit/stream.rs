@@ -3,6 +3,7 @@
 use super::Editor;
 use crate::codec::put_bytes;
 use crate::effect::Effect;
+use crate::notice::Touch;
 use crate::undo::{StreamUndo, Undo};
 use crate::value::Stream;
 use crate::value::stream::{Fields, Id, Meta, Part};
@@ -81,8 +82,16 @@ impl Editor<'_, Stream> {
         self.exchange(take, |group| Undo::Stream(Box::new(StreamUndo::Group(name.into(), group))))
     }
 
+    /// Those who listen hear of this event.
+    pub fn tell(&mut self, event: &'static str) {
+        self.log.touch(Touch::Edit(event));
+    }
+
     /// Notes that a consumer, who may be new, was there at this time.
     pub fn see(&mut self, group: &[u8], consumer: &[u8], seen_ms: i64) {
+        if self.group(group).is_some_and(|group| group.consumer(consumer).is_none()) {
+            self.tell("xgroup-createconsumer");
+        }
         self.put(Part::Consumer(group, consumer), &Part::consumer_bytes(seen_ms));
     }
 

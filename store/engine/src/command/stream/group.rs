@@ -175,7 +175,10 @@ fn create(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
     if held.is_some_and(|(_, has_group)| has_group) {
         return Err(CommandError::new("BUSYGROUP Consumer Group name already exists"));
     }
-    ctx.edit(args[2]).or_create::<Stream>()?.set_group(args[3], id, entries_read);
+    let mut stream = ctx.edit(args[2]).or_create::<Stream>()?;
+    stream.set_group(args[3], id, entries_read);
+    stream.tell("xgroup-create");
+    drop(stream);
     ctx.out.ok();
     Ok(())
 }
@@ -189,6 +192,7 @@ fn set_id(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
     let id = if args[4] == b"$" { last_id } else { loose_id(args[4], 0)? };
     if let Some(mut stream) = ctx.edit(args[2]).existing::<Stream>()? {
         stream.set_group(args[3], id, entries_read);
+        stream.tell("xgroup-setid");
     }
     ctx.out.ok();
     Ok(())
@@ -197,6 +201,9 @@ fn set_id(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
 fn destroy(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
     let mut stream = ctx.edit(args[2]).existing::<Stream>()?.ok_or(NO_KEY)?;
     let removed = stream.remove_group(args[3]);
+    if removed {
+        stream.tell("xgroup-destroy");
+    }
     drop(stream);
     ctx.out.count(usize::from(removed));
     Ok(())
@@ -218,8 +225,13 @@ fn create_consumer(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError
 
 fn delete_consumer(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
     last_id_with_group(ctx, args)?;
-    let stream = ctx.edit(args[2]).existing::<Stream>()?;
-    let pending = stream.and_then(|mut stream| stream.remove_consumer(args[3], args[4]));
-    ctx.out.count(pending.unwrap_or(0));
+    let mut removed = None;
+    if let Some(mut stream) = ctx.edit(args[2]).existing::<Stream>()? {
+        removed = stream.remove_consumer(args[3], args[4]);
+        if removed.is_some() {
+            stream.tell("xgroup-delconsumer");
+        }
+    }
+    ctx.out.count(removed.unwrap_or(0));
     Ok(())
 }

@@ -123,7 +123,11 @@ impl Trim {
                 }
             }
         }
-        before - stream.len()
+        let removed = before - stream.len();
+        if removed > 0 {
+            stream.tell("xtrim");
+        }
+        removed
     }
 
     /// What is next when so many entries have gone.
