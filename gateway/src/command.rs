@@ -11,6 +11,7 @@ pub mod persistence;
 pub mod pubsub;
 pub mod scripting;
 pub mod server;
+pub mod watching;
 
 use std::collections::HashSet;
 
@@ -35,6 +36,7 @@ pub static FAMILIES: &[&[SessionCommand]] = &[
     pubsub::COMMANDS,
     scripting::COMMANDS,
     server::COMMANDS,
+    watching::COMMANDS,
 ];
 
 /// The reply of a container's HELP: a line for the form of each subcommand and those for what it does.

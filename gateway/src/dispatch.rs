@@ -1,6 +1,7 @@
 //! The road of a request: gate, then the engine, a session function, or something that waits.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use store::client::Pending;
 use store::topology::NodeId;
@@ -19,6 +20,36 @@ use crate::session::Session;
 /// Handles a request as far as that is possible at once. The reply is in `out`, unless something is returned
 /// that has to be awaited with [`finish`].
 pub fn begin<'a>(
+    server: &Server,
+    session: &mut Session,
+    args: Args<'a>,
+    now_ms: u64,
+    out: &mut Reply,
+) -> Option<Waiting<'a>> {
+    let began = server.slower_than().map(|_| Instant::now());
+    let waiting = try_begin(server, session, args, now_ms, out);
+    if let (Some(began), None) = (began, &waiting) {
+        note_slow(server, session, args, began);
+    }
+    waiting
+}
+
+/// Notes a call that took longer than is to be noted.
+fn note_slow(server: &Server, session: &Session, args: Args<'_>, began: Instant) {
+    let took = began.elapsed();
+    if server.slower_than().is_some_and(|slow| took >= slow) {
+        server.slow_log.add(args, &session.client, took, server.config.slowlog_max_len.get_usize());
+    }
+}
+
+/// Shows a call to those who watch, unless it is for administrators only.
+fn show(server: &Server, session: &Session, admitted: &Admitted<'_>) {
+    if server.monitors.listen() && !admitted.facts.has(flags::ADMIN) {
+        server.monitors.show(&server.pubsub, session.db, &session.client.addr, admitted.args);
+    }
+}
+
+fn try_begin<'a>(
     server: &Server,
     session: &mut Session,
     args: Args<'a>,
@@ -48,6 +79,11 @@ pub fn begin<'a>(
         return None;
     }
     session.wrote |= admitted.facts.is_write();
+    // Redis shows SELECT and RESET with the database that they lead to, and EXEC behind what it does.
+    let is_late = matches!(admitted.facts.name, "select" | "reset" | "exec");
+    if !is_late {
+        show(server, session, &admitted);
+    }
     match admitted.row {
         Row::Engine(_) => {
             let Admitted { facts, ref keys, .. } = admitted;
@@ -65,6 +101,9 @@ pub fn begin<'a>(
         Row::Session(command) => match command.run {
             SessionRun::Now(run) => {
                 run_now(server, session, args, run, out);
+                if is_late {
+                    show(server, session, &admitted);
+                }
                 None
             }
             SessionRun::Later(later) => {
@@ -137,6 +176,21 @@ pub async fn receive(server: &Server, sent: Sent, out: &mut Reply) -> bool {
 
 /// Answers what [`begin`] left open.
 pub async fn finish(server: &Arc<Server>, session: &mut Session, waiting: Waiting<'_>, out: &mut Reply) {
+    let began = server.slower_than().map(|_| Instant::now());
+    // Whoever waits for something to come does not take long.
+    let args = match &waiting {
+        Waiting::Locked(admitted) | Waiting::Later(_, admitted) => Some(admitted.args),
+        Waiting::Blocked(_) => None,
+    };
+    let args = args
+        .filter(|_| !matches!(&waiting, Waiting::Locked(admitted) if admitted.facts.has(flags::BLOCKING)));
+    answer(server, session, waiting, out).await;
+    if let (Some(began), Some(args)) = (began, args) {
+        note_slow(server, session, args, began);
+    }
+}
+
+async fn answer(server: &Arc<Server>, session: &mut Session, waiting: Waiting<'_>, out: &mut Reply) {
     match waiting {
         Waiting::Locked(admitted) => {
             let Admitted { facts, args, ref keys, .. } = admitted;
@@ -167,7 +221,10 @@ pub async fn finish(server: &Arc<Server>, session: &mut Session, waiting: Waitin
         Waiting::Later(Later::PubSub, admitted) => {
             command::pubsub::pubsub(server, admitted.args, out).await;
         }
-        Waiting::Later(Later::Exec, _) => command::multi::exec(server, session, out).await,
+        Waiting::Later(Later::Exec, admitted) => {
+            command::multi::exec(server, session, out).await;
+            show(server, session, &admitted);
+        }
         Waiting::Later(Later::Eval { by_sha, read_only }, admitted) => {
             command::scripting::eval(server, session, &admitted, by_sha, read_only, out).await;
         }

@@ -16,6 +16,7 @@ mod header;
 mod io;
 mod log;
 mod memory;
+mod monitor;
 mod observe;
 mod options;
 mod persistence;

@@ -16,6 +16,7 @@ use crate::config::Config;
 use crate::events::Events;
 use crate::functions::Functions;
 use crate::io::IoThreads;
+use crate::monitor::{Monitors, SlowLog};
 use crate::observe::Counters;
 use crate::options::{Flags, OnError, Options, UndeclaredKeys};
 use crate::pubsub::PubSub;
@@ -46,6 +47,10 @@ pub struct Server {
     pub events: Arc<Events>,
     /// Who listens to channels.
     pub pubsub: PubSub,
+    /// Who watches what is asked.
+    pub monitors: Monitors,
+    /// What took long.
+    pub slow_log: SlowLog,
     /// Where runs go on that outlast their first slice of fuel, so that no connection's thread is held.
     pub compute: tokio::runtime::Handle,
     /// The threads that connections live on.
@@ -110,6 +115,8 @@ impl Server {
             runs: Runs::default(),
             events: Arc::default(),
             pubsub: PubSub::new(config.clone()),
+            monitors: Monitors::default(),
+            slow_log: SlowLog::default(),
             config,
             store,
             registry,
@@ -137,6 +144,12 @@ impl Server {
             Counters::add(&self.counters.connections_refused, 1);
         }
         has_room
+    }
+
+    /// How long a call takes at least that is noted as slow; nothing: none is.
+    pub fn slower_than(&self) -> Option<Duration> {
+        let micros = self.config.slowlog_log_slower_than.get();
+        (micros <= i64::MAX as u64).then(|| Duration::from_micros(micros))
     }
 
     /// A number for a new connection.

@@ -103,6 +103,8 @@ pub struct ClientDetails {
     pub command: &'static str,
     /// Channels, patterns and shard channels that it is subscribed to.
     pub subscriptions: [usize; 3],
+    /// Whether it watches what is asked of the server.
+    pub monitors: bool,
 }
 
 impl ClientDetails {
@@ -201,6 +203,8 @@ pub struct Session {
     pub wishes: Wishes,
     /// What it is subscribed to, if that is anything.
     pub subscriptions: Option<Box<Subscriptions>>,
+    /// Whether it watches what is asked of the server.
+    pub monitors: bool,
     /// Whether it can be told something unasked.
     pub hears: bool,
     /// EXEC carries out its commands.
@@ -223,6 +227,7 @@ impl Session {
             wrote: false,
             wishes: Wishes::default(),
             subscriptions: None,
+            monitors: false,
             hears: false,
             in_exec: false,
             closing: false,
@@ -238,7 +243,7 @@ impl Session {
 
     /// Whether something may have come for it that it has not asked for.
     pub fn listens(&self) -> bool {
-        self.subscriptions.is_some()
+        self.monitors || self.subscriptions.is_some()
     }
 
     /// Moves what has come for it to its replies.

@@ -66,7 +66,7 @@ const GATEWAY: &[&[&str]] = &[
     &["gate"],
     &["fleet", "memory", "persistence", "recall"],
     &["server", "registry"],
-    &["acl", "session", "pubsub", "scripts", "functions", "call"],
+    &["acl", "session", "pubsub", "monitor", "scripts", "functions", "call"],
     &["events", "header", "runs", "trace"],
     &["stats"],
     &["options"],

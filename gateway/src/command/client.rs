@@ -178,7 +178,7 @@ fn line(client: &ClientInfo) -> String {
     let age = now.saturating_sub(client.since_ms) / 1000;
     let idle = now.saturating_sub(client.active_ms.load(Ordering::Relaxed)) / 1000;
     let [channels, patterns, shards] = details.subscriptions;
-    let flags: String = [(details.is_subscribed(), 'P'), (client.is_blocked(), 'b')]
+    let flags: String = [(details.monitors, 'O'), (details.is_subscribed(), 'P'), (client.is_blocked(), 'b')]
         .into_iter()
         .filter_map(|(is, flag)| is.then_some(flag))
         .collect();

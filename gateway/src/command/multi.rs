@@ -246,6 +246,9 @@ async fn sort<'a>(
     reply: &mut Reply,
 ) -> Result<Option<Step<'a>>, CommandError> {
     let admitted = gate::admit(&server.registry, args, Origin::Client)?;
+    if server.monitors.listen() && !admitted.facts.has(flags::ADMIN) {
+        server.monitors.show(&server.pubsub, session.db, &session.client.addr, args);
+    }
     let Row::Session(command) = admitted.row else { return Ok(Some(Step::Engine(admitted, session.db))) };
     let script = match command.run {
         SessionRun::Now(run) => {

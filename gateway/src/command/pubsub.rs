@@ -282,8 +282,12 @@ fn note(session: &mut Session) {
     session.client.details.lock().subscriptions = counts;
 }
 
-/// Ends all subscriptions of a session. What came until then is left in its mailbox.
+/// Ends all subscriptions of a session, and what MONITOR began. What came until then is left in its mailbox.
 pub fn leave(server: &Server, session: &mut Session) {
+    if std::mem::take(&mut session.monitors) {
+        server.monitors.leave(&session.client);
+        session.client.details.lock().monitors = false;
+    }
     if let Some(mut own) = session.subscriptions.take() {
         server.pubsub.leave(&session.client, &mut own);
         note(session);

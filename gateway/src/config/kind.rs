@@ -15,6 +15,8 @@ use super::table::Config;
 pub enum Kind {
     /// A whole number.
     Integer(RangeInclusive<i64>, fn(&Config) -> &Number),
+    /// A whole number from -1 on, which means never; kept as the largest number.
+    OrNever(fn(&Config) -> &Number),
     /// A number of bytes, with units as in redis.conf.
     Bytes(RangeInclusive<i64>, fn(&Config) -> &Number),
     /// One of some words, separated by `|`, kept as its place among them.
@@ -108,6 +110,11 @@ impl Kind {
                     .ok_or_else(|| Refusal("argument couldn't be parsed into an integer".to_owned()))?;
                 within(range, number)
             }
+            Kind::OrNever(_) => match integer(text) {
+                Some(number @ -1..) => Ok(Value::Number(u64::try_from(number).unwrap_or(u64::MAX))),
+                Some(_) => Err(Refusal::range(&(-1..=i64::MAX))),
+                None => Err(Refusal("argument couldn't be parsed into an integer".to_owned())),
+            },
             Kind::Bytes(range, _) => {
                 let number =
                     bytes(text).ok_or_else(|| Refusal("argument must be a memory value".to_owned()))?;
@@ -173,6 +180,7 @@ impl Kind {
                 | Kind::Bytes(_, cell)
                 | Kind::Word(_, cell)
                 | Kind::Words(_, cell)
+                | Kind::OrNever(cell)
                 | Kind::Events(cell),
                 Value::Number(number),
             ) => cell(config).set(number),
@@ -197,6 +205,10 @@ impl Kind {
     pub fn render(&self, config: &Config) -> String {
         match self {
             Kind::Integer(_, cell) | Kind::Bytes(_, cell) => cell(config).get().to_string(),
+            Kind::OrNever(cell) => match i64::try_from(cell(config).get()) {
+                Ok(number) => number.to_string(),
+                Err(_) => "-1".to_owned(),
+            },
             Kind::Word(words, cell) => {
                 words.split('|').nth(cell(config).get_usize()).unwrap_or_default().to_owned()
             }
@@ -246,6 +258,7 @@ impl Kind {
             }
             Kind::Word(words, _) => words.replace('|', " or "),
             Kind::Words(words, _) => format!("none or any of {}", words.replace('|', ", ")),
+            Kind::OrNever(_) => "a whole number of at least -1".to_owned(),
             Kind::Events(_) => "letters of KEg$lshzxetdmnA, such as KEA".to_owned(),
             Kind::Address(off, _) => {
                 format!("HOST:PORT, such as 127.0.0.1:8080{}", if *off { ", or off" } else { "" })
@@ -261,7 +274,7 @@ impl Kind {
     /// What stands for a value in usage lines.
     pub fn metavar(&self) -> &'static str {
         match self {
-            Kind::Integer(..) => "N",
+            Kind::Integer(..) | Kind::OrNever(_) => "N",
             Kind::Bytes(..) => "BYTES",
             Kind::Word(words, _) if words.len() > 40 => "WORD",
             Kind::Word(words, _) => words,

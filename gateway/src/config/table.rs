@@ -72,6 +72,8 @@ pub struct Config {
     pub lfu_decay_time: Number,
     pub hll_sparse_max_bytes: Number,
     pub notify_keyspace_events: Number,
+    pub slowlog_log_slower_than: Number,
+    pub slowlog_max_len: Number,
 }
 
 /// What a parameter is if nobody says otherwise.
@@ -485,6 +487,20 @@ pub static PARAMETERS: &[Parameter] = &[
         live: true,
         doc: "What is told of keys on channels: K and E name the channels by key and by event, the others are classes \
               of events as in Redis, A most of them. Empty: nothing.",
+    },
+    Parameter {
+        name: "slowlog-log-slower-than",
+        kind: Kind::OrNever(|c| &c.slowlog_log_slower_than),
+        default: Fallback::Text("10000"),
+        live: true,
+        doc: "Microseconds after which a call is noted in SLOWLOG; -1 is never.",
+    },
+    Parameter {
+        name: "slowlog-max-len",
+        kind: Kind::Integer(0..=1_000_000, |c| &c.slowlog_max_len),
+        default: Fallback::Text("128"),
+        live: true,
+        doc: "Calls that SLOWLOG remembers.",
     },
 ];
 

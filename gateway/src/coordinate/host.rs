@@ -332,6 +332,9 @@ impl Host for ScriptHost {
             acl_check(&self.server, args, &mut out);
             Ok(true)
         } else {
+            if self.server.monitors.listen() {
+                self.server.monitors.show(&self.server.pubsub, db, "lua", args);
+            }
             self.answer(args, flags, &mut out)
         };
         *reply = out.buf;

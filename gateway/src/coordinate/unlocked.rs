@@ -150,6 +150,9 @@ impl Host for UnlockedHost {
             acl_check(&self.server, args, &mut out);
             HostCall::Done(CALL_FUEL)
         } else {
+            if self.server.monitors.listen() {
+                self.server.monitors.show(&self.server.pubsub, db, "lua", args);
+            }
             self.answer(args, flags, &mut out)
         };
         *reply = out.buf;
