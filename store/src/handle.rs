@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use store_engine::keyspace::Counts;
-use store_engine::{CommandError, Reply};
+use store_engine::{CommandError, Protocol, Reply};
 
 use crate::client::{Cluster, Trouble, WatchId, Work};
 use crate::lock::Mode;
@@ -203,6 +203,30 @@ impl Unit {
         match self {
             Unit::Here(txn) => txn.execute(call, mode, seed, out).map_err(Trouble::from),
             Unit::Spread(work) => Box::pin(work.execute(call, mode, seed, out)).await,
+        }
+    }
+
+    /// Runs calls whose replies nobody reads, whoever has to be waited for; those on the same node go there together.
+    /// The numbers of those that failed.
+    pub async fn execute_all(
+        &mut self,
+        calls: &[Call<'_>],
+        mode: Mode,
+        seed: &mut u64,
+    ) -> Result<Vec<usize>, Trouble> {
+        match self {
+            Unit::Here(txn) => {
+                let mut failed = Vec::new();
+                let mut unread = Reply::new(Protocol::Resp2);
+                for (at, call) in calls.iter().enumerate() {
+                    unread.buf.clear();
+                    if !txn.execute(call, mode, seed, &mut unread)? {
+                        failed.push(at);
+                    }
+                }
+                Ok(failed)
+            }
+            Unit::Spread(work) => Box::pin(work.execute_all(calls, mode, seed)).await,
         }
     }
 

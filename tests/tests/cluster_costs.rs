@@ -179,4 +179,15 @@ fn every_operation_costs_what_it_should() {
     let hundred = "for at = 1, 100 do redis.call('SET', KEYS[at % 3 + 1], at) end";
     let end = "begin, prepare, commit";
     assert_eq!(costs.of(&["EVAL", hundred, "3", &a, &b, &c]), ["begin, commit", end, end]);
+
+    // The same on values that are too large to be copied: one batch for each node.
+    for key in [&a, &b, &c] {
+        costs.client.call(["SET", key, &"x".repeat(100 << 10)]);
+    }
+    costs.settle();
+    let hundred = "for at = 1, 100 do redis.call('APPEND', KEYS[at % 3 + 1], at) end";
+    let sent = costs.of(&["EVAL", hundred, "3", &a, &b, &c]);
+    let batch = |calls: usize| vec!["call"; calls].join(" ");
+    let follows = |calls: usize| format!("begin, {}, prepare, commit", batch(calls));
+    assert_eq!(sent, [format!("begin, {}, commit", batch(33)), follows(34), follows(33)]);
 }

@@ -7,7 +7,7 @@ use script::Outcome;
 use store::{Change, Preview, Unit};
 use store_engine::{Protocol, Reply};
 
-use super::host::Circumstances;
+use super::host::{Circumstances, Collects};
 use super::script::{Round, ScriptCall, run_once};
 use crate::options::{Flags, OnError};
 use crate::server::Server;
@@ -72,7 +72,7 @@ pub(super) async fn note_changes(
     call: &ScriptCall<'_>,
     mut round: Round,
     seen: Circumstances,
-    collects: bool,
+    collects: Collects,
 ) -> Round {
     let (Some(trace), Outcome::Reply(reply)) = (&call.trace, &round.outcome) else { return round };
     let Some(host) = &mut round.host else { return round };

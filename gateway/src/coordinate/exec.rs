@@ -8,7 +8,7 @@ use store::{Call, LockRequest, Mode, Trouble, Unit, WatchId};
 use store_engine::{CommandError, Reply};
 
 use super::dry;
-use super::host::{Circumstances, Lack, ScriptHost};
+use super::host::{Circumstances, Collects, Lack, ScriptHost};
 use super::locks::LockSet;
 use super::outgoing::{Outgoing, commit};
 use super::script::{ScriptCall, append_outcome, compile_error, killed_error, run_once};
@@ -60,7 +60,7 @@ pub async fn exec(
     let runs_scripts = steps.iter().any(|step| matches!(step, Step::Script(_)));
     let mark = out.buf.len();
     let first_seed = *seed;
-    let mut collects = server.config.collects_always();
+    let mut collects = Collects::at_first(server);
     let mut now_ms = None;
     loop {
         let txn = match locks.lock(server, now_ms, watches.clone()).await {
@@ -94,7 +94,7 @@ pub async fn exec(
                         call.tell_rerun(&lack);
                     }
                 }
-                collects &= !matches!(lack, Lack::Order);
+                collects = collects.after(&lack);
                 locks.widen(txn.as_deref(), lack.conflict());
             }
             Err(Broken::Ended(text)) => {
@@ -132,7 +132,7 @@ async fn round(
     mut txn: Unit,
     now_ms: u64,
     seed: &mut u64,
-    collects: bool,
+    collects: Collects,
     outgoing: &mut Outgoing,
     out: &mut Reply,
 ) -> Result<Unit, Broken> {
@@ -171,7 +171,7 @@ async fn script_step(
     call: &ScriptCall<'_>,
     mut txn: Unit,
     seen: Circumstances,
-    collects: bool,
+    collects: Collects,
     outgoing: &mut Outgoing,
     out: &mut Reply,
 ) -> Result<Unit, Broken> {

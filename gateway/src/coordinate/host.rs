@@ -34,6 +34,33 @@ pub(super) struct Circumstances {
     pub full: bool,
 }
 
+/// Which calls are sent later and together, of those whose results nobody reads.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Collects {
+    /// None.
+    Nothing,
+    /// Those that a node elsewhere has to do: each would cost a round trip.
+    Away,
+    /// All.
+    All,
+}
+
+impl Collects {
+    /// What is collected until a call fails that was.
+    pub fn at_first(server: &Server) -> Collects {
+        match (server.config.collects_always(), server.store.node()) {
+            (true, _) => Collects::All,
+            (false, None) => Collects::Away,
+            (false, Some(_)) => Collects::Nothing,
+        }
+    }
+
+    /// What is collected after this was lacking.
+    pub fn after(self, lack: &Lack) -> Collects {
+        if matches!(lack, Lack::Order) { Collects::Nothing } else { self }
+    }
+}
+
 /// What an atomic script lacked.
 pub(super) enum Lack {
     /// Something that is not locked.
@@ -62,8 +89,10 @@ pub(super) struct ScriptHost {
     /// Why the round has to be repeated.
     pub lack: Option<Lack>,
     pub recent: Recent,
-    /// Calls that wait to be sent, if calls are collected.
-    pub queue: Option<Queue>,
+    /// Which calls are sent later.
+    pub collects: Collects,
+    /// Those that wait for that.
+    pub queue: Queue,
     /// A call that needs a node elsewhere, with the protocol of its reply.
     pub waiting: Option<Box<(Queue, Protocol)>>,
     /// The only keys the script may touch, where that is the rule.
@@ -135,11 +164,10 @@ impl ScriptHost {
             return Ok(self.publish(message, out));
         }
         self.wrote |= admitted.facts.is_write();
-        if let Some(queue) = &mut self.queue {
-            if flags.unused() && can_wait(&admitted) {
-                queue.push(admitted, self.seen.db, flags.protected());
-                let is_full = queue.bytes() >= self.server.config.script_queue_max.get_usize();
-                return if is_full { self.flush() } else { Ok(true) };
+        let can_wait = flags.unused() && can_wait(&admitted);
+        if self.collects == Collects::All {
+            if can_wait {
+                return self.collect(admitted, flags);
             }
             if !self.flush()? {
                 self.wait(admitted, out.protocol);
@@ -151,6 +179,8 @@ impl ScriptHost {
         let call = Call { command: facts, args, keys, db: seen.db, now_ms: seen.now_ms };
         match txn.execute_now(&call, mode_of(seen), &mut seen.seed, out) {
             Ok(Some(_)) => Ok(true),
+            // What can be done here has other keys: in which order that is done makes no difference.
+            Ok(None) if can_wait && self.collects == Collects::Away => self.collect(admitted, flags),
             Ok(None) => {
                 self.wait(admitted, out.protocol);
                 Ok(false)
@@ -176,6 +206,13 @@ impl ScriptHost {
         true
     }
 
+    /// Keeps a call for later. Whether it is not later yet.
+    fn collect(&mut self, admitted: Admitted<'_>, flags: CallFlags) -> Result<bool, Stop> {
+        self.queue.push(admitted, self.seen.db, flags.protected());
+        let is_full = self.queue.bytes() >= self.server.config.script_queue_max.get_usize();
+        if is_full { self.flush() } else { Ok(true) }
+    }
+
     fn wait(&mut self, admitted: Admitted<'_>, protocol: Protocol) {
         let mut alone = Queue::default();
         alone.push(admitted, self.seen.db, true);
@@ -199,17 +236,21 @@ impl ScriptHost {
     }
 
     async fn flush_elsewhere(&mut self) -> Result<(), Stop> {
-        let ScriptHost { txn, seen, lack, queue: Some(queue), .. } = self else { return Ok(()) };
-        let mut unread = Reply::new(Protocol::Resp2);
-        for at in 0..queue.len() {
-            unread.buf.clear();
-            let args = queue.args(at);
-            let call = queue.call(at, &args, seen.now_ms);
-            *lack = match txn.execute(&call, mode_of(seen), &mut seen.seed, &mut unread).await {
-                Ok(fine) if fine || !queue.error_counts(at) => continue,
-                Ok(_) => Some(Lack::Order),
+        let ScriptHost { txn, seen, lack, queue, .. } = self;
+        if queue.is_empty() {
+            return Ok(());
+        }
+        *lack = {
+            let args: Vec<_> = (0..queue.len()).map(|at| queue.args(at)).collect();
+            let calls = args.iter().enumerate().map(|(at, args)| queue.call(at, args, seen.now_ms));
+            let calls: Vec<Call<'_>> = calls.collect();
+            match txn.execute_all(&calls, mode_of(seen), &mut seen.seed).await {
+                Ok(failed) if failed.iter().any(|at| queue.error_counts(*at)) => Some(Lack::Order),
+                Ok(_) => None,
                 Err(trouble) => Some(lack_of(trouble)),
-            };
+            }
+        };
+        if lack.is_some() {
             return Err(Stop);
         }
         queue.clear();
@@ -221,7 +262,7 @@ impl ScriptHost {
     ///
     /// Whether that is done: not if nodes elsewhere have to be asked.
     fn flush(&mut self) -> Result<bool, Stop> {
-        let ScriptHost { server, txn, seen, lack, queue: Some(queue), .. } = self else { return Ok(true) };
+        let ScriptHost { server, txn, seen, lack, queue, .. } = self;
         if queue.is_empty() {
             return Ok(true);
         }

@@ -11,7 +11,7 @@ use store::{Conflict, LockRequest, Mode, Unit};
 use store_engine::{CommandError, Protocol, Reply};
 
 use super::dry;
-use super::host::{Circumstances, Declared, Lack, ScriptHost};
+use super::host::{Circumstances, Collects, Declared, Lack, ScriptHost};
 use super::locks::LockSet;
 use super::outgoing::{Outgoing, commit};
 use super::queue::Queue;
@@ -248,7 +248,7 @@ async fn run_atomic(
     out: &mut Vec<u8>,
 ) -> Result<Option<(Unit, Outgoing)>, String> {
     let mut locks = LockSet::of_keys(call.keys, call.db, call.lock_mode());
-    let mut collects = server.config.collects_always();
+    let mut collects = Collects::at_first(server);
     let mut circumstances = None;
     loop {
         let now_ms = circumstances.map(|seen: Circumstances| seen.now_ms);
@@ -275,7 +275,7 @@ async fn run_atomic(
             Counters::add(&server.counters.scripts_rerun, 1);
             call.program.stats().add_rerun();
             call.tell_rerun(&lack);
-            collects &= !matches!(lack, Lack::Order);
+            collects = collects.after(&lack);
             locks.widen(host.as_ref().map(|host| &host.txn), lack.conflict());
             // Taken back before the next round asks for its locks.
             drop(host);
@@ -426,7 +426,7 @@ pub(super) async fn run_once(
     call: &ScriptCall<'_>,
     txn: Unit,
     seen: Circumstances,
-    collects: bool,
+    collects: Collects,
 ) -> Round {
     let trace = call.traced();
     // Boxed for its way to the sandbox and back: it is large.
@@ -436,7 +436,8 @@ pub(super) async fn run_once(
         seen,
         lack: None,
         recent: Recent::default(),
-        queue: collects.then(Queue::default),
+        collects,
+        queue: Queue::default(),
         waiting: None,
         declared: call.declared(),
         wrote: false,

@@ -1,9 +1,11 @@
 //! Its calls: on copies where these are, else on the node of their keys, or on all.
 
+use std::collections::BTreeMap;
+
 use proto::store::v1 as wire;
 use store_engine::command::sort;
 use store_engine::keys::KeyAt;
-use store_engine::{Access, Args, DATABASES, Partition, Reply, Routing, UndoLog};
+use store_engine::{Access, Args, DATABASES, Partition, Protocol, Reply, Routing, UndoLog};
 use wire::stepped::How;
 
 use super::{Place, Trouble, Work, conflict_of, wire_lock};
@@ -76,9 +78,79 @@ impl Work {
         }
     }
 
+    /// Runs calls whose replies nobody reads; those of one node go there together, in their order. The numbers of those
+    /// that failed.
+    pub async fn execute_all(
+        &mut self,
+        calls: &[Call<'_>],
+        mode: Mode,
+        seed: &mut u64,
+    ) -> Result<Vec<usize>, Trouble> {
+        self.begin().await?;
+        let (mut failed, mut unread) = (Vec::new(), Reply::new(Protocol::Resp2));
+        let mut away = BTreeMap::new();
+        for (at, call) in calls.iter().enumerate() {
+            if let Some(node) = self.node_with(call) {
+                away.entry(node).or_insert_with(Vec::new).push(at);
+                continue;
+            }
+            self.send_all(calls, std::mem::take(&mut away), mode, *seed, &mut failed).await?;
+            unread.buf.clear();
+            if !self.execute(call, mode, seed, &mut unread).await? {
+                failed.push(at);
+            }
+        }
+        self.send_all(calls, away, mode, *seed, &mut failed).await?;
+        Ok(failed)
+    }
+
+    /// The node that has all keys of a call, if they are locked for it and not here.
+    fn node_with(&self, call: &Call<'_>) -> Option<NodeId> {
+        let by_key = call.command.routing.of(call.args) == Routing::ByKey;
+        let is_away = |(key, need)| {
+            let place = self.place_of(call.db, key);
+            matches!(place, Some((Place::There, mode)) if mode.covers(need))
+        };
+        if !by_key || self.everything || self.before.is_some() || !call.keys().all(is_away) {
+            return None;
+        }
+        self.cluster.node_of_all(call.keys().map(|(key, _)| key))
+    }
+
+    async fn send_all(
+        &mut self,
+        calls: &[Call<'_>],
+        away: BTreeMap<NodeId, Vec<usize>>,
+        mode: Mode,
+        seed: u64,
+        failed: &mut Vec<usize>,
+    ) -> Result<(), Trouble> {
+        let step = wire::Step { seed, shared: mode == Mode::Shared, ..self.step() };
+        let mut pending = Vec::new();
+        for (node, own) in away {
+            let share = self.shares.iter_mut().find(|share| share.node == node);
+            let share = share.ok_or_else(|| Trouble::Lost(unexpected()))?;
+            share.wrote |= own.iter().any(|at| calls[*at].command.is_write());
+            let calls = own.iter().map(|at| wire_call(&calls[*at], Protocol::Resp2)).collect();
+            pending.push((share.ask(wire::Step { calls, ..step.clone() }), own));
+        }
+        for (answer, own) in pending {
+            let stepped = self.stepped(answer.answer().await, false)?.ok_or(Conflict::Everything)?;
+            if stepped.how() != How::Well {
+                return Err(conflict_of(&stepped, &[]));
+            }
+            if stepped.replies.len() != own.len() {
+                return Err(Trouble::Lost(unexpected()));
+            }
+            let replies = own.into_iter().zip(&stepped.replies);
+            failed.extend(replies.filter(|(_, reply)| reply.first() == Some(&b'-')).map(|(at, _)| at));
+        }
+        Ok(())
+    }
+
     /// Brings the keys of a call here that are not.
     pub(super) async fn fetch(&mut self, call: &Call<'_>) -> Result<(), Trouble> {
-        let mut by_node: std::collections::BTreeMap<NodeId, Vec<LockRequest>> = Default::default();
+        let mut by_node: BTreeMap<NodeId, Vec<LockRequest>> = Default::default();
         for (key, need) in call.keys() {
             let place = self.place_of(call.db, key);
             if !matches!(place, Some((Place::Here, _))) {
