@@ -154,7 +154,7 @@ fn wrong_settings_are_named_with_their_source() {
     moonshard: flag --resp: "6379" is wrong, expected HOST:PORT, such as 127.0.0.1:8080
     moonshard: unexpected argument '--no-such-flag' found; see moonshard --help
     moonshard: environment variable MOONSHARD_THREADS: "0" is wrong, expected a whole number from 1 to 1024
-    moonshard: environment variable MOONSHARD_CLIENT_OUTPUT_BUFFER_LIMIT: "64mb" is wrong, expected normal HARD SOFT SECONDS, such as normal 1gb 64mb 60
+    moonshard: environment variable MOONSHARD_CLIENT_OUTPUT_BUFFER_LIMIT: "64mb" is wrong, expected CLASS HARD SOFT SECONDS ..., such as normal 1gb 64mb 60
     moonshard: cannot read config file /nowhere/moonshard.toml: No such file or directory (os error 2)
     moonshard: bad.toml: script-memory: "12 bananas" is wrong, expected a size from 1mb to 4gb, such as 64mb
     moonshard: unknown.toml: unknown key "script-fule", the nearest known one is "script-fuel"
