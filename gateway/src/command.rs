@@ -4,6 +4,7 @@ pub mod client;
 pub mod connection;
 pub mod function;
 pub mod introspect;
+pub mod latency;
 pub mod lolwut;
 pub mod memory;
 pub mod multi;
@@ -29,6 +30,7 @@ pub static FAMILIES: &[&[SessionCommand]] = &[
     function::COMMANDS,
     client::COMMANDS,
     introspect::COMMANDS,
+    latency::COMMANDS,
     lolwut::COMMANDS,
     memory::COMMANDS,
     multi::COMMANDS,

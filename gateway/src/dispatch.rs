@@ -6,12 +6,14 @@ use std::time::Instant;
 use store::client::Pending;
 use store::topology::NodeId;
 use store::{Call, Store};
+use store_engine::command::resolve;
 use store_engine::spec::flags;
 use store_engine::{Args, CommandError, Reply};
 
 use crate::command;
 use crate::coordinate;
 use crate::gate::{self, Admitted, Origin};
+use crate::monitor::Spike;
 use crate::observe::unix_ms;
 use crate::registry::{Later, Row, SessionRun, run_now};
 use crate::server::Server;
@@ -26,7 +28,7 @@ pub fn begin<'a>(
     now_ms: u64,
     out: &mut Reply,
 ) -> Option<Waiting<'a>> {
-    let began = server.slower_than().map(|_| Instant::now());
+    let began = server.takes_times().then(Instant::now);
     let waiting = try_begin(server, session, args, now_ms, out);
     if let (Some(began), None) = (began, &waiting) {
         note_slow(server, session, args, began);
@@ -34,11 +36,18 @@ pub fn begin<'a>(
     waiting
 }
 
-/// Notes a call that took longer than is to be noted.
+/// Notes a call that took longer than is tolerated.
 fn note_slow(server: &Server, session: &Session, args: Args<'_>, began: Instant) {
     let took = began.elapsed();
     if server.slower_than().is_some_and(|slow| took >= slow) {
         server.slow_log.add(args, &session.client, took, server.config.slowlog_max_len.get_usize());
+    }
+    let (threshold, millis) = (server.config.latency_monitor_threshold.get(), took.as_millis() as u64);
+    if threshold > 0 && millis >= threshold {
+        let row = server.registry.lookup(args.name());
+        let facts = row.and_then(|row| resolve(row.facts(), args));
+        let is_fast = facts.is_some_and(|facts| facts.has(flags::FAST));
+        server.latency.add(is_fast, Spike { at: unix_ms() / 1000, millis });
     }
 }
 
@@ -176,7 +185,7 @@ pub async fn receive(server: &Server, sent: Sent, out: &mut Reply) -> bool {
 
 /// Answers what [`begin`] left open.
 pub async fn finish(server: &Arc<Server>, session: &mut Session, waiting: Waiting<'_>, out: &mut Reply) {
-    let began = server.slower_than().map(|_| Instant::now());
+    let began = server.takes_times().then(Instant::now);
     // Whoever waits for something to come does not take long.
     let args = match &waiting {
         Waiting::Locked(admitted) | Waiting::Later(_, admitted) => Some(admitted.args),

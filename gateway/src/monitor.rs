@@ -1,5 +1,7 @@
 //! Who watches what is asked of this server, and which calls took long.
 
+mod latency;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -13,6 +15,8 @@ use store_engine::Args;
 use crate::observe::unix_time;
 use crate::pubsub::PubSub;
 use crate::session::ClientInfo;
+
+pub use latency::{Latency, Spike};
 
 /// Connections that said MONITOR.
 #[derive(Default)]

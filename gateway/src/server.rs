@@ -16,7 +16,7 @@ use crate::config::Config;
 use crate::events::Events;
 use crate::functions::Functions;
 use crate::io::IoThreads;
-use crate::monitor::{Monitors, SlowLog};
+use crate::monitor::{Latency, Monitors, SlowLog};
 use crate::observe::Counters;
 use crate::options::{Flags, OnError, Options, UndeclaredKeys};
 use crate::pubsub::PubSub;
@@ -51,6 +51,8 @@ pub struct Server {
     pub monitors: Monitors,
     /// What took long.
     pub slow_log: SlowLog,
+    /// When it took long.
+    pub latency: Latency,
     /// Where runs go on that outlast their first slice of fuel, so that no connection's thread is held.
     pub compute: tokio::runtime::Handle,
     /// The threads that connections live on.
@@ -117,6 +119,7 @@ impl Server {
             pubsub: PubSub::new(config.clone()),
             monitors: Monitors::default(),
             slow_log: SlowLog::default(),
+            latency: Latency::default(),
             config,
             store,
             registry,
@@ -150,6 +153,11 @@ impl Server {
     pub fn slower_than(&self) -> Option<Duration> {
         let micros = self.config.slowlog_log_slower_than.get();
         (micros <= i64::MAX as u64).then(|| Duration::from_micros(micros))
+    }
+
+    /// Whether anybody wants to know how long a call takes.
+    pub fn takes_times(&self) -> bool {
+        self.slower_than().is_some() || self.config.latency_monitor_threshold.get() > 0
     }
 
     /// A number for a new connection.

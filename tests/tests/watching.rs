@@ -1,4 +1,4 @@
-//! MONITOR and SLOWLOG beside those of Redis.
+//! MONITOR, SLOWLOG and LATENCY beside those of Redis.
 
 use std::net::SocketAddr;
 
@@ -135,4 +135,26 @@ fn scripts_that_take_long_are_noted() {
     say(&mut client, "BLPOP none 0.05");
     wait_until("it is noted", || say(&mut client, "SLOWLOG LEN") != "0");
     assert!(slow(&mut client, "-1").iter().all(|entry| entry.starts_with("[\"EVAL\"")));
+}
+
+#[test]
+fn spikes_are_noted() {
+    let server = TestServer::start(&[]);
+    let mut client = server.client();
+    let spin = "local n = 0 for i = 1, ARGV[1] do n = n + i end return n";
+    client.eval(spin, &[], &["30000000"]);
+    assert_eq!(say(&mut client, "LATENCY LATEST"), "[]");
+    say(&mut client, "CONFIG SET latency-monitor-threshold 10");
+    client.eval(spin, &[], &["30000000"]);
+    say(&mut client, "GET k");
+    let Value::Array(latest) = client.run("LATENCY LATEST") else { panic!("no events") };
+    let Value::Array(event) = &latest[0] else { panic!("no event") };
+    assert_eq!((latest.len(), notation::reply(&event[0])), (1, "\"command\"".to_owned()));
+    assert!(matches!((&event[2], &event[3]), (Value::Integer(10..), Value::Integer(10..))), "{event:?}");
+    let Value::Array(history) = client.run("LATENCY HISTORY command") else { panic!("no history") };
+    assert!(!history.is_empty());
+    assert_eq!(say(&mut client, "LATENCY HISTORY fast-command"), "[]");
+    assert_eq!(say(&mut client, "LATENCY RESET nothing"), "0");
+    assert_eq!(say(&mut client, "LATENCY RESET"), "1");
+    assert_eq!(say(&mut client, "LATENCY LATEST"), "[]");
 }

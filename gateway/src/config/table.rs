@@ -74,6 +74,7 @@ pub struct Config {
     pub notify_keyspace_events: Number,
     pub slowlog_log_slower_than: Number,
     pub slowlog_max_len: Number,
+    pub latency_monitor_threshold: Number,
 }
 
 /// What a parameter is if nobody says otherwise.
@@ -501,6 +502,13 @@ pub static PARAMETERS: &[Parameter] = &[
         default: Fallback::Text("128"),
         live: true,
         doc: "Calls that SLOWLOG remembers.",
+    },
+    Parameter {
+        name: "latency-monitor-threshold",
+        kind: Kind::Integer(0..=i64::MAX, |c| &c.latency_monitor_threshold),
+        default: Fallback::Text("0"),
+        live: true,
+        doc: "Milliseconds after which a call is noted in LATENCY; 0 is never.",
     },
 ];
 

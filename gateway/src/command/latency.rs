@@ -1,0 +1,112 @@
+//! LATENCY.
+
+use store_engine::spec::flags;
+use store_engine::{Args, Arity, Command, CommandError, Group, Reply};
+
+use super::connection::CONNECTION;
+use crate::registry::{SessionCommand, SessionRun};
+use crate::server::Server;
+use crate::session::Session;
+
+/// The rows of this family.
+pub static COMMANDS: &[SessionCommand] = &[SessionCommand {
+    facts: Command {
+        name: "latency",
+        arity: Arity::AtLeast(2),
+        summary: "A container for latency diagnostics commands.",
+        complexity: "Depends on subcommand.",
+        syntax: "",
+        subcommands: LATENCY,
+        ..ADMIN
+    },
+    run: SessionRun::Now(latency),
+}];
+
+const ADMIN: Command = Command {
+    since: "2.8.13",
+    group: Group::Server,
+    flags: flags::ADMIN | flags::NO_SCRIPT | flags::LOADING | flags::DANGEROUS,
+    ..CONNECTION
+};
+
+static LATENCY: &[Command] = &[
+    Command {
+        name: "help",
+        arity: Arity::Exactly(2),
+        flags: flags::LOADING,
+        summary: "Returns helpful text about the different subcommands.",
+        syntax: "",
+        ..ADMIN
+    },
+    Command {
+        name: "history",
+        arity: Arity::Exactly(3),
+        summary: "Returns timestamp-latency samples for an event.",
+        syntax: "event",
+        ..ADMIN
+    },
+    Command {
+        name: "latest",
+        arity: Arity::Exactly(2),
+        summary: "Returns the latest latency samples for all events.",
+        syntax: "",
+        ..ADMIN
+    },
+    Command {
+        name: "reset",
+        arity: Arity::AtLeast(2),
+        summary: "Resets the latency data for one or more events.",
+        syntax: "[event [event ...]]",
+        ..ADMIN
+    },
+];
+
+fn latency(server: &Server, _: &mut Session, args: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
+    let name = |word: &[u8]| String::from_utf8_lossy(word).into_owned();
+    match &*args[1].to_ascii_lowercase() {
+        b"latest" => {
+            let all = server.latency.all();
+            out.array(all.len());
+            for (kind, series) in all {
+                let Some(latest) = series.spikes.back() else { continue };
+                out.array(4);
+                out.bulk(kind.as_bytes());
+                out.integer(latest.at as i64);
+                out.integer(latest.millis as i64);
+                out.integer(series.most_millis as i64);
+            }
+        }
+        b"history" => {
+            let wanted = name(args[2]);
+            let found = server.latency.all().into_iter().find(|(kind, _)| *kind == wanted);
+            let spikes = found.map(|(_, series)| series.spikes).unwrap_or_default();
+            out.array(spikes.len());
+            for spike in spikes {
+                out.array(2);
+                out.integer(spike.at as i64);
+                out.integer(spike.millis as i64);
+            }
+        }
+        b"reset" => {
+            let mut kinds: Vec<String> = args.rest(2).iter().map(|word| name(word)).collect();
+            if kinds.is_empty() {
+                kinds = server.latency.all().into_iter().map(|(kind, _)| kind.to_owned()).collect();
+            }
+            out.count(kinds.iter().filter(|kind| server.latency.forget(kind)).count());
+        }
+        _ => super::help(
+            out,
+            "LATENCY",
+            &[
+                ("HISTORY <event>", "Return time-latency samples for the <event> class."),
+                ("LATEST", "Return the latest latency samples for all events."),
+                (
+                    "RESET [<event> ...]",
+                    "Reset latency data of one or more <event> classes.\n(default: reset all data for all event \
+                     classes)",
+                ),
+            ],
+        ),
+    }
+    Ok(())
+}
