@@ -36,8 +36,15 @@ pub fn begin<'a>(
     waiting
 }
 
-/// Notes a call that took longer than is tolerated.
-fn note_slow(server: &Server, session: &Session, args: Args<'_>, began: Instant) {
+/// Whether a call that has ended now took longer than is tolerated.
+pub fn is_slow(server: &Server, began: Instant) -> bool {
+    let (took, threshold) = (began.elapsed(), server.config.latency_monitor_threshold.get());
+    server.slower_than().is_some_and(|slow| took >= slow)
+        || (threshold > 0 && took.as_millis() as u64 >= threshold)
+}
+
+/// Notes a call if it took longer than is tolerated.
+pub fn note_slow(server: &Server, session: &Session, args: Args<'_>, began: Instant) {
     let took = began.elapsed();
     if server.slower_than().is_some_and(|slow| took >= slow) {
         server.slow_log.add(args, &session.client, took, server.config.slowlog_max_len.get_usize());

@@ -3,6 +3,7 @@
 use std::io;
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Instant;
 
 use resp::{Parser, Step};
 use store_engine::{Args, Reply};
@@ -34,6 +35,8 @@ struct OnTheWay {
     request: usize,
     /// Where in the replies its reply belongs.
     place: usize,
+    /// When it was sent, if anybody wants to know how long it takes.
+    began: Option<Instant>,
 }
 
 impl Default for Ahead {
@@ -64,7 +67,8 @@ impl Ahead {
     ) -> Option<Waiting<'a>> {
         match dispatch::send(server, session, waiting, self.sent.iter().map(|sent| &sent.command)) {
             Ok(command) => {
-                self.sent.push(OnTheWay { command, request, place: out.buf.len() });
+                let began = server.takes_times().then(Instant::now);
+                self.sent.push(OnTheWay { command, request, place: out.buf.len(), began });
                 None
             }
             Err(waiting) => Some(waiting),
@@ -97,12 +101,17 @@ impl Ahead {
     ) {
         let early = std::mem::replace(&mut out.buf, take_buffer());
         let (mut copied, mut largest) = (0, 0);
-        for OnTheWay { command, request, place } in self.sent.drain(..) {
+        for OnTheWay { command, request, place, began } in self.sent.drain(..) {
             out.buf.extend_from_slice(&early[copied..place]);
             copied = place;
             let mark = out.buf.len();
             if !dispatch::receive(server, command, out).await {
                 again(server, session, &input[request..], out).await;
+            } else if let Some(began) = began
+                && dispatch::is_slow(server, began)
+                && let Ok(Step::Request(call)) = Parser::new(limits(server)).next(&input[request..])
+            {
+                dispatch::note_slow(server, session, Args::new(&call.slices(&input[request..])), began);
             }
             largest = largest.max(out.buf.len() - mark);
         }
