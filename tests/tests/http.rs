@@ -420,6 +420,29 @@ fn foreign_pages_and_names_are_refused() {
     assert_eq!(http.send("GET", "/healthz", &[("Host", "10.9.9.9")], b"").status, 200);
 }
 
+/// The users are those of the Redis protocol: there is one, who accepts any password.
+#[test]
+fn requests_say_who_they_are() {
+    let server = start(&[]);
+    let mut http = server.http();
+    for (said, status) in [
+        ("Basic ZGVmYXVsdDphbnk=", 200),
+        ("Bearer any", 200),
+        ("Basic bm9ib2R5OmFueQ==", 401),
+        ("Basic no-base64!", 401),
+        ("Digest any", 401),
+        ("any", 401),
+    ] {
+        let headers = [("Authorization", said), ("Content-Type", "application/json")];
+        let answer = http.send("POST", "/v1/command", &headers, br#"{"args":["PING"]}"#);
+        assert_eq!(answer.status, status, "{said}");
+        assert_eq!(answer.header("www-authenticate").is_empty(), status == 200, "{said}");
+        if status == 401 {
+            assert_eq!(answer.json()["code"], "WRONGPASS", "{said}");
+        }
+    }
+}
+
 #[test]
 fn requests_have_names_and_limits() {
     let server = start(&["--http-body-max", "1kb", "--http-timeout-ms", "1500"]);

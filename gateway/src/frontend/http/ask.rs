@@ -92,11 +92,14 @@ impl FromRequest<Arc<Face>> for Ask {
     }
 }
 
-/// A session for a request, in the database that it names. This is where it would have to say who it is.
+/// A session for a request, in the database that it names, of the user that it says it is.
 fn work(face: &Face, client: Arc<ClientInfo>, headers: &HeaderMap, query: &Query) -> Result<Work, Problem> {
     let mut work = Work::new(&face.server, client);
     // A connection's requests are sessions of their own: each needs other random numbers.
     work.session.seed ^= face.requests.fetch_add(1, Ordering::Relaxed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    if let Some(header) = headers.get(header::AUTHORIZATION) {
+        work.authenticate(header.as_bytes())?;
+    }
     // The query counts, but the header has to be right too.
     for text in [headers.get(DB).map(|value| value.as_bytes()), last(query, "db")].into_iter().flatten() {
         work.select(std::str::from_utf8(text).ok().and_then(|text| text.parse().ok()))?;

@@ -58,6 +58,10 @@ impl Problem {
         let body = serde_json::to_vec(&body).expect("JSON can hold it");
         let mut headers = HeaderMap::new();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        if self.status == StatusCode::UNAUTHORIZED {
+            let ways = HeaderValue::from_static("Basic realm=\"moonshard\", Bearer realm=\"moonshard\"");
+            headers.insert(header::WWW_AUTHENTICATE, ways);
+        }
         headers.extend(allow.map(|allow| (header::ALLOW, allow)));
         (self.status, headers, body).into_response()
     }
