@@ -24,6 +24,7 @@ pub static COMMANDS: &[SessionCommand] = &[
     SessionCommand {
         facts: Command {
             name: "slowlog",
+            since: "2.2.12",
             arity: Arity::AtLeast(2),
             summary: "A container for slow log commands.",
             complexity: "Depends on subcommand.",

@@ -54,7 +54,10 @@ impl Cors {
         if self.preflight {
             for (name, value) in [
                 (header::ACCESS_CONTROL_ALLOW_METHODS, "GET, POST, PUT, DELETE"),
-                (header::ACCESS_CONTROL_ALLOW_HEADERS, "Content-Type, Accept, Authorization, X-Request-Id, X-Moonshard-Db"),
+                (
+                    header::ACCESS_CONTROL_ALLOW_HEADERS,
+                    "Content-Type, Accept, Authorization, X-Request-Id, X-Moonshard-Db",
+                ),
                 (header::ACCESS_CONTROL_MAX_AGE, "600"),
             ] {
                 headers.insert(name, HeaderValue::from_static(value));
