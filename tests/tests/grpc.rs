@@ -199,7 +199,7 @@ fn a_trace_tells_each_step() {
         redis.call('SET', KEYS[1], 'x')
         redis.pcall('LPUSH', KEYS[1], 1)
         redis.call('SETRANGE', 'long', 999, 'x')
-        redis.call('GET', 'long')
+        local long = redis.call('GET', 'long')
         return redis.error_reply('FULL at 2')";
     let answer = grpc.eval(EvalRequest { trace: true, ..on_key(text, "k") }).expect("an answer");
     // Otherwise it would be a status, and the trace lost.
