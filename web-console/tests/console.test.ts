@@ -149,12 +149,12 @@ test("a run that goes on shows it, and is cancelled and undone", { skip }, async
   await result(page).getByText("the server counts").waitFor();
   await result(page).getByRole("button", { name: "Cancel" }).click();
   await result(page).getByText("You cancelled the run").waitFor();
-  await gone(async () => JSON.stringify(await server.command("SCRIPT", "RUNNING")) === "[]");
+  await until(async () => JSON.stringify(await server.command("SCRIPT", "RUNNING")) === "[]");
   assert.equal(await server.command("EXISTS", "half"), 0);
 });
 
 /** Waits until something is so. */
-async function gone(is: () => Promise<boolean>): Promise<void> {
+async function until(is: () => Promise<boolean>): Promise<void> {
   for (let tries = 0; tries < 500; tries++) {
     if (await is()) return;
     await new Promise((resolve) => setTimeout(resolve, 20));
@@ -233,7 +233,11 @@ test("keys are found, edited, marked and deleted", { skip }, async () => {
   await page.getByLabel("Key", { exact: true }).fill("made");
   await page.getByRole("dialog").getByLabel("Value").fill("here");
   await button(page, "Make it").click();
-  await page.getByRole("textbox", { name: "Value" }).fill("there");
+  await page.getByRole("dialog").waitFor({ state: "hidden" });
+  const box = page.getByRole("textbox", { name: "Value" });
+  // What was read comes into the box a moment after the box.
+  await until(async () => (await box.inputValue()) === "here");
+  await box.fill("there");
   await button(page, "Save").click();
   await page.getByText("Saved.").waitFor();
   assert.equal(await server.command("GET", "made"), "there");
@@ -367,7 +371,7 @@ test("runs of the past come back", { skip }, async () => {
   await button(page, /^Run/).click();
   await result(page).getByText("second").waitFor();
   await button(page, "History").click();
-  assert.equal(await page.getByRole("dialog").getByRole("listitem").count(), 2);
+  await until(async () => (await page.getByRole("dialog").getByRole("listitem").count()) === 2);
   await page.getByRole("button", { name: "return 'first'" }).click();
   await page.locator(".cm-line", { hasText: "return 'first'" }).waitFor();
 });
