@@ -16,6 +16,8 @@ use std::io;
 use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use self::image::{Image, Judge, Metadata};
 use self::mark::{Flushed, Mark};
@@ -341,15 +343,25 @@ fn home(folder: &Path) -> PathBuf {
     folder.join("sled")
 }
 
+/// How long one who wants a folder waits for one who is about to let it go: a killed process holds its lock until the
+/// system has cleared it away, and so does a child between its fork and its exec.
+const LOCK_PATIENCE: Duration = Duration::from_secs(2);
+
 /// Takes the lock of a folder, which whoever has the database open holds.
 fn lock(folder: &Path, make: bool) -> Result<File, DiskError> {
     let path = folder.join("lock");
     let file = if make { File::create(&path) } else { File::open(&path) };
     let file = file.map_err(DiskError::io("open", &path))?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(DiskError::Busy(folder.to_owned())),
-        Err(TryLockError::Error(error)) => Err(DiskError::io("lock", &path)(error)),
+    let until = Instant::now() + LOCK_PATIENCE;
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(TryLockError::WouldBlock) if Instant::now() < until => {
+                thread::sleep(Duration::from_millis(10))
+            }
+            Err(TryLockError::WouldBlock) => return Err(DiskError::Busy(folder.to_owned())),
+            Err(TryLockError::Error(error)) => return Err(DiskError::io("lock", &path)(error)),
+        }
     }
 }
 
