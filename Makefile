@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run cluster build test fuzz-commands fuzz-histories eviction-quality crash cluster-crash disk-space fmt lint clean zig console
+.PHONY: help run cluster build test fuzz-commands fuzz-histories eviction-quality crash cluster-crash disk-space bench-nodes fmt lint clean zig console
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 PYTHON ?= python3
@@ -97,6 +97,10 @@ disk-space: build ## Overwrite data for some minutes, and look at its room on di
 	    MOONSHARD_DISK_TIMES=$${MOONSHARD_DISK_TIMES:-100} \
 	    MOONSHARD_DISK_SEED=$${MOONSHARD_DISK_SEED:-$$(date +%s)} \
 	    cargo test --locked --package tests --test disk_space -- --nocapture
+
+bench-nodes: build ## Compare for some minutes what calls cost over three store nodes and in one process
+	MOONSHARD_BIN=$(abspath $(TARGET))/release/moonshard \
+	    cargo run --locked --quiet --package tests --example nodes -- $(ARGS)
 
 fmt: ## Format all sources
 	cargo fmt --all

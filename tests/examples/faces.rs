@@ -22,17 +22,6 @@ const CALLS: usize = 5000;
 /// Calls in a batch.
 const DEEP: usize = 100;
 
-/// Nanoseconds of CPU time that the server's threads have used.
-fn cpu_nanos(server: &TestServer) -> f64 {
-    let threads = std::fs::read_dir(format!("/proc/{}/task", server.pid())).expect("it runs");
-    let nanos = |thread: std::io::Result<std::fs::DirEntry>| {
-        let path = thread.expect("a thread").path().join("schedstat");
-        let stat = std::fs::read_to_string(path).expect("threads live as long as the server");
-        stat.split(' ').next().and_then(|nanos| nanos.parse::<f64>().ok()).expect("a number")
-    };
-    threads.map(nanos).sum()
-}
-
 struct Faces {
     runtime: Runtime,
     sha: String,
@@ -117,10 +106,10 @@ fn main() {
     // The first round warms up.
     for round in 0..=rounds {
         for (at, (_, call)) in ways.iter().enumerate() {
-            let before = cpu_nanos(&server);
+            let before = server.cpu_nanos();
             call(&mut faces);
             if round > 0 {
-                spent[at].push((cpu_nanos(&server) - before) / 1000.0 / CALLS as f64);
+                spent[at].push((server.cpu_nanos() - before) as f64 / 1000.0 / CALLS as f64);
             }
         }
     }

@@ -216,6 +216,18 @@ impl TestServer {
         self.child.id()
     }
 
+    /// Nanoseconds of CPU time that it has used.
+    pub fn cpu_nanos(&self) -> u64 {
+        let pid = i32::try_from(self.pid()).expect("a process number");
+        let (mut clock, mut time) = (0, libc::timespec { tv_sec: 0, tv_nsec: 0 });
+        // SAFETY: both write where they are told, to variables of the type that they want.
+        let told = unsafe {
+            libc::clock_getcpuclockid(pid, &mut clock) == 0 && libc::clock_gettime(clock, &mut time) == 0
+        };
+        assert!(told, "it runs");
+        time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+    }
+
     /// Whether it still runs.
     pub fn is_running(&mut self) -> bool {
         self.child.try_wait().expect("a child").is_none()
