@@ -10,6 +10,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use store::topology::SLOTS;
 
 use crate::config::{self, Config, PARAMETERS, Sources};
+use crate::health;
 use crate::tools::Task;
 use crate::topology;
 
@@ -39,6 +40,8 @@ pub enum Action {
     },
     /// Do something with the data of a server that does not run.
     Tool(Task),
+    /// Ask whether a server takes requests.
+    Health(health::Task),
     /// Write this to standard output and exit.
     Print(String),
 }
@@ -95,6 +98,9 @@ pub fn parse(
         }
         return Ok(Action::Topology { config, task: change(flags) });
     }
+    if part == "health" {
+        return asked(flags, &config).map(Action::Health);
+    }
     let accept_loss = flags.get_flag(ACCEPT_LOSS);
     match part {
         "store" => Ok(Action::Store { config, accept_loss }),
@@ -139,6 +145,24 @@ fn change(matches: &ArgMatches) -> topology::Task {
         Some(("drain", of)) => topology::Task::Drain { node: text(of, "NODE") },
         _ => topology::Task::Show { json: matches.get_flag("json") },
     }
+}
+
+/// Whom `moonshard health` asks.
+fn asked(flags: &ArgMatches, config: &Config) -> Result<health::Task, UsageError> {
+    let off = || UsageError("nobody to ask: give it --http HOST:PORT or --grpc HOST:PORT".into());
+    match flags.contains_id("grpc") {
+        true => config.grpc.get().map(health::Task::Grpc).ok_or_else(off),
+        false => config.http.get().map(health::Task::Http).ok_or_else(off),
+    }
+}
+
+/// `moonshard health`.
+fn health_command() -> Command {
+    let own = ["config", "http", "grpc"];
+    Command::new("health")
+        .about("Ask a server whether it takes requests; of HTTP, or of gRPC if --grpc is given")
+        .after_help("Exit codes: 0 it does, 1 it does not, 2 nobody was asked.")
+        .args(flags().into_iter().filter(|flag| own.contains(&flag.get_id().as_str())))
 }
 
 /// Slots as `FIRST-LAST`, or one.
@@ -252,6 +276,7 @@ fn command() -> Command {
         .subcommand(Command::new("config").about("Print what can be configured, as a table"))
         .subcommand(store())
         .subcommand(topology_command())
+        .subcommand(health_command())
         .after_help(
             "Every option can also be set by an environment variable (--script-fuel is MOONSHARD_SCRIPT_FUEL) \
              and in the config file (script-fuel = 1000000). A flag beats the environment, which beats the file.",
@@ -349,7 +374,7 @@ mod tests {
     fn help_of_the_tools() {
         let store = ["store", "store check", "store dump", "store restore"];
         let topology = ["topology", "topology move", "topology add", "topology drain"];
-        let lines = [store, topology].concat();
+        let lines = [&store[..], &topology, &["health"]].concat();
         let helps: Vec<String> =
             lines.iter().map(|line| printed(&format!("moonshard {line} --help"))).collect();
         insta::assert_snapshot!(helps.join("\n----\n"));
@@ -366,6 +391,21 @@ mod tests {
         let dump = Task::Dump { folder: folder.clone(), file: file.clone() };
         assert_eq!(task("moonshard store dump data -"), dump);
         assert_eq!(task("moonshard store restore - data"), Task::Restore { file, folder });
+    }
+
+    #[test]
+    fn health_asks_who_is_named() {
+        let task = |line: &str, environment: &[(&str, &str)]| match run(line, environment) {
+            Ok(Action::Health(health::Task::Http(address))) => format!("http {address}"),
+            Ok(Action::Health(health::Task::Grpc(address))) => format!("grpc {address}"),
+            Err(wrong) => wrong.to_string(),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(task("moonshard health", &[]), "http 127.0.0.1:8080");
+        assert_eq!(task("moonshard health", &[("MOONSHARD_HTTP", "a:1")]), "http a:1");
+        assert_eq!(task("moonshard health --grpc a:2", &[("MOONSHARD_HTTP", "off")]), "grpc a:2");
+        let nobody = "moonshard: nobody to ask: give it --http HOST:PORT or --grpc HOST:PORT";
+        assert_eq!(task("moonshard health", &[("MOONSHARD_HTTP", "off")]), nobody);
     }
 
     #[test]

@@ -13,6 +13,7 @@ mod frontend;
 mod functions;
 mod gate;
 mod header;
+mod health;
 mod io;
 mod log;
 mod memory;
@@ -54,6 +55,7 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         Ok(Action::Tool(task)) => ExitCode::from(tools::run(&task)),
+        Ok(Action::Health(task)) => ExitCode::from(health::run(&task)),
         Ok(Action::Topology { config, task }) => ExitCode::from(topology::run(&config, &task)),
         Ok(Action::Serve { config, accept_loss }) => ended(app::serve(*config, accept_loss)),
         Ok(Action::Store { config, accept_loss }) => ended(app::store::serve(*config, accept_loss)),

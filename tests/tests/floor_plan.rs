@@ -57,7 +57,7 @@ const IMPURE: &[&str] = &["std::time", "std::net", "std::fs", "std::thread", "st
 /// Modules of the gateway from top to bottom. One may import from its own row and from rows below.
 const GATEWAY: &[&[&str]] = &[
     &["main", "cli"],
-    &["app", "upkeep", "tools", "topology"],
+    &["app", "upkeep", "health", "tools", "topology"],
     &["frontend"],
     &["dispatch"],
     &["command"],
