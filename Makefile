@@ -38,6 +38,7 @@ test: zig console lint ## Check format and lints, run all tests
 	cargo build --locked --package gateway # the tests of the whole server start it
 	INSTA_UPDATE=no cargo test --locked --workspace
 	tests/clients/run.sh $(TARGET)/debug/moonshard $(TARGET)/clients
+	deploy/tests/run.sh $(TARGET)/debug/moonshard $(TARGET)/deploy
 	# What holds for one process has to hold over store nodes.
 	TEST_STORES=3 INSTA_UPDATE=no cargo test --locked --package tests $(addprefix --test ,$(OVER_NODES))
 	@$(oracle)
