@@ -1,0 +1,266 @@
+{{- define "moonshard.fullname" -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 40 | trimSuffix "-" -}}
+{{- else -}}
+{{- $name := default .Chart.Name .Values.nameOverride -}}
+{{- ternary .Release.Name (printf "%s-%s" .Release.Name $name) (contains $name .Release.Name) | trunc 40 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "moonshard.selector" -}}
+app.kubernetes.io/name: {{ default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{- define "moonshard.labels" -}}
+{{ include "moonshard.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
+{{- end -}}
+
+{{- define "moonshard.image" -}}
+{{- $image := .Values.image -}}
+{{- with $image.registry }}{{ . }}/{{ end }}{{ $image.repository }}
+{{- if $image.digest }}@{{ $image.digest }}{{ else }}:{{ default .Chart.AppVersion $image.tag }}{{ end -}}
+{{- end -}}
+
+{{- define "moonshard.serviceAccount" -}}
+{{- default (include "moonshard.fullname" .) .Values.serviceAccount.name -}}
+{{- end -}}
+
+{{- define "moonshard.tokenSecret" -}}
+{{- default (printf "%s-cluster" (include "moonshard.fullname" .)) .Values.clusterToken.existingSecret -}}
+{{- end -}}
+
+{{/* What clients connect to: the one process, or the gateways. */}}
+{{- define "moonshard.face" -}}
+{{- ternary "embedded" "gateway" (eq .Values.mode "embedded") -}}
+{{- end -}}
+
+{{/* How a store node is known; its argument is the root and a number. */}}
+{{- define "moonshard.storeAddress" -}}
+{{- $name := printf "%s-store" (include "moonshard.fullname" .root) -}}
+{{- printf "%s-%d.%s.%s.svc:7101" $name (int .number) $name .root.Release.Namespace -}}
+{{- end -}}
+
+{{/* The nodes that founded the cluster, which everybody names in this order. */}}
+{{- define "moonshard.stores" -}}
+{{- $root := . -}}
+{{- $founders := int (default .Values.store.replicas .Values.store.founders) -}}
+{{- if gt $founders (int .Values.store.replicas) -}}
+{{- fail (printf "store.founders is %d, but store.replicas only %d" $founders (int .Values.store.replicas)) -}}
+{{- end -}}
+{{- $stores := list -}}
+{{- range $number := until $founders -}}
+{{- $stores = append $stores (include "moonshard.storeAddress" (dict "root" $root "number" $number)) -}}
+{{- end -}}
+{{- join "," $stores -}}
+{{- end -}}
+
+{{/* Names that HTTP requests may call the server by. */}}
+{{- define "moonshard.httpHosts" -}}
+{{- $name := include "moonshard.fullname" . -}}
+{{- $in := printf "%s.%s" $name .Release.Namespace -}}
+{{- concat (list $name $in (printf "%s.svc" $in) (printf "%s.svc.cluster.local" $in)) .Values.httpHosts | join "," -}}
+{{- end -}}
+
+{{/* The config file of a component: what the chart sets, then what everybody and what the component is to have. */}}
+{{- define "moonshard.config" -}}
+{{- $root := .root -}}
+{{- $values := $root.Values -}}
+{{- $own := index $values .component -}}
+{{- $config := dict -}}
+{{- if eq .component "store" -}}
+{{- $config = dict "grpc" "0.0.0.0:7101" "http" "0.0.0.0:8080" "cluster-token-file" "/run/moonshard/cluster-token" -}}
+{{- else -}}
+{{- $config = dict "resp" "0.0.0.0:6379" "http" "0.0.0.0:8080" "grpc" "0.0.0.0:50051" "http-hosts" (include "moonshard.httpHosts" $root) -}}
+{{- end -}}
+{{- if eq .component "gateway" -}}
+{{- $_ := set $config "stores" (include "moonshard.stores" $root) -}}
+{{- $_ := set $config "cluster-token-file" "/run/moonshard/cluster-token" -}}
+{{- else -}}
+{{- $_ := set $config "data-dir" (ternary "/data" "none" $own.persistence.enabled) -}}
+{{- end -}}
+{{- $lines := list -}}
+{{- range $name, $value := mergeOverwrite $config (deepCopy $values.config) (deepCopy $own.config) -}}
+{{- $lines = append $lines (printf "%s = %s" $name (ternary (printf "%d" (int64 $value)) (toJson $value) (kindIs "float64" $value))) -}}
+{{- end -}}
+{{- join "\n" $lines -}}
+{{- end -}}
+
+{{/* Everything of a pod. Its argument is the root and the component: embedded, gateway or store. */}}
+{{- define "moonshard.pod" -}}
+{{- $root := .root -}}
+{{- $values := $root.Values -}}
+{{- $own := index $values .component -}}
+{{- $token := ne .component "embedded" -}}
+metadata:
+  annotations:
+    checksum/config: {{ include "moonshard.config" . | sha256sum }}
+    {{- if and $token (not $values.clusterToken.existingSecret) $values.clusterToken.value }}
+    checksum/token: {{ $values.clusterToken.value | sha256sum }}
+    {{- end }}
+    {{- with $own.podAnnotations }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+  labels:
+    {{- include "moonshard.selector" $root | nindent 4 }}
+    app.kubernetes.io/component: {{ .component }}
+    {{- with $own.podLabels }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+spec:
+  serviceAccountName: {{ include "moonshard.serviceAccount" $root }}
+  automountServiceAccountToken: false
+  enableServiceLinks: false
+  {{- with $values.image.pullSecrets }}
+  imagePullSecrets:
+    {{- range . }}
+    - name: {{ . }}
+    {{- end }}
+  {{- end }}
+  securityContext:
+    {{- toYaml $values.podSecurityContext | nindent 4 }}
+  terminationGracePeriodSeconds: {{ $values.terminationGracePeriodSeconds }}
+  {{- with $own.priorityClassName }}
+  priorityClassName: {{ . }}
+  {{- end }}
+  {{- with $own.nodeSelector }}
+  nodeSelector:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  {{- with $own.tolerations }}
+  tolerations:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  {{- with $own.affinity }}
+  affinity:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  {{- if $values.topologySpread.enabled }}
+  topologySpreadConstraints:
+    {{- $component := .component }}
+    {{- range list "kubernetes.io/hostname" "topology.kubernetes.io/zone" }}
+    - maxSkew: 1
+      topologyKey: {{ . }}
+      whenUnsatisfiable: {{ $values.topologySpread.whenUnsatisfiable }}
+      labelSelector:
+        matchLabels:
+          {{- include "moonshard.selector" $root | nindent 10 }}
+          app.kubernetes.io/component: {{ $component }}
+    {{- end }}
+  {{- end }}
+  containers:
+    - name: moonshard
+      image: {{ include "moonshard.image" $root }}
+      imagePullPolicy: {{ $values.image.pullPolicy }}
+      args: [{{ ternary "serve" .component (eq .component "embedded") }}, --config, /etc/moonshard/moonshard.toml]
+      {{- with $values.extraEnv }}
+      env:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      ports:
+        {{- if eq .component "store" }}
+        - {name: grpc, containerPort: 7101}
+        - {name: http, containerPort: 8080}
+        {{- else }}
+        - {name: resp, containerPort: 6379}
+        - {name: http, containerPort: 8080}
+        - {name: grpc, containerPort: 50051}
+        {{- end }}
+      {{- $live := dict "grpc" (dict "port" 7101) }}
+      {{- $ready := $live }}
+      {{- if ne .component "store" }}
+      {{- $live = dict "httpGet" (dict "path" "/healthz" "port" "http") }}
+      {{- $ready = dict "httpGet" (dict "path" "/readyz" "port" "http") }}
+      {{- end }}
+      startupProbe:
+        {{- toYaml $live | nindent 8 }}
+        periodSeconds: 2
+        failureThreshold: {{ div (add $values.startupSeconds 1) 2 }}
+      livenessProbe:
+        {{- toYaml $live | nindent 8 }}
+        periodSeconds: 10
+        timeoutSeconds: 5
+        failureThreshold: 6
+      readinessProbe:
+        {{- toYaml $ready | nindent 8 }}
+        periodSeconds: 5
+        timeoutSeconds: 3
+        failureThreshold: 2
+      {{- if gt (int $values.drainSeconds) 0 }}
+      lifecycle:
+        preStop:
+          sleep: {seconds: {{ $values.drainSeconds }}}
+      {{- end }}
+      resources:
+        {{- toYaml $own.resources | nindent 8 }}
+      securityContext:
+        {{- toYaml $values.securityContext | nindent 8 }}
+      volumeMounts:
+        - {name: config, mountPath: /etc/moonshard, readOnly: true}
+        {{- if $token }}
+        - {name: token, mountPath: /run/moonshard, readOnly: true}
+        {{- end }}
+        - {name: tmp, mountPath: /tmp}
+        {{- if and (ne .component "gateway") $own.persistence.enabled }}
+        - {name: data, mountPath: /data}
+        {{- end }}
+  volumes:
+    - name: config
+      configMap:
+        name: {{ include "moonshard.fullname" $root }}-{{ .component }}
+    {{- if $token }}
+    - name: token
+      secret:
+        secretName: {{ include "moonshard.tokenSecret" $root }}
+        defaultMode: 0440
+        items: [{key: {{ $values.clusterToken.key }}, path: cluster-token}]
+    {{- end }}
+    - name: tmp
+      emptyDir: {sizeLimit: 64Mi}
+{{- end -}}
+
+{{/* The volume of a StatefulSet, and what becomes of it. */}}
+{{- define "moonshard.volume" -}}
+{{- if .persistence.enabled -}}
+persistentVolumeClaimRetentionPolicy:
+  whenDeleted: {{ .persistence.whenDeleted }}
+  whenScaled: Retain
+volumeClaimTemplates:
+  - apiVersion: v1
+    kind: PersistentVolumeClaim
+    metadata:
+      name: data
+    spec:
+      accessModes:
+        {{- toYaml .persistence.accessModes | nindent 8 }}
+      {{- with .persistence.storageClass }}
+      storageClassName: {{ . }}
+      {{- end }}
+      resources:
+        requests:
+          storage: {{ .persistence.size }}
+{{- end }}
+{{- end -}}
+
+{{/* A container that runs `moonshard topology` with these words. */}}
+{{- define "moonshard.topology" }}
+          image: {{ include "moonshard.image" .root }}
+          imagePullPolicy: {{ .root.Values.image.pullPolicy }}
+          args:
+            - topology
+            - --stores={{ include "moonshard.stores" .root }}
+            - --cluster-token-file=/run/moonshard/cluster-token
+            {{- range .words }}
+            - {{ . }}
+            {{- end }}
+          resources:
+            requests: {cpu: 50m, memory: 64Mi}
+            limits: {memory: 256Mi}
+          securityContext:
+            {{- toYaml .root.Values.securityContext | nindent 12 }}
+          volumeMounts:
+            - {name: token, mountPath: /run/moonshard, readOnly: true}
+{{- end }}

@@ -1,0 +1,78 @@
+"""The chart: what it renders, for the tests; as a program it writes the expected texts anew, to be read before they count."""
+
+import re
+import sys
+from pathlib import Path
+
+import helm_python as helm
+import yaml
+
+DEPLOY = Path(__file__).parent.parent
+CHART = DEPLOY / "helm" / "moonshard"
+CASES = DEPLOY / "helm" / "cases"
+
+
+def cases():
+    """Names of the sets of values that are rendered."""
+    return sorted(path.name.removesuffix(".values.yaml") for path in CASES.glob("*.values.yaml"))
+
+
+def values(case):
+    return yaml.safe_load((CASES / f"{case}.values.yaml").read_text())
+
+
+def rendered(given):
+    """All templates with these values, as one text."""
+    with helm.Chart.load(CHART) as chart:
+        chart.validate_schema(given)
+        files = chart.render(given, name="demo", namespace="prod")
+    texts = ((path, text.strip().removeprefix("---\n")) for path, text in sorted(files.items()))
+    return "".join(f"---\n# Source: {path}\n{text}\n" for path, text in texts if text and not path.endswith(".txt"))
+
+
+def objects(given):
+    """The same as objects."""
+    return [found for found in yaml.safe_load_all(rendered(given)) if found]
+
+
+def golden(case):
+    return CASES / f"{case}.golden.yaml"
+
+
+def readme():
+    """The chart's README, from the comments of values.yaml."""
+    rows = []
+    path = []
+    doc = None
+    for line in (CHART / "values.yaml").read_text().splitlines():
+        if comment := re.match(r" *# -- (.*)", line):
+            doc = comment[1]
+            continue
+        entry = re.match(r"( *)([A-Za-z]+): ?(.*)", line)
+        if not entry:
+            continue
+        depth = len(entry[1]) // 2
+        path = path[:depth] + [entry[2]]
+        if doc:
+            rows.append((".".join(path), default(path), doc))
+            doc = None
+    table = "\n".join(f"| `{name}` | `{value}` | {doc} |" for name, value, doc in rows)
+    return (CHART / "README.head.md").read_text() + table + "\n"
+
+
+def default(path):
+    """What values.yaml has there, in one line."""
+    found = yaml.safe_load((CHART / "values.yaml").read_text())
+    for name in path:
+        found = found[name]
+    return yaml.safe_dump(found, default_flow_style=True, sort_keys=False, width=1000).removesuffix("\n...\n").strip()
+
+
+def main():
+    for case in cases():
+        golden(case).write_text(rendered(values(case)))
+    (CHART / "README.md").write_text(readme())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,234 @@
+"""The chart: as expected, accepted by Kubernetes' schemas, and its config files by the server."""
+
+import copy
+import shutil
+import subprocess
+import unittest
+
+import helm_python as helm
+import jsonschema
+import kubernetes_validate
+
+import chart
+from server import Server
+
+# The oldest that Chart.yaml allows, and some up to the newest that is known.
+KUBERNETES = ["1.30", "1.32", "1.34", "1.37"]
+
+TEXTS = {"type": "object", "additionalProperties": {"type": "string"}}
+
+
+def exactly(**members):
+    return {"type": "object", "properties": members, "required": list(members), "additionalProperties": False}
+
+
+# Of the Prometheus operator's objects, what the chart may say; `files/alerts.yaml` is the body of a rule.
+OPERATOR = {
+    "ServiceMonitor": exactly(
+        selector=exactly(matchLabels=TEXTS),
+        endpoints={
+            "type": "array",
+            "items": exactly(port={"const": "http"}, path={"const": "/metrics"}, interval={"type": "string"}),
+        },
+    ),
+    "PrometheusRule": exactly(
+        groups={
+            "type": "array",
+            "items": exactly(
+                name={"type": "string"},
+                rules={
+                    "type": "array",
+                    "items": {
+                        "type": "object",
+                        "properties": {
+                            "alert": {"type": "string"},
+                            "expr": {"type": "string"},
+                            "for": {"type": "string", "pattern": "^[0-9]+[smh]$"},
+                            "labels": TEXTS,
+                            "annotations": TEXTS,
+                        },
+                        "required": ["alert", "expr", "labels", "annotations"],
+                        "additionalProperties": False,
+                    },
+                },
+            ),
+        },
+    ),
+}
+
+
+def config_file(objects, component):
+    """The config file of a component, as rendered."""
+    for found in objects:
+        if found["kind"] == "ConfigMap" and found["metadata"]["name"].endswith(f"-{component}"):
+            return found["data"]["moonshard.toml"]
+    raise AssertionError(f"no config file of {component}")
+
+
+class Chart(unittest.TestCase):
+    maxDiff = None
+
+    def test_lint(self):
+        for case in chart.cases():
+            for version in KUBERNETES:
+                report = helm.lint(chart.CHART, chart.values(case), strict=True, kube_version=version)
+                self.assertEqual(report["errors"], [], f"{case} on {version}: {report['messages']}")
+                self.assertEqual(report["total_charts_linted"], 1)
+
+    def test_renders_what_is_expected(self):
+        for case in chart.cases():
+            with self.subTest(case):
+                hint = "deploy/tests/chart.py writes it anew"
+                self.assertEqual(chart.rendered(chart.values(case)), chart.golden(case).read_text(), hint)
+
+    def test_kubernetes_accepts_every_object(self):
+        checked = 0
+        for case in chart.cases():
+            for found in chart.objects(chart.values(case)):
+                if found["kind"] in OPERATOR:
+                    self.assertEqual(found["apiVersion"], "monitoring.coreos.com/v1")
+                    jsonschema.validate(found["spec"], OPERATOR[found["kind"]])
+                    continue
+                for version in KUBERNETES:
+                    kubernetes_validate.validate(found, version, strict=True)
+                    checked += 1
+        self.assertGreater(checked, 100)
+
+    def test_names_and_selectors_fit(self):
+        for case in chart.cases():
+            objects = chart.objects(chart.values(case))
+            names = [(found["kind"], found["metadata"]["name"]) for found in objects]
+            self.assertEqual(len(names), len(set(names)), case)
+            pods = [found["spec"]["template"]["metadata"]["labels"] for found in objects if found["kind"] in ("Deployment", "StatefulSet")]
+            for found in objects:
+                if found["kind"] == "Service":
+                    selector = found["spec"]["selector"]
+                elif found["kind"] in ("PodDisruptionBudget", "Deployment", "StatefulSet"):
+                    selector = found["spec"]["selector"]["matchLabels"]
+                elif found["kind"] == "NetworkPolicy":
+                    selector = found["spec"]["podSelector"]["matchLabels"]
+                else:
+                    continue
+                fitting = [labels for labels in pods if selector.items() <= labels.items()]
+                self.assertEqual(len(fitting), 1, f"{case}: {found['kind']} {found['metadata']['name']}")
+            for found in objects:
+                if found["kind"] == "ServiceMonitor":
+                    wanted = found["spec"]["selector"]["matchLabels"].items()
+                    services = [one for one in objects if one["kind"] == "Service" and wanted <= one["metadata"]["labels"].items()]
+                    told = [one for one in services if "http" in [port["name"] for port in one["spec"]["ports"]]]
+                    self.assertEqual(len(told), len(pods), f"{case}: each kind of pod is looked at once")
+
+    def test_pods_are_hardened(self):
+        for case in chart.cases():
+            for found in chart.objects(chart.values(case)):
+                pod = found["spec"] if found["kind"] == "Pod" else found.get("spec", {}).get("template", {}).get("spec")
+                if not pod:
+                    continue
+                self.assertTrue(pod["securityContext"]["runAsNonRoot"])
+                self.assertEqual(pod["securityContext"]["seccompProfile"], {"type": "RuntimeDefault"})
+                self.assertFalse(pod["automountServiceAccountToken"])
+                for container in pod["containers"] + pod.get("initContainers", []):
+                    context = container["securityContext"]
+                    self.assertTrue(context["readOnlyRootFilesystem"])
+                    self.assertFalse(context["allowPrivilegeEscalation"])
+                    self.assertEqual(context["capabilities"], {"drop": ["ALL"]})
+                    self.assertIn("memory", container["resources"]["limits"])
+
+    def test_unknown_and_wrong_values_are_refused(self):
+        with helm.Chart.load(chart.CHART) as loaded:
+            known = loaded.values
+        # Everywhere the chart itself says what there may be.
+        def places(values, path=()):
+            yield path
+            for name, value in values.items():
+                if isinstance(value, dict) and value and name not in ("podSecurityContext", "securityContext", "labels", "resources"):
+                    yield from places(value, path + (name,))
+
+        for path in places(known):
+            wrong = {}
+            inner = wrong
+            for name in path:
+                inner = inner.setdefault(name, {})
+            inner["replicass"] = 3
+            with self.assertRaises(helm.HelmError, msg=f"{path} takes an unknown value"):
+                chart.rendered(wrong)
+        for wrong in [
+            {"mode": "cluster"},
+            {"store": {"replicas": "3"}},
+            {"gateway": {"replicas": -1}},
+            {"config": {"Script Fuel": 1}},
+            {"config": {"script-fuel": [1]}},
+            {"service": {"ports": {"resp": 70000}}},
+            {"image": {"digest": "latest"}},
+            {"mode": "distributed", "store": {"founders": 4}},
+        ]:
+            with self.assertRaises(helm.HelmError, msg=str(wrong)):
+                chart.rendered(wrong)
+
+    def test_a_change_of_settings_restarts(self):
+        def sums(given):
+            found = [one for one in chart.objects(given) if one["kind"] in ("Deployment", "StatefulSet")]
+            return {one["metadata"]["name"]: one["spec"]["template"]["metadata"]["annotations"]["checksum/config"] for one in found}
+
+        given = chart.values("distributed")
+        changed = copy.deepcopy(given) | {"gateway": {"config": {"maxclients": 5}}}
+        before, after = sums(given), sums(changed)
+        self.assertNotEqual(before["demo-moonshard-gateway"], after["demo-moonshard-gateway"])
+        self.assertEqual(before["demo-moonshard-store"], after["demo-moonshard-store"])
+
+    def test_a_token_is_made_of_chance(self):
+        def token():
+            objects = chart.objects({"mode": "distributed"})
+            return next(found["stringData"]["cluster-token"] for found in objects if found["kind"] == "Secret")
+
+        self.assertEqual(len(token()), 48)
+        self.assertNotEqual(token(), token())
+
+    def test_readme_tells_all_values(self):
+        self.assertEqual((chart.CHART / "README.md").read_text(), chart.readme(), "deploy/tests/chart.py writes it anew")
+
+
+class Served(unittest.TestCase):
+    """What is rendered, with the server itself."""
+
+    def check_scripts(self, objects, server):
+        """Runs what `helm test` would."""
+        missing = [tool for tool in ("redis-cli", "wget") if not shutil.which(tool)]
+        if missing:
+            print(f"***** {' and '.join(missing)} not installed: the scripts of `helm test` are SKIPPED *****")
+            return
+        pod = next(found for found in objects if found["kind"] == "Pod")
+        [container] = pod["spec"]["containers"]
+        environment = {"HOST": "127.0.0.1", "RESP": server.port("resp"), "HTTP": server.port("http")}
+        self.assertEqual({entry["name"] for entry in container["env"]}, set(environment))
+        done = subprocess.run(
+            container["command"] + container["args"],
+            env=environment | {"PATH": "/usr/local/bin:/usr/bin:/bin"},
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+    def test_embedded(self):
+        for case in ("embedded", "embedded-full"):
+            objects = chart.objects(chart.values(case))
+            config = config_file(objects, "embedded")
+            with Server("serve", config, {"resp": 0, "http": 0, "grpc": 0}, {"data-dir": "none"}) as server:
+                self.check_scripts(objects, server)
+
+    def test_distributed(self):
+        for case in ("distributed", "distributed-full"):
+            objects = chart.objects(chart.values(case))
+            with Server.word() as word:
+                token = {"cluster-token-file": word}
+                store = config_file(objects, "store")
+                with Server("store", store, {"grpc": 0}, {"data-dir": "none"} | token) as node:
+                    stores = {"stores": f"127.0.0.1:{node.port('grpc')}"}
+                    gateway = config_file(objects, "gateway")
+                    with Server("gateway", gateway, {"resp": 0, "http": 0, "grpc": 0}, stores | token) as server:
+                        self.check_scripts(objects, server)
+
+
+if __name__ == "__main__":
+    unittest.main()
