@@ -11,6 +11,7 @@ use store::topology::SLOTS;
 
 use crate::config::{self, Config, PARAMETERS, Sources};
 use crate::health;
+use crate::metrics;
 use crate::tools::Task;
 use crate::topology;
 
@@ -79,6 +80,7 @@ pub fn parse(
     };
     let (part, flags) = match matches.subcommand() {
         Some(("config", _)) => return Ok(Action::Print(config::reference())),
+        Some(("metrics", _)) => return Ok(Action::Print(metrics::table::reference())),
         Some(("store", matches)) if matches.subcommand().is_some() => return Ok(Action::Tool(task(matches))),
         Some((part, flags)) => (part, flags),
         None => ("serve", &matches),
@@ -91,6 +93,10 @@ pub fn parse(
         flags: given(flags),
     };
     let config = config::load(&sources).map_err(|wrong| UsageError(wrong.to_string()))?;
+    if part == "store" && !config.is_given("http") {
+        // Nodes live beside each other, and most are looked at by their gateways only.
+        config.http.set(None);
+    }
     let config = Box::new(config);
     if part == "topology" {
         if config.stores.get().is_empty() {
@@ -274,6 +280,7 @@ fn command() -> Command {
                 .args(flags()),
         )
         .subcommand(Command::new("config").about("Print what can be configured, as a table"))
+        .subcommand(Command::new("metrics").about("Print what is told at /metrics and to OpenTelemetry, as a table"))
         .subcommand(store())
         .subcommand(topology_command())
         .subcommand(health_command())

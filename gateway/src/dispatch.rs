@@ -1,7 +1,7 @@
 //! The road of a request: gate, then the engine, a session function, or something that waits.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use store::client::Pending;
 use store::topology::NodeId;
@@ -12,9 +12,10 @@ use store_engine::{Args, CommandError, Reply};
 
 use crate::command;
 use crate::coordinate;
+use crate::counts::Refusal;
 use crate::gate::{self, Admitted, Origin};
 use crate::monitor::Spike;
-use crate::observe::unix_ms;
+use crate::observe::{Counters, unix_ms};
 use crate::registry::{Later, Row, SessionRun, run_now};
 use crate::server::Server;
 use crate::session::Session;
@@ -29,11 +30,38 @@ pub fn begin<'a>(
     out: &mut Reply,
 ) -> Option<Waiting<'a>> {
     let began = server.takes_times().then(Instant::now);
-    let waiting = try_begin(server, session, args, now_ms, out);
-    if let (Some(began), None) = (began, &waiting) {
-        note_slow(server, session, args, began);
+    let mark = out.buf.len();
+    let mut called = None;
+    let waiting = try_begin(server, session, args, now_ms, &mut called, out);
+    if waiting.is_none() {
+        let took = began.map(|began| note_slow(server, session, args, began));
+        if let Some(number) = called {
+            count(server, number, took, out, mark);
+        }
     }
     waiting
+}
+
+/// Counts a call that was run, with how long it took if somebody has measured that. Its reply stands behind `mark`.
+fn count(server: &Server, number: u16, took: Option<Duration>, out: &Reply, mark: usize) {
+    let failed = out.buf.get(mark) == Some(&b'-');
+    match took {
+        Some(took) => server.calls.add(number, took, failed),
+        None => server.calls.add_untimed(number, failed),
+    }
+    if failed {
+        server.errors.add(&out.buf[mark..]);
+    }
+}
+
+/// Counts a call that was not run.
+fn count_refusal(server: &Server, args: Args<'_>, error: &CommandError) {
+    server.errors.add(error.text().as_bytes());
+    let why = if error.text().starts_with("NOPERM ") { Refusal::Denied } else { Refusal::Rejected };
+    match gate::number_of(&server.registry, args) {
+        Some(number) => server.calls.refuse(number, why),
+        None => Counters::add(&server.counters.commands_unknown, 1),
+    }
 }
 
 /// Whether a call that has ended now took longer than is tolerated.
@@ -43,10 +71,11 @@ pub fn is_slow(server: &Server, began: Instant) -> bool {
         || (threshold > 0 && took.as_millis() as u64 >= threshold)
 }
 
-/// Notes a call if it took longer than is tolerated.
-pub fn note_slow(server: &Server, session: &Session, args: Args<'_>, began: Instant) {
+/// Notes a call if it took longer than is tolerated. How long it took.
+pub fn note_slow(server: &Server, session: &Session, args: Args<'_>, began: Instant) -> Duration {
     let took = began.elapsed();
     if server.slower_than().is_some_and(|slow| took >= slow) {
+        Counters::add(&server.counters.slow_calls, 1);
         server.slow_log.add(args, &session.client, took, server.config.slowlog_max_len.get_usize());
     }
     let (threshold, millis) = (server.config.latency_monitor_threshold.get(), took.as_millis() as u64);
@@ -56,6 +85,7 @@ pub fn note_slow(server: &Server, session: &Session, args: Args<'_>, began: Inst
         let is_fast = facts.is_some_and(|facts| facts.has(flags::FAST));
         server.latency.add(is_fast, Spike { at: unix_ms() / 1000, millis });
     }
+    took
 }
 
 /// Shows a call to those who watch, unless it is for administrators only.
@@ -70,6 +100,7 @@ fn try_begin<'a>(
     session: &mut Session,
     args: Args<'a>,
     now_ms: u64,
+    called: &mut Option<u16>,
     out: &mut Reply,
 ) -> Option<Waiting<'a>> {
     let admitted = gate::admit(&server.registry, args, Origin::Client).and_then(|admitted| {
@@ -81,6 +112,7 @@ fn try_begin<'a>(
     let admitted = match admitted {
         Ok(admitted) => admitted,
         Err(error) => {
+            count_refusal(server, args, &error);
             match args.name().eq_ignore_ascii_case(b"exec") {
                 true => command::multi::abort(server, session, &error, out),
                 false => refuse(session, &error, out),
@@ -88,9 +120,10 @@ fn try_begin<'a>(
             return None;
         }
     };
-    if session.multi.is_some() && queue(session, &admitted, out) {
+    if session.multi.is_some() && queue(server, session, &admitted, out) {
         return None;
     }
+    *called = Some(admitted.number);
     if command::pubsub::pong(session, admitted.facts, args, out) {
         return None;
     }
@@ -141,6 +174,11 @@ pub enum Waiting<'a> {
 }
 
 impl Waiting<'_> {
+    fn admitted(&self) -> &Admitted<'_> {
+        let (Waiting::Locked(admitted) | Waiting::Blocked(admitted) | Waiting::Later(_, admitted)) = self;
+        admitted
+    }
+
     /// Whether it is or has a script, which may run to its end although nobody waits for its reply.
     pub fn runs_scripts(&self) -> bool {
         matches!(self, Waiting::Later(later, _) if !matches!(later, Later::Publish { .. } | Later::PubSub))
@@ -152,6 +190,9 @@ pub struct Sent {
     pending: Pending,
     node: NodeId,
     writes: bool,
+    number: u16,
+    /// When it was sent, if anybody wants to know how long it takes.
+    began: Option<Instant>,
 }
 
 /// Sends what [`begin`] left open to the only node it concerns, if there is one; otherwise it is given back. `before`
@@ -173,7 +214,8 @@ pub fn send<'a, 'b>(
     match cluster.only_node(&call) {
         Some(node) if !keys.is_empty() && !facts.has(flags::BLOCKING) && !overtakes(node) => {
             let pending = cluster.send(node, &call, session.protocol, session.client.id);
-            Ok(Sent { pending, node, writes })
+            let began = server.takes_times().then(Instant::now);
+            Ok(Sent { pending, node, writes, number: admitted.number, began })
         }
         _ => Err(waiting),
     }
@@ -182,11 +224,13 @@ pub fn send<'a, 'b>(
 /// Waits for the reply to a command that was sent. Not if it has to be sent again, as its slot has moved.
 pub async fn receive(server: &Server, sent: Sent, out: &mut Reply) -> bool {
     let Store::Spread(cluster) = &server.store else { return false };
+    let (mark, number, began) = (out.buf.len(), sent.number, sent.began);
     match cluster.received(sent.pending, sent.writes).await {
         Some(Ok(reply)) => out.buf.extend_from_slice(&reply),
         Some(Err(error)) => out.error(&error),
         None => return false,
     }
+    count(server, number, began.map(|began| began.elapsed()), out, mark);
     true
 }
 
@@ -200,10 +244,13 @@ pub async fn finish(server: &Arc<Server>, session: &mut Session, waiting: Waitin
     };
     let args = args
         .filter(|_| !matches!(&waiting, Waiting::Locked(admitted) if admitted.facts.has(flags::BLOCKING)));
+    let (number, mark) = (waiting.admitted().number, out.buf.len());
     answer(server, session, waiting, out).await;
-    if let (Some(began), Some(args)) = (began, args) {
-        note_slow(server, session, args, began);
-    }
+    let took = match (began, args) {
+        (Some(began), Some(args)) => Some(note_slow(server, session, args, began)),
+        _ => None,
+    };
+    count(server, number, took, out, mark);
 }
 
 async fn answer(server: &Arc<Server>, session: &mut Session, waiting: Waiting<'_>, out: &mut Reply) {
@@ -264,12 +311,14 @@ fn refuse(session: &mut Session, error: &CommandError, out: &mut Reply) {
 }
 
 /// Inside MULTI: queues the call, unless it is one that acts at once. Whether the reply is written.
-fn queue(session: &mut Session, admitted: &Admitted<'_>, out: &mut Reply) -> bool {
+fn queue(server: &Server, session: &mut Session, admitted: &Admitted<'_>, out: &mut Reply) -> bool {
     if matches!(admitted.facts.name, "exec" | "discard" | "multi" | "watch" | "quit" | "reset") {
         return false;
     }
     if admitted.facts.has(flags::NO_MULTI) {
-        refuse(session, &CommandError::new("ERR Command not allowed inside a transaction"), out);
+        let error = CommandError::new("ERR Command not allowed inside a transaction");
+        count_refusal(server, admitted.args, &error);
+        refuse(session, &error, out);
         return true;
     }
     let multi = session.multi.as_mut().expect("the caller found a MULTI in progress");

@@ -36,12 +36,14 @@ pub struct Admitted<'a> {
     pub args: Args<'a>,
     /// Its keys.
     pub keys: SmallVec<[KeyAt; 4]>,
+    /// The number of what was called, as the registry counts.
+    pub number: u16,
 }
 
 /// Checks one call.
 pub fn admit<'a>(registry: &Registry, args: Args<'a>, origin: Origin) -> Result<Admitted<'a>, CommandError> {
-    let row = registry.lookup(args.name()).ok_or_else(|| unknown(args, origin))?;
-    let row = registry.inner(row, args).unwrap_or(row);
+    let found = registry.find(args.name()).ok_or_else(|| unknown(args, origin))?;
+    let (row, number) = registry.inner(found.0, args).unwrap_or(found);
     let facts = resolve(row.facts(), args).ok_or_else(|| unknown_subcommand(row.facts(), args, origin))?;
     refuse_wrong_arity(row.facts(), facts, args, origin)?;
     if let Origin::Script { read_only } = origin {
@@ -51,14 +53,29 @@ pub fn admit<'a>(registry: &Registry, args: Args<'a>, origin: Origin) -> Result<
     }
     // Commands such as ZUNION and FCALL name a bad key count in words of their own, before they touch a key.
     let keys = keys_of(facts, args).unwrap_or_default();
-    Ok(Admitted { row, facts, args, keys })
+    Ok(Admitted { row, facts, args, keys, number: number + place_in(row.facts(), facts) })
+}
+
+/// How far the number of a subcommand is behind that of its container `row`; 0 of the container itself.
+fn place_in(row: &Command, facts: &Command) -> u16 {
+    let place = row.subcommands.iter().position(|subcommand| std::ptr::eq(subcommand, facts));
+    place.map_or(0, |place| place as u16 + 1)
+}
+
+/// The number of a call that was refused, of its container if the subcommand is unknown; nothing if there is no such
+/// command.
+pub fn number_of(registry: &Registry, args: Args<'_>) -> Option<u16> {
+    let found = registry.find(args.name())?;
+    let (row, number) = registry.inner(found.0, args).unwrap_or(found);
+    let facts = resolve(row.facts(), args)?;
+    Some(number + place_in(row.facts(), facts))
 }
 
 /// The commands a script called last. Scripts call the same few over and over; what the gate said of a command
 /// holds for the next call of it, but for the number of arguments and the keys.
 #[derive(Default)]
 pub struct Recent {
-    rows: SmallVec<[Row; Recent::MOST]>,
+    rows: SmallVec<[(Row, u16); Recent::MOST]>,
     /// Which one makes room for the next.
     oldest: usize,
 }
@@ -67,20 +84,20 @@ impl Recent {
     /// Two for the loop of most scripts, and as many again.
     const MOST: usize = 4;
 
-    fn find(&self, name: &[u8]) -> Option<Row> {
-        let is_named = |row: &&Row| row.facts().name.as_bytes().eq_ignore_ascii_case(name);
+    fn find(&self, name: &[u8]) -> Option<(Row, u16)> {
+        let is_named = |(row, _): &&(Row, u16)| row.facts().name.as_bytes().eq_ignore_ascii_case(name);
         self.rows.iter().find(is_named).copied()
     }
 
-    fn remember(&mut self, row: Row) {
+    fn remember(&mut self, row: Row, number: u16) {
         // Of a container the next call may mean another subcommand.
         if !row.facts().subcommands.is_empty() {
             return;
         }
         if self.rows.len() < Recent::MOST {
-            return self.rows.push(row);
+            return self.rows.push((row, number));
         }
-        self.rows[self.oldest] = row;
+        self.rows[self.oldest] = (row, number);
         self.oldest = (self.oldest + 1) % Recent::MOST;
     }
 }
@@ -92,16 +109,16 @@ pub fn admit_again<'a>(
     origin: Origin,
     recent: &mut Recent,
 ) -> Result<Admitted<'a>, CommandError> {
-    if let Some(row) = recent.find(args.name())
+    if let Some((row, number)) = recent.find(args.name())
         && row.facts().arity.allows(args.len())
         && wait::refuse_in_script(row.facts(), args).is_ok()
         && let Ok(keys) = keys_of(row.facts(), args)
     {
-        return Ok(Admitted { row, facts: row.facts(), args, keys });
+        return Ok(Admitted { row, facts: row.facts(), args, keys, number });
     }
     let admitted = admit(registry, args, origin)?;
     if recent.find(args.name()).is_none() {
-        recent.remember(admitted.row);
+        recent.remember(admitted.row, admitted.number);
     }
     Ok(admitted)
 }

@@ -31,6 +31,11 @@ impl Monitors {
         self.count.load(Ordering::Relaxed) > 0
     }
 
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.count.load(Ordering::Relaxed)
+    }
+
     /// One more.
     pub fn enter(&self, client: &Arc<ClientInfo>) {
         let mut clients = self.clients.lock();

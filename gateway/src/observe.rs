@@ -4,6 +4,8 @@ use std::ffi::{CStr, c_char, c_void};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use store::times::Times;
+
 /// Unix time.
 pub fn unix_time() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
@@ -12,6 +14,17 @@ pub fn unix_time() -> Duration {
 /// Unix time in milliseconds.
 pub fn unix_ms() -> u64 {
     unix_time().as_millis() as u64
+}
+
+/// A way to be asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Face {
+    /// Redis' protocol.
+    Resp,
+    /// The API of HTTP.
+    Http,
+    /// gRPC.
+    Grpc,
 }
 
 /// What INFO counts since the start.
@@ -43,9 +56,35 @@ pub struct Counters {
     pub undeclared_told: AtomicU64,
     /// Sandboxes that trapped.
     pub script_traps: AtomicU64,
+    /// Calls of commands that there are not.
+    pub commands_unknown: AtomicU64,
+    /// Calls that took longer than is tolerated.
+    pub slow_calls: AtomicU64,
+    /// How long scripts and transactions waited for keys.
+    pub lock_waits: Times,
+    /// How long scripts waited for their turn.
+    pub queue_waits: Times,
+    /// Connections by [`Face`]: now, and ever.
+    faces: [[AtomicU64; 2]; 3],
 }
 
 impl Counters {
+    /// A connection has come.
+    pub fn enter(&self, face: Face) {
+        self.faces[face as usize].iter().for_each(|count| Counters::add(count, 1));
+    }
+
+    /// It has gone.
+    pub fn leave(&self, face: Face) {
+        self.faces[face as usize][0].fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Each face with its connections, now and ever.
+    pub fn faces(&self) -> [(&'static str, [u64; 2]); 3] {
+        let of = |face: Face| [0, 1].map(|at| self.faces[face as usize][at].load(Ordering::Relaxed));
+        [("resp", of(Face::Resp)), ("http", of(Face::Http)), ("grpc", of(Face::Grpc))]
+    }
+
     /// CONFIG RESETSTAT: everything that counts events begins again.
     pub fn reset(&self) {
         for counter in [

@@ -115,8 +115,13 @@ impl Row {
 
 /// All rows by name.
 pub struct Registry {
-    rows: HashMap<&'static [u8], Row, RandomState>,
+    /// Each with its number: that of the first of its subcommands is one more.
+    rows: HashMap<&'static [u8], (Row, u16), RandomState>,
     names: Vec<&'static str>,
+    /// All commands and subcommands by number.
+    numbered: Vec<&'static Command>,
+    /// The container of each, if it is a subcommand.
+    containers: Vec<Option<&'static Command>>,
 }
 
 /// Longest name of a command, so that a name can be lower-cased on the stack.
@@ -127,16 +132,44 @@ impl Registry {
     pub fn new(families: &[&'static [SessionCommand]]) -> Registry {
         let engine = store_engine::command::all().map(Row::Engine);
         let session = families.iter().flat_map(|family| family.iter()).map(Row::Session);
-        let rows: HashMap<_, _, _> =
-            engine.chain(session).map(|row| (row.facts().name.as_bytes(), row)).collect();
-        let names = rows.values().map(|row| row.facts().name);
+        let (mut numbered, mut containers) = (Vec::new(), Vec::new());
+        let mut rows = HashMap::default();
+        for row in engine.chain(session) {
+            let facts = row.facts();
+            let number = u16::try_from(numbered.len()).expect("there are some hundred commands");
+            rows.insert(facts.name.as_bytes(), (row, number));
+            numbered.push(facts);
+            containers.push(None);
+            numbered.extend(facts.subcommands);
+            containers.extend(facts.subcommands.iter().map(|_| Some(facts)));
+        }
+        let names = rows.values().map(|(row, _)| row.facts().name);
         let mut names: Vec<_> = names.filter(|name| !name.contains('|')).collect();
         names.sort_unstable();
-        Registry { rows, names }
+        Registry { rows, names, numbered, containers }
+    }
+
+    /// How many commands and subcommands there are.
+    pub fn count(&self) -> usize {
+        self.numbered.len()
+    }
+
+    /// The name of a command by its number; that of a subcommand has its container's before it, as in `config|get`.
+    pub fn name_of(&self, number: usize) -> String {
+        let name = self.numbered[number].name;
+        match self.containers[number] {
+            Some(container) => format!("{}|{name}", container.name),
+            None => name.to_owned(),
+        }
     }
 
     /// The command called `name` in any case. Of a container that is the container's row.
     pub fn lookup(&self, name: &[u8]) -> Option<Row> {
+        self.find(name).map(|(row, _)| row)
+    }
+
+    /// The same with its number.
+    pub fn find(&self, name: &[u8]) -> Option<(Row, u16)> {
         let mut lower = [0; LONGEST_NAME];
         let lower = lower.get_mut(..name.len())?;
         lower.copy_from_slice(name);
@@ -145,14 +178,14 @@ impl Registry {
     }
 
     /// The session command that a call of the engine's container `row` means, if it is one: it has both names.
-    pub fn inner(&self, row: Row, args: Args<'_>) -> Option<Row> {
+    pub fn inner(&self, row: Row, args: Args<'_>) -> Option<(Row, u16)> {
         let Row::Engine(Command { name, subcommands: [_, ..], .. }) = row else { return None };
-        self.lookup(&[name.as_bytes(), b"|", args.get(1)?].concat())
+        self.find(&[name.as_bytes(), b"|", args.get(1)?].concat())
     }
 
     /// All session commands of the engine's container of this name.
     pub fn inners(&self, container: &str) -> impl Iterator<Item = &'static Command> {
-        let facts = self.rows.values().map(|row| row.facts());
+        let facts = self.rows.values().map(|(row, _)| row.facts());
         let mut inners: Vec<_> = facts
             .filter(|facts| facts.name.split_once('|').is_some_and(|(name, _)| name == container))
             .collect();

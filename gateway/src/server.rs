@@ -13,6 +13,7 @@ use store_engine::CommandError;
 use tokio::sync::watch;
 
 use crate::config::Config;
+use crate::counts::{Calls, Errors};
 use crate::events::Events;
 use crate::functions::Functions;
 use crate::io::IoThreads;
@@ -24,6 +25,7 @@ use crate::registry::Registry;
 use crate::runs::Runs;
 use crate::scripts::Scripts;
 use crate::session::ClientInfo;
+use crate::stats::Totals;
 
 /// The gateway's shared state.
 pub struct Server {
@@ -59,6 +61,12 @@ pub struct Server {
     pub io: Arc<IoThreads>,
     /// Counters for INFO.
     pub counters: Counters,
+    /// What is counted of each command, by its number in the registry.
+    pub calls: Calls,
+    /// Error replies by code word.
+    pub errors: Errors,
+    /// What all runs of scripts did together.
+    pub totals: Totals,
     /// Connected clients by number.
     pub clients: Mutex<HashMap<u64, Arc<ClientInfo>>>,
     /// Where RESP is served.
@@ -120,14 +128,17 @@ impl Server {
             monitors: Monitors::default(),
             slow_log: SlowLog::default(),
             latency: Latency::default(),
-            config,
-            store,
-            registry,
             runtime: Arc::new(runtime),
             compute,
             io,
+            calls: Calls::new(registry.count(), config.threads.get_usize()),
+            errors: Errors::default(),
+            totals: Totals::default(),
             counters: Counters::default(),
             clients: Mutex::default(),
+            config,
+            store,
+            registry,
             resp_addr,
             started: Instant::now(),
             started_at: crate::observe::unix_time().as_secs(),
@@ -158,6 +169,14 @@ impl Server {
     /// Whether anybody wants to know how long a call takes.
     pub fn takes_times(&self) -> bool {
         self.slower_than().is_some() || self.config.latency_monitor_threshold.get() > 0
+    }
+
+    /// How many clients wait for something to come to a key.
+    pub fn blocked_clients(&self) -> usize {
+        match self.store.node() {
+            Some(node) => node.waiting(),
+            None => self.clients.lock().values().filter(|client| client.is_blocked()).count(),
+        }
     }
 
     /// A number for a new connection.

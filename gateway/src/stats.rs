@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use hdrhistogram::Histogram;
 use parking_lot::Mutex;
 use script::Spent;
+use store::times::Times;
 
 /// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +29,35 @@ impl Ended {
             Ended::ByLimit => "limit",
             Ended::Killed => "killed",
         }
+    }
+}
+
+/// What all runs did together.
+#[derive(Default)]
+pub struct Totals {
+    /// By [`Ended`].
+    runs: [AtomicU64; 4],
+    /// Fuel that they used.
+    pub fuel: AtomicU64,
+    /// Commands that they called.
+    pub calls: AtomicU64,
+    /// How long their last rounds took.
+    pub times: Times,
+}
+
+impl Totals {
+    /// Notes one run.
+    pub fn add(&self, ended: Ended, spent: &Spent) {
+        add(&self.runs[ended as usize], 1);
+        add(&self.fuel, spent.fuel);
+        add(&self.calls, spent.calls);
+        self.times.add(spent.time);
+    }
+
+    /// Each way to end with how many runs ended so.
+    pub fn outcomes(&self) -> [(&'static str, u64); 4] {
+        [Ended::Well, Ended::WithError, Ended::ByLimit, Ended::Killed]
+            .map(|ended| (ended.word(), self.runs[ended as usize].load(Ordering::Relaxed)))
     }
 }
 

@@ -9,7 +9,7 @@ mod patience;
 mod work;
 
 pub use cluster::{Cluster, Respondent};
-pub use link::{Greeting, Link, Lost, Pending};
+pub use link::{Greeting, Link, Lost, Pending, Traffic};
 pub use moves::{Member, Moved, look};
 pub use patience::Patience;
 pub use work::{Trouble, WatchId, Work};

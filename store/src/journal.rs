@@ -43,6 +43,7 @@ pub use self::sled::Sled;
 pub use self::writer::Open;
 use self::writer::Writer;
 use crate::node::Node;
+use crate::times::Times;
 
 /// A node whose data outlives the process, with the thread that writes it down.
 pub struct Kept {
@@ -191,6 +192,16 @@ pub struct Journal {
     failing: AtomicBool,
     /// Whether [`Progress::behind`]; to be asked before each reply.
     behind: AtomicBool,
+    pace: Pace,
+}
+
+/// How long the writer takes.
+#[derive(Default)]
+pub struct Pace {
+    /// To write and flush a batch.
+    pub writes: Times,
+    /// For a whole round in which something was written.
+    pub rounds: Times,
 }
 
 struct Incoming {
@@ -225,6 +236,7 @@ impl Journal {
             progress: watch::Sender::new(progress),
             failing: AtomicBool::new(false),
             behind: AtomicBool::new(false),
+            pace: Pace::default(),
         }
     }
 
@@ -257,6 +269,11 @@ impl Journal {
     /// Why the disk cannot be written at present, if that is so: then nothing should be changed.
     pub fn failure(&self) -> Option<Arc<str>> {
         if self.failing.load(Ordering::Relaxed) { self.progress.borrow().failure.clone() } else { None }
+    }
+
+    /// How long the writer takes.
+    pub fn pace(&self) -> &Pace {
+        &self.pace
     }
 
     /// How far the disk has come.

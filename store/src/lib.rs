@@ -14,6 +14,7 @@ pub mod node;
 mod notify;
 pub mod server;
 mod shard;
+pub mod times;
 pub mod topology;
 pub mod txn;
 pub mod upkeep;

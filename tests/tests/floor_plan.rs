@@ -64,13 +64,13 @@ const GATEWAY: &[&[&str]] = &[
     &["coordinate"],
     &["route", "exec"],
     &["gate"],
-    &["fleet", "memory", "persistence", "recall"],
+    &["fleet", "memory", "metrics", "persistence", "recall"],
     &["server", "registry"],
     &["acl", "session", "pubsub", "monitor", "scripts", "functions", "call"],
     &["events", "header", "runs", "trace"],
     &["stats"],
     &["options"],
-    &["observe", "log", "config", "io"],
+    &["observe", "log", "config", "counts", "io"],
     &["file"],
 ];
 

@@ -427,6 +427,11 @@ impl<H: Host> Runtime<H> {
         self.instances_made.load(Ordering::Relaxed)
     }
 
+    /// Instances that are kept for the next run.
+    pub fn instances_kept(&self) -> usize {
+        self.idle.iter().map(|pool| pool.lock().len()).sum()
+    }
+
     /// Runs going on or admitted.
     pub fn active(&self) -> usize {
         let free: usize = self.admission.iter().map(|admission| admission.available_permits()).sum();

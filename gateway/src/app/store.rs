@@ -8,7 +8,9 @@ use tokio::runtime::Builder;
 
 use super::{DRAIN, Signals, StartError, listen};
 use crate::config::Config;
+use crate::frontend;
 use crate::log;
+use crate::metrics;
 use crate::observe::{give_back_memory, unix_ms};
 use crate::persistence::{Storage, token};
 
@@ -61,7 +63,18 @@ async fn run(config: &Arc<Config>, accept_loss: bool) -> Result<(), StartError> 
         let _ = stopped.wait_for(|stop| *stop).await;
     });
     let mut serving = tokio::spawn(serving);
-    println!("moonshard store ready grpc={bound}");
+    let started = std::time::Instant::now();
+    let (set_ready, ready) = tokio::sync::watch::channel(true);
+    let mut addresses = format!("grpc={bound}");
+    if let Some(address) = config.http.get() {
+        let (listener, bound) = listen("http", &address, config)?;
+        addresses.push_str(&format!(" http={bound}"));
+        let (node, told) = (node.clone(), config.clone());
+        let text =
+            move |ready| metrics::render(&metrics::of_node(&node, started, ready, told.maxmemory.get()));
+        tokio::spawn(frontend::http::serve_health(config.clone(), listener, ready, text));
+    }
+    println!("moonshard store ready {addresses}");
 
     tokio::select! {
         () = signals.any() => {}
@@ -74,6 +87,7 @@ async fn run(config: &Arc<Config>, accept_loss: bool) -> Result<(), StartError> 
         }
     }
     log::notice("stopping: gateways are told, open transactions are taken back");
+    let _ = set_ready.send(false);
     let _ = stop.send(true);
     if tokio::time::timeout(DRAIN, serving).await.is_err() {
         log::notice("some connections were still open and are cut off");

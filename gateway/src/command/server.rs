@@ -135,6 +135,8 @@ async fn configure(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(
         }
         b"resetstat" => {
             server.counters.reset();
+            server.calls.reset();
+            server.errors.reset();
             match &server.store {
                 Store::Here(node) => node.reset_counts(),
                 Store::Spread(cluster) => cluster.configure(Vec::new(), true).await?,
@@ -234,10 +236,7 @@ fn clients_section(server: &Server, text: &mut String) {
     lines!(text,
         "connected_clients": server.counters.connections.load(Ordering::Relaxed),
         "maxclients": server.config.maxclients.get(),
-        "blocked_clients": match server.store.node() {
-            Some(node) => node.waiting(),
-            None => server.clients.lock().values().filter(|client| client.is_blocked()).count(),
-        },
+        "blocked_clients": server.blocked_clients(),
     );
 }
 

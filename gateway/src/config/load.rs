@@ -57,6 +57,7 @@ pub fn load(sources: &Sources<'_>) -> Result<Config, Wrong> {
         for given in weakest_first.into_iter().flatten() {
             let value = row.kind.parse(&given.text).map_err(|_| given.wrong(&row.kind.expected()))?;
             row.kind.store(&config, value);
+            config.given.push(row.name);
         }
     }
     Ok(config)

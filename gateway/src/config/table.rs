@@ -22,6 +22,8 @@ const MB: i64 = 1 << 20;
 pub struct Config {
     /// Where values were read from, and `CONFIG REWRITE` writes to.
     pub(super) file: Option<PathBuf>,
+    /// Names of parameters that some source had a value for.
+    pub(super) given: Vec<&'static str>,
     pub resp: AddressCell,
     pub http: AddressCell,
     pub grpc: AddressCell,
@@ -145,7 +147,7 @@ pub static PARAMETERS: &[Parameter] = &[
         kind: Kind::Address(true, |c| &c.http),
         default: Fallback::Text("127.0.0.1:8080"),
         live: false,
-        doc: "Where HTTP is served.",
+        doc: "Where HTTP is served. A store node has only health and metrics there, and nothing unless it is told where.",
     },
     Parameter {
         name: "grpc",
@@ -589,6 +591,11 @@ impl Config {
             Fallback::Computed(_, value) => row.kind.parse(&value(self).to_string()),
         };
         row.kind.store(self, value.expect("a test holds every default to its own range"));
+    }
+
+    /// Whether some source had a value for the parameter of this name.
+    pub fn is_given(&self, name: &str) -> bool {
+        self.given.contains(&name)
     }
 
     /// Whether atomic scripts collect calls. Not by default: the store is a function call away, and a hundred

@@ -2,6 +2,7 @@
 
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Instant;
 
 use script::Outcome;
 use store::{Call, LockRequest, Mode, Trouble, Unit, WatchId};
@@ -63,6 +64,7 @@ pub async fn exec(
     let mut collects = Collects::at_first(server);
     let mut now_ms = None;
     loop {
+        let began = Instant::now();
         let txn = match locks.lock(server, now_ms, watches.clone()).await {
             Ok(txn) => txn,
             Err(Trouble::Broken) => return false,
@@ -71,6 +73,7 @@ pub async fn exec(
                 return true;
             }
         };
+        server.counters.lock_waits.add(began.elapsed());
         if broken() {
             return false;
         }

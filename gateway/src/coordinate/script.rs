@@ -4,6 +4,7 @@ use std::fmt;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use resp::ReplyLimits;
 use script::{AnyHost, Budget, Host, Outcome, RunInput, Spent};
@@ -131,8 +132,9 @@ impl ScriptCall<'_> {
     }
 
     /// Counts a run, and tells of it if somebody asked.
-    pub(super) fn note(&self, ended: Ended, spent: &Spent) {
+    pub(super) fn note(&self, server: &Server, ended: Ended, spent: &Spent) {
         self.program.stats().add(ended, spent);
+        server.totals.add(ended, spent);
         if let Some(trace) = &self.trace {
             let mut seen = trace.seen();
             seen.ended = Some(ended);
@@ -228,7 +230,7 @@ fn append_error(out: &mut Vec<u8>, call: &ScriptCall<'_>, text: String) {
 /// Counts a script that was killed; the text that becomes the reply.
 pub(super) fn killed_error(server: &Server, call: &ScriptCall<'_>) -> String {
     Counters::add(&server.counters.scripts_killed, 1);
-    call.note(Ended::Killed, &Spent::default());
+    call.note(server, Ended::Killed, &Spent::default());
     let command = call.program.kind().to_uppercase();
     format!("KILLED {} was ended by {command} KILL; {}", call.program, fate(call))
 }
@@ -252,9 +254,13 @@ async fn run_atomic(
     let mut circumstances = None;
     loop {
         let now_ms = circumstances.map(|seen: Circumstances| seen.now_ms);
+        let began = Instant::now();
         let txn = locks.lock(server, now_ms, Vec::new()).await.map_err(lost)?;
         // Not before: those who wait for a key shall not keep others from running.
+        let locked = Instant::now();
         let permit = server.runtime.admit(false).await;
+        server.counters.lock_waits.add(locked - began);
+        server.counters.queue_waits.add(locked.elapsed());
         let seen = *circumstances.get_or_insert_with(|| Circumstances {
             clock_seconds: server.started.elapsed().as_secs_f64(),
             full: call.full || (txn.is_full() && !call.options.flags.spares_memory()),
@@ -268,7 +274,7 @@ async fn run_atomic(
         let lack = round.lack();
         let Round { host, outcome, spent } = round;
         if let Some(Lack::Node(error)) = lack {
-            call.note(Ended::WithError, &spent);
+            call.note(server, Ended::WithError, &spent);
             return Err(error.text().to_owned());
         }
         if let Some(lack) = lack {
@@ -313,7 +319,7 @@ pub(super) fn append_outcome(
     let (program, writes) = (&call.program, fate(call));
     let trapped = |what: String| {
         Counters::add(&server.counters.script_traps, 1);
-        call.note(Ended::ByLimit, spent);
+        call.note(server, Ended::ByLimit, spent);
         Err(format!("SCRIPTTRAP {what}; {writes}"))
     };
     match outcome {
@@ -323,13 +329,13 @@ pub(super) fn append_outcome(
                 return trapped(format!("the sandbox returned no valid reply: {error}"));
             }
             let failed = out.get(mark) == Some(&b'-');
-            call.note(if failed { Ended::WithError } else { Ended::Well }, spent);
+            call.note(server, if failed { Ended::WithError } else { Ended::Well }, spent);
             Counters::add(&server.counters.scripts_run, 1);
             Ok(failed)
         }
         Outcome::CompileError(message) => Err(compile_error(&message)),
         Outcome::Limit(limit) => {
-            call.note(Ended::ByLimit, spent);
+            call.note(server, Ended::ByLimit, spent);
             Err(limit_error(call, limit))
         }
         Outcome::Stopped => trapped(format!("{program} was stopped")),
@@ -470,14 +476,16 @@ async fn run_unlocked(server: &Arc<Server>, call: &ScriptCall<'_>, out: &mut Vec
         publishing: None,
         trace: call.traced(),
     });
+    let began = Instant::now();
     let _permit = server.runtime.admit(true).await;
+    server.counters.queue_waits.add(began.elapsed());
     let clock_seconds = server.started.elapsed().as_secs_f64();
     let (host, outcome, spent) = run_in_sandbox(server, call, clock_seconds, host, true).await;
     if let Some(mut host) = host {
         // Also those of a script that was ended: it did call them.
         host.send_all().await;
         if let (Some(error), Outcome::Reply(_) | Outcome::Stopped) = (&host.failed, &outcome) {
-            call.note(Ended::WithError, &spent);
+            call.note(server, Ended::WithError, &spent);
             return Err(format!(
                 "{} script: {}, by a call whose result it does not use.",
                 error.text(),

@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
+use crate::observe::Face;
 use crate::server::Server;
 use crate::session::ClientInfo;
 
@@ -18,6 +19,7 @@ pub type Ready = watch::Receiver<bool>;
 /// `full` is what one too many is told. Those that were let in finish what they are doing, which the caller waits for.
 pub async fn keep<Live, Life>(
     server: Arc<Server>,
+    face: Face,
     listener: TcpListener,
     mut ready: Ready,
     full: &[u8],
@@ -45,7 +47,7 @@ pub async fn keep<Live, Life>(
         let _ = stream.set_nodelay(true);
         let place = server.io.place();
         let runtime = place.runtime().clone();
-        let Some((stream, entry)) = Entry::new(&server, stream) else { continue };
+        let Some((stream, entry)) = Entry::new(&server, face, stream) else { continue };
         let live = live.clone();
         runtime.spawn(async move {
             // How it ended concerns nobody: the client is gone, or was told why.
@@ -82,19 +84,21 @@ impl Drop for Listed {
 /// A connection's place in the list of clients, and in the count of connections.
 pub struct Entry {
     listed: Listed,
+    face: Face,
     /// The address it came to.
     pub local: IpAddr,
 }
 
 impl Entry {
-    fn new(server: &Arc<Server>, stream: TcpStream) -> Option<(std::net::TcpStream, Arc<Entry>)> {
+    fn new(server: &Arc<Server>, face: Face, stream: TcpStream) -> Option<(std::net::TcpStream, Arc<Entry>)> {
         let addresses = stream.peer_addr().and_then(|peer| Ok((peer, stream.local_addr()?)));
         let Ok((peer, local)) = addresses else {
             server.counters.connections.fetch_sub(1, Ordering::Relaxed);
             return None;
         };
         let listed = Listed::new(server, peer.to_string(), local.to_string());
-        let entry = Entry { listed, local: local.ip() };
+        server.counters.enter(face);
+        let entry = Entry { listed, face, local: local.ip() };
         Some((stream.into_std().ok()?, Arc::new(entry)))
     }
 
@@ -106,6 +110,8 @@ impl Entry {
 
 impl Drop for Entry {
     fn drop(&mut self) {
-        self.listed.server.counters.connections.fetch_sub(1, Ordering::Relaxed);
+        let counters = &self.listed.server.counters;
+        counters.connections.fetch_sub(1, Ordering::Relaxed);
+        counters.leave(self.face);
     }
 }

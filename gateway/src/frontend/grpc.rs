@@ -39,6 +39,7 @@ use tonic_reflection::server::Builder;
 use self::call::Asker;
 use super::door::{self, Entry, Ready};
 use super::http::guard;
+use crate::observe;
 use crate::server::Server;
 
 /// How long a connection may take to send anything at all, and how often one that says nothing is asked whether it is
@@ -73,7 +74,7 @@ pub async fn serve(server: Arc<Server>, listener: TcpListener, mut ready: Ready)
     let face = Arc::new(Face { server: server.clone(), ready: ready.clone(), others });
     let live = move |stream, entry| live(face.clone(), stream, entry);
     // One too many is cut off: whatever it were told would have to be said in HTTP/2.
-    door::keep(server, listener, ready.clone(), b"", live).await;
+    door::keep(server, observe::Face::Grpc, listener, ready.clone(), b"", live).await;
     let _ = ready.wait_for(|ready| !ready).await;
     for name in WELL {
         reporter.set_service_status(name, ServingStatus::NotServing).await;

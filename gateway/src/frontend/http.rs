@@ -11,6 +11,7 @@ mod docs;
 mod eval;
 mod events;
 pub(super) mod guard;
+mod health;
 mod json;
 mod keys;
 mod problem;
@@ -40,7 +41,9 @@ use self::ask::Asker;
 use self::guard::{Cors, REQUEST_ID};
 use self::problem::Problem;
 use super::door::{self, Entry, Ready};
+use crate::observe;
 use crate::server::Server;
+pub use health::serve_health;
 
 /// How long a connection may be idle, or take to send the head of a request.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -83,6 +86,7 @@ fn routes() -> Vec<Route> {
     vec![
         get("/healthz", docs::alive),
         get("/readyz", docs::ready),
+        get("/metrics", docs::metrics),
         post("/v1/command", commands::command),
         post("/v1/pipeline", commands::pipeline),
         post("/v1/eval", eval::eval),
@@ -123,7 +127,7 @@ pub async fn serve(server: Arc<Server>, listener: TcpListener, ready: Ready) {
     let app = TowerToHyperService::new(router(&face));
     let full = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n";
     let live = move |stream, entry| live(face.clone(), app.clone(), stream, entry);
-    door::keep(server, listener, ready, full, live).await;
+    door::keep(server, observe::Face::Http, listener, ready, full, live).await;
 }
 
 /// Answers requests until the connection ends, or is ended by CLIENT KILL or the process. If the client hangs up in the

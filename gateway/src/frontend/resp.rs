@@ -30,7 +30,7 @@ use crate::command::pubsub::leave;
 use crate::dispatch;
 use crate::frontend::Ready;
 use crate::io::Place;
-use crate::observe::{Counters, unix_ms};
+use crate::observe::{Counters, Face, unix_ms};
 use crate::server::Server;
 use crate::session::{ClientInfo, Session};
 
@@ -72,6 +72,7 @@ pub fn serve(
     place: Place,
 ) {
     server.clients.lock().insert(client.id, client.clone());
+    server.counters.enter(Face::Resp);
     let connection = Connection {
         session: Session { hears: true, ..Session::new(client.clone()) },
         parser: Parser::new(limits(server)),
@@ -92,6 +93,7 @@ impl Drop for Entry {
     fn drop(&mut self) {
         self.server.clients.lock().remove(&self.id);
         self.server.counters.connections.fetch_sub(1, Ordering::Relaxed);
+        self.server.counters.leave(Face::Resp);
     }
 }
 

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -17,6 +18,8 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_stream::Stream;
 use tonic::transport::Endpoint;
+
+use crate::times::Times;
 
 /// Most bytes of one message, either way.
 pub(crate) const MESSAGE_BYTES: usize = 1 << 30;
@@ -72,6 +75,24 @@ pub struct Link {
 #[derive(Default)]
 struct Shared {
     state: Mutex<State>,
+    traffic: Traffic,
+}
+
+/// What became of requests, since the link was opened.
+#[derive(Default)]
+pub struct Traffic {
+    /// How long answers took.
+    pub times: Times,
+    /// Requests that were sent.
+    pub requests: AtomicU64,
+    /// Requests that were refused, or lost with the stream.
+    pub errors: AtomicU64,
+}
+
+/// Somebody who waits for an answer, and since when.
+struct Awaited {
+    answer: oneshot::Sender<Result<Answer, Lost>>,
+    since: Instant,
 }
 
 #[derive(Default)]
@@ -88,7 +109,7 @@ struct State {
     queue_bytes: usize,
     /// Those up to this number have left the queue.
     sent: u64,
-    waiting: HashMap<u64, oneshot::Sender<Result<Answer, Lost>>>,
+    waiting: HashMap<u64, Awaited>,
     writer: Option<Waker>,
     /// Wakes when it is up, or cannot be.
     settled: Vec<oneshot::Sender<()>>,
@@ -171,6 +192,11 @@ impl Link {
         self.shared.state.lock().status.clone()
     }
 
+    /// What became of requests.
+    pub fn traffic(&self) -> &Traffic {
+        &self.shared.traffic
+    }
+
     /// Sends a request.
     pub fn ask(&self, body: Ask) -> Pending {
         self.ask_if(body, |_| true)
@@ -187,12 +213,14 @@ impl Link {
             true => Ok(()),
             false => Err("the link was lost in the meantime".to_owned()),
         });
+        self.shared.traffic.requests.fetch_add(1, Ordering::Relaxed);
         if let Err(reason) = sent {
+            self.shared.traffic.errors.fetch_add(1, Ordering::Relaxed);
             return Pending { id: 0, answer: Err(Lost { maybe_done: false, reason }) };
         }
         let id = state.push(body);
         let (answer, hears) = oneshot::channel();
-        state.waiting.insert(id, answer);
+        state.waiting.insert(id, Awaited { answer, since: Instant::now() });
         state.wake();
         Pending { id, answer: Ok(hears) }
     }
@@ -211,7 +239,15 @@ impl Link {
 impl Drop for Link {
     fn drop(&mut self) {
         self.driver.abort();
-        self.shared.state.lock().fall("the link is closed");
+        self.shared.fall("the link is closed");
+    }
+}
+
+impl Shared {
+    /// The stream is broken: everybody learns of it.
+    fn fall(&self, reason: &str) {
+        let lost = self.state.lock().fall(reason);
+        self.traffic.errors.fetch_add(lost as u64, Ordering::Relaxed);
     }
 }
 
@@ -242,19 +278,21 @@ impl State {
         self.settled.clear();
     }
 
-    /// The stream is broken: everybody learns of it.
-    fn fall(&mut self, reason: &str) {
+    /// The same; how many waited for answers.
+    fn fall(&mut self, reason: &str) -> usize {
         self.up = false;
         self.settle();
         self.trouble = reason.to_owned();
         self.queue.clear();
         self.queue_bytes = 0;
         self.wake();
+        let count = self.waiting.len();
         for (id, waiting) in self.waiting.drain() {
             let lost = Lost { maybe_done: id <= self.sent, reason: reason.to_owned() };
             // Whoever does not listen any more needs no answer.
-            let _ = waiting.send(Err(lost));
+            let _ = waiting.answer.send(Err(lost));
         }
+        count
     }
 }
 
@@ -318,7 +356,7 @@ async fn drive(address: String, shared: Arc<Shared>, greeting: Arc<dyn Greeting>
     loop {
         let opened = Instant::now();
         let reason = run(&address, &shared, &*greeting).await;
-        shared.state.lock().fall(&reason);
+        shared.fall(&reason);
         if opened.elapsed() > PAUSES.1 {
             pause = PAUSES.0;
         }
@@ -397,6 +435,7 @@ fn take(
     responses: Responses,
     greeted: &mut bool,
 ) -> Result<(), String> {
+    let now = Instant::now();
     for response in responses.responses {
         let Some(answer) = response.body else { continue };
         if !*greeted {
@@ -421,7 +460,11 @@ fn take(
         if response.id == 0 {
             greeting.heard(answer);
         } else if let Some(waiting) = shared.state.lock().waiting.remove(&response.id) {
-            let _ = waiting.send(Ok(answer));
+            shared.traffic.times.add(now.saturating_duration_since(waiting.since));
+            if matches!(answer, Answer::Refusal(_)) {
+                shared.traffic.errors.fetch_add(1, Ordering::Relaxed);
+            }
+            let _ = waiting.answer.send(Ok(answer));
         }
     }
     Ok(())

@@ -169,6 +169,9 @@ impl Writer {
             let began = Instant::now();
             written = self.round(checkpoint.is_some());
             self.pace(began.elapsed());
+            if written > 0 {
+                journal_of(&self.node).pace().rounds.add(began.elapsed());
+            }
             let progress = journal_of(&self.node).progress();
             if checkpoint.is_some_and(|newest| progress.checkpoint >= newest) {
                 checkpoint = None;
@@ -240,9 +243,11 @@ impl Writer {
         if written > 0 {
             let Some(disk) = &mut self.disk else { return Ok(0) };
             fail_point::reach("collected")?;
+            let began = Instant::now();
             disk.apply(self.noted, &self.batch.ops)?;
             fail_point::reach("applied")?;
             disk.flush()?;
+            journal_of(&self.node).pace().writes.add(began.elapsed());
             fail_point::reach("flushed")?;
             self.batch = Batch::default();
         }

@@ -15,6 +15,7 @@ use super::ask::Ask;
 use super::json;
 use crate::command::introspect::{categories, flag_names};
 use crate::config::Address;
+use crate::metrics;
 
 /// The API in the words of OpenAPI 3.1.
 pub const OPENAPI: &str = include_str!("openapi.json");
@@ -30,6 +31,13 @@ pub async fn ready(State(face): State<Arc<Face>>) -> (StatusCode, &'static str) 
         true => (StatusCode::OK, "ready\n"),
         false => (StatusCode::SERVICE_UNAVAILABLE, "not ready\n"),
     }
+}
+
+/// Counters and states, as Prometheus reads them.
+pub async fn metrics(State(face): State<Arc<Face>>) -> Response {
+    let ready = *face.ready.borrow();
+    let text = metrics::render(&metrics::of_server(&face.server, ready));
+    ([(header::CONTENT_TYPE, super::health::METRICS_TYPE)], text).into_response()
 }
 
 /// The description of this API.

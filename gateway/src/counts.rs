@@ -1,0 +1,8 @@
+//! What is counted of calls, waits and errors. Counting never waits: each is an addition or two that orders nothing.
+
+mod calls;
+mod errors;
+mod spread;
+
+pub use calls::{Calls, Refusal};
+pub use errors::Errors;

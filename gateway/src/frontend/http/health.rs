@@ -1,0 +1,85 @@
+//! What a store node has of HTTP: whether it is well, and its metrics.
+
+use std::convert::Infallible;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::{HeaderValue, Method, Request, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+
+use super::super::door::Ready;
+use super::{PATIENCE, guard};
+use crate::config::Config;
+
+/// Connections at the same time: health checks and scrapers are few.
+const MOST_CONNECTIONS: usize = 64;
+
+/// The media type of metrics.
+pub const METRICS_TYPE: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4");
+
+/// Serves `/healthz`, `/readyz` and `/metrics` for as long as it is polled. `metrics` is told whether the process is
+/// ready.
+pub async fn serve_health(
+    config: Arc<Config>,
+    listener: TcpListener,
+    ready: Ready,
+    metrics: impl Fn(bool) -> String + Send + Sync + 'static,
+) {
+    let (metrics, room) = (Arc::new(metrics), Arc::new(Semaphore::new(MOST_CONNECTIONS)));
+    loop {
+        let Ok(permit) = room.clone().acquire_owned().await else { return };
+        let Ok((stream, _)) = listener.accept().await else {
+            // Out of file descriptors, most likely: connections that end will free some.
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            continue;
+        };
+        let (config, ready, metrics) = (config.clone(), ready.clone(), metrics.clone());
+        tokio::spawn(async move {
+            live(&config, stream, &ready, &*metrics).await;
+            drop(permit);
+        });
+    }
+}
+
+async fn live(config: &Config, stream: TcpStream, ready: &Ready, metrics: &(impl Fn(bool) -> String + Sync)) {
+    let Ok(local) = stream.local_addr() else { return };
+    let answered = |request: Request<Incoming>| {
+        let response = answer(config, local.ip(), &request, *ready.borrow(), metrics);
+        std::future::ready(Ok::<_, Infallible>(response))
+    };
+    // How it ended concerns nobody: the client is gone, or was told why.
+    let _ = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(PATIENCE)
+        .serve_connection(TokioIo::new(stream), service_fn(answered))
+        .await;
+}
+
+fn answer(
+    config: &Config,
+    local: IpAddr,
+    request: &Request<Incoming>,
+    ready: bool,
+    metrics: impl Fn(bool) -> String,
+) -> Response<Body> {
+    if let Err(problem) = guard::check(config, local, request) {
+        return (StatusCode::FORBIDDEN, problem.detail).into_response();
+    }
+    match (request.method(), request.uri().path()) {
+        (&Method::GET, "/healthz") => "ok\n".into_response(),
+        (&Method::GET, "/readyz") if ready => "ready\n".into_response(),
+        (&Method::GET, "/readyz") => (StatusCode::SERVICE_UNAVAILABLE, "not ready\n").into_response(),
+        (&Method::GET, "/metrics") => {
+            ([(header::CONTENT_TYPE, METRICS_TYPE)], metrics(ready)).into_response()
+        }
+        _ => (StatusCode::NOT_FOUND, "a store node has /healthz, /readyz and /metrics\n").into_response(),
+    }
+}
