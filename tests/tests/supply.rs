@@ -1,5 +1,6 @@
-//! Packages of others: their licences and where they come from, held to `deny.toml`.
+//! Packages of others: their licences, versions and where they come from, held to `deny.toml`.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Command;
 
@@ -54,6 +55,69 @@ fn met(expression: &str, allowed: &[String]) -> bool {
         }
     }
     parts.iter().all(|part| part.split(" OR ").any(|licence| allowed.iter().any(|known| known == licence)))
+}
+
+/// The names of packages in a list of `[bans]`.
+fn named(rules: &toml::Table, key: &str) -> Vec<String> {
+    let entries = rules["bans"][key].as_array().expect("a list");
+    let name = |entry: &toml::Value| entry["crate"].as_str().expect("a name").to_owned();
+    let reason = |entry: &toml::Value| entry["reason"].as_str().is_some_and(|reason| !reason.is_empty());
+    assert!(entries.iter().all(reason), "each entry of {key} says why");
+    entries.iter().map(name).collect()
+}
+
+/// What there is several versions of, though it is not among those that may.
+fn several(packages: &[(String, String)], may: &[String]) -> Vec<String> {
+    let mut versions: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for (name, version) in packages {
+        versions.entry(name).or_default().insert(version);
+    }
+    let many =
+        versions.into_iter().filter(|(name, found)| found.len() > 1 && !may.iter().any(|one| one == name));
+    many.map(|(name, found)| format!("{name} {found:?}")).collect()
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().expect("a string").to_owned()
+}
+
+#[test]
+fn there_is_one_version_of_each_package() {
+    let rules = rules();
+    assert_eq!(rules["bans"]["multiple-versions"].as_str(), Some("deny"));
+    let may = named(&rules, "skip");
+    let packages: Vec<_> =
+        packages().iter().map(|package| (text(&package["name"]), text(&package["version"]))).collect();
+    let wrong = several(&packages, &may);
+    assert!(wrong.is_empty(), "take the version that is there, or say in deny.toml why not: {wrong:#?}");
+}
+
+#[test]
+fn versions_are_counted() {
+    let packages =
+        [("a", "1.0.0"), ("a", "1.0.0"), ("b", "1.0.0"), ("b", "2.0.0"), ("c", "1.0.0"), ("c", "1.1.0")];
+    let packages = packages.map(|(name, version)| (name.to_owned(), version.to_owned()));
+    assert_eq!(several(&packages, &["c".to_owned()]), [r#"b {"1.0.0", "2.0.0"}"#]);
+}
+
+#[test]
+fn packages_that_are_not_wanted_are_not_there() {
+    let unwanted = named(&rules(), "deny");
+    assert!(!unwanted.is_empty());
+    for package in &packages() {
+        let name = text(&package["name"]);
+        assert!(!unwanted.contains(&name), "deny.toml says why {name} is not wanted");
+    }
+}
+
+#[test]
+fn every_dependency_has_a_version() {
+    for package in packages().iter().filter(|package| package["source"].is_null()) {
+        for wanted in package["dependencies"].as_array().expect("dependencies") {
+            let by_path = wanted["path"].is_string();
+            assert!(by_path || wanted["req"] != "*", "{} takes any {}", package["name"], wanted["name"]);
+        }
+    }
 }
 
 #[test]
