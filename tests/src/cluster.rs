@@ -100,6 +100,14 @@ impl Member {
         self.server.take().expect("it runs").kill();
     }
 
+    /// Ends it as an operator does, and waits until it has finished what it does then.
+    pub fn stop(&mut self) {
+        let mut server = self.server.take().expect("it runs");
+        server.signal(libc::SIGTERM);
+        let status = server.wait();
+        assert!(status.success(), "it ended with {status}: {}", server.log());
+    }
+
     /// Whether it runs. One that has ended by itself does not any more.
     pub fn is_running(&mut self) -> bool {
         let ended = self.server.as_mut().is_some_and(|server| !server.is_running());

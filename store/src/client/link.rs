@@ -104,6 +104,8 @@ struct State {
     tried: bool,
     /// Why it is not.
     trouble: String,
+    /// The node is about to end: it answers what it was asked, and what belongs to what it has begun.
+    leaving: bool,
     next_id: u64,
     queue: Vec<Request>,
     queue_bytes: usize,
@@ -154,7 +156,7 @@ impl Link {
     /// Whether requests can be sent; else why not.
     pub fn is_up(&self) -> Result<(), String> {
         let state = self.shared.state.lock();
-        if state.up { Ok(()) } else { Err(state.trouble.clone()) }
+        if state.up && !state.leaving { Ok(()) } else { Err(state.trouble.clone()) }
     }
 
     /// Waits until requests can be sent, or until it is known that they cannot.
@@ -199,22 +201,21 @@ impl Link {
 
     /// Sends a request.
     pub fn ask(&self, body: Ask) -> Pending {
-        self.ask_if(body, |_| true)
+        self.ask_if(body, |state| if state.leaving { Err(state.trouble.clone()) } else { Ok(()) })
     }
 
     /// Sends a request about something that the node forgets with this stream: not on another one.
     pub fn ask_on(&self, stream: u64, body: Ask) -> Pending {
-        self.ask_if(body, |present| present == stream)
-    }
-
-    fn ask_if(&self, body: Ask, is_meant: impl FnOnce(u64) -> bool) -> Pending {
-        let mut state = self.shared.state.lock();
-        let sent = state.may_send().and_then(|()| match is_meant(state.stream) {
+        self.ask_if(body, |state| match state.stream == stream {
             true => Ok(()),
             false => Err("the link was lost in the meantime".to_owned()),
-        });
+        })
+    }
+
+    fn ask_if(&self, body: Ask, may: impl FnOnce(&State) -> Result<(), String>) -> Pending {
+        let mut state = self.shared.state.lock();
         self.shared.traffic.requests.fetch_add(1, Ordering::Relaxed);
-        if let Err(reason) = sent {
+        if let Err(reason) = state.may_send().and_then(|()| may(&state)) {
             self.shared.traffic.errors.fetch_add(1, Ordering::Relaxed);
             return Pending { id: 0, answer: Err(Lost { maybe_done: false, reason }) };
         }
@@ -278,9 +279,22 @@ impl State {
         self.settled.clear();
     }
 
+    /// The node is about to end. Nothing more is begun there.
+    fn leave(&mut self) {
+        self.leaving = true;
+        self.trouble = "the node is about to end".to_owned();
+        self.wake();
+    }
+
+    /// Whether all is answered that a node that is about to end was asked.
+    fn has_left(&self) -> bool {
+        self.leaving && self.queue.is_empty() && self.waiting.is_empty()
+    }
+
     /// The same; how many waited for answers.
     fn fall(&mut self, reason: &str) -> usize {
         self.up = false;
+        self.leaving = false;
         self.settle();
         self.trouble = reason.to_owned();
         self.queue.clear();
@@ -328,6 +342,10 @@ impl Stream for Outgoing {
     fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Requests>> {
         let mut state = self.shared.state.lock();
         if state.stream != self.stream {
+            return Poll::Ready(None);
+        }
+        if state.has_left() {
+            state.up = false;
             return Poll::Ready(None);
         }
         if state.queue.is_empty() {
@@ -457,14 +475,22 @@ fn take(
             }
             shared.state.lock().status = Status { map: None, ..status.clone() };
         }
-        if response.id == 0 {
+        if matches!(answer, Answer::Leaving(_)) {
+            shared.state.lock().leave();
+        } else if response.id == 0 {
             greeting.heard(answer);
-        } else if let Some(waiting) = shared.state.lock().waiting.remove(&response.id) {
-            shared.traffic.times.add(now.saturating_duration_since(waiting.since));
-            if matches!(answer, Answer::Refusal(_)) {
-                shared.traffic.errors.fetch_add(1, Ordering::Relaxed);
+        } else {
+            let mut state = shared.state.lock();
+            if let Some(waiting) = state.waiting.remove(&response.id) {
+                shared.traffic.times.add(now.saturating_duration_since(waiting.since));
+                if matches!(answer, Answer::Refusal(_)) {
+                    shared.traffic.errors.fetch_add(1, Ordering::Relaxed);
+                }
+                let _ = waiting.answer.send(Ok(answer));
             }
-            let _ = waiting.answer.send(Ok(answer));
+            if state.has_left() {
+                state.wake();
+            }
         }
     }
     Ok(())

@@ -5,13 +5,14 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use proto::store::v1 as wire;
 use store_engine::{Protocol, Reply};
 use subtle::ConstantTimeEq;
 use tokio::task::AbortHandle;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep_until, timeout};
 use tonic::Streaming;
 use wire::refusal::Code;
 use wire::request::Body as Ask;
@@ -29,6 +30,8 @@ use crate::client::link::{Greeting, SILENCE};
 use crate::topology::SlotMap;
 use crate::wait::Waiter;
 
+/// How long peers may take to finish what they have begun when the node ends. Told in `store.proto`.
+const LEAVING: Duration = Duration::from_secs(2);
 /// So many requests of one peer may wait for something.
 const MOST_WAITING: usize = 100_000;
 const TOO_MANY: &str = "too many requests of this peer are waiting";
@@ -86,10 +89,19 @@ impl Session {
     pub async fn run(mut self, mut requests: Streaming<Requests>) {
         let host = self.host.clone();
         let mut end = pin!(host.sessions.ended());
+        let mut leaves_at = None;
         while !self.outbox.is_closed() {
             let next = tokio::select! {
                 biased;
-                () = &mut end => break,
+                () = &mut end, if leaves_at.is_none() => {
+                    if !self.greeted {
+                        break;
+                    }
+                    self.take_leave();
+                    leaves_at = Some(Instant::now() + LEAVING);
+                    continue;
+                }
+                () = sleep_until(leaves_at.unwrap_or_else(Instant::now)), if leaves_at.is_some() => break,
                 next = timeout(SILENCE, requests.message()) => next,
             };
             let Ok(Ok(Some(requests))) = next else { break };
@@ -116,6 +128,16 @@ impl Session {
             }
         }
         self.leave();
+    }
+
+    /// Tells the peer that the node is about to end: what is under way is still answered. Who waits for something to
+    /// come is sent to ask again.
+    fn take_leave(&self) {
+        self.outbox.push([Response { id: 0, body: Some(Answer::Leaving(wire::Leaving {})) }]);
+        let waiters: Vec<_> = self.waiting.lock().waiters.drain().collect();
+        for (_, waiter) in waiters {
+            waiter.answer(Vec::new());
+        }
     }
 
     /// Waits until the peer has fetched what is there for it. Whether it does: one that does not is silent too.
