@@ -1,9 +1,13 @@
 """The chart: as expected, accepted by Kubernetes' schemas, and its config files by the server."""
 
 import copy
+import os
 import shutil
 import subprocess
+import tempfile
 import unittest
+from contextlib import ExitStack
+from pathlib import Path
 
 import helm_python as helm
 import jsonschema
@@ -15,6 +19,8 @@ from server import Server
 # The oldest that Chart.yaml allows, and some up to the newest that is known.
 KUBERNETES = ["1.30", "1.32", "1.34", "1.37"]
 
+PASSWORD = "not a secret"
+
 TEXTS = {"type": "object", "additionalProperties": {"type": "string"}}
 
 
@@ -22,13 +28,36 @@ def exactly(**members):
     return {"type": "object", "properties": members, "required": list(members), "additionalProperties": False}
 
 
-# Of the Prometheus operator's objects, what the chart may say; `files/alerts.yaml` is the body of a rule.
-OPERATOR = {
+# Of objects that are not Kubernetes' own, what the chart may say; `files/alerts.yaml` is the body of a rule.
+OTHERS = {
+    "Certificate": exactly(
+        secretName={"type": "string"},
+        issuerRef={"type": "object", "required": ["name"]},
+        duration={"type": "string"},
+        renewBefore={"type": "string"},
+        privateKey=exactly(algorithm={"const": "ECDSA"}, size={"const": 256}, rotationPolicy={"const": "Always"}),
+        usages={"const": ["server auth", "client auth", "digital signature"]},
+        dnsNames={"type": "array", "items": {"type": "string"}},
+    ),
     "ServiceMonitor": exactly(
         selector=exactly(matchLabels=TEXTS),
         endpoints={
             "type": "array",
-            "items": exactly(port={"const": "http"}, path={"const": "/metrics"}, interval={"type": "string"}),
+            "items": {
+                "type": "object",
+                "properties": {
+                    "port": {"const": "http"},
+                    "path": {"const": "/metrics"},
+                    "interval": {"type": "string"},
+                    "scheme": {"const": "https"},
+                    "tlsConfig": exactly(
+                        serverName={"type": "string"},
+                        ca=exactly(secret=exactly(name={"type": "string"}, key={"const": "ca.crt"})),
+                    ),
+                },
+                "required": ["port", "path", "interval"],
+                "additionalProperties": False,
+            },
         },
     ),
     "PrometheusRule": exactly(
@@ -85,9 +114,9 @@ class Chart(unittest.TestCase):
         checked = 0
         for case in chart.cases():
             for found in chart.objects(chart.values(case)):
-                if found["kind"] in OPERATOR:
-                    self.assertEqual(found["apiVersion"], "monitoring.coreos.com/v1")
-                    jsonschema.validate(found["spec"], OPERATOR[found["kind"]])
+                if found["kind"] in OTHERS:
+                    self.assertIn(found["apiVersion"], ("monitoring.coreos.com/v1", "cert-manager.io/v1"))
+                    jsonschema.validate(found["spec"], OTHERS[found["kind"]])
                     continue
                 for version in KUBERNETES:
                     kubernetes_validate.validate(found, version, strict=True)
@@ -161,6 +190,9 @@ class Chart(unittest.TestCase):
             {"service": {"ports": {"resp": 70000}}},
             {"image": {"digest": "latest"}},
             {"mode": "distributed", "store": {"founders": 4}},
+            # Probes and Prometheus could not follow.
+            {"tls": {"existingSecret": "certificate", "authClients": "yes"}},
+            {"mode": "distributed", "tls": {"existingSecret": "certificate"}, "metrics": {"serviceMonitor": {"enabled": True}}},
         ]:
             with self.assertRaises(helm.HelmError, msg=str(wrong)):
                 chart.rendered(wrong)
@@ -191,8 +223,8 @@ class Chart(unittest.TestCase):
 class Served(unittest.TestCase):
     """What is rendered, with the server itself."""
 
-    def check_scripts(self, objects, server):
-        """Runs what `helm test` would."""
+    def check_scripts(self, objects, server, places=()):
+        """Runs what `helm test` would, with things in other places."""
         missing = [tool for tool in ("redis-cli", "wget") if not shutil.which(tool)]
         if missing:
             print(f"***** {' and '.join(missing)} not installed: the scripts of `helm test` are SKIPPED *****")
@@ -200,9 +232,14 @@ class Served(unittest.TestCase):
         pod = next(found for found in objects if found["kind"] == "Pod")
         [container] = pod["spec"]["containers"]
         environment = {"HOST": "127.0.0.1", "RESP": server.port("resp"), "HTTP": server.port("http")}
-        self.assertEqual({entry["name"] for entry in container["env"]}, set(environment))
+        self.assertEqual({entry["name"] for entry in container["env"]} - {"REDISCLI_AUTH"}, set(environment))
+        if "REDISCLI_AUTH" in [entry["name"] for entry in container["env"]]:
+            environment["REDISCLI_AUTH"] = PASSWORD
+        [script] = container["args"]
+        for there, here in places:
+            script = script.replace(there, here)
         done = subprocess.run(
-            container["command"] + container["args"],
+            [*container["command"], script],
             env=environment | {"PATH": "/usr/local/bin:/usr/bin:/bin"},
             capture_output=True,
             text=True,
@@ -228,6 +265,42 @@ class Served(unittest.TestCase):
                     gateway = config_file(objects, "gateway")
                     with Server("gateway", gateway, {"resp": 0, "http": 0, "grpc": 0}, stores | token) as server:
                         self.check_scripts(objects, server)
+
+    def test_tls_and_passwords(self):
+        known = subprocess.run([os.environ["MOONSHARD_BIN"], "config"], capture_output=True, text=True).stdout
+        if not all(f"`{name}`" in known for name in ("tls-cert-file", "requirepass-file")) or not shutil.which("openssl"):
+            print("***** No openssl, or a server without TLS and passwords: these values of the chart are SKIPPED *****")
+            return
+        objects = chart.objects(chart.values("distributed-tls"))
+        with tempfile.TemporaryDirectory() as folder, Server.word() as word, ExitStack() as stack:
+            certificates(folder)
+            Path(folder, "password").write_text(f"{PASSWORD}\n")
+            places = [("/run/moonshard-tls", folder), ("/run/moonshard-auth", folder), ("/run/moonshard/cluster-token", word)]
+
+            def here(component):
+                config = config_file(objects, component)
+                for there, instead in places:
+                    self.assertTrue(there in config or component == "store", there)
+                    config = config.replace(there, instead)
+                return config
+
+            node = stack.enter_context(Server("store", here("store"), {"grpc": 0, "http": 0}, {"data-dir": "none"}))
+            stores = {"stores": f"127.0.0.1:{node.port('grpc')}"}
+            faces = {"resp": 0, "http": 0, "grpc": 0}
+            server = stack.enter_context(Server("gateway", here("gateway"), faces, stores))
+            self.check_scripts(objects, server, places)
+
+
+def certificates(folder):
+    """A root, and a certificate for this machine that leads to it."""
+    def openssl(*words):
+        subprocess.run(["openssl", *words], cwd=folder, check=True, capture_output=True, timeout=120)
+
+    new = ["req", "-x509", "-nodes", "-days", "2", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"]
+    openssl(*new, "-keyout", "ca.key", "-out", "ca.crt", "-subj", "/CN=root")
+    names = "subjectAltName=DNS:localhost,IP:127.0.0.1"
+    openssl(*new, "-CA", "ca.crt", "-CAkey", "ca.key", "-keyout", "tls.key", "-out", "tls.crt", "-subj", "/CN=server",
+            "-addext", names, "-addext", "basicConstraints=critical,CA:FALSE")
 
 
 if __name__ == "__main__":

@@ -33,6 +33,20 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- default (printf "%s-cluster" (include "moonshard.fullname" .)) .Values.clusterToken.existingSecret -}}
 {{- end -}}
 
+{{/* The secret with certificate, key and root; nothing without TLS. */}}
+{{- define "moonshard.tlsSecret" -}}
+{{- if .Values.tls.certManager.enabled -}}
+{{- default (printf "%s-tls" (include "moonshard.fullname" .)) .Values.tls.existingSecret -}}
+{{- else -}}
+{{- .Values.tls.existingSecret -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Whether a face speaks TLS. Its argument is the root and the face. */}}
+{{- define "moonshard.speaksTls" -}}
+{{- if and (include "moonshard.tlsSecret" .root) (has .face .root.Values.tls.faces) -}}yes{{- end -}}
+{{- end -}}
+
 {{/* What clients connect to: the one process, or the gateways. */}}
 {{- define "moonshard.face" -}}
 {{- ternary "embedded" "gateway" (eq .Values.mode "embedded") -}}
@@ -81,6 +95,24 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- $_ := set $config "cluster-token-file" "/run/moonshard/cluster-token" -}}
 {{- else -}}
 {{- $_ := set $config "data-dir" (ternary "/data" "none" $own.persistence.enabled) -}}
+{{- end -}}
+{{- if include "moonshard.tlsSecret" $root -}}
+{{- if and (has "http" $values.tls.faces) (eq $values.tls.authClients "yes") -}}
+{{- fail "tls.authClients is yes, but probes have no certificate: leave http out of tls.faces" -}}
+{{- end -}}
+{{- $_ := set $config "tls-cert-file" "/run/moonshard-tls/tls.crt" -}}
+{{- $_ := set $config "tls-key-file" "/run/moonshard-tls/tls.key" -}}
+{{- $_ := set $config "tls-ca-cert-file" "/run/moonshard-tls/ca.crt" -}}
+{{- if ne .component "store" -}}
+{{- $_ := set $config "tls-faces" (join "," $values.tls.faces) -}}
+{{- $_ := set $config "tls-auth-clients" $values.tls.authClients -}}
+{{- end -}}
+{{- if eq .component "gateway" -}}
+{{- $_ := set $config "tls-stores" "yes" -}}
+{{- end -}}
+{{- end -}}
+{{- if and $values.auth.existingSecret (ne .component "store") -}}
+{{- $_ := set $config "requirepass-file" "/run/moonshard-auth/password" -}}
 {{- end -}}
 {{- $lines := list -}}
 {{- range $name, $value := mergeOverwrite $config (deepCopy $values.config) (deepCopy $own.config) -}}
@@ -169,12 +201,9 @@ spec:
         - {name: http, containerPort: 8080}
         - {name: grpc, containerPort: 50051}
         {{- end }}
-      {{- $live := dict "grpc" (dict "port" 7101) }}
-      {{- $ready := $live }}
-      {{- if ne .component "store" }}
-      {{- $live = dict "httpGet" (dict "path" "/healthz" "port" "http") }}
-      {{- $ready = dict "httpGet" (dict "path" "/readyz" "port" "http") }}
-      {{- end }}
+      {{- $scheme := ternary "HTTPS" "HTTP" (and (ne .component "store") (eq (include "moonshard.speaksTls" (dict "root" $root "face" "http")) "yes")) }}
+      {{- $live := dict "httpGet" (dict "path" "/healthz" "port" "http" "scheme" $scheme) }}
+      {{- $ready := dict "httpGet" (dict "path" "/readyz" "port" "http" "scheme" $scheme) }}
       startupProbe:
         {{- toYaml $live | nindent 8 }}
         periodSeconds: 2
@@ -203,6 +232,12 @@ spec:
         {{- if $token }}
         - {name: token, mountPath: /run/moonshard, readOnly: true}
         {{- end }}
+        {{- if include "moonshard.tlsSecret" $root }}
+        - {name: tls, mountPath: /run/moonshard-tls, readOnly: true}
+        {{- end }}
+        {{- if and $values.auth.existingSecret (ne .component "store") }}
+        - {name: auth, mountPath: /run/moonshard-auth, readOnly: true}
+        {{- end }}
         - {name: tmp, mountPath: /tmp}
         {{- if and (ne .component "gateway") $own.persistence.enabled }}
         - {name: data, mountPath: /data}
@@ -217,6 +252,17 @@ spec:
         secretName: {{ include "moonshard.tokenSecret" $root }}
         defaultMode: 0440
         items: [{key: {{ $values.clusterToken.key }}, path: cluster-token}]
+    {{- end }}
+    {{- with include "moonshard.tlsSecret" $root }}
+    - name: tls
+      secret: {secretName: {{ . }}, defaultMode: 0440}
+    {{- end }}
+    {{- if and $values.auth.existingSecret (ne .component "store") }}
+    - name: auth
+      secret:
+        secretName: {{ $values.auth.existingSecret }}
+        defaultMode: 0440
+        items: [{key: {{ $values.auth.key }}, path: password}]
     {{- end }}
     - name: tmp
       emptyDir: {sizeLimit: 64Mi}
@@ -261,6 +307,16 @@ volumeClaimTemplates:
             limits: {memory: 256Mi}
           securityContext:
             {{- toYaml .root.Values.securityContext | nindent 12 }}
+          {{- if include "moonshard.tlsSecret" .root }}
+          env:
+            - {name: MOONSHARD_TLS_STORES, value: "yes"}
+            - {name: MOONSHARD_TLS_CERT_FILE, value: /run/moonshard-tls/tls.crt}
+            - {name: MOONSHARD_TLS_KEY_FILE, value: /run/moonshard-tls/tls.key}
+            - {name: MOONSHARD_TLS_CA_CERT_FILE, value: /run/moonshard-tls/ca.crt}
+          {{- end }}
           volumeMounts:
             - {name: token, mountPath: /run/moonshard, readOnly: true}
+            {{- if include "moonshard.tlsSecret" .root }}
+            - {name: tls, mountPath: /run/moonshard-tls, readOnly: true}
+            {{- end }}
 {{- end }}
