@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Runs clients that are not ours against a server of their own: the examples in Python and Go with stubs that the
-# ordinary tools make of gateway.proto, and schemathesis, which holds the HTTP API to openapi.json.
+# Runs clients that are not ours against servers of their own: programs of the Redis protocol in Python, JavaScript, Go and
+# Java with their ordinary packages, on one process and on a gateway with store nodes; the examples of gRPC in Python and Go
+# with stubs that the ordinary tools make of gateway.proto; and schemathesis, which holds the HTTP API to openapi.json.
 #
 # Usage: run.sh PROGRAM FOLDER, which is for what is fetched and made here.
 set -euo pipefail
@@ -11,57 +12,174 @@ mkdir -p "$2"
 folder=$(cd "$2" && pwd)
 proto=$here/../../proto
 python=$folder/venv/bin/python
+# A setting of the shell must not reach the servers.
+unset "${!MOONSHARD_@}"
 
 # What requirements.txt has is for these; Go builds the modules of go.mod with whatever it needs beyond itself.
 if ! "${PYTHON:-python3}" -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then
     echo '***** Python is older than 3.11: clients of others are SKIPPED *****'
     exit 0
 fi
-if [[ ! $folder/ready -nt $here/requirements.txt ]]; then
-    echo "Fetching clients into $folder"
+
+# What runs beside the rest, each with a log that is shown when it is waited for.
+declare -A running=()
+beside() { # NAME COMMAND...
+    local name=$1
+    shift
+    (set -e; "$@") >"$folder/$name.log" 2>&1 </dev/null &
+    running[$name]=$!
+}
+wait_for() { # NAME...
+    local name failed=0
+    for name in "$@"; do
+        if ! wait "${running[$name]}"; then
+            echo "$name has failed:"
+            failed=1
+        fi
+        unset "running[$name]"
+        cat "$folder/$name.log"
+    done
+    return "$failed"
+}
+
+# Ends what was started, the last first: a gateway before its stores.
+servers=()
+end() {
+    trap - EXIT
+    for ((i = ${#servers[@]} - 1; i >= 0; i--)); do
+        kill "${servers[i]}" 2>/dev/null || true
+        wait "${servers[i]}" || true
+    done
+    for job in "${running[@]}"; do kill "$job" 2>/dev/null || true; done
+}
+trap end EXIT
+
+serve() { # NAME READY ARGUMENTS...
+    local name=$1 ready=$2
+    shift 2
+    "$program" "$@" --data-dir none >"$folder/$name.out" 2>"$folder/$name.log" </dev/null &
+    servers+=("$!")
+    until grep -q "^$ready" "$folder/$name.out"; do
+        kill -0 "${servers[-1]}" || { cat "$folder/$name.log"; exit 1; }
+        sleep 0.1
+    done
+}
+address() { sed -n "s/.* $2=\([^ ]*\).*/\1/p" "$folder/$1.out"; } # NAME FACE
+
+fetch_python() {
     "${PYTHON:-python3}" -m venv --clear "$folder/venv"
     "$python" -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: \
         --requirement "$here/requirements.txt"
     touch "$folder/ready"
+}
+
+fetch_node() {
+    mkdir -p "$folder/node"
+    cp "$here"/node/* "$folder/node"
+    cd "$folder/node"
+    if [[ ! ready -nt $here/node/package-lock.json ]]; then
+        # Not `npm ci`, which refuses a lock file without the optional packages of systems that a registry does not have.
+        npm install --omit=optional --ignore-scripts --prefer-offline --no-audit --no-fund --loglevel=error
+        touch ready
+    fi
+}
+
+fetch_java() {
+    mkdir -p "$folder/java"
+    cd "$folder/java"
+    if [[ ! ready -nt $here/java/SHA256SUMS ]]; then
+        rm -rf jars
+        mvn --quiet --batch-mode -Dstyle.color=never --file "$here/java/pom.xml" -DoutputDirectory="$PWD/jars" \
+            org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies
+        (cd jars && sha256sum --quiet --check "$here/java/SHA256SUMS")
+        touch ready
+    fi
+    javac -cp 'jars/*' -d classes "$here/java/Programs.java"
+}
+
+make_go() {
+    rm -rf "$folder/go"
+    cp -r "$here/go" "$folder/go"
+    cd "$folder/go"
+    export GOBIN=$folder/go/bin GOFLAGS=-mod=readonly
+    go install tool
+    PATH=$GOBIN:$PATH "$python" -m grpc_tools.protoc -I "$proto" --go_out=. --go_opt=module=moonshard.example \
+        --go-grpc_out=. --go-grpc_opt=module=moonshard.example gateway/v1/gateway.proto
+    go vet ./...
+    go install . ./resp
+}
+
+hold_to_openapi() {
+    cd "$folder"
+    if ! venv/bin/schemathesis --config-file "$here/schemathesis.toml" run --no-color \
+        "http://$1/v1/openapi.json" >schemathesis.out 2>&1; then
+        cat schemathesis.out
+        return 1
+    fi
+    grep 'generated,' schemathesis.out
+}
+
+if [[ ! $folder/ready -nt $here/requirements.txt ]]; then
+    echo "Fetching clients into $folder"
+    fetch_python
+fi
+has_node= has_java= has_go=
+if command -v npm >/dev/null && node --eval 'process.exit(parseInt(process.versions.node) >= 20 ? 0 : 1)'; then
+    has_node=yes
+    beside fetch-node fetch_node
+else
+    echo '***** Node.js 20 is not installed: ioredis and BullMQ are SKIPPED *****'
+fi
+if command -v mvn >/dev/null && javac -version 2>&1 | awk '{ exit !($2 + 0 >= 17) }'; then
+    has_java=yes
+    beside fetch-java fetch_java
+else
+    echo '***** Maven or a JDK of 17 is not installed: Jedis is SKIPPED *****'
+fi
+if command -v go >/dev/null; then
+    has_go=yes
+    beside make-go make_go
+else
+    echo '***** go is not installed: the example in Go, go-redis and asynq are SKIPPED *****'
 fi
 
-"$program" --resp 127.0.0.1:0 --http 127.0.0.1:0 --grpc 127.0.0.1:0 --data-dir none \
-    >"$folder/server.out" 2>"$folder/server.log" &
-server=$!
-trap 'kill "$server" 2>/dev/null; wait "$server" || true' EXIT
-until grep -q '^moonshard ready' "$folder/server.out"; do
-    kill -0 "$server" || { cat "$folder/server.log"; exit 1; }
-    sleep 0.1
-done
-address() { sed -n "s/.* $1=\([^ ]*\).*/\1/p" "$folder/server.out"; }
+serve faces 'moonshard ready' --resp 127.0.0.1:0 --http 127.0.0.1:0 --grpc 127.0.0.1:0
+serve process 'moonshard ready' --resp 127.0.0.1:0 --http off --grpc off
+serve store-1 'moonshard store ready' store --grpc 127.0.0.1:0
+serve store-2 'moonshard store ready' store --grpc 127.0.0.1:0
+serve gateway 'moonshard ready' gateway --resp 127.0.0.1:0 --http off --grpc off \
+    --stores "$(address store-1 grpc),$(address store-2 grpc)"
 
+# It looks at all scripts that run, so nobody else is on its server.
 mkdir -p "$folder/python"
 "$python" -m grpc_tools.protoc -I "$proto" --python_out="$folder/python" --grpc_python_out="$folder/python" \
     gateway/v1/gateway.proto
-PYTHONPATH=$folder/python "$python" "$here/python/example.py" "$(address grpc)"
+PYTHONPATH=$folder/python "$python" "$here/python/example.py" "$(address faces grpc)"
+beside schemathesis hold_to_openapi "$(address faces http)"
 
-(
-    cd "$folder"
-    if ! venv/bin/schemathesis --config-file "$here/schemathesis.toml" run --no-color \
-        "http://$(address http)/v1/openapi.json" >schemathesis.log 2>&1; then
-        cat schemathesis.log
-        exit 1
-    fi
-    grep 'generated,' schemathesis.log
-)
-
-if command -v go >/dev/null; then
-    rm -rf "$folder/go"
-    cp -r "$here/go" "$folder/go"
-    (
-        cd "$folder/go"
-        export GOBIN=$folder/go/bin GOFLAGS=-mod=readonly
-        go install tool
-        PATH=$GOBIN:$PATH "$python" -m grpc_tools.protoc -I "$proto" --go_out=. --go_opt=module=moonshard.example \
-            --go-grpc_out=. --go-grpc_opt=module=moonshard.example gateway/v1/gateway.proto
-        go vet . ./gateway/v1
-        go run . "$(address grpc)"
-    )
-else
-    echo '***** go is not installed: the example in Go is SKIPPED *****'
+# Each program has a database for itself.
+programs=()
+start() { # NAME COMMAND...
+    local name=$1 where
+    shift
+    for where in process gateway; do
+        beside "$name-$where" timeout 300 "$@" "$(address "$where" resp)" "$((${#programs[@]} / 2 + 1))"
+        programs+=("$name-$where")
+    done
+}
+start redis-py "$python" "$here/python/redis_py.py"
+if [[ $has_node ]]; then
+    wait_for fetch-node
+    start ioredis node "$folder/node/ioredis.mjs"
+    start bullmq node "$folder/node/bullmq.mjs"
 fi
+if [[ $has_java ]]; then
+    wait_for fetch-java
+    start jedis java -cp "$folder/java/jars/*:$folder/java/classes" Programs
+fi
+if [[ $has_go ]]; then
+    wait_for make-go
+    start go-redis "$folder/go/bin/resp"
+fi
+wait_for schemathesis "${programs[@]}"
+if [[ $has_go ]]; then "$folder/go/bin/moonshard.example" "$(address faces grpc)"; fi
