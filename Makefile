@@ -35,12 +35,13 @@ OVER_NODES := atomicity blocking conversations differential functions grpc limit
 
 test: zig console lint ## Check format and lints, run all tests
 	@$(oracle)
-	cargo build --locked --package gateway # the tests of the whole server start it
+	@# All at once, so that nothing is compiled twice with other features. The tests of the whole server start the program.
+	cargo build --locked --workspace --all-targets
 	INSTA_UPDATE=no cargo test --locked --workspace
 	tests/clients/run.sh $(TARGET)/debug/moonshard $(TARGET)/clients
 	deploy/tests/run.sh $(TARGET)/debug/moonshard $(TARGET)/deploy
 	# What holds for one process has to hold over store nodes.
-	TEST_STORES=3 INSTA_UPDATE=no cargo test --locked --package tests $(addprefix --test ,$(OVER_NODES))
+	TEST_STORES=3 INSTA_UPDATE=no cargo test --locked --workspace $(addprefix --test ,$(OVER_NODES))
 	@$(oracle)
 	@$(browser)
 	@if [[ -e $(SITE) ]]; then cd web-console && npm run --silent test; fi
