@@ -22,7 +22,7 @@ use crate::log;
 use crate::observe::give_back_memory;
 use crate::persistence::Storage;
 use crate::registry::Registry;
-use crate::server::{Parts, Server, Stop};
+use crate::server::{self, Parts, Server, Stop};
 use crate::session::ClientInfo;
 use crate::upkeep;
 
@@ -131,9 +131,9 @@ async fn run(
     });
 
     if server.store.node().is_some() {
-        // Nodes elsewhere may not be there yet.
         let _ = command::recall(&server).await;
     }
+    open_doors(&server).await?;
     let (set_ready, ready) = watch::channel(true);
     let mut faces = JoinSet::new();
     let addresses = [("http", &http), ("grpc", &grpc)].map(|(name, face)| match face {
@@ -194,6 +194,37 @@ async fn run(
     storage.close(abandon).map_err(StartError)
 }
 
+/// How long it is waited for store nodes to tell which users there are. Until they have, nobody is let in.
+const USERS_KNOWN: Duration = Duration::from_secs(1);
+
+/// Makes known who may be let in: the users of the file or those that are kept, then `requirepass`.
+async fn open_doors(server: &Arc<Server>) -> Result<(), StartError> {
+    let config = &server.config;
+    match config.aclfile.get() {
+        Some(path) => {
+            let users = server.acl.load(&path).map_err(StartError)?;
+            server.acl.replace(users);
+        }
+        // Nodes elsewhere may not be there yet.
+        None if server.store.node().is_none() => {
+            server.acl.wait_for_users();
+            let _ = tokio::time::timeout(USERS_KNOWN, command::acl::recall(server)).await;
+        }
+        None => {}
+    }
+    let password = match config.requirepass_file.get() {
+        Some(path) => {
+            let text = std::fs::read_to_string(&path).map_err(|error| {
+                StartError(format!("requirepass-file: cannot read {}: {error}", path.display()))
+            })?;
+            text.lines().next().unwrap_or_default().to_owned()
+        }
+        None => config.requirepass.get(),
+    };
+    server.acl.begin_with(password);
+    Ok(())
+}
+
 /// SIGTERM and SIGINT.
 struct Signals {
     term: tokio::signal::unix::Signal,
@@ -249,12 +280,18 @@ async fn accept(
                 continue;
             }
         };
+        if server.is_protected_from(peer.ip()) {
+            let _ = stream.try_write(format!("-{}\r\n", server::PROTECTED).as_bytes());
+            continue;
+        }
         if !server.lets_in() {
             let _ = stream.try_write(b"-ERR max number of clients reached\r\n");
             continue;
         }
         set_socket_options(&stream, &server.config);
-        let client = ClientInfo::new(server.next_client(), peer.to_string(), server.resp_addr.to_string());
+        let account = server.acl.default_account().clone();
+        let client =
+            ClientInfo::new(server.next_client(), peer.to_string(), server.resp_addr.to_string(), account);
         match stream.into_std() {
             Ok(stream) => frontend::resp::serve(&server, stream, client, &ready, io.place()),
             Err(_) => {

@@ -9,7 +9,7 @@ use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use store::topology::SLOTS;
 
-use crate::config::{self, Config, PARAMETERS, Sources};
+use crate::config::{self, Config, Kind, PARAMETERS, Sources};
 use crate::health;
 use crate::metrics;
 use crate::tools::Task;
@@ -300,7 +300,7 @@ fn flags() -> Vec<Arg> {
     let accept_loss = Arg::new(ACCEPT_LOSS).long(ACCEPT_LOSS).action(ArgAction::SetTrue).help(
         "Start although data is lost, this once: go on with what is left, tell what is not, keep damaged files",
     );
-    let parameters = PARAMETERS.iter().map(|row| {
+    let parameters = PARAMETERS.iter().filter(|row| !matches!(row.kind, Kind::Secret(_))).map(|row| {
         Arg::new(row.name)
             .long(row.name)
             .value_name(row.kind.metavar())

@@ -1,5 +1,6 @@
 //! Session commands: about the connection, the server, scripts and transactions.
 
+pub mod acl;
 pub mod client;
 pub mod connection;
 pub mod function;
@@ -26,6 +27,7 @@ use crate::server::Server;
 
 /// All families of session commands.
 pub static FAMILIES: &[&[SessionCommand]] = &[
+    acl::COMMANDS,
     connection::COMMANDS,
     function::COMMANDS,
     client::COMMANDS,
@@ -54,11 +56,12 @@ fn help(out: &mut Reply, container: &str, subcommands: &[(&str, &str)]) {
     out.status("    Prints this help.");
 }
 
-/// Makes the scripts, flags and libraries known that are kept, and forgets others. Those that this version refuses
+/// Makes the users, scripts, flags and libraries known that are kept, and forgets others. Those that this version refuses
 /// are named in the log and stay where they are.
 pub async fn recall(server: &Server) -> Result<(), CommandError> {
     let _turn = server.loading.lock().await;
     let store = &server.store;
+    acl::recall(server).await?;
     for (sha, words) in store.records(recall::FLAGS).await? {
         let words: Vec<&[u8]> = words.split(|byte| *byte == b' ').filter(|word| !word.is_empty()).collect();
         let said = scripting::options(&words);

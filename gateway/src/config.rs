@@ -15,6 +15,7 @@ mod runtime;
 mod table;
 
 pub use cell::Address;
+pub use kind::Kind;
 pub use kind::bytes as parse_bytes;
 pub use load::{Sources, load};
 pub use table::{Config, OF_DATA, PARAMETERS, SCRIPT_FLAGS, reference};
@@ -64,6 +65,7 @@ mod tests {
                 row.kind,
                 Kind::Address(..) | Kind::Folder(_) | Kind::File(_) | Kind::Addresses(_) | Kind::Names(..)
             );
+            // The one secret is read when a password changes.
             let plain = !locked;
             assert!(plain, "{}: readers expect a load without a lock", row.name);
         }

@@ -104,6 +104,7 @@ fn try_begin<'a>(
     out: &mut Reply,
 ) -> Option<Waiting<'a>> {
     let admitted = gate::admit(&server.registry, args, Origin::Client).and_then(|admitted| {
+        gate::refuse_to_session(server, session, &admitted)?;
         gate::refuse_when_full(server, &admitted, session.multi.as_ref())?;
         gate::refuse_what_cannot_be_kept(server, &admitted, session.multi.as_ref())?;
         command::pubsub::refuse_while_subscribed(session, &admitted)?;
@@ -271,6 +272,9 @@ async fn answer(server: &Arc<Server>, session: &mut Session, waiting: Waiting<'_
         Waiting::Later(Later::Save, _) => command::persistence::save(server, out).await,
         Waiting::Later(Later::Shutdown, admitted) => {
             command::persistence::shutdown(server, session, admitted.args, out).await;
+        }
+        Waiting::Later(Later::Acl, admitted) => {
+            command::acl::acl(server, session, admitted.args, out).await;
         }
         Waiting::Later(Later::Config, admitted) => {
             command::server::config(server, admitted.args, out).await;

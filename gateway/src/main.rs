@@ -1,5 +1,6 @@
 //! `moonshard`: a Lua scripting server that speaks the Redis protocol.
 
+mod acl;
 mod app;
 mod cli;
 mod command;
@@ -8,6 +9,7 @@ mod coordinate;
 mod counts;
 mod dispatch;
 mod events;
+mod facts;
 mod file;
 mod fleet;
 mod frontend;

@@ -66,11 +66,15 @@ impl Monitors {
     }
 }
 
-/// Whether the argument at `at` belongs to what somebody says to be let in.
+/// Whether the argument at `at` belongs to what somebody says to be let in, or to what is said of users.
 fn is_secret(args: Args<'_>, at: usize) -> bool {
     let is =
         |at: usize, word: &str| args.get(at).is_some_and(|arg| arg.eq_ignore_ascii_case(word.as_bytes()));
-    (is(0, "auth") && at > 0) || (is(0, "hello") && is(2, "auth") && matches!(at, 3 | 4))
+    let of_hello = || is(0, "hello") && (1..=2).any(|back| at > back + 1 && is(at - back, "auth"));
+    let of_users =
+        || is(0, "acl") && at > 1 && ["setuser", "deluser", "getuser"].iter().any(|word| is(1, word));
+    let of_config = || is(0, "config") && is(1, "set") && at > 2 && is(at - 1, "requirepass");
+    (is(0, "auth") && at > 0) || of_hello() || of_users() || of_config()
 }
 
 /// Appends text between quotes, in letters that are seen.

@@ -233,6 +233,19 @@ impl PubSub {
         self.tables.lock().each_ref().map(BTreeMap::len)
     }
 
+    /// The clients that are subscribed to something of which this is true.
+    pub fn listening(&self, mut to: impl FnMut(&ClientInfo, Kind, &[u8]) -> bool) -> Vec<Arc<ClientInfo>> {
+        let tables = self.tables.lock();
+        let mut found = BTreeMap::new();
+        for (kind, table) in Kind::ALL.into_iter().zip(&*tables) {
+            for (name, listeners) in table {
+                let meant = listeners.iter().filter(|(_, client)| to(client, kind, name));
+                found.extend(meant.map(|(id, client)| (*id, client.clone())));
+            }
+        }
+        found.into_values().collect()
+    }
+
     /// How many clients are subscribed to this name.
     pub fn listeners(&self, kind: Kind, name: &[u8]) -> usize {
         self.tables.lock()[kind as usize].get(name).map_or(0, Listeners::len)

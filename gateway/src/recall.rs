@@ -1,4 +1,4 @@
-//! Scripts, their flags and libraries of functions as records beside the data: what was loaded outlives the process,
+//! Scripts, their flags, libraries of functions and users as records beside the data: what was loaded outlives the process,
 //! and other gateways of the same nodes know it too.
 
 use std::sync::Arc;
@@ -16,6 +16,9 @@ pub const SCRIPT: &[u8] = b"script/";
 pub const FLAGS: &[u8] = b"flags/";
 /// Before a library's name: its text.
 pub const LIBRARY: &[u8] = b"library/";
+
+/// Before a user's name: its rules.
+pub const USER: &[u8] = b"user/";
 
 /// Keeps a script that was loaded.
 pub async fn keep_script(server: &Server, known: &Known) -> Result<(), CommandError> {

@@ -44,6 +44,8 @@ pub enum Later {
     },
     /// FUNCTION, for its LOAD and RESTORE.
     Function,
+    /// ACL.
+    Acl,
     /// CONFIG.
     Config,
     /// WATCH.
@@ -191,6 +193,12 @@ impl Registry {
             .collect();
         inners.sort_unstable_by_key(|facts| facts.name);
         inners.into_iter()
+    }
+
+    /// All commands, each with those session commands that are subcommands of it.
+    pub fn families(&self) -> impl Iterator<Item = (&'static Command, Vec<&'static Command>)> {
+        let rows = self.names.iter().filter_map(|name| self.lookup(name.as_bytes()));
+        rows.map(|row| (row.facts(), self.inners(row.facts().name).collect()))
     }
 
     /// All names, sorted.

@@ -1,7 +1,7 @@
 //! What all parts of the gateway share.
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -12,6 +12,7 @@ use store::Store;
 use store_engine::CommandError;
 use tokio::sync::watch;
 
+use crate::acl::{Acl, Commands};
 use crate::config::Config;
 use crate::counts::{Calls, Errors};
 use crate::events::Events;
@@ -37,6 +38,8 @@ pub struct Server {
     pub registry: Registry,
     /// Runs scripts. The hosts are those of `coordinate`, which is above this module: hence their type is hidden.
     pub runtime: Arc<Runtime<AnyHost>>,
+    /// Who may do what.
+    pub acl: Acl,
     /// Known scripts.
     pub scripts: Scripts,
     /// Loaded libraries.
@@ -82,6 +85,19 @@ pub struct Server {
     next_client: AtomicU64,
 }
 
+/// What a connection is told that is refused for its address: the words of Redis, with the ways that there are here.
+pub const PROTECTED: &str = "DENIED Redis is running in protected mode because protected mode is enabled and no \
+     password is set for the default user. In this mode connections are only accepted from the loopback interface. If \
+     you want to connect from external computers to Redis you may adopt one of the following solutions: 1) Just \
+     disable protected mode sending the command 'CONFIG SET protected-mode no' from the loopback interface by \
+     connecting to Redis from the same host the server is running, however MAKE SURE Redis is not publicly accessible \
+     from internet if you do so. Use CONFIG REWRITE to make this change permanent. 2) Alternatively you can just \
+     disable the protected mode by editing the configuration file, and setting protected-mode to 'no', and then \
+     restarting the server. 3) If you started the server manually just for testing, restart it with the \
+     '--protected-mode no' option. 4) Setup an authentication password for the default user, with requirepass-file or \
+     MOONSHARD_REQUIREPASS. NOTE: You only need to do one of the above things in order for the server to start \
+     accepting connections from the outside.";
+
 /// What SHUTDOWN asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
@@ -119,6 +135,7 @@ impl Server {
             format!("{:?}{}", crate::observe::unix_time(), std::process::id()).as_bytes(),
         );
         Arc::new(Server {
+            acl: Acl::new(Commands::new(registry.families()), config.clone()),
             scripts: Scripts::new(),
             functions: Functions::default(),
             loading: tokio::sync::Mutex::default(),
@@ -158,6 +175,12 @@ impl Server {
             Counters::add(&self.counters.connections_refused, 1);
         }
         has_room
+    }
+
+    /// Whether connections from this address are refused, since whoever finds this server could do everything.
+    pub fn is_protected_from(&self, peer: IpAddr) -> bool {
+        let is_open = self.acl.default_account().user().takes_any_password();
+        self.config.protected_mode.get() == 1 && is_open && !peer.to_canonical().is_loopback()
     }
 
     /// How long a call takes at least that is noted as slow; nothing: none is.

@@ -1,5 +1,6 @@
 //! What a connection remembers between its requests.
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -7,6 +8,7 @@ use parking_lot::Mutex;
 use store::{LockRequest, Mode, Waiter, WatchId};
 use store_engine::{Protocol, Reply};
 
+use crate::acl::{Account, Acl};
 use crate::observe::unix_ms;
 use crate::options::Options;
 use crate::pubsub::{Mailbox, Subscriptions};
@@ -32,6 +34,8 @@ pub struct ClientInfo {
     pub blocked: Mutex<Option<Blocked>>,
     /// What it is told unasked.
     pub mail: Mailbox,
+    /// The user that it is.
+    pub account: Mutex<Arc<Account>>,
     /// What changes rarely.
     pub details: Mutex<ClientDetails>,
 }
@@ -115,8 +119,8 @@ impl ClientDetails {
 }
 
 impl ClientInfo {
-    /// A client that has just connected.
-    pub fn new(id: u64, addr: String, laddr: String) -> Arc<ClientInfo> {
+    /// A client that has just connected, as this user.
+    pub fn new(id: u64, addr: String, laddr: String, account: Arc<Account>) -> Arc<ClientInfo> {
         let now = unix_ms();
         Arc::new(ClientInfo {
             id,
@@ -128,8 +132,43 @@ impl ClientInfo {
             wake: tokio::sync::Notify::new(),
             blocked: Mutex::default(),
             mail: Mailbox::default(),
+            account: Mutex::new(account),
             details: Mutex::new(ClientDetails { resp: 2, ..ClientDetails::default() }),
         })
+    }
+
+    /// A line of CLIENT LIST, with the fields that monitoring tools read.
+    pub fn line(&self) -> String {
+        let now = unix_ms();
+        let details = self.details.lock();
+        let age = now.saturating_sub(self.since_ms) / 1000;
+        let idle = now.saturating_sub(self.active_ms.load(Ordering::Relaxed)) / 1000;
+        let [channels, patterns, shards] = details.subscriptions;
+        let flags: String =
+            [(details.monitors, 'O'), (details.is_subscribed(), 'P'), (self.is_blocked(), 'b')]
+                .into_iter()
+                .filter_map(|(is, flag)| is.then_some(flag))
+                .collect();
+        let mut text = String::new();
+        writeln!(
+            text,
+            "id={} addr={} laddr={} fd=-1 name={} age={age} idle={idle} flags={} db={} sub={channels} psub={patterns} ssub={shards} multi=-1 \
+             qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 tot-mem=0 events=r cmd={} \
+             user={} redir=-1 resp={} lib-name={} lib-ver={}",
+            self.id,
+            self.addr,
+            self.laddr,
+            details.name,
+            if flags.is_empty() { "N" } else { &flags },
+            details.db,
+            if details.command.is_empty() { "NULL" } else { details.command },
+            String::from_utf8_lossy(self.account.lock().name()),
+            details.resp,
+            details.lib_name,
+            details.lib_ver,
+        )
+        .expect("writing to a string cannot fail");
+        text
     }
 
     /// Whether it waits for a key.
@@ -187,6 +226,10 @@ pub struct Wishes {
 pub struct Session {
     /// What others may know of it.
     pub client: Arc<ClientInfo>,
+    /// The user that it is.
+    pub account: Arc<Account>,
+    /// It was let in: with a password, or as none was needed.
+    pub authenticated: bool,
     /// Selected database.
     pub db: usize,
     /// RESP2 or RESP3.
@@ -214,10 +257,14 @@ pub struct Session {
 }
 
 impl Session {
-    /// The state of a new connection.
-    pub fn new(client: Arc<ClientInfo>) -> Session {
+    /// The state of a new connection, which is the user `default` before it says who it is.
+    pub fn new(client: Arc<ClientInfo>, acl: &Acl) -> Session {
         let seed = client.since_ms ^ client.id.rotate_left(32);
+        let account = acl.default_account();
+        *client.account.lock() = account.clone();
         Session {
+            account: account.clone(),
+            authenticated: acl.lets_in_strangers(),
             client,
             db: 0,
             protocol: Protocol::Resp2,
@@ -232,6 +279,23 @@ impl Session {
             in_exec: false,
             closing: false,
         }
+    }
+
+    /// Whether it has to say who it is before anything else.
+    pub fn needs_password(&self, acl: &Acl) -> bool {
+        !self.authenticated && !acl.is_open()
+    }
+
+    /// The user whose rules have to be asked, if there is something that they refuse.
+    pub fn limited_account(&self) -> Option<Arc<Account>> {
+        (!self.account.is_unlimited()).then(|| self.account.clone())
+    }
+
+    /// Is another user from now on.
+    pub fn become_user(&mut self, account: Arc<Account>, authenticated: bool) {
+        *self.client.account.lock() = account.clone();
+        self.account = account;
+        self.authenticated = authenticated;
     }
 
     /// Speaks another protocol from now on.

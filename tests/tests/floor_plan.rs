@@ -67,7 +67,7 @@ const GATEWAY: &[&[&str]] = &[
     &["fleet", "memory", "metrics", "persistence", "recall"],
     &["server", "registry"],
     &["acl", "session", "pubsub", "monitor", "scripts", "functions", "call"],
-    &["events", "header", "runs", "trace"],
+    &["events", "facts", "header", "runs", "trace"],
     &["stats"],
     &["options"],
     &["observe", "log", "config", "counts", "io"],

@@ -1,14 +1,12 @@
 //! CLIENT and its subcommands.
 
-use std::fmt::Write as _;
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
 
 use store_engine::spec::flags;
 use store_engine::{Args, Arity, Command, CommandError, Protocol, Reply, error};
 
 use super::connection::CONNECTION;
 use crate::coordinate;
-use crate::observe::unix_ms;
 use crate::registry::{SessionCommand, SessionRun};
 use crate::server::Server;
 use crate::session::{ClientInfo, Session};
@@ -55,7 +53,7 @@ static CLIENT: &[Command] = &[
         "2.4.0",
         Arity::AtLeast(3),
         "Terminates open connections.",
-        "ip:port | [ID client-id] [ADDR ip:port] [LADDR ip:port] [SKIPME yes/no]",
+        "ip:port | [ID client-id] [USER username] [ADDR ip:port] [LADDR ip:port] [SKIPME yes/no]",
     )),
     admin(sub(
         "list",
@@ -108,7 +106,7 @@ fn client(
             set_info(session, args)?;
             out.ok();
         }
-        b"info" => out.verbatim("txt", line(&session.client).as_bytes()),
+        b"info" => out.verbatim("txt", session.client.line().as_bytes()),
         b"list" => list(server, args, out)?,
         b"kill" => kill(server, session, args, out)?,
         b"unblock" => unblock(server, args, out)?,
@@ -127,7 +125,10 @@ fn client(
                 ("ID", "Return the ID of the current connection."),
                 ("INFO", "Return information about the current client connection."),
                 ("KILL <ip:port>", "Kill connection made from <ip:port>."),
-                ("KILL <option> <value> [<option> <value> [...]]", "Kill connections by ID, ADDR or LADDR."),
+                (
+                    "KILL <option> <value> [<option> <value> [...]]",
+                    "Kill connections by ID, USER, ADDR or LADDR.",
+                ),
                 ("LIST [options ...]", "Return information about client connections."),
                 ("NO-EVICT (ON|OFF)", "Protect current client connection from eviction."),
                 ("SETINFO <option> <value>", "Set the name or version of the client library."),
@@ -171,38 +172,6 @@ fn set_info(session: &Session, args: Args<'_>) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// A line of CLIENT LIST, with the fields that monitoring tools read.
-fn line(client: &ClientInfo) -> String {
-    let now = unix_ms();
-    let details = client.details.lock();
-    let age = now.saturating_sub(client.since_ms) / 1000;
-    let idle = now.saturating_sub(client.active_ms.load(Ordering::Relaxed)) / 1000;
-    let [channels, patterns, shards] = details.subscriptions;
-    let flags: String = [(details.monitors, 'O'), (details.is_subscribed(), 'P'), (client.is_blocked(), 'b')]
-        .into_iter()
-        .filter_map(|(is, flag)| is.then_some(flag))
-        .collect();
-    let mut text = String::new();
-    writeln!(
-        text,
-        "id={} addr={} laddr={} fd=-1 name={} age={age} idle={idle} flags={} db={} sub={channels} psub={patterns} ssub={shards} multi=-1 \
-         qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 tot-mem=0 events=r cmd={} \
-         user=default redir=-1 resp={} lib-name={} lib-ver={}",
-        client.id,
-        client.addr,
-        client.laddr,
-        details.name,
-        if flags.is_empty() { "N" } else { &flags },
-        details.db,
-        if details.command.is_empty() { "NULL" } else { details.command },
-        details.resp,
-        details.lib_name,
-        details.lib_ver,
-    )
-    .expect("writing to a string cannot fail");
-    text
-}
-
 fn list(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
     let mut cursor = args.cursor(2);
     let mut wanted: Option<Vec<u64>> = None;
@@ -238,7 +207,7 @@ fn list(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(), CommandE
     clients.retain(|client| {
         subscribed.is_none_or(|subscribed| client.details.lock().is_subscribed() == subscribed)
     });
-    let text: String = clients.iter().map(|client| line(client)).collect();
+    let text: String = clients.iter().map(|client| client.line()).collect();
     out.verbatim("txt", text.as_bytes());
     Ok(())
 }
@@ -253,7 +222,7 @@ fn kill(server: &Server, session: &mut Session, args: Args<'_>, out: &mut Reply)
         out.ok();
         return Ok(());
     }
-    let (mut id, mut addr, mut laddr, mut skip_me) = (None, None, None, true);
+    let (mut id, mut addr, mut laddr, mut user, mut skip_me) = (None, None, None, None, true);
     let mut cursor = args.cursor(2);
     while !cursor.is_done() {
         if cursor.flag("ID") {
@@ -263,6 +232,12 @@ fn kill(server: &Server, session: &mut Session, args: Args<'_>, out: &mut Reply)
             addr = Some(String::from_utf8_lossy(cursor.bytes()?));
         } else if cursor.flag("LADDR") {
             laddr = Some(String::from_utf8_lossy(cursor.bytes()?));
+        } else if cursor.flag("USER") {
+            let name = cursor.bytes()?;
+            let found = server.acl.find(name);
+            user = Some(found.ok_or_else(|| {
+                CommandError::owned(format!("ERR No such user '{}'", String::from_utf8_lossy(name)))
+            })?);
         } else if cursor.flag("SKIPME") {
             skip_me = match &*cursor.bytes()?.to_ascii_lowercase() {
                 b"yes" => true,
@@ -277,6 +252,7 @@ fn kill(server: &Server, session: &mut Session, args: Args<'_>, out: &mut Reply)
         id.is_none_or(|id| client.id == id)
             && addr.as_ref().is_none_or(|addr| client.addr == **addr)
             && laddr.as_ref().is_none_or(|laddr| client.laddr == **laddr)
+            && user.as_ref().is_none_or(|user| Arc::ptr_eq(&client.account.lock(), user))
             && !(skip_me && client.id == session.client.id)
     });
     let mut count = 0;

@@ -3,9 +3,12 @@
 use store_engine::spec::{Access, flags};
 use store_engine::{Args, Arity, Command, CommandError, DATABASES, Group, KeyPart, Protocol, Reply, Routing};
 
+use crate::acl;
+use crate::acl::log::{Context, Reason};
 use crate::command::client::set_name;
 use crate::command::multi::unwatch;
 use crate::command::pubsub::leave;
+use crate::gate;
 use crate::registry::{SessionCommand, SessionRun};
 use crate::server::Server;
 use crate::session::Session;
@@ -84,7 +87,12 @@ pub(super) const CONNECTION: Command = Command {
     ..Command::BASE
 };
 
-fn hello(_: &Server, session: &mut Session, args: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
+fn hello(
+    server: &Server,
+    session: &mut Session,
+    args: Args<'_>,
+    out: &mut Reply,
+) -> Result<(), CommandError> {
     let mut cursor = args.cursor(1);
     let mut protocol = session.protocol;
     if !cursor.is_done() {
@@ -104,12 +112,19 @@ fn hello(_: &Server, session: &mut Session, args: Args<'_>, out: &mut Reply) -> 
     while let Some(option) = cursor.peek() {
         if cursor.flag("AUTH") && cursor.remaining() >= 2 {
             let words = cursor.take(2)?;
-            check_password(words[0], words[1])?;
+            log_in(server, session, words[0], words[1], args.name())?;
         } else if option.eq_ignore_ascii_case(b"SETNAME") && cursor.flag("SETNAME") && !cursor.is_done() {
             name = Some(cursor.bytes()?);
         } else {
             return Err(option_error(option));
         }
+    }
+    if session.needs_password(&server.acl) {
+        return Err(CommandError::new(
+            "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO AUTH <user> \
+             <pass> option can be used to authenticate the client and select the RESP protocol version at the same \
+             time",
+        ));
     }
     if let Some(name) = name {
         set_name(session, name)?;
@@ -137,27 +152,42 @@ fn hello(_: &Server, session: &mut Session, args: Args<'_>, out: &mut Reply) -> 
 /// The version of Redis whose behaviour is followed; clients choose their features by it.
 pub const REDIS_VERSION: &str = "7.0.15";
 
-fn auth(_: &Server, _: &mut Session, args: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
+fn auth(server: &Server, session: &mut Session, args: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
     match args.len() {
-        2 => {
+        2 if server.acl.default_account().user().takes_any_password() => {
             return Err(CommandError::new(
                 "ERR AUTH <password> called without any password configured for the default user. \
                  Are you sure your configuration is correct?",
             ));
         }
-        3 => check_password(args[1], args[2])?,
+        2 => log_in(server, session, acl::DEFAULT, args[1], args.name())?,
+        3 => log_in(server, session, args[1], args[2], args.name())?,
         _ => return Err(store_engine::error::SYNTAX),
     }
     out.ok();
     Ok(())
 }
 
-/// There is one user, `default`, which has no password and accepts any, as Redis' does.
-fn check_password(user: &[u8], _password: &[u8]) -> Result<(), CommandError> {
-    if user == b"default" {
-        return Ok(());
+/// Makes the session that of a user, if the password is right. `command` is what ACL LOG tells of otherwise.
+fn log_in(
+    server: &Server,
+    session: &mut Session,
+    user: &[u8],
+    password: &[u8],
+    command: &[u8],
+) -> Result<(), CommandError> {
+    match server.acl.authenticate(user, password) {
+        Some(account) => {
+            session.become_user(account, true);
+            Ok(())
+        }
+        None => {
+            let context = if session.in_exec { Context::Multi } else { Context::Toplevel };
+            let (object, client) = (command.to_vec(), Some(&*session.client));
+            gate::note_refusal(server, Reason::Auth, context, object, user, client);
+            Err(acl::WRONGPASS)
+        }
     }
-    Err(CommandError::new("WRONGPASS invalid username-password pair or user is disabled."))
 }
 
 fn select(_: &Server, session: &mut Session, args: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
@@ -174,6 +204,8 @@ fn reset(server: &Server, session: &mut Session, _: Args<'_>, out: &mut Reply) -
     leave(server, session);
     session.take_mail(out);
     session.multi = None;
+    let account = server.acl.default_account().clone();
+    session.become_user(account, server.acl.lets_in_strangers());
     session.db = 0;
     session.speak(Protocol::Resp2);
     out.protocol = Protocol::Resp2;

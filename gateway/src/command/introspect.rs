@@ -1,16 +1,12 @@
 //! COMMAND and its subcommands: the table of commands, shown to clients.
 
-mod facts;
-
 use store_engine::command::resolve;
 use store_engine::keys::keys_of;
 use store_engine::spec::flags;
 use store_engine::{Args, Arity, Command, CommandError, Group, Reply, glob};
 
-pub use facts::{categories, flag_names};
-use facts::{key_specs, legacy_range};
-
 use super::connection::CONNECTION;
+use crate::facts::{categories, flag_names, key_specs, legacy_range};
 use crate::registry::{SessionCommand, SessionRun};
 use crate::server::Server;
 use crate::session::Session;

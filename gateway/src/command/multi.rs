@@ -7,9 +7,9 @@ use store::{Store, Trouble};
 use store_engine::spec::{Access, flags};
 use store_engine::{Args, Arity, Command, CommandError, Group, KeyPart, Reply};
 
-use crate::command::{function, pubsub, scripting, server as administration};
+use crate::command::{acl, function, pubsub, scripting, server as administration};
 use crate::coordinate::{self, Step};
-use crate::gate::{self, Origin};
+use crate::gate::{self, Origin, Stage};
 use crate::observe::unix_ms;
 use crate::pubsub::Message;
 use crate::registry::{Later, Row, SessionCommand, SessionRun, run_now};
@@ -249,6 +249,7 @@ async fn sort<'a>(
     if server.monitors.listen() && !admitted.facts.has(flags::ADMIN) {
         server.monitors.show(&server.pubsub, session.db, &session.client.addr, args);
     }
+    gate::refuse_without_permission(server, &session.account, session.client.id, Stage::Executed, &admitted)?;
     let Row::Session(command) = admitted.row else { return Ok(Some(Step::Engine(admitted, session.db))) };
     let script = match command.run {
         SessionRun::Now(run) => {
@@ -257,6 +258,10 @@ async fn sort<'a>(
         }
         SessionRun::Later(Later::Script) => {
             scripting::script(server, args, reply).await;
+            return Ok(None);
+        }
+        SessionRun::Later(Later::Acl) => {
+            acl::acl(server, session, args, reply).await;
             return Ok(None);
         }
         SessionRun::Later(Later::Config) => {

@@ -201,6 +201,7 @@ pub fn script_call<'a>(
         protocol: session.protocol,
         seed: session.seed,
         client: session.client.id,
+        account: session.limited_account(),
         full: !options.flags.spares_memory() && server.memory_is_full(),
     })
 }

@@ -10,6 +10,7 @@ use store_engine::spec::flags;
 use store_engine::{Args, Arity, Command, CommandError, DATABASES, Group, Reply};
 
 use super::connection::{CONNECTION, REDIS_VERSION};
+use crate::acl::log::Reason;
 use crate::config::OF_DATA;
 use crate::observe::{resident_bytes, unix_time};
 use crate::registry::{Later, SessionCommand, SessionRun};
@@ -124,6 +125,9 @@ async fn configure(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(
             }
             let pairs: Vec<_> = args.rest(2).chunks_exact(2).map(|pair| (pair[0], pair[1])).collect();
             server.config.set(&pairs).map_err(CommandError::owned)?;
+            if pairs.iter().any(|(name, _)| name.eq_ignore_ascii_case(b"requirepass")) {
+                server.acl.require(&server.config.requirepass.get());
+            }
             match &server.store {
                 Store::Here(node) => server.config.apply_settings_of_data(node),
                 Store::Spread(cluster) => {
@@ -286,6 +290,10 @@ fn stats_section(server: &Server, text: &mut String) {
         "pubsub_patterns": patterns,
         "pubsubshard_channels": shard_channels,
         "client_output_buffer_limit_disconnections": of(&counters.slow_clients_cut),
+        "acl_access_denied_auth": server.acl.log.count(Reason::Auth),
+        "acl_access_denied_cmd": server.acl.log.count(Reason::Command),
+        "acl_access_denied_key": server.acl.log.count(Reason::Key),
+        "acl_access_denied_channel": server.acl.log.count(Reason::Channel),
     );
 }
 

@@ -116,6 +116,28 @@ impl AddressCell {
     }
 }
 
+/// A text that is shown to administrators only.
+#[derive(Default)]
+pub struct Secret(RwLock<String>);
+
+impl Secret {
+    /// The text.
+    pub fn get(&self) -> String {
+        self.0.read().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
+    }
+
+    /// Replaces it.
+    pub fn set(&self, text: String) {
+        *self.0.write().unwrap_or_else(|poisoned| poisoned.into_inner()) = text;
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("(redacted)")
+    }
+}
+
 /// Addresses of others. Set while the server starts.
 #[derive(Debug, Default)]
 pub struct AddressesCell(RwLock<Vec<Address>>);

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use store_engine::notice;
 
 use super::cell::{
-    Address, AddressCell, AddressesCell, FolderCell, NamesCell, Number, OutputLimit, OutputLimits,
+    Address, AddressCell, AddressesCell, FolderCell, NamesCell, Number, OutputLimit, OutputLimits, Secret,
 };
 use super::table::Config;
 
@@ -34,6 +34,8 @@ pub enum Kind {
     Folder(fn(&Config) -> &FolderCell),
     /// A file, or `none`.
     File(fn(&Config) -> &FolderCell),
+    /// A text that is no flag, since flags are seen by all who may list processes.
+    Secret(fn(&Config) -> &Secret),
     /// Addresses of others, separated by commas, or `none`.
     Addresses(fn(&Config) -> &AddressesCell),
     /// Names of a sort, or `none`, or `*` for all; separated by commas or blanks.
@@ -85,6 +87,8 @@ pub enum Value {
     OutputLimits(Vec<(&'static str, [u64; 3])>),
     /// A folder or a file, or none.
     Folder(Option<PathBuf>),
+    /// A secret.
+    Secret(String),
     /// Addresses.
     Addresses(Vec<Address>),
     /// Names.
@@ -151,6 +155,7 @@ impl Kind {
             }
             Kind::File(_) if text.is_empty() => Err(Refusal("argument must be a file or none".to_owned())),
             Kind::Folder(_) | Kind::File(_) => Ok(Value::Folder(Some(text.into()))),
+            Kind::Secret(_) => Ok(Value::Secret(text.to_owned())),
             Kind::Addresses(_) if text.eq_ignore_ascii_case("none") => Ok(Value::Addresses(Vec::new())),
             Kind::Addresses(_) => {
                 let addresses: Option<Vec<Address>> = text.split(',').map(Address::parse).collect();
@@ -195,6 +200,7 @@ impl Kind {
                 }
             }
             (Kind::Folder(cell) | Kind::File(cell), Value::Folder(folder)) => cell(config).set(folder),
+            (Kind::Secret(cell), Value::Secret(text)) => cell(config).set(text),
             (Kind::Addresses(cell), Value::Addresses(addresses)) => cell(config).set(addresses),
             (Kind::Names(_, cell), Value::Names(names)) => cell(config).set(names),
             (_, value) => unreachable!("a value of another type: {value:?}"),
@@ -232,6 +238,7 @@ impl Kind {
                 Some(path) => path.display().to_string(),
                 None => "none".to_owned(),
             },
+            Kind::Secret(cell) => cell(config).get(),
             Kind::Addresses(cell) => match &*cell(config).get() {
                 [] => "none".to_owned(),
                 addresses => addresses.iter().map(Address::to_string).collect::<Vec<_>>().join(","),
@@ -266,6 +273,7 @@ impl Kind {
             Kind::OutputLimits(_) => "CLASS HARD SOFT SECONDS ..., such as normal 1gb 64mb 60".to_owned(),
             Kind::Folder(_) => "a folder or none".to_owned(),
             Kind::File(_) => "a file or none".to_owned(),
+            Kind::Secret(_) => "a text".to_owned(),
             Kind::Addresses(_) => "HOST:PORT,HOST:PORT,... or none".to_owned(),
             Kind::Names(sort, _) => format!("none, * or {}, such as {}", sort.word(), sort.example()),
         }
@@ -285,6 +293,7 @@ impl Kind {
             Kind::OutputLimits(_) => "LIMITS",
             Kind::Folder(_) => "FOLDER",
             Kind::File(_) => "FILE",
+            Kind::Secret(_) => "TEXT",
             Kind::Addresses(_) => "ADDR,...",
             Kind::Names(..) => "NAMES",
         }

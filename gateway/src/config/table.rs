@@ -8,7 +8,7 @@ use script::Instances;
 use store_engine::DATABASES;
 use store_engine::value::set::MOST_NUMBERS;
 
-use super::cell::{AddressCell, AddressesCell, FolderCell, NamesCell, Number, OutputLimits};
+use super::cell::{AddressCell, AddressesCell, FolderCell, NamesCell, Number, OutputLimits, Secret};
 use super::kind::{Kind, Sort};
 
 /// Range of what Redis keeps in a C `int`.
@@ -77,6 +77,12 @@ pub struct Config {
     pub slowlog_log_slower_than: Number,
     pub slowlog_max_len: Number,
     pub latency_monitor_threshold: Number,
+    pub requirepass: Secret,
+    pub requirepass_file: FolderCell,
+    pub aclfile: FolderCell,
+    pub acl_pubsub_default: Number,
+    pub acllog_max_len: Number,
+    pub protected_mode: Number,
 }
 
 /// What a parameter is if nobody says otherwise.
@@ -512,6 +518,49 @@ pub static PARAMETERS: &[Parameter] = &[
         live: true,
         doc: "Milliseconds after which a call is noted in LATENCY; 0 is never.",
     },
+    Parameter {
+        name: "requirepass",
+        kind: Kind::Secret(|c| &c.requirepass),
+        default: Fallback::Text(""),
+        live: true,
+        doc: "Password of the user default; empty: none is needed. There is no flag for it, since flags are seen by all \
+              who may list processes.",
+    },
+    Parameter {
+        name: "requirepass-file",
+        kind: Kind::File(|c| &c.requirepass_file),
+        default: Fallback::Text("none"),
+        live: false,
+        doc: "File whose first line is requirepass.",
+    },
+    Parameter {
+        name: "aclfile",
+        kind: Kind::File(|c| &c.aclfile),
+        default: Fallback::Text("none"),
+        live: false,
+        doc: "File with users as ACL SAVE writes it. With none, users are kept beside the data.",
+    },
+    Parameter {
+        name: "acl-pubsub-default",
+        kind: Kind::Word("allchannels|resetchannels", |c| &c.acl_pubsub_default),
+        default: Fallback::Text("resetchannels"),
+        live: true,
+        doc: "Channels that a new user may use: all or none.",
+    },
+    Parameter {
+        name: "acllog-max-len",
+        kind: Kind::Integer(0..=1_000_000, |c| &c.acllog_max_len),
+        default: Fallback::Text("128"),
+        live: true,
+        doc: "Refusals that ACL LOG remembers.",
+    },
+    Parameter {
+        name: "protected-mode",
+        kind: Kind::Word("no|yes", |c| &c.protected_mode),
+        default: Fallback::Text("yes"),
+        live: true,
+        doc: "Whether connections from other machines are refused while the user default needs no password.",
+    },
 ];
 
 /// Rows that tell how this server behaves in Redis' words. Whoever builds a feature takes its row out of here.
@@ -540,9 +589,6 @@ pub static DERIVED: &[Derived] = &[
     Derived { name: "lua-time-limit", value: |_| "0".to_owned() },
     Derived { name: "cluster-enabled", value: |_| "no".to_owned() },
     Derived { name: "replicaof", value: |_| String::new() },
-    Derived { name: "requirepass", value: |_| String::new() },
-    Derived { name: "aclfile", value: |_| String::new() },
-    Derived { name: "protected-mode", value: |_| "no".to_owned() },
     Derived { name: "tls-port", value: |_| "0".to_owned() },
     Derived { name: "unixsocket", value: |_| String::new() },
     Derived { name: "daemonize", value: |_| "no".to_owned() },

@@ -5,14 +5,16 @@ use std::time::Instant;
 
 use script::{CallFlags, Finishing, Host, HostCall, LogLevel};
 use store::{Call, Conflict, Mode, Trouble, Unit};
+use store_engine::command::resolve;
 use store_engine::spec::flags;
 use store_engine::{Args, CommandError, DATABASES, Protocol, Reply, Routing, number};
 
 use super::outgoing::Outgoing;
 use super::queue::Queue;
 use super::trace::tell_call;
+use crate::acl::Account;
 use crate::fleet;
-use crate::gate::{self, Admitted, Origin, Recent};
+use crate::gate::{self, Admitted, Origin, Recent, Stage};
 use crate::memory;
 use crate::pubsub::Message;
 use crate::registry::{Later, Row, SessionCommand, SessionRun};
@@ -81,11 +83,74 @@ impl Lack {
     }
 }
 
+/// Who runs a script.
+pub(super) struct Caller {
+    /// The number of the connection.
+    pub client: u64,
+    /// The user, if there is something that it may not do.
+    pub account: Option<Arc<Account>>,
+}
+
+impl Caller {
+    /// Refuses what the user may not do.
+    pub fn check(&self, server: &Server, admitted: &Admitted<'_>) -> Result<(), CommandError> {
+        match &self.account {
+            Some(account) => {
+                gate::refuse_without_permission(server, account, self.client, Stage::InScript, admitted)
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// SELECT inside a script holds for the script only: the one session command that means something there. Anything
+    /// else is refused with `error`.
+    pub fn select_or(
+        &self,
+        server: &Server,
+        selected: &mut usize,
+        args: Args<'_>,
+        error: &CommandError,
+        out: &mut Reply,
+    ) {
+        if !args.name().eq_ignore_ascii_case(b"select") || args.len() != 2 {
+            return out.error(error);
+        }
+        let admitted = gate::admit(&server.registry, args, Origin::Client);
+        if let Err(error) = admitted.and_then(|admitted| self.check(server, &admitted)) {
+            return out.error(&error);
+        }
+        let Some(db) = number::parse_i64(args[1]) else {
+            return out.error(&store_engine::error::NOT_AN_INTEGER);
+        };
+        match usize::try_from(db).ok().filter(|db| *db < DATABASES) {
+            Some(db) => {
+                *selected = db;
+                out.ok();
+            }
+            None => out.error(&CommandError::new("ERR DB index is out of range")),
+        }
+    }
+
+    /// `redis.acl_check_cmd`: whether the user may make a call.
+    pub fn answer_whether(&self, server: &Server, args: Args<'_>, out: &mut Reply) {
+        let row = server.registry.lookup(args.name());
+        let row = row.map(|row| server.registry.inner(row, args).unwrap_or(row).facts());
+        let Some((row, facts)) = row.and_then(|row| Some((row, resolve(row, args)?))) else {
+            return out.error(&CommandError::new("ERR Invalid command passed to redis.acl_check_cmd()"));
+        };
+        match &self.account {
+            Some(account) if server.acl.check(account, row, facts, args).is_err() => out.null(),
+            _ => out.integer(1),
+        }
+    }
+}
+
 /// The host of an atomic script.
 pub(super) struct ScriptHost {
     pub server: Arc<Server>,
     pub txn: Unit,
     pub seen: Circumstances,
+    pub caller: Caller,
     /// Why the round has to be repeated.
     pub lack: Option<Lack>,
     pub recent: Recent,
@@ -142,10 +207,14 @@ impl ScriptHost {
         let admitted = match gate::admit_again(&self.server.registry, args, origin, &mut self.recent) {
             Ok(admitted) => admitted,
             Err(error) => {
-                select_or(&mut self.seen.db, args, &error, out);
+                self.caller.select_or(&self.server, &mut self.seen.db, args, &error, out);
                 return Ok(true);
             }
         };
+        if let Err(error) = self.caller.check(&self.server, &admitted) {
+            out.error(&error);
+            return Ok(true);
+        }
         if let Some(declared) = &self.declared
             && let Err(error) = declared.check(&admitted, self.seen.db)
         {
@@ -314,30 +383,6 @@ pub(super) fn can_wait(admitted: &Admitted<'_>) -> bool {
         && !facts.has(flags::RANDOM)
 }
 
-/// SELECT inside a script holds for the script only: the one session command that means something there. Anything
-/// else is refused with `error`.
-pub(super) fn select_or(selected: &mut usize, args: Args<'_>, error: &CommandError, out: &mut Reply) {
-    if !args.name().eq_ignore_ascii_case(b"select") || args.len() != 2 {
-        return out.error(error);
-    }
-    let Some(db) = number::parse_i64(args[1]) else { return out.error(&store_engine::error::NOT_AN_INTEGER) };
-    match usize::try_from(db).ok().filter(|db| *db < DATABASES) {
-        Some(db) => {
-            *selected = db;
-            out.ok();
-        }
-        None => out.error(&CommandError::new("ERR DB index is out of range")),
-    }
-}
-
-/// `redis.acl_check_cmd`: every user may run every command that exists.
-pub(super) fn acl_check(server: &Server, args: Args<'_>, out: &mut Reply) {
-    match server.registry.lookup(args.name()) {
-        Some(_) => out.integer(1),
-        None => out.error(&CommandError::new("ERR Invalid command passed to redis.acl_check_cmd()")),
-    }
-}
-
 /// What a call publishes, if it does.
 pub(super) fn published(admitted: &Admitted<'_>) -> Option<Message> {
     let Row::Session(SessionCommand { run: SessionRun::Later(Later::Publish { shard }), .. }) = admitted.row
@@ -370,7 +415,7 @@ impl Host for ScriptHost {
         let mut out = reply_in(reply, flags);
         let (began, db) = (self.trace.as_ref().map(|_| Instant::now()), self.seen.db);
         let done = if flags.acl_check() {
-            acl_check(&self.server, args, &mut out);
+            self.caller.answer_whether(&self.server, args, &mut out);
             Ok(true)
         } else {
             if self.server.monitors.listen() {

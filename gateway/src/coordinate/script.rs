@@ -12,12 +12,13 @@ use store::{Conflict, LockRequest, Mode, Unit};
 use store_engine::{CommandError, Protocol, Reply};
 
 use super::dry;
-use super::host::{Circumstances, Collects, Declared, Lack, ScriptHost};
+use super::host::{Caller, Circumstances, Collects, Declared, Lack, ScriptHost};
 use super::locks::LockSet;
 use super::outgoing::{Outgoing, commit};
 use super::queue::Queue;
 use super::turns;
 use super::unlocked::UnlockedHost;
+use crate::acl::Account;
 use crate::events::Introduction;
 use crate::functions::Function;
 use crate::gate::Recent;
@@ -99,6 +100,8 @@ pub struct ScriptCall<'a> {
     pub seed: u64,
     /// The caller's connection.
     pub client: u64,
+    /// The caller, if there is something that it may not do.
+    pub account: Option<Arc<Account>>,
     /// Memory was full when it was called, and nothing allows it to need more.
     pub full: bool,
     /// Where to tell what it did, if somebody asks.
@@ -168,6 +171,10 @@ impl ScriptCall<'_> {
         let call = || self.words.iter().map(|word| (*word).into()).collect();
         let function = matches!(self.program, Program::Function(_)).then(call);
         Who { name: self.program.name().to_owned(), function, client: self.client }
+    }
+
+    fn caller(&self) -> Caller {
+        Caller { client: self.client, account: self.account.clone() }
     }
 
     fn declared(&self) -> Option<Declared> {
@@ -440,6 +447,7 @@ pub(super) async fn run_once(
         server: server.clone(),
         txn,
         seen,
+        caller: call.caller(),
         lack: None,
         recent: Recent::default(),
         collects,
@@ -464,7 +472,7 @@ async fn run_unlocked(server: &Arc<Server>, call: &ScriptCall<'_>, out: &mut Vec
         server: server.clone(),
         db: call.db,
         seed: call.seed,
-        lane: call.client,
+        caller: call.caller(),
         read_only: call.read_only,
         spares_memory: call.options.flags.spares_memory(),
         recent: Recent::default(),

@@ -8,7 +8,7 @@ use store::Call;
 use store_engine::spec::flags::DENY_OOM;
 use store_engine::{Args, CommandError, Protocol, Reply};
 
-use super::host::{CALL_FUEL, acl_check, answer_count, can_wait, published, reply_in, select_or};
+use super::host::{CALL_FUEL, Caller, answer_count, can_wait, published, reply_in};
 use super::queue::Queue;
 use super::trace::tell_call;
 use crate::fleet;
@@ -25,7 +25,7 @@ pub(super) struct UnlockedHost {
     pub db: usize,
     pub seed: u64,
     /// Whose calls are done in their order.
-    pub lane: u64,
+    pub caller: Caller,
     pub read_only: bool,
     /// Its calls are not refused when memory is full.
     pub spares_memory: bool,
@@ -78,7 +78,7 @@ impl UnlockedHost {
             let args = self.queue.args(self.sent);
             let call = self.queue.call(self.sent, &args, 0);
             let store = &self.server.store;
-            let fine = store.execute(&call, self.lane, unix_ms, &mut self.seed, &mut unread).await;
+            let fine = store.execute(&call, self.caller.client, unix_ms, &mut self.seed, &mut unread).await;
             if !fine && self.queue.error_counts(self.sent) {
                 self.failed = Some(error_in(&unread));
             }
@@ -91,10 +91,14 @@ impl UnlockedHost {
         let admitted = match gate::admit_again(&self.server.registry, args, origin, &mut self.recent) {
             Ok(admitted) => admitted,
             Err(error) => {
-                select_or(&mut self.db, args, &error, out);
+                self.caller.select_or(&self.server, &mut self.db, args, &error, out);
                 return HostCall::Done(CALL_FUEL);
             }
         };
+        if let Err(error) = self.caller.check(&self.server, &admitted) {
+            out.error(&error);
+            return HostCall::Done(CALL_FUEL);
+        }
         if !self.spares_memory && admitted.facts.has(DENY_OOM) && self.server.memory_is_full() {
             out.error(&memory::FULL);
             return HostCall::Done(CALL_FUEL);
@@ -147,7 +151,7 @@ impl Host for UnlockedHost {
         let mut out = reply_in(reply, flags);
         let (began, db) = (self.trace.as_ref().map(|_| Instant::now()), self.db);
         let done = if flags.acl_check() {
-            acl_check(&self.server, args, &mut out);
+            self.caller.answer_whether(&self.server, args, &mut out);
             HostCall::Done(CALL_FUEL)
         } else {
             if self.server.monitors.listen() {
@@ -177,7 +181,7 @@ impl Host for UnlockedHost {
                 let mut out = Reply { buf: std::mem::take(reply), protocol };
                 let args = call.args(0);
                 let (store, call) = (&self.server.store, call.call(0, &args, 0));
-                store.execute(&call, self.lane, unix_ms, &mut self.seed, &mut out).await;
+                store.execute(&call, self.caller.client, unix_ms, &mut self.seed, &mut out).await;
                 *reply = out.buf;
             }
             if let (Some(trace), Some(began)) = (&self.trace, began) {

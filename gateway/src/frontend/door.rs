@@ -9,20 +9,22 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
 use crate::observe::Face;
-use crate::server::Server;
+use crate::server::{PROTECTED, Server};
 use crate::session::ClientInfo;
 
 /// Whether the process is starting or serving, or draining.
 pub type Ready = watch::Receiver<bool>;
 
 /// Lets connections in until `ready` turns to false, and has each served by `live` on a thread that has time for it.
-/// `full` is what one too many is told. Those that were let in finish what they are doing, which the caller waits for.
+/// `full` is what one too many is told, `refused` makes of a text what one is told that comes from elsewhere. Those that
+/// were let in finish what they are doing, which the caller waits for.
 pub async fn keep<Live, Life>(
     server: Arc<Server>,
     face: Face,
     listener: TcpListener,
     mut ready: Ready,
     full: &[u8],
+    refused: fn(&str) -> Vec<u8>,
     live: Live,
 ) where
     Live: Fn(TcpStream, Arc<Entry>) -> Life + Clone + Send + 'static,
@@ -34,11 +36,15 @@ pub async fn keep<Live, Life>(
             _ = ready.wait_for(|ready| !ready) => return,
             accepted = listener.accept() => accepted,
         };
-        let Ok((stream, _)) = accepted else {
+        let Ok((stream, peer)) = accepted else {
             // Out of file descriptors, most likely: connections that end will free some.
             tokio::time::sleep(Duration::from_millis(100)).await;
             continue;
         };
+        if server.is_protected_from(peer.ip()) {
+            let _ = stream.try_write(&refused(PROTECTED));
+            continue;
+        }
         if !server.lets_in() {
             let _ = stream.try_write(full);
             continue;
@@ -69,7 +75,8 @@ pub struct Listed {
 impl Listed {
     /// Lists a client that comes from `addr` and has arrived at `laddr`.
     pub fn new(server: &Arc<Server>, addr: String, laddr: String) -> Listed {
-        let client = ClientInfo::new(server.next_client(), addr, laddr);
+        let account = server.acl.default_account().clone();
+        let client = ClientInfo::new(server.next_client(), addr, laddr, account);
         server.clients.lock().insert(client.id, client.clone());
         Listed { server: server.clone(), client }
     }

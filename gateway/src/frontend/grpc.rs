@@ -73,8 +73,8 @@ pub async fn serve(server: Arc<Server>, listener: TcpListener, mut ready: Ready)
         .add_service(described().build_v1alpha().map_err(broken)?);
     let face = Arc::new(Face { server: server.clone(), ready: ready.clone(), others });
     let live = move |stream, entry| live(face.clone(), stream, entry);
-    // One too many is cut off: whatever it were told would have to be said in HTTP/2.
-    door::keep(server, observe::Face::Grpc, listener, ready.clone(), b"", live).await;
+    // One too many is cut off.
+    door::keep(server, observe::Face::Grpc, listener, ready.clone(), b"", goodbye, live).await;
     let _ = ready.wait_for(|ready| !ready).await;
     for name in WELL {
         reporter.set_service_status(name, ServingStatus::NotServing).await;
@@ -82,6 +82,20 @@ pub async fn serve(server: Arc<Server>, listener: TcpListener, mut ready: Ready)
         reporter.clear_service_status(name).await;
     }
     Ok(())
+}
+
+/// The frames that end a connection of HTTP/2 with a reason: SETTINGS, then GOAWAY of no stream, for lack of security.
+fn goodbye(text: &str) -> Vec<u8> {
+    const INADEQUATE_SECURITY: u32 = 0xc;
+    let settings = [0, 0, 0, 4, 0, 0, 0, 0, 0];
+    let length = (8 + text.len()) as u32;
+    let mut frames = settings.to_vec();
+    frames.extend_from_slice(&length.to_be_bytes()[1..]);
+    frames.extend_from_slice(&[7, 0, 0, 0, 0, 0]);
+    frames.extend_from_slice(&0u32.to_be_bytes());
+    frames.extend_from_slice(&INADEQUATE_SECURITY.to_be_bytes());
+    frames.extend_from_slice(text.as_bytes());
+    frames
 }
 
 /// Answers calls until the connection ends, or is ended by CLIENT KILL or the process.

@@ -127,7 +127,14 @@ pub async fn serve(server: Arc<Server>, listener: TcpListener, ready: Ready) {
     let app = TowerToHyperService::new(router(&face));
     let full = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n";
     let live = move |stream, entry| live(face.clone(), app.clone(), stream, entry);
-    door::keep(server, observe::Face::Http, listener, ready, full, live).await;
+    let refused = |text: &str| {
+        let length = text.len();
+        format!(
+            "HTTP/1.1 403 Forbidden\r\nContent-Type: text/plain\r\nContent-Length: {length}\r\n\r\n{text}"
+        )
+        .into_bytes()
+    };
+    door::keep(server, observe::Face::Http, listener, ready, full, refused, live).await;
 }
 
 /// Answers requests until the connection ends, or is ended by CLIENT KILL or the process. If the client hangs up in the

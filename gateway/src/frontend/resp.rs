@@ -74,7 +74,7 @@ pub fn serve(
     server.clients.lock().insert(client.id, client.clone());
     server.counters.enter(Face::Resp);
     let connection = Connection {
-        session: Session { hears: true, ..Session::new(client.clone()) },
+        session: Session { hears: true, ..Session::new(client.clone(), &server.acl) },
         parser: Parser::new(limits(server)),
         input: Vec::new(),
         ahead: Ahead::default(),
@@ -225,6 +225,7 @@ impl Connection {
         let now_ms = unix_ms();
         session.client.active_ms.store(now_ms, Ordering::Relaxed);
         while !session.closing {
+            parser.set_authenticated(!session.needs_password(&server.acl));
             match parser.next(&input[at..]) {
                 Ok(Step::Request(request)) => {
                     let args = request.slices(&input[at..]);

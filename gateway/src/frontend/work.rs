@@ -9,6 +9,7 @@ use store::journal::misconf;
 use store_engine::{Args, DATABASES, Protocol, Reply};
 
 use crate::dispatch;
+use crate::gate::{self, Origin};
 use crate::observe::{Counters, unix_ms};
 use crate::registry::{Row, SessionRun};
 use crate::server::Server;
@@ -56,7 +57,7 @@ pub struct Work {
 impl Work {
     /// A new session of this client, to which replies of RESP3 are given.
     pub fn new(server: &Arc<Server>, client: Arc<ClientInfo>) -> Work {
-        let mut session = Session::new(client);
+        let mut session = Session::new(client, &server.acl);
         session.protocol = Protocol::Resp3;
         Work { server: server.clone(), session }
     }
@@ -64,8 +65,20 @@ impl Work {
     /// Selects a database.
     pub fn select(&mut self, db: Option<usize>) -> Result<(), Failure> {
         let refused = || Failure::Reply(b"ERR DB index is out of range".to_vec());
-        self.session.db = db.filter(|db| *db < DATABASES).ok_or_else(refused)?;
+        let db = db.filter(|db| *db < DATABASES).ok_or_else(refused)?;
+        if db != self.session.db {
+            self.check(&[b"SELECT", db.to_string().as_bytes()])?;
+            self.session.db = db;
+        }
         Ok(())
+    }
+
+    /// Refuses what comes to the same as a command that whoever asks may not make.
+    pub fn check(&self, argv: &[&[u8]]) -> Result<(), Failure> {
+        let admitted = gate::admit(&self.server.registry, Args::new(argv), Origin::Client);
+        let allowed =
+            admitted.and_then(|admitted| gate::refuse_to_session(&self.server, &self.session, &admitted));
+        allowed.map_err(|error| Failure::Reply(error.text().as_bytes().to_vec()))
     }
 
     /// Says who asks, as an `Authorization` header does: `Basic` with user and password, or `Bearer` with the password
@@ -120,8 +133,10 @@ impl Work {
         tokio::task::coop::consume_budget().await;
         let reply = if outlives_its_client(&self.server, argv) {
             let client = self.session.client.clone();
-            let mut own = std::mem::replace(&mut self.session, Session::new(client));
             let server = self.server.clone();
+            let stranger = Session::new(client, &server.acl);
+            let mut own = std::mem::replace(&mut self.session, stranger);
+            *own.client.account.lock() = own.account.clone();
             let argv: Vec<Vec<u8>> = argv.iter().map(|arg| arg.to_vec()).collect();
             let run = tokio::spawn(async move {
                 let argv: Vec<&[u8]> = argv.iter().map(Vec::as_slice).collect();

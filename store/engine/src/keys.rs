@@ -22,38 +22,50 @@ pub fn keys_of(command: &Command, args: Args<'_>) -> Result<SmallVec<[KeyAt; 4]>
         return Ok(found);
     }
     for part in command.keys {
-        match *part {
-            KeyPart::Range { first, last, step, access } => {
-                let last = if last < 0 { args.len() as i64 + i64::from(last) } else { i64::from(last) };
-                let mut at = usize::from(first);
-                while (at as i64) <= last && at < args.len() {
-                    found.push((at, access));
-                    at += usize::from(step);
-                }
-            }
-            KeyPart::Counted { count_at, first, access } => {
-                let text = args.get(usize::from(count_at)).unwrap_or_default();
-                let count = number::parse_i64(text).ok_or(crate::error::NOT_AN_INTEGER)?;
-                let first = usize::from(first);
-                if count < 0 {
-                    return Err(CommandError::new("ERR Number of keys can't be negative"));
-                }
-                if count as u64 > args.len().saturating_sub(first) as u64 {
-                    return Err(CommandError::new("ERR Number of keys can't be greater than number of args"));
-                }
-                found.extend((first..first + count as usize).map(|at| (at, access)));
-            }
-            KeyPart::After { word, from, access } => {
-                let named = |item: &&[u8]| item.eq_ignore_ascii_case(word.as_bytes());
-                // What is behind the word may be the word itself.
-                let options = args.rest(usize::from(from)).split_last().map(|(_, before)| before);
-                let at = options.and_then(|options| options.iter().rposition(named));
-                found.extend(at.map(|at| (usize::from(from) + at + 1, access)));
-            }
-            KeyPart::Halved { access } => found.extend(halved(args, access).map(|at| (at, access))),
-        }
+        add_keys_of(part, args, &mut found)?;
     }
     Ok(found)
+}
+
+/// Adds the keys of one part.
+///
+/// Errors: those of [`keys_of`].
+pub fn add_keys_of(
+    part: &KeyPart,
+    args: Args<'_>,
+    found: &mut SmallVec<[KeyAt; 4]>,
+) -> Result<(), CommandError> {
+    match *part {
+        KeyPart::Range { first, last, step, access } => {
+            let last = if last < 0 { args.len() as i64 + i64::from(last) } else { i64::from(last) };
+            let mut at = usize::from(first);
+            while (at as i64) <= last && at < args.len() {
+                found.push((at, access));
+                at += usize::from(step);
+            }
+        }
+        KeyPart::Counted { count_at, first, access } => {
+            let text = args.get(usize::from(count_at)).unwrap_or_default();
+            let count = number::parse_i64(text).ok_or(crate::error::NOT_AN_INTEGER)?;
+            let first = usize::from(first);
+            if count < 0 {
+                return Err(CommandError::new("ERR Number of keys can't be negative"));
+            }
+            if count as u64 > args.len().saturating_sub(first) as u64 {
+                return Err(CommandError::new("ERR Number of keys can't be greater than number of args"));
+            }
+            found.extend((first..first + count as usize).map(|at| (at, access)));
+        }
+        KeyPart::After { word, from, access } => {
+            let named = |item: &&[u8]| item.eq_ignore_ascii_case(word.as_bytes());
+            // What is behind the word may be the word itself.
+            let options = args.rest(usize::from(from)).split_last().map(|(_, before)| before);
+            let at = options.and_then(|options| options.iter().rposition(named));
+            found.extend(at.map(|at| (usize::from(from) + at + 1, access)));
+        }
+        KeyPart::Halved { access } => found.extend(halved(args, access).map(|at| (at, access))),
+    }
+    Ok(())
 }
 
 /// Where the keys of XREAD stand. If its options are wrong it is refused before it looks at a key; COMMAND GETKEYS of

@@ -97,6 +97,7 @@ impl Gateway for Face {
         request: Request<ListScriptsRequest>,
     ) -> Result<Response<ListScriptsResponse>, Status> {
         let (work, _bounds) = self.begin(&request)?;
+        work.check(&[b"SCRIPT", b"LIST"])?;
         let texts = request.into_inner().texts;
         let scripts = work.server.scripts.all().into_iter().map(|known| {
             let text = known.text();
@@ -174,6 +175,7 @@ impl Gateway for Face {
 
     async fn watch(&self, request: Request<WatchRequest>) -> Result<Response<watch::Happenings>, Status> {
         let (work, bounds) = self.begin(&request)?;
+        work.check(&[b"SCRIPT", b"RUNNING"])?;
         Ok(Response::new(watch::listen(&work.server, bounds, self.ready.clone())))
     }
 }

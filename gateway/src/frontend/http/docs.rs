@@ -13,8 +13,9 @@ use store_engine::Command;
 use super::Face;
 use super::ask::Ask;
 use super::json;
-use crate::command::introspect::{categories, flag_names};
+use super::problem::Problem;
 use crate::config::Address;
+use crate::facts::{categories, flag_names};
 use crate::metrics;
 
 /// The API in the words of OpenAPI 3.1.
@@ -97,7 +98,8 @@ struct NodeTold<'a> {
 }
 
 /// This process, what it holds, and the store nodes it uses if the data is not in it.
-pub async fn topology(ask: Ask) -> Response {
+pub async fn topology(ask: Ask) -> Result<Response, Problem> {
+    ask.work.check(&[b"INFO"])?;
     let server = ask.server();
     let usage = server.store.usage();
     let node = NodeTold {
@@ -115,7 +117,7 @@ pub async fn topology(ask: Ask) -> Response {
     let epoch = cluster.map(|cluster| cluster.map().epoch());
     let members = cluster.map_or_else(Vec::new, |cluster| cluster.members());
     let members = members.into_iter().map(MemberTold::of).collect();
-    json::body(&Topology { mode, nodes: [node], stores, epoch, members })
+    Ok(json::body(&Topology { mode, nodes: [node], stores, epoch, members }))
 }
 
 #[derive(Serialize)]

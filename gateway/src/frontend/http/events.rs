@@ -9,14 +9,16 @@ use futures_util::stream::{self, Stream};
 use serde_json::json;
 
 use super::ask::Ask;
+use super::problem::Problem;
 use crate::events::{Event as RunEvent, Introduction};
 
 /// A sign of life for whoever stands between, when nothing happens.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(15);
 
 /// Tells of runs until the client goes or the server ends.
-pub async fn listen(ask: Ask) -> impl IntoResponse {
-    Sse::new(told(&ask)).keep_alive(KeepAlive::new().interval(SIGN_OF_LIFE))
+pub async fn listen(ask: Ask) -> Result<impl IntoResponse, Problem> {
+    ask.work.check(&[b"SCRIPT", b"RUNNING"])?;
+    Ok(Sse::new(told(&ask)).keep_alive(KeepAlive::new().interval(SIGN_OF_LIFE)))
 }
 
 fn told(ask: &Ask) -> impl Stream<Item = Result<Event, Infallible>> + use<> {

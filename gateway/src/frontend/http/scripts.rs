@@ -41,13 +41,15 @@ struct ScriptsBody<'a> {
 }
 
 /// All scripts, without their texts.
-pub async fn list(ask: Ask) -> Response {
+pub async fn list(ask: Ask) -> Result<Response, Problem> {
+    ask.work.check(&[b"SCRIPT", b"LIST"])?;
     let all = ask.server().scripts.all();
-    json::body(&ScriptsBody { scripts: all.iter().map(|known| ScriptBody::of(known, None)).collect() })
+    Ok(json::body(&ScriptsBody { scripts: all.iter().map(|known| ScriptBody::of(known, None)).collect() }))
 }
 
 /// One script with its text.
 pub async fn show(ask: Ask) -> Result<Response, Problem> {
+    ask.work.check(&[b"SCRIPT", b"SHOW", &ask.segment(3)])?;
     let known = parse_sha(&ask.segment(3)).and_then(|sha| ask.server().scripts.get(&sha));
     let known = known.ok_or_else(|| Problem::of_reply(b"NOSCRIPT No matching script. Please use EVAL."))?;
     Ok(json::body(&ScriptBody::of(&known, Some(&known.text()))))
@@ -69,6 +71,7 @@ struct CheckBody<'a> {
 /// Whether a script compiles, and what its header says.
 pub async fn check(ask: Ask) -> Result<Response, Problem> {
     let LoadBody { script: Word(text) } = ask.json()?;
+    ask.work.check(&[b"SCRIPT", b"LOAD", &text])?;
     let checked = scripting::check(ask.server(), &text).await;
     let header = checked.map_err(|error| Problem::of_reply(error.text().as_bytes()))?;
     let (sha, name) = (spelled(&sha_of(&text)), header.name.as_deref());

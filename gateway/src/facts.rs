@@ -1,7 +1,7 @@
 //! What clients are told of a row: flags, categories and keys, in the words of Redis 7.0.
 
 use store_engine::spec::{Access, flags};
-use store_engine::{Command, Group, KeyPart, Reply, Routing};
+use store_engine::{Args, Command, Group, KeyPart, Reply, Routing};
 
 /// Commands about something that is no key and has a slot nevertheless: the last of them.
 const SLOTTED: &[(&str, i16)] = &[("spublish", 1), ("ssubscribe", -1), ("sunsubscribe", -1)];
@@ -167,10 +167,10 @@ fn uses(name: &str, part: &KeyPart, number: usize, several: bool) -> &'static st
     }
 }
 
-/// Where the keys of a command stand, and what is done with them.
-pub fn key_specs(command: &Command, name: &str, out: &mut Reply) {
+/// A command's key parts, each with what is done with its keys in Redis' words.
+fn used_parts(name: &str, all: impl IntoIterator<Item = KeyPart>) -> Vec<(KeyPart, &'static str)> {
     let mut parts = Vec::new();
-    for part in key_parts(command) {
+    for part in all {
         match part {
             // Of two that are written, something else is done with each.
             KeyPart::Range { first, last, step: 1, access: Access::Write } if last > 0 => {
@@ -179,10 +179,69 @@ pub fn key_specs(command: &Command, name: &str, out: &mut Reply) {
             other => parts.push(other),
         }
     }
+    let several = parts.len() > 1;
+    let used = |(number, part): (usize, KeyPart)| (part, uses(name, &part, number, several));
+    parts.into_iter().enumerate().map(used).collect()
+}
+
+/// Where the keys of a command stand, and what is done with them.
+pub fn key_specs(command: &Command, name: &str, out: &mut Reply) {
+    let parts = used_parts(name, key_parts(command));
     out.array(parts.len());
-    for (number, part) in parts.iter().enumerate() {
-        key_spec(part, uses(name, part, number, parts.len() > 1), out);
+    parts.iter().for_each(|(part, uses)| key_spec(part, uses, out));
+}
+
+/// What somebody must be allowed to do with a key.
+pub mod need {
+    /// To read it.
+    pub const READ: u8 = 1;
+    /// To change it.
+    pub const WRITE: u8 = 2;
+}
+
+/// What a call does with the keys of one part.
+#[derive(Clone, Copy)]
+pub enum Use {
+    /// It always needs this, of [`need`].
+    Needs(u8),
+    /// It reads only with `GET` behind the value.
+    Set,
+    /// It changes only with `SET` or `INCRBY`.
+    BitField,
+}
+
+impl Use {
+    /// What this call needs, of [`need`].
+    pub fn of(self, args: Args<'_>) -> u8 {
+        let names = |from: usize, words: &[&str]| {
+            let is_one = |arg: &&[u8]| words.iter().any(|word| arg.eq_ignore_ascii_case(word.as_bytes()));
+            args.rest(from).iter().any(is_one)
+        };
+        match self {
+            Use::Needs(needs) => needs,
+            Use::Set if names(3, &["get"]) => need::READ | need::WRITE,
+            Use::Set => need::WRITE,
+            Use::BitField if names(2, &["set", "incrby"]) => need::READ | need::WRITE,
+            Use::BitField => need::READ,
+        }
     }
+}
+
+/// A command's key parts, each with what somebody must be allowed to do with its keys. `name` is its full name.
+pub fn needs(command: &Command, name: &str) -> Vec<(KeyPart, Use)> {
+    let need = |uses: &str| {
+        let has = |word| uses.split(' ').any(|is| is == word);
+        let reads = if has("access") { need::READ } else { 0 };
+        let writes = if ["insert", "delete", "update"].into_iter().any(has) { need::WRITE } else { 0 };
+        reads | writes
+    };
+    let parts = used_parts(name, command.keys.iter().copied());
+    let used = |(part, uses)| match name {
+        "set" => (part, Use::Set),
+        "bitfield" => (part, Use::BitField),
+        _ => (part, Use::Needs(need(uses))),
+    };
+    parts.into_iter().map(used).collect()
 }
 
 fn key_spec(part: &KeyPart, uses: &str, out: &mut Reply) {

@@ -1,0 +1,240 @@
+//! What is known of a user: how it is let in, and what it may do.
+
+use sha2::{Digest, Sha256};
+use store_engine::Args;
+use subtle::{Choice, ConstantTimeEq};
+
+use super::commands::{Commands, Id};
+use super::selector::{Denied, SYNTAX, Selector, Wrong, is_word};
+
+/// SHA-256 of a password.
+type Hash = [u8; 32];
+
+const BAD_HASH: Wrong =
+    "The password hash must be exactly 64 characters and contain only lowercase hexadecimal characters";
+const NO_PASSWORD: Wrong = "The password you are trying to remove from the user does not exist";
+
+/// The rules of one user.
+#[derive(Clone)]
+pub struct User {
+    is_on: bool,
+    any_password: bool,
+    /// Whether `sanitize-payload` or `skip-sanitize-payload` was said. Payloads are always checked.
+    sanitize: Option<bool>,
+    passwords: Vec<Hash>,
+    /// The first one is the user's own, the others stand in parentheses.
+    selectors: Vec<Selector>,
+}
+
+/// What rules are applied to and shown with.
+#[derive(Clone, Copy)]
+pub struct Known<'a> {
+    /// All commands.
+    pub commands: &'a Commands,
+    /// Whether new users and selectors begin with all channels.
+    pub all_channels: bool,
+}
+
+fn hash(password: &[u8]) -> Hash {
+    Sha256::digest(password).into()
+}
+
+fn parse_hash(text: &[u8]) -> Option<Hash> {
+    let digit = |byte: u8| match byte {
+        b'0'..=b'9' => Some(byte - b'0'),
+        b'a'..=b'f' => Some(byte - b'a' + 10),
+        _ => None,
+    };
+    let text: &[u8; 64] = text.try_into().ok()?;
+    let mut hash = Hash::default();
+    for (byte, pair) in hash.iter_mut().zip(text.chunks_exact(2)) {
+        *byte = digit(pair[0])? << 4 | digit(pair[1])?;
+    }
+    Some(hash)
+}
+
+/// Bytes as hexadecimal digits.
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+impl User {
+    /// A new one, who may do nothing.
+    pub fn new(known: Known<'_>) -> User {
+        User {
+            is_on: false,
+            any_password: false,
+            sanitize: None,
+            passwords: Vec::new(),
+            selectors: vec![Selector::new(known.commands, known.all_channels)],
+        }
+    }
+
+    /// `default` as it is if nobody says otherwise: it may do everything, without a password.
+    pub fn unlimited(known: Known<'_>) -> User {
+        let mut user = User::new(known);
+        for op in ["+@all", "~*", "&*", "on", "nopass"] {
+            user.apply(known, op.as_bytes()).expect("these rules are right");
+        }
+        user
+    }
+
+    /// Applies a rule.
+    pub fn apply(&mut self, known: Known<'_>, op: &[u8]) -> Result<(), Wrong> {
+        match op {
+            b"" => {}
+            _ if is_word(op, &["on"]) => self.is_on = true,
+            _ if is_word(op, &["off"]) => self.is_on = false,
+            _ if is_word(op, &["sanitize-payload"]) => self.sanitize = Some(true),
+            _ if is_word(op, &["skip-sanitize-payload"]) => self.sanitize = Some(false),
+            _ if is_word(op, &["nopass"]) => {
+                self.any_password = true;
+                self.passwords.clear();
+            }
+            _ if is_word(op, &["resetpass"]) => {
+                self.any_password = false;
+                self.passwords.clear();
+            }
+            _ if is_word(op, &["reset"]) => {
+                *self = User { sanitize: Some(true), ..User::new(known) };
+            }
+            _ if is_word(op, &["clearselectors"]) => self.selectors.truncate(1),
+            [b'>', password @ ..] => self.add(hash(password)),
+            [b'#', text @ ..] => self.add(parse_hash(text).ok_or(BAD_HASH)?),
+            [b'<', password @ ..] => self.remove(hash(password))?,
+            [b'!', text @ ..] => self.remove(parse_hash(text).ok_or(BAD_HASH)?)?,
+            [b'(', rules @ .., b')'] => {
+                let mut selector = Selector::new(known.commands, known.all_channels);
+                for op in resp::split_words(rules).ok_or(SYNTAX)? {
+                    selector.apply(known.commands, &op)?;
+                }
+                self.selectors.push(selector);
+            }
+            _ => self.selectors[0].apply(known.commands, op)?,
+        }
+        Ok(())
+    }
+
+    /// Applies rules, in the order they stand; `Err` tells which is wrong, and why.
+    pub fn apply_all(&mut self, known: Known<'_>, ops: &[Vec<u8>]) -> Result<(), (Vec<u8>, Wrong)> {
+        ops.iter().try_for_each(|op| self.apply(known, op).map_err(|wrong| (op.clone(), wrong)))
+    }
+
+    fn add(&mut self, password: Hash) {
+        if !self.passwords.contains(&password) {
+            self.passwords.push(password);
+        }
+        self.any_password = false;
+    }
+
+    fn remove(&mut self, password: Hash) -> Result<(), Wrong> {
+        let at = self.passwords.iter().position(|known| *known == password).ok_or(NO_PASSWORD)?;
+        self.passwords.remove(at);
+        Ok(())
+    }
+
+    /// Whether this password lets the user in. How long that takes does not tell what is wrong.
+    pub fn lets_in(&self, password: &[u8]) -> bool {
+        let said = hash(password);
+        let known = self.passwords.iter().fold(Choice::from(0), |any, known| any | known.ct_eq(&said));
+        self.is_on && (self.any_password || bool::from(known))
+    }
+
+    /// Whether no password is needed.
+    pub fn is_open(&self) -> bool {
+        self.is_on && self.any_password
+    }
+
+    /// Whether any password is taken, or would be if the user were on.
+    pub fn takes_any_password(&self) -> bool {
+        self.any_password
+    }
+
+    /// Whether nothing can be refused.
+    pub fn is_unlimited(&self) -> bool {
+        self.selectors.iter().any(Selector::allows_everything)
+    }
+
+    /// Its selectors, its own first.
+    pub fn selectors(&self) -> &[Selector] {
+        &self.selectors
+    }
+
+    /// Checks a call. Of what several selectors refuse the most telling is told.
+    pub fn check(&self, commands: &Commands, id: Id, args: Args<'_>) -> Result<(), Denied> {
+        let mut keys = None;
+        let mut denied = Denied::Command;
+        for selector in &self.selectors {
+            match selector.check(commands, id, args, &mut keys) {
+                Ok(()) => return Ok(()),
+                Err(other) => denied = denied.max(other),
+            }
+        }
+        Err(denied)
+    }
+
+    /// Whether it may make this call with a selector that can read every key.
+    pub fn reads_all_keys(&self, commands: &Commands, id: Id, args: Args<'_>) -> bool {
+        let mut keys = None;
+        let allows = |selector: &Selector| selector.check(commands, id, args, &mut keys).is_ok();
+        self.selectors.iter().filter(|selector| selector.reads_all_keys()).any(allows)
+    }
+
+    /// The patterns of all selectors that channels are checked against; nothing: all are allowed.
+    pub fn channels(&self) -> Option<Vec<&[u8]>> {
+        let all = self.selectors.iter().any(Selector::allows_all_channels);
+        (!all).then(|| self.selectors.iter().flat_map(Selector::channels).collect())
+    }
+
+    /// The words about how it is let in.
+    pub fn flags(&self) -> Vec<&'static str> {
+        let mut flags = vec![if self.is_on { "on" } else { "off" }];
+        if self.any_password {
+            flags.push("nopass");
+        }
+        flags.extend(self.sanitize.map(|is| if is { "sanitize-payload" } else { "skip-sanitize-payload" }));
+        flags
+    }
+
+    /// Its passwords, as hexadecimal digits of their hashes.
+    pub fn passwords(&self) -> impl ExactSizeIterator<Item = String> {
+        self.passwords.iter().map(|password| hex(password))
+    }
+
+    /// All rules, as they could be given to a new user.
+    pub fn show(&self, commands: &Commands) -> Vec<u8> {
+        let mut parts: Vec<Vec<u8>> = self.flags().iter().map(|flag| flag.as_bytes().to_vec()).collect();
+        parts.extend(self.passwords().map(|password| format!("#{password}").into_bytes()));
+        let (own, others) = self.selectors.split_first().expect("there is one from the beginning");
+        parts.push(own.show(commands));
+        parts.extend(others.iter().map(|other| [b"(", &*other.show(commands), b")"].concat()));
+        parts.join(&b' ')
+    }
+}
+
+/// Puts selectors together that are spread over several arguments. An error is the argument that one begins with
+/// that has no end.
+pub fn merged<'a>(args: impl IntoIterator<Item = &'a [u8]>) -> Result<Vec<Vec<u8>>, Vec<u8>> {
+    let mut merged = Vec::new();
+    let mut open: Option<(&[u8], Vec<u8>)> = None;
+    for arg in args {
+        match &mut open {
+            Some((_, selector)) => {
+                selector.push(b' ');
+                selector.extend_from_slice(arg);
+            }
+            None if arg.starts_with(b"(") && !arg.ends_with(b")") => {
+                open = Some((arg, arg.to_vec()));
+                continue;
+            }
+            None => merged.push(arg.to_vec()),
+        }
+        if arg.ends_with(b")") {
+            merged.extend(open.take().map(|(_, selector)| selector));
+        }
+    }
+    match open {
+        Some((first, _)) => Err(first.to_vec()),
+        None => Ok(merged),
+    }
+}
