@@ -149,6 +149,11 @@ fn change(matches: &ArgMatches) -> topology::Task {
         }
         Some(("add", of)) => topology::Task::Add { node: text(of, "NODE") },
         Some(("drain", of)) => topology::Task::Drain { node: text(of, "NODE") },
+        Some(("doubts", _)) => topology::Task::Doubts,
+        Some(("decide", of)) => topology::Task::Decide {
+            transaction: *of.get_one::<u64>("TRANSACTION").expect("clap requires it"),
+            commit: text(of, "HOW") == "commit",
+        },
         _ => topology::Task::Show { json: matches.get_flag("json") },
     }
 }
@@ -228,6 +233,30 @@ fn topology_command() -> Command {
                 .about("Give all slots of a node to the others; then it can be stopped")
                 .after_help(repeated)
                 .arg(node()),
+        )
+        .subcommand(
+            Command::new("doubts")
+                .about("List transactions that hold keys because the node that decides them stays away"),
+        )
+        .subcommand(
+            Command::new("decide")
+                .about("Say how a transaction ends whose decider will never be back")
+                .after_help(
+                    "The decider may have decided otherwise, and some nodes may have followed it: then a part of the \
+                     transaction is there and a part is not. Start the decider again with its data if there is any way.",
+                )
+                .arg(
+                    Arg::new("TRANSACTION")
+                        .required(true)
+                        .value_parser(|text: &str| u64::from_str_radix(text, 16))
+                        .help("Its number, as doubts shows it"),
+                )
+                .arg(
+                    Arg::new("HOW")
+                        .required(true)
+                        .value_parser(["commit", "abort"])
+                        .help("Whether it is kept or undone, on all nodes that wait"),
+                ),
         )
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use store::Cluster;
-use store::client::{Member, look};
+use store::client::{Doubt, Member, look};
 use store::topology::{NodeId, SLOTS, SlotMap};
 
 use crate::config::{Address, Config};
@@ -37,6 +37,15 @@ pub enum Task {
     Drain {
         /// Its address.
         node: String,
+    },
+    /// Tell of transactions that cannot find out how they end.
+    Doubts,
+    /// Say how one of them ends.
+    Decide {
+        /// Its number.
+        transaction: u64,
+        /// It is kept, not undone.
+        commit: bool,
     },
 }
 
@@ -102,6 +111,18 @@ async fn done(config: &Config, task: &Task) -> Result<(), String> {
             tell("all who are connected know of it: the node can be stopped\n");
             Ok(())
         }
+        Task::Doubts => {
+            tell(&as_list(&cluster.doubts().await));
+            Ok(())
+        }
+        Task::Decide { transaction, commit } => match cluster.decide(*transaction, *commit).await? {
+            0 => Err(format!("{transaction:016x} is in doubt on no node that can be reached")),
+            count => {
+                let how = if *commit { "kept" } else { "undone" };
+                tell(&format!("{transaction:016x}: {how} on {count} nodes, whatever its decider may say\n"));
+                Ok(())
+            }
+        },
     }
 }
 
@@ -218,16 +239,35 @@ fn tell(text: &str) {
     let _ = std::io::stdout().lock().write_all(text.as_bytes());
 }
 
+fn as_list(doubts: &[Doubt]) -> String {
+    let line = |doubt: &Doubt| {
+        let Doubt { transaction, node, decider, waits_ms, keys, count } = doubt;
+        let names: Vec<String> = keys.iter().map(|key| quoted(&String::from_utf8_lossy(key))).collect();
+        let held = match count {
+            None => "everything".to_owned(),
+            Some(count) if *count as usize > keys.len() => format!("{} … {count} keys", names.join(" ")),
+            Some(_) => names.join(" "),
+        };
+        let seconds = waits_ms / 1000;
+        format!("{transaction:016x}  on {node}  decided by {decider}  for {seconds} s  holds {held}\n")
+    };
+    match doubts {
+        [] => "no transaction is in doubt\n".to_owned(),
+        doubts => doubts.iter().map(line).collect(),
+    }
+}
+
 fn as_table(rows: &[Member]) -> String {
-    let head = ["node", "slots", "keys", "bytes", "epoch", "lag", "reachable", "ranges"].map(str::to_owned);
+    let head = ["node", "slots", "keys", "bytes", "epoch", "lag", "doubts", "reachable", "ranges"]
+        .map(str::to_owned);
     let row = |row: &Member| {
         let up = row.up.as_ref().map_or_else(|why| format!("no: {why}"), |()| "yes".to_owned());
-        let numbers =
-            [row.count as u64, row.keys, row.bytes, row.epoch, row.lag].map(|number| number.to_string());
-        let [count, keys, bytes, epoch, lag] = numbers;
-        [row.node.clone(), count, keys, bytes, epoch, lag, up, row.slots.clone()]
+        let numbers = [row.count as u64, row.keys, row.bytes, row.epoch, row.lag, row.in_doubt]
+            .map(|number| number.to_string());
+        let [count, keys, bytes, epoch, lag, doubts] = numbers;
+        [row.node.clone(), count, keys, bytes, epoch, lag, doubts, up, row.slots.clone()]
     };
-    let lines: Vec<[String; 8]> = std::iter::once(head).chain(rows.iter().map(row)).collect();
+    let lines: Vec<[String; 9]> = std::iter::once(head).chain(rows.iter().map(row)).collect();
     let mut text = String::new();
     for line in &lines {
         let cells = line.iter().enumerate().map(|(at, cell)| {
@@ -242,16 +282,18 @@ fn as_table(rows: &[Member]) -> String {
 }
 
 fn as_json(epoch: u64, rows: &[Member]) -> String {
-    let row = |Member { node, slots, count, keys, bytes, epoch, lag, prepared, decided, up }: &Member| {
-        let trouble = up.as_ref().err().map_or_else(|| "null".to_owned(), |why| quoted(why));
-        format!(
-            "{{\"node\":{},\"slots\":{count},\"ranges\":{},\"keys\":{keys},\"bytes\":{bytes},\"epoch\":{epoch},\
-             \"lag\":{lag},\"prepared\":{prepared},\"decided\":{decided},\"reachable\":{},\"trouble\":{trouble}}}",
-            quoted(node),
-            quoted(slots),
-            up.is_ok(),
-        )
-    };
+    let row =
+        |Member { node, slots, count, keys, bytes, epoch, lag, prepared, decided, in_doubt, up }: &Member| {
+            let trouble = up.as_ref().err().map_or_else(|| "null".to_owned(), |why| quoted(why));
+            format!(
+                "{{\"node\":{},\"slots\":{count},\"ranges\":{},\"keys\":{keys},\"bytes\":{bytes},\"epoch\":{epoch},\
+             \"lag\":{lag},\"prepared\":{prepared},\"decided\":{decided},\"in_doubt\":{in_doubt},\
+             \"reachable\":{},\"trouble\":{trouble}}}",
+                quoted(node),
+                quoted(slots),
+                up.is_ok(),
+            )
+        };
     let rows: Vec<String> = rows.iter().map(row).collect();
     format!("{{\"epoch\":{epoch},\"nodes\":[{}]}}\n", rows.join(","))
 }
@@ -320,14 +362,15 @@ mod tests {
             lag: 5,
             prepared: 6,
             decided: 7,
+            in_doubt: 8,
             up,
         };
         let rows = [row(Ok(())), row(Err("no \"way\"".to_owned()))];
-        let table = "node  slots  keys  bytes  epoch  lag  reachable     ranges\n\
-                     a:1   10     2     300    4      5    yes           0-9\n\
-                     a:1   10     2     300    4      5    no: no \"way\"  0-9\n";
+        let table = "node  slots  keys  bytes  epoch  lag  doubts  reachable     ranges\n\
+                     a:1   10     2     300    4      5    8       yes           0-9\n\
+                     a:1   10     2     300    4      5    8       no: no \"way\"  0-9\n";
         assert_eq!(as_table(&rows), table);
-        let start = r#"{"node":"a:1","slots":10,"ranges":"0-9","keys":2,"bytes":300,"epoch":4,"lag":5,"prepared":6,"decided":7,"#;
+        let start = r#"{"node":"a:1","slots":10,"ranges":"0-9","keys":2,"bytes":300,"epoch":4,"lag":5,"prepared":6,"decided":7,"in_doubt":8,"#;
         let (up, down) =
             (r#""reachable":true,"trouble":null}"#, r#""reachable":false,"trouble":"no \"way\""}"#);
         let json = format!("{{\"epoch\":7,\"nodes\":[{start}{up},{start}{down}]}}\n");

@@ -6,10 +6,11 @@ pub(crate) mod link;
 mod merge;
 mod moves;
 mod patience;
+pub(crate) mod rehearsal;
 mod work;
 
 pub use cluster::{Cluster, Respondent};
 pub use link::{Greeting, Link, Lost, Pending, Traffic};
-pub use moves::{Member, Moved, look};
+pub use moves::{Doubt, Member, Moved, look};
 pub use patience::Patience;
 pub use work::{Trouble, WatchId, Work};

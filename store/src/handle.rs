@@ -10,7 +10,7 @@ use store_engine::{CommandError, Protocol, Reply};
 use crate::client::{Cluster, Trouble, WatchId, Work};
 use crate::lock::Mode;
 use crate::node::{Call, Node, Usage};
-use crate::txn::{Batch, Conflict, LockRequest, Transaction};
+use crate::txn::{Batch, Change, Conflict, LockRequest, Transaction};
 
 /// Where the data is.
 #[derive(Clone)]
@@ -293,6 +293,14 @@ impl Unit {
                 Ok(())
             }
             Unit::Spread(work) => Box::pin(work.undo_part()).await,
+        }
+    }
+
+    /// [`Transaction::undo_part_telling`], of a part that has begun.
+    pub async fn undo_part_telling(&mut self, most: usize) -> Result<(Vec<Change>, usize), Trouble> {
+        match self {
+            Unit::Here(txn) => Ok(txn.undo_part_telling(most)),
+            Unit::Spread(work) => Box::pin(work.undo_part_telling(most)).await,
         }
     }
 

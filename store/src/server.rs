@@ -1,6 +1,7 @@
 //! A node's face to gateways and to other nodes: it decodes requests, lets the [`Node`] do them, encodes answers.
 
 mod admit;
+mod doubt;
 mod moving;
 mod outbox;
 mod pending;

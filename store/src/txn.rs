@@ -19,6 +19,7 @@ use crate::shard::ShardGuard;
 
 pub use exchange::Found;
 pub use rehearse::{Change, Preview};
+pub(crate) use rehearse::{Rehearsed, add_before, changed_keys, changes_of};
 pub(crate) use slots::Cargo;
 
 /// A key to be locked.

@@ -133,7 +133,7 @@ async fn what_is_taken_back_can_be_told() {
         .iter()
         .map(|change| {
             let preview = |preview: &Option<Preview>| {
-                preview.as_ref().map(|it| (it.type_name, it.length, it.expire_at_ms, it.elements.concat()))
+                preview.as_ref().map(|it| (&*it.type_name, it.length, it.expire_at_ms, it.elements.concat()))
             };
             (change.key.as_deref(), preview(&change.before), preview(&change.after))
         })

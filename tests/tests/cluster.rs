@@ -1,11 +1,11 @@
 //! Single faults between gateways and store nodes, each at the place where it hurts most.
 
-use std::io::ErrorKind;
 use std::net::SocketAddr;
 
 use tests::client::encode;
 use tests::cluster::{Member, TestCluster, key_on};
 use tests::folder::Folder;
+use tests::process::command;
 use tests::{Client, Value, notation, wait_until};
 
 /// Writes the same everywhere.
@@ -158,7 +158,10 @@ fn a_decision_is_forgotten_though_nobody_told_that_it_was_followed() {
     assert_eq!(mark_of(&mut other, &keys), "after");
 }
 
-/// Who has prepared and cannot ask waits, and only for that.
+/// What is told to whoever wants a key of a transaction in doubt.
+const IN_DOUBT: &str = "-TRYAGAIN nothing was done: a transaction holds the key whose outcome only ";
+
+/// Who has prepared and cannot ask keeps its keys: whoever wants them is told so, and all else goes on.
 #[test]
 fn a_decider_that_stays_away_holds_only_the_keys_of_its_transaction() {
     let mut cluster = TestCluster::start(3, 2, Some("sync"));
@@ -178,25 +181,105 @@ fn a_decider_that_stays_away_holds_only_the_keys_of_its_transaction() {
         assert_eq!(notation::reply(&client.call(["SET", &aside[1], "x"])), "+OK");
         assert_eq!(notation::reply(&client.call(["SET", &aside[2], "x"])), "+OK");
     }
+    let reply = notation::reply(&waiting.read());
+    assert!(reply.starts_with(IN_DOUBT), "{reply}");
+    let pair = [keys[2].clone(), aside[2].clone()];
+    let reply = told(&mut client, MARK, &pair, "x");
+    assert!(reply.starts_with(IN_DOUBT), "{reply}");
+    assert_eq!(notation::reply(&client.call(["SET", &aside[2], "y"])), "+OK", "it is free again");
     // Its whole life long a participant knows that: also when it is started again.
     cluster.stores[1].kill();
     cluster.stores[1].start();
-    let mut late = cluster.client(1);
-    wait_until("the store is reached", || notation::reply(&late.call(["SET", &aside[1], "y"])) == "+OK");
-    late.send(["GET", &keys[1]]);
-    for held in [&waiting, &late] {
-        held.stream().set_nonblocking(true).expect("a socket option");
-        let peeked = held.stream().peek(&mut [0]);
-        assert_eq!(peeked.expect_err("no reply").kind(), ErrorKind::WouldBlock);
-        held.stream().set_nonblocking(false).expect("a socket option");
+    wait_until("the store is reached", || notation::reply(&client.call(["SET", &aside[1], "y"])) == "+OK");
+    let reply = notation::reply(&client.call(["GET", &keys[1]]));
+    assert!(reply.starts_with(IN_DOUBT), "{reply}");
+    let server = cluster.gateways[1].server();
+    for store in ["store1", "store2"] {
+        wait_until("the node tells of it", || server.info_text(store).contains("in_doubt=1"));
     }
     cluster.stores[0].start();
-    for held in [&mut waiting, &mut late] {
-        assert_eq!(held.read().text(), Some(&b"after"[..]));
-    }
     cluster.wait();
     assert_eq!(mark_of(&mut client, &keys), "after");
     all_is_free(&cluster, &keys);
+}
+
+/// An operator may decide for one that is away; the nodes that wait follow.
+#[test]
+fn an_operator_decides_for_a_decider_that_stays_away() {
+    std::thread::scope(|scope| {
+        scope.spawn(|| decided_by_hand("commit:after-record", "commit", "kept"));
+        scope.spawn(|| decided_by_hand("commit:before-record", "abort", "undone"));
+    });
+}
+
+fn decided_by_hand(place: &str, how: &str, fate: &str) {
+    let mut cluster = TestCluster::start(3, 1, Some("sync"));
+    let keys = keys(&cluster, "mark");
+    let mut client = cluster.client(0);
+    assert_eq!(told(&mut client, MARK, &keys, "before"), "+done");
+    cluster.stores[0].kill();
+    cluster.stores[0].start_failing(&format!("{place}@1=abort"));
+    cluster.wait();
+    assert!(is_unknown(&told(&mut client, MARK, &keys, "after")));
+    let stores = cluster.wires[1].address().to_string();
+    let topology = |task: &[&str]| {
+        let output =
+            command(&[&["topology", "--stores", &stores], task].concat()).output().expect("it starts");
+        (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    let mut doubts = String::new();
+    wait_until("both nodes are in doubt", || {
+        doubts = topology(&["doubts"]).1;
+        doubts.lines().count() == 2
+    });
+    let number = doubts.split(' ').next().expect("a number").to_owned();
+    for (line, key) in doubts.lines().zip(&keys[1..]) {
+        assert!(line.starts_with(&number) && line.contains(&format!("holds \"{key}\"")), "{line}");
+    }
+    assert_eq!(topology(&["decide", "0", how]).0, Some(1), "there is no such transaction");
+    let (code, told) = topology(&["decide", &number, how]);
+    assert_eq!(code, Some(0));
+    assert!(told.starts_with(&format!("{number}: {fate} on 2 nodes")), "{told}");
+    let after = if how == "commit" { "after" } else { "before" };
+    for key in &keys[1..] {
+        assert_eq!(client.call(["GET", key]).text(), Some(after.as_bytes()));
+    }
+    assert_eq!(topology(&["doubts"]).1, "no transaction is in doubt\n");
+    assert_eq!(topology(&["decide", &number, how]).0, Some(1), "it is decided");
+    cluster.stores[0].start();
+    cluster.wait();
+    assert_eq!(mark_of(&mut client, &keys), after);
+    all_is_free(&cluster, &keys);
+}
+
+/// What waits for a lock on a node is given up with its client.
+#[test]
+fn a_command_that_waits_is_not_done_for_a_client_that_hung_up() {
+    let cluster = TestCluster::start_with(2, 1, None, UNHURRIED);
+    let (key, beside) = (cluster.key(1, "key"), cluster.key(1, "beside"));
+    let server = cluster.gateways[0].server();
+    let mut holds = cluster.client(0);
+    let endless = "redis.log(redis.LOG_NOTICE, 'it runs') while true do end";
+    holds.send(["EVAL", endless, "1", &key]);
+    wait_until("it runs", || server.log().contains("it runs"));
+    // So large that it is seen to have come.
+    let large = "x".repeat(1 << 20);
+    let behind = [["APPEND", &key, "a"], ["SET", &beside, "x"]];
+    for behind in [&behind[..0], &behind] {
+        let calls: Vec<[&str; 3]> = [["SET", &key, &large]].iter().chain(behind).copied().collect();
+        let connected = server.info("connected_clients");
+        let come = server.info("total_net_input_bytes");
+        let mut late = cluster.client(0);
+        late.send_raw(&calls.iter().flat_map(encode).collect::<Vec<u8>>()).expect("it is connected");
+        wait_until("it has come", || server.info("total_net_input_bytes") > come + large.len() as u64);
+        drop(late);
+        wait_until("the gateway has noticed", || server.info("connected_clients") == connected);
+    }
+    assert_eq!(notation::reply(&cluster.client(0).run("SCRIPT KILL")), "+OK");
+    assert!(notation::reply(&holds.read()).starts_with("-KILLED "));
+    assert!(holds.call(["GET", &key]).is_null());
+    assert!(holds.call(["GET", &beside]).is_null());
+    assert_eq!(notation::reply(&holds.call(["SET", &key, "x"])), "+OK");
 }
 
 /// For scripts that run until something has happened.

@@ -79,3 +79,32 @@ fn a_gateway_that_stands_still_holds_nobody_up() {
     assert!(ended.starts_with("-KILLED "), "{ended}");
     still.freeze(false);
 }
+
+/// A message goes to all and waits for nobody: they have all been sent before the nodes give up one that stands still.
+#[test]
+fn a_message_does_not_wait_for_a_gateway_that_stands_still() {
+    const MESSAGES: usize = 40;
+    let cluster = TestCluster::start(2, 3, None);
+    let (mut publishes, mut hears) = (cluster.client(0), cluster.client(2));
+    say(&mut hears, "SUBSCRIBE ch");
+    let mut round = 0;
+    // On a machine that is busy for seconds one may be given up all the same.
+    wait_until("all is heard by one that stood still", || {
+        round += 1;
+        cluster.gateways[2].freeze(true);
+        for number in 0..MESSAGES {
+            say(&mut publishes, &format!("PUBLISH ch {round}:{number}"));
+        }
+        cluster.gateways[2].freeze(false);
+        wait_until("it hears again", || say(&mut publishes, &format!("PUBLISH ch end:{round}")) == "1");
+        let end = format!("[\"message\", \"ch\", \"end:{round}\"]");
+        let mut heard = Vec::new();
+        while heard.last() != Some(&end) {
+            heard.push(notation::reply(&hears.read()));
+        }
+        let wanted = (0..MESSAGES).map(|number| format!("[\"message\", \"ch\", \"{round}:{number}\"]"));
+        let heard: Vec<String> =
+            heard.into_iter().filter(|text| text.contains(&format!("\"{round}:"))).collect();
+        wanted.eq(heard)
+    });
+}

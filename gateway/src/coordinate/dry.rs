@@ -8,7 +8,7 @@ use store::{Change, Preview, Unit};
 use store_engine::{Protocol, Reply};
 
 use super::host::{Circumstances, Collects};
-use super::script::{Round, ScriptCall, run_once};
+use super::script::{Round, ScriptCall, lost, run_once};
 use crate::options::{Flags, OnError};
 use crate::server::Server;
 
@@ -16,12 +16,9 @@ use crate::server::Server;
 const MOST_CHANGES: usize = 1000;
 
 /// Refuses a dry run that could not be undone, with the text of the reply.
-pub(super) fn refuse(server: &Server, call: &ScriptCall<'_>) -> Result<(), String> {
+pub(super) fn refuse(call: &ScriptCall<'_>) -> Result<(), String> {
     if !call.is_dry() {
         return Ok(());
-    }
-    if server.store.node().is_none() {
-        return Err(format!("ERR {} cannot be run dry: the data is in other processes", call.program));
     }
     if call.options.flags.has(Flags::DISABLE_ATOMICITY) {
         return Err(format!(
@@ -32,14 +29,21 @@ pub(super) fn refuse(server: &Server, call: &ScriptCall<'_>) -> Result<(), Strin
     Ok(())
 }
 
-/// Undoes a run that has ended, and replaces its reply, which begins at `mark`, by what is to be known of it.
-pub(super) fn tell(call: &ScriptCall<'_>, unit: &mut Unit, failed: bool, mark: usize, out: &mut Vec<u8>) {
-    let Unit::Here(txn) = unit else { unreachable!("refused before it began") };
-    if failed && call.options.on_error == Some(OnError::RollBack) {
-        txn.undo_part();
-        txn.begin_part();
-    }
-    let (changes, omitted) = txn.undo_part_telling(MOST_CHANGES);
+/// Undoes a run that has ended and was a part of its transaction, and replaces its reply, which begins at `mark`, by
+/// what is to be known of it. An error is the text that becomes the reply.
+pub(super) async fn tell(
+    call: &ScriptCall<'_>,
+    txn: &mut Unit,
+    failed: bool,
+    mark: usize,
+    out: &mut Vec<u8>,
+) -> Result<(), String> {
+    let (changes, omitted) = if failed && call.options.on_error == Some(OnError::RollBack) {
+        txn.undo_part().await.map_err(lost)?;
+        (Vec::new(), 0)
+    } else {
+        txn.undo_part_telling(MOST_CHANGES).await.map_err(lost)?
+    };
     let own = out.split_off(mark);
     let mut reply = Reply { buf: std::mem::take(out), protocol: call.protocol };
     reply.map(6);
@@ -62,30 +66,36 @@ pub(super) fn tell(call: &ScriptCall<'_>, unit: &mut Unit, failed: bool, mark: u
         reply.integer(i64::try_from(number).unwrap_or(i64::MAX));
     }
     *out = reply.buf;
+    Ok(())
 }
 
 /// Notes what a run that has ended is about to keep, if its caller wants to know. What was there before is told by taking
-/// it back and nothing else; then the script runs once more, under the same locks, at the same time and with the same
-/// random numbers, so that it does the same.
+/// it back and nothing else, for which it is a part of its transaction; then the script runs once more, under the same
+/// locks, at the same time and with the same random numbers, so that it does the same.
 pub(super) async fn note_changes(
     server: &Arc<Server>,
     call: &ScriptCall<'_>,
     mut round: Round,
     seen: Circumstances,
     collects: Collects,
-) -> Round {
-    let (Some(trace), Outcome::Reply(reply)) = (&call.trace, &round.outcome) else { return round };
-    let Some(host) = &mut round.host else { return round };
-    let (None, Unit::Here(txn)) = (&host.lack, &mut host.txn) else { return round };
+) -> Result<Round, String> {
+    let (Some(trace), Outcome::Reply(reply)) = (&call.trace, &round.outcome) else { return Ok(round) };
+    let Some(host) = &mut round.host else { return Ok(round) };
+    if host.lack.is_some() {
+        return Ok(round);
+    }
     let is_undone = reply.starts_with(b"-") && call.options.on_error == Some(OnError::RollBack);
-    let (changes, omitted) = if is_undone { (Vec::new(), 0) } else { txn.undo_part_telling(MOST_CHANGES) };
+    let (changes, omitted) = match is_undone {
+        true => (Vec::new(), 0),
+        false => host.txn.undo_part_telling(MOST_CHANGES).await.map_err(lost)?,
+    };
     let mut told = Reply::new(Protocol::Resp3);
     told.array(changes.len());
     changes.iter().for_each(|change| tell_change(change, &mut told));
     trace.set_changes(told.buf, omitted);
     match round.host.take_if(|_| !changes.is_empty()) {
-        Some(host) => run_once(server, call, host.txn, seen, collects).await,
-        None => round,
+        Some(host) => Ok(run_once(server, call, host.txn, seen, collects).await),
+        None => Ok(round),
     }
 }
 

@@ -180,7 +180,7 @@ async fn script_step(
 ) -> Result<Unit, Broken> {
     let ended = |trouble| Broken::Ended(error_of(trouble).text().to_owned());
     txn.begin_part().await.map_err(ended)?;
-    if let Err(error) = dry::refuse(server, call) {
+    if let Err(error) = dry::refuse(call) {
         out.error(&CommandError::owned(error));
         return Ok(txn);
     }
@@ -215,7 +215,7 @@ async fn script_step(
     let lost = || Broken::Ended("SCRIPTTRAP the sandbox took its transaction down".into());
     let ScriptHost { mut txn, outgoing: published, .. } = *done.host.ok_or_else(lost)?;
     if call.is_dry() {
-        dry::tell(call, &mut txn, failed, mark, &mut out.buf);
+        dry::tell(call, &mut txn, failed, mark, &mut out.buf).await.map_err(Broken::Ended)?;
         return Ok(txn);
     }
     match failed && call.options.on_error == Some(OnError::RollBack) {

@@ -189,7 +189,7 @@ impl ScriptCall<'_> {
 /// Runs a script and appends its reply to `out`.
 pub async fn run_script(server: &Arc<Server>, mut call: ScriptCall<'_>, out: &mut Vec<u8>) {
     let mark = out.len();
-    if let Err(error) = dry::refuse(server, &call) {
+    if let Err(error) = dry::refuse(&call) {
         return append_error(out, &call, error);
     }
     let mut told = server.events.begin(|| call.introduction(call.mode()));
@@ -259,10 +259,14 @@ async fn run_atomic(
     let mut locks = LockSet::of_keys(call.keys, call.db, call.lock_mode());
     let mut collects = Collects::at_first(server);
     let mut circumstances = None;
+    let tells = !call.is_dry() && call.trace.as_ref().is_some_and(|trace| trace.wants_changes());
     loop {
         let now_ms = circumstances.map(|seen: Circumstances| seen.now_ms);
         let began = Instant::now();
-        let txn = locks.lock(server, now_ms, Vec::new()).await.map_err(lost)?;
+        let mut txn = locks.lock(server, now_ms, Vec::new()).await.map_err(lost)?;
+        if call.is_dry() || tells {
+            txn.begin_part().await.map_err(lost)?;
+        }
         // Not before: those who wait for a key shall not keep others from running.
         let locked = Instant::now();
         let permit = server.runtime.admit(false).await;
@@ -274,8 +278,8 @@ async fn run_atomic(
             ..Circumstances::of(call, txn.now_ms().unwrap_or_else(|| unix_time().as_millis() as u64))
         });
         let mut round = run_once(server, call, txn, seen, collects).await;
-        if call.trace.as_ref().is_some_and(|trace| trace.wants_changes()) && !call.is_dry() {
-            round = Box::pin(dry::note_changes(server, call, round, seen, collects)).await;
+        if tells {
+            round = Box::pin(dry::note_changes(server, call, round, seen, collects)).await?;
         }
         drop(permit);
         let lack = round.lack();
@@ -298,7 +302,7 @@ async fn run_atomic(
         let failed = append_outcome(server, call, outcome, &spent, out)?;
         if call.is_dry() {
             if let Some(mut host) = host {
-                dry::tell(call, &mut host.txn, failed, mark, out);
+                Box::pin(dry::tell(call, &mut host.txn, failed, mark, out)).await?;
             }
             return Ok(None);
         }
@@ -351,7 +355,7 @@ pub(super) fn append_outcome(
 }
 
 /// The text for a unit that could not begin.
-fn lost(trouble: store::Trouble) -> String {
+pub(super) fn lost(trouble: store::Trouble) -> String {
     match trouble {
         store::Trouble::Lost(error) => error.text().to_owned(),
         other => format!("ERR internal error: locks were not had: {other:?}"),

@@ -22,6 +22,10 @@ use crate::notify::Audience;
 use crate::server::random;
 use crate::topology::{InvalidMap, NodeId, SlotMap};
 
+/// How long a message that is published waits for a gateway that stands still. One that lives has answered long before,
+/// also where the machine is busy.
+const HURRY_MS: u32 = 500;
+
 /// A cluster as one of its gateways sees it.
 pub struct Cluster {
     /// Who this is.
@@ -146,9 +150,12 @@ impl Cluster {
         (self.peer << 40) | (count & ((1 << 40) - 1))
     }
 
-    /// Sends a command to a node, as a unit of its own. Commands of one `lane` to one node are run in order.
+    /// Sends a command to a node, as a unit of its own. Commands of one `lane` to one node are run in order. One that
+    /// waits for a lock when its answer is given up is not run.
     pub fn send(&self, node: NodeId, call: &Call<'_>, protocol: Protocol, lane: u64) -> Pending {
-        self.link(node).ask(Ask::Execute(wire::Execute { call: Some(wire_call(call, protocol)), lane }))
+        let link = self.link(node);
+        let execute = wire::Execute { call: Some(wire_call(call, protocol)), lane };
+        link.ask(Ask::Execute(execute)).or_nothing(&link)
     }
 
     /// What became of a command that was sent: its reply, or the error for whoever called it; `None` if it has to be
@@ -219,19 +226,21 @@ impl Cluster {
     /// Asks all other gateways of the cluster, by way of the first node that is reached. Those that do not answer in
     /// time are not waited for.
     pub async fn gather(&self, question: Bytes) -> Result<Vec<Bytes>, CommandError> {
-        self.gather_by(0, true, question).await
+        self.gather_by(0, true, 0, question).await
     }
 
     /// The same for something that must not be done twice: if it may have been asked, it is not asked again. By way of
     /// the node of `key` if that can be reached: what is asked about a key one after the other arrives in this order.
+    /// Those that stand still are waited for only shortly.
     pub async fn gather_once(&self, key: &[u8], question: Bytes) -> Result<Vec<Bytes>, CommandError> {
-        self.gather_by(self.node_of(key), false, question).await
+        self.gather_by(self.node_of(key), false, HURRY_MS, question).await
     }
 
     async fn gather_by(
         &self,
         first: NodeId,
         again: bool,
+        patience_ms: u32,
         question: Bytes,
     ) -> Result<Vec<Bytes>, CommandError> {
         let mut trouble = None;
@@ -239,7 +248,7 @@ impl Cluster {
         let first = first % links.len().max(1);
         links.rotate_left(first);
         for link in links {
-            let gather = wire::Gather { question: question.clone() };
+            let gather = wire::Gather { question: question.clone(), patience_ms };
             match link.ask(Ask::Gather(gather)).answer().await {
                 Ok(Answer::Gathered(gathered)) => return Ok(gathered.answers),
                 Ok(_) => trouble = Some(unexpected()),

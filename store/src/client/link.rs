@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use proto::store::v1::request::Body as Ask;
 use proto::store::v1::response::Body as Answer;
 use proto::store::v1::store_client::StoreClient;
-use proto::store::v1::{Beat, Record, Request, Requests, Responses, Status};
+use proto::store::v1::{Beat, Cancel, Record, Request, Requests, Responses, Status};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_stream::Stream;
@@ -124,12 +124,36 @@ struct State {
 pub struct Pending {
     id: u64,
     answer: Result<oneshot::Receiver<Result<Answer, Lost>>, Lost>,
+    gives_up: Option<GivesUp>,
+}
+
+/// Dropped before the answer has come, it tells the node that nobody waits for it any more.
+struct GivesUp {
+    id: u64,
+    shared: Arc<Shared>,
+}
+
+impl Drop for GivesUp {
+    fn drop(&mut self) {
+        let mut state = self.shared.state.lock();
+        if state.waiting.remove(&self.id).is_some() && state.up {
+            state.push(Ask::Cancel(Cancel { id: self.id }));
+            state.wake();
+        }
+    }
 }
 
 impl Pending {
     /// The request's number.
     pub fn id(&self) -> u64 {
         self.id
+    }
+
+    /// The same; whoever does not wait for the answer does not want it to be done.
+    pub(super) fn or_nothing(mut self, link: &Link) -> Pending {
+        let gives_up = GivesUp { id: self.id, shared: link.shared.clone() };
+        self.gives_up = self.answer.is_ok().then_some(gives_up);
+        self
     }
 
     /// The answer.
@@ -217,13 +241,13 @@ impl Link {
         self.shared.traffic.requests.fetch_add(1, Ordering::Relaxed);
         if let Err(reason) = state.may_send().and_then(|()| may(&state)) {
             self.shared.traffic.errors.fetch_add(1, Ordering::Relaxed);
-            return Pending { id: 0, answer: Err(Lost { maybe_done: false, reason }) };
+            return Pending { id: 0, answer: Err(Lost { maybe_done: false, reason }), gives_up: None };
         }
         let id = state.push(body);
         let (answer, hears) = oneshot::channel();
         state.waiting.insert(id, Awaited { answer, since: Instant::now() });
         state.wake();
-        Pending { id, answer: Ok(hears) }
+        Pending { id, answer: Ok(hears), gives_up: None }
     }
 
     /// Sends a request whose answer nobody waits for. If the stream is broken it is not needed: what it is about is

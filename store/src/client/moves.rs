@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use proto::store::v1 as wire;
+use wire::refusal::Code;
 use wire::request::Body as Ask;
 use wire::response::Body as Answer;
 
@@ -44,6 +45,8 @@ pub struct Member {
     pub prepared: u64,
     /// Decisions that other nodes have not told to have followed.
     pub decided: u64,
+    /// Of the transactions that wait, those whose decider stays away.
+    pub in_doubt: u64,
     /// Whether it can be reached; else why not.
     pub up: Result<(), String>,
 }
@@ -76,6 +79,22 @@ pub async fn look(addresses: &[String], token: Option<String>) -> Result<SlotMap
         false => troubles.join("; "),
     };
     known.ok_or_else(nobody)
+}
+
+/// A transaction that is prepared on a node, and whose decider cannot be asked how it ends.
+pub struct Doubt {
+    /// Its number.
+    pub transaction: u64,
+    /// The node.
+    pub node: String,
+    /// Who decides.
+    pub decider: String,
+    /// How long nobody could be asked, in milliseconds.
+    pub waits_ms: u64,
+    /// Some of the keys that it holds.
+    pub keys: Vec<Vec<u8>>,
+    /// How many there are; none if it holds the whole node.
+    pub count: Option<u64>,
 }
 
 struct Look {
@@ -126,10 +145,46 @@ impl Cluster {
                 lag: status.journal_newest.saturating_sub(status.journal_durable),
                 prepared: status.prepared,
                 decided: status.decided,
+                in_doubt: status.in_doubt,
                 up: link.is_up(),
             }
         };
         self.links().into_iter().enumerate().map(member).collect()
+    }
+
+    /// The transactions that are in doubt on nodes that can be reached.
+    pub async fn doubts(&self) -> Vec<Doubt> {
+        let mut all = Vec::new();
+        for link in self.links() {
+            let Ok(Answer::Doubtful(told)) = link.ask(Ask::Doubts(wire::Doubts {})).answer().await else {
+                continue;
+            };
+            all.extend(told.doubts.into_iter().map(|doubt| Doubt {
+                transaction: doubt.txn,
+                node: link.address().to_owned(),
+                decider: doubt.decider,
+                waits_ms: doubt.waits_ms,
+                keys: doubt.locks.into_iter().map(|lock| lock.key.to_vec()).collect(),
+                count: (!doubt.everything).then_some(doubt.keys),
+            }));
+        }
+        all
+    }
+
+    /// Ends a transaction in doubt on all nodes that can be reached; on how many it was.
+    pub async fn decide(&self, transaction: u64, commit: bool) -> Result<usize, String> {
+        let mut count = 0;
+        for link in self.links() {
+            match link.ask(Ask::Decide(wire::Decide { txn: transaction, commit })).answer().await {
+                Ok(Answer::Done(_)) => count += 1,
+                Ok(Answer::Refusal(refusal)) if refusal.code() == Code::Unavailable => {
+                    return Err(format!("{}: {}", link.address(), refusal.reason));
+                }
+                // It has none of it, or is the one that stays away.
+                _ => {}
+            }
+        }
+        Ok(count)
     }
 
     /// Adds a node without slots, `HOST:PORT`. Those that have slots know it then; one that has heard of another

@@ -23,12 +23,13 @@ use wire::request::Body as Ask;
 use wire::step::{Finish, Part};
 use wire::stepped::How;
 
-use super::cluster::Cluster;
+use super::cluster::{Cluster, unexpected};
 use super::link::{Link, Pending};
+use super::rehearsal;
 use crate::lock::Mode;
 use crate::node::{self, Call};
 use crate::topology::NodeId;
-use crate::txn::{Conflict, LockRequest};
+use crate::txn::{Change, Conflict, LockRequest, Preview, Rehearsed, add_before, changed_keys, changes_of};
 
 /// Values up to this size come with their locks.
 const COPIED_BYTES: u32 = 64 << 10;
@@ -228,6 +229,33 @@ impl Work {
         self.undo.roll_back(&mut Partitions::One(&mut self.copies));
         self.undo = self.before.take().unwrap_or_default();
         self.part(Part::Undo).await
+    }
+
+    /// Takes the present part back and tells what it had changed, see [`crate::Transaction::undo_part_telling`].
+    pub async fn undo_part_telling(&mut self, most: usize) -> Result<(Vec<Change>, usize), Trouble> {
+        let (keys, omitted) = changed_keys(&self.undo, most);
+        let mut keys = changes_of(keys, |db, key| self.preview(db, key));
+        self.undo.roll_back(&mut Partitions::One(&mut self.copies));
+        self.undo = self.before.take().unwrap_or_default();
+        add_before(&mut keys, |db, key| self.preview(db, key));
+        let mut rehearsed = Rehearsed { keys, omitted, databases: Vec::new() };
+        if self.everything {
+            let tell_keys = most.clamp(1, u32::MAX as usize) as u32;
+            let step = wire::Step { part: Part::Undo.into(), tell_keys, ..self.step() };
+            let pending: Vec<_> = self.shares.iter().map(|share| share.ask(step.clone())).collect();
+            for answer in pending {
+                let stepped = self.stepped(answer.answer().await, false)?;
+                let told = stepped.and_then(|stepped| stepped.rehearsed);
+                let told = told.ok_or_else(|| Trouble::Lost(unexpected()))?;
+                rehearsed.add(rehearsal::from_wire(told), most);
+            }
+        }
+        Ok(rehearsed.told())
+    }
+
+    /// What is under a key whose value is here.
+    fn preview(&self, db: usize, key: &[u8]) -> Option<Preview> {
+        self.copies.databases[db].peek(key, self.now_ms).map(Preview::of)
     }
 
     /// Where everything is locked commands are run on the nodes, and parts are parts of their transactions.

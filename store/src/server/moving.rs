@@ -17,6 +17,7 @@ use wire::response::Body as Answer;
 use wire::step::Finish;
 use wire::stepped::How;
 
+use super::doubt::unless_held_up;
 use super::pending::{self, Arrival, Found};
 use super::place::{Taken, refusal};
 use super::{Host, random};
@@ -86,7 +87,8 @@ async fn try_batch(
 
     let shard = |slot: u16| usize::from(slot) % host.node.shards();
     let of_shard: Vec<u16> = slots.iter().copied().filter(|slot| shard(*slot) == shard(slots[0])).collect();
-    let mut txn = Transaction::begin_shard(&host.node, shard(slots[0])).await;
+    let begin = Transaction::begin_shard(&host.node, shard(slots[0]));
+    let mut txn = unless_held_up(host, |_| true, begin).await?;
     let cargo = txn.load(shard(slots[0]), &of_shard, BATCH_BYTES);
     let leaving = cargo.slots.first() == Some(&0);
     let _stays = leaving.then(|| Stay::new(host));

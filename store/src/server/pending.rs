@@ -5,6 +5,7 @@
 //! hears nothing asks it. What it knows nothing of was not committed, and from then on cannot be.
 
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::pin::pin;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -20,6 +21,7 @@ use wire::request::Body as Ask;
 use wire::response::Body as Answer;
 
 use super::Host;
+use super::doubt::{self, Doubts};
 use super::place::refusal;
 use crate::client::link::Link;
 use crate::journal::fail_point;
@@ -41,7 +43,7 @@ const ASK_AFTER: Duration = Duration::from_secs(5);
 const ASK_AGAIN: Duration = Duration::from_millis(200);
 
 /// Where a transaction stands.
-enum State {
+pub(super) enum State {
     /// It waits for its next step.
     Open(Box<Transaction>),
     /// A step is being done; if that has to wait, this ends it.
@@ -52,9 +54,9 @@ enum State {
     Prepared(Box<Prepared>),
 }
 
-struct Prepared {
-    txn: Transaction,
-    decider: String,
+pub(super) struct Prepared {
+    pub txn: Transaction,
+    pub decider: String,
     /// What is to be done yet, if it was prepared before the last start.
     rest: Option<Vec<u8>>,
     /// The slots that come with it.
@@ -90,15 +92,17 @@ impl Arrival {
     }
 }
 
-struct Entry {
+pub(super) struct Entry {
     session: u64,
-    state: State,
+    pub state: State,
 }
 
 /// All transactions of others on a node.
 #[derive(Default)]
 pub(crate) struct Registry {
-    live: Mutex<HashMap<u64, Entry>>,
+    pub(super) live: Mutex<HashMap<u64, Entry>>,
+    /// Those that are prepared and cannot find out how they end.
+    pub(super) doubts: Doubts,
     committed: Mutex<Memory>,
     refused: Mutex<Memory>,
     /// Held while the record of a decision is changed.
@@ -262,7 +266,10 @@ impl Registry {
         let mut live = self.live.lock();
         let entry = live.get_mut(&number)?;
         match std::mem::replace(&mut entry.state, State::Finishing) {
-            State::Prepared(prepared) => Some(prepared),
+            State::Prepared(prepared) => {
+                self.no_doubt(number);
+                Some(prepared)
+            }
             other => {
                 entry.state = other;
                 None
@@ -514,15 +521,24 @@ pub(super) async fn resolved(host: Arc<Host>, number: u64) -> Answer {
     }
 }
 
-/// Finds out what became of a prepared transaction whose gateway does not tell, however long that takes.
+/// Finds out what became of a prepared transaction whose gateway does not tell, however long that takes. If it is too
+/// long, those who wait for its keys are told.
 pub(super) async fn resolve(host: Arc<Host>, number: u64) {
     let Some(decider) = host.registry.decider(number) else { return };
-    let link = way_to(&host, decider);
+    let mut asking = pin!(ask_decider(&host, number, decider));
+    if timeout(doubt::PATIENCE, &mut asking).await.is_err() {
+        host.registry.doubt(number);
+        asking.await;
+    }
+}
+
+async fn ask_decider(host: &Arc<Host>, number: u64, decider: String) {
+    let link = way_to(host, decider);
     while host.registry.decider(number).is_some() {
         match link.ask(Ask::Outcome(wire::Outcome { txn: number })).answer().await {
             Ok(Answer::Decision(decision)) => {
                 // A disk that cannot be written is told of where commands are refused.
-                let done = decided(&host, number, decision.committed).await;
+                let done = decided(host, number, decision.committed).await;
                 if done.is_ok() && decision.committed {
                     let node = host.place.name().unwrap_or_default();
                     let _ = link.ask(Ask::Forget(wire::Forget { txn: number, node })).answer().await;

@@ -21,6 +21,7 @@ use wire::{Requests, Response};
 
 use super::Host;
 use super::admit::Admitted;
+use super::doubt;
 use super::moving;
 use super::outbox::{Outbox, UNREAD_BYTES, bytes_of};
 use super::pending;
@@ -41,6 +42,8 @@ const TOO_MANY: &str = "too many requests of this peer are waiting";
 struct Waiting {
     /// Calls of a lane behind one that waits.
     lanes: HashMap<u64, VecDeque<(u64, wire::Call)>>,
+    /// The first calls of lanes that wait for locks, by their number, with their lane.
+    heads: HashMap<u64, u64>,
     /// How to end what waits.
     handles: HashMap<u64, AbortHandle>,
     /// Blocking calls.
@@ -212,14 +215,7 @@ impl Session {
             Ask::Execute(wire::Execute { call: Some(call), lane }) => self.execute(id, call, lane),
             Ask::Step(step) => self.step(id, step),
             Ask::Wait(wire::Wait { call: Some(call), only_tell }) => self.wait(id, call, only_tell),
-            Ask::Cancel(cancel) => {
-                // Whoever has served it in this moment was first.
-                if let Some(waiter) = self.waiting.lock().waiters.remove(&cancel.id) {
-                    let mut out = Reply::new(waiter.protocol());
-                    out.null_array();
-                    waiter.answer(out.buf);
-                }
-            }
+            Ask::Cancel(cancel) => self.cancel(cancel.id),
             Ask::Watch(watch) => self.watch(id, watch),
             Ask::Unwatch(unwatched) => {
                 if let Some(watched) = self.watches.lock().remove(&unwatched.watch) {
@@ -254,6 +250,11 @@ impl Session {
                 pending::forget_decision(&self.host, asked.txn, &asked.node);
                 self.answer(id, Answer::Done(wire::Done {}));
             }
+            Ask::Doubts(_) => {
+                let doubts = doubt::told(&self.host);
+                self.answer(id, Answer::Doubtful(wire::Doubtful { doubts }));
+            }
+            Ask::Decide(asked) => self.later(id, move |host| doubt::decide(host, asked)),
             Ask::Learn(learn) => {
                 let learnt = SlotMap::from_wire(&learn.map.unwrap_or_default()).map_err(|error| error.0);
                 match learnt.and_then(|map| self.host.place.learn(&self.host.node, map)) {
@@ -262,7 +263,9 @@ impl Session {
                 }
             }
             Ask::Gather(asked) => {
-                let gathered = self.host.sessions.gather(self.number, &asked.question);
+                let patience =
+                    (asked.patience_ms > 0).then(|| Duration::from_millis(asked.patience_ms.into()));
+                let gathered = self.host.sessions.gather(self.number, &asked.question, patience);
                 self.later(id, |_| async { Answer::Gathered(wire::Gathered { answers: gathered.await }) });
             }
             Ask::Told(told) => self.host.sessions.told(self.number, told),
@@ -296,6 +299,30 @@ impl Session {
             Ask::Execute(_) | Ask::Wait(_) => self.refuse(id, Code::Invalid, "no call"),
         }
         true
+    }
+
+    /// Nobody waits for this request any more.
+    fn cancel(&mut self, id: u64) {
+        let mut waiting = self.waiting.lock();
+        // Whoever has served it in this moment was first.
+        if let Some(waiter) = waiting.waiters.remove(&id) {
+            drop(waiting);
+            let mut out = Reply::new(waiter.protocol());
+            out.null_array();
+            waiter.answer(out.buf);
+            return;
+        }
+        if let Some(lane) = waiting.heads.remove(&id) {
+            // It waits for a lock; what is behind it comes from the same client.
+            waiting.lanes.remove(&lane);
+            if let Some(handle) = waiting.handles.remove(&id) {
+                handle.abort();
+            }
+            return;
+        }
+        for behind in waiting.lanes.values_mut() {
+            behind.retain(|(held, _)| *held != id);
+        }
     }
 
     /// Does something that takes its time, for as long as the peer is there.
@@ -334,12 +361,7 @@ impl Session {
             return self.refuse(id, Code::Unavailable, TOO_MANY);
         }
         waiting.lock().lanes.insert(lane, VecDeque::new());
-        let (waiting, outbox) = (self.waiting.clone(), self.outbox.clone());
-        self.later(id, move |host| async move {
-            let first = step::execute(&host, &call).await;
-            tokio::spawn(follow(host, waiting, outbox, lane));
-            first
-        });
+        lead(self.host.clone(), waiting, self.outbox.clone(), lane, id, call);
     }
 
     fn step(&mut self, id: u64, asked: wire::Step) {
@@ -451,8 +473,37 @@ impl Drop for Owed {
     }
 }
 
-/// Runs the calls of a lane that came behind one that had to wait.
-async fn follow(host: Arc<Host>, waiting: Arc<Mutex<Waiting>>, outbox: Arc<Outbox>, lane: u64) {
+/// Runs the first call of a lane when what it waits for is free, then those behind it.
+fn lead(
+    host: Arc<Host>,
+    waiting: Arc<Mutex<Waiting>>,
+    outbox: Arc<Outbox>,
+    lane: u64,
+    id: u64,
+    call: wire::Call,
+) {
+    let shared = waiting.clone();
+    // Held until its handle is known, so that it does not end before.
+    let mut registered = shared.lock();
+    let task = tokio::spawn(async move {
+        let answer = step::execute(&host, &call).await;
+        let leads = {
+            let mut waiting = waiting.lock();
+            waiting.handles.remove(&id);
+            waiting.heads.remove(&id).is_some()
+        };
+        settle(&host, &outbox, vec![Response { id, body: Some(answer) }]);
+        // Unless it was given up in this moment.
+        if leads {
+            follow(host, waiting, outbox, lane);
+        }
+    });
+    registered.heads.insert(id, lane);
+    registered.handles.insert(id, task.abort_handle());
+}
+
+/// Runs the calls of a lane that came behind one that had to wait, up to the next one that has to.
+fn follow(host: Arc<Host>, waiting: Arc<Mutex<Waiting>>, outbox: Arc<Outbox>, lane: u64) {
     loop {
         let next = {
             let mut waiting = waiting.lock();
@@ -466,8 +517,10 @@ async fn follow(host: Arc<Host>, waiting: Arc<Mutex<Waiting>>, outbox: Arc<Outbo
         if outbox.is_closed() {
             return;
         }
-        let answer = step::execute(&host, &call).await;
-        settle(&host, &outbox, vec![Response { id, body: Some(answer) }]);
+        match step::execute_now(&host, &call) {
+            Some(answer) => settle(&host, &outbox, vec![Response { id, body: Some(answer) }]),
+            None => return lead(host, waiting, outbox, lane, id, call),
+        }
     }
 }
 
@@ -545,6 +598,7 @@ fn status(host: &Host) -> wire::Status {
         journal_durable: progress.durable,
         prepared: host.registry.prepared() as u64,
         decided: pending::decisions(host) as u64,
+        in_doubt: host.registry.doubts.borrow().len() as u64,
         map: None,
     }
 }

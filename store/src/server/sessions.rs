@@ -1,6 +1,6 @@
 //! All peers of a node, to tell or ask them something.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -10,7 +10,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use proto::store::v1 as wire;
 use store_engine::notice::Event;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, timeout_at};
 use wire::Response;
 use wire::response::Body as Answer;
@@ -33,15 +33,16 @@ pub(crate) struct Sessions {
 struct Peer {
     outbox: Weak<Outbox>,
     is_gateway: bool,
-    /// Where its answers go, by number of the question. Dropped with the peer: then nobody waits for it.
-    asked: HashMap<u64, mpsc::Sender<Bytes>>,
+    /// The questions that it owes an answer to, in their order: when they were asked, and where the answer goes.
+    /// Dropped with the peer: then nobody waits for it.
+    asked: BTreeMap<u64, (Instant, oneshot::Sender<Bytes>)>,
 }
 
 impl Sessions {
     /// A number for a new session.
     pub fn enter(&self, outbox: &Arc<Outbox>) -> u64 {
         let number = self.last.fetch_add(1, Ordering::Relaxed) + 1;
-        let peer = Peer { outbox: Arc::downgrade(outbox), is_gateway: false, asked: HashMap::new() };
+        let peer = Peer { outbox: Arc::downgrade(outbox), is_gateway: false, asked: BTreeMap::new() };
         self.peers.lock().insert(number, peer);
         number
     }
@@ -100,29 +101,39 @@ impl Sessions {
         }
     }
 
-    /// Asks all gateways but one, at once. What is returned waits for their answers.
-    pub fn gather(&self, but: u64, question: &Bytes) -> impl Future<Output = Vec<Bytes>> + use<> {
+    /// Asks all gateways but one, at once. What is returned waits for their answers, for as long as `patience`. One that
+    /// has owed an answer for longer than that is told, too, but not waited for: it holds nobody up a second time.
+    pub fn gather(
+        &self,
+        but: u64,
+        question: &Bytes,
+        patience: Option<Duration>,
+    ) -> impl Future<Output = Vec<Bytes>> + use<> {
         let gather = self.gathers.fetch_add(1, Ordering::Relaxed) + 1;
-        let deadline = Instant::now() + PATIENCE;
-        let mut peers = self.peers.lock();
-        let (sender, mut receiver) = mpsc::channel(peers.len().max(1));
-        for (session, peer) in &mut *peers {
-            if *session != but
-                && peer.is_gateway
-                && let Some(outbox) = peer.outbox.upgrade()
-            {
-                peer.asked.retain(|_, waits| !waits.is_closed());
-                peer.asked.insert(gather, sender.clone());
-                let asked = wire::Asked { gather, question: question.clone() };
-                outbox.push([Response { id: 0, body: Some(Answer::Asked(asked)) }]);
+        let (now, patience) = (Instant::now(), patience.map_or(PATIENCE, |patience| patience.min(PATIENCE)));
+        let mut waits = Vec::new();
+        for (session, peer) in &mut *self.peers.lock() {
+            if *session == but || !peer.is_gateway {
+                continue;
             }
+            // One that has not fetched what is there for it misses this.
+            let Some(outbox) = peer.outbox.upgrade().filter(|outbox| !outbox.is_full()) else { continue };
+            let owes_since = peer.asked.values().next().map_or(now, |(asked, _)| *asked);
+            if now < owes_since + patience {
+                let (sender, answer) = oneshot::channel();
+                peer.asked.insert(gather, (now, sender));
+                waits.push((owes_since + patience, answer));
+            }
+            let asked = wire::Asked { gather, question: question.clone() };
+            outbox.push([Response { id: 0, body: Some(Answer::Asked(asked)) }]);
         }
         async move {
-            // Ends when all have answered, or are gone.
-            drop(sender);
             let mut answers = Vec::new();
-            while let Ok(Some(answer)) = timeout_at(deadline, receiver.recv()).await {
-                answers.push(answer);
+            for (until, answer) in waits {
+                // An error: it is gone, or too slow.
+                if let Ok(Ok(answer)) = timeout_at(until, answer).await {
+                    answers.push(answer);
+                }
             }
             answers
         }
@@ -131,9 +142,9 @@ impl Sessions {
     /// A gateway answers what it was asked.
     pub fn told(&self, session: u64, told: wire::Told) {
         let waits = self.peers.lock().get_mut(&session).and_then(|peer| peer.asked.remove(&told.gather));
-        if let Some(waits) = waits {
-            // There is room for one answer of each; whoever came too late is not waited for.
-            let _ = waits.try_send(told.answer);
+        if let Some((_, waits)) = waits {
+            // Whoever came too late is not waited for.
+            let _ = waits.send(told.answer);
         }
     }
 }

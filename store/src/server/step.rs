@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use proto::store::v1 as wire;
-use store_engine::{DATABASES, Reply};
+use store_engine::{DATABASES, Reply, Routing};
 use wire::refusal::Code;
 use wire::response::Body as Answer;
 use wire::step::{Finish, Part};
@@ -12,9 +12,11 @@ use wire::stepped::How;
 
 use super::Host;
 use super::admit::Admitted;
+use super::doubt::{is_in_the_way, unless_held_up};
 use super::pending::{self, Found};
 use super::place::{Owned, refusal};
 use super::session::Watches;
+use crate::client::rehearsal;
 use crate::lock::Mode;
 use crate::txn::{self, Conflict, LockRequest, Transaction};
 
@@ -39,7 +41,15 @@ pub(super) async fn execute(host: &Arc<Host>, call: &wire::Call) -> Answer {
     let mut seed = seed(host);
     // Slots do not move while a key of theirs is locked, but may have before it was.
     let call = admitted.call(0);
-    let txn = Transaction::begin_for(&host.node, &call).await;
+    let is_wanted = |txn: &Transaction| match call.command.routing.of(call.args) {
+        Routing::ByKey => call.keys().any(|(key, mode)| is_in_the_way(txn, call.db, key, mode)),
+        _ => true,
+    };
+    let begin = Transaction::begin_for(&host.node, &call);
+    let txn = match unless_held_up(host, is_wanted, begin).await {
+        Ok(txn) => txn,
+        Err(held_up) => return Answer::Refusal(held_up),
+    };
     if let Err(moved) = host.place.owns(admitted.key_bytes()) {
         return Answer::Refusal(moved);
     }
@@ -165,6 +175,9 @@ async fn work(
         Part::None => {}
         Part::Begin => txn.begin_part(),
         Part::Keep => txn.keep_part(),
+        Part::Undo if step.tell_keys > 0 => {
+            stepped.rehearsed = Some(rehearsal::to_wire(txn.rehearsed(step.tell_keys as usize)));
+        }
         Part::Undo => txn.undo_part(),
     }
     stepped.seed = step.seed;
@@ -224,8 +237,16 @@ async fn begun(
             }
             return Ok(Some(txn));
         }
-        None if begin.everything => Some(Transaction::begin_whole(&host.node).await),
-        None if begin.wait => Some(Transaction::begin(&host.node, requests).await),
+        None if begin.everything => {
+            Some(unless_held_up(host, |_| true, Transaction::begin_whole(&host.node)).await?)
+        }
+        None if begin.wait => {
+            let wanted = requests.clone();
+            let is_wanted = |txn: &Transaction| {
+                wanted.iter().any(|lock| is_in_the_way(txn, lock.db, &lock.key, lock.mode))
+            };
+            Some(unless_held_up(host, is_wanted, Transaction::begin(&host.node, requests)).await?)
+        }
         None => Transaction::try_begin(&host.node, &requests),
     };
     let Some(txn) = txn else {

@@ -59,6 +59,11 @@ impl Transaction {
         shard.locks.mode_of(self.locks.id, db, key).is_some_and(|held| held.covers(need))
     }
 
+    /// Whether it has locked the whole node.
+    pub(crate) fn holds_everything(&self) -> bool {
+        self.locks.whole
+    }
+
     /// What is under a locked key; an entry only if it takes no more than `most_bytes` of memory.
     pub fn value(&self, db: usize, key: &[u8], most_bytes: usize, now_ms: u64) -> Found {
         let mut shard = self.node.shard(self.node.shard_of(key)).lock();

@@ -1,10 +1,11 @@
 //! What a transaction would have changed, told by one that is taken back.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 
 use store_engine::keyspace::{Entry, Key};
 use store_engine::value::stream::Id;
-use store_engine::{Value, number};
+use store_engine::{UndoLog, Value, number};
 
 use super::Transaction;
 
@@ -30,7 +31,7 @@ pub struct Change {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Preview {
     /// As TYPE names it.
-    pub type_name: &'static str,
+    pub type_name: Cow<'static, str>,
     /// Bytes of a string, elements of a collection.
     pub length: usize,
     /// When it expires, in Unix milliseconds.
@@ -42,7 +43,7 @@ pub struct Preview {
 }
 
 impl Preview {
-    fn of(entry: &Entry) -> Preview {
+    pub(crate) fn of(entry: &Entry) -> Preview {
         let cut = |bytes: &[u8]| bytes[..bytes.len().min(MOST_BYTES)].to_vec();
         let pairs = |first: &[u8], second: &[u8]| [cut(first), cut(second)];
         let (length, elements): (usize, Vec<Vec<u8>>) = match &entry.value {
@@ -73,14 +74,81 @@ impl Preview {
                 (stream.len(), texts.collect())
             }
         };
-        let type_name = entry.value.type_name();
+        let type_name = entry.value.type_name().into();
         let expire_at_ms = entry.expire_at_ms.map(u64::from);
         Preview { type_name, length, expire_at_ms, sticky: entry.sticky, elements }
     }
 
     fn of_database(keys: usize) -> Preview {
-        let type_name = "database";
+        let type_name = "database".into();
         Preview { type_name, length: keys, expire_at_ms: None, sticky: false, elements: Vec::new() }
+    }
+}
+
+/// What was taken back.
+#[derive(Default)]
+pub(crate) struct Rehearsed {
+    /// Keys in the order of their first change.
+    pub keys: Vec<Change>,
+    /// How many more there were.
+    pub omitted: usize,
+    /// Keys of each database before and afterwards, if databases were emptied or exchanged.
+    pub databases: Vec<(usize, usize)>,
+}
+
+impl Rehearsed {
+    /// With what was taken back elsewhere, of which no more than `most` keys are told.
+    pub fn add(&mut self, other: Rehearsed, most: usize) {
+        self.keys.extend(other.keys);
+        let more = self.keys.len().saturating_sub(most);
+        self.keys.truncate(most);
+        self.omitted += other.omitted + more;
+        self.databases.resize(self.databases.len().max(other.databases.len()), (0, 0));
+        for (sum, (before, after)) in self.databases.iter_mut().zip(other.databases) {
+            *sum = (sum.0 + before, sum.1 + after);
+        }
+    }
+
+    /// All that was changed, and how many keys more. Whole databases come last.
+    pub fn told(self) -> (Vec<Change>, usize) {
+        let mut changes = self.keys;
+        let changed = self.databases.into_iter().enumerate().filter(|(_, (before, after))| before != after);
+        changes.extend(changed.map(|(db, (before, after))| Change {
+            db,
+            key: None,
+            before: Some(Preview::of_database(before)),
+            after: Some(Preview::of_database(after)),
+        }));
+        (changes, self.omitted)
+    }
+}
+
+/// The keys that a log is about, in the order of their first change, and how many more than `most` there are.
+pub(crate) fn changed_keys(undo: &UndoLog, most: usize) -> (Vec<(usize, Key)>, usize) {
+    let mut seen = HashSet::new();
+    let keys = undo.keys().filter(|(db, key)| seen.insert((*db, *key)));
+    let mut keys: Vec<(usize, Key)> = keys.map(|(db, key)| (db, key.into())).collect();
+    let omitted = keys.len().saturating_sub(most);
+    keys.truncate(most);
+    (keys, omitted)
+}
+
+/// Changes of these keys: what is under them now, and what was under them before is to come.
+pub(crate) fn changes_of(
+    keys: Vec<(usize, Key)>,
+    preview: impl Fn(usize, &[u8]) -> Option<Preview>,
+) -> Vec<Change> {
+    let change = |(db, key): (usize, Key)| {
+        let after = preview(db, &key);
+        Change { db, key: Some(key), before: None, after }
+    };
+    keys.into_iter().map(change).collect()
+}
+
+/// Adds what was there before, now that it is there again.
+pub(crate) fn add_before(changes: &mut [Change], preview: impl Fn(usize, &[u8]) -> Option<Preview>) {
+    for change in changes {
+        change.before = change.key.as_deref().and_then(|key| preview(change.db, key));
     }
 }
 
@@ -88,40 +156,19 @@ impl Transaction {
     /// Takes the present part back, and tells of up to `most` of the keys it had changed, in the order of their first
     /// change, and how many more there were. Whole databases come last.
     pub fn undo_part_telling(&mut self, most: usize) -> (Vec<Change>, usize) {
-        let mut seen = HashSet::new();
-        let changed: Vec<(usize, Key)> = self
-            .undo
-            .keys()
-            .filter(|(db, key)| seen.insert((*db, *key)))
-            .map(|(db, key)| (db, key.into()))
-            .collect();
+        self.rehearsed(most).told()
+    }
+
+    /// The same, in parts.
+    pub(crate) fn rehearsed(&mut self, most: usize) -> Rehearsed {
+        let (keys, omitted) = changed_keys(&self.undo, most);
         let everywhere = self.undo.is_everywhere();
         let counts = |txn: &Transaction| if everywhere { txn.node.usage().keys.to_vec() } else { Vec::new() };
-        let omitted = changed.len().saturating_sub(most);
-        let told = &changed[..changed.len() - omitted];
-
-        let after: Vec<Option<Preview>> = told.iter().map(|(db, key)| self.preview(*db, key)).collect();
-        let keys_after = counts(self);
+        let mut keys = changes_of(keys, |db, key| self.preview(db, key));
+        let after = counts(self);
         self.undo_part();
-        let keys_before = counts(self);
-
-        let tell = |((db, key), after): (&(usize, Key), Option<Preview>)| Change {
-            db: *db,
-            key: Some(key.clone()),
-            before: self.preview(*db, key),
-            after,
-        };
-        let mut changes: Vec<Change> = told.iter().zip(after).map(tell).collect();
-        let databases = keys_before.into_iter().zip(keys_after).enumerate();
-        changes.extend(databases.filter(|(_, (before, after))| before != after).map(
-            |(db, (before, after))| Change {
-                db,
-                key: None,
-                before: Some(Preview::of_database(before)),
-                after: Some(Preview::of_database(after)),
-            },
-        ));
-        (changes, omitted)
+        add_before(&mut keys, |db, key| self.preview(db, key));
+        Rehearsed { keys, omitted, databases: counts(self).into_iter().zip(after).collect() }
     }
 
     /// What is under a key that this transaction has locked.

@@ -1,0 +1,123 @@
+//! Prepared transactions whose decider stays away. Nobody else knows how they end, so they hold their keys until it is
+//! back, or until an operator decides in its place. Whoever wants these keys is told so instead of being left to wait.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use proto::store::v1 as wire;
+use tokio::sync::watch;
+use tokio::time::Instant;
+use wire::refusal::Code;
+use wire::response::Body as Answer;
+
+use super::Host;
+use super::pending::{self, Registry, State};
+use super::place::refusal;
+use crate::lock::Mode;
+use crate::txn::{LockRequest, Transaction};
+
+/// How long who decides is asked in vain until a transaction is in doubt: a node that is started again is back before.
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
+/// So many keys of one are told.
+const MOST_KEYS: usize = 20;
+
+/// Numbers of transactions that are in doubt, and since when.
+pub(super) type Doubts = watch::Sender<BTreeMap<u64, Instant>>;
+
+impl Registry {
+    /// From now on nobody waits for what this transaction holds, if it is still prepared.
+    pub fn doubt(&self, number: u64) {
+        let live = self.live.lock();
+        if live.get(&number).is_some_and(|entry| matches!(entry.state, State::Prepared(_))) {
+            self.doubts.send_modify(|doubts| {
+                doubts.insert(number, Instant::now());
+            });
+        }
+    }
+
+    /// It is known how this one ends.
+    pub fn no_doubt(&self, number: u64) {
+        self.doubts.send_if_modified(|doubts| doubts.remove(&number).is_some());
+    }
+
+    /// Ready when one that is in doubt holds what `is_wanted` says: why it is not to be had.
+    async fn holds_up(&self, is_wanted: impl Fn(&Transaction) -> bool) -> wire::Refusal {
+        let mut doubts = self.doubts.subscribe();
+        loop {
+            let numbers: Vec<u64> = doubts.borrow_and_update().keys().copied().collect();
+            let held = {
+                let live = self.live.lock();
+                numbers.iter().find_map(|number| match &live.get(number)?.state {
+                    State::Prepared(prepared) if is_wanted(&prepared.txn) => Some(prepared.decider.clone()),
+                    _ => None,
+                })
+            };
+            if let Some(decider) = held {
+                let reason = format!(
+                    "a transaction holds the key whose outcome only {decider} knows, which cannot be asked; see \
+                     moonshard topology doubts"
+                );
+                return refusal(Code::Unavailable, &reason);
+            }
+            if doubts.changed().await.is_err() {
+                // There is no node any more.
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+}
+
+/// Waits for the locks that `begin` brings; an error if a transaction in doubt holds what `is_wanted` says.
+pub(super) async fn unless_held_up<T>(
+    host: &Host,
+    is_wanted: impl Fn(&Transaction) -> bool,
+    begin: impl Future<Output = T>,
+) -> Result<T, wire::Refusal> {
+    tokio::select! {
+        biased;
+        begun = begin => Ok(begun),
+        refused = host.registry.holds_up(is_wanted) => Err(refused),
+    }
+}
+
+/// Whether a transaction is in the way of whoever wants this key.
+pub(super) fn is_in_the_way(txn: &Transaction, db: usize, key: &[u8], mode: Mode) -> bool {
+    txn.holds(db, key, if mode == Mode::Exclusive { Mode::Shared } else { Mode::Exclusive })
+}
+
+/// All that are in doubt.
+pub(super) fn told(host: &Host) -> Vec<wire::Doubt> {
+    let doubts = host.registry.doubts.borrow().clone();
+    let live = host.registry.live.lock();
+    let tell = |(number, since): (u64, Instant)| match &live.get(&number)?.state {
+        State::Prepared(prepared) => {
+            let lock = |request: &LockRequest| wire::Lock {
+                db: request.db as u32,
+                key: request.key.to_vec().into(),
+                shared: request.mode == Mode::Shared,
+            };
+            Some(wire::Doubt {
+                txn: number,
+                decider: prepared.decider.clone(),
+                waits_ms: (since.elapsed() + PATIENCE).as_millis() as u64,
+                locks: prepared.txn.requests().take(MOST_KEYS).map(lock).collect(),
+                keys: prepared.txn.requests().len() as u64,
+                everything: prepared.txn.holds_everything(),
+            })
+        }
+        _ => None,
+    };
+    doubts.into_iter().filter_map(tell).collect()
+}
+
+/// Ends one as an operator has decided.
+pub(super) async fn decide(host: Arc<Host>, asked: wire::Decide) -> Answer {
+    if !host.registry.doubts.borrow().contains_key(&asked.txn) {
+        return Answer::Refusal(refusal(Code::Invalid, "this transaction is not in doubt here"));
+    }
+    match pending::decided(&host, asked.txn, asked.commit).await {
+        Ok(()) => Answer::Done(wire::Done {}),
+        Err(reason) => Answer::Refusal(refusal(Code::Unavailable, &reason)),
+    }
+}
