@@ -9,17 +9,19 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use script::{Runtime, RuntimeConfig};
+use tls::Wire;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use crate::certificates::Certificates;
 use crate::command;
 use crate::config::{Address, Config};
 use crate::frontend;
 use crate::io::IoThreads;
 use crate::log;
-use crate::observe::give_back_memory;
+use crate::observe::{Face, give_back_memory};
 use crate::persistence::Storage;
 use crate::registry::Registry;
 use crate::server::{self, Parts, Server, Stop};
@@ -98,10 +100,12 @@ async fn run(
     io: Vec<Handle>,
 ) -> Result<(), StartError> {
     let mut signals = Signals::new()?;
+    let certificates = Certificates::load(&config).map_err(StartError)?;
     let storage = {
         // Streams to nodes elsewhere live where most connections do: what these ask is then sent together.
         let _on_first_thread = io.first().map(Handle::enter);
-        Storage::open(&config, accept_loss).map_err(StartError)?
+        let trust = certificates.trust(&config).map_err(StartError)?;
+        Storage::open(&config, trust, accept_loss).map_err(StartError)?
     };
     let resp = config.resp.get().ok_or_else(|| StartError("resp: an address is needed".into()))?;
     let (resp_listener, resp_addr) = listen("resp", &resp, &config)?;
@@ -127,6 +131,7 @@ async fn run(
         compute,
         io: io.clone(),
         resp_addr,
+        certificates,
         config,
     });
 
@@ -281,18 +286,22 @@ async fn accept(
             }
         };
         if server.is_protected_from(peer.ip()) {
-            let _ = stream.try_write(format!("-{}\r\n", server::PROTECTED).as_bytes());
+            if server.certificates.of(Face::Resp).is_none() {
+                let _ = stream.try_write(format!("-{}\r\n", server::PROTECTED).as_bytes());
+            }
             continue;
         }
         if !server.lets_in() {
-            let _ = stream.try_write(b"-ERR max number of clients reached\r\n");
+            if server.certificates.of(Face::Resp).is_none() {
+                let _ = stream.try_write(b"-ERR max number of clients reached\r\n");
+            }
             continue;
         }
         set_socket_options(&stream, &server.config);
         let account = server.acl.default_account().clone();
         let client =
             ClientInfo::new(server.next_client(), peer.to_string(), server.resp_addr.to_string(), account);
-        match stream.into_std() {
+        match server.certificates.wire(stream, Face::Resp).and_then(Wire::detach) {
             Ok(stream) => frontend::resp::serve(&server, stream, client, &ready, io.place()),
             Err(_) => {
                 server.counters.connections.fetch_sub(1, Ordering::Relaxed);

@@ -197,6 +197,10 @@ fn topology_command() -> Command {
         .about("Show which store node has which slots, or change that while all serve")
         .arg(parameter("stores").help("Some nodes of the cluster; one that can be reached suffices"))
         .arg(parameter("cluster-token-file").help("File with the word that they know"))
+        .arg(parameter("tls-stores").help("Whether they are spoken to over TLS"))
+        .arg(parameter("tls-ca-cert-file").help("Roots that their certificates must lead to"))
+        .arg(parameter("tls-cert-file").help("Certificate to show to them"))
+        .arg(parameter("tls-key-file").help("Key of that certificate"))
         .arg(Arg::new("json").long("json").action(ArgAction::SetTrue).global(true).help("Show it as JSON"))
         .subcommand(
             Command::new("show")

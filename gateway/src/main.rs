@@ -2,6 +2,7 @@
 
 mod acl;
 mod app;
+mod certificates;
 mod cli;
 mod command;
 mod config;

@@ -3,6 +3,7 @@
 
 use std::fmt::Write as _;
 
+use store::client::Trust;
 use store::journal::{Durability, Kept};
 use store::{Cluster, Node, Store};
 
@@ -19,13 +20,12 @@ pub struct Storage {
 pub type Trouble = String;
 
 impl Storage {
-    /// As the configuration says: the data of other processes, of its folder, or none. With `accept_loss` what is left of it, if some is
+    /// As the configuration says: the data of other processes, which it has to `trust`, of its folder, or none. With `accept_loss` what is left of it, if some is
     /// lost.
-    pub fn open(config: &Config, accept_loss: bool) -> Result<Storage, Trouble> {
+    pub fn open(config: &Config, trust: Trust, accept_loss: bool) -> Result<Storage, Trouble> {
         let stores: Vec<String> = config.stores.get().iter().map(Address::to_string).collect();
         if !stores.is_empty() {
-            let cluster =
-                Cluster::open(&stores, token(config)?).map_err(|error| format!("stores: {error}"))?;
+            let cluster = Cluster::open(&stores, trust).map_err(|error| format!("stores: {error}"))?;
             cluster.set_sparse_limit(config.sparse_limit());
             return Ok(Storage { store: Store::Spread(cluster), kept: None });
         }

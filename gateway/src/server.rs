@@ -13,6 +13,7 @@ use store_engine::CommandError;
 use tokio::sync::watch;
 
 use crate::acl::{Acl, Commands};
+use crate::certificates::Certificates;
 use crate::config::Config;
 use crate::counts::{Calls, Errors};
 use crate::events::Events;
@@ -32,6 +33,8 @@ use crate::stats::Totals;
 pub struct Server {
     /// Settings.
     pub config: Arc<Config>,
+    /// Which connections are TLS.
+    pub certificates: Certificates,
     /// The data.
     pub store: Store,
     /// All commands.
@@ -113,6 +116,8 @@ pub enum Stop {
 pub struct Parts {
     /// Settings.
     pub config: Arc<Config>,
+    /// Which connections are TLS.
+    pub certificates: Certificates,
     /// The data.
     pub store: Store,
     /// All commands.
@@ -130,7 +135,7 @@ pub struct Parts {
 impl Server {
     /// Puts the parts together.
     pub fn new(parts: Parts) -> Arc<Server> {
-        let Parts { config, store, registry, runtime, compute, io, resp_addr } = parts;
+        let Parts { config, certificates, store, registry, runtime, compute, io, resp_addr } = parts;
         let id = crate::scripts::sha_of(
             format!("{:?}{}", crate::observe::unix_time(), std::process::id()).as_bytes(),
         );
@@ -154,6 +159,7 @@ impl Server {
             counters: Counters::default(),
             clients: Mutex::default(),
             config,
+            certificates,
             store,
             registry,
             resp_addr,

@@ -9,9 +9,9 @@ use store::Cluster;
 use store::client::{Doubt, Member, look};
 use store::topology::{NodeId, SLOTS, SlotMap};
 
+use crate::certificates::Certificates;
 use crate::config::{Address, Config};
 use crate::log;
-use crate::persistence::token;
 
 /// What is to be done.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,9 +78,9 @@ pub fn run(config: &Config, task: &Task) -> u8 {
 
 async fn done(config: &Config, task: &Task) -> Result<(), String> {
     let stores: Vec<String> = config.stores.get().iter().map(Address::to_string).collect();
-    let token = token(config)?;
-    let map = look(&stores, token.clone()).await?;
-    let cluster = Cluster::of(map, token);
+    let trust = Certificates::load(config)?.trust(config)?;
+    let map = look(&stores, &trust).await?;
+    let cluster = Cluster::of(map, trust);
     for link in cluster.links() {
         // Whether it is there is told where it is needed.
         let _ = link.connected().await;

@@ -14,17 +14,21 @@ use crate::server::Server;
 
 /// Runs for as long as the server.
 pub async fn run(server: Arc<Server>) {
+    tokio::join!(server.certificates.follow(), of_data(&server));
+}
+
+async fn of_data(server: &Arc<Server>) {
     match &server.store {
         Store::Here(node) => upkeep::run(node, || server.config.pace(), unix_ms).await,
         Store::Spread(cluster) => {
-            cluster.respond(fleet::respondent(&server));
-            let told = Arc::downgrade(&server);
+            cluster.respond(fleet::respondent(server));
+            let told = Arc::downgrade(server);
             cluster.set_audience(Box::new(move |classes, events| {
                 if let Some(server) = told.upgrade() {
                     server.pubsub.announce(classes, &events);
                 }
             }));
-            tokio::join!(follow_catalog(&server, cluster), tell_of_links(cluster));
+            tokio::join!(follow_catalog(server, cluster), tell_of_links(cluster));
         }
     }
 }

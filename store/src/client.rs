@@ -7,10 +7,12 @@ mod merge;
 mod moves;
 mod patience;
 pub(crate) mod rehearsal;
+mod trust;
 mod work;
 
 pub use cluster::{Cluster, Respondent};
 pub use link::{Greeting, Link, Lost, Pending, Traffic};
 pub use moves::{Doubt, Member, Moved, look};
 pub use patience::Patience;
+pub use trust::Trust;
 pub use work::{Trouble, WatchId, Work};

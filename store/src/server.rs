@@ -4,6 +4,7 @@ mod admit;
 mod doubt;
 mod moving;
 mod outbox;
+mod peer;
 mod pending;
 mod place;
 mod session;
@@ -20,13 +21,14 @@ use proto::store::v1::store_server::{Store, StoreServer};
 use proto::store::v1::{Requests, Responses};
 use tokio::net::TcpListener;
 use tokio_stream::Stream;
-use tonic::transport::server::TcpIncoming;
 use tonic::{Request, Response, Status, Streaming};
 
+use crate::client::Trust;
 use crate::client::link::{Link, MESSAGE_BYTES, WINDOW_BYTES};
 use crate::node::Node;
 pub use admit::FULL;
 use outbox::Outbox;
+use peer::Peers;
 use pending::Registry;
 use place::Place;
 use session::{PeerGreeting, Session};
@@ -38,8 +40,8 @@ pub(crate) struct Host {
     pub place: Place,
     pub registry: Registry,
     pub sessions: Sessions,
-    /// What a peer has to know.
-    token: Option<String>,
+    /// What a peer has to know and to have.
+    trust: Trust,
     /// Tells the Unix time in milliseconds.
     clock: fn() -> u64,
     /// Another one each time the node starts.
@@ -59,7 +61,8 @@ impl Host {
             return link.clone();
         }
         let greeting = Arc::new(PeerGreeting::new(self, address));
-        peers.entry(address.to_owned()).or_insert(Arc::new(Link::open(address.to_owned(), greeting))).clone()
+        let link = Link::open(address.to_owned(), self.trust.tls.clone(), greeting);
+        peers.entry(address.to_owned()).or_insert(Arc::new(link)).clone()
     }
 }
 
@@ -79,21 +82,21 @@ pub struct Service {
 }
 
 impl Service {
-    /// Serves `node`. With a `token` peers must know it. `clock` tells the Unix time in milliseconds, `configure`
+    /// Serves `node`. Peers are those that `trust` lets in; with TLS it is spoken here too. `clock` tells the Unix time in milliseconds, `configure`
     /// changes parameters.
     ///
     /// Transactions that were prepared when the data was last written are finished as soon as it is known how: their
     /// keys are locked until then.
     pub async fn new(
         node: Arc<Node>,
-        token: Option<String>,
+        trust: Trust,
         clock: fn() -> u64,
         configure: Configure,
     ) -> Result<Service, String> {
         let place = Place::of(&node)?;
         let (registry, sessions) = (Registry::default(), Sessions::default());
         let (peers, moving, boot) = (Mutex::default(), tokio::sync::Mutex::default(), random());
-        let host = Host { node, place, registry, sessions, token, clock, boot, configure, peers, moving };
+        let host = Host { node, place, registry, sessions, trust, clock, boot, configure, peers, moving };
         let host = Arc::new(host);
         let weak = Arc::downgrade(&host);
         host.node.set_audience(Box::new(move |classes, events| {
@@ -113,6 +116,7 @@ impl Service {
         stop: impl Future<Output = ()> + Send,
     ) -> Result<(), String> {
         let host = self.host.clone();
+        let peers = Peers { listener, tls: host.trust.tls.clone() };
         let (reporter, health) = tonic_health::server::health_reporter();
         reporter.set_service_status("", tonic_health::ServingStatus::Serving).await;
         let store = StoreServer::new(self)
@@ -128,7 +132,7 @@ impl Service {
             .initial_connection_window_size(WINDOW_BYTES)
             .add_service(health)
             .add_service(store)
-            .serve_with_incoming_shutdown(TcpIncoming::from(listener).with_nodelay(Some(true)), stop)
+            .serve_with_incoming_shutdown(peers, stop)
             .await
             .map_err(|error| error.to_string())
     }

@@ -3,6 +3,7 @@
 //!
 //! Tests wait for conditions and never for time to pass; the limits here only end what would never end.
 
+pub mod certificates;
 pub mod chores;
 pub mod client;
 pub mod cluster;

@@ -3,15 +3,17 @@
 use std::sync::Arc;
 
 use store::Store;
+use store::client::Trust;
 use store::server::Service;
 use tokio::runtime::Builder;
 
 use super::{DRAIN, Signals, StartError, listen};
+use crate::certificates::Certificates;
 use crate::config::Config;
 use crate::frontend;
 use crate::log;
 use crate::metrics;
-use crate::observe::{give_back_memory, unix_ms};
+use crate::observe::{Face, give_back_memory, unix_ms};
 use crate::persistence::{Storage, token};
 
 /// Serves gateways until SIGTERM or SIGINT. With `accept_loss` it does so although data is lost.
@@ -30,14 +32,21 @@ pub fn serve(config: Config, accept_loss: bool) -> Result<(), StartError> {
 async fn run(config: &Arc<Config>, accept_loss: bool) -> Result<(), StartError> {
     let mut signals = Signals::new()?;
     config.stores.set(Vec::new());
-    let token = token(config).map_err(StartError)?;
+    let certificates = Arc::new(Certificates::load(config).map_err(StartError)?);
+    // What is spoken here is spoken among nodes.
+    let tls = certificates.of(Face::Grpc).cloned();
+    if tls.is_some() && config.tls_ca_cert_file.get().is_none() {
+        return Err(StartError("tls-cert-file: tls-ca-cert-file is needed to know other nodes".into()));
+    }
+    let trust = Trust { token: token(config).map_err(StartError)?, tls };
     let address = config.grpc.get().ok_or_else(|| StartError("grpc: an address is needed".into()))?;
     let (listener, bound) = listen("grpc", &address, config)?;
-    if token.is_none() && !bound.ip().is_loopback() {
-        let why = "others than this machine could change everything; give it a cluster-token-file";
+    let knows_peers = trust.token.is_some() || trust.tls.as_ref().is_some_and(|tls| tls.knows_clients());
+    if !knows_peers && !bound.ip().is_loopback() {
+        let why = "others than this machine could change everything; give it a cluster-token-file, or TLS with tls-auth-clients";
         return Err(StartError(format!("grpc: {bound}: {why}")));
     }
-    let storage = Storage::open(config, accept_loss).map_err(StartError)?;
+    let storage = Storage::open(config, Trust::default(), accept_loss).map_err(StartError)?;
     let Store::Here(node) = storage.store() else {
         return Err(StartError("stores: a store node has its data itself".into()));
     };
@@ -52,12 +61,13 @@ async fn run(config: &Arc<Config>, accept_loss: bool) -> Result<(), StartError> 
             Ok(())
         }
     });
-    let service = Service::new(node.clone(), token, unix_ms, configure).await.map_err(StartError)?;
+    let service = Service::new(node.clone(), trust, unix_ms, configure).await.map_err(StartError)?;
     give_back_memory();
     let upkeep = tokio::spawn({
         let (node, config) = (node.clone(), config.clone());
         async move { store::upkeep::run(&node, || config.pace(), unix_ms).await }
     });
+    let following = tokio::spawn(async move { certificates.follow().await });
     let (stop, mut stopped) = tokio::sync::watch::channel(false);
     let serving = service.serve(listener, async move {
         let _ = stopped.wait_for(|stop| *stop).await;
@@ -93,5 +103,6 @@ async fn run(config: &Arc<Config>, accept_loss: bool) -> Result<(), StartError> 
         log::notice("some connections were still open and are cut off");
     }
     upkeep.abort();
+    following.abort();
     storage.close(false).map_err(StartError)
 }

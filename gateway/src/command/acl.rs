@@ -332,7 +332,7 @@ fn dry_run(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(), Comma
         account.ok_or_else(|| CommandError::owned(format!("ERR User '{}' not found", shown(args[2]))))?;
     let call = Args::new(args.rest(3));
     let row = server.registry.lookup(call.name());
-    let row = row.map(|row| server.registry.inner(row, call).unwrap_or(row).facts());
+    let row = row.map(|row| server.registry.inner(row, call).map_or(row, |(row, _)| row).facts());
     let unknown = || CommandError::owned(format!("ERR Command '{}' not found", shown(call.name())));
     let (row, facts) = row.and_then(|row| Some((row, resolve(row, call)?))).ok_or_else(unknown)?;
     if !facts.arity.allows(call.len()) {

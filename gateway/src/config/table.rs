@@ -35,6 +35,12 @@ pub struct Config {
     pub data_dir: FolderCell,
     pub stores: AddressesCell,
     pub cluster_token_file: FolderCell,
+    pub tls_cert_file: FolderCell,
+    pub tls_key_file: FolderCell,
+    pub tls_ca_cert_file: FolderCell,
+    pub tls_auth_clients: Number,
+    pub tls_faces: Number,
+    pub tls_stores: Number,
     pub durability: Number,
     pub threads: Number,
     pub shards: Number,
@@ -229,7 +235,52 @@ pub static PARAMETERS: &[Parameter] = &[
         default: Fallback::Text("none"),
         live: false,
         doc: "File with the word that gateways and store nodes of a cluster must know. A store node without one \
-              listens on loopback addresses only.",
+              listens on loopback addresses only, unless those who connect must have a certificate.",
+    },
+    Parameter {
+        name: "tls-cert-file",
+        kind: Kind::File(|c| &c.tls_cert_file),
+        default: Fallback::Text("none"),
+        live: false,
+        doc: "Certificate of this server, with those that lead to its root behind it, as PEM. This file and the next two \
+              are read again when they change.",
+    },
+    Parameter {
+        name: "tls-key-file",
+        kind: Kind::File(|c| &c.tls_key_file),
+        default: Fallback::Text("none"),
+        live: false,
+        doc: "Key of that certificate, as PEM.",
+    },
+    Parameter {
+        name: "tls-ca-cert-file",
+        kind: Kind::File(|c| &c.tls_ca_cert_file),
+        default: Fallback::Text("none"),
+        live: false,
+        doc: "Roots that the certificates of others must lead to, as PEM.",
+    },
+    Parameter {
+        name: "tls-auth-clients",
+        kind: Kind::Word("auto|yes|optional|no", |c| &c.tls_auth_clients),
+        default: Fallback::Text("auto"),
+        live: false,
+        doc: "Whether those who connect over TLS must show a certificate; with optional, one that they show must be good. \
+              auto means yes if there is a tls-ca-cert-file.",
+    },
+    Parameter {
+        name: "tls-faces",
+        kind: Kind::Words("resp|http|grpc", |c| &c.tls_faces),
+        default: Fallback::Text("resp,http,grpc"),
+        live: false,
+        doc: "Where TLS, and nothing else, is spoken if there is a tls-cert-file. A store node has grpc only, and with it \
+              TLS to other nodes.",
+    },
+    Parameter {
+        name: "tls-stores",
+        kind: Kind::Word("no|yes", |c| &c.tls_stores),
+        default: Fallback::Text("no"),
+        live: false,
+        doc: "Whether a gateway speaks TLS to store nodes. Their certificates must name the hosts in stores.",
     },
     Parameter {
         name: "threads",

@@ -134,7 +134,7 @@ impl Caller {
     /// `redis.acl_check_cmd`: whether the user may make a call.
     pub fn answer_whether(&self, server: &Server, args: Args<'_>, out: &mut Reply) {
         let row = server.registry.lookup(args.name());
-        let row = row.map(|row| server.registry.inner(row, args).unwrap_or(row).facts());
+        let row = row.map(|row| server.registry.inner(row, args).map_or(row, |(row, _)| row).facts());
         let Some((row, facts)) = row.and_then(|row| Some((row, resolve(row, args)?))) else {
             return out.error(&CommandError::new("ERR Invalid command passed to redis.acl_check_cmd()"));
         };

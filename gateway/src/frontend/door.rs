@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use tls::Wire;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
@@ -16,7 +17,7 @@ use crate::session::ClientInfo;
 pub type Ready = watch::Receiver<bool>;
 
 /// Lets connections in until `ready` turns to false, and has each served by `live` on a thread that has time for it.
-/// `full` is what one too many is told, `refused` makes of a text what one is told that comes from elsewhere. Those that
+/// `full` is what one too many is told, unless it speaks TLS, `refused` makes of a text what one is told that comes from elsewhere. Those that
 /// were let in finish what they are doing, which the caller waits for.
 pub async fn keep<Live, Life>(
     server: Arc<Server>,
@@ -27,7 +28,7 @@ pub async fn keep<Live, Life>(
     refused: fn(&str) -> Vec<u8>,
     live: Live,
 ) where
-    Live: Fn(TcpStream, Arc<Entry>) -> Life + Clone + Send + 'static,
+    Live: Fn(Wire, Arc<Entry>) -> Life + Clone + Send + 'static,
     Life: Future<Output = ()> + Send,
 {
     loop {
@@ -42,11 +43,15 @@ pub async fn keep<Live, Life>(
             continue;
         };
         if server.is_protected_from(peer.ip()) {
-            let _ = stream.try_write(&refused(PROTECTED));
+            if server.certificates.of(face).is_none() {
+                let _ = stream.try_write(&refused(PROTECTED));
+            }
             continue;
         }
         if !server.lets_in() {
-            let _ = stream.try_write(full);
+            if server.certificates.of(face).is_none() {
+                let _ = stream.try_write(full);
+            }
             continue;
         }
         // A socket that refuses this still works.
@@ -54,11 +59,12 @@ pub async fn keep<Live, Life>(
         let place = server.io.place();
         let runtime = place.runtime().clone();
         let Some((stream, entry)) = Entry::new(&server, face, stream) else { continue };
-        let live = live.clone();
+        let (server, live) = (server.clone(), live.clone());
         runtime.spawn(async move {
             // How it ended concerns nobody: the client is gone, or was told why.
-            if let Ok(stream) = TcpStream::from_std(stream) {
-                live(stream, entry).await;
+            let stream = TcpStream::from_std(stream);
+            if let Ok(wire) = stream.and_then(|stream| server.certificates.wire(stream, face)) {
+                live(wire, entry).await;
             }
             drop(place);
         });

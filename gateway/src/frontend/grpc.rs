@@ -28,7 +28,8 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use proto::gateway::v1::DESCRIPTION;
 use proto::gateway::v1::gateway_server::{GatewayServer, SERVICE_NAME};
-use tokio::net::{TcpListener, TcpStream};
+use tls::Wire;
+use tokio::net::TcpListener;
 use tokio::time::timeout;
 use tonic::body::Body;
 use tonic::codegen::Service;
@@ -72,7 +73,7 @@ pub async fn serve(server: Arc<Server>, listener: TcpListener, mut ready: Ready)
         // Many tools know only this one.
         .add_service(described().build_v1alpha().map_err(broken)?);
     let face = Arc::new(Face { server: server.clone(), ready: ready.clone(), others });
-    let live = move |stream, entry| live(face.clone(), stream, entry);
+    let live = move |wire, entry| live(face.clone(), wire, entry);
     // One too many is cut off.
     door::keep(server, observe::Face::Grpc, listener, ready.clone(), b"", goodbye, live).await;
     let _ = ready.wait_for(|ready| !ready).await;
@@ -99,7 +100,7 @@ fn goodbye(text: &str) -> Vec<u8> {
 }
 
 /// Answers calls until the connection ends, or is ended by CLIENT KILL or the process.
-async fn live(face: Arc<Face>, stream: TcpStream, entry: Arc<Entry>) {
+async fn live(face: Arc<Face>, wire: Wire, entry: Arc<Entry>) {
     let client = entry.client().clone();
     let service = service_fn(|request| answer(face.clone(), entry.clone(), request));
     let mut builder = auto::Builder::new(TokioExecutor::new());
@@ -109,11 +110,11 @@ async fn live(face: Arc<Face>, stream: TcpStream, entry: Arc<Entry>) {
     let mut ready = face.ready.clone();
     tokio::select! {
         biased;
-        said = timeout(PATIENCE, stream.readable()) => if !matches!(said, Ok(Ok(()))) { return },
+        said = timeout(PATIENCE, wire.readable()) => if !matches!(said, Ok(Ok(()))) { return },
         () = &mut killed => return,
         _ = ready.wait_for(|ready| !ready) => return,
     }
-    let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
+    let mut connection = pin!(builder.serve_connection(TokioIo::new(wire), service));
     tokio::select! {
         biased;
         _ = connection.as_mut() => return,

@@ -34,7 +34,8 @@ use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use tokio::net::{TcpListener, TcpStream};
+use tls::Wire;
+use tokio::net::TcpListener;
 use tokio::time::timeout;
 
 use self::ask::Asker;
@@ -126,7 +127,7 @@ pub async fn serve(server: Arc<Server>, listener: TcpListener, ready: Ready) {
     let face = Arc::new(Face { server: server.clone(), ready: ready.clone(), requests });
     let app = TowerToHyperService::new(router(&face));
     let full = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n";
-    let live = move |stream, entry| live(face.clone(), app.clone(), stream, entry);
+    let live = move |wire, entry| live(face.clone(), app.clone(), wire, entry);
     let refused = |text: &str| {
         let length = text.len();
         format!(
@@ -139,7 +140,7 @@ pub async fn serve(server: Arc<Server>, listener: TcpListener, ready: Ready) {
 
 /// Answers requests until the connection ends, or is ended by CLIENT KILL or the process. If the client hangs up in the
 /// middle of a request, the request is dropped: that ends its script and takes back what it did.
-async fn live(face: Arc<Face>, app: App, stream: TcpStream, entry: Arc<Entry>) {
+async fn live(face: Arc<Face>, app: App, wire: Wire, entry: Arc<Entry>) {
     let (client, local) = (entry.client(), entry.local);
     let service = service_fn(|request| {
         let asker = Asker { client: client.clone(), local };
@@ -149,7 +150,7 @@ async fn live(face: Arc<Face>, app: App, stream: TcpStream, entry: Arc<Entry>) {
         http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(PATIENCE)
-            .serve_connection(TokioIo::new(stream), service)
+            .serve_connection(TokioIo::new(wire), service)
     );
     let mut ready = face.ready.clone();
     let mut killed = pin!(client.wake.notified());

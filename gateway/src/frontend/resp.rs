@@ -20,8 +20,8 @@ use std::time::Duration;
 use resp::{Limits, Parser, Step};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use store_engine::{Args, Protocol, Reply};
+use tls::{Detached, Wire};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use self::ahead::Ahead;
@@ -64,13 +64,7 @@ fn give_buffer(mut buffer: Vec<u8>) {
 }
 
 /// Serves one connection to its end, beginning at `place`.
-pub fn serve(
-    server: &Arc<Server>,
-    stream: std::net::TcpStream,
-    client: Arc<ClientInfo>,
-    ready: &Ready,
-    place: Place,
-) {
+pub fn serve(server: &Arc<Server>, wire: Detached, client: Arc<ClientInfo>, ready: &Ready, place: Place) {
     server.clients.lock().insert(client.id, client.clone());
     server.counters.enter(Face::Resp);
     let connection = Connection {
@@ -80,7 +74,7 @@ pub fn serve(
         ahead: Ahead::default(),
         entry: Entry { server: server.clone(), id: client.id },
     };
-    connection.live(stream, ready.clone(), place);
+    connection.live(wire, ready.clone(), place);
 }
 
 /// Takes the connection out of the list of clients, whatever ends it.
@@ -125,15 +119,15 @@ enum Left {
 
 impl Connection {
     /// Lives on the thread of `place` until it ends or moves on.
-    fn live(mut self, stream: std::net::TcpStream, ready: Ready, place: Place) {
+    fn live(mut self, wire: Detached, ready: Ready, place: Place) {
         let runtime = place.runtime().clone();
         runtime.spawn(async move {
             // How it ended concerns nobody: the client is gone, was told why, or is cut off.
-            let Ok(mut stream) = TcpStream::from_std(stream) else { return };
-            if let Ok(Left::For(better)) = self.run(&mut stream, ready.clone(), &place).await
-                && let Ok(stream) = stream.into_std()
+            let Ok(mut wire) = wire.attach() else { return };
+            if let Ok(Left::For(better)) = self.run(&mut wire, ready.clone(), &place).await
+                && let Ok(wire) = wire.detach()
             {
-                return self.live(stream, ready, better);
+                return self.live(wire, ready, better);
             }
             let (server, session) = (&self.entry.server, &mut self.session);
             unwatch(server, session);
@@ -144,7 +138,7 @@ impl Connection {
         });
     }
 
-    async fn run(&mut self, stream: &mut TcpStream, mut ready: Ready, place: &Place) -> io::Result<Left> {
+    async fn run(&mut self, wire: &mut Wire, mut ready: Ready, place: &Place) -> io::Result<Left> {
         let client = self.session.client.clone();
         let mut killed = pin!(client.wake.notified());
         let mut stopping = pin!(async { ready.wait_for(|ready| !ready).await.map(drop) });
@@ -152,16 +146,16 @@ impl Connection {
             if self.session.listens() {
                 tokio::select! {
                     biased;
-                    come = self.tell_until_asked(stream) => come?,
-                    () = &mut killed => return stream.shutdown().await.map(|()| Left::Closed),
-                    _ = &mut stopping => return stream.shutdown().await.map(|()| Left::Closed),
+                    come = self.tell_until_asked(wire) => come?,
+                    () = &mut killed => return wire.shutdown().await.map(|()| Left::Closed),
+                    _ = &mut stopping => return wire.shutdown().await.map(|()| Left::Closed),
                 }
             }
             let read = tokio::select! {
                 biased;
-                read = self.read(stream) => read?,
-                () = &mut killed => return stream.shutdown().await.map(|()| Left::Closed),
-                _ = &mut stopping => return stream.shutdown().await.map(|()| Left::Closed),
+                read = self.read(wire) => read?,
+                () = &mut killed => return wire.shutdown().await.map(|()| Left::Closed),
+                _ = &mut stopping => return wire.shutdown().await.map(|()| Left::Closed),
             };
             if read == 0 {
                 return Ok(Left::Closed);
@@ -169,12 +163,12 @@ impl Connection {
             Counters::add(&self.entry.server.counters.bytes_in, read as u64);
             tokio::select! {
                 biased;
-                answered = self.answer(stream, place.is_shared()) => answered?,
+                answered = self.answer(wire, place.is_shared()) => answered?,
                 // Whatever it is waiting for: its script, a locked key, or its client to read.
-                () = &mut killed => return stream.shutdown().await.map(|()| Left::Closed),
+                () = &mut killed => return wire.shutdown().await.map(|()| Left::Closed),
             }
             if self.session.closing || client.killed.load(Ordering::Relaxed) {
-                return stream.shutdown().await.map(|()| Left::Closed);
+                return wire.shutdown().await.map(|()| Left::Closed);
             }
             if let Some(better) = place.better() {
                 return Ok(Left::For(better));
@@ -183,20 +177,18 @@ impl Connection {
     }
 
     /// Gives the client what comes for it, until it asks for something or has gone.
-    async fn tell_until_asked(&self, stream: &TcpStream) -> io::Result<()> {
+    async fn tell_until_asked(&self, wire: &Wire) -> io::Result<()> {
         let (server, client) = (&self.entry.server, &self.session.client);
-        let mut one = [0];
         tokio::select! {
             biased;
-            told = mail::deliver(server, client, stream) => told?,
-            // Readiness alone may be a rumour, and reading waits without telling.
-            asked = stream.peek(&mut one) => drop(asked?),
+            told = mail::deliver(server, client, wire) => told?,
+            asked = wire.readable() => asked?,
         }
-        mail::finish(server, client, stream).await
+        mail::finish(server, client, wire).await
     }
 
     /// Reads something. The buffer for it is taken when there is something to read.
-    async fn read(&mut self, stream: &mut TcpStream) -> io::Result<usize> {
+    async fn read(&mut self, wire: &mut Wire) -> io::Result<usize> {
         let Connection { input, entry: Entry { server, .. }, .. } = self;
         let read = poll_fn(|context| {
             if input.capacity() == 0 {
@@ -205,7 +197,7 @@ impl Connection {
                 // Grows with what has arrived, never by what a client announces.
                 input.reserve(READ_BYTES.max(input.len()));
             }
-            let step = pin!(stream.read_buf(input)).poll(context);
+            let step = pin!(wire.read_buf(input)).poll(context);
             if step.is_pending() && input.is_empty() {
                 give_buffer(std::mem::take(input));
             }
@@ -218,7 +210,7 @@ impl Connection {
     }
 
     /// Answers every complete request in the input.
-    async fn answer(&mut self, stream: &mut TcpStream, crowded: bool) -> io::Result<()> {
+    async fn answer(&mut self, wire: &mut Wire, crowded: bool) -> io::Result<()> {
         let Connection { session, parser, input, ahead, entry: Entry { server, .. } } = self;
         let mut out = Reply { buf: take_buffer(), protocol: session.protocol };
         let (mut at, mut answered, mut took_long) = (0, 0, false);
@@ -236,7 +228,7 @@ impl Connection {
                     if let Some(waiting) = waiting {
                         if !ahead.is_empty() {
                             // What was sent is done before what has to wait here.
-                            Box::pin(ahead.receive(server, session, stream, input, &mut out)).await?;
+                            Box::pin(ahead.receive(server, session, wire, input, &mut out)).await?;
                         }
                         took_long = true;
                         let ends_with_client =
@@ -249,11 +241,11 @@ impl Connection {
                             // Most answer at once. Whoever waits shall not hold back what was answered before.
                             let at_once = poll_fn(|context| Poll::Ready(finish.as_mut().poll(context))).await;
                             if at_once.is_pending() {
-                                write(server, stream, wrote, &mut out.buf).await?;
+                                write(server, wire, wrote, &mut out.buf).await?;
                                 let hears = listener.filter(|_| ahead.is_empty());
                                 let told = async {
                                     match &hears {
-                                        Some(client) => mail::deliver(server, client, stream).await,
+                                        Some(client) => mail::deliver(server, client, wire).await,
                                         None => pending().await,
                                     }
                                 };
@@ -263,14 +255,14 @@ impl Connection {
                                     // A message does not wait for a reply.
                                     told = told => told?,
                                     // Dropping the request ends a script and takes back what it did.
-                                    () = hung_up(stream), if ends_with_client => {
+                                    () = hung_up(wire), if ends_with_client => {
                                         return Err(io::ErrorKind::ConnectionAborted.into());
                                     }
                                 }
                             }
                         }
                         if session.listens() {
-                            mail::finish(server, &session.client, stream).await?;
+                            mail::finish(server, &session.client, wire).await?;
                         }
                         append(&mut out.buf, late.buf);
                         out.protocol = late.protocol;
@@ -287,14 +279,14 @@ impl Connection {
                 }
             }
             if ahead.is_full() {
-                Box::pin(ahead.receive(server, session, stream, input, &mut out)).await?;
+                Box::pin(ahead.receive(server, session, wire, input, &mut out)).await?;
             }
             if out.buf.len() >= FLUSH_BYTES && ahead.is_empty() {
-                write(server, stream, std::mem::take(&mut session.wrote), &mut out.buf).await?;
+                write(server, wire, std::mem::take(&mut session.wrote), &mut out.buf).await?;
             }
         }
         if !ahead.is_empty() {
-            Box::pin(ahead.receive(server, session, stream, input, &mut out)).await?;
+            Box::pin(ahead.receive(server, session, wire, input, &mut out)).await?;
         }
         if at == input.len() {
             give_buffer(std::mem::take(input));
@@ -309,7 +301,7 @@ impl Connection {
                 // those that call INCR a hundred times.
                 tokio::task::yield_now().await;
             }
-            write(server, stream, std::mem::take(&mut session.wrote), &mut out.buf).await?;
+            write(server, wire, std::mem::take(&mut session.wrote), &mut out.buf).await?;
         }
         give_buffer(out.buf);
         Ok(())
@@ -332,14 +324,14 @@ const HANG_UP_CHECK: Duration = Duration::from_millis(50);
 
 /// Waits until the client has closed its end. If there are requests in the socket that wait behind the present
 /// one, its readiness does not tell.
-async fn hung_up(stream: &TcpStream) {
+async fn hung_up(wire: &Wire) {
     tokio::time::sleep(HANG_UP_CHECK).await;
-    if matches!(stream.peek(&mut [0]).await, Ok(0) | Err(_)) {
+    if matches!(wire.tcp().peek(&mut [0]).await, Ok(0) | Err(_)) {
         return;
     }
     loop {
         tokio::time::sleep(HANG_UP_CHECK).await;
-        let mut sockets = [PollFd::new(stream, PollFlags::RDHUP)];
+        let mut sockets = [PollFd::new(wire.tcp(), PollFlags::RDHUP)];
         let now = Timespec::default();
         if poll(&mut sockets, Some(&now)).is_ok_and(|ready| ready > 0) {
             return;
@@ -352,7 +344,7 @@ async fn hung_up(stream: &TcpStream) {
 ///
 /// A client that leaves too much unread is cut off: at once beyond the
 /// hard limit, after a while beyond the soft one.
-async fn write(server: &Server, stream: &mut TcpStream, wrote: bool, bytes: &mut Vec<u8>) -> io::Result<()> {
+async fn write(server: &Server, wire: &mut Wire, wrote: bool, bytes: &mut Vec<u8>) -> io::Result<()> {
     if let Some(journal) = server.store.node().and_then(|node| node.journal())
         && !bytes.is_empty()
         && let Err(reason) = journal.settle().await
@@ -360,7 +352,7 @@ async fn write(server: &Server, stream: &mut TcpStream, wrote: bool, bytes: &mut
     {
         let mut out = Reply::new(Protocol::Resp2);
         out.error(&store::journal::misconf(&reason));
-        let _ = stream.try_write(&out.buf);
+        let _ = wire.try_write(&out.buf);
         return Err(io::ErrorKind::StorageFull.into());
     }
     let limit = &server.config.client_output_buffer_limit.normal;
@@ -373,16 +365,16 @@ async fn write(server: &Server, stream: &mut TcpStream, wrote: bool, bytes: &mut
         let exceeds = |limit: usize| limit > 0 && rest.len() > limit;
         let step = if exceeds(soft) {
             let deadline = *deadline.get_or_insert_with(|| Instant::now() + patience);
-            let at_once = poll_fn(|context| Poll::Ready(pin!(stream.write(rest)).poll(context))).await;
+            let at_once = poll_fn(|context| Poll::Ready(pin!(wire.write(rest)).poll(context))).await;
             match at_once {
                 Poll::Ready(step) => step,
                 Poll::Pending if exceeds(hard) => Err(TIMED_OUT.into()),
                 Poll::Pending => {
-                    timeout_at(deadline, stream.write(rest)).await.unwrap_or(Err(TIMED_OUT.into()))
+                    timeout_at(deadline, wire.write(rest)).await.unwrap_or(Err(TIMED_OUT.into()))
                 }
             }
         } else {
-            stream.write(rest).await
+            wire.write(rest).await
         };
         match step {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
@@ -395,6 +387,7 @@ async fn write(server: &Server, stream: &mut TcpStream, wrote: bool, bytes: &mut
             }
         }
     }
+    wire.flushed().await?;
     Counters::add(&server.counters.bytes_out, written as u64);
     bytes.clear();
     Ok(())

@@ -17,6 +17,7 @@ use wire::request::Body as Ask;
 use wire::response::Body as Answer;
 
 use super::link::{Greeting, Link, Lost, Pending};
+use super::trust::Trust;
 use crate::node::{Call, Usage};
 use crate::notify::Audience;
 use crate::server::random;
@@ -30,7 +31,7 @@ const HURRY_MS: u32 = 500;
 pub struct Cluster {
     /// Who this is.
     peer: u64,
-    token: String,
+    trust: Trust,
     view: RwLock<View>,
     transactions: AtomicU64,
     /// From how many bytes on a HyperLogLog is dense that is changed here.
@@ -53,15 +54,15 @@ struct View {
 impl Cluster {
     /// Connects to these nodes, each `HOST:PORT`, and stays connected. Unless they know better, they own equal shares
     /// of the slots. Needs a runtime.
-    pub fn open(nodes: &[String], token: Option<String>) -> Result<Arc<Cluster>, InvalidMap> {
-        Ok(Cluster::of(SlotMap::even(nodes)?, token))
+    pub fn open(nodes: &[String], trust: Trust) -> Result<Arc<Cluster>, InvalidMap> {
+        Ok(Cluster::of(SlotMap::even(nodes)?, trust))
     }
 
     /// The same for a cluster whose map is known.
-    pub fn of(map: SlotMap, token: Option<String>) -> Arc<Cluster> {
+    pub fn of(map: SlotMap, trust: Trust) -> Arc<Cluster> {
         let cluster = Arc::new(Cluster {
             peer: random(),
-            token: token.unwrap_or_default(),
+            trust,
             view: RwLock::new(View { map: Arc::new(map.clone()), links: Vec::new() }),
             transactions: AtomicU64::new(0),
             sparse_limit: AtomicUsize::new(SparseLimit::default().0),
@@ -89,7 +90,7 @@ impl Cluster {
         view.links.truncate(map.nodes().len());
         for (number, node) in map.nodes().iter().enumerate().skip(view.links.len()) {
             let greeting = NodeGreeting { cluster: Arc::downgrade(self), node: number };
-            view.links.push(Arc::new(Link::open(node.clone(), Arc::new(greeting))));
+            view.links.push(Arc::new(Link::open(node.clone(), self.trust.tls.clone(), Arc::new(greeting))));
         }
         view.map = Arc::new(map);
     }
@@ -324,7 +325,9 @@ impl Greeting for NodeGreeting {
     fn hello(&self) -> Ask {
         let cluster = self.cluster.upgrade();
         let (map, peer, token) = cluster
-            .map(|cluster| (cluster.map().to_wire(), cluster.peer, cluster.token.clone()))
+            .map(|cluster| {
+                (cluster.map().to_wire(), cluster.peer, cluster.trust.token.clone().unwrap_or_default())
+            })
             .unwrap_or_default();
         Ask::Hello(wire::Hello { peer, map: Some(map), node: self.node as u32, token, gateway: true })
     }

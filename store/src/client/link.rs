@@ -3,21 +3,26 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
 use proto::store::v1::request::Body as Ask;
 use proto::store::v1::response::Body as Answer;
 use proto::store::v1::store_client::StoreClient;
 use proto::store::v1::{Beat, Cancel, Record, Request, Requests, Responses, Status};
+use tls::{Protocol, Tls, Wire};
+use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_stream::Stream;
-use tonic::transport::Endpoint;
+use tonic::transport::{Endpoint, Uri};
+use tower::service_fn;
 
 use crate::times::Times;
 
@@ -164,11 +169,11 @@ impl Pending {
 }
 
 impl Link {
-    /// Opens a stream to `address`, `HOST:PORT`, and keeps it open. Needs a runtime.
-    pub fn open(address: String, greeting: Arc<dyn Greeting>) -> Link {
+    /// Opens a stream to `address`, `HOST:PORT`, over TLS if that is given, and keeps it open. Needs a runtime.
+    pub fn open(address: String, tls: Option<Arc<Tls>>, greeting: Arc<dyn Greeting>) -> Link {
         let shared = Arc::<Shared>::default();
         shared.state.lock().trouble = "not connected yet".into();
-        let driver = tokio::spawn(drive(address.clone(), shared.clone(), greeting));
+        let driver = tokio::spawn(drive(address.clone(), tls, shared.clone(), greeting));
         Link { address, shared, driver }
     }
 
@@ -393,11 +398,11 @@ impl Stream for Outgoing {
     }
 }
 
-async fn drive(address: String, shared: Arc<Shared>, greeting: Arc<dyn Greeting>) {
+async fn drive(address: String, tls: Option<Arc<Tls>>, shared: Arc<Shared>, greeting: Arc<dyn Greeting>) {
     let mut pause = PAUSES.0;
     loop {
         let opened = Instant::now();
-        let reason = run(&address, &shared, &*greeting).await;
+        let reason = run(&address, tls.as_ref(), &shared, &*greeting).await;
         shared.fall(&reason);
         if opened.elapsed() > PAUSES.1 {
             pause = PAUSES.0;
@@ -408,17 +413,19 @@ async fn drive(address: String, shared: Arc<Shared>, greeting: Arc<dyn Greeting>
 }
 
 /// One stream from its beginning to its end. Why it ended.
-async fn run(address: &str, shared: &Arc<Shared>, greeting: &dyn Greeting) -> String {
+async fn run(address: &str, tls: Option<&Arc<Tls>>, shared: &Arc<Shared>, greeting: &dyn Greeting) -> String {
     let endpoint = match Endpoint::from_shared(format!("http://{address}")) {
         Ok(endpoint) => endpoint,
         Err(error) => return format!("{address} is no address: {error}"),
     };
     let endpoint = endpoint
         .connect_timeout(CONNECT)
-        .tcp_nodelay(true)
         .initial_stream_window_size(WINDOW_BYTES)
         .initial_connection_window_size(WINDOW_BYTES);
-    let channel = match timeout(CONNECT, endpoint.connect()).await {
+    // Whatever the address says: the way there is known here.
+    let (to, tls) = (address.to_owned(), tls.cloned());
+    let connector = service_fn(move |_: Uri| open(to.clone(), tls.clone()));
+    let channel = match timeout(CONNECT, endpoint.connect_with_connector(connector)).await {
         Ok(Ok(channel)) => channel,
         Ok(Err(error)) => return format!("no connection: {}", innermost(&error)),
         Err(_) => return "no connection in time".into(),
@@ -518,6 +525,19 @@ fn take(
         }
     }
     Ok(())
+}
+
+/// The connection itself. Its failures are told here, where they are known best.
+async fn open(address: String, tls: Option<Arc<Tls>>) -> io::Result<TokioIo<Wire>> {
+    let tcp = TcpStream::connect(&address).await?;
+    tcp.set_nodelay(true)?;
+    let Some(tls) = tls else { return Ok(TokioIo::new(tcp.into())) };
+    let host = address.rsplit_once(':').map_or(&*address, |(host, _)| host);
+    let wire = tls.connect(tcp, host, Protocol::Grpc)?;
+    wire.agreed().await?;
+    // The other side speaks first, or says what it has against us.
+    wire.readable().await?;
+    Ok(TokioIo::new(wire))
 }
 
 fn innermost(error: &dyn std::error::Error) -> String {

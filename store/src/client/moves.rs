@@ -10,6 +10,7 @@ use wire::response::Body as Answer;
 
 use super::cluster::Cluster;
 use super::link::{Greeting, Link};
+use super::trust::Trust;
 use crate::topology::{NodeId, SlotMap};
 
 /// A batch of slots that has moved.
@@ -52,12 +53,13 @@ pub struct Member {
 }
 
 /// The map of the cluster that these nodes are of, as far as they can be asked. None of them takes a place for that.
-pub async fn look(addresses: &[String], token: Option<String>) -> Result<SlotMap, String> {
+pub async fn look(addresses: &[String], trust: &Trust) -> Result<SlotMap, String> {
     let looks: Vec<(Arc<Look>, Link)> = addresses
         .iter()
         .map(|address| {
-            let look = Arc::new(Look { token: token.clone().unwrap_or_default(), map: Mutex::default() });
-            (look.clone(), Link::open(address.clone(), look))
+            let look =
+                Arc::new(Look { token: trust.token.clone().unwrap_or_default(), map: Mutex::default() });
+            (look.clone(), Link::open(address.clone(), trust.tls.clone(), look))
         })
         .collect();
     let mut known: Option<SlotMap> = None;

@@ -558,7 +558,7 @@ fn way_to(host: &Host, decider: String) -> Arc<Link> {
     }
     deciders.retain(|_, link| link.strong_count() > 0);
     let greeting = PeerGreeting::new(host, &decider);
-    let link = Arc::new(Link::open(decider.clone(), Arc::new(greeting)));
+    let link = Arc::new(Link::open(decider.clone(), host.trust.tls.clone(), Arc::new(greeting)));
     deciders.insert(decider, Arc::downgrade(&link));
     link
 }

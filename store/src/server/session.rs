@@ -555,7 +555,7 @@ fn settle(host: &Arc<Host>, outbox: &Arc<Outbox>, mut responses: Vec<Response>) 
 
 /// Checks who comes and for whom.
 fn greet(host: &Host, hello: &wire::Hello) -> Result<wire::Welcome, String> {
-    if let Some(token) = &host.token
+    if let Some(token) = &host.trust.token
         && !bool::from(token.as_bytes().ct_eq(hello.token.as_bytes()))
     {
         return Err("the token is wrong".into());
@@ -617,7 +617,7 @@ impl PeerGreeting {
             peer: 0,
             map: map.map(|map| map.to_wire()),
             node: node.unwrap_or_default() as u32,
-            token: host.token.clone().unwrap_or_default(),
+            token: host.trust.token.clone().unwrap_or_default(),
             gateway: false,
         };
         PeerGreeting { hello }

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use resp::{Parser, Step};
 use store_engine::{Args, Reply};
-use tokio::net::TcpStream;
+use tls::Wire;
 
 use super::{give_buffer, hung_up, limits, take_buffer};
 use crate::dispatch::{self, Sent, Waiting};
@@ -80,7 +80,7 @@ impl Ahead {
         &mut self,
         server: &Arc<Server>,
         session: &mut Session,
-        stream: &TcpStream,
+        wire: &Wire,
         input: &[u8],
         out: &mut Reply,
     ) -> io::Result<()> {
@@ -88,7 +88,7 @@ impl Ahead {
         tokio::select! {
             biased;
             () = &mut all => Ok(()),
-            () = hung_up(stream) => Err(io::ErrorKind::ConnectionAborted.into()),
+            () = hung_up(wire) => Err(io::ErrorKind::ConnectionAborted.into()),
         }
     }
 

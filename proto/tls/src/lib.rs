@@ -1,0 +1,7 @@
+//! What connections are made of: TCP, or TLS over it, with certificates from files that are read again when they change.
+
+mod files;
+mod wire;
+
+pub use files::{Clients, Files, Protocol, Tls};
+pub use wire::{Detached, Wire};
