@@ -149,6 +149,7 @@ fn change(matches: &ArgMatches) -> topology::Task {
         }
         Some(("add", of)) => topology::Task::Add { node: text(of, "NODE") },
         Some(("drain", of)) => topology::Task::Drain { node: text(of, "NODE") },
+        Some(("accept", of)) => topology::Task::Accept { node: text(of, "NODE") },
         Some(("doubts", _)) => topology::Task::Doubts,
         Some(("decide", of)) => topology::Task::Decide {
             transaction: *of.get_one::<u64>("TRANSACTION").expect("clap requires it"),
@@ -236,6 +237,11 @@ fn topology_command() -> Command {
             Command::new("drain")
                 .about("Give all slots of a node to the others; then it can be stopped")
                 .after_help(repeated)
+                .arg(node()),
+        )
+        .subcommand(
+            Command::new("accept")
+                .about("Let a node go on whose data is lost: with what its folder has now, or with nothing")
                 .arg(node()),
         )
         .subcommand(

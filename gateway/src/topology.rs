@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use store::Cluster;
-use store::client::{Doubt, Member, look};
+use store::client::{Doubt, Member, accept, look};
 use store::topology::{NodeId, SLOTS, SlotMap};
 
 use crate::certificates::Certificates;
@@ -35,6 +35,11 @@ pub enum Task {
     },
     /// Take all slots from a node.
     Drain {
+        /// Its address.
+        node: String,
+    },
+    /// Let a node go on without the data it had.
+    Accept {
         /// Its address.
         node: String,
     },
@@ -80,7 +85,7 @@ async fn done(config: &Config, task: &Task) -> Result<(), String> {
     let stores: Vec<String> = config.stores.get().iter().map(Address::to_string).collect();
     let trust = Certificates::load(config)?.trust(config)?;
     let map = look(&stores, &trust).await?;
-    let cluster = Cluster::of(map, trust);
+    let cluster = Cluster::of(map, trust.clone());
     for link in cluster.links() {
         // Whether it is there is told where it is needed.
         let _ = link.connected().await;
@@ -109,6 +114,11 @@ async fn done(config: &Config, task: &Task) -> Result<(), String> {
             // Who has not used a slot since it moved hears of it with the beats of the links.
             tokio::time::sleep(HEARD).await;
             tell("all who are connected know of it: the node can be stopped\n");
+            Ok(())
+        }
+        Task::Accept { node } => {
+            accept(&cluster, node, &trust).await?;
+            tell(&format!("{node} goes on with the data that it has\n"));
             Ok(())
         }
         Task::Doubts => {

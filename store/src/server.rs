@@ -93,7 +93,7 @@ impl Service {
         clock: fn() -> u64,
         configure: Configure,
     ) -> Result<Service, String> {
-        let place = Place::of(&node)?;
+        let place = Place::of(&node, clock()).await?;
         let (registry, sessions) = (Registry::default(), Sessions::default());
         let (peers, moving, boot) = (Mutex::default(), tokio::sync::Mutex::default(), random());
         let host = Host { node, place, registry, sessions, trust, clock, boot, configure, peers, moving };

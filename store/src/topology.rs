@@ -1,5 +1,6 @@
 //! Which node owns which slots.
 
+use std::cmp::Ordering;
 use std::fmt;
 
 use proto::store::v1 as wire;
@@ -20,6 +21,29 @@ pub struct SlotMap {
     nodes: Vec<String>,
     /// Of each slot the number of its node, which is below `nodes.len()`, and its version.
     owners: Box<[(u16, u64)]>,
+    /// Of each node.
+    identities: Vec<Identity>,
+}
+
+/// Which folder of data is a node's.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Identity {
+    /// Made with the folder, and greater than those of older ones; 0: it is not known, or there is none.
+    pub id: u64,
+    /// Grows when somebody says that another folder takes its place.
+    pub version: u32,
+}
+
+impl Identity {
+    /// Which of two that are heard of is right: unless somebody has said otherwise, the older folder.
+    fn or(self, other: Identity) -> Identity {
+        match self.version.cmp(&other.version) {
+            Ordering::Greater => self,
+            Ordering::Less => other,
+            Ordering::Equal if self.id == 0 || (other.id != 0 && other.id < self.id) => other,
+            Ordering::Equal => self,
+        }
+    }
 }
 
 /// Why a list of nodes or a map is none.
@@ -41,7 +65,8 @@ impl SlotMap {
     pub fn even(nodes: &[String]) -> Result<SlotMap, InvalidMap> {
         check_nodes(nodes)?;
         let owner = |slot: usize| ((slot * nodes.len() / SLOTS) as u16, 0);
-        Ok(SlotMap { epoch: 0, nodes: nodes.to_vec(), owners: (0..SLOTS).map(owner).collect() })
+        let identities = vec![Identity::default(); nodes.len()];
+        Ok(SlotMap { epoch: 0, nodes: nodes.to_vec(), owners: (0..SLOTS).map(owner).collect(), identities })
     }
 
     /// The same map for certain.
@@ -112,8 +137,31 @@ impl SlotMap {
     pub fn with_node(&self, address: &str) -> Result<SlotMap, InvalidMap> {
         let mut next = SlotMap { epoch: self.epoch + 1, ..self.clone() };
         next.nodes.push(address.to_owned());
+        next.identities.push(Identity::default());
         check_nodes(&next.nodes)?;
         Ok(next)
+    }
+
+    /// Which folder the data of each node is in.
+    pub fn identities(&self) -> &[Identity] {
+        &self.identities
+    }
+
+    /// The map that knows the folder of this node, unless it knows one already.
+    pub fn identified(mut self, node: NodeId, id: u64) -> SlotMap {
+        if let Some(identity) = self.identities.get_mut(node).filter(|identity| identity.id == 0) {
+            identity.id = id;
+        }
+        self
+    }
+
+    /// The map after another folder has taken the place of this node's.
+    pub fn replaced(mut self, node: NodeId, id: u64) -> SlotMap {
+        self.epoch += 1;
+        if let Some(identity) = self.identities.get_mut(node) {
+            *identity = Identity { id, version: identity.version.saturating_add(1) };
+        }
+        self
     }
 
     /// What both know; an error if they are maps of different clusters. Neither may be a guess.
@@ -132,7 +180,11 @@ impl SlotMap {
                 *mine = *theirs;
             }
         }
-        Ok(SlotMap { epoch: self.epoch.max(other.epoch), nodes: longer.nodes.clone(), owners })
+        let identity = |map: &SlotMap, node: NodeId| map.identities.get(node).copied().unwrap_or_default();
+        let identities =
+            (0..longer.nodes.len()).map(|node| identity(self, node).or(identity(other, node))).collect();
+        let epoch = self.epoch.max(other.epoch);
+        Ok(SlotMap { epoch, nodes: longer.nodes.clone(), owners, identities })
     }
 
     /// What node `me`, whose map this is, believes of another's: everything but that slots are its own. That only
@@ -161,7 +213,9 @@ impl SlotMap {
                 _ => runs.push(wire::Run { slots: 1, node: owner.into(), version }),
             }
         }
-        wire::Map { epoch: self.epoch, nodes: self.nodes.clone(), runs }
+        let identity = |Identity { id, version }: &Identity| wire::Identity { id: *id, version: *version };
+        let identities = self.identities.iter().map(identity).collect();
+        wire::Map { epoch: self.epoch, nodes: self.nodes.clone(), runs, identities }
     }
 
     /// From a message.
@@ -181,7 +235,10 @@ impl SlotMap {
         if owners.len() != SLOTS {
             return Err(InvalidMap(format!("{} slots instead of {SLOTS}", owners.len())));
         }
-        Ok(SlotMap { epoch: map.epoch, nodes: map.nodes.clone(), owners: owners.into() })
+        let identity = |identity: &wire::Identity| Identity { id: identity.id, version: identity.version };
+        let mut identities: Vec<Identity> = map.identities.iter().map(identity).collect();
+        identities.resize(map.nodes.len(), Identity::default());
+        Ok(SlotMap { epoch: map.epoch, nodes: map.nodes.clone(), owners: owners.into(), identities })
     }
 }
 
@@ -252,6 +309,19 @@ mod tests {
         );
         assert!(longer.learnt(&one, 1).is_ok_and(|learnt| learnt.owner(0) == 2));
         assert!(map.merged(&SlotMap::even(&names(3)).expect("good names")).is_err(), "founded with others");
+    }
+
+    #[test]
+    fn the_older_folder_of_a_node_is_right_until_somebody_says_otherwise() {
+        let map = SlotMap::even(&names(2)).expect("good names").founded();
+        let (old, new) = (map.clone().identified(1, 7), map.clone().identified(1, 9));
+        let merged = |a: &SlotMap, b: &SlotMap| a.merged(b).expect("of one cluster").identities()[1].id;
+        assert_eq!([merged(&map, &old), merged(&old, &new), merged(&new, &old)], [7, 7, 7]);
+        assert_eq!(old.clone().identified(1, 5).identities()[1].id, 7, "it is known already");
+        let replaced = old.clone().replaced(1, 9);
+        assert_eq!([merged(&replaced, &old), merged(&old, &replaced)], [9, 9]);
+        assert!(replaced.epoch() > old.epoch());
+        assert!(SlotMap::from_wire(&replaced.to_wire()).is_ok_and(|read| read == replaced));
     }
 
     #[test]

@@ -282,6 +282,63 @@ fn a_command_that_waits_is_not_done_for_a_client_that_hung_up() {
     assert_eq!(notation::reply(&holds.call(["SET", &key, "x"])), "+OK");
 }
 
+/// A node that comes back without its data serves nothing of it, whoever asks, until that is what somebody wants.
+#[test]
+fn a_node_without_its_data_is_refused_until_somebody_accepts_that() {
+    let mut cluster = TestCluster::start(2, 2, Some("sync"));
+    let keys = keys(&cluster, "mark");
+    assert_eq!(told(&mut cluster.client(0), MARK, &keys, "before"), "+done");
+    cluster.stores[1].kill();
+    let folder = cluster.stores[1].folder.as_ref().expect("it keeps its data").path().to_owned();
+    let aside = Folder::new("aside");
+    std::fs::rename(&folder, aside.path()).expect("a free name");
+    cluster.stores[1].start();
+    let lost = format!("this node has not the data of {}", cluster.wires[1].address());
+    let is_refused = |client: &mut Client| {
+        let reply = notation::reply(&client.call(["GET", &keys[1]]));
+        assert!(is_nothing(&reply), "{reply}");
+        reply.contains(&lost)
+    };
+    wait_until("a gateway that knew it says so", || is_refused(&mut cluster.client(0)));
+    // One that starts now knows nothing yet.
+    cluster.gateways[1].kill();
+    cluster.gateways[1].start();
+    wait_until("a new gateway says so", || is_refused(&mut cluster.client(1)));
+    assert_eq!(cluster.client(1).call(["GET", &keys[0]]).text(), Some(&b"before"[..]), "others go on");
+    cluster.stores[1].kill();
+    cluster.stores[1].start();
+    wait_until("it is still so", || is_refused(&mut cluster.client(1)));
+
+    // With its own folder all is well.
+    cluster.stores[1].kill();
+    std::fs::remove_dir_all(&folder).expect("the folder it was started with");
+    std::fs::rename(aside.path(), &folder).expect("a free name");
+    cluster.stores[1].start();
+    cluster.wait();
+    assert_eq!(mark_of(&mut cluster.client(1), &keys), "before");
+
+    cluster.stores[1].kill();
+    std::fs::remove_dir_all(&folder).expect("its folder");
+    cluster.stores[1].start();
+    wait_until("it is refused", || is_refused(&mut cluster.client(0)));
+    let stores = cluster.wires[0].address().to_string();
+    let node = cluster.wires[1].address().to_string();
+    let accepted = command(&["topology", "--stores", &stores, "accept", &node]).output().expect("it starts");
+    assert!(accepted.status.success(), "{}", String::from_utf8_lossy(&accepted.stderr));
+    cluster.wait();
+    for gateway in 0..2 {
+        assert!(cluster.client(gateway).call(["GET", &keys[1]]).is_null());
+        assert_eq!(cluster.client(gateway).call(["GET", &keys[0]]).text(), Some(&b"before"[..]));
+    }
+    assert_eq!(told(&mut cluster.client(0), MARK, &keys, "after"), "+done");
+    cluster.stores[1].kill();
+    cluster.stores[1].start();
+    cluster.gateways[0].kill();
+    cluster.gateways[0].start();
+    cluster.wait();
+    assert_eq!(mark_of(&mut cluster.client(0), &keys), "after");
+}
+
 /// For scripts that run until something has happened.
 const UNHURRIED: &[&str] = &["--script-fuel", "100000000000", "--script-timeout-ms", "60000"];
 

@@ -95,17 +95,26 @@ impl Cluster {
         view.map = Arc::new(map);
     }
 
-    /// Takes what is newer in this map.
+    /// Takes what is newer in this map. The nodes hear which folders belong to it: one that has another finds it out.
     pub fn learn(self: &Arc<Self>, map: &wire::Map) -> Result<(), String> {
         let map = SlotMap::from_wire(map).map_err(|error| error.0)?;
-        let mut view = self.view.write();
-        let map = match view.map.is_guess() {
-            true if view.map.is_akin(&map) => map,
-            true => return Err("the node knows others, or in another order".into()),
-            false => view.map.merged(&map).map_err(|error| error.0)?,
+        let news = {
+            let mut view = self.view.write();
+            let map = match view.map.is_guess() {
+                true if view.map.is_akin(&map) => map,
+                true => return Err("the node knows others, or in another order".into()),
+                false => view.map.merged(&map).map_err(|error| error.0)?,
+            };
+            let news = (map.identities() != view.map.identities()).then(|| map.to_wire());
+            if map != *view.map {
+                self.view(&mut view, map);
+            }
+            news
         };
-        if map != *view.map {
-            self.view(&mut view, map);
+        if let Some(map) = news {
+            self.links()
+                .iter()
+                .for_each(|link| link.tell(Ask::Learn(wire::Learn { map: Some(map.clone()) })));
         }
         Ok(())
     }
@@ -334,10 +343,16 @@ impl Greeting for NodeGreeting {
 
     fn welcome(&self, answer: Answer) -> Result<(), String> {
         match answer {
-            Answer::Welcome(wire::Welcome { map: Some(map), .. }) => match self.cluster.upgrade() {
-                Some(cluster) => cluster.learn(&map),
-                None => Ok(()),
-            },
+            Answer::Welcome(wire::Welcome { map: Some(map), .. }) => {
+                let Some(cluster) = self.cluster.upgrade() else { return Ok(()) };
+                cluster.learn(&map)?;
+                let told = map.identities.get(self.node).map_or(0, |identity| identity.id);
+                match cluster.map().identities().get(self.node) {
+                    // Greeted again it hears so itself, and says what to do.
+                    Some(known) if known.id != told => Err("the node has not the data of its place".into()),
+                    _ => Ok(()),
+                }
+            }
             Answer::Refusal(refusal) => Err(refusal.reason),
             _ => Err("no welcome".into()),
         }

@@ -99,6 +99,29 @@ pub struct Doubt {
     pub count: Option<u64>,
 }
 
+/// Lets a node be what the map says with whatever data it has, although that is not what it had. Those that can be
+/// reached know it then.
+pub async fn accept(cluster: &Arc<Cluster>, address: &str, trust: &Trust) -> Result<(), String> {
+    let map = cluster.map();
+    let node = map.nodes().iter().position(|node| node == address);
+    let node = node.ok_or_else(|| format!("{address} is none of the nodes {}", map.nodes().join(",")))?;
+    let look = Arc::new(Look { token: trust.token.clone().unwrap_or_default(), map: Mutex::default() });
+    let link = Link::open(address.to_owned(), trust.tls.clone(), look);
+    link.connected().await.map_err(|reason| format!("{address}: {reason}"))?;
+    let accept = wire::Accept { map: Some(map.to_wire()), node: node as u32 };
+    let map = match link.ask(Ask::Accept(accept)).answer().await {
+        Ok(Answer::Status(wire::Status { map: Some(map), .. })) => map,
+        Ok(Answer::Refusal(refusal)) => return Err(format!("{address}: {}", refusal.reason)),
+        Ok(_) => return Err(format!("{address}: an answer of another kind")),
+        Err(lost) => return Err(format!("{address}: {}", lost.reason)),
+    };
+    for link in cluster.links() {
+        // Who cannot be reached hears of it from the others.
+        let _ = link.ask(Ask::Learn(wire::Learn { map: Some(map.clone()) })).answer().await;
+    }
+    Ok(())
+}
+
 struct Look {
     token: String,
     map: Mutex<Option<wire::Map>>,

@@ -9,11 +9,14 @@ use store_engine::Effects;
 use store_engine::slot::slot;
 use wire::refusal::Code;
 
+use super::random;
 use crate::node::Node;
 use crate::topology::{NodeId, SlotMap};
 
 /// Name of the record that keeps it.
 const RECORD: &[u8] = b"cluster/place";
+/// Name of the record with the number of the folder, which it has from its first start on.
+const IDENTITY: &[u8] = b"cluster/identity";
 
 /// The node's place, once somebody has told it.
 ///
@@ -21,6 +24,8 @@ const RECORD: &[u8] = b"cluster/place";
 /// looks again once its keys are locked: slots leave only while the gate of their shard is closed.
 pub(crate) struct Place {
     state: RwLock<State>,
+    /// Number of the folder; 0 without one.
+    identity: u64,
 }
 
 struct State {
@@ -46,11 +51,11 @@ impl Taken {
 pub(crate) struct Owned<'a>(#[expect(dead_code, reason = "held")] RwLockReadGuard<'a, State>);
 
 impl Place {
-    /// The place that the data was written in.
-    pub fn of(node: &Node) -> Result<Place, String> {
+    /// The place that the data was written in. A new folder gets its number, which is on disk before anybody hears it.
+    pub async fn of(node: &Node, now_ms: u64) -> Result<Place, String> {
         let wrong = |why: String| format!("the record of the node's place in its cluster is damaged: {why}");
-        let record = node.records(RECORD).into_iter().find(|(rest, _)| rest.is_empty());
-        let taken = match record {
+        let find = |name: &[u8]| node.records(name).into_iter().find(|(rest, _)| rest.is_empty());
+        let taken = match find(RECORD) {
             None => None,
             Some((_, bytes)) => {
                 let hello = wire::Hello::decode(&*bytes).map_err(|error| wrong(error.to_string()))?;
@@ -59,7 +64,21 @@ impl Place {
                 Some(Taken { map: Arc::new(map), me: hello.node as NodeId })
             }
         };
-        Ok(Place { state: RwLock::new(State { taken, catalog_leaves: false }) })
+        let identity = match (node.journal(), find(IDENTITY)) {
+            (None, _) => 0,
+            (Some(_), Some((_, bytes))) => {
+                let bytes = <[u8; 8]>::try_from(&*bytes).map_err(|error| wrong(error.to_string()))?;
+                u64::from_le_bytes(bytes)
+            }
+            (Some(journal), None) => {
+                // Later ones are greater, and no two of the same moment are equal but by chance.
+                let identity = (now_ms << 20) | (random() >> 44);
+                node.put_record(IDENTITY, &identity.to_le_bytes());
+                journal.flush().await.map_err(|error| error.to_string())?;
+                identity
+            }
+        };
+        Ok(Place { state: RwLock::new(State { taken, catalog_leaves: false }), identity })
     }
 
     /// The node's place, if it knows it.
@@ -73,7 +92,8 @@ impl Place {
         taken.map.nodes().get(taken.me).cloned()
     }
 
-    /// Somebody says that this is node `me` of `map`. Takes the place if it has none; else why that is not so.
+    /// Somebody says that this is node `me` of `map`. Takes the place if it has none; else why that is not so. One that
+    /// is known to have had its data in another folder is not believed to be that node.
     pub fn take(&self, node: &Node, map: SlotMap, me: NodeId) -> Result<Taken, String> {
         let Some(name) = map.nodes().get(me) else {
             return Err(format!("there is no node {me} in the map"));
@@ -87,7 +107,23 @@ impl Place {
             None => Taken { map: Arc::new(map.founded()), me },
             Some(mine) => mine.with(map)?,
         };
-        Ok(state.set(node, taken))
+        let taken = state.set(node, taken.identified(self.identity));
+        taken.is_right(self.identity).map(|()| taken)
+    }
+
+    /// An operator says that this is node `me` of `map`, with whatever data it has.
+    pub fn accept(&self, node: &Node, map: SlotMap, me: NodeId) -> Result<Taken, String> {
+        if me >= map.nodes().len() {
+            return Err(format!("there is no node {me} in the map"));
+        }
+        let mut state = self.state.write();
+        let mine = match &state.taken {
+            Some(mine) if mine.me != me => return Err("this is another one of its nodes".into()),
+            Some(mine) => mine.with(map)?,
+            None => Taken { map: Arc::new(map.founded()), me },
+        };
+        let map = SlotMap::clone(&mine.map).replaced(me, self.identity);
+        Ok(state.set(node, Taken { map: Arc::new(map), me }))
     }
 
     /// Takes what is newer in this map; an error if it is another cluster's.
@@ -116,6 +152,7 @@ impl Place {
     pub fn owns<'a>(&self, keys: impl IntoIterator<Item = &'a [u8]>) -> Result<Owned<'_>, wire::Refusal> {
         let state = self.state.read();
         let Some(taken) = &state.taken else { return Err(homeless()) };
+        taken.is_right(self.identity).map_err(|reason| refusal(Code::Denied, &reason))?;
         let mut keys = keys.into_iter();
         match keys.find(|key| taken.map.owner_of(key) != taken.me) {
             Some(key) => Err(taken.moved(slot(key))),
@@ -128,6 +165,9 @@ impl Place {
         let state = self.state.read();
         match &state.taken {
             None => Err(homeless()),
+            Some(taken) if taken.is_right(self.identity).is_err() => {
+                Err(refusal(Code::Denied, "this node has not the data of its place"))
+            }
             Some(taken) if taken.map.owner(0) != taken.me || state.catalog_leaves => Err(taken.moved(0)),
             Some(_) => Ok(Owned(state)),
         }
@@ -145,6 +185,25 @@ impl Place {
 }
 
 impl Taken {
+    /// This with the number of the folder, if nobody knows another one.
+    fn identified(self, identity: u64) -> Taken {
+        let map = SlotMap::clone(&self.map).identified(self.me, identity);
+        Taken { map: Arc::new(map), me: self.me }
+    }
+
+    /// Whether the folder with this number is the one that belongs here; else what to do.
+    fn is_right(&self, identity: u64) -> Result<(), String> {
+        let known = self.map.identities().get(self.me).map_or(0, |known| known.id);
+        if known == 0 || known == identity {
+            return Ok(());
+        }
+        let name = &self.map.nodes()[self.me];
+        Err(format!(
+            "this node has not the data of {name}: its folder is empty, or another one. Start it with its own, or say \
+             that what is lost is lost: moonshard topology accept {name}"
+        ))
+    }
+
     /// This with what another map tells.
     fn with(&self, map: SlotMap) -> Result<Taken, String> {
         let foreign = || format!("this node belongs to another cluster: {}", self.map.nodes().join(","));

@@ -262,6 +262,17 @@ impl Session {
                     Err(reason) => self.refuse(id, Code::Denied, &reason),
                 }
             }
+            Ask::Accept(accept) => {
+                let map = SlotMap::from_wire(&accept.map.unwrap_or_default()).map_err(|error| error.0);
+                let host = &self.host;
+                match map.and_then(|map| host.place.accept(&host.node, map, accept.node as usize)) {
+                    Ok(taken) => {
+                        let map = Some(taken.map.to_wire());
+                        self.answer(id, Answer::Status(wire::Status { map, ..status(&self.host) }));
+                    }
+                    Err(reason) => self.refuse(id, Code::Denied, &reason),
+                }
+            }
             Ask::Gather(asked) => {
                 let patience =
                     (asked.patience_ms > 0).then(|| Duration::from_millis(asked.patience_ms.into()));
