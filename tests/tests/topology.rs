@@ -256,20 +256,155 @@ fn nobody_notices_that_slots_move() {
     assert_eq!(late.info("stores"), 4);
     assert!(late.info_text("store0").contains("state=down,slots=0,"));
     assert!(late.info_text("store3").contains("state=up,"));
+    let names = scanned(&mut late_client, 50);
+    assert_eq!(names.len() as i64, number(&mut late_client, "DBSIZE"));
+}
+
+/// All keys that a scan tells.
+fn scanned(client: &mut Client, count: usize) -> std::collections::BTreeSet<Vec<u8>> {
     let mut names = std::collections::BTreeSet::new();
     let mut cursor = "0".to_owned();
     loop {
-        let Value::Array(step) = late_client.run(&format!("SCAN {cursor} COUNT 50")) else {
-            panic!("a step")
-        };
+        let step = client.run(&format!("SCAN {cursor} COUNT {count}"));
+        let Value::Array(step) = step else { panic!("a step, not {}", notation::reply(&step)) };
         let Value::Array(keys) = &step[1] else { panic!("keys") };
         names.extend(keys.iter().map(|key| key.text().expect("a key").to_vec()));
         cursor = String::from_utf8_lossy(step[0].text().expect("a cursor")).into_owned();
         if cursor == "0" {
-            break;
+            return names;
         }
     }
-    assert_eq!(names.len() as i64, number(&mut late_client, "DBSIZE"));
+}
+
+#[test]
+fn a_scan_sees_every_key_although_slots_move() {
+    const KEYS: usize = 1000;
+    let stores: Vec<TestServer> = (0..2).map(|_| TestServer::store(FLAGS)).collect();
+    let nodes = addresses(&stores);
+    let gateway = TestServer::gateway(&nodes, &[]);
+    let mut client = gateway.client();
+    let set = |at: usize| notation::arguments(&format!("SET key:{at} {at}")).expect("balanced quotes");
+    wait_until("both are reached", || number_or(&mut client, "DBSIZE").is_some());
+    let requests: Vec<_> = (0..KEYS).map(set).collect();
+    assert!(client.pipeline(&requests).iter().all(|reply| matches!(reply, Value::Status(_))));
+    let ended = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // What a scan has not come to goes where it has been.
+            for to in [0, 1, 0, 1] {
+                done(&nodes, &["move", "--slots", "0-16383", "--to", &nodes[to].to_string()]);
+            }
+            ended.store(true, Ordering::Relaxed);
+        });
+        let mut last = false;
+        while !last {
+            last = ended.load(Ordering::Relaxed);
+            assert_eq!(scanned(&mut client, 7).len(), KEYS);
+        }
+    });
+}
+
+/// One of each kind, small and large, with all that belongs to it.
+fn fill(client: &mut Client) -> Vec<&'static str> {
+    let many = |command: &str, key: &str, count: usize, item: &dyn Fn(usize) -> Vec<String>| {
+        let items = (0..count).flat_map(item);
+        let call: Vec<String> = [command.to_owned(), key.to_owned()].into_iter().chain(items).collect();
+        call
+    };
+    let one = |at: usize| vec![format!("item-{}", at * 7919 % 100_003)];
+    let two = |at: usize| vec![at.to_string(), format!("value-{at}")];
+    let mut calls = vec![
+        vec!["SET".to_owned(), "text".to_owned(), "x".repeat(100_000)],
+        many("RPUSH", "list", 6000, &one),
+        many("HSET", "hash", 4000, &two),
+        many("SADD", "set", 4000, &one),
+        many("SADD", "numbers", 300, &|at| vec![(at * 3).to_string()]),
+        many("ZADD", "zset", 4000, &two),
+        many("PFADD", "counted", 4000, &one),
+    ];
+    calls.extend((0..500).map(|at| {
+        ["XADD", "stream", &format!("5-{}", at + 1), "f", &at.to_string()].map(str::to_owned).to_vec()
+    }));
+    for call in calls {
+        let reply = client.call(call);
+        assert!(!matches!(reply, Value::Error(_)), "{}", notation::reply(&reply));
+    }
+    for line in [
+        "SET number 17",
+        "SET sticky x STICK",
+        "SETEX fades 100000 x",
+        "RPUSH few a b c",
+        "HSET pair f v",
+        "ZADD scored 1.5 a -inf b",
+        "PEXPIREAT hash 99999999999999",
+        "STICK list",
+        "XGROUP CREATE stream all 0",
+        "XGROUP CREATE stream late $ ENTRIESREAD 100",
+        "XGROUP CREATECONSUMER stream late idle",
+        "XREADGROUP GROUP all ann COUNT 200 STREAMS stream >",
+        "XREADGROUP GROUP all bob COUNT 100 STREAMS stream >",
+        "XACK stream all 5-3 5-250",
+        "XCLAIM stream all bob 0 5-1 5-2",
+        "XDEL stream 5-7 5-400",
+        "XSETID stream 9-9 ENTRIESADDED 600 MAXDELETEDID 5-400",
+        "XADD emptied 1-1 f v",
+        "XTRIM emptied MAXLEN 0",
+    ] {
+        said(client, line);
+    }
+    vec![
+        "text", "list", "hash", "set", "numbers", "zset", "counted", "stream", "number", "sticky", "fades",
+        "few", "pair", "scored", "emptied",
+    ]
+}
+
+/// All that can be told of a key.
+fn told_of(client: &mut Client, key: &str) -> Vec<String> {
+    let mut told = vec![format!("{:?}", client.call(["DUMP", key]))];
+    for line in ["TYPE", "PEXPIRETIME", "OBJECT STICKY", "OBJECT ENCODING"] {
+        told.push(said(client, &format!("{line} {key}")));
+    }
+    if told[1] == "+stream" {
+        told.push(said(client, &format!("XINFO STREAM {key}")));
+        told.push(said(client, &format!("XINFO GROUPS {key}")));
+        if key == "stream" {
+            told.push(said(client, "XPENDING stream all"));
+            let pending = client.run("XPENDING stream all - + 1000");
+            let Value::Array(pending) = pending else { panic!("entries") };
+            // But for how long each is idle.
+            let entry = |entry: &Value| match entry {
+                Value::Array(of) => format!("{:?} {:?} {:?}", of[0], of[1], of[3]),
+                _ => panic!("an entry"),
+            };
+            told.extend(pending.iter().map(entry));
+        }
+    }
+    told
+}
+
+#[test]
+fn values_of_all_types_move_whole() {
+    let mut stores: Vec<Kept> = (0..2).map(|_| Kept::new()).collect();
+    let nodes: Vec<SocketAddr> = stores.iter().map(|store| store.at).collect();
+    let gateway = TestServer::gateway(&nodes, &[]);
+    let mut client = gateway.client();
+    wait_until("both are reached", || number_or(&mut client, "DBSIZE").is_some());
+    let keys = fill(&mut client);
+    let before: Vec<_> = keys.iter().map(|key| told_of(&mut client, key)).collect();
+    for to in [0, 1, 0] {
+        done(&nodes, &["move", "--slots", "0-16383", "--to", &nodes[to].to_string()]);
+        for (key, before) in keys.iter().zip(&before) {
+            assert_eq!(told_of(&mut client, key), *before, "{key} on node {to}");
+        }
+    }
+    // And are on disk where they went.
+    stores.iter_mut().for_each(Kept::restart);
+    wait_until("both are reached", || number_or(&mut client, "DBSIZE") == Some(keys.len() as i64));
+    for (key, before) in keys.iter().zip(&before) {
+        assert_eq!(told_of(&mut client, key), *before, "{key} after a crash");
+    }
+    let next = "[[\"stream\", [[\"5-301\", [\"f\", \"300\"]]]]]";
+    assert_eq!(said(&mut client, "XREADGROUP GROUP all ann COUNT 1 STREAMS stream >"), next);
 }
 
 #[test]

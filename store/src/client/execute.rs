@@ -13,7 +13,7 @@ use wire::response::Body as Answer;
 
 use super::cluster::{Cluster, lost_error, unexpected, wire_call};
 use super::link::{Link, Pending};
-use super::merge;
+use super::merge::{self, Progress};
 use super::patience::Patience;
 use super::work::{Trouble, WatchId, Work};
 use crate::lock::Mode;
@@ -76,18 +76,41 @@ impl Cluster {
 
     /// A step of SCAN.
     async fn execute_page(self: &Arc<Self>, call: &Call<'_>, lane: u64, out: &mut Reply) {
-        let mut scan = merge::Scan::new(call, self.map().owners());
+        let map = self.map();
+        let mut scan = merge::Scan::new(call, map.owners(), map.epoch());
         loop {
             let (node, args) = scan.next();
             let asked = Call { args: store_engine::Args::new(&args), ..*call };
             let pending = self.send(node, &asked, out.protocol, lane);
             match self.received(pending, false).await {
-                Some(Ok(reply)) if scan.take(&reply, out) => return,
-                Some(Ok(_)) => {}
+                Some(Ok(reply)) => match scan.take(&reply, out) {
+                    Progress::More => {}
+                    Progress::Over => return,
+                    Progress::Through => match self.newest_epoch().await {
+                        Ok(epoch) => return scan.finish(epoch, out),
+                        Err(error) => return out.error(&error),
+                    },
+                },
                 Some(Err(error)) => return out.error(&error),
                 None => return out.error(&unexpected()),
             }
         }
+    }
+
+    /// The epoch of the newest map that a node with slots knows, which then is known here too.
+    async fn newest_epoch(self: &Arc<Self>) -> Result<u64, CommandError> {
+        let epoch = self.map().epoch();
+        let ask = |link: &Arc<Link>| link.ask(Ask::Beat(wire::Beat { epoch }));
+        let pending: Vec<_> = self.owners().iter().map(ask).collect();
+        let mut newest = epoch;
+        for answer in pending {
+            match answer.answer().await {
+                Ok(Answer::Status(status)) => newest = newest.max(status.epoch),
+                Ok(_) => return Err(unexpected()),
+                Err(lost) => return Err(lost_error(&lost, false)),
+            }
+        }
+        Ok(newest)
     }
 
     /// A transaction of one call.

@@ -86,8 +86,16 @@ fn header(reply: &[u8]) -> Option<(i64, &[u8])> {
     Some((number::parse_i64(reply.get(1..end)?)?, reply.get(end + 2..)?))
 }
 
-/// A cursor of SCAN is where a node goes on, times this, and the number of the node.
+/// A cursor of SCAN is where a node goes on, times this, and the number of the node;
 const CURSORS: u64 = MOST_NODES as u64;
+/// all that times this, and a mark of the map by which the scan began. Small, as some clients read cursors as numbers
+/// with 53 bits; a scan is misled if exactly one less batches of slots move between two of its steps.
+const MARKS: u64 = 4096;
+
+/// The mark of a map; never 0, so that a cursor is 0 only at the end.
+fn mark_of(epoch: u64) -> u64 {
+    epoch % (MARKS - 1) + 1
+}
 
 /// A step of SCAN, which goes from node to node. Its cursors say which node goes on, and where.
 pub(super) struct Scan {
@@ -95,23 +103,39 @@ pub(super) struct Scan {
     nodes: Vec<NodeId>,
     /// The node that is asked next, with its own cursor.
     at: (NodeId, u64),
+    mark: u64,
     count: usize,
     args: Vec<Vec<u8>>,
     found: usize,
     keys: Vec<u8>,
 }
 
+/// How far a step of SCAN has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Progress {
+    /// There is another node to be asked.
+    More,
+    /// It is over, and its reply is written.
+    Over,
+    /// No node is left: [`Scan::finish`].
+    Through,
+}
+
 impl Scan {
-    /// The step that a call asks for over `nodes`; the first one refuses what is wrong with it.
-    pub fn new(call: &Call<'_>, nodes: Vec<NodeId>) -> Scan {
+    /// The step that a call asks for over `nodes`, those of a map of this epoch; the first one refuses what is wrong
+    /// with it.
+    pub fn new(call: &Call<'_>, nodes: Vec<NodeId>, epoch: u64) -> Scan {
         let args: Vec<Vec<u8>> = call.args.items().iter().map(|item| item.to_vec()).collect();
-        let cursor = call.args.get(1).and_then(|text| scan::cursor(text).ok()).unwrap_or(0);
+        let (cursor, mark) = match call.args.get(1).and_then(|text| scan::cursor(text).ok()).unwrap_or(0) {
+            0 => (0, mark_of(epoch)),
+            cursor => (cursor / MARKS, cursor % MARKS),
+        };
         let (node, cursor) = ((cursor % CURSORS) as NodeId, cursor / CURSORS);
         // What a node had that has nothing any more is on others.
         let from = nodes.iter().copied().find(|held| *held >= node).unwrap_or_else(|| nodes[0]);
         let at = (from, if from == node { cursor } else { 0 });
         let count = scan::Options::parse(call.args.cursor(2), true).map_or(0, |options| options.count);
-        Scan { nodes, at, count, args, found: 0, keys: Vec::new() }
+        Scan { nodes, at, mark, count, args, found: 0, keys: Vec::new() }
     }
 
     /// The node to be asked next, and what.
@@ -122,11 +146,11 @@ impl Scan {
         (self.at.0, self.args.iter().map(|arg| &**arg).collect())
     }
 
-    /// Takes the reply of that node. Whether the step is over, and then its reply is written.
-    pub fn take(&mut self, reply: &[u8], out: &mut Reply) -> bool {
+    /// Takes the reply of that node.
+    pub fn take(&mut self, reply: &[u8], out: &mut Reply) -> Progress {
         if reply.first() == Some(&b'-') {
             out.buf.extend_from_slice(reply);
-            return true;
+            return Progress::Over;
         }
         let parsed = header(reply).and_then(|(_, rest)| {
             let (len, rest) = header(rest)?;
@@ -136,7 +160,7 @@ impl Scan {
         });
         let Some((cursor, count, keys)) = parsed else {
             out.error(&CommandError::new("ERR internal error: a node gave an answer of another kind"));
-            return true;
+            return Progress::Over;
         };
         self.found += count;
         self.keys.extend_from_slice(keys);
@@ -144,18 +168,31 @@ impl Scan {
             0 => self.nodes.iter().find(|node| **node > self.at.0).map(|node| (*node, 0)),
             _ => Some((self.at.0, cursor)),
         };
-        if let Some(next) = next {
-            self.at = next;
-            if cursor == 0 && self.found < self.count {
-                return false;
-            }
+        let Some(next) = next else { return Progress::Through };
+        self.at = next;
+        if cursor == 0 && self.found < self.count {
+            return Progress::More;
         }
-        let next = next.map_or(0, |(node, cursor)| cursor * CURSORS + node as u64);
+        self.write(Some(next), self.mark, out);
+        Progress::Over
+    }
+
+    /// Writes the reply of the last step, by a map of this epoch. If slots have moved since the scan began, what was in
+    /// them may have gone from a node that it had before it to one that it had behind it: then it goes on from the
+    /// beginning.
+    pub fn finish(&self, epoch: u64, out: &mut Reply) {
+        let mark = mark_of(epoch);
+        self.write((mark != self.mark).then_some((0, 0)), mark, out);
+    }
+
+    fn write(&self, next: Option<(NodeId, u64)>, mark: u64, out: &mut Reply) {
+        let cursor = |(node, cursor): (NodeId, u64)| {
+            cursor.wrapping_mul(CURSORS).wrapping_add(node as u64).wrapping_mul(MARKS).wrapping_add(mark)
+        };
         out.array(2);
-        out.bulk(next.to_string().as_bytes());
+        out.bulk(next.map_or(0, cursor).to_string().as_bytes());
         out.array(self.found);
         out.buf.extend_from_slice(&self.keys);
-        true
     }
 }
 
@@ -196,19 +233,29 @@ mod tests {
         let items: [&[u8]; 4] = [b"SCAN", b"0", b"COUNT", b"2"];
         let command = store_engine::command::lookup(b"scan").expect("a command");
         let call = Call { command, args: Args::new(&items), keys: &[], db: 0, now_ms: 0 };
-        let mut scan = Scan::new(&call, vec![0, 1, 3]);
+        let mut scan = Scan::new(&call, vec![0, 1, 3], 6);
         let mut out = Reply::new(Protocol::Resp2);
         assert_eq!(scan.next(), (0, vec![&b"SCAN"[..], b"0", b"COUNT", b"2"]));
-        assert!(!scan.take(b"*2\r\n$1\r\n0\r\n*1\r\n$1\r\na\r\n", &mut out), "there is room for one");
+        let more = scan.take(b"*2\r\n$1\r\n0\r\n*1\r\n$1\r\na\r\n", &mut out);
+        assert_eq!(more, Progress::More, "there is room for one");
         assert_eq!(scan.next().0, 1);
-        assert!(scan.take(b"*2\r\n$2\r\n17\r\n*1\r\n$1\r\nb\r\n", &mut out));
-        assert_eq!(out.buf, b"*2\r\n$5\r\n17001\r\n*2\r\n$1\r\na\r\n$1\r\nb\r\n");
-        let items: [&[u8]; 2] = [b"SCAN", b"17001"];
-        let mut scan = Scan::new(&Call { args: Args::new(&items), ..call }, vec![0, 1, 3]);
+        assert_eq!(scan.take(b"*2\r\n$2\r\n17\r\n*1\r\n$1\r\nb\r\n", &mut out), Progress::Over);
+        let cursor = (17_001 * MARKS + 7).to_string();
+        assert_eq!(
+            String::from_utf8_lossy(&out.buf),
+            format!("*2\r\n$8\r\n{cursor}\r\n*2\r\n$1\r\na\r\n$1\r\nb\r\n")
+        );
+        let items: [&[u8]; 2] = [b"SCAN", cursor.as_bytes()];
+        let mut scan = Scan::new(&Call { args: Args::new(&items), ..call }, vec![0, 1, 3], 6);
         assert_eq!(scan.next(), (1, vec![&b"SCAN"[..], b"17"]));
-        assert!(!scan.take(b"*2\r\n$1\r\n0\r\n*0\r\n", &mut out));
-        out.buf.clear();
-        assert!(scan.take(b"*2\r\n$1\r\n0\r\n*0\r\n", &mut out));
-        assert_eq!(out.buf, b"*2\r\n$1\r\n0\r\n*0\r\n");
+        assert_eq!(scan.take(b"*2\r\n$1\r\n0\r\n*0\r\n", &mut out), Progress::More);
+        assert_eq!(scan.take(b"*2\r\n$1\r\n0\r\n*0\r\n", &mut out), Progress::Through);
+        let mut finished = |epoch| {
+            out.buf.clear();
+            scan.finish(epoch, &mut out);
+            String::from_utf8_lossy(&out.buf).into_owned()
+        };
+        assert_eq!(finished(6), "*2\r\n$1\r\n0\r\n*0\r\n");
+        assert_eq!(finished(7), "*2\r\n$1\r\n8\r\n*0\r\n", "slots have moved: once more from the beginning");
     }
 }

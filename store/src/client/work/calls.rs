@@ -221,15 +221,21 @@ impl Work {
     ) -> Result<bool, Trouble> {
         let nodes: Vec<NodeId> = self.shares.iter().map(|share| share.node).collect();
         if call.command.name == "scan" {
-            let mut scan = merge::Scan::new(call, nodes);
+            let epoch = self.cluster.map().epoch();
+            let mut scan = merge::Scan::new(call, nodes, epoch);
             loop {
                 let (node, args) = scan.next();
                 let calls = vec![wire_call(&Call { args: Args::new(&args), ..*call }, out.protocol)];
                 let step = wire::Step { calls, ..self.step() };
                 let mut replies = self.ask_all(&[node], step, false).await?;
                 let (reply, _) = replies.pop().ok_or_else(|| Trouble::Lost(unexpected()))?;
-                if scan.take(&reply, out) {
-                    return Ok(reply.first() != Some(&b'-'));
+                match scan.take(&reply, out) {
+                    merge::Progress::More => {}
+                    merge::Progress::Over => return Ok(reply.first() != Some(&b'-')),
+                    merge::Progress::Through => {
+                        scan.finish(epoch, out);
+                        return Ok(true);
+                    }
                 }
             }
         }
