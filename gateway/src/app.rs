@@ -1,6 +1,7 @@
 //! Builds the parts bottom-up, serves, and drains top-down.
 
 pub mod store;
+mod telemetry;
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -50,6 +51,7 @@ const DRAIN: Duration = Duration::from_secs(10);
 /// With `accept_loss` it does so although data is lost.
 pub fn serve(config: Config, accept_loss: bool) -> Result<(), StartError> {
     let config = Arc::new(config);
+    log::follow(&config);
     let threads = config.threads.get_usize();
     let failed =
         |what: &'static str| move |error: std::io::Error| StartError(format!("cannot start {what}: {error}"));
@@ -155,6 +157,7 @@ async fn run(
     if let Some((listener, _)) = grpc {
         faces.spawn(frontend::grpc::serve(server.clone(), listener, ready.clone()));
     }
+    let (stop_telling, telling) = watch::channel(true);
     let balancing = tokio::spawn(io.clone().balance());
     let accepting = tokio::spawn(accept(server.clone(), resp_listener, io, ready));
     if let Some(node) = server.store.node() {
@@ -167,6 +170,7 @@ async fn run(
         server.config.apply_settings_of_data(node);
     }
     let upkeep = tokio::spawn(upkeep::run(server.clone()));
+    let telling = tokio::spawn(telemetry::of_server(server.clone(), telling));
     println!("moonshard ready resp={resp_addr}{}", addresses.concat());
 
     let mut stop = server.stop.subscribe();
@@ -195,6 +199,9 @@ async fn run(
     if tokio::time::timeout(DRAIN, drained).await.is_err() {
         log::notice("some connections were still busy and are cut off");
     }
+    // It ends when it has sent what was left.
+    let _ = stop_telling.send(false);
+    let _ = telling.await;
     let abandon = *server.stop.borrow() == Stop::Abandoning;
     storage.close(abandon).map_err(StartError)
 }

@@ -1,6 +1,7 @@
 //! Session commands: about the connection, the server, scripts and transactions.
 
 pub mod acl;
+mod calls;
 pub mod client;
 pub mod connection;
 pub mod function;

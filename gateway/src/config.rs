@@ -13,6 +13,7 @@ mod load;
 mod rewrite;
 mod runtime;
 mod table;
+mod telemetry;
 
 pub use cell::Address;
 pub use kind::Kind;

@@ -14,6 +14,7 @@ mod locks;
 mod outgoing;
 mod queue;
 mod script;
+mod spans;
 mod trace;
 mod turns;
 mod unlocked;

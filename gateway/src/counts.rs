@@ -4,5 +4,5 @@ mod calls;
 mod errors;
 mod spread;
 
-pub use calls::{Calls, Refusal};
+pub use calls::{CallReport, Calls, Refusal};
 pub use errors::Errors;

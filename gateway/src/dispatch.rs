@@ -19,6 +19,7 @@ use crate::observe::{Counters, unix_ms};
 use crate::registry::{Later, Row, SessionRun, run_now};
 use crate::server::Server;
 use crate::session::Session;
+use crate::spans::{Open, Side, Span};
 
 /// Handles a request as far as that is possible at once. The reply is in `out`, unless something is returned
 /// that has to be awaited with [`finish`].
@@ -31,6 +32,7 @@ pub fn begin<'a>(
 ) -> Option<Waiting<'a>> {
     let began = server.takes_times().then(Instant::now);
     let mark = out.buf.len();
+    session.span = server.spans.begin(session.parent.as_ref());
     let mut called = None;
     let waiting = try_begin(server, session, args, now_ms, &mut called, out);
     if waiting.is_none() {
@@ -38,8 +40,31 @@ pub fn begin<'a>(
         if let Some(number) = called {
             count(server, number, took, out, mark);
         }
+        if let Some(span) = session.span.take() {
+            tell(server, session, &span, args, out, mark);
+        }
     }
     waiting
+}
+
+/// Tells of a request that was traced and has been answered.
+#[cold]
+fn tell(server: &Server, session: &Session, span: &Open, args: Args<'_>, out: &Reply, mark: usize) {
+    let number = gate::number_of(&server.registry, args);
+    let name =
+        number.map_or_else(|| "unknown".to_owned(), |number| server.registry.name_of(usize::from(number)));
+    let name = name.replace('|', " ").to_uppercase();
+    let (host, port) = session.client.addr.rsplit_once(':').unwrap_or((&session.client.addr, "0"));
+    let port: u64 = port.parse().unwrap_or_default();
+    server.spans.end(
+        span.end(name.clone())
+            .with("db.system.name", "redis")
+            .with("db.operation.name", name)
+            .with("db.namespace", session.db.to_string())
+            .with("client.address", host.to_owned())
+            .with("client.port", port)
+            .with_reply(out.buf.get(mark..).unwrap_or_default()),
+    );
 }
 
 /// Counts a call that was run, with how long it took if somebody has measured that. Its reply stands behind `mark`.
@@ -174,8 +199,8 @@ pub enum Waiting<'a> {
     Later(Later, Admitted<'a>),
 }
 
-impl Waiting<'_> {
-    fn admitted(&self) -> &Admitted<'_> {
+impl<'a> Waiting<'a> {
+    fn admitted(&self) -> &Admitted<'a> {
         let (Waiting::Locked(admitted) | Waiting::Blocked(admitted) | Waiting::Later(_, admitted)) = self;
         admitted
     }
@@ -192,6 +217,8 @@ pub struct Sent {
     node: NodeId,
     writes: bool,
     number: u16,
+    /// If it is traced.
+    span: Option<Box<Open>>,
     /// When it was sent, if anybody wants to know how long it takes.
     began: Option<Instant>,
 }
@@ -201,7 +228,7 @@ pub struct Sent {
 /// misses the earlier.
 pub fn send<'a, 'b>(
     server: &Server,
-    session: &Session,
+    session: &mut Session,
     waiting: Waiting<'a>,
     mut before: impl Iterator<Item = &'b Sent>,
 ) -> Result<Sent, Waiting<'a>> {
@@ -216,7 +243,7 @@ pub fn send<'a, 'b>(
         Some(node) if !keys.is_empty() && !facts.has(flags::BLOCKING) && !overtakes(node) => {
             let pending = cluster.send(node, &call, session.protocol, session.client.id);
             let began = server.takes_times().then(Instant::now);
-            Ok(Sent { pending, node, writes, number: admitted.number, began })
+            Ok(Sent { pending, node, writes, number: admitted.number, span: session.span.take(), began })
         }
         _ => Err(waiting),
     }
@@ -226,12 +253,22 @@ pub fn send<'a, 'b>(
 pub async fn receive(server: &Server, sent: Sent, out: &mut Reply) -> bool {
     let Store::Spread(cluster) = &server.store else { return false };
     let (mark, number, began) = (out.buf.len(), sent.number, sent.began);
+    let (span, node) = (sent.span, sent.node);
     match cluster.received(sent.pending, sent.writes).await {
         Some(Ok(reply)) => out.buf.extend_from_slice(&reply),
         Some(Err(error)) => out.error(&error),
         None => return false,
     }
     count(server, number, began.map(|began| began.elapsed()), out, mark);
+    if let Some(span) = span {
+        let name = server.registry.name_of(usize::from(number)).replace('|', " ").to_uppercase();
+        let told = span.end(name.clone()).with("db.system.name", "redis").with("db.operation.name", name);
+        let address = cluster.link(node).address().to_owned();
+        let asked = Span { side: Side::Client, parent: Some(span.context.span), ..told.clone() };
+        let asked = Span { context: span.context.child(), ..asked }.with("server.address", address);
+        server.spans.end(asked.with("rpc.system", "grpc").with("rpc.service", "moonshard.store.v1.Store"));
+        server.spans.end(told.with_reply(out.buf.get(mark..).unwrap_or_default()));
+    }
     true
 }
 
@@ -246,7 +283,12 @@ pub async fn finish(server: &Arc<Server>, session: &mut Session, waiting: Waitin
     let args = args
         .filter(|_| !matches!(&waiting, Waiting::Locked(admitted) if admitted.facts.has(flags::BLOCKING)));
     let (number, mark) = (waiting.admitted().number, out.buf.len());
+    let (span, called) = (session.span.clone(), waiting.admitted().args);
     answer(server, session, waiting, out).await;
+    if let Some(span) = span {
+        session.span = None;
+        tell(server, session, &span, called, out, mark);
+    }
     let took = match (began, args) {
         (Some(began), Some(args)) => Some(note_slow(server, session, args, began)),
         _ => None,

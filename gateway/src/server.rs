@@ -27,6 +27,7 @@ use crate::registry::Registry;
 use crate::runs::Runs;
 use crate::scripts::Scripts;
 use crate::session::ClientInfo;
+use crate::spans::Spans;
 use crate::stats::Totals;
 
 /// The gateway's shared state.
@@ -71,6 +72,8 @@ pub struct Server {
     pub calls: Calls,
     /// Error replies by code word.
     pub errors: Errors,
+    /// Requests that are traced.
+    pub spans: Spans,
     /// What all runs of scripts did together.
     pub totals: Totals,
     /// Connected clients by number.
@@ -156,6 +159,7 @@ impl Server {
             calls: Calls::new(registry.count(), config.threads.get_usize()),
             errors: Errors::default(),
             totals: Totals::default(),
+            spans: Spans::new(config.clone()),
             counters: Counters::default(),
             clients: Mutex::default(),
             config,
@@ -197,7 +201,9 @@ impl Server {
 
     /// Whether anybody wants to know how long a call takes.
     pub fn takes_times(&self) -> bool {
-        self.slower_than().is_some() || self.config.latency_monitor_threshold.get() > 0
+        self.config.latency_tracking.get() != 0
+            || self.slower_than().is_some()
+            || self.config.latency_monitor_threshold.get() > 0
     }
 
     /// How many clients wait for something to come to a key.

@@ -12,6 +12,7 @@ use crate::acl::{Account, Acl};
 use crate::observe::unix_ms;
 use crate::options::Options;
 use crate::pubsub::{Mailbox, Subscriptions};
+use crate::spans::{Context, Open};
 use crate::trace::Trace;
 
 /// What everybody may know about a client: CLIENT LIST shows it.
@@ -244,6 +245,10 @@ pub struct Session {
     pub wrote: bool,
     /// For its scripts.
     pub wishes: Wishes,
+    /// The trace context that its requests come with.
+    pub parent: Option<Context>,
+    /// The request that is being answered, if it is traced.
+    pub span: Option<Box<Open>>,
     /// What it is subscribed to, if that is anything.
     pub subscriptions: Option<Box<Subscriptions>>,
     /// Whether it watches what is asked of the server.
@@ -273,6 +278,8 @@ impl Session {
             watched: Vec::new(),
             wrote: false,
             wishes: Wishes::default(),
+            parent: None,
+            span: None,
             subscriptions: None,
             monitors: false,
             hears: false,

@@ -12,6 +12,8 @@ use crate::stats::Ended;
 const MOST_STEPS: usize = 1000;
 /// Bytes of arguments, replies and texts that are kept of one run.
 const MOST_BYTES: usize = 1 << 20;
+/// Waits that are kept of one run.
+const MOST_PHASES: usize = 32;
 /// Arguments that are kept of one call.
 const MOST_ARGS: usize = 16;
 /// Bytes that are kept of an argument or a text; a longer reply is told of by its kind and length.
@@ -19,7 +21,7 @@ pub const MOST_TEXT: usize = 256;
 
 /// Shared between a run and whoever asked about it.
 pub struct Trace {
-    calls: bool,
+    calls: AtomicBool,
     dry: AtomicBool,
     wants_changes: bool,
     seen: Mutex<Seen>,
@@ -44,8 +46,23 @@ pub struct Seen {
     pub omitted: u64,
     /// What it changed as RESP3, and how many keys more, if that was wanted and it was kept.
     pub changes: Option<(Vec<u8>, usize)>,
-    began: Option<Instant>,
+    /// Trace and span that it belongs to, for its log lines.
+    pub span: Option<(String, String)>,
+    /// Where it waited: for its keys, for its turn, and until its changes were kept.
+    pub phases: Vec<Phase>,
+    /// When its last round began.
+    pub began: Option<Instant>,
     bytes: usize,
+}
+
+/// A part of a run, beside its calls.
+pub struct Phase {
+    /// What it is.
+    pub name: &'static str,
+    /// When it began.
+    pub began: Instant,
+    /// How long it took.
+    pub took: Duration,
 }
 
 /// Why a run was repeated.
@@ -107,7 +124,12 @@ pub struct CallStep {
 impl Trace {
     /// Of a run whose `calls` are to be told too, or only their number and what they cost.
     pub fn new(calls: bool) -> Trace {
-        Trace { calls, dry: AtomicBool::new(false), wants_changes: false, seen: Mutex::default() }
+        Trace {
+            calls: AtomicBool::new(calls),
+            dry: AtomicBool::new(false),
+            wants_changes: false,
+            seen: Mutex::default(),
+        }
     }
 
     /// The same of a run that is to tell what it changed, too, if it is one that can.
@@ -127,7 +149,20 @@ impl Trace {
 
     /// Whether single calls are to be told.
     pub fn has_calls(&self) -> bool {
-        self.calls
+        self.calls.load(Ordering::Relaxed)
+    }
+
+    /// They are, for the spans of the run.
+    pub fn want_calls(&self) {
+        self.calls.store(true, Ordering::Relaxed);
+    }
+
+    /// Notes a part of the run, beside its calls, that began then and is over.
+    pub fn phase(&self, name: &'static str, began: Instant) {
+        let mut seen = self.seen.lock();
+        if seen.phases.len() < MOST_PHASES {
+            seen.phases.push(Phase { name, began, took: began.elapsed() });
+        }
     }
 
     /// What is known so far.

@@ -70,7 +70,7 @@ impl Host {
 pub type Configure = Box<dyn Fn(&[(String, String)]) -> Result<(), String> + Send + Sync>;
 
 /// A number that nobody else has.
-pub(crate) fn random() -> u64 {
+pub fn random() -> u64 {
     // Keyed anew for each by the operating system.
     std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), std::process::id())
 }

@@ -43,7 +43,7 @@ const FAIL_POINTS: &str = "FAIL_POINTS";
 pub fn command(flags: &[&str]) -> Command {
     let mut command = Command::new(binary());
     for (name, _) in std::env::vars_os() {
-        if name.to_string_lossy().starts_with("MOONSHARD_") {
+        if ["MOONSHARD_", "OTEL_"].iter().any(|start| name.to_string_lossy().starts_with(start)) {
             command.env_remove(name);
         }
     }

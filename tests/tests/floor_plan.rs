@@ -32,10 +32,13 @@ const CONFINED: &[(&str, &[&str], &[&str])] = &[
             "store/src/client",
             "store/src/server",
             "gateway/src/frontend/grpc",
+            "gateway/src/otel",
             "tests/tests/grpc",
+            "tests/tests/otel",
             "tests/examples/",
         ],
     ),
+    ("opentelemetry", &["gateway", "tests"], &["gateway/src/otel", "tests/tests/otel"]),
     ("axum", &["gateway"], &["gateway/src/frontend/http"]),
     (
         "hyper",
@@ -59,7 +62,7 @@ const IMPURE: &[&str] = &["std::time", "std::net", "std::fs", "std::thread", "st
 /// Modules of the gateway from top to bottom. One may import from its own row and from rows below.
 const GATEWAY: &[&[&str]] = &[
     &["main", "cli"],
-    &["app", "upkeep", "health", "tools", "topology"],
+    &["app", "upkeep", "health", "tools", "topology", "otel"],
     &["frontend"],
     &["dispatch"],
     &["command"],
@@ -69,7 +72,7 @@ const GATEWAY: &[&[&str]] = &[
     &["fleet", "memory", "metrics", "recall"],
     &["server", "registry"],
     &["acl", "session", "pubsub", "monitor", "scripts", "functions", "call"],
-    &["events", "facts", "header", "runs", "trace"],
+    &["events", "facts", "header", "runs", "spans", "trace"],
     &["stats"],
     &["certificates"],
     &["persistence"],

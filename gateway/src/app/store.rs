@@ -7,7 +7,7 @@ use store::client::Trust;
 use store::server::Service;
 use tokio::runtime::Builder;
 
-use super::{DRAIN, Signals, StartError, listen};
+use super::{DRAIN, Signals, StartError, listen, telemetry};
 use crate::certificates::Certificates;
 use crate::config::Config;
 use crate::frontend;
@@ -31,6 +31,7 @@ pub fn serve(config: Config, accept_loss: bool) -> Result<(), StartError> {
 
 async fn run(config: &Arc<Config>, accept_loss: bool) -> Result<(), StartError> {
     let mut signals = Signals::new()?;
+    log::follow(config);
     config.stores.set(Vec::new());
     let certificates = Arc::new(Certificates::load(config).map_err(StartError)?);
     // What is spoken here is spoken among nodes.
@@ -57,6 +58,7 @@ async fn run(config: &Arc<Config>, accept_loss: bool) -> Result<(), StartError> 
             let pairs: Vec<_> =
                 settings.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())).collect();
             config.set(&pairs)?;
+            log::follow(&config);
             config.apply_settings_of_data(&node);
             Ok(())
         }
@@ -82,8 +84,9 @@ async fn run(config: &Arc<Config>, accept_loss: bool) -> Result<(), StartError> 
         let (node, told) = (node.clone(), config.clone());
         let text =
             move |ready| metrics::render(&metrics::of_node(&node, started, ready, told.maxmemory.get()));
-        tokio::spawn(frontend::http::serve_health(config.clone(), listener, ready, text));
+        tokio::spawn(frontend::http::serve_health(config.clone(), listener, ready.clone(), text));
     }
+    let telling = tokio::spawn(telemetry::of_node(config.clone(), node.clone(), started, ready));
     println!("moonshard store ready {addresses}");
 
     tokio::select! {
@@ -104,5 +107,7 @@ async fn run(config: &Arc<Config>, accept_loss: bool) -> Result<(), StartError> 
     }
     upkeep.abort();
     following.abort();
+    // It ends when it has sent what was left.
+    let _ = telling.await;
     storage.close(false).map_err(StartError)
 }

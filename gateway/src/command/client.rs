@@ -10,6 +10,7 @@ use crate::coordinate;
 use crate::registry::{SessionCommand, SessionRun};
 use crate::server::Server;
 use crate::session::{ClientInfo, Session};
+use crate::spans::Context;
 
 /// The rows of this family.
 pub static COMMANDS: &[SessionCommand] = &[SessionCommand {
@@ -70,6 +71,13 @@ static CLIENT: &[Command] = &[
         "ON | OFF",
     )),
     sub(
+        "traceparent",
+        "7.0.0",
+        Arity::Exactly(3),
+        "Sets the trace context that the next requests of the connection belong to. Not a command of Redis.",
+        "value",
+    ),
+    sub(
         "setinfo",
         "7.2.0",
         Arity::Exactly(4),
@@ -110,6 +118,17 @@ fn client(
         b"list" => list(server, args, out)?,
         b"kill" => kill(server, session, args, out)?,
         b"unblock" => unblock(server, args, out)?,
+        b"traceparent" => {
+            session.parent = match args[2] {
+                b"" => None,
+                text => Some(Context::parse(text).ok_or_else(|| {
+                    CommandError::new(
+                        "ERR traceparent must be 00-TRACE-SPAN-FLAGS as W3C Trace Context has it, or empty",
+                    )
+                })?),
+            };
+            out.ok();
+        }
         b"no-evict" => {
             // No client is ever evicted for memory, so both settings hold already.
             if !(args[2].eq_ignore_ascii_case(b"on") || args[2].eq_ignore_ascii_case(b"off")) {

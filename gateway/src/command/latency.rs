@@ -39,6 +39,15 @@ static LATENCY: &[Command] = &[
         ..ADMIN
     },
     Command {
+        name: "histogram",
+        since: "7.0.0",
+        arity: Arity::AtLeast(2),
+        summary: "Returns the cumulative distribution of latencies of a subset or all commands.",
+        complexity: "O(N) where N is the number of commands with latency information being retrieved.",
+        syntax: "[command [command ...]]",
+        ..ADMIN
+    },
+    Command {
         name: "history",
         arity: Arity::Exactly(3),
         summary: "Returns timestamp-latency samples for an event.",
@@ -87,6 +96,7 @@ fn latency(server: &Server, _: &mut Session, args: Args<'_>, out: &mut Reply) ->
                 out.integer(spike.millis as i64);
             }
         }
+        b"histogram" => super::calls::histogram(server, args.rest(2), out),
         b"reset" => {
             let mut kinds: Vec<String> = args.rest(2).iter().map(|word| name(word)).collect();
             if kinds.is_empty() {
@@ -104,6 +114,11 @@ fn latency(server: &Server, _: &mut Session, args: Args<'_>, out: &mut Reply) ->
                     "RESET [<event> ...]",
                     "Reset latency data of one or more <event> classes.\n(default: reset all data for all event \
                      classes)",
+                ),
+                (
+                    "HISTOGRAM [COMMAND ...]",
+                    "Return a cumulative distribution of latencies in the format of a histogram for the specified command \
+                     names.\nIf no commands are specified then all histograms are replied.",
                 ),
             ],
         ),

@@ -190,6 +190,7 @@ pub fn script_call<'a>(
     let options = server.complete(session.wishes.options.over(known.options));
     Ok(ScriptCall {
         trace: session.wishes.trace.clone(),
+        span: session.span.as_ref().map(|span| span.context),
         read_only: read_only || options.flags.has(Flags::NO_WRITES),
         budget: server.budget_for(&options)?,
         options,

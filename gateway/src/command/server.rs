@@ -12,6 +12,7 @@ use store_engine::{Args, Arity, Command, CommandError, DATABASES, Group, Reply};
 use super::connection::{CONNECTION, REDIS_VERSION};
 use crate::acl::log::Reason;
 use crate::config::OF_DATA;
+use crate::log;
 use crate::observe::{resident_bytes, unix_time};
 use crate::registry::{Later, SessionCommand, SessionRun};
 use crate::server::Server;
@@ -128,6 +129,7 @@ async fn configure(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(
             if pairs.iter().any(|(name, _)| name.eq_ignore_ascii_case(b"requirepass")) {
                 server.acl.require(&server.config.requirepass.get());
             }
+            log::follow(&server.config);
             match &server.store {
                 Store::Here(node) => server.config.apply_settings_of_data(node),
                 Store::Spread(cluster) => {
@@ -177,19 +179,27 @@ static SECTIONS: &[Section] = &[
     ("replication", replication_section),
     ("cpu", cpu_section),
     ("scripts", scripts_section),
+    ("commandstats", super::calls::commandstats),
+    ("errorstats", super::calls::errorstats),
+    ("latencystats", super::calls::latencystats),
     ("cluster", |_, text| text.push_str("cluster_enabled:0\r\n")),
     ("stores", stores_section),
     ("keyspace", keyspace_section),
 ];
 
+/// Sections that are long, and shown only if somebody asks for them or for all.
+const RARE: &[&str] = &["commandstats", "latencystats"];
+
 fn info(server: &Server, _: &mut Session, args: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
     let wanted: Vec<String> =
         args.rest(1).iter().map(|name| String::from_utf8_lossy(name).to_lowercase()).collect();
-    let everything =
-        wanted.is_empty() || wanted.iter().any(|name| matches!(&**name, "all" | "default" | "everything"));
+    let has = |word: &str| wanted.iter().any(|wanted| wanted == word);
+    let everything = has("all") || has("everything");
+    let usual = everything || wanted.is_empty() || has("default");
     let mut text = String::new();
     for (name, write) in SECTIONS {
-        if !everything && !wanted.iter().any(|wanted| wanted == name) {
+        let is_shown = if RARE.contains(name) { everything } else { usual };
+        if !is_shown && !has(name) {
             continue;
         }
         if !text.is_empty() {
@@ -289,6 +299,7 @@ fn stats_section(server: &Server, text: &mut String) {
         "pubsub_channels": channels,
         "pubsub_patterns": patterns,
         "pubsubshard_channels": shard_channels,
+        "total_error_replies": server.errors.all(),
         "client_output_buffer_limit_disconnections": of(&counters.slow_clients_cut),
         "acl_access_denied_auth": server.acl.log.count(Reason::Auth),
         "acl_access_denied_cmd": server.acl.log.count(Reason::Command),

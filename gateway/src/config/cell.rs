@@ -192,6 +192,22 @@ impl NamesCell {
     }
 }
 
+/// A text that is read rarely.
+#[derive(Debug, Default)]
+pub struct TextCell(RwLock<String>);
+
+impl TextCell {
+    /// The text.
+    pub fn get(&self) -> String {
+        self.0.read().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
+    }
+
+    /// Replaces it.
+    pub fn set(&self, text: String) {
+        *self.0.write().unwrap_or_else(|poisoned| poisoned.into_inner()) = text;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::Address;

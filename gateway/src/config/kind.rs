@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use store_engine::notice;
 
 use super::cell::{
-    Address, AddressCell, AddressesCell, FolderCell, NamesCell, Number, OutputLimit, OutputLimits, Secret,
+    Address, AddressCell, AddressesCell, FolderCell, NamesCell, Number, OutputLimit, OutputLimits, Secret, TextCell,
 };
 use super::table::Config;
 
@@ -40,6 +40,49 @@ pub enum Kind {
     Addresses(fn(&Config) -> &AddressesCell),
     /// Names of a sort, or `none`, or `*` for all; separated by commas or blanks.
     Names(Sort, fn(&Config) -> &NamesCell),
+    /// A share from 0 to 1, kept as the bits of a floating point number.
+    Ratio(fn(&Config) -> &Number),
+    /// A text of this form.
+    Text(Form, fn(&Config) -> &TextCell),
+}
+
+/// What a text has to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// `http://HOST:PORT`, or `none`.
+    Url,
+    /// A word.
+    Word,
+    /// Numbers from 0 to 100, separated by blanks.
+    Percentiles,
+}
+
+impl Form {
+    fn refuse(self, text: &str) -> Result<(), Refusal> {
+        let refused = |why: &str| Err(Refusal(why.to_owned()));
+        match self {
+            Form::Url if text == "none" => Ok(()),
+            Form::Url => match text.strip_prefix("http://").map(|rest| rest.trim_end_matches('/')) {
+                Some(rest) if Address::parse(rest).is_some() => Ok(()),
+                _ => refused("argument must be http://HOST:PORT or none"),
+            },
+            Form::Word => {
+                let is_word =
+                    (1..=128).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic());
+                if is_word { Ok(()) } else { refused("argument must be a word of at most 128 letters") }
+            }
+            Form::Percentiles => {
+                let numbers: Result<Vec<f64>, _> = text.split_ascii_whitespace().map(str::parse).collect();
+                match numbers {
+                    Ok(numbers) if numbers.iter().all(|number| (0.0..=100.0).contains(number)) => Ok(()),
+                    Ok(_) => {
+                        refused("latency-tracking-info-percentiles parameters should sit between [0.0,100.0]")
+                    }
+                    Err(_) => refused("Invalid latency-tracking-info-percentiles parameters"),
+                }
+            }
+        }
+    }
 }
 
 /// What names name.
@@ -93,6 +136,8 @@ pub enum Value {
     Addresses(Vec<Address>),
     /// Names.
     Names(Vec<String>),
+    /// A text.
+    Text(String),
 }
 
 /// What is wrong with a text, in the words of `CONFIG SET`.
@@ -126,6 +171,7 @@ impl Kind {
             }
             Kind::Word(words, _) => match words.split('|').position(|word| text.eq_ignore_ascii_case(word)) {
                 Some(at) => Ok(Value::Number(at as u64)),
+                None if *words == "no|yes" => Err(Refusal("argument must be 'yes' or 'no'".to_owned())),
                 None => {
                     let words = words.replace('|', ", ");
                     Err(Refusal(format!("argument(s) must be one of the following: {words}")))
@@ -162,6 +208,11 @@ impl Kind {
                 let wrong = || Refusal("argument must be HOST:PORT,HOST:PORT,... or none".to_owned());
                 addresses.map(Value::Addresses).ok_or_else(wrong)
             }
+            Kind::Ratio(_) => match text.parse::<f64>() {
+                Ok(ratio) if (0.0..=1.0).contains(&ratio) => Ok(Value::Number(ratio.to_bits())),
+                _ => Err(Refusal("argument must be between 0 and 1 inclusive".to_owned())),
+            },
+            Kind::Text(form, _) => form.refuse(text).map(|()| Value::Text(text.to_owned())),
             Kind::Names(sort, _) => {
                 let names = text.split([',', ' ']).filter(|name| !name.is_empty() && *name != "none");
                 let names: Vec<String> = names.map(|name| name.trim_end_matches('/').to_owned()).collect();
@@ -186,6 +237,7 @@ impl Kind {
                 | Kind::Word(_, cell)
                 | Kind::Words(_, cell)
                 | Kind::OrNever(cell)
+                | Kind::Ratio(cell)
                 | Kind::Events(cell),
                 Value::Number(number),
             ) => cell(config).set(number),
@@ -203,6 +255,7 @@ impl Kind {
             (Kind::Secret(cell), Value::Secret(text)) => cell(config).set(text),
             (Kind::Addresses(cell), Value::Addresses(addresses)) => cell(config).set(addresses),
             (Kind::Names(_, cell), Value::Names(names)) => cell(config).set(names),
+            (Kind::Text(_, cell), Value::Text(text)) => cell(config).set(text),
             (_, value) => unreachable!("a value of another type: {value:?}"),
         }
     }
@@ -243,6 +296,8 @@ impl Kind {
                 [] => "none".to_owned(),
                 addresses => addresses.iter().map(Address::to_string).collect::<Vec<_>>().join(","),
             },
+            Kind::Ratio(cell) => f64::from_bits(cell(config).get()).to_string(),
+            Kind::Text(_, cell) => cell(config).get(),
             Kind::Names(_, cell) => match cell(config).get() {
                 names if names.is_empty() => "none".to_owned(),
                 names => names.join(" "),
@@ -276,6 +331,10 @@ impl Kind {
             Kind::Secret(_) => "a text".to_owned(),
             Kind::Addresses(_) => "HOST:PORT,HOST:PORT,... or none".to_owned(),
             Kind::Names(sort, _) => format!("none, * or {}, such as {}", sort.word(), sort.example()),
+            Kind::Ratio(_) => "a number from 0 to 1, such as 0.01".to_owned(),
+            Kind::Text(Form::Url, _) => "http://HOST:PORT or none".to_owned(),
+            Kind::Text(Form::Word, _) => "a word".to_owned(),
+            Kind::Text(Form::Percentiles, _) => "numbers from 0 to 100, such as 50 99 99.9".to_owned(),
         }
     }
 
@@ -296,6 +355,10 @@ impl Kind {
             Kind::Secret(_) => "TEXT",
             Kind::Addresses(_) => "ADDR,...",
             Kind::Names(..) => "NAMES",
+            Kind::Ratio(_) => "RATIO",
+            Kind::Text(Form::Url, _) => "URL",
+            Kind::Text(Form::Word, _) => "WORD",
+            Kind::Text(Form::Percentiles, _) => "N ...",
         }
     }
 }

@@ -43,6 +43,7 @@ pub fn load(sources: &Sources<'_>) -> Result<Config, Wrong> {
     for row in PARAMETERS {
         config.reset(row);
         let weakest_first = [
+            of_telemetry(row, sources.environment),
             file.get(row.name).map(|value| Given {
                 text: plain(value),
                 at: format!("{}: {}", shown(sources.file.as_deref()), row.name),
@@ -93,6 +94,32 @@ fn in_environment(
         Err(bytes) => {
             Err(Given { text: bytes.to_string_lossy().into_owned(), at }.wrong(&row.kind.expected()))
         }
+    }
+}
+
+/// What the variables that all programs with OpenTelemetry know say of `row`.
+fn of_telemetry(row: &Parameter, environment: &dyn Fn(&str) -> Option<OsString>) -> Option<Given> {
+    let read = |name: &str| environment(name)?.into_string().ok().filter(|text| !text.is_empty());
+    let given = |name: &str| Some(Given { text: read(name)?, at: format!("environment variable {name}") });
+    match row.name {
+        "otel-endpoint"
+            if read("OTEL_SDK_DISABLED").is_some_and(|text| text.eq_ignore_ascii_case("true")) =>
+        {
+            None
+        }
+        "otel-endpoint" => given("OTEL_EXPORTER_OTLP_ENDPOINT"),
+        "otel-service-name" => given("OTEL_SERVICE_NAME"),
+        "otel-metrics-interval-ms" => given("OTEL_METRIC_EXPORT_INTERVAL"),
+        "otel-sample-ratio" => {
+            let sampler = given("OTEL_TRACES_SAMPLER")?;
+            match sampler.text.strip_prefix("parentbased_").unwrap_or(&sampler.text) {
+                "always_on" => Some(Given { text: "1".to_owned(), ..sampler }),
+                "always_off" => Some(Given { text: "0".to_owned(), ..sampler }),
+                "traceidratio" => given("OTEL_TRACES_SAMPLER_ARG"),
+                _ => Some(sampler),
+            }
+        }
+        _ => None,
     }
 }
 

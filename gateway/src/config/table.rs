@@ -8,8 +8,9 @@ use script::Instances;
 use store_engine::DATABASES;
 use store_engine::value::set::MOST_NUMBERS;
 
-use super::cell::{AddressCell, AddressesCell, FolderCell, NamesCell, Number, OutputLimits, Secret};
+use super::cell::{AddressCell, AddressesCell, FolderCell, NamesCell, Number, OutputLimits, Secret, TextCell};
 use super::kind::{Kind, Sort};
+use super::telemetry;
 
 /// Range of what Redis keeps in a C `int`.
 const INT_MAX: i64 = i32::MAX as i64;
@@ -89,6 +90,16 @@ pub struct Config {
     pub acl_pubsub_default: Number,
     pub acllog_max_len: Number,
     pub protected_mode: Number,
+    pub latency_tracking: Number,
+    /// Read it with [`Config::percentiles`].
+    pub(super) latency_tracking_info_percentiles: TextCell,
+    pub log_format: Number,
+    pub log_level: Number,
+    pub otel_endpoint: TextCell,
+    pub otel_service_name: TextCell,
+    /// The bits of a floating point number.
+    pub otel_sample_ratio: Number,
+    pub otel_metrics_interval_ms: Number,
 }
 
 /// What a parameter is if nobody says otherwise.
@@ -612,6 +623,14 @@ pub static PARAMETERS: &[Parameter] = &[
         live: true,
         doc: "Whether connections from other machines are refused while the user default needs no password.",
     },
+    telemetry::LATENCY_TRACKING,
+    telemetry::PERCENTILES,
+    telemetry::LOG_FORMAT,
+    telemetry::LOG_LEVEL,
+    telemetry::OTEL_ENDPOINT,
+    telemetry::OTEL_SERVICE_NAME,
+    telemetry::OTEL_SAMPLE_RATIO,
+    telemetry::OTEL_METRICS_INTERVAL,
 ];
 
 /// Rows that tell how this server behaves in Redis' words. Whoever builds a feature takes its row out of here.
@@ -688,6 +707,12 @@ impl Config {
             Fallback::Computed(_, value) => row.kind.parse(&value(self).to_string()),
         };
         row.kind.store(self, value.expect("a test holds every default to its own range"));
+    }
+
+    /// Percentiles that INFO tells.
+    pub fn percentiles(&self) -> Vec<f64> {
+        let text = self.latency_tracking_info_percentiles.get();
+        text.split_ascii_whitespace().filter_map(|number| number.parse().ok()).collect()
     }
 
     /// Whether some source had a value for the parameter of this name.

@@ -153,7 +153,7 @@ async fn round(
             Step::Engine(admitted, db) => {
                 let done = txn.execute(&call_of(admitted, *db, now_ms), Mode::Exclusive, seed, out).await;
                 match done {
-                    Ok(_) => {}
+                    Ok(fine) => server.calls.add_untimed(admitted.number, !fine),
                     Err(Trouble::Conflict(conflict)) => {
                         return Err(Broken::Lack(Some(Box::new(txn)), Lack::Lock(conflict)));
                     }

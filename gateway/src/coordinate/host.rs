@@ -243,11 +243,14 @@ impl ScriptHost {
                 return Ok(false);
             }
         }
-        let ScriptHost { txn, seen, lack, .. } = self;
-        let Admitted { facts, ref keys, .. } = admitted;
+        let ScriptHost { txn, seen, lack, server, .. } = self;
+        let Admitted { facts, ref keys, number, .. } = admitted;
         let call = Call { command: facts, args, keys, db: seen.db, now_ms: seen.now_ms };
         match txn.execute_now(&call, mode_of(seen), &mut seen.seed, out) {
-            Ok(Some(_)) => Ok(true),
+            Ok(Some(fine)) => {
+                server.calls.add_untimed(number, !fine);
+                Ok(true)
+            }
             // What can be done here has other keys: in which order that is done makes no difference.
             Ok(None) if can_wait && self.collects == Collects::Away => self.collect(admitted, flags),
             Ok(None) => {
@@ -277,12 +280,14 @@ impl ScriptHost {
 
     /// Keeps a call for later. Whether it is not later yet.
     fn collect(&mut self, admitted: Admitted<'_>, flags: CallFlags) -> Result<bool, Stop> {
+        self.server.calls.add_untimed(admitted.number, false);
         self.queue.push(admitted, self.seen.db, flags.protected());
         let is_full = self.queue.bytes() >= self.server.config.script_queue_max.get_usize();
         if is_full { self.flush() } else { Ok(true) }
     }
 
     fn wait(&mut self, admitted: Admitted<'_>, protocol: Protocol) {
+        self.server.calls.add_untimed(admitted.number, false);
         let mut alone = Queue::default();
         alone.push(admitted, self.seen.db, true);
         self.waiting = Some(Box::new((alone, protocol)));
@@ -454,6 +459,7 @@ impl Host for ScriptHost {
 
     fn log(&mut self, level: LogLevel, text: &[u8]) {
         self.trace.iter().for_each(|trace| trace.log(level, text));
-        crate::log::script(level, text);
+        let span = self.trace.as_ref().and_then(|trace| trace.seen().span.clone());
+        crate::log::script(level, text, span);
     }
 }

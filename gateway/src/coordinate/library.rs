@@ -20,7 +20,7 @@ impl Host for Loading {
     }
 
     fn log(&mut self, level: LogLevel, text: &[u8]) {
-        crate::log::script(level, text);
+        crate::log::script(level, text, None);
     }
 }
 

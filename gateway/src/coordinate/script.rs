@@ -16,6 +16,7 @@ use super::host::{Caller, Circumstances, Collects, Declared, Lack, ScriptHost};
 use super::locks::LockSet;
 use super::outgoing::{Outgoing, commit};
 use super::queue::Queue;
+use super::spans;
 use super::turns;
 use super::unlocked::UnlockedHost;
 use crate::acl::Account;
@@ -27,6 +28,7 @@ use crate::options::{Flags, OnError, Options, UndeclaredKeys};
 use crate::runs::Who;
 use crate::scripts::Known;
 use crate::server::Server;
+use crate::spans::Context;
 use crate::stats::{Ended, Stats};
 use crate::trace::{Rerun, Trace};
 
@@ -51,6 +53,14 @@ impl Program {
         match self {
             Program::Script(known) => &known.sha,
             Program::Function(function) => &function.name,
+        }
+    }
+
+    /// What its header calls it.
+    pub(super) fn given_name(&self) -> Option<String> {
+        match self {
+            Program::Script(known) => known.header.name.clone(),
+            Program::Function(_) => None,
         }
     }
 
@@ -106,6 +116,8 @@ pub struct ScriptCall<'a> {
     pub full: bool,
     /// Where to tell what it did, if somebody asks.
     pub trace: Option<Arc<Trace>>,
+    /// The span of the request that it is run for, if that is traced; then its run has one, too.
+    pub span: Option<Context>,
 }
 
 impl ScriptCall<'_> {
@@ -167,6 +179,18 @@ impl ScriptCall<'_> {
         self
     }
 
+    /// The beginning of a part of the run that becomes a span, if the run is traced.
+    fn phase(&self) -> Option<Instant> {
+        self.span.map(|_| Instant::now())
+    }
+
+    /// The end of such a part.
+    fn end_phase(&self, name: &'static str, began: Option<Instant>) {
+        if let (Some(began), Some(trace)) = (began, &self.trace) {
+            trace.phase(name, began);
+        }
+    }
+
     pub(super) fn who(&self) -> Who {
         let call = || self.words.iter().map(|word| (*word).into()).collect();
         let function = matches!(self.program, Program::Function(_)).then(call);
@@ -193,6 +217,12 @@ pub async fn run_script(server: &Arc<Server>, mut call: ScriptCall<'_>, out: &mu
         return append_error(out, &call, error);
     }
     let mut told = server.events.begin(|| call.introduction(call.mode()));
+    let began = call.span.map(|span| {
+        let trace = call.trace.get_or_insert_with(|| Arc::new(Trace::new(true)));
+        trace.want_calls();
+        trace.seen().span = Some((span.trace_text(), span.span_text()));
+        Instant::now()
+    });
     if told.is_some() || call.is_dry() {
         call.trace.get_or_insert_with(|| Arc::new(Trace::new(false)));
     }
@@ -213,7 +243,10 @@ pub async fn run_script(server: &Arc<Server>, mut call: ScriptCall<'_>, out: &mu
     // Beyond the reach of SCRIPT KILL, which promises that nothing stays.
     let kept = match done {
         Ok(Some((txn, outgoing))) => {
-            commit(server, txn, outgoing).await.map_err(|error| error.text().to_owned())
+            let began = call.phase();
+            let kept = commit(server, txn, outgoing).await.map_err(|error| error.text().to_owned());
+            call.end_phase("commit", began);
+            kept
         }
         Ok(None) => Ok(()),
         Err(error) => Err(error),
@@ -225,6 +258,9 @@ pub async fn run_script(server: &Arc<Server>, mut call: ScriptCall<'_>, out: &mu
     if let Err(error) = kept {
         out.truncate(mark);
         append_error(out, &call, error);
+    }
+    if let Some(began) = began {
+        spans::tell(server, &call, began, out.get(mark..).unwrap_or_default());
     }
 }
 
@@ -269,6 +305,7 @@ async fn run_atomic(
         }
         // Not before: those who wait for a key shall not keep others from running.
         let locked = Instant::now();
+        call.end_phase("lock", call.span.map(|_| began));
         let permit = server.runtime.admit(false).await;
         server.counters.lock_waits.add(locked - began);
         server.counters.queue_waits.add(locked.elapsed());

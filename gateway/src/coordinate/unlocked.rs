@@ -107,6 +107,7 @@ impl UnlockedHost {
             out.error(&error);
             return HostCall::Done(CALL_FUEL);
         }
+        self.server.calls.add_untimed(admitted.number, false);
         if let Some(message) = published(&admitted) {
             // Behind what was written before it.
             if !self.send() || self.server.store.node().is_none() {
@@ -193,6 +194,7 @@ impl Host for UnlockedHost {
 
     fn log(&mut self, level: LogLevel, text: &[u8]) {
         self.trace.iter().for_each(|trace| trace.log(level, text));
-        crate::log::script(level, text);
+        let span = self.trace.as_ref().and_then(|trace| trace.seen().span.clone());
+        crate::log::script(level, text, span);
     }
 }

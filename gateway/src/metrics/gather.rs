@@ -8,6 +8,7 @@ use super::Gathered;
 use super::node::{data, journal_of, process};
 use crate::observe::Counters;
 use crate::server::Server;
+use crate::spans::Spans;
 
 /// All of it.
 pub fn of_server(server: &Server, ready: bool) -> Gathered {
@@ -18,6 +19,13 @@ pub fn of_server(server: &Server, ready: bool) -> Gathered {
     scripts(&mut told, server);
     data(&mut told, &server.store.usage(), server.store.counts(), server.config.maxmemory.get());
     journal_of(&mut told, &server.store);
+    let Spans { dropped, sent, failed, exports_failed: [traces, metrics], .. } = &server.spans;
+    for (outcome, count) in [("sent", sent), ("queue_full", dropped), ("failed", failed)] {
+        told.labelled("moonshard_otel_spans_total", outcome, of(count));
+    }
+    for (signal, count) in [("traces", traces), ("metrics", metrics)] {
+        told.labelled("moonshard_otel_exports_failed_total", signal, of(count));
+    }
     server.store.cluster().into_iter().for_each(|cluster| nodes(&mut told, cluster));
     told
 }

@@ -24,15 +24,13 @@ impl Kind {
     }
 }
 
-/// Who tells it: gateways, store nodes, or both. A server with its data in the same process is both.
+/// Who tells it. A server with its data in the same process is a gateway, too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Of {
     /// Servers that clients connect to.
     Gateway,
     /// Gateways whose data is on store nodes.
     Cluster,
-    /// Whoever has data in its own process.
-    Store,
     /// Those whose data outlives the process.
     Journal,
     /// Every process.
@@ -44,7 +42,6 @@ impl Of {
         match self {
             Of::Gateway => "gateway",
             Of::Cluster => "gateway with store nodes",
-            Of::Store => "server or store node",
             Of::Journal => "server or store node with data-dir",
             Of::All => "all",
         }
@@ -158,7 +155,7 @@ pub static METRICS: &[Metric] = &[
     row("moonshard_store_request_errors_total", Counter, "{request}", &["node"], Of::Cluster, "Requests that the store node refused, or that were lost with the link."),
     row("moonshard_store_request_duration_seconds", Histogram, "s", &["node"], Of::Cluster, "How long answers of the store node took, waiting for keys included."),
 
-    row("moonshard_log_lines_total", Counter, "{line}", &["level"], Of::All, "Lines written to the log; level is debug, info, warning or error."),
+    row("moonshard_log_lines_total", Counter, "{line}", &["level"], Of::All, "Lines written to the log; level is debug, info or warning."),
     row("moonshard_log_lines_dropped_total", Counter, "{line}", &[], Of::All, "Lines that were not written because there were too many."),
     row("moonshard_otel_spans_total", Counter, "{span}", &["outcome"], Of::Gateway, "Spans that ended; outcome is sent, queue_full or failed (the collector did not take them)."),
     row("moonshard_otel_exports_failed_total", Counter, "{export}", &["signal"], Of::All, "Exports that the collector did not take; signal is traces or metrics."),

@@ -12,6 +12,7 @@ use super::{Face, status};
 use crate::frontend::door::{Entry, Listed};
 use crate::frontend::work::Work;
 use crate::observe::unix_ms;
+use crate::spans::Context;
 
 /// Who asks, and how long they wait: known before the first message is read.
 #[derive(Clone)]
@@ -83,6 +84,8 @@ impl Face {
         connection.active_ms.store(unix_ms(), std::sync::atomic::Ordering::Relaxed);
         let listed = Listed::new(&self.server, connection.addr.clone(), connection.laddr.clone());
         let mut work = Work::new(&self.server, listed.client.clone());
+        let parent = request.metadata().get("traceparent");
+        work.session.parent = parent.and_then(|header| Context::parse(header.as_bytes()));
         if let Some(header) = request.metadata().get("authorization") {
             work.authenticate(header.as_bytes())?;
         }

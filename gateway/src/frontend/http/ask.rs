@@ -21,6 +21,7 @@ use crate::frontend::work::{Refused, Work};
 use crate::observe::unix_ms;
 use crate::server::Server;
 use crate::session::ClientInfo;
+use crate::spans::Context;
 
 /// Who asks, and where: known of the connection before the request is read.
 #[derive(Clone)]
@@ -97,6 +98,7 @@ fn work(face: &Face, client: Arc<ClientInfo>, headers: &HeaderMap, query: &Query
     let mut work = Work::new(&face.server, client);
     // A connection's requests are sessions of their own: each needs other random numbers.
     work.session.seed ^= face.requests.fetch_add(1, Ordering::Relaxed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    work.session.parent = headers.get("traceparent").and_then(|header| Context::parse(header.as_bytes()));
     if let Some(header) = headers.get(header::AUTHORIZATION) {
         work.authenticate(header.as_bytes())?;
     }

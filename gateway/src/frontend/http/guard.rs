@@ -56,7 +56,7 @@ impl Cors {
                 (header::ACCESS_CONTROL_ALLOW_METHODS, "GET, POST, PUT, DELETE"),
                 (
                     header::ACCESS_CONTROL_ALLOW_HEADERS,
-                    "Content-Type, Accept, Authorization, X-Request-Id, X-Moonshard-Db",
+                    "Content-Type, Accept, Authorization, X-Request-Id, X-Moonshard-Db, Traceparent",
                 ),
                 (header::ACCESS_CONTROL_MAX_AGE, "600"),
             ] {

@@ -60,7 +60,7 @@ impl Ahead {
     pub fn send<'a>(
         &mut self,
         server: &Server,
-        session: &Session,
+        session: &mut Session,
         waiting: Waiting<'a>,
         request: usize,
         out: &Reply,

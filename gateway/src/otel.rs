@@ -1,0 +1,197 @@
+//! Traces and metrics on their way to an OpenTelemetry collector, by OTLP over gRPC.
+//!
+//! Nobody waits for the collector. What it does not take is counted and forgotten, and the log tells once that it
+//! cannot be reached, and once that it can. The messages are those of `opentelemetry-proto`: spans and counters of our
+//! own cost less on the way of a request than those of the SDK, whose queue hides what it drops and whose histograms
+//! cannot be filled from counters that are there already.
+
+mod wire;
+
+use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use opentelemetry_proto::tonic::collector::metrics::v1::metrics_service_client::MetricsServiceClient;
+use opentelemetry_proto::tonic::collector::trace::v1::trace_service_client::TraceServiceClient;
+use opentelemetry_proto::tonic::resource::v1::Resource;
+use tokio::sync::mpsc;
+use tokio::time::sleep;
+use tonic::metadata::{Ascii, MetadataKey, MetadataValue};
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Request, Status};
+
+use crate::config::Config;
+use crate::log;
+use crate::metrics::Gathered;
+use crate::observe::unix_time;
+use crate::spans::{Span, Spans};
+
+/// Spans of one export.
+const BATCH: usize = 512;
+/// How long a few spans wait for more.
+const PATIENCE: Duration = Duration::from_millis(500);
+/// How long the collector may take.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// How long it may take when the process is about to end.
+const LAST: Duration = Duration::from_secs(2);
+
+/// The way to the collector.
+#[derive(Clone)]
+pub struct Collector {
+    channel: Channel,
+    resource: Resource,
+    headers: Vec<(MetadataKey<Ascii>, MetadataValue<Ascii>)>,
+    /// Unix time at which counting began.
+    since: Duration,
+}
+
+impl Collector {
+    /// The one that the configuration names, if it does. `instance` tells this process from others. Needs a runtime.
+    pub fn open(config: &Config, instance: &str) -> Result<Option<Collector>, String> {
+        let url = config.otel_endpoint.get();
+        if url == "none" {
+            return Ok(None);
+        }
+        let wrong = |error: &dyn std::fmt::Display| format!("otel-endpoint: {url}: {error}");
+        let endpoint = Endpoint::from_shared(url.clone()).map_err(|error| wrong(&error))?;
+        let channel = endpoint.timeout(TIMEOUT).connect_timeout(TIMEOUT).connect_lazy();
+        let mut facts = pairs("OTEL_RESOURCE_ATTRIBUTES");
+        for (name, value) in [
+            ("service.name", config.otel_service_name.get()),
+            ("service.version", env!("CARGO_PKG_VERSION").to_owned()),
+            ("service.instance.id", instance.to_owned()),
+        ] {
+            facts.retain(|(known, _)| known != name);
+            facts.push((name.to_owned(), value));
+        }
+        let header = |(name, value): (String, String)| {
+            let known = MetadataKey::from_str(&name).ok().zip(MetadataValue::try_from(value).ok());
+            known.ok_or_else(|| format!("OTEL_EXPORTER_OTLP_HEADERS: {name} is no header with a value"))
+        };
+        let headers =
+            pairs("OTEL_EXPORTER_OTLP_HEADERS").into_iter().map(header).collect::<Result<_, _>>()?;
+        Ok(Some(Collector { channel, resource: wire::resource(facts), headers, since: unix_time() }))
+    }
+
+    fn request<T>(&self, message: T) -> Request<T> {
+        let mut request = Request::new(message);
+        for (name, value) in &self.headers {
+            request.metadata_mut().insert(name.clone(), value.clone());
+        }
+        request
+    }
+
+    async fn send_spans(&self, spans: Vec<Span>) -> Result<(), Status> {
+        let request = self.request(wire::traces(&self.resource, spans));
+        TraceServiceClient::new(self.channel.clone()).export(request).await.map(drop)
+    }
+
+    async fn send_metrics(&self, gathered: &Gathered) -> Result<(), Status> {
+        let request = self.request(wire::metrics(&self.resource, gathered, self.since, unix_time()));
+        MetricsServiceClient::new(self.channel.clone()).export(request).await.map(drop)
+    }
+}
+
+/// What a variable says in the form `name=value,name=value`.
+fn pairs(variable: &str) -> Vec<(String, String)> {
+    let text = std::env::var(variable).unwrap_or_default();
+    let decoded =
+        |part: &str| percent_encoding::percent_decode_str(part.trim()).decode_utf8_lossy().into_owned();
+    let pairs = text.split(',').filter_map(|pair| pair.split_once('='));
+    pairs.map(|(name, value)| (name.trim().to_owned(), decoded(value))).collect()
+}
+
+/// Tells the log when the collector is lost and found.
+struct Telling {
+    signal: &'static str,
+    lost: bool,
+}
+
+impl Telling {
+    /// An export has ended so.
+    fn note(&mut self, failures: &AtomicU64, sent: Result<(), Status>) -> bool {
+        match sent {
+            Ok(()) => {
+                if std::mem::take(&mut self.lost) {
+                    log::notice(&format!("the collector takes {} again", self.signal));
+                }
+                true
+            }
+            Err(status) => {
+                failures.fetch_add(1, Ordering::Relaxed);
+                if !std::mem::replace(&mut self.lost, true) {
+                    let why = status.message();
+                    log::warning(&format!("the collector does not take {}: {why}", self.signal));
+                }
+                false
+            }
+        }
+    }
+}
+
+/// Sends spans for as long as it is polled.
+pub async fn send_spans(collector: &Collector, spans: &Spans, queue: &mut mpsc::Receiver<Span>) {
+    let mut telling = Telling { signal: "traces", lost: false };
+    loop {
+        let mut batch = Vec::new();
+        if queue.recv_many(&mut batch, BATCH).await == 0 {
+            return;
+        }
+        if batch.len() < BATCH {
+            sleep(PATIENCE).await;
+            fill(&mut batch, queue);
+        }
+        let count = batch.len() as u64;
+        let sent = collector.send_spans(batch).await;
+        let counter = if telling.note(&spans.exports_failed[0], sent) { &spans.sent } else { &spans.failed };
+        counter.fetch_add(count, Ordering::Relaxed);
+    }
+}
+
+fn fill(batch: &mut Vec<Span>, queue: &mut mpsc::Receiver<Span>) {
+    while batch.len() < BATCH
+        && let Ok(span) = queue.try_recv()
+    {
+        batch.push(span);
+    }
+}
+
+/// Sends what is left when the process is about to end, if the collector is quick.
+pub async fn send_last(collector: &Collector, queue: &mut mpsc::Receiver<Span>, gathered: &Gathered) {
+    let last = async {
+        let _ = collector.send_metrics(gathered).await;
+        loop {
+            let mut batch = Vec::new();
+            fill(&mut batch, queue);
+            if batch.is_empty() || collector.send_spans(batch).await.is_err() {
+                return;
+            }
+        }
+    };
+    let _ = tokio::time::timeout(LAST, last).await;
+}
+
+/// Sends metrics for as long as it is polled, as often as the configuration says.
+pub async fn send_metrics(
+    collector: &Collector,
+    config: &Arc<Config>,
+    failures: &AtomicU64,
+    gather: impl Fn() -> Gathered,
+) {
+    /// How often it is looked whether the interval has changed.
+    const LOOK: Duration = Duration::from_secs(1);
+    let mut telling = Telling { signal: "metrics", lost: false };
+    let mut last = Instant::now();
+    loop {
+        let interval = Duration::from_millis(config.otel_metrics_interval_ms.get());
+        let left = interval.saturating_sub(last.elapsed());
+        if interval.is_zero() || !left.is_zero() {
+            sleep(if interval.is_zero() { LOOK } else { left.min(LOOK) }).await;
+            continue;
+        }
+        last = Instant::now();
+        let sent = collector.send_metrics(&gather()).await;
+        telling.note(failures, sent);
+    }
+}

@@ -1,0 +1,141 @@
+//! Spans and metrics as messages of OTLP.
+
+use std::time::Duration;
+
+use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use opentelemetry_proto::tonic::common::v1::{AnyValue, InstrumentationScope, KeyValue, any_value};
+use opentelemetry_proto::tonic::metrics::v1::{
+    AggregationTemporality, Gauge, Histogram, HistogramDataPoint, Metric, NumberDataPoint, ResourceMetrics,
+    ScopeMetrics, Sum, metric, number_data_point,
+};
+use opentelemetry_proto::tonic::resource::v1::Resource;
+use opentelemetry_proto::tonic::trace::v1 as traces;
+use store::times::BOUNDS;
+
+use crate::metrics::table::{self, Kind};
+use crate::metrics::{Gathered, Labels, Point, Value};
+use crate::spans::{Fact, Side, Span};
+
+fn word(name: &str, value: String) -> KeyValue {
+    let value = Some(AnyValue { value: Some(any_value::Value::StringValue(value)) });
+    KeyValue { key: name.to_owned(), value, ..KeyValue::default() }
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn scope() -> Option<InstrumentationScope> {
+    let version = env!("CARGO_PKG_VERSION").to_owned();
+    Some(InstrumentationScope { name: "moonshard".to_owned(), version, ..InstrumentationScope::default() })
+}
+
+/// What this process is.
+pub fn resource(facts: Vec<(String, String)>) -> Resource {
+    let attributes = facts.into_iter().map(|(name, value)| word(&name, value)).collect();
+    Resource { attributes, ..Resource::default() }
+}
+
+/// Spans of this process.
+pub fn traces(resource: &Resource, spans: Vec<Span>) -> ExportTraceServiceRequest {
+    let spans = spans.into_iter().map(span).collect();
+    let scope_spans = vec![traces::ScopeSpans { scope: scope(), spans, ..Default::default() }];
+    let resource = Some(resource.clone());
+    let resource_spans = vec![traces::ResourceSpans { resource, scope_spans, ..Default::default() }];
+    ExportTraceServiceRequest { resource_spans }
+}
+
+fn span(span: Span) -> traces::Span {
+    use traces::{span::SpanKind, status::StatusCode};
+    let fact = |(name, fact): (&'static str, Fact)| match fact {
+        Fact::Word(text) => word(name, text.into_owned()),
+        Fact::Number(number) => {
+            let value = Some(AnyValue { value: Some(any_value::Value::IntValue(number)) });
+            KeyValue { key: name.to_owned(), value, ..KeyValue::default() }
+        }
+    };
+    let kind = match span.side {
+        Side::Internal => SpanKind::Internal,
+        Side::Server => SpanKind::Server,
+        Side::Client => SpanKind::Client,
+    };
+    let status = span.error.map(|message| traces::Status { message, code: StatusCode::Error.into() });
+    traces::Span {
+        trace_id: span.context.trace.to_vec(),
+        span_id: span.context.span.to_vec(),
+        parent_span_id: span.parent.map(|parent| parent.to_vec()).unwrap_or_default(),
+        flags: 1,
+        name: span.name.into_owned(),
+        kind: kind.into(),
+        start_time_unix_nano: nanos(span.began),
+        end_time_unix_nano: nanos(span.began + span.took),
+        attributes: span.facts.into_iter().map(fact).collect(),
+        status,
+        ..traces::Span::default()
+    }
+}
+
+/// Metrics of this process, which has counted since then.
+pub fn metrics(
+    resource: &Resource,
+    gathered: &Gathered,
+    since: Duration,
+    now: Duration,
+) -> ExportMetricsServiceRequest {
+    let metrics = gathered.families().map(|(metric, points)| family(metric, points, since, now)).collect();
+    let scope_metrics = vec![ScopeMetrics { scope: scope(), metrics, ..ScopeMetrics::default() }];
+    let resource = Some(resource.clone());
+    let resource_metrics = vec![ResourceMetrics { resource, scope_metrics, ..ResourceMetrics::default() }];
+    ExportMetricsServiceRequest { resource_metrics }
+}
+
+fn family(metric: &table::Metric, points: &[Point], since: Duration, now: Duration) -> Metric {
+    let attributes = |values: &Labels| {
+        let named = metric.labels.iter().zip(values);
+        named.map(|(name, value)| word(name, value.clone().into_owned())).collect()
+    };
+    let number = |Point { labels, value }: &Point| {
+        let Value::Number(number) = value else { return None };
+        Some(NumberDataPoint {
+            attributes: attributes(labels),
+            start_time_unix_nano: nanos(since),
+            time_unix_nano: nanos(now),
+            value: Some(number_data_point::Value::AsDouble(*number)),
+            ..NumberDataPoint::default()
+        })
+    };
+    let times = |Point { labels, value }: &Point| {
+        let Value::Times(buckets, sum) = value else { return None };
+        Some(HistogramDataPoint {
+            attributes: attributes(labels),
+            start_time_unix_nano: nanos(since),
+            time_unix_nano: nanos(now),
+            count: buckets.iter().sum(),
+            sum: Some(*sum as f64 / 1e9),
+            bucket_counts: buckets.to_vec(),
+            explicit_bounds: BOUNDS.iter().map(|bound| *bound as f64 / 1e9).collect(),
+            ..HistogramDataPoint::default()
+        })
+    };
+    let aggregation_temporality = AggregationTemporality::Cumulative.into();
+    let data = match metric.kind {
+        Kind::Gauge => metric::Data::Gauge(Gauge { data_points: points.iter().filter_map(number).collect() }),
+        Kind::Counter => metric::Data::Sum(Sum {
+            data_points: points.iter().filter_map(number).collect(),
+            aggregation_temporality,
+            is_monotonic: true,
+        }),
+        Kind::Histogram => metric::Data::Histogram(Histogram {
+            data_points: points.iter().filter_map(times).collect(),
+            aggregation_temporality,
+        }),
+    };
+    Metric {
+        name: metric.name.to_owned(),
+        description: metric.help.to_owned(),
+        unit: metric.unit.to_owned(),
+        data: Some(data),
+        ..Metric::default()
+    }
+}

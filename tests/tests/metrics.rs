@@ -1,0 +1,147 @@
+//! `/metrics`, and what INFO and LATENCY make of the same counts.
+
+use std::collections::BTreeSet;
+
+use tests::{Client, TestServer, Value, notation};
+
+fn start(more: &[&str]) -> TestServer {
+    TestServer::start(&[&["--http", "127.0.0.1:0"], more].concat())
+}
+
+fn scrape(server: &TestServer) -> String {
+    let answer = server.http().get("/metrics");
+    assert_eq!((answer.status, answer.header("content-type")), (200, "text/plain; version=0.0.4"));
+    String::from_utf8(answer.body).expect("text")
+}
+
+fn value(text: &str, name: &str) -> f64 {
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    line.unwrap_or_else(|| panic!("no {name} in {text}")).parse().expect("a number")
+}
+
+fn section(client: &mut Client, name: &str) -> String {
+    let reply = client.call(["INFO", name]);
+    String::from_utf8_lossy(reply.text().expect("a string")).into_owned()
+}
+
+#[test]
+fn calls_are_counted_by_how_they_end() {
+    let server = start(&[]);
+    let mut client = server.client();
+    for line in ["SET a 1", "GET a", "GET a", "LPUSH a 1", "GET", "NOSUCH thing", "CONFIG GET hz"] {
+        client.run(line);
+    }
+    client.eval("redis.call('INCR', KEYS[1]) return redis.error_reply('MINE it is')", &["a"], &[]);
+    client.run("MULTI");
+    client.run("INCR a");
+    client.run("EXEC");
+    let text = scrape(&server);
+    for (labels, count) in [
+        (r#"{command="get",outcome="ok"}"#, 2.0),
+        (r#"{command="get",outcome="rejected"}"#, 1.0),
+        (r#"{command="lpush",outcome="error"}"#, 1.0),
+        (r#"{command="eval",outcome="error"}"#, 1.0),
+        (r#"{command="incr",outcome="ok"}"#, 2.0),
+        (r#"{command="config|get",outcome="ok"}"#, 1.0),
+        (r#"{command="unknown",outcome="rejected"}"#, 1.0),
+    ] {
+        assert_eq!(value(&text, &format!("moonshard_commands_total{labels}")), count, "{labels}");
+    }
+    assert_eq!(value(&text, r#"moonshard_errors_total{code="MINE"}"#), 1.0);
+    assert_eq!(value(&text, r#"moonshard_command_duration_seconds_count{command="get"}"#), 2.0);
+    assert_eq!(value(&text, r#"moonshard_script_runs_total{outcome="error"}"#), 1.0);
+
+    let commands = section(&mut client, "commandstats");
+    assert!(commands.starts_with("# Commandstats\r\n"), "{commands}");
+    let line = commands.lines().find(|line| line.starts_with("cmdstat_get:")).expect("a line");
+    assert!(line.starts_with("cmdstat_get:calls=2,usec="), "{line}");
+    assert!(line.ends_with(",rejected_calls=1,failed_calls=0"), "{line}");
+    assert!(commands.contains("cmdstat_config|get:calls=1,"), "{commands}");
+    let errors = section(&mut client, "errorstats");
+    for line in ["errorstat_ERR:count=2", "errorstat_MINE:count=1", "errorstat_WRONGTYPE:count=1"] {
+        assert!(errors.contains(line), "{errors}");
+    }
+    let latencies = section(&mut client, "latencystats");
+    let line =
+        latencies.lines().find(|line| line.starts_with("latency_percentiles_usec_get:")).expect("a line");
+    let shape: String = line.chars().filter(|letter| !letter.is_ascii_digit()).collect();
+    assert_eq!(shape, "latency_percentiles_usec_get:p=.,p=.,p.=.");
+    let histogram = notation::reply(&client.run("LATENCY HISTOGRAM get nosuch"));
+    assert!(histogram.contains("\"get\"") && histogram.contains("\"histogram_usec\""), "{histogram}");
+    let usual = section(&mut client, "default");
+    assert!(usual.contains("# Errorstats") && !usual.contains("# Commandstats"), "{usual}");
+
+    client.run("CONFIG RESETSTAT");
+    assert!(!section(&mut client, "commandstats").contains("cmdstat_get:"));
+    assert!(!section(&mut client, "errorstats").contains("errorstat_"));
+    let later = scrape(&server);
+    let of_get = r#"moonshard_commands_total{command="get",outcome="ok"}"#;
+    assert_eq!(value(&later, of_get), 2.0, "whoever scrapes sees sums that never fall");
+}
+
+#[test]
+fn nothing_is_measured_if_nobody_wants_it() {
+    let server = start(&["--latency-tracking", "no"]);
+    let mut client = server.client();
+    client.run("CONFIG SET slowlog-log-slower-than -1");
+    client.run("GET a");
+    assert_eq!(section(&mut client, "latencystats"), "# Latencystats\r\n");
+    assert!(section(&mut client, "commandstats").contains("cmdstat_get:calls=1,usec=0,usec_per_call=0.00,"));
+}
+
+#[test]
+fn hostile_input_does_not_grow_the_text() {
+    let server = start(&[]);
+    let mut client = server.client();
+    client.run("CONFIG SET script-cache-max 10");
+    client.eval("return redis.error_reply('FIRST')", &[], &[]);
+    client.run("NOSUCH");
+    // Beyond the code words that are told apart.
+    let words = |from: usize, to: usize| -> Vec<Vec<Vec<u8>>> {
+        let script = |at: usize| format!("return redis.error_reply('WORD{at}')");
+        (from..to).map(|at| vec![b"EVAL".to_vec(), script(at).into_bytes(), b"0".to_vec()]).collect()
+    };
+    client.pipeline(&words(0, 200));
+    let names = |text: &str| -> BTreeSet<String> {
+        let samples = text.lines().filter(|line| !line.starts_with('#'));
+        samples.map(|line| line.rsplit_once(' ').expect("a value").0.to_owned()).collect()
+    };
+    let before = names(&scrape(&server));
+    client.pipeline(&words(200, 500));
+    let unknown = |at: usize| vec![format!("UNKNOWN{at}\"}} 1\n").into_bytes(), format!("{at}").into_bytes()];
+    let sha = |at: usize| vec![b"EVALSHA".to_vec(), format!("{at:040x}").into_bytes(), b"0".to_vec()];
+    client.pipeline(&(0..10_000).map(unknown).collect::<Vec<_>>());
+    client.pipeline(&(0..10_000).map(sha).collect::<Vec<_>>());
+    let text = scrape(&server);
+    let more: Vec<String> = names(&text).difference(&before).cloned().collect();
+    // What EVALSHA of an unknown script does is new, and no more.
+    assert!(more.len() <= 2 && more.iter().all(|name| !name.contains("UNKNOWN")), "{more:?}");
+    assert_eq!(value(&text, r#"moonshard_commands_total{command="unknown",outcome="rejected"}"#), 10_001.0);
+    assert!(matches!(client.run("PING"), Value::Simple(_)));
+}
+
+#[test]
+fn every_metric_of_the_table_is_told_by_somebody() {
+    let table =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/METRICS.md")).expect("a page");
+    let rows = table.lines().filter_map(|line| line.strip_prefix("| `"));
+    let wanted: BTreeSet<&str> = rows.filter_map(|row| row.split('`').next()).collect();
+    let folder = tests::folder::Folder::new("metrics");
+    let whole = start(&["--data-dir", folder.text()]);
+    let store = TestServer::store(&["--http", "127.0.0.1:0"]);
+    let gateway = start(&["--stores", &store.address().to_string()]);
+    for server in [&whole, &gateway] {
+        server.client().run("SET a 1");
+        server.client().run("NOSUCH");
+    }
+    let texts = [&whole, &store, &gateway].map(scrape).concat();
+    let told = texts.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next());
+    let told: BTreeSet<&str> = told.collect();
+    assert_eq!(told, wanted);
+    for path in ["/healthz", "/readyz"] {
+        assert_eq!(store.http().get(path).status, 200, "{path}");
+    }
+    assert_eq!(store.http().get("/v1/keys").status, 404);
+    let foreign = store.http().send("GET", "/metrics", &[("Host", "evil.example")], b"");
+    assert_eq!(foreign.status, 403, "no web page reads it under a name of its own");
+}
