@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use store_engine::notice;
 
 use super::cell::{
-    Address, AddressCell, AddressesCell, FolderCell, NamesCell, Number, OutputLimit, OutputLimits, Secret, TextCell,
+    Address, AddressCell, AddressesCell, FolderCell, NamesCell, Number, OutputLimit, OutputLimits, Secret,
+    TextCell,
 };
 use super::table::Config;
 

@@ -8,7 +8,9 @@ use script::Instances;
 use store_engine::DATABASES;
 use store_engine::value::set::MOST_NUMBERS;
 
-use super::cell::{AddressCell, AddressesCell, FolderCell, NamesCell, Number, OutputLimits, Secret, TextCell};
+use super::cell::{
+    AddressCell, AddressesCell, FolderCell, NamesCell, Number, OutputLimits, Secret, TextCell,
+};
 use super::kind::{Kind, Sort};
 use super::telemetry;
 
@@ -559,27 +561,9 @@ pub static PARAMETERS: &[Parameter] = &[
         doc: "What is told of keys on channels: K and E name the channels by key and by event, the others are classes \
               of events as in Redis, A most of them. Empty: nothing.",
     },
-    Parameter {
-        name: "slowlog-log-slower-than",
-        kind: Kind::OrNever(|c| &c.slowlog_log_slower_than),
-        default: Fallback::Text("10000"),
-        live: true,
-        doc: "Microseconds after which a call is noted in SLOWLOG; -1 is never.",
-    },
-    Parameter {
-        name: "slowlog-max-len",
-        kind: Kind::Integer(0..=1_000_000, |c| &c.slowlog_max_len),
-        default: Fallback::Text("128"),
-        live: true,
-        doc: "Calls that SLOWLOG remembers.",
-    },
-    Parameter {
-        name: "latency-monitor-threshold",
-        kind: Kind::Integer(0..=i64::MAX, |c| &c.latency_monitor_threshold),
-        default: Fallback::Text("0"),
-        live: true,
-        doc: "Milliseconds after which a call is noted in LATENCY; 0 is never.",
-    },
+    telemetry::SLOWLOG_SLOWER_THAN,
+    telemetry::SLOWLOG_MAX_LEN,
+    telemetry::LATENCY_MONITOR,
     Parameter {
         name: "requirepass",
         kind: Kind::Secret(|c| &c.requirepass),

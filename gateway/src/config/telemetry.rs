@@ -3,6 +3,33 @@
 use super::kind::{Form, Kind};
 use super::table::{Fallback, Parameter};
 
+/// What SLOWLOG notes.
+pub const SLOWLOG_SLOWER_THAN: Parameter = Parameter {
+    name: "slowlog-log-slower-than",
+    kind: Kind::OrNever(|c| &c.slowlog_log_slower_than),
+    default: Fallback::Text("10000"),
+    live: true,
+    doc: "Microseconds after which a call is noted in SLOWLOG; -1 is never.",
+};
+
+/// How much of it.
+pub const SLOWLOG_MAX_LEN: Parameter = Parameter {
+    name: "slowlog-max-len",
+    kind: Kind::Integer(0..=1_000_000, |c| &c.slowlog_max_len),
+    default: Fallback::Text("128"),
+    live: true,
+    doc: "Calls that SLOWLOG remembers.",
+};
+
+/// What LATENCY notes.
+pub const LATENCY_MONITOR: Parameter = Parameter {
+    name: "latency-monitor-threshold",
+    kind: Kind::Integer(0..=i64::MAX, |c| &c.latency_monitor_threshold),
+    default: Fallback::Text("0"),
+    live: true,
+    doc: "Milliseconds after which a call is noted in LATENCY; 0 is never.",
+};
+
 /// Whether times of calls are kept.
 pub const LATENCY_TRACKING: Parameter = Parameter {
     name: "latency-tracking",
