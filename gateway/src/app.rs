@@ -137,6 +137,12 @@ async fn run(
         config,
     });
 
+    let told = Arc::downgrade(&server);
+    server.store.set_keeper(Box::new(move |origin, changed| {
+        if let Some(server) = told.upgrade() {
+            server.tracking.changed(&server.pubsub, origin.client, &changed);
+        }
+    }));
     if server.store.node().is_some() {
         let _ = command::recall(&server).await;
     }
@@ -306,8 +312,8 @@ async fn accept(
         }
         set_socket_options(&stream, &server.config);
         let account = server.acl.default_account().clone();
-        let client =
-            ClientInfo::new(server.next_client(), peer.to_string(), server.resp_addr.to_string(), account);
+        let own = stream.local_addr().unwrap_or(server.resp_addr);
+        let client = ClientInfo::new(server.next_client(), peer.to_string(), own.to_string(), account);
         match server.certificates.wire(stream, Face::Resp).and_then(Wire::detach) {
             Ok(stream) => frontend::resp::serve(&server, stream, client, &ready, io.place()),
             Err(_) => {

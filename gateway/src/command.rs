@@ -3,6 +3,7 @@
 pub mod acl;
 mod calls;
 pub mod client;
+pub mod cluster;
 pub mod connection;
 pub mod function;
 pub mod introspect;
@@ -12,13 +13,15 @@ pub mod memory;
 pub mod multi;
 pub mod persistence;
 pub mod pubsub;
+pub mod replication;
 pub mod scripting;
 pub mod server;
 pub mod watching;
 
 use std::collections::HashSet;
 
-use store_engine::{CommandError, Reply};
+use store_engine::CommandError;
+use store_engine::reply::help;
 
 use crate::log;
 use crate::recall;
@@ -32,6 +35,7 @@ pub static FAMILIES: &[&[SessionCommand]] = &[
     connection::COMMANDS,
     function::COMMANDS,
     client::COMMANDS,
+    cluster::COMMANDS,
     introspect::COMMANDS,
     latency::COMMANDS,
     lolwut::COMMANDS,
@@ -39,23 +43,11 @@ pub static FAMILIES: &[&[SessionCommand]] = &[
     multi::COMMANDS,
     persistence::COMMANDS,
     pubsub::COMMANDS,
+    replication::COMMANDS,
     scripting::COMMANDS,
     server::COMMANDS,
     watching::COMMANDS,
 ];
-
-/// The reply of a container's HELP: a line for the form of each subcommand and those for what it does.
-fn help(out: &mut Reply, container: &str, subcommands: &[(&str, &str)]) {
-    let lines: usize = subcommands.iter().map(|(_, meaning)| 1 + meaning.lines().count()).sum();
-    out.array(1 + lines + 2);
-    out.status(&format!("{container} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"));
-    for (form, meaning) in subcommands {
-        out.status(form);
-        meaning.lines().for_each(|line| out.status(&format!("    {line}")));
-    }
-    out.status("HELP");
-    out.status("    Prints this help.");
-}
 
 /// Makes the users, scripts, flags and libraries known that are kept, and forgets others. Those that this version refuses
 /// are named in the log and stay where they are.

@@ -5,15 +5,15 @@ use std::time::{Duration, Instant};
 
 use store::client::Pending;
 use store::topology::NodeId;
-use store::{Call, Store};
+use store::{Call, Origin, Store};
 use store_engine::command::resolve;
 use store_engine::spec::flags;
-use store_engine::{Args, CommandError, Reply};
+use store_engine::{Args, Command, CommandError, Reply};
 
 use crate::command;
 use crate::coordinate;
 use crate::counts::Refusal;
-use crate::gate::{self, Admitted, Origin};
+use crate::gate::{self, Admitted};
 use crate::monitor::Spike;
 use crate::observe::{Counters, unix_ms};
 use crate::registry::{Later, Row, SessionRun, run_now};
@@ -34,7 +34,11 @@ pub fn begin<'a>(
     let mark = out.buf.len();
     session.span = server.spans.begin(session.parent.as_ref());
     let mut called = None;
-    let waiting = try_begin(server, session, args, now_ms, &mut called, out);
+    let waiting = match server.tracking.is_on() {
+        true => Origin::client(session.client.id)
+            .act(|| try_begin(server, session, args, now_ms, &mut called, out)),
+        false => try_begin(server, session, args, now_ms, &mut called, out),
+    };
     if waiting.is_none() {
         let took = began.map(|began| note_slow(server, session, args, began));
         if let Some(number) = called {
@@ -128,7 +132,13 @@ fn try_begin<'a>(
     called: &mut Option<u16>,
     out: &mut Reply,
 ) -> Option<Waiting<'a>> {
-    let admitted = gate::admit(&server.registry, args, Origin::Client).and_then(|admitted| {
+    if let Some(follows) = &mut session.tracking {
+        follows.next_command(args.name().eq_ignore_ascii_case(b"client"), session.multi.is_some());
+        if follows.no_loop {
+            server.tracking.command_begins(session.client.id);
+        }
+    }
+    let admitted = gate::admit(&server.registry, args, gate::Origin::Client).and_then(|admitted| {
         gate::refuse_to_session(server, session, &admitted)?;
         gate::refuse_when_full(server, &admitted, session.multi.as_ref())?;
         gate::refuse_what_cannot_be_kept(server, &admitted, session.multi.as_ref())?;
@@ -146,6 +156,13 @@ fn try_begin<'a>(
             return None;
         }
     };
+    session.client.set_command(admitted.number);
+    if server.pause.is_on() {
+        let writes = may_write(server, session, &admitted);
+        if server.pause.holds(writes) {
+            return Some(Waiting::Paused(admitted, writes));
+        }
+    }
     if session.multi.is_some() && queue(server, session, &admitted, out) {
         return None;
     }
@@ -161,6 +178,7 @@ fn try_begin<'a>(
     }
     match admitted.row {
         Row::Engine(_) => {
+            command::client::tracking::note(server, session, &admitted);
             let Admitted { facts, ref keys, .. } = admitted;
             let call = Call { command: facts, args, keys, db: session.db, now_ms };
             let mark = out.buf.len();
@@ -189,6 +207,14 @@ fn try_begin<'a>(
     }
 }
 
+/// Whether CLIENT PAUSE … WRITE holds this call up.
+fn may_write(server: &Server, session: &Session, admitted: &Admitted<'_>) -> bool {
+    let writes = |facts: &Command| facts.is_write() || facts.has(flags::PUBLISHES);
+    let queued = session.multi.iter().flat_map(|multi| &multi.queued);
+    let mut queued = queued.filter_map(|call| server.registry.lookup(call.first()?));
+    writes(admitted.facts) || (admitted.facts.name == "exec" && queued.any(|row| writes(row.facts())))
+}
+
 /// A request that could not be answered at once.
 pub enum Waiting<'a> {
     /// Its keys are in use.
@@ -197,17 +223,34 @@ pub enum Waiting<'a> {
     Blocked(Admitted<'a>),
     /// It is one of those that take their time.
     Later(Later, Admitted<'a>),
+    /// Clients have to wait, or those that may write, as this one does or not.
+    Paused(Admitted<'a>, bool),
 }
 
 impl<'a> Waiting<'a> {
     fn admitted(&self) -> &Admitted<'a> {
-        let (Waiting::Locked(admitted) | Waiting::Blocked(admitted) | Waiting::Later(_, admitted)) = self;
+        let (Waiting::Locked(admitted)
+        | Waiting::Blocked(admitted)
+        | Waiting::Later(_, admitted)
+        | Waiting::Paused(admitted, _)) = self;
         admitted
+    }
+
+    /// Whether it may wait for something to come.
+    pub fn blocks(&self) -> bool {
+        match self {
+            Waiting::Blocked(_) | Waiting::Paused(..) => true,
+            Waiting::Locked(admitted) => admitted.facts.has(flags::BLOCKING),
+            Waiting::Later(later, _) => *later == Later::Wait,
+        }
     }
 
     /// Whether it is or has a script, which may run to its end although nobody waits for its reply.
     pub fn runs_scripts(&self) -> bool {
-        matches!(self, Waiting::Later(later, _) if !matches!(later, Later::Publish { .. } | Later::PubSub))
+        matches!(self, Waiting::Later(later, _) if !matches!(
+            later,
+            Later::Publish { .. } | Later::PubSub | Later::Cluster | Later::Wait
+        ))
     }
 }
 
@@ -278,13 +321,18 @@ pub async fn finish(server: &Arc<Server>, session: &mut Session, waiting: Waitin
     // Whoever waits for something to come does not take long.
     let args = match &waiting {
         Waiting::Locked(admitted) | Waiting::Later(_, admitted) => Some(admitted.args),
-        Waiting::Blocked(_) => None,
+        Waiting::Blocked(_) | Waiting::Paused(..) => None,
     };
     let args = args
         .filter(|_| !matches!(&waiting, Waiting::Locked(admitted) if admitted.facts.has(flags::BLOCKING)));
     let (number, mark) = (waiting.admitted().number, out.buf.len());
     let (span, called) = (session.span.clone(), waiting.admitted().args);
-    answer(server, session, waiting, out).await;
+    match server.tracking.is_on() {
+        true => {
+            Box::pin(Origin::client(session.client.id).drive(answer(server, session, waiting, out))).await
+        }
+        false => answer(server, session, waiting, out).await,
+    }
     if let Some(span) = span {
         session.span = None;
         tell(server, session, &span, called, out, mark);
@@ -311,6 +359,13 @@ async fn answer(server: &Arc<Server>, session: &mut Session, waiting: Waiting<'_
         Waiting::Blocked(admitted) => {
             coordinate::wait(server, &session.client, &admitted, session.db, out).await;
         }
+        Waiting::Paused(admitted, writes) => {
+            server.pause.over(writes).await;
+            let args = admitted.args;
+            if let Some(waiting) = try_begin(server, session, args, unix_ms(), &mut None, out) {
+                Box::pin(answer(server, session, waiting, out)).await;
+            }
+        }
         Waiting::Later(Later::Save, _) => command::persistence::save(server, out).await,
         Waiting::Later(Later::Shutdown, admitted) => {
             command::persistence::shutdown(server, session, admitted.args, out).await;
@@ -326,6 +381,12 @@ async fn answer(server: &Arc<Server>, session: &mut Session, waiting: Waiting<'_
         }
         Waiting::Later(Later::Publish { shard }, admitted) => {
             command::pubsub::publish(server, session, admitted.args, shard, out).await;
+        }
+        Waiting::Later(Later::Cluster, admitted) => {
+            command::cluster::cluster(server, session, admitted.args, out).await;
+        }
+        Waiting::Later(Later::Wait, admitted) => {
+            command::replication::wait(session, admitted.args, out).await;
         }
         Waiting::Later(Later::PubSub, admitted) => {
             command::pubsub::pubsub(server, admitted.args, out).await;

@@ -76,11 +76,15 @@ pub fn flag_names(command: &Command) -> Vec<&'static str> {
 
 /// Commands that are in other categories than their group.
 const CATEGORIES: &[(&str, &[&str])] = &[
+    ("asking", &["@connection"]),
     ("command", &["@connection"]),
     ("dbsize", &["@keyspace"]),
     ("flushall", &["@keyspace"]),
     ("flushdb", &["@keyspace"]),
+    ("readonly", &["@connection"]),
+    ("readwrite", &["@connection"]),
     ("swapdb", &["@keyspace"]),
+    ("wait", &["@connection"]),
     ("sort", &["@set", "@sortedset", "@list", "@dangerous"]),
     ("sort_ro", &["@set", "@sortedset", "@list", "@dangerous"]),
 ];

@@ -220,7 +220,7 @@ pub fn note_refusal(
     user: &[u8],
     client: Option<&ClientInfo>,
 ) {
-    let client = client.map(ClientInfo::line).unwrap_or_default();
+    let client = client.map(|client| server.line_of(client)).unwrap_or_default();
     let user = user.to_vec();
     let refusal = Refusal { count: 1, reason, context, object, user, at_ms: unix_ms(), client };
     server.acl.log.add(refusal, server.config.acllog_max_len.get_usize());

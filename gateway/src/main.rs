@@ -26,6 +26,7 @@ mod monitor;
 mod observe;
 mod options;
 mod otel;
+mod pause;
 mod persistence;
 mod pubsub;
 mod recall;
@@ -39,6 +40,7 @@ mod stats;
 mod tools;
 mod topology;
 mod trace;
+mod tracking;
 mod upkeep;
 
 use std::process::ExitCode;

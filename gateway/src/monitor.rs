@@ -16,7 +16,7 @@ use crate::observe::unix_time;
 use crate::pubsub::PubSub;
 use crate::session::ClientInfo;
 
-pub use latency::{Latency, Spike};
+pub use latency::{Latency, Series, Spike};
 
 /// Connections that said MONITOR.
 #[derive(Default)]

@@ -25,7 +25,9 @@ impl Storage {
     pub fn open(config: &Config, trust: Trust, accept_loss: bool) -> Result<Storage, Trouble> {
         let stores: Vec<String> = config.stores.get().iter().map(Address::to_string).collect();
         if !stores.is_empty() {
-            let cluster = Cluster::open(&stores, trust).map_err(|error| format!("stores: {error}"))?;
+            let notify = u32::try_from(config.notify_keyspace_events.get()).unwrap_or_default();
+            let cluster =
+                Cluster::open(&stores, trust, notify).map_err(|error| format!("stores: {error}"))?;
             cluster.set_sparse_limit(config.sparse_limit());
             return Ok(Storage { store: Store::Spread(cluster), kept: None });
         }

@@ -61,6 +61,10 @@ pub enum Later {
     PubSub,
     /// SAVE.
     Save,
+    /// CLUSTER.
+    Cluster,
+    /// WAIT.
+    Wait,
     /// SHUTDOWN.
     Shutdown,
 }
@@ -77,6 +81,8 @@ impl Later {
                 | Later::Config
                 | Later::Publish { .. }
                 | Later::PubSub
+                | Later::Cluster
+                | Later::Wait
         )
     }
 }

@@ -22,6 +22,7 @@ use crate::io::IoThreads;
 use crate::monitor::{Latency, Monitors, SlowLog};
 use crate::observe::Counters;
 use crate::options::{Flags, OnError, Options, UndeclaredKeys};
+use crate::pause::Pause;
 use crate::pubsub::PubSub;
 use crate::registry::Registry;
 use crate::runs::Runs;
@@ -29,6 +30,7 @@ use crate::scripts::Scripts;
 use crate::session::ClientInfo;
 use crate::spans::Spans;
 use crate::stats::Totals;
+use crate::tracking::Tracking;
 
 /// The gateway's shared state.
 pub struct Server {
@@ -56,8 +58,12 @@ pub struct Server {
     pub events: Arc<Events>,
     /// Who listens to channels.
     pub pubsub: PubSub,
+    /// Who keeps copies of what.
+    pub tracking: Tracking,
     /// Who watches what is asked.
     pub monitors: Monitors,
+    /// Whether clients have to wait.
+    pub pause: Pause,
     /// What took long.
     pub slow_log: SlowLog,
     /// When it took long.
@@ -150,7 +156,9 @@ impl Server {
             runs: Runs::default(),
             events: Arc::default(),
             pubsub: PubSub::new(config.clone()),
+            tracking: Tracking::new(config.clone()),
             monitors: Monitors::default(),
+            pause: Pause::default(),
             slow_log: SlowLog::default(),
             latency: Latency::default(),
             runtime: Arc::new(runtime),
@@ -212,6 +220,17 @@ impl Server {
             Some(node) => node.waiting(),
             None => self.clients.lock().values().filter(|client| client.is_blocked()).count(),
         }
+    }
+
+    /// A client's line of CLIENT LIST.
+    pub fn line_of(&self, client: &ClientInfo) -> String {
+        let command = client.command().map(|number| self.registry.name_of(number));
+        client.line(command.as_deref().unwrap_or("NULL"))
+    }
+
+    /// What clients are told that this is.
+    pub fn mode(&self) -> &'static str {
+        if self.config.cluster_enabled.get() == 0 { "standalone" } else { "cluster" }
     }
 
     /// A number for a new connection.

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use store::{LockRequest, Mode, Waiter, WatchId};
@@ -14,6 +14,7 @@ use crate::options::Options;
 use crate::pubsub::{Mailbox, Subscriptions};
 use crate::spans::{Context, Open};
 use crate::trace::Trace;
+use crate::tracking::Follows;
 
 /// What everybody may know about a client: CLIENT LIST shows it.
 pub struct ClientInfo {
@@ -37,6 +38,8 @@ pub struct ClientInfo {
     pub mail: Mailbox,
     /// The user that it is.
     pub account: Mutex<Arc<Account>>,
+    /// The number of its newest command, and one more; 0: none.
+    command: AtomicUsize,
     /// What changes rarely.
     pub details: Mutex<ClientDetails>,
 }
@@ -104,12 +107,18 @@ pub struct ClientDetails {
     pub db: usize,
     /// Protocol version, 2 or 3.
     pub resp: u8,
-    /// Name of the newest command.
-    pub command: &'static str,
+    /// CLIENT NO-EVICT
+    pub no_evict: bool,
     /// Channels, patterns and shard channels that it is subscribed to.
     pub subscriptions: [usize; 3],
     /// Whether it watches what is asked of the server.
     pub monitors: bool,
+    /// It keeps copies of what it reads, and this connection hears when that changes; 0: itself.
+    pub redirect: Option<u64>,
+    /// It hears of keys that it has not read.
+    pub broadcast: bool,
+    /// That connection has gone.
+    pub redirect_broken: bool,
 }
 
 impl ClientDetails {
@@ -134,36 +143,54 @@ impl ClientInfo {
             blocked: Mutex::default(),
             mail: Mailbox::default(),
             account: Mutex::new(account),
+            command: AtomicUsize::new(0),
             details: Mutex::new(ClientDetails { resp: 2, ..ClientDetails::default() }),
         })
     }
 
-    /// A line of CLIENT LIST, with the fields that monitoring tools read.
-    pub fn line(&self) -> String {
+    /// Says which command it has called, by its number.
+    pub fn set_command(&self, number: u16) {
+        self.command.store(usize::from(number) + 1, Ordering::Relaxed);
+    }
+
+    /// The number of its newest command.
+    pub fn command(&self) -> Option<usize> {
+        self.command.load(Ordering::Relaxed).checked_sub(1)
+    }
+
+    /// A line of CLIENT LIST, with the fields that monitoring tools read. `command` is its newest one.
+    pub fn line(&self, command: &str) -> String {
         let now = unix_ms();
         let details = self.details.lock();
         let age = now.saturating_sub(self.since_ms) / 1000;
         let idle = now.saturating_sub(self.active_ms.load(Ordering::Relaxed)) / 1000;
         let [channels, patterns, shards] = details.subscriptions;
-        let flags: String =
-            [(details.monitors, 'O'), (details.is_subscribed(), 'P'), (self.is_blocked(), 'b')]
-                .into_iter()
-                .filter_map(|(is, flag)| is.then_some(flag))
-                .collect();
+        let flags: String = [
+            (details.monitors, 'O'),
+            (details.is_subscribed(), 'P'),
+            (self.is_blocked(), 'b'),
+            (details.redirect.is_some(), 't'),
+            (details.redirect_broken, 'R'),
+            (details.broadcast, 'B'),
+            (details.no_evict, 'e'),
+        ]
+        .into_iter()
+        .filter_map(|(is, flag)| is.then_some(flag))
+        .collect();
         let mut text = String::new();
         writeln!(
             text,
             "id={} addr={} laddr={} fd=-1 name={} age={age} idle={idle} flags={} db={} sub={channels} psub={patterns} ssub={shards} multi=-1 \
-             qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 tot-mem=0 events=r cmd={} \
-             user={} redir=-1 resp={} lib-name={} lib-ver={}",
+             qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 tot-mem=0 events=r cmd={command} \
+             user={} redir={} resp={} lib-name={} lib-ver={}",
             self.id,
             self.addr,
             self.laddr,
             details.name,
             if flags.is_empty() { "N" } else { &flags },
             details.db,
-            if details.command.is_empty() { "NULL" } else { details.command },
             String::from_utf8_lossy(self.account.lock().name()),
+            details.redirect.map_or(-1, |id| id as i64),
             details.resp,
             details.lib_name,
             details.lib_ver,
@@ -223,6 +250,32 @@ pub struct Wishes {
     pub trace: Option<Arc<Trace>>,
 }
 
+/// Which replies a client wants: CLIENT REPLY.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Replies {
+    /// Every one.
+    All,
+    /// None.
+    None,
+    /// Neither this nor the next one.
+    SkipTwo,
+    /// Not the next one.
+    SkipOne,
+}
+
+impl Replies {
+    /// Whether the reply that has come is wanted.
+    pub fn take(&mut self) -> bool {
+        let now = *self;
+        *self = match now {
+            Replies::SkipTwo => Replies::SkipOne,
+            Replies::SkipOne => Replies::All,
+            stays => stays,
+        };
+        now == Replies::All
+    }
+}
+
 /// One connection's state.
 pub struct Session {
     /// What others may know of it.
@@ -253,6 +306,10 @@ pub struct Session {
     pub subscriptions: Option<Box<Subscriptions>>,
     /// Whether it watches what is asked of the server.
     pub monitors: bool,
+    /// What it keeps copies of, if it does.
+    pub tracking: Option<Box<Follows>>,
+    /// Which replies it does not want: CLIENT REPLY.
+    pub replies: Replies,
     /// Whether it can be told something unasked.
     pub hears: bool,
     /// EXEC carries out its commands.
@@ -282,6 +339,8 @@ impl Session {
             span: None,
             subscriptions: None,
             monitors: false,
+            tracking: None,
+            replies: Replies::All,
             hears: false,
             in_exec: false,
             closing: false,
@@ -314,7 +373,7 @@ impl Session {
 
     /// Whether something may have come for it that it has not asked for.
     pub fn listens(&self) -> bool {
-        self.monitors || self.subscriptions.is_some()
+        self.monitors || self.subscriptions.is_some() || self.client.mail.is_expected()
     }
 
     /// Moves what has come for it to its replies.

@@ -24,7 +24,11 @@ async fn of_data(server: &Arc<Server>) {
             cluster.respond(fleet::respondent(server));
             let told = Arc::downgrade(server);
             cluster.set_audience(Box::new(move |classes, events| {
-                if let Some(server) = told.upgrade() {
+                let Some(server) = told.upgrade() else { return };
+                if events.is_empty() {
+                    // All gateways of a cluster show the same.
+                    server.config.notify_keyspace_events.set(classes.into());
+                } else {
                     server.pubsub.announce(classes, &events);
                 }
             }));

@@ -8,6 +8,7 @@ use store_engine::keyspace::Counts;
 use store_engine::{CommandError, Protocol, Reply};
 
 use crate::client::{Cluster, Trouble, WatchId, Work};
+use crate::copies::Keeper;
 use crate::lock::Mode;
 use crate::node::{Call, Node, Usage};
 use crate::txn::{Batch, Change, Conflict, LockRequest, Transaction};
@@ -82,6 +83,22 @@ impl Store {
                 Box::pin(work.begin()).await?;
                 Ok(Unit::Spread(work))
             }
+        }
+    }
+
+    /// Says whether anybody keeps copies of values.
+    pub fn keep_copies(&self, kept: bool) {
+        match self {
+            Store::Here(node) => node.keep_copies(kept),
+            Store::Spread(cluster) => cluster.keep_copies(kept),
+        }
+    }
+
+    /// Says who is told of what changes then; the first one stays.
+    pub fn set_keeper(&self, keeper: Keeper) {
+        match self {
+            Store::Here(node) => node.set_keeper(keeper),
+            Store::Spread(cluster) => cluster.set_keeper(keeper),
         }
     }
 

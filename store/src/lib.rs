@@ -5,6 +5,7 @@
 
 mod catalog;
 pub mod client;
+mod copies;
 mod evict;
 mod handle;
 pub mod journal;
@@ -21,6 +22,7 @@ pub mod upkeep;
 pub mod wait;
 
 pub use client::{Cluster, Trouble, WatchId};
+pub use copies::{Keeper, Origin};
 pub use evict::{Demand, Evicted};
 pub use handle::{Store, Unit};
 pub use lock::{Mode, TxnId};

@@ -10,13 +10,14 @@ use store_engine::ctx::partition_of;
 use store_engine::hyperloglog::SparseLimit;
 use store_engine::keys::KeyAt;
 use store_engine::keyspace::{Counts, Sticky};
-use store_engine::notice::Event;
+use store_engine::notice::{Event, Touches};
 use store_engine::{
     Access, Aging, Args, Command, Ctx, DATABASES, Effects, Keyspace, Partition, Partitions, Protocol, Reply,
     Routing, UndoLog,
 };
 
 use crate::catalog::Catalog;
+use crate::copies::Copies;
 use crate::evict::Evictor;
 use crate::journal::Journal;
 use crate::lock::{Mode, TxnId};
@@ -81,6 +82,7 @@ pub struct Node {
     pub(crate) journal: Option<Journal>,
     pub(crate) catalog: Catalog,
     pub(crate) notifier: Notifier,
+    pub(crate) copies: Arc<Copies>,
 }
 
 impl Node {
@@ -92,9 +94,10 @@ impl Node {
 
     /// A node with this data; `journal` is where its changes go.
     pub(crate) fn with(partitions: Vec<Partition>, journal: Option<Journal>) -> Node {
-        let account = Arc::default();
+        let (account, copies) = (Arc::default(), Arc::default());
+        let shard = |partition| Shard::new(partition, &account, &copies);
         Node {
-            shards: partitions.into_iter().map(|partition| Shard::new(partition, &account)).collect(),
+            shards: partitions.into_iter().map(shard).collect(),
             next_txn: AtomicU64::new(1),
             waiting: Arc::default(),
             account,
@@ -103,6 +106,7 @@ impl Node {
             journal,
             catalog: Catalog::default(),
             notifier: Notifier::default(),
+            copies,
         }
     }
 
@@ -417,6 +421,27 @@ pub(crate) fn run(
     let touches = None;
     let mut ctx = Ctx { partitions, db: call.db, now_ms: call.now_ms, seed, undo, effects, touches, out };
     run_in(&mut ctx, call)
+}
+
+/// [`run`] on copies that belong to an undo log, leaving the events of these classes in `events`.
+pub(crate) fn run_noting(
+    call: &Call<'_>,
+    partition: &mut Partition,
+    seed: &mut u64,
+    undo: &mut UndoLog,
+    classes: u32,
+    events: &mut Vec<Event>,
+    out: &mut Reply,
+) -> bool {
+    let mut touches = Touches::default();
+    let done = {
+        let (partitions, undo, touches) = (Partitions::One(partition), Some(undo), Some(&mut touches));
+        let effects = None;
+        let mut ctx = Ctx { partitions, db: call.db, now_ms: call.now_ms, seed, undo, effects, touches, out };
+        run_in(&mut ctx, call)
+    };
+    touches.take_events(call.command, call.args, classes, events);
+    done
 }
 
 fn run_in(ctx: &mut Ctx<'_>, call: &Call<'_>) -> bool {

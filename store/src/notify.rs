@@ -18,6 +18,8 @@ pub type Audience = Box<dyn Fn(u32, Vec<Event>) + Send + Sync>;
 pub(crate) struct Notifier {
     /// Bits of [`class`]; 0 while nobody wants to know anything.
     classes: AtomicU32,
+    /// As they were said.
+    said: AtomicU32,
     audience: OnceLock<Audience>,
 }
 
@@ -36,6 +38,7 @@ impl Notifier {
     pub fn tell(&self, events: &mut Vec<Event>) {
         if let Some(audience) = self.audience.get()
             && !events.is_empty()
+            && self.classes() != 0
         {
             audience(self.classes(), std::mem::take(events));
         }
@@ -64,6 +67,7 @@ impl Notifier {
 impl Node {
     /// Says of which classes of events somebody wants to know: bits of [`class`].
     pub fn notify(&self, classes: u32) {
+        self.notifier.said.store(classes, Ordering::Relaxed);
         // Without a kind of channel nobody hears anything.
         let wanted = if classes & (class::KEYSPACE | class::KEYEVENT) == 0 { 0 } else { classes };
         if self.notifier.classes.swap(wanted, Ordering::Relaxed) != wanted {
@@ -72,6 +76,11 @@ impl Node {
                 spaces.iter_mut().for_each(|space| space.announce_expired(wanted & class::EXPIRED != 0));
             }
         }
+    }
+
+    /// What was said last.
+    pub fn notified(&self) -> u32 {
+        self.notifier.said.load(Ordering::Relaxed)
     }
 
     /// Says who is told; the first one stays.

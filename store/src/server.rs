@@ -14,11 +14,13 @@ mod step;
 use std::collections::HashMap;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
 use parking_lot::Mutex;
 use proto::store::v1::store_server::{Store, StoreServer};
 use proto::store::v1::{Requests, Responses};
+use store_engine::notice::show_classes;
 use tokio::net::TcpListener;
 use tokio_stream::Stream;
 use tonic::{Request, Response, Status, Streaming};
@@ -47,6 +49,8 @@ pub(crate) struct Host {
     /// Another one each time the node starts.
     boot: u64,
     configure: Configure,
+    /// Somebody has said which events are to be told of, maybe none.
+    said_notify: AtomicBool,
     /// The way to other nodes, by address.
     peers: Mutex<HashMap<String, Arc<Link>>>,
     /// Held while slots leave.
@@ -54,6 +58,24 @@ pub(crate) struct Host {
 }
 
 impl Host {
+    /// A gateway says which events are to be told of; `if_first`: only if nobody has.
+    fn say_notify(&self, classes: u32, if_first: bool) -> Result<(), String> {
+        if if_first && (classes == 0 || self.said_notify.load(Ordering::Relaxed)) {
+            return Ok(());
+        }
+        if self.node.notified() != classes {
+            (self.configure)(&[(NOTIFY.to_owned(), show_classes(classes))])?;
+        }
+        self.said_notify.store(true, Ordering::Relaxed);
+        self.sessions.tell_of_events(classes, Vec::new());
+        Ok(())
+    }
+
+    /// Which events are to be told of, if anybody has said so.
+    fn notify(&self) -> Option<u32> {
+        self.said_notify.load(Ordering::Relaxed).then(|| self.node.notified())
+    }
+
     /// The way to another node, which stays open.
     fn peer(&self, address: &str) -> Arc<Link> {
         let mut peers = self.peers.lock();
@@ -65,6 +87,9 @@ impl Host {
         peers.entry(address.to_owned()).or_insert(Arc::new(link)).clone()
     }
 }
+
+/// The parameter that all gateways and nodes agree on.
+const NOTIFY: &str = "notify-keyspace-events";
 
 /// Changes parameters of a node, given as names and values; else why not.
 pub type Configure = Box<dyn Fn(&[(String, String)]) -> Result<(), String> + Send + Sync>;
@@ -96,12 +121,31 @@ impl Service {
         let place = Place::of(&node, clock()).await?;
         let (registry, sessions) = (Registry::default(), Sessions::default());
         let (peers, moving, boot) = (Mutex::default(), tokio::sync::Mutex::default(), random());
-        let host = Host { node, place, registry, sessions, trust, clock, boot, configure, peers, moving };
+        let said_notify = AtomicBool::new(node.notified() != 0);
+        let host = Host {
+            node,
+            place,
+            registry,
+            sessions,
+            trust,
+            clock,
+            boot,
+            configure,
+            said_notify,
+            peers,
+            moving,
+        };
         let host = Arc::new(host);
         let weak = Arc::downgrade(&host);
         host.node.set_audience(Box::new(move |classes, events| {
             if let Some(host) = weak.upgrade() {
                 host.sessions.tell_of_events(classes, events);
+            }
+        }));
+        let weak = Arc::downgrade(&host);
+        host.node.set_keeper(Box::new(move |origin, changed| {
+            if let Some(host) = weak.upgrade() {
+                host.sessions.tell_of_changes(origin, &changed);
             }
         }));
         pending::recover(&host).await?;

@@ -9,6 +9,7 @@ use store_engine::wait::Verdict;
 use store_engine::{Effects, Partition};
 use tokio::sync::oneshot;
 
+use crate::copies::Copies;
 use crate::lock::{LockTable, Mode, TxnId};
 use crate::memory::Account;
 use crate::wait::{Queues, Waiter};
@@ -18,12 +19,15 @@ use crate::wait::{Queues, Waiter};
 pub(crate) struct Shard {
     state: Mutex<ShardState>,
     account: Arc<Account>,
+    copies: Arc<Copies>,
 }
 
-/// A locked shard. When it is let go, the node's account learns of its size.
+/// A locked shard. When it is let go, the node's account learns of its size, and whoever keeps copies of what has
+/// changed.
 pub(crate) struct ShardGuard<'a> {
     state: MutexGuard<'a, ShardState>,
     account: &'a Account,
+    copies: &'a Arc<Copies>,
 }
 
 impl Deref for ShardGuard<'_> {
@@ -45,6 +49,9 @@ impl Drop for ShardGuard<'_> {
         if self.account.is_kept() {
             self.state.tell(self.account);
         }
+        if self.copies.are_kept() {
+            self.copies.tell(&mut self.state.partition);
+        }
     }
 }
 
@@ -61,16 +68,16 @@ pub(crate) struct ShardState {
 }
 
 impl Shard {
-    pub fn new(partition: Partition, account: &Arc<Account>) -> Shard {
+    pub fn new(partition: Partition, account: &Arc<Account>, copies: &Arc<Copies>) -> Shard {
         let state = Mutex::new(ShardState { partition, ..ShardState::default() });
-        let shard = Shard { state, account: account.clone() };
+        let shard = Shard { state, account: account.clone(), copies: copies.clone() };
         // The account learns of what is there already.
         drop(shard.lock());
         shard
     }
 
     pub fn lock(&self) -> ShardGuard<'_> {
-        ShardGuard { state: self.state.lock(), account: &self.account }
+        ShardGuard { state: self.state.lock(), account: &self.account, copies: &self.copies }
     }
 }
 

@@ -269,6 +269,11 @@ impl Transaction {
         self.effects.truncate(effects);
     }
 
+    /// Adds what others have done on its behalf, to be told when it is kept.
+    pub(crate) fn note(&mut self, events: impl Iterator<Item = Event>) {
+        self.events.extend(events);
+    }
+
     /// Keeps all changes, serves those who wait for them, and lets the keys go.
     pub fn commit(mut self) {
         self.keep_part();

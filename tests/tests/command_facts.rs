@@ -22,6 +22,7 @@ const KNOWN: &[(&str, &str, &str)] = &[
     ("script|kill", "arity", "it can be told which script"),
     ("hello", "flags", "the protocol does not change between the replies of a transaction"),
     ("lastsave", "flags", "it is an administrator's, which Redis says in its categories only"),
+    ("role", "flags", "it is an administrator's, which Redis says in its categories only"),
     ("function|delete", "flags", "libraries are no data of a database"),
     ("function|flush", "flags", "libraries are no data of a database"),
     ("function|load", "flags", "libraries are no data of a database"),
@@ -131,4 +132,66 @@ fn commands_are_what_redis_says_of_them() {
         assert!(ours[*name][fact] != theirs[*name][fact], "{name}, {fact}: the same by now");
     }
     assert!(wrong.is_empty(), "{} facts differ:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// Commands of Redis that are not here, and why.
+const ABSENT: &[(&str, &str)] = &[
+    ("command|count", "the words behind COMMAND belong to one command"),
+    ("command|docs", "the words behind COMMAND belong to one command"),
+    ("command|getkeys", "the words behind COMMAND belong to one command"),
+    ("command|getkeysandflags", "what is done with keys is told by COMMAND INFO"),
+    ("command|help", "the words behind COMMAND belong to one command"),
+    ("command|info", "the words behind COMMAND belong to one command"),
+    ("command|list", "the words behind COMMAND belong to one command"),
+    ("migrate", "keys are moved between nodes by moonshard topology, and to Redis by dumps"),
+    ("module", "there are no modules"),
+    ("module|help", "there are no modules"),
+    ("module|list", "there are no modules"),
+    ("module|load", "there are no modules"),
+    ("module|loadex", "there are no modules"),
+    ("module|unload", "there are no modules"),
+    ("psync", "there are no replicas"),
+    ("replconf", "there are no replicas"),
+    ("restore-asking", "slots never move under a client's eyes"),
+    ("script|debug", "the web console steps through scripts"),
+    ("sync", "there are no replicas"),
+];
+
+#[test]
+fn what_is_missing_is_known() {
+    let Some(oracle) = Oracle::start() else { return };
+    let server = TestServer::start(&[]);
+    let ours = facts(&mut Client::connect(server.address(), Protocol::Resp2));
+    let theirs = facts(&mut Client::connect(oracle.address(), Protocol::Resp2));
+    let missing: Vec<&str> =
+        theirs.keys().filter(|name| !ours.contains_key(*name)).map(String::as_str).collect();
+    assert_eq!(missing, ABSENT.iter().map(|(name, _)| *name).collect::<Vec<_>>());
+    let listed = |client: &mut Client| {
+        let list = client.call(["COMMAND", "LIST"]);
+        let mut names: Vec<String> = items(&list).iter().map(text).collect();
+        names.sort_unstable();
+        names
+    };
+    let mut client = Client::connect(server.address(), Protocol::Resp2);
+    assert_eq!(listed(&mut client), ours.keys().cloned().collect::<Vec<_>>());
+    for filter in ["PATTERN *|get*", "PATTERN XINFO*", "ACLCAT pubsub", "ACLCAT nonsense", "MODULE none"] {
+        let ask = |client: &mut Client| {
+            let list = client.run(&format!("COMMAND LIST FILTERBY {filter}"));
+            let mut names: Vec<String> = items(&list).iter().map(text).collect();
+            names.retain(|name| ours.contains_key(name) && theirs.contains_key(name));
+            names.sort_unstable();
+            names
+        };
+        let redis = ask(&mut Client::connect(oracle.address(), Protocol::Resp2));
+        let known =
+            |name: &String| KNOWN.iter().any(|(known, fact, _)| known == name && *fact == "categories");
+        let wrong: Vec<String> = ask(&mut client)
+            .iter()
+            .chain(&redis)
+            .filter(|name| !known(name))
+            .filter(|name| redis.contains(name) != ask(&mut client).contains(name))
+            .cloned()
+            .collect();
+        assert_eq!(wrong, Vec::<String>::new(), "{filter}");
+    }
 }

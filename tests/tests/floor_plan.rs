@@ -71,7 +71,7 @@ const GATEWAY: &[&[&str]] = &[
     &["gate"],
     &["fleet", "memory", "metrics", "recall"],
     &["server", "registry"],
-    &["acl", "session", "pubsub", "monitor", "scripts", "functions", "call"],
+    &["acl", "session", "pubsub", "monitor", "pause", "tracking", "scripts", "functions", "call"],
     &["events", "facts", "header", "runs", "spans", "trace"],
     &["stats"],
     &["certificates"],

@@ -1,6 +1,9 @@
 //! CLIENT and its subcommands.
 
+pub mod tracking;
+
 use std::sync::Arc;
+use std::time::Duration;
 
 use store_engine::spec::flags;
 use store_engine::{Args, Arity, Command, CommandError, Protocol, Reply, error};
@@ -9,7 +12,7 @@ use super::connection::CONNECTION;
 use crate::coordinate;
 use crate::registry::{SessionCommand, SessionRun};
 use crate::server::Server;
-use crate::session::{ClientInfo, Session};
+use crate::session::{ClientInfo, Replies, Session};
 use crate::spans::Context;
 
 /// The rows of this family.
@@ -45,7 +48,21 @@ const fn admin(command: Command) -> Command {
 }
 
 static CLIENT: &[Command] = &[
+    sub(
+        "caching",
+        "6.0.0",
+        Arity::Exactly(3),
+        "Instructs the server whether to track the keys in the next request.",
+        "YES | NO",
+    ),
     sub("getname", "2.6.9", Arity::Exactly(2), "Returns the name of the connection.", ""),
+    sub(
+        "getredir",
+        "6.0.0",
+        Arity::Exactly(2),
+        "Returns the client ID to which the connection's tracking notifications are redirected.",
+        "",
+    ),
     sub("help", "5.0.0", Arity::Exactly(2), "Returns helpful text about the different subcommands.", ""),
     sub("id", "5.0.0", Arity::Exactly(2), "Returns the unique client ID of the connection.", ""),
     sub("info", "6.2.0", Arity::Exactly(2), "Returns information about the connection.", ""),
@@ -70,6 +87,14 @@ static CLIENT: &[Command] = &[
         "Sets the client eviction mode of the connection.",
         "ON | OFF",
     )),
+    admin(sub("pause", "3.0.0", Arity::AtLeast(3), "Suspends commands processing.", "timeout [WRITE | ALL]")),
+    sub(
+        "reply",
+        "3.2.0",
+        Arity::Exactly(3),
+        "Instructs the server whether to reply to commands.",
+        "ON | OFF | SKIP",
+    ),
     sub(
         "traceparent",
         "7.0.0",
@@ -85,6 +110,20 @@ static CLIENT: &[Command] = &[
         "LIB-NAME libname | LIB-VER libver",
     ),
     sub("setname", "2.6.9", Arity::Exactly(3), "Sets the connection name.", "connection-name"),
+    sub(
+        "tracking",
+        "6.0.0",
+        Arity::AtLeast(3),
+        "Controls server-assisted client-side caching for the connection.",
+        "ON | OFF [REDIRECT client-id] [PREFIX prefix [PREFIX prefix ...]] [BCAST] [OPTIN] [OPTOUT] [NOLOOP]",
+    ),
+    sub(
+        "trackinginfo",
+        "6.2.0",
+        Arity::Exactly(2),
+        "Returns information about server-assisted client-side caching for the connection.",
+        "",
+    ),
     admin(sub(
         "unblock",
         "5.0.0",
@@ -92,6 +131,7 @@ static CLIENT: &[Command] = &[
         "Ends the waiting of a client that is blocked by a command, from another connection.",
         "client-id [TIMEOUT | ERROR]",
     )),
+    admin(sub("unpause", "6.2.0", Arity::Exactly(2), "Resumes processing commands from paused clients.", "")),
 ];
 
 fn client(
@@ -114,9 +154,19 @@ fn client(
             set_info(session, args)?;
             out.ok();
         }
-        b"info" => out.verbatim("txt", session.client.line().as_bytes()),
+        b"info" => out.verbatim("txt", server.line_of(&session.client).as_bytes()),
         b"list" => list(server, args, out)?,
         b"kill" => kill(server, session, args, out)?,
+        b"tracking" => {
+            tracking::tracking(server, session, args)?;
+            out.ok();
+        }
+        b"caching" => {
+            tracking::caching(session, args[2])?;
+            out.ok();
+        }
+        b"getredir" => out.integer(tracking::redirection(session)),
+        b"trackinginfo" => tracking::info(session, out),
         b"unblock" => unblock(server, args, out)?,
         b"traceparent" => {
             session.parent = match args[2] {
@@ -130,16 +180,41 @@ fn client(
             out.ok();
         }
         b"no-evict" => {
-            // No client is ever evicted for memory, so both settings hold already.
-            if !(args[2].eq_ignore_ascii_case(b"on") || args[2].eq_ignore_ascii_case(b"off")) {
-                return Err(error::SYNTAX);
-            }
+            // No client is ever evicted for memory: it is only shown.
+            session.client.details.lock().no_evict = match &*args[2].to_ascii_lowercase() {
+                b"on" => true,
+                b"off" => false,
+                _ => return Err(error::SYNTAX),
+            };
+            out.ok();
+        }
+        b"pause" => {
+            pause(server, args)?;
+            out.ok();
+        }
+        b"unpause" => {
+            server.pause.end();
+            out.ok();
+        }
+        b"reply" => {
+            session.replies = match &*args[2].to_ascii_lowercase() {
+                b"on" => Replies::All,
+                b"off" => Replies::None,
+                b"skip" if session.replies == Replies::None => Replies::None,
+                b"skip" => Replies::SkipTwo,
+                _ => return Err(error::SYNTAX),
+            };
             out.ok();
         }
         _ => super::help(
             out,
             "CLIENT",
             &[
+                (
+                    "CACHING (YES|NO)",
+                    "Enable/disable tracking of the keys for next command in OPTIN/OPTOUT modes.",
+                ),
+                ("GETREDIR", "Return the client ID we are redirecting to when tracking is enabled."),
                 ("GETNAME", "Return the name of the current connection."),
                 ("ID", "Return the ID of the current connection."),
                 ("INFO", "Return information about the current client connection."),
@@ -150,9 +225,20 @@ fn client(
                 ),
                 ("LIST [options ...]", "Return information about client connections."),
                 ("NO-EVICT (ON|OFF)", "Protect current client connection from eviction."),
+                ("UNPAUSE", "Stop the current client pause, resuming traffic."),
+                (
+                    "PAUSE <timeout> [WRITE|ALL]",
+                    "Suspend all, or just write, clients for <timeout> milliseconds.",
+                ),
+                ("REPLY (ON|OFF|SKIP)", "Control the replies sent to the current connection."),
                 ("SETINFO <option> <value>", "Set the name or version of the client library."),
                 ("SETNAME <name>", "Assign the name <name> to the current connection."),
                 ("UNBLOCK <clientid> [TIMEOUT|ERROR]", "Unblock the specified blocked client."),
+                (
+                    "TRACKING (ON|OFF) [REDIRECT <id>] [BCAST] [PREFIX <prefix> [...]]",
+                    "     [OPTIN] [OPTOUT] [NOLOOP]\nControl server assisted client side caching.",
+                ),
+                ("TRACKINGINFO", "Report tracking status for the current connection."),
             ],
         ),
     }
@@ -191,20 +277,29 @@ fn set_info(session: &Session, args: Args<'_>) -> Result<(), CommandError> {
     Ok(())
 }
 
+fn pause(server: &Server, args: Args<'_>) -> Result<(), CommandError> {
+    let only_writes = match args.rest(3) {
+        [] => false,
+        [word] if word.eq_ignore_ascii_case(b"all") => false,
+        [word] if word.eq_ignore_ascii_case(b"write") => true,
+        [_] => return Err(CommandError::new("ERR CLIENT PAUSE mode must be WRITE or ALL")),
+        _ => return Err(error::SYNTAX),
+    };
+    let millis =
+        args.integer(2).map_err(|_| CommandError::new("ERR timeout is not an integer or out of range"))?;
+    let millis = u64::try_from(millis).map_err(|_| CommandError::new("ERR timeout is negative"))?;
+    server.pause.begin(Duration::from_millis(millis), only_writes);
+    Ok(())
+}
+
 fn list(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
     let mut cursor = args.cursor(2);
     let mut wanted: Option<Vec<u64>> = None;
     let mut subscribed = None;
     if cursor.flag("TYPE") {
-        let kind = cursor.bytes()?.to_ascii_lowercase();
-        match &*kind {
-            b"normal" => subscribed = Some(false),
-            b"pubsub" => subscribed = Some(true),
-            b"master" | b"replica" | b"slave" => wanted = Some(Vec::new()),
-            other => {
-                let text = format!("ERR Unknown client type '{}'", String::from_utf8_lossy(other));
-                return Err(CommandError::owned(text));
-            }
+        match kind(cursor.bytes()?)? {
+            Some(is) => subscribed = Some(is),
+            None => wanted = Some(Vec::new()),
         }
     } else if cursor.flag("ID") {
         let mut ids = Vec::new();
@@ -226,9 +321,22 @@ fn list(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(), CommandE
     clients.retain(|client| {
         subscribed.is_none_or(|subscribed| client.details.lock().is_subscribed() == subscribed)
     });
-    let text: String = clients.iter().map(|client| client.line()).collect();
+    let text: String = clients.iter().map(|client| server.line_of(client)).collect();
     out.verbatim("txt", text.as_bytes());
     Ok(())
+}
+
+/// A type of clients: whether they are subscribed to something; nothing: there are none.
+fn kind(word: &[u8]) -> Result<Option<bool>, CommandError> {
+    match &*word.to_ascii_lowercase() {
+        b"normal" => Ok(Some(false)),
+        b"pubsub" => Ok(Some(true)),
+        b"master" | b"replica" | b"slave" => Ok(None),
+        _ => {
+            let text = format!("ERR Unknown client type '{}'", String::from_utf8_lossy(word));
+            Err(CommandError::owned(text))
+        }
+    }
 }
 
 fn kill(server: &Server, session: &mut Session, args: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
@@ -241,12 +349,15 @@ fn kill(server: &Server, session: &mut Session, args: Args<'_>, out: &mut Reply)
         out.ok();
         return Ok(());
     }
-    let (mut id, mut addr, mut laddr, mut user, mut skip_me) = (None, None, None, None, true);
+    let (mut id, mut addr, mut laddr, mut user) = (None, None, None, None);
+    let (mut skip_me, mut subscribed) = (true, None);
     let mut cursor = args.cursor(2);
     while !cursor.is_done() {
         if cursor.flag("ID") {
             let number = cursor.integer().ok().and_then(|id| u64::try_from(id).ok()).filter(|id| *id > 0);
             id = Some(number.ok_or(CommandError::new("ERR client-id should be greater than 0"))?);
+        } else if cursor.flag("TYPE") {
+            subscribed = Some(kind(cursor.bytes()?)?);
         } else if cursor.flag("ADDR") {
             addr = Some(String::from_utf8_lossy(cursor.bytes()?));
         } else if cursor.flag("LADDR") {
@@ -272,6 +383,7 @@ fn kill(server: &Server, session: &mut Session, args: Args<'_>, out: &mut Reply)
             && addr.as_ref().is_none_or(|addr| client.addr == **addr)
             && laddr.as_ref().is_none_or(|laddr| client.laddr == **laddr)
             && user.as_ref().is_none_or(|user| Arc::ptr_eq(&client.account.lock(), user))
+            && subscribed.is_none_or(|kind| kind == Some(client.details.lock().is_subscribed()))
             && !(skip_me && client.id == session.client.id)
     });
     let mut count = 0;

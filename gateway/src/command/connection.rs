@@ -11,7 +11,7 @@ use crate::command::pubsub::leave;
 use crate::gate;
 use crate::registry::{SessionCommand, SessionRun};
 use crate::server::Server;
-use crate::session::Session;
+use crate::session::{Replies, Session};
 
 /// The rows of this family.
 pub static COMMANDS: &[SessionCommand] = &[
@@ -141,7 +141,7 @@ fn hello(
     out.bulk(b"id");
     out.integer(session.client.id as i64);
     out.bulk(b"mode");
-    out.bulk(b"standalone");
+    out.bulk(server.mode().as_bytes());
     out.bulk(b"role");
     out.bulk(b"master");
     out.bulk(b"modules");
@@ -206,11 +206,13 @@ fn reset(server: &Server, session: &mut Session, _: Args<'_>, out: &mut Reply) -
     session.multi = None;
     let account = server.acl.default_account().clone();
     session.become_user(account, server.acl.lets_in_strangers());
+    session.replies = Replies::All;
     session.db = 0;
     session.speak(Protocol::Resp2);
     out.protocol = Protocol::Resp2;
     let mut details = session.client.details.lock();
     details.name.clear();
+    details.no_evict = false;
     details.db = 0;
     out.status("RESET");
     Ok(())

@@ -1,5 +1,7 @@
 //! COMMAND and its subcommands: the table of commands, shown to clients.
 
+mod tips;
+
 use store_engine::command::resolve;
 use store_engine::keys::keys_of;
 use store_engine::spec::flags;
@@ -75,9 +77,20 @@ fn all(server: &Server, out: &mut Reply) {
 }
 
 fn info(server: &Server, name: &[u8], out: &mut Reply) {
-    match server.registry.lookup(name) {
+    match named(server, name) {
         None => out.null(),
-        Some(row) => info_of(server, row.facts(), row.facts().name, out),
+        Some((name, facts)) => info_of(server, facts, &name, out),
+    }
+}
+
+/// The command of this name, or the subcommand: `config|get`.
+fn named(server: &Server, name: &[u8]) -> Option<(String, &'static Command)> {
+    let name = name.to_ascii_lowercase();
+    let mut words = name.splitn(2, |byte| *byte == b'|');
+    let container = server.registry.lookup(words.next()?)?.facts();
+    match words.next() {
+        None => Some((container.name.to_owned(), container)),
+        Some(_) => subcommands(server, container).into_iter().find(|(full, _)| full.as_bytes() == name),
     }
 }
 
@@ -101,7 +114,9 @@ fn info_of(server: &Server, command: &Command, name: &str, out: &mut Reply) {
     let categories = categories(command);
     out.set(categories.len());
     categories.iter().for_each(|category| out.status(category));
-    out.array(0);
+    let tips: Vec<&str> = tips::tips(name).collect();
+    out.array(tips.len());
+    tips.iter().for_each(|tip| out.bulk(tip.as_bytes()));
     key_specs(command, name, out);
     let subcommands = subcommands(server, command);
     out.array(subcommands.len());
@@ -111,20 +126,14 @@ fn info_of(server: &Server, command: &Command, name: &str, out: &mut Reply) {
 }
 
 fn docs(server: &Server, args: Args<'_>, out: &mut Reply) {
-    let rows: Vec<&'static Command> = if args.len() == 2 {
-        server
-            .registry
-            .names()
-            .iter()
-            .filter_map(|name| server.registry.lookup(name.as_bytes()))
-            .map(|row| row.facts())
-            .collect()
-    } else {
-        args.rest(2).iter().filter_map(|name| server.registry.lookup(name)).map(|row| row.facts()).collect()
+    let names = server.registry.names();
+    let rows: Vec<(String, &'static Command)> = match args.rest(2) {
+        [] => names.iter().filter_map(|name| named(server, name.as_bytes())).collect(),
+        names => names.iter().filter_map(|name| named(server, name)).collect(),
     };
     out.map(rows.len());
-    for row in rows {
-        docs_of(server, row, row.name, out);
+    for (name, row) in rows {
+        docs_of(server, row, &name, out);
     }
 }
 

@@ -1,9 +1,12 @@
 //! LATENCY.
 
+mod report;
+
 use store_engine::spec::flags;
 use store_engine::{Args, Arity, Command, CommandError, Group, Reply};
 
 use super::connection::CONNECTION;
+use crate::observe::unix_time;
 use crate::registry::{SessionCommand, SessionRun};
 use crate::server::Server;
 use crate::session::Session;
@@ -30,6 +33,20 @@ const ADMIN: Command = Command {
 };
 
 static LATENCY: &[Command] = &[
+    Command {
+        name: "doctor",
+        arity: Arity::Exactly(2),
+        summary: "Returns a human-readable latency analysis report.",
+        syntax: "",
+        ..ADMIN
+    },
+    Command {
+        name: "graph",
+        arity: Arity::Exactly(3),
+        summary: "Returns a latency graph for an event.",
+        syntax: "event",
+        ..ADMIN
+    },
     Command {
         name: "help",
         arity: Arity::Exactly(2),
@@ -85,6 +102,19 @@ fn latency(server: &Server, _: &mut Session, args: Args<'_>, out: &mut Reply) ->
                 out.integer(series.most_millis as i64);
             }
         }
+        b"doctor" => {
+            let threshold = server.config.latency_monitor_threshold.get();
+            let text = report::doctor(&server.latency.all(), threshold, unix_time().as_secs());
+            out.verbatim("txt", text.as_bytes());
+        }
+        b"graph" => {
+            let wanted = name(args[2]);
+            let found = server.latency.all().into_iter().find(|(kind, _)| *kind == wanted);
+            let (kind, series) = found.ok_or_else(|| {
+                CommandError::owned(format!("ERR No samples available for event '{wanted}'"))
+            })?;
+            out.verbatim("txt", report::graph(kind, &series, unix_time().as_secs()).as_bytes());
+        }
         b"history" => {
             let wanted = name(args[2]);
             let found = server.latency.all().into_iter().find(|(kind, _)| *kind == wanted);
@@ -108,6 +138,8 @@ fn latency(server: &Server, _: &mut Session, args: Args<'_>, out: &mut Reply) ->
             out,
             "LATENCY",
             &[
+                ("DOCTOR", "Return a human readable latency analysis report."),
+                ("GRAPH <event>", "Return an ASCII latency graph for the <event> class."),
                 ("HISTORY <event>", "Return time-latency samples for the <event> class."),
                 ("LATEST", "Return the latest latency samples for all events."),
                 (

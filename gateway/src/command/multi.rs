@@ -7,7 +7,8 @@ use store::{Store, Trouble};
 use store_engine::spec::{Access, flags};
 use store_engine::{Args, Arity, Command, CommandError, Group, KeyPart, Reply};
 
-use crate::command::{acl, function, pubsub, scripting, server as administration};
+use crate::command::client::tracking;
+use crate::command::{acl, cluster, function, pubsub, replication, scripting, server as administration};
 use crate::coordinate::{self, Step};
 use crate::gate::{self, Origin, Stage};
 use crate::observe::unix_ms;
@@ -250,7 +251,10 @@ async fn sort<'a>(
         server.monitors.show(&server.pubsub, session.db, &session.client.addr, args);
     }
     gate::refuse_without_permission(server, &session.account, session.client.id, Stage::Executed, &admitted)?;
-    let Row::Session(command) = admitted.row else { return Ok(Some(Step::Engine(admitted, session.db))) };
+    let Row::Session(command) = admitted.row else {
+        tracking::note(server, session, &admitted);
+        return Ok(Some(Step::Engine(admitted, session.db)));
+    };
     let script = match command.run {
         SessionRun::Now(run) => {
             run_now(server, session, args, run, reply);
@@ -270,6 +274,14 @@ async fn sort<'a>(
         }
         SessionRun::Later(Later::PubSub) => {
             pubsub::pubsub(server, args, reply).await;
+            return Ok(None);
+        }
+        SessionRun::Later(Later::Cluster) => {
+            cluster::cluster(server, session, args, reply).await;
+            return Ok(None);
+        }
+        SessionRun::Later(Later::Wait) => {
+            replication::wait(session, args, reply).await;
             return Ok(None);
         }
         SessionRun::Later(Later::Publish { shard }) => {

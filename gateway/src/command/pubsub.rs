@@ -5,6 +5,7 @@ use std::sync::Arc;
 use store_engine::spec::{Access, flags};
 use store_engine::{Args, Arity, Command, CommandError, Group, KeyPart, Protocol, Reply, Routing};
 
+use super::client::tracking;
 use crate::fleet;
 use crate::gate::Admitted;
 use crate::pubsub::{Kind, Subscriptions};
@@ -282,12 +283,13 @@ fn note(session: &mut Session) {
     session.client.details.lock().subscriptions = counts;
 }
 
-/// Ends all subscriptions of a session, and what MONITOR began. What came until then is left in its mailbox.
+/// Ends all subscriptions of a session, and what MONITOR and CLIENT TRACKING began. What came until then is left in its mailbox.
 pub fn leave(server: &Server, session: &mut Session) {
     if std::mem::take(&mut session.monitors) {
         server.monitors.leave(&session.client);
         session.client.details.lock().monitors = false;
     }
+    tracking::leave(server, session);
     if let Some(mut own) = session.subscriptions.take() {
         server.pubsub.leave(&session.client, &mut own);
         note(session);

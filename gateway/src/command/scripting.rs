@@ -191,6 +191,7 @@ pub fn script_call<'a>(
     Ok(ScriptCall {
         trace: session.wishes.trace.clone(),
         span: session.span.as_ref().map(|span| span.context),
+        reader: super::client::tracking::reader(session, keys),
         read_only: read_only || options.flags.has(Flags::NO_WRITES),
         budget: server.budget_for(&options)?,
         options,

@@ -17,6 +17,7 @@ use crate::observe::{resident_bytes, unix_time};
 use crate::registry::{Later, SessionCommand, SessionRun};
 use crate::server::Server;
 use crate::session::Session;
+use crate::tracking::Sizes;
 
 /// The rows of this family.
 pub static COMMANDS: &[SessionCommand] = &[
@@ -43,6 +44,24 @@ pub static COMMANDS: &[SessionCommand] = &[
             ..ADMIN
         },
         run: SessionRun::Later(Later::Config),
+    },
+    SessionCommand {
+        facts: Command {
+            name: "debug",
+            arity: Arity::AtLeast(2),
+            summary: "A container for debugging commands.",
+            complexity: "Depends on subcommand.",
+            syntax: "",
+            ..ADMIN
+        },
+        // As Redis refuses it unless its configuration allows it.
+        run: SessionRun::Now(|_, _, _, _| {
+            Err(CommandError::new(
+                "ERR DEBUG command not allowed. If the enable-debug-command option is set to \"local\", you can run it \
+                 from a local connection, otherwise you need to set this option in the configuration file, and then \
+                 restart the server.",
+            ))
+        }),
     },
 ];
 
@@ -182,7 +201,7 @@ static SECTIONS: &[Section] = &[
     ("commandstats", super::calls::commandstats),
     ("errorstats", super::calls::errorstats),
     ("latencystats", super::calls::latencystats),
-    ("cluster", |_, text| text.push_str("cluster_enabled:0\r\n")),
+    ("cluster", cluster_section),
     ("stores", stores_section),
     ("keyspace", keyspace_section),
 ];
@@ -228,7 +247,7 @@ fn server_section(server: &Server, text: &mut String) {
     let uptime = server.started.elapsed().as_secs();
     lines!(text,
         "redis_version": REDIS_VERSION,
-        "redis_mode": "standalone",
+        "redis_mode": server.mode(),
         "moonshard_version": env!("CARGO_PKG_VERSION"),
         "os": std::env::consts::OS,
         "arch_bits": usize::BITS,
@@ -250,6 +269,7 @@ fn clients_section(server: &Server, text: &mut String) {
     lines!(text,
         "connected_clients": server.counters.connections.load(Ordering::Relaxed),
         "maxclients": server.config.maxclients.get(),
+        "tracking_clients": server.tracking.sizes().clients,
         "blocked_clients": server.blocked_clients(),
     );
 }
@@ -286,6 +306,7 @@ fn stats_section(server: &Server, text: &mut String) {
     let (counters, keys) = (&server.counters, server.store.counts());
     let of = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
     let [channels, patterns, shard_channels] = server.pubsub.sizes();
+    let Sizes { keys: tracked, items, prefixes, .. } = server.tracking.sizes();
     lines!(text,
         "total_connections_received": of(&counters.connections_total),
         "total_commands_processed": of(&counters.commands),
@@ -300,6 +321,9 @@ fn stats_section(server: &Server, text: &mut String) {
         "pubsub_patterns": patterns,
         "pubsubshard_channels": shard_channels,
         "total_error_replies": server.errors.all(),
+        "tracking_total_keys": tracked,
+        "tracking_total_items": items,
+        "tracking_total_prefixes": prefixes,
         "client_output_buffer_limit_disconnections": of(&counters.slow_clients_cut),
         "acl_access_denied_auth": server.acl.log.count(Reason::Auth),
         "acl_access_denied_cmd": server.acl.log.count(Reason::Command),
@@ -310,6 +334,10 @@ fn stats_section(server: &Server, text: &mut String) {
 
 fn replication_section(_: &Server, text: &mut String) {
     lines!(text, "role": "master", "connected_slaves": 0);
+}
+
+fn cluster_section(server: &Server, text: &mut String) {
+    lines!(text, "cluster_enabled": server.config.cluster_enabled.get());
 }
 
 fn cpu_section(_: &Server, text: &mut String) {

@@ -44,6 +44,8 @@ pub struct Config {
     pub tls_auth_clients: Number,
     pub tls_faces: Number,
     pub tls_stores: Number,
+    pub cluster_enabled: Number,
+    pub cluster_announce: AddressCell,
     pub durability: Number,
     pub threads: Number,
     pub shards: Number,
@@ -83,6 +85,7 @@ pub struct Config {
     pub lfu_decay_time: Number,
     pub hll_sparse_max_bytes: Number,
     pub notify_keyspace_events: Number,
+    pub tracking_table_max_keys: Number,
     pub slowlog_log_slower_than: Number,
     pub slowlog_max_len: Number,
     pub latency_monitor_threshold: Number,
@@ -294,6 +297,21 @@ pub static PARAMETERS: &[Parameter] = &[
         default: Fallback::Text("no"),
         live: false,
         doc: "Whether a gateway speaks TLS to store nodes. Their certificates must name the hosts in stores.",
+    },
+    Parameter {
+        // Clients ask CLUSTER SLOTS whatever INFO says; tools that see a cluster there want to talk to each node of it.
+        name: "cluster-enabled",
+        kind: Kind::Word("no|yes", |c| &c.cluster_enabled),
+        default: Fallback::Text("no"),
+        live: false,
+        doc: "Whether INFO and HELLO call this a cluster. CLUSTER answers in either case, as one node with all slots.",
+    },
+    Parameter {
+        name: "cluster-announce",
+        kind: Kind::Address(true, |c| &c.cluster_announce),
+        default: Fallback::Text("off"),
+        live: true,
+        doc: "Where CLUSTER tells clients to connect; off: where they have connected.",
     },
     Parameter {
         name: "threads",
@@ -561,6 +579,14 @@ pub static PARAMETERS: &[Parameter] = &[
         doc: "What is told of keys on channels: K and E name the channels by key and by event, the others are classes \
               of events as in Redis, A most of them. Empty: nothing.",
     },
+    Parameter {
+        name: "tracking-table-max-keys",
+        kind: Kind::Integer(0..=i64::MAX, |c| &c.tracking_table_max_keys),
+        default: Fallback::Text("1000000"),
+        live: true,
+        doc: "Keys of which it is remembered which clients keep copies: one more, and these drop another one. 0: no \
+              limit.",
+    },
     telemetry::SLOWLOG_SLOWER_THAN,
     telemetry::SLOWLOG_MAX_LEN,
     telemetry::LATENCY_MONITOR,
@@ -641,7 +667,14 @@ pub static DERIVED: &[Derived] = &[
     // No script makes others wait, so nobody is ever told BUSY.
     Derived { name: "busy-reply-threshold", value: |_| "0".to_owned() },
     Derived { name: "lua-time-limit", value: |_| "0".to_owned() },
-    Derived { name: "cluster-enabled", value: |_| "no".to_owned() },
+    Derived {
+        name: "cluster-announce-ip",
+        value: |c| c.cluster_announce.get().map_or(String::new(), |address| address.host),
+    },
+    Derived {
+        name: "cluster-announce-port",
+        value: |c| c.cluster_announce.get().map_or(0, |address| address.port).to_string(),
+    },
     Derived { name: "replicaof", value: |_| String::new() },
     Derived { name: "tls-port", value: |_| "0".to_owned() },
     Derived { name: "unixsocket", value: |_| String::new() },

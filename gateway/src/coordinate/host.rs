@@ -20,6 +20,7 @@ use crate::pubsub::Message;
 use crate::registry::{Later, Row, SessionCommand, SessionRun};
 use crate::server::Server;
 use crate::trace::Trace;
+use crate::tracking::Reader;
 
 /// Fuel that a call costs beside what its reply's bytes cost.
 pub(super) const CALL_FUEL: u64 = 100;
@@ -168,6 +169,8 @@ pub(super) struct ScriptHost {
     pub outgoing: Outgoing,
     /// Something published of which other gateways have to say how many would hear it.
     pub publishing: Option<Box<Message>>,
+    /// Who hears when what it reads changes.
+    pub reader: Option<Reader>,
     /// Where to tell of its calls, if somebody asks.
     pub trace: Option<Arc<Trace>>,
 }
@@ -228,6 +231,9 @@ impl ScriptHost {
         if let Err(error) = gate::refuse_what_cannot_be_kept(&self.server, &admitted, None) {
             out.error(&error);
             return Ok(true);
+        }
+        if let Some(reader) = &self.reader {
+            reader.note(&self.server.tracking, &self.server.pubsub, admitted.facts);
         }
         if let Some(message) = published(&admitted) {
             return Ok(self.publish(message, out));

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use resp::ReplyLimits;
 use script::{AnyHost, Budget, Host, Outcome, RunInput, Spent};
-use store::{Conflict, LockRequest, Mode, Unit};
+use store::{Conflict, LockRequest, Mode, Origin, Unit};
 use store_engine::{CommandError, Protocol, Reply};
 
 use super::dry;
@@ -31,6 +31,7 @@ use crate::server::Server;
 use crate::spans::Context;
 use crate::stats::{Ended, Stats};
 use crate::trace::{Rerun, Trace};
+use crate::tracking::Reader;
 
 /// What a call runs.
 pub enum Program {
@@ -118,6 +119,8 @@ pub struct ScriptCall<'a> {
     pub trace: Option<Arc<Trace>>,
     /// The span of the request that it is run for, if that is traced; then its run has one, too.
     pub span: Option<Context>,
+    /// Who hears when what it reads changes.
+    pub reader: Option<Reader>,
 }
 
 impl ScriptCall<'_> {
@@ -499,6 +502,7 @@ pub(super) async fn run_once(
         outgoing: Outgoing::default(),
         publishing: None,
         trace,
+        reader: call.reader.clone(),
     });
     let (mut host, outcome, spent) = run_in_sandbox(server, call, seen.clock_seconds, host, false).await;
     if let (Some(host), Outcome::Reply(_)) = (&mut host, &outcome) {
@@ -524,6 +528,7 @@ async fn run_unlocked(server: &Arc<Server>, call: &ScriptCall<'_>, out: &mut Vec
         failed: None,
         publishing: None,
         trace: call.traced(),
+        reader: call.reader.clone(),
     });
     let began = Instant::now();
     let _permit = server.runtime.admit(true).await;
@@ -564,6 +569,12 @@ async fn run_in_sandbox<H: Host>(
     let (runtime, script, budget) = (server.runtime.clone(), call.program.script().clone(), call.budget);
     // Boxed at once: the future is large, and each move of it costs.
     let run = Box::pin(async move { runtime.run(&script, &input, &budget, AnyHost::new(host)).await });
-    let (host, outcome, spent) = turns::drive(server, run, gives_way).await;
+    let (host, outcome, spent) = match server.tracking.is_on() {
+        true => {
+            let run = Box::pin(Origin::client(call.client).drive(run));
+            turns::drive(server, run, gives_way).await
+        }
+        false => turns::drive(server, run, gives_way).await,
+    };
     (host.and_then(AnyHost::downcast::<H>), outcome, spent)
 }

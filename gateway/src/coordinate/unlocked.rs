@@ -18,6 +18,7 @@ use crate::observe::unix_ms;
 use crate::pubsub::Message;
 use crate::server::Server;
 use crate::trace::Trace;
+use crate::tracking::Reader;
 
 /// The host of a script that gave up atomicity.
 pub(super) struct UnlockedHost {
@@ -42,6 +43,8 @@ pub(super) struct UnlockedHost {
     pub failed: Option<CommandError>,
     /// What it publishes next.
     pub publishing: Option<Message>,
+    /// Who hears when what it reads changes.
+    pub reader: Option<Reader>,
     /// Where to tell of its calls, if somebody asks.
     pub trace: Option<Arc<Trace>>,
 }
@@ -108,6 +111,9 @@ impl UnlockedHost {
             return HostCall::Done(CALL_FUEL);
         }
         self.server.calls.add_untimed(admitted.number, false);
+        if let Some(reader) = &self.reader {
+            reader.note(&self.server.tracking, &self.server.pubsub, admitted.facts);
+        }
         if let Some(message) = published(&admitted) {
             // Behind what was written before it.
             if !self.send() || self.server.store.node().is_none() {

@@ -32,7 +32,7 @@ use crate::frontend::Ready;
 use crate::io::Place;
 use crate::observe::{Counters, Face, unix_ms};
 use crate::server::Server;
-use crate::session::{ClientInfo, Session};
+use crate::session::{ClientInfo, Replies, Session};
 
 /// Bytes asked for in one read.
 const READ_BYTES: usize = 16 * 1024;
@@ -141,6 +141,8 @@ impl Connection {
     async fn run(&mut self, wire: &mut Wire, mut ready: Ready, place: &Place) -> io::Result<Left> {
         let client = self.session.client.clone();
         let mut killed = pin!(client.wake.notified());
+        let mut summoned = pin!(client.mail.summoned());
+        let mut is_summoned = false;
         let mut stopping = pin!(async { ready.wait_for(|ready| !ready).await.map(drop) });
         loop {
             if self.session.listens() {
@@ -154,6 +156,11 @@ impl Connection {
             let read = tokio::select! {
                 biased;
                 read = self.read(wire) => read?,
+                // From now on somebody else's changes are to be told here.
+                () = &mut summoned, if !is_summoned => {
+                    is_summoned = true;
+                    continue;
+                }
                 () = &mut killed => return wire.shutdown().await.map(|()| Left::Closed),
                 _ = &mut stopping => return wire.shutdown().await.map(|()| Left::Closed),
             };
@@ -223,8 +230,12 @@ impl Connection {
                     let args = request.slices(&input[at..]);
                     let args = Args::new(&args);
                     answered += 1;
+                    let mut mark = out.buf.len();
                     let waiting = dispatch::begin(server, session, args, now_ms, &mut out);
-                    let waiting = waiting.and_then(|left| ahead.send(server, session, left, at, &out));
+                    let waiting = match session.replies {
+                        Replies::All => waiting.and_then(|left| ahead.send(server, session, left, at, &out)),
+                        _ => waiting,
+                    };
                     if let Some(waiting) = waiting {
                         if !ahead.is_empty() {
                             // What was sent is done before what has to wait here.
@@ -234,7 +245,9 @@ impl Connection {
                         let ends_with_client =
                             server.config.script_client_gone.get() == 0 || !waiting.runs_scripts();
                         let wrote = session.wrote;
-                        let listener = session.listens().then(|| session.client.clone());
+                        // Of a value that is on its way the client hears behind it that it has changed.
+                        let hears = session.listens() && (session.tracking.is_none() || waiting.blocks());
+                        let listener = hears.then(|| session.client.clone());
                         let mut late = Reply { buf: take_buffer(), protocol: out.protocol };
                         {
                             let mut finish = pin!(dispatch::finish(server, session, waiting, &mut late));
@@ -264,8 +277,12 @@ impl Connection {
                         if session.listens() {
                             mail::finish(server, &session.client, wire).await?;
                         }
+                        mark = out.buf.len();
                         append(&mut out.buf, late.buf);
                         out.protocol = late.protocol;
+                    }
+                    if session.replies != Replies::All && !session.replies.take() {
+                        out.buf.truncate(mark);
                     }
                     at += request.consumed;
                 }

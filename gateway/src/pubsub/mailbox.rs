@@ -19,6 +19,8 @@ pub struct Mailbox {
     unread: Mutex<Unread>,
     arrived: Notify,
     resp3: AtomicBool,
+    expected: AtomicBool,
+    summons: Notify,
 }
 
 #[derive(Default)]
@@ -42,6 +44,22 @@ impl Mailbox {
     /// Says which protocol they are to be in.
     pub fn set_resp3(&self, resp3: bool) {
         self.resp3.store(resp3, Ordering::Relaxed);
+    }
+
+    /// Whether something may come for a connection that is subscribed to nothing.
+    pub fn is_expected(&self) -> bool {
+        self.expected.load(Ordering::Relaxed)
+    }
+
+    /// Says so, for good.
+    pub fn expect(&self) {
+        self.expected.store(true, Ordering::Relaxed);
+        self.summons.notify_one();
+    }
+
+    /// Waits until somebody says so.
+    pub async fn summoned(&self) {
+        self.summons.notified().await;
     }
 
     /// Adds a message. `false`: the client has left too much unread and must be cut off.

@@ -242,6 +242,14 @@ impl<'a> Ctx<'a> {
         }
     }
 
+    /// The same for a look before [`Ctx::reply_from`], which then is what counts as the read.
+    pub fn peek<T: Kind>(&self, key: &[u8]) -> Result<Option<&T>, CommandError> {
+        match self.partitions.peek(self.db, key, self.now_ms) {
+            None => Ok(None),
+            Some(entry) => T::of(&entry.value).map(Some).ok_or(error::WRONG_TYPE),
+        }
+    }
+
     /// Reads a `T` and writes to the reply at once: what most read commands do.
     pub fn reply_from<T: Kind>(
         &mut self,

@@ -114,6 +114,30 @@ struct Seat {
     expired: Option<Vec<Key>>,
     /// The same for somebody else.
     announced: Option<Vec<Key>>,
+    /// Keys that have changed, if somebody keeps copies of them.
+    changed: Option<Changed>,
+}
+
+/// Keys that have changed.
+#[derive(Clone, Default, Debug, PartialEq, Eq)]
+pub struct Changed {
+    /// Each of these.
+    pub keys: Vec<Key>,
+    /// And all others.
+    pub everything: bool,
+}
+
+impl Changed {
+    /// Whether nothing has.
+    pub fn is_empty(&self) -> bool {
+        self.keys.is_empty() && !self.everything
+    }
+
+    /// Adds those of others.
+    pub fn append(&mut self, mut other: Changed) {
+        self.keys.append(&mut other.keys);
+        self.everything |= other.everything;
+    }
 }
 
 /// Events in a database since the start.
@@ -245,6 +269,16 @@ impl Keyspace {
     /// The keys that have expired since this was last asked.
     pub fn take_announced(&mut self) -> Vec<Key> {
         self.seat.announced.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Says whether keys that change are kept for [`Keyspace::take_changed`].
+    pub fn keep_changed(&mut self, kept: bool) {
+        self.seat.changed = kept.then(Changed::default);
+    }
+
+    /// The keys that have changed, expired or gone since this was last asked.
+    pub fn take_changed(&mut self) -> Changed {
+        self.seat.changed.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
     /// Gives those entries a first stamp that have none, since they were read from somewhere that knows of none.
@@ -423,7 +457,7 @@ impl Keyspace {
     pub(crate) fn set_expiry(&mut self, at: usize, expire_at_ms: Option<NonZeroU64>) -> Option<NonZeroU64> {
         let (key, entry) = self.entries.at_mut(at).expect("the caller found this position");
         let old = std::mem::replace(&mut entry.expire_at_ms, expire_at_ms);
-        tell(&mut self.seat.watched, key);
+        self.seat.tell(key);
         let (more, less) = (usize::from(expire_at_ms.is_some()), usize::from(old.is_some()));
         self.expiring = self.expiring + more - less;
         if entry.sticky {
@@ -437,7 +471,7 @@ impl Keyspace {
     pub(crate) fn set_sticky(&mut self, at: usize, sticky: bool) -> bool {
         let (key, entry) = self.entries.at_mut(at).expect("the caller found this position");
         let old = std::mem::replace(&mut entry.sticky, sticky);
-        tell(&mut self.seat.watched, key);
+        self.seat.tell(key);
         let share = Sticky::share(key.len(), entry);
         match (old, sticky) {
             (false, true) => self.sticky += share,
@@ -452,8 +486,11 @@ impl Keyspace {
     pub(crate) fn swap(&mut self, other: &mut Keyspace) {
         std::mem::swap(self, other);
         std::mem::swap(&mut self.seat, &mut other.seat);
-        for watched in [&mut self.seat.watched, &mut other.seat.watched] {
-            watched.retain(|key, flags| {
+        for seat in [&mut self.seat, &mut other.seat] {
+            if let Some(changed) = &mut seat.changed {
+                changed.everything = true;
+            }
+            seat.watched.retain(|key, flags| {
                 let exists = self.entries.find(key).or_else(|| other.entries.find(key)).is_some();
                 if exists {
                     flags.iter().for_each(|flag| flag.store(true, Ordering::Relaxed));
@@ -508,7 +545,7 @@ impl Keyspace {
 
     /// Tells watchers that `key` changed.
     pub fn touch(&mut self, key: &[u8]) {
-        tell(&mut self.seat.watched, key);
+        self.seat.tell(key);
     }
 
     /// Tells watchers of all keys that `goes` says this of, whether these exist or not.
@@ -525,18 +562,26 @@ impl Keyspace {
     /// Like [`Keyspace::touch`], for the entry at `at`.
     pub(crate) fn touch_at(&mut self, at: usize) {
         if let Some((key, _)) = self.entries.at(at) {
-            tell(&mut self.seat.watched, key);
+            self.seat.tell(key);
         }
     }
 }
 
 type Watched = HashMap<Key, Vec<Arc<AtomicBool>>>;
 
-fn tell(watched: &mut Watched, key: &[u8]) {
-    if !watched.is_empty()
-        && let Some(flags) = watched.remove(key)
-    {
-        flags.iter().for_each(|flag| flag.store(true, Ordering::Relaxed));
+impl Seat {
+    /// Tells all who want to know that `key` has changed.
+    fn tell(&mut self, key: &[u8]) {
+        if !self.watched.is_empty()
+            && let Some(flags) = self.watched.remove(key)
+        {
+            flags.iter().for_each(|flag| flag.store(true, Ordering::Relaxed));
+        }
+        if let Some(Changed { keys, .. }) = &mut self.changed
+            && keys.last().is_none_or(|last| **last != *key)
+        {
+            keys.push(key.into());
+        }
     }
 }
 

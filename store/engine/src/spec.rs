@@ -98,6 +98,8 @@ pub enum Group {
     Transactions,
     /// Channels and messages.
     PubSub,
+    /// About a cluster.
+    Cluster,
 }
 
 impl Group {
@@ -119,6 +121,7 @@ impl Group {
             Group::Scripting => "scripting",
             Group::Transactions => "transactions",
             Group::PubSub => "pubsub",
+            Group::Cluster => "cluster",
         }
     }
 
@@ -136,7 +139,7 @@ impl Group {
             Group::Geo => "@geo",
             Group::Stream => "@stream",
             Group::Connection => "@connection",
-            Group::Server => return None,
+            Group::Server | Group::Cluster => return None,
             Group::Scripting => "@scripting",
             Group::Transactions => "@transaction",
             Group::PubSub => "@pubsub",

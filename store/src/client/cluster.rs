@@ -1,6 +1,6 @@
 //! All nodes of a cluster: who owns what, and the way there.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use bytes::Bytes;
@@ -8,8 +8,8 @@ use parking_lot::RwLock;
 use proto::store::v1 as wire;
 use store_engine::codec::put_bytes;
 use store_engine::hyperloglog::SparseLimit;
-use store_engine::keyspace::Counts;
-use store_engine::notice::Event;
+use store_engine::keyspace::{Changed, Counts};
+use store_engine::notice::{Event, class};
 use store_engine::{CommandError, DATABASES, Protocol};
 use tokio::sync::watch;
 use wire::refusal::Code;
@@ -18,6 +18,7 @@ use wire::response::Body as Answer;
 
 use super::link::{Greeting, Link, Lost, Pending};
 use super::trust::Trust;
+use crate::copies::{Keeper, Origin};
 use crate::node::{Call, Usage};
 use crate::notify::Audience;
 use crate::server::random;
@@ -40,6 +41,10 @@ pub struct Cluster {
     catalog: watch::Sender<u64>,
     respondent: OnceLock<Respondent>,
     audience: OnceLock<Audience>,
+    /// Bits of notify-keyspace-events.
+    notify: AtomicU32,
+    keeps_copies: AtomicBool,
+    keeper: OnceLock<Keeper>,
 }
 
 /// Answers the questions of other gateways, at once.
@@ -54,12 +59,17 @@ struct View {
 impl Cluster {
     /// Connects to these nodes, each `HOST:PORT`, and stays connected. Unless they know better, they own equal shares
     /// of the slots. Needs a runtime.
-    pub fn open(nodes: &[String], trust: Trust) -> Result<Arc<Cluster>, InvalidMap> {
-        Ok(Cluster::of(SlotMap::even(nodes)?, trust))
+    /// Nodes that were told nothing about it yet tell of keyspace events of the classes in `notify`.
+    pub fn open(nodes: &[String], trust: Trust, notify: u32) -> Result<Arc<Cluster>, InvalidMap> {
+        Ok(Cluster::with(SlotMap::even(nodes)?, trust, notify))
     }
 
     /// The same for a cluster whose map is known.
     pub fn of(map: SlotMap, trust: Trust) -> Arc<Cluster> {
+        Cluster::with(map, trust, 0)
+    }
+
+    fn with(map: SlotMap, trust: Trust, notify: u32) -> Arc<Cluster> {
         let cluster = Arc::new(Cluster {
             peer: random(),
             trust,
@@ -69,6 +79,9 @@ impl Cluster {
             catalog: watch::Sender::new(0),
             respondent: OnceLock::new(),
             audience: OnceLock::new(),
+            notify: AtomicU32::new(notify),
+            keeps_copies: AtomicBool::new(false),
+            keeper: OnceLock::new(),
         });
         cluster.view(&mut cluster.view.write(), map);
         cluster
@@ -277,13 +290,24 @@ impl Cluster {
         }
     }
 
-    /// Tells of events that happen on nodes from now on.
+    /// Tells of events that happen on nodes from now on. Without any: from now on it is these classes that are told.
     pub fn set_audience(&self, audience: Audience) {
         // The first one stays.
-        let _ = self.audience.set(audience);
+        let audience = self.audience.get_or_init(|| audience);
+        audience(self.notify.load(Ordering::Relaxed), Vec::new());
+    }
+
+    /// Of which classes of events somebody wants to know, as was said last.
+    pub(super) fn notify(&self) -> u32 {
+        let classes = self.notify.load(Ordering::Relaxed);
+        // Without a kind of channel nobody hears anything.
+        if classes & (class::KEYSPACE | class::KEYEVENT) == 0 { 0 } else { classes }
     }
 
     fn happened(&self, happened: wire::Happened) {
+        if happened.events.is_empty() {
+            self.notify.store(happened.classes, Ordering::Relaxed);
+        }
         let Some(audience) = self.audience.get() else { return };
         let event = |wire::Event { class, name, db, key }| Event {
             class,
@@ -292,6 +316,28 @@ impl Cluster {
             key: key.to_vec().into(),
         };
         audience(happened.classes, happened.events.into_iter().map(event).collect());
+    }
+
+    /// Says whether anybody keeps copies of values: of what a request finds that is sent after this, the keeper is told
+    /// when it changes.
+    pub fn keep_copies(&self, kept: bool) {
+        if self.keeps_copies.swap(kept, Ordering::Relaxed) != kept {
+            for link in self.links() {
+                link.tell(Ask::KeepCopies(wire::KeepCopies { kept }));
+            }
+        }
+    }
+
+    /// Says who is told; the first one stays.
+    pub fn set_keeper(&self, keeper: Keeper) {
+        let _ = self.keeper.set(keeper);
+    }
+
+    fn changed(&self, changed: wire::Changed) {
+        if let Some(keeper) = self.keeper.get() {
+            let keys = changed.keys.iter().map(|key| key.to_vec().into()).collect();
+            keeper(Origin::client(changed.client), Changed { keys, everything: changed.everything });
+        }
     }
 
     /// Told when somebody else has changed the catalog.
@@ -338,13 +384,18 @@ impl Greeting for NodeGreeting {
                 (cluster.map().to_wire(), cluster.peer, cluster.trust.token.clone().unwrap_or_default())
             })
             .unwrap_or_default();
-        Ask::Hello(wire::Hello { peer, map: Some(map), node: self.node as u32, token, gateway: true })
+        let notify = self.cluster.upgrade().map_or(0, |cluster| cluster.notify.load(Ordering::Relaxed));
+        let (node, keeps_copies) = (self.node as u32, self.keeps_copies());
+        Ask::Hello(wire::Hello { peer, map: Some(map), node, token, gateway: true, notify, keeps_copies })
     }
 
     fn welcome(&self, answer: Answer) -> Result<(), String> {
         match answer {
-            Answer::Welcome(wire::Welcome { map: Some(map), .. }) => {
+            Answer::Welcome(wire::Welcome { map: Some(map), notify, .. }) => {
                 let Some(cluster) = self.cluster.upgrade() else { return Ok(()) };
+                if let Some(classes) = notify {
+                    cluster.happened(wire::Happened { classes, events: Vec::new() });
+                }
                 cluster.learn(&map)?;
                 let told = map.identities.get(self.node).map_or(0, |identity| identity.id);
                 match cluster.map().identities().get(self.node) {
@@ -365,9 +416,20 @@ impl Greeting for NodeGreeting {
                 let _ = cluster.learn(&map);
             }
             (Some(cluster), Answer::Happened(happened)) => cluster.happened(happened),
+            (Some(cluster), Answer::Changed(changed)) => cluster.changed(changed),
             (Some(cluster), Answer::Asked(asked)) => cluster.answer(self.node, &asked),
             (Some(cluster), _) => cluster.catalog.send_modify(|changes| *changes += 1),
             (None, _) => {}
+        }
+    }
+
+    fn keeps_copies(&self) -> bool {
+        self.cluster.upgrade().is_some_and(|cluster| cluster.keeps_copies.load(Ordering::Relaxed))
+    }
+
+    fn lost(&self) {
+        if let Some(cluster) = self.cluster.upgrade() {
+            cluster.changed(wire::Changed { everything: true, ..wire::Changed::default() });
         }
     }
 

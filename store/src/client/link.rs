@@ -68,6 +68,10 @@ pub trait Greeting: Send + Sync + 'static {
     fn heard(&self, answer: Answer);
     /// Epoch of the map as it is known here: the node tells of a newer one.
     fn epoch(&self) -> u64;
+    /// Whether somebody here keeps copies of values that are there.
+    fn keeps_copies(&self) -> bool;
+    /// A stream that was up is broken: what the node would have said is missed.
+    fn lost(&self);
 }
 
 /// A stream to one node, for as long as this lives.
@@ -403,7 +407,11 @@ async fn drive(address: String, tls: Option<Arc<Tls>>, shared: Arc<Shared>, gree
     loop {
         let opened = Instant::now();
         let reason = run(&address, tls.as_ref(), &shared, &*greeting).await;
+        let was_up = shared.state.lock().up;
         shared.fall(&reason);
+        if was_up {
+            greeting.lost();
+        }
         if opened.elapsed() > PAUSES.1 {
             pause = PAUSES.0;
         }
@@ -463,9 +471,9 @@ async fn run(address: &str, tls: Option<&Arc<Tls>>, shared: &Arc<Shared>, greeti
                 if heard.elapsed() > SILENCE {
                     return "the node is silent".into();
                 }
-                let epoch = greeting.epoch();
+                let (epoch, keeps_copies) = (greeting.epoch(), greeting.keeps_copies());
                 let mut state = shared.state.lock();
-                state.push(Ask::Beat(Beat { epoch }));
+                state.push(Ask::Beat(Beat { epoch, keeps_copies }));
                 state.wake();
                 continue;
             }

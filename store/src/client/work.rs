@@ -18,6 +18,7 @@ use std::time::Duration;
 use proto::store::v1 as wire;
 use smallvec::SmallVec;
 use store_engine::effect::{Effect, Effects};
+use store_engine::notice::Event;
 use store_engine::{CommandError, Partition, Partitions, Reply, UndoLog};
 use wire::request::Body as Ask;
 use wire::step::{Finish, Part};
@@ -26,6 +27,7 @@ use wire::stepped::How;
 use super::cluster::{Cluster, unexpected};
 use super::link::{Link, Pending};
 use super::rehearsal;
+use crate::copies::Origin;
 use crate::lock::Mode;
 use crate::node::{self, Call};
 use crate::topology::NodeId;
@@ -110,14 +112,18 @@ pub struct Work {
     copies: Box<Partition>,
     places: Places,
     undo: UndoLog,
-    /// What was done before the present part began.
-    before: Option<UndoLog>,
+    /// What was done before the present part began, and how many events there were.
+    before: Option<(UndoLog, usize)>,
+    /// What its calls have done on the copies, if somebody wants to hear of that.
+    events: Vec<Event>,
     /// What calls see; 0 until the transaction has begun.
     now_ms: u64,
     /// That was said beforehand, or is known from its begin.
     keeps_time: bool,
     full: bool,
     ended: bool,
+    /// For whom it is.
+    client: u64,
 }
 
 impl Work {
@@ -145,10 +151,12 @@ impl Work {
             places: HashMap::default(),
             undo: UndoLog::default(),
             before: None,
+            events: Vec::new(),
             now_ms: now_ms.unwrap_or(0),
             keeps_time: now_ms.is_some(),
             full: false,
             ended: false,
+            client: Origin::present().client,
         }
     }
 
@@ -182,14 +190,20 @@ impl Work {
     fn run(&mut self, call: &Call<'_>, seed: &mut u64, out: &mut Reply) -> bool {
         let call = Call { now_ms: if self.now_ms == 0 { call.now_ms } else { self.now_ms }, ..*call };
         self.copies.databases[call.db].set_sparse_limit(self.cluster.sparse_limit());
-        node::run(&call, Partitions::One(&mut self.copies), seed, Some(&mut self.undo), None, out)
+        match self.cluster.notify() {
+            0 => node::run(&call, Partitions::One(&mut self.copies), seed, Some(&mut self.undo), None, out),
+            classes => {
+                let Work { copies, undo, events, .. } = self;
+                node::run_noting(&call, copies, seed, undo, classes, events, out)
+            }
+        }
     }
 
     /// What became of changed keys whose truth is here, by node.
     fn changes(&self, wanted: impl Fn(usize, &[u8]) -> bool) -> HashMap<NodeId, Effects> {
         let mut changes: HashMap<NodeId, Effects> = HashMap::new();
         let mut seen = std::collections::HashSet::new();
-        let logs = self.before.iter().chain([&self.undo]);
+        let logs = self.before.iter().map(|(undo, _)| undo).chain([&self.undo]);
         for (db, key) in logs.flat_map(UndoLog::keys) {
             if !wanted(db, key) || !seen.insert((db, key)) {
                 continue;
@@ -211,13 +225,13 @@ impl Work {
     /// Begins a part that can be taken back alone, see [`crate::Transaction::begin_part`].
     pub async fn begin_part(&mut self) -> Result<(), Trouble> {
         self.begin().await?;
-        self.before = Some(std::mem::take(&mut self.undo));
+        self.before = Some((std::mem::take(&mut self.undo), self.events.len()));
         self.part(Part::Begin).await
     }
 
     /// Makes the present part one with what was before.
     pub async fn keep_part(&mut self) -> Result<(), Trouble> {
-        if let Some(mut whole) = self.before.take() {
+        if let Some((mut whole, _)) = self.before.take() {
             whole.append(std::mem::take(&mut self.undo));
             self.undo = whole;
         }
@@ -227,7 +241,9 @@ impl Work {
     /// Takes the present part back.
     pub async fn undo_part(&mut self) -> Result<(), Trouble> {
         self.undo.roll_back(&mut Partitions::One(&mut self.copies));
-        self.undo = self.before.take().unwrap_or_default();
+        let (undo, events) = self.before.take().unwrap_or_default();
+        self.undo = undo;
+        self.events.truncate(events);
         self.part(Part::Undo).await
     }
 
@@ -236,7 +252,9 @@ impl Work {
         let (keys, omitted) = changed_keys(&self.undo, most);
         let mut keys = changes_of(keys, |db, key| self.preview(db, key));
         self.undo.roll_back(&mut Partitions::One(&mut self.copies));
-        self.undo = self.before.take().unwrap_or_default();
+        let (undo, events) = self.before.take().unwrap_or_default();
+        self.undo = undo;
+        self.events.truncate(events);
         add_before(&mut keys, |db, key| self.preview(db, key));
         let mut rehearsed = Rehearsed { keys, omitted, databases: Vec::new() };
         if self.everything {

@@ -111,6 +111,7 @@ pub(super) fn bytes_of(response: &Response) -> usize {
         Some(Answer::Happened(happened)) => {
             happened.events.iter().map(|event| event.key.len() + event.name.len() + 32).sum()
         }
+        Some(Answer::Changed(changed)) => changed.keys.iter().map(|key| key.len() + 8).sum(),
         Some(Answer::Gathered(gathered)) => gathered.answers.iter().map(|answer| answer.len() + 8).sum(),
         _ => 64,
     }

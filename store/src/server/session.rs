@@ -28,6 +28,7 @@ use super::pending;
 use super::place::refusal;
 use super::step;
 use crate::client::link::{Greeting, SILENCE};
+use crate::copies::Origin;
 use crate::topology::SlotMap;
 use crate::wait::Waiter;
 
@@ -150,7 +151,7 @@ impl Session {
 
     /// The peer is gone, or given up.
     fn leave(self) {
-        self.host.sessions.leave(self.number);
+        self.host.sessions.leave(&self.host.node, self.number);
         self.outbox.end();
         for (_, handle) in self.waiting.lock().handles.drain() {
             handle.abort();
@@ -198,14 +199,24 @@ impl Session {
                 }
             }
             self.greeted = true;
+            if let Err(reason) = self.host.say_notify(hello.notify, true) {
+                self.refuse(id, Code::Invalid, &reason);
+                return false;
+            }
             if hello.gateway {
                 self.host.sessions.is_gateway(self.number);
             }
+            self.host.sessions.keeps_copies(&self.host.node, self.number, hello.keeps_copies);
             return true;
         }
         match body {
             Ask::Hello(_) => self.refuse(id, Code::Invalid, "a second hello"),
             Ask::Beat(beat) => {
+                if self.host.sessions.keeps_copies(&self.host.node, self.number, beat.keeps_copies) {
+                    // It was said while the stream was made, and what has changed since then was told to nobody.
+                    let changed = wire::Changed { everything: true, ..wire::Changed::default() };
+                    self.answer(0, Answer::Changed(changed));
+                }
                 let mut status = status(&self.host);
                 if status.epoch > beat.epoch {
                     status.map = self.host.place.taken().map(|taken| taken.map.to_wire());
@@ -279,6 +290,9 @@ impl Session {
                 let gathered = self.host.sessions.gather(self.number, &asked.question, patience);
                 self.later(id, |_| async { Answer::Gathered(wire::Gathered { answers: gathered.await }) });
             }
+            Ask::KeepCopies(copies) => {
+                self.host.sessions.keeps_copies(&self.host.node, self.number, copies.kept);
+            }
             Ask::Told(told) => self.host.sessions.told(self.number, told),
             Ask::Move(asked) => self.later(id, move |host| moving::give(host, asked)),
             Ask::Receive(asked) => {
@@ -303,7 +317,14 @@ impl Session {
                     self.host.node.reset_counts();
                 }
                 match (self.host.configure)(&settings) {
-                    Ok(()) => self.answer(id, Answer::Status(status(&self.host))),
+                    Ok(()) => {
+                        if settings.iter().any(|(name, _)| name == super::NOTIFY) {
+                            // All others are to show it too.
+                            let said = self.host.say_notify(self.host.node.notified(), false);
+                            debug_assert!(said.is_ok(), "nothing is configured anew");
+                        }
+                        self.answer(id, Answer::Status(status(&self.host)));
+                    }
                     Err(reason) => self.refuse(id, Code::Invalid, &reason),
                 }
             }
@@ -364,7 +385,8 @@ impl Session {
                 _ => behind.push_back((id, call)),
             };
         }
-        if let Some(answer) = step::execute_now(&self.host, &call) {
+        let origin = Origin { peer: self.number, client: lane };
+        if let Some(answer) = origin.act(|| step::execute_now(&self.host, &call)) {
             return self.answer(id, answer);
         }
         // A lane without a task that ends it would hold up all that comes.
@@ -372,7 +394,7 @@ impl Session {
             return self.refuse(id, Code::Unavailable, TOO_MANY);
         }
         waiting.lock().lanes.insert(lane, VecDeque::new());
-        lead(self.host.clone(), waiting, self.outbox.clone(), lane, id, call);
+        lead(self.host.clone(), waiting, self.outbox.clone(), origin, id, call);
     }
 
     fn step(&mut self, id: u64, asked: wire::Step) {
@@ -384,7 +406,9 @@ impl Session {
             }
             return self.later(id, move |host| step::abort(host, number));
         }
-        let mut work = Box::pin(step::step(self.host.clone(), session, self.watches.clone(), asked));
+        let origin = Origin { peer: session, client: asked.client };
+        let step = step::step(self.host.clone(), session, self.watches.clone(), asked);
+        let mut work = Box::pin(origin.drive(step));
         // Most are done at once.
         let mut context = Context::from_waker(Waker::noop());
         match work.as_mut().poll(&mut context) {
@@ -489,7 +513,7 @@ fn lead(
     host: Arc<Host>,
     waiting: Arc<Mutex<Waiting>>,
     outbox: Arc<Outbox>,
-    lane: u64,
+    origin: Origin,
     id: u64,
     call: wire::Call,
 ) {
@@ -497,7 +521,8 @@ fn lead(
     // Held until its handle is known, so that it does not end before.
     let mut registered = shared.lock();
     let task = tokio::spawn(async move {
-        let answer = step::execute(&host, &call).await;
+        // What it changes is told before it is answered.
+        let answer = origin.drive(step::execute(&host, &call)).await;
         let leads = {
             let mut waiting = waiting.lock();
             waiting.handles.remove(&id);
@@ -506,21 +531,22 @@ fn lead(
         settle(&host, &outbox, vec![Response { id, body: Some(answer) }]);
         // Unless it was given up in this moment.
         if leads {
-            follow(host, waiting, outbox, lane);
+            follow(host, waiting, outbox, origin);
         }
     });
-    registered.heads.insert(id, lane);
+    // A lane is a client.
+    registered.heads.insert(id, origin.client);
     registered.handles.insert(id, task.abort_handle());
 }
 
 /// Runs the calls of a lane that came behind one that had to wait, up to the next one that has to.
-fn follow(host: Arc<Host>, waiting: Arc<Mutex<Waiting>>, outbox: Arc<Outbox>, lane: u64) {
+fn follow(host: Arc<Host>, waiting: Arc<Mutex<Waiting>>, outbox: Arc<Outbox>, origin: Origin) {
     loop {
         let next = {
             let mut waiting = waiting.lock();
-            let next = waiting.lanes.get_mut(&lane).and_then(VecDeque::pop_front);
+            let next = waiting.lanes.get_mut(&origin.client).and_then(VecDeque::pop_front);
             if next.is_none() {
-                waiting.lanes.remove(&lane);
+                waiting.lanes.remove(&origin.client);
             }
             next
         };
@@ -528,9 +554,9 @@ fn follow(host: Arc<Host>, waiting: Arc<Mutex<Waiting>>, outbox: Arc<Outbox>, la
         if outbox.is_closed() {
             return;
         }
-        match step::execute_now(&host, &call) {
+        match origin.act(|| step::execute_now(&host, &call)) {
             Some(answer) => settle(&host, &outbox, vec![Response { id, body: Some(answer) }]),
-            None => return lead(host, waiting, outbox, lane, id, call),
+            None => return lead(host, waiting, outbox, origin, id, call),
         }
     }
 }
@@ -582,6 +608,7 @@ fn greet(host: &Host, hello: &wire::Hello) -> Result<wire::Welcome, String> {
         map: taken.map(|taken| taken.map.to_wire()),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         boot: host.boot,
+        notify: host.notify(),
         status: Some(status(host)),
     })
 }
@@ -630,6 +657,8 @@ impl PeerGreeting {
             node: node.unwrap_or_default() as u32,
             token: host.trust.token.clone().unwrap_or_default(),
             gateway: false,
+            keeps_copies: false,
+            notify: 0,
         };
         PeerGreeting { hello }
     }
@@ -649,6 +678,12 @@ impl Greeting for PeerGreeting {
     }
 
     fn heard(&self, _: Answer) {}
+
+    fn keeps_copies(&self) -> bool {
+        false
+    }
+
+    fn lost(&self) {}
 
     fn epoch(&self) -> u64 {
         self.hello.map.as_ref().map_or(0, |map| map.epoch)

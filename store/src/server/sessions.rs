@@ -9,6 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use proto::store::v1 as wire;
+use store_engine::keyspace::Changed;
 use store_engine::notice::Event;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, timeout_at};
@@ -16,6 +17,8 @@ use wire::Response;
 use wire::response::Body as Answer;
 
 use super::outbox::Outbox;
+use crate::copies::Origin;
+use crate::node::Node;
 
 /// How long gateways are waited for that have been asked something.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -26,6 +29,8 @@ pub(crate) struct Sessions {
     last: AtomicU64,
     peers: Mutex<HashMap<u64, Peer>>,
     gathers: AtomicU64,
+    /// Held while the node is told whether a peer keeps copies.
+    switch: Mutex<()>,
     ending: AtomicBool,
     end: Notify,
 }
@@ -33,6 +38,7 @@ pub(crate) struct Sessions {
 struct Peer {
     outbox: Weak<Outbox>,
     is_gateway: bool,
+    keeps_copies: bool,
     /// The questions that it owes an answer to, in their order: when they were asked, and where the answer goes.
     /// Dropped with the peer: then nobody waits for it.
     asked: BTreeMap<u64, (Instant, oneshot::Sender<Bytes>)>,
@@ -42,7 +48,8 @@ impl Sessions {
     /// A number for a new session.
     pub fn enter(&self, outbox: &Arc<Outbox>) -> u64 {
         let number = self.last.fetch_add(1, Ordering::Relaxed) + 1;
-        let peer = Peer { outbox: Arc::downgrade(outbox), is_gateway: false, asked: BTreeMap::new() };
+        let asked = BTreeMap::new();
+        let peer = Peer { outbox: Arc::downgrade(outbox), is_gateway: false, keeps_copies: false, asked };
         self.peers.lock().insert(number, peer);
         number
     }
@@ -55,8 +62,40 @@ impl Sessions {
     }
 
     /// A session has ended.
-    pub fn leave(&self, session: u64) {
+    pub fn leave(&self, node: &Node, session: u64) {
+        self.keeps_copies(node, session, false);
         self.peers.lock().remove(&session);
+    }
+
+    /// Whether clients of this peer keep copies. Whether that is news.
+    pub fn keeps_copies(&self, node: &Node, session: u64, kept: bool) -> bool {
+        let _turn = self.switch.lock();
+        let any = {
+            let mut peers = self.peers.lock();
+            match peers.get_mut(&session) {
+                Some(peer) if peer.keeps_copies != kept => peer.keeps_copies = kept,
+                _ => return false,
+            }
+            peers.values().any(|peer| peer.keeps_copies)
+        };
+        node.keep_copies(any);
+        true
+    }
+
+    /// Tells those who keep copies what has changed. One that has not fetched what is there for it is told that
+    /// everything may have.
+    pub fn tell_of_changes(&self, origin: Origin, changed: &Changed) {
+        for (session, peer) in self.peers.lock().iter().filter(|(_, peer)| peer.keeps_copies) {
+            let Some(outbox) = peer.outbox.upgrade() else { continue };
+            let everything = changed.everything || outbox.is_full();
+            let keys = if everything { &[] } else { &changed.keys[..] };
+            let changed = wire::Changed {
+                keys: keys.iter().map(|key| key.to_vec().into()).collect(),
+                everything,
+                client: if origin.peer == *session { origin.client } else { 0 },
+            };
+            outbox.push([Response { id: 0, body: Some(Answer::Changed(changed)) }]);
+        }
     }
 
     /// Done when all are to end.

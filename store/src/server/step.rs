@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use proto::store::v1 as wire;
+use store_engine::notice::Event;
 use store_engine::{DATABASES, Reply, Routing};
 use wire::refusal::Code;
 use wire::response::Body as Answer;
@@ -171,6 +172,7 @@ async fn work(
         host.node.refuse_while_failing().map_err(|error| refusal(Code::Unavailable, error.text()))?;
         txn.apply(&step.changes, now_ms).map_err(invalid)?;
     }
+    txn.note(step.events.iter().map(events_of));
     match step.part() {
         Part::None => {}
         Part::Begin => txn.begin_part(),
@@ -204,6 +206,11 @@ async fn work(
     }
     stepped.full = host.node.is_full(now_ms);
     Ok(Some(txn))
+}
+
+fn events_of(event: &wire::Event) -> Event {
+    let wire::Event { class, name, db, key } = event;
+    Event { class: *class, name: name.clone().into(), db: *db as usize, key: key.to_vec().into() }
 }
 
 fn tell(conflict: Conflict, stepped: &mut wire::Stepped) {

@@ -253,7 +253,7 @@ fn increment_float(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError
 
 fn random_field(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
     if args.len() == 2 {
-        let len = ctx.read::<Hash>(args[1])?.map_or(0, Hash::len);
+        let len = ctx.peek::<Hash>(args[1])?.map_or(0, Hash::len);
         let at = if len == 0 { 0 } else { ctx.random_below(len) };
         return ctx.reply_from::<Hash>(args[1], |hash, out| {
             out.optional(hash.and_then(|hash| hash.at(at)).map(|(field, _)| field));
@@ -268,7 +268,7 @@ fn random_field(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
     if with_values && count.unsigned_abs() > i64::MAX as u64 / 2 {
         return Err(CommandError::new("ERR value is out of range"));
     }
-    let len = ctx.read::<Hash>(args[1])?.map_or(0, Hash::len);
+    let len = ctx.peek::<Hash>(args[1])?.map_or(0, Hash::len);
     let picked = pick::positions(ctx, count, len)?;
     ctx.reply_from::<Hash>(args[1], |hash, out| {
         // RESP3 nests the pairs, RESP2 has them flat.

@@ -234,7 +234,7 @@ fn pop(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
             Some(count.ok_or(error::NOT_POSITIVE)?)
         }
     };
-    let len = ctx.read::<Set>(args[1])?.map_or(0, Set::len);
+    let len = ctx.peek::<Set>(args[1])?.map_or(0, Set::len);
     let size = count.unwrap_or(1).min(len);
     // Highest first: a removal moves only what lies behind it.
     let mut picked = if size < len { pick::distinct(ctx, size, len) } else { Vec::new() };
@@ -267,7 +267,7 @@ fn pop(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
 fn random_member(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
     match args.len() {
         2 => {
-            let len = ctx.read::<Set>(args[1])?.map_or(0, Set::len);
+            let len = ctx.peek::<Set>(args[1])?.map_or(0, Set::len);
             let at = if len == 0 { 0 } else { ctx.random_below(len) };
             ctx.reply_from::<Set>(args[1], |set, out| {
                 out.optional(set.and_then(|set| set.at(at)).as_deref());
@@ -275,7 +275,7 @@ fn random_member(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> 
         }
         3 => {
             let count = args.negatable(2)?;
-            let len = ctx.read::<Set>(args[1])?.map_or(0, Set::len);
+            let len = ctx.peek::<Set>(args[1])?.map_or(0, Set::len);
             let picked = pick::positions(ctx, count, len)?;
             ctx.reply_from::<Set>(args[1], |set, out| {
                 out.array(picked.len());

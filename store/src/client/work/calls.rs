@@ -313,13 +313,12 @@ impl Work {
         self.places.clear();
         *self.copies = Partition::default();
         let mut pending = Vec::new();
+        let step = self.step();
         for share in &mut self.shares {
             if let Some(changes) = changes.get(&share.node) {
                 share.wrote = true;
                 let changes = changes.as_bytes().to_vec().into();
-                let step =
-                    wire::Step { txn: self.number, now_ms: self.now_ms, changes, ..wire::Step::default() };
-                pending.push(share.ask(step));
+                pending.push(share.ask(wire::Step { changes, ..step.clone() }));
             }
         }
         for answer in pending {

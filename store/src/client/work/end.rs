@@ -1,8 +1,11 @@
 //! Its end: what was changed is told to the nodes, and one of them decides.
 
+use std::collections::HashMap;
+
 use proto::store::v1 as wire;
 use store_engine::CommandError;
 use store_engine::effect::Effects;
+use store_engine::notice::Event;
 use tokio::time::{Instant, sleep};
 use wire::refusal::Code;
 use wire::request::Body as Ask;
@@ -12,6 +15,7 @@ use wire::step::Finish;
 use super::{OUTCOME_PATIENCE, OUTCOME_PAUSE, Share, Trouble, Work};
 use crate::client::cluster::{lost_error, unexpected};
 use crate::client::link::Lost;
+use crate::topology::NodeId;
 
 impl Work {
     /// Keeps all changes and lets the keys go. An error says whether nothing was done or nobody knows. Whoever does not
@@ -22,16 +26,25 @@ impl Work {
     }
 
     pub(super) async fn finish(mut self) -> Result<(), CommandError> {
-        if let Some(mut whole) = self.before.take() {
+        if let Some((mut whole, _)) = self.before.take() {
             whole.append(std::mem::take(&mut self.undo));
             self.undo = whole;
         }
         let mut changes = self.changes(|_, _| true);
-        let (number, now_ms) = (self.number, self.now_ms);
-        let step = |changes: Effects, finish: Finish, others: Vec<String>| {
+        let (number, now_ms, client) = (self.number, self.now_ms, self.client);
+        let mut events: HashMap<NodeId, Vec<wire::Event>> = HashMap::new();
+        for Event { class, name, db, key } in std::mem::take(&mut self.events) {
+            let node = self.cluster.node_of(&key);
+            let (name, db, key) = (name.into_owned(), db as u32, key.into_vec().into());
+            events.entry(node).or_default().push(wire::Event { class, name, db, key });
+        }
+        let mut events = |node: NodeId| events.remove(&node).unwrap_or_default();
+        let step = |changes: Effects, events: Vec<wire::Event>, finish: Finish, others: Vec<String>| {
             Ask::Step(wire::Step {
+                events,
                 txn: number,
                 now_ms,
+                client,
                 changes: changes.as_bytes().to_vec().into(),
                 finish: finish.into(),
                 others,
@@ -47,7 +60,11 @@ impl Work {
         let confirmed: Vec<_> = readers
             .iter()
             .filter(|_| is_spread)
-            .map(|share| share.link.ask_on(share.stream, step(Effects::default(), Finish::Open, Vec::new())))
+            .map(|share| {
+                share
+                    .link
+                    .ask_on(share.stream, step(Effects::default(), Vec::new(), Finish::Open, Vec::new()))
+            })
             .collect();
         let mut writers = writers.into_iter();
         let decider = writers.next();
@@ -60,7 +77,8 @@ impl Work {
             .iter()
             .map(|share| {
                 let changes = changes.remove(&share.node).unwrap_or_default();
-                share.link.ask_on(share.stream, step(changes, Finish::Prepare, decides.clone()))
+                let step = step(changes, events(share.node), Finish::Prepare, decides.clone());
+                share.link.ask_on(share.stream, step)
             })
             .collect();
         let mut refused = None;
@@ -72,11 +90,11 @@ impl Work {
             }
         }
         for share in &readers {
-            share.link.tell(step(Effects::default(), Finish::Abort, Vec::new()));
+            share.link.tell(step(Effects::default(), Vec::new(), Finish::Abort, Vec::new()));
         }
         if let Some(trouble) = refused {
             for share in others.iter().chain(&decider) {
-                share.link.tell(step(Effects::default(), Finish::Abort, Vec::new()));
+                share.link.tell(step(Effects::default(), Vec::new(), Finish::Abort, Vec::new()));
             }
             return Err(match trouble {
                 Trouble::Lost(error) => error,
@@ -87,13 +105,15 @@ impl Work {
 
         crate::journal::fail_point::pass("work:prepared");
         let own = changes.remove(&decider.node).unwrap_or_default();
-        let commit = decider.link.ask_on(decider.stream, step(own, Finish::Commit, names));
+        let commit =
+            decider.link.ask_on(decider.stream, step(own, events(decider.node), Finish::Commit, names));
         let answer = commit.answer().await;
         let outcome = self.outcome(&decider, answer, !others.is_empty()).await;
         for share in others {
             match &outcome {
                 Ok(()) => {
-                    let committed = share.link.ask(step(Effects::default(), Finish::Commit, Vec::new()));
+                    let committed =
+                        share.link.ask(step(Effects::default(), Vec::new(), Finish::Commit, Vec::new()));
                     let (decider, node) = (decider.link.clone(), share.link.address().to_owned());
                     tokio::spawn(async move {
                         match committed.answer().await {

@@ -112,7 +112,8 @@ impl Work {
     }
 
     pub(super) fn step(&self) -> wire::Step {
-        wire::Step { txn: self.number, now_ms: self.now_ms, ..wire::Step::default() }
+        let (txn, now_ms, client) = (self.number, self.now_ms, self.client);
+        wire::Step { txn, now_ms, client, ..wire::Step::default() }
     }
 
     /// Takes the answer to a begin. Whether the locks are there; not if they are another node's.

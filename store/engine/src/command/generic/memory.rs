@@ -2,7 +2,7 @@
 
 use crate::error::{self, CommandError};
 use crate::spec::{Access, Arity, Command, Group, KeyPart};
-use crate::{Args, Ctx};
+use crate::{Args, Ctx, reply};
 
 const BASE: Command =
     Command { group: Group::Server, since: "4.0.0", keys: KeyPart::NONE, syntax: "", ..Command::BASE };
@@ -57,24 +57,17 @@ fn usage(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
 }
 
 fn help(ctx: &mut Ctx<'_>, _: Args<'_>) -> Result<(), CommandError> {
-    const LINES: [&str; 14] = [
-        "MEMORY <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
-        "DOCTOR",
-        "    Return memory problems reports.",
-        "MALLOC-STATS",
-        "    Return internal statistics report from the memory allocator.",
-        "PURGE",
-        "    Attempt to purge dirty pages for reclamation by the allocator.",
-        "STATS",
-        "    Return information about the memory usage of the server.",
-        "USAGE <key> [SAMPLES <count>]",
-        "    Return memory in bytes used by <key> and its value. Nested values are",
-        "    sampled up to <count> times (default: 5, 0 means sample all).",
-        "HELP",
-        "    Prints this help.",
+    const SUBCOMMANDS: &[(&str, &str)] = &[
+        ("DOCTOR", "Return memory problems reports."),
+        ("MALLOC-STATS", "Return internal statistics report from the memory allocator."),
+        ("PURGE", "Attempt to purge dirty pages for reclamation by the allocator."),
+        ("STATS", "Return information about the memory usage of the server."),
+        (
+            "USAGE <key> [SAMPLES <count>]",
+            "Return memory in bytes used by <key> and its value. Nested values are\nsampled up to <count> times (default: 5, 0 means sample all).",
+        ),
     ];
-    ctx.out.array(LINES.len());
-    LINES.iter().for_each(|line| ctx.out.status(line));
+    reply::help(ctx.out, "MEMORY", SUBCOMMANDS);
     Ok(())
 }
 

@@ -3,7 +3,7 @@
 use crate::error::CommandError;
 use crate::spec::{Arity, Command, KeyPart};
 use crate::value::Str;
-use crate::{Aging, Args, Ctx, Stamp, Value};
+use crate::{Aging, Args, Ctx, Stamp, Value, reply};
 
 const PARTS: &[KeyPart] = &[KeyPart::one(2, crate::Access::Read)];
 const SUB: Command = Command {
@@ -135,27 +135,26 @@ fn reply(ctx: &mut Ctx<'_>, value: Option<i64>) -> Result<(), CommandError> {
 }
 
 fn help(ctx: &mut Ctx<'_>, _: Args<'_>) -> Result<(), CommandError> {
-    const LINES: [&str; 17] = [
-        "OBJECT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
-        "ENCODING <key>",
-        "    Return the kind of internal representation used in order to store the value",
-        "    associated with a <key>.",
-        "FREQ <key>",
-        "    Return the access frequency index of the <key>. The returned integer is",
-        "    proportional to the logarithm of the recent access frequency of the key.",
-        "IDLETIME <key>",
-        "    Return the idle time of the <key>, that is the approximated number of",
-        "    seconds elapsed since the last access to the key.",
-        "REFCOUNT <key>",
-        "    Return the number of references of the value associated with the specified",
-        "    <key>.",
-        "STICKY <key>",
-        "    Return 1 if the <key> stays when memory is short, otherwise 0.",
-        "HELP",
-        "    Prints this help.",
+    const SUBCOMMANDS: &[(&str, &str)] = &[
+        (
+            "ENCODING <key>",
+            "Return the kind of internal representation used in order to store the value\nassociated with a <key>.",
+        ),
+        (
+            "FREQ <key>",
+            "Return the access frequency index of the <key>. The returned integer is\nproportional to the logarithm of the recent access frequency of the key.",
+        ),
+        (
+            "IDLETIME <key>",
+            "Return the idle time of the <key>, that is the approximated number of\nseconds elapsed since the last access to the key.",
+        ),
+        (
+            "REFCOUNT <key>",
+            "Return the number of references of the value associated with the specified\n<key>.",
+        ),
+        ("STICKY <key>", "Return 1 if the <key> stays when memory is short, otherwise 0."),
     ];
-    ctx.out.array(LINES.len());
-    LINES.iter().for_each(|line| ctx.out.status(line));
+    reply::help(ctx.out, "OBJECT", SUBCOMMANDS);
     Ok(())
 }
 

@@ -5,7 +5,7 @@ use crate::error::CommandError;
 use crate::spec::{Access, Arity, Command, KeyPart, Routing, flags};
 use crate::value::Stream;
 use crate::value::stream::Id;
-use crate::{Args, Ctx};
+use crate::{Args, Ctx, reply};
 
 /// The rows of this chapter.
 pub static COMMANDS: &[Command] = &[Command {
@@ -85,27 +85,20 @@ static SUBCOMMANDS: &[Command] = &[
 ];
 
 fn help(ctx: &mut Ctx<'_>, _: Args<'_>) -> Result<(), CommandError> {
-    const LINES: [&str; 17] = [
-        "XGROUP <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
-        "CREATE <key> <groupname> <id|$> [option]",
-        "    Create a new consumer group. Options are:",
-        "    * MKSTREAM",
-        "      Create the empty stream if it does not exist.",
-        "    * ENTRIESREAD entries_read",
-        "      Set the group's entries_read counter (internal use).",
-        "CREATECONSUMER <key> <groupname> <consumer>",
-        "    Create a new consumer in the specified group.",
-        "DELCONSUMER <key> <groupname> <consumer>",
-        "    Remove the specified consumer.",
-        "DESTROY <key> <groupname>",
-        "    Remove the specified group.",
-        "SETID <key> <groupname> <id|$> [ENTRIESREAD entries_read]",
-        "    Set the current group ID and entries_read counter.",
-        "HELP",
-        "    Prints this help.",
+    const SUBCOMMANDS: &[(&str, &str)] = &[
+        (
+            "CREATE <key> <groupname> <id|$> [option]",
+            "Create a new consumer group. Options are:\n* MKSTREAM\n  Create the empty stream if it does not exist.\n* ENTRIESREAD entries_read\n  Set the group's entries_read counter (internal use).",
+        ),
+        ("CREATECONSUMER <key> <groupname> <consumer>", "Create a new consumer in the specified group."),
+        ("DELCONSUMER <key> <groupname> <consumer>", "Remove the specified consumer."),
+        ("DESTROY <key> <groupname>", "Remove the specified group."),
+        (
+            "SETID <key> <groupname> <id|$> [ENTRIESREAD entries_read]",
+            "Set the current group ID and entries_read counter.",
+        ),
     ];
-    ctx.out.array(LINES.len());
-    LINES.iter().for_each(|line| ctx.out.status(line));
+    reply::help(ctx.out, "XGROUP", SUBCOMMANDS);
     Ok(())
 }
 

@@ -6,7 +6,7 @@ use crate::error::{self, CommandError};
 use crate::spec::{Access, Arity, Command, KeyPart, Routing};
 use crate::value::Stream;
 use crate::value::stream::{Group, Id, Meta};
-use crate::{Args, Ctx, Reply};
+use crate::{Args, Ctx, Reply, reply};
 
 /// The rows of this chapter.
 pub static COMMANDS: &[Command] = &[Command {
@@ -60,19 +60,12 @@ static SUBCOMMANDS: &[Command] = &[
 ];
 
 fn help(ctx: &mut Ctx<'_>, _: Args<'_>) -> Result<(), CommandError> {
-    const LINES: [&str; 9] = [
-        "XINFO <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
-        "CONSUMERS <key> <groupname>",
-        "    Show consumers of <groupname>.",
-        "GROUPS <key>",
-        "    Show the stream consumer groups.",
-        "STREAM <key> [FULL [COUNT <count>]",
-        "    Show information about the stream.",
-        "HELP",
-        "    Prints this help.",
+    const SUBCOMMANDS: &[(&str, &str)] = &[
+        ("CONSUMERS <key> <groupname>", "Show consumers of <groupname>."),
+        ("GROUPS <key>", "Show the stream consumer groups."),
+        ("STREAM <key> [FULL [COUNT <count>]", "Show information about the stream."),
     ];
-    ctx.out.array(LINES.len());
-    LINES.iter().for_each(|line| ctx.out.status(line));
+    reply::help(ctx.out, "XINFO", SUBCOMMANDS);
     Ok(())
 }
 

@@ -184,7 +184,7 @@ impl<'a> MultiPop<'a> {
 
 fn zrandmember(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
     if args.len() == 2 {
-        let len = ctx.read::<ZSet>(args[1])?.map_or(0, ZSet::len);
+        let len = ctx.peek::<ZSet>(args[1])?.map_or(0, ZSet::len);
         let rank = if len == 0 { 0 } else { ctx.random_below(len) };
         return ctx.reply_from::<ZSet>(args[1], |zset, out| {
             out.optional(zset.and_then(|zset| zset.select(rank)).map(|(member, _)| member));
@@ -199,7 +199,7 @@ fn zrandmember(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
     if with_scores && count.unsigned_abs() > i64::MAX as u64 / 2 {
         return Err(CommandError::new("ERR value is out of range"));
     }
-    let len = ctx.read::<ZSet>(args[1])?.map_or(0, ZSet::len);
+    let len = ctx.peek::<ZSet>(args[1])?.map_or(0, ZSet::len);
     let ranks = pick::positions(ctx, count, len)?;
     ctx.reply_from::<ZSet>(args[1], |zset, out| {
         reply_len(out, ranks.len(), with_scores);

@@ -1,0 +1,135 @@
+//! WAIT, ROLE, REPLICAOF and FAILOVER: what there is to say where there are no replicas.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use store_engine::spec::flags;
+use store_engine::{Args, Arity, Command, CommandError, Group, Reply};
+
+use super::connection::CONNECTION;
+use crate::registry::{Later, SessionCommand, SessionRun};
+use crate::server::Server;
+use crate::session::{Blocked, Session, WaitsElsewhere};
+
+/// The rows of this family.
+pub static COMMANDS: &[SessionCommand] = &[
+    SessionCommand {
+        facts: Command {
+            name: "wait",
+            since: "3.0.0",
+            group: Group::Generic,
+            arity: Arity::Exactly(3),
+            flags: flags::NO_SCRIPT,
+            summary: "Blocks until the asynchronous replication of all preceding write commands sent by the \
+                      connection is completed.",
+            syntax: "numreplicas timeout",
+            ..CONNECTION
+        },
+        run: SessionRun::Later(Later::Wait),
+    },
+    SessionCommand {
+        facts: Command {
+            name: "role",
+            since: "2.8.12",
+            arity: Arity::Exactly(1),
+            flags: flags::NO_SCRIPT | flags::LOADING | flags::FAST | flags::DANGEROUS | flags::ADMIN,
+            summary: "Returns the replication role.",
+            syntax: "",
+            ..BASE
+        },
+        run: SessionRun::Now(|_, _, _, out| {
+            out.array(3);
+            out.bulk(b"master");
+            out.integer(0);
+            out.array(0);
+            Ok(())
+        }),
+    },
+    SessionCommand {
+        facts: Command {
+            name: "replicaof",
+            since: "5.0.0",
+            arity: Arity::Exactly(3),
+            summary: "Configures a server as replica of another, or promotes it to a master.",
+            syntax: "host port | NO ONE",
+            ..BASE
+        },
+        run: SessionRun::Now(replica_of),
+    },
+    SessionCommand {
+        facts: Command {
+            name: "slaveof",
+            since: "1.0.0",
+            arity: Arity::Exactly(3),
+            summary: "Sets a Redis server as a replica of another, or promotes it to being a master.",
+            syntax: "host port | NO ONE",
+            ..BASE
+        },
+        run: SessionRun::Now(replica_of),
+    },
+    SessionCommand {
+        facts: Command {
+            name: "failover",
+            since: "6.2.0",
+            arity: Arity::AtLeast(1),
+            summary: "Starts a coordinated failover from a server to one of its replicas.",
+            syntax: "[TO host port [FORCE]] [ABORT] [TIMEOUT milliseconds]",
+            ..BASE
+        },
+        run: SessionRun::Now(|_, _, args, _| {
+            Err(CommandError::new(match args.get(1) {
+                Some(word) if word.eq_ignore_ascii_case(b"abort") => "ERR No failover in progress.",
+                _ => "ERR FAILOVER requires connected replicas.",
+            }))
+        }),
+    },
+];
+
+const BASE: Command =
+    Command { group: Group::Server, flags: flags::NO_SCRIPT | flags::ADMIN | flags::DANGEROUS, ..CONNECTION };
+
+fn replica_of(_: &Server, _: &mut Session, args: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
+    if !(args[1].eq_ignore_ascii_case(b"no") && args[2].eq_ignore_ascii_case(b"one")) {
+        return Err(CommandError::new(
+            "ERR This server cannot be a replica; `moonshard store restore` takes over the data of a Redis server",
+        ));
+    }
+    out.ok();
+    Ok(())
+}
+
+/// WAIT: no replica will ever confirm anything, so who wants one waits for the time to pass.
+pub async fn wait(session: &Session, args: Args<'_>, out: &mut Reply) {
+    let wanted = match args.integer(1) {
+        Ok(wanted) => wanted,
+        Err(error) => return out.error(&error),
+    };
+    let timeout_ms = match args.integer(2) {
+        Ok(millis) => u64::try_from(millis).map_err(|_| CommandError::new("ERR timeout is negative")),
+        Err(_) => Err(CommandError::new("ERR timeout is not an integer or out of range")),
+    };
+    let timeout_ms = match timeout_ms {
+        Ok(timeout_ms) => timeout_ms,
+        Err(error) => return out.error(&error),
+    };
+    if wanted <= 0 || session.in_exec {
+        return out.integer(0);
+    }
+    let waits = Arc::<WaitsElsewhere>::default();
+    *session.client.blocked.lock() = Some(Blocked::There(waits.clone()));
+    let time_is_over = async {
+        match timeout_ms {
+            0 => std::future::pending().await,
+            millis => tokio::time::sleep(Duration::from_millis(millis)).await,
+        }
+    };
+    tokio::select! {
+        () = time_is_over => out.integer(0),
+        end = waits.ended() => match end.first() {
+            // CLIENT UNBLOCK … ERROR.
+            Some(b'-') => out.buf.extend_from_slice(&end),
+            _ => out.integer(0),
+        },
+    }
+    *session.client.blocked.lock() = None;
+}

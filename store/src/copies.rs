@@ -1,0 +1,134 @@
+//! Copies that clients keep of values: whoever keeps some is told which keys have changed.
+//!
+//! It is told when a shard is let go in which something has changed, be that a command, a commit, an undo, a key whose
+//! time is over, or one that memory was short for. That may be before a transaction is committed, whose keys are
+//! locked until then: who reads one anew waits for the end.
+
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use store_engine::Partition;
+use store_engine::keyspace::Changed;
+
+use crate::node::Node;
+
+/// On whose behalf something is done: 0 is nobody.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Origin {
+    /// The session of a gateway elsewhere.
+    pub peer: u64,
+    /// A client of it, or of this process.
+    pub client: u64,
+}
+
+/// What is being done on this thread: for whom, and what it has changed so far.
+#[derive(Default)]
+struct Act {
+    origin: Origin,
+    changed: Changed,
+    copies: Option<Arc<Copies>>,
+}
+
+thread_local! {
+    static ACT: RefCell<Option<Act>> = const { RefCell::new(None) };
+}
+
+/// Ends an act, also one that panics: what it has changed is told at once, so that a transaction is one message.
+struct End(Option<Act>);
+
+impl Drop for End {
+    fn drop(&mut self) {
+        let outer = self.0.take();
+        if let Some(Act { origin, changed, copies: Some(copies) }) = ACT.replace(outer) {
+            copies.say(origin, changed);
+        }
+    }
+}
+
+impl Origin {
+    /// A client of this process.
+    pub fn client(client: u64) -> Origin {
+        Origin { peer: 0, client }
+    }
+
+    /// On whose behalf the present thread does what it does.
+    pub fn present() -> Origin {
+        ACT.with_borrow(|act| act.as_ref().map_or_else(Origin::default, |act| act.origin))
+    }
+
+    /// Does something on its behalf.
+    pub fn act<T>(self, work: impl FnOnce() -> T) -> T {
+        let _end = End(ACT.replace(Some(Act { origin: self, ..Act::default() })));
+        work()
+    }
+
+    /// The same for something that waits.
+    pub async fn drive<F: Future>(self, work: F) -> F::Output {
+        let mut work = pin!(work);
+        poll_fn(|context| self.act(|| work.as_mut().poll(context))).await
+    }
+}
+
+/// Who keeps copies: it may be called while shards are locked, so it may neither wait nor look at data.
+pub type Keeper = Box<dyn Fn(Origin, Changed) + Send + Sync>;
+
+/// Whether copies are kept, and who is to be told.
+#[derive(Default)]
+pub(crate) struct Copies {
+    kept: AtomicBool,
+    keeper: OnceLock<Keeper>,
+}
+
+impl Copies {
+    /// Whether anybody keeps some.
+    pub fn are_kept(&self) -> bool {
+        self.kept.load(Ordering::Relaxed)
+    }
+
+    /// Tells what has changed in a partition since this was last done; when the present act has ended, if there is one.
+    pub fn tell(self: &Arc<Self>, partition: &mut Partition) {
+        let mut all = Changed::default();
+        for space in &mut partition.databases {
+            all.append(space.take_changed());
+        }
+        if all.is_empty() {
+            return;
+        }
+        let alone = ACT.with_borrow_mut(|act| match act {
+            Some(Act { changed, copies, .. }) => {
+                changed.append(std::mem::take(&mut all));
+                copies.get_or_insert_with(|| self.clone());
+                false
+            }
+            None => true,
+        });
+        if alone {
+            self.say(Origin::default(), all);
+        }
+    }
+
+    fn say(&self, origin: Origin, changed: Changed) {
+        if let Some(keeper) = self.keeper.get() {
+            keeper(origin, changed);
+        }
+    }
+}
+
+impl Node {
+    /// Says whether anybody keeps copies. Of what changes after that the keeper is told.
+    pub fn keep_copies(&self, kept: bool) {
+        if self.copies.kept.swap(kept, Ordering::Relaxed) != kept {
+            for (_, shard) in &mut self.lock_everything() {
+                shard.partition.databases.iter_mut().for_each(|space| space.keep_changed(kept));
+            }
+        }
+    }
+
+    /// Says who is told; the first one stays.
+    pub fn set_keeper(&self, keeper: Keeper) {
+        let _ = self.copies.keeper.set(keeper);
+    }
+}
