@@ -182,3 +182,64 @@ fn nodes_tell_all_gateways() {
         }
     }
 }
+
+fn heard(client: &mut Client) -> (String, String) {
+    let Value::Array(parts) = client.read() else { panic!("no message") };
+    let text = |at: usize| notation::reply(&parts[at]).trim_matches('"').to_owned();
+    (text(2), text(3))
+}
+
+#[test]
+fn scripts_and_transactions_on_nodes_are_told_when_they_are_kept() {
+    let cluster = TestCluster::start_with(3, 2, None, &["--notify-keyspace-events", "E$lghm"]);
+    let (mut talks, mut hears) = (cluster.client(0), cluster.client(1));
+    hears.run("PSUBSCRIBE __keyevent@*");
+    let [one, two, three] = [0, 1, 2].map(|node| cluster.key(node, "key"));
+    let mut expect = |events: &[(&str, &str)]| {
+        let mut told: Vec<_> = events.iter().map(|_| heard(&mut hears)).collect();
+        let mut expected: Vec<_> =
+            events.iter().map(|(event, key)| (format!("__keyevent@0__:{event}"), (*key).to_owned())).collect();
+        // Each node tells of its own keys, in their order.
+        told.sort();
+        expected.sort();
+        assert_eq!(told, expected);
+    };
+    talks.eval("redis.call('SET', KEYS[1], 1) redis.call('INCR', KEYS[1])", &[&one], &[]);
+    expect(&[("set", &one), ("incrby", &one)]);
+    talks.eval(
+        "redis.call('LPUSH', KEYS[1], 1) redis.call('GET', KEYS[2]) redis.call('DEL', KEYS[3])",
+        &[&two, &three, &one],
+        &[],
+    );
+    expect(&[("lpush", &two), ("keymiss", &three), ("del", &one)]);
+    for line in ["MULTI".to_owned(), format!("SET {one} 1"), format!("HSET {three} f v"), "EXEC".to_owned()] {
+        talks.run(&line);
+    }
+    expect(&[("set", &one), ("hset", &three)]);
+    talks.run(&format!("MSET {one} 1 {two} 2"));
+    expect(&[("set", &one), ("set", &two)]);
+    // What is undone is not told.
+    let undone = "#!lua on-error=rollback\nredis.call('SET', KEYS[1], 1) error('oops')";
+    talks.eval(undone, &[&one], &[]);
+    talks.run(&format!("APPEND {one} x"));
+    expect(&[("append", &one)]);
+}
+
+#[test]
+fn what_is_told_is_agreed_upon_and_outlives_nodes() {
+    let mut cluster = TestCluster::start_with(2, 2, None, &["--notify-keyspace-events", "KE$"]);
+    let (mut talks, mut hears) = (cluster.client(0), cluster.client(1));
+    hears.run("SUBSCRIBE __keyevent@0__:set");
+    let key = cluster.key(1, "key");
+    talks.run(&format!("SET {key} 1"));
+    assert_eq!(heard(&mut hears).1, key);
+    let shows = |client: &mut Client| notation::reply(&client.run("CONFIG GET notify-keyspace-events"));
+    let mut asks = cluster.client(1);
+    talks.run("CONFIG SET notify-keyspace-events Eg$");
+    wait_until("the other gateway shows it too", || shows(&mut asks).contains("\"g$E\""));
+    cluster.stores[1].kill();
+    cluster.stores[1].start();
+    wait_until("the node is back", || talks.run(&format!("SET {key} 2")) == Value::Status(b"OK".to_vec()));
+    assert_eq!(heard(&mut hears).1, key);
+    assert!(shows(&mut talks).contains("\"g$E\""));
+}
