@@ -100,6 +100,8 @@ pub struct Acl {
     open: AtomicBool,
     /// Store nodes have not told yet which users there are.
     unknown: AtomicBool,
+    /// Why they have not.
+    why_unknown: Mutex<CommandError>,
     /// The password of `default` that the process was started with.
     required: OnceLock<String>,
     /// What was recalled of users last.
@@ -119,6 +121,7 @@ impl Acl {
             default,
             open: AtomicBool::new(true),
             unknown: AtomicBool::new(false),
+            why_unknown: Mutex::new(UNKNOWN),
             required: OnceLock::new(),
             recalled: Mutex::default(),
             log: Log::default(),
@@ -167,6 +170,16 @@ impl Acl {
     /// Lets nobody in until it is known which users there are.
     pub fn wait_for_users(&self) {
         self.set_known(false);
+    }
+
+    /// Notes why it is not known which users there are.
+    pub fn set_why_unknown(&self, why: &CommandError) {
+        *self.why_unknown.lock() = why.clone();
+    }
+
+    /// What a session is told until it is known which users there are.
+    pub fn why_unknown(&self) -> CommandError {
+        self.why_unknown.lock().clone()
     }
 
     /// Makes this the password of `default` whatever is recalled first; an empty one says nothing.
@@ -329,8 +342,7 @@ impl Acl {
     }
 }
 
-/// What a session says before store nodes have told which users there are.
-pub const UNKNOWN: CommandError =
+const UNKNOWN: CommandError =
     CommandError::new("CLUSTERDOWN nothing was done, no store node has told yet which users there are");
 /// What a session says without having been let in.
 pub const NOAUTH: CommandError = CommandError::new("NOAUTH Authentication required.");

@@ -150,7 +150,7 @@ pub fn refuse_to_session(
         return Ok(());
     }
     if !server.acl.is_known() && !is_harmless(admitted.facts) {
-        return Err(acl::UNKNOWN);
+        return Err(server.acl.why_unknown());
     }
     if session.needs_password(&server.acl) && !admitted.facts.has(flags::NO_AUTH) {
         return Err(acl::NOAUTH);

@@ -238,3 +238,103 @@ pub fn merged<'a>(args: impl IntoIterator<Item = &'a [u8]>) -> Result<Vec<Vec<u8
         None => Ok(merged),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn commands() -> Commands {
+        Commands::new(store_engine::command::all().map(|row| (row, Vec::new())))
+    }
+
+    fn user(commands: &Commands, rules: &str) -> User {
+        let known = Known { commands, all_channels: false };
+        let mut user = User::new(known);
+        let rules = merged(rules.split(' ').map(str::as_bytes)).expect("closed parentheses");
+        user.apply_all(known, &rules).map_err(|(_, wrong)| wrong).expect("right rules");
+        user
+    }
+
+    fn may(commands: &Commands, user: &User, line: &str) -> Result<(), Denied> {
+        let items: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+        let id = commands.find(items[0]).expect("a command");
+        user.check(commands, id, Args::new(&items))
+    }
+
+    #[test]
+    fn keys_are_read_or_written() {
+        let commands = commands();
+        let user = user(&commands, "+@all %R~r* %W~w* (+getdel ~x)");
+        for (line, wanted) in [
+            ("get r", Ok(())),
+            ("get w", Err(Denied::Key(1))),
+            ("set w 1", Ok(())),
+            ("set r 1", Err(Denied::Key(1))),
+            ("set w 1 GET", Err(Denied::Key(1))),
+            ("exists r w", Ok(())),
+            ("exists r y", Err(Denied::Key(2))),
+            ("copy r w", Ok(())),
+            ("copy w r", Err(Denied::Key(2))),
+            ("getdel x", Ok(())),
+            ("get x", Err(Denied::Key(1))),
+            ("zunionstore w 2 r w", Err(Denied::Key(4))),
+            ("zunionstore w 1 r", Ok(())),
+            ("bitfield r get u8 0", Ok(())),
+            ("bitfield r set u8 0 1", Err(Denied::Key(1))),
+        ] {
+            assert_eq!(may(&commands, &user, line), wanted, "{line}");
+        }
+    }
+
+    #[test]
+    fn what_is_shown_means_the_same() {
+        let commands = commands();
+        let known = Known { commands: &commands, all_channels: false };
+        for rules in [
+            "on >a >b nopass",
+            "+@all -@dangerous +keys",
+            "+@read +@write -get",
+            "-@all +set|x +get +GET|Y +object|encoding",
+            "~a %R~b %W~b %R~c &d resetchannels &e (+@list ~f) (%W~g)",
+            "allkeys allchannels skip-sanitize-payload",
+            "+@all -object +object|freq",
+        ] {
+            let user = user(&commands, rules);
+            let shown = user.show(&commands);
+            let again = super::super::file::parse_rules(shown.split(|byte| *byte == b' '), known);
+            assert_eq!(again.expect("right rules").show(&commands), shown, "{rules}");
+        }
+    }
+
+    #[test]
+    fn passwords_are_digests_of_64_digits() {
+        let commands = commands();
+        let known = Known { commands: &commands, all_channels: false };
+        let mut user = User::new(known);
+        let digest = hex(&hash(b"pw"));
+        for (rule, wanted) in [
+            (format!("#{}", digest.to_uppercase()), Err(BAD_HASH)),
+            (format!("#{}", &digest[1..]), Err(BAD_HASH)),
+            (format!("#{digest}"), Ok(())),
+            ("<other".to_owned(), Err(NO_PASSWORD)),
+        ] {
+            assert_eq!(user.apply(known, rule.as_bytes()), wanted, "{rule}");
+        }
+        assert!(!user.lets_in(b"pw"), "it is off");
+        user.apply(known, b"on").expect("a right rule");
+        assert_eq!([b"pw", b"pq"].map(|said| user.lets_in(said)), [true, false]);
+        user.apply(known, b"nopass").expect("a right rule");
+        assert!(user.lets_in(b"anything") && user.is_open());
+    }
+
+    #[test]
+    fn selectors_are_put_together() {
+        let merged = |line: &str| {
+            let parts = merged(line.split(' ').map(str::as_bytes));
+            let text = |part: Vec<u8>| String::from_utf8(part).expect("text");
+            parts.map(|parts| parts.into_iter().map(text).collect::<Vec<_>>().join(",")).map_err(text)
+        };
+        assert_eq!(merged("on (a b) (c) (d e"), Err("(d".to_owned()));
+        assert_eq!(merged("on (a b) (c) x)"), Ok("on,(a b),(c),x)".to_owned()));
+    }
+}

@@ -168,6 +168,14 @@ async fn perform(
     args: Args<'_>,
     out: &mut Reply,
 ) -> Result<(), CommandError> {
+    let changes = [&b"setuser"[..], b"deluser", b"load", b"save"];
+    if let Some(word) = changes.iter().find(|word| args[1].eq_ignore_ascii_case(word)) {
+        let (by, addr) = (session.account.name().escape_ascii(), &session.client.addr);
+        // The name only: rules may have passwords.
+        let whom = args.get(2).unwrap_or_default();
+        let whom = whom[..whom.len().min(128)].escape_ascii();
+        log::notice(&format!("users: {} {whom} by user={by} addr={addr}", word.escape_ascii()));
+    }
     match &*args[1].to_ascii_lowercase() {
         b"setuser" => set_user(server, session, args).await.map(|()| out.ok()),
         b"deluser" => delete_users(server, session, args).await.map(|count| out.count(count)),
@@ -450,7 +458,8 @@ pub async fn recall(server: &Server) -> Result<(), CommandError> {
     if !keeps_users(server) {
         return Ok(());
     }
-    let records = server.store.records(recall::USER).await?;
+    let records = server.store.records(recall::USER).await;
+    let records = records.inspect_err(|error| server.acl.set_why_unknown(error))?;
     let known = server.acl.known();
     for account in server.acl.all() {
         let is_kept = |(name, _): &(Vec<u8>, Vec<u8>)| **name == *account.name();

@@ -113,6 +113,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end -}}
 {{- if and $values.auth.existingSecret (ne .component "store") -}}
 {{- $_ := set $config "requirepass-file" "/run/moonshard-auth/password" -}}
+{{- else if ne .component "store" -}}
+{{- /* Whoever reaches a pod comes from elsewhere: the network is what keeps others out. */ -}}
+{{- $_ := set $config "protected-mode" "no" -}}
 {{- end -}}
 {{- $lines := list -}}
 {{- range $name, $value := mergeOverwrite $config (deepCopy $values.config) (deepCopy $own.config) -}}
