@@ -15,6 +15,13 @@ const SOME: u64 = 20;
 /// Adds one to keys on several nodes.
 const SCRIPT: &str = "for _, key in ipairs(KEYS) do redis.call('INCR', key) end return 'done'";
 
+/// Whether this says that nothing was done, and that it may be at another time.
+fn is_to_ask_again(told: &Value) -> bool {
+    let starts = |text: &[u8], start: &str| text.starts_with(start.as_bytes());
+    matches!(told, Value::Error(text)
+        if starts(text, "TRYAGAIN") || starts(text, "CLUSTERDOWN nothing was done"))
+}
+
 /// A client that connects to another gateway when its own is gone, and asks again when it is told to.
 struct Restless<'a> {
     gateways: &'a [SocketAddr],
@@ -28,8 +35,7 @@ impl Restless<'_> {
         let mut reply = Err("nothing yet".to_owned());
         wait_until("the request is done", || {
             let Some(told) = self.once(args) else { return false };
-            let again = matches!(&told, Value::Error(text)
-                if text.starts_with(b"TRYAGAIN") || text.starts_with(b"CLUSTERDOWN nothing was done"));
+            let again = is_to_ask_again(&told);
             if !again {
                 reply = match told {
                     Value::Error(text) => Err(String::from_utf8_lossy(&text).into_owned()),
@@ -136,4 +142,20 @@ fn a_rolling_restart_fails_nobody() {
             );
         }
     }
+}
+
+#[test]
+fn whoever_waits_at_a_node_that_ends_is_told_to_ask_again() {
+    let mut cluster = TestCluster::start(1, 1, Some("periodic"));
+    let mut client = cluster.client(0);
+    client.send(["BLPOP", "queue", "0"]);
+    wait_until("it waits", || cluster.gateways[0].server().info("blocked_clients") == 1);
+    cluster.stores[0].stop();
+    let told = client.read();
+    assert!(is_to_ask_again(&told), "{told:?}");
+    cluster.stores[0].start();
+    cluster.wait();
+    assert_eq!(client.run("RPUSH queue a"), Value::Integer(1));
+    let popped = client.run("BLPOP queue 0");
+    assert!(matches!(&popped, Value::Array(found) if found.len() == 2), "{popped:?}");
 }

@@ -57,6 +57,8 @@ pub(crate) struct Session {
     outbox: Arc<Outbox>,
     number: u64,
     greeted: bool,
+    /// The node is about to end.
+    leaving: bool,
     waiting: Arc<Mutex<Waiting>>,
     watches: Arc<Watches>,
     /// Answers of the present message.
@@ -82,6 +84,7 @@ impl Session {
             outbox,
             number,
             greeted: false,
+            leaving: false,
             waiting: Arc::default(),
             watches: Arc::default(),
             ready: Vec::new(),
@@ -136,7 +139,8 @@ impl Session {
 
     /// Tells the peer that the node is about to end: what is under way is still answered. Who waits for something to
     /// come is sent to ask again.
-    fn take_leave(&self) {
+    fn take_leave(&mut self) {
+        self.leaving = true;
         self.outbox.push([Response { id: 0, body: Some(Answer::Leaving(wire::Leaving {})) }]);
         let waiters: Vec<_> = self.waiting.lock().waiters.drain().collect();
         for (_, waiter) in waiters {
@@ -425,6 +429,9 @@ impl Session {
     }
 
     fn wait(&mut self, id: u64, call: wire::Call, only_tell: bool) {
+        if self.leaving {
+            return self.refuse(id, Code::Unavailable, "the node is about to end");
+        }
         let clock = self.host.clock;
         let admitted = match Admitted::new(&call) {
             Ok(admitted) => admitted,
