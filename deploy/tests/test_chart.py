@@ -6,6 +6,8 @@ import shutil
 import subprocess
 import tempfile
 import unittest
+import urllib.error
+import urllib.request
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -266,10 +268,27 @@ class Served(unittest.TestCase):
                     with Server("gateway", gateway, {"resp": 0, "http": 0, "grpc": 0}, stores | token) as server:
                         self.check_scripts(objects, server)
 
-    def test_tls_and_passwords(self):
+    def test_passwords(self):
+        objects = chart.objects({"auth": {"existingSecret": "users"}})
+        with tempfile.TemporaryDirectory() as folder:
+            Path(folder, "password").write_text(f"{PASSWORD}\n")
+            config = config_file(objects, "embedded").replace("/run/moonshard-auth", folder)
+            with Server("serve", config, {"resp": 0, "http": 0, "grpc": 0}, {"data-dir": "none"}) as server:
+                self.check_scripts(objects, server)
+                # Who has no password is not served, but probes and Prometheus are answered.
+                at = f"http://127.0.0.1:{server.port('http')}"
+                with self.assertRaises(urllib.error.HTTPError) as refused:
+                    urllib.request.urlopen(f"{at}/v1/keys", timeout=60)
+                refused.exception.close()
+                self.assertEqual(refused.exception.code, 401)
+                for path in ("healthz", "readyz", "metrics"):
+                    with urllib.request.urlopen(f"{at}/{path}", timeout=60) as answer:
+                        self.assertEqual(answer.status, 200)
+
+    def test_tls(self):
         known = subprocess.run([os.environ["MOONSHARD_BIN"], "config"], capture_output=True, text=True).stdout
-        if not all(f"`{name}`" in known for name in ("tls-cert-file", "requirepass-file")) or not shutil.which("openssl"):
-            print("***** No openssl, or a server without TLS and passwords: these values of the chart are SKIPPED *****")
+        if "`tls-cert-file`" not in known or not shutil.which("openssl"):
+            print("***** No openssl, or a server without TLS: these values of the chart are SKIPPED *****")
             return
         objects = chart.objects(chart.values("distributed-tls"))
         with tempfile.TemporaryDirectory() as folder, Server.word() as word, ExitStack() as stack:
