@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run cluster build test fuzz-commands fuzz-histories eviction-quality crash cluster-crash disk-space bench-nodes fmt lint clean zig console
+.PHONY: help run cluster build test bench fuzz fuzz-commands fuzz-histories eviction-quality crash cluster-crash disk-space bench-nodes fmt lint clean zig console
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 PYTHON ?= python3
@@ -55,6 +55,28 @@ $(SITE): $(wildcard web-console/src/* web-console/src/*/* web-console/public/*) 
 
 $(MODULES): web-console/package.json web-console/package-lock.json
 	@$(node) cd web-console && npm ci --no-audit --no-fund && touch node_modules/.package-lock.json
+
+# BENCH has options, such as "--only ZADD,PUBLISH --rounds 9".
+bench: build ## Compare what commands and keys cost with Redis
+	@$(oracle)
+	@if command -v redis-server >/dev/null; then \
+	    $(PYTHON) tests/bench/families.py $(TARGET)/release/moonshard $(BENCH); fi
+
+# What is found is kept below fuzz/artifacts of the crate; its seeds are tried by `make test`, too.
+fuzz: zig ## Feed random bytes to all that reads bytes, a minute each
+	@if ! cargo +nightly fuzz --version >/dev/null 2>&1; then \
+	    echo '***** cargo-fuzz or a nightly compiler is not installed: nothing is tried *****'; exit 1; fi
+	for crate in gateway/resp gateway/script store/engine; do \
+	    pushd "$$crate" >/dev/null; \
+	    for target in $$(cargo +nightly fuzz list); do \
+	        seeds=fuzz/seeds/$$target; mkdir -p "fuzz/corpus/$$target"; \
+	        if [[ "$$target" == source ]]; then seeds=../../tests/cases/bench; fi; \
+	        if [[ ! -d "$$seeds" ]]; then seeds=; fi; \
+	        cargo +nightly fuzz run "$$target" "fuzz/corpus/$$target" $$seeds -- -timeout=60 -rss_limit_mb=4096 \
+	            -max_total_time=$${MOONSHARD_FUZZ_SECONDS:-60}; \
+	    done; \
+	    popd >/dev/null; \
+	done
 
 # Another seed each time: what was found tells it, for MOONSHARD_DIFF_SEED.
 fuzz-commands: zig ## Compare two million random calls with Redis

@@ -1,0 +1,9 @@
+//! What a journal or another node says has been changed.
+
+#![no_main]
+// Each target uses its part of what holds.
+#![allow(dead_code)]
+
+mod property;
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| property::effects(input));

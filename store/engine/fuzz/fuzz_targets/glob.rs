@@ -1,0 +1,9 @@
+//! Patterns of KEYS, SCAN and PSUBSCRIBE.
+
+#![no_main]
+// Each target uses its part of what holds.
+#![allow(dead_code)]
+
+mod property;
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| property::glob(input));
