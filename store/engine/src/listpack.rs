@@ -100,8 +100,14 @@ pub fn item<'a>(rest: &mut &'a [u8]) -> Result<Item<'a>, Damage> {
         0xf4 => Item::Number(i64::from_le_bytes(array(rest)?)),
         _ => return Err(FORM),
     };
-    let (back, len) = back_length(start.len() - rest.len());
-    if take(rest, len)? == &back[..len] { Ok(element) } else { Err(LINK) }
+    let len = start.len() - rest.len();
+    let linked = if len < 128 {
+        array(rest)? == [len as u8]
+    } else {
+        let (back, count) = back_length(len);
+        take(rest, count)? == &back[..count]
+    };
+    if linked { Ok(element) } else { Err(LINK) }
 }
 
 /// The length of an element as it stands behind it, to be read backwards: seven bits to a byte, all but the first
@@ -140,8 +146,12 @@ pub fn push_number(out: &mut Vec<u8>, value: i64) {
 fn linked(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
     let start = out.len();
     write(out);
-    let (back, len) = back_length(out.len() - start);
-    out.extend_from_slice(&back[..len]);
+    let len = out.len() - start;
+    if len < 128 {
+        return out.push(len as u8);
+    }
+    let (back, count) = back_length(len);
+    out.extend_from_slice(&back[..count]);
 }
 
 fn text(out: &mut Vec<u8>, text: &[u8]) {
