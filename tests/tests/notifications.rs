@@ -197,8 +197,10 @@ fn scripts_and_transactions_on_nodes_are_told_when_they_are_kept() {
     let [one, two, three] = [0, 1, 2].map(|node| cluster.key(node, "key"));
     let mut expect = |events: &[(&str, &str)]| {
         let mut told: Vec<_> = events.iter().map(|_| heard(&mut hears)).collect();
-        let mut expected: Vec<_> =
-            events.iter().map(|(event, key)| (format!("__keyevent@0__:{event}"), (*key).to_owned())).collect();
+        let mut expected: Vec<_> = events
+            .iter()
+            .map(|(event, key)| (format!("__keyevent@0__:{event}"), (*key).to_owned()))
+            .collect();
         // Each node tells of its own keys, in their order.
         told.sort();
         expected.sort();

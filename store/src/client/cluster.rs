@@ -318,6 +318,11 @@ impl Cluster {
         audience(happened.classes, happened.events.into_iter().map(event).collect());
     }
 
+    /// Whether anybody keeps copies of values.
+    pub(super) fn keeps_copies(&self) -> bool {
+        self.keeps_copies.load(Ordering::Relaxed)
+    }
+
     /// Says whether anybody keeps copies of values: of what a request finds that is sent after this, the keeper is told
     /// when it changes.
     pub fn keep_copies(&self, kept: bool) {
@@ -424,7 +429,7 @@ impl Greeting for NodeGreeting {
     }
 
     fn keeps_copies(&self) -> bool {
-        self.cluster.upgrade().is_some_and(|cluster| cluster.keeps_copies.load(Ordering::Relaxed))
+        self.cluster.upgrade().is_some_and(|cluster| cluster.keeps_copies())
     }
 
     fn lost(&self) {

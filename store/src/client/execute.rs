@@ -100,7 +100,8 @@ impl Cluster {
     /// The epoch of the newest map that a node with slots knows, which then is known here too.
     async fn newest_epoch(self: &Arc<Self>) -> Result<u64, CommandError> {
         let epoch = self.map().epoch();
-        let ask = |link: &Arc<Link>| link.ask(Ask::Beat(wire::Beat { epoch }));
+        let keeps_copies = self.keeps_copies();
+        let ask = |link: &Arc<Link>| link.ask(Ask::Beat(wire::Beat { epoch, keeps_copies }));
         let pending: Vec<_> = self.owners().iter().map(ask).collect();
         let mut newest = epoch;
         for answer in pending {
