@@ -8,6 +8,7 @@
 //! keeps what it needs of memory's limits. Reading a number is one relaxed atomic load.
 
 pub mod cell;
+mod derived;
 mod kind;
 mod load;
 mod rewrite;
@@ -23,8 +24,9 @@ pub use table::{Config, OF_DATA, PARAMETERS, SCRIPT_FLAGS, reference};
 
 #[cfg(test)]
 mod tests {
+    use super::derived::DERIVED;
     use super::kind::Kind;
-    use super::table::{Config, DERIVED, Fallback, PARAMETERS};
+    use super::table::{Config, Fallback, PARAMETERS};
 
     #[test]
     fn names_are_unique_and_plain() {

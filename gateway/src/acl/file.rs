@@ -1,6 +1,6 @@
 //! Users as lines of a file, in Redis' form: `user NAME RULE …`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::Write as _;
 use std::path::Path;
@@ -26,13 +26,14 @@ pub fn load(path: &Path, known: Known<'_>) -> Result<Users, String> {
 
 fn parse(name: &str, text: &[u8], known: Known<'_>) -> Result<Users, String> {
     let mut users = Users::new();
+    let mut seen = BTreeSet::new();
     let mut errors = String::new();
     for (at, line) in text.split(|byte| *byte == b'\n').enumerate() {
         let (line, number) = (line.trim_ascii(), at + 1);
         if line.is_empty() {
             continue;
         }
-        match parse_line(line, known, &users) {
+        match parse_line(line, known, &mut seen) {
             Ok((name, user)) => _ = users.insert(name, user),
             Err(Wrong::Twice(user)) => {
                 errors.push_str(&format!("WARNING: Duplicate user '{user}' found on line {number}. "));
@@ -56,7 +57,12 @@ enum Wrong {
     Line(String),
 }
 
-fn parse_line(line: &[u8], known: Known<'_>, users: &Users) -> Result<(Box<[u8]>, User), Wrong> {
+/// `seen` are the names that stood before, also before wrong rules.
+fn parse_line(
+    line: &[u8],
+    known: Known<'_>,
+    seen: &mut BTreeSet<Box<[u8]>>,
+) -> Result<(Box<[u8]>, User), Wrong> {
     let mut words = line.split(|byte| *byte == b' ');
     let (Some(b"user"), Some(name)) = (words.next(), words.next()) else {
         return Err(Wrong::Line(" should start with user keyword followed by the username. ".into()));
@@ -65,7 +71,7 @@ fn parse_line(line: &[u8], known: Known<'_>, users: &Users) -> Result<(Box<[u8]>
     if has_spaces(name) {
         return Err(Wrong::Line(format!(": username '{shown}' contains invalid characters. ")));
     }
-    if users.contains_key(name) {
+    if !seen.insert(name.into()) {
         return Err(Wrong::Twice(shown));
     }
     let user = parse_rules(words, known).map_err(|why| Wrong::Line(format!(": {why}")))?;

@@ -4,7 +4,8 @@ use std::sync::Mutex;
 
 use store_engine::glob;
 
-use super::table::{Config, DERIVED, PARAMETERS, Parameter};
+use super::derived::DERIVED;
+use super::table::{Config, PARAMETERS, Parameter};
 
 /// Held by a `CONFIG SET` from check to store, and by a `CONFIG REWRITE`, so that two of them never mix.
 pub(super) static SETTING: Mutex<()> = Mutex::new(());

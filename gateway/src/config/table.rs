@@ -5,8 +5,6 @@ use std::path::PathBuf;
 use std::thread::available_parallelism;
 
 use script::Instances;
-use store_engine::DATABASES;
-use store_engine::value::set::MOST_NUMBERS;
 
 use super::cell::{
     AddressCell, AddressesCell, FolderCell, NamesCell, Number, OutputLimits, Secret, TextCell,
@@ -141,14 +139,6 @@ pub struct Parameter {
     pub live: bool,
     /// One or two sentences.
     pub doc: &'static str,
-}
-
-/// A read-only answer of `CONFIG GET` that is no parameter: what clients ask for by its name in redis.conf.
-pub struct Derived {
-    /// Name in redis.conf.
-    pub name: &'static str,
-    /// The truth about it.
-    pub value: fn(&Config) -> String,
 }
 
 /// The flags a script can have: those of Redis 7, then those of Dragonfly, then ours. Some say what is true of every script
@@ -641,45 +631,6 @@ pub static PARAMETERS: &[Parameter] = &[
     telemetry::OTEL_SERVICE_NAME,
     telemetry::OTEL_SAMPLE_RATIO,
     telemetry::OTEL_METRICS_INTERVAL,
-];
-
-/// Rows that tell how this server behaves in Redis' words. Whoever builds a feature takes its row out of here.
-pub static DERIVED: &[Derived] = &[
-    Derived { name: "bind", value: |c| c.resp.get().map_or(String::new(), |address| address.host) },
-    Derived { name: "port", value: |c| c.resp.get().map_or(0, |address| address.port).to_string() },
-    Derived { name: "io-threads", value: |c| c.threads.get().to_string() },
-    Derived { name: "databases", value: |_| DATABASES.to_string() },
-    Derived { name: "save", value: |_| String::new() },
-    Derived {
-        name: "appendonly",
-        value: |c| if c.data_dir.get().is_some() { "yes" } else { "no" }.to_owned(),
-    },
-    Derived {
-        name: "appendfsync",
-        value: |c| if c.durability.get() == 1 { "always" } else { "everysec" }.to_owned(),
-    },
-    Derived {
-        name: "dir",
-        value: |c| c.data_dir.get().map_or(String::new(), |folder| folder.display().to_string()),
-    },
-    Derived { name: "set-max-intset-entries", value: |_| MOST_NUMBERS.to_string() },
-    Derived { name: "maxmemory-clients", value: |_| "0".to_owned() },
-    // No script makes others wait, so nobody is ever told BUSY.
-    Derived { name: "busy-reply-threshold", value: |_| "0".to_owned() },
-    Derived { name: "lua-time-limit", value: |_| "0".to_owned() },
-    Derived {
-        name: "cluster-announce-ip",
-        value: |c| c.cluster_announce.get().map_or(String::new(), |address| address.host),
-    },
-    Derived {
-        name: "cluster-announce-port",
-        value: |c| c.cluster_announce.get().map_or(0, |address| address.port).to_string(),
-    },
-    Derived { name: "replicaof", value: |_| String::new() },
-    Derived { name: "tls-port", value: |_| "0".to_owned() },
-    Derived { name: "unixsocket", value: |_| String::new() },
-    Derived { name: "daemonize", value: |_| "no".to_owned() },
-    Derived { name: "logfile", value: |_| String::new() },
 ];
 
 impl Parameter {
