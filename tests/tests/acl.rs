@@ -169,7 +169,7 @@ const CALLS: &[&str] = &[
     "client list",
     "client id",
     "select 1",
-    "debug nosuch",
+    "lpush w1 x",
     "getdel w1",
     "type x",
     "mset k1 v w1 v",

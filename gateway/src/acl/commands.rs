@@ -10,7 +10,7 @@ use store_engine::{Args, Command, KeyPart};
 
 use crate::facts::{self, Use};
 
-/// The categories, in Redis' order. Each is a bit, by its place.
+/// The categories, in Redis' order. The place of each is its number.
 pub const CATEGORIES: [&str; 21] = [
     "keyspace",
     "read",
@@ -35,10 +35,9 @@ pub const CATEGORIES: [&str; 21] = [
     "scripting",
 ];
 
-/// The bit of a category.
-pub fn category(name: &[u8]) -> Option<u32> {
-    let at = CATEGORIES.iter().position(|known| name.eq_ignore_ascii_case(known.as_bytes()))?;
-    Some(1 << at)
+/// The number of a category.
+pub fn category(name: &[u8]) -> Option<usize> {
+    CATEGORIES.iter().position(|known| name.eq_ignore_ascii_case(known.as_bytes()))
 }
 
 /// Place of a command in [`Commands`].
@@ -48,8 +47,6 @@ pub type Id = usize;
 pub struct Entry {
     /// Full name, such as `config|get`.
     pub name: String,
-    /// Bits of [`CATEGORIES`].
-    pub categories: u32,
     /// Its subcommands.
     pub subcommands: Vec<Id>,
     /// Whether it is one.
@@ -82,11 +79,8 @@ pub type Needs = SmallVec<[(usize, u8); 4]>;
 
 impl Entry {
     fn new(command: &Command, name: String, is_inner: bool) -> Entry {
-        let categories = facts::categories(command);
-        let bits = categories.iter().filter_map(|name| category(name.trim_start_matches('@').as_bytes()));
         let on_channels = ON_CHANNELS.iter().find(|(known, _)| *known == name);
         Entry {
-            categories: bits.fold(0, |all, bit| all | bit),
             subcommands: Vec::new(),
             is_inner,
             for_everybody: command.has(flags::NO_AUTH),
@@ -124,29 +118,46 @@ pub struct Commands {
     by_name: HashMap<String, Id, RandomState>,
     /// Those that are no subcommands, by name.
     outer: Vec<Id>,
+    /// Those of each category, a container before its subcommands.
+    of_category: [Vec<Id>; CATEGORIES.len()],
 }
 
 impl Commands {
     /// Of these commands, each with those subcommands that have rows of their own.
     pub fn new<'a>(rows: impl Iterator<Item = (&'a Command, Vec<&'a Command>)>) -> Commands {
-        let mut all = Commands { entries: Vec::new(), by_name: HashMap::default(), outer: Vec::new() };
+        let mut all = Commands {
+            entries: Vec::new(),
+            by_name: HashMap::default(),
+            outer: Vec::new(),
+            of_category: Default::default(),
+        };
         for (row, inners) in rows {
-            let id = all.add(Entry::new(row, row.name.to_owned(), false));
+            let id = all.add(row, row.name.to_owned(), false);
             all.outer.push(id);
             let own = row.subcommands.iter().map(|sub| (sub, format!("{}|{}", row.name, sub.name)));
             for (sub, name) in own.chain(inners.into_iter().map(|sub| (sub, sub.name.to_owned()))) {
-                let inner = all.add(Entry::new(sub, name, true));
+                let inner = all.add(sub, name, true);
                 all.entries[id].subcommands.push(inner);
             }
         }
         all
     }
 
-    fn add(&mut self, entry: Entry) -> Id {
+    fn add(&mut self, command: &Command, name: String, is_inner: bool) -> Id {
         let id = self.entries.len();
-        self.by_name.insert(entry.name.clone(), id);
-        self.entries.push(entry);
+        for name in facts::categories(command) {
+            if let Some(at) = category(name.trim_start_matches('@').as_bytes()) {
+                self.of_category[at].push(id);
+            }
+        }
+        self.by_name.insert(name.clone(), id);
+        self.entries.push(Entry::new(command, name, is_inner));
         id
+    }
+
+    /// Those of a category.
+    pub fn of_category(&self, category: usize) -> &[Id] {
+        &self.of_category[category]
     }
 
     /// How many there are.
@@ -212,16 +223,15 @@ impl Allowed {
         commands.entry(id).subcommands.iter().for_each(|id| self.set(*id, allowed));
     }
 
-    /// Allows or forbids all of these categories.
-    pub fn set_categories(&mut self, commands: &Commands, bits: u32, allowed: bool) {
-        for (id, _) in commands.all().filter(|(_, entry)| entry.categories & bits != 0) {
-            self.set_whole(commands, id, allowed);
-        }
+    /// Allows or forbids all of a category.
+    pub fn set_category(&mut self, commands: &Commands, category: usize, allowed: bool) {
+        commands.of_category(category).iter().for_each(|id| self.set_whole(commands, *id, allowed));
     }
 
     /// How many of a category are allowed, and how many are not.
-    pub fn count(&self, commands: &Commands, bit: u32) -> (usize, usize) {
-        let of = commands.all().filter(|(_, entry)| entry.categories & bit != 0);
-        of.fold((0, 0), |(on, off), (id, _)| if self.has(id) { (on + 1, off) } else { (on, off + 1) })
+    pub fn count(&self, commands: &Commands, category: usize) -> (usize, usize) {
+        let all = commands.of_category(category);
+        let on = all.iter().filter(|id| self.has(**id)).count();
+        (on, all.len() - on)
     }
 }

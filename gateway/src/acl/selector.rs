@@ -123,11 +123,10 @@ impl Selector {
             }
             [b'&', pattern @ ..] => self.add_channel(pattern)?,
             [sign @ (b'+' | b'-'), b'@', name @ ..] => {
-                let bit = category(name).ok_or(UNKNOWN)?;
-                self.allowed.set_categories(commands, bit, *sign == b'+');
-                let touched = commands.all().filter(|(_, entry)| entry.categories & bit != 0);
-                for (id, _) in touched {
-                    self.first_args.remove(&id);
+                let category = category(name).ok_or(UNKNOWN)?;
+                self.allowed.set_category(commands, category, *sign == b'+');
+                for id in commands.of_category(category) {
+                    self.first_args.remove(id);
                 }
                 self.all_commands &= *sign == b'+';
             }
@@ -288,7 +287,7 @@ impl Selector {
         loop {
             let mut best: Option<(usize, usize, usize)> = None;
             for at in (0..CATEGORIES.len()).filter(|at| taken & (1 << at) == 0) {
-                let (on, off) = left.count(commands, 1 << at);
+                let (on, off) = left.count(commands, at);
                 let (differ, agree) = if adds { (off, on) } else { (on, off) };
                 let is_better =
                     best.is_none_or(|(_, least, most)| differ < least || (differ == least && agree > most));
@@ -298,8 +297,8 @@ impl Selector {
             }
             let Some((at, ..)) = best else { break };
             taken |= 1 << at;
-            described.set_categories(commands, 1 << at, adds);
-            left.set_categories(commands, 1 << at, !adds);
+            described.set_category(commands, at, adds);
+            left.set_category(commands, at, !adds);
             shown.extend_from_slice(if adds { b" +@" } else { b" -@" });
             shown.extend_from_slice(CATEGORIES[at].as_bytes());
         }

@@ -311,13 +311,13 @@ fn cat(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(), CommandEr
             CATEGORIES.iter().for_each(|name| out.bulk(name.as_bytes()));
         }
         [name] => {
-            let bit = category(name).ok_or_else(|| {
+            let category = category(name).ok_or_else(|| {
                 let name = String::from_utf8_lossy(name).into_owned();
                 CommandError::owned(format!("ERR Unknown category '{name}'"))
             })?;
-            let all = server.acl.commands().all();
-            let names: Vec<_> =
-                all.filter(|(_, entry)| entry.categories & bit != 0).map(|(_, entry)| &entry.name).collect();
+            let commands = server.acl.commands();
+            let ids = commands.of_category(category).iter();
+            let names: Vec<_> = ids.map(|id| &commands.entry(*id).name).collect();
             out.array(names.len());
             names.iter().for_each(|name| out.bulk(name.as_bytes()));
         }
