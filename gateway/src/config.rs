@@ -7,6 +7,7 @@
 //! somebody's own: then `CONFIG SET` needs to tell nobody but the store, which
 //! keeps what it needs of memory's limits. Reading a number is one relaxed atomic load.
 
+mod access;
 pub mod cell;
 mod derived;
 mod kind;

@@ -10,7 +10,7 @@ use super::cell::{
     AddressCell, AddressesCell, FolderCell, NamesCell, Number, OutputLimits, Secret, TextCell,
 };
 use super::kind::{Kind, Sort};
-use super::telemetry;
+use super::{access, telemetry};
 
 /// Range of what Redis keeps in a C `int`.
 const INT_MAX: i64 = i32::MAX as i64;
@@ -580,49 +580,6 @@ pub static PARAMETERS: &[Parameter] = &[
     telemetry::SLOWLOG_SLOWER_THAN,
     telemetry::SLOWLOG_MAX_LEN,
     telemetry::LATENCY_MONITOR,
-    Parameter {
-        name: "requirepass",
-        kind: Kind::Secret(|c| &c.requirepass),
-        default: Fallback::Text(""),
-        live: true,
-        doc: "Password of the user default; empty: none is needed. There is no flag for it, since flags are seen by all \
-              who may list processes.",
-    },
-    Parameter {
-        name: "requirepass-file",
-        kind: Kind::File(|c| &c.requirepass_file),
-        default: Fallback::Text("none"),
-        live: false,
-        doc: "File whose first line is requirepass.",
-    },
-    Parameter {
-        name: "aclfile",
-        kind: Kind::File(|c| &c.aclfile),
-        default: Fallback::Text("none"),
-        live: false,
-        doc: "File with users as ACL SAVE writes it. With none, users are kept beside the data.",
-    },
-    Parameter {
-        name: "acl-pubsub-default",
-        kind: Kind::Word("allchannels|resetchannels", |c| &c.acl_pubsub_default),
-        default: Fallback::Text("resetchannels"),
-        live: true,
-        doc: "Channels that a new user may use: all or none.",
-    },
-    Parameter {
-        name: "acllog-max-len",
-        kind: Kind::Integer(0..=1_000_000, |c| &c.acllog_max_len),
-        default: Fallback::Text("128"),
-        live: true,
-        doc: "Refusals that ACL LOG remembers.",
-    },
-    Parameter {
-        name: "protected-mode",
-        kind: Kind::Word("no|yes", |c| &c.protected_mode),
-        default: Fallback::Text("yes"),
-        live: true,
-        doc: "Whether connections from other machines are refused while the user default needs no password.",
-    },
     telemetry::LATENCY_TRACKING,
     telemetry::PERCENTILES,
     telemetry::LOG_FORMAT,
@@ -631,6 +588,12 @@ pub static PARAMETERS: &[Parameter] = &[
     telemetry::OTEL_SERVICE_NAME,
     telemetry::OTEL_SAMPLE_RATIO,
     telemetry::OTEL_METRICS_INTERVAL,
+    access::REQUIREPASS,
+    access::REQUIREPASS_FILE,
+    access::ACLFILE,
+    access::ACL_PUBSUB_DEFAULT,
+    access::ACLLOG_MAX_LEN,
+    access::PROTECTED_MODE,
 ];
 
 impl Parameter {

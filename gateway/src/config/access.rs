@@ -1,0 +1,59 @@
+//! Parameters that say who is let in.
+
+use super::kind::Kind;
+use super::table::{Fallback, Parameter};
+
+/// The password of `default`.
+pub const REQUIREPASS: Parameter = Parameter {
+    name: "requirepass",
+    kind: Kind::Secret(|c| &c.requirepass),
+    default: Fallback::Text(""),
+    live: true,
+    doc: "Password of the user default; empty: none is needed. There is no flag for it, since flags are seen by all \
+          who may list processes.",
+};
+
+/// Where it stands.
+pub const REQUIREPASS_FILE: Parameter = Parameter {
+    name: "requirepass-file",
+    kind: Kind::File(|c| &c.requirepass_file),
+    default: Fallback::Text("none"),
+    live: false,
+    doc: "File whose first line is requirepass.",
+};
+
+/// Where users stand.
+pub const ACLFILE: Parameter = Parameter {
+    name: "aclfile",
+    kind: Kind::File(|c| &c.aclfile),
+    default: Fallback::Text("none"),
+    live: false,
+    doc: "File with users as ACL SAVE writes it. With none, users are kept beside the data.",
+};
+
+/// What new users may hear.
+pub const ACL_PUBSUB_DEFAULT: Parameter = Parameter {
+    name: "acl-pubsub-default",
+    kind: Kind::Word("allchannels|resetchannels", |c| &c.acl_pubsub_default),
+    default: Fallback::Text("resetchannels"),
+    live: true,
+    doc: "Channels that a new user may use: all or none.",
+};
+
+/// How much is remembered of refusals.
+pub const ACLLOG_MAX_LEN: Parameter = Parameter {
+    name: "acllog-max-len",
+    kind: Kind::Integer(0..=1_000_000, |c| &c.acllog_max_len),
+    default: Fallback::Text("128"),
+    live: true,
+    doc: "Refusals that ACL LOG remembers.",
+};
+
+/// Whether whoever comes from elsewhere is refused.
+pub const PROTECTED_MODE: Parameter = Parameter {
+    name: "protected-mode",
+    kind: Kind::Word("no|yes", |c| &c.protected_mode),
+    default: Fallback::Text("yes"),
+    live: true,
+    doc: "Whether connections from other machines are refused while the user default needs no password.",
+};
