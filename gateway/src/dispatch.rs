@@ -95,23 +95,36 @@ fn count_refusal(server: &Server, args: Args<'_>, error: &CommandError) {
 
 /// Whether a call that has ended now took longer than is tolerated.
 pub fn is_slow(server: &Server, began: Instant) -> bool {
-    let (took, threshold) = (began.elapsed(), server.config.latency_monitor_threshold.get());
-    server.slower_than().is_some_and(|slow| took >= slow)
-        || (threshold > 0 && took.as_millis() as u64 >= threshold)
+    exceeds(server, nanos(began.elapsed())) != (false, false)
+}
+
+/// In nanoseconds; those of a call fit.
+fn nanos(took: Duration) -> u64 {
+    took.as_secs().wrapping_mul(1_000_000_000).wrapping_add(took.subsec_nanos().into())
+}
+
+/// Whether a call that took so long is for SLOWLOG, and for LATENCY. Every call comes here: nothing is divided.
+#[inline]
+fn exceeds(server: &Server, nanos: u64) -> (bool, bool) {
+    // Never is the largest number.
+    let slow = server.config.slowlog_log_slower_than.get().saturating_mul(1000);
+    let spike = server.config.latency_monitor_threshold.get();
+    (nanos >= slow, spike > 0 && nanos >= spike.saturating_mul(1_000_000))
 }
 
 /// Notes a call if it took longer than is tolerated. How long it took.
 pub fn note_slow(server: &Server, session: &Session, args: Args<'_>, began: Instant) -> Duration {
     let took = began.elapsed();
-    if server.slower_than().is_some_and(|slow| took >= slow) {
+    let (is_slow, is_spike) = exceeds(server, nanos(took));
+    if is_slow {
         Counters::add(&server.counters.slow_calls, 1);
         server.slow_log.add(args, &session.client, took, server.config.slowlog_max_len.get_usize());
     }
-    let (threshold, millis) = (server.config.latency_monitor_threshold.get(), took.as_millis() as u64);
-    if threshold > 0 && millis >= threshold {
+    if is_spike {
         let row = server.registry.lookup(args.name());
         let facts = row.and_then(|row| resolve(row.facts(), args));
         let is_fast = facts.is_some_and(|facts| facts.has(flags::FAST));
+        let millis = took.as_millis() as u64;
         server.latency.add(is_fast, Spike { at: unix_ms() / 1000, millis });
     }
     took

@@ -201,16 +201,10 @@ impl Server {
         self.config.protected_mode.get() == 1 && is_open && !peer.to_canonical().is_loopback()
     }
 
-    /// How long a call takes at least that is noted as slow; nothing: none is.
-    pub fn slower_than(&self) -> Option<Duration> {
-        let micros = self.config.slowlog_log_slower_than.get();
-        (micros <= i64::MAX as u64).then(|| Duration::from_micros(micros))
-    }
-
     /// Whether anybody wants to know how long a call takes.
     pub fn takes_times(&self) -> bool {
         self.config.latency_tracking.get() != 0
-            || self.slower_than().is_some()
+            || self.config.slowlog_log_slower_than.get() <= i64::MAX as u64
             || self.config.latency_monitor_threshold.get() > 0
     }
 

@@ -54,7 +54,8 @@ return redis.call('GET', KEYS[1])";
 fn run_has_its_tree(collector: &Collector, server: &TestServer) -> Vec<Span> {
     let mut client = server.client();
     let trace = "0af7651916cd43dd8448eb211c80319c";
-    client.call(["CLIENT", "TRACEPARENT", &format!("00-{trace}-b7ad6b7169203331-01")]);
+    let parent = format!("00-{trace}-b7ad6b7169203331-01");
+    client.call(["CLIENT", "TRACEPARENT", parent.as_str()]);
     client.call(["EVAL", SCRIPT, "1", "{tree}key"]);
     client.call(["CLIENT", "TRACEPARENT", ""]);
     let request = span(collector, "EVAL", |_| true);

@@ -94,7 +94,6 @@ pub struct Config {
     pub acllog_max_len: Number,
     pub protected_mode: Number,
     pub latency_tracking: Number,
-    /// Read it with [`Config::percentiles`].
     pub(super) latency_tracking_info_percentiles: TextCell,
     pub log_format: Number,
     pub log_level: Number,

@@ -84,7 +84,11 @@ impl CallReport {
 
 /// The counts of all commands, which are named by number.
 pub struct Calls {
-    lanes: Box<[Box<[Slot]>]>,
+    /// Those of a lane stand together.
+    slots: Box<[Slot]>,
+    commands: usize,
+    /// One less than there are lanes, which are a power of two.
+    mask: usize,
     /// What [`Calls::reset`] found.
     forgotten: Mutex<Vec<CallReport>>,
 }
@@ -94,32 +98,40 @@ thread_local! {
 }
 
 /// The calling thread's number.
+#[inline]
 fn thread() -> usize {
-    static NEXT: AtomicUsize = AtomicUsize::new(0);
-    THREAD.with(|number| {
-        if number.get() == usize::MAX {
-            number.set(NEXT.fetch_add(1, Ordering::Relaxed));
-        }
-        number.get()
-    })
+    #[cold]
+    fn first() -> usize {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        THREAD.set(number);
+        number
+    }
+    match THREAD.get() {
+        usize::MAX => first(),
+        number => number,
+    }
 }
 
 impl Calls {
     /// For so many commands, and threads that call them.
     pub fn new(commands: usize, threads: usize) -> Calls {
-        let lane = || (0..commands).map(|_| Slot::default()).collect();
         let lanes = threads.clamp(1, MOST_LANES).next_power_of_two();
-        Calls { lanes: (0..lanes).map(|_| lane()).collect(), forgotten: Mutex::default() }
+        let slots = (0..lanes * commands).map(|_| Slot::default()).collect();
+        Calls { slots, commands, mask: lanes - 1, forgotten: Mutex::default() }
     }
 
+    #[inline]
     fn slot(&self, command: u16) -> &Slot {
-        &self.lanes[thread() & (self.lanes.len() - 1)][usize::from(command)]
+        // No more than there are slots.
+        &self.slots[(thread() & self.mask).wrapping_mul(self.commands).wrapping_add(usize::from(command))]
     }
 
     /// Counts a call and how long it took.
+    #[inline]
     pub fn add(&self, command: u16, took: Duration, failed: bool) {
         let slot = self.slot(command);
-        let nanos = took.as_nanos() as u64;
+        let nanos = took.as_secs().wrapping_mul(1_000_000_000).wrapping_add(took.subsec_nanos().into());
         slot.timed.get_or_init(Timed::default).add(nanos);
         slot.nanos.fetch_add(nanos, Ordering::Relaxed);
         if failed {
@@ -148,9 +160,8 @@ impl Calls {
 
     /// What is known of each command, by number.
     pub fn all(&self) -> Vec<CallReport> {
-        let commands = self.lanes.first().map_or(0, |lane| lane.len());
-        let mut reports = vec![CallReport::default(); commands];
-        for lane in &self.lanes {
+        let mut reports = vec![CallReport::default(); self.commands];
+        for lane in self.slots.chunks(self.commands.max(1)) {
             lane.iter().zip(&mut reports).for_each(|(slot, report)| report.join(slot));
         }
         reports.iter_mut().for_each(|report| report.calls += report.spread.count());
