@@ -107,7 +107,7 @@ fn a_later_gateway_is_served() {
         requests([LaterRequest { hello: Some(hello), ..request(1) }]),
         requests([
             LaterRequest { wish: Some(Done {}), ..request(2) },
-            LaterRequest { beat: Some(Beat { epoch: 0 }), ..request(3) },
+            LaterRequest { beat: Some(Beat::default()), ..request(3) },
         ]),
     ];
     let told = answers(node.server(), "/moonshard.store.v1.Store/Link", messages, 3).expect("answers");
