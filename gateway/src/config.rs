@@ -62,6 +62,69 @@ mod tests {
         }
     }
 
+    /// What is put into texts: ends of ranges, units, separators, and what only some rows take.
+    const PIECES: [&str; 28] = [
+        "",
+        " ",
+        ",",
+        ":",
+        "-",
+        "-1",
+        "0",
+        "1",
+        "9223372036854775807",
+        "9223372036854775808",
+        "18446744073709551616",
+        "kb",
+        "G",
+        "1e3",
+        "none",
+        "OFF",
+        "*",
+        "/",
+        "[::1]",
+        "[",
+        "127.0.0.1:0",
+        ":65536",
+        "https://",
+        "normal 1gb 64mb 60",
+        "pubsub",
+        "KEA$",
+        "\0",
+        "\u{e9}\u{1f319}",
+    ];
+
+    #[test]
+    fn any_text_is_refused_or_shown_as_what_means_the_same() {
+        let (mut state, mut taken) = (1u64, 0);
+        let mut below = |most: usize| {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (state >> 33) as usize % most
+        };
+        for row in PARAMETERS {
+            let usual = row.kind.render(&Config::defaults());
+            for _ in 0..300 {
+                let mut text = if below(2) == 0 { String::new() } else { usual.clone() };
+                for _ in 0..=below(3) {
+                    let ends: Vec<usize> = (0..=text.len()).filter(|at| text.is_char_boundary(*at)).collect();
+                    let (one, other) = (ends[below(ends.len())], ends[below(ends.len())]);
+                    let to = if below(2) == 0 { one.max(other) } else { one.min(other) };
+                    text.replace_range(one.min(other)..to, PIECES[below(PIECES.len())]);
+                }
+                let Ok(value) = row.kind.parse(&text) else { continue };
+                taken += 1;
+                let (config, again) = (Config::defaults(), Config::defaults());
+                row.kind.store(&config, value);
+                let shown = row.kind.render(&config);
+                let value = row.kind.parse(&shown);
+                let value = value.unwrap_or_else(|e| panic!("{} {text:?}, {shown:?}: {e:?}", row.name));
+                row.kind.store(&again, value);
+                assert_eq!(row.kind.render(&again), shown, "{} {text:?}", row.name);
+            }
+        }
+        assert!(taken > 200, "only {taken} texts are values");
+    }
+
     #[test]
     fn rows_that_can_change_are_numbers() {
         for row in PARAMETERS.iter().filter(|row| row.live) {
