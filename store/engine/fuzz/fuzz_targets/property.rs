@@ -228,6 +228,10 @@ pub fn effects(bytes: &[u8]) {
         }
     }
     engine.recount();
+    // A few bytes may rightly make a string of 512 MB, which would be all that is tried for a while.
+    if engine.partition.bytes() > 1 << 24 {
+        return;
+    }
     // What is cut off may end where a collection is about to be removed, and numbers may be none that commands make;
     // but what DUMP makes of it is a value like others.
     for (_, entry) in engine.entries() {
