@@ -2,6 +2,23 @@
 
 use std::path::Path;
 
+use tonic_prost_build::Builder;
+
+/// What is rare and large would make every request and every answer large.
+const BOXED: [&str; 11] = [
+    "Request.body.hello",
+    "Request.body.step",
+    "Request.body.write_records",
+    "Request.body.learn",
+    "Request.body.receive",
+    "Request.body.accept",
+    "Response.body.welcome",
+    "Response.body.status",
+    "Response.body.stepped",
+    "Refusal.map",
+    "Moved.map",
+];
+
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo:rerun-if-changed=fleet");
     println!("cargo:rerun-if-changed=gateway");
@@ -17,6 +34,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let out = std::env::var("OUT_DIR")?;
     std::fs::write(Path::new(&out).join("gateway.v1.bin"), public)?;
     // Arguments and replies stay slices of the message they came in.
-    tonic_prost_build::configure().bytes(".").compile_fds(files)?;
+    let config = tonic_prost_build::configure().bytes(".");
+    let boxed = |config: Builder, field: &&str| config.boxed(format!(".moonshard.store.v1.{field}"));
+    BOXED.iter().fold(config, boxed).compile_fds(files)?;
     Ok(())
 }

@@ -1,11 +1,15 @@
 //! What the runs of a script did: counted for each script, in bounded memory.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use hdrhistogram::Histogram;
 use parking_lot::Mutex;
 use script::Spent;
 use store::times::Times;
+
+/// After a run that could not begin with its first calls, because others had its keys or it wanted to know the time first,
+/// so many do not try: few enough to notice that it is over, enough for one try in vain to cost nothing.
+const APART: u32 = 100;
 
 /// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +75,8 @@ pub struct Stats {
     commands: AtomicU64,
     reruns: AtomicU64,
     undeclared: AtomicU64,
+    /// So many runs from now on begin before their first calls.
+    apart: AtomicU32,
     /// Made by the second run: a script that runs once has no distribution.
     spread: Mutex<Option<Box<Spread>>>,
 }
@@ -119,6 +125,17 @@ impl Stats {
     /// Notes that a run had to be repeated.
     pub fn add_rerun(&self) {
         add(&self.reruns, 1);
+    }
+
+    /// Whether a run may begin with its first calls, which was in vain for those before it if not.
+    pub fn may_open(&self) -> bool {
+        let less = |runs: u32| runs.checked_sub(1);
+        self.apart.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_err()
+    }
+
+    /// Notes that a run could not.
+    pub fn begin_apart(&self) {
+        self.apart.store(APART, Ordering::Relaxed);
     }
 
     /// Notes keys that a run locked without having declared them. Whether these are the first.

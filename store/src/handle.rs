@@ -102,6 +102,12 @@ impl Store {
         }
     }
 
+    /// A transaction that begins with its first calls, if the data is elsewhere: [`Unit::begin_with`].
+    pub fn open(&self, requests: Vec<LockRequest>) -> Option<Unit> {
+        let cluster = self.cluster()?;
+        Some(Unit::Spread(Box::new(Work::new(cluster, requests, false, None, Vec::new()))))
+    }
+
     /// How many keys there are and what they take; elsewhere as of a second ago.
     pub fn usage(&self) -> Usage {
         match self {
@@ -321,8 +327,40 @@ impl Unit {
         }
     }
 
-    /// Keeps all changes and lets the keys go. An error says whether nothing was done, or nobody knows.
-    pub async fn commit(self) -> Result<(), CommandError> {
+    /// Whether it has not begun, and may do so with its first calls: [`Unit::begin_with`].
+    pub fn is_open(&self) -> bool {
+        match self {
+            Unit::Here(_) => false,
+            Unit::Spread(work) => work.is_open(),
+        }
+    }
+
+    /// [`Work::begin_with`].
+    pub async fn begin_with(
+        &mut self,
+        calls: &[(Call<'_>, bool)],
+        mode: Mode,
+        spares_memory: bool,
+        seed: &mut u64,
+        out: Option<&mut Reply>,
+    ) -> Result<(), Trouble> {
+        match self {
+            Unit::Here(_) => Err(Trouble::Apart),
+            Unit::Spread(work) => Box::pin(work.begin_with(calls, mode, spares_memory, seed, out)).await,
+        }
+    }
+
+    /// [`Work::leave_to_end`].
+    pub fn leave_to_end(&mut self, calls: &[(Call<'_>, bool)], mode: Mode, spares_memory: bool) -> bool {
+        match self {
+            Unit::Here(_) => false,
+            Unit::Spread(work) => work.leave_to_end(calls, mode, spares_memory),
+        }
+    }
+
+    /// Keeps all changes and lets the keys go. An error says whether nothing was done, or nobody knows; or that calls
+    /// could not be done that were left to the end.
+    pub async fn commit(self) -> Result<(), Trouble> {
         match self {
             Unit::Here(txn) => {
                 txn.commit();

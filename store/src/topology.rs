@@ -19,8 +19,10 @@ pub struct SlotMap {
     /// 0: a guess.
     epoch: u64,
     nodes: Vec<String>,
-    /// Of each slot the number of its node, which is below `nodes.len()`, and its version.
-    owners: Box<[(u16, u64)]>,
+    /// Of each slot the number of its node, which is below `nodes.len()`,
+    owners: Box<[u16]>,
+    /// and its version: apart, since each command looks for an owner, which should not push much else out of caches.
+    versions: Box<[u64]>,
     /// Of each node.
     identities: Vec<Identity>,
 }
@@ -64,9 +66,9 @@ impl SlotMap {
     /// [`SlotMap::founded`].
     pub fn even(nodes: &[String]) -> Result<SlotMap, InvalidMap> {
         check_nodes(nodes)?;
-        let owner = |slot: usize| ((slot * nodes.len() / SLOTS) as u16, 0);
+        let owners = (0..SLOTS).map(|slot| (slot * nodes.len() / SLOTS) as u16).collect();
         let identities = vec![Identity::default(); nodes.len()];
-        Ok(SlotMap { epoch: 0, nodes: nodes.to_vec(), owners: (0..SLOTS).map(owner).collect(), identities })
+        Ok(SlotMap { epoch: 0, nodes: nodes.to_vec(), owners, versions: vec![0; SLOTS].into(), identities })
     }
 
     /// The same map for certain.
@@ -91,7 +93,7 @@ impl SlotMap {
 
     /// The node that owns `slot`, which must be below [`SLOTS`].
     pub fn owner(&self, slot: u16) -> NodeId {
-        usize::from(self.owners[usize::from(slot)].0)
+        usize::from(self.owners[usize::from(slot)])
     }
 
     /// The node that owns `key`.
@@ -102,7 +104,7 @@ impl SlotMap {
     /// The slots of a node, in runs: first and last.
     pub fn runs_of(&self, node: NodeId) -> Vec<(usize, usize)> {
         let mut runs: Vec<(usize, usize)> = Vec::new();
-        for at in (0..SLOTS).filter(|at| usize::from(self.owners[*at].0) == node) {
+        for at in (0..SLOTS).filter(|at| usize::from(self.owners[*at]) == node) {
             match runs.last_mut() {
                 Some((_, last)) if *last + 1 == at => *last = at,
                 _ => runs.push((at, at)),
@@ -113,13 +115,13 @@ impl SlotMap {
 
     /// How many slots a node has.
     pub fn count_of(&self, node: NodeId) -> usize {
-        self.owners.iter().filter(|(owner, _)| usize::from(*owner) == node).count()
+        self.owners.iter().filter(|owner| usize::from(**owner) == node).count()
     }
 
     /// The nodes that have slots, ascending.
     pub fn owners(&self) -> Vec<NodeId> {
         let mut has = vec![false; self.nodes.len()];
-        self.owners.iter().for_each(|(owner, _)| has[usize::from(*owner)] = true);
+        self.owners.iter().for_each(|owner| has[usize::from(*owner)] = true);
         (0..has.len()).filter(|node| has[*node]).collect()
     }
 
@@ -127,8 +129,8 @@ impl SlotMap {
     pub fn moved(&self, slots: &[u16], node: NodeId) -> SlotMap {
         let mut next = SlotMap { epoch: self.epoch + 1, ..self.clone() };
         for slot in slots {
-            let (owner, version) = &mut next.owners[usize::from(*slot)];
-            (*owner, *version) = (node as u16, *version + 1);
+            next.owners[usize::from(*slot)] = node as u16;
+            next.versions[usize::from(*slot)] += 1;
         }
         next
     }
@@ -171,32 +173,37 @@ impl SlotMap {
             return Err(foreign());
         }
         let longer = if self.nodes.len() < other.nodes.len() { other } else { self };
-        let mut owners = self.owners.clone();
-        for (mine, theirs) in owners.iter_mut().zip(&other.owners) {
-            if theirs.1 == mine.1 && theirs.0 != mine.0 {
+        let mut merged =
+            SlotMap { epoch: self.epoch.max(other.epoch), nodes: longer.nodes.clone(), ..self.clone() };
+        for slot in 0..SLOTS {
+            let (mine, theirs) = (self.versions[slot], other.versions[slot]);
+            if theirs == mine && other.owners[slot] != self.owners[slot] {
                 return Err(foreign());
             }
-            if theirs.1 > mine.1 {
-                *mine = *theirs;
+            if theirs > mine {
+                merged.take_slot(slot, other);
             }
         }
         let identity = |map: &SlotMap, node: NodeId| map.identities.get(node).copied().unwrap_or_default();
-        let identities =
+        merged.identities =
             (0..longer.nodes.len()).map(|node| identity(self, node).or(identity(other, node))).collect();
-        let epoch = self.epoch.max(other.epoch);
-        Ok(SlotMap { epoch, nodes: longer.nodes.clone(), owners, identities })
+        Ok(merged)
     }
 
     /// What node `me`, whose map this is, believes of another's: everything but that slots are its own. That only
     /// what comes with them tells.
     pub fn learnt(&self, other: &SlotMap, me: NodeId) -> Result<SlotMap, InvalidMap> {
         let mut merged = self.merged(other)?;
-        for (new, old) in merged.owners.iter_mut().zip(&self.owners) {
-            if usize::from(new.0) == me && usize::from(old.0) != me {
-                *new = *old;
+        for slot in 0..SLOTS {
+            if usize::from(merged.owners[slot]) == me && usize::from(self.owners[slot]) != me {
+                merged.take_slot(slot, self);
             }
         }
         Ok(merged)
+    }
+
+    fn take_slot(&mut self, slot: usize, other: &SlotMap) {
+        (self.owners[slot], self.versions[slot]) = (other.owners[slot], other.versions[slot]);
     }
 
     /// Whether the nodes of one are the first ones of the other.
@@ -207,7 +214,7 @@ impl SlotMap {
     /// As a message.
     pub fn to_wire(&self) -> wire::Map {
         let mut runs: Vec<wire::Run> = Vec::new();
-        for &(owner, version) in &self.owners {
+        for (&owner, &version) in self.owners.iter().zip(&self.versions) {
             match runs.last_mut() {
                 Some(run) if run.node == u32::from(owner) && run.version == version => run.slots += 1,
                 _ => runs.push(wire::Run { slots: 1, node: owner.into(), version }),
@@ -221,13 +228,14 @@ impl SlotMap {
     /// From a message.
     pub fn from_wire(map: &wire::Map) -> Result<SlotMap, InvalidMap> {
         check_nodes(&map.nodes)?;
-        let mut owners = Vec::with_capacity(SLOTS);
+        let (mut owners, mut versions) = (Vec::with_capacity(SLOTS), Vec::with_capacity(SLOTS));
         for run in &map.runs {
             let slots = usize::try_from(run.slots).unwrap_or(usize::MAX);
             let owner = u16::try_from(run.node).ok().filter(|node| usize::from(*node) < map.nodes.len());
             match owner {
                 Some(owner) if slots <= SLOTS - owners.len() => {
-                    owners.resize(owners.len() + slots, (owner, run.version));
+                    owners.resize(owners.len() + slots, owner);
+                    versions.resize(versions.len() + slots, run.version);
                 }
                 _ => return Err(InvalidMap("a run of slots is too long, or of an unknown node".into())),
             }
@@ -238,7 +246,8 @@ impl SlotMap {
         let identity = |identity: &wire::Identity| Identity { id: identity.id, version: identity.version };
         let mut identities: Vec<Identity> = map.identities.iter().map(identity).collect();
         identities.resize(map.nodes.len(), Identity::default());
-        Ok(SlotMap { epoch: map.epoch, nodes: map.nodes.clone(), owners: owners.into(), identities })
+        let (owners, versions) = (owners.into(), versions.into());
+        Ok(SlotMap { epoch: map.epoch, nodes: map.nodes.clone(), owners, versions, identities })
     }
 }
 

@@ -10,7 +10,7 @@ use tests::{Client, TestServer, Value, notation, wait_until};
 const FLAGS: &[&str] = &["--threads", "3", "--shards", "16"];
 
 /// Pushes, and then goes on until it is stopped.
-const PUSHES_FOR_EVER: &str = "redis.call('RPUSH', KEYS[1], 'never') while true do end";
+const PUSHES_FOR_EVER: &str = "local _ = redis.call('RPUSH', KEYS[1], 'never') while true do end";
 
 fn wait_for_blocked(server: &TestServer, count: u64) {
     wait_until("so many clients are blocked", || server.info("blocked_clients") == count);

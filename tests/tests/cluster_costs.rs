@@ -77,6 +77,10 @@ fn name(body: &(u64, Vec<u8>, u64)) -> String {
                     _ => {}
                 }
             }
+            let calls = words.iter().filter(|word| **word == "call").count();
+            words.dedup();
+            let times = format!("call*{calls}");
+            words.iter_mut().filter(|word| **word == "call" && calls > 1).for_each(|word| *word = &times);
             if words.is_empty() { "confirm".to_owned() } else { words.join(" ") }
         }
         12 => "outcome".to_owned(),
@@ -157,37 +161,101 @@ fn every_operation_costs_what_it_should() {
     assert_eq!(costs.of(&["GET", &a]), ["execute", "", ""]);
     assert_eq!(costs.of(&["MSET", &a, "1", &beside, "2"]), ["execute", "", ""]);
 
-    // However many results are used on one node: they are here already.
+    // However many results are used on one node: the first call comes with the locks, the others are done on what that
+    // brings.
     let several = "for _ = 1, 9 do redis.call('INCR', KEYS[1]) end return redis.call('GET', KEYS[1])";
-    assert_eq!(costs.of(&["EVAL", several, "1", &a]), ["begin, commit", "", ""]);
+    assert_eq!(costs.of(&["EVAL", several, "1", &a]), ["begin call*10, commit", "", ""]);
+    let used = "local sum = 0 for _ = 1, 9 do sum = sum + redis.call('INCR', KEYS[1]) end return sum";
+    assert_eq!(costs.of(&["EVAL", used, "1", &a]), ["begin call, commit", "", ""]);
     let reads = "return redis.call('GET', KEYS[1])";
-    assert_eq!(costs.of(&["EVAL", reads, "1", &a]), ["begin, abort", "", ""]);
-    // Keys that were not named: one step for each.
+    assert_eq!(costs.of(&["EVAL", reads, "1", &a]), ["begin call, abort", "", ""]);
+    // No result that is used: everything at once. Keys that are not used cost nothing.
+    let unused = "for at = 1, 9 do redis.call('SET', KEYS[1], at) end";
+    assert_eq!(costs.of(&["EVAL", unused, "2", &a, &b]), ["begin call*9 commit", "", ""]);
+    assert_eq!(costs.of(&["EVAL", "return 1", "2", &a, &b]), ["", "", ""]);
+    // Keys that were not named: one step for each, if their results are used.
     let undeclared = "return redis.call('INCR', ARGV[1]) + redis.call('INCR', ARGV[2])";
-    assert_eq!(costs.of(&["EVAL", undeclared, "0", &a, &beside]), ["begin, begin, commit", "", ""]);
+    assert_eq!(costs.of(&["EVAL", undeclared, "0", &a, &beside]), ["begin call, begin, commit", "", ""]);
+    let undeclared = "redis.call('INCR', ARGV[1]) redis.call('INCR', ARGV[2])";
+    assert_eq!(costs.of(&["EVAL", undeclared, "0", &a, &beside]), ["begin call*2 commit", "", ""]);
+    let behind = format!("local value = redis.call('GET', KEYS[1]) {undeclared} return value");
+    let sent = costs.of(&["EVAL", &behind, "1", &a, &a, &beside]);
+    assert_eq!(sent, ["begin call, begin call commit", "", ""]);
 
     // On two nodes: what was only read is confirmed, one round trip more than on one.
     let copies = "return redis.call('SET', KEYS[2], redis.call('GET', KEYS[1]) or '')";
-    assert_eq!(costs.of(&["EVAL", copies, "2", &b, &a]), ["begin, commit", "begin, confirm, abort", ""]);
+    assert_eq!(costs.of(&["EVAL", copies, "2", &b, &a]), ["begin, commit", "begin call, confirm, abort", ""]);
     let looks = "return {redis.call('GET', KEYS[1]), redis.call('GET', KEYS[2])}";
     assert_eq!(
         costs.of(&["EVAL", looks, "2", &a, &b]),
-        ["begin, confirm, abort", "begin, confirm, abort", ""]
+        ["begin call, confirm, abort", "begin, confirm, abort", ""]
     );
 
     // A hundred writes whose results nobody uses, over three nodes: they go with the end.
     let hundred = "for at = 1, 100 do redis.call('SET', KEYS[at % 3 + 1], at) end";
-    let end = "begin, prepare, commit";
-    assert_eq!(costs.of(&["EVAL", hundred, "3", &a, &b, &c]), ["begin, commit", end, end]);
+    let end = |calls: usize| format!("begin call*{calls} prepare, commit");
+    let three = ["begin call*33, commit".to_owned(), end(34), end(33)];
+    assert_eq!(costs.of(&["EVAL", hundred, "3", &a, &b, &c]), three);
 
-    // The same on values that are too large to be copied: one batch for each node.
+    // The same on values that are too large to be copied: no difference.
     for key in [&a, &b, &c] {
         costs.client.call(["SET", key, &"x".repeat(100 << 10)]);
     }
     costs.settle();
     let hundred = "for at = 1, 100 do redis.call('APPEND', KEYS[at % 3 + 1], at) end";
-    let sent = costs.of(&["EVAL", hundred, "3", &a, &b, &c]);
-    let batch = |calls: usize| vec!["call"; calls].join(" ");
-    let follows = |calls: usize| format!("begin, {}, prepare, commit", batch(calls));
-    assert_eq!(sent, [format!("begin, {}, commit", batch(33)), follows(34), follows(33)]);
+    assert_eq!(costs.of(&["EVAL", hundred, "3", &a, &b, &c]), three);
+    // One step for each result of such a value that is used, the first of them with the locks; what follows it goes with
+    // the end.
+    let parts = "local n = 0 for _ = 1, 3 do n = n + #redis.call('GETRANGE', KEYS[1], 0, 9) end \
+                 redis.call('APPEND', KEYS[1], 'x') redis.call('APPEND', KEYS[1], 'y') return n";
+    assert_eq!(costs.of(&["EVAL", parts, "1", &a]), ["begin call, call, call, call*2 commit", "", ""]);
+    let both = "local n = redis.call('APPEND', KEYS[1], 'x') return n + redis.call('APPEND', KEYS[2], 'x')";
+    assert_eq!(
+        costs.of(&["EVAL", both, "2", &a, &b]),
+        ["begin call, commit", "begin, call, prepare, commit", ""]
+    );
+}
+
+/// What cannot go together is done step by step, and answers the same.
+#[test]
+fn what_comes_to_nothing_at_once_is_done_step_by_step() {
+    let mut costs = Costs::new();
+    let [a, b] = [0, 1].map(|store| costs.key(store, "key"));
+    let run = |costs: &mut Costs, call: &[&str]| notation::reply(&costs.client.call(call));
+    run(&mut costs, &["SET", &a, "text"]);
+
+    // An error of a call whose result is not used ends the script where the call stands: what is before it stays.
+    let fails = "redis.call('SET', KEYS[2], 'before') redis.call('INCR', KEYS[1]) redis.call('SET', KEYS[2], 'behind')";
+    let reply = run(&mut costs, &["EVAL", fails, "2", &a, &b]);
+    assert!(reply.contains("not an integer"), "{reply}");
+    assert_eq!(run(&mut costs, &["GET", &b]), "\"before\"");
+    // That of pcall is nobody's business.
+    let tolerates = "redis.pcall('INCR', KEYS[1]) redis.call('SET', KEYS[1], 'behind')";
+    costs.settle();
+    assert_eq!(costs.of(&["EVAL", tolerates, "1", &a]), ["begin call*2 commit", "", ""]);
+    assert_eq!(run(&mut costs, &["GET", &a]), "\"behind\"");
+
+    // Whoever wants to know the time first begins with that; the next run knows it.
+    let time = "local now = redis.call('TIME') redis.call('SET', KEYS[1], now[1]) return now[1]";
+    costs.settle();
+    assert_eq!(costs.of(&["EVAL", time, "1", &a]), ["begin, commit", "", ""]);
+    assert_eq!(costs.of(&["EVAL", time, "1", &a]), ["begin, commit", "", ""]);
+
+    // Those who want the same key wait for each other before they run, and are not counted as repeated.
+    let reruns = |costs: &Costs| costs.cluster.gateways[0].server().info("scripts_rerun");
+    let before = reruns(&costs);
+    run(&mut costs, &["SET", &a, "0"]);
+    let adds = "local n = redis.call('GET', KEYS[1]) redis.call('SET', KEYS[1], n + 1) return n";
+    let mut clients: Vec<Client> = (0..4).map(|_| costs.cluster.client(0)).collect();
+    for _ in 0..25 {
+        clients.iter_mut().for_each(|client| client.send(["EVAL", adds, "1", &a]));
+    }
+    for client in &mut clients {
+        for _ in 0..25 {
+            let reply = notation::reply(&client.read());
+            assert!(!reply.starts_with('-'), "{reply}");
+        }
+    }
+    assert_eq!(run(&mut costs, &["GET", &a]), "\"100\"");
+    assert_eq!(reruns(&costs), before);
 }

@@ -145,7 +145,7 @@ fn keys_that_were_not_named_are_waited_for() {
     let server = TestServer::start(AMPLE);
     let (mut busy, mut waiting, mut other) = (server.client(), server.client(), server.client());
     let text = "#!lua name=keys
-redis.register_function('holds', function(keys) redis.call('INCR', keys[1]) while true do end end)
+redis.register_function('holds', function(keys) local _ = redis.call('INCR', keys[1]) while true do end end)
 redis.register_function('adds', function(keys, args)
     redis.call('INCR', keys[1])
     for _, key in ipairs(args) do redis.call('INCR', key) end

@@ -94,7 +94,7 @@ pub(super) async fn note_changes(
     changes.iter().for_each(|change| tell_change(change, &mut told));
     trace.set_changes(told.buf, omitted);
     match round.host.take_if(|_| !changes.is_empty()) {
-        Some(host) => Ok(run_once(server, call, host.txn, seen, collects).await),
+        Some(host) => Ok(run_once(server, call, host.txn, seen, collects, false).await),
         None => Ok(round),
     }
 }

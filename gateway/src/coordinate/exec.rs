@@ -84,9 +84,9 @@ pub async fn exec(
         let mut outgoing = Outgoing::default();
         match round(server, steps, txn, now_ms, seed, collects, &mut outgoing, out).await {
             Ok(txn) => {
-                if let Err(error) = commit(server, txn, outgoing).await {
+                if let Err(trouble) = commit(server, txn, outgoing).await {
                     out.buf.truncate(mark);
-                    out.error(&error);
+                    out.error(&error_of(trouble));
                 }
                 return true;
             }
@@ -186,7 +186,7 @@ async fn script_step(
     }
     let mark = out.buf.len();
     let mut told = server.events.begin(|| call.introduction("transaction"));
-    let run = pin!(run_once(server, call, txn, seen, collects));
+    let run = pin!(run_once(server, call, txn, seen, collects, false));
     let Some(mut done) = server.runs.drive(|| call.who(), run).await else {
         told.iter_mut().for_each(|told| told.end(Ended::Killed, 0));
         return Err(Broken::Ended(killed_error(server, call)));

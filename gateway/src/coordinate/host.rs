@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use script::{CallFlags, Finishing, Host, HostCall, LogLevel};
+use smallvec::SmallVec;
 use store::{Call, Conflict, Mode, Trouble, Unit};
 use store_engine::command::resolve;
 use store_engine::spec::flags;
@@ -35,6 +36,8 @@ pub(super) struct Circumstances {
     pub read_only: bool,
     /// Memory was full when the unit began: it may not begin to write with a call that needs some.
     pub full: bool,
+    /// Which does not matter.
+    pub spares_memory: bool,
 }
 
 /// Which calls are sent later and together, of those whose results nobody reads.
@@ -70,6 +73,8 @@ pub(super) enum Lack {
     Lock(Conflict),
     /// The error of a collected call, where the call stands in the script: nothing may be collected.
     Order,
+    /// Its locks, before its first call.
+    Begin,
     /// A node that has part of the transaction: it cannot be repeated, and nothing was done.
     Node(CommandError),
 }
@@ -79,7 +84,7 @@ impl Lack {
     pub fn conflict(self) -> Option<Conflict> {
         match self {
             Lack::Lock(conflict) => Some(conflict),
-            Lack::Order | Lack::Node(_) => None,
+            Lack::Order | Lack::Begin | Lack::Node(_) => None,
         }
     }
 }
@@ -301,6 +306,9 @@ impl ScriptHost {
 
     /// Does what had to wait for nodes elsewhere: what was collected, then the call that is waiting.
     async fn catch_up(&mut self, reply: &mut Vec<u8>) -> Result<(), Stop> {
+        if self.txn.is_open() {
+            return self.begin(reply).await;
+        }
         self.flush_elsewhere().await?;
         let Some((call, protocol)) = self.waiting.take().map(|waiting| *waiting) else { return Ok(()) };
         let mut out = Reply { buf: std::mem::take(reply), protocol };
@@ -313,6 +321,33 @@ impl ScriptHost {
             *lack = Some(lack_of(trouble));
             Stop
         })
+    }
+
+    /// Begins with what was collected and the call that is waiting, in one step.
+    async fn begin(&mut self, reply: &mut Vec<u8>) -> Result<(), Stop> {
+        let ScriptHost { txn, seen, lack, queue, waiting, .. } = self;
+        let waiting = waiting.take();
+        let args: Vec<_> = (0..queue.len()).map(|at| queue.args(at)).collect();
+        let mut calls = unread(queue, &args);
+        let own = waiting.as_ref().map(|waiting| waiting.0.args(0));
+        if let (Some(waiting), Some(own)) = (&waiting, &own) {
+            calls.push((waiting.0.call(0, own, 0), true));
+        }
+        let protocol = waiting.as_ref().map(|waiting| waiting.1);
+        let mut out = Reply { buf: std::mem::take(reply), protocol: protocol.unwrap_or(Protocol::Resp2) };
+        let read = protocol.is_some().then_some(&mut out);
+        let done = txn.begin_with(&calls, mode_of(seen), seen.spares_memory, &mut seen.seed, read).await;
+        *reply = out.buf;
+        if let Err(trouble) = done {
+            *lack = Some(lack_of(trouble));
+            return Err(Stop);
+        }
+        drop(calls);
+        drop(args);
+        queue.clear();
+        seen.now_ms = txn.now_ms().unwrap_or(seen.now_ms);
+        seen.full |= txn.is_full() && !seen.spares_memory;
+        Ok(())
     }
 
     async fn flush_elsewhere(&mut self) -> Result<(), Stop> {
@@ -364,13 +399,35 @@ impl ScriptHost {
         Ok(true)
     }
 
-    /// Sends what is left when the script has ended. What was lacking is noted as for a call.
-    pub async fn end(&mut self) {
+    /// Sends what is left when the script has ended, or leaves it to the end of the transaction, if that is near. What was
+    /// lacking is noted as for a call.
+    pub async fn end(&mut self, is_near: bool) {
+        if is_near && self.leave() {
+            return;
+        }
         // Whoever ends the round looks for the lack.
         if let Ok(false) = self.flush() {
-            let _ = Box::pin(self.flush_elsewhere()).await;
+            let _ = Box::pin(self.catch_up(&mut Vec::new())).await;
         }
     }
+
+    fn leave(&mut self) -> bool {
+        let ScriptHost { txn, seen, queue, .. } = self;
+        let args: Vec<_> = (0..queue.len()).map(|at| queue.args(at)).collect();
+        // Whether memory sufficed is known if it has begun.
+        let spares_memory = seen.spares_memory || !txn.is_open();
+        let left = txn.leave_to_end(&unread(queue, &args), mode_of(seen), spares_memory);
+        drop(args);
+        if left {
+            queue.clear();
+        }
+        left
+    }
+}
+
+/// Collected calls, with their arguments; of each, whether it may fail.
+fn unread<'a, 'q: 'a>(queue: &'q Queue, args: &'a [SmallVec<[&'q [u8]; 8]>]) -> Vec<(Call<'a>, bool)> {
+    args.iter().enumerate().map(|(at, args)| (queue.call(at, args, 0), !queue.error_counts(at))).collect()
 }
 
 /// What a call has met.
@@ -378,6 +435,8 @@ fn lack_of(trouble: Trouble) -> Lack {
     match trouble {
         Trouble::Conflict(conflict) => Lack::Lock(conflict),
         Trouble::Lost(error) => Lack::Node(error),
+        Trouble::Apart => Lack::Begin,
+        Trouble::Unfit => Lack::Order,
         Trouble::Broken => Lack::Node(CommandError::new("ERR internal error: a watch was asked for twice")),
     }
 }

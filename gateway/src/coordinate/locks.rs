@@ -39,9 +39,14 @@ impl LockSet {
         server.store.begin(requests, self.whole, now_ms, watches).await
     }
 
+    /// The same for what begins with its first calls, if the data is elsewhere.
+    pub fn open(&mut self, server: &Server) -> Option<Unit> {
+        server.store.open(std::mem::take(&mut self.requests))
+    }
+
     /// For the next round: what the last one held, with what it lacked.
     pub fn widen(&mut self, held: Option<&Unit>, lack: Option<Conflict>) {
-        self.rounds += 1;
+        self.rounds += usize::from(lack.is_some());
         self.requests.extend(held.into_iter().flat_map(Unit::requests).cloned());
         match lack {
             Some(Conflict::Key(request)) if self.rounds < MOST_ROUNDS => self.requests.push(request),

@@ -1,6 +1,6 @@
 //! What a transaction publishes: heard if it is kept, and not before it is certain that it is.
 
-use store::Unit;
+use store::{Trouble, Unit};
 use store_engine::CommandError;
 
 use crate::fleet;
@@ -40,7 +40,7 @@ impl Outgoing {
 
 /// Commits, and publishes. What cannot fail publishes first, while its keys are locked: then the messages of
 /// transactions that wait for each other are heard in the order of these.
-pub(super) async fn commit(server: &Server, unit: Unit, outgoing: Outgoing) -> Result<(), CommandError> {
+pub(super) async fn commit(server: &Server, unit: Unit, outgoing: Outgoing) -> Result<(), Trouble> {
     if let Unit::Here(_) = unit {
         for Message { shard, channel, text } in &outgoing.messages {
             server.pubsub.publish(*shard, channel, text);

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use resp::ReplyLimits;
 use script::{AnyHost, Budget, Host, Outcome, RunInput, Spent};
-use store::{Conflict, LockRequest, Mode, Origin, Unit};
+use store::{Conflict, LockRequest, Mode, Origin, Trouble, Unit};
 use store_engine::{CommandError, Protocol, Reply};
 
 use super::dry;
@@ -167,7 +167,8 @@ impl ScriptCall<'_> {
                 Lack::Lock(Conflict::Key(request)) => ("key", Some((request.db, request.key.clone()))),
                 Lack::Lock(Conflict::Everything) => ("everything", None),
                 Lack::Order => ("order", None),
-                Lack::Node(_) => return,
+                // Nothing was done that could be told.
+                Lack::Begin | Lack::Node(_) => return,
             };
             trace.seen().reruns.push(Rerun { why, key });
         }
@@ -233,26 +234,36 @@ pub async fn run_script(server: &Arc<Server>, mut call: ScriptCall<'_>, out: &mu
         let mut seen = trace.seen();
         (seen.mode, seen.name) = (call.mode(), call.program.name().to_owned());
     }
-    let done = {
-        let run = pin!(async {
-            match call.options.flags.has(Flags::DISABLE_ATOMICITY) {
-                true => Box::pin(run_unlocked(server, &call, out)).await.map(|()| None),
-                false => run_atomic(server, &call, out).await,
+    let mut rounds = Rounds::new(server, &call);
+    let kept = loop {
+        let done = {
+            let run = pin!(async {
+                match call.options.flags.has(Flags::DISABLE_ATOMICITY) {
+                    true => Box::pin(run_unlocked(server, &call, out)).await.map(|()| None),
+                    false => run_atomic(server, &call, &mut rounds, out).await,
+                }
+            });
+            server.runs.drive(|| call.who(), run).await
+        };
+        // What follows is beyond the reach of SCRIPT KILL, which promises that nothing stays.
+        let Kept { txn, outgoing, failed, spent } = match done {
+            Some(Ok(Some(kept))) => kept,
+            Some(Ok(None)) => break Ok(()),
+            Some(Err(error)) => break Err(error),
+            None => break Err(killed_error(server, &call)),
+        };
+        let began = call.phase();
+        let done = commit(server, txn, outgoing).await;
+        call.end_phase("commit", began);
+        match done {
+            Err(Trouble::Apart) => rounds.again(server, &call, Lack::Begin),
+            Err(Trouble::Unfit) => rounds.again(server, &call, Lack::Order),
+            done => {
+                note_end(server, &call, failed, &spent);
+                break done.map_err(lost);
             }
-        });
-        server.runs.drive(|| call.who(), run).await
-    };
-    let done = done.unwrap_or_else(|| Err(killed_error(server, &call)));
-    // Beyond the reach of SCRIPT KILL, which promises that nothing stays.
-    let kept = match done {
-        Ok(Some((txn, outgoing))) => {
-            let began = call.phase();
-            let kept = commit(server, txn, outgoing).await.map_err(|error| error.text().to_owned());
-            call.end_phase("commit", began);
-            kept
         }
-        Ok(None) => Ok(()),
-        Err(error) => Err(error),
+        out.truncate(mark);
     };
     if let (Some(told), Some(trace)) = (&mut told, &call.trace) {
         let seen = trace.seen();
@@ -289,20 +300,76 @@ fn fate(call: &ScriptCall<'_>) -> &'static str {
     }
 }
 
-/// Rounds with a growing lock set. What is to be committed; an error is the text that becomes the reply.
+/// The rounds of an atomic script, whose locks grow.
+struct Rounds {
+    locks: LockSet,
+    collects: Collects,
+    /// It begins with its first calls.
+    opens: bool,
+    /// Its last calls go with its end.
+    leaves: bool,
+    seen: Option<Circumstances>,
+}
+
+impl Rounds {
+    fn new(server: &Server, call: &ScriptCall<'_>) -> Rounds {
+        Rounds {
+            locks: LockSet::of_keys(call.keys, call.db, call.lock_mode()),
+            collects: Collects::at_first(server),
+            // Whoever wants to know what the calls do is told that of each.
+            opens: server.store.node().is_none() && call.trace.is_none() && call.program.stats().may_open(),
+            leaves: call.trace.is_none(),
+            seen: None,
+        }
+    }
+
+    /// For the next round, after what this one `held` came to nothing.
+    fn repeat(&mut self, server: &Server, call: &ScriptCall<'_>, held: Option<&Unit>, lack: Lack) {
+        match lack {
+            Lack::Begin => call.program.stats().begin_apart(),
+            _ => {
+                Counters::add(&server.counters.scripts_rerun, 1);
+                call.program.stats().add_rerun();
+                call.tell_rerun(&lack);
+            }
+        }
+        self.opens = false;
+        self.collects = self.collects.after(&lack);
+        self.locks.widen(held, lack.conflict());
+    }
+
+    /// For the next round, after what was to go with its end could not be done.
+    fn again(&mut self, server: &Server, call: &ScriptCall<'_>, lack: Lack) {
+        self.leaves = false;
+        self.locks = LockSet::of_keys(call.keys, call.db, call.lock_mode());
+        self.repeat(server, call, None, lack);
+    }
+}
+
+/// What a script has come to that is to be kept.
+struct Kept {
+    txn: Unit,
+    outgoing: Outgoing,
+    failed: bool,
+    spent: Spent,
+}
+
+/// What is to be committed; an error is the text that becomes the reply.
 async fn run_atomic(
     server: &Arc<Server>,
     call: &ScriptCall<'_>,
+    rounds: &mut Rounds,
     out: &mut Vec<u8>,
-) -> Result<Option<(Unit, Outgoing)>, String> {
-    let mut locks = LockSet::of_keys(call.keys, call.db, call.lock_mode());
-    let mut collects = Collects::at_first(server);
-    let mut circumstances = None;
+) -> Result<Option<Kept>, String> {
     let tells = !call.is_dry() && call.trace.as_ref().is_some_and(|trace| trace.wants_changes());
     loop {
-        let now_ms = circumstances.map(|seen: Circumstances| seen.now_ms);
+        let now_ms = rounds.seen.map(|seen| seen.now_ms).filter(|now_ms| *now_ms > 0);
         let began = Instant::now();
-        let mut txn = locks.lock(server, now_ms, Vec::new()).await.map_err(lost)?;
+        let opened = if rounds.opens { rounds.locks.open(server) } else { None };
+        let mut txn = match opened {
+            Some(txn) => txn,
+            None => rounds.locks.lock(server, now_ms, Vec::new()).await.map_err(lost)?,
+        };
         if call.is_dry() || tells {
             txn.begin_part().await.map_err(lost)?;
         }
@@ -312,12 +379,23 @@ async fn run_atomic(
         let permit = server.runtime.admit(false).await;
         server.counters.lock_waits.add(locked - began);
         server.counters.queue_waits.add(locked.elapsed());
-        let seen = *circumstances.get_or_insert_with(|| Circumstances {
+        let time = match txn.is_open() {
+            true => 0,
+            false => txn.now_ms().unwrap_or_else(|| unix_time().as_millis() as u64),
+        };
+        let seen = rounds.seen.get_or_insert_with(|| Circumstances {
             clock_seconds: server.started.elapsed().as_secs_f64(),
-            full: call.full || (txn.is_full() && !call.options.flags.spares_memory()),
-            ..Circumstances::of(call, txn.now_ms().unwrap_or_else(|| unix_time().as_millis() as u64))
+            ..Circumstances::of(call, 0)
         });
-        let mut round = run_once(server, call, txn, seen, collects).await;
+        if seen.now_ms == 0 {
+            (seen.now_ms, seen.full) = (time, seen.full || (txn.is_full() && !seen.spares_memory));
+        }
+        let (seen, collects) = (*seen, rounds.collects);
+        let mut round = run_once(server, call, txn, seen, collects, rounds.leaves).await;
+        // It may have learnt that only when it began.
+        if let (Some(first), Some(host)) = (&mut rounds.seen, &round.host) {
+            (first.now_ms, first.full) = (host.seen.now_ms, host.seen.full);
+        }
         if tells {
             round = Box::pin(dry::note_changes(server, call, round, seen, collects)).await?;
         }
@@ -329,18 +407,15 @@ async fn run_atomic(
             return Err(error.text().to_owned());
         }
         if let Some(lack) = lack {
-            Counters::add(&server.counters.scripts_rerun, 1);
-            call.program.stats().add_rerun();
-            call.tell_rerun(&lack);
-            collects = collects.after(&lack);
-            locks.widen(host.as_ref().map(|host| &host.txn), lack.conflict());
+            rounds.repeat(server, call, host.as_ref().map(|host| &host.txn), lack);
             // Taken back before the next round asks for its locks.
             drop(host);
             continue;
         }
         let mark = out.len();
-        let failed = append_outcome(server, call, outcome, &spent, out)?;
+        let failed = append_reply(server, call, outcome, &spent, out)?;
         if call.is_dry() {
+            note_end(server, call, failed, &spent);
             if let Some(mut host) = host {
                 Box::pin(dry::tell(call, &mut host.txn, failed, mark, out)).await?;
             }
@@ -352,15 +427,35 @@ async fn run_atomic(
             if txn.requests().count() > call.keys.len() {
                 note_undeclared(server, call, &txn);
             }
-            return Ok(Some((txn, outgoing)));
+            return Ok(Some(Kept { txn, outgoing, failed, spent }));
         }
+        note_end(server, call, failed, &spent);
         return Ok(None);
     }
 }
 
-/// Appends the reply of a run that ended by itself, and says whether that is an error; the error's text if
-/// something ended it. Counts it in either case.
+/// Counts a run that ended by itself, `failed` with an error.
+fn note_end(server: &Server, call: &ScriptCall<'_>, failed: bool, spent: &Spent) {
+    call.note(server, if failed { Ended::WithError } else { Ended::Well }, spent);
+    Counters::add(&server.counters.scripts_run, 1);
+}
+
+/// [`append_reply`], and [`note_end`].
 pub(super) fn append_outcome(
+    server: &Server,
+    call: &ScriptCall<'_>,
+    outcome: Outcome,
+    spent: &Spent,
+    out: &mut Vec<u8>,
+) -> Result<bool, String> {
+    let failed = append_reply(server, call, outcome, spent, out)?;
+    note_end(server, call, failed, spent);
+    Ok(failed)
+}
+
+/// Appends the reply of a run that ended by itself, and says whether that is an error; the error's text if
+/// something ended it, which is counted.
+fn append_reply(
     server: &Server,
     call: &ScriptCall<'_>,
     outcome: Outcome,
@@ -379,10 +474,7 @@ pub(super) fn append_outcome(
             if let Err(error) = resp::transcode(&bytes, call.protocol, out, ReplyLimits::default()) {
                 return trapped(format!("the sandbox returned no valid reply: {error}"));
             }
-            let failed = out.get(mark) == Some(&b'-');
-            call.note(server, if failed { Ended::WithError } else { Ended::Well }, spent);
-            Counters::add(&server.counters.scripts_run, 1);
-            Ok(failed)
+            Ok(out.get(mark) == Some(&b'-'))
         }
         Outcome::CompileError(message) => Err(compile_error(&message)),
         Outcome::Limit(limit) => {
@@ -395,9 +487,9 @@ pub(super) fn append_outcome(
 }
 
 /// The text for a unit that could not begin.
-pub(super) fn lost(trouble: store::Trouble) -> String {
+pub(super) fn lost(trouble: Trouble) -> String {
     match trouble {
-        store::Trouble::Lost(error) => error.text().to_owned(),
+        Trouble::Lost(error) => error.text().to_owned(),
         other => format!("ERR internal error: locks were not had: {other:?}"),
     }
 }
@@ -474,16 +566,19 @@ impl Circumstances {
     /// Those of a call at this time.
     pub(super) fn of(call: &ScriptCall<'_>, now_ms: u64) -> Circumstances {
         let ScriptCall { seed, db, read_only, full, .. } = *call;
-        Circumstances { now_ms, clock_seconds: 0.0, seed, db, read_only, full }
+        let spares_memory = call.options.flags.spares_memory();
+        Circumstances { now_ms, clock_seconds: 0.0, seed, db, read_only, full, spares_memory }
     }
 }
 
+/// One round. `ends`: if nothing is lacking, its transaction is committed at once.
 pub(super) async fn run_once(
     server: &Arc<Server>,
     call: &ScriptCall<'_>,
     txn: Unit,
     seen: Circumstances,
     collects: Collects,
+    ends: bool,
 ) -> Round {
     let trace = call.traced();
     // Boxed for its way to the sandbox and back: it is large.
@@ -506,7 +601,7 @@ pub(super) async fn run_once(
     });
     let (mut host, outcome, spent) = run_in_sandbox(server, call, seen.clock_seconds, host, false).await;
     if let (Some(host), Outcome::Reply(_)) = (&mut host, &outcome) {
-        host.end().await;
+        host.end(ends).await;
     }
     Round { host, outcome, spent }
 }

@@ -54,6 +54,8 @@ struct View {
     map: Arc<SlotMap>,
     /// By number of the node.
     links: Vec<Arc<Link>>,
+    /// Those of nodes that have slots.
+    owners: Vec<Arc<Link>>,
 }
 
 impl Cluster {
@@ -73,7 +75,7 @@ impl Cluster {
         let cluster = Arc::new(Cluster {
             peer: random(),
             trust,
-            view: RwLock::new(View { map: Arc::new(map.clone()), links: Vec::new() }),
+            view: RwLock::new(View { map: Arc::new(map.clone()), links: Vec::new(), owners: Vec::new() }),
             transactions: AtomicU64::new(0),
             sparse_limit: AtomicUsize::new(SparseLimit::default().0),
             catalog: watch::Sender::new(0),
@@ -105,6 +107,7 @@ impl Cluster {
             let greeting = NodeGreeting { cluster: Arc::downgrade(self), node: number };
             view.links.push(Arc::new(Link::open(node.clone(), self.trust.tls.clone(), Arc::new(greeting))));
         }
+        view.owners = map.owners().into_iter().map(|node| view.links[node].clone()).collect();
         view.map = Arc::new(map);
     }
 
@@ -127,7 +130,7 @@ impl Cluster {
         if let Some(map) = news {
             self.links()
                 .iter()
-                .for_each(|link| link.tell(Ask::Learn(wire::Learn { map: Some(map.clone()) })));
+                .for_each(|link| link.tell(Ask::Learn(Box::new(wire::Learn { map: Some(map.clone()) }))));
         }
         Ok(())
     }
@@ -149,8 +152,7 @@ impl Cluster {
 
     /// The ways to those nodes that have slots.
     pub fn owners(&self) -> Vec<Arc<Link>> {
-        let view = self.view.read();
-        view.map.owners().into_iter().map(|node| view.links[node].clone()).collect()
+        self.view.read().owners.clone()
     }
 
     /// The node that owns `key`.
@@ -237,7 +239,7 @@ impl Cluster {
 
     /// Whether memory is full on one of the nodes, as they told last.
     pub fn is_full(&self) -> bool {
-        self.owners().iter().any(|link| link.is_full())
+        self.view.read().owners.iter().any(|link| link.is_full())
     }
 
     /// Answers the questions of other gateways from now on; until then the answer is empty.
@@ -356,7 +358,8 @@ pub(super) fn wire_call(call: &Call<'_>, protocol: Protocol) -> wire::Call {
     let items = call.args.items();
     let mut args = Vec::with_capacity(items.iter().map(|arg| arg.len() + 5).sum());
     items.iter().for_each(|arg| put_bytes(arg, &mut args));
-    wire::Call { args: args.into(), db: call.db as u32, resp3: protocol == Protocol::Resp3 }
+    let (db, resp3) = (call.db as u32, protocol == Protocol::Resp3);
+    wire::Call { args: args.into(), db, resp3, may_fail: false }
 }
 
 /// What is answered when a node could not be reached, or was lost.
@@ -391,16 +394,18 @@ impl Greeting for NodeGreeting {
             .unwrap_or_default();
         let notify = self.cluster.upgrade().map_or(0, |cluster| cluster.notify.load(Ordering::Relaxed));
         let (node, keeps_copies) = (self.node as u32, self.keeps_copies());
-        Ask::Hello(wire::Hello { peer, map: Some(map), node, token, gateway: true, notify, keeps_copies })
+        let map = Some(map);
+        Ask::Hello(Box::new(wire::Hello { peer, map, node, token, gateway: true, notify, keeps_copies }))
     }
 
     fn welcome(&self, answer: Answer) -> Result<(), String> {
         match answer {
-            Answer::Welcome(wire::Welcome { map: Some(map), notify, .. }) => {
+            Answer::Welcome(welcome) if welcome.map.is_some() => {
                 let Some(cluster) = self.cluster.upgrade() else { return Ok(()) };
-                if let Some(classes) = notify {
+                if let Some(classes) = welcome.notify {
                     cluster.happened(wire::Happened { classes, events: Vec::new() });
                 }
+                let map = welcome.map.unwrap_or_default();
                 cluster.learn(&map)?;
                 let told = map.identities.get(self.node).map_or(0, |identity| identity.id);
                 match cluster.map().identities().get(self.node) {
@@ -416,9 +421,9 @@ impl Greeting for NodeGreeting {
 
     fn heard(&self, answer: Answer) {
         match (self.cluster.upgrade(), answer) {
-            (Some(cluster), Answer::Status(wire::Status { map: Some(map), .. })) => {
+            (Some(cluster), Answer::Status(status)) => {
                 // One of another cluster was found out when it was greeted.
-                let _ = cluster.learn(&map);
+                let _ = status.map.map(|map| cluster.learn(&map));
             }
             (Some(cluster), Answer::Happened(happened)) => cluster.happened(happened),
             (Some(cluster), Answer::Changed(changed)) => cluster.changed(changed),

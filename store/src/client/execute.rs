@@ -135,16 +135,19 @@ impl Cluster {
             };
             match done {
                 Ok(_) => {
-                    if let Err(error) = work.commit().await {
+                    if let Err(trouble) = work.commit().await {
                         out.buf.truncate(mark);
-                        out.error(&error);
+                        out.error(&match trouble {
+                            Trouble::Lost(error) => error,
+                            _ => unexpected(),
+                        });
                     }
                     return;
                 }
                 Err(Trouble::Conflict(Conflict::Key(request))) => requests.push(request),
                 Err(Trouble::Conflict(Conflict::Everything)) => everything = true,
                 Err(Trouble::Lost(error)) => return out.error(&error),
-                Err(Trouble::Broken) => break,
+                Err(Trouble::Broken | Trouble::Apart | Trouble::Unfit) => break,
             }
             out.buf.truncate(mark);
         }
@@ -204,7 +207,7 @@ impl Cluster {
             gone: gone.into_iter().map(Bytes::from).collect(),
             replace,
         };
-        match self.ask_catalog(Ask::WriteRecords(write), true).await? {
+        match self.ask_catalog(Ask::WriteRecords(Box::new(write)), true).await? {
             Answer::Done(_) => Ok(()),
             _ => Err(unexpected()),
         }

@@ -6,16 +6,17 @@ use std::fmt;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use foldhash::fast::RandomState;
 use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
 use proto::store::v1::request::Body as Ask;
 use proto::store::v1::response::Body as Answer;
 use proto::store::v1::store_client::StoreClient;
-use proto::store::v1::{Beat, Cancel, Record, Request, Requests, Responses, Status};
+use proto::store::v1::{Beat, Cancel, Record, Request, Requests, Response, Responses, Status};
 use tls::{Protocol, Tls, Wire};
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
@@ -42,6 +43,9 @@ pub(crate) const BEAT: Duration = Duration::from_secs(1);
 pub(crate) const SILENCE: Duration = Duration::from_secs(5);
 /// Pauses between attempts to connect.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
+
+// Each command is one of each, moved from hand to hand: see `BOXED` in proto/build.rs.
+const _: () = assert!(size_of::<Request>() <= 64 && size_of::<Response>() <= 64);
 
 /// Why there is no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,6 +88,8 @@ pub struct Link {
 #[derive(Default)]
 struct Shared {
     state: Mutex<State>,
+    /// Of the status: asked for by all who write.
+    full: AtomicBool,
     traffic: Traffic,
 }
 
@@ -120,7 +126,7 @@ struct State {
     queue_bytes: usize,
     /// Those up to this number have left the queue.
     sent: u64,
-    waiting: HashMap<u64, Awaited>,
+    waiting: HashMap<u64, Awaited, RandomState>,
     writer: Option<Waker>,
     /// Wakes when it is up, or cannot be.
     settled: Vec<oneshot::Sender<()>>,
@@ -219,7 +225,7 @@ impl Link {
 
     /// Whether its memory was full when it told of itself last.
     pub fn is_full(&self) -> bool {
-        self.shared.state.lock().status.full
+        self.shared.full.load(Ordering::Relaxed)
     }
 
     /// What the node told of itself last.
@@ -500,6 +506,7 @@ fn take(
                 let mut state = shared.state.lock();
                 state.boot = welcome.boot;
                 state.status = welcome.status.clone().unwrap_or_default();
+                shared.full.store(state.status.full, Ordering::Relaxed);
             }
             greeting.welcome(answer)?;
             *greeted = true;
@@ -512,7 +519,8 @@ fn take(
             if status.map.is_some() {
                 greeting.heard(answer.clone());
             }
-            shared.state.lock().status = Status { map: None, ..status.clone() };
+            shared.full.store(status.full, Ordering::Relaxed);
+            shared.state.lock().status = Status { map: None, ..(**status).clone() };
         }
         if matches!(answer, Answer::Leaving(_)) {
             shared.state.lock().leave();

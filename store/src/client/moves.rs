@@ -109,15 +109,15 @@ pub async fn accept(cluster: &Arc<Cluster>, address: &str, trust: &Trust) -> Res
     let link = Link::open(address.to_owned(), trust.tls.clone(), look);
     link.connected().await.map_err(|reason| format!("{address}: {reason}"))?;
     let accept = wire::Accept { map: Some(map.to_wire()), node: node as u32 };
-    let map = match link.ask(Ask::Accept(accept)).answer().await {
-        Ok(Answer::Status(wire::Status { map: Some(map), .. })) => map,
+    let map = match link.ask(Ask::Accept(Box::new(accept))).answer().await {
+        Ok(Answer::Status(status)) if status.map.is_some() => status.map.unwrap_or_default(),
         Ok(Answer::Refusal(refusal)) => return Err(format!("{address}: {}", refusal.reason)),
         Ok(_) => return Err(format!("{address}: an answer of another kind")),
         Err(lost) => return Err(format!("{address}: {}", lost.reason)),
     };
     for link in cluster.links() {
         // Who cannot be reached hears of it from the others.
-        let _ = link.ask(Ask::Learn(wire::Learn { map: Some(map.clone()) })).answer().await;
+        let _ = link.ask(Ask::Learn(Box::new(wire::Learn { map: Some(map.clone()) }))).answer().await;
     }
     Ok(())
 }
@@ -129,7 +129,7 @@ struct Look {
 
 impl Greeting for Look {
     fn hello(&self) -> Ask {
-        Ask::Hello(wire::Hello { token: self.token.clone(), ..wire::Hello::default() })
+        Ask::Hello(Box::new(wire::Hello { token: self.token.clone(), ..wire::Hello::default() }))
     }
 
     fn welcome(&self, answer: Answer) -> Result<(), String> {
@@ -228,7 +228,7 @@ impl Cluster {
         let map = map.with_node(address).map_err(|error| error.0)?.to_wire();
         // All who add nodes ask in this order, so that the first one is followed by all.
         for link in self.owners() {
-            let asked = link.ask(Ask::Learn(wire::Learn { map: Some(map.clone()) })).answer().await;
+            let asked = link.ask(Ask::Learn(Box::new(wire::Learn { map: Some(map.clone()) }))).answer().await;
             let failed = |why: &str| Err(format!("{}: {why}", link.address()));
             match asked {
                 Ok(Answer::Done(_)) => {}
@@ -252,7 +252,7 @@ impl Cluster {
         let link = self.link(from);
         let failed = |why: &str| format!("{}: {why}", link.address());
         // It may not have heard of the receiver.
-        let learn = Ask::Learn(wire::Learn { map: Some(map.to_wire()) });
+        let learn = Ask::Learn(Box::new(wire::Learn { map: Some(map.to_wire()) }));
         match link.ask(learn).answer().await {
             Ok(Answer::Refusal(refusal)) => return Err(failed(&refusal.reason)),
             Ok(_) => {}

@@ -10,6 +10,7 @@
 mod calls;
 mod end;
 mod locks;
+mod together;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -24,6 +25,7 @@ use wire::request::Body as Ask;
 use wire::step::{Finish, Part};
 use wire::stepped::How;
 
+use self::together::Late;
 use super::cluster::{Cluster, unexpected};
 use super::link::{Link, Pending};
 use super::rehearsal;
@@ -49,6 +51,10 @@ pub enum Trouble {
     Lost(CommandError),
     /// A watched key has changed; nothing was done.
     Broken,
+    /// Its begin or its end has to be done apart from calls that were to go with it; nothing was done.
+    Apart,
+    /// A call that was to go with its begin or its end has failed, or memory is full; nothing was done.
+    Unfit,
 }
 
 impl From<Conflict> for Trouble {
@@ -83,7 +89,7 @@ struct Share {
 impl Share {
     /// Does a step where the transaction has begun already.
     fn ask(&self, step: wire::Step) -> Pending {
-        self.link.ask_on(self.stream, Ask::Step(step))
+        self.link.ask_on(self.stream, Ask::Step(Box::new(step)))
     }
 }
 
@@ -124,6 +130,8 @@ pub struct Work {
     ended: bool,
     /// For whom it is.
     client: u64,
+    /// Calls that go with its end.
+    late: Late,
 }
 
 impl Work {
@@ -157,6 +165,7 @@ impl Work {
             full: false,
             ended: false,
             client: Origin::present().client,
+            late: Late::default(),
         }
     }
 
@@ -294,8 +303,9 @@ impl Work {
         for share in &self.shares {
             // What another stream knew is gone with it.
             if share.link.stream() == share.stream {
-                let step = wire::Step { txn: self.number, ..wire::Step::default() };
-                share.link.tell(Ask::Step(wire::Step { finish: Finish::Abort.into(), ..step }));
+                let finish = Finish::Abort.into();
+                let step = wire::Step { txn: self.number, finish, ..wire::Step::default() };
+                share.link.tell(Ask::Step(Box::new(step)));
             }
         }
     }

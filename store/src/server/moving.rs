@@ -53,10 +53,10 @@ async fn batch(host: &Arc<Host>, asked: &wire::Move) -> Result<wire::Moved, wire
         let slots: Vec<u16> =
             (first as u16..=last as u16).filter(|slot| taken.map.owner(*slot) == taken.me).collect();
         if slots.is_empty() || to == taken.me {
-            return Ok(wire::Moved { map: Some(taken.map.to_wire()), ..wire::Moved::default() });
+            return Ok(wire::Moved { map: Some(Box::new(taken.map.to_wire())), ..wire::Moved::default() });
         }
         if let Some(cargo) = try_batch(host, &taken, &slots, to).await? {
-            let map = host.place.taken().map(|taken| taken.map.to_wire());
+            let map = host.place.taken().map(|taken| Box::new(taken.map.to_wire()));
             return Ok(wire::Moved {
                 slots: cargo.slots.len() as u32,
                 keys: cargo.keys.len() as u64,
@@ -108,9 +108,9 @@ async fn try_batch(
         return Ok(None);
     }
     let finish = |finish: Finish| {
-        Ask::Step(wire::Step { txn: number, finish: finish.into(), ..wire::Step::default() })
+        Ask::Step(Box::new(wire::Step { txn: number, finish: finish.into(), ..wire::Step::default() }))
     };
-    let prepared = match timeout(SILENCE, link.ask(Ask::Receive(receive)).answer()).await {
+    let prepared = match timeout(SILENCE, link.ask(Ask::Receive(Box::new(receive))).answer()).await {
         Ok(Ok(Answer::Stepped(stepped))) if stepped.how() == How::Well => Ok(()),
         Ok(Ok(Answer::Stepped(_))) => Err(None),
         Ok(Ok(Answer::Refusal(refused))) => Err(Some(refused)),
@@ -180,7 +180,7 @@ pub(super) async fn receive(host: Arc<Host>, session: u64, asked: wire::Receive)
         Ok(how) => {
             let mut stepped = wire::Stepped::default();
             stepped.set_how(how);
-            Answer::Stepped(stepped)
+            Answer::Stepped(Box::new(stepped))
         }
         Err(refused) => Answer::Refusal(refused),
     }

@@ -220,7 +220,7 @@ impl Taken {
     }
 
     fn moved_away(&self, reason: &str) -> wire::Refusal {
-        wire::Refusal { map: Some(self.map.to_wire()), ..refusal(Code::Moved, reason) }
+        wire::Refusal { map: Some(Box::new(self.map.to_wire())), ..refusal(Code::Moved, reason) }
     }
 }
 

@@ -196,7 +196,7 @@ impl Session {
                 return false;
             };
             match greet(&self.host, &hello) {
-                Ok(welcome) => self.answer(id, Answer::Welcome(welcome)),
+                Ok(welcome) => self.answer(id, Answer::Welcome(Box::new(welcome))),
                 Err(reason) => {
                     self.refuse(id, Code::Denied, &reason);
                     return false;
@@ -225,10 +225,10 @@ impl Session {
                 if status.epoch > beat.epoch {
                     status.map = self.host.place.taken().map(|taken| taken.map.to_wire());
                 }
-                self.answer(id, Answer::Status(status));
+                self.answer(id, Answer::Status(Box::new(status)));
             }
             Ask::Execute(wire::Execute { call: Some(call), lane }) => self.execute(id, call, lane),
-            Ask::Step(step) => self.step(id, step),
+            Ask::Step(step) => self.step(id, *step),
             Ask::Wait(wire::Wait { call: Some(call), only_tell }) => self.wait(id, call, only_tell),
             Ask::Cancel(cancel) => self.cancel(cancel.id),
             Ask::Watch(watch) => self.watch(id, watch),
@@ -283,7 +283,7 @@ impl Session {
                 match map.and_then(|map| host.place.accept(&host.node, map, accept.node as usize)) {
                     Ok(taken) => {
                         let map = Some(taken.map.to_wire());
-                        self.answer(id, Answer::Status(wire::Status { map, ..status(&self.host) }));
+                        self.answer(id, Answer::Status(Box::new(wire::Status { map, ..status(&self.host) })));
                     }
                     Err(reason) => self.refuse(id, Code::Denied, &reason),
                 }
@@ -301,7 +301,7 @@ impl Session {
             Ask::Move(asked) => self.later(id, move |host| moving::give(host, asked)),
             Ask::Receive(asked) => {
                 let session = self.number;
-                self.later(id, move |host| moving::receive(host, session, asked));
+                self.later(id, move |host| moving::receive(host, session, *asked));
             }
             Ask::Save(save) => self.later(id, move |host| async move {
                 let saved = match host.node.journal() {
@@ -327,7 +327,7 @@ impl Session {
                             let said = self.host.say_notify(self.host.node.notified(), false);
                             debug_assert!(said.is_ok(), "nothing is configured anew");
                         }
-                        self.answer(id, Answer::Status(status(&self.host)));
+                        self.answer(id, Answer::Status(Box::new(status(&self.host))));
                     }
                     Err(reason) => self.refuse(id, Code::Invalid, &reason),
                 }
@@ -673,7 +673,7 @@ impl PeerGreeting {
 
 impl Greeting for PeerGreeting {
     fn hello(&self) -> Ask {
-        Ask::Hello(self.hello.clone())
+        Ask::Hello(Box::new(self.hello.clone()))
     }
 
     fn welcome(&self, answer: Answer) -> Result<(), String> {

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 
 use proto::store::v1 as wire;
 use store_engine::notice::Event;
+use store_engine::spec::flags;
 use store_engine::{DATABASES, Reply, Routing};
 use wire::refusal::Code;
 use wire::response::Body as Answer;
@@ -97,7 +98,7 @@ pub(super) async fn step(host: Arc<Host>, session: u64, watches: Arc<Watches>, s
         Found::Open(txn) => Some(txn),
         Found::Prepared if step.finish() == Finish::Commit => {
             return match pending::decided(&host, number, true).await {
-                Ok(()) => Answer::Stepped(wire::Stepped::default()),
+                Ok(()) => Answer::Stepped(Box::default()),
                 Err(reason) => Answer::Refusal(refusal(Code::Unavailable, &reason)),
             };
         }
@@ -111,7 +112,7 @@ pub(super) async fn step(host: Arc<Host>, session: u64, watches: Arc<Watches>, s
         Ok(Some(txn)) => txn,
         Ok(None) => {
             host.registry.forget(number);
-            return Answer::Stepped(stepped);
+            return Answer::Stepped(Box::new(stepped));
         }
         Err(refused) => {
             host.registry.forget(number);
@@ -120,7 +121,7 @@ pub(super) async fn step(host: Arc<Host>, session: u64, watches: Arc<Watches>, s
     };
     if stepped.how() != How::Well {
         host.registry.put_back(number, txn);
-        return Answer::Stepped(stepped);
+        return Answer::Stepped(Box::new(stepped));
     }
     let finished = match step.finish() {
         Finish::Prepare => {
@@ -134,7 +135,7 @@ pub(super) async fn step(host: Arc<Host>, session: u64, watches: Arc<Watches>, s
         }
     };
     match finished {
-        Ok(()) => Answer::Stepped(stepped),
+        Ok(()) => Answer::Stepped(Box::new(stepped)),
         Err(reason) => Answer::Refusal(refusal(Code::Unavailable, &reason)),
     }
 }
@@ -158,16 +159,6 @@ async fn work(
     }
     stepped.now_ms = (host.clock)();
     let now_ms = if step.now_ms == 0 { stepped.now_ms } else { step.now_ms };
-    let most_bytes = step.begin.as_ref().map_or(0, |begin| begin.value_bytes as usize);
-    let wanted = step.begin.iter().flat_map(|begin| &begin.locks).map(|lock| (lock, most_bytes));
-    let fetched = step.fetch.iter().map(|lock| (lock, usize::MAX));
-    for (lock, most_bytes) in wanted.chain(fetched) {
-        let request = lock_request(lock)?;
-        if !txn.holds(request.db, &request.key, Mode::Shared) {
-            return Err(invalid("a value is wanted whose key is not locked"));
-        }
-        stepped.values.push(value(&txn, &request, most_bytes, now_ms));
-    }
     if !step.changes.is_empty() {
         host.node.refuse_while_failing().map_err(|error| refusal(Code::Unavailable, error.text()))?;
         txn.apply(&step.changes, now_ms).map_err(invalid)?;
@@ -184,25 +175,48 @@ async fn work(
     }
     stepped.seed = step.seed;
     let mode = if step.shared { Mode::Shared } else { Mode::Exclusive };
+    let lacks_memory = step.strict && !step.spares_memory && host.node.is_full(now_ms);
     for call in &step.calls {
         let admitted = Admitted::new(call).map_err(invalid)?;
         let _owned = host.place.owns(admitted.key_bytes())?;
         let mut out = Reply::new(admitted.protocol);
-        // Whether memory suffices was asked when the transaction began.
-        if admitted.command.is_write()
-            && let Err(error) = host.node.refuse_while_failing()
-        {
-            out.error(&error);
-            stepped.replies.push(out.buf.into());
-            continue;
-        }
-        match txn.execute(&admitted.call(now_ms), mode, &mut stepped.seed, &mut out) {
+        // Whether memory suffices was asked when the transaction began, or is now.
+        let done = match admitted.command.is_write() {
+            true => host.node.refuse_while_failing(),
+            false => Ok(()),
+        };
+        let done = match done {
+            Ok(()) => txn.execute(&admitted.call(now_ms), mode, &mut stepped.seed, &mut out),
+            Err(error) => {
+                out.error(&error);
+                Ok(false)
+            }
+        };
+        match done {
+            Ok(fine)
+                if (step.strict && !fine && !call.may_fail)
+                    || (lacks_memory && admitted.command.has(flags::DENY_OOM)) =>
+            {
+                stepped.set_how(How::Unfit);
+                return Ok(None);
+            }
             Ok(_) => stepped.replies.push(out.buf.into()),
             Err(conflict) => {
                 tell(conflict, stepped);
                 break;
             }
         }
+    }
+    // Those that are to be copied as they are now.
+    let most_bytes = step.begin.as_ref().map_or(0, |begin| begin.value_bytes as usize);
+    let wanted = step.begin.iter().filter(|_| most_bytes > 0).flat_map(|begin| &begin.locks);
+    let wanted = wanted.map(|lock| (lock, most_bytes));
+    for (lock, most_bytes) in wanted.chain(step.fetch.iter().map(|lock| (lock, usize::MAX))) {
+        let request = lock_request(lock)?;
+        if !txn.holds(request.db, &request.key, Mode::Shared) {
+            return Err(invalid("a value is wanted whose key is not locked"));
+        }
+        stepped.values.push(value(&txn, &request, most_bytes, now_ms));
     }
     stepped.full = host.node.is_full(now_ms);
     Ok(Some(txn))

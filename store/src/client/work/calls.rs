@@ -25,7 +25,8 @@ impl Work {
         out: &mut Reply,
     ) -> Result<Option<bool>, Conflict> {
         match call.command.routing.of(call.args) {
-            Routing::Anywhere => return Ok(Some(self.run(call, seed, out))),
+            // What time it is says the first node that is asked.
+            Routing::Anywhere if self.begun || self.keeps_time => return Ok(Some(self.run(call, seed, out))),
             Routing::ByKey if self.begun && !self.everything => {}
             _ => return Ok(None),
         }
@@ -57,7 +58,7 @@ impl Work {
             _ if self.everything => return self.execute_everywhere(call, seed, out).await,
             _ => return Err(Conflict::Everything.into()),
         }
-        self.lock_more(call, mode).await?;
+        self.lock_more(std::slice::from_ref(call), mode).await?;
         if let Some(fine) = self.execute_here(call, seed, out)? {
             return Ok(fine);
         }
@@ -87,6 +88,10 @@ impl Work {
         seed: &mut u64,
     ) -> Result<Vec<usize>, Trouble> {
         self.begin().await?;
+        let is_by_key = |call: &Call<'_>| call.command.routing.of(call.args) == Routing::ByKey;
+        if calls.iter().all(is_by_key) {
+            self.lock_more(calls, mode).await?;
+        }
         let (mut failed, mut unread) = (Vec::new(), Reply::new(Protocol::Resp2));
         let mut away = BTreeMap::new();
         for (at, call) in calls.iter().enumerate() {

@@ -4,7 +4,6 @@ use std::collections::HashMap;
 
 use proto::store::v1 as wire;
 use store_engine::CommandError;
-use store_engine::effect::Effects;
 use store_engine::notice::Event;
 use tokio::time::{Instant, sleep};
 use wire::refusal::Code;
@@ -12,25 +11,30 @@ use wire::request::Body as Ask;
 use wire::response::Body as Answer;
 use wire::step::Finish;
 
+use super::together::unfit;
 use super::{OUTCOME_PATIENCE, OUTCOME_PAUSE, Share, Trouble, Work};
 use crate::client::cluster::{lost_error, unexpected};
 use crate::client::link::Lost;
 use crate::topology::NodeId;
 
 impl Work {
-    /// Keeps all changes and lets the keys go. An error says whether nothing was done or nobody knows. Whoever does not
-    /// wait for the end does not prevent it.
-    pub async fn commit(self) -> Result<(), CommandError> {
-        let lost = |_| Err(CommandError::new("UNKNOWN whether this was done: the commit has failed"));
-        tokio::spawn(self.finish()).await.unwrap_or_else(lost)
+    /// Keeps all changes and lets the keys go. An error says whether nothing was done or nobody knows; or that calls could
+    /// not be done that were left to the end. Whoever does not wait for the end does not prevent it.
+    pub async fn commit(self) -> Result<(), Trouble> {
+        let lost = CommandError::new("UNKNOWN whether this was done: the commit has failed");
+        tokio::spawn(self.finish()).await.unwrap_or(Err(Trouble::Lost(lost)))
     }
 
-    pub(super) async fn finish(mut self) -> Result<(), CommandError> {
+    pub(super) async fn finish(mut self) -> Result<(), Trouble> {
         if let Some((mut whole, _)) = self.before.take() {
             whole.append(std::mem::take(&mut self.undo));
             self.undo = whole;
         }
         let mut changes = self.changes(|_, _| true);
+        let mut late = std::mem::take(&mut self.late);
+        for (node, bundle) in &late.bundles {
+            self.share(*node, bundle.writes);
+        }
         let (number, now_ms, client) = (self.number, self.now_ms, self.client);
         let mut events: HashMap<NodeId, Vec<wire::Event>> = HashMap::new();
         for Event { class, name, db, key } in std::mem::take(&mut self.events) {
@@ -39,81 +43,80 @@ impl Work {
             events.entry(node).or_default().push(wire::Event { class, name, db, key });
         }
         let mut events = |node: NodeId| events.remove(&node).unwrap_or_default();
-        let step = |changes: Effects, events: Vec<wire::Event>, finish: Finish, others: Vec<String>| {
-            Ask::Step(wire::Step {
-                events,
-                txn: number,
-                now_ms,
-                client,
-                changes: changes.as_bytes().to_vec().into(),
-                finish: finish.into(),
-                others,
-                ..wire::Step::default()
-            })
+        let step = |finish: Finish| wire::Step {
+            txn: number,
+            now_ms,
+            client,
+            finish: finish.into(),
+            ..wire::Step::default()
         };
+        let abort = |share: &Share| share.link.tell(Ask::Step(Box::new(step(Finish::Abort))));
         let shares = std::mem::take(&mut self.shares);
         self.ended = true;
         let is_spread = shares.len() > 1;
         let (writers, readers): (Vec<Share>, Vec<Share>) =
             shares.into_iter().partition(|share| share.wrote || changes.contains_key(&share.node));
-        // What was read on several nodes was there at one time only if it is still locked now that all was read.
-        let confirmed: Vec<_> = readers
-            .iter()
-            .filter(|_| is_spread)
-            .map(|share| {
-                share
-                    .link
-                    .ask_on(share.stream, step(Effects::default(), Vec::new(), Finish::Open, Vec::new()))
-            })
-            .collect();
         let mut writers = writers.into_iter();
         let decider = writers.next();
         let others: Vec<Share> = writers.collect();
         let names: Vec<String> = others.iter().map(|share| share.link.address().to_owned()).collect();
+        let decides: Vec<String> = decider.iter().map(|share| share.link.address().to_owned()).collect();
 
-        let decides = decider.iter().map(|share| share.link.address().to_owned());
-        let decides: Vec<String> = decides.collect();
-        let prepared: Vec<_> = others
-            .iter()
-            .map(|share| {
-                let changes = changes.remove(&share.node).unwrap_or_default();
-                let step = step(changes, events(share.node), Finish::Prepare, decides.clone());
-                share.link.ask_on(share.stream, step)
-            })
-            .collect();
+        let mut pending = Vec::new();
+        for share in &others {
+            let changes = changes.remove(&share.node).unwrap_or_default().as_bytes().to_vec().into();
+            let (events, others) = (events(share.node), decides.clone());
+            let mut step = wire::Step { changes, events, others, ..step(Finish::Prepare) };
+            late.add_to(share.node, &mut step);
+            pending.push(share.ask(step));
+        }
+        // What was read on several nodes was there at one time only if it is still locked now that all was read. And
+        // whoever decides has done its calls before.
+        let decides_late = decider.iter().filter(|_| !others.is_empty() || !readers.is_empty());
+        for share in readers.iter().chain(decides_late) {
+            let has_calls = late.bundles.contains_key(&share.node);
+            if has_calls || (is_spread && !share.wrote && !changes.contains_key(&share.node)) {
+                let mut step = step(Finish::Open);
+                late.add_to(share.node, &mut step);
+                pending.push(share.ask(step));
+            }
+        }
         let mut refused = None;
-        for answer in confirmed.into_iter().chain(prepared) {
+        for answer in pending {
             match self.stepped(answer.answer().await, false) {
-                Ok(Some(_)) => {}
-                Ok(None) => refused = Some(Trouble::Lost(unexpected())),
+                Ok(Some(stepped)) => refused = unfit(&stepped).err().or(refused),
+                // Slots have moved: of keys that were not locked before.
+                Ok(None) => refused = Some(Trouble::Apart),
                 Err(trouble) => refused = Some(trouble),
             }
         }
-        for share in &readers {
-            share.link.tell(step(Effects::default(), Vec::new(), Finish::Abort, Vec::new()));
-        }
+        readers.iter().for_each(abort);
         if let Some(trouble) = refused {
-            for share in others.iter().chain(&decider) {
-                share.link.tell(step(Effects::default(), Vec::new(), Finish::Abort, Vec::new()));
-            }
-            return Err(match trouble {
-                Trouble::Lost(error) => error,
-                _ => unexpected(),
-            });
+            others.iter().chain(&decider).for_each(abort);
+            return Err(trouble);
         }
         let Some(decider) = decider else { return Ok(()) };
 
         crate::journal::fail_point::pass("work:prepared");
-        let own = changes.remove(&decider.node).unwrap_or_default();
-        let commit =
-            decider.link.ask_on(decider.stream, step(own, events(decider.node), Finish::Commit, names));
-        let answer = commit.answer().await;
-        let outcome = self.outcome(&decider, answer, !others.is_empty()).await;
+        let own = changes.remove(&decider.node).unwrap_or_default().as_bytes().to_vec().into();
+        let events = events(decider.node);
+        let mut commit = wire::Step { changes: own, events, others: names, ..step(Finish::Commit) };
+        late.add_to(decider.node, &mut commit);
+        let answer = decider.ask(commit).answer().await;
+        let outcome = match answer {
+            Ok(Answer::Stepped(stepped)) => unfit(&stepped),
+            Ok(Answer::Refusal(refusal)) if refusal.code() == Code::Moved && others.is_empty() => {
+                self.cluster.refused(refusal).map_or(Err(Trouble::Apart), |error| Err(Trouble::Lost(error)))
+            }
+            answer => self.outcome(&decider, answer, !others.is_empty()).await.map_err(Trouble::Lost),
+        };
+        if let Err(Trouble::Apart | Trouble::Unfit) = outcome {
+            abort(&decider);
+        }
         for share in others {
             match &outcome {
                 Ok(()) => {
-                    let committed =
-                        share.link.ask(step(Effects::default(), Vec::new(), Finish::Commit, Vec::new()));
+                    let committed = share.link.ask(Ask::Step(Box::new(step(Finish::Commit))));
                     let (decider, node) = (decider.link.clone(), share.link.address().to_owned());
                     tokio::spawn(async move {
                         match committed.answer().await {
@@ -141,7 +144,6 @@ impl Work {
         is_recorded: bool,
     ) -> Result<(), CommandError> {
         let lost = match answer {
-            Ok(Answer::Stepped(_)) => return Ok(()),
             Ok(Answer::Refusal(refusal)) => {
                 let code = refusal.code();
                 let error = self.cluster.refused(refusal).unwrap_or_else(unexpected);

@@ -3,11 +3,10 @@
 use proto::store::v1 as wire;
 use store_engine::effect::Put;
 use store_engine::{CommandError, Partition};
-use wire::request::Body as Ask;
 use wire::response::Body as Answer;
 use wire::stepped::How;
 
-use super::{COPIED_BYTES, Place, Share, Trouble, Work, conflict_of, wire_lock};
+use super::{COPIED_BYTES, Place, Share, Trouble, Work, conflict_of, once_each, wire_lock};
 use crate::client::cluster::{lost_error, unexpected};
 use crate::client::link::{Lost, Pending};
 use crate::client::patience::Patience;
@@ -88,8 +87,7 @@ impl Work {
     }
 
     pub(super) fn ask_to_begin(&mut self, node: NodeId, locks: &[LockRequest], wait: bool) -> Pending {
-        let link = self.cluster.link(node);
-        let (stream, boot) = (link.stream(), link.boot());
+        let stream = self.share(node, false).stream;
         let on_node = self.watches.iter().filter(|watch| watch.node == node);
         // A watch of another stream is unknown to the node: it is told 0, which is unknown to all.
         let watches = on_node.map(|watch| if watch.stream == stream { watch.number } else { 0 }).collect();
@@ -101,14 +99,20 @@ impl Work {
             watches,
         };
         let step = wire::Step { begin: Some(begin), ..self.step() };
-        let pending = link.ask_on(stream, Ask::Step(step));
-        self.add_share(Share { node, link, stream, boot, wrote: false });
-        pending
+        self.share(node, false).ask(step)
     }
 
-    pub(super) fn add_share(&mut self, share: Share) {
-        let at = self.shares.partition_point(|held| held.node < share.node);
-        self.shares.insert(at, share);
+    /// Its part on a node, which begins with what is asked there first.
+    pub(super) fn share(&mut self, node: NodeId, wrote: bool) -> &mut Share {
+        let at = self.shares.partition_point(|held| held.node < node);
+        if self.shares.get(at).is_none_or(|share| share.node != node) {
+            let link = self.cluster.link(node);
+            let (stream, boot) = (link.stream(), link.boot());
+            self.shares.insert(at, Share { node, link, stream, boot, wrote: false });
+        }
+        let share = &mut self.shares[at];
+        share.wrote |= wrote;
+        share
     }
 
     pub(super) fn step(&self) -> wire::Step {
@@ -124,10 +128,14 @@ impl Work {
     ) -> Result<bool, Trouble> {
         let Some(stepped) = self.stepped(answer, false)? else { return Ok(false) };
         match stepped.how() {
-            How::Well => {}
-            How::Broken => return Err(Trouble::Broken),
-            _ => return Err(conflict_of(&stepped, locks)),
+            How::Well => self.accept(&stepped, locks).map(|()| true),
+            How::Broken => Err(Trouble::Broken),
+            _ => Err(conflict_of(&stepped, locks)),
         }
+    }
+
+    /// Takes what came with locks that are had.
+    pub(super) fn accept(&mut self, stepped: &wire::Stepped, locks: &[LockRequest]) -> Result<(), Trouble> {
         if !self.keeps_time {
             self.now_ms = self.now_ms.max(stepped.now_ms);
         }
@@ -143,7 +151,7 @@ impl Work {
         for (request, value) in locks.iter().zip(&stepped.values) {
             self.take_value(request, value)?;
         }
-        Ok(true)
+        Ok(())
     }
 
     /// The good part of an answer; none if slots have moved.
@@ -153,7 +161,7 @@ impl Work {
         writes: bool,
     ) -> Result<Option<wire::Stepped>, Trouble> {
         match answer {
-            Ok(Answer::Stepped(stepped)) => Ok(Some(stepped)),
+            Ok(Answer::Stepped(stepped)) => Ok(Some(*stepped)),
             Ok(Answer::Refusal(refusal)) => match self.cluster.refused(refusal) {
                 Some(error) => Err(Trouble::Lost(error)),
                 None => Ok(None),
@@ -187,26 +195,24 @@ impl Work {
         Ok(())
     }
 
-    /// Locks the keys of a call that are not yet, if they are free.
-    pub(super) async fn lock_more(&mut self, call: &Call<'_>, mode: Mode) -> Result<(), Trouble> {
+    /// Locks the keys of calls that are not yet, if they are free: all at once.
+    pub(super) async fn lock_more(&mut self, calls: &[Call<'_>], mode: Mode) -> Result<(), Trouble> {
         if self.everything {
             return Ok(());
         }
         let mut by_node: std::collections::BTreeMap<NodeId, Vec<LockRequest>> = Default::default();
-        for (key, need) in call.keys() {
-            if self.place_of(call.db, key).is_none() {
-                let mode = if mode.covers(need) { mode } else { need };
-                let request = LockRequest { db: call.db, key: key.into(), mode };
-                let wanted = by_node.entry(self.cluster.node_of(key)).or_default();
-                match wanted.iter_mut().find(|held| held.key == request.key) {
-                    Some(held) if held.mode == Mode::Shared => held.mode = request.mode,
-                    Some(_) => {}
-                    None => wanted.push(request),
+        for call in calls {
+            for (key, need) in call.keys() {
+                if self.place_of(call.db, key).is_none() {
+                    let mode = if mode.covers(need) { mode } else { need };
+                    let request = LockRequest { db: call.db, key: key.into(), mode };
+                    by_node.entry(self.cluster.node_of(key)).or_default().push(request);
                 }
             }
         }
         let mut pending = Vec::new();
         for (node, locks) in by_node {
+            let locks = once_each(locks);
             let answer = match self.shares.iter().find(|share| share.node == node) {
                 None => self.ask_to_begin(node, &locks, false),
                 Some(share) => {
