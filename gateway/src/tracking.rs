@@ -53,7 +53,10 @@ impl Follows {
 
     /// Whether what it reads now is noted.
     pub fn notes(&self) -> bool {
-        !self.broadcast && (!self.opt_in || self.caching) && !(self.opt_out && self.caching)
+        match self.caching {
+            true => !self.broadcast && !self.opt_out,
+            false => !self.broadcast && !self.opt_in,
+        }
     }
 }
 
