@@ -3,7 +3,7 @@
 use tests::cluster::TestCluster;
 use tests::folder::Folder;
 use tests::generate::Chance;
-use tests::{Client, Oracle, Protocol, TestServer, notation, wait_until};
+use tests::{Client, Oracle, Protocol, TestServer, Value, notation, wait_until};
 
 fn say(client: &mut Client, line: &str) -> String {
     notation::reply(&client.run(line))
@@ -246,8 +246,8 @@ fn rules_that_are_shown_can_be_given() {
             client.call(["ACL", "SETUSER", "one", chance.pick(RULES)]);
         }
         let listed = |client: &mut Client, name: &str| {
-            let list = client.call(["ACL", "LIST"]);
-            let lines = list.items().expect("a list").iter().filter_map(|line| line.text());
+            let Value::Array(list) = client.call(["ACL", "LIST"]) else { panic!("a list") };
+            let lines = list.iter().filter_map(Value::text);
             let start = format!("user {name} ");
             let line = lines.map(|line| String::from_utf8_lossy(line).into_owned());
             line.filter_map(|line| line.strip_prefix(&start).map(str::to_owned)).next()
@@ -388,7 +388,7 @@ fn connections_end_with_what_they_were_allowed() {
     let server = TestServer::start(&[]);
     let mut admin = Client::connect(server.address(), Protocol::Resp2);
     assert_eq!(say(&mut admin, "ACL SETUSER u on nopass +@all ~* &c*"), "+OK");
-    let mut connect = || {
+    let connect = || {
         let mut user = Client::connect(server.address(), Protocol::Resp2);
         assert_eq!(say(&mut user, "AUTH u any"), "+OK");
         user
