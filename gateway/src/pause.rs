@@ -1,6 +1,6 @@
 //! CLIENT PAUSE: commands of clients wait until it is over.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -13,6 +13,17 @@ pub struct Pause {
     on: AtomicBool,
     state: Mutex<Option<(Instant, bool)>>,
     changed: Notify,
+    /// How many commands wait.
+    waiting: AtomicUsize,
+}
+
+/// A command that waits, for as long as this lives.
+struct Held<'a>(&'a Pause);
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.0.waiting.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Pause {
@@ -57,8 +68,15 @@ impl Pause {
         state.filter(|(_, only_writes)| writes || !only_writes).map(|(until, _)| until)
     }
 
+    /// How many commands wait. Redis counts their clients as blocked.
+    pub fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::Relaxed)
+    }
+
     /// Waits until a command may go on.
     pub async fn over(&self, writes: bool) {
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        let _held = Held(self);
         loop {
             let changed = self.changed.notified();
             match self.until(writes) {

@@ -208,12 +208,13 @@ impl Server {
             || self.config.latency_monitor_threshold.get() > 0
     }
 
-    /// How many clients wait for something to come to a key.
+    /// How many clients wait for something to come to a key, or for the end of a pause.
     pub fn blocked_clients(&self) -> usize {
-        match self.store.node() {
+        let for_keys = match self.store.node() {
             Some(node) => node.waiting(),
             None => self.clients.lock().values().filter(|client| client.is_blocked()).count(),
-        }
+        };
+        for_keys + self.pause.waiting()
     }
 
     /// A client's line of CLIENT LIST.

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use tls::{Clients, Files, Protocol, Tls};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{Builder, Runtime};
@@ -25,6 +25,8 @@ impl Authority {
         let folder = Folder::made("certificates");
         let key = KeyPair::generate().expect("a key");
         let mut params = CertificateParams::new(Vec::new()).expect("no names");
+        // Two of the same name would only differ in their signatures.
+        params.distinguished_name.push(DnType::CommonName, folder.text());
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let root = params.self_signed(&key).expect("a certificate");
         fs::write(folder.child("root.pem"), pem("CERTIFICATE", root.der())).expect("a small file");

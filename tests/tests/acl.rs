@@ -191,9 +191,10 @@ const CALLS: &[&str] = &[
 fn without_commands(reply: &str) -> String {
     let mut shown = String::new();
     let mut rest = reply;
-    while let Some((before, after)) = rest.split_once("\"commands\", ") {
+    while let Some((before, after)) = rest.split_once("\"commands\"") {
         shown.push_str(before);
-        let quoted = after[1..].split_once('"').expect("a quoted text").1;
+        // A comma in an array, a colon in a map; then a text in quotes.
+        let quoted = after.splitn(3, '"').nth(2).expect("a quoted text");
         rest = quoted;
     }
     shown + rest

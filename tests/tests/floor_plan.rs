@@ -44,8 +44,13 @@ const CONFINED: &[(&str, &[&str], &[&str])] = &[
     ("axum", &["gateway"], &["gateway/src/frontend/http"]),
     (
         "hyper",
-        &["gateway", "tests"],
-        &["gateway/src/frontend/http", "gateway/src/frontend/grpc", "tests/src/http"],
+        &["store", "gateway", "tests"],
+        &[
+            "store/src/client/link.rs",
+            "gateway/src/frontend/http",
+            "gateway/src/frontend/grpc",
+            "tests/src/http",
+        ],
     ),
     ("rust-embed", &["gateway"], &["gateway/src/frontend/http/console.rs"]),
     ("sled", &["store"], &["store/src/journal/sled.rs", "store/trial/"]),

@@ -231,7 +231,7 @@ fn scripts_and_transactions_on_nodes_are_told_when_they_are_kept() {
 fn what_is_told_is_agreed_upon_and_outlives_nodes() {
     let mut cluster = TestCluster::start_with(2, 2, None, &["--notify-keyspace-events", "KE$"]);
     let (mut talks, mut hears) = (cluster.client(0), cluster.client(1));
-    hears.run("SUBSCRIBE __keyevent@0__:set");
+    hears.run("PSUBSCRIBE __keyevent@0__:set");
     let key = cluster.key(1, "key");
     talks.run(&format!("SET {key} 1"));
     assert_eq!(heard(&mut hears).1, key);

@@ -87,7 +87,13 @@ static CLIENT: &[Command] = &[
         "Sets the client eviction mode of the connection.",
         "ON | OFF",
     )),
-    admin(sub("pause", "3.0.0", Arity::AtLeast(3), "Suspends commands processing.", "timeout [WRITE | ALL]")),
+    admin(sub(
+        "pause",
+        "2.9.50",
+        Arity::AtLeast(3),
+        "Suspends commands processing.",
+        "timeout [WRITE | ALL]",
+    )),
     sub(
         "reply",
         "3.2.0",

@@ -162,20 +162,19 @@ fn docs_of(server: &Server, command: &Command, name: &str, out: &mut Reply) {
 
 fn list(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
     let mut cursor = args.cursor(2);
-    let mut names: Vec<&str> = server.registry.names().to_vec();
+    let rows = server.registry.names().iter().filter_map(|name| named(server, name.as_bytes()));
+    let mut rows: Vec<(String, &'static Command)> =
+        rows.flat_map(|row| [vec![row.clone()], subcommands(server, row.1)].concat()).collect();
     if cursor.flag("FILTERBY") {
         if cursor.flag("PATTERN") {
             let pattern = cursor.bytes()?.to_ascii_lowercase();
-            names.retain(|name| glob::matches(&pattern, name.as_bytes()));
+            rows.retain(|(name, _)| glob::matches(&pattern, name.as_bytes()));
         } else if cursor.flag("ACLCAT") {
             let wanted = format!("@{}", String::from_utf8_lossy(cursor.bytes()?).to_lowercase());
-            names.retain(|name| {
-                let row = server.registry.lookup(name.as_bytes());
-                row.is_some_and(|row| categories(row.facts()).contains(&wanted))
-            });
+            rows.retain(|(_, facts)| categories(facts).contains(&wanted));
         } else if cursor.flag("MODULE") {
             cursor.bytes()?;
-            names.clear();
+            rows.clear();
         } else {
             return Err(store_engine::error::SYNTAX);
         }
@@ -183,8 +182,8 @@ fn list(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(), CommandE
     if !cursor.is_done() {
         return Err(store_engine::error::SYNTAX);
     }
-    out.array(names.len());
-    names.iter().for_each(|name| out.bulk(name.as_bytes()));
+    out.array(rows.len());
+    rows.iter().for_each(|(name, _)| out.bulk(name.as_bytes()));
     Ok(())
 }
 

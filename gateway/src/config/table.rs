@@ -299,7 +299,7 @@ pub static PARAMETERS: &[Parameter] = &[
         name: "cluster-announce",
         kind: Kind::Address(true, |c| &c.cluster_announce),
         default: Fallback::Text("off"),
-        live: true,
+        live: false,
         doc: "Where CLUSTER tells clients to connect; off: where they have connected.",
     },
     Parameter {

@@ -459,7 +459,10 @@ async fn run(address: &str, tls: Option<&Arc<Tls>>, shared: &Arc<Shared>, greeti
     let answers = timeout(CONNECT, client.link(Outgoing { shared: shared.clone(), stream })).await;
     let mut answers = match answers {
         Ok(Ok(answers)) => answers.into_inner(),
-        Ok(Err(status)) => return format!("refused: {}", status.message()),
+        Ok(Err(status)) => {
+            let why = std::error::Error::source(&status).map(innermost);
+            return format!("refused: {}", why.as_deref().unwrap_or(status.message()));
+        }
         Err(_) => return "no answer in time".into(),
     };
     let mut greeted = false;

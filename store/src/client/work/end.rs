@@ -90,11 +90,13 @@ impl Work {
                 Err(trouble) => refused = Some(trouble),
             }
         }
-        readers.iter().for_each(abort);
         if let Some(trouble) = refused {
-            others.iter().chain(&decider).for_each(abort);
+            readers.iter().chain(&others).chain(&decider).for_each(abort);
             return Err(trouble);
         }
+        // Nodes where nothing changed have nothing to keep, but keyspace events of keys that were missed.
+        let ends = if self.cluster.notify() == 0 { Finish::Abort } else { Finish::Commit };
+        readers.iter().for_each(|share| share.link.tell(Ask::Step(Box::new(step(ends)))));
         let Some(decider) = decider else { return Ok(()) };
 
         crate::journal::fail_point::pass("work:prepared");
