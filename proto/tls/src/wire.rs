@@ -233,9 +233,10 @@ impl AsyncWrite for Wire {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         if let Some(tls) = &self.tls {
-            // Said once, however often this is asked.
-            tls.lock().send_close_notify();
-            ready!(self.poll_flushed(context))?;
+            let mut tls = tls.lock();
+            tls.send_close_notify();
+            // A farewell that cannot leave at once is not waited for: whoever does not read would never be let go.
+            let _ = self.try_flush(&mut tls);
         }
         Pin::new(&mut self.tcp).poll_shutdown(context)
     }
