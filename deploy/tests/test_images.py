@@ -55,6 +55,8 @@ class Image(unittest.TestCase):
         self.assertEqual(words[0], "serve")
         flags = dict(zip(words[1::2], words[2::2]))
         self.assertEqual(flags.pop("--data-dir"), "/data")
+        # Everybody comes from another machine there; who is let in is for whoever publishes its ports to say.
+        self.assertEqual(flags.pop("--protected-mode"), "no")
         faces = {name.removeprefix("--"): 0 for name in flags}
         for name, address in flags.items():
             self.assertIn(f" {address.rpartition(':')[2]}", re.search(r"^EXPOSE.*", DOCKERFILE.read_text(), re.MULTILINE)[0], name)
