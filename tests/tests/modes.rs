@@ -192,7 +192,8 @@ fn what_scripts_did_is_counted_for_each() {
     assert_eq!(["runs", "errors", "limits_hit", "killed", "reruns"].map(of), [5, 1, 1, 0, 0]);
     assert_eq!(["commands", "undeclared_keys"].map(of), [7, 3]);
     assert!(of("fuel_max") > 1_000_000 && of("fuel_p50") < 1_000_000);
-    assert!(server.log().contains(&format!("script {sha} uses the key undeclared")));
+    let complaint = format!("script {sha} uses the key undeclared");
+    wait_until("the log says so", || server.log().contains(&complaint));
     client.run("SCRIPT STATS RESET");
     let Value::Array(fields) = client.run("SCRIPT STATS") else { panic!("fields") };
     assert!(fields.iter().skip(1).step_by(2).all(|value| *value == Value::Integer(0)));

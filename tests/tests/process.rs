@@ -74,7 +74,7 @@ fn a_signal_lets_running_requests_finish() {
         assert_eq!(notation::reply(&client.read()), "\"finished\"", "signal {signal}");
         assert!(client.is_closed());
         assert_eq!(server.wait().code(), Some(0));
-        assert!(server.log().contains("stopping: "), "{}", server.log());
+        wait_until("the log says so", || server.log().contains("stopping: "));
     }
 }
 
