@@ -66,9 +66,10 @@ pub fn lookup(name: &[u8]) -> Option<&'static Command> {
     BY_NAME.get(name).copied()
 }
 
-/// The subcommand of a container row that `args` calls; the row itself if it is no container.
+/// The subcommand of a container row that `args` calls; the row itself if it is no container, or is called alone.
 pub fn resolve(command: &'static Command, args: Args<'_>) -> Option<&'static Command> {
-    if command.subcommands.is_empty() {
+    let alone = args.len() == 1 && command.arity.allows(1);
+    if command.subcommands.is_empty() || alone {
         return Some(command);
     }
     let word = args.get(1)?;

@@ -528,7 +528,7 @@ impl<'s> Edit<'s, '_> {
                 if let Some(effects) = &mut log.effects {
                     effects.put(*db, self.key, &entry);
                 }
-                space.insert(self.key, entry);
+                space.insert_new(self.key, entry);
                 log.touch(Touch::New);
                 log.undo(Undo::Entry(None));
                 space.len() - 1

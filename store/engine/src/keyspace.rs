@@ -110,6 +110,8 @@ struct Seat {
     /// Random source of [`Aging::note`].
     dice: u64,
     counts: Counts,
+    /// Keys that have expired stay.
+    holds_expired: bool,
     /// Keys that have expired, if somebody wants to know.
     expired: Option<Vec<Key>>,
     /// The same for somebody else.
@@ -159,6 +161,18 @@ impl AddAssign for Counts {
         self.misses += other.misses;
         self.expired += other.expired;
         self.evicted += other.evicted;
+    }
+}
+
+impl Counts {
+    /// What has happened since these were counted.
+    pub fn since(self, before: Counts) -> Counts {
+        Counts {
+            hits: self.hits.saturating_sub(before.hits),
+            misses: self.misses.saturating_sub(before.misses),
+            expired: self.expired.saturating_sub(before.expired),
+            evicted: self.evicted.saturating_sub(before.evicted),
+        }
     }
 }
 
@@ -213,16 +227,11 @@ impl Keyspace {
         self.seat.counts
     }
 
-    /// Begins to count events anew.
-    pub fn reset_counts(&mut self) {
-        self.seat.counts = Counts::default();
-    }
-
     /// Position of `key`, removing it first if it has expired. No access: for a look at the key itself.
     pub fn find(&mut self, key: &[u8], now_ms: u64) -> Option<usize> {
         let at = self.entries.find(key)?;
         if self.entries[at].is_expired(now_ms) {
-            self.expire(at);
+            self.expire_unless_held(at);
             return None;
         }
         Some(at)
@@ -233,7 +242,7 @@ impl Keyspace {
         let at = self.entries.find(key)?;
         let entry = &mut self.entries[at];
         if entry.is_expired(now_ms) {
-            self.expire(at);
+            self.expire_unless_held(at);
             return None;
         }
         self.seat.aging.note(&mut entry.stamp, now_ms, &mut self.seat.dice);
@@ -291,6 +300,17 @@ impl Keyspace {
     /// Sets the stamp of the entry at `at`.
     pub(crate) fn set_stamp(&mut self, at: usize, stamp: Stamp) {
         self.entries[at].stamp = stamp;
+    }
+
+    /// Whether keys that have expired are gone for all who ask, and stay nevertheless until that is over.
+    pub fn hold_expired(&mut self, held: bool) {
+        self.seat.holds_expired = held;
+    }
+
+    fn expire_unless_held(&mut self, at: usize) {
+        if !self.seat.holds_expired {
+            self.expire(at);
+        }
     }
 
     /// Removes the key at `at` because its time is over.
@@ -381,6 +401,11 @@ impl Keyspace {
 
     /// Stores `entry` under a key that is not there; its position is the last.
     pub(crate) fn insert_new(&mut self, key: &[u8], entry: Entry) {
+        if self.seat.holds_expired
+            && let Some(at) = self.entries.find(key)
+        {
+            self.expire(at);
+        }
         self.touch(key);
         self.account(key.len(), &entry);
         self.horizon.note(self.entries.len(), entry.expire_at_ms);

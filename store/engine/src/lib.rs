@@ -31,6 +31,7 @@ pub mod reply;
 pub mod size;
 pub mod slot;
 pub mod spec;
+pub mod syntax;
 #[cfg(test)]
 pub(crate) mod testing;
 pub mod undo;

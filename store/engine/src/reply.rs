@@ -15,17 +15,12 @@ pub enum Protocol {
     Resp3,
 }
 
-/// The reply of a container's HELP: a line for the form of each subcommand and those for what it does.
-pub fn help(out: &mut Reply, container: &str, subcommands: &[(&str, &str)]) {
-    let lines: usize = subcommands.iter().map(|(_, meaning)| 1 + meaning.lines().count()).sum();
-    out.array(1 + lines + 2);
-    out.status(&format!("{container} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"));
-    for (form, meaning) in subcommands {
-        out.status(form);
-        meaning.lines().for_each(|line| out.status(&format!("    {line}")));
-    }
-    out.status("HELP");
-    out.status("    Prints this help.");
+/// The reply of a container's HELP: the lines of its row, between those that all have.
+pub fn help(out: &mut Reply, container: &str, lines: &str) {
+    let first = format!("{container} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:");
+    let all = [&*first].into_iter().chain(lines.lines()).chain(["HELP", "    Prints this help."]);
+    out.array(all.clone().count());
+    all.for_each(|line| out.status(line));
 }
 
 /// A growing reply. Aggregates are announced with their length; the caller then writes that many elements.

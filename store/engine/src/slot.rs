@@ -4,9 +4,12 @@
 /// Number of slots.
 pub const SLOTS: u16 = 16_384;
 
-/// CRC16/XMODEM, polynomial 0x1021, one table step per byte.
-const TABLE: [u16; 256] = {
-    let mut table = [0u16; 256];
+/// Bytes that are taken in one step: a step waits for the one before it, whatever its size.
+const STEP: usize = 4;
+
+/// CRC16/XMODEM, polynomial 0x1021: of each byte, with so many bytes behind it.
+const TABLES: [[u16; 256]; STEP] = {
+    let mut tables = [[0u16; 256]; STEP];
     let mut byte = 0;
     while byte < 256 {
         let mut crc = (byte as u16) << 8;
@@ -15,14 +18,30 @@ const TABLE: [u16; 256] = {
             crc = if crc & 0x8000 != 0 { (crc << 1) ^ 0x1021 } else { crc << 1 };
             bit += 1;
         }
-        table[byte] = crc;
+        tables[0][byte] = crc;
         byte += 1;
     }
-    table
+    let mut behind = 1;
+    while behind < STEP {
+        let mut byte = 0;
+        while byte < 256 {
+            let crc = tables[behind - 1][byte];
+            tables[behind][byte] = (crc << 8) ^ tables[0][(crc >> 8) as usize];
+            byte += 1;
+        }
+        behind += 1;
+    }
+    tables
 };
 
 fn crc16(bytes: &[u8]) -> u16 {
-    bytes.iter().fold(0, |crc, &byte| (crc << 8) ^ TABLE[((crc >> 8) as u8 ^ byte) as usize])
+    let of = |behind: usize, byte: u8| TABLES[behind][usize::from(byte)];
+    let (steps, rest) = bytes.as_chunks::<STEP>();
+    let crc = steps.iter().fold(0u16, |crc, &[first, second, third, fourth]| {
+        let [high, low] = crc.to_be_bytes();
+        of(3, first ^ high) ^ of(2, second ^ low) ^ of(1, third) ^ of(0, fourth)
+    });
+    rest.iter().fold(crc, |crc, &byte| (crc << 8) ^ of(0, (crc >> 8) as u8 ^ byte))
 }
 
 /// The slot of `key`: of the part between the first `{` and the next `}` if that part is not empty, else of
@@ -45,6 +64,21 @@ mod tests {
     #[test]
     fn the_published_check_value() {
         assert_eq!(crc16(b"123456789"), 0x31C3);
+    }
+
+    #[test]
+    fn steps_make_no_difference() {
+        let bytes: Vec<u8> = (0..40u8).map(|at| at.wrapping_mul(37) ^ 0x5A).collect();
+        let bit_by_bit = |bytes: &[u8]| {
+            bytes.iter().fold(0u16, |crc, &byte| {
+                (0..8).fold(crc ^ u16::from(byte) << 8, |crc, _| {
+                    if crc & 0x8000 != 0 { (crc << 1) ^ 0x1021 } else { crc << 1 }
+                })
+            })
+        };
+        for len in 0..bytes.len() {
+            assert_eq!(crc16(&bytes[..len]), bit_by_bit(&bytes[..len]), "{len}");
+        }
     }
 
     #[test]

@@ -24,10 +24,12 @@ pub struct Command {
     pub summary: &'static str,
     /// Cost in O notation, for COMMAND DOCS.
     pub complexity: &'static str,
-    /// Arguments in the notation of the Redis manual, such as `key value [NX | XX]`.
+    /// Arguments in the notation of [`crate::syntax`], such as `key value condition(NX | XX)?`.
     pub syntax: &'static str,
     /// Subcommands of a container such as OBJECT; such a row's own `run` is never called.
     pub subcommands: &'static [Command],
+    /// What a container's HELP tells of its subcommands: lines with the form of each, and indented ones with its meaning.
+    pub help: &'static str,
     /// Performs the call. May assume the arity. On `Err` nothing has been changed and whatever was written to
     /// the reply is taken back by the caller.
     pub run: Run,
@@ -51,6 +53,7 @@ impl Command {
         complexity: "O(1)",
         syntax: "key",
         subcommands: &[],
+        help: "",
         run: |_, _| Err(CommandError::new("ERR a container command needs a subcommand")),
     };
 
@@ -62,6 +65,11 @@ impl Command {
     /// Whether it can change the data.
     pub const fn is_write(&self) -> bool {
         matches!(self.access, Access::Write)
+    }
+
+    /// Whether it only leads to its subcommands. COMMAND is an answer of its own besides.
+    pub const fn is_container(&self) -> bool {
+        !self.subcommands.is_empty() && !self.arity.allows(1)
     }
 }
 
@@ -92,6 +100,8 @@ pub enum Group {
     Connection,
     /// About the server.
     Server,
+    /// About the commands: a part of the one before.
+    Commands,
     /// Scripts and functions.
     Scripting,
     /// MULTI and friends.
@@ -117,7 +127,7 @@ impl Group {
             Group::Geo => "geo",
             Group::Stream => "stream",
             Group::Connection => "connection",
-            Group::Server => "server",
+            Group::Server | Group::Commands => "server",
             Group::Scripting => "scripting",
             Group::Transactions => "transactions",
             Group::PubSub => "pubsub",
@@ -138,7 +148,7 @@ impl Group {
             Group::HyperLogLog => "@hyperloglog",
             Group::Geo => "@geo",
             Group::Stream => "@stream",
-            Group::Connection => "@connection",
+            Group::Connection | Group::Commands => "@connection",
             Group::Server | Group::Cluster => return None,
             Group::Scripting => "@scripting",
             Group::Transactions => "@transaction",

@@ -15,7 +15,7 @@ use store_engine::size::allocated;
 use store_engine::value::Str;
 use store_engine::{
     Args, Command, Ctx, DATABASES, Effects, Entry, Group, Partition, Partitions, Protocol, Reply, Stamp,
-    UndoLog, Value, rdb,
+    UndoLog, Value, rdb, syntax,
 };
 
 const NOW_MS: u64 = 1_000_000_000;
@@ -145,7 +145,7 @@ impl Author<'_> {
             (from + chance.below((to - from) as usize) as i64).to_string()
         };
         match name {
-            "id" | "last-id" | "lastid" | "max-deleted-id" => stream_id(chance),
+            "id" | "last-id" | "max_deleted_entry_id" => stream_id(chance),
             // Of XTRIM either a length or an ID.
             "threshold" => match chance.below(3) {
                 0 => stream_id(chance),
@@ -156,10 +156,10 @@ impl Author<'_> {
                 1 => format!("({}", stream_id(chance)),
                 _ => chance.pick(&["-", "+"]).into(),
             },
-            "group" => chance.pick(&["g", "h"]).into(),
-            "consumer" => chance.pick(&["c", "d", "e"]).into(),
+            "group" | "groupname" => chance.pick(&["g", "h"]).into(),
+            "consumer" | "consumername" => chance.pick(&["c", "d", "e"]).into(),
             "min-idle-time" | "ms" => chance.pick(&["0", "0", "5"]).into(),
-            "entries-added" | "entries-read" => number(chance, -1, 300),
+            "entries_added" | "entries_read" => number(chance, -1, 300),
             "numkeys" => number(chance, 1, 4),
             "key" | "key1" | "key2" | "newkey" | "source" | "sourcekey" | "destination" | "destkey"
             | "dst" | "src" => self.key(),
@@ -272,7 +272,7 @@ fn call_like(number: u64, name: Option<&str>) -> Vec<String> {
     };
     let spaced = ["[", "]", "<", ">", "|"]
         .iter()
-        .fold(facts.syntax.to_owned(), |text, mark| text.replace(mark, &format!(" {mark} ")));
+        .fold(syntax::manual(facts.syntax), |text, mark| text.replace(mark, &format!(" {mark} ")));
     let tokens: Vec<String> = spaced.split_whitespace().map(str::to_owned).collect();
     let mut author = Author { chance: &mut chance, group: row.group, words };
     author.sequence(&tokens);

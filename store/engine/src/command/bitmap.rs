@@ -21,7 +21,7 @@ pub static COMMANDS: &[Command] = &[
         arity: Arity::AtLeast(2),
         summary: "Counts the set bits of a string.",
         complexity: "O(N)",
-        syntax: "key [start end [BYTE | BIT]]",
+        syntax: "key index(start:int end:int index_unit(BYTE | BIT)@7.0.0?)?",
         run: count,
         ..BITMAP
     },
@@ -37,7 +37,7 @@ pub static COMMANDS: &[Command] = &[
         flags: flags::DENY_OOM,
         summary: "Combines strings bit by bit and stores the result.",
         complexity: "O(N)",
-        syntax: "operation destkey key [key ...]",
+        syntax: "operation destkey:key key...",
         run: combine,
         ..BITMAP
     },
@@ -47,7 +47,7 @@ pub static COMMANDS: &[Command] = &[
         arity: Arity::AtLeast(3),
         summary: "Finds the first bit that is set or clear in a string.",
         complexity: "O(N)",
-        syntax: "key bit [start [end [BYTE | BIT]]]",
+        syntax: "key bit:int index(start:int end_index(end:int index_unit(BYTE | BIT)@7.0.0?)?)?",
         run: position,
         ..BITMAP
     },
@@ -56,7 +56,7 @@ pub static COMMANDS: &[Command] = &[
         arity: Arity::Exactly(3),
         flags: flags::FAST,
         summary: "Returns a bit of a string by its offset.",
-        syntax: "key offset",
+        syntax: "key offset:int",
         run: get,
         ..BITMAP
     },
@@ -67,7 +67,7 @@ pub static COMMANDS: &[Command] = &[
         access: Access::Write,
         flags: flags::DENY_OOM,
         summary: "Sets or clears a bit of a string by its offset. Creates the key if it doesn't exist.",
-        syntax: "key offset value",
+        syntax: "key offset:int value:int",
         run: set,
         ..BITMAP
     },

@@ -29,7 +29,7 @@ pub static COMMANDS: &[Command] = &[
         arity: Arity::Exactly(6),
         summary: "Moves an element from an end of a list to an end of another or the same one, waiting until there \
                   is one.",
-        syntax: "source destination <LEFT | RIGHT> <LEFT | RIGHT> timeout",
+        syntax: "source:key destination:key wherefrom(LEFT | RIGHT) whereto(LEFT | RIGHT) timeout:double",
         run: |ctx, args| {
             let (from, to) = (list::end_named(args[3])?, list::end_named(args[4])?);
             timeout_ms(args[5])?;
@@ -43,7 +43,7 @@ pub static COMMANDS: &[Command] = &[
         arity: Arity::Exactly(4),
         summary: "Moves the last element of a list to the front of another or the same one, waiting until there is \
                   one.",
-        syntax: "source destination timeout",
+        syntax: "source:key destination:key timeout:double",
         run: |ctx, args| {
             timeout_ms(args[3])?;
             list::move_element(ctx, args[1], args[2], false, true)
@@ -54,7 +54,7 @@ pub static COMMANDS: &[Command] = &[
         name: "blmpop",
         summary: "Removes and returns elements of the first list that is there, waiting until there is one.",
         complexity: "O(N+M) where N is the number of keys and M the number of elements returned.",
-        syntax: "timeout numkeys key [key ...] <LEFT | RIGHT> [COUNT count]",
+        syntax: "timeout:double numkeys:int key... where(LEFT | RIGHT) COUNT=count:int?",
         run: |ctx, args| {
             let call = list::MultiPop::parse(args, 2)?;
             timeout_ms(args[1])?;
@@ -84,7 +84,7 @@ pub static COMMANDS: &[Command] = &[
                   is one.",
         complexity: "O(K)+O(M*log(N)) with K the number of keys, N the size of the sorted set and M the number of \
                      members removed.",
-        syntax: "timeout numkeys key [key ...] <MIN | MAX> [COUNT count]",
+        syntax: "timeout:double numkeys:int key... where(MIN | MAX) COUNT=count:int?",
         run: |ctx, args| {
             let call = zset::pick::MultiPop::parse(args, 2)?;
             timeout_ms(args[1])?;
@@ -103,7 +103,7 @@ const POPS: Command = Command {
     // Not for those with a number of keys: so it is in Redis 7.0.
     flags: flags::BLOCKING | flags::NO_SCRIPT,
     complexity: "O(N) where N is the number of keys.",
-    syntax: "key [key ...] timeout",
+    syntax: "key... timeout:double",
     ..Command::BASE
 };
 const MOVES: Command = Command {

@@ -27,7 +27,7 @@ pub static COMMANDS: &[Command] = &[
         routing: Routing::ByKeyUnless(&["db"]),
         summary: "Copies the value of a key to a new key.",
         complexity: "O(N) worst case for collections, where N is the number of nested items. O(1) for string values.",
-        syntax: "source destination [DB destination-db] [REPLACE]",
+        syntax: "source:key destination:key DB=destination-db:int? REPLACE?",
         run: copy,
         ..WRITES
     },
@@ -37,7 +37,7 @@ pub static COMMANDS: &[Command] = &[
         keys: KeyPart::ALL_WRITE,
         summary: "Deletes one or more keys.",
         complexity: "O(N) where N is the number of keys that will be removed.",
-        syntax: "key [key ...]",
+        syntax: "key...",
         run: del,
         ..WRITES
     },
@@ -47,7 +47,7 @@ pub static COMMANDS: &[Command] = &[
         keys: KeyPart::ALL_READ,
         summary: "Determines whether one or more keys exist.",
         complexity: "O(N) where N is the number of keys to check.",
-        syntax: "key [key ...]",
+        syntax: "key...",
         run: exists,
         ..FAST
     },
@@ -58,7 +58,7 @@ pub static COMMANDS: &[Command] = &[
         // The same key of another database is no key of this call: nothing less than everything locks it.
         routing: Routing::Everywhere,
         summary: "Moves a key to another database.",
-        syntax: "key db",
+        syntax: "key db:int",
         run: move_key,
         ..WRITES
     },
@@ -67,7 +67,7 @@ pub static COMMANDS: &[Command] = &[
         arity: Arity::Exactly(3),
         keys: TWO,
         summary: "Renames a key and overwrites the destination.",
-        syntax: "key newkey",
+        syntax: "key newkey:key",
         run: rename,
         ..WRITES
     },
@@ -77,7 +77,7 @@ pub static COMMANDS: &[Command] = &[
         keys: TWO,
         flags: flags::FAST,
         summary: "Renames a key only when the target key name doesn't exist.",
-        syntax: "key newkey",
+        syntax: "key newkey:key",
         run: renamenx,
         ..WRITES
     },
@@ -88,7 +88,7 @@ pub static COMMANDS: &[Command] = &[
         keys: KeyPart::ALL_READ,
         summary: "Returns the number of existing keys out of those specified after updating the time they were last accessed.",
         complexity: "O(N) where N is the number of keys that will be touched.",
-        syntax: "key [key ...]",
+        syntax: "key...",
         run: touch,
         ..FAST
     },
@@ -101,7 +101,7 @@ pub static COMMANDS: &[Command] = &[
         flags: flags::FAST,
         summary: "Asynchronously deletes one or more keys.",
         complexity: "O(1) for each key removed regardless of its size.",
-        syntax: "key [key ...]",
+        syntax: "key...",
         run: del,
         ..WRITES
     },

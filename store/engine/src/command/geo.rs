@@ -19,7 +19,7 @@ pub static COMMANDS: &[Command] = &[
         flags: flags::DENY_OOM,
         summary: "Adds places to a sorted set, creating it if need be, or moves them.",
         complexity: "O(log(N)) for each place, where N is the number of places.",
-        syntax: "key [NX | XX] [CH] longitude latitude member [longitude latitude member ...]",
+        syntax: "key condition(NX | XX)@6.2.0? CH!change@6.2.0? longitude_latitude_member(longitude:double latitude:double member)...",
         run: add,
         ..GEO
     },
@@ -28,7 +28,7 @@ pub static COMMANDS: &[Command] = &[
         arity: Arity::AtLeast(4),
         summary: "Returns how far two places are from each other.",
         complexity: "O(1)",
-        syntax: "key member1 member2 [M | KM | FT | MI]",
+        syntax: "key member1 member2 unit(M | KM | FT | MI)?",
         run: distance,
         ..GEO
     },
@@ -36,7 +36,7 @@ pub static COMMANDS: &[Command] = &[
         name: "geohash",
         summary: "Returns the letters that maps have for places.",
         complexity: "O(1) for each place.",
-        syntax: "key [member ...]",
+        syntax: "key member...",
         run: |ctx, args| {
             ctx.reply_from::<ZSet>(args[1], |zset, out| {
                 out.array(args.len() - 2);
@@ -51,7 +51,7 @@ pub static COMMANDS: &[Command] = &[
         name: "geopos",
         summary: "Returns longitude and latitude of places.",
         complexity: "O(1) for each place.",
-        syntax: "key [member ...]",
+        syntax: "key member...",
         run: |ctx, args| {
             ctx.reply_from::<ZSet>(args[1], |zset, out| {
                 out.array(args.len() - 2);

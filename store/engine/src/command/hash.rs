@@ -52,7 +52,7 @@ pub static COMMANDS: &[Command] = &[
         flags: flags::FAST,
         summary: "Returns the values of several fields.",
         complexity: "O(N) where N is the number of fields asked for.",
-        syntax: "key field [field ...]",
+        syntax: "key field...",
         run: get_many,
         ..HASH
     },
@@ -63,7 +63,7 @@ pub static COMMANDS: &[Command] = &[
         flags: flags::FAST,
         summary: "Removes fields, and the hash when none is left.",
         complexity: "O(N) where N is the number of fields to be removed.",
-        syntax: "key field [field ...]",
+        syntax: "key field...",
         run: remove,
         ..WRITES
     },
@@ -117,6 +117,7 @@ pub static COMMANDS: &[Command] = &[
         name: "hincrbyfloat",
         since: "2.6.0",
         summary: "Adds to the floating point value of a field, from 0 if it is not there.",
+        syntax: "key field increment:double",
         run: increment_float,
         ..INCREMENTS
     },
@@ -127,7 +128,7 @@ pub static COMMANDS: &[Command] = &[
         flags: flags::RANDOM,
         summary: "Returns fields chosen by chance.",
         complexity: "O(N) where N is the number of fields returned.",
-        syntax: "key [count [WITHVALUES]]",
+        syntax: "key options(count:int WITHVALUES?)?",
         run: random_field,
         ..HASH
     },
@@ -138,7 +139,7 @@ pub static COMMANDS: &[Command] = &[
         flags: flags::RANDOM,
         summary: "Returns the fields with their values in several steps.",
         complexity: "O(1) for every call, O(N) for all N fields.",
-        syntax: "key cursor [MATCH pattern] [COUNT count]",
+        syntax: "key cursor:int MATCH=pattern:pattern? COUNT=count:int?",
         run: scan_fields,
         ..HASH
     },
@@ -150,13 +151,13 @@ const SETS: Command = Command {
     arity: Arity::AtLeast(4),
     flags: flags::DENY_OOM | flags::FAST,
     complexity: "O(N) where N is the number of fields set.",
-    syntax: "key field value [field value ...]",
+    syntax: "key field_value(field value)...",
     ..WRITES
 };
 const INCREMENTS: Command = Command {
     arity: Arity::Exactly(4),
     flags: flags::DENY_OOM | flags::FAST,
-    syntax: "key field increment",
+    syntax: "key field increment:int",
     ..WRITES
 };
 const OF_FIELD: Command =

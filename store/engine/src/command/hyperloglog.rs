@@ -15,7 +15,7 @@ pub static COMMANDS: &[Command] = &[
         flags: flags::DENY_OOM | flags::FAST,
         summary: "Adds elements to a HyperLogLog, creating it if need be, and tells whether that changed it.",
         complexity: "O(1) for each element.",
-        syntax: "key [element ...]",
+        syntax: "key element...?",
         run: add,
         ..HYPERLOGLOG
     },
@@ -25,7 +25,7 @@ pub static COMMANDS: &[Command] = &[
         flags: flags::KEEPS_RESULT,
         summary: "Tells about how many different elements were added to one or any of several HyperLogLogs.",
         complexity: "O(1) for one key, O(N) for N keys, which takes longer.",
-        syntax: "key [key ...]",
+        syntax: "key...",
         run: count,
         ..HYPERLOGLOG
     },
@@ -38,7 +38,7 @@ pub static COMMANDS: &[Command] = &[
         flags: flags::DENY_OOM,
         summary: "Makes a HyperLogLog the union of itself and others.",
         complexity: "O(N) for N HyperLogLogs, each of which takes long.",
-        syntax: "destkey [sourcekey ...]",
+        syntax: "destkey:key sourcekey:key...",
         run: merge,
         ..HYPERLOGLOG
     },

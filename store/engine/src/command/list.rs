@@ -50,7 +50,7 @@ pub static COMMANDS: &[Command] = &[
         name: "lindex",
         arity: Arity::Exactly(3),
         summary: "Returns the element at a position, counted from the end if negative.",
-        syntax: "key index",
+        syntax: "key index:int",
         run: index,
         ..LIST
     },
@@ -59,7 +59,7 @@ pub static COMMANDS: &[Command] = &[
         arity: Arity::Exactly(4),
         flags: flags::DENY_OOM,
         summary: "Replaces the element at a position.",
-        syntax: "key index element",
+        syntax: "key index:int element",
         run: set,
         ..WRITES
     },
@@ -70,7 +70,7 @@ pub static COMMANDS: &[Command] = &[
         flags: flags::DENY_OOM,
         summary: "Inserts an element before or after another one.",
         complexity: "O(N) where N is the number of elements looked at or moved.",
-        syntax: "key <BEFORE | AFTER> pivot element",
+        syntax: "key where(BEFORE | AFTER) pivot element",
         run: insert,
         ..WRITES
     },
@@ -79,7 +79,7 @@ pub static COMMANDS: &[Command] = &[
         arity: Arity::Exactly(4),
         summary: "Removes the elements that equal a value: all, the first, or the last ones.",
         complexity: "O(N) where N is the length of the list.",
-        syntax: "key count element",
+        syntax: "key count:int element",
         run: remove,
         ..WRITES
     },
@@ -88,7 +88,7 @@ pub static COMMANDS: &[Command] = &[
         arity: Arity::Exactly(4),
         summary: "Returns the elements between two positions.",
         complexity: "O(N) where N is the number of elements returned.",
-        syntax: "key start stop",
+        syntax: "key start:int stop:int",
         run: range,
         ..LIST
     },
@@ -97,7 +97,7 @@ pub static COMMANDS: &[Command] = &[
         arity: Arity::Exactly(4),
         summary: "Keeps only the elements between two positions.",
         complexity: "O(N) where N is the number of elements removed.",
-        syntax: "key start stop",
+        syntax: "key start:int stop:int",
         run: trim,
         ..WRITES
     },
@@ -107,7 +107,7 @@ pub static COMMANDS: &[Command] = &[
         arity: Arity::AtLeast(3),
         summary: "Returns the positions of the elements that equal a value.",
         complexity: "O(N) where N is the number of elements compared, at most the length of the list.",
-        syntax: "key element [RANK rank] [COUNT num-matches] [MAXLEN len]",
+        syntax: "key element RANK=rank:int? COUNT=num-matches:int? MAXLEN=len:int?",
         run: position,
         ..LIST
     },
@@ -116,7 +116,7 @@ pub static COMMANDS: &[Command] = &[
         since: "6.2.0",
         arity: Arity::Exactly(5),
         summary: "Moves an element from an end of a list to an end of another or the same one.",
-        syntax: "source destination <LEFT | RIGHT> <LEFT | RIGHT>",
+        syntax: "source:key destination:key wherefrom(LEFT | RIGHT) whereto(LEFT | RIGHT)",
         run: |ctx, args| {
             let (from, to) = (end_named(args[3])?, end_named(args[4])?);
             move_element(ctx, args[1], args[2], from, to)
@@ -128,7 +128,7 @@ pub static COMMANDS: &[Command] = &[
         since: "1.2.0",
         arity: Arity::Exactly(3),
         summary: "Moves the last element of a list to the front of another or the same one.",
-        syntax: "source destination",
+        syntax: "source:key destination:key",
         run: |ctx, args| move_element(ctx, args[1], args[2], false, true),
         ..MOVES
     },
@@ -140,7 +140,7 @@ pub static COMMANDS: &[Command] = &[
         flags: flags::MOVABLE_KEYS,
         summary: "Removes and returns elements of the first list that is there.",
         complexity: "O(N+M) where N is the number of keys and M the number of elements returned.",
-        syntax: "numkeys key [key ...] <LEFT | RIGHT> [COUNT count]",
+        syntax: "numkeys:int key... where(LEFT | RIGHT) COUNT=count:int?",
         run: |ctx, args| {
             let call = MultiPop::parse(args, 1)?;
             if !call.perform(ctx)? {
@@ -158,14 +158,14 @@ const PUSHES: Command = Command {
     arity: Arity::AtLeast(3),
     flags: flags::DENY_OOM | flags::FAST,
     complexity: "O(1) for each element added.",
-    syntax: "key element [element ...]",
+    syntax: "key element...",
     ..WRITES
 };
 const POPS: Command = Command {
     arity: Arity::AtLeast(2),
     flags: flags::FAST,
     complexity: "O(N) where N is the number of elements returned.",
-    syntax: "key [count]",
+    syntax: "key count:int@6.2.0?",
     ..WRITES
 };
 const MOVES: Command = Command {

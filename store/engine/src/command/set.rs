@@ -50,7 +50,7 @@ pub static COMMANDS: &[Command] = &[
         flags: flags::FAST,
         summary: "Tells of several things whether they are members.",
         complexity: "O(N) where N is the number of members asked for.",
-        syntax: "key member [member ...]",
+        syntax: "key member...",
         run: |ctx, args| {
             ctx.reply_from::<Set>(args[1], |set, out| {
                 let members = args.rest(2);
@@ -86,7 +86,7 @@ pub static COMMANDS: &[Command] = &[
         flags: flags::FAST | flags::RANDOM,
         summary: "Removes and returns members chosen by chance.",
         complexity: "O(N) where N is the number of members returned.",
-        syntax: "key [count]",
+        syntax: "key count:int@3.2.0?",
         run: pop,
         ..CHANGES
     },
@@ -96,7 +96,7 @@ pub static COMMANDS: &[Command] = &[
         flags: flags::RANDOM,
         summary: "Returns members chosen by chance.",
         complexity: "O(N) where N is the number of members returned.",
-        syntax: "key [count]",
+        syntax: "key count:int@2.6.0?",
         run: random_member,
         ..SET
     },
@@ -106,7 +106,7 @@ pub static COMMANDS: &[Command] = &[
         keys: &[KeyPart::Range { first: 1, last: 2, step: 1, access: Access::Write }],
         flags: flags::FAST,
         summary: "Moves a member to another set.",
-        syntax: "source destination member",
+        syntax: "source:key destination:key member",
         run: move_member,
         ..CHANGES
     },
@@ -129,7 +129,7 @@ pub static COMMANDS: &[Command] = &[
         keys: &[KeyPart::Counted { count_at: 1, first: 2, access: Access::Read }],
         flags: flags::MOVABLE_KEYS,
         summary: "Returns how many members all of several sets have.",
-        syntax: "numkeys key [key ...] [LIMIT limit]",
+        syntax: "numkeys:int key... LIMIT=limit:int?",
         run: intersection_size,
         ..COMBINES
     },
@@ -168,7 +168,7 @@ pub static COMMANDS: &[Command] = &[
         flags: flags::RANDOM,
         summary: "Returns the members in several steps.",
         complexity: "O(1) for every call, O(N) for all N members.",
-        syntax: "key cursor [MATCH pattern] [COUNT count]",
+        syntax: "key cursor:int MATCH=pattern:pattern? COUNT=count:int?",
         run: scan_members,
         ..SET
     },
@@ -179,14 +179,14 @@ const CHANGES: Command = Command {
     arity: Arity::AtLeast(3),
     keys: KeyPart::FIRST_WRITE,
     access: Access::Write,
-    syntax: "key member [member ...]",
+    syntax: "key member...",
     ..SET
 };
 const COMBINES: Command = Command {
     arity: Arity::AtLeast(2),
     keys: KeyPart::ALL_READ,
     complexity: "O(N*M) where N is the size of the smallest set and M the number of sets.",
-    syntax: "key [key ...]",
+    syntax: "key...",
     ..SET
 };
 const STORES: Command = Command {
@@ -197,7 +197,7 @@ const STORES: Command = Command {
     ],
     access: Access::Write,
     flags: flags::DENY_OOM,
-    syntax: "destination key [key ...]",
+    syntax: "destination:key key...",
     ..COMBINES
 };
 

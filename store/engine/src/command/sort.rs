@@ -27,8 +27,7 @@ pub static COMMANDS: &[Command] = &[
         // Nobody finds the keys that these words lead to before the command runs.
         routing: Routing::ByKeyUnless(&["by", "get"]),
         summary: "Sorts the elements of a list, a set, or a sorted set, and may store the result.",
-        syntax: "key [BY pattern] [LIMIT offset count] [GET pattern [GET pattern ...]] [ASC | DESC] [ALPHA] \
-                 [STORE destination]",
+        syntax: "key BY=pattern:pattern#1? LIMIT=offset_count(offset:int count:int)? GET=pattern:pattern#1...+? order(ASC | DESC)? ALPHA!sorting? STORE=destination:key?",
         run: |ctx, args| sort(ctx, args, true),
         ..SORT
     },
@@ -38,7 +37,7 @@ pub static COMMANDS: &[Command] = &[
         flags: flags::MOVABLE_KEYS,
         routing: Routing::ByKeyUnless(&["by", "get"]),
         summary: "Returns the sorted elements of a list, a set, or a sorted set.",
-        syntax: "key [BY pattern] [LIMIT offset count] [GET pattern [GET pattern ...]] [ASC | DESC] [ALPHA]",
+        syntax: "key BY=pattern:pattern#1? LIMIT=offset_count(offset:int count:int)? GET=pattern:pattern#1...+? order(ASC | DESC)? ALPHA!sorting?",
         run: |ctx, args| sort(ctx, args, false),
         ..SORT
     },

@@ -22,8 +22,7 @@ pub static COMMANDS: &[Command] = &[
         flags: flags::DENY_OOM | flags::FAST,
         summary: "Appends an entry, creating the stream if need be.",
         complexity: "O(1) when adding a new entry, O(N) when trimming where N is the number of entries evicted.",
-        syntax: "key [NOMKSTREAM] [<MAXLEN | MINID> [= | ~] threshold [LIMIT count]] <* | id> field value \
-                 [field value ...]",
+        syntax: "key NOMKSTREAM@6.2.0? trim(strategy(MAXLEN | MINID@6.2.0) operator(=!equal | ~!approximately)? threshold LIMIT=count:int@6.2.0?)? id_or_auto(*!auto_id | id) field_value(field value)...",
         run: add,
         ..WRITES
     },
@@ -33,7 +32,7 @@ pub static COMMANDS: &[Command] = &[
         flags: flags::FAST,
         summary: "Removes entries and returns how many were there.",
         complexity: "O(1) for each entry, whatever the size of the stream.",
-        syntax: "key id [id ...]",
+        syntax: "key id...",
         run: delete,
         ..WRITES
     },
@@ -48,14 +47,14 @@ pub static COMMANDS: &[Command] = &[
     },
     Command {
         name: "xrange",
-        syntax: "key start end [COUNT count]",
+        syntax: "key start end COUNT=count:int?",
         summary: "Returns the entries within a range of IDs.",
         run: |ctx, args| range(ctx, args, false),
         ..RANGES
     },
     Command {
         name: "xrevrange",
-        syntax: "key end start [COUNT count]",
+        syntax: "key end start COUNT=count:int?",
         summary: "Returns the entries within a range of IDs, the last one first.",
         run: |ctx, args| range(ctx, args, true),
         ..RANGES
@@ -65,7 +64,7 @@ pub static COMMANDS: &[Command] = &[
         arity: Arity::AtLeast(3),
         flags: flags::DENY_OOM | flags::FAST,
         summary: "Sets the last generated ID.",
-        syntax: "key last-id [ENTRIESADDED entries-added] [MAXDELETEDID max-deleted-id]",
+        syntax: "key last-id ENTRIESADDED=entries_added:int@7.0.0? MAXDELETEDID=max_deleted_entry_id@7.0.0?",
         run: set_id,
         ..WRITES
     },
@@ -74,7 +73,7 @@ pub static COMMANDS: &[Command] = &[
         arity: Arity::AtLeast(4),
         summary: "Removes the oldest entries and returns how many these were.",
         complexity: "O(N), with N being the number of evicted entries. Constant times are very small however, since entries are organized in macro nodes containing multiple entries that can be released with a single deallocation.",
-        syntax: "key <MAXLEN | MINID> [= | ~] threshold [LIMIT count]",
+        syntax: "key trim(strategy(MAXLEN | MINID@6.2.0) operator(=!equal | ~!approximately)? threshold LIMIT=count:int@6.2.0?)",
         run: cut,
         ..WRITES
     },

@@ -20,8 +20,8 @@ const WRITES: Command = Command {
     ..STRING
 };
 const PAIRS: &[KeyPart] = &[KeyPart::Range { first: 1, last: -1, step: 2, access: Access::Write }];
-const EXPIRY_SYNTAX: &str = "key [EX seconds | PX milliseconds | EXAT unix-time-seconds | \
-                             PXAT unix-time-milliseconds | PERSIST]";
+const EXPIRY_SYNTAX: &str = "key expiration(EX=seconds:int | PX=milliseconds:int | \
+    EXAT=unix-time-seconds:time | PXAT=unix-time-milliseconds:time | PERSIST)?";
 
 /// The rows of this family.
 pub static COMMANDS: &[Command] = &[
@@ -44,7 +44,7 @@ pub static COMMANDS: &[Command] = &[
         name: "decrby",
         arity: Arity::Exactly(3),
         summary: "Decrements a number from the integer value of a key. Uses 0 as initial value if the key doesn't exist.",
-        syntax: "key decrement",
+        syntax: "key decrement:int",
         run: decrby,
         ..WRITES
     },
@@ -74,7 +74,7 @@ pub static COMMANDS: &[Command] = &[
         flags: 0,
         summary: "Returns a substring of the string stored at a key.",
         complexity: "O(N) where N is the length of the returned string",
-        syntax: "key start end",
+        syntax: "key start:int end:int",
         run: getrange,
         ..STRING
     },
@@ -96,7 +96,7 @@ pub static COMMANDS: &[Command] = &[
         name: "incrby",
         arity: Arity::Exactly(3),
         summary: "Increments the integer value of a key by a number. Uses 0 as initial value if the key doesn't exist.",
-        syntax: "key increment",
+        syntax: "key increment:int",
         run: |ctx, args| increment(ctx, args[1], args.integer(2)?),
         ..WRITES
     },
@@ -105,7 +105,7 @@ pub static COMMANDS: &[Command] = &[
         since: "2.6.0",
         arity: Arity::Exactly(3),
         summary: "Increments the floating point value of a key by a number. Uses 0 as initial value if the key doesn't exist.",
-        syntax: "key increment",
+        syntax: "key increment:double",
         run: incrbyfloat,
         ..WRITES
     },
@@ -117,7 +117,7 @@ pub static COMMANDS: &[Command] = &[
         flags: 0,
         summary: "Finds the longest common substring.",
         complexity: "O(N*M) where N and M are the lengths of s1 and s2, respectively",
-        syntax: "key1 key2 [LEN] [IDX] [MINMATCHLEN min-match-len] [WITHMATCHLEN]",
+        syntax: "key1:key key2:key#0 LEN? IDX? MINMATCHLEN=len:int? WITHMATCHLEN?",
         run: super::lcs::run,
         ..STRING
     },
@@ -127,7 +127,7 @@ pub static COMMANDS: &[Command] = &[
         keys: KeyPart::ALL_READ,
         summary: "Atomically returns the string values of one or more keys.",
         complexity: "O(N) where N is the number of keys to retrieve.",
-        syntax: "key [key ...]",
+        syntax: "key...",
         run: mget,
         ..STRING
     },
@@ -139,7 +139,7 @@ pub static COMMANDS: &[Command] = &[
         flags: flags::DENY_OOM,
         summary: "Atomically creates or modifies the string values of one or more keys.",
         complexity: "O(N) where N is the number of keys to set.",
-        syntax: "key value [key value ...]",
+        syntax: "key_value(key value)...",
         run: mset,
         ..WRITES
     },
@@ -151,7 +151,7 @@ pub static COMMANDS: &[Command] = &[
         flags: flags::DENY_OOM,
         summary: "Atomically modifies the string values of one or more keys only when all keys don't exist.",
         complexity: "O(N) where N is the number of keys to set.",
-        syntax: "key value [key value ...]",
+        syntax: "key_value(key value)...",
         run: msetnx,
         ..WRITES
     },
@@ -161,7 +161,7 @@ pub static COMMANDS: &[Command] = &[
         arity: Arity::Exactly(4),
         flags: flags::DENY_OOM,
         summary: "Sets both string value and expiration time in milliseconds of a key.",
-        syntax: "key milliseconds value",
+        syntax: "key milliseconds:int value",
         run: |ctx, args| setex(ctx, args, "psetex", 1),
         ..WRITES
     },
@@ -170,8 +170,7 @@ pub static COMMANDS: &[Command] = &[
         arity: Arity::AtLeast(3),
         flags: flags::DENY_OOM,
         summary: "Sets the string value of a key, ignoring its type. The key is created if it doesn't exist.",
-        syntax: "key value [NX | XX] [GET] [EX seconds | PX milliseconds | EXAT unix-time-seconds | \
-                 PXAT unix-time-milliseconds | KEEPTTL] [STICK]",
+        syntax: "key value condition(NX | XX)@2.6.12? GET@6.2.0? expiration(EX=seconds:int@2.6.12 | PX=milliseconds:int@2.6.12 | EXAT=unix-time-seconds:time@6.2.0 | PXAT=unix-time-milliseconds:time@6.2.0 | KEEPTTL@6.0.0)? STICK?",
         run: set,
         ..WRITES
     },
@@ -181,7 +180,7 @@ pub static COMMANDS: &[Command] = &[
         arity: Arity::Exactly(4),
         flags: flags::DENY_OOM,
         summary: "Sets the string value and expiration time of a key. Creates the key if it doesn't exist.",
-        syntax: "key seconds value",
+        syntax: "key seconds:int value",
         run: |ctx, args| setex(ctx, args, "setex", 1000),
         ..WRITES
     },
@@ -200,7 +199,7 @@ pub static COMMANDS: &[Command] = &[
         flags: flags::DENY_OOM,
         summary: "Overwrites a part of a string value with another by an offset. Creates the key if it doesn't exist.",
         complexity: "O(1), not counting the time taken to copy the new string in place",
-        syntax: "key offset value",
+        syntax: "key offset:int value",
         run: setrange,
         ..WRITES
     },
@@ -217,7 +216,7 @@ pub static COMMANDS: &[Command] = &[
         flags: 0,
         summary: "Returns a substring from a string value.",
         complexity: "O(N) where N is the length of the returned string",
-        syntax: "key start end",
+        syntax: "key start:int end:int",
         run: getrange,
         ..STRING
     },

@@ -22,7 +22,7 @@ pub static COMMANDS: &[Command] = &[
         flags: flags::DENY_OOM | flags::FAST,
         summary: "Adds members to a sorted set or changes their scores. The key is created if it doesn't exist.",
         complexity: "O(log(N)) for each member, with N the size of the sorted set.",
-        syntax: "key [NX | XX] [GT | LT] [CH] [INCR] score member [score member ...]",
+        syntax: "key condition(NX | XX)@3.0.2? comparison(GT | LT)@6.2.0? CH!change@3.0.2? INCR!increment@3.0.2? score_member(score:double member)...",
         run: add_members,
         ..WRITES
     },
@@ -39,7 +39,7 @@ pub static COMMANDS: &[Command] = &[
         flags: flags::DENY_OOM | flags::FAST,
         summary: "Adds to the score of a member, which is created if it doesn't exist.",
         complexity: "O(log(N)) with N the size of the sorted set.",
-        syntax: "key increment member",
+        syntax: "key increment:int member",
         run: |ctx, args| add(ctx, args, AddRules { incr: true, ..AddRules::default() }),
         ..WRITES
     },
@@ -50,7 +50,7 @@ pub static COMMANDS: &[Command] = &[
         flags: flags::FAST,
         summary: "Returns the scores of several members.",
         complexity: "O(N) with N the number of members asked for.",
-        syntax: "key member [member ...]",
+        syntax: "key member...",
         run: zmscore,
         ..READS
     },
@@ -71,7 +71,7 @@ pub static COMMANDS: &[Command] = &[
         flags: flags::FAST,
         summary: "Removes members from a sorted set. The key goes with its last member.",
         complexity: "O(M*log(N)) with N the size of the sorted set and M the number of members to remove.",
-        syntax: "key member [member ...]",
+        syntax: "key member...",
         run: zrem,
         ..WRITES
     },

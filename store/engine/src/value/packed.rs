@@ -136,12 +136,6 @@ impl Packed {
         self.iter(position..self.len())
     }
 
-    /// The pairs at these positions, counted in pairs.
-    pub fn pairs(&self, positions: Range<usize>) -> Pairs<'_> {
-        let (start, end) = (positions.start.min(self.len() / 2), positions.end.min(self.len() / 2));
-        Pairs(self.iter(2 * start..2 * end))
-    }
-
     /// All pairs.
     pub fn all_pairs(&self) -> Pairs<'_> {
         Pairs(self.iter_from(0))
@@ -331,7 +325,6 @@ mod tests {
         if model.len().is_multiple_of(2) {
             let pairs = model.chunks_exact(2).map(|pair| (&*pair[0], &*pair[1]));
             assert!(row.all_pairs().eq(pairs.clone()) && row.all_pairs().rev().eq(pairs.clone().rev()));
-            assert!(row.pairs(1..3).eq(pairs.skip(1).take(2)));
         }
         assert_eq!(row.room(), model.iter().map(|element| room(element.len())).sum::<usize>());
         assert!(row.0.len() <= 2 * heap(row.room()) + SPARE);

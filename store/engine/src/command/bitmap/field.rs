@@ -16,8 +16,7 @@ pub static COMMANDS: &[Command] = &[
         access: Access::Write,
         flags: flags::DENY_OOM,
         summary: "Performs operations on numbers of any width in a string, one after the other.",
-        syntax: "key [GET encoding offset | [OVERFLOW <WRAP | SAT | FAIL>] \
-                 <SET encoding offset value | INCRBY encoding offset increment> ...]",
+        syntax: "key operation(GET=encoding_offset(encoding offset:int) | write(OVERFLOW=wrap_sat_fail(WRAP | SAT | FAIL)? write_operation(SET=encoding_offset_value(encoding offset:int value:int) | INCRBY=encoding_offset_increment(encoding offset:int increment:int))))...?",
         run: |ctx, args| perform(ctx, args, false),
         ..FIELDS
     },
@@ -26,7 +25,7 @@ pub static COMMANDS: &[Command] = &[
         since: "6.0.0",
         flags: flags::FAST,
         summary: "Returns numbers of any width in a string.",
-        syntax: "key [GET encoding offset ...]",
+        syntax: "key GET=encoding_offset(encoding offset:int)...+?",
         run: |ctx, args| perform(ctx, args, true),
         ..FIELDS
     },

@@ -27,7 +27,7 @@ pub static COMMANDS: &[Command] = &[
         flags: flags::DENY_OOM | flags::DANGEROUS,
         summary: "Creates a key from the serialized representation of a value.",
         complexity: "O(1) to create the new key and additional O(N*M) to reconstruct the serialized value, where N is the number of Redis objects composing the value and M their average size. For small string values the time complexity is thus O(1)+O(1*M) where M is small, so simply O(1). However for sorted set values the complexity is O(N*M*log(N)) because inserting values into sorted sets is O(log(N)).",
-        syntax: "key ttl serialized-value [REPLACE] [ABSTTL] [IDLETIME seconds] [FREQ frequency] [STICK]",
+        syntax: "key ttl:int serialized-value REPLACE@3.0.0? ABSTTL@5.0.0? IDLETIME=seconds:int@5.0.0? FREQ=frequency:int@5.0.0? STICK?",
         run: restore,
         ..Command::BASE
     },

@@ -15,7 +15,7 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "expire",
         summary: "Sets the expiration time of a key in seconds.",
-        syntax: "key seconds [NX | XX | GT | LT]",
+        syntax: "key seconds:int condition(NX | XX | GT | LT)@7.0.0?",
         run: |ctx, args| expire(ctx, args, "expire", 1000, false),
         ..SETS
     },
@@ -23,7 +23,7 @@ pub static COMMANDS: &[Command] = &[
         name: "expireat",
         since: "1.2.0",
         summary: "Sets the expiration time of a key to a Unix timestamp.",
-        syntax: "key unix-time-seconds [NX | XX | GT | LT]",
+        syntax: "key unix-time-seconds:time condition(NX | XX | GT | LT)@7.0.0?",
         run: |ctx, args| expire(ctx, args, "expireat", 1000, true),
         ..SETS
     },
@@ -45,7 +45,7 @@ pub static COMMANDS: &[Command] = &[
         name: "pexpire",
         since: "2.6.0",
         summary: "Sets the expiration time of a key in milliseconds.",
-        syntax: "key milliseconds [NX | XX | GT | LT]",
+        syntax: "key milliseconds:int condition(NX | XX | GT | LT)@7.0.0?",
         run: |ctx, args| expire(ctx, args, "pexpire", 1, false),
         ..SETS
     },
@@ -53,7 +53,7 @@ pub static COMMANDS: &[Command] = &[
         name: "pexpireat",
         since: "2.6.0",
         summary: "Sets the expiration time of a key to a Unix milliseconds timestamp.",
-        syntax: "key unix-time-milliseconds [NX | XX | GT | LT]",
+        syntax: "key unix-time-milliseconds:time condition(NX | XX | GT | LT)@7.0.0?",
         run: |ctx, args| expire(ctx, args, "pexpireat", 1, true),
         ..SETS
     },
@@ -182,6 +182,37 @@ fn remaining(ctx: &mut Ctx<'_>, args: Args<'_>, unit_ms: u64, absolute: bool) ->
 #[cfg(test)]
 mod tests {
     use crate::testing::Bench;
+
+    #[test]
+    fn held_keys_are_gone_and_stay() {
+        let mut bench = Bench::new();
+        let hold = |bench: &mut Bench, held| {
+            bench.partition.databases.iter_mut().for_each(|space| space.hold_expired(held));
+        };
+        for key in ["read", "written", "list"] {
+            bench.run(&format!("SET {key} v PX 1000"));
+        }
+        let bytes = bench.partition.bytes();
+        bench.now_ms += 2000;
+        hold(&mut bench, true);
+        for line in ["GET read", "GET written"] {
+            bench.expect(line, "$-1");
+        }
+        bench.expect("EXISTS read written list", ":0");
+        bench.expect("DBSIZE", ":3");
+        assert_eq!(bench.partition.bytes(), bytes);
+        // Who writes nevertheless finds nothing there, and leaves nothing of it.
+        bench.expect("SET written new", "+OK");
+        bench.expect("RPUSH list a", ":1");
+        bench.expect("TTL list", ":-1");
+        bench.expect("DBSIZE", ":3");
+        hold(&mut bench, false);
+        bench.expect("GET read", "$-1");
+        bench.expect("DBSIZE", ":2");
+        bench.expect("GET written", "$3 new");
+        bench.run("DEL written list");
+        assert_eq!(bench.partition.bytes(), 0);
+    }
 
     #[test]
     fn conditions() {

@@ -19,7 +19,7 @@ const FLUSHES: Command = Command {
     access: Access::Write,
     flags: flags::DANGEROUS,
     complexity: "O(N) where N is the number of keys removed",
-    syntax: "[ASYNC | SYNC]",
+    syntax: "async(ASYNC@4.0.0 | SYNC@6.2.0)?",
     ..WHOLE
 };
 const NOWHERE: Command = Command { routing: Routing::Anywhere, flags: flags::FAST, ..WHOLE };
@@ -76,7 +76,7 @@ pub static COMMANDS: &[Command] = &[
         flags: flags::DANGEROUS,
         summary: "Returns all key names that match a pattern.",
         complexity: "O(N) with N being the number of keys in the database",
-        syntax: "pattern",
+        syntax: "pattern:pattern",
         run: keys,
         ..WHOLE
     },
@@ -85,7 +85,7 @@ pub static COMMANDS: &[Command] = &[
         group: Group::Connection,
         arity: Arity::AtLeast(1),
         summary: "Returns the server's liveliness response.",
-        syntax: "[message]",
+        syntax: "message?",
         run: ping,
         ..NOWHERE
     },
@@ -103,7 +103,7 @@ pub static COMMANDS: &[Command] = &[
         summary: "Iterates over the key names in the database.",
         complexity: "O(1) for every call. O(N) for a complete iteration, including enough command calls for the \
                      cursor to return back to 0.",
-        syntax: "cursor [MATCH pattern] [COUNT count] [TYPE type]",
+        syntax: "cursor:int MATCH=pattern:pattern? COUNT=count:int? TYPE=type@6.0.0?",
         run: scan,
         routing: Routing::Paged,
         ..WHOLE
@@ -117,17 +117,9 @@ pub static COMMANDS: &[Command] = &[
         flags: flags::FAST | flags::DANGEROUS,
         summary: "Swaps two databases.",
         complexity: "O(N) where N is the number of shards",
-        syntax: "index1 index2",
+        syntax: "index1:int index2:int",
         run: swapdb,
         ..WHOLE
-    },
-    Command {
-        name: "time",
-        since: "2.6.0",
-        group: Group::Server,
-        summary: "Returns the server time.",
-        run: time,
-        ..NOWHERE
     },
 ];
 
@@ -146,14 +138,6 @@ fn ping(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
         [message] => ctx.out.bulk(message),
         _ => return Err(error::wrong_arity("ping")),
     }
-    Ok(())
-}
-
-/// Seconds and microseconds. The clock of a command stands still in milliseconds.
-fn time(ctx: &mut Ctx<'_>, _: Args<'_>) -> Result<(), CommandError> {
-    ctx.out.array(2);
-    ctx.out.bulk_integer((ctx.now_ms / 1000) as i64);
-    ctx.out.bulk_integer((ctx.now_ms % 1000 * 1000) as i64);
     Ok(())
 }
 

@@ -14,6 +14,7 @@ pub static COMMANDS: &[Command] = &[Command {
     summary: "A container for memory diagnostics commands.",
     complexity: "Depends on subcommand.",
     subcommands: SUBCOMMANDS,
+    help: HELP,
     ..BASE
 }];
 
@@ -30,7 +31,7 @@ static SUBCOMMANDS: &[Command] = &[
         arity: Arity::AtLeast(3),
         keys: &[KeyPart::one(2, Access::Read)],
         summary: "Estimates the memory usage of a key.",
-        syntax: "key [SAMPLES count]",
+        syntax: "key SAMPLES=count:int?",
         run: usage,
         ..BASE
     },
@@ -56,18 +57,22 @@ fn usage(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
     Ok(())
 }
 
+/// What MEMORY HELP tells.
+const HELP: &str = "\
+DOCTOR
+    Return memory problems reports.
+MALLOC-STATS
+    Return internal statistics report from the memory allocator.
+PURGE
+    Attempt to purge dirty pages for reclamation by the allocator.
+STATS
+    Return information about the memory usage of the server.
+USAGE <key> [SAMPLES <count>]
+    Return memory in bytes used by <key> and its value. Nested values are
+    sampled up to <count> times (default: 5, 0 means sample all).";
+
 fn help(ctx: &mut Ctx<'_>, _: Args<'_>) -> Result<(), CommandError> {
-    const SUBCOMMANDS: &[(&str, &str)] = &[
-        ("DOCTOR", "Return memory problems reports."),
-        ("MALLOC-STATS", "Return internal statistics report from the memory allocator."),
-        ("PURGE", "Attempt to purge dirty pages for reclamation by the allocator."),
-        ("STATS", "Return information about the memory usage of the server."),
-        (
-            "USAGE <key> [SAMPLES <count>]",
-            "Return memory in bytes used by <key> and its value. Nested values are\nsampled up to <count> times (default: 5, 0 means sample all).",
-        ),
-    ];
-    reply::help(ctx.out, "MEMORY", SUBCOMMANDS);
+    reply::help(ctx.out, "MEMORY", HELP);
     Ok(())
 }
 

@@ -25,6 +25,7 @@ pub static COMMANDS: &[Command] = &[Command {
     complexity: "Depends on subcommand.",
     syntax: "",
     subcommands: SUBCOMMANDS,
+    help: HELP,
     ..Command::BASE
 }];
 
@@ -134,27 +135,25 @@ fn reply(ctx: &mut Ctx<'_>, value: Option<i64>) -> Result<(), CommandError> {
     Ok(())
 }
 
+/// What OBJECT HELP tells.
+const HELP: &str = "\
+ENCODING <key>
+    Return the kind of internal representation used in order to store the value
+    associated with a <key>.
+FREQ <key>
+    Return the access frequency index of the <key>. The returned integer is
+    proportional to the logarithm of the recent access frequency of the key.
+IDLETIME <key>
+    Return the idle time of the <key>, that is the approximated number of
+    seconds elapsed since the last access to the key.
+REFCOUNT <key>
+    Return the number of references of the value associated with the specified
+    <key>.
+STICKY <key>
+    Return 1 if the <key> stays when memory is short, otherwise 0.";
+
 fn help(ctx: &mut Ctx<'_>, _: Args<'_>) -> Result<(), CommandError> {
-    const SUBCOMMANDS: &[(&str, &str)] = &[
-        (
-            "ENCODING <key>",
-            "Return the kind of internal representation used in order to store the value\nassociated with a <key>.",
-        ),
-        (
-            "FREQ <key>",
-            "Return the access frequency index of the <key>. The returned integer is\nproportional to the logarithm of the recent access frequency of the key.",
-        ),
-        (
-            "IDLETIME <key>",
-            "Return the idle time of the <key>, that is the approximated number of\nseconds elapsed since the last access to the key.",
-        ),
-        (
-            "REFCOUNT <key>",
-            "Return the number of references of the value associated with the specified\n<key>.",
-        ),
-        ("STICKY <key>", "Return 1 if the <key> stays when memory is short, otherwise 0."),
-    ];
-    reply::help(ctx.out, "OBJECT", SUBCOMMANDS);
+    reply::help(ctx.out, "OBJECT", HELP);
     Ok(())
 }
 

@@ -11,7 +11,7 @@ const MARKS: Command = Command {
     access: Access::Write,
     flags: flags::FAST,
     complexity: "O(N) where N is the number of keys.",
-    syntax: "key [key ...]",
+    syntax: "key...",
     ..Command::BASE
 };
 

@@ -19,8 +19,7 @@ pub static COMMANDS: &[Command] = &[
             KeyPart::After { word: "STOREDIST", from: 6, access: Access::Write },
         ],
         summary: "Returns or stores the places in a circle around a place.",
-        syntax: "key longitude latitude radius <M | KM | FT | MI> [WITHCOORD] [WITHDIST] [WITHHASH] \
-                 [COUNT count [ANY]] [ASC | DESC] [STORE destkey | STOREDIST destkey]",
+        syntax: "key longitude:double latitude:double radius:double unit(M | KM | FT | MI) WITHCOORD? WITHDIST? WITHHASH? count(COUNT=count:int ANY@6.2.0?)? order(ASC | DESC)? STORE=key? STOREDIST=key?",
         run: |ctx, args| search(ctx, args, Form::Around { stores: true }),
         ..STORES
     },
@@ -29,8 +28,7 @@ pub static COMMANDS: &[Command] = &[
         since: "3.2.10",
         arity: Arity::AtLeast(6),
         summary: "Returns the places in a circle around a place.",
-        syntax: "key longitude latitude radius <M | KM | FT | MI> [WITHCOORD] [WITHDIST] [WITHHASH] \
-                 [COUNT count [ANY]] [ASC | DESC]",
+        syntax: "key longitude:double latitude:double radius:double unit(M | KM | FT | MI) WITHCOORD? WITHDIST? WITHHASH? count(COUNT=count:int ANY@6.2.0?)? order(ASC | DESC)?",
         run: |ctx, args| search(ctx, args, Form::Around { stores: false }),
         ..SEARCHES
     },
@@ -43,8 +41,7 @@ pub static COMMANDS: &[Command] = &[
             KeyPart::After { word: "STOREDIST", from: 5, access: Access::Write },
         ],
         summary: "Returns or stores the places in a circle around a member.",
-        syntax: "key member radius <M | KM | FT | MI> [WITHCOORD] [WITHDIST] [WITHHASH] \
-                 [COUNT count [ANY]] [ASC | DESC] [STORE destkey | STOREDIST destkey]",
+        syntax: "key member radius:double unit(M | KM | FT | MI) WITHCOORD? WITHDIST? WITHHASH? count(COUNT=count:int ANY?)? order(ASC | DESC)? STORE=key? STOREDIST=key?",
         run: |ctx, args| search(ctx, args, Form::AroundMember { stores: true }),
         ..STORES
     },
@@ -53,8 +50,7 @@ pub static COMMANDS: &[Command] = &[
         since: "3.2.10",
         arity: Arity::AtLeast(5),
         summary: "Returns the places in a circle around a member.",
-        syntax: "key member radius <M | KM | FT | MI> [WITHCOORD] [WITHDIST] [WITHHASH] \
-                 [COUNT count [ANY]] [ASC | DESC]",
+        syntax: "key member radius:double unit(M | KM | FT | MI) WITHCOORD? WITHDIST? WITHHASH? count(COUNT=count:int ANY?)? order(ASC | DESC)?",
         run: |ctx, args| search(ctx, args, Form::AroundMember { stores: false }),
         ..SEARCHES
     },
@@ -63,9 +59,7 @@ pub static COMMANDS: &[Command] = &[
         since: "6.2.0",
         arity: Arity::AtLeast(7),
         summary: "Returns the places in a circle or rectangle.",
-        syntax: "key <FROMMEMBER member | FROMLONLAT longitude latitude> \
-                 <BYRADIUS radius <M | KM | FT | MI> | BYBOX width height <M | KM | FT | MI>> \
-                 [ASC | DESC] [COUNT count [ANY]] [WITHCOORD] [WITHDIST] [WITHHASH]",
+        syntax: "key from(FROMMEMBER=member | FROMLONLAT=longitude_latitude(longitude:double latitude:double)) by(circle(BYRADIUS=radius:double unit(M | KM | FT | MI)) | box(BYBOX=width:double height:double unit(M | KM | FT | MI))) order(ASC | DESC)? count(COUNT=count:int ANY?)? WITHCOORD? WITHDIST? WITHHASH?",
         run: |ctx, args| search(ctx, args, Form::Free { stores: false }),
         ..SEARCHES
     },
@@ -76,9 +70,7 @@ pub static COMMANDS: &[Command] = &[
         keys: &[KeyPart::one(1, Access::Write), KeyPart::one(2, Access::Read)],
         flags: flags::DENY_OOM,
         summary: "Stores the places in a circle or rectangle.",
-        syntax: "destination source <FROMMEMBER member | FROMLONLAT longitude latitude> \
-                 <BYRADIUS radius <M | KM | FT | MI> | BYBOX width height <M | KM | FT | MI>> \
-                 [ASC | DESC] [COUNT count [ANY]] [STOREDIST]",
+        syntax: "destination:key source:key from(FROMMEMBER=member | FROMLONLAT=longitude_latitude(longitude:double latitude:double)) by(circle(BYRADIUS=radius:double unit(M | KM | FT | MI)) | box(BYBOX=width:double height:double unit(M | KM | FT | MI))) order(ASC | DESC)? count(COUNT=count:int ANY?)? STOREDIST?",
         run: |ctx, args| search(ctx, args, Form::Free { stores: true }),
         ..STORES
     },

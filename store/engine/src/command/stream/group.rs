@@ -17,6 +17,7 @@ pub static COMMANDS: &[Command] = &[Command {
     complexity: "Depends on subcommand.",
     syntax: "",
     subcommands: SUBCOMMANDS,
+    help: HELP,
     ..STREAM
 }];
 
@@ -33,7 +34,7 @@ static SUBCOMMANDS: &[Command] = &[
         arity: Arity::AtLeast(5),
         flags: flags::DENY_OOM,
         summary: "Creates a consumer group.",
-        syntax: "key group <id | $> [MKSTREAM] [ENTRIESREAD entries-read]",
+        syntax: "key groupname id(id | $!new_id) MKSTREAM? ENTRIESREAD=entries_read:int?",
         run: create,
         ..SUB
     },
@@ -42,7 +43,7 @@ static SUBCOMMANDS: &[Command] = &[
         since: "6.2.0",
         flags: flags::DENY_OOM,
         summary: "Creates a consumer in a consumer group.",
-        syntax: "key group consumer",
+        syntax: "key groupname consumername",
         run: create_consumer,
         ..SUB
     },
@@ -50,7 +51,7 @@ static SUBCOMMANDS: &[Command] = &[
         name: "delconsumer",
         summary: "Deletes a consumer from a consumer group.",
         complexity: "O(N) where N is the number of entries that are pending for the consumer.",
-        syntax: "key group consumer",
+        syntax: "key groupname consumername",
         run: delete_consumer,
         ..SUB
     },
@@ -59,7 +60,7 @@ static SUBCOMMANDS: &[Command] = &[
         arity: Arity::Exactly(4),
         summary: "Destroys a consumer group.",
         complexity: "O(N) where N is the number of entries in the group's pending entries list (PEL).",
-        syntax: "key group",
+        syntax: "key groupname",
         run: destroy,
         ..SUB
     },
@@ -78,27 +79,31 @@ static SUBCOMMANDS: &[Command] = &[
         name: "setid",
         arity: Arity::AtLeast(5),
         summary: "Sets the last-delivered ID of a consumer group.",
-        syntax: "key group <id | $> [ENTRIESREAD entries-read]",
+        syntax: "key groupname id(id | $!new_id) ENTRIESREAD=entries_read:int?",
         run: set_id,
         ..SUB
     },
 ];
 
+/// What XGROUP HELP tells.
+const HELP: &str = "\
+CREATE <key> <groupname> <id|$> [option]
+    Create a new consumer group. Options are:
+    * MKSTREAM
+      Create the empty stream if it does not exist.
+    * ENTRIESREAD entries_read
+      Set the group's entries_read counter (internal use).
+CREATECONSUMER <key> <groupname> <consumer>
+    Create a new consumer in the specified group.
+DELCONSUMER <key> <groupname> <consumer>
+    Remove the specified consumer.
+DESTROY <key> <groupname>
+    Remove the specified group.
+SETID <key> <groupname> <id|$> [ENTRIESREAD entries_read]
+    Set the current group ID and entries_read counter.";
+
 fn help(ctx: &mut Ctx<'_>, _: Args<'_>) -> Result<(), CommandError> {
-    const SUBCOMMANDS: &[(&str, &str)] = &[
-        (
-            "CREATE <key> <groupname> <id|$> [option]",
-            "Create a new consumer group. Options are:\n* MKSTREAM\n  Create the empty stream if it does not exist.\n* ENTRIESREAD entries_read\n  Set the group's entries_read counter (internal use).",
-        ),
-        ("CREATECONSUMER <key> <groupname> <consumer>", "Create a new consumer in the specified group."),
-        ("DELCONSUMER <key> <groupname> <consumer>", "Remove the specified consumer."),
-        ("DESTROY <key> <groupname>", "Remove the specified group."),
-        (
-            "SETID <key> <groupname> <id|$> [ENTRIESREAD entries_read]",
-            "Set the current group ID and entries_read counter.",
-        ),
-    ];
-    reply::help(ctx.out, "XGROUP", SUBCOMMANDS);
+    reply::help(ctx.out, "XGROUP", HELP);
     Ok(())
 }
 

@@ -17,6 +17,7 @@ pub static COMMANDS: &[Command] = &[Command {
     complexity: "Depends on subcommand.",
     syntax: "",
     subcommands: SUBCOMMANDS,
+    help: HELP,
     ..STREAM
 }];
 
@@ -27,7 +28,7 @@ static SUBCOMMANDS: &[Command] = &[
         name: "consumers",
         arity: Arity::Exactly(4),
         summary: "Returns a list of the consumers in a consumer group.",
-        syntax: "key group",
+        syntax: "key groupname",
         run: consumers,
         ..SUB
     },
@@ -53,19 +54,23 @@ static SUBCOMMANDS: &[Command] = &[
         arity: Arity::AtLeast(3),
         summary: "Returns information about a stream.",
         complexity: "O(N) where N is the number of the stream's nodes.",
-        syntax: "key [FULL [COUNT count]]",
+        syntax: "key FULL=full(COUNT=count:int?)?",
         run: stream,
         ..SUB
     },
 ];
 
+/// What XINFO HELP tells.
+const HELP: &str = "\
+CONSUMERS <key> <groupname>
+    Show consumers of <groupname>.
+GROUPS <key>
+    Show the stream consumer groups.
+STREAM <key> [FULL [COUNT <count>]
+    Show information about the stream.";
+
 fn help(ctx: &mut Ctx<'_>, _: Args<'_>) -> Result<(), CommandError> {
-    const SUBCOMMANDS: &[(&str, &str)] = &[
-        ("CONSUMERS <key> <groupname>", "Show consumers of <groupname>."),
-        ("GROUPS <key>", "Show the stream consumer groups."),
-        ("STREAM <key> [FULL [COUNT <count>]", "Show information about the stream."),
-    ];
-    reply::help(ctx.out, "XINFO", SUBCOMMANDS);
+    reply::help(ctx.out, "XINFO", HELP);
     Ok(())
 }
 

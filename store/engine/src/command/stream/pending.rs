@@ -17,7 +17,7 @@ pub static COMMANDS: &[Command] = &[
         flags: flags::FAST,
         summary: "Acknowledges entries of a group and returns how many were pending.",
         complexity: "O(1) for each entry.",
-        syntax: "key group id [id ...]",
+        syntax: "key group id...",
         run: acknowledge,
         ..WRITES
     },
@@ -28,7 +28,7 @@ pub static COMMANDS: &[Command] = &[
         flags: flags::FAST,
         summary: "Gives a consumer what is pending for others for some time.",
         complexity: "O(1) if COUNT is small.",
-        syntax: "key group consumer min-idle-time start [COUNT count] [JUSTID]",
+        syntax: "key group consumer min-idle-time start COUNT=count:int? JUSTID?",
         run: claim_some,
         ..WRITES
     },
@@ -38,8 +38,7 @@ pub static COMMANDS: &[Command] = &[
         flags: flags::FAST,
         summary: "Gives a consumer entries that are pending for others for some time.",
         complexity: "O(log N) with N being the number of entries in the PEL of the consumer group.",
-        syntax: "key group consumer min-idle-time id [id ...] [IDLE ms] [TIME unix-time-milliseconds] [RETRYCOUNT count] \
-                 [FORCE] [JUSTID] [LASTID lastid]",
+        syntax: "key group consumer min-idle-time id... IDLE=ms:int? TIME=unix-time-milliseconds:time? RETRYCOUNT=count:int? FORCE? JUSTID? LASTID=id?",
         run: claim,
         ..WRITES
     },
@@ -48,7 +47,7 @@ pub static COMMANDS: &[Command] = &[
         arity: Arity::AtLeast(3),
         summary: "Returns what is pending in a group: a summary, or a range of it.",
         complexity: "O(N) with N being the number of elements returned, so asking for a small fixed number of entries per call is O(1). O(M), where M is the total number of entries scanned when used with the IDLE filter.",
-        syntax: "key group [[IDLE min-idle-time] start end count [consumer]]",
+        syntax: "key group filters(IDLE=min-idle-time:int@6.2.0? start end count:int consumer?)?",
         run: list,
         ..STREAM
     },

@@ -18,7 +18,7 @@ pub static COMMANDS: &[Command] = &[
         flags: flags::BLOCKING | flags::MOVABLE_KEYS,
         summary: "Returns the entries of several streams behind those that were seen, waiting until there are some.",
         complexity: READ,
-        syntax: "[COUNT count] [BLOCK milliseconds] STREAMS key [key ...] id [id ...]",
+        syntax: "COUNT=count:int? BLOCK=milliseconds:int? STREAMS=streams(key... id...)",
         run: read,
         ..STREAM
     },
@@ -29,7 +29,7 @@ pub static COMMANDS: &[Command] = &[
         flags: flags::BLOCKING | flags::MOVABLE_KEYS,
         summary: "Returns new entries of several streams to a consumer of a group, or those that are pending for it.",
         complexity: READ,
-        syntax: "GROUP group consumer [COUNT count] [BLOCK milliseconds] [NOACK] STREAMS key [key ...] id [id ...]",
+        syntax: "GROUP=group_consumer(group consumer) COUNT=count:int? BLOCK=milliseconds:int? NOACK? STREAMS=streams(key... id...)",
         run: read,
         ..WRITES
     },

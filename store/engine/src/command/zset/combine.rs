@@ -20,7 +20,7 @@ pub static COMMANDS: &[Command] = &[
         since: "6.2.0",
         summary: "Returns the members of the first sorted set that are in none of the others.",
         complexity: DIFF_COST,
-        syntax: "numkeys key [key ...] [WITHSCORES]",
+        syntax: "numkeys:int key... WITHSCORES?",
         run: |ctx, args| reply(ctx, args, Operation::Diff),
         ..READS
     },
@@ -29,7 +29,7 @@ pub static COMMANDS: &[Command] = &[
         since: "6.2.0",
         summary: "Stores the members of the first sorted set that are in none of the others.",
         complexity: DIFF_COST,
-        syntax: "destination numkeys key [key ...]",
+        syntax: "destination:key numkeys:int key...",
         run: |ctx, args| reply_stored(ctx, args, Operation::Diff),
         ..STORES
     },
@@ -38,7 +38,7 @@ pub static COMMANDS: &[Command] = &[
         since: "6.2.0",
         summary: "Returns the members that are in all of several sorted sets.",
         complexity: INTER_COST,
-        syntax: "numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE SUM | MIN | MAX] [WITHSCORES]",
+        syntax: "numkeys:int key... WEIGHTS=weight:int...? AGGREGATE=aggregate(SUM | MIN | MAX)? WITHSCORES?",
         run: |ctx, args| reply(ctx, args, Operation::Inter),
         ..READS
     },
@@ -47,7 +47,7 @@ pub static COMMANDS: &[Command] = &[
         since: "7.0.0",
         summary: "Counts the members that are in all of several sorted sets.",
         complexity: "O(N*K) at worst, with N the size of the smallest of the K inputs.",
-        syntax: "numkeys key [key ...] [LIMIT limit]",
+        syntax: "numkeys:int key... LIMIT=limit:int?",
         run: zintercard,
         ..READS
     },
@@ -56,7 +56,7 @@ pub static COMMANDS: &[Command] = &[
         since: "2.0.0",
         summary: "Stores the members that are in all of several sorted sets.",
         complexity: INTER_COST,
-        syntax: "destination numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE SUM | MIN | MAX]",
+        syntax: "destination:key numkeys:int key... WEIGHTS=weight:int...? AGGREGATE=aggregate(SUM | MIN | MAX)?",
         run: |ctx, args| reply_stored(ctx, args, Operation::Inter),
         ..STORES
     },
@@ -65,7 +65,7 @@ pub static COMMANDS: &[Command] = &[
         since: "6.2.0",
         summary: "Returns the members that are in any of several sorted sets.",
         complexity: UNION_COST,
-        syntax: "numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE SUM | MIN | MAX] [WITHSCORES]",
+        syntax: "numkeys:int key... WEIGHTS=weight:int...? AGGREGATE=aggregate(SUM | MIN | MAX)? WITHSCORES?",
         run: |ctx, args| reply(ctx, args, Operation::Union),
         ..READS
     },
@@ -74,7 +74,7 @@ pub static COMMANDS: &[Command] = &[
         since: "2.0.0",
         summary: "Stores the members that are in any of several sorted sets.",
         complexity: UNION_COST,
-        syntax: "destination numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE SUM | MIN | MAX]",
+        syntax: "destination:key numkeys:int key... WEIGHTS=weight:int...? AGGREGATE=aggregate(SUM | MIN | MAX)?",
         run: |ctx, args| reply_stored(ctx, args, Operation::Union),
         ..STORES
     },

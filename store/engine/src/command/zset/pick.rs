@@ -18,7 +18,7 @@ pub static COMMANDS: &[Command] = &[
         summary: "Removes and returns members from an end of the first of several sorted sets that is not empty.",
         complexity: "O(K)+O(M*log(N)) with K the number of keys, N the size of the sorted set and M the number of \
                      members removed.",
-        syntax: "numkeys key [key ...] <MIN | MAX> [COUNT count]",
+        syntax: "numkeys:int key... where(MIN | MAX) COUNT=count:int?",
         run: |ctx, args| MultiPop::parse(args, 1)?.perform(ctx),
         ..WRITES
     },
@@ -40,7 +40,7 @@ pub static COMMANDS: &[Command] = &[
         flags: flags::RANDOM,
         summary: "Returns members picked at random.",
         complexity: "O(M*log(N)) with N the size of the sorted set and M the number of members returned.",
-        syntax: "key [count [WITHSCORES]]",
+        syntax: "key options(count:int WITHSCORES?)?",
         run: zrandmember,
         ..READS
     },
@@ -51,7 +51,7 @@ pub static COMMANDS: &[Command] = &[
         flags: flags::RANDOM,
         summary: "Walks over the members and scores of a sorted set in steps.",
         complexity: "O(1) for every call, O(N) for a walk over all N members.",
-        syntax: "key cursor [MATCH pattern] [COUNT count]",
+        syntax: "key cursor:int MATCH=pattern:pattern? COUNT=count:int?",
         run: zscan,
         ..READS
     },
@@ -64,7 +64,7 @@ const WRITES: Command = Command {
     access: Access::Write,
     flags: flags::FAST,
     complexity: "O(M*log(N)) with N the size of the sorted set and M the number of members removed.",
-    syntax: "key [count]",
+    syntax: "key count:int?",
     ..READS
 };
 

@@ -20,7 +20,7 @@ pub static COMMANDS: &[Command] = &[
         flags: flags::FAST,
         summary: "Counts the members with scores in a range.",
         complexity: "O(log(N)) with N the size of the sorted set.",
-        syntax: "key min max",
+        syntax: "key min:double max:double",
         run: |ctx, args| count(ctx, args, By::Score),
         ..READS
     },
@@ -38,7 +38,7 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "zrange",
         summary: "Returns the members in a range of ranks, scores or bytes.",
-        syntax: "key start stop [BYSCORE | BYLEX] [REV] [LIMIT offset count] [WITHSCORES]",
+        syntax: "key start stop sortby(BYSCORE | BYLEX)@6.2.0? REV@6.2.0? LIMIT=offset_count(offset:int count:int)@6.2.0? WITHSCORES?",
         run: |ctx, args| range(ctx, args, Query::default()),
         ..READS
     },
@@ -46,7 +46,7 @@ pub static COMMANDS: &[Command] = &[
         name: "zrangebylex",
         since: "2.8.9",
         summary: "Returns the members in a lexicographical range.",
-        syntax: "key min max [LIMIT offset count]",
+        syntax: "key min max LIMIT=offset_count(offset:int count:int)?",
         run: |ctx, args| range(ctx, args, Query::of(By::Lex, false)),
         ..READS
     },
@@ -54,7 +54,7 @@ pub static COMMANDS: &[Command] = &[
         name: "zrangebyscore",
         since: "1.0.5",
         summary: "Returns the members with scores in a range.",
-        syntax: "key min max [WITHSCORES] [LIMIT offset count]",
+        syntax: "key min:double max:double WITHSCORES@2.0.0? LIMIT=offset_count(offset:int count:int)?",
         run: |ctx, args| range(ctx, args, Query::of(By::Score, false)),
         ..READS
     },
@@ -66,7 +66,7 @@ pub static COMMANDS: &[Command] = &[
         flags: flags::DENY_OOM,
         summary: "Stores the members in a range under another key.",
         complexity: "O(log(N)+M*log(M)) with N the size of the sorted set and M the number of members stored.",
-        syntax: "dst src min max [BYSCORE | BYLEX] [REV] [LIMIT offset count]",
+        syntax: "dst:key src:key min max sortby(BYSCORE | BYLEX)? REV? LIMIT=offset_count(offset:int count:int)?",
         run: zrangestore,
         ..WRITES
     },
@@ -82,21 +82,21 @@ pub static COMMANDS: &[Command] = &[
         name: "zremrangebyrank",
         since: "2.0.0",
         summary: "Removes the members in a range of ranks.",
-        syntax: "key start stop",
+        syntax: "key start:int stop:int",
         run: |ctx, args| remove(ctx, args, By::Rank),
         ..REMOVES
     },
     Command {
         name: "zremrangebyscore",
         summary: "Removes the members with scores in a range.",
-        syntax: "key min max",
+        syntax: "key min:double max:double",
         run: |ctx, args| remove(ctx, args, By::Score),
         ..REMOVES
     },
     Command {
         name: "zrevrange",
         summary: "Returns the members in a range of ranks, the highest score first.",
-        syntax: "key start stop [WITHSCORES]",
+        syntax: "key start:int stop:int WITHSCORES?",
         run: |ctx, args| range(ctx, args, Query::of(By::Rank, true)),
         ..READS
     },
@@ -104,7 +104,7 @@ pub static COMMANDS: &[Command] = &[
         name: "zrevrangebylex",
         since: "2.8.9",
         summary: "Returns the members in a lexicographical range, the last one first.",
-        syntax: "key max min [LIMIT offset count]",
+        syntax: "key max min LIMIT=offset_count(offset:int count:int)?",
         run: |ctx, args| range(ctx, args, Query::of(By::Lex, true)),
         ..READS
     },
@@ -112,7 +112,7 @@ pub static COMMANDS: &[Command] = &[
         name: "zrevrangebyscore",
         since: "2.2.0",
         summary: "Returns the members with scores in a range, the highest score first.",
-        syntax: "key max min [WITHSCORES] [LIMIT offset count]",
+        syntax: "key max:double min:double WITHSCORES? LIMIT=offset_count(offset:int count:int)?",
         run: |ctx, args| range(ctx, args, Query::of(By::Score, true)),
         ..READS
     },

@@ -1,7 +1,9 @@
-//! Small sorted sets: scores and members in turn, in their order. Everything is found by looking at one after another.
+//! Small sorted sets: members in their order, each behind its score. Everything is found by looking at one after another.
+
+use smallvec::SmallVec;
 
 use super::score;
-use crate::value::packed::{Packed, Pairs, room};
+use crate::value::packed::{self, Packed};
 
 /// A small sorted set.
 #[derive(Clone, Default)]
@@ -18,14 +20,15 @@ pub struct Found {
     next: usize,
 }
 
-fn scored<'a>((score, member): (&'a [u8], &'a [u8])) -> (&'a [u8], f64) {
-    (member, score::of(score))
+fn scored(element: &[u8]) -> (&[u8], f64) {
+    let (score, member) = score::split(element);
+    (member, score)
 }
 
 impl Row {
     /// Number of members.
     pub fn len(&self) -> usize {
-        self.0.len() / 2
+        self.0.len()
     }
 
     /// Bytes that members and scores take.
@@ -42,10 +45,13 @@ impl Row {
     pub fn find(&self, wanted: &[u8]) -> Option<Found> {
         let mut at = self.0.start();
         for rank in 0..self.len() {
-            let (held, middle) = self.0.read(at);
-            let (member, next) = self.0.read(middle);
-            if member == wanted {
-                return Some(Found { rank, score: score::of(held), at, next });
+            let (element, next) = self.0.read(at);
+            // Most end in another way: that is quicker to see than where they begin.
+            if element.ends_with(wanted) {
+                let (score, member) = score::split(element);
+                if member.len() == wanted.len() {
+                    return Some(Found { rank, score, at, next });
+                }
             }
             at = next;
         }
@@ -56,9 +62,9 @@ impl Row {
     fn border(&self, before: impl Fn(f64, &[u8]) -> bool) -> (usize, usize) {
         let mut at = self.0.start();
         for rank in 0..self.len() {
-            let (held, middle) = self.0.read(at);
-            let (member, next) = self.0.read(middle);
-            if !before(score::of(held), member) {
+            let (element, next) = self.0.read(at);
+            let (score, member) = score::split(element);
+            if !before(score, member) {
                 return (rank, at);
             }
             at = next;
@@ -74,12 +80,15 @@ impl Row {
     /// Adds a member that is not there.
     pub fn insert(&mut self, member: &[u8], score: f64) {
         let (_, at) = self.border(|held, other| held < score || held == score && other < member);
-        self.0.splice(at..at, 0, &[&score::bytes(score)[..score::len(score)], member]);
+        let (bytes, len) = score::bytes(score);
+        let mut element = SmallVec::<[u8; 64]>::from_slice(&bytes[..len]);
+        element.extend_from_slice(member);
+        self.0.splice(at..at, 0, &[&element]);
     }
 
     /// Takes out what was found.
     pub fn remove(&mut self, found: Found) {
-        self.0.splice(found.at..found.next, 2, &[]);
+        self.0.splice(found.at..found.next, 1, &[]);
     }
 
     /// The member at a position, with its score.
@@ -87,27 +96,32 @@ impl Row {
         if rank >= self.len() {
             return None;
         }
-        let at = self.0.offset(2 * rank);
-        let (held, middle) = self.0.read(at);
-        let (member, next) = self.0.read(middle);
-        Some((member, Found { rank, score: score::of(held), at, next }))
+        let at = self.0.offset(rank);
+        let (element, next) = self.0.read(at);
+        let (score, member) = score::split(element);
+        Some((member, Found { rank, score, at, next }))
     }
 
     /// Members and scores from a position on.
     pub fn iter_from(&self, rank: usize) -> Scored<'_> {
-        self.0.pairs(rank..self.len()).map(scored)
+        self.0.iter_from(rank.min(self.len())).map(scored)
     }
 
     /// Members and scores up to a position and with it.
     pub fn iter_up_to(&self, rank: usize) -> Scored<'_> {
-        self.0.pairs(0..if rank < self.len() { rank + 1 } else { 0 }).map(scored)
+        self.0.iter(0..if rank < self.len() { rank + 1 } else { 0 }).map(scored)
     }
 }
 
 /// Members with their scores.
-pub type Scored<'a> = std::iter::Map<Pairs<'a>, fn((&'a [u8], &'a [u8])) -> (&'a [u8], f64)>;
+pub type Scored<'a> = std::iter::Map<packed::Iter<'a>, fn(&'a [u8]) -> (&'a [u8], f64)>;
 
 /// Bytes that a member and its score take at most.
 pub const fn most_room(member: &[u8]) -> usize {
-    room(size_of::<f64>()) + room(member.len())
+    packed::room(member.len() + score::MOST_ROOM)
+}
+
+/// Bytes that a member and its score take.
+pub fn room(member: &[u8], score: f64) -> usize {
+    packed::room(member.len() + score::len(score))
 }

@@ -13,10 +13,9 @@ use std::{fmt, mem};
 use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 
-use super::score;
+use super::row;
 use crate::size::allocated;
 use crate::value::form::Weight;
-use crate::value::packed::room;
 use crate::value::ranked::{self, Item, Ranked};
 
 /// Up to this many members are found by comparing them all.
@@ -175,7 +174,7 @@ impl Slab {
                     *held = score;
                 }
                 self.tree.insert(Item { score, id }, before(&self.slots, id, score, member));
-                self.weight.room = self.weight.room + room(score::len(score)) - room(score::len(old));
+                self.weight.room = self.weight.room - row::room(member, old) + row::room(member, score);
             }
             return Some(Some(old));
         }
@@ -183,8 +182,8 @@ impl Slab {
         debug_assert!(!score.is_nan(), "a score is a number");
         let id = self.fill_slot(Slot::Held { member: member.into(), score });
         self.tree.insert(Item { score, id }, before(&self.slots, id, score, member));
-        self.weight.add(member.len());
-        self.weight.room += room(score::len(score));
+        self.weight.heap += allocated(member.len());
+        self.weight.room += row::room(member, score);
         if let Some(index) = &mut self.index {
             index.add(id, member);
         } else if self.len() > UNINDEXED {
@@ -219,8 +218,8 @@ impl Slab {
         let slot = mem::replace(&mut self.slots[id as usize], Slot::Free { next: self.free });
         let Slot::Held { member, .. } = slot else { return None };
         self.free = id;
-        self.weight.take(member.len());
-        self.weight.room -= room(score::len(score));
+        self.weight.heap -= allocated(member.len());
+        self.weight.room -= row::room(&member, score);
         if self.is_empty() {
             self.clear();
         }
