@@ -1,5 +1,6 @@
 //! The way to nodes in other processes.
 
+pub(crate) mod asked;
 mod cluster;
 mod execute;
 pub(crate) mod link;

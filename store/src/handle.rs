@@ -116,11 +116,19 @@ impl Store {
         }
     }
 
-    /// What has happened to keys.
+    /// What has happened to keys since the start.
     pub fn counts(&self) -> Counts {
         match self {
             Store::Here(node) => node.counts(),
             Store::Spread(cluster) => cluster.counts(),
+        }
+    }
+
+    /// What has happened to them since somebody has asked to begin anew.
+    pub fn counts_since_reset(&self) -> Counts {
+        match self {
+            Store::Here(node) => node.counts().since(node.counts_forgotten()),
+            Store::Spread(cluster) => cluster.counts_since_reset(),
         }
     }
 

@@ -43,6 +43,7 @@ pub use self::sled::Sled;
 pub use self::writer::Open;
 use self::writer::Writer;
 use crate::node::Node;
+use crate::spans;
 use crate::times::Times;
 
 /// A node whose data outlives the process, with the thread that writes it down.
@@ -295,7 +296,8 @@ impl Journal {
     /// Waits until everything that was appended so far is on disk.
     pub async fn flush(&self) -> Result<(), Arc<str>> {
         let newest = self.ask(Wish::Flush);
-        self.reached(|progress| progress.durable >= newest).await
+        let reached = self.reached(|progress| progress.durable >= newest);
+        spans::within("journal", |span| span.with("moonshard.journal.record", newest), reached).await
     }
 
     /// Begins to fold all changes into the checkpoint; returns the number of the newest record.

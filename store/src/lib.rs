@@ -15,6 +15,7 @@ pub mod node;
 mod notify;
 pub mod server;
 mod shard;
+pub mod spans;
 pub mod times;
 pub mod topology;
 pub mod txn;

@@ -12,8 +12,8 @@ use store_engine::keys::KeyAt;
 use store_engine::keyspace::{Counts, Sticky};
 use store_engine::notice::{Event, Touches};
 use store_engine::{
-    Access, Aging, Args, Command, Ctx, DATABASES, Effects, Keyspace, Partition, Partitions, Protocol, Reply,
-    Routing, UndoLog,
+    Access, Aging, Args, Command, Ctx, DATABASES, Effects, Partition, Partitions, Protocol, Reply, Routing,
+    UndoLog,
 };
 
 use crate::catalog::Catalog;
@@ -24,6 +24,7 @@ use crate::lock::{Mode, TxnId};
 use crate::memory::{Account, Limiter};
 use crate::notify::Notifier;
 use crate::shard::{Shard, ShardGuard, ShardState};
+use crate::times::Times;
 use crate::txn::Transaction;
 use crate::wait::Parked;
 
@@ -82,7 +83,13 @@ pub struct Node {
     pub(crate) journal: Option<Journal>,
     pub(crate) catalog: Catalog,
     pub(crate) notifier: Notifier,
+    /// What [`Node::hold_expired`] said.
+    holds_expired: AtomicBool,
     pub(crate) copies: Arc<Copies>,
+    /// What had happened to keys when somebody asked last to count anew.
+    forgotten: Mutex<Counts>,
+    /// How long it was waited for locks that were not free.
+    pub lock_waits: Times,
 }
 
 impl Node {
@@ -106,7 +113,10 @@ impl Node {
             journal,
             catalog: Catalog::default(),
             notifier: Notifier::default(),
+            holds_expired: AtomicBool::new(false),
             copies,
+            forgotten: Mutex::default(),
+            lock_waits: Times::default(),
         }
     }
 
@@ -354,6 +364,16 @@ impl Node {
         more
     }
 
+    /// Says whether keys that have expired are to stay, although nobody finds them: while clients are paused.
+    pub fn hold_expired(&self, held: bool) {
+        if self.holds_expired.swap(held, Ordering::Relaxed) == held {
+            return;
+        }
+        for shard in &self.shards {
+            shard.lock().partition.databases.iter_mut().for_each(|space| space.hold_expired(held));
+        }
+    }
+
     /// Says what all shards remember of accesses to their keys.
     pub fn set_aging(&self, aging: Aging) {
         for shard in &self.shards {
@@ -368,7 +388,7 @@ impl Node {
         }
     }
 
-    /// What has happened to keys.
+    /// What has happened to keys since the start.
     pub fn counts(&self) -> Counts {
         let mut counts = Counts::default();
         for shard in &self.shards {
@@ -377,11 +397,15 @@ impl Node {
         counts
     }
 
-    /// Begins to count anew what happens to keys.
+    /// What had happened to them at the last [`Node::reset_counts`].
+    pub fn counts_forgotten(&self) -> Counts {
+        *self.forgotten.lock()
+    }
+
+    /// Begins to count anew what happens to keys, for INFO: whoever scrapes metrics sees sums that never fall.
     pub fn reset_counts(&self) {
-        for shard in &self.shards {
-            shard.lock().partition.databases.iter_mut().for_each(Keyspace::reset_counts);
-        }
+        let counts = self.counts();
+        *self.forgotten.lock() = counts;
     }
 
     /// Counts of all shards, one shard after the other.

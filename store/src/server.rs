@@ -2,6 +2,7 @@
 
 mod admit;
 mod doubt;
+mod greeting;
 mod moving;
 mod outbox;
 mod peer;
@@ -14,7 +15,7 @@ mod step;
 use std::collections::HashMap;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
 use parking_lot::Mutex;
@@ -28,12 +29,14 @@ use tonic::{Request, Response, Status, Streaming};
 use crate::client::Trust;
 use crate::client::link::{Link, MESSAGE_BYTES, WINDOW_BYTES};
 use crate::node::Node;
+use crate::spans::Outlet;
 pub use admit::FULL;
+use greeting::PeerGreeting;
 use outbox::Outbox;
 use peer::Peers;
 use pending::Registry;
 use place::Place;
-use session::{PeerGreeting, Session};
+use session::Session;
 use sessions::Sessions;
 
 /// What all sessions of a node share.
@@ -44,10 +47,14 @@ pub(crate) struct Host {
     pub sessions: Sessions,
     /// What a peer has to know and to have.
     trust: Trust,
+    /// Where spans of traced requests go, if anybody collects them.
+    outlet: Option<Arc<Outlet>>,
     /// Tells the Unix time in milliseconds.
     clock: fn() -> u64,
     /// Another one each time the node starts.
     boot: u64,
+    /// Requests that have come.
+    requests: AtomicU64,
     configure: Configure,
     /// Somebody has said which events are to be told of, maybe none.
     said_notify: AtomicBool,
@@ -108,7 +115,7 @@ pub struct Service {
 
 impl Service {
     /// Serves `node`. Peers are those that `trust` lets in; with TLS it is spoken here too. `clock` tells the Unix time in milliseconds, `configure`
-    /// changes parameters.
+    /// changes parameters. Spans of traced requests go to `outlet`.
     ///
     /// Transactions that were prepared when the data was last written are finished as soon as it is known how: their
     /// keys are locked until then.
@@ -117,6 +124,7 @@ impl Service {
         trust: Trust,
         clock: fn() -> u64,
         configure: Configure,
+        outlet: Option<Arc<Outlet>>,
     ) -> Result<Service, String> {
         let place = Place::of(&node, clock()).await?;
         let (registry, sessions) = (Registry::default(), Sessions::default());
@@ -128,8 +136,10 @@ impl Service {
             registry,
             sessions,
             trust,
+            outlet,
             clock,
             boot,
+            requests: AtomicU64::new(0),
             configure,
             said_notify,
             peers,
@@ -151,6 +161,21 @@ impl Service {
         pending::recover(&host).await?;
         tokio::spawn(pending::follow_decisions(Arc::downgrade(&host)));
         Ok(Service { host })
+    }
+
+    /// Epoch of the map of slots; 0 if it has heard of none.
+    pub fn epoch(&self) -> u64 {
+        self.host.place.taken().map_or(0, |taken| taken.map.epoch())
+    }
+
+    /// How many peers are served.
+    pub fn streams(&self) -> usize {
+        self.host.sessions.count()
+    }
+
+    /// Requests that have come.
+    pub fn requests(&self) -> u64 {
+        self.host.requests.load(Ordering::Relaxed)
     }
 
     /// Answers gateways and nodes that connect to `listener` until `stop` is done; then ends their streams.

@@ -1,7 +1,10 @@
 //! Distributions of times, for whoever looks at how a process does.
 
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::task::Poll;
+use std::time::{Duration, Instant};
 
 /// Bounds in nanoseconds: powers of four of 1024 nanoseconds, up to four seconds.
 pub const BOUNDS: [u64; 12] = {
@@ -35,6 +38,18 @@ impl Times {
         let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         self.buckets[bucket_of(nanos)].fetch_add(1, Ordering::Relaxed);
         self.nanos.fetch_add(nanos, Ordering::Relaxed);
+    }
+
+    /// Awaits `wait` and notes how long that took, if it was not over at once: then nobody looks at the clock.
+    pub async fn of<T>(&self, wait: impl Future<Output = T>) -> T {
+        let mut wait = pin!(wait);
+        if let Poll::Ready(done) = poll_fn(|context| Poll::Ready(wait.as_mut().poll(context))).await {
+            return done;
+        }
+        let began = Instant::now();
+        let done = wait.await;
+        self.add(began.elapsed());
+        done
     }
 
     /// What was noted, and the sum of all in nanoseconds.

@@ -16,6 +16,7 @@ use store_engine::{CommandError, Effects, Partitions, Reply, Routing, UndoLog};
 use crate::lock::{LockTable, Mode, TxnId};
 use crate::node::{self, Call, Guards, Node};
 use crate::shard::ShardGuard;
+use crate::spans;
 
 pub use exchange::Found;
 pub use rehearse::{Change, Preview};
@@ -127,6 +128,12 @@ impl Locks {
     }
 }
 
+/// Waits for a lock.
+async fn granted<T>(node: &Node, shard: usize, grant: impl Future<Output = T>) -> T {
+    let wait = spans::within("lock wait", |span| span.with("moonshard.shard", shard), grant);
+    node.lock_waits.of(wait).await
+}
+
 impl Transaction {
     /// Waits until all of `requests` are locked. Nobody waits in a ring: all take locks in the same order.
     pub async fn begin(node: &Arc<Node>, requests: Vec<LockRequest>) -> Transaction {
@@ -170,7 +177,7 @@ impl Transaction {
             }
             if let Some(grant) = grant {
                 // The sender lives in the shard until the grant; a closed channel cannot happen before it.
-                let _ = grant.await;
+                let _ = granted(node, shard_number, grant).await;
             }
         }
         txn
@@ -188,7 +195,7 @@ impl Transaction {
                 (!open).then(|| shard.await_grant(txn.locks.id))
             };
             if let Some(grant) = grant {
-                let _ = grant.await;
+                let _ = granted(node, number, grant).await;
             }
         }
         txn

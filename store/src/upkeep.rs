@@ -9,7 +9,7 @@ use crate::node::Node;
 pub struct Pace {
     /// How often expired keys are looked for.
     pub tick: Duration,
-    /// How much of that time may be spent on removing them.
+    /// How much of that time may be spent on removing them; nothing: they are left alone.
     pub share: Duration,
 }
 
@@ -27,7 +27,10 @@ async fn remove_expired(node: &Node, pace: impl Fn() -> Pace, clock: impl Fn() -
     let mut shard = 0;
     loop {
         let Pace { tick, share } = pace();
-        let spent = sweep(node, &mut shard, share, clock()).await;
+        let spent = match share.is_zero() {
+            true => Duration::ZERO,
+            false => sweep(node, &mut shard, share, clock()).await,
+        };
         tokio::time::sleep(tick.saturating_sub(spent)).await;
     }
 }

@@ -69,6 +69,8 @@ struct Current {
     contents: Contents,
     /// Missing without a certificate of our own.
     server: Option<Arc<ServerConfig>>,
+    /// The same that asks nobody for one.
+    open: Option<Arc<ServerConfig>>,
     /// Missing without roots.
     client: Option<Arc<ClientConfig>>,
 }
@@ -105,12 +107,12 @@ impl Tls {
 
     /// A connection that somebody else has opened.
     pub fn accept(&self, tcp: TcpStream, protocol: Protocol) -> io::Result<Wire> {
-        let config = self.current.read().server.clone();
-        let config = config.ok_or_else(|| io::Error::other("there is no certificate to show"))?;
-        let mut config = ServerConfig::clone(&config);
-        config.alpn_protocols = protocol.names();
-        let tls = rustls::ServerConnection::new(Arc::new(config)).map_err(io::Error::other)?;
-        Ok(Wire::sealed(tcp, Connection::Server(tls)))
+        accepted(self.current.read().server.clone(), tcp, protocol)
+    }
+
+    /// The same of somebody who need not show a certificate, whatever others have to.
+    pub fn accept_anyone(&self, tcp: TcpStream, protocol: Protocol) -> io::Result<Wire> {
+        accepted(self.current.read().open.clone(), tcp, protocol)
     }
 
     /// A connection to `host`, whose certificate must name it so.
@@ -125,6 +127,14 @@ impl Tls {
         let tls = rustls::ClientConnection::new(Arc::new(config), name).map_err(io::Error::other)?;
         Ok(Wire::sealed(tcp, Connection::Client(tls)))
     }
+}
+
+fn accepted(config: Option<Arc<ServerConfig>>, tcp: TcpStream, protocol: Protocol) -> io::Result<Wire> {
+    let config = config.ok_or_else(|| io::Error::other("there is no certificate to show"))?;
+    let mut config = ServerConfig::clone(&config);
+    config.alpn_protocols = protocol.names();
+    let tls = rustls::ServerConnection::new(Arc::new(config)).map_err(io::Error::other)?;
+    Ok(Wire::sealed(tcp, Connection::Server(tls)))
 }
 
 impl Contents {
@@ -153,9 +163,13 @@ impl Current {
             (Some((certificate, key)), Some(pems)) => Some(Own::read((certificate, key), pems)?),
             _ => None,
         };
-        let server = own.as_ref().map(|own| own.server(files, roots.clone(), &provider)).transpose()?;
+        let serves = |clients| {
+            let server = own.as_ref().map(|own| own.server(clients, roots.clone(), &provider));
+            server.transpose().map(|server| server.map(Arc::new))
+        };
+        let (server, open) = (serves(files.clients)?, serves(Clients::Anyone)?);
         let client = roots.map(|roots| client(roots, own.as_ref(), &provider)).transpose()?;
-        Ok(Current { contents, server: server.map(Arc::new), client: client.map(Arc::new) })
+        Ok(Current { contents, server, open, client: client.map(Arc::new) })
     }
 }
 
@@ -174,13 +188,13 @@ impl<'a> Own<'a> {
 
     fn server(
         &self,
-        files: &Files,
+        clients: Clients,
         roots: Option<Arc<RootCertStore>>,
         provider: &Arc<CryptoProvider>,
     ) -> Result<ServerConfig, String> {
         let builder = ServerConfig::builder_with_provider(provider.clone());
         let builder = builder.with_safe_default_protocol_versions().map_err(|error| error.to_string())?;
-        let builder = match (files.clients, roots) {
+        let builder = match (clients, roots) {
             (Clients::Anyone, _) => builder.with_no_client_auth(),
             (_, None) => {
                 return Err(

@@ -228,6 +228,16 @@ impl Cluster {
 
     /// What has happened to keys, as the nodes told last.
     pub fn counts(&self) -> Counts {
+        let mut sum = self.counts_since_reset();
+        for link in self.owners() {
+            let wire::Counts { hits, misses, expired, evicted } = link.status().forgotten.unwrap_or_default();
+            sum += Counts { hits, misses, expired, evicted };
+        }
+        sum
+    }
+
+    /// The same since somebody has asked to begin anew.
+    pub fn counts_since_reset(&self) -> Counts {
         let mut sum = Counts::default();
         for wire::Status { hits, misses, expired, evicted, .. } in
             self.owners().iter().map(|link| link.status())

@@ -25,6 +25,8 @@ use tokio_stream::Stream;
 use tonic::transport::{Endpoint, Uri};
 use tower::service_fn;
 
+use super::asked::Asked;
+use crate::spans::Part;
 use crate::times::Times;
 
 /// Most bytes of one message, either way.
@@ -108,6 +110,8 @@ pub struct Traffic {
 struct Awaited {
     answer: oneshot::Sender<Result<Answer, Lost>>,
     since: Instant,
+    /// If it is traced.
+    span: Option<Box<Asked>>,
 }
 
 #[derive(Default)]
@@ -124,6 +128,8 @@ struct State {
     next_id: u64,
     queue: Vec<Request>,
     queue_bytes: usize,
+    /// When the first of those in the queue was asked, if somebody waits for its answer.
+    batch_since: Option<Instant>,
     /// Those up to this number have left the queue.
     sent: u64,
     waiting: HashMap<u64, Awaited, RandomState>,
@@ -258,9 +264,15 @@ impl Link {
             self.shared.traffic.errors.fetch_add(1, Ordering::Relaxed);
             return Pending { id: 0, answer: Err(Lost { maybe_done: false, reason }), gives_up: None };
         }
+        let span = Part::begin().map(|part| Box::new(Asked::new(part, &self.address, &body)));
+        if let Some(span) = &span {
+            state.push(Ask::Trace(span.told()));
+        }
         let id = state.push(body);
         let (answer, hears) = oneshot::channel();
-        state.waiting.insert(id, Awaited { answer, since: Instant::now() });
+        // What leaves together was asked at about the same time.
+        let since = *state.batch_since.get_or_insert_with(Instant::now);
+        state.waiting.insert(id, Awaited { answer, since, span });
         state.wake();
         Pending { id, answer: Ok(hears), gives_up: None }
     }
@@ -338,12 +350,16 @@ impl State {
         self.trouble = reason.to_owned();
         self.queue.clear();
         self.queue_bytes = 0;
+        self.batch_since = None;
         self.wake();
         let count = self.waiting.len();
         for (id, waiting) in self.waiting.drain() {
-            let lost = Lost { maybe_done: id <= self.sent, reason: reason.to_owned() };
+            let lost = Err(Lost { maybe_done: id <= self.sent, reason: reason.to_owned() });
+            if let Some(span) = waiting.span {
+                span.end(&lost);
+            }
             // Whoever does not listen any more needs no answer.
-            let _ = waiting.answer.send(Err(lost));
+            let _ = waiting.answer.send(lost);
         }
         count
     }
@@ -403,6 +419,7 @@ impl Stream for Outgoing {
         }
         state.queue_bytes =
             state.queue.iter().filter_map(|request| request.body.as_ref()).map(bytes_of).sum();
+        state.batch_since = None;
         state.sent = requests.last().map_or(state.sent, |request| request.id);
         Poll::Ready(Some(Requests { requests }))
     }
@@ -502,8 +519,37 @@ fn take(
     greeted: &mut bool,
 ) -> Result<(), String> {
     let now = Instant::now();
+    // Held from one answer to the next, and not while anybody else is told something.
+    let mut held = None;
     for response in responses.responses {
         let Some(answer) = response.body else { continue };
+        if *greeted && let Answer::Status(status) = &answer {
+            held = None;
+            if status.map.is_some() {
+                greeting.heard(answer.clone());
+            }
+            shared.full.store(status.full, Ordering::Relaxed);
+            shared.state.lock().status = Status { map: None, ..(**status).clone() };
+        }
+        if *greeted && response.id != 0 && !matches!(answer, Answer::Leaving(_)) {
+            let state = held.get_or_insert_with(|| shared.state.lock());
+            if let Some(waiting) = state.waiting.remove(&response.id) {
+                shared.traffic.times.add(now.saturating_duration_since(waiting.since));
+                if matches!(answer, Answer::Refusal(_)) {
+                    shared.traffic.errors.fetch_add(1, Ordering::Relaxed);
+                }
+                let answer = Ok(answer);
+                if let Some(span) = waiting.span {
+                    span.end(&answer);
+                }
+                let _ = waiting.answer.send(answer);
+            }
+            if state.has_left() {
+                state.wake();
+            }
+            continue;
+        }
+        held = None;
         if !*greeted {
             if let Answer::Welcome(welcome) = &answer {
                 let mut state = shared.state.lock();
@@ -518,29 +564,10 @@ fn take(
             state.settle();
             continue;
         }
-        if let Answer::Status(status) = &answer {
-            if status.map.is_some() {
-                greeting.heard(answer.clone());
-            }
-            shared.full.store(status.full, Ordering::Relaxed);
-            shared.state.lock().status = Status { map: None, ..(**status).clone() };
-        }
         if matches!(answer, Answer::Leaving(_)) {
             shared.state.lock().leave();
-        } else if response.id == 0 {
-            greeting.heard(answer);
         } else {
-            let mut state = shared.state.lock();
-            if let Some(waiting) = state.waiting.remove(&response.id) {
-                shared.traffic.times.add(now.saturating_duration_since(waiting.since));
-                if matches!(answer, Answer::Refusal(_)) {
-                    shared.traffic.errors.fetch_add(1, Ordering::Relaxed);
-                }
-                let _ = waiting.answer.send(Ok(answer));
-            }
-            if state.has_left() {
-                state.wake();
-            }
+            greeting.heard(answer);
         }
     }
     Ok(())

@@ -1,5 +1,6 @@
 //! The answers to one peer that it has not fetched.
 
+use std::collections::HashMap;
 use std::task::{Context, Poll, Waker};
 
 use parking_lot::Mutex;
@@ -8,8 +9,13 @@ use tokio::sync::Notify;
 use wire::response::Body as Answer;
 use wire::{Response, Responses};
 
+use crate::client::asked::{Facts, with_answer};
+use crate::spans::{Part, Scope, Side};
+
 /// Answers that a peer has not fetched may use so much memory; then no more of its requests are read.
 pub(super) const UNREAD_BYTES: usize = 64 << 20;
+/// So many requests of one peer may be traced at the same time.
+const MOST_TRACED: usize = 10_000;
 
 /// Answers on their way to the peer.
 #[derive(Default)]
@@ -28,6 +34,8 @@ struct Unsent {
     ended: bool,
     /// The peer has gone.
     closed: bool,
+    /// Requests that are traced and not answered yet, by number.
+    traced: HashMap<u64, (Part, Facts)>,
 }
 
 impl Outbox {
@@ -36,11 +44,44 @@ impl Outbox {
         let mut state = self.state.lock();
         for response in responses {
             state.bytes += bytes_of(&response);
+            if !state.traced.is_empty() {
+                state.answered(&response);
+            }
             state.responses.push(response);
         }
         if let Some(reader) = state.reader.take() {
             reader.wake();
         }
+    }
+
+    /// A traced request has come: its span ends with the answer. For what is done for it.
+    pub fn traces(&self, id: u64, part: Part, facts: Facts) -> Scope {
+        let scope = part.scope().clone();
+        let mut state = self.state.lock();
+        if state.traced.len() < MOST_TRACED {
+            state.traced.insert(id, (part, facts));
+        }
+        scope
+    }
+
+    /// A request is not answered.
+    pub fn gives_up(&self, id: u64) {
+        self.state.lock().traced.remove(&id);
+    }
+
+    /// For what is done for this request, if it is traced.
+    pub fn scope(&self, id: u64) -> Option<Scope> {
+        self.state.lock().traced.get(&id).map(|(part, _)| part.scope().clone())
+    }
+
+    /// For what is done for all of these that are traced.
+    pub fn scopes(&self, responses: &[Response]) -> Vec<Scope> {
+        let state = self.state.lock();
+        if state.traced.is_empty() {
+            return Vec::new();
+        }
+        let traced = responses.iter().filter_map(|response| state.traced.get(&response.id));
+        traced.map(|(part, _)| part.scope().clone()).collect()
     }
 
     /// What is there to be sent.
@@ -97,6 +138,15 @@ impl Outbox {
             }
             fetched.await;
         }
+    }
+}
+
+impl Unsent {
+    fn answered(&mut self, response: &Response) {
+        let Some((part, facts)) = self.traced.remove(&response.id) else { return };
+        let span = facts.put(&part, Side::Server);
+        let span = response.body.iter().fold(span, with_answer);
+        part.end(span);
     }
 }
 

@@ -26,7 +26,7 @@ use super::place::refusal;
 use crate::client::link::Link;
 use crate::journal::fail_point;
 use crate::lock::Mode;
-use crate::server::session::PeerGreeting;
+use crate::server::greeting::PeerGreeting;
 use crate::topology::SlotMap;
 use crate::txn::{LockRequest, Transaction};
 

@@ -10,7 +10,6 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use proto::store::v1 as wire;
 use store_engine::{Protocol, Reply};
-use subtle::ConstantTimeEq;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep_until, timeout};
 use tonic::Streaming;
@@ -22,13 +21,16 @@ use wire::{Requests, Response};
 use super::Host;
 use super::admit::Admitted;
 use super::doubt;
+use super::greeting::{greet, status};
 use super::moving;
 use super::outbox::{Outbox, UNREAD_BYTES, bytes_of};
 use super::pending;
 use super::place::refusal;
 use super::step;
-use crate::client::link::{Greeting, SILENCE};
+use crate::client::asked::{Facts, asker, is_answered};
+use crate::client::link::SILENCE;
 use crate::copies::Origin;
+use crate::spans::{self, Part, Scope, Side};
 use crate::topology::SlotMap;
 use crate::wait::Waiter;
 
@@ -61,6 +63,8 @@ pub(crate) struct Session {
     leaving: bool,
     waiting: Arc<Mutex<Waiting>>,
     watches: Arc<Watches>,
+    /// The span that the next request belongs to, if that is traced.
+    asker: Option<spans::Context>,
     /// Answers of the present message.
     ready: Vec<Response>,
     ready_bytes: usize,
@@ -87,6 +91,7 @@ impl Session {
             leaving: false,
             waiting: Arc::default(),
             watches: Arc::default(),
+            asker: None,
             ready: Vec::new(),
             ready_bytes: 0,
         }
@@ -112,6 +117,7 @@ impl Session {
                 next = timeout(SILENCE, requests.message()) => next,
             };
             let Ok(Ok(Some(requests))) = next else { break };
+            host.requests.fetch_add(requests.requests.len() as u64, Ordering::Relaxed);
             for request in requests.requests {
                 if self.ready_bytes > UNREAD_BYTES {
                     self.send();
@@ -123,7 +129,11 @@ impl Session {
                     self.refuse(request.id, Code::Invalid, "an unknown request");
                     continue;
                 };
-                if !self.take(request.id, body) {
+                let goes_on = match self.traced(request.id, &body) {
+                    Some(scope) => scope.act(|| self.take(request.id, body)),
+                    None => self.take(request.id, body),
+                };
+                if !goes_on {
                     self.send();
                     self.leave();
                     return;
@@ -186,6 +196,14 @@ impl Session {
 
     fn refuse(&mut self, id: u64, code: Code, reason: &str) {
         self.answer(id, Answer::Refusal(refusal(code, reason)));
+    }
+
+    /// For what is done for a request that is traced, if anybody collects that.
+    fn traced(&mut self, id: u64, body: &Ask) -> Option<Scope> {
+        let asker = self.asker.take().filter(|_| is_answered(body))?;
+        let outlet = self.host.outlet.as_ref()?;
+        let part = Scope::new(asker, outlet.clone()).part();
+        Some(self.outbox.traces(id, part, Facts::of(body)))
     }
 
     /// Takes a request. Whether the peer may go on.
@@ -297,6 +315,7 @@ impl Session {
             Ask::KeepCopies(copies) => {
                 self.host.sessions.keeps_copies(&self.host.node, self.number, copies.kept);
             }
+            Ask::Trace(trace) => self.asker = asker(&trace),
             Ask::Told(told) => self.host.sessions.told(self.number, told),
             Ask::Move(asked) => self.later(id, move |host| moving::give(host, asked)),
             Ask::Receive(asked) => {
@@ -348,6 +367,7 @@ impl Session {
             waiter.answer(out.buf);
             return;
         }
+        self.outbox.gives_up(id);
         if let Some(lane) = waiting.heads.remove(&id) {
             // It waits for a lock; what is behind it comes from the same client.
             waiting.lanes.remove(&lane);
@@ -370,7 +390,7 @@ impl Session {
             return self.refuse(id, Code::Unavailable, TOO_MANY);
         }
         let (host, outbox, waiting) = (self.host.clone(), self.outbox.clone(), self.waiting.clone());
-        let work = work(self.host.clone());
+        let work = spans::carried(work(self.host.clone()));
         // Held until its handle is known, so that it does not end before.
         let mut registered = self.waiting.lock();
         let task = tokio::spawn(async move {
@@ -412,7 +432,7 @@ impl Session {
         }
         let origin = Origin { peer: session, client: asked.client };
         let step = step::step(self.host.clone(), session, self.watches.clone(), asked);
-        let mut work = Box::pin(origin.drive(step));
+        let mut work = Box::pin(origin.drive(spans::carried(step)));
         // Most are done at once.
         let mut context = Context::from_waker(Waker::noop());
         match work.as_mut().poll(&mut context) {
@@ -525,11 +545,15 @@ fn lead(
     call: wire::Call,
 ) {
     let shared = waiting.clone();
+    let scope = host.outlet.as_ref().and_then(|_| outbox.scope(id));
     // Held until its handle is known, so that it does not end before.
     let mut registered = shared.lock();
     let task = tokio::spawn(async move {
         // What it changes is told before it is answered.
-        let answer = origin.drive(step::execute(&host, &call)).await;
+        let answer = match scope {
+            Some(scope) => origin.drive(scope.drive(step::execute(&host, &call))).await,
+            None => origin.drive(step::execute(&host, &call)).await,
+        };
         let leads = {
             let mut waiting = waiting.lock();
             waiting.handles.remove(&id);
@@ -575,11 +599,17 @@ fn settle(host: &Arc<Host>, outbox: &Arc<Outbox>, mut responses: Vec<Response>) 
     }
     let mut context = Context::from_waker(Waker::noop());
     let (host, outbox) = (host.clone(), outbox.clone());
+    let scopes = host.outlet.as_ref().map_or_else(Vec::new, |_| outbox.scopes(&responses));
     let mut settling = Box::pin(async move {
+        let waits: Vec<Part> = scopes.iter().map(Scope::part).collect();
         let settled = match host.node.journal() {
             Some(journal) => journal.settle().await,
             None => Ok(()),
         };
+        for part in waits {
+            let span = part.span("journal", Side::Internal);
+            part.end(span);
+        }
         if let Err(reason) = settled {
             for response in &mut responses {
                 let mut out = Reply::new(Protocol::Resp2);
@@ -594,105 +624,5 @@ fn settle(host: &Arc<Host>, outbox: &Arc<Outbox>, mut responses: Vec<Response>) 
     });
     if settling.as_mut().poll(&mut context).is_pending() {
         tokio::spawn(settling);
-    }
-}
-
-/// Checks who comes and for whom.
-fn greet(host: &Host, hello: &wire::Hello) -> Result<wire::Welcome, String> {
-    if let Some(token) = &host.trust.token
-        && !bool::from(token.as_bytes().ct_eq(hello.token.as_bytes()))
-    {
-        return Err("the token is wrong".into());
-    }
-    let taken = match &hello.map {
-        Some(map) => {
-            let map = SlotMap::from_wire(map).map_err(|error| error.0)?;
-            Some(host.place.take(&host.node, map, hello.node as usize)?)
-        }
-        None => host.place.taken(),
-    };
-    Ok(wire::Welcome {
-        map: taken.map(|taken| taken.map.to_wire()),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        boot: host.boot,
-        notify: host.notify(),
-        status: Some(status(host)),
-    })
-}
-
-fn status(host: &Host) -> wire::Status {
-    let usage = host.node.usage();
-    let counts = host.node.counts();
-    let numbers = |counts: &[usize]| counts.iter().map(|count| *count as u64).collect();
-    let progress = host.node.journal().map(|journal| (journal.newest(), journal.progress()));
-    let (journal_newest, progress) = progress.unwrap_or_default();
-    wire::Status {
-        keys: numbers(&usage.keys),
-        expiring: numbers(&usage.expiring),
-        sticky: usage.sticky.iter().map(|sticky| sticky.keys as u64).collect(),
-        sticky_bytes: usage.sticky.iter().map(|sticky| sticky.bytes as u64).collect(),
-        bytes: usage.bytes as u64,
-        full: host.node.is_full((host.clock)()),
-        failing: progress.failure.as_deref().unwrap_or_default().to_owned(),
-        epoch: host.place.taken().map_or(0, |taken| taken.map.epoch()),
-        hits: counts.hits,
-        misses: counts.misses,
-        expired: counts.expired,
-        evicted: counts.evicted,
-        journal_newest,
-        journal_durable: progress.durable,
-        prepared: host.registry.prepared() as u64,
-        decided: pending::decisions(host) as u64,
-        in_doubt: host.registry.doubts.borrow().len() as u64,
-        map: None,
-    }
-}
-
-/// How a node greets another.
-pub(crate) struct PeerGreeting {
-    hello: wire::Hello,
-}
-
-impl PeerGreeting {
-    /// For the node that decides about a transaction which `host` has prepared.
-    pub fn new(host: &Host, decider: &str) -> PeerGreeting {
-        let map = host.place.taken().map(|taken| taken.map);
-        let node = map.iter().flat_map(|map| map.nodes()).position(|node| node == decider);
-        let hello = wire::Hello {
-            peer: 0,
-            map: map.map(|map| map.to_wire()),
-            node: node.unwrap_or_default() as u32,
-            token: host.trust.token.clone().unwrap_or_default(),
-            gateway: false,
-            keeps_copies: false,
-            notify: 0,
-        };
-        PeerGreeting { hello }
-    }
-}
-
-impl Greeting for PeerGreeting {
-    fn hello(&self) -> Ask {
-        Ask::Hello(Box::new(self.hello.clone()))
-    }
-
-    fn welcome(&self, answer: Answer) -> Result<(), String> {
-        match answer {
-            Answer::Welcome(_) => Ok(()),
-            Answer::Refusal(refusal) => Err(refusal.reason),
-            _ => Err("no welcome".into()),
-        }
-    }
-
-    fn heard(&self, _: Answer) {}
-
-    fn keeps_copies(&self) -> bool {
-        false
-    }
-
-    fn lost(&self) {}
-
-    fn epoch(&self) -> u64 {
-        self.hello.map.as_ref().map_or(0, |map| map.epoch)
     }
 }

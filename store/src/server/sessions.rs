@@ -54,6 +54,11 @@ impl Sessions {
         number
     }
 
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.peers.lock().len()
+    }
+
     /// The peer of this session says that it is a gateway.
     pub fn is_gateway(&self, session: u64) {
         if let Some(peer) = self.peers.lock().get_mut(&session) {

@@ -20,6 +20,7 @@ use super::place::{Owned, refusal};
 use super::session::Watches;
 use crate::client::rehearsal;
 use crate::lock::Mode;
+use crate::spans::{self, Side, Span};
 use crate::txn::{self, Conflict, LockRequest, Transaction};
 
 /// Runs a call as a unit of its own, if nothing is in its way.
@@ -30,7 +31,10 @@ pub(super) fn execute_now(host: &Host, call: &wire::Call) -> Option<Answer> {
         Err(answer) => return Some(*answer),
     };
     let mut seed = seed(host);
-    host.node.try_execute(&admitted.call(now_ms), &mut seed, &mut out)?;
+    let call = admitted.call(now_ms);
+    let part = spans::Part::begin();
+    host.node.try_execute(&call, &mut seed, &mut out)?;
+    worked(part, |span| on_shard(host, &admitted, span));
     Some(Answer::Reply(out.buf.into()))
 }
 
@@ -55,8 +59,28 @@ pub(super) async fn execute(host: &Arc<Host>, call: &wire::Call) -> Answer {
     if let Err(moved) = host.place.owns(admitted.key_bytes()) {
         return Answer::Refusal(moved);
     }
-    txn.finish_with(&admitted.call((host.clock)()), &mut seed, &mut out);
+    let call = admitted.call((host.clock)());
+    let part = spans::Part::begin();
+    txn.finish_with(&call, &mut seed, &mut out);
+    worked(part, |span| on_shard(host, &admitted, span));
     Answer::Reply(out.buf.into())
+}
+
+/// Tells that calls were run, if that is traced.
+fn worked(part: Option<spans::Part>, facts: impl FnOnce(Span) -> Span) {
+    if let Some(part) = part {
+        let span = facts(part.span("work", Side::Internal));
+        part.end(span);
+    }
+}
+
+/// Tells on which shard a call works, if that is one.
+fn on_shard(host: &Host, admitted: &Admitted<'_>, span: Span) -> Span {
+    let mut shards = admitted.key_bytes().map(|key| host.node.shard_of(key));
+    match shards.next() {
+        Some(first) if shards.all(|shard| shard == first) => span.with("moonshard.shard", first),
+        _ => span,
+    }
 }
 
 /// A call that may be run, with its reply to be, for as long as the slots are this node's; otherwise the answer.
@@ -176,6 +200,7 @@ async fn work(
     stepped.seed = step.seed;
     let mode = if step.shared { Mode::Shared } else { Mode::Exclusive };
     let lacks_memory = step.strict && !step.spares_memory && host.node.is_full(now_ms);
+    let part = if step.calls.is_empty() { None } else { spans::Part::begin() };
     for call in &step.calls {
         let admitted = Admitted::new(call).map_err(invalid)?;
         let _owned = host.place.owns(admitted.key_bytes())?;
@@ -207,6 +232,7 @@ async fn work(
             }
         }
     }
+    worked(part, |span| span.with("moonshard.step.calls", step.calls.len()));
     // Those that are to be copied as they are now.
     let most_bytes = step.begin.as_ref().map_or(0, |begin| begin.value_bytes as usize);
     let wanted = step.begin.iter().filter(|_| most_bytes > 0).flat_map(|begin| &begin.locks);

@@ -15,6 +15,7 @@ use super::together::unfit;
 use super::{OUTCOME_PATIENCE, OUTCOME_PAUSE, Share, Trouble, Work};
 use crate::client::cluster::{lost_error, unexpected};
 use crate::client::link::Lost;
+use crate::spans;
 use crate::topology::NodeId;
 
 impl Work {
@@ -22,7 +23,7 @@ impl Work {
     /// not be done that were left to the end. Whoever does not wait for the end does not prevent it.
     pub async fn commit(self) -> Result<(), Trouble> {
         let lost = CommandError::new("UNKNOWN whether this was done: the commit has failed");
-        tokio::spawn(self.finish()).await.unwrap_or(Err(Trouble::Lost(lost)))
+        tokio::spawn(spans::carried(self.finish())).await.unwrap_or(Err(Trouble::Lost(lost)))
     }
 
     pub(super) async fn finish(mut self) -> Result<(), Trouble> {

@@ -1,0 +1,172 @@
+//! The spans of a request to a node: the asker's, which ends with the answer, and that of the node.
+
+use proto::store::v1 as wire;
+use store_engine::codec::Input;
+use wire::refusal::Code;
+use wire::request::Body as Ask;
+use wire::response::Body as Answer;
+use wire::step::Finish;
+
+use super::link::Lost;
+use crate::spans::{Context, Part, Side, Span};
+
+/// The service that all requests are for.
+const SERVICE: &str = "moonshard.store.v1.Store";
+
+/// A traced request whose answer has not come.
+pub(super) struct Asked {
+    part: Part,
+    address: String,
+    facts: Facts,
+}
+
+impl Asked {
+    /// Of a request to the node at this address.
+    pub fn new(part: Part, address: &str, body: &Ask) -> Asked {
+        Asked { part, address: address.to_owned(), facts: Facts::of(body) }
+    }
+
+    /// What the node is told of it.
+    pub fn told(&self) -> wire::Trace {
+        let Context { trace, span, .. } = self.part.context();
+        let trace = u128::from_be_bytes(trace);
+        wire::Trace { high: (trace >> 64) as u64, low: trace as u64, span: u64::from_be_bytes(span) }
+    }
+
+    /// The answer has come, or never will.
+    pub fn end(self, answer: &Result<Answer, Lost>) {
+        let span = self.facts.put(&self.part, Side::Client);
+        let (host, port) = self.address.rsplit_once(':').unwrap_or((&self.address, ""));
+        let port: u64 = port.parse().unwrap_or_default();
+        let span = span.with("server.address", host.to_owned()).with("server.port", port);
+        let span = match answer {
+            Ok(answer) => with_answer(span, answer),
+            Err(lost) => with_error(span, "LOST", lost.reason.clone()),
+        };
+        self.part.end(span);
+    }
+}
+
+/// Where the asker's span is.
+pub(crate) fn asker(trace: &wire::Trace) -> Option<Context> {
+    let name = u128::from(trace.high) << 64 | u128::from(trace.low);
+    let is_named = name != 0 && trace.span != 0;
+    let (trace, span) = (name.to_be_bytes(), trace.span.to_be_bytes());
+    is_named.then_some(Context { trace, span, sampled: true })
+}
+
+/// Whether a request has an answer, with which its span ends.
+pub(crate) fn is_answered(body: &Ask) -> bool {
+    !matches!(body, Ask::Cancel(_) | Ask::Unwatch(_) | Ask::KeepCopies(_) | Ask::Told(_) | Ask::Trace(_))
+}
+
+/// What is told of a request before it is done.
+#[derive(Debug)]
+pub(crate) struct Facts {
+    method: &'static str,
+    /// The command's name and database, of a single one.
+    command: Option<(String, u32)>,
+    /// Calls and locks of a step, and how it ends.
+    step: Option<(usize, usize, &'static str)>,
+}
+
+impl Facts {
+    /// Of this request.
+    pub fn of(body: &Ask) -> Facts {
+        let command = match body {
+            Ask::Execute(wire::Execute { call: Some(call), .. })
+            | Ask::Wait(wire::Wait { call: Some(call), .. }) => name_of(call).map(|name| (name, call.db)),
+            _ => None,
+        };
+        let step = match body {
+            Ask::Step(step) => {
+                let locks = step.begin.as_ref().map_or(0, |begin| begin.locks.len());
+                let finish = match step.finish() {
+                    Finish::Open => "open",
+                    Finish::Prepare => "prepare",
+                    Finish::Commit => "commit",
+                    Finish::Abort => "abort",
+                };
+                Some((step.calls.len(), locks, finish))
+            }
+            _ => None,
+        };
+        Facts { method: method_of(body), command, step }
+    }
+
+    /// The span of one side, which has ended.
+    pub fn put(self, part: &Part, side: Side) -> Span {
+        let Facts { method, command, step } = self;
+        let span = part.span(format!("{SERVICE}/{method}"), side);
+        let mut span =
+            span.with("rpc.system", "grpc").with("rpc.service", SERVICE).with("rpc.method", method);
+        if let Some((name, db)) = command {
+            span = span.with("db.system.name", "redis").with("db.operation.name", name);
+            span = span.with("db.namespace", db.to_string());
+        }
+        if let Some((calls, locks, finish)) = step {
+            span = span.with("moonshard.step.calls", calls).with("moonshard.step.locks", locks);
+            span = span.with("moonshard.step.finish", finish);
+        }
+        span
+    }
+}
+
+/// The name of a command, if it is one.
+fn name_of(call: &wire::Call) -> Option<String> {
+    let name = Input(&call.args).bytes().ok()?;
+    let command = store_engine::command::lookup(&name.to_ascii_lowercase())?;
+    Some(command.name.to_uppercase())
+}
+
+/// What the answer tells.
+pub(crate) fn with_answer(span: Span, answer: &Answer) -> Span {
+    match answer {
+        Answer::Reply(reply) => span.with_reply(reply),
+        Answer::Refusal(refusal) => {
+            let code = match refusal.code() {
+                Code::Unspecified | Code::Invalid => "INVALID",
+                Code::Moved => "MOVED",
+                Code::Denied => "DENIED",
+                Code::Unavailable => "UNAVAILABLE",
+            };
+            with_error(span, code, refusal.reason.clone())
+        }
+        _ => span,
+    }
+}
+
+fn with_error(span: Span, code: &'static str, text: String) -> Span {
+    Span { error: Some(text), ..span.with("error.type", code) }
+}
+
+/// A request in a word, as `store.proto` calls it.
+fn method_of(body: &Ask) -> &'static str {
+    match body {
+        Ask::Hello(_) => "Hello",
+        Ask::Beat(_) => "Beat",
+        Ask::Execute(_) => "Execute",
+        Ask::Step(_) => "Step",
+        Ask::Wait(_) => "Wait",
+        Ask::Cancel(_) => "Cancel",
+        Ask::Watch(_) => "Watch",
+        Ask::Unwatch(_) => "Unwatch",
+        Ask::ReadRecords(_) => "ReadRecords",
+        Ask::WriteRecords(_) => "WriteRecords",
+        Ask::Outcome(_) => "Outcome",
+        Ask::Resolve(_) => "Resolve",
+        Ask::Forget(_) => "Forget",
+        Ask::Save(_) => "Save",
+        Ask::Configure(_) => "Configure",
+        Ask::Learn(_) => "Learn",
+        Ask::Move(_) => "Move",
+        Ask::Receive(_) => "Receive",
+        Ask::Gather(_) => "Gather",
+        Ask::Told(_) => "Told",
+        Ask::KeepCopies(_) => "KeepCopies",
+        Ask::Doubts(_) => "Doubts",
+        Ask::Decide(_) => "Decide",
+        Ask::Accept(_) => "Accept",
+        Ask::Trace(_) => "Trace",
+    }
+}
