@@ -3,13 +3,15 @@
 
 pub mod commands;
 pub mod file;
+pub mod limits;
 pub mod log;
+mod meter;
 mod selector;
 pub mod user;
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::{Mutex, RwLock};
@@ -19,7 +21,9 @@ use crate::config::Config;
 
 pub use commands::Commands;
 use file::Users;
+use limits::Limit;
 use log::Log;
+pub use meter::Meter;
 pub use selector::{Denied, Selector, allows_channel, has_spaces};
 use user::{Known, User};
 
@@ -30,6 +34,8 @@ pub const DEFAULT: &[u8] = b"default";
 pub struct Account {
     name: Box<[u8]>,
     user: RwLock<Arc<User>>,
+    /// What it has used of its limits.
+    pub meter: Meter,
     /// Nothing can be refused: looked at before anything else.
     unlimited: AtomicBool,
     /// It is no user any more.
@@ -39,8 +45,10 @@ pub struct Account {
 impl Account {
     fn new(name: &[u8], user: User) -> Arc<Account> {
         let unlimited = AtomicBool::new(user.is_unlimited());
+        let meter = Meter::new();
+        meter.set_line(user.limits().get(Limit::ScriptsAtOnce));
         let user = RwLock::new(Arc::new(user));
-        Arc::new(Account { name: name.into(), user, unlimited, gone: AtomicBool::new(false) })
+        Arc::new(Account { name: name.into(), user, meter, unlimited, gone: AtomicBool::new(false) })
     }
 
     /// Its name.
@@ -67,6 +75,7 @@ impl Account {
     fn set(&self, user: User) {
         // Whoever reads the flag in between is still held to the old rules or already to the new ones.
         self.unlimited.store(false, Ordering::Relaxed);
+        self.meter.set_line(user.limits().get(Limit::ScriptsAtOnce));
         *self.user.write() = Arc::new(user);
         self.update_unlimited();
     }
@@ -108,6 +117,8 @@ pub struct Acl {
     recalled: Mutex<BTreeMap<Vec<u8>, Vec<u8>>>,
     /// What was refused.
     pub log: Log,
+    /// How often each limit of a user was reached.
+    reached: [AtomicU64; Limit::ALL.len()],
 }
 
 impl Acl {
@@ -125,6 +136,7 @@ impl Acl {
             required: OnceLock::new(),
             recalled: Mutex::default(),
             log: Log::default(),
+            reached: Default::default(),
             commands,
             config,
         }
@@ -330,15 +342,32 @@ impl Acl {
         if account.is_gone() {
             return Err(Refused::Gone);
         }
+        let user = account.user();
+        if user.may_do_everything() {
+            return Ok(());
+        }
         // Whatever has no number is allowed to nobody who is not allowed everything.
         let id = self.commands.of(row, facts).ok_or(Refused::Denied(Denied::Command))?;
-        account.user().check(&self.commands, id, args).map_err(Refused::Denied)
+        user.check(&self.commands, id, args).map_err(Refused::Denied)
     }
 
     /// Whether a call is allowed by rules that let it read every key.
     pub fn reads_all_keys(&self, account: &Account, facts: &Command, args: Args<'_>) -> bool {
         let id = self.commands.of(facts, facts);
-        account.is_unlimited() || id.is_some_and(|id| account.user().reads_all_keys(&self.commands, id, args))
+        let user = account.user();
+        user.may_do_everything() || id.is_some_and(|id| user.reads_all_keys(&self.commands, id, args))
+    }
+
+    /// Counts that a user has come to a limit.
+    pub fn note_limit(&self, limit: Limit) {
+        self.reached[limit as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How often that happened, by limit.
+    pub fn limits_reached(&self) -> impl Iterator<Item = (Limit, u64)> {
+        // Keys that were not declared are told of to the script only.
+        let counted = Limit::ALL.into_iter().filter(|limit| *limit != Limit::UndeclaredKeys);
+        counted.map(|limit| (limit, self.reached[limit as usize].load(Ordering::Relaxed)))
     }
 }
 

@@ -147,6 +147,10 @@ async fn run(
         let _ = command::recall(&server).await;
     }
     open_doors(&server).await?;
+    if server.store.cluster().is_some() {
+        // Whoever hears that it is ready may call what others have loaded. Nodes may not be there yet.
+        let _ = tokio::time::timeout(CATALOG_KNOWN, command::recall(&server)).await;
+    }
     let (set_ready, ready) = watch::channel(true);
     let mut faces = JoinSet::new();
     let addresses = [("http", &http), ("grpc", &grpc)].map(|(name, face)| match face {
@@ -212,8 +216,9 @@ async fn run(
     storage.close(abandon).map_err(StartError)
 }
 
-/// How long it is waited for store nodes to tell which users there are. Until they have, nobody is let in.
-const USERS_KNOWN: Duration = Duration::from_secs(1);
+/// How long it is waited for store nodes to tell which users there are, and then which scripts and libraries. Until they
+/// have told the users, nobody is let in.
+const CATALOG_KNOWN: Duration = Duration::from_secs(1);
 
 /// Makes known who may be let in: the users of the file or those that are kept, then `requirepass`.
 async fn open_doors(server: &Arc<Server>) -> Result<(), StartError> {
@@ -226,7 +231,7 @@ async fn open_doors(server: &Arc<Server>) -> Result<(), StartError> {
         // Nodes elsewhere may not be there yet.
         None if server.store.node().is_none() => {
             server.acl.wait_for_users();
-            let _ = tokio::time::timeout(USERS_KNOWN, command::acl::recall(server)).await;
+            let _ = tokio::time::timeout(CATALOG_KNOWN, command::acl::recall(server)).await;
         }
         None => {}
     }

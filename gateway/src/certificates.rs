@@ -65,6 +65,14 @@ impl Certificates {
         }
     }
 
+    /// A connection of whoever asks a store node whether it is well: probes have no certificate to show.
+    pub fn wire_of_probe(&self, tcp: TcpStream) -> io::Result<Wire> {
+        match self.of(Face::Http) {
+            Some(tls) => tls.accept_anyone(tcp, Protocol::Http),
+            None => Ok(tcp.into()),
+        }
+    }
+
     /// The certificates of a face, if it is TLS.
     pub fn of(&self, face: Face) -> Option<&Arc<Tls>> {
         self.tls.as_ref().filter(|_| self.faces & 1 << spoken(face).0 != 0)
@@ -95,6 +103,20 @@ impl Certificates {
             told = why;
         }
     }
+}
+
+/// What is needed to ask a server of this configuration whether it is well, if that face of it is TLS; `insists` says that
+/// it is although the configuration has no certificate of it.
+pub fn to_ask(config: &Config, face: Face, insists: bool) -> Result<Option<Files>, String> {
+    let own = config.tls_cert_file.get().zip(config.tls_key_file.get());
+    if config.tls_faces.get() & 1 << spoken(face).0 == 0 || (own.is_none() && !insists) {
+        return Ok(None);
+    }
+    let roots = config.tls_ca_cert_file.get();
+    if roots.is_none() {
+        return Err("tls-ca-cert-file: it is needed to know the server's certificate".into());
+    }
+    Ok(Some(Files { own, roots, clients: Clients::Anyone }))
 }
 
 /// The place of a face in `tls-faces`, and what is spoken there.

@@ -9,9 +9,11 @@ use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use store::topology::SLOTS;
 
+use crate::certificates::to_ask;
 use crate::config::{self, Config, Kind, PARAMETERS, Sources};
 use crate::health;
 use crate::metrics;
+use crate::observe::Face;
 use crate::tools::Task;
 use crate::topology;
 
@@ -162,19 +164,31 @@ fn change(matches: &ArgMatches) -> topology::Task {
 /// Whom `moonshard health` asks.
 fn asked(flags: &ArgMatches, config: &Config) -> Result<health::Task, UsageError> {
     let off = || UsageError("nobody to ask: give it --http HOST:PORT or --grpc HOST:PORT".into());
-    match flags.contains_id("grpc") {
-        true => config.grpc.get().map(health::Task::Grpc).ok_or_else(off),
-        false => config.http.get().map(health::Task::Http).ok_or_else(off),
-    }
+    let (face, address) = match flags.contains_id("grpc") {
+        true => (Face::Grpc, config.grpc.get()),
+        false => (Face::Http, config.http.get()),
+    };
+    let tls = to_ask(config, face, flags.contains_id("tls-ca-cert-file")).map_err(UsageError)?;
+    let name = flags.get_one::<String>("name").cloned();
+    Ok(health::Task { face, address: address.ok_or_else(off)?, tls, name })
 }
 
 /// `moonshard health`.
 fn health_command() -> Command {
-    let own = ["config", "http", "grpc"];
+    let own = ["config", "http", "grpc", "tls-ca-cert-file", "tls-cert-file", "tls-key-file", "tls-faces"];
     Command::new("health")
         .about("Ask a server whether it takes requests; of HTTP, or of gRPC if --grpc is given")
-        .after_help("Exit codes: 0 it does, 1 it does not, 2 nobody was asked.")
+        .after_help(
+            "It speaks TLS where the configuration says that the server does, or if --tls-ca-cert-file is given.\n\
+             Exit codes: 0 it does, 1 it does not, 2 nobody was asked.",
+        )
         .args(flags().into_iter().filter(|flag| own.contains(&flag.get_id().as_str())))
+        .arg(
+            Arg::new("name")
+                .long("name")
+                .value_name("HOST")
+                .help("What the server's certificate must name, if not the host that is asked"),
+        )
 }
 
 /// Slots as `FIRST-LAST`, or one.
@@ -442,14 +456,29 @@ mod tests {
     #[test]
     fn health_asks_who_is_named() {
         let task = |line: &str, environment: &[(&str, &str)]| match run(line, environment) {
-            Ok(Action::Health(health::Task::Http(address))) => format!("http {address}"),
-            Ok(Action::Health(health::Task::Grpc(address))) => format!("grpc {address}"),
+            Ok(Action::Health(health::Task { face, address, tls, name })) => {
+                let face = if face == Face::Grpc { "grpc" } else { "http" };
+                let roots = tls.and_then(|tls| tls.roots).map(|roots| format!(" {}", roots.display()));
+                let name = name.map(|name| format!(" {name}")).unwrap_or_default();
+                format!("{face} {address}{}{name}", roots.unwrap_or_default())
+            }
             Err(wrong) => wrong.to_string(),
             other => panic!("{other:?}"),
         };
         assert_eq!(task("moonshard health", &[]), "http 127.0.0.1:8080");
         assert_eq!(task("moonshard health", &[("MOONSHARD_HTTP", "a:1")]), "http a:1");
         assert_eq!(task("moonshard health --grpc a:2", &[("MOONSHARD_HTTP", "off")]), "grpc a:2");
+        let tls = "moonshard health --http a:3 --tls-ca-cert-file r.pem --name b";
+        assert_eq!(task(tls, &[]), "http a:3 r.pem b");
+        let cert = [("MOONSHARD_TLS_CERT_FILE", "c.pem"), ("MOONSHARD_TLS_KEY_FILE", "c.key")];
+        let missing = "moonshard: tls-ca-cert-file: it is needed to know the server's certificate";
+        assert_eq!(task("moonshard health", &cert), missing);
+        let known = [&cert[..], &[("MOONSHARD_TLS_CA_CERT_FILE", "r.pem")]].concat();
+        assert_eq!(task("moonshard health --grpc a:2", &known), "grpc a:2 r.pem");
+        assert_eq!(
+            task("moonshard health", &[&known[..], &[("MOONSHARD_TLS_FACES", "grpc")]].concat()),
+            "http 127.0.0.1:8080"
+        );
         let nobody = "moonshard: nobody to ask: give it --http HOST:PORT or --grpc HOST:PORT";
         assert_eq!(task("moonshard health", &[("MOONSHARD_HTTP", "off")]), nobody);
     }

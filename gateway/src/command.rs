@@ -77,3 +77,24 @@ pub async fn recall(server: &Server) -> Result<(), CommandError> {
     server.scripts.keep_only(&kept);
     function::recall_libraries(server).await
 }
+
+#[cfg(test)]
+mod tests {
+    use store_engine::spec::flags;
+
+    use super::FAMILIES;
+    use crate::audit::{ALSO, LOOK};
+    use crate::registry::Registry;
+
+    #[test]
+    fn the_audit_names_commands_that_there_are() {
+        let registry = Registry::new(FAMILIES);
+        for (names, admin) in [(LOOK, true), (ALSO, false)] {
+            for name in names {
+                let number = (0..registry.count()).find(|number| registry.name_of(*number) == *name);
+                let facts = registry.facts_of(number.unwrap_or_else(|| panic!("{name} is no command")));
+                assert_eq!(facts.has(flags::ADMIN), admin, "{name}");
+            }
+        }
+    }
+}

@@ -6,10 +6,12 @@
 //!
 //! A script that gave up atomicity takes no locks: each of its calls is like a client's.
 
+mod aside;
 mod dry;
 mod exec;
 mod host;
 mod library;
+mod limits;
 mod locks;
 mod outgoing;
 mod queue;
@@ -20,7 +22,9 @@ mod turns;
 mod unlocked;
 mod wait;
 
+pub use aside::tell_time;
 pub use exec::{Step, exec};
 pub use library::load_library;
 pub use script::{Program, ScriptCall, compile_error, run_script};
+pub use spans::tell_queued;
 pub use wait::{found_nothing, timed_out, wait};

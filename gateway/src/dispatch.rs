@@ -1,6 +1,9 @@
 //! The road of a request: gate, then the engine, a session function, or something that waits.
 
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use store::client::Pending;
@@ -19,7 +22,7 @@ use crate::observe::{Counters, unix_ms};
 use crate::registry::{Later, Row, SessionRun, run_now};
 use crate::server::Server;
 use crate::session::Session;
-use crate::spans::{Open, Side, Span};
+use crate::spans::Open;
 
 /// Handles a request as far as that is possible at once. The reply is in `out`, unless something is returned
 /// that has to be awaited with [`finish`].
@@ -30,7 +33,7 @@ pub fn begin<'a>(
     now_ms: u64,
     out: &mut Reply,
 ) -> Option<Waiting<'a>> {
-    let began = server.takes_times().then(Instant::now);
+    let began = session_time(server, session);
     let mark = out.buf.len();
     session.span = server.spans.begin(session.parent.as_ref());
     let mut called = None;
@@ -40,9 +43,12 @@ pub fn begin<'a>(
         false => try_begin(server, session, args, now_ms, &mut called, out),
     };
     if waiting.is_none() {
-        let took = began.map(|began| note_slow(server, session, args, began));
+        let took = began.map(|began| note_time(server, session, args, began));
         if let Some(number) = called {
             count(server, number, took, out, mark);
+            if server.audit.concerns(number) {
+                server.audit.tell(session, args, out.buf.get(mark..).unwrap_or_default());
+            }
         }
         if let Some(span) = session.span.take() {
             tell(server, session, &span, args, out, mark);
@@ -54,10 +60,7 @@ pub fn begin<'a>(
 /// Tells of a request that was traced and has been answered.
 #[cold]
 fn tell(server: &Server, session: &Session, span: &Open, args: Args<'_>, out: &Reply, mark: usize) {
-    let number = gate::number_of(&server.registry, args);
-    let name =
-        number.map_or_else(|| "unknown".to_owned(), |number| server.registry.name_of(usize::from(number)));
-    let name = name.replace('|', " ").to_uppercase();
+    let name = gate::shown_name(&server.registry, args);
     let (host, port) = session.client.addr.rsplit_once(':').unwrap_or((&session.client.addr, "0"));
     let port: u64 = port.parse().unwrap_or_default();
     server.spans.end(
@@ -93,9 +96,23 @@ fn count_refusal(server: &Server, args: Args<'_>, error: &CommandError) {
     }
 }
 
-/// Whether a call that has ended now took longer than is tolerated.
-pub fn is_slow(server: &Server, began: Instant) -> bool {
-    exceeds(server, nanos(began.elapsed())) != (false, false)
+/// When what is done next for the session begins, if anybody wants to know.
+fn session_time(server: &Server, session: &mut Session) -> Option<Instant> {
+    server.takes_times().then(|| *session.clock.get_or_insert_with(Instant::now))
+}
+
+/// Notes a call that has ended now. How long it took.
+fn note_time(server: &Server, session: &mut Session, args: Args<'_>, began: Instant) -> Duration {
+    let now = Instant::now();
+    session.clock = Some(now);
+    let took = now - began;
+    note_slow(server, session, args, took);
+    took
+}
+
+/// Whether a call took longer than is tolerated.
+pub fn is_slow(server: &Server, took: Duration) -> bool {
+    exceeds(server, nanos(took)) != (false, false)
 }
 
 /// In nanoseconds; those of a call fit.
@@ -112,9 +129,8 @@ fn exceeds(server: &Server, nanos: u64) -> (bool, bool) {
     (nanos >= slow, spike > 0 && nanos >= spike.saturating_mul(1_000_000))
 }
 
-/// Notes a call if it took longer than is tolerated. How long it took.
-pub fn note_slow(server: &Server, session: &Session, args: Args<'_>, began: Instant) -> Duration {
-    let took = began.elapsed();
+/// Notes a call if it took longer than is tolerated.
+pub fn note_slow(server: &Server, session: &Session, args: Args<'_>, took: Duration) {
     let (is_slow, is_spike) = exceeds(server, nanos(took));
     if is_slow {
         Counters::add(&server.counters.slow_calls, 1);
@@ -127,7 +143,6 @@ pub fn note_slow(server: &Server, session: &Session, args: Args<'_>, began: Inst
         let millis = took.as_millis() as u64;
         server.latency.add(is_fast, Spike { at: unix_ms() / 1000, millis });
     }
-    took
 }
 
 /// Shows a call to those who watch, unless it is for administrators only.
@@ -297,40 +312,56 @@ pub fn send<'a, 'b>(
     let mut overtakes = |node: NodeId| writes && before.any(|sent| sent.writes && sent.node != node);
     match cluster.only_node(&call) {
         Some(node) if !keys.is_empty() && !facts.has(flags::BLOCKING) && !overtakes(node) => {
-            let pending = cluster.send(node, &call, session.protocol, session.client.id);
-            let began = server.takes_times().then(Instant::now);
+            let send = || cluster.send(node, &call, session.protocol, session.client.id);
+            let scope = session.span.as_ref().and_then(|span| server.spans.scope(span.context));
+            let pending = scope.map_or_else(send, |scope| scope.act(send));
+            // What is sent together is sent at about the same time.
+            let began = session_time(server, session);
             Ok(Sent { pending, node, writes, number: admitted.number, span: session.span.take(), began })
         }
         _ => Err(waiting),
     }
 }
 
-/// Waits for the reply to a command that was sent. Not if it has to be sent again, as its slot has moved.
-pub async fn receive(server: &Server, sent: Sent, out: &mut Reply) -> bool {
-    let Store::Spread(cluster) = &server.store else { return false };
+/// A command has to be sent again, as its slot has moved.
+pub struct Moved;
+
+/// Waits for the reply to a command that was sent. How long that took, if anybody wants to know; `clock` is where the
+/// clock stood when it was last read, if nothing was awaited since.
+pub async fn receive(
+    server: &Server,
+    sent: Sent,
+    clock: &mut Option<Instant>,
+    out: &mut Reply,
+) -> Result<Option<Duration>, Moved> {
+    let Store::Spread(cluster) = &server.store else { return Err(Moved) };
     let (mark, number, began) = (out.buf.len(), sent.number, sent.began);
-    let (span, node) = (sent.span, sent.node);
-    match cluster.received(sent.pending, sent.writes).await {
+    let mut received = pin!(cluster.received(sent.pending, sent.writes));
+    let received = match poll_fn(|context| Poll::Ready(received.as_mut().poll(context))).await {
+        Poll::Ready(received) => received,
+        Poll::Pending => {
+            *clock = None;
+            received.await
+        }
+    };
+    match received {
         Some(Ok(reply)) => out.buf.extend_from_slice(&reply),
         Some(Err(error)) => out.error(&error),
-        None => return false,
+        None => return Err(Moved),
     }
-    count(server, number, began.map(|began| began.elapsed()), out, mark);
-    if let Some(span) = span {
+    let took = began.map(|began| clock.get_or_insert_with(Instant::now).saturating_duration_since(began));
+    count(server, number, took, out, mark);
+    if let Some(span) = sent.span {
         let name = server.registry.name_of(usize::from(number)).replace('|', " ").to_uppercase();
         let told = span.end(name.clone()).with("db.system.name", "redis").with("db.operation.name", name);
-        let address = cluster.link(node).address().to_owned();
-        let asked = Span { side: Side::Client, parent: Some(span.context.span), ..told.clone() };
-        let asked = Span { context: span.context.child(), ..asked }.with("server.address", address);
-        server.spans.end(asked.with("rpc.system", "grpc").with("rpc.service", "moonshard.store.v1.Store"));
         server.spans.end(told.with_reply(out.buf.get(mark..).unwrap_or_default()));
     }
-    true
+    Ok(took)
 }
 
 /// Answers what [`begin`] left open.
 pub async fn finish(server: &Arc<Server>, session: &mut Session, waiting: Waiting<'_>, out: &mut Reply) {
-    let began = server.takes_times().then(Instant::now);
+    let began = session_time(server, session);
     // Whoever waits for something to come does not take long.
     let args = match &waiting {
         Waiting::Locked(admitted) | Waiting::Later(_, admitted) => Some(admitted.args),
@@ -339,22 +370,30 @@ pub async fn finish(server: &Arc<Server>, session: &mut Session, waiting: Waitin
     let args = args
         .filter(|_| !matches!(&waiting, Waiting::Locked(admitted) if admitted.facts.has(flags::BLOCKING)));
     let (number, mark) = (waiting.admitted().number, out.buf.len());
-    let (span, called) = (session.span.clone(), waiting.admitted().args);
-    match server.tracking.is_on() {
-        true => {
-            Box::pin(Origin::client(session.client.id).drive(answer(server, session, waiting, out))).await
+    let called = waiting.admitted().args;
+    let scope = session.span.as_ref().and_then(|span| server.spans.scope(span.context));
+    let origin = Origin::client(session.client.id);
+    match (scope, server.tracking.is_on()) {
+        (None, false) => answer(server, session, waiting, out).await,
+        (None, true) => Box::pin(origin.drive(answer(server, session, waiting, out))).await,
+        (Some(scope), _) => {
+            Box::pin(scope.drive(origin.drive(answer(server, session, waiting, out)))).await;
         }
-        false => answer(server, session, waiting, out).await,
     }
-    if let Some(span) = span {
-        session.span = None;
+    if let Some(span) = session.span.take() {
         tell(server, session, &span, called, out, mark);
     }
     let took = match (began, args) {
-        (Some(began), Some(args)) => Some(note_slow(server, session, args, began)),
-        _ => None,
+        (Some(began), Some(args)) => Some(note_time(server, session, args, began)),
+        _ => {
+            session.clock = None;
+            None
+        }
     };
     count(server, number, took, out, mark);
+    if server.audit.concerns(number) {
+        server.audit.tell(session, called, out.buf.get(mark..).unwrap_or_default());
+    }
 }
 
 async fn answer(server: &Arc<Server>, session: &mut Session, waiting: Waiting<'_>, out: &mut Reply) {
@@ -418,7 +457,7 @@ async fn answer(server: &Arc<Server>, session: &mut Session, waiting: Waiting<'_
             command::function::fcall(server, session, &admitted, read_only, out).await;
         }
         Waiting::Later(Later::Function, admitted) => {
-            command::function::function(server, admitted.args, out).await;
+            command::function::function(server, session, admitted.args, out).await;
         }
     }
 }
@@ -442,7 +481,7 @@ fn queue(server: &Server, session: &mut Session, admitted: &Admitted<'_>, out: &
         return true;
     }
     let multi = session.multi.as_mut().expect("the caller found a MULTI in progress");
-    multi.queued.push(admitted.args.items().iter().map(|item| (*item).into()).collect());
+    multi.push(admitted.args.items().iter().map(|item| (*item).into()).collect());
     out.status("QUEUED");
     true
 }

@@ -1,7 +1,9 @@
 //! What clients are told of a row: flags, categories and keys, in the words of Redis 7.0.
 
+use smallvec::SmallVec;
+use store_engine::keys::add_keys_of;
 use store_engine::spec::{Access, flags};
-use store_engine::{Args, Command, Group, KeyPart, Reply, Routing};
+use store_engine::{Args, Command, CommandError, Group, KeyPart, Reply, Routing};
 
 /// Commands about something that is no key and has a slot nevertheless: the last of them.
 const SLOTTED: &[(&str, i16)] = &[("spublish", 1), ("ssubscribe", -1), ("sunsubscribe", -1)];
@@ -41,7 +43,7 @@ fn writes(command: &Command) -> Option<bool> {
 
 /// A container itself does nothing, nor does its HELP.
 fn is_idle(command: &Command) -> bool {
-    !command.subcommands.is_empty() || command.name == "help"
+    command.is_container() || command.name == "help"
 }
 
 /// The flags of a command, as COMMAND INFO shows them. Those of Redis are left out that say what may be done while it
@@ -77,7 +79,6 @@ pub fn flag_names(command: &Command) -> Vec<&'static str> {
 /// Commands that are in other categories than their group.
 const CATEGORIES: &[(&str, &[&str])] = &[
     ("asking", &["@connection"]),
-    ("command", &["@connection"]),
     ("dbsize", &["@keyspace"]),
     ("flushall", &["@keyspace"]),
     ("flushdb", &["@keyspace"]),
@@ -93,7 +94,7 @@ const CATEGORIES: &[(&str, &[&str])] = &[
 pub fn categories(command: &Command) -> Vec<String> {
     let mut names = Vec::new();
     let speed = if command.has(flags::FAST) && !is_idle(command) { "@fast" } else { "@slow" };
-    if command.subcommands.is_empty() {
+    if !command.is_container() {
         names.extend(writes(command).map(|writes| if writes { "@write" } else { "@read" }));
         match CATEGORIES.iter().find(|(name, _)| *name == command.name) {
             Some((_, others)) => names.extend_from_slice(others),
@@ -191,7 +192,7 @@ fn used_parts(name: &str, all: impl IntoIterator<Item = KeyPart>) -> Vec<(KeyPar
 /// Where the keys of a command stand, and what is done with them.
 pub fn key_specs(command: &Command, name: &str, out: &mut Reply) {
     let parts = used_parts(name, key_parts(command));
-    out.array(parts.len());
+    out.set(parts.len());
     parts.iter().for_each(|(part, uses)| key_spec(part, uses, out));
 }
 
@@ -229,6 +230,28 @@ impl Use {
             Use::BitField => need::READ,
         }
     }
+}
+
+/// The keys of a call, each with what is done with it in Redis' words. `name` is the command's full name.
+pub fn used_keys(
+    command: &Command,
+    name: &str,
+    args: Args<'_>,
+) -> Result<Vec<(usize, &'static str)>, CommandError> {
+    let parts = used_parts(name, command.keys.iter().copied());
+    let mut used = Vec::new();
+    for ((part, said), (_, call)) in parts.into_iter().zip(needs(command, name)) {
+        let mut found = SmallVec::new();
+        add_keys_of(&part, args, &mut found)?;
+        let uses = match (call, call.of(args)) {
+            (Use::Needs(_), _) => said,
+            (_, need::WRITE) => "OW update",
+            (_, need::READ) => "RO access",
+            _ => "RW access update",
+        };
+        used.extend(found.into_iter().map(|(at, _)| (at, uses)));
+    }
+    Ok(used)
 }
 
 /// A command's key parts, each with what somebody must be allowed to do with its keys. `name` is its full name.

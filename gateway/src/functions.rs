@@ -9,7 +9,7 @@ use resp::{ReplyLimits, Value};
 use script::{FUNCTION_FLAGS, Script};
 use store_engine::CommandError;
 
-use crate::options::Flags;
+use crate::options::{BadOption, Flags, Options};
 use crate::stats::Stats;
 
 /// A function that a library has registered.
@@ -20,6 +20,8 @@ pub struct Function {
     pub description: Option<Vec<u8>>,
     /// What it was registered with.
     pub flags: Flags,
+    /// What its library's first line says of all its functions.
+    pub options: Options,
     /// Where it runs: its library, shared with the others of it.
     pub script: Arc<Script>,
     /// What its runs did.
@@ -30,6 +32,8 @@ pub struct Function {
 pub struct Outline<'a> {
     /// The library's name.
     pub name: Box<str>,
+    /// How its functions are run, as scripts say it in their headers. Flags are given to each function instead.
+    pub options: Options,
     /// All of it, as FUNCTION LIST and DUMP give it back.
     pub text: &'a [u8],
     /// What Lua shall see. The first line is empty, so that line numbers stay the author's own.
@@ -37,7 +41,7 @@ pub struct Outline<'a> {
 }
 
 impl<'a> Outline<'a> {
-    /// Reads the first line, `#!lua name=…`.
+    /// Reads the first line, `#!lua name=…`, and the options behind it.
     pub fn parse(text: &'a [u8]) -> Result<Outline<'a>, CommandError> {
         const INVALID: CommandError = CommandError::new("ERR Invalid library metadata");
         if !text.starts_with(b"#!") {
@@ -47,7 +51,7 @@ impl<'a> Outline<'a> {
         let end = text.iter().position(|byte| matches!(byte, b'\n' | 0)).filter(|&end| text[end] == b'\n');
         let (line, body) = text.split_at(end.ok_or(INVALID)?);
         let words = resp::split_words(line).ok_or(INVALID)?;
-        let mut name = None;
+        let (mut name, mut options) = (None, Options::default());
         for word in &words[1..] {
             match word.split_at_checked(5) {
                 Some((key, _)) if key.eq_ignore_ascii_case(b"name=") && name.is_some() => {
@@ -56,10 +60,7 @@ impl<'a> Outline<'a> {
                     ));
                 }
                 Some((key, value)) if key.eq_ignore_ascii_case(b"name=") => name = Some(value),
-                _ => {
-                    let word = String::from_utf8_lossy(word);
-                    return Err(CommandError::owned(format!("ERR Invalid metadata value given: {word}")));
-                }
+                _ => set_option(&mut options, &String::from_utf8_lossy(word)).map_err(CommandError::owned)?,
             }
         }
         let name = name.ok_or(CommandError::new("ERR Library name was not given"))?;
@@ -71,8 +72,20 @@ impl<'a> Outline<'a> {
             let engine = String::from_utf8_lossy(engine);
             return Err(CommandError::owned(format!("ERR Engine '{engine}' not found")));
         }
-        Ok(Outline { name: name.into(), text, body })
+        Ok(Outline { name: name.into(), options, text, body })
     }
+}
+
+/// Adds one of our options. Redis knows none but the name.
+fn set_option(options: &mut Options, word: &str) -> Result<(), String> {
+    let known = word.split_once('=').filter(|(key, _)| *key != "flags");
+    let set = known.map_or(Err(BadOption::Key(word.to_owned())), |(key, value)| options.set(key, value));
+    set.map_err(|bad| match bad {
+        BadOption::Value(word, expected) => {
+            format!("ERR Invalid value in library metadata: {word}, expected {expected}")
+        }
+        BadOption::Key(_) | BadOption::Flag(_) => format!("ERR Invalid metadata value given: {word}"),
+    })
 }
 
 fn valid_name(name: &[u8]) -> Option<&str> {
@@ -123,8 +136,8 @@ impl Library {
             let bits = u32::try_from(flags).ok()?;
             let names = FUNCTION_FLAGS.into_iter().filter(|(bit, _)| bits & bit != 0).map(|(_, name)| name);
             let flags = Flags(names.filter_map(Flags::named).fold(0, |flags, flag| flags | flag.0));
-            let (script, stats) = (script.clone(), Stats::default());
-            Some(Arc::new(Function { name, description, flags, script, stats }))
+            let (options, script, stats) = (outline.options, script.clone(), Stats::default());
+            Some(Arc::new(Function { name, description, flags, options, script, stats }))
         });
         let functions = functions.collect::<Option<_>>().ok_or(INVALID)?;
         Ok(Library { name: outline.name.clone(), text: outline.text.into(), functions })
@@ -256,6 +269,28 @@ mod tests {
             b"",
         ] {
             assert_eq!(told(reply), Err("SCRIPTTRAP".into()), "{}", reply.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn the_first_line_says_how_functions_are_run() {
+        let told = |line: &str| {
+            Outline::parse(format!("#!lua {line}\n").as_bytes()).map(|outline| outline.options.words())
+        };
+        let wanted =
+            ["fuel=7", "timeout=20", "memory=2097152", "on-error=rollback", "undeclared-keys=reject"];
+        let line = "fuel=7 name=lib timeout=20 memory=2mb on-error=rollback undeclared-keys=reject";
+        assert_eq!(told(line).unwrap(), wanted);
+        for (word, error) in [
+            ("flags=no-writes", "ERR Invalid metadata value given: flags=no-writes"),
+            ("colour=red", "ERR Invalid metadata value given: colour=red"),
+            ("fuel", "ERR Invalid metadata value given: fuel"),
+            (
+                "fuel=much",
+                "ERR Invalid value in library metadata: fuel=much, expected a whole number of at least 1",
+            ),
+        ] {
+            assert_eq!(told(&format!("name=lib {word}")).unwrap_err().text(), error);
         }
     }
 

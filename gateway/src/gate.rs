@@ -1,5 +1,7 @@
 //! The only place that says yes to a call, for clients and scripts alike: a chain of small refusals.
 
+mod limits;
+
 use smallvec::SmallVec;
 use store_engine::command::resolve;
 use store_engine::keys::{KeyAt, keys_of};
@@ -16,6 +18,8 @@ use crate::registry::{Later, Registry, Row, SessionCommand, SessionRun};
 use crate::scripts::{parse_sha, sha_of};
 use crate::server::Server;
 use crate::session::{ClientInfo, Multi, Session};
+
+pub use limits::{grant, turn};
 
 /// Who asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +76,14 @@ pub fn number_of(registry: &Registry, args: Args<'_>) -> Option<u16> {
     let (row, number) = registry.inner(found.0, args).unwrap_or(found);
     let facts = resolve(row.facts(), args)?;
     Some(number + place_in(row.facts(), facts))
+}
+
+/// The name of a call's command for people: one of those that there are, or `unknown`.
+pub fn shown_name(registry: &Registry, args: Args<'_>) -> String {
+    match number_of(registry, args) {
+        Some(number) => registry.name_of(usize::from(number)).replace('|', " ").to_uppercase(),
+        None => "unknown".to_owned(),
+    }
 }
 
 /// The commands a script called last. Scripts call the same few over and over; what the gate said of a command
@@ -155,6 +167,7 @@ pub fn refuse_to_session(
     if session.needs_password(&server.acl) && !admitted.facts.has(flags::NO_AUTH) {
         return Err(acl::NOAUTH);
     }
+    limits::refuse_too_many(server, &session.account, admitted)?;
     let stage = if session.multi.is_some() { Stage::Queued } else { Stage::Asked };
     refuse_without_permission(server, &session.account, session.client.id, stage, admitted)
 }
@@ -223,6 +236,7 @@ pub fn note_refusal(
     let client = client.map(|client| server.line_of(client)).unwrap_or_default();
     let user = user.to_vec();
     let refusal = Refusal { count: 1, reason, context, object, user, at_ms: unix_ms(), client };
+    server.audit.refused(&refusal);
     server.acl.log.add(refusal, server.config.acllog_max_len.get_usize());
 }
 
@@ -423,12 +437,16 @@ fn refuse_wrong_arity(
     Err(error::wrong_arity(&format!("{}|{}", row.name, facts.name)))
 }
 
-/// Session commands act on a connection, and a script has none, but for those that publish; engine rows say
-/// themselves.
+/// Rows say themselves which commands are not for scripts; HELP is, whatever its container is about. A session command
+/// that may have to wait would do so while the script holds its locks, but for those that publish.
 fn refuse_outside_scripts(row: Row, facts: &Command) -> Result<(), CommandError> {
-    let acts_on_connection = matches!(row, Row::Session(_)) && !facts.has(flags::PUBLISHES);
-    let refused = facts.has(flags::NO_SCRIPT) || acts_on_connection;
-    if refused { Err(CommandError::new("ERR This Redis command is not allowed from script")) } else { Ok(()) }
+    let waits = matches!(row, Row::Session(SessionCommand { run: SessionRun::Later(_), .. }));
+    let refused = facts.has(flags::NO_SCRIPT) || (waits && !facts.has(flags::PUBLISHES));
+    let is_help = facts.name == "help";
+    match refused && !is_help {
+        true => Err(CommandError::new("ERR This Redis command is not allowed from script")),
+        false => Ok(()),
+    }
 }
 
 fn refuse_writes(facts: &Command, read_only: bool) -> Result<(), CommandError> {

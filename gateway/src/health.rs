@@ -1,25 +1,32 @@
 //! `moonshard health`: whether a server takes requests, for whoever starts and stops it.
 
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
+use tls::{Files, Protocol, Tls};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tonic::transport::Endpoint;
 use tonic_health::ServingStatus;
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
 
+use crate::channel::Remote;
 use crate::config::Address;
+use crate::observe::Face;
 
 /// Whom to ask, and how.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Task {
-    /// Who serves HTTP here.
-    Http(Address),
-    /// Who serves gRPC here.
-    Grpc(Address),
+pub struct Task {
+    /// By which protocol: HTTP or gRPC.
+    pub face: Face,
+    /// Who serves it there.
+    pub address: Address,
+    /// How its certificate is known, and how this is known to it, if it speaks TLS.
+    pub tls: Option<Files>,
+    /// What its certificate must name, if not the address.
+    pub name: Option<String>,
 }
 
 /// What an answer may take.
@@ -34,26 +41,43 @@ pub fn run(task: &Task) -> u8 {
             return 1;
         }
     };
+    let tls = match task.tls.clone().map(Tls::load).transpose() {
+        Ok(tls) => tls.map(Arc::new),
+        Err(why) => {
+            eprintln!("moonshard: tls: {why}");
+            return 2;
+        }
+    };
     let asked = async {
         let answer = async {
-            match task {
-                Task::Http(address) => http(reachable(address)?).await,
-                Task::Grpc(address) => grpc(reachable(address)?).await,
+            let at = reachable(&task.address)?;
+            let host = task.address.host.trim_matches(['[', ']']);
+            let named = host.parse::<IpAddr>().is_err().then(|| host.to_owned());
+            let name = task.name.clone().or(named);
+            let remote = Remote { address: at.to_string(), name, tls };
+            match task.face {
+                Face::Grpc => grpc(remote).await,
+                _ => http(remote).await,
             }
         };
         tokio::time::timeout(PATIENCE, answer).await.unwrap_or_else(|late| Err(late.into()))
     };
-    let (Task::Http(address) | Task::Grpc(address)) = task;
+    let address = &task.address;
     match runtime.block_on(asked) {
         Ok(()) => {
             println!("{address} takes requests");
             0
         }
         Err(why) => {
-            eprintln!("moonshard: {address} does not take requests: {why}");
+            eprintln!("moonshard: {address} does not take requests: {}", innermost(&*why));
             1
         }
     }
+}
+
+/// What is behind an error that only says that there is one.
+fn innermost(error: &dyn std::error::Error) -> &dyn std::error::Error {
+    error.source().map_or(error, innermost)
 }
 
 /// Where to connect to whom listens on this address.
@@ -67,10 +91,11 @@ fn reachable(address: &Address) -> io::Result<SocketAddr> {
     Ok(at)
 }
 
-async fn http(at: SocketAddr) -> Result<(), tonic::codegen::StdError> {
-    let mut stream = TcpStream::connect(at).await?;
-    let question = format!("GET /readyz HTTP/1.1\r\nHost: {at}\r\nConnection: close\r\n\r\n");
+async fn http(remote: Remote) -> Result<(), tonic::codegen::StdError> {
+    let mut stream = remote.connect(Protocol::Http).await?;
+    let question = format!("GET /readyz HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", remote.address);
     stream.write_all(question.as_bytes()).await?;
+    stream.flush().await?;
     // More than the head of an answer ever has; whoever else listens there may send more.
     let mut answer = Vec::new();
     stream.take(4096).read_to_end(&mut answer).await?;
@@ -79,8 +104,9 @@ async fn http(at: SocketAddr) -> Result<(), tonic::codegen::StdError> {
     if status.starts_with("HTTP/1.1 200 ") { Ok(()) } else { Err(format!("it said {status:?}").into()) }
 }
 
-async fn grpc(at: SocketAddr) -> Result<(), tonic::codegen::StdError> {
-    let channel = Endpoint::from_shared(format!("http://{at}"))?.connect().await?;
+async fn grpc(remote: Remote) -> Result<(), tonic::codegen::StdError> {
+    let endpoint = Endpoint::from_shared(format!("http://{}", remote.address))?;
+    let channel = remote.connected(endpoint).await?;
     let answer = HealthClient::new(channel).check(HealthCheckRequest::default()).await?.into_inner();
     let serving = ServingStatus::Serving as i32;
     if answer.status == serving { Ok(()) } else { Err(format!("it said {:?}", answer.status()).into()) }

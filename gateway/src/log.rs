@@ -1,7 +1,8 @@
 //! Log lines on standard error, for people or as JSON.
 //!
 //! Lines are escaped, so that nobody can forge one, and bounded: what clients and scripts cause may fill a burst and
-//! then so many lines a second; the rest is counted, and told of when there is room again.
+//! then so many lines a second; the rest is counted, and told of when there is room again. Lines of the audit have room of
+//! their own.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
@@ -50,6 +51,7 @@ static LEAST: AtomicU8 = AtomicU8::new(Level::Info as u8);
 static LINES: [AtomicU64; 3] = [const { AtomicU64::new(0) }; 3];
 static DROPPED: AtomicU64 = AtomicU64::new(0);
 static ROOM: Mutex<Room> = Mutex::new(Room { left: BURST, second: 0, untold: 0 });
+static AUDIT_ROOM: Mutex<Room> = Mutex::new(Room { left: BURST, second: 0, untold: 0 });
 
 /// How many lines may still be written.
 struct Room {
@@ -91,68 +93,86 @@ pub fn dropped() -> u64 {
     DROPPED.load(Ordering::Relaxed)
 }
 
+/// A line.
+struct Line<'a> {
+    level: Level,
+    source: Option<&'static str>,
+    text: &'a str,
+    /// What else an object of JSON has.
+    fields: &'a [(&'static str, String)],
+}
+
 /// A line about the server itself.
 pub fn notice(text: &str) {
-    write(Level::Info, None, text, None);
+    write(&ROOM, &Line { level: Level::Info, source: None, text, fields: &[] });
 }
 
 /// A line about something that may be wrong.
 pub fn warning(text: &str) {
-    write(Level::Warning, None, text, None);
+    write(&ROOM, &Line { level: Level::Warning, source: None, text, fields: &[] });
 }
 
 /// A line that a script wrote with `redis.log`. `span` is where it belongs if its run is traced: trace and span.
 pub fn script(level: LogLevel, text: &[u8], span: Option<(String, String)>) {
-    let text = &text[..text.len().min(LONGEST)];
-    write(Level::of_script(level), Some("script"), &text.escape_ascii().to_string(), span);
+    let text = text[..text.len().min(LONGEST)].escape_ascii().to_string();
+    let fields = span.map(|(trace, span)| [("trace_id", trace), ("span_id", span)]);
+    let fields = fields.as_ref().map_or(&[][..], |fields| fields);
+    write(&ROOM, &Line { level: Level::of_script(level), source: Some("script"), text: &text, fields });
 }
 
-fn write(level: Level, source: Option<&str>, text: &str, span: Option<(String, String)>) {
-    if (level as u8) < LEAST.load(Ordering::Relaxed) {
-        return;
+/// A line about what somebody did or was refused. It is written whatever the level: it has a parameter of its own.
+pub fn audit(event: &str, fields: &[(&'static str, String)]) {
+    let line = Line { level: Level::Info, source: Some("audit"), text: event, fields };
+    write_in(&AUDIT_ROOM, &line);
+}
+
+fn write(room: &Mutex<Room>, line: &Line<'_>) {
+    if (line.level as u8) >= LEAST.load(Ordering::Relaxed) {
+        write_in(room, line);
     }
+}
+
+fn write_in(room: &Mutex<Room>, line: &Line<'_>) {
     let now = unix_time();
-    let Some(untold) = ROOM.lock().take(now.as_secs()) else {
+    let Some(untold) = room.lock().take(now.as_secs()) else {
         DROPPED.fetch_add(1, Ordering::Relaxed);
         return;
     };
     if untold > 0 {
-        put(
-            Level::Warning,
-            now,
-            None,
-            &format!("{untold} lines were not written: there were too many"),
-            None,
-        );
+        let text = format!("{untold} lines were not written: there were too many");
+        put(now, &Line { level: Level::Warning, source: None, text: &text, fields: &[] });
     }
-    put(level, now, source, text, span);
+    put(now, line);
 }
 
-fn put(
-    level: Level,
-    now: std::time::Duration,
-    source: Option<&str>,
-    text: &str,
-    span: Option<(String, String)>,
-) {
+fn put(now: std::time::Duration, line: &Line<'_>) {
+    let Line { level, source, text, fields } = *line;
     LINES[level as usize].fetch_add(1, Ordering::Relaxed);
     if JSON.load(Ordering::Relaxed) == 0 {
-        let source = source.map(|source| format!("{source}: ")).unwrap_or_default();
-        let mark = if level > Level::Info { format!("{}: ", WORDS[level as usize]) } else { String::new() };
-        eprintln!("moonshard: {mark}{source}{}", text.replace(['\r', '\n'], " "));
+        eprintln!("{}", pretty(line));
         return;
     }
-    let mut line = json!({ "time": time(now), "level": WORDS[level as usize], "message": text });
-    for (name, value) in [
-        ("source", source.map(str::to_owned)),
-        ("trace_id", span.as_ref().map(|(trace, _)| trace.clone())),
-        ("span_id", span.map(|(_, span)| span)),
-    ] {
-        if let Some(value) = value {
-            line[name] = value.into();
-        }
+    let mut object = json!({ "time": time(now), "level": WORDS[level as usize], "message": text });
+    if let Some(source) = source {
+        object["source"] = source.into();
     }
-    eprintln!("{line}");
+    for (name, value) in fields {
+        object[*name] = value.as_str().into();
+    }
+    eprintln!("{object}");
+}
+
+fn pretty(line: &Line<'_>) -> String {
+    let Line { level, source, text, fields } = *line;
+    let mark = if level > Level::Info { format!("{}: ", WORDS[level as usize]) } else { String::new() };
+    let of = source.map(|source| format!("{source}: ")).unwrap_or_default();
+    let mut pretty = format!("moonshard: {mark}{of}{}", text.replace(['\r', '\n'], " "));
+    // People find the trace elsewhere.
+    for (name, value) in fields.iter().filter(|_| source == Some("audit")) {
+        let plain = !value.is_empty() && !value.contains([' ', '=', '"']);
+        pretty += &if plain { format!(" {name}={value}") } else { format!(" {name}={value:?}") };
+    }
+    pretty
 }
 
 /// A Unix time as RFC 3339 writes it.
@@ -188,6 +208,13 @@ mod tests {
         ] {
             assert_eq!(time(Duration::from_secs(seconds)), text);
         }
+    }
+
+    #[test]
+    fn values_of_fields_cannot_be_mistaken_for_others() {
+        let fields = [("user", "a addr=b".to_owned()), ("addr", "c".to_owned()), ("object", String::new())];
+        let line = Line { level: Level::Info, source: Some("audit"), text: "denied", fields: &fields };
+        assert_eq!(pretty(&line), "moonshard: audit: denied user=\"a addr=b\" addr=c object=\"\"");
     }
 
     #[test]

@@ -2,7 +2,9 @@
 
 mod acl;
 mod app;
+mod audit;
 mod certificates;
+mod channel;
 mod cli;
 mod command;
 mod config;

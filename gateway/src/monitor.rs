@@ -61,7 +61,7 @@ impl Monitors {
         line.push_str("\r\n");
         let line = Bytes::from(line);
         for client in self.clients.lock().values() {
-            pubsub.tell(client, line.clone());
+            pubsub.tell(client, &line);
         }
     }
 }
@@ -78,7 +78,7 @@ fn is_secret(args: Args<'_>, at: usize) -> bool {
 }
 
 /// Appends text between quotes, in letters that are seen.
-fn quote(text: &[u8], line: &mut String) {
+pub fn quote(text: &[u8], line: &mut String) {
     line.push('"');
     for &byte in text {
         match byte {
@@ -99,6 +99,25 @@ fn quote(text: &[u8], line: &mut String) {
 const MOST_ARGS: usize = 32;
 /// Bytes of each that are kept.
 const MOST_ARG_BYTES: usize = 128;
+
+/// A call as it is kept: without passwords, and not too long.
+pub fn shortened(args: Args<'_>) -> Vec<Vec<u8>> {
+    let items = args.items();
+    let kept = if items.len() > MOST_ARGS { MOST_ARGS - 1 } else { items.len() };
+    let shortened = |(at, arg): (usize, &&[u8])| match arg.len() {
+        _ if is_secret(args, at) => b"(redacted)".to_vec(),
+        len @ ..=MOST_ARG_BYTES => arg[..len].to_vec(),
+        len => {
+            let more = format!("... ({} more bytes)", len - MOST_ARG_BYTES);
+            [&arg[..MOST_ARG_BYTES], more.as_bytes()].concat()
+        }
+    };
+    let mut words: Vec<Vec<u8>> = items[..kept].iter().enumerate().map(shortened).collect();
+    if kept < items.len() {
+        words.push(format!("... ({} more arguments)", items.len() - kept).into_bytes());
+    }
+    words
+}
 
 /// A call that took long.
 #[derive(Clone)]
@@ -124,20 +143,7 @@ pub struct SlowLog(Mutex<(u64, VecDeque<Slow>)>);
 impl SlowLog {
     /// Adds a call, and forgets the oldest beyond `most`.
     pub fn add(&self, args: Args<'_>, client: &ClientInfo, took: Duration, most: usize) {
-        let items = args.items();
-        let kept = if items.len() > MOST_ARGS { MOST_ARGS - 1 } else { items.len() };
-        let shortened = |(at, arg): (usize, &&[u8])| match arg.len() {
-            _ if is_secret(args, at) => b"(redacted)".to_vec(),
-            len @ ..=MOST_ARG_BYTES => arg[..len].to_vec(),
-            len => {
-                let more = format!("... ({} more bytes)", len - MOST_ARG_BYTES);
-                [&arg[..MOST_ARG_BYTES], more.as_bytes()].concat()
-            }
-        };
-        let mut words: Vec<Vec<u8>> = items[..kept].iter().enumerate().map(shortened).collect();
-        if kept < items.len() {
-            words.push(format!("... ({} more arguments)", items.len() - kept).into_bytes());
-        }
+        let words = shortened(args);
         let (id, calls) = &mut *self.0.lock();
         calls.push_front(Slow {
             id: *id,

@@ -27,7 +27,7 @@ pub enum Face {
     Grpc,
 }
 
-/// What INFO counts since the start.
+/// What is counted since the start. What CONFIG RESETSTAT forgets is only taken off what INFO tells.
 #[derive(Default)]
 pub struct Counters {
     /// Connections now.
@@ -60,13 +60,18 @@ pub struct Counters {
     pub commands_unknown: AtomicU64,
     /// Calls that took longer than is tolerated.
     pub slow_calls: AtomicU64,
-    /// How long scripts and transactions waited for keys.
+    /// How long scripts and transactions waited for keys that others had.
     pub lock_waits: Times,
-    /// How long scripts waited for their turn.
+    /// How long scripts waited for their turn, where there were too many.
     pub queue_waits: Times,
     /// Connections by [`Face`]: now, and ever.
     faces: [[AtomicU64; 2]; 3],
+    /// What the last [`Counters::reset`] found.
+    forgotten: [AtomicU64; RESETTABLE],
 }
+
+/// So many counters begin anew for INFO.
+const RESETTABLE: usize = 11;
 
 impl Counters {
     /// A connection has come.
@@ -85,9 +90,9 @@ impl Counters {
         [("resp", of(Face::Resp)), ("http", of(Face::Http)), ("grpc", of(Face::Grpc))]
     }
 
-    /// CONFIG RESETSTAT: everything that counts events begins again.
-    pub fn reset(&self) {
-        for counter in [
+    /// Those that count events.
+    fn resettable(&self) -> [&AtomicU64; RESETTABLE] {
+        [
             &self.connections_total,
             &self.connections_refused,
             &self.commands,
@@ -99,9 +104,21 @@ impl Counters {
             &self.scripts_killed,
             &self.undeclared_keys,
             &self.script_traps,
-        ] {
-            counter.store(0, Ordering::Relaxed);
+        ]
+    }
+
+    /// CONFIG RESETSTAT: for INFO, everything that counts events begins again.
+    pub fn reset(&self) {
+        for (counter, forgotten) in self.resettable().into_iter().zip(&self.forgotten) {
+            forgotten.store(counter.load(Ordering::Relaxed), Ordering::Relaxed);
         }
+    }
+
+    /// What one of these counters has counted since [`Counters::reset`].
+    pub fn since_reset(&self, counter: &AtomicU64) -> u64 {
+        let at = self.resettable().iter().position(|known| std::ptr::eq(*known, counter));
+        let forgotten = at.map_or(0, |at| self.forgotten[at].load(Ordering::Relaxed));
+        counter.load(Ordering::Relaxed).saturating_sub(forgotten)
     }
 
     /// Adds to a counter; orders nothing.

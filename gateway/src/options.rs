@@ -18,6 +18,9 @@ impl Flags {
     /// It is undone when it has ended, and tells what it would have changed.
     pub const DRY_RUN: Flags = Flags(1 << 8);
 
+    /// It is traced always, and not only as often as all requests are.
+    pub const TRACE: Flags = Flags(1 << 9);
+
     /// It may run when memory is full.
     pub const ALLOW_OOM: Flags = Flags(1 << 1);
 
@@ -93,6 +96,21 @@ pub enum BadOption {
 }
 
 impl Options {
+    /// How a script is run, in a word; `read_only` if it may not write.
+    pub fn mode(&self, read_only: bool) -> &'static str {
+        match (self.flags.has(Flags::DISABLE_ATOMICITY), read_only) {
+            (true, _) => "async",
+            (_, true) => "read-only",
+            (_, false) => "atomic",
+        }
+    }
+
+    /// The same without giving up atomicity, as it is run in a transaction.
+    pub fn within_exec(mut self) -> Options {
+        self.flags.0 &= !Flags::DISABLE_ATOMICITY.0;
+        self
+    }
+
     /// This source before `lower`.
     pub fn over(self, lower: Options) -> Options {
         Options {
@@ -177,6 +195,7 @@ mod tests {
             ("disable-atomicity", Flags::DISABLE_ATOMICITY),
             ("allow-undeclared-keys", Flags::ALLOW_UNDECLARED_KEYS),
             ("dry-run", Flags::DRY_RUN),
+            ("trace", Flags::TRACE),
         ] {
             assert_eq!(Flags::named(name), Some(flag));
         }

@@ -15,12 +15,14 @@ use std::time::{Duration, Instant};
 use opentelemetry_proto::tonic::collector::metrics::v1::metrics_service_client::MetricsServiceClient;
 use opentelemetry_proto::tonic::collector::trace::v1::trace_service_client::TraceServiceClient;
 use opentelemetry_proto::tonic::resource::v1::Resource;
+use tls::{Clients, Files, Tls};
 use tokio::sync::mpsc;
 use tokio::time::sleep;
 use tonic::metadata::{Ascii, MetadataKey, MetadataValue};
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Status};
 
+use crate::channel::Remote;
 use crate::config::Config;
 use crate::log;
 use crate::metrics::Gathered;
@@ -54,8 +56,15 @@ impl Collector {
             return Ok(None);
         }
         let wrong = |error: &dyn std::fmt::Display| format!("otel-endpoint: {url}: {error}");
-        let endpoint = Endpoint::from_shared(url.clone()).map_err(|error| wrong(&error))?;
-        let channel = endpoint.timeout(TIMEOUT).connect_timeout(TIMEOUT).connect_lazy();
+        let (scheme, address) = url.split_once("://").ok_or_else(|| wrong(&"it has no scheme"))?;
+        let address = address.trim_end_matches('/').to_owned();
+        let tls =
+            if scheme == "https" { Some(Arc::new(tls(config).map_err(|why| wrong(&why))?)) } else { None };
+        // Whatever is spoken beneath: the way there is known here.
+        let endpoint = Endpoint::from_shared(format!("http://{address}")).map_err(|error| wrong(&error))?;
+        let origin = url.parse().map_err(|error| wrong(&error))?;
+        let endpoint = endpoint.origin(origin).timeout(TIMEOUT).connect_timeout(TIMEOUT);
+        let channel = Remote { address, name: None, tls }.channel(endpoint);
         let mut facts = pairs("OTEL_RESOURCE_ATTRIBUTES");
         for (name, value) in [
             ("service.name", config.otel_service_name.get()),
@@ -93,6 +102,17 @@ impl Collector {
     }
 }
 
+/// How the collector is known: by roots of its own, or by those for everybody. If it asks, it is shown the certificate that
+/// all others are shown.
+fn tls(config: &Config) -> Result<Tls, String> {
+    let roots = config.otel_ca_cert_file.get().or_else(|| config.tls_ca_cert_file.get());
+    if roots.is_none() {
+        return Err("otel-ca-cert-file or tls-ca-cert-file is needed to know its certificate".to_owned());
+    }
+    let own = config.tls_cert_file.get().zip(config.tls_key_file.get());
+    Tls::load(Files { own, roots, clients: Clients::Anyone })
+}
+
 /// What a variable says in the form `name=value,name=value`.
 fn pairs(variable: &str) -> Vec<(String, String)> {
     let text = std::env::var(variable).unwrap_or_default();
@@ -100,6 +120,15 @@ fn pairs(variable: &str) -> Vec<(String, String)> {
         |part: &str| percent_encoding::percent_decode_str(part.trim()).decode_utf8_lossy().into_owned();
     let pairs = text.split(',').filter_map(|pair| pair.split_once('='));
     pairs.map(|(name, value)| (name.trim().to_owned(), decoded(value))).collect()
+}
+
+/// What is behind a failure that may only say that there is one.
+fn reason(status: &Status) -> String {
+    let mut deepest: Option<&dyn std::error::Error> = std::error::Error::source(status);
+    while let Some(source) = deepest.and_then(std::error::Error::source) {
+        deepest = Some(source);
+    }
+    deepest.map_or_else(|| status.message().to_owned(), ToString::to_string)
 }
 
 /// Tells the log when the collector is lost and found.
@@ -121,8 +150,11 @@ impl Telling {
             Err(status) => {
                 failures.fetch_add(1, Ordering::Relaxed);
                 if !std::mem::replace(&mut self.lost, true) {
-                    let why = status.message();
-                    log::warning(&format!("the collector does not take {}: {why}", self.signal));
+                    log::warning(&format!(
+                        "the collector does not take {}: {}",
+                        self.signal,
+                        reason(&status)
+                    ));
                 }
                 false
             }

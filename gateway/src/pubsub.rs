@@ -92,7 +92,7 @@ struct Frame<'a> {
 }
 
 impl Frame<'_> {
-    fn encoded(&mut self, resp3: bool) -> Bytes {
+    fn encoded(&mut self, resp3: bool) -> &Bytes {
         let Frame { word, pattern, channel, text, encoded } = self;
         let encode = || {
             let mut out = Reply::new(if resp3 { Protocol::Resp3 } else { Protocol::Resp2 });
@@ -104,7 +104,7 @@ impl Frame<'_> {
             out.bulk(text);
             out.buf.into()
         };
-        encoded[usize::from(resp3)].get_or_insert_with(encode).clone()
+        encoded[usize::from(resp3)].get_or_insert_with(encode)
     }
 }
 
@@ -206,7 +206,7 @@ impl PubSub {
     }
 
     /// Gives one client something; one that leaves too much unread is cut off.
-    pub fn tell(&self, client: &ClientInfo, message: Bytes) {
+    pub fn tell(&self, client: &ClientInfo, message: &Bytes) {
         if !client.mail.push(message, &self.config.client_output_buffer_limit.pubsub) {
             client.kill();
         }

@@ -171,6 +171,11 @@ impl Registry {
         }
     }
 
+    /// The facts of a command by its number.
+    pub fn facts_of(&self, number: usize) -> &'static Command {
+        self.numbered[number]
+    }
+
     /// The command called `name` in any case. Of a container that is the container's row.
     pub fn lookup(&self, name: &[u8]) -> Option<Row> {
         self.find(name).map(|(row, _)| row)

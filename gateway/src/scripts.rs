@@ -191,9 +191,17 @@ impl Scripts {
         self.evicted.fetch_add(surplus.min(loose.len()) as u64, Ordering::Relaxed);
     }
 
-    /// Keeps the script until [`Scripts::flush`].
-    pub fn pin(&self, known: &Known) {
-        known.pinned.store(true, Ordering::Relaxed);
+    /// Keeps the script with this text until [`Scripts::flush`]. While it was compiled it may have been forgotten, or
+    /// SCRIPT FLAGS may have put another in its place.
+    pub fn pin(&self, text: &[u8], most: usize) -> Result<Arc<Known>, CommandError> {
+        loop {
+            let known = self.get_or_add(text, most)?;
+            let all = self.known.read();
+            if all.get(&sha_of(text)).is_some_and(|held| Arc::ptr_eq(held, &known)) {
+                known.pinned.store(true, Ordering::Relaxed);
+                return Ok(known);
+            }
+        }
     }
 
     /// Whether a script is to be kept.
@@ -227,5 +235,38 @@ impl Scripts {
     /// Scripts dropped for room since the start.
     pub fn evicted(&self) -> u64 {
         self.evicted.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_loaded_stays_although_it_was_forgotten_in_the_meantime() {
+        let (scripts, text) = (Scripts::new(), b"return 1");
+        let compiled = scripts.get_or_add(text, 9).unwrap();
+        scripts.flush();
+        let kept = scripts.pin(text, 9).unwrap();
+        assert!(kept.is_pinned() && !compiled.is_pinned() && scripts.is_pinned(&sha_of(text)));
+        let mut said = Options::default();
+        said.set("fuel", "7").unwrap();
+        scripts.add_flags(&sha_of(text), said).unwrap();
+        assert!(scripts.is_pinned(&sha_of(text)), "another has taken its place");
+        assert_eq!(scripts.pin(text, 9).unwrap().options.fuel, Some(7));
+    }
+
+    #[test]
+    fn what_is_kept_elsewhere_no_longer_goes() {
+        let scripts = Scripts::new();
+        for text in [&b"return 1"[..], b"return 2"] {
+            scripts.pin(text, 9).unwrap();
+        }
+        scripts.get_or_add(b"return 3", 9).unwrap();
+        scripts.keep_only(&HashSet::from([sha_of(b"return 2")]));
+        let left: Vec<_> = [&b"return 1"[..], b"return 2", b"return 3"]
+            .map(|text| scripts.get(&sha_of(text)).is_some())
+            .into();
+        assert_eq!(left, [false, true, true]);
     }
 }

@@ -10,9 +10,12 @@ use parking_lot::Mutex;
 use script::{AnyHost, Budget, Runtime};
 use store::Store;
 use store_engine::CommandError;
+use store_engine::spec::flags;
 use tokio::sync::watch;
 
+use crate::acl::limits::{Limit, Limits};
 use crate::acl::{Acl, Commands};
+use crate::audit::Audit;
 use crate::certificates::Certificates;
 use crate::config::Config;
 use crate::counts::{Calls, Errors};
@@ -46,6 +49,8 @@ pub struct Server {
     pub runtime: Arc<Runtime<AnyHost>>,
     /// Who may do what.
     pub acl: Acl,
+    /// Tells of what administrators do, and of what is refused.
+    pub audit: Audit,
     /// Known scripts.
     pub scripts: Scripts,
     /// Loaded libraries.
@@ -148,8 +153,11 @@ impl Server {
         let id = crate::scripts::sha_of(
             format!("{:?}{}", crate::observe::unix_time(), std::process::id()).as_bytes(),
         );
+        let is_admin = |number| registry.facts_of(number).has(flags::ADMIN);
+        let commands = (0..registry.count()).map(|number| (registry.name_of(number), is_admin(number)));
         Arc::new(Server {
             acl: Acl::new(Commands::new(registry.families()), config.clone()),
+            audit: Audit::new(config.clone(), commands),
             scripts: Scripts::new(),
             functions: Functions::default(),
             loading: tokio::sync::Mutex::default(),
@@ -164,7 +172,8 @@ impl Server {
             runtime: Arc::new(runtime),
             compute,
             io,
-            calls: Calls::new(registry.count(), config.threads.get_usize()),
+            // Those of connections, and as many that compute.
+            calls: Calls::new(registry.count(), 2 * config.threads.get_usize()),
             errors: Errors::default(),
             totals: Totals::default(),
             spans: Spans::new(config.clone()),
@@ -244,27 +253,39 @@ impl Server {
         }
     }
 
-    /// What a script with these options may use. Wishes beyond what the configuration allows are refused.
-    pub fn budget_for(&self, options: &Options) -> Result<Budget, CommandError> {
-        let (config, mut budget) = (&self.config, self.budget());
-        let granted = |wish: Option<u64>, name: &str, most: u64, setting: &str| match wish {
-            Some(wish) if wish > most => Err(CommandError::owned(format!(
-                "ERR The script asks for {name}={wish}, {setting} allows no more than {most}"
-            ))),
-            wish => Ok(wish),
+    /// What a script with these options may use whose user has these limits. Wishes beyond what these or the configuration allow
+    /// are refused.
+    pub fn budget_for(&self, options: &Options, limits: &Limits) -> Result<Budget, CommandError> {
+        let (config, usual) = (&self.config, self.budget());
+        let granted = |wish: Option<u64>, usual: u64, name: &str, most: u64, setting: &str, limit: Limit| {
+            let own = limits.get(limit).unwrap_or(u64::MAX);
+            let (most, setting) = if own < most { (own, limit.rule()) } else { (most, setting) };
+            match wish {
+                Some(wish) if wish > most => {
+                    if wish > own {
+                        self.acl.note_limit(limit);
+                    }
+                    Err(CommandError::owned(format!(
+                        "ERR The script asks for {name}={wish}, {setting} allows no more than {most}"
+                    )))
+                }
+                wish => Ok(wish.unwrap_or(usual.min(own))),
+            }
         };
-        if let Some(fuel) = granted(options.fuel, "fuel", config.script_fuel_max.get(), "script-fuel-max")? {
-            budget.fuel = fuel;
-        }
-        let most = config.script_timeout_max_ms.get();
-        if let Some(millis) = granted(options.timeout_ms, "timeout", most, "script-timeout-max-ms")? {
-            budget.time = Duration::from_millis(millis);
-        }
-        let most = config.script_memory_max.get();
-        if let Some(bytes) = granted(options.memory_bytes, "memory", most, "script-memory-max")? {
-            budget.memory_bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
-        }
-        Ok(budget)
+        let most = config.script_fuel_max.get();
+        let fuel = granted(options.fuel, usual.fuel, "fuel", most, "script-fuel-max", Limit::FuelPerSecond)?;
+        let (most, setting) = (config.script_timeout_max_ms.get(), "script-timeout-max-ms");
+        let millis = usual.time.as_millis() as u64;
+        let millis = granted(options.timeout_ms, millis, "timeout", most, setting, Limit::ScriptTimeoutMs)?;
+        let (most, setting) = (config.script_memory_max.get(), "script-memory-max");
+        let bytes = usual.memory_bytes as u64;
+        let bytes = granted(options.memory_bytes, bytes, "memory", most, setting, Limit::ScriptMemory)?;
+        Ok(Budget {
+            fuel,
+            time: Duration::from_millis(millis),
+            memory_bytes: usize::try_from(bytes).unwrap_or(usize::MAX),
+            ..usual
+        })
     }
 
     /// How a script is run whose header and flags say `options`: with the configuration's word where they are

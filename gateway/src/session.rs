@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::Instant;
 
 use parking_lot::Mutex;
 use store::{LockRequest, Mode, Waiter, WatchId};
@@ -40,8 +41,38 @@ pub struct ClientInfo {
     pub account: Mutex<Arc<Account>>,
     /// The number of its newest command, and one more; 0: none.
     command: AtomicUsize,
+    /// What it takes.
+    pub held: Held,
     /// What changes rarely.
     pub details: Mutex<ClientDetails>,
+}
+
+/// What a connection takes, for CLIENT LIST.
+#[derive(Default)]
+pub struct Held {
+    /// The number of its socket and one more; 0: it has none of its own.
+    socket: AtomicUsize,
+    /// Bytes that have come and are not answered.
+    input: AtomicUsize,
+    /// Bytes that the buffer for them has room for.
+    room: AtomicUsize,
+    /// How many calls MULTI has queued and one more; 0: there is no MULTI.
+    queued: AtomicUsize,
+    /// Bytes of those.
+    queued_bytes: AtomicUsize,
+}
+
+impl Held {
+    /// Says which socket it has.
+    pub fn set_socket(&self, number: i32) {
+        self.socket.store(usize::try_from(number).map_or(0, |number| number + 1), Ordering::Relaxed);
+    }
+
+    /// Says what is in its input, a part of what the buffer has room for.
+    pub fn set_input(&self, input: &Vec<u8>) {
+        self.input.store(input.len(), Ordering::Relaxed);
+        self.room.store(input.capacity(), Ordering::Relaxed);
+    }
 }
 
 /// A call that waits for its keys.
@@ -144,6 +175,7 @@ impl ClientInfo {
             mail: Mailbox::default(),
             account: Mutex::new(account),
             command: AtomicUsize::new(0),
+            held: Held::default(),
             details: Mutex::new(ClientDetails { resp: 2, ..ClientDetails::default() }),
         })
     }
@@ -158,42 +190,59 @@ impl ClientInfo {
         self.command.load(Ordering::Relaxed).checked_sub(1)
     }
 
-    /// A line of CLIENT LIST, with the fields that monitoring tools read. `command` is its newest one.
+    /// A line of CLIENT LIST. `command` is its newest one. What is 0 there is never held: calls are read where they have
+    /// arrived, and replies are written before more is read.
     pub fn line(&self, command: &str) -> String {
         let now = unix_ms();
         let details = self.details.lock();
         let age = now.saturating_sub(self.since_ms) / 1000;
         let idle = now.saturating_sub(self.active_ms.load(Ordering::Relaxed)) / 1000;
         let [channels, patterns, shards] = details.subscriptions;
+        let of = |count: &AtomicUsize| count.load(Ordering::Relaxed);
+        let (input, room) = (of(&self.held.input), of(&self.held.room));
+        let less_one = |count: &AtomicUsize| of(count) as i64 - 1;
+        let (queued, queued_bytes) = (less_one(&self.held.queued), of(&self.held.queued_bytes));
+        let (unread, unread_bytes) = self.mail.unread();
+        let fixed = size_of::<ClientInfo>() + size_of::<Session>();
+        let total = fixed + room + queued_bytes + unread_bytes;
         let flags: String = [
             (details.monitors, 'O'),
             (details.is_subscribed(), 'P'),
+            (queued >= 0, 'x'),
             (self.is_blocked(), 'b'),
             (details.redirect.is_some(), 't'),
             (details.redirect_broken, 'R'),
             (details.broadcast, 'B'),
+            (self.killed.load(Ordering::Relaxed), 'A'),
             (details.no_evict, 'e'),
         ]
         .into_iter()
         .filter_map(|(is, flag)| is.then_some(flag))
         .collect();
+        // Redis tells of that since 7.2, and here who has said it.
+        let library = match (&*details.lib_name, &*details.lib_ver) {
+            ("", "") => String::new(),
+            (name, version) => format!(" lib-name={name} lib-ver={version}"),
+        };
         let mut text = String::new();
         writeln!(
             text,
-            "id={} addr={} laddr={} fd=-1 name={} age={age} idle={idle} flags={} db={} sub={channels} psub={patterns} ssub={shards} multi=-1 \
-             qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 tot-mem=0 events=r cmd={command} \
-             user={} redir={} resp={} lib-name={} lib-ver={}",
+            "id={} addr={} laddr={} fd={} name={} age={age} idle={idle} flags={} db={} sub={channels} psub={patterns} \
+             ssub={shards} multi={queued} qbuf={input} qbuf-free={} argv-mem=0 multi-mem={queued_bytes} rbs=0 rbp=0 obl=0 \
+             oll={unread} omem={unread_bytes} tot-mem={total} events={} cmd={command} user={} redir={} resp={}{}",
             self.id,
             self.addr,
             self.laddr,
+            less_one(&self.held.socket),
             details.name,
             if flags.is_empty() { "N" } else { &flags },
             details.db,
+            room.saturating_sub(input),
+            if unread > 0 { "rw" } else { "r" },
             String::from_utf8_lossy(self.account.lock().name()),
             details.redirect.map_or(-1, |id| id as i64),
             details.resp,
-            details.lib_name,
-            details.lib_ver,
+            library,
         )
         .expect("writing to a string cannot fail");
         text
@@ -215,12 +264,36 @@ impl ClientInfo {
 pub type OwnedCall = Vec<Box<[u8]>>;
 
 /// A MULTI in progress.
-#[derive(Default)]
 pub struct Multi {
     /// What EXEC will run.
     pub queued: Vec<OwnedCall>,
     /// A command was refused while queueing: EXEC will refuse everything.
     pub broken: bool,
+    /// Whose it is, as others are told.
+    client: Arc<ClientInfo>,
+}
+
+impl Multi {
+    /// One that this client begins.
+    pub fn begin(client: Arc<ClientInfo>) -> Multi {
+        client.held.queued.store(1, Ordering::Relaxed);
+        Multi { queued: Vec::new(), broken: false, client }
+    }
+
+    /// Adds a call.
+    pub fn push(&mut self, call: OwnedCall) {
+        let bytes: usize = call.iter().map(|item| item.len() + size_of_val(item)).sum();
+        self.queued.push(call);
+        self.client.held.queued.fetch_add(1, Ordering::Relaxed);
+        self.client.held.queued_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Multi {
+    fn drop(&mut self) {
+        self.client.held.queued.store(0, Ordering::Relaxed);
+        self.client.held.queued_bytes.store(0, Ordering::Relaxed);
+    }
 }
 
 /// A watched key: raised when it changes.
@@ -300,6 +373,9 @@ pub struct Session {
     pub wishes: Wishes,
     /// The trace context that its requests come with.
     pub parent: Option<Context>,
+    /// Where the clock stood when it was last read, if nothing was awaited since: the end of one request of a batch is
+    /// the beginning of the next.
+    pub clock: Option<Instant>,
     /// The request that is being answered, if it is traced.
     pub span: Option<Box<Open>>,
     /// What it is subscribed to, if that is anything.
@@ -321,21 +397,28 @@ pub struct Session {
 impl Session {
     /// The state of a new connection, which is the user `default` before it says who it is.
     pub fn new(client: Arc<ClientInfo>, acl: &Acl) -> Session {
-        let seed = client.since_ms ^ client.id.rotate_left(32);
         let account = acl.default_account();
         *client.account.lock() = account.clone();
+        let authenticated = acl.lets_in_strangers();
+        Session { authenticated, ..Session::within(client, account.clone(), 0, Protocol::Resp2) }
+    }
+
+    /// The state in which a script of this client makes its calls.
+    pub fn within(client: Arc<ClientInfo>, account: Arc<Account>, db: usize, protocol: Protocol) -> Session {
+        let seed = client.since_ms ^ client.id.rotate_left(32);
         Session {
-            account: account.clone(),
-            authenticated: acl.lets_in_strangers(),
+            account,
+            authenticated: true,
             client,
-            db: 0,
-            protocol: Protocol::Resp2,
+            db,
+            protocol,
             seed,
             multi: None,
             watched: Vec::new(),
             wrote: false,
             wishes: Wishes::default(),
             parent: None,
+            clock: None,
             span: None,
             subscriptions: None,
             monitors: false,

@@ -294,7 +294,7 @@ impl Follower {
                     out.push(2);
                     out.bulk(b"tracking-redir-broken");
                     out.integer(*id as i64);
-                    pubsub.tell(&self.client, out.buf.into());
+                    pubsub.tell(&self.client, &out.buf.into());
                 }
                 return;
             }
@@ -323,7 +323,7 @@ impl Follower {
                 out.null();
             }
         }
-        pubsub.tell(&target, out.buf.into());
+        pubsub.tell(&target, &out.buf.into());
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use store::{Cluster, Store, upkeep};
+use store::{Cluster, Node, Store, upkeep};
 
 use crate::command;
 use crate::config::Config;
@@ -19,7 +19,7 @@ pub async fn run(server: Arc<Server>) {
 
 async fn of_data(server: &Arc<Server>) {
     match &server.store {
-        Store::Here(node) => upkeep::run(node, || server.config.pace(), unix_ms).await,
+        Store::Here(node) => upkeep::run(node, || pace(server, node), unix_ms).await,
         Store::Spread(cluster) => {
             cluster.respond(fleet::respondent(server));
             let told = Arc::downgrade(server);
@@ -35,6 +35,14 @@ async fn of_data(server: &Arc<Server>) {
             tokio::join!(follow_catalog(server, cluster), tell_of_links(cluster));
         }
     }
+}
+
+/// As in Redis nothing expires while clients are paused. That the time of a pause is over is noticed here.
+fn pace(server: &Server, node: &Node) -> upkeep::Pace {
+    let is_paused = server.pause.is_on() && server.pause.holds(true);
+    node.hold_expired(is_paused);
+    let pace = server.config.pace();
+    if is_paused { upkeep::Pace { share: Duration::ZERO, ..pace } } else { pace }
 }
 
 impl Config {

@@ -5,8 +5,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-use crate::log::notice;
-
 /// Why something was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
@@ -94,43 +92,18 @@ const LOOKED_AT: usize = 10;
 pub struct Log {
     newest: Mutex<VecDeque<Refusal>>,
     counts: [AtomicU64; 4],
-    /// The second that lines were written in last, and how many.
-    told: Mutex<(u64, u32)>,
 }
-
-/// Lines a second about refusals, so that nobody fills the disk by being refused.
-const MOST_LINES: u32 = 10;
 
 impl Log {
     /// Adds one, and forgets the oldest beyond `most`.
     pub fn add(&self, refusal: Refusal, most: usize) {
         self.counts[refusal.reason as usize].fetch_add(1, Ordering::Relaxed);
-        if self.has_line(refusal.at_ms / 1000) {
-            let Refusal { reason, context, object, user, client, .. } = &refusal;
-            let (reason, context) = (reason.word(), context.word());
-            let from = client.split(' ').find(|word| word.starts_with("addr=")).unwrap_or_default();
-            notice(&format!(
-                "refused: user={} reason={reason} context={context} object={} {from}",
-                user.escape_ascii(),
-                object[..object.len().min(128)].escape_ascii(),
-            ));
-        }
         let mut newest = self.newest.lock();
         let same = newest.iter().take(LOOKED_AT).position(|known| known.is_like(&refusal));
         let known = same.and_then(|at| newest.remove(at));
         let count = known.map_or(0, |known| known.count) + 1;
         newest.push_front(Refusal { count, ..refusal });
         newest.truncate(most);
-    }
-
-    /// Whether there may be a line in this second.
-    fn has_line(&self, second: u64) -> bool {
-        let mut told = self.told.lock();
-        if told.0 != second {
-            *told = (second, 0);
-        }
-        told.1 += 1;
-        told.1 <= MOST_LINES
     }
 
     /// The newest ones.
@@ -163,13 +136,6 @@ mod tests {
             at_ms,
             client: String::new(),
         }
-    }
-
-    #[test]
-    fn few_lines_are_written() {
-        let log = Log::default();
-        assert_eq!((0..50).filter(|_| log.has_line(1)).count(), MOST_LINES as usize);
-        assert!(log.has_line(2));
     }
 
     #[test]

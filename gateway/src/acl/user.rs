@@ -5,6 +5,7 @@ use store_engine::Args;
 use subtle::{Choice, ConstantTimeEq};
 
 use super::commands::{Commands, Id};
+use super::limits::Limits;
 use super::selector::{Denied, SYNTAX, Selector, Wrong, is_word};
 
 /// SHA-256 of a password.
@@ -24,6 +25,7 @@ pub struct User {
     passwords: Vec<Hash>,
     /// The first one is the user's own, the others stand in parentheses.
     selectors: Vec<Selector>,
+    limits: Limits,
 }
 
 /// What rules are applied to and shown with.
@@ -67,6 +69,7 @@ impl User {
             sanitize: None,
             passwords: Vec::new(),
             selectors: vec![Selector::new(known.commands, known.all_channels)],
+            limits: Limits::default(),
         }
     }
 
@@ -110,6 +113,7 @@ impl User {
                 }
                 self.selectors.push(selector);
             }
+            _ if Limits::is_rule(op) => self.limits.apply(op)?,
             _ => self.selectors[0].apply(known.commands, op)?,
         }
         Ok(())
@@ -152,7 +156,17 @@ impl User {
 
     /// Whether nothing can be refused.
     pub fn is_unlimited(&self) -> bool {
+        self.may_do_everything() && self.limits.are_none()
+    }
+
+    /// Whether it may do everything, if not as often as it likes.
+    pub fn may_do_everything(&self) -> bool {
         self.selectors.iter().any(Selector::allows_everything)
+    }
+
+    /// How much it may use.
+    pub fn limits(&self) -> &Limits {
+        &self.limits
     }
 
     /// Its selectors, its own first.
@@ -208,6 +222,7 @@ impl User {
         let (own, others) = self.selectors.split_first().expect("there is one from the beginning");
         parts.push(own.show(commands));
         parts.extend(others.iter().map(|other| [b"(", &*other.show(commands), b")"].concat()));
+        parts.extend(self.limits.rules().map(String::into_bytes));
         parts.join(&b' ')
     }
 }
@@ -299,6 +314,7 @@ mod tests {
             "~a %R~b %W~b %R~c &d resetchannels &e (+@list ~f) (%W~g)",
             "allkeys allchannels skip-sanitize-payload",
             "+@all -object +object|freq",
+            "+@all limit:commands-per-second=5 (+get ~f) limit:script-modes=atomic,async",
         ] {
             let user = user(&commands, rules);
             let shown = user.show(&commands);

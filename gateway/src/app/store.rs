@@ -7,7 +7,8 @@ use store::client::Trust;
 use store::server::Service;
 use tokio::runtime::Builder;
 
-use super::{DRAIN, Signals, StartError, listen, telemetry};
+use super::telemetry::OfNode;
+use super::{DRAIN, Signals, StartError, listen};
 use crate::certificates::Certificates;
 use crate::config::Config;
 use crate::frontend;
@@ -15,6 +16,7 @@ use crate::log;
 use crate::metrics;
 use crate::observe::{Face, give_back_memory, unix_ms};
 use crate::persistence::{Storage, token};
+use crate::spans::Spans;
 
 /// Serves gateways until SIGTERM or SIGINT. With `accept_loss` it does so although data is lost.
 pub fn serve(config: Config, accept_loss: bool) -> Result<(), StartError> {
@@ -63,30 +65,41 @@ async fn run(config: &Arc<Config>, accept_loss: bool) -> Result<(), StartError> 
             Ok(())
         }
     });
-    let service = Service::new(node.clone(), trust, unix_ms, configure).await.map_err(StartError)?;
+    let spans = Spans::new(config.clone());
+    let service = Service::new(node.clone(), trust, unix_ms, configure, spans.outlet());
+    let service = service.await.map_err(StartError)?;
     give_back_memory();
     let upkeep = tokio::spawn({
         let (node, config) = (node.clone(), config.clone());
         async move { store::upkeep::run(&node, || config.pace(), unix_ms).await }
     });
-    let following = tokio::spawn(async move { certificates.follow().await });
+    let following = tokio::spawn({
+        let certificates = certificates.clone();
+        async move { certificates.follow().await }
+    });
     let (stop, mut stopped) = tokio::sync::watch::channel(false);
-    let serving = service.serve(listener, async move {
+    let serving = service.clone().serve(listener, async move {
         let _ = stopped.wait_for(|stop| *stop).await;
     });
     let mut serving = tokio::spawn(serving);
     let started = std::time::Instant::now();
+    let told = Arc::new(OfNode { config: config.clone(), node: node.clone(), service, spans, started });
     let (set_ready, ready) = tokio::sync::watch::channel(true);
     let mut addresses = format!("grpc={bound}");
     if let Some(address) = config.http.get() {
         let (listener, bound) = listen("http", &address, config)?;
         addresses.push_str(&format!(" http={bound}"));
-        let (node, told) = (node.clone(), config.clone());
-        let text =
-            move |ready| metrics::render(&metrics::of_node(&node, started, ready, told.maxmemory.get()));
-        tokio::spawn(frontend::http::serve_health(config.clone(), listener, ready.clone(), text));
+        let told = told.clone();
+        let text = move |ready| metrics::render(&told.gather(ready));
+        tokio::spawn(frontend::http::serve_health(
+            config.clone(),
+            certificates,
+            listener,
+            ready.clone(),
+            text,
+        ));
     }
-    let telling = tokio::spawn(telemetry::of_node(config.clone(), node.clone(), started, ready));
+    let telling = tokio::spawn(told.run(ready));
     println!("moonshard store ready {addresses}");
 
     tokio::select! {

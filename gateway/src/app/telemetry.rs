@@ -1,17 +1,18 @@
 //! What a process tells an OpenTelemetry collector, if there is one.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::time::Instant;
 
 use store::Node;
+use store::server::Service;
 use tokio::sync::watch;
 
 use crate::config::Config;
 use crate::log;
-use crate::metrics;
+use crate::metrics::{self, Gathered};
 use crate::otel::{Collector, send_last, send_metrics, send_spans};
 use crate::server::Server;
+use crate::spans::Spans;
 
 /// The collector, unless there is none or the configuration is wrong, which the log tells then.
 fn open(config: &Config, instance: &str) -> Option<Collector> {
@@ -36,20 +37,38 @@ pub async fn of_server(server: Arc<Server>, mut going: watch::Receiver<bool>) {
     send_last(&collector, &mut queue, &metrics::of_server(&server, false)).await;
 }
 
-/// Tells of a store node, which began to serve then, until it is not ready any more.
-pub async fn of_node(
-    config: Arc<Config>,
-    node: Arc<Node>,
-    started: Instant,
-    mut ready: watch::Receiver<bool>,
-) {
-    let Some(collector) = open(&config, &format!("{:016x}", store::server::random())) else { return };
-    let gather = |ready| metrics::of_node(&node, started, ready, config.maxmemory.get());
-    let failures = AtomicU64::new(0);
-    tokio::select! {
-        () = send_metrics(&collector, &config, &failures, || gather(true)) => {}
-        _ = ready.wait_for(|ready| !ready) => {}
+/// What a store node tells of itself.
+pub struct OfNode {
+    /// Its parameters.
+    pub config: Arc<Config>,
+    /// Its data.
+    pub node: Arc<Node>,
+    /// Who serves it.
+    pub service: Service,
+    /// What it does for requests that are traced.
+    pub spans: Spans,
+    /// When it began to serve.
+    pub started: Instant,
+}
+
+impl OfNode {
+    /// Its metrics.
+    pub fn gather(&self, ready: bool) -> Gathered {
+        let OfNode { config, node, service, spans, started } = self;
+        metrics::of_node(node, service, spans, *started, ready, config.maxmemory.get())
     }
-    let (_, mut none) = tokio::sync::mpsc::channel(1);
-    send_last(&collector, &mut none, &gather(false)).await;
+
+    /// Tells of it until it is not ready any more, and then what is left.
+    pub async fn run(self: Arc<Self>, mut ready: watch::Receiver<bool>) {
+        let instance = format!("{:016x}", store::server::random());
+        let (Some(collector), Some(mut queue)) = (open(&self.config, &instance), self.spans.take()) else {
+            return;
+        };
+        tokio::select! {
+            () = send_spans(&collector, &self.spans, &mut queue) => {}
+            () = send_metrics(&collector, &self.config, &self.spans.exports_failed[1], || self.gather(true)) => {}
+            _ = ready.wait_for(|ready| !ready) => {}
+        }
+        send_last(&collector, &mut queue, &self.gather(false)).await;
+    }
 }

@@ -31,6 +31,7 @@ pub static COMMANDS: &[SessionCommand] = &[SessionCommand {
         complexity: "Depends on subcommand.",
         syntax: "",
         subcommands: ACL,
+        help: HELP,
         ..BASE
     },
     run: SessionRun::Later(Later::Acl),
@@ -50,6 +51,35 @@ const fn sub(
     Command { name, since: "6.0.0", arity, summary, complexity, syntax, ..base }
 }
 
+/// What ACL HELP tells.
+const HELP: &str = "\
+CAT [<category>]
+    List all commands that belong to <category>, or all command categories
+    when no category is specified.
+DELUSER <username> [<username> ...]
+    Delete a list of users.
+DRYRUN <username> <command> [<arg> ...]
+    Returns whether the user can execute the given command without executing the command.
+GETUSER <username>
+    Get the user's details.
+GENPASS [<bits>]
+    Generate a secure 256-bit user password. The optional `bits` argument can
+    be used to specify a different size.
+LIST
+    Show users details in config file format.
+LOAD
+    Reload users from the ACL file.
+LOG [<count> | RESET]
+    Show the ACL log entries.
+SAVE
+    Save the current config to the ACL file.
+SETUSER <username> <attribute> [<attribute> ...]
+    Create or modify a user with the specified attributes.
+USERS
+    List all the registered usernames.
+WHOAMI
+    Return the current connection username.";
+
 static ACL: &[Command] = &[
     sub(
         BASE,
@@ -57,7 +87,7 @@ static ACL: &[Command] = &[
         Arity::AtLeast(2),
         "Lists the ACL categories, or the commands inside a category.",
         "O(1) since the categories and commands are a fixed set.",
-        "[category]",
+        "categoryname?",
     ),
     sub(
         ADMIN,
@@ -65,7 +95,7 @@ static ACL: &[Command] = &[
         Arity::AtLeast(3),
         "Deletes ACL users, and terminates their connections.",
         "O(1) amortized time considering the typical user.",
-        "username [username ...]",
+        "username...",
     ),
     Command {
         since: "7.0.0",
@@ -75,7 +105,7 @@ static ACL: &[Command] = &[
             Arity::AtLeast(4),
             "Simulates the execution of a command by a user, without executing the command.",
             "O(1).",
-            "username command [arg [arg ...]]",
+            "username command arg...?",
         )
     },
     sub(
@@ -84,7 +114,7 @@ static ACL: &[Command] = &[
         Arity::AtLeast(2),
         "Generates a pseudorandom, secure password that can be used to identify ACL users.",
         "O(1)",
-        "[bits]",
+        "bits:int?",
     ),
     sub(
         ADMIN,
@@ -117,7 +147,7 @@ static ACL: &[Command] = &[
         Arity::AtLeast(2),
         "Lists recent security events generated due to ACL rules.",
         "O(N) with N being the number of entries shown.",
-        "[count | RESET]",
+        "operation(count:int | RESET)?",
     ),
     sub(
         ADMIN,
@@ -133,7 +163,7 @@ static ACL: &[Command] = &[
         Arity::AtLeast(3),
         "Creates and modifies an ACL user and its rules.",
         "O(N). Where N is the number of rules provided.",
-        "username [rule [rule ...]]",
+        "username rule...?",
     ),
     sub(
         ADMIN,
@@ -168,14 +198,6 @@ async fn perform(
     args: Args<'_>,
     out: &mut Reply,
 ) -> Result<(), CommandError> {
-    let changes = [&b"setuser"[..], b"deluser", b"load", b"save"];
-    if let Some(word) = changes.iter().find(|word| args[1].eq_ignore_ascii_case(word)) {
-        let (by, addr) = (session.account.name().escape_ascii(), &session.client.addr);
-        // The name only: rules may have passwords.
-        let whom = args.get(2).unwrap_or_default();
-        let whom = whom[..whom.len().min(128)].escape_ascii();
-        log::notice(&format!("users: {} {whom} by user={by} addr={addr}", word.escape_ascii()));
-    }
     match &*args[1].to_ascii_lowercase() {
         b"setuser" => set_user(server, session, args).await.map(|()| out.ok()),
         b"deluser" => delete_users(server, session, args).await.map(|count| out.count(count)),
@@ -286,7 +308,9 @@ fn get_user(server: &Server, name: &[u8], out: &mut Reply) {
             out.bulk(&value);
         }
     };
-    out.map(6);
+    // Without limits it is what Redis says.
+    let limits: Vec<String> = user.limits().rules().collect();
+    out.map(if limits.is_empty() { 6 } else { 7 });
     out.bulk(b"flags");
     let flags = user.flags();
     out.set(flags.len());
@@ -301,6 +325,10 @@ fn get_user(server: &Server, name: &[u8], out: &mut Reply) {
     for other in others {
         out.map(3);
         rules(other, out);
+    }
+    if !limits.is_empty() {
+        out.bulk(b"limits");
+        out.bulk(limits.join(" ").as_bytes());
     }
 }
 
@@ -486,35 +514,5 @@ pub async fn recall(server: &Server) -> Result<(), CommandError> {
 }
 
 fn help(out: &mut Reply) {
-    super::help(
-        out,
-        "ACL",
-        &[
-            (
-                "CAT [<category>]",
-                "List all commands that belong to <category>, or all command categories\nwhen no category is specified.",
-            ),
-            ("DELUSER <username> [<username> ...]", "Delete a list of users."),
-            (
-                "DRYRUN <username> <command> [<arg> ...]",
-                "Returns whether the user can execute the given command without executing the command.",
-            ),
-            ("GETUSER <username>", "Get the user's details."),
-            (
-                "GENPASS [<bits>]",
-                "Generate a secure 256-bit user password. The optional `bits` argument can\nbe used to specify a \
-                 different size.",
-            ),
-            ("LIST", "Show users details in config file format."),
-            ("LOAD", "Reload users from the ACL file."),
-            ("LOG [<count> | RESET]", "Show the ACL log entries."),
-            ("SAVE", "Save the current config to the ACL file."),
-            (
-                "SETUSER <username> <attribute> [<attribute> ...]",
-                "Create or modify a user with the specified attributes.",
-            ),
-            ("USERS", "List all the registered usernames."),
-            ("WHOAMI", "Return the current connection username."),
-        ],
-    );
+    super::help(out, "ACL", HELP);
 }

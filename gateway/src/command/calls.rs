@@ -30,7 +30,7 @@ pub fn commandstats(server: &Server, text: &mut String) {
 
 /// INFO's section `errorstats`.
 pub fn errorstats(server: &Server, text: &mut String) {
-    for (code, count) in server.errors.told() {
+    for (code, count) in server.errors.since_reset() {
         let _ = write!(text, "errorstat_{code}:count={count}\r\n");
     }
 }

@@ -25,6 +25,7 @@ pub static COMMANDS: &[SessionCommand] = &[SessionCommand {
         complexity: "Depends on subcommand.",
         syntax: "",
         subcommands: CLIENT,
+        help: HELP,
         ..BASE
     },
     run: SessionRun::Now(client),
@@ -47,13 +48,65 @@ const fn admin(command: Command) -> Command {
     Command { flags: command.flags | flags::ADMIN, ..command }
 }
 
+/// What CLIENT HELP tells.
+const HELP: &str = "\
+CACHING (YES|NO)
+    Enable/disable tracking of the keys for next command in OPTIN/OPTOUT modes.
+GETREDIR
+    Return the client ID we are redirecting to when tracking is enabled.
+GETNAME
+    Return the name of the current connection.
+ID
+    Return the ID of the current connection.
+INFO
+    Return information about the current client connection.
+KILL <ip:port>
+    Kill connection made from <ip:port>.
+KILL <option> <value> [<option> <value> [...]]
+    Kill connections. Options are:
+    * ADDR (<ip:port>|<unixsocket>:0)
+      Kill connections made from the specified address
+    * LADDR (<ip:port>|<unixsocket>:0)
+      Kill connections made to specified local address
+    * TYPE (NORMAL|MASTER|REPLICA|PUBSUB)
+      Kill connections by type.
+    * USER <username>
+      Kill connections authenticated by <username>.
+    * SKIPME (YES|NO)
+      Skip killing current connection (default: yes).
+LIST [options ...]
+    Return information about client connections. Options:
+    * TYPE (NORMAL|MASTER|REPLICA|PUBSUB)
+      Return clients of specified type.
+UNPAUSE
+    Stop the current client pause, resuming traffic.
+PAUSE <timeout> [WRITE|ALL]
+    Suspend all, or just write, clients for <timeout> milliseconds.
+REPLY (ON|OFF|SKIP)
+    Control the replies sent to the current connection.
+SETNAME <name>
+    Assign the name <name> to the current connection.
+UNBLOCK <clientid> [TIMEOUT|ERROR]
+    Unblock the specified blocked client.
+TRACKING (ON|OFF) [REDIRECT <id>] [BCAST] [PREFIX <prefix> [...]]
+         [OPTIN] [OPTOUT] [NOLOOP]
+    Control server assisted client side caching.
+TRACKINGINFO
+    Report tracking status for the current connection.
+NO-EVICT (ON|OFF)
+    Protect current client connection from eviction.
+SETINFO <option> <value>
+    Set the name or version of the client library.
+TRACEPARENT <context>
+    Set the trace context that the next requests belong to.";
+
 static CLIENT: &[Command] = &[
     sub(
         "caching",
         "6.0.0",
         Arity::Exactly(3),
         "Instructs the server whether to track the keys in the next request.",
-        "YES | NO",
+        "mode(YES | NO)",
     ),
     sub("getname", "2.6.9", Arity::Exactly(2), "Returns the name of the connection.", ""),
     sub(
@@ -71,35 +124,35 @@ static CLIENT: &[Command] = &[
         "2.4.0",
         Arity::AtLeast(3),
         "Terminates open connections.",
-        "ip:port | [ID client-id] [USER username] [ADDR ip:port] [LADDR ip:port] [SKIPME yes/no]",
+        "filter(ip:port~2.8.12 | new-format(ID=client-id:int@2.8.12? | TYPE=normal_master_slave_pubsub(NORMAL | MASTER@3.2.0 | SLAVE | REPLICA@5.0.0 | PUBSUB)@2.8.12? | USER=username? | ADDR=ip:port? | LADDR=ip:port@6.2.0? | SKIPME=yes/no?)...)",
     )),
     admin(sub(
         "list",
         "2.4.0",
         Arity::AtLeast(2),
         "Lists open connections.",
-        "[TYPE <NORMAL | MASTER | REPLICA | PUBSUB>] [ID client-id [client-id ...]]",
+        "TYPE=normal_master_replica_pubsub(NORMAL | MASTER | REPLICA | PUBSUB)@5.0.0? ID=id(client-id:int...)@6.2.0?",
     )),
     admin(sub(
         "no-evict",
         "7.0.0",
         Arity::Exactly(3),
         "Sets the client eviction mode of the connection.",
-        "ON | OFF",
+        "enabled(ON | OFF)",
     )),
     admin(sub(
         "pause",
         "2.9.50",
         Arity::AtLeast(3),
         "Suspends commands processing.",
-        "timeout [WRITE | ALL]",
+        "timeout:int mode(WRITE | ALL)@6.2.0?",
     )),
     sub(
         "reply",
         "3.2.0",
         Arity::Exactly(3),
         "Instructs the server whether to reply to commands.",
-        "ON | OFF | SKIP",
+        "on_off_skip(ON | OFF | SKIP)",
     ),
     sub(
         "traceparent",
@@ -113,7 +166,7 @@ static CLIENT: &[Command] = &[
         "7.2.0",
         Arity::Exactly(4),
         "Sets information specific to the client or connection.",
-        "LIB-NAME libname | LIB-VER libver",
+        "attr(LIB-NAME=libname | LIB-VER=libver)",
     ),
     sub("setname", "2.6.9", Arity::Exactly(3), "Sets the connection name.", "connection-name"),
     sub(
@@ -121,7 +174,7 @@ static CLIENT: &[Command] = &[
         "6.0.0",
         Arity::AtLeast(3),
         "Controls server-assisted client-side caching for the connection.",
-        "ON | OFF [REDIRECT client-id] [PREFIX prefix [PREFIX prefix ...]] [BCAST] [OPTIN] [OPTOUT] [NOLOOP]",
+        "status(ON | OFF) REDIRECT=client-id:int? PREFIX=prefix...+? BCAST? OPTIN? OPTOUT? NOLOOP?",
     ),
     sub(
         "trackinginfo",
@@ -135,7 +188,7 @@ static CLIENT: &[Command] = &[
         "5.0.0",
         Arity::AtLeast(3),
         "Ends the waiting of a client that is blocked by a command, from another connection.",
-        "client-id [TIMEOUT | ERROR]",
+        "client-id:int timeout_error(TIMEOUT | ERROR)?",
     )),
     admin(sub("unpause", "6.2.0", Arity::Exactly(2), "Resumes processing commands from paused clients.", "")),
 ];
@@ -200,6 +253,7 @@ fn client(
         }
         b"unpause" => {
             server.pause.end();
+            hold_expired(server, false);
             out.ok();
         }
         b"reply" => {
@@ -212,41 +266,7 @@ fn client(
             };
             out.ok();
         }
-        _ => super::help(
-            out,
-            "CLIENT",
-            &[
-                (
-                    "CACHING (YES|NO)",
-                    "Enable/disable tracking of the keys for next command in OPTIN/OPTOUT modes.",
-                ),
-                ("GETREDIR", "Return the client ID we are redirecting to when tracking is enabled."),
-                ("GETNAME", "Return the name of the current connection."),
-                ("ID", "Return the ID of the current connection."),
-                ("INFO", "Return information about the current client connection."),
-                ("KILL <ip:port>", "Kill connection made from <ip:port>."),
-                (
-                    "KILL <option> <value> [<option> <value> [...]]",
-                    "Kill connections by ID, USER, ADDR or LADDR.",
-                ),
-                ("LIST [options ...]", "Return information about client connections."),
-                ("NO-EVICT (ON|OFF)", "Protect current client connection from eviction."),
-                ("UNPAUSE", "Stop the current client pause, resuming traffic."),
-                (
-                    "PAUSE <timeout> [WRITE|ALL]",
-                    "Suspend all, or just write, clients for <timeout> milliseconds.",
-                ),
-                ("REPLY (ON|OFF|SKIP)", "Control the replies sent to the current connection."),
-                ("SETINFO <option> <value>", "Set the name or version of the client library."),
-                ("SETNAME <name>", "Assign the name <name> to the current connection."),
-                ("UNBLOCK <clientid> [TIMEOUT|ERROR]", "Unblock the specified blocked client."),
-                (
-                    "TRACKING (ON|OFF) [REDIRECT <id>] [BCAST] [PREFIX <prefix> [...]]",
-                    "     [OPTIN] [OPTOUT] [NOLOOP]\nControl server assisted client side caching.",
-                ),
-                ("TRACKINGINFO", "Report tracking status for the current connection."),
-            ],
-        ),
+        _ => super::help(out, "CLIENT", HELP),
     }
     Ok(())
 }
@@ -295,7 +315,15 @@ fn pause(server: &Server, args: Args<'_>) -> Result<(), CommandError> {
         args.integer(2).map_err(|_| CommandError::new("ERR timeout is not an integer or out of range"))?;
     let millis = u64::try_from(millis).map_err(|_| CommandError::new("ERR timeout is negative"))?;
     server.pause.begin(Duration::from_millis(millis), only_writes);
+    hold_expired(server, millis > 0);
     Ok(())
+}
+
+/// Keys do not expire while clients are paused. Store nodes know nothing of that.
+fn hold_expired(server: &Server, held: bool) {
+    if let Some(node) = server.store.node() {
+        node.hold_expired(held);
+    }
 }
 
 fn list(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {

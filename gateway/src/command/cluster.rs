@@ -27,6 +27,7 @@ pub static COMMANDS: &[SessionCommand] = &[
             summary: "A container for Redis Cluster commands.",
             complexity: "Depends on subcommand.",
             subcommands: CLUSTER,
+            help: HELP,
             ..BASE
         },
         run: SessionRun::Later(Later::Cluster),
@@ -87,14 +88,44 @@ const fn change(
     Command { since, flags: FLAGS, ..sub(name, arity, summary, "O(1)", syntax) }
 }
 
+/// What CLUSTER HELP tells.
+const HELP: &str = "\
+COUNT-FAILURE-REPORTS <node-id>
+    Return number of failure reports for <node-id>.
+COUNTKEYSINSLOT <slot>
+    Return the number of keys in <slot>.
+GETKEYSINSLOT <slot> <count>
+    Return key names stored by current node in a slot.
+INFO
+    Return information about the cluster.
+KEYSLOT <key>
+    Return the hash slot for <key>.
+MYID
+    Return the node id.
+NODES
+    Return cluster configuration seen by node. Output format:
+    <id> <ip:port> <flags> <master> <pings> <pongs> <epoch> <link> <slot> ...
+REPLICAS <node-id>
+    Return <node-id> replicas.
+SAVECONFIG
+    Force saving cluster configuration on disk.
+SLOTS
+    Return information about slots range mappings. Each range is made of:
+    start, end, master and replicas IP addresses, ports and ids
+SHARDS
+    Return information about slot range mappings and the nodes associated with them.
+LINKS
+    Return information about all network links between this node and its peers.
+    Output format is an array where each array element is a map containing attributes of a link";
+
 static CLUSTER: &[Command] = &[
-    change("addslots", "3.0.0", Arity::AtLeast(3), "Assigns new hash slots to a node.", "slot [slot ...]"),
+    change("addslots", "3.0.0", Arity::AtLeast(3), "Assigns new hash slots to a node.", "slot:int..."),
     change(
         "addslotsrange",
         "7.0.0",
         Arity::AtLeast(4),
         "Assigns new hash slot ranges to a node.",
-        "start-slot end-slot [start-slot end-slot ...]",
+        "start-slot_end-slot(start-slot:int end-slot:int)...",
     ),
     change("bumpepoch", "3.0.0", Arity::Exactly(2), "Advances the cluster config epoch.", ""),
     Command {
@@ -112,28 +143,22 @@ static CLUSTER: &[Command] = &[
         Arity::Exactly(3),
         "Returns the number of keys in a hash slot.",
         "O(N) where N is the number of keys in the database",
-        "slot",
+        "slot:int",
     ),
-    change(
-        "delslots",
-        "3.0.0",
-        Arity::AtLeast(3),
-        "Sets hash slots as unbound for a node.",
-        "slot [slot ...]",
-    ),
+    change("delslots", "3.0.0", Arity::AtLeast(3), "Sets hash slots as unbound for a node.", "slot:int..."),
     change(
         "delslotsrange",
         "7.0.0",
         Arity::AtLeast(4),
         "Sets hash slot ranges as unbound for a node.",
-        "start-slot end-slot [start-slot end-slot ...]",
+        "start-slot_end-slot(start-slot:int end-slot:int)...",
     ),
     change(
         "failover",
         "3.0.0",
         Arity::AtLeast(2),
         "Forces a replica to perform a manual failover of its master.",
-        "[FORCE | TAKEOVER]",
+        "options(FORCE | TAKEOVER)?",
     ),
     change("flushslots", "3.0.0", Arity::Exactly(2), "Deletes all slots information from a node.", ""),
     change("forget", "3.0.0", Arity::Exactly(3), "Removes a node from the nodes table.", "node-id"),
@@ -142,7 +167,7 @@ static CLUSTER: &[Command] = &[
         Arity::Exactly(4),
         "Returns the key names in a hash slot.",
         "O(N) where N is the number of keys in the database",
-        "slot count",
+        "slot:int count:int",
     ),
     Command {
         since: "5.0.0",
@@ -154,7 +179,7 @@ static CLUSTER: &[Command] = &[
         Arity::Exactly(3),
         "Returns the hash slot for a key.",
         "O(N) where N is the number of bytes in the key",
-        "key",
+        "key:string",
     ),
     Command {
         since: "7.0.0",
@@ -171,7 +196,7 @@ static CLUSTER: &[Command] = &[
         "3.0.0",
         Arity::AtLeast(4),
         "Forces a node to handshake with another node.",
-        "ip port [cluster-bus-port]",
+        "ip port:int cluster_bus_port:int@4.0.0?",
     ),
     sub("myid", Arity::Exactly(2), "Returns the ID of a node.", "O(1)", ""),
     sub(
@@ -195,7 +220,7 @@ static CLUSTER: &[Command] = &[
     ),
     Command {
         flags: flags::NO_SCRIPT | flags::ADMIN | flags::DANGEROUS,
-        ..change("reset", "3.0.0", Arity::AtLeast(2), "Resets a node.", "[HARD | SOFT]")
+        ..change("reset", "3.0.0", Arity::AtLeast(2), "Resets a node.", "hard_soft(HARD | SOFT)?")
     },
     change(
         "saveconfig",
@@ -209,14 +234,14 @@ static CLUSTER: &[Command] = &[
         "3.0.0",
         Arity::Exactly(3),
         "Sets the configuration epoch for a new node.",
-        "config-epoch",
+        "config-epoch:int",
     ),
     change(
         "setslot",
         "3.0.0",
         Arity::AtLeast(4),
         "Binds a hash slot to a node.",
-        "slot <IMPORTING node-id | MIGRATING node-id | NODE node-id | STABLE>",
+        "slot:int subcommand(IMPORTING=node-id | MIGRATING=node-id | NODE=node-id | STABLE)",
     ),
     Command {
         since: "7.0.0",
@@ -323,38 +348,7 @@ async fn tell(
         }
         b"failover" => return Err(CommandError::new("ERR You should send CLUSTER FAILOVER to a replica")),
         b"saveconfig" => out.ok(),
-        b"help" => super::help(
-            out,
-            "CLUSTER",
-            &[
-                ("COUNT-FAILURE-REPORTS <node-id>", "Return number of failure reports for <node-id>."),
-                ("COUNTKEYSINSLOT <slot>", "Return the number of keys in <slot>."),
-                ("GETKEYSINSLOT <slot> <count>", "Return key names stored by current node in a slot."),
-                ("INFO", "Return information about the cluster."),
-                ("KEYSLOT <key>", "Return the hash slot for <key>."),
-                ("MYID", "Return the node id."),
-                (
-                    "NODES",
-                    "Return cluster configuration seen by node. Output format:\n<id> <ip:port> <flags> <master> <pings> \
-                     <pongs> <epoch> <link> <slot> ...",
-                ),
-                ("REPLICAS <node-id>", "Return <node-id> replicas."),
-                (
-                    "SLOTS",
-                    "Return information about slots range mappings. Each range is made of:\nstart, end, master and \
-                     replicas IP addresses, ports and ids",
-                ),
-                (
-                    "SHARDS",
-                    "Return information about slot range mappings and the nodes associated with them.",
-                ),
-                (
-                    "LINKS",
-                    "Return information about all network links between this node and its peers.\nOutput format is an \
-                     array where each array element is a map containing attributes of a link",
-                ),
-            ],
-        ),
+        b"help" => super::help(out, "CLUSTER", HELP),
         _ => {
             return Err(CommandError::new(
                 "ERR This server is one node that owns all slots; moonshard topology moves slots between store nodes",

@@ -22,7 +22,7 @@ pub static COMMANDS: &[SessionCommand] = &[
             arity: Arity::AtLeast(1),
             flags: flags::NO_SCRIPT | flags::FAST | flags::NO_AUTH | flags::NO_MULTI,
             summary: "Handshakes with the server.",
-            syntax: "[protover [AUTH username password] [SETNAME clientname]]",
+            syntax: "arguments(protover:int AUTH=username_password(username password)? SETNAME=clientname?)?",
             ..CONNECTION
         },
         run: SessionRun::Now(hello),
@@ -34,7 +34,7 @@ pub static COMMANDS: &[SessionCommand] = &[
             flags: flags::NO_SCRIPT | flags::FAST | flags::NO_AUTH,
             summary: "Authenticates the connection.",
             complexity: "O(N) where N is the number of passwords defined for the user",
-            syntax: "[username] password",
+            syntax: "username@6.0.0? password",
             ..CONNECTION
         },
         run: SessionRun::Now(auth),
@@ -44,7 +44,7 @@ pub static COMMANDS: &[SessionCommand] = &[
             name: "select",
             arity: Arity::Exactly(2),
             summary: "Changes the selected database.",
-            syntax: "index",
+            syntax: "index:int",
             ..CONNECTION
         },
         run: SessionRun::Now(select),

@@ -1,15 +1,17 @@
 //! FCALL, FCALL_RO, FUNCTION.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use store_engine::spec::{Access, flags};
 use store_engine::{Args, Arity, Command, CommandError, Group, KeyPart, Reply, Routing, glob, rdb};
 
-use super::scripting::key_count;
+use super::scripting::{key_count, run_span};
+use crate::acl::limits::Limits;
 use crate::coordinate::{self, Program, ScriptCall};
 use crate::fleet;
 use crate::functions::{Function, Libraries, Library, Outline};
-use crate::gate::Admitted;
+use crate::gate::{self, Admitted};
 use crate::log;
 use crate::options::{Flags, Options};
 use crate::recall;
@@ -46,6 +48,7 @@ pub static COMMANDS: &[SessionCommand] = &[
             arity: Arity::AtLeast(2),
             flags: 0,
             subcommands: FUNCTION,
+            help: HELP,
             ..FUNCTIONS
         },
         run: SessionRun::Later(Later::Function),
@@ -67,9 +70,49 @@ const FCALL: Command = Command {
     arity: Arity::AtLeast(3),
     flags: flags::NO_SCRIPT | flags::MOVABLE_KEYS,
     complexity: "Depends on the function that is executed.",
-    syntax: "function numkeys [key [key ...]] [arg [arg ...]]",
+    syntax: "function numkeys:int key...? arg...?",
     ..FUNCTIONS
 };
+
+/// What FUNCTION HELP tells.
+const HELP: &str = "\
+LOAD [REPLACE] <FUNCTION CODE>
+    Create a new library with the given library name and code.
+DELETE <LIBRARY NAME>
+    Delete the given library.
+LIST [LIBRARYNAME PATTERN] [WITHCODE]
+    Return general information on all the libraries:
+    * Library name
+    * The engine used to run the Library
+    * Library description
+    * Functions list
+    * Library code (if WITHCODE is given)
+    It also possible to get only function that matches a pattern using LIBRARYNAME argument.
+STATS
+    Return information about the current function running:
+    * Function name
+    * Command used to run the function
+    * Duration in MS that the function is running
+    If no function is running, return nil
+    In addition, returns a list of available engines.
+KILL
+    Kill the current running function.
+FLUSH [ASYNC|SYNC]
+    Delete all the libraries.
+    When called without the optional mode argument, the behavior is determined by the
+    lazyfree-lazy-user-flush configuration directive. Valid modes are:
+    * ASYNC: Asynchronously flush the libraries.
+    * SYNC: Synchronously flush the libraries.
+DUMP
+    Return a serialized payload representing the current libraries, can be restored using FUNCTION RESTORE command
+RESTORE <PAYLOAD> [FLUSH|APPEND|REPLACE]
+    Restore the libraries represented by the given payload, it is possible to give a restore policy to
+    control how to handle existing libraries (default APPEND):
+    * FLUSH: delete all existing libraries.
+    * APPEND: appends the restored libraries to the existing libraries. On collision, abort.
+    * REPLACE: appends the restored libraries to the existing libraries, On collision, replace the old
+      libraries with the new libraries (notice that even on this option there is a chance of failure
+      in case of functions name collision with another library).";
 
 static FUNCTION: &[Command] = &[
     Command {
@@ -92,7 +135,7 @@ static FUNCTION: &[Command] = &[
         access: Access::Write,
         summary: "Deletes all libraries and functions.",
         complexity: "O(N) where N is the number of functions deleted",
-        syntax: "[ASYNC | SYNC]",
+        syntax: "async(ASYNC | SYNC)?",
         ..FUNCTIONS
     },
     Command { name: "help", summary: "Returns helpful text about the different subcommands.", ..FUNCTIONS },
@@ -102,7 +145,7 @@ static FUNCTION: &[Command] = &[
         arity: Arity::AtLeast(2),
         summary: "Returns information about all libraries.",
         complexity: "O(N) where N is the number of functions",
-        syntax: "[LIBRARYNAME library-name-pattern] [WITHCODE]",
+        syntax: "LIBRARYNAME=library-name-pattern? WITHCODE?",
         ..FUNCTIONS
     },
     Command {
@@ -112,7 +155,7 @@ static FUNCTION: &[Command] = &[
         flags: flags::NO_SCRIPT | flags::DENY_OOM,
         summary: "Creates a library.",
         complexity: "O(1) (considering compilation time is redundant)",
-        syntax: "[REPLACE] function-code",
+        syntax: "REPLACE? function-code",
         ..FUNCTIONS
     },
     Command {
@@ -122,7 +165,7 @@ static FUNCTION: &[Command] = &[
         flags: flags::NO_SCRIPT | flags::DENY_OOM,
         summary: "Restores all libraries from a payload.",
         complexity: "O(N) where N is the number of functions on the payload",
-        syntax: "serialized-value [FLUSH | APPEND | REPLACE]",
+        syntax: "serialized-value policy(FLUSH | APPEND | REPLACE)?",
         ..FUNCTIONS
     },
     Command { name: "stats", summary: "Returns information about a function during execution.", ..FUNCTIONS },
@@ -160,14 +203,17 @@ pub fn function_call<'a>(
         return Err(CommandError::new("ERR Can not execute a script with write flag using *_ro command."));
     }
     session.seed = session.seed.wrapping_add(1);
-    let own = Options { flags: function.flags, ..Options::default() };
-    let options = server.complete(session.wishes.options.over(own));
+    let own = Options { flags: function.flags, ..function.options };
+    let mut options = server.complete(session.wishes.options.over(own));
+    let read_only = options.flags.has(Flags::NO_WRITES);
+    let budget = gate::grant(server, session, &mut options, read_only)?;
     Ok(ScriptCall {
+        since: session.clock.unwrap_or_else(Instant::now),
         trace: session.wishes.trace.clone(),
-        span: session.span.as_ref().map(|span| span.context),
+        span: run_span(server, session, &options),
         reader: super::client::tracking::reader(session, keys),
-        read_only: options.flags.has(Flags::NO_WRITES),
-        budget: server.budget_for(&options)?,
+        read_only,
+        budget,
         options,
         program: Program::Function(function),
         words: admitted.args.items(),
@@ -183,11 +229,11 @@ pub fn function_call<'a>(
 }
 
 /// FUNCTION and its subcommands.
-pub async fn function(server: &Arc<Server>, args: Args<'_>, out: &mut Reply) {
+pub async fn function(server: &Arc<Server>, session: &Session, args: Args<'_>, out: &mut Reply) {
     let mark = out.buf.len();
     let done = match &*args[1].to_ascii_lowercase() {
-        b"load" => load(server, args, out).await,
-        b"restore" => restore(server, args, out).await,
+        b"load" => load(server, session, args, out).await,
+        b"restore" => restore(server, session, args, out).await,
         _ => manage(server, args, out).await,
     };
     if let Err(error) = done {
@@ -240,7 +286,12 @@ fn in_the_way(name: &str) -> CommandError {
     CommandError::owned(format!("ERR Library '{name}' already exists"))
 }
 
-async fn load(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
+async fn load(
+    server: &Server,
+    session: &Session,
+    args: Args<'_>,
+    out: &mut Reply,
+) -> Result<(), CommandError> {
     let (text, options) = args.rest(2).split_last().expect("the arity asks for a text");
     if let Some(other) = options.iter().find(|option| !option.eq_ignore_ascii_case(b"replace")) {
         let other = String::from_utf8_lossy(other);
@@ -251,7 +302,9 @@ async fn load(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(), Co
     if !replace && server.functions.libraries().has(&outline.name) {
         return Err(in_the_way(&outline.name));
     }
-    let library = Arc::new(coordinate::load_library(server, &outline).await?);
+    // No call of it would be allowed.
+    server.budget_for(&outline.options, &Limits::default())?;
+    let library = Arc::new(coordinate::load_library(server, session.limited_account(), &outline).await?);
     change(server, |libraries| {
         // Somebody may have been quicker while this one was loaded.
         if libraries.has(&outline.name) && !replace {
@@ -267,7 +320,7 @@ async fn load(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(), Co
 
 /// A library that was loaded before.
 async fn load_again(server: &Server, text: &[u8]) -> Result<Arc<Library>, CommandError> {
-    Ok(Arc::new(coordinate::load_library(server, &Outline::parse(text)?).await?))
+    Ok(Arc::new(coordinate::load_library(server, None, &Outline::parse(text)?).await?))
 }
 
 /// What FUNCTION RESTORE does with the libraries that are there.
@@ -278,7 +331,12 @@ enum Policy {
     Replace,
 }
 
-async fn restore(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
+async fn restore(
+    server: &Server,
+    session: &Session,
+    args: Args<'_>,
+    out: &mut Reply,
+) -> Result<(), CommandError> {
     if args.len() > 4 {
         return Err(wrong_call(args));
     }
@@ -307,7 +365,8 @@ async fn restore(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(),
         if restored.has(&outline.name) {
             return Err(in_the_way(&outline.name));
         }
-        restored.add(Arc::new(coordinate::load_library(server, &outline).await?))?;
+        restored
+            .add(Arc::new(coordinate::load_library(server, session.limited_account(), &outline).await?))?;
     }
     change(server, |libraries| {
         if policy == Policy::Flush {
@@ -376,26 +435,7 @@ async fn manage(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(), 
             }
             out.ok();
         }
-        _ => super::help(
-            out,
-            "FUNCTION",
-            &[
-                ("LOAD [REPLACE] <FUNCTION CODE>", "Create a new library with the given code."),
-                ("DELETE <LIBRARY NAME>", "Delete the given library."),
-                (
-                    "LIST [LIBRARYNAME PATTERN] [WITHCODE]",
-                    "Return the libraries with their functions, and their code if WITHCODE is given.",
-                ),
-                ("STATS", "Return the function that has been running longest, and the engines."),
-                ("KILL", "Kill the currently running functions; their writes are undone."),
-                ("FLUSH [ASYNC|SYNC]", "Delete all the libraries."),
-                ("DUMP", "Return a serialized payload of all libraries, for FUNCTION RESTORE."),
-                (
-                    "RESTORE <PAYLOAD> [FLUSH|APPEND|REPLACE]",
-                    "Restore the libraries of a payload: instead of the existing ones, beside them, or in their place.",
-                ),
-            ],
-        ),
+        _ => super::help(out, "FUNCTION", HELP),
     }
     Ok(())
 }

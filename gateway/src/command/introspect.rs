@@ -1,14 +1,15 @@
 //! COMMAND and its subcommands: the table of commands, shown to clients.
 
+mod arguments;
 mod tips;
 
 use store_engine::command::resolve;
-use store_engine::keys::keys_of;
 use store_engine::spec::flags;
-use store_engine::{Args, Arity, Command, CommandError, Group, Reply, glob};
+use store_engine::{Args, Arity, Command, CommandError, Group, Reply, glob, syntax};
 
 use super::connection::CONNECTION;
-use crate::facts::{categories, flag_names, key_specs, legacy_range};
+use crate::facts::{categories, flag_names, key_specs, legacy_range, used_keys};
+use crate::gate::full_name;
 use crate::registry::{SessionCommand, SessionRun};
 use crate::server::Server;
 use crate::session::Session;
@@ -17,55 +18,128 @@ use crate::session::Session;
 pub static COMMANDS: &[SessionCommand] = &[SessionCommand {
     facts: Command {
         name: "command",
-        since: "2.8.13",
         arity: Arity::AtLeast(1),
-        flags: flags::RANDOM,
         summary: "Returns detailed information about all commands.",
         complexity: "O(N) where N is the total number of commands",
-        syntax: "[COUNT | DOCS | GETKEYS | INFO | LIST]",
-        ..SERVER
+        subcommands: COMMAND,
+        help: HELP,
+        ..OF_COMMANDS
     },
     run: SessionRun::Now(command),
 }];
 
-const SERVER: Command = Command { group: Group::Server, ..CONNECTION };
+const OF_COMMANDS: Command =
+    Command { since: "2.8.13", group: Group::Commands, flags: flags::RANDOM, syntax: "", ..CONNECTION };
+
+/// What COMMAND HELP tells.
+const HELP: &str = "\
+(no subcommand)
+    Return details about all Redis commands.
+COUNT
+    Return the total number of commands in this Redis server.
+LIST
+    Return a list of all commands in this Redis server.
+INFO [<command-name> ...]
+    Return details about multiple Redis commands.
+    If no command names are given, documentation details for all
+    commands are returned.
+DOCS [<command-name> ...]
+    Return documentation details about multiple Redis commands.
+    If no command names are given, documentation details for all
+    commands are returned.
+GETKEYS <full-command>
+    Return the keys from a full Redis command.
+GETKEYSANDFLAGS <full-command>
+    Return the keys and the access flags from a full Redis command.";
+
+static COMMAND: &[Command] = &[
+    Command {
+        name: "count",
+        arity: Arity::Exactly(2),
+        summary: "Returns a count of commands.",
+        ..OF_COMMANDS
+    },
+    Command {
+        name: "docs",
+        since: "7.0.0",
+        arity: Arity::AtLeast(2),
+        summary: "Returns documentary information about one, multiple or all commands.",
+        complexity: "O(N) where N is the number of commands to look up",
+        syntax: "command-name...?",
+        ..OF_COMMANDS
+    },
+    Command {
+        name: "getkeys",
+        // As in Redis, although there are calls of one word.
+        arity: Arity::AtLeast(4),
+        summary: "Extracts the key names from an arbitrary command.",
+        complexity: "O(N) where N is the number of arguments to the command",
+        ..OF_COMMANDS
+    },
+    Command {
+        name: "getkeysandflags",
+        since: "7.0.0",
+        arity: Arity::AtLeast(4),
+        summary: "Extracts the key names and access flags for an arbitrary command.",
+        complexity: "O(N) where N is the number of arguments to the command",
+        ..OF_COMMANDS
+    },
+    Command {
+        name: "help",
+        since: "5.0.0",
+        arity: Arity::Exactly(2),
+        summary: "Returns helpful text about the different subcommands.",
+        ..OF_COMMANDS
+    },
+    Command {
+        name: "info",
+        arity: Arity::AtLeast(2),
+        summary: "Returns information about one, multiple or all commands.",
+        complexity: "O(N) where N is the number of commands to look up",
+        syntax: "command-name...?",
+        ..OF_COMMANDS
+    },
+    Command {
+        name: "list",
+        since: "7.0.0",
+        arity: Arity::AtLeast(2),
+        summary: "Returns a list of command names.",
+        complexity: "O(N) where N is the total number of commands",
+        syntax: "FILTERBY=filterby(MODULE=module-name | ACLCAT=category | PATTERN=pattern:pattern)?",
+        ..OF_COMMANDS
+    },
+];
 
 fn command(server: &Server, _: &mut Session, args: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
-    let Some(word) = args.get(1) else {
-        all(server, out);
-        return Ok(());
-    };
-    match &*word.to_ascii_lowercase() {
-        b"count" if args.len() == 2 => out.count(server.registry.names().len()),
-        b"info" if args.len() == 2 => all(server, out),
-        b"info" => {
+    match args.get(1).map(<[u8]>::to_ascii_lowercase).as_deref() {
+        None => all(server, out),
+        Some(b"count") => out.count(server.registry.names().len()),
+        Some(b"info") if args.len() == 2 => all(server, out),
+        Some(b"info") => {
             out.array(args.len() - 2);
             args.rest(2).iter().for_each(|name| info(server, name, out));
         }
-        b"docs" => docs(server, args, out),
-        b"list" => list(server, args, out)?,
-        // Four as in Redis, although there are calls of one word.
-        b"getkeys" if args.len() >= 4 => getkeys(server, args, out)?,
-        b"help" if args.len() == 2 => super::help(
-            out,
-            "COMMAND",
-            &[
-                ("(no subcommand)", "Return details about all commands."),
-                ("COUNT", "Return the total number of commands in this server."),
-                ("DOCS [<command-name> ...]", "Return documentation details about multiple commands."),
-                ("GETKEYS <full-command>", "Return the keys from a full command."),
-                ("INFO [<command-name> ...]", "Return details about multiple commands."),
-                ("LIST", "Return a list of all commands in this server."),
-            ],
-        ),
-        b"count" | b"getkeys" | b"help" => {
-            let name = format!("command|{}", String::from_utf8_lossy(word).to_lowercase());
-            return Err(store_engine::error::wrong_arity(&name));
+        Some(b"docs") => docs(server, args, out),
+        Some(b"list") => list(server, args, out)?,
+        Some(b"getkeys") => {
+            let call = Args::new(args.rest(2));
+            let keys = used(server, call)?;
+            out.array(keys.len());
+            keys.iter().for_each(|(at, _)| out.bulk(call[*at]));
         }
-        _ => {
-            let word = String::from_utf8_lossy(word);
-            return Err(CommandError::owned(format!("ERR unknown subcommand '{word}'. Try COMMAND HELP.")));
+        Some(b"getkeysandflags") => {
+            let call = Args::new(args.rest(2));
+            let keys = used(server, call)?;
+            out.array(keys.len());
+            for (at, uses) in keys {
+                out.array(2);
+                out.bulk(call[at]);
+                let flags: Vec<&str> = uses.split(' ').collect();
+                out.set(flags.len());
+                flags.iter().for_each(|flag| out.status(flag));
+            }
         }
+        _ => super::help(out, "COMMAND", HELP),
     }
     Ok(())
 }
@@ -115,11 +189,14 @@ fn info_of(server: &Server, command: &Command, name: &str, out: &mut Reply) {
     out.set(categories.len());
     categories.iter().for_each(|category| out.status(category));
     let tips: Vec<&str> = tips::tips(name).collect();
-    out.array(tips.len());
+    out.set(tips.len());
     tips.iter().for_each(|tip| out.bulk(tip.as_bytes()));
     key_specs(command, name, out);
     let subcommands = subcommands(server, command);
-    out.array(subcommands.len());
+    match subcommands.len() {
+        0 => out.set(0),
+        count => out.array(count),
+    }
     for (name, sub) in subcommands {
         info_of(server, sub, &name, out);
     }
@@ -139,17 +216,22 @@ fn docs(server: &Server, args: Args<'_>, out: &mut Reply) {
 
 fn docs_of(server: &Server, command: &Command, name: &str, out: &mut Reply) {
     let subcommands = subcommands(server, command);
+    let arguments = syntax::parse(command.syntax);
     out.bulk(name.as_bytes());
-    out.map(5 + usize::from(!subcommands.is_empty()));
+    out.map(5 + usize::from(!arguments.is_empty()) + usize::from(!subcommands.is_empty()));
     for (field, value) in [
         ("summary", command.summary),
         ("since", command.since),
         ("group", command.group.name()),
         ("complexity", command.complexity),
-        ("syntax", command.syntax),
+        ("syntax", &*syntax::manual(command.syntax)),
     ] {
         out.bulk(field.as_bytes());
         out.bulk(value.as_bytes());
+    }
+    if !arguments.is_empty() {
+        out.bulk(b"arguments");
+        arguments::write(&arguments, out);
     }
     if !subcommands.is_empty() {
         out.bulk(b"subcommands");
@@ -187,24 +269,22 @@ fn list(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(), CommandE
     Ok(())
 }
 
-fn getkeys(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
-    let call = Args::new(args.rest(2));
-    let row = server.registry.lookup(call.name());
-    let facts = row.and_then(|row| resolve(row.facts(), call));
-    let facts = facts.ok_or(CommandError::new("ERR Invalid command specified"))?;
+/// Where the keys of the call behind COMMAND GETKEYS stand, each with what is done with it.
+fn used(server: &Server, call: Args<'_>) -> Result<Vec<(usize, &'static str)>, CommandError> {
+    let row = server.registry.find(call.name());
+    let row = row.map(|found| server.registry.inner(found.0, call).unwrap_or(found).0.facts());
+    let facts = row.and_then(|row| Some((row, resolve(row, call)?)));
+    let (row, facts) = facts.ok_or(CommandError::new("ERR Invalid command specified"))?;
     if facts.keys.is_empty() {
         return Err(CommandError::new("ERR The command has no key arguments"));
     }
-    const INVALID: CommandError = CommandError::new("ERR Invalid number of arguments specified for command");
     if !facts.arity.allows(call.len()) {
-        return Err(INVALID);
+        return Err(CommandError::new("ERR Invalid number of arguments specified for command"));
     }
-    let keys =
-        keys_of(facts, call).map_err(|_| CommandError::new("ERR Invalid arguments specified for command"))?;
-    if keys.is_empty() {
-        return Err(CommandError::new("ERR The command has no key arguments"));
+    match used_keys(facts, &full_name(row, facts), call) {
+        Ok(keys) if !keys.is_empty() => Ok(keys),
+        // Scripts may have none.
+        _ if facts.group == Group::Scripting => Ok(Vec::new()),
+        _ => Err(CommandError::new("ERR Invalid arguments specified for command")),
     }
-    out.array(keys.len());
-    keys.iter().for_each(|&(at, _)| out.bulk(call[at]));
-    Ok(())
 }

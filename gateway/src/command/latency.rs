@@ -20,6 +20,7 @@ pub static COMMANDS: &[SessionCommand] = &[SessionCommand {
         complexity: "Depends on subcommand.",
         syntax: "",
         subcommands: LATENCY,
+        help: HELP,
         ..ADMIN
     },
     run: SessionRun::Now(latency),
@@ -31,6 +32,23 @@ const ADMIN: Command = Command {
     flags: flags::ADMIN | flags::NO_SCRIPT | flags::LOADING | flags::DANGEROUS,
     ..CONNECTION
 };
+
+/// What LATENCY HELP tells.
+const HELP: &str = "\
+DOCTOR
+    Return a human readable latency analysis report.
+GRAPH <event>
+    Return an ASCII latency graph for the <event> class.
+HISTORY <event>
+    Return time-latency samples for the <event> class.
+LATEST
+    Return the latest latency samples for all events.
+RESET [<event> ...]
+    Reset latency data of one or more <event> classes.
+    (default: reset all data for all event classes)
+HISTOGRAM [COMMAND ...]
+    Return a cumulative distribution of latencies in the format of a histogram for the specified command names.
+    If no commands are specified then all histograms are replied.";
 
 static LATENCY: &[Command] = &[
     Command {
@@ -61,7 +79,7 @@ static LATENCY: &[Command] = &[
         arity: Arity::AtLeast(2),
         summary: "Returns the cumulative distribution of latencies of a subset or all commands.",
         complexity: "O(N) where N is the number of commands with latency information being retrieved.",
-        syntax: "[command [command ...]]",
+        syntax: "command...?",
         ..ADMIN
     },
     Command {
@@ -82,7 +100,7 @@ static LATENCY: &[Command] = &[
         name: "reset",
         arity: Arity::AtLeast(2),
         summary: "Resets the latency data for one or more events.",
-        syntax: "[event [event ...]]",
+        syntax: "event...?",
         ..ADMIN
     },
 ];
@@ -134,26 +152,7 @@ fn latency(server: &Server, _: &mut Session, args: Args<'_>, out: &mut Reply) ->
             }
             out.count(kinds.iter().filter(|kind| server.latency.forget(kind)).count());
         }
-        _ => super::help(
-            out,
-            "LATENCY",
-            &[
-                ("DOCTOR", "Return a human readable latency analysis report."),
-                ("GRAPH <event>", "Return an ASCII latency graph for the <event> class."),
-                ("HISTORY <event>", "Return time-latency samples for the <event> class."),
-                ("LATEST", "Return the latest latency samples for all events."),
-                (
-                    "RESET [<event> ...]",
-                    "Reset latency data of one or more <event> classes.\n(default: reset all data for all event \
-                     classes)",
-                ),
-                (
-                    "HISTOGRAM [COMMAND ...]",
-                    "Return a cumulative distribution of latencies in the format of a histogram for the specified command \
-                     names.\nIf no commands are specified then all histograms are replied.",
-                ),
-            ],
-        ),
+        _ => super::help(out, "LATENCY", HELP),
     }
     Ok(())
 }

@@ -20,7 +20,7 @@ pub static COMMANDS: &[SessionCommand] = &[SessionCommand {
         arity: Arity::AtLeast(1),
         flags: flags::FAST,
         summary: "Draws the moon as it is now, or on another day.",
-        syntax: "[VERSION version] [days]",
+        syntax: "VERSION=version:int? days:int?",
         ..CONNECTION
     },
     run: SessionRun::Now(lolwut),

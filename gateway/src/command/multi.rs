@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use store::spans::Part;
 use store::{Store, Trouble};
 use store_engine::spec::{Access, flags};
 use store_engine::{Args, Arity, Command, CommandError, Group, KeyPart, Reply};
@@ -60,7 +61,7 @@ pub static COMMANDS: &[SessionCommand] = &[
             keys: KeyPart::ALL_READ,
             summary: "Monitors changes to keys to determine the execution of a transaction.",
             complexity: "O(1) for every key.",
-            syntax: "key [key ...]",
+            syntax: "key...",
             ..TRANSACTIONS
         },
         run: SessionRun::Later(Later::Watch),
@@ -95,7 +96,7 @@ fn multi(_: &Server, session: &mut Session, _: Args<'_>, out: &mut Reply) -> Res
     if session.multi.is_some() {
         return Err(CommandError::new("ERR MULTI calls can not be nested"));
     }
-    session.multi = Some(Multi::default());
+    session.multi = Some(Multi::begin(session.client.clone()));
     out.ok();
     Ok(())
 }
@@ -181,9 +182,19 @@ pub async fn exec(server: &Arc<Server>, session: &mut Session, out: &mut Reply) 
     has_changed(server, session);
     let mut seed = session.seed;
     let watches = session.watches_elsewhere();
+    let mark = out.buf.len();
     let done = coordinate::exec(server, &steps, watches, || session.watch_broken(), &mut seed, out).await;
     session.seed = seed;
-    if !done {
+    if done {
+        let reply = out.buf.get(mark..).unwrap_or_default();
+        for step in &steps {
+            if let Step::Engine(admitted, _) = step
+                && server.audit.concerns(admitted.number)
+            {
+                server.audit.tell(session, admitted.args, reply);
+            }
+        }
+    } else {
         out.null_array();
     }
     unwatch(server, session);
@@ -226,15 +237,25 @@ async fn prepare<'a>(
     let mut steps = Vec::with_capacity(calls.len());
     for call in calls {
         let mut reply = Reply::new(session.protocol);
-        let step = match sort(server, session, Args::new(call), &mut reply).await {
-            Ok(Some(step)) => step,
-            Ok(None) => Step::Answered(reply.buf),
-            Err(error) => {
-                reply.error(&error);
-                Step::Answered(reply.buf)
+        let (part, db, args) = (Part::begin(), session.db, Args::new(call));
+        match sort(server, session, args, &mut reply).await {
+            Ok(Some(step)) => {
+                steps.push(step);
+                continue;
             }
-        };
-        steps.push(step);
+            Ok(None) => {
+                let number = gate::number_of(&server.registry, args);
+                if number.is_some_and(|number| server.audit.concerns(number)) {
+                    server.audit.tell(session, args, &reply.buf);
+                }
+            }
+            Err(error) => reply.error(&error),
+        }
+        if let Some(part) = part {
+            let name = gate::shown_name(&server.registry, args);
+            coordinate::tell_queued(server, part, name, db, &reply.buf);
+        }
+        steps.push(Step::Answered(reply.buf));
     }
     steps
 }
@@ -288,7 +309,7 @@ async fn sort<'a>(
             return Ok(Some(Step::Publish(Message { shard, channel: args[1].into(), text: args[2].into() })));
         }
         SessionRun::Later(Later::Function) => {
-            function::function(server, args, reply).await;
+            function::function(server, session, args, reply).await;
             return Ok(None);
         }
         SessionRun::Later(Later::Eval { by_sha, read_only }) => {

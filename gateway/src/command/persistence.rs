@@ -36,7 +36,7 @@ pub static COMMANDS: &[SessionCommand] = &[
             name: "bgsave",
             arity: Arity::AtLeast(1),
             summary: "Asynchronously saves the database(s) to disk.",
-            syntax: "[SCHEDULE]",
+            syntax: "SCHEDULE@3.2.2?",
             ..ADMIN
         },
         run: SessionRun::Now(background_save),
@@ -63,7 +63,7 @@ pub static COMMANDS: &[SessionCommand] = &[
             name: "shutdown",
             arity: Arity::AtLeast(1),
             summary: "Synchronously saves the database(s) to disk and shuts down the Redis server.",
-            syntax: "[NOSAVE|SAVE] [NOW] [FORCE] [ABORT]",
+            syntax: "nosave_save(NOSAVE | SAVE)? NOW@7.0.0? FORCE@7.0.0? ABORT@7.0.0?",
             flags: ADMIN.flags | flags::NO_MULTI,
             ..ADMIN
         },

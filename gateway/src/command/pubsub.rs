@@ -21,7 +21,7 @@ pub static COMMANDS: &[SessionCommand] = &[
             arity: Arity::AtLeast(2),
             summary: "Listens for messages published to channels.",
             complexity: "O(N) where N is the number of channels to subscribe to.",
-            syntax: "channel [channel ...]",
+            syntax: "channel...",
             ..LISTENING
         },
         run: SessionRun::Now(|server, session, args, out| {
@@ -34,7 +34,7 @@ pub static COMMANDS: &[SessionCommand] = &[
             arity: Arity::AtLeast(2),
             summary: "Listens for messages published to channels that match one or more patterns.",
             complexity: "O(N) where N is the number of patterns to subscribe to.",
-            syntax: "pattern [pattern ...]",
+            syntax: "pattern(pattern:pattern)...",
             ..LISTENING
         },
         run: SessionRun::Now(|server, session, args, out| {
@@ -48,7 +48,7 @@ pub static COMMANDS: &[SessionCommand] = &[
             arity: Arity::AtLeast(2),
             summary: "Listens for messages published to shard channels.",
             complexity: "O(N) where N is the number of shard channels to subscribe to.",
-            syntax: "shardchannel [shardchannel ...]",
+            syntax: "shardchannel...",
             ..LISTENING
         },
         run: SessionRun::Now(|server, session, args, out| {
@@ -61,7 +61,7 @@ pub static COMMANDS: &[SessionCommand] = &[
             arity: Arity::AtLeast(1),
             summary: "Stops listening to messages posted to channels.",
             complexity: "O(N) where N is the number of channels to unsubscribe.",
-            syntax: "[channel [channel ...]]",
+            syntax: "channel...?",
             ..LISTENING
         },
         run: UNSUBSCRIBE[0],
@@ -72,7 +72,7 @@ pub static COMMANDS: &[SessionCommand] = &[
             arity: Arity::AtLeast(1),
             summary: "Stops listening to messages published to channels that match one or more patterns.",
             complexity: "O(N) where N is the number of patterns to unsubscribe.",
-            syntax: "[pattern [pattern ...]]",
+            syntax: "pattern:pattern...?",
             ..LISTENING
         },
         run: UNSUBSCRIBE[1],
@@ -84,7 +84,7 @@ pub static COMMANDS: &[SessionCommand] = &[
             arity: Arity::AtLeast(1),
             summary: "Stops listening to messages posted to shard channels.",
             complexity: "O(N) where N is the number of shard channels to unsubscribe.",
-            syntax: "[shardchannel [shardchannel ...]]",
+            syntax: "shardchannel...?",
             ..LISTENING
         },
         run: UNSUBSCRIBE[2],
@@ -119,6 +119,7 @@ pub static COMMANDS: &[SessionCommand] = &[
             complexity: "Depends on subcommand.",
             syntax: "",
             subcommands: PUBSUB,
+            help: HELP,
             ..BASE
         },
         run: SessionRun::Later(Later::PubSub),
@@ -157,6 +158,20 @@ const UNSUBSCRIBE: [SessionRun; 3] = [
     }),
 ];
 
+/// What PUBSUB HELP tells.
+const HELP: &str = "\
+CHANNELS [<pattern>]
+    Return the currently active channels matching a <pattern> (default: '*').
+NUMPAT
+    Return number of subscriptions to patterns.
+NUMSUB [<channel> ...]
+    Return the number of subscribers for the specified channels, excluding
+    pattern subscriptions(default: no channels).
+SHARDCHANNELS [<pattern>]
+    Return the currently active shard level channels matching a <pattern> (default: '*').
+SHARDNUMSUB [<shardchannel> ...]
+    Return the number of subscribers for the specified shard level channel(s)";
+
 static PUBSUB: &[Command] = &[
     Command {
         name: "channels",
@@ -164,7 +179,7 @@ static PUBSUB: &[Command] = &[
         arity: Arity::AtLeast(2),
         summary: "Returns the active channels.",
         complexity: "O(N) where N is the number of active channels.",
-        syntax: "[pattern]",
+        syntax: "pattern:pattern?",
         ..BASE
     },
     Command {
@@ -190,7 +205,7 @@ static PUBSUB: &[Command] = &[
         arity: Arity::AtLeast(2),
         summary: "Returns a count of subscribers to channels.",
         complexity: "O(N) for the NUMSUB subcommand, where N is the number of requested channels",
-        syntax: "[channel [channel ...]]",
+        syntax: "channel...?",
         ..BASE
     },
     Command {
@@ -199,7 +214,7 @@ static PUBSUB: &[Command] = &[
         arity: Arity::AtLeast(2),
         summary: "Returns the active shard channels.",
         complexity: "O(N) where N is the number of active shard channels.",
-        syntax: "[pattern]",
+        syntax: "pattern:pattern?",
         ..BASE
     },
     Command {
@@ -208,7 +223,7 @@ static PUBSUB: &[Command] = &[
         arity: Arity::AtLeast(2),
         summary: "Returns the count of subscribers of shard channels.",
         complexity: "O(N) for the SHARDNUMSUB subcommand, where N is the number of requested shard channels",
-        syntax: "[shardchannel [shardchannel ...]]",
+        syntax: "shardchannel...?",
         ..BASE
     },
 ];
@@ -379,30 +394,7 @@ async fn ask(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(), Com
                 out.count(count);
             }
         }
-        b"help" => super::help(
-            out,
-            "PUBSUB",
-            &[
-                (
-                    "CHANNELS [<pattern>]",
-                    "Return the currently active channels matching a <pattern> (default: '*').",
-                ),
-                ("NUMPAT", "Return number of subscriptions to patterns."),
-                (
-                    "NUMSUB [<channel> ...]",
-                    "Return the number of subscribers for the specified channels, excluding\npattern \
-                     subscriptions(default: no channels).",
-                ),
-                (
-                    "SHARDCHANNELS [<pattern>]",
-                    "Return the currently active shard level channels matching a <pattern> (default: '*').",
-                ),
-                (
-                    "SHARDNUMSUB [<shardchannel> ...]",
-                    "Return the number of subscribers for the specified shard level channel(s)",
-                ),
-            ],
-        ),
+        b"help" => super::help(out, "PUBSUB", HELP),
         _ => {
             let word = String::from_utf8_lossy(args[1]);
             return Err(CommandError::owned(format!(

@@ -22,7 +22,7 @@ pub static COMMANDS: &[SessionCommand] = &[
             flags: flags::NO_SCRIPT,
             summary: "Blocks until the asynchronous replication of all preceding write commands sent by the \
                       connection is completed.",
-            syntax: "numreplicas timeout",
+            syntax: "numreplicas:int timeout:int",
             ..CONNECTION
         },
         run: SessionRun::Later(Later::Wait),
@@ -51,7 +51,7 @@ pub static COMMANDS: &[SessionCommand] = &[
             since: "5.0.0",
             arity: Arity::Exactly(3),
             summary: "Configures a server as replica of another, or promotes it to a master.",
-            syntax: "host port | NO ONE",
+            syntax: "args(host-port(host port:int) | no-one(NO ONE))",
             ..BASE
         },
         run: SessionRun::Now(replica_of),
@@ -62,7 +62,7 @@ pub static COMMANDS: &[SessionCommand] = &[
             since: "1.0.0",
             arity: Arity::Exactly(3),
             summary: "Sets a Redis server as a replica of another, or promotes it to being a master.",
-            syntax: "host port | NO ONE",
+            syntax: "args(host-port(host port:int) | no-one(NO ONE))",
             ..BASE
         },
         run: SessionRun::Now(replica_of),
@@ -73,7 +73,7 @@ pub static COMMANDS: &[SessionCommand] = &[
             since: "6.2.0",
             arity: Arity::AtLeast(1),
             summary: "Starts a coordinated failover from a server to one of its replicas.",
-            syntax: "[TO host port [FORCE]] [ABORT] [TIMEOUT milliseconds]",
+            syntax: "TO=target(host port:int FORCE?)? ABORT? TIMEOUT=milliseconds:int?",
             ..BASE
         },
         run: SessionRun::Now(|_, _, args, _| {

@@ -1,14 +1,16 @@
 //! EVAL and its relatives, SCRIPT.
 
 use std::sync::Arc;
+use std::time::Instant;
 
+use store::spans::Part;
 use store_engine::keys::keys_of;
 use store_engine::spec::{Access, flags};
 use store_engine::{Args, Arity, Command, CommandError, Group, KeyPart, Reply, Routing, error, number};
 
 use crate::coordinate::{self, Program, ScriptCall};
 use crate::fleet;
-use crate::gate::Admitted;
+use crate::gate::{self, Admitted};
 use crate::header::Header;
 use crate::options::{BadOption, Flags, Options};
 use crate::recall;
@@ -39,6 +41,7 @@ pub static COMMANDS: &[SessionCommand] = &[
             syntax: "",
             arity: Arity::AtLeast(2),
             subcommands: SCRIPT,
+            help: HELP,
             ..SCRIPTING
         },
         run: SessionRun::Later(Later::Script),
@@ -66,8 +69,8 @@ const fn eval_row(
     const READ: &[KeyPart] = &[KeyPart::Counted { count_at: 2, first: 3, access: Access::Read }];
     const WRITE: &[KeyPart] = &[KeyPart::Counted { count_at: 2, first: 3, access: Access::Write }];
     let syntax = match what.len() {
-        6 => "script numkeys [key [key ...]] [arg [arg ...]]",
-        _ => "sha1 numkeys [key [key ...]] [arg [arg ...]]",
+        6 => "script numkeys:int key...? arg...?",
+        _ => "sha1 numkeys:int key...? arg...?",
     };
     SessionCommand {
         facts: Command {
@@ -90,19 +93,48 @@ const fn sub(name: &'static str, arity: Arity, summary: &'static str, syntax: &'
     Command { name, arity, summary, syntax, ..SCRIPTING }
 }
 
+/// What SCRIPT HELP tells.
+const HELP: &str = "\
+EXISTS <sha1> [<sha1> ...]
+    Return information about the existence of the scripts in the script cache.
+FLUSH [ASYNC|SYNC]
+    Flush the Lua scripts cache. Very dangerous on replicas.
+    When called without the optional mode argument, the behavior is determined by the
+    lazyfree-lazy-user-flush configuration directive. Valid modes are:
+    * ASYNC: Asynchronously flush the scripts cache.
+    * SYNC: Synchronously flush the scripts cache.
+KILL
+    Kill the currently executing Lua script.
+LOAD <script>
+    Load a script into the scripts cache without executing it.
+FLAGS <sha1> [<flag> ...]
+    Add flags and options to those of a script, loaded or not; without any, return them.
+KILL <sha1> | CLIENT <client-id>
+    Kill the scripts of a digest, or that of a client. What they wrote is undone.
+LATENCY
+    Return how long the runs of each script took.
+LIST
+    Return digest and text of each script.
+RUNNING
+    Return the scripts that are running or waiting for their keys.
+SHOW <sha1>
+    Return the text of a script.
+STATS [<sha1> | RESET]
+    Return what the runs of a script did, or of all; or begin anew.";
+
 static SCRIPT: &[Command] = &[
-    sub("exists", Arity::AtLeast(3), "Determines whether server-side Lua scripts exist.", "sha1 [sha1 ...]"),
+    sub("exists", Arity::AtLeast(3), "Determines whether server-side Lua scripts exist.", "sha1..."),
     sub(
         "flush",
         Arity::AtLeast(2),
         "Removes all server-side Lua scripts from the script cache.",
-        "[ASYNC | SYNC]",
+        "async(ASYNC | SYNC)@6.2.0?",
     ),
     sub(
         "flags",
         Arity::AtLeast(3),
         "Adds flags and options to those of a server-side Lua script.",
-        "sha1 [flag [flag ...]]",
+        "sha1 flag...?",
     ),
     Command {
         since: "5.0.0",
@@ -112,7 +144,7 @@ static SCRIPT: &[Command] = &[
         "kill",
         Arity::AtLeast(2),
         "Terminates server-side Lua scripts during execution.",
-        "[sha1 | CLIENT client-id]",
+        "which(sha1 | CLIENT=client-id:int)?",
     ),
     sub("latency", Arity::Exactly(2), "Returns how long the runs of each server-side Lua script took.", ""),
     sub("list", Arity::Exactly(2), "Lists the server-side Lua scripts.", ""),
@@ -122,7 +154,7 @@ static SCRIPT: &[Command] = &[
         "stats",
         Arity::AtLeast(2),
         "Returns what the runs of a server-side Lua script did, or of all.",
-        "[sha1 | RESET]",
+        "which(sha1 | RESET)?",
     ),
     sub("load", Arity::Exactly(3), "Loads a server-side Lua script to the script cache.", "script"),
 ];
@@ -163,7 +195,8 @@ async fn find_elsewhere(server: &Server, sha: &[u8]) {
 
 /// Makes a script known that was loaded before, or elsewhere.
 pub async fn recall_script(server: &Server, text: &[u8]) -> Result<(), CommandError> {
-    compiled(server, text).await.map(|known| server.scripts.pin(&known))
+    compiled(server, text).await?;
+    server.scripts.pin(text, server.config.script_cache_max.get_usize()).map(drop)
 }
 
 /// Finds the script that an EVAL call means, and what it is called with.
@@ -187,13 +220,16 @@ pub fn script_call<'a>(
         return Err(CommandError::new("ERR Can not execute a script with write flag using *_ro command."));
     }
     session.seed = session.seed.wrapping_add(1);
-    let options = server.complete(session.wishes.options.over(known.options));
+    let mut options = server.complete(session.wishes.options.over(known.options));
+    let read_only = read_only || options.flags.has(Flags::NO_WRITES);
+    let budget = gate::grant(server, session, &mut options, read_only)?;
     Ok(ScriptCall {
+        since: session.clock.unwrap_or_else(Instant::now),
         trace: session.wishes.trace.clone(),
-        span: session.span.as_ref().map(|span| span.context),
+        span: run_span(server, session, &options),
         reader: super::client::tracking::reader(session, keys),
-        read_only: read_only || options.flags.has(Flags::NO_WRITES),
-        budget: server.budget_for(&options)?,
+        read_only,
+        budget,
         options,
         program: Program::Script(known),
         words: admitted.args.items(),
@@ -206,6 +242,15 @@ pub fn script_call<'a>(
         account: session.limited_account(),
         full: !options.flags.spares_memory() && server.memory_is_full(),
     })
+}
+
+/// The span of a run, if its request is traced or its script always is.
+pub(super) fn run_span(server: &Server, session: &mut Session, options: &Options) -> Option<Part> {
+    if session.span.is_none() && options.flags.has(Flags::TRACE) {
+        session.span = server.spans.begin_wanted(session.parent.as_ref());
+    }
+    let scope = server.spans.scope(session.span.as_ref()?.context)?;
+    Some(scope.part())
 }
 
 /// How many keys a call names whose third word tells it.
@@ -234,8 +279,7 @@ pub async fn load(server: &Server, text: &[u8]) -> Result<Arc<Known>, CommandErr
     let known = compiled(server, text).await?;
     let _turn = server.loading.lock().await;
     recall::keep_script(server, &known).await?;
-    server.scripts.pin(&known);
-    Ok(known)
+    server.scripts.pin(text, server.config.script_cache_max.get_usize())
 }
 
 async fn compiled(server: &Server, text: &[u8]) -> Result<Arc<Known>, CommandError> {
@@ -284,8 +328,9 @@ async fn manage(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(), 
                 return Err(CommandError::new("ERR SCRIPT FLUSH only support SYNC|ASYNC option"));
             }
             let _turn = server.loading.lock().await;
-            server.scripts.flush();
+            // Scripts that could not be forgotten where they are kept would be there again soon.
             recall::forget_scripts(server).await?;
+            server.scripts.flush();
             out.ok();
         }
         b"kill" => kill(server, args, out).await?,
@@ -336,31 +381,7 @@ async fn manage(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(), 
                 out.bulk(Stats::report(std::iter::once(&*known.stats)).latency.as_bytes());
             }
         }
-        _ => super::help(
-            out,
-            "SCRIPT",
-            &[
-                (
-                    "EXISTS <sha1> [<sha1> ...]",
-                    "Return information about the existence of the scripts in the script cache.",
-                ),
-                ("FLUSH [ASYNC|SYNC]", "Flush the Lua scripts cache."),
-                (
-                    "FLAGS <sha1> [<flag> ...]",
-                    "Add flags and options to those of a script, loaded or not; without any, return them.",
-                ),
-                (
-                    "KILL [<sha1> | CLIENT <client-id>]",
-                    "End all running scripts, those of a digest or that of a client; what they wrote is undone.",
-                ),
-                ("LATENCY", "Return how long the runs of each script took."),
-                ("LIST", "Return digest and text of each script."),
-                ("LOAD <script>", "Load a script into the scripts cache without executing it."),
-                ("RUNNING", "Return the scripts that are running or waiting for their keys."),
-                ("SHOW <sha1>", "Return the text of a script."),
-                ("STATS [<sha1> | RESET]", "Return what the runs of a script did, or of all; or begin anew."),
-            ],
-        ),
+        _ => super::help(out, "SCRIPT", HELP),
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! INFO, CONFIG, PING and what else is about the server as a whole.
 
 use std::fmt::Write as _;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use store::Store;
 use store::client::Member;
@@ -12,6 +12,7 @@ use store_engine::{Args, Arity, Command, CommandError, DATABASES, Group, Reply};
 use super::connection::{CONNECTION, REDIS_VERSION};
 use crate::acl::log::Reason;
 use crate::config::OF_DATA;
+use crate::coordinate;
 use crate::log;
 use crate::observe::{resident_bytes, unix_time};
 use crate::registry::{Later, SessionCommand, SessionRun};
@@ -27,7 +28,7 @@ pub static COMMANDS: &[SessionCommand] = &[
             arity: Arity::AtLeast(1),
             flags: flags::DANGEROUS,
             summary: "Returns information and statistics about the server.",
-            syntax: "[section [section ...]]",
+            syntax: "section...?",
             ..SERVER
         },
         run: SessionRun::Now(info),
@@ -41,9 +42,24 @@ pub static COMMANDS: &[SessionCommand] = &[
             complexity: "Depends on subcommand.",
             syntax: "",
             subcommands: CONFIG,
+            help: HELP,
             ..ADMIN
         },
         run: SessionRun::Later(Later::Config),
+    },
+    SessionCommand {
+        facts: Command {
+            name: "time",
+            since: "2.6.0",
+            flags: flags::FAST,
+            summary: "Returns the server time.",
+            syntax: "",
+            ..SERVER
+        },
+        run: SessionRun::Now(|_, _, _, out| {
+            coordinate::tell_time(unix_time(), out);
+            Ok(())
+        }),
     },
     SessionCommand {
         facts: Command {
@@ -68,6 +84,17 @@ pub static COMMANDS: &[SessionCommand] = &[
 const SERVER: Command = Command { group: Group::Server, ..CONNECTION };
 const ADMIN: Command = Command { flags: flags::NO_SCRIPT | flags::ADMIN | flags::DANGEROUS, ..SERVER };
 
+/// What CONFIG HELP tells.
+const HELP: &str = "\
+GET <pattern>
+    Return parameters matching the glob-like <pattern> and their values.
+SET <directive> <value>
+    Set the configuration <directive> to <value>.
+RESETSTAT
+    Reset statistics reported by the INFO command.
+REWRITE
+    Rewrite the configuration file.";
+
 static CONFIG: &[Command] = &[
     Command {
         name: "get",
@@ -75,7 +102,7 @@ static CONFIG: &[Command] = &[
         arity: Arity::AtLeast(3),
         summary: "Returns the effective values of configuration parameters.",
         complexity: "O(N) when N is the number of configuration parameters provided",
-        syntax: "parameter [parameter ...]",
+        syntax: "parameter(parameter)...",
         ..ADMIN
     },
     Command {
@@ -108,7 +135,7 @@ static CONFIG: &[Command] = &[
         arity: Arity::AtLeast(4),
         summary: "Sets configuration parameters in-flight.",
         complexity: "O(N) when N is the number of configuration parameters provided",
-        syntax: "parameter value [parameter value ...]",
+        syntax: "parameter_value(parameter value)...",
         ..ADMIN
     },
 ];
@@ -172,16 +199,7 @@ async fn configure(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(
             server.config.rewrite().map_err(CommandError::owned)?;
             out.ok();
         }
-        _ => super::help(
-            out,
-            "CONFIG",
-            &[
-                ("GET <pattern>", "Return parameters matching the glob-like <pattern> and their values."),
-                ("SET <directive> <value>", "Set the configuration <directive> to <value>."),
-                ("RESETSTAT", "Reset statistics reported by the INFO command."),
-                ("REWRITE", "Rewrite the configuration file."),
-            ],
-        ),
+        _ => super::help(out, "CONFIG", HELP),
     }
     Ok(())
 }
@@ -303,8 +321,8 @@ fn persistence_section(server: &Server, text: &mut String) {
 }
 
 fn stats_section(server: &Server, text: &mut String) {
-    let (counters, keys) = (&server.counters, server.store.counts());
-    let of = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+    let (counters, keys) = (&server.counters, server.store.counts_since_reset());
+    let of = |counter: &AtomicU64| counters.since_reset(counter);
     let [channels, patterns, shard_channels] = server.pubsub.sizes();
     let Sizes { keys: tracked, items, prefixes, .. } = server.tracking.sizes();
     lines!(text,
@@ -320,7 +338,7 @@ fn stats_section(server: &Server, text: &mut String) {
         "pubsub_channels": channels,
         "pubsub_patterns": patterns,
         "pubsubshard_channels": shard_channels,
-        "total_error_replies": server.errors.all(),
+        "total_error_replies": server.errors.all_since_reset(),
         "tracking_total_keys": tracked,
         "tracking_total_items": items,
         "tracking_total_prefixes": prefixes,
@@ -349,7 +367,7 @@ fn scripts_section(server: &Server, text: &mut String) {
     let running = server.runtime.active();
     let (known, bytes) = server.scripts.usage();
     let (libraries, functions) = server.functions.libraries().counts();
-    let of = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+    let of = |counter: &AtomicU64| server.counters.since_reset(counter);
     lines!(text,
         "number_of_cached_scripts": known,
         "cached_scripts_bytes": bytes,

@@ -30,6 +30,7 @@ pub static COMMANDS: &[SessionCommand] = &[
             complexity: "Depends on subcommand.",
             syntax: "",
             subcommands: SLOWLOG,
+            help: HELP,
             ..ADMIN
         },
         run: SessionRun::Now(slowlog),
@@ -39,6 +40,18 @@ pub static COMMANDS: &[SessionCommand] = &[
 const ADMIN: Command =
     Command { group: Group::Server, flags: flags::ADMIN | flags::LOADING | flags::DANGEROUS, ..CONNECTION };
 
+/// What SLOWLOG HELP tells.
+const HELP: &str = "\
+GET [<count>]
+    Return top <count> entries from the slowlog (default: 10, -1 mean all).
+    Entries are made of:
+    id, timestamp, time in microseconds, arguments array, client IP and port,
+    client name
+LEN
+    Return the length of the slowlog.
+RESET
+    Reset the slowlog.";
+
 static SLOWLOG: &[Command] = &[
     Command {
         name: "get",
@@ -46,7 +59,7 @@ static SLOWLOG: &[Command] = &[
         arity: Arity::AtLeast(2),
         summary: "Returns the slow log's entries.",
         complexity: "O(N) where N is the number of entries returned",
-        syntax: "[count]",
+        syntax: "count:int?",
         ..ADMIN
     },
     Command {
@@ -118,19 +131,7 @@ fn slowlog(server: &Server, _: &mut Session, args: Args<'_>, out: &mut Reply) ->
             server.slow_log.clear();
             out.ok();
         }
-        b"help" => super::help(
-            out,
-            "SLOWLOG",
-            &[
-                (
-                    "GET [<count>]",
-                    "Return top <count> entries from the slowlog (default: 10, -1 mean all).\nEntries are made \
-                     of:\nid, timestamp, time in microseconds, arguments array, client IP and port,\nclient name",
-                ),
-                ("LEN", "Return the length of the slowlog."),
-                ("RESET", "Reset the slowlog."),
-            ],
-        ),
+        b"help" => super::help(out, "SLOWLOG", HELP),
         _ => {
             let word = String::from_utf8_lossy(args[1]);
             return Err(CommandError::owned(format!(

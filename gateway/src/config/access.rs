@@ -49,6 +49,16 @@ pub const ACLLOG_MAX_LEN: Parameter = Parameter {
     doc: "Refusals that ACL LOG remembers.",
 };
 
+/// What of users the log tells.
+pub const AUDIT_LOG: Parameter = Parameter {
+    name: "audit-log",
+    kind: Kind::Words("admin|denied", |c| &c.audit_log),
+    default: Fallback::Text("admin denied"),
+    live: true,
+    doc: "What the log tells of users: calls of administrators that change something, calls and passwords that are \
+          refused.",
+};
+
 /// Whether whoever comes from elsewhere is refused.
 pub const PROTECTED_MODE: Parameter = Parameter {
     name: "protected-mode",

@@ -16,7 +16,7 @@ pub struct Derived {
 /// Rows that tell how this server behaves in Redis' words. Whoever builds a feature takes its row out of here.
 pub static DERIVED: &[Derived] = &[
     Derived { name: "bind", value: |c| c.resp.get().map_or(String::new(), |address| address.host) },
-    Derived { name: "port", value: |c| c.resp.get().map_or(0, |address| address.port).to_string() },
+    Derived { name: "port", value: |c| if resp_is_tls(c) { 0 } else { resp_port(c) }.to_string() },
     Derived { name: "io-threads", value: |c| c.threads.get().to_string() },
     Derived { name: "databases", value: |_| DATABASES.to_string() },
     Derived { name: "save", value: |_| String::new() },
@@ -46,8 +46,17 @@ pub static DERIVED: &[Derived] = &[
         value: |c| c.cluster_announce.get().map_or(0, |address| address.port).to_string(),
     },
     Derived { name: "replicaof", value: |_| String::new() },
-    Derived { name: "tls-port", value: |_| "0".to_owned() },
+    Derived { name: "tls-port", value: |c| if resp_is_tls(c) { resp_port(c) } else { 0 }.to_string() },
     Derived { name: "unixsocket", value: |_| String::new() },
     Derived { name: "daemonize", value: |_| "no".to_owned() },
     Derived { name: "logfile", value: |_| String::new() },
 ];
+
+fn resp_port(config: &Config) -> u16 {
+    config.resp.get().map_or(0, |address| address.port)
+}
+
+/// Whether Redis clients speak TLS, the first of `tls-faces`.
+fn resp_is_tls(config: &Config) -> bool {
+    config.tls_cert_file.get().is_some() && config.tls_faces.get() & 1 != 0
+}

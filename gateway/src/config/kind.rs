@@ -50,7 +50,7 @@ pub enum Kind {
 /// What a text has to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// `http://HOST:PORT`, or `none`.
+    /// `http://HOST:PORT`, the same with `https`, or `none`.
     Url,
     /// A word.
     Word,
@@ -63,10 +63,13 @@ impl Form {
         let refused = |why: &str| Err(Refusal(why.to_owned()));
         match self {
             Form::Url if text == "none" => Ok(()),
-            Form::Url => match text.strip_prefix("http://").map(|rest| rest.trim_end_matches('/')) {
-                Some(rest) if Address::parse(rest).is_some() => Ok(()),
-                _ => refused("argument must be http://HOST:PORT or none"),
-            },
+            Form::Url => {
+                let rest = ["http://", "https://"].iter().find_map(|scheme| text.strip_prefix(scheme));
+                match rest.map(|rest| rest.trim_end_matches('/')) {
+                    Some(rest) if Address::parse(rest).is_some() => Ok(()),
+                    _ => refused("argument must be http://HOST:PORT, https://HOST:PORT or none"),
+                }
+            }
             Form::Word => {
                 let is_word =
                     (1..=128).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic());
@@ -333,7 +336,7 @@ impl Kind {
             Kind::Addresses(_) => "HOST:PORT,HOST:PORT,... or none".to_owned(),
             Kind::Names(sort, _) => format!("none, * or {}, such as {}", sort.word(), sort.example()),
             Kind::Ratio(_) => "a number from 0 to 1, such as 0.01".to_owned(),
-            Kind::Text(Form::Url, _) => "http://HOST:PORT or none".to_owned(),
+            Kind::Text(Form::Url, _) => "http://HOST:PORT, https://HOST:PORT or none".to_owned(),
             Kind::Text(Form::Word, _) => "a word".to_owned(),
             Kind::Text(Form::Percentiles, _) => "numbers from 0 to 100, such as 50 99 99.9".to_owned(),
         }

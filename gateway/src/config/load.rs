@@ -108,6 +108,7 @@ fn of_telemetry(row: &Parameter, environment: &dyn Fn(&str) -> Option<OsString>)
             None
         }
         "otel-endpoint" => given("OTEL_EXPORTER_OTLP_ENDPOINT"),
+        "otel-ca-cert-file" => given("OTEL_EXPORTER_OTLP_CERTIFICATE"),
         "otel-service-name" => given("OTEL_SERVICE_NAME"),
         "otel-metrics-interval-ms" => given("OTEL_METRIC_EXPORT_INTERVAL"),
         "otel-sample-ratio" => {
@@ -136,6 +137,10 @@ fn read(path: &Path, read_file: &dyn Fn(&Path) -> io::Result<String>) -> Result<
         Wrong(format!("{name}: line {line}: {}", error.message().replace('\n', ", ")))
     })?;
     for key in table.keys() {
+        if key == "user" {
+            let where_else = "users stand in the file that \"aclfile\" names, or are made with ACL SETUSER";
+            return Err(Wrong(format!("{name}: unknown key \"user\": {where_else}")));
+        }
         if !PARAMETERS.iter().any(|row| row.name == key) {
             let nearest = nearest(key);
             return Err(Wrong(format!("{name}: unknown key {key:?}, the nearest known one is {nearest:?}")));
@@ -215,7 +220,7 @@ mod tests {
 
     #[test]
     fn shards_follow_threads() {
-        for (threads, shards) in [("1", 4), ("3", 16), ("1000", 1024)] {
+        for (threads, shards) in [("1", 16), ("3", 64), ("1000", 1024)] {
             assert_eq!(load_from(None, &[], &[("threads", threads)]).expect("good").shards.get(), shards);
         }
     }
@@ -260,6 +265,7 @@ mod tests {
         let errors = [
             error(Some("script_fule = 1"), &[], &[]),
             error(Some("[server]\nresp = 1"), &[], &[]),
+            error(Some("user = 'alice on'"), &[], &[]),
             error(Some("hz = 10\ntimeout = \n"), &[], &[]),
             error(Some("hz = 10\nhz = 11\n"), &[], &[]),
             load(&Sources {
@@ -274,6 +280,7 @@ mod tests {
         insta::assert_snapshot!(errors.join("\n"), @r#"
         moonshard.toml: unknown key "script_fule", the nearest known one is "script-fuel"
         moonshard.toml: unknown key "server", the nearest known one is "stores"
+        moonshard.toml: unknown key "user": users stand in the file that "aclfile" names, or are made with ACL SETUSER
         moonshard.toml: line 2: string values must be quoted, expected literal string
         moonshard.toml: line 2: duplicate key
         cannot read config file /nowhere.toml: permission denied

@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn a_computed_default_follows_what_it_is_computed_from() {
-        let new = rewritten("", &[("threads", "3"), ("shards", "16")]);
+        let new = rewritten("", &[("threads", "3"), ("shards", "64")]);
         assert!(new.contains("threads = 3\n") && !new.contains("shards"), "{new}");
         assert!(rewritten("", &[("threads", "3"), ("shards", "8")]).contains("shards = 8\n"));
     }

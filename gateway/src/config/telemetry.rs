@@ -75,6 +75,16 @@ pub const OTEL_ENDPOINT: Parameter = Parameter {
     doc: "OpenTelemetry collector that gets traces and metrics by OTLP over gRPC. OTEL_EXPORTER_OTLP_ENDPOINT says it too.",
 };
 
+/// How they are known there.
+pub const OTEL_CA_CERT_FILE: Parameter = Parameter {
+    name: "otel-ca-cert-file",
+    kind: Kind::File(|c| &c.otel_ca_cert_file),
+    default: Fallback::Text("none"),
+    live: false,
+    doc: "Roots that the certificate of a collector at https:// must lead to, as PEM; none are those of tls-ca-cert-file. \
+          OTEL_EXPORTER_OTLP_CERTIFICATE says it too.",
+};
+
 /// Under which name.
 pub const OTEL_SERVICE_NAME: Parameter = Parameter {
     name: "otel-service-name",

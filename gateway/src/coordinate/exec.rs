@@ -2,19 +2,21 @@
 
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Instant;
 
 use script::Outcome;
+use store::spans::Part;
 use store::{Call, LockRequest, Mode, Trouble, Unit, WatchId};
 use store_engine::{CommandError, Reply};
 
 use super::dry;
 use super::host::{Circumstances, Collects, Lack, ScriptHost};
+use super::limits::take_turn;
 use super::locks::LockSet;
 use super::outgoing::{Outgoing, commit};
 use super::script::{ScriptCall, append_outcome, compile_error, killed_error, run_once};
+use super::spans;
 use crate::fleet;
-use crate::gate::Admitted;
+use crate::gate::{self, Admitted};
 use crate::observe::Counters;
 use crate::options::OnError;
 use crate::pubsub::Message;
@@ -58,14 +60,26 @@ pub async fn exec(
     // Nobody may change a watched key between the look at it and the commit.
     let (watches, watched): (Vec<WatchId>, Vec<LockRequest>) = watches.into_iter().unzip();
     locks.join(LockSet::of(watched));
-    let runs_scripts = steps.iter().any(|step| matches!(step, Step::Script(_)));
+    let script = steps.iter().find_map(|step| if let Step::Script(call) = step { Some(call) } else { None });
+    let runs_scripts = script.is_some();
+    // One turn for all: they run one behind the other.
+    let _turn = match script {
+        Some(call) => match take_turn(server, call).await {
+            Ok(turn) => turn,
+            Err(error) => {
+                out.error(&CommandError::owned(error));
+                return true;
+            }
+        },
+        None => None,
+    };
     let mark = out.buf.len();
     let first_seed = *seed;
     let mut collects = Collects::at_first(server);
     let mut now_ms = None;
     loop {
-        let began = Instant::now();
-        let txn = match locks.lock(server, now_ms, watches.clone()).await {
+        let lock = locks.lock(server, now_ms, watches.clone());
+        let txn = match server.counters.lock_waits.of(lock).await {
             Ok(txn) => txn,
             Err(Trouble::Broken) => return false,
             Err(trouble) => {
@@ -73,7 +87,6 @@ pub async fn exec(
                 return true;
             }
         };
-        server.counters.lock_waits.add(began.elapsed());
         if broken() {
             return false;
         }
@@ -144,14 +157,29 @@ async fn round(
         match step {
             Step::Answered(bytes) => out.buf.extend_from_slice(bytes),
             Step::Publish(message) => {
+                let (part, mark) = (Part::begin(), out.buf.len());
                 let receivers = fleet::receivers(server, message.shard, &message.channel).await;
                 match outgoing.push(message.clone()).and(receivers) {
                     Ok(count) => out.count(count),
                     Err(error) => out.error(&error),
                 }
+                if let Some(part) = part {
+                    let name = if message.shard { "SPUBLISH" } else { "PUBLISH" };
+                    spans::tell_queued(server, part, name.to_owned(), 0, &out.buf[mark..]);
+                }
             }
             Step::Engine(admitted, db) => {
-                let done = txn.execute(&call_of(admitted, *db, now_ms), Mode::Exclusive, seed, out).await;
+                let (part, mark) = (Part::begin(), out.buf.len());
+                let call = call_of(admitted, *db, now_ms);
+                let execute = txn.execute(&call, Mode::Exclusive, seed, out);
+                let done = match &part {
+                    Some(part) => part.scope().drive(execute).await,
+                    None => execute.await,
+                };
+                if let Some(part) = part {
+                    let name = gate::shown_name(&server.registry, admitted.args);
+                    spans::tell_queued(server, part, name, *db, &out.buf[mark..]);
+                }
                 match done {
                     Ok(fine) => server.calls.add_untimed(admitted.number, !fine),
                     Err(Trouble::Conflict(conflict)) => {
@@ -170,6 +198,27 @@ async fn round(
 }
 
 async fn script_step(
+    server: &Arc<Server>,
+    call: &ScriptCall<'_>,
+    txn: Unit,
+    seen: Circumstances,
+    collects: Collects,
+    outgoing: &mut Outgoing,
+    out: &mut Reply,
+) -> Result<Unit, Broken> {
+    let (began, mark) = (call.phase(), out.buf.len());
+    let done = run_step(server, call, txn, seen, collects, outgoing, out).await;
+    let Some(began) = began else { return done };
+    match &done {
+        // It is told of when it has ended.
+        Err(Broken::Lack(..)) => {}
+        Err(Broken::Ended(text)) => spans::tell(server, call, began, format!("-{text}").as_bytes()),
+        Ok(_) => spans::tell(server, call, began, out.buf.get(mark..).unwrap_or_default()),
+    }
+    done
+}
+
+async fn run_step(
     server: &Arc<Server>,
     call: &ScriptCall<'_>,
     mut txn: Unit,

@@ -8,12 +8,14 @@ use smallvec::SmallVec;
 use store::{Call, Conflict, Mode, Trouble, Unit};
 use store_engine::command::resolve;
 use store_engine::spec::flags;
-use store_engine::{Args, CommandError, DATABASES, Protocol, Reply, Routing, number};
+use store_engine::{Args, CommandError, Protocol, Reply, Routing};
 
+use super::aside;
 use super::outgoing::Outgoing;
 use super::queue::Queue;
 use super::trace::tell_call;
 use crate::acl::Account;
+use crate::acl::limits::Limit;
 use crate::fleet;
 use crate::gate::{self, Admitted, Origin, Recent, Stage};
 use crate::memory;
@@ -30,6 +32,8 @@ pub(super) const CALL_FUEL: u64 = 100;
 #[derive(Clone, Copy)]
 pub(super) struct Circumstances {
     pub now_ms: u64,
+    /// What TIME tells beside it: nothing else is that exact.
+    pub micros: u32,
     pub clock_seconds: f64,
     pub seed: u64,
     pub db: usize,
@@ -98,43 +102,17 @@ pub(super) struct Caller {
 }
 
 impl Caller {
-    /// Refuses what the user may not do.
+    /// Refuses what the user may not do, and tells of what administrators do.
     pub fn check(&self, server: &Server, admitted: &Admitted<'_>) -> Result<(), CommandError> {
-        match &self.account {
-            Some(account) => {
-                gate::refuse_without_permission(server, account, self.client, Stage::InScript, admitted)
-            }
-            None => Ok(()),
+        if let Some(account) = &self.account {
+            gate::refuse_without_permission(server, account, self.client, Stage::InScript, admitted)?;
         }
-    }
-
-    /// SELECT inside a script holds for the script only: the one session command that means something there. Anything
-    /// else is refused with `error`.
-    pub fn select_or(
-        &self,
-        server: &Server,
-        selected: &mut usize,
-        args: Args<'_>,
-        error: &CommandError,
-        out: &mut Reply,
-    ) {
-        if !args.name().eq_ignore_ascii_case(b"select") || args.len() != 2 {
-            return out.error(error);
+        if server.audit.concerns(admitted.number)
+            && let Some(client) = server.clients.lock().get(&self.client)
+        {
+            server.audit.tell_in_script(client, admitted.args);
         }
-        let admitted = gate::admit(&server.registry, args, Origin::Client);
-        if let Err(error) = admitted.and_then(|admitted| self.check(server, &admitted)) {
-            return out.error(&error);
-        }
-        let Some(db) = number::parse_i64(args[1]) else {
-            return out.error(&store_engine::error::NOT_AN_INTEGER);
-        };
-        match usize::try_from(db).ok().filter(|db| *db < DATABASES) {
-            Some(db) => {
-                *selected = db;
-                out.ok();
-            }
-            None => out.error(&CommandError::new("ERR DB index is out of range")),
-        }
+        Ok(())
     }
 
     /// `redis.acl_check_cmd`: whether the user may make a call.
@@ -172,6 +150,8 @@ pub(super) struct ScriptHost {
     pub wrote: bool,
     /// What it publishes when it is committed.
     pub outgoing: Outgoing,
+    /// TIME has to be answered, in this protocol, as soon as it is known.
+    pub clock_asked: Option<Protocol>,
     /// Something published of which other gateways have to say how many would hear it.
     pub publishing: Option<Box<Message>>,
     /// Who hears when what it reads changes.
@@ -185,6 +165,8 @@ pub(super) struct Declared {
     pub db: usize,
     pub keys: Vec<Box<[u8]>>,
     pub name: String,
+    /// A limit of the user is why: no flag helps.
+    pub of_user: bool,
 }
 
 impl Declared {
@@ -193,11 +175,13 @@ impl Declared {
         for &(at, _) in &admitted.keys {
             let key = admitted.args[at];
             if db != self.db || !self.keys.iter().any(|declared| **declared == *key) {
+                let otherwise = match self.of_user {
+                    true => format!(" of script {}, as {} wants it", self.name, Limit::UndeclaredKeys.rule()),
+                    false => format!(", or give script {} the flag allow-undeclared-keys", self.name),
+                };
                 return Err(CommandError::owned(format!(
-                    "UNDECLARED script tried accessing undeclared key, key: {}; name it among the KEYS, or give \
-                     script {} the flag allow-undeclared-keys",
+                    "UNDECLARED script tried accessing undeclared key, key: {}; name it among the KEYS{otherwise}",
                     String::from_utf8_lossy(&key[..key.len().min(128)]),
-                    self.name
                 )));
             }
         }
@@ -215,7 +199,7 @@ impl ScriptHost {
         let admitted = match gate::admit_again(&self.server.registry, args, origin, &mut self.recent) {
             Ok(admitted) => admitted,
             Err(error) => {
-                self.caller.select_or(&self.server, &mut self.seen.db, args, &error, out);
+                out.error(&error);
                 return Ok(true);
             }
         };
@@ -242,6 +226,18 @@ impl ScriptHost {
         }
         if let Some(message) = published(&admitted) {
             return Ok(self.publish(message, out));
+        }
+        if admitted.facts.name == "time" && self.seen.now_ms == 0 {
+            // What time it is says the first node that is asked.
+            self.server.calls.add_untimed(admitted.number, false);
+            self.clock_asked = Some(out.protocol);
+            return Ok(false);
+        }
+        if matches!(admitted.row, Row::Session(_)) {
+            let (clock, mark) = (self.seen.clock(), out.buf.len());
+            aside::answer(&self.server, &self.caller, &admitted, &mut self.seen.db, clock, out);
+            self.server.calls.add_untimed(admitted.number, out.buf.get(mark) == Some(&b'-'));
+            return Ok(true);
         }
         self.wrote |= admitted.facts.is_write();
         let can_wait = flags.unused() && can_wait(&admitted);
@@ -514,6 +510,11 @@ impl Host for ScriptHost {
                     answer_count(self.outgoing.push(*message).and(receivers), reply);
                 }
                 None => self.catch_up(reply).await.ok()?,
+            }
+            if let Some(protocol) = self.clock_asked.take() {
+                let mut out = Reply { buf: std::mem::take(reply), protocol };
+                aside::tell_time(self.seen.clock(), &mut out);
+                *reply = out.buf;
             }
             if let (Some(trace), Some(began)) = (&self.trace, began) {
                 trace.answered(reply, began.elapsed());

@@ -1,9 +1,16 @@
 //! Loading a library: its chunk runs once, with nothing of the store in reach.
 
+use std::pin::pin;
+use std::sync::Arc;
+
 use script::{AnyHost, CallFlags, Finishing, Host, HostCall, Limit, LogLevel, Outcome, Script};
 use store_engine::CommandError;
 
+use super::limits::Burning;
+use crate::acl::Account;
 use crate::functions::{Library, Outline};
+use crate::gate;
+use crate::options::Options;
 use crate::server::Server;
 
 /// What the chunk of a library meets.
@@ -24,11 +31,29 @@ impl Host for Loading {
     }
 }
 
-/// Makes a library of its text, in a sandbox of its own and within the budget of a script.
-pub async fn load_library(server: &Server, outline: &Outline<'_>) -> Result<Library, CommandError> {
+/// Makes a library of its text, in a sandbox of its own and within the budget of a script: of this user if there is something
+/// that it may not do.
+pub async fn load_library(
+    server: &Server,
+    account: Option<Arc<Account>>,
+    outline: &Outline<'_>,
+) -> Result<Library, CommandError> {
     let script = Script::new(outline.body);
+    let (mut budget, mut burning, mut _turn) = (server.budget(), None, None);
+    if let Some(account) = account {
+        budget = server.budget_for(&Options::default(), account.user().limits())?;
+        _turn = gate::turn(server, &account).await?;
+        burning = Burning::of_user(server, &account, budget.fuel);
+    }
     let _permit = server.runtime.admit(false).await;
-    match server.runtime.load(&script, &server.budget(), AnyHost::new(Box::new(Loading))).await {
+    let outcome = {
+        let load = pin!(server.runtime.load(&script, &budget, AnyHost::new(Box::new(Loading))));
+        match burning {
+            None => load.await,
+            Some(burning) => burning.watch(load, |_| None).await,
+        }
+    };
+    match outcome {
         Outcome::Reply(reply) => Library::new(outline, script, &reply),
         Outcome::Limit(Limit::Fuel | Limit::Time) => {
             Err(CommandError::new("ERR Error registering functions: ERR FUNCTION LOAD timeout"))

@@ -4,15 +4,17 @@ use std::fmt;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use resp::ReplyLimits;
 use script::{AnyHost, Budget, Host, Outcome, RunInput, Spent};
+use store::spans::Part;
 use store::{Conflict, LockRequest, Mode, Origin, Trouble, Unit};
 use store_engine::{CommandError, Protocol, Reply};
 
 use super::dry;
 use super::host::{Caller, Circumstances, Collects, Declared, Lack, ScriptHost};
+use super::limits::{Burning, limit_error, take_turn};
 use super::locks::LockSet;
 use super::outgoing::{Outgoing, commit};
 use super::queue::Queue;
@@ -20,6 +22,7 @@ use super::spans;
 use super::turns;
 use super::unlocked::UnlockedHost;
 use crate::acl::Account;
+use crate::acl::limits::Limit;
 use crate::events::Introduction;
 use crate::functions::Function;
 use crate::gate::Recent;
@@ -28,7 +31,6 @@ use crate::options::{Flags, OnError, Options, UndeclaredKeys};
 use crate::runs::Who;
 use crate::scripts::Known;
 use crate::server::Server;
-use crate::spans::Context;
 use crate::stats::{Ended, Stats};
 use crate::trace::{Rerun, Trace};
 use crate::tracking::Reader;
@@ -50,7 +52,7 @@ impl Program {
     }
 
     /// How errors of Lua call it.
-    fn name(&self) -> &str {
+    pub(super) fn name(&self) -> &str {
         match self {
             Program::Script(known) => &known.sha,
             Program::Function(function) => &function.name,
@@ -103,6 +105,8 @@ pub struct ScriptCall<'a> {
     pub args: &'a [&'a [u8]],
     /// It may not write.
     pub read_only: bool,
+    /// When it was called.
+    pub since: Instant,
     /// The caller's database.
     pub db: usize,
     /// The caller's protocol.
@@ -117,8 +121,8 @@ pub struct ScriptCall<'a> {
     pub full: bool,
     /// Where to tell what it did, if somebody asks.
     pub trace: Option<Arc<Trace>>,
-    /// The span of the request that it is run for, if that is traced; then its run has one, too.
-    pub span: Option<Context>,
+    /// Its span, if the request that it is run for is traced.
+    pub span: Option<Part>,
     /// Who hears when what it reads changes.
     pub reader: Option<Reader>,
 }
@@ -135,12 +139,13 @@ impl ScriptCall<'_> {
     }
 
     /// How it is run, in a word.
-    fn mode(&self) -> &'static str {
-        match (self.options.flags.has(Flags::DISABLE_ATOMICITY), self.read_only) {
-            (true, _) => "async",
-            (_, true) => "read-only",
-            (_, false) => "atomic",
-        }
+    pub(super) fn mode(&self) -> &'static str {
+        self.options.mode(self.read_only)
+    }
+
+    /// What `os.clock` answers, in seconds.
+    fn clock_seconds(&self, server: &Server) -> f64 {
+        self.since.saturating_duration_since(server.started).as_secs_f64()
     }
 
     /// For whoever listens to what is run.
@@ -176,23 +181,12 @@ impl ScriptCall<'_> {
 
     /// The same call as a part of a transaction, which is atomic whatever its parts say.
     pub fn within_exec(mut self) -> Self {
-        self.options.flags.0 &= !Flags::DISABLE_ATOMICITY.0;
+        self.options = self.options.within_exec();
         if self.is_dry() {
             self.trace = Some(Arc::new(Trace::new(false)));
         }
+        self.tell_spans();
         self
-    }
-
-    /// The beginning of a part of the run that becomes a span, if the run is traced.
-    fn phase(&self) -> Option<Instant> {
-        self.span.map(|_| Instant::now())
-    }
-
-    /// The end of such a part.
-    fn end_phase(&self, name: &'static str, began: Option<Instant>) {
-        if let (Some(began), Some(trace)) = (began, &self.trace) {
-            trace.phase(name, began);
-        }
     }
 
     pub(super) fn who(&self) -> Who {
@@ -206,10 +200,13 @@ impl ScriptCall<'_> {
     }
 
     fn declared(&self) -> Option<Declared> {
+        let limits_user =
+            |account: &Arc<Account>| account.user().limits().get(Limit::UndeclaredKeys).is_some();
         (self.options.undeclared_keys == Some(UndeclaredKeys::Reject)).then(|| Declared {
             db: self.db,
             keys: self.keys.iter().map(|key| (*key).into()).collect(),
             name: self.program.name().to_owned(),
+            of_user: self.account.as_ref().is_some_and(limits_user),
         })
     }
 }
@@ -220,13 +217,21 @@ pub async fn run_script(server: &Arc<Server>, mut call: ScriptCall<'_>, out: &mu
     if let Err(error) = dry::refuse(&call) {
         return append_error(out, &call, error);
     }
+    let _turn = match take_turn(server, &call).await {
+        Ok(turn) => turn,
+        Err(error) => return append_error(out, &call, error),
+    };
+    let Some(scope) = call.scope() else { return run(server, &mut call, out).await };
+    let began = Instant::now();
+    call.tell_spans();
+    Box::pin(scope.drive(run(server, &mut call, out))).await;
+    spans::tell(server, &call, began, out.get(mark..).unwrap_or_default());
+}
+
+/// Runs one that may be run.
+async fn run(server: &Arc<Server>, call: &mut ScriptCall<'_>, out: &mut Vec<u8>) {
+    let mark = out.len();
     let mut told = server.events.begin(|| call.introduction(call.mode()));
-    let began = call.span.map(|span| {
-        let trace = call.trace.get_or_insert_with(|| Arc::new(Trace::new(true)));
-        trace.want_calls();
-        trace.seen().span = Some((span.trace_text(), span.span_text()));
-        Instant::now()
-    });
     if told.is_some() || call.is_dry() {
         call.trace.get_or_insert_with(|| Arc::new(Trace::new(false)));
     }
@@ -234,13 +239,13 @@ pub async fn run_script(server: &Arc<Server>, mut call: ScriptCall<'_>, out: &mu
         let mut seen = trace.seen();
         (seen.mode, seen.name) = (call.mode(), call.program.name().to_owned());
     }
-    let mut rounds = Rounds::new(server, &call);
+    let mut rounds = Rounds::new(server, call);
     let kept = loop {
         let done = {
             let run = pin!(async {
                 match call.options.flags.has(Flags::DISABLE_ATOMICITY) {
-                    true => Box::pin(run_unlocked(server, &call, out)).await.map(|()| None),
-                    false => run_atomic(server, &call, &mut rounds, out).await,
+                    true => Box::pin(run_unlocked(server, call, out)).await.map(|()| None),
+                    false => run_atomic(server, call, &mut rounds, out).await,
                 }
             });
             server.runs.drive(|| call.who(), run).await
@@ -250,16 +255,16 @@ pub async fn run_script(server: &Arc<Server>, mut call: ScriptCall<'_>, out: &mu
             Some(Ok(Some(kept))) => kept,
             Some(Ok(None)) => break Ok(()),
             Some(Err(error)) => break Err(error),
-            None => break Err(killed_error(server, &call)),
+            None => break Err(killed_error(server, call)),
         };
         let began = call.phase();
         let done = commit(server, txn, outgoing).await;
         call.end_phase("commit", began);
         match done {
-            Err(Trouble::Apart) => rounds.again(server, &call, Lack::Begin),
-            Err(Trouble::Unfit) => rounds.again(server, &call, Lack::Order),
+            Err(Trouble::Apart) => rounds.again(server, call, Lack::Begin),
+            Err(Trouble::Unfit) => rounds.again(server, call, Lack::Order),
             done => {
-                note_end(server, &call, failed, &spent);
+                note_end(server, call, failed, &spent);
                 break done.map_err(lost);
             }
         }
@@ -271,10 +276,7 @@ pub async fn run_script(server: &Arc<Server>, mut call: ScriptCall<'_>, out: &mu
     }
     if let Err(error) = kept {
         out.truncate(mark);
-        append_error(out, &call, error);
-    }
-    if let Some(began) = began {
-        spans::tell(server, &call, began, out.get(mark..).unwrap_or_default());
+        append_error(out, call, error);
     }
 }
 
@@ -293,7 +295,7 @@ pub(super) fn killed_error(server: &Server, call: &ScriptCall<'_>) -> String {
 }
 
 /// What became of the writes of a script that was ended.
-fn fate(call: &ScriptCall<'_>) -> &'static str {
+pub(super) fn fate(call: &ScriptCall<'_>) -> &'static str {
     match call.options.flags.has(Flags::DISABLE_ATOMICITY) {
         true => "what it wrote stays, as it is not atomic",
         false => "its writes were undone",
@@ -364,27 +366,27 @@ async fn run_atomic(
     let tells = !call.is_dry() && call.trace.as_ref().is_some_and(|trace| trace.wants_changes());
     loop {
         let now_ms = rounds.seen.map(|seen| seen.now_ms).filter(|now_ms| *now_ms > 0);
-        let began = Instant::now();
+        let began = call.phase();
         let opened = if rounds.opens { rounds.locks.open(server) } else { None };
         let mut txn = match opened {
             Some(txn) => txn,
-            None => rounds.locks.lock(server, now_ms, Vec::new()).await.map_err(lost)?,
+            None => {
+                let lock = rounds.locks.lock(server, now_ms, Vec::new());
+                server.counters.lock_waits.of(lock).await.map_err(lost)?
+            }
         };
         if call.is_dry() || tells {
             txn.begin_part().await.map_err(lost)?;
         }
+        call.end_phase("lock", began);
         // Not before: those who wait for a key shall not keep others from running.
-        let locked = Instant::now();
-        call.end_phase("lock", call.span.map(|_| began));
-        let permit = server.runtime.admit(false).await;
-        server.counters.lock_waits.add(locked - began);
-        server.counters.queue_waits.add(locked.elapsed());
+        let permit = server.counters.queue_waits.of(server.runtime.admit(false)).await;
         let time = match txn.is_open() {
             true => 0,
             false => txn.now_ms().unwrap_or_else(|| unix_time().as_millis() as u64),
         };
         let seen = rounds.seen.get_or_insert_with(|| Circumstances {
-            clock_seconds: server.started.elapsed().as_secs_f64(),
+            clock_seconds: call.clock_seconds(server),
             ..Circumstances::of(call, 0)
         });
         if seen.now_ms == 0 {
@@ -479,7 +481,7 @@ fn append_reply(
         Outcome::CompileError(message) => Err(compile_error(&message)),
         Outcome::Limit(limit) => {
             call.note(server, Ended::ByLimit, spent);
-            Err(limit_error(call, limit))
+            Err(limit_error(server, call, limit))
         }
         Outcome::Stopped => trapped(format!("{program} was stopped")),
         Outcome::Trap(what) => trapped(format!("the sandbox stopped {program}: {what}")),
@@ -518,35 +520,6 @@ pub fn compile_error(message: &str) -> String {
     format!("ERR Error compiling script (new function): {message}")
 }
 
-fn limit_error(call: &ScriptCall<'_>, limit: script::Limit) -> String {
-    let (budget, options) = (&call.budget, &call.options);
-    let (used_up, own, setting) = match limit {
-        script::Limit::Fuel => {
-            (format!("{} units used up", budget.fuel), options.fuel.is_some(), "script-fuel")
-        }
-        script::Limit::Time => (
-            format!("{} ms are over", budget.time.as_millis()),
-            options.timeout_ms.is_some(),
-            "script-timeout-ms",
-        ),
-        script::Limit::Memory => (
-            format!("more than {} bytes wanted", budget.memory_bytes),
-            options.memory_bytes.is_some(),
-            "script-memory",
-        ),
-        script::Limit::Reply => {
-            (format!("reply of more than {} bytes", budget.reply_bytes), false, "script-reply-max")
-        }
-    };
-    let setting = if own { "the script's own options" } else { setting };
-    format!(
-        "SCRIPTLIMIT {}: {used_up} by {}; {}; the limit is set by {setting}",
-        limit.name(),
-        call.program,
-        fate(call)
-    )
-}
-
 /// How one round went.
 pub(super) struct Round {
     /// The host with the transaction, unless the sandbox took it down with it.
@@ -567,7 +540,13 @@ impl Circumstances {
     pub(super) fn of(call: &ScriptCall<'_>, now_ms: u64) -> Circumstances {
         let ScriptCall { seed, db, read_only, full, .. } = *call;
         let spares_memory = call.options.flags.spares_memory();
-        Circumstances { now_ms, clock_seconds: 0.0, seed, db, read_only, full, spares_memory }
+        let micros = unix_time().subsec_micros() % 1000;
+        Circumstances { now_ms, micros, clock_seconds: 0.0, seed, db, read_only, full, spares_memory }
+    }
+
+    /// The present time, which stands still for a script.
+    pub(super) fn clock(&self) -> Duration {
+        Duration::from_millis(self.now_ms) + Duration::from_micros(self.micros.into())
     }
 }
 
@@ -595,6 +574,7 @@ pub(super) async fn run_once(
         declared: call.declared(),
         wrote: false,
         outgoing: Outgoing::default(),
+        clock_asked: None,
         publishing: None,
         trace,
         reader: call.reader.clone(),
@@ -625,11 +605,8 @@ async fn run_unlocked(server: &Arc<Server>, call: &ScriptCall<'_>, out: &mut Vec
         trace: call.traced(),
         reader: call.reader.clone(),
     });
-    let began = Instant::now();
-    let _permit = server.runtime.admit(true).await;
-    server.counters.queue_waits.add(began.elapsed());
-    let clock_seconds = server.started.elapsed().as_secs_f64();
-    let (host, outcome, spent) = run_in_sandbox(server, call, clock_seconds, host, true).await;
+    let _permit = server.counters.queue_waits.of(server.runtime.admit(true)).await;
+    let (host, outcome, spent) = run_in_sandbox(server, call, call.clock_seconds(server), host, true).await;
     if let Some(mut host) = host {
         // Also those of a script that was ended: it did call them.
         host.send_all().await;
@@ -662,14 +639,23 @@ async fn run_in_sandbox<H: Host>(
     };
     let input = input.encode();
     let (runtime, script, budget) = (server.runtime.clone(), call.program.script().clone(), call.budget);
-    // Boxed at once: the future is large, and each move of it costs.
-    let run = Box::pin(async move { runtime.run(&script, &input, &budget, AnyHost::new(host)).await });
-    let (host, outcome, spent) = match server.tracking.is_on() {
-        true => {
-            let run = Box::pin(Origin::client(call.client).drive(run));
+    let burning = Burning::of(server, call);
+    // Boxed at once, and pinned where it is made: the future is large, and each move of it costs.
+    let run = Box::pin(async move {
+        let run = pin!(runtime.run(&script, &input, &budget, AnyHost::new(host)));
+        match burning {
+            None => run.await,
+            Some(burning) => burning.watch(run, |(_, _, spent)| Some(spent.fuel)).await,
+        }
+    });
+    let origin = Origin::client(call.client);
+    let (host, outcome, spent) = match (call.scope(), server.tracking.is_on()) {
+        (None, false) => turns::drive(server, run, gives_way).await,
+        (None, true) => turns::drive(server, Box::pin(origin.drive(run)), gives_way).await,
+        (Some(scope), _) => {
+            let run = Box::pin(async move { scope.drive(origin.drive(run)).await });
             turns::drive(server, run, gives_way).await
         }
-        false => turns::drive(server, run, gives_way).await,
     };
     (host.and_then(AnyHost::downcast::<H>), outcome, spent)
 }

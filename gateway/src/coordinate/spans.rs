@@ -1,27 +1,71 @@
 //! The spans of a run that is traced: made from what [`crate::trace`] has seen, when it has ended.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use script::Spent;
+use store::spans::Part;
 
 use super::script::{Program, ScriptCall};
 use crate::server::Server;
-use crate::spans::{Side, Span};
-use crate::trace::{CallStep, Seen, Step};
+use crate::spans::{Scope, Side, Span};
+use crate::trace::{CallStep, Seen, Step, Trace};
 
 /// Calls of one run that become spans.
 const MOST_CALLS: usize = 256;
 
+impl ScriptCall<'_> {
+    /// Lets it tell what becomes spans, if it is traced.
+    pub(super) fn tell_spans(&mut self) {
+        let Some(part) = &self.span else { return };
+        let context = part.context();
+        let (mode, name) = (self.mode(), self.program.name().to_owned());
+        let trace = self.trace.get_or_insert_with(|| Arc::new(Trace::new(true)));
+        trace.want_calls();
+        let mut seen = trace.seen();
+        seen.span = Some((context.trace_text(), context.span_text()));
+        (seen.mode, seen.name) = (mode, name);
+    }
+
+    /// For what is done in its span, if it is traced.
+    pub(super) fn scope(&self) -> Option<Scope> {
+        self.span.as_ref().map(|part| part.scope().clone())
+    }
+
+    /// The beginning of a part of the run that becomes a span, if the run is traced.
+    pub(super) fn phase(&self) -> Option<Instant> {
+        self.span.is_some().then(Instant::now)
+    }
+
+    /// The end of such a part.
+    pub(super) fn end_phase(&self, name: &'static str, began: Option<Instant>) {
+        if let (Some(began), Some(trace)) = (began, &self.trace) {
+            trace.phase(name, began);
+        }
+    }
+}
+
+/// Tells of a queued call of EXEC that was run now.
+pub fn tell_queued(server: &Server, part: Part, name: String, db: usize, reply: &[u8]) {
+    server.spans.end(operation(part.span(name.clone(), Side::Internal), name, db).with_reply(reply));
+}
+
+/// A span with the facts that all calls have.
+fn operation(span: Span, name: String, db: usize) -> Span {
+    span.with("db.system.name", "redis").with("db.operation.name", name).with("db.namespace", db.to_string())
+}
+
 /// Tells of a run that began then, with this reply.
 pub(super) fn tell(server: &Server, call: &ScriptCall<'_>, began: Instant, reply: &[u8]) {
-    let (Some(parent), Some(trace)) = (&call.span, &call.trace) else { return };
+    let (Some(part), Some(trace)) = (&call.span, &call.trace) else { return };
     let seen = trace.seen();
     let Spent { fuel, memory_bytes, calls, .. } = seen.spent;
     let (kind, name) = match call.program {
         Program::Script(_) => ("moonshard.script.sha", "script"),
         Program::Function(_) => ("moonshard.function.name", "function"),
     };
-    let mut run = Span::within(parent, name, Side::Internal, began)
+    let mut run = part
+        .span_since(began, name, Side::Internal)
         .with(kind, seen.name.clone())
         .with("moonshard.script.mode", seen.mode)
         .with("moonshard.script.keys", call.keys.len())
@@ -44,12 +88,8 @@ pub(super) fn tell(server: &Server, call: &ScriptCall<'_>, began: Instant, reply
     }
     let end = run.began + run.took;
     for phase in &seen.phases {
-        let side = if server.store.node().is_some() { Side::Internal } else { Side::Client };
-        let mut span = Span::within(&run.context, phase.name, side, phase.began);
+        let mut span = Span::within(&run.context, phase.name, Side::Internal, phase.began);
         span.took = phase.took;
-        if side == Side::Client {
-            span = rpc(span);
-        }
         server.spans.end(span);
     }
     for step in calls_of(&seen).take(MOST_CALLS) {
@@ -77,24 +117,14 @@ fn calls_of(seen: &Seen) -> impl Iterator<Item = &CallStep> {
 fn span_of(server: &Server, run: &Span, step: &CallStep) -> Span {
     let name = step.args.first().map(|name| server.registry.lookup(name)).unwrap_or_default();
     let name = name.map_or_else(|| "unknown".to_owned(), |row| row.facts().name.to_uppercase());
-    let cluster = server.store.cluster();
-    let side = if cluster.is_some() { Side::Client } else { Side::Internal };
-    let span = Span::within(&run.context, name.clone(), side, Instant::now())
-        .with("db.system.name", "redis")
-        .with("db.operation.name", name)
-        .with("db.namespace", step.db.to_string())
-        .with_reply(&step.reply);
-    match (cluster, &step.key) {
+    let span = Span::within(&run.context, name.clone(), Side::Internal, Instant::now());
+    let span = operation(span, name, step.db).with_reply(&step.reply);
+    match (server.store.cluster(), &step.key) {
         (Some(cluster), Some((_, node))) => {
             let address = cluster.links().get(*node).map(|link| link.address().to_owned());
-            rpc(span.with("server.address", address.unwrap_or_default()))
+            span.with("server.address", address.unwrap_or_default())
         }
         (None, Some((_, shard))) => span.with("moonshard.shard", *shard),
         _ => span,
     }
-}
-
-/// A span of a call to a store node.
-fn rpc(span: Span) -> Span {
-    span.with("rpc.system", "grpc").with("rpc.service", "moonshard.store.v1.Store").with("rpc.method", "Link")
 }

@@ -8,14 +8,16 @@ use store::Call;
 use store_engine::spec::flags::DENY_OOM;
 use store_engine::{Args, CommandError, Protocol, Reply};
 
+use super::aside;
 use super::host::{CALL_FUEL, Caller, answer_count, can_wait, published, reply_in};
 use super::queue::Queue;
 use super::trace::tell_call;
 use crate::fleet;
 use crate::gate::{self, Admitted, Origin, Recent};
 use crate::memory;
-use crate::observe::unix_ms;
+use crate::observe::{unix_ms, unix_time};
 use crate::pubsub::Message;
+use crate::registry::Row;
 use crate::server::Server;
 use crate::trace::Trace;
 use crate::tracking::Reader;
@@ -94,7 +96,7 @@ impl UnlockedHost {
         let admitted = match gate::admit_again(&self.server.registry, args, origin, &mut self.recent) {
             Ok(admitted) => admitted,
             Err(error) => {
-                self.caller.select_or(&self.server, &mut self.db, args, &error, out);
+                out.error(&error);
                 return HostCall::Done(CALL_FUEL);
             }
         };
@@ -125,6 +127,10 @@ impl UnlockedHost {
             }
             out.count(self.server.pubsub.publish(message.shard, &message.channel, &message.text));
             return HostCall::Done(CALL_FUEL);
+        }
+        if matches!(admitted.row, Row::Session(_)) {
+            aside::answer(&self.server, &self.caller, &admitted, &mut self.db, unix_time(), out);
+            return HostCall::Done(CALL_FUEL + out.buf.len() as u64);
         }
         if flags.unused() && (self.collects || flags.explicitly_async()) && can_wait(&admitted) {
             self.queue.push(admitted, self.db, flags.protected());

@@ -1,7 +1,7 @@
 //! Calls by command: how many, how they ended, how long they took.
 //!
-//! Threads count in lanes of their own as far as there are enough, so that they do not take each other's cache lines
-//! away. What CONFIG RESETSTAT forgets is only taken off what INFO tells: whoever scrapes metrics sees sums that never
+//! Threads count in lanes of their own as far as there are enough: nobody takes another's cache lines away, and an addition
+//! need not be atomic. What CONFIG RESETSTAT forgets is only taken off what INFO tells: whoever scrapes metrics sees sums that never
 //! fall.
 
 use std::cell::Cell;
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::spread::{Spread, Timed};
+use super::spread::{Adds, Spread, Timed};
 
 /// More lanes than this cost memory and help nobody.
 const MOST_LANES: usize = 16;
@@ -84,11 +84,11 @@ impl CallReport {
 
 /// The counts of all commands, which are named by number.
 pub struct Calls {
-    /// Those of a lane stand together.
+    /// Those of a lane stand together. The last lane is for all threads that have none of their own.
     slots: Box<[Slot]>,
     commands: usize,
-    /// One less than there are lanes, which are a power of two.
-    mask: usize,
+    /// How many lanes belong to one thread.
+    own: usize,
     /// What [`Calls::reset`] found.
     forgotten: Mutex<Vec<CallReport>>,
 }
@@ -116,46 +116,50 @@ fn thread() -> usize {
 impl Calls {
     /// For so many commands, and threads that call them.
     pub fn new(commands: usize, threads: usize) -> Calls {
-        let lanes = threads.clamp(1, MOST_LANES).next_power_of_two();
-        let slots = (0..lanes * commands).map(|_| Slot::default()).collect();
-        Calls { slots, commands, mask: lanes - 1, forgotten: Mutex::default() }
+        let own = threads.min(MOST_LANES);
+        let slots = (0..(own + 1) * commands).map(|_| Slot::default()).collect();
+        Calls { slots, commands, own, forgotten: Mutex::default() }
     }
 
+    /// Where the calling thread counts a command, and how.
     #[inline]
-    fn slot(&self, command: u16) -> &Slot {
+    fn slot(&self, command: u16) -> (&Slot, Adds) {
+        let thread = thread();
+        let (lane, adds) = if thread < self.own { (thread, Adds::Alone) } else { (self.own, Adds::Among) };
         // No more than there are slots.
-        &self.slots[(thread() & self.mask).wrapping_mul(self.commands).wrapping_add(usize::from(command))]
+        (&self.slots[lane.wrapping_mul(self.commands).wrapping_add(usize::from(command))], adds)
     }
 
     /// Counts a call and how long it took.
     #[inline]
     pub fn add(&self, command: u16, took: Duration, failed: bool) {
-        let slot = self.slot(command);
+        let (slot, adds) = self.slot(command);
         let nanos = took.as_secs().wrapping_mul(1_000_000_000).wrapping_add(took.subsec_nanos().into());
-        slot.timed.get_or_init(Timed::default).add(nanos);
-        slot.nanos.fetch_add(nanos, Ordering::Relaxed);
+        slot.timed.get_or_init(Timed::default).add(nanos, adds);
+        adds.to(&slot.nanos, nanos);
         if failed {
-            slot.failed.fetch_add(1, Ordering::Relaxed);
+            adds.to(&slot.failed, 1);
         }
     }
 
     /// Counts a call that nobody has measured.
+    #[inline]
     pub fn add_untimed(&self, command: u16, failed: bool) {
-        let slot = self.slot(command);
-        slot.untimed.fetch_add(1, Ordering::Relaxed);
+        let (slot, adds) = self.slot(command);
+        adds.to(&slot.untimed, 1);
         if failed {
-            slot.failed.fetch_add(1, Ordering::Relaxed);
+            adds.to(&slot.failed, 1);
         }
     }
 
     /// Counts a call that was refused.
     pub fn refuse(&self, command: u16, why: Refusal) {
-        let slot = self.slot(command);
+        let (slot, adds) = self.slot(command);
         let counter = match why {
             Refusal::Rejected => &slot.rejected,
             Refusal::Denied => &slot.denied,
         };
-        counter.fetch_add(1, Ordering::Relaxed);
+        adds.to(counter, 1);
     }
 
     /// What is known of each command, by number.

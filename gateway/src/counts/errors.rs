@@ -17,6 +17,8 @@ const OTHER: &str = "OTHER";
 pub struct Errors {
     counts: Mutex<BTreeMap<Box<str>, u64>>,
     all: AtomicU64,
+    /// What [`Errors::reset`] found: of each code word, and of all.
+    forgotten: Mutex<(BTreeMap<Box<str>, u64>, u64)>,
 }
 
 impl Errors {
@@ -44,15 +46,24 @@ impl Errors {
         self.counts.lock().iter().map(|(code, count)| (code.clone(), *count)).collect()
     }
 
-    /// How many there were.
-    pub fn all(&self) -> u64 {
-        self.all.load(Ordering::Relaxed)
+    /// The same since the last [`Errors::reset`], without those that there were none of.
+    pub fn since_reset(&self) -> Vec<(Box<str>, u64)> {
+        let forgotten = self.forgotten.lock();
+        let before = |code: &str| forgotten.0.get(code).copied().unwrap_or(0);
+        let since = self.told().into_iter().map(|(code, count)| (count.saturating_sub(before(&code)), code));
+        since.filter(|(count, _)| *count > 0).map(|(count, code)| (code, count)).collect()
     }
 
-    /// Begins anew.
+    /// How many there were since the last [`Errors::reset`].
+    pub fn all_since_reset(&self) -> u64 {
+        let forgotten = self.forgotten.lock();
+        self.all.load(Ordering::Relaxed).saturating_sub(forgotten.1)
+    }
+
+    /// Begins anew, for INFO.
     pub fn reset(&self) {
-        self.counts.lock().clear();
-        self.all.store(0, Ordering::Relaxed);
+        let mut forgotten = self.forgotten.lock();
+        *forgotten = (self.counts.lock().clone(), self.all.load(Ordering::Relaxed));
     }
 }
 
@@ -75,8 +86,11 @@ mod tests {
         let of = |code: &str| told.iter().find(|(known, _)| &**known == code).map(|(_, count)| *count);
         assert_eq!((of("ERR"), of("WRONGTYPE"), of("MADE0")), (Some(2), Some(1), Some(1)));
         assert_eq!(told.iter().map(|(_, count)| count).sum::<u64>(), 10_004);
-        assert_eq!(errors.all(), 10_004);
+        assert_eq!(errors.all_since_reset(), 10_004);
         errors.reset();
-        assert!(errors.told().is_empty());
+        assert!(errors.since_reset().is_empty() && errors.all_since_reset() == 0);
+        errors.add(b"ERR again");
+        assert_eq!(errors.since_reset(), [("ERR".into(), 1)]);
+        assert_eq!(errors.told().len(), MOST_CODES + 1, "whoever scrapes metrics sees sums that never fall");
     }
 }

@@ -11,6 +11,7 @@ mod mail;
 use std::cell::RefCell;
 use std::future::{Future, pending, poll_fn};
 use std::io;
+use std::os::fd::AsRawFd;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -140,6 +141,7 @@ impl Connection {
 
     async fn run(&mut self, wire: &mut Wire, mut ready: Ready, place: &Place) -> io::Result<Left> {
         let client = self.session.client.clone();
+        client.held.set_socket(wire.tcp().as_raw_fd());
         let mut killed = pin!(client.wake.notified());
         let mut summoned = pin!(client.mail.summoned());
         let mut is_summoned = false;
@@ -223,6 +225,8 @@ impl Connection {
         let (mut at, mut answered, mut took_long) = (0, 0, false);
         let now_ms = unix_ms();
         session.client.active_ms.store(now_ms, Ordering::Relaxed);
+        session.clock = None;
+        session.client.held.set_input(input);
         while !session.closing {
             parser.set_authenticated(!session.needs_password(&server.acl));
             match parser.next(&input[at..]) {
@@ -276,6 +280,7 @@ impl Connection {
                         }
                         if session.listens() {
                             mail::finish(server, &session.client, wire).await?;
+                            session.clock = None;
                         }
                         mark = out.buf.len();
                         append(&mut out.buf, late.buf);
@@ -300,6 +305,7 @@ impl Connection {
             }
             if out.buf.len() >= FLUSH_BYTES && ahead.is_empty() {
                 write(server, wire, std::mem::take(&mut session.wrote), &mut out.buf).await?;
+                session.clock = None;
             }
         }
         if !ahead.is_empty() {
@@ -310,6 +316,7 @@ impl Connection {
         } else {
             input.drain(..at);
         }
+        session.client.held.set_input(input);
         Counters::add(&server.counters.commands, answered);
         if !out.buf.is_empty() {
             if crowded && (answered > 1 || took_long) {

@@ -103,6 +103,7 @@ impl Work {
         };
         let argv: [&[u8]; 3] = [b"AUTH", user, password];
         let mut out = Reply::new(self.session.protocol);
+        self.session.clock = None;
         let left =
             dispatch::begin(&self.server, &mut self.session, Args::new(&argv), unix_ms(), &mut out).is_some();
         match out.buf.split_first() {
@@ -236,6 +237,7 @@ fn outlives_its_client(server: &Server, argv: &[&[u8]]) -> bool {
 
 async fn perform(server: &Arc<Server>, session: &mut Session, argv: &[&[u8]]) -> Vec<u8> {
     let mut out = Reply::new(session.protocol);
+    session.clock = None;
     if let Some(waiting) = dispatch::begin(server, session, Args::new(argv), unix_ms(), &mut out) {
         // Boxed, as it is the bulk of what would be moved from frame to frame: a call of gRPC that holds it is 20 KB.
         Box::pin(dispatch::finish(server, session, waiting, &mut out)).await;

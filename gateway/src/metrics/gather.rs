@@ -5,10 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use store::Cluster;
 
 use super::Gathered;
-use super::node::{data, journal_of, process};
+use super::node::{data, data_of, exports, process};
 use crate::observe::Counters;
 use crate::server::Server;
-use crate::spans::Spans;
 
 /// All of it.
 pub fn of_server(server: &Server, ready: bool) -> Gathered {
@@ -18,14 +17,8 @@ pub fn of_server(server: &Server, ready: bool) -> Gathered {
     clients(&mut told, server);
     scripts(&mut told, server);
     data(&mut told, &server.store.usage(), server.store.counts(), server.config.maxmemory.get());
-    journal_of(&mut told, &server.store);
-    let Spans { dropped, sent, failed, exports_failed: [traces, metrics], .. } = &server.spans;
-    for (outcome, count) in [("sent", sent), ("queue_full", dropped), ("failed", failed)] {
-        told.labelled("moonshard_otel_spans_total", outcome, of(count));
-    }
-    for (signal, count) in [("traces", traces), ("metrics", metrics)] {
-        told.labelled("moonshard_otel_exports_failed_total", signal, of(count));
-    }
+    server.store.node().into_iter().for_each(|node| data_of(&mut told, node));
+    exports(&mut told, &server.spans);
     server.store.cluster().into_iter().for_each(|cluster| nodes(&mut told, cluster));
     told
 }
@@ -58,6 +51,9 @@ fn calls(told: &mut Gathered, server: &Server) {
     told.number("moonshard_requests_total", of(&counters.commands));
     for (code, count) in server.errors.told() {
         told.labelled("moonshard_errors_total", String::from(code), count);
+    }
+    for (limit, count) in server.acl.limits_reached() {
+        told.labelled("moonshard_user_limits_total", limit.name(), count);
     }
     told.number("moonshard_slow_calls_total", of(&counters.slow_calls));
 }

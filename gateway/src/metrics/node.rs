@@ -1,24 +1,50 @@
 //! What a process tells of the data it has, and of itself.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
+use store::Node;
 use store::journal::Journal;
 use store::node::Usage;
-use store::{Node, Store};
+use store::server::Service;
 use store_engine::DATABASES;
 use store_engine::keyspace::Counts;
 
 use super::Gathered;
 use crate::log;
 use crate::observe::{cpu_seconds, resident_bytes, unix_time};
+use crate::spans::Spans;
 
 /// What a store node tells, which began to serve then.
-pub fn of_node(node: &Node, started: Instant, ready: bool, maxmemory: u64) -> Gathered {
+pub fn of_node(
+    node: &Node,
+    service: &Service,
+    spans: &Spans,
+    started: Instant,
+    ready: bool,
+    maxmemory: u64,
+) -> Gathered {
     let mut told = Gathered::default();
+    told.number("moonshard_node_topology_epoch", service.epoch());
+    told.number("moonshard_node_streams", service.streams() as u64);
+    told.number("moonshard_node_requests_total", service.requests());
     process(&mut told, started, ready);
     data(&mut told, &node.usage(), node.counts(), maxmemory);
-    node.journal().into_iter().for_each(|journal| durability(&mut told, journal));
+    data_of(&mut told, node);
+    exports(&mut told, spans);
     told
+}
+
+/// What the collector has taken.
+pub(super) fn exports(told: &mut Gathered, spans: &Spans) {
+    let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+    let Spans { sent, failed, exports_failed: [traces, metrics], .. } = spans;
+    for (outcome, count) in [("sent", of(sent)), ("queue_full", spans.dropped()), ("failed", of(failed))] {
+        told.labelled("moonshard_otel_spans_total", outcome, count);
+    }
+    for (signal, count) in [("traces", traces), ("metrics", metrics)] {
+        told.labelled("moonshard_otel_exports_failed_total", signal, of(count));
+    }
 }
 
 /// The process itself.
@@ -72,8 +98,8 @@ fn durability(told: &mut Gathered, journal: &Journal) {
     told.number("moonshard_last_save_time_seconds", progress.saved_at);
 }
 
-/// The journal of a server that has its data itself.
-pub(super) fn journal_of(told: &mut Gathered, store: &Store) {
-    let journal = store.node().and_then(|node| node.journal());
-    journal.into_iter().for_each(|journal| durability(told, journal));
+/// Whoever has the data itself.
+pub(super) fn data_of(told: &mut Gathered, node: &Node) {
+    told.times("moonshard_shard_lock_wait_seconds", Vec::new(), node.lock_waits.told());
+    node.journal().into_iter().for_each(|journal| durability(told, journal));
 }

@@ -31,8 +31,12 @@ pub enum Of {
     Gateway,
     /// Gateways whose data is on store nodes.
     Cluster,
+    /// Those that have data themselves.
+    Data,
     /// Those whose data outlives the process.
     Journal,
+    /// Store nodes.
+    Node,
     /// Every process.
     All,
 }
@@ -42,6 +46,8 @@ impl Of {
         match self {
             Of::Gateway => "gateway",
             Of::Cluster => "gateway with store nodes",
+            Of::Data => "server or store node",
+            Of::Node => "store node",
             Of::Journal => "server or store node with data-dir",
             Of::All => "all",
         }
@@ -92,6 +98,7 @@ pub static METRICS: &[Metric] = &[
     row("moonshard_command_duration_seconds", Histogram, "s", &["command"], Of::Gateway, "How long calls took, waiting for keys included; not those that are made within scripts and transactions, nor waits for something to come."),
     row("moonshard_requests_total", Counter, "{request}", &[], Of::Gateway, "Requests answered, whatever the face."),
     row("moonshard_errors_total", Counter, "{error}", &["code"], Of::Gateway, "Error replies by code word; the first 128 code words are told apart, the rest is OTHER."),
+    row("moonshard_user_limits_total", Counter, "{call}", &["limit"], Of::Gateway, "Calls that a limit of their user refused or ended or, with scripts-at-once, made wait; limit is as in its rule."),
     row("moonshard_slow_calls_total", Counter, "{command}", &[], Of::Gateway, "Calls that took longer than slowlog-log-slower-than."),
 
     row("moonshard_connections", Gauge, "{connection}", &["face"], Of::Gateway, "Connections now; face is resp, http or grpc."),
@@ -113,8 +120,8 @@ pub static METRICS: &[Metric] = &[
     row("moonshard_script_undeclared_keys_total", Counter, "{key}", &[], Of::Gateway, "Keys that runs locked without having declared them."),
     row("moonshard_scripts_running", Gauge, "{run}", &[], Of::Gateway, "Runs going on."),
     row("moonshard_scripts_waiting", Gauge, "{run}", &[], Of::Gateway, "Runs that wait for keys or for their turn."),
-    row("moonshard_script_queue_wait_seconds", Histogram, "s", &[], Of::Gateway, "How long runs waited for their turn: script-concurrency."),
-    row("moonshard_lock_wait_seconds", Histogram, "s", &[], Of::Gateway, "How long scripts and transactions waited for their keys, for each round."),
+    row("moonshard_script_queue_wait_seconds", Histogram, "s", &[], Of::Gateway, "How long runs waited for their turn, if more were to run than script-concurrency."),
+    row("moonshard_lock_wait_seconds", Histogram, "s", &[], Of::Gateway, "How long scripts and transactions waited for keys that others had, for each round."),
     row("moonshard_script_instances", Gauge, "{instance}", &[], Of::Gateway, "Sandboxes that are kept for the next run."),
     row("moonshard_script_instances_made_total", Counter, "{instance}", &[], Of::Gateway, "Sandboxes that were made."),
     row("moonshard_scripts_cached", Gauge, "{script}", &[], Of::Gateway, "Scripts that are known."),
@@ -133,6 +140,8 @@ pub static METRICS: &[Metric] = &[
     row("moonshard_keyspace_hits_total", Counter, "{lookup}", &[], Of::All, "Reads that found their key."),
     row("moonshard_keyspace_misses_total", Counter, "{lookup}", &[], Of::All, "Reads that did not."),
 
+    row("moonshard_shard_lock_wait_seconds", Histogram, "s", &[], Of::Data, "How long calls, scripts and transactions waited for a lock of a shard that others held; a lock that is free is not waited for, and not counted."),
+
     row("moonshard_journal_records_total", Counter, "{record}", &[], Of::Journal, "Changes that were committed since the data-dir was made."),
     row("moonshard_journal_lag_records", Gauge, "{record}", &[], Of::Journal, "Changes that are not on disk yet."),
     row("moonshard_journal_unfolded_records", Gauge, "{record}", &[], Of::Journal, "Changes that the checkpoint does not have yet."),
@@ -143,6 +152,10 @@ pub static METRICS: &[Metric] = &[
     row("moonshard_journal_failing", Gauge, "1", &[], Of::Journal, "Whether the disk cannot be written (1): then changes are refused."),
     row("moonshard_journal_behind", Gauge, "1", &[], Of::Journal, "Whether changes come faster than they can be folded (1): then they are slowed down."),
     row("moonshard_last_save_time_seconds", Gauge, "s", &[], Of::Journal, "Unix time at which everything was folded last because somebody asked for it."),
+
+    row("moonshard_node_topology_epoch", Gauge, "1", &[], Of::Node, "Epoch of the map of slots that this store node knows; 0: none yet."),
+    row("moonshard_node_streams", Gauge, "{stream}", &[], Of::Node, "Streams of gateways and of other nodes that this store node answers."),
+    row("moonshard_node_requests_total", Counter, "{request}", &[], Of::Node, "Requests that came by these."),
 
     row("moonshard_topology_epoch", Gauge, "1", &[], Of::Cluster, "Epoch of the map of slots that this gateway knows."),
     row("moonshard_store_up", Gauge, "1", &["node"], Of::Cluster, "Whether the store node is reached (1)."),
@@ -157,7 +170,7 @@ pub static METRICS: &[Metric] = &[
 
     row("moonshard_log_lines_total", Counter, "{line}", &["level"], Of::All, "Lines written to the log; level is debug, info or warning."),
     row("moonshard_log_lines_dropped_total", Counter, "{line}", &[], Of::All, "Lines that were not written because there were too many."),
-    row("moonshard_otel_spans_total", Counter, "{span}", &["outcome"], Of::Gateway, "Spans that ended; outcome is sent, queue_full or failed (the collector did not take them)."),
+    row("moonshard_otel_spans_total", Counter, "{span}", &["outcome"], Of::All, "Spans that ended; outcome is sent, queue_full or failed (the collector did not take them)."),
     row("moonshard_otel_exports_failed_total", Counter, "{export}", &["signal"], Of::All, "Exports that the collector did not take; signal is traces or metrics."),
 ];
 

@@ -1,6 +1,7 @@
 //! What has come for a connection that is no reply.
 
 use std::collections::VecDeque;
+use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -10,10 +11,33 @@ use tokio::sync::Notify;
 
 use crate::config::cell::OutputLimit;
 
-/// What a message takes beside its bytes, which all who hear it share.
-const MESSAGE_BYTES: usize = size_of::<Bytes>();
+/// Messages up to this size are copied: sharing them takes longer than that, for their counters are everybody's.
+const SMALL_BYTES: usize = 1024;
+/// Copies are put together up to this size.
+const CHUNK_BYTES: usize = 16 << 10;
+/// What something to be written takes beside its bytes.
+const CHUNK_SIZE: usize = size_of::<Chunk>();
 
-/// Messages of a connection that are not written yet.
+/// Something to be written.
+pub enum Chunk {
+    /// Copies of small messages.
+    Copies(Vec<u8>),
+    /// A message that all who hear it share.
+    Shared(Bytes),
+}
+
+impl Deref for Chunk {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Chunk::Copies(bytes) => bytes,
+            Chunk::Shared(bytes) => bytes,
+        }
+    }
+}
+
+/// Messages of a connection that are not written yet. Many write into it, and one takes out.
 #[derive(Default)]
 pub struct Mailbox {
     unread: Mutex<Unread>,
@@ -25,7 +49,7 @@ pub struct Mailbox {
 
 #[derive(Default)]
 struct Unread {
-    messages: VecDeque<Bytes>,
+    chunks: VecDeque<Chunk>,
     /// How much of the first one is written.
     written: usize,
     bytes: usize,
@@ -33,6 +57,25 @@ struct Unread {
     tolerated_until: Option<Instant>,
     /// They were too many.
     cut: bool,
+}
+
+impl Unread {
+    fn add(&mut self, message: &Bytes) {
+        self.bytes += message.len();
+        if message.len() > SMALL_BYTES {
+            self.bytes += CHUNK_SIZE;
+            return self.chunks.push_back(Chunk::Shared(message.clone()));
+        }
+        match self.chunks.back_mut() {
+            Some(Chunk::Copies(copies)) if copies.len() + message.len() <= CHUNK_BYTES => {
+                copies.extend_from_slice(message);
+            }
+            _ => {
+                self.bytes += CHUNK_SIZE;
+                self.chunks.push_back(Chunk::Copies(message.to_vec()));
+            }
+        }
+    }
 }
 
 impl Mailbox {
@@ -63,13 +106,13 @@ impl Mailbox {
     }
 
     /// Adds a message. `false`: the client has left too much unread and must be cut off.
-    pub fn push(&self, message: Bytes, limit: &OutputLimit) -> bool {
+    pub fn push(&self, message: &Bytes, limit: &OutputLimit) -> bool {
         let mut unread = self.unread.lock();
         if unread.cut {
             return false;
         }
-        unread.bytes += message.len() + MESSAGE_BYTES;
-        unread.messages.push_back(message);
+        let (was_empty, was_tolerated) = (unread.chunks.is_empty(), unread.tolerated_until.is_some());
+        unread.add(message);
         let exceeds = |limit: usize| limit > 0 && unread.bytes > limit;
         let (is_hard, is_soft) = (exceeds(limit.hard.get_usize()), exceeds(limit.soft.get_usize()));
         if is_soft {
@@ -82,10 +125,13 @@ impl Mailbox {
         }
         unread.cut |= is_hard;
         if unread.cut {
-            unread.messages.clear();
+            unread.chunks.clear();
             unread.bytes = 0;
         }
-        self.arrived.notify_one();
+        // Whoever has not seen the one before does not wait.
+        if was_empty || unread.cut || was_tolerated != unread.tolerated_until.is_some() {
+            self.arrived.notify_one();
+        }
         !unread.cut
     }
 
@@ -93,21 +139,27 @@ impl Mailbox {
     pub async fn arrived(&self) {
         loop {
             let arrived = self.arrived.notified();
-            if !self.unread.lock().messages.is_empty() {
+            if !self.unread.lock().chunks.is_empty() {
                 return;
             }
             arrived.await;
         }
     }
 
-    /// Waits until another message may have come.
+    /// Waits until there may be a message where there was none, or too many.
     pub async fn more(&self) {
         self.arrived.notified().await;
     }
 
-    /// Whether a message is written in part.
+    /// Whether a message may be written in part.
     pub fn is_halfway(&self) -> bool {
         self.unread.lock().written > 0
+    }
+
+    /// In how many pieces what is not written stands, and how many bytes it takes.
+    pub fn unread(&self) -> (usize, usize) {
+        let unread = self.unread.lock();
+        (unread.chunks.len(), unread.bytes)
     }
 
     /// Whether the client was cut off because it left too much unread.
@@ -120,32 +172,35 @@ impl Mailbox {
         self.unread.lock().tolerated_until
     }
 
-    /// The first of the messages, up to `count`, without what is written of them.
-    pub fn first(&self, count: usize) -> Vec<Bytes> {
-        let unread = self.unread.lock();
-        let mut first: Vec<Bytes> = unread.messages.iter().take(count).cloned().collect();
-        if let Some(message) = first.first_mut() {
-            *message = message.slice(unread.written..);
-        }
-        first
+    /// Takes up to `count` chunks out, to be written from where the second says. They belong to [`Mailbox::written`]
+    /// before anything else is done.
+    pub fn first(&self, count: usize) -> (Vec<Chunk>, usize) {
+        let mut unread = self.unread.lock();
+        let count = count.min(unread.chunks.len());
+        (unread.chunks.drain(..count).collect(), unread.written)
     }
 
-    /// Takes so many bytes away, which are written.
-    pub fn written(&self, mut count: usize, limit: &OutputLimit) {
+    /// Gives back what was taken, of which `count` bytes more are written now.
+    pub fn written(&self, chunks: Vec<Chunk>, mut count: usize, limit: &OutputLimit) {
         let mut unread = self.unread.lock();
-        while count > 0
-            && let Some(first) = unread.messages.front()
-        {
-            let (whole, left) = (first.len(), first.len() - unread.written);
-            if count < left {
+        if unread.cut {
+            return;
+        }
+        let mut rest = chunks.into_iter();
+        let mut left = None;
+        for chunk in rest.by_ref() {
+            let unwritten = chunk.len() - unread.written;
+            if count < unwritten {
                 unread.written += count;
+                left = Some(chunk);
                 break;
             }
-            count -= left;
+            count -= unwritten;
             unread.written = 0;
-            unread.bytes -= whole + MESSAGE_BYTES;
-            unread.messages.pop_front();
+            unread.bytes -= chunk.len() + CHUNK_SIZE;
         }
+        let behind = left.into_iter().chain(rest).collect::<Vec<_>>();
+        behind.into_iter().rev().for_each(|chunk| unread.chunks.push_front(chunk));
         if unread.bytes <= limit.soft.get_usize() {
             unread.tolerated_until = None;
         }
@@ -155,7 +210,7 @@ impl Mailbox {
     pub fn take(&self, out: &mut Vec<u8>) {
         let mut unread = self.unread.lock();
         debug_assert!(unread.written == 0, "nothing is answered in the middle of a message");
-        unread.messages.drain(..).for_each(|message| out.extend_from_slice(&message));
+        unread.chunks.drain(..).for_each(|chunk| out.extend_from_slice(&chunk));
         unread.bytes = 0;
         unread.tolerated_until = None;
     }
@@ -172,47 +227,71 @@ mod tests {
         limit
     }
 
+    fn text(chunks: &[Chunk]) -> Vec<&str> {
+        chunks.iter().map(|chunk| std::str::from_utf8(chunk).unwrap()).collect()
+    }
+
     #[test]
     fn messages_are_written_in_part_and_in_order() {
         let (mail, limit) = (Mailbox::default(), limit(0, 0));
-        for text in ["one", "two", "three"] {
-            assert!(mail.push(Bytes::from_static(text.as_bytes()), &limit));
+        let large = "x".repeat(SMALL_BYTES + 1);
+        for text in ["one", "two", &large, "three"] {
+            assert!(mail.push(&Bytes::copy_from_slice(text.as_bytes()), &limit));
         }
-        assert_eq!(mail.first(2), ["one", "two"]);
-        mail.written(4, &limit);
+        let (chunks, from) = mail.first(2);
+        assert_eq!((text(&chunks), from), (vec!["onetwo", &*large], 0));
+        mail.written(chunks, 4, &limit);
         assert!(mail.is_halfway());
-        assert_eq!(mail.first(9), ["wo", "three"]);
-        mail.written(2, &limit);
+        let (chunks, from) = mail.first(9);
+        assert_eq!((text(&chunks), from), (vec!["onetwo", &*large, "three"], 4));
+        // Others push meanwhile.
+        assert!(mail.push(&Bytes::from_static(b"four"), &limit));
+        mail.written(chunks, 2 + large.len(), &limit);
         assert!(!mail.is_halfway());
         let mut out = Vec::new();
         mail.take(&mut out);
-        assert_eq!(out, b"three");
+        assert_eq!(out, b"threefour");
+        assert_eq!(mail.unread.lock().bytes, 0);
+        assert!(mail.first(1).0.is_empty());
+    }
+
+    #[test]
+    fn small_messages_fill_chunks() {
+        let (mail, limit) = (Mailbox::default(), limit(0, 0));
+        let message = Bytes::from(vec![b'x'; SMALL_BYTES]);
+        (0..=CHUNK_BYTES / SMALL_BYTES).for_each(|_| assert!(mail.push(&message, &limit)));
+        let (chunks, _) = mail.first(9);
+        assert_eq!(chunks.iter().map(|chunk| chunk.len()).collect::<Vec<_>>(), [CHUNK_BYTES, SMALL_BYTES]);
+        mail.written(chunks, CHUNK_BYTES + SMALL_BYTES, &limit);
         assert_eq!(mail.unread.lock().bytes, 0);
     }
 
     #[test]
     fn too_much_is_too_much() {
-        let (mail, limit) = (Mailbox::default(), limit(2 * MESSAGE_BYTES as u64 + 2, 0));
-        assert!(mail.push(Bytes::from_static(b"a"), &limit));
-        assert!(mail.push(Bytes::from_static(b"b"), &limit));
-        assert!(!mail.push(Bytes::from_static(b"c"), &limit));
-        assert!(mail.was_cut() && mail.first(9).is_empty());
-        assert!(!mail.push(Bytes::from_static(b"d"), &limit));
+        let (mail, limit) = (Mailbox::default(), limit(CHUNK_SIZE as u64 + 2, 0));
+        assert!(mail.push(&Bytes::from_static(b"a"), &limit));
+        assert!(mail.push(&Bytes::from_static(b"b"), &limit));
+        let (chunks, _) = mail.first(1);
+        assert!(!mail.push(&Bytes::from_static(b"c"), &limit));
+        mail.written(chunks, 1, &limit);
+        assert!(mail.was_cut() && mail.first(9).0.is_empty());
+        assert!(!mail.push(&Bytes::from_static(b"d"), &limit));
     }
 
     #[test]
     fn a_soft_limit_is_tolerated_for_a_while() {
         let (mail, limit) = (Mailbox::default(), limit(0, 1));
         limit.soft_seconds.set(3600);
-        assert!(mail.push(Bytes::from_static(b"a"), &limit));
+        assert!(mail.push(&Bytes::from_static(b"a"), &limit));
         assert!(mail.tolerated_until().is_some_and(|until| until > Instant::now()));
-        mail.written(1, &limit);
+        let (chunks, _) = mail.first(1);
+        mail.written(chunks, 1, &limit);
         assert!(mail.tolerated_until().is_none());
         limit.soft_seconds.set(0);
-        assert!(mail.push(Bytes::from_static(b"a"), &limit));
+        assert!(mail.push(&Bytes::from_static(b"a"), &limit));
         // Not in the same moment.
         let begun = Instant::now();
         while Instant::now() == begun {}
-        assert!(!mail.push(Bytes::from_static(b"a"), &limit));
+        assert!(!mail.push(&Bytes::from_static(b"a"), &limit));
     }
 }

@@ -6,17 +6,14 @@ use bytes::Bytes;
 use futures_util::stream::{self, Stream};
 use proto::gateway::v1::subscribe_response::Event;
 use proto::gateway::v1::{ChannelMessage, Listening, SubscribeRequest, SubscribeResponse};
-use resp::Value;
+use resp::{Progress, Reader, ReplyLimits, Value};
 use tonic::Status;
 
 use super::call::Bounds;
 use super::status;
 use crate::command::pubsub::leave;
 use crate::frontend::door::Ready;
-use crate::frontend::work::{Work, parse};
-
-/// So many messages are taken at once.
-const AT_ONCE: usize = 64;
+use crate::frontend::work::Work;
 
 /// What is heard, as it comes.
 pub type Messages = Pin<Box<dyn Stream<Item = Result<SubscribeResponse, Status>> + Send>>;
@@ -80,13 +77,18 @@ impl Subscriber {
     /// Takes the first messages that are there.
     fn take(&self) -> Result<Vec<SubscribeResponse>, Status> {
         let mail = &self.work.session.client.mail;
-        let messages = mail.first(AT_ONCE);
-        let bytes = messages.iter().map(Bytes::len).sum();
-        mail.written(bytes, &self.work.server.config.client_output_buffer_limit.pubsub);
-        let mut heard = Vec::with_capacity(messages.len());
-        for message in messages {
-            heard.extend(shown(parse(&message)?));
+        let (chunks, _) = mail.first(1);
+        let mut heard = Vec::new();
+        let mut rest = chunks.first().map(|chunk| &**chunk).unwrap_or_default();
+        let taken = rest.len();
+        let unreadable = || Status::internal("ERR internal error: a message that cannot be read");
+        while !rest.is_empty() {
+            let read = Reader::new(ReplyLimits::default()).read(rest).map_err(|_| unreadable())?;
+            let Progress::Done { value, consumed } = read else { return Err(unreadable()) };
+            heard.extend(shown(value));
+            rest = &rest[consumed..];
         }
+        mail.written(chunks, taken, &self.work.server.config.client_output_buffer_limit.pubsub);
         Ok(heard)
     }
 }

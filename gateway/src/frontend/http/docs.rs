@@ -8,7 +8,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use store::client::Member;
-use store_engine::Command;
+use store_engine::{Command, syntax};
 
 use super::Face;
 use super::ask::Ask;
@@ -126,7 +126,7 @@ struct CommandTold {
     since: &'static str,
     group: &'static str,
     complexity: &'static str,
-    syntax: &'static str,
+    syntax: String,
     arity: i64,
     flags: Vec<&'static str>,
     acl_categories: Vec<String>,
@@ -141,7 +141,7 @@ impl CommandTold {
             since: command.since,
             group: command.group.name(),
             complexity: command.complexity,
-            syntax: command.syntax,
+            syntax: syntax::manual(command.syntax),
             arity: command.arity.as_redis(),
             flags: flag_names(command),
             acl_categories: categories(command),

@@ -12,11 +12,13 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::net::{TcpListener, TcpStream};
+use tls::Wire;
+use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
 use super::super::door::Ready;
 use super::{PATIENCE, guard};
+use crate::certificates::Certificates;
 use crate::config::Config;
 
 /// Connections at the same time: health checks and scrapers are few.
@@ -29,6 +31,7 @@ pub const METRICS_TYPE: HeaderValue = HeaderValue::from_static("text/plain; vers
 /// ready.
 pub async fn serve_health(
     config: Arc<Config>,
+    certificates: Arc<Certificates>,
     listener: TcpListener,
     ready: Ready,
     metrics: impl Fn(bool) -> String + Send + Sync + 'static,
@@ -42,24 +45,33 @@ pub async fn serve_health(
             continue;
         };
         let (config, ready, metrics) = (config.clone(), ready.clone(), metrics.clone());
+        let certificates = certificates.clone();
         tokio::spawn(async move {
-            live(&config, stream, &ready, &*metrics).await;
+            let local = stream.local_addr();
+            if let (Ok(local), Ok(wire)) = (local, certificates.wire_of_probe(stream)) {
+                live(&config, local.ip(), wire, &ready, &*metrics).await;
+            }
             drop(permit);
         });
     }
 }
 
-async fn live(config: &Config, stream: TcpStream, ready: &Ready, metrics: &(impl Fn(bool) -> String + Sync)) {
-    let Ok(local) = stream.local_addr() else { return };
+async fn live(
+    config: &Config,
+    local: IpAddr,
+    wire: Wire,
+    ready: &Ready,
+    metrics: &(impl Fn(bool) -> String + Sync),
+) {
     let answered = |request: Request<Incoming>| {
-        let response = answer(config, local.ip(), &request, *ready.borrow(), metrics);
+        let response = answer(config, local, &request, *ready.borrow(), metrics);
         std::future::ready(Ok::<_, Infallible>(response))
     };
     // How it ended concerns nobody: the client is gone, or was told why.
     let _ = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(PATIENCE)
-        .serve_connection(TokioIo::new(stream), service_fn(answered))
+        .serve_connection(TokioIo::new(wire), service_fn(answered))
         .await;
 }
 

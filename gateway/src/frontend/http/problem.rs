@@ -106,6 +106,7 @@ pub fn status_of(code: &str) -> StatusCode {
         "ERR" | "EXECABORT" => StatusCode::BAD_REQUEST,
         "NOAUTH" | "WRONGPASS" => StatusCode::UNAUTHORIZED,
         "NOPERM" => StatusCode::FORBIDDEN,
+        "LIMIT" => StatusCode::TOO_MANY_REQUESTS,
         "NOSCRIPT" => StatusCode::NOT_FOUND,
         "WRONGTYPE" | "BUSYKEY" | "NOTBUSY" | "KILLED" | "UNBLOCKED" => StatusCode::CONFLICT,
         "SCRIPTTRAP" => StatusCode::INTERNAL_SERVER_ERROR,

@@ -3,14 +3,13 @@
 use std::io;
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Instant;
 
 use resp::{Parser, Step};
 use store_engine::{Args, Reply};
 use tls::Wire;
 
 use super::{give_buffer, hung_up, limits, take_buffer};
-use crate::dispatch::{self, Sent, Waiting};
+use crate::dispatch::{self, Moved, Sent, Waiting};
 use crate::observe::unix_ms;
 use crate::server::Server;
 use crate::session::Session;
@@ -35,8 +34,6 @@ struct OnTheWay {
     request: usize,
     /// Where in the replies its reply belongs.
     place: usize,
-    /// When it was sent, if anybody wants to know how long it takes.
-    began: Option<Instant>,
 }
 
 impl Default for Ahead {
@@ -67,8 +64,7 @@ impl Ahead {
     ) -> Option<Waiting<'a>> {
         match dispatch::send(server, session, waiting, self.sent.iter().map(|sent| &sent.command)) {
             Ok(command) => {
-                let began = server.takes_times().then(Instant::now);
-                self.sent.push(OnTheWay { command, request, place: out.buf.len(), began });
+                self.sent.push(OnTheWay { command, request, place: out.buf.len() });
                 None
             }
             Err(waiting) => Some(waiting),
@@ -100,23 +96,26 @@ impl Ahead {
         out: &mut Reply,
     ) {
         let early = std::mem::replace(&mut out.buf, take_buffer());
-        let (mut copied, mut largest) = (0, 0);
-        for OnTheWay { command, request, place, began } in self.sent.drain(..) {
+        let (mut copied, mut largest, mut clock) = (0, 0, None);
+        for OnTheWay { command, request, place } in self.sent.drain(..) {
             out.buf.extend_from_slice(&early[copied..place]);
             copied = place;
             let mark = out.buf.len();
-            if !dispatch::receive(server, command, out).await {
-                again(server, session, &input[request..], out).await;
-            } else if let Some(began) = began
-                && dispatch::is_slow(server, began)
-                && let Ok(Step::Request(call)) = Parser::new(limits(server)).next(&input[request..])
-            {
-                dispatch::note_slow(server, session, Args::new(&call.slices(&input[request..])), began);
+            match dispatch::receive(server, command, &mut clock, out).await {
+                Err(Moved) => again(server, session, &input[request..], out).await,
+                Ok(Some(took)) if dispatch::is_slow(server, took) => {
+                    if let Ok(Step::Request(call)) = Parser::new(limits(server)).next(&input[request..]) {
+                        let args = call.slices(&input[request..]);
+                        dispatch::note_slow(server, session, Args::new(&args), took);
+                    }
+                }
+                Ok(_) => {}
             }
             largest = largest.max(out.buf.len() - mark);
         }
         out.buf.extend_from_slice(&early[copied..]);
         give_buffer(early);
+        session.clock = None;
         self.most = if largest >= LARGE_BYTES { 1 } else { (self.most * 2).clamp(FEW, MANY) };
     }
 }
@@ -127,6 +126,7 @@ async fn again(server: &Arc<Server>, session: &mut Session, input: &[u8], out: &
     // It was parsed before.
     let Ok(Step::Request(request)) = parser.next(input) else { return };
     let args = request.slices(input);
+    session.clock = None;
     if let Some(waiting) = dispatch::begin(server, session, Args::new(&args), unix_ms(), out) {
         dispatch::finish(server, session, waiting, out).await;
     }

@@ -11,7 +11,7 @@ use crate::observe::Counters;
 use crate::server::Server;
 use crate::session::ClientInfo;
 
-/// So many messages are given to the system at once.
+/// So many pieces are given to the system at once.
 const AT_ONCE: usize = 64;
 
 /// Writes the messages of a client as they come. Does not end by itself; dropped, it may leave one half written, which
@@ -27,7 +27,7 @@ pub async fn deliver(server: &Server, client: &ClientInfo, wire: &Wire) -> io::R
     }
 }
 
-/// Writes the rest of a message that is half written.
+/// Writes the rest of what is half written.
 pub async fn finish(server: &Server, client: &ClientInfo, wire: &Wire) -> io::Result<()> {
     while client.mail.is_halfway() {
         write(server, client, wire, 1).await?;
@@ -41,17 +41,18 @@ async fn pushed_out(wire: &Wire) -> io::Result<()> {
     pending().await
 }
 
-/// Writes some of the first `count` messages.
+/// Writes some of the first `count` pieces.
 async fn write(server: &Server, client: &ClientInfo, wire: &Wire, count: usize) -> io::Result<()> {
-    let messages = client.mail.first(count);
-    let slices: Vec<IoSlice<'_>> = messages.iter().map(|message| IoSlice::new(message)).collect();
-    if slices.is_empty() {
-        return Ok(());
-    }
-    match wire.try_write_vectored(&slices) {
+    let limit = &server.config.client_output_buffer_limit.pubsub;
+    let (chunks, from) = client.mail.first(count);
+    let mut slices: Vec<IoSlice<'_>> = chunks.iter().map(|chunk| IoSlice::new(chunk)).collect();
+    let Some(first) = slices.first_mut() else { return Ok(()) };
+    first.advance(from);
+    let written = wire.try_write_vectored(&slices);
+    client.mail.written(chunks, *written.as_ref().unwrap_or(&0), limit);
+    match written {
         Ok(0) => Err(io::ErrorKind::WriteZero.into()),
         Ok(written) => {
-            client.mail.written(written, &server.config.client_output_buffer_limit.pubsub);
             Counters::add(&server.counters.bytes_out, written as u64);
             Ok(())
         }

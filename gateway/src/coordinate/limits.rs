@@ -1,0 +1,151 @@
+//! What limits make of runs: they wait for their turn, their fuel is paid, and what ends them is told.
+
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+
+use tokio::sync::OwnedSemaphorePermit;
+
+use super::script::{ScriptCall, fate, killed_error};
+use crate::acl::Account;
+use crate::acl::limits::Limit;
+use crate::gate;
+use crate::server::Server;
+
+/// Waits in the line of the user's scripts, if there is one. Nothing is locked yet. An error is the text that becomes
+/// the reply.
+pub(super) async fn take_turn(
+    server: &Server,
+    call: &ScriptCall<'_>,
+) -> Result<Option<OwnedSemaphorePermit>, String> {
+    let Some(account) = &call.account else { return Ok(None) };
+    let waits = pin!(gate::turn(server, account));
+    match server.runs.drive(|| call.who(), waits).await {
+        Some(turn) => turn.map_err(|error| error.text().to_owned()),
+        None => Err(killed_error(server, call)),
+    }
+}
+
+/// What a run burns. It is paid also if nobody waits for the end of the run: then for each slice that it has begun.
+pub(super) struct Burning {
+    account: Arc<Account>,
+    per_second: u64,
+    slice: u64,
+    slices: u64,
+    /// What the run may use at most.
+    most: u64,
+    /// What it has used, once that is known.
+    used: Option<u64>,
+}
+
+impl Burning {
+    /// Of a call, if its user's fuel is limited.
+    pub fn of(server: &Server, call: &ScriptCall<'_>) -> Option<Burning> {
+        Burning::of_user(server, call.account.as_ref()?, call.budget.fuel)
+    }
+
+    /// Of a run of this user that may use so much.
+    pub fn of_user(server: &Server, account: &Arc<Account>, most: u64) -> Option<Burning> {
+        let account = account.clone();
+        let per_second = account.user().limits().get(Limit::FuelPerSecond)?;
+        let slice = server.config.script_fuel_slice.get();
+        Some(Burning { account, per_second, slice, slices: 0, most, used: None })
+    }
+
+    /// Drives the run to its end. `used` finds out what it has burned, if that is told.
+    pub async fn watch<T>(
+        mut self,
+        mut run: Pin<&mut impl Future<Output = T>>,
+        used: impl FnOnce(&T) -> Option<u64>,
+    ) -> T {
+        let ran = poll_fn(|context| {
+            self.slices += 1;
+            run.as_mut().poll(context)
+        })
+        .await;
+        self.used = used(&ran);
+        ran
+    }
+}
+
+impl Drop for Burning {
+    fn drop(&mut self) {
+        let begun = self.slices.saturating_mul(self.slice).min(self.most);
+        self.account.meter.burn(self.used.unwrap_or(begun), self.per_second);
+    }
+}
+
+/// What is told of a run that a limit ended.
+pub(super) fn limit_error(server: &Server, call: &ScriptCall<'_>, limit: script::Limit) -> String {
+    let (budget, options) = (&call.budget, &call.options);
+    let of_user = |limit: Limit, most: u64| {
+        let user = call.account.as_ref()?.user();
+        user.limits().get(limit).filter(|own| *own == most)?;
+        server.acl.note_limit(limit);
+        Some(limit.rule())
+    };
+    let (used_up, own, setting) = match limit {
+        script::Limit::Fuel => (
+            format!("{} units used up", budget.fuel),
+            options.fuel.is_some(),
+            of_user(Limit::FuelPerSecond, budget.fuel).unwrap_or("script-fuel"),
+        ),
+        script::Limit::Time => {
+            let millis = budget.time.as_millis() as u64;
+            (
+                format!("{millis} ms are over"),
+                options.timeout_ms.is_some(),
+                of_user(Limit::ScriptTimeoutMs, millis).unwrap_or("script-timeout-ms"),
+            )
+        }
+        script::Limit::Memory => (
+            format!("more than {} bytes wanted", budget.memory_bytes),
+            options.memory_bytes.is_some(),
+            of_user(Limit::ScriptMemory, budget.memory_bytes as u64).unwrap_or("script-memory"),
+        ),
+        script::Limit::Reply => {
+            (format!("reply of more than {} bytes", budget.reply_bytes), false, "script-reply-max")
+        }
+    };
+    let setting = if own { "the script's own options" } else { setting };
+    format!(
+        "SCRIPTLIMIT {}: {used_up} by {}; {}; the limit is set by {setting}",
+        limit.name(),
+        call.program,
+        fate(call)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+    use std::task::{Context, Waker};
+
+    use super::*;
+    use crate::acl::{Acl, Commands};
+    use crate::config::Config;
+
+    #[test]
+    fn what_nobody_waits_for_is_paid_by_slices() {
+        let acl = Acl::new(Commands::new(std::iter::empty()), Arc::new(Config::defaults()));
+        let user = acl.planned(b"u", [&b"limit:fuel-per-second=1"[..]].into_iter()).expect("right rules");
+        let account = acl.put(b"u", user);
+        let burning = Burning {
+            account: account.clone(),
+            per_second: 1,
+            slice: 1000,
+            slices: 0,
+            most: 2500,
+            used: None,
+        };
+        let mut run = pin!(pending::<()>());
+        let mut watched = Box::pin(burning.watch(run.as_mut(), |()| None));
+        for _ in 0..3 {
+            assert!(watched.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        }
+        assert_eq!(account.meter.has_fuel(), Ok(()));
+        drop(watched);
+        let wait = account.meter.has_fuel().expect_err("it is used up").as_secs();
+        assert!((1000..=2500).contains(&wait), "{wait}");
+    }
+}
