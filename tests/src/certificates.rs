@@ -71,6 +71,43 @@ fn pem(what: &str, content: &[u8]) -> String {
     format!("-----BEGIN {what}-----\n{}\n-----END {what}-----\n", lines.join("\n"))
 }
 
+/// A port that speaks TLS for somebody who does not.
+pub struct Entrance {
+    address: SocketAddr,
+    _runtime: Runtime,
+}
+
+impl Entrance {
+    /// Leads to this address, and shows a certificate for `localhost`.
+    pub fn new(authority: &Authority, to: SocketAddr) -> Entrance {
+        let (certificate, key) = authority.certificate("entrance", &["localhost"]);
+        let own = Some((PathBuf::from(certificate), PathBuf::from(key)));
+        let tls = Tls::load(Files { own, ..Files::default() }).expect("good certificates");
+        let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
+        let listening = TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
+        let listener = runtime.block_on(listening).expect("a free port");
+        let address = listener.local_addr().expect("an address");
+        runtime.spawn(async move {
+            while let Ok((far, _)) = listener.accept().await {
+                let Ok(mut wire) = tls.accept(far, Protocol::Grpc) else { continue };
+                tokio::spawn(async move {
+                    if wire.agreed().await.is_ok()
+                        && let Ok(mut near) = TcpStream::connect(to).await
+                    {
+                        let _ = tokio::io::copy_bidirectional(&mut near, &mut wire).await;
+                    }
+                });
+            }
+        });
+        Entrance { address, _runtime: runtime }
+    }
+
+    /// Where it begins.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
 /// A port beyond which it is TLS.
 pub struct Tunnel {
     address: SocketAddr,

@@ -42,7 +42,6 @@ const TABLE: &[(&str, Sameness, &str)] = &[
     ("randomkey", Sameness::Kind, "chance"),
     ("srandmember", Sameness::Shape, "chance"),
     ("zrandmember", Sameness::Shape, "chance"),
-    ("time", Sameness::Shape, "the clock"),
     ("ttl", Sameness::Sign, "the clock"),
     ("pttl", Sameness::Sign, "the clock"),
     ("expiretime", Sameness::Sign, "the clock"),

@@ -1,7 +1,7 @@
 //! Random calls of the engine's commands, written after the syntax of their rows: most make sense, some do not.
 
 use store_engine::spec::{Command, Group};
-use store_engine::{command, rdb};
+use store_engine::{command, rdb, syntax};
 
 /// A call: its words.
 pub type Call = Vec<Vec<u8>>;
@@ -174,7 +174,7 @@ pub fn call(chance: &mut Chance) -> Call {
         words.push(facts.name.to_ascii_uppercase().into_bytes());
     }
     let mut author = Author { chance, row, words, numkeys: None, keys: 0 };
-    author.sequence(&tokens(facts.syntax));
+    author.sequence(&tokens(&syntax::manual(facts.syntax)));
     let mut words = author.finished();
     balance(chance, &mut words);
     if chance.percent(12) {
@@ -374,7 +374,7 @@ impl Author<'_> {
         match name {
             // Nobody is there to end a longer wait.
             "milliseconds" if self.row.group == Group::Stream => "1".into(),
-            "id" | "last-id" | "lastid" | "max-deleted-id" => self.id(),
+            "id" | "last-id" | "max_deleted_entry_id" => self.id(),
             // Of XTRIM either a length or an ID.
             "threshold" if self.chance.percent(40) => self.id(),
             "threshold" => self.number(0, 9),
@@ -384,11 +384,11 @@ impl Author<'_> {
                 2 => "-".into(),
                 _ => "+".into(),
             },
-            "group" => self.chance.pick(&["g", "g", "h"]).into(),
-            "consumer" => self.chance.pick(&["a", "b", "c"]).into(),
+            "group" | "groupname" => self.chance.pick(&["g", "g", "h"]).into(),
+            "consumer" | "consumername" => self.chance.pick(&["a", "b", "c"]).into(),
             // So long that the clock says the same of both servers.
             "min-idle-time" | "ms" => self.chance.pick(&["0", "0", "100000"]).into(),
-            "entries-added" | "entries-read" => self.number(-1, 20),
+            "entries_added" | "entries_read" => self.number(-1, 20),
             "seconds" | "milliseconds" if self.chance.percent(20) => self.number(-2, 1),
             // Long enough to be there till the end, and never twice the same, as GT and LT would ask the clock.
             "seconds" | "milliseconds" => self.number(100_000, 2_000_000_000),
@@ -449,7 +449,7 @@ impl Author<'_> {
             "increment" | "decrement" | "index" | "count" | "start" | "stop" | "end" | "rank" => {
                 self.number(-4, 7)
             }
-            "offset" | "limit" | "len" | "num-matches" | "min-match-len" => self.number(-1, 12),
+            "offset" | "limit" | "len" | "num-matches" => self.number(-1, 12),
             "value" if self.row.name == "setbit" => self.number(0, 2),
             "value" | "element" | "member" | "member1" | "member2" | "field" | "pivot" | "message" => {
                 match self.chance.below(60) {

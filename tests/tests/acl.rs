@@ -1,5 +1,10 @@
 //! Users and what they may do: compared with Redis by random rules, and held to on every way in.
 
+#[path = "acl/audit.rs"]
+mod audit;
+#[path = "acl/limits.rs"]
+mod limits;
+
 use tests::cluster::TestCluster;
 use tests::folder::Folder;
 use tests::generate::Chance;

@@ -1,8 +1,8 @@
 //! What COMMAND tells of a command must be what redis-server tells, for all that both have.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use tests::{Client, Oracle, Protocol, TestServer, Value};
+use tests::{Client, Oracle, Protocol, TestServer, Value, notation};
 
 /// Flags about states that our server is never in, or that only Redis' own parts look at.
 const NOT_OURS: [&str; 7] = [
@@ -20,6 +20,7 @@ const KNOWN: &[(&str, &str, &str)] = &[
     ("sort", "keys", "where STORE stands is known here"),
     ("sort_ro", "keys", "Redis tells of keys that it finds while it runs"),
     ("script|kill", "arity", "it can be told which script"),
+    ("script|kill", "arguments", "it can be told which script"),
     ("hello", "flags", "the protocol does not change between the replies of a transaction"),
     ("lastsave", "flags", "it is an administrator's, which Redis says in its categories only"),
     ("role", "flags", "it is an administrator's, which Redis says in its categories only"),
@@ -81,12 +82,37 @@ fn add(row: &Value, facts: &mut BTreeMap<String, Facts>) {
         ("range", range.join(" ")),
         ("categories", words(&row[6]).join(" ")),
         ("keys", keys.join("\n      ")),
+        ("tips", words(&row[7]).join(" ")),
     ];
     facts.insert(text(&row[0]), all.into_iter().collect());
     items(&row[9]).iter().for_each(|sub| add(sub, facts));
 }
 
-/// Adds since when there are commands, and which groups they belong to.
+/// Arguments that only ours have.
+const OUR_ARGUMENTS: &[&str] = &["stick", "days"];
+
+/// A line for each argument, those of others indented.
+fn arguments(list: &Value) -> String {
+    let shown = |argument: &Value| {
+        let mut line = Vec::new();
+        for fact in items(argument).chunks_exact(2) {
+            match (&*text(&fact[0]), &fact[1]) {
+                ("arguments", inner) => line.push(arguments(inner).replace('\n', "\n  ")),
+                ("flags", flags) => line.push(words(flags).join(",")),
+                (name, value) => line.push(format!("{name}={}", text(value))),
+            }
+        }
+        line.join(" ")
+    };
+    let ours = |argument: &&Value| OUR_ARGUMENTS.contains(&&*text(&items(argument)[1]));
+    let lines = items(list)
+        .iter()
+        .filter(|argument| !ours(argument))
+        .map(|argument| format!("\n  {}", shown(argument)));
+    lines.collect()
+}
+
+/// Adds since when there are commands, which groups they belong to, and their arguments.
 fn add_docs(docs: &Value, facts: &mut BTreeMap<String, Facts>) {
     for pair in items(docs).chunks_exact(2) {
         let Some(known) = facts.get_mut(&text(&pair[0])) else { continue };
@@ -94,6 +120,7 @@ fn add_docs(docs: &Value, facts: &mut BTreeMap<String, Facts>) {
             match &*text(&fact[0]) {
                 "since" => _ = known.insert("since", text(&fact[1])),
                 "group" => _ = known.insert("group", text(&fact[1])),
+                "arguments" => _ = known.insert("arguments", arguments(&fact[1])),
                 _ => {}
             }
         }
@@ -121,28 +148,24 @@ fn commands_are_what_redis_says_of_them() {
     let mut wrong = Vec::new();
     for (name, ours) in &ours {
         let Some(theirs) = theirs.get(name) else { continue };
-        for (fact, told) in ours {
-            let known = KNOWN.iter().any(|(command, known, _)| command == name && known == fact);
-            if *told != theirs[fact] && !known {
-                wrong.push(format!("{name}, {fact}:\n  Redis {}\n  ours  {told}", theirs[fact]));
+        let facts: BTreeSet<_> = ours.keys().chain(theirs.keys()).collect();
+        for fact in facts {
+            let told = ours.get(fact).map(String::as_str).unwrap_or_default();
+            let known = KNOWN.iter().any(|(command, known, _)| command == name && *known == *fact);
+            let redis = theirs.get(fact).map(String::as_str).unwrap_or_default();
+            if told != redis && !known {
+                wrong.push(format!("{name}, {fact}:\n  Redis {redis}\n  ours  {told}"));
             }
         }
     }
     for (name, fact, _) in KNOWN {
-        assert!(ours[*name][fact] != theirs[*name][fact], "{name}, {fact}: the same by now");
+        assert!(ours[*name].get(fact) != theirs[*name].get(fact), "{name}, {fact}: the same by now");
     }
     assert!(wrong.is_empty(), "{} facts differ:\n{}", wrong.len(), wrong.join("\n"));
 }
 
 /// Commands of Redis that are not here, and why.
 const ABSENT: &[(&str, &str)] = &[
-    ("command|count", "the words behind COMMAND belong to one command"),
-    ("command|docs", "the words behind COMMAND belong to one command"),
-    ("command|getkeys", "the words behind COMMAND belong to one command"),
-    ("command|getkeysandflags", "what is done with keys is told by COMMAND INFO"),
-    ("command|help", "the words behind COMMAND belong to one command"),
-    ("command|info", "the words behind COMMAND belong to one command"),
-    ("command|list", "the words behind COMMAND belong to one command"),
     ("migrate", "keys are moved between nodes by moonshard topology, and to Redis by dumps"),
     ("module", "there are no modules"),
     ("module|help", "there are no modules"),
@@ -193,5 +216,137 @@ fn what_is_missing_is_known() {
             .cloned()
             .collect();
         assert_eq!(wrong, Vec::<String>::new(), "{filter}");
+    }
+}
+
+/// What HELP tells of each subcommand: its form, and all lines of it.
+fn blocks(reply: &Value) -> Vec<(String, String)> {
+    let mut blocks: Vec<(String, String)> = Vec::new();
+    for line in items(reply).iter().map(text) {
+        match blocks.last_mut() {
+            Some((_, lines)) if line.starts_with(' ') => lines.push_str(&format!("\n{line}")),
+            _ => blocks.push((line.clone(), line)),
+        }
+    }
+    blocks
+}
+
+#[test]
+fn help_is_that_of_redis_and_tells_of_ours_besides() {
+    let Some(oracle) = Oracle::start() else { return };
+    let server = TestServer::start(&[]);
+    let mut ours = Client::connect(server.address(), Protocol::Resp2);
+    let mut theirs = Client::connect(oracle.address(), Protocol::Resp2);
+    let containers = [
+        "ACL", "CLIENT", "COMMAND", "CONFIG", "FUNCTION", "LATENCY", "MEMORY", "OBJECT", "PUBSUB", "SCRIPT",
+        "SLOWLOG", "XGROUP", "XINFO",
+    ];
+    for container in containers {
+        let told = blocks(&ours.call([container, "HELP"]));
+        let missing: Vec<_> = blocks(&theirs.call([container, "HELP"]))
+            .into_iter()
+            .filter(|block| !told.contains(block) && block.0 != "DEBUG (YES|SYNC|NO)")
+            .collect();
+        assert_eq!(missing, [], "{container}");
+        let form = |(form, _): &(String, String)| form.clone();
+        assert_eq!(
+            form(&told[0]),
+            format!("{container} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:")
+        );
+        let reply = ours.call(["EVAL", &format!("return redis.call('{container}', 'help')"), "0"]);
+        assert_eq!(blocks(&reply), told, "{container} in a script");
+    }
+}
+
+#[test]
+fn keys_and_flags_of_calls() {
+    let Some(oracle) = Oracle::start() else { return };
+    let server = TestServer::start(&[]);
+    let mut ours = Client::connect(server.address(), Protocol::Resp3);
+    let mut theirs = Client::connect(oracle.address(), Protocol::Resp3);
+    for line in [
+        "set a b",
+        "set a b get",
+        "set a b nx get",
+        "get a",
+        "get",
+        "lmove a b left right",
+        "sort a store b",
+        "sort a by b get c",
+        "spublish a b",
+        "xread count 1 streams a b 0 0",
+        "xreadgroup group g c streams a b",
+        "bitfield a get u8 0",
+        "bitfield a set u8 0 1",
+        "bitfield a incrby u8 0 1 get u8 0",
+        "bitfield_ro a get u8 0",
+        "mset a b c d",
+        "eval x 2 a b",
+        "eval x 0",
+        "eval x y",
+        "eval x 9 a",
+        "evalsha x 1",
+        "fcall f 0",
+        "fcall f 1 a",
+        "zunionstore d 2 a b",
+        "zunion 0",
+        "zunion x a",
+        "zunion 5 a",
+        "lmpop 0 left",
+        "lmpop 1 a left",
+        "script load x",
+        "object encoding a",
+        "object nope a",
+        "xgroup create a b c",
+        "xinfo stream s",
+        "memory usage k",
+        "client list a",
+        "georadius k 1 1 1 m store d storedist e",
+        "copy a b",
+        "rename a b",
+        "renamenx a b",
+        "smove a b c",
+        "pfcount a b",
+        "pfmerge a b",
+        "touch a b",
+        "watch a b",
+        "del a b",
+        "exists a b",
+        "nope a b",
+        "ping a b",
+        "geosearchstore a b frommember m byradius 1 m",
+        "blpop a b 0",
+        "bzmpop 0 1 a min",
+        "zrangestore a b 0 1",
+        "bitop and a b c",
+        "restore a 0 b",
+        "sinterstore a b c",
+        "getex a persist",
+        "getdel a b",
+    ] {
+        for how in ["GETKEYS", "GETKEYSANDFLAGS"] {
+            let call: Vec<&str> = ["COMMAND", how].into_iter().chain(line.split(' ')).collect();
+            assert_eq!(ours.call(&call), theirs.call(&call), "{how} {line}");
+        }
+    }
+    for line in [
+        "COUNT x",
+        "DOCS nope",
+        "INFO nope get nope",
+        "NOPE",
+        "GETKEYS",
+        "GETKEYSANDFLAGS get",
+        "HELP x",
+        "LIST x",
+        "LIST FILTERBY",
+        "LIST FILTERBY x",
+        "LIST FILTERBY x y",
+        "LIST FILTERBY MODULE x",
+        "LIST FILTERBY PATTERN get*",
+    ] {
+        let call: Vec<&str> = ["COMMAND"].into_iter().chain(line.split(' ')).collect();
+        // Of a list the order is anybody's.
+        let of = |client: &mut Client| notation::unordered(&client.call(&call));
+        assert_eq!(of(&mut ours), of(&mut theirs), "{line}");
     }
 }

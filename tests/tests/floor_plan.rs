@@ -31,6 +31,8 @@ const CONFINED: &[(&str, &[&str], &[&str])] = &[
             "proto/",
             "store/src/client",
             "store/src/server",
+            "gateway/src/channel.rs",
+            "store/fuzz/",
             "gateway/src/frontend/grpc",
             "gateway/src/health.rs",
             "gateway/src/otel",
@@ -47,6 +49,7 @@ const CONFINED: &[(&str, &[&str], &[&str])] = &[
         &["store", "gateway", "tests"],
         &[
             "store/src/client/link.rs",
+            "gateway/src/channel.rs",
             "gateway/src/frontend/http",
             "gateway/src/frontend/grpc",
             "tests/src/http",
@@ -58,7 +61,7 @@ const CONFINED: &[(&str, &[&str], &[&str])] = &[
     (
         "tokio",
         &["script", "tls", "store", "gateway", "tests"],
-        &["gateway/", "proto/tls/", "store/src/", "store/tests/", "tests/"],
+        &["gateway/", "proto/tls/", "store/src/", "store/fuzz/", "store/tests/", "tests/"],
     ),
     ("clap", &["gateway"], &["gateway/src/cli.rs"]),
 ];
@@ -78,10 +81,11 @@ const GATEWAY: &[&[&str]] = &[
     &["gate"],
     &["fleet", "memory", "metrics", "recall"],
     &["server", "registry"],
+    &["audit"],
     &["acl", "session", "pubsub", "monitor", "pause", "tracking", "scripts", "functions", "call"],
     &["events", "facts", "header", "runs", "spans", "trace"],
     &["stats"],
-    &["certificates"],
+    &["certificates", "channel"],
     &["persistence"],
     &["options"],
     &["observe", "log", "config", "counts", "io"],

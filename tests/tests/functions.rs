@@ -97,6 +97,45 @@ fn loading_is_limited() {
     assert_eq!(server.info("script_traps"), 0);
 }
 
+#[test]
+fn a_library_says_how_its_functions_are_run() {
+    let server = TestServer::start(&[AMPLE, &["--script-fuel-max", "2000000000000000"]].concat());
+    let mut client = server.client();
+    let body = "redis.register_function('endless', function(keys) redis.call('SET', keys[1], 1) while true do end end)
+        redis.register_function('failing', function(keys) redis.call('SET', keys[1], 1) error('on purpose') end)
+        redis.register_function('roaming', function() return redis.call('SET', 'else' .. 'where', 1) end)
+        redis.register_function('greedy', function() local t = {} while true do t[#t + 1] = ('x'):rep(1000) .. #t end end)";
+    let told = |client: &mut Client, options: &str, call: &str| {
+        assert_eq!(load(client, &format!("#!lua name=work {options}\n{body}")), "\"work\"");
+        client.run("DEL job elsewhere");
+        let reply = notation::reply(&client.run(call));
+        format!("{reply} {}", notation::reply(&client.run("EXISTS job elsewhere")))
+    };
+    for (options, call, begins, left) in [
+        ("fuel=100000", "FCALL endless 1 job", "-SCRIPTLIMIT fuel: ", " 0"),
+        ("timeout=20", "FCALL endless 1 job", "-SCRIPTLIMIT time: ", " 0"),
+        ("memory=2mb", "FCALL greedy 1 job", "-SCRIPTLIMIT memory: ", " 0"),
+        ("on-error=rollback", "FCALL failing 1 job", "-", " 0"),
+        ("on-error=keep", "FCALL failing 1 job", "-", " 1"),
+        ("undeclared-keys=reject", "FCALL roaming 0", "-UNDECLARED ", " 0"),
+        ("undeclared-keys=widen", "FCALL roaming 0", "+OK", " 1"),
+    ] {
+        let told = told(&mut client, options, call);
+        assert!(told.starts_with(begins) && told.ends_with(left), "{options}: {told}");
+    }
+    let too_much = load(&mut client, &format!("#!lua name=work fuel=3000000000000000\n{body}"));
+    assert!(
+        too_much.starts_with("-ERR The script asks for fuel=3000000000000000, script-fuel-max allows"),
+        "{too_much}"
+    );
+    // Dumps have the line, too.
+    let Value::Bulk(dump) = client.run("FUNCTION DUMP") else { panic!("a payload") };
+    client.run("FUNCTION FLUSH");
+    let restore = notation::reply(&client.call([&b"FUNCTION"[..], b"RESTORE", &dump]));
+    assert_eq!(restore, "+OK");
+    assert!(notation::reply(&client.run("FUNCTION LIST WITHCODE")).contains("undeclared-keys=widen"));
+}
+
 /// The name of the function that FUNCTION STATS says is running.
 fn running(client: &mut Client) -> Option<String> {
     let Value::Array(stats) = client.run("FUNCTION STATS") else { panic!("an array") };

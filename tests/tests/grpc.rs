@@ -2,6 +2,8 @@
 
 #[path = "grpc/talk.rs"]
 mod talk;
+#[path = "grpc/users.rs"]
+mod users;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

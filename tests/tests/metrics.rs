@@ -1,8 +1,8 @@
 //! `/metrics`, and what INFO and LATENCY make of the same counts.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use tests::{Client, TestServer, Value, notation};
+use tests::{Client, TestServer, Value, notation, wait_until};
 
 fn start(more: &[&str]) -> TestServer {
     TestServer::start(&[&["--http", "127.0.0.1:0"], more].concat())
@@ -74,9 +74,59 @@ fn calls_are_counted_by_how_they_end() {
     client.run("CONFIG RESETSTAT");
     assert!(!section(&mut client, "commandstats").contains("cmdstat_get:"));
     assert!(!section(&mut client, "errorstats").contains("errorstat_"));
-    let later = scrape(&server);
-    let of_get = r#"moonshard_commands_total{command="get",outcome="ok"}"#;
-    assert_eq!(value(&later, of_get), 2.0, "whoever scrapes sees sums that never fall");
+}
+
+/// What every counter of a text says, and how many values every histogram has.
+fn sums(text: &str) -> BTreeMap<&str, f64> {
+    let kinds = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
+    let sums: BTreeSet<&str> = kinds.filter(|(_, kind)| *kind != "gauge").map(|(name, _)| name).collect();
+    let samples = text.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.rsplit_once(' '));
+    let is_sum = |name: &str| {
+        let name = name.split('{').next().unwrap_or_default();
+        let parts = ["_bucket", "_sum", "_count"].map(|part| name.strip_suffix(part));
+        sums.contains(name) || parts.iter().flatten().any(|name| sums.contains(name))
+    };
+    let wanted = samples.filter(|(name, _)| is_sum(name));
+    wanted.map(|(name, value)| (name, value.parse().expect("a number"))).collect()
+}
+
+#[test]
+fn whoever_scrapes_sees_sums_that_never_fall() {
+    let store = TestServer::store(&["--http", "127.0.0.1:0"]);
+    let gateway = start(&["--stores", &store.address().to_string()]);
+    let whole = start(&[]);
+    for (server, told) in [(&whole, vec![&whole]), (&gateway, vec![&gateway, &store])] {
+        let mut client = server.client();
+        for line in ["SET a 1", "GET a", "GET nosuch", "LPUSH a 1", "NOSUCH thing", "SET b 1 PX 1"] {
+            client.run(line);
+        }
+        client.eval("redis.call('INCR', KEYS[1]) return redis.error_reply('MINE it is')", &["a"], &[]);
+        client.eval("return redis.call('INCR', 'undeclared')", &["a"], &[]);
+        let keyspace = |client: &mut Client| {
+            let stats = section(client, "stats");
+            let of = |name: &str| {
+                let line = stats.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+                line.expect("a line").parse::<u64>().expect("a number")
+            };
+            ["keyspace_hits", "keyspace_misses", "expired_keys", "total_error_replies"].map(of)
+        };
+        // Nodes elsewhere tell every second.
+        wait_until("the key has expired and its node tells of it", || {
+            client.run("GET b");
+            keyspace(&mut client).iter().all(|count| *count > 0)
+        });
+        let before: Vec<String> = told.iter().map(|server| scrape(server)).collect();
+        client.run("CONFIG RESETSTAT");
+        assert_eq!(keyspace(&mut client), [0; 4], "INFO begins anew");
+        for (before, server) in before.iter().zip(told) {
+            let later = scrape(server);
+            let later = sums(&later);
+            assert!(later.len() > 10, "{later:?}");
+            for (name, value) in sums(before) {
+                assert!(later.get(name).is_some_and(|later| *later >= value), "{name} fell from {value}");
+            }
+        }
+    }
 }
 
 #[test]

@@ -241,7 +241,9 @@ fn what_is_told_is_agreed_upon_and_outlives_nodes() {
     wait_until("the other gateway shows it too", || shows(&mut asks).contains("\"g$E\""));
     cluster.stores[1].kill();
     cluster.stores[1].start();
-    wait_until("the node is back", || talks.run(&format!("SET {key} 2")) == Value::Status(b"OK".to_vec()));
+    let reads = |client: &mut Client| !matches!(client.run(&format!("GET {key}")), Value::Error(_));
+    wait_until("both gateways reach the node again", || reads(&mut talks) && reads(&mut asks));
+    talks.run(&format!("SET {key} 2"));
     assert_eq!(heard(&mut hears).1, key);
     assert!(shows(&mut talks).contains("\"g$E\""));
 }

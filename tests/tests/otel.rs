@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 use collector::{Collector, Seen, fact};
 use opentelemetry_proto::tonic::trace::v1::Span;
 use serde_json::json;
-use tests::{TestServer, wait_until};
+use tests::certificates::{Authority, Entrance};
+use tests::{TestServer, notation, wait_until};
 
 /// Everything is traced, and metrics come often.
 fn flags(collector: &Collector) -> Vec<String> {
@@ -106,25 +107,186 @@ fn a_script_is_a_tree_of_spans() {
     assert_eq!((&line["level"], &line["source"]), (&json!("warning"), &json!("script")));
 }
 
-#[test]
-fn calls_to_store_nodes_are_spans_of_a_client() {
-    let collector = Collector::start();
-    let stores = [TestServer::store(&[]), TestServer::store(&[])];
+/// Two store nodes that tell this collector what they do, and a gateway of theirs of which everything is traced.
+fn cluster(collector: &Collector, of_nodes: &[&str]) -> ([TestServer; 2], TestServer) {
+    let url = collector.url();
+    let of_nodes = [&["--otel-endpoint", &url, "--otel-service-name", "nodes"], of_nodes].concat();
+    let stores = [TestServer::store(&of_nodes), TestServer::store(&of_nodes)];
     let addresses: Vec<_> = stores.iter().map(TestServer::address).collect();
-    let flags = flags(&collector);
+    let flags = flags(collector);
     let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
     let server = TestServer::gateway(&addresses, &flags);
+    (stores, server)
+}
+
+const EXECUTE: &str = "moonshard.store.v1.Store/Execute";
+const STEP: &str = "moonshard.store.v1.Store/Step";
+
+/// The span of a node for what `asked` asked it.
+fn of_node(collector: &Collector, asked: &Span) -> Span {
+    let served = span(collector, &asked.name, |span| span.parent_span_id == asked.span_id);
+    assert_eq!((asked.kind, served.kind), (3, 2), "a client's and a server's");
+    assert_eq!(served.trace_id, asked.trace_id);
+    assert_eq!(collector.look(|seen| seen.services[served.span_id.as_slice()].clone()), "nodes");
+    served
+}
+
+#[test]
+fn what_store_nodes_do_belongs_to_the_same_trace() {
+    let collector = Collector::start();
+    let (stores, server) = cluster(&collector, &[]);
     let spans = run_has_its_tree(&collector, &server);
-    let known: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+    let known: Vec<String> = stores.iter().map(|store| store.address().to_string()).collect();
     for span in spans.iter().filter(|span| span.name == "SET" || span.name == "GET") {
-        assert_eq!(span.kind, 3, "a client's");
         assert!(known.contains(&fact(span, "server.address")), "{span:?}");
-        assert_eq!(fact(span, "rpc.system"), "grpc");
     }
-    server.client().run("SET a 1");
-    let request = span(&collector, "SET", |span| span.kind == 2);
-    let asked = span(&collector, "SET", |span| span.parent_span_id == request.span_id);
-    assert_eq!(fact(&asked, "rpc.service"), "moonshard.store.v1.Store");
+    let steps: Vec<&Span> = spans.iter().filter(|span| span.name == STEP).collect();
+    assert!(steps.iter().any(|step| fact(step, "moonshard.step.finish") == "commit"), "{spans:?}");
+    for asked in steps {
+        assert_eq!((fact(asked, "rpc.system"), fact(asked, "rpc.method")), ("grpc".into(), "Step".into()));
+        of_node(&collector, asked);
+    }
+    let mut client = server.client();
+    client.run("SET a 1");
+    client.run("LPUSH a 1");
+    for (name, error) in [("SET", ""), ("LPUSH", "WRONGTYPE")] {
+        let request = span(&collector, name, |span| span.kind == 2 && fact(span, "error.type") == error);
+        let asked = span(&collector, EXECUTE, |span| span.parent_span_id == request.span_id);
+        let address = format!("{}:{}", fact(&asked, "server.address"), fact(&asked, "server.port"));
+        assert!(known.contains(&address), "{address}");
+        for span in [&asked, &of_node(&collector, &asked)] {
+            assert_eq!(
+                (fact(span, "db.operation.name"), fact(span, "error.type")),
+                (name.into(), error.into())
+            );
+        }
+        let served = of_node(&collector, &asked);
+        let work = span(&collector, "work", |span| span.parent_span_id == served.span_id);
+        assert!(!fact(&work, "moonshard.shard").is_empty(), "{work:?}");
+    }
+}
+
+#[test]
+fn waits_of_store_nodes_are_spans() {
+    let folder = tests::folder::Folder::new("otel");
+    let collector = Collector::start();
+    let url = collector.url();
+    let durable = ["--data-dir", folder.text(), "--durability", "sync", "--http", "127.0.0.1:0"];
+    let durable = [&durable[..], &["--otel-endpoint", &url]].concat();
+    let store = TestServer::store(&durable);
+    let stores = store.address().to_string();
+    let endless = ["--script-fuel", "1000000000000", "--script-timeout-ms", "600000"];
+    let server = start(&collector, &[&["--http", "127.0.0.1:0", "--stores", &stores], &endless[..]].concat());
+    let mut client = server.client();
+    client.run("SET a 1");
+    let served = |name: &str| {
+        let of = |span: &Span| span.kind == 2 && fact(span, "db.operation.name") == name;
+        span(&collector, EXECUTE, of)
+    };
+    let set = served("SET");
+    span(&collector, "journal", |span| span.parent_span_id == set.span_id);
+    // Somebody holds the key until the other one waits for it.
+    let mut holder = server.client();
+    let holding = std::thread::spawn(move || holder.eval("while true do end", &["a"], &[]));
+    wait_until("the script has the key", || {
+        notation::reply(&client.run("INFO scripts")).contains("scripts_running:1")
+    });
+    let asked = || {
+        let text = String::from_utf8(server.http().get("/metrics").body).expect("text");
+        let line =
+            text.lines().find(|line| line.starts_with("moonshard_store_requests_total{")).expect("a line");
+        line.rsplit_once(' ').and_then(|(_, count)| count.parse::<u64>().ok()).expect("a number")
+    };
+    let before = asked();
+    let mut waiter = server.client();
+    let waiting = std::thread::spawn(move || waiter.run("APPEND a 2"));
+    wait_until("its node is asked before it hears of the end", || asked() > before);
+    client.run("SCRIPT KILL");
+    holding.join().expect("it ends");
+    waiting.join().expect("it ends");
+    let append = served("APPEND");
+    let wait = span(&collector, "lock wait", |span| span.parent_span_id == append.span_id);
+    assert!(!fact(&wait, "moonshard.shard").is_empty(), "{wait:?}");
+    let told = String::from_utf8(store.http().get("/metrics").body).expect("text");
+    for name in
+        ["shard_lock_wait_seconds_count", "node_requests_total", "node_streams", "node_topology_epoch"]
+    {
+        let line = told.lines().find_map(|line| line.strip_prefix("moonshard_")?.strip_prefix(name));
+        assert!(line.is_some_and(|count| count.trim() != "0"), "{name} in {told}");
+    }
+}
+
+#[test]
+fn who_does_not_ask_is_not_traced_on_nodes() {
+    let collector = Collector::start();
+    let url = collector.url();
+    let store = TestServer::store(&["--otel-endpoint", &url, "--otel-sample-ratio", "1"]);
+    let flags = ["--otel-endpoint", url.as_str()];
+    let server = TestServer::gateway(&[store.address()], &flags);
+    let mut client = server.client();
+    client.run("SET quiet 1");
+    client.eval("return redis.call('GET', KEYS[1])", &["quiet"], &[]);
+    client.call(["CLIENT", "TRACEPARENT", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"]);
+    client.run("SET told 1");
+    span(&collector, EXECUTE, |span| span.kind == 2);
+    collector.look(|seen| {
+        assert!(
+            seen.spans.iter().all(|span| span.trace_id[..4] == [0x0a, 0xf7, 0x65, 0x19]),
+            "{:?}",
+            seen.spans
+        );
+    });
+}
+
+#[test]
+fn queued_calls_are_parts_of_their_transaction() {
+    let collector = Collector::start();
+    let server = start(&collector, &[]);
+    let mut client = server.client();
+    client.run("MULTI");
+    for call in ["SET a 1", "LPUSH a 1", "PUBLISH news hello", "CLIENT ID"] {
+        client.run(call);
+    }
+    client.call(["EVAL", SCRIPT, "1", "b"]);
+    client.run("EXEC");
+    let request = span(&collector, "EXEC", |_| true);
+    let names = parts(&collector, &request);
+    for name in ["SET", "LPUSH", "PUBLISH", "CLIENT ID", "script"] {
+        assert_eq!(names.get(name), Some(&1), "{name} in {names:?}");
+    }
+    let failed = span(&collector, "LPUSH", |span| span.parent_span_id == request.span_id);
+    assert_eq!(fact(&failed, "error.type"), "WRONGTYPE");
+    let run = span(&collector, "script", |span| span.parent_span_id == request.span_id);
+    assert_eq!(
+        (fact(&run, "moonshard.script.outcome"), fact(&run, "moonshard.script.calls")),
+        ("ok".into(), "4".into())
+    );
+    assert_eq!(parts(&collector, &run).get("SET"), Some(&1));
+}
+
+#[test]
+fn a_script_may_be_traced_always() {
+    let collector = Collector::start();
+    let server = TestServer::start(&["--otel-endpoint", &collector.url()]);
+    let mut client = server.client();
+    client.run("SET a 1");
+    client.eval("return 1", &[], &[]);
+    client.eval("#!lua flags=trace\nreturn redis.call('GET', 'a')", &[], &[]);
+    let request = span(&collector, "EVAL", |_| true);
+    let run = span(&collector, "script", |span| span.parent_span_id == request.span_id);
+    assert_eq!(fact(&run, "moonshard.script.flags"), "trace");
+    assert_eq!(parts(&collector, &run).get("GET"), Some(&1));
+    // Unless whoever asks has said that it is not.
+    client.call(["CLIENT", "TRACEPARENT", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00"]);
+    client.eval("#!lua flags=trace\nreturn 2", &[], &[]);
+    client.call(["CLIENT", "TRACEPARENT", ""]);
+    client.eval("--!df flags=trace\nreturn 3", &[], &[]);
+    let last = |seen: &Seen| seen.spans.iter().filter(|span| span.name == "EVAL").count();
+    wait_until("the last one is told", || collector.look(last) == 2);
+    let traces = |seen: &Seen| {
+        seen.spans.iter().map(|span| span.trace_id.clone()).collect::<std::collections::BTreeSet<_>>()
+    };
+    assert_eq!(collector.look(traces).len(), 2);
 }
 
 #[test]
@@ -190,4 +352,26 @@ fn a_collector_that_is_away_is_told_of_once_and_missed_by_nobody() {
     let log = server.log();
     assert_eq!(log.matches("the collector does not take metrics").count(), 1, "{log}");
     assert!(log.lines().count() < 10, "{log}");
+}
+
+#[test]
+fn a_collector_may_speak_tls() {
+    let authority = Authority::new();
+    let collector = Collector::start();
+    let entrance = Entrance::new(&authority, collector.address());
+    let url = format!("https://localhost:{}", entrance.address().port());
+    let flags = ["--otel-sample-ratio", "1", "--otel-metrics-interval-ms", "200", "--otel-endpoint", &url];
+    let root = authority.root();
+    let known = TestServer::start(&[&flags[..], &["--otel-ca-cert-file", &root]].concat());
+    known.client().run("SET a 1");
+    span(&collector, "SET", |_| true);
+    let unknown = TestServer::start(&flags);
+    wait_until("the log says what is missing", || {
+        unknown.log().contains("otel-ca-cert-file or tls-ca-cert-file is needed to know its certificate")
+    });
+    let others = Authority::new();
+    let stranger = TestServer::start(&[&flags[..], &["--otel-ca-cert-file", &others.root()]].concat());
+    wait_until("the log says why", || {
+        stranger.log().contains("does not take metrics: invalid peer certificate")
+    });
 }

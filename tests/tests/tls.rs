@@ -9,6 +9,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use tests::certificates::{Authority, Tunnel};
+use tests::process::refused;
 use tests::{Client, Http, TestServer, Value, notation, wait_until};
 use tls::Protocol::{Http as OverHttp, Resp};
 
@@ -218,4 +219,46 @@ fn what_is_missing_is_named() {
     assert!(swapped.starts_with(&format!("moonshard: tls: {certificate}: ")), "{swapped}");
     let missing = complaint(&["--tls-cert-file", "/nowhere/cert.pem", "--tls-key-file", &key]);
     assert!(missing.starts_with("moonshard: tls: /nowhere/cert.pem: No such file"), "{missing}");
+}
+
+#[test]
+fn probes_of_store_nodes_need_no_certificate() {
+    let authority = Authority::new();
+    let flags = authority.flags("node", &["127.0.0.1", HOST]);
+    let flags: Vec<&str> = flags.iter().map(String::as_str).chain(["--http", "127.0.0.1:0"]).collect();
+    let node = TestServer::store(&flags);
+    let tunnel = Tunnel::new(node.http_address(), OverHttp, HOST, &authority.root(), None);
+    let mut http = Http::connect(tunnel.address());
+    for path in ["/readyz", "/metrics"] {
+        assert_eq!(http.get(path).status, 200, "{path}");
+    }
+    let plain = TestServer::store(&[&flags[..], &["--tls-faces", "grpc"]].concat());
+    assert_eq!(plain.http().get("/readyz").status, 200);
+}
+
+#[test]
+fn health_is_asked_over_tls() {
+    let authority = Authority::new();
+    let flags = authority.flags("server", &[HOST]);
+    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+    let node = TestServer::store(&[&flags[..], &["--http", "127.0.0.1:0"]].concat());
+    let (certificate, key) = authority.certificate("prober", &["prober"]);
+    let (http, grpc, root) =
+        (node.http_address().to_string(), node.grpc_address().to_string(), authority.root());
+    let own = ["--tls-cert-file", &*certificate, "--tls-key-file", &*key];
+    let asked = |flags: &[&str]| {
+        let known = ["health", "--tls-ca-cert-file", &*root];
+        let output = refused(&[&known[..], flags].concat());
+        let said = [output.stdout, output.stderr].map(|text| String::from_utf8(text).expect("text")).concat();
+        (output.status.code().expect("it ends"), said)
+    };
+    for (flags, code, says) in [
+        (&["--http", &*http, "--name", HOST][..], 0, "takes requests"),
+        (&["--http", &*http], 1, "not valid for name"),
+        (&["--grpc", &*grpc, "--name", HOST], 1, "does not take requests"),
+        (&[&["--grpc", &*grpc, "--name", HOST], &own[..]].concat(), 0, "takes requests"),
+    ] {
+        let (given, said) = asked(flags);
+        assert!(given == code && said.contains(says), "{flags:?}: {given} {said}");
+    }
 }

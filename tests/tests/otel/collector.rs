@@ -30,6 +30,8 @@ pub struct Seen {
     pub spans: Vec<Span>,
     /// Metrics by name and values of their labels, with the newest value; by name alone with 0.
     pub metrics: BTreeMap<String, f64>,
+    /// What the process calls itself that told of a span, by that.
+    pub services: BTreeMap<Vec<u8>, String>,
     /// Which processes told of metrics.
     pub instances: BTreeSet<String>,
 }
@@ -64,6 +66,11 @@ impl Collector {
         format!("http://{}", self.address)
     }
 
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     /// Looks at what it was told so far.
     pub fn look<T>(&self, look: impl FnOnce(&Seen) -> T) -> T {
         look(&self.service.0.lock().expect("no panic"))
@@ -89,9 +96,15 @@ impl TraceService for Service {
         &self,
         request: Request<ExportTraceServiceRequest>,
     ) -> Result<Response<ExportTraceServiceResponse>, Status> {
-        let resources = request.into_inner().resource_spans.into_iter();
-        let scopes = resources.flat_map(|resource| resource.scope_spans);
-        self.0.lock().expect("no panic").spans.extend(scopes.flat_map(|scope| scope.spans));
+        let mut seen = self.0.lock().expect("no panic");
+        for resource in request.into_inner().resource_spans {
+            let facts = resource.resource.map(|resource| resource.attributes).unwrap_or_default();
+            let service = facts.iter().find(|fact| fact.key == "service.name").map(text).unwrap_or_default();
+            for span in resource.scope_spans.into_iter().flat_map(|scope| scope.spans) {
+                seen.services.insert(span.span_id.clone(), service.clone());
+                seen.spans.push(span);
+            }
+        }
         Ok(Response::new(ExportTraceServiceResponse::default()))
     }
 }
