@@ -66,7 +66,7 @@ bench: build ## Compare what commands and keys cost with Redis
 fuzz: zig ## Feed random bytes to all that reads bytes, a minute each
 	@if ! cargo +nightly fuzz --version >/dev/null 2>&1; then \
 	    echo '***** cargo-fuzz or a nightly compiler is not installed: nothing is tried *****'; exit 1; fi
-	for crate in gateway/resp gateway/script store/engine; do \
+	for crate in gateway/resp gateway/script store/engine store; do \
 	    pushd "$$crate" >/dev/null; \
 	    for target in $$(cargo +nightly fuzz list); do \
 	        seeds=fuzz/seeds/$$target; mkdir -p "fuzz/corpus/$$target"; \

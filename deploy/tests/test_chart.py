@@ -192,9 +192,8 @@ class Chart(unittest.TestCase):
             {"service": {"ports": {"resp": 70000}}},
             {"image": {"digest": "latest"}},
             {"mode": "distributed", "store": {"founders": 4}},
-            # Probes and Prometheus could not follow.
+            # Probes could not follow.
             {"tls": {"existingSecret": "certificate", "authClients": "yes"}},
-            {"mode": "distributed", "tls": {"existingSecret": "certificate"}, "metrics": {"serviceMonitor": {"enabled": True}}},
         ]:
             with self.assertRaises(helm.HelmError, msg=str(wrong)):
                 chart.rendered(wrong)

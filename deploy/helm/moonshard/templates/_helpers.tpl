@@ -103,7 +103,10 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- $_ := set $config "tls-cert-file" "/run/moonshard-tls/tls.crt" -}}
 {{- $_ := set $config "tls-key-file" "/run/moonshard-tls/tls.key" -}}
 {{- $_ := set $config "tls-ca-cert-file" "/run/moonshard-tls/ca.crt" -}}
-{{- if ne .component "store" -}}
+{{- if eq .component "store" -}}
+{{- /* Gateways must show a certificate at grpc; probes have none, and http asks for none. */ -}}
+{{- $_ := set $config "tls-faces" (ternary "http,grpc" "grpc" (has "http" $values.tls.faces)) -}}
+{{- else -}}
 {{- $_ := set $config "tls-faces" (join "," $values.tls.faces) -}}
 {{- $_ := set $config "tls-auth-clients" $values.tls.authClients -}}
 {{- end -}}
@@ -204,7 +207,7 @@ spec:
         - {name: http, containerPort: 8080}
         - {name: grpc, containerPort: 50051}
         {{- end }}
-      {{- $scheme := ternary "HTTPS" "HTTP" (and (ne .component "store") (eq (include "moonshard.speaksTls" (dict "root" $root "face" "http")) "yes")) }}
+      {{- $scheme := ternary "HTTPS" "HTTP" (eq (include "moonshard.speaksTls" (dict "root" $root "face" "http")) "yes") }}
       {{- $live := dict "httpGet" (dict "path" "/healthz" "port" "http" "scheme" $scheme) }}
       {{- $ready := dict "httpGet" (dict "path" "/readyz" "port" "http" "scheme" $scheme) }}
       startupProbe:
