@@ -123,17 +123,21 @@ impl Connection {
     fn live(mut self, wire: Detached, ready: Ready, place: Place) {
         let runtime = place.runtime().clone();
         runtime.spawn(async move {
-            // How it ended concerns nobody: the client is gone, was told why, or is cut off.
             let Ok(mut wire) = wire.attach() else { return };
-            if let Ok(Left::For(better)) = self.run(&mut wire, ready.clone(), &place).await
-                && let Ok(wire) = wire.detach()
-            {
-                return self.live(wire, ready, better);
-            }
+            // How else it ended concerns nobody: the client is gone or was told why.
+            let was_slow = match self.run(&mut wire, ready.clone(), &place).await {
+                Ok(Left::For(better)) => match wire.detach() {
+                    Ok(wire) => return self.live(wire, ready, better),
+                    Err(_) => false,
+                },
+                Ok(Left::Closed) => false,
+                // Not the system's own, which it gives up by.
+                Err(error) => error.kind() == TIMED_OUT && error.raw_os_error().is_none(),
+            };
             let (server, session) = (&self.entry.server, &mut self.session);
             unwatch(server, session);
             leave(server, session);
-            if session.client.mail.was_cut() {
+            if was_slow || session.client.mail.was_cut() {
                 Counters::add(&server.counters.slow_clients_cut, 1);
             }
         });
@@ -403,12 +407,7 @@ async fn write(server: &Server, wire: &mut Wire, wrote: bool, bytes: &mut Vec<u8
         match step {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
             Ok(count) => written += count,
-            Err(error) => {
-                if error.kind() == TIMED_OUT {
-                    Counters::add(&server.counters.slow_clients_cut, 1);
-                }
-                return Err(error);
-            }
+            Err(error) => return Err(error),
         }
     }
     wire.flushed().await?;
@@ -417,5 +416,5 @@ async fn write(server: &Server, wire: &mut Wire, wrote: bool, bytes: &mut Vec<u8
     Ok(())
 }
 
-/// How a write to a client that does not read ends.
+/// How a write to a client that does not read ends, which is cut off.
 const TIMED_OUT: io::ErrorKind = io::ErrorKind::TimedOut;

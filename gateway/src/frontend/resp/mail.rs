@@ -62,10 +62,7 @@ async fn write(server: &Server, client: &ClientInfo, wire: &Wire, count: usize) 
                 writable = wire.writable() => writable,
                 () = client.mail.more() => Ok(()),
             },
-            Some(until) => timeout_at(until.into(), wire.writable()).await.unwrap_or_else(|_| {
-                Counters::add(&server.counters.slow_clients_cut, 1);
-                Err(TIMED_OUT.into())
-            }),
+            Some(until) => timeout_at(until.into(), wire.writable()).await.unwrap_or(Err(TIMED_OUT.into())),
         },
         Err(error) => Err(error),
     }
