@@ -86,11 +86,14 @@ pub fn shown_name(registry: &Registry, args: Args<'_>) -> String {
     }
 }
 
+/// A command's name as a script spells it.
+type Spelled = SmallVec<[u8; 16]>;
+
 /// The commands a script called last. Scripts call the same few over and over; what the gate said of a command
 /// holds for the next call of it, but for the number of arguments and the keys.
 #[derive(Default)]
 pub struct Recent {
-    rows: SmallVec<[(Row, u16); Recent::MOST]>,
+    rows: SmallVec<[(Row, u16, Spelled); Recent::MOST]>,
     /// Which one makes room for the next.
     oldest: usize,
 }
@@ -99,20 +102,21 @@ impl Recent {
     /// Two for the loop of most scripts, and as many again.
     const MOST: usize = 4;
 
+    /// A command that was called by this name, spelled the same way.
     fn find(&self, name: &[u8]) -> Option<(Row, u16)> {
-        let is_named = |(row, _): &&(Row, u16)| row.facts().name.as_bytes().eq_ignore_ascii_case(name);
-        self.rows.iter().find(is_named).copied()
+        let found = self.rows.iter().find(|(.., spelled)| **spelled == *name)?;
+        Some((found.0, found.1))
     }
 
-    fn remember(&mut self, row: Row, number: u16) {
+    fn remember(&mut self, row: Row, number: u16, name: &[u8]) {
         // Of a container the next call may mean another subcommand.
         if !row.facts().subcommands.is_empty() {
             return;
         }
         if self.rows.len() < Recent::MOST {
-            return self.rows.push((row, number));
+            return self.rows.push((row, number, Spelled::from_slice(name)));
         }
-        self.rows[self.oldest] = (row, number);
+        self.rows[self.oldest] = (row, number, Spelled::from_slice(name));
         self.oldest = (self.oldest + 1) % Recent::MOST;
     }
 }
@@ -133,7 +137,7 @@ pub fn admit_again<'a>(
     }
     let admitted = admit(registry, args, origin)?;
     if recent.find(args.name()).is_none() {
-        recent.remember(admitted.row, admitted.number);
+        recent.remember(admitted.row, admitted.number, args.name());
     }
     Ok(admitted)
 }

@@ -71,13 +71,19 @@ struct Locks {
     /// Keys taken or awaited.
     keys: SmallVec<[Held; 2]>,
     whole: bool,
+    /// Which of the keys was looked for last: probably the next one is the same.
+    last: usize,
 }
 
 impl Locks {
     /// The key among those held, if there are only a few: then looking at all is faster than hashing one.
-    fn among_few(&self, db: usize, key: &[u8]) -> Option<&Held> {
+    fn among_few(&mut self, db: usize, key: &[u8]) -> Option<&Held> {
         let few = if self.keys.len() <= 8 && !self.whole { &self.keys[..] } else { &[] };
-        few.iter().find(|held| *held.request.key == *key && held.request.db == db)
+        let is_it = |held: &Held| *held.request.key == *key && held.request.db == db;
+        if !few.get(self.last).is_some_and(is_it) {
+            self.last = few.iter().position(is_it)?;
+        }
+        few.get(self.last)
     }
 
     /// Makes sure that this transaction holds `key` at least as `need`; a free one is taken as `mode`.
@@ -203,7 +209,7 @@ impl Transaction {
 
     fn new(node: &Arc<Node>) -> Transaction {
         let (gates, keys) = (SmallVec::new(), SmallVec::new());
-        let locks = Locks { id: node.next_txn(), gates, keys, whole: false };
+        let locks = Locks { id: node.next_txn(), gates, keys, whole: false, last: 0 };
         Transaction {
             node: node.clone(),
             locks,

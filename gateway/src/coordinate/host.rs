@@ -240,7 +240,7 @@ impl ScriptHost {
             return Ok(true);
         }
         self.wrote |= admitted.facts.is_write();
-        let can_wait = flags.unused() && can_wait(&admitted);
+        let can_wait = self.collects != Collects::Nothing && flags.unused() && can_wait(&admitted);
         if self.collects == Collects::All {
             if can_wait {
                 return self.collect(admitted, flags);
@@ -259,7 +259,7 @@ impl ScriptHost {
                 Ok(true)
             }
             // What can be done here has other keys: in which order that is done makes no difference.
-            Ok(None) if can_wait && self.collects == Collects::Away => self.collect(admitted, flags),
+            Ok(None) if can_wait => self.collect(admitted, flags),
             Ok(None) => {
                 self.wait(admitted, out.protocol);
                 Ok(false)

@@ -12,7 +12,7 @@ use crate::effect::{Effect, Effects};
 use crate::keyspace::{Entry, Keyspace};
 use crate::notice::{Touch, Touches};
 use crate::undo::{Size, Undo, UndoLog};
-use crate::value::{Hash, Kind, List, Set, Str, ZSet};
+use crate::value::{Hash, Kind, List, Set, Str, Taken, ZSet};
 
 /// Where the changes of one key are recorded, as far as somebody wants to know them.
 pub(crate) struct Log<'a> {
@@ -195,11 +195,11 @@ impl Editor<'_, List> {
     }
 
     /// Takes the element at the front or back.
-    pub fn pop(&mut self, front: bool) -> Option<Box<[u8]>> {
+    pub fn pop(&mut self, front: bool) -> Option<Taken> {
         let last = self.len().checked_sub(1)?;
         self.change(Effect::Pop(front, 1), |list| {
             let element = list.get(if front { 0 } else { last }).unwrap_or_default();
-            Undo::ListRepush(front, element.into())
+            Undo::ListRepush(front, Taken::from_slice(element))
         })
         .pop(front)
     }

@@ -8,7 +8,7 @@ use std::num::NonZeroU64;
 
 use crate::keyspace::{Entry, Key, Keyspace};
 use crate::value::stream::{Group, Id, Meta, Part};
-use crate::value::{List, Str, Stream};
+use crate::value::{List, Str, Stream, Taken};
 use crate::{Partitions, Value};
 
 /// One step back.
@@ -34,7 +34,7 @@ pub enum Undo {
     /// Remove that many elements at the front (`true`) or back.
     ListUnpush(bool, usize),
     /// Put this element back at the front (`true`) or back.
-    ListRepush(bool, Box<[u8]>),
+    ListRepush(bool, Taken),
     /// Put these elements, in the order of the list, back at the front (`true`) or back.
     ListUntrim(bool, Vec<Box<[u8]>>),
     /// These elements stood at these positions, ascending.
@@ -95,6 +95,10 @@ enum Record {
     /// These databases were exchanged in all partitions.
     Swapped(usize, usize),
 }
+
+/// Where there are more records than a few there will be many: they move at once to a place that has room for these.
+const FEW: usize = 4;
+const MANY: usize = 64;
 
 /// The records of one transaction, oldest first.
 #[derive(Default, Debug)]
@@ -181,6 +185,9 @@ impl UndoLog {
             return;
         }
         self.whole = matches!(undo, Undo::Entry(_) | Undo::Removed(..));
+        if self.records.len() == FEW {
+            self.records.reserve(MANY);
+        }
         self.bytes += size_of::<Record>() + undo.payload();
         self.records.push(Record::Key(self.keys.len() as u32 - 1, undo));
     }
@@ -252,10 +259,10 @@ impl Undo {
             Undo::Overwrite(_, bytes, _)
             | Undo::ListSet(_, bytes)
             | Undo::ListRemoved(_, bytes)
-            | Undo::ListRepush(_, bytes)
             | Undo::SetAdded(bytes)
             | Undo::SetRemoved(_, bytes)
             | Undo::ZSetMember(bytes, _) => bytes.len(),
+            Undo::ListRepush(_, element) => element.len(),
             Undo::HashRemoved(_, field, value) => field.len() + value.len(),
             Undo::ListUntrim(_, elements) => {
                 elements.iter().map(|element| size_of::<Box<[u8]>>() + element.len()).sum()

@@ -4,6 +4,7 @@ mod ring;
 
 use std::fmt;
 
+use super::Taken;
 use super::form::{Form, Limit};
 use super::packed::{Packed, room};
 use ring::Ring;
@@ -102,13 +103,13 @@ impl List {
         }
     }
 
-    pub(crate) fn pop(&mut self, front: bool) -> Option<Box<[u8]>> {
+    pub(crate) fn pop(&mut self, front: bool) -> Option<Taken> {
         match &mut self.0 {
             Form::Packed(row) => row.pop(front),
             Form::Large(ring) => {
                 let element = ring.pop(front);
                 self.settle();
-                element
+                element.map(|element| Taken::from_vec(element.into_vec()))
             }
         }
     }

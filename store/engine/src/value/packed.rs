@@ -8,6 +8,7 @@
 
 use std::ops::Range;
 
+use super::Taken;
 use crate::size::allocated;
 
 /// Where the elements begin and end and how many there are, each two bytes, at the start of the buffer.
@@ -159,7 +160,7 @@ impl Packed {
         let mut at = if at_front { end.wrapping_sub(room) } else { start };
         let capacity = self.0.len();
         let fits = HEADER + room <= capacity;
-        let stays = fits && capacity <= 2 * wanted + SPARE;
+        let stays = fits && !is_spacious(capacity, wanted);
         let capacity = if stays { capacity } else { wanted };
         if !stays || at < HEADER || at.saturating_add(room) > capacity {
             at = if at_front { capacity - room } else { HEADER };
@@ -179,10 +180,15 @@ impl Packed {
             self.shift(range.end..end, middle + added);
             self.shift(start..range.start, at);
         }
-        for (place, number) in [at, at + room, len].into_iter().enumerate() {
+        self.set_numbers(at, at + room, len);
+        with.iter().fold(middle, |at, element| self.write(at, element));
+    }
+
+    /// Sets what [`Packed::start`], [`Packed::end`] and [`Packed::len`] tell.
+    fn set_numbers(&mut self, start: usize, end: usize, len: usize) {
+        for (place, number) in [start, end, len].into_iter().enumerate() {
             self.0[2 * place..][..2].copy_from_slice(&(number as u16).to_le_bytes());
         }
-        with.iter().fold(middle, |at, element| self.write(at, element));
     }
 
     fn shift(&mut self, from: Range<usize>, to: usize) {
@@ -208,13 +214,37 @@ impl Packed {
 
     /// Adds an element at the front or back.
     pub fn push(&mut self, front: bool, element: &[u8]) {
-        let at = if front { self.start() } else { self.end() };
-        self.splice(at..at, 0, &[element]);
+        let (start, end, added) = (self.start(), self.end(), room(element.len()));
+        // Mostly there is space, and nothing else moves.
+        if front && start >= HEADER + added {
+            self.set_numbers(start - added, end, self.len() + 1);
+            self.write(start - added, element);
+        } else if !front && end + added <= self.0.len() {
+            self.set_numbers(start, end + added, self.len() + 1);
+            self.write(end, element);
+        } else {
+            let at = if front { start } else { end };
+            self.splice(at..at, 0, &[element]);
+        }
     }
 
     /// Takes the element at the front or back.
-    pub fn pop(&mut self, front: bool) -> Option<Box<[u8]>> {
-        self.remove(if front { 0 } else { self.len().wrapping_sub(1) })
+    pub fn pop(&mut self, front: bool) -> Option<Taken> {
+        let left = self.len().checked_sub(1)?;
+        let (start, end) = (self.start(), self.end());
+        let (element, range, rest) = if front {
+            let (element, next) = self.read(start);
+            (Taken::from_slice(element), start..next, next..end)
+        } else {
+            let (element, at) = self.read_back(end);
+            (Taken::from_slice(element), at..end, start..at)
+        };
+        if left > 0 && !is_spacious(self.0.len(), heap(rest.len())) {
+            self.set_numbers(rest.start, rest.end, left);
+        } else {
+            self.splice(range, 1, &[]);
+        }
+        Some(element)
     }
 
     /// Takes the element at `position`.
@@ -232,6 +262,11 @@ impl Packed {
 
 /// Bytes that a buffer may have beyond twice of what is used.
 const SPARE: usize = 64;
+
+/// Whether a buffer is too large for what is in it.
+fn is_spacious(capacity: usize, wanted: usize) -> bool {
+    capacity > 2 * wanted + SPARE
+}
 
 /// Elements of a row, from [`Packed::iter_from`].
 #[derive(Clone)]
