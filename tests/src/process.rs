@@ -115,13 +115,6 @@ impl TestServer {
         started.unwrap_or_else(|log| panic!("instead of a ready line: {log}"))
     }
 
-    /// The same at this address, which somebody else knows already.
-    pub fn store_at(address: SocketAddr, flags: &[&str]) -> TestServer {
-        let address = address.to_string();
-        let started = TestServer::spawn(&[&["store", "--grpc", &address], flags].concat(), "", "grpc=");
-        started.unwrap_or_else(|log| panic!("instead of a ready line: {log}"))
-    }
-
     /// Starts a gateway of these store nodes on a free port and waits until it says that it is ready.
     pub fn gateway(stores: &[SocketAddr], flags: &[&str]) -> TestServer {
         let addresses: Vec<String> = stores.iter().map(SocketAddr::to_string).collect();
@@ -138,6 +131,8 @@ impl TestServer {
     pub(crate) fn spawn(flags: &[&str], places: &str, face: &str) -> Result<TestServer, String> {
         let mut command = command(flags);
         command.env(FAIL_POINTS, places);
+        // How long a script takes is the machine's matter, unless a test says something else.
+        command.env("MOONSHARD_SCRIPT_TIMEOUT_MS", PATIENCE.as_millis().to_string());
         let mut child =
             command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the server starts");
         let log = Arc::new(Mutex::new(String::new()));

@@ -22,6 +22,8 @@ const PLAYERS: usize = 2;
 const EACH: usize = 2;
 /// What each account has in the beginning.
 const WEALTH: i64 = 1000;
+/// Scripts that wait for others end like those of users do.
+const FLAGS: &[&str] = &["--script-timeout-ms", "5000"];
 /// Faults while the clients play, then all is looked at.
 const FAULTS: usize = 5;
 
@@ -600,7 +602,12 @@ fn tell_story(sync: bool) {
     println!("seed {seed}");
     let until = setting("MOONSHARD_CLUSTER_SECONDS").map(|long| Instant::now() + Duration::from_secs(long));
     let mut story = Story {
-        cluster: TestCluster::start(STORES, GATEWAYS, Some(if sync { "sync" } else { "periodic" })),
+        cluster: TestCluster::start_with(
+            STORES,
+            GATEWAYS,
+            Some(if sync { "sync" } else { "periodic" }),
+            FLAGS,
+        ),
         sync,
         until,
         chance: Chance::new(seed),

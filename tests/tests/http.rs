@@ -445,7 +445,7 @@ fn requests_say_who_they_are() {
 
 #[test]
 fn requests_have_names_and_limits() {
-    let server = start(&["--http-body-max", "1kb", "--http-timeout-ms", "1500"]);
+    let server = start(&["--http-body-max", "1kb"]);
     let mut http = server.http();
     let named = http.send("GET", "/v1/nothing", &[("X-Request-Id", "mine-7")], b"");
     assert_eq!((named.header("x-request-id"), &named.json()["request_id"]), ("mine-7", &json!("mine-7")));
@@ -457,11 +457,13 @@ fn requests_have_names_and_limits() {
     assert_eq!((refused.status, &refused.json()["code"]), (413, &json!("TOOLARGE")));
 
     // What waits longer than the limit is ended, and takes nothing afterwards.
+    let mut client = server.client();
+    assert_eq!(text(&mut client, "CONFIG SET http-timeout-ms 500"), "+OK");
     let waited = http.post("/v1/command", &json!({"args": ["BLPOP", "queue", 0]}));
     assert_eq!((waited.status, &waited.json()["code"]), (504, &json!("TIMEOUT")));
     let ended = http.post("/v1/eval", &json!({"script": ENDLESS, "keys": ["job"]}));
     assert_eq!(ended.status, 504);
-    let mut client = server.client();
+    assert_eq!(text(&mut client, "CONFIG SET http-timeout-ms 60000"), "+OK");
     assert_eq!(text(&mut client, "RPUSH queue x"), "1");
     assert_eq!(text(&mut client, "LRANGE queue 0 -1"), r#"["x"]"#);
     assert_eq!(text(&mut client, "GET job"), "nil");

@@ -133,7 +133,7 @@ fn classes_are_those_of_redis() {
 
 #[test]
 fn what_nobody_did_and_what_is_undone() {
-    let server = TestServer::start(&["--script-timeout-ms", "300", "--notify-keyspace-events", "KEA"]);
+    let server = TestServer::start(&["--notify-keyspace-events", "KEA"]);
     let mut client = Listening::to(server.address(), "Exeg$");
     assert_eq!(client.talks.run("SET k v PX 1"), Value::Status(b"OK".to_vec()));
     // Nobody looks for it: it is found by itself.
@@ -145,7 +145,7 @@ fn what_nobody_did_and_what_is_undone() {
     for script in [
         "#!lua on-error=rollback\nredis.call('SET', 'k', 1) error('oops')",
         "#!lua flags=dry-run\nreturn redis.call('SET', 'k', 1)",
-        "redis.call('SET', 'k', 1) while true do end",
+        "#!lua timeout=300\nredis.call('SET', 'k', 1) while true do end",
     ] {
         client.talks.eval(script, &["k"], &[]);
     }

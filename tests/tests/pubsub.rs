@@ -50,12 +50,12 @@ fn a_client_that_waits_for_a_list_hears_meanwhile() {
 
 #[test]
 fn what_is_undone_is_not_heard() {
-    let server = TestServer::start(&["--script-timeout-ms", "300"]);
+    let server = TestServer::start(&[]);
     let (mut hears, mut other) = (server.client(), server.client());
     say(&mut hears, "SUBSCRIBE ch");
     for script in [
         "#!lua on-error=rollback\nredis.call('PUBLISH', 'ch', 'undone') error('oops')",
-        "redis.call('PUBLISH', 'ch', 'undone') while true do end",
+        "#!lua timeout=300\nredis.call('PUBLISH', 'ch', 'undone') while true do end",
         "#!lua flags=dry-run\nreturn redis.call('PUBLISH', 'ch', 'undone')",
     ] {
         other.eval(script, &[], &[]);

@@ -1,14 +1,14 @@
 //! Slots that move between store nodes while clients use what is in them.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::process::{Child, Output, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
 use serde_json::Value as Json;
-use tests::folder::Folder;
-use tests::process::{command, free_port};
+use tests::cluster::Member;
+use tests::process::command;
 use tests::{Client, TestServer, Value, notation, wait_until};
 
 /// So that a move takes several batches, whatever the machine is.
@@ -384,8 +384,8 @@ fn told_of(client: &mut Client, key: &str) -> Vec<String> {
 
 #[test]
 fn values_of_all_types_move_whole() {
-    let mut stores: Vec<Kept> = (0..2).map(|_| Kept::new()).collect();
-    let nodes: Vec<SocketAddr> = stores.iter().map(|store| store.at).collect();
+    let mut stores = kept(2);
+    let nodes: Vec<SocketAddr> = stores.iter().map(Member::address).collect();
     let gateway = TestServer::gateway(&nodes, &[]);
     let mut client = gateway.client();
     wait_until("both are reached", || number_or(&mut client, "DBSIZE").is_some());
@@ -398,7 +398,7 @@ fn values_of_all_types_move_whole() {
         }
     }
     // And are on disk where they went.
-    stores.iter_mut().for_each(Kept::restart);
+    stores.iter_mut().for_each(restart);
     wait_until("both are reached", || number_or(&mut client, "DBSIZE") == Some(keys.len() as i64));
     for (key, before) in keys.iter().zip(&before) {
         assert_eq!(told_of(&mut client, key), *before, "{key} after a crash");
@@ -464,30 +464,16 @@ fn what_cannot_be_done_is_refused() {
     assert_eq!(output.status.code(), Some(2));
 }
 
-/// A store node that can be killed and started again with its data.
-struct Kept {
-    at: SocketAddr,
-    folder: Folder,
-    server: Option<TestServer>,
+/// Store nodes that can be killed and started again with their data.
+fn kept(count: usize) -> Vec<Member> {
+    let mut stores: Vec<Member> = (0..count).map(|_| Member::store(Some("sync"), FLAGS)).collect();
+    stores.iter_mut().for_each(Member::start);
+    stores
 }
 
-impl Kept {
-    fn new() -> Kept {
-        let at = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()));
-        let mut kept = Kept { at, folder: Folder::new("topology"), server: None };
-        kept.start();
-        kept
-    }
-
-    fn start(&mut self) {
-        let flags = [FLAGS, &["--data-dir", self.folder.text(), "--durability", "sync"]].concat();
-        self.server = Some(TestServer::store_at(self.at, &flags));
-    }
-
-    fn restart(&mut self) {
-        self.server.take().expect("it runs").kill();
-        self.start();
-    }
+fn restart(store: &mut Member) {
+    store.kill();
+    store.start();
 }
 
 /// Starts a move and lets it get somewhere.
@@ -508,8 +494,8 @@ fn begun(nodes: &[SocketAddr], to: usize, lines: usize) -> Child {
 #[test]
 fn a_crash_while_slots_move_loses_nothing() {
     const WRITTEN: usize = 1500;
-    let mut stores: Vec<Kept> = (0..2).map(|_| Kept::new()).collect();
-    let nodes: Vec<SocketAddr> = stores.iter().map(|store| store.at).collect();
+    let mut stores = kept(2);
+    let nodes: Vec<SocketAddr> = stores.iter().map(Member::address).collect();
     let gateway = TestServer::gateway(&nodes, &[]);
     let mut client = gateway.client();
     let requests: Vec<Vec<Vec<u8>>> = (0..WRITTEN)
@@ -520,7 +506,7 @@ fn a_crash_while_slots_move_loses_nothing() {
         // To and fro; killed is by turns who gives and who gets, after more or fewer batches.
         let (to, killed) = (round % 2, (round / 2) % 2);
         let mut moving = begun(&nodes, to, round / 2);
-        stores[killed].restart();
+        restart(&mut stores[killed]);
         moving.kill().expect("our own child");
         moving.wait().expect("a child");
         done(&nodes, &["move", "--slots", "0-16383", "--to", &nodes[to].to_string()]);
