@@ -55,10 +55,11 @@ pub enum Task {
 }
 
 /// How long a node that cannot move slots is asked again, and how often.
-const RETRIES: (Duration, Duration) = (Duration::from_secs(10), Duration::from_millis(200));
+const RETRIES: (Duration, Duration) = (Duration::from_secs(30), Duration::from_millis(200));
 
-/// After so long all gateways that can reach the nodes have heard of a change.
-const HEARD: Duration = Duration::from_secs(2);
+/// How long gateways may take to tell that they know of a change, which they hear with the next beat, and how often it is
+/// looked whether they have. One that stands still is given up long before.
+const HEARD: (Duration, Duration) = (Duration::from_secs(30), Duration::from_millis(200));
 
 /// Slots that a node shall get.
 type Step = ((usize, usize), NodeId);
@@ -111,8 +112,7 @@ async fn done(config: &Config, task: &Task) -> Result<(), String> {
             let node = known(&cluster.map(), node)?;
             let steps = rest(&cluster.map(), node)?;
             go(&cluster, &steps).await?;
-            // Who has not used a slot since it moved hears of it with the beats of the links.
-            tokio::time::sleep(HEARD).await;
+            heard(&cluster, node).await?;
             tell("all who are connected know of it: the node can be stopped\n");
             Ok(())
         }
@@ -139,6 +139,19 @@ async fn done(config: &Config, task: &Task) -> Result<(), String> {
 fn known(map: &SlotMap, address: &str) -> Result<NodeId, String> {
     let found = map.nodes().iter().position(|node| node == address);
     found.ok_or_else(|| format!("{address} is none of the nodes {}", map.nodes().join(",")))
+}
+
+/// Waits until all gateways that have a link to this node know who has its slots now.
+async fn heard(cluster: &Cluster, node: NodeId) -> Result<(), String> {
+    let since = Instant::now();
+    // One that cannot be asked has no links.
+    while let Ok(behind @ 1..) = cluster.behind(node).await {
+        if since.elapsed() > HEARD.0 {
+            return Err(format!("it has no slots any more, but {behind} gateways have not heard of it yet"));
+        }
+        tokio::time::sleep(HEARD.1).await;
+    }
+    Ok(())
 }
 
 /// What a new node is to get, so that all have equal shares.
@@ -292,18 +305,19 @@ fn as_table(rows: &[Member]) -> String {
 }
 
 fn as_json(epoch: u64, rows: &[Member]) -> String {
-    let row =
-        |Member { node, slots, count, keys, bytes, epoch, lag, prepared, decided, in_doubt, up }: &Member| {
-            let trouble = up.as_ref().err().map_or_else(|| "null".to_owned(), |why| quoted(why));
-            format!(
-                "{{\"node\":{},\"slots\":{count},\"ranges\":{},\"keys\":{keys},\"bytes\":{bytes},\"epoch\":{epoch},\
+    let row = |row: &Member| {
+        let Member { keys, bytes, epoch, lag, prepared, decided, in_doubt, contradicted, .. } = row;
+        let trouble = row.up.as_ref().err().map_or_else(|| "null".to_owned(), |why| quoted(why));
+        format!(
+            "{{\"node\":{},\"slots\":{},\"ranges\":{},\"keys\":{keys},\"bytes\":{bytes},\"epoch\":{epoch},\
              \"lag\":{lag},\"prepared\":{prepared},\"decided\":{decided},\"in_doubt\":{in_doubt},\
-             \"reachable\":{},\"trouble\":{trouble}}}",
-                quoted(node),
-                quoted(slots),
-                up.is_ok(),
-            )
-        };
+             \"contradicted\":{contradicted},\"reachable\":{},\"trouble\":{trouble}}}",
+            quoted(&row.node),
+            row.count,
+            quoted(&row.slots),
+            row.up.is_ok(),
+        )
+    };
     let rows: Vec<String> = rows.iter().map(row).collect();
     format!("{{\"epoch\":{epoch},\"nodes\":[{}]}}\n", rows.join(","))
 }
@@ -373,6 +387,7 @@ mod tests {
             prepared: 6,
             decided: 7,
             in_doubt: 8,
+            contradicted: 9,
             up,
         };
         let rows = [row(Ok(())), row(Err("no \"way\"".to_owned()))];
@@ -380,7 +395,7 @@ mod tests {
                      a:1   10     2     300    4      5    8       yes           0-9\n\
                      a:1   10     2     300    4      5    8       no: no \"way\"  0-9\n";
         assert_eq!(as_table(&rows), table);
-        let start = r#"{"node":"a:1","slots":10,"ranges":"0-9","keys":2,"bytes":300,"epoch":4,"lag":5,"prepared":6,"decided":7,"in_doubt":8,"#;
+        let start = r#"{"node":"a:1","slots":10,"ranges":"0-9","keys":2,"bytes":300,"epoch":4,"lag":5,"prepared":6,"decided":7,"in_doubt":8,"contradicted":9,"#;
         let (up, down) =
             (r#""reachable":true,"trouble":null}"#, r#""reachable":false,"trouble":"no \"way\""}"#);
         let json = format!("{{\"epoch\":7,\"nodes\":[{start}{up},{start}{down}]}}\n");

@@ -56,6 +56,8 @@ pub(crate) struct Host {
     /// Requests that have come.
     requests: AtomicU64,
     configure: Configure,
+    /// Writes to the log that something is wrong.
+    warn: fn(&str),
     /// Somebody has said which events are to be told of, maybe none.
     said_notify: AtomicBool,
     /// The way to other nodes, by address.
@@ -115,7 +117,7 @@ pub struct Service {
 
 impl Service {
     /// Serves `node`. Peers are those that `trust` lets in; with TLS it is spoken here too. `clock` tells the Unix time in milliseconds, `configure`
-    /// changes parameters. Spans of traced requests go to `outlet`.
+    /// changes parameters. Spans of traced requests go to `outlet`, `warn` tells of what an operator has to know.
     ///
     /// Transactions that were prepared when the data was last written are finished as soon as it is known how: their
     /// keys are locked until then.
@@ -125,6 +127,7 @@ impl Service {
         clock: fn() -> u64,
         configure: Configure,
         outlet: Option<Arc<Outlet>>,
+        warn: fn(&str),
     ) -> Result<Service, String> {
         let place = Place::of(&node, clock()).await?;
         let (registry, sessions) = (Registry::default(), Sessions::default());
@@ -141,6 +144,7 @@ impl Service {
             boot,
             requests: AtomicU64::new(0),
             configure,
+            warn,
             said_notify,
             peers,
             moving,
@@ -166,6 +170,11 @@ impl Service {
     /// Epoch of the map of slots; 0 if it has heard of none.
     pub fn epoch(&self) -> u64 {
         self.host.place.taken().map_or(0, |taken| taken.map.epoch())
+    }
+
+    /// How many transactions were ended by somebody, and otherwise by their decider.
+    pub fn contradicted(&self) -> u64 {
+        self.host.registry.contradicted.load(Ordering::Relaxed)
     }
 
     /// How many peers are served.

@@ -66,7 +66,7 @@ async fn run(config: &Arc<Config>, accept_loss: bool) -> Result<(), StartError> 
         }
     });
     let spans = Spans::new(config.clone());
-    let service = Service::new(node.clone(), trust, unix_ms, configure, spans.outlet());
+    let service = Service::new(node.clone(), trust, unix_ms, configure, spans.outlet(), log::warning);
     let service = service.await.map_err(StartError)?;
     give_back_memory();
     let upkeep = tokio::spawn({

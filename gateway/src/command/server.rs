@@ -395,12 +395,12 @@ fn stores_section(server: &Server, text: &mut String) {
         lines!(text, "stores_epoch": cluster.map().epoch());
     }
     for (number, member) in members.iter().enumerate() {
-        let Member { node, count, keys, epoch, prepared, decided, in_doubt, up, .. } = member;
+        let Member { node, count, keys, epoch, prepared, decided, in_doubt, contradicted, up, .. } = member;
         let state = up.as_ref().map_or("down", |()| "up");
         let _ = write!(
             text,
             "store{number}:addr={node},state={state},slots={count},keys={keys},epoch={epoch},\
-             prepared={prepared},decided={decided},in_doubt={in_doubt}"
+             prepared={prepared},decided={decided},in_doubt={in_doubt},contradicted={contradicted}"
         );
         if let Err(why) = up {
             let _ = write!(text, ",why={}", why.replace(['\r', '\n', ','], " "));

@@ -28,6 +28,7 @@ pub fn of_node(
     told.number("moonshard_node_topology_epoch", service.epoch());
     told.number("moonshard_node_streams", service.streams() as u64);
     told.number("moonshard_node_requests_total", service.requests());
+    told.number("moonshard_node_decisions_contradicted_total", service.contradicted());
     process(&mut told, started, ready);
     data(&mut told, &node.usage(), node.counts(), maxmemory);
     data_of(&mut told, node);

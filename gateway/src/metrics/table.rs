@@ -156,6 +156,7 @@ pub static METRICS: &[Metric] = &[
     row("moonshard_node_topology_epoch", Gauge, "1", &[], Of::Node, "Epoch of the map of slots that this store node knows; 0: none yet."),
     row("moonshard_node_streams", Gauge, "{stream}", &[], Of::Node, "Streams of gateways and of other nodes that this store node answers."),
     row("moonshard_node_requests_total", Counter, "{request}", &[], Of::Node, "Requests that came by these."),
+    row("moonshard_node_decisions_contradicted_total", Counter, "{transaction}", &[], Of::Node, "Transactions that an operator has decided otherwise than their decider, which is known once that is back: they are there by half."),
 
     row("moonshard_topology_epoch", Gauge, "1", &[], Of::Cluster, "Epoch of the map of slots that this gateway knows."),
     row("moonshard_store_up", Gauge, "1", &["node"], Of::Cluster, "Whether the store node is reached (1)."),

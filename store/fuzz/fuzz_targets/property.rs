@@ -112,7 +112,8 @@ pub fn requests(input: &[u8]) {
     let outlasts = requests.iter().any(outlasts);
     block_on(async {
         let node = Node::new(2);
-        let service = Service::new(node, Trust::default(), || NOW_MS, Box::new(|_| Ok(())), None).await;
+        let configure = Box::new(|_: &[(String, String)]| Ok(()));
+        let service = Service::new(node, Trust::default(), || NOW_MS, configure, None, |_| ()).await;
         let service = StoreServer::new(service.expect("nothing is kept, so nothing can be wrong"));
         let beat = request(LAST, Ask::Beat(wire::Beat::default()));
         let last = talk(&service, &requests, beat).await;

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::io;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
@@ -20,7 +20,7 @@ use proto::store::v1::{Beat, Cancel, Record, Request, Requests, Response, Respon
 use tls::{Protocol, Tls, Wire};
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, MissedTickBehavior, sleep, timeout};
 use tokio_stream::Stream;
 use tonic::transport::{Endpoint, Uri};
 use tower::service_fn;
@@ -40,9 +40,12 @@ pub(crate) const WINDOW_BYTES: u32 = 16 << 20;
 /// How long a connection may take to be made.
 const CONNECT: Duration = Duration::from_secs(2);
 /// How often both sides show that they live,
-pub(crate) const BEAT: Duration = Duration::from_secs(1);
-/// and after how long without a sign one is given up.
-pub(crate) const SILENCE: Duration = Duration::from_secs(5);
+const BEAT: Duration = Duration::from_secs(1);
+/// and after how many beats without a sign one is given up. They are counted: whoever stood still itself has heard
+/// nothing meanwhile, and has to listen first.
+const MISSED: u32 = 5;
+/// How long that is.
+pub(crate) const SILENCE: Duration = Duration::from_secs(BEAT.as_secs() * MISSED as u64);
 /// Pauses between attempts to connect.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 
@@ -484,7 +487,8 @@ async fn run(address: &str, tls: Option<&Arc<Tls>>, shared: &Arc<Shared>, greeti
     };
     let mut greeted = false;
     let mut beat = tokio::time::interval(BEAT);
-    let mut heard = Instant::now();
+    beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut missed = 0;
     loop {
         let responses = tokio::select! {
             biased;
@@ -494,9 +498,10 @@ async fn run(address: &str, tls: Option<&Arc<Tls>>, shared: &Arc<Shared>, greeti
                 Err(status) => return format!("the stream is broken: {}", status.message()),
             },
             _ = beat.tick() => {
-                if heard.elapsed() > SILENCE {
+                if missed == MISSED {
                     return "the node is silent".into();
                 }
+                missed += 1;
                 let (epoch, keeps_copies) = (greeting.epoch(), greeting.keeps_copies());
                 let mut state = shared.state.lock();
                 state.push(Ask::Beat(Beat { epoch, keeps_copies }));
@@ -504,7 +509,7 @@ async fn run(address: &str, tls: Option<&Arc<Tls>>, shared: &Arc<Shared>, greeti
                 continue;
             }
         };
-        heard = Instant::now();
+        missed = 0;
         if let Err(reason) = take(shared, greeting, responses, &mut greeted) {
             return reason;
         }
@@ -571,6 +576,17 @@ fn take(
         }
     }
     Ok(())
+}
+
+/// What the other side does next, unless it is silent for too long.
+pub(crate) async fn unless_silent<T>(next: impl Future<Output = T>) -> Option<T> {
+    let mut next = pin!(next);
+    for _ in 0..MISSED {
+        if let Ok(done) = timeout(BEAT, &mut next).await {
+            return Some(done);
+        }
+    }
+    None
 }
 
 /// The connection itself. Its failures are told here, where they are known best.

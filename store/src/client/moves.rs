@@ -48,6 +48,8 @@ pub struct Member {
     pub decided: u64,
     /// Of the transactions that wait, those whose decider stays away.
     pub in_doubt: u64,
+    /// Transactions that somebody has decided there, and their decider otherwise, since the node was started.
+    pub contradicted: u64,
     /// Whether it can be reached; else why not.
     pub up: Result<(), String>,
 }
@@ -177,6 +179,7 @@ impl Cluster {
                 prepared: status.prepared,
                 decided: status.decided,
                 in_doubt: status.in_doubt,
+                contradicted: status.contradicted,
                 up: link.is_up(),
             }
         };
@@ -239,6 +242,16 @@ impl Cluster {
         }
         self.learn(&map)?;
         Ok(map.nodes.len() - 1)
+    }
+
+    /// How many gateways have not told a node that they know who has its slots; an error if it cannot be asked.
+    pub async fn behind(&self, node: NodeId) -> Result<u64, String> {
+        let beat = wire::Beat { epoch: u64::MAX, keeps_copies: false };
+        match self.link(node).ask(Ask::Beat(beat)).answer().await {
+            Ok(Answer::Status(status)) => Ok(status.behind),
+            Ok(_) => Err("an answer of another kind".into()),
+            Err(lost) => Err(lost.reason),
+        }
     }
 
     /// Lets a node give some of these slots, as far as they are its own, to another one.

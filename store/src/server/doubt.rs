@@ -1,24 +1,31 @@
 //! Prepared transactions whose decider stays away. Nobody else knows how they end, so they hold their keys until it is
 //! back, or until an operator decides in its place. Whoever wants these keys is told so instead of being left to wait.
+//!
+//! What an operator has decided is remembered until the decider can be asked: if that had it otherwise, half of the
+//! transaction is there, and somebody has to know.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use proto::store::v1 as wire;
 use tokio::sync::watch;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 use wire::refusal::Code;
+use wire::request::Body as Ask;
 use wire::response::Body as Answer;
 
 use super::Host;
-use super::pending::{self, Registry, State};
+use super::pending::{self, ASK_AFTER, Registry, State, named, number_of, way_to};
 use super::place::refusal;
 use crate::lock::Mode;
 use crate::txn::{LockRequest, Transaction};
 
 /// How long who decides is asked in vain until a transaction is in doubt: a node that is started again is back before.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
+/// Before a transaction's number: how somebody has ended it here, and who would have decided that.
+const CHOSEN: &[u8] = b"chosen/";
 /// So many keys of one are told.
 const MOST_KEYS: usize = 20;
 
@@ -116,8 +123,66 @@ pub(super) async fn decide(host: Arc<Host>, asked: wire::Decide) -> Answer {
     if !host.registry.doubts.borrow().contains_key(&asked.txn) {
         return Answer::Refusal(refusal(Code::Invalid, "this transaction is not in doubt here"));
     }
-    match pending::decided(&host, asked.txn, asked.commit).await {
-        Ok(()) => Answer::Done(wire::Done {}),
+    match pending::chosen(&host, asked.txn, asked.commit).await {
+        Ok(true) => Answer::Done(wire::Done {}),
+        Ok(false) => {
+            Answer::Refusal(refusal(Code::Invalid, "this transaction has just found out how it ends"))
+        }
         Err(reason) => Answer::Refusal(refusal(Code::Unavailable, &reason)),
+    }
+}
+
+/// The record that somebody has ended a transaction so: name and content.
+pub(super) fn choice(number: u64, committed: bool, decider: &str) -> (Vec<u8>, Vec<u8>) {
+    (named(CHOSEN, number), [&[u8::from(committed)], decider.as_bytes()].concat())
+}
+
+/// Whether somebody has ended this transaction here, and its decider was not asked since.
+pub(super) fn was_chosen(host: &Host, number: u64) -> bool {
+    chosen(host, number).is_some()
+}
+
+/// How somebody has ended it, and who would have decided that.
+fn chosen(host: &Host, number: u64) -> Option<(bool, String)> {
+    let (_, record) = host.node.records(&named(CHOSEN, number)).into_iter().next()?;
+    let (committed, decider) = record.split_first()?;
+    Some((*committed != 0, String::from_utf8_lossy(decider).into_owned()))
+}
+
+/// Goes on with what the last start has not come to.
+pub(super) fn compare_again(host: &Arc<Host>) {
+    for (name, _) in host.node.records(CHOSEN) {
+        if let Some(number) = number_of(&name) {
+            tokio::spawn(compare(host.clone(), number));
+        }
+    }
+}
+
+/// Asks who would have decided how this transaction should have ended, however long that takes, and warns if it was
+/// otherwise.
+pub(super) async fn compare(host: Arc<Host>, number: u64) {
+    while let Some((chosen, decider)) = chosen(&host, number) {
+        let link = way_to(&host, decider.clone());
+        let asked = link.ask(Ask::Outcome(wire::Outcome { txn: number })).answer().await;
+        let Ok(Answer::Decision(wire::Decision { committed })) = asked else {
+            drop(link);
+            sleep(ASK_AFTER).await;
+            continue;
+        };
+        if committed != chosen {
+            let how = |committed: bool| if committed { "kept" } else { "undone" };
+            host.registry.contradicted.fetch_add(1, Ordering::Relaxed);
+            (host.warn)(&format!(
+                "transaction {number:016x} is there by half: it was {} here because somebody said so, but {} by its \
+                 decider {decider}",
+                how(chosen),
+                how(committed),
+            ));
+        }
+        host.node.drop_record(&named(CHOSEN, number));
+        if committed {
+            let node = host.place.name().unwrap_or_default();
+            let _ = link.ask(Ask::Forget(wire::Forget { txn: number, node })).answer().await;
+        }
     }
 }

@@ -1,5 +1,7 @@
 //! What a node and its peers tell each other of themselves.
 
+use std::sync::atomic::Ordering;
+
 use proto::store::v1 as wire;
 use subtle::ConstantTimeEq;
 use wire::request::Body as Ask;
@@ -40,6 +42,7 @@ pub(super) fn status(host: &Host) -> wire::Status {
     let numbers = |counts: &[usize]| counts.iter().map(|count| *count as u64).collect();
     let progress = host.node.journal().map(|journal| (journal.newest(), journal.progress()));
     let (journal_newest, progress) = progress.unwrap_or_default();
+    let epoch = host.place.taken().map_or(0, |taken| taken.map.epoch());
     wire::Status {
         keys: numbers(&usage.keys),
         expiring: numbers(&usage.expiring),
@@ -48,7 +51,7 @@ pub(super) fn status(host: &Host) -> wire::Status {
         bytes: usage.bytes as u64,
         full: host.node.is_full((host.clock)()),
         failing: progress.failure.as_deref().unwrap_or_default().to_owned(),
-        epoch: host.place.taken().map_or(0, |taken| taken.map.epoch()),
+        epoch,
         hits: counts.hits,
         misses: counts.misses,
         expired: counts.expired,
@@ -64,6 +67,8 @@ pub(super) fn status(host: &Host) -> wire::Status {
         prepared: host.registry.prepared() as u64,
         decided: pending::decisions(host) as u64,
         in_doubt: host.registry.doubts.borrow().len() as u64,
+        contradicted: host.registry.contradicted.load(Ordering::Relaxed),
+        behind: host.sessions.behind(epoch) as u64,
         map: None,
     }
 }

@@ -31,7 +31,7 @@ const BATCH_BYTES: usize = 8 << 20;
 /// How often a batch is begun whose receiver is busy, and how long that one is left alone.
 const ATTEMPTS: (u32, Duration) = (200, Duration::from_millis(10));
 /// Before names in the catalog: what is the node's own, and stays.
-const OWN: &[&[u8]] = &[b"prepared/", b"decided/", b"cluster/"];
+const OWN: &[&[u8]] = &[b"prepared/", b"decided/", b"chosen/", b"cluster/"];
 
 /// Gives a batch away. Whoever asked need not wait for the end.
 pub(super) async fn give(host: Arc<Host>, asked: wire::Move) -> Answer {

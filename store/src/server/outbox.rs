@@ -5,15 +5,23 @@ use std::task::{Context, Poll, Waker};
 
 use parking_lot::Mutex;
 use proto::store::v1 as wire;
+use store_engine::{CommandError, Protocol, Reply};
 use tokio::sync::Notify;
+use wire::refusal::Code;
 use wire::response::Body as Answer;
 use wire::{Response, Responses};
 
+use super::place::refusal;
 use crate::client::asked::{Facts, with_answer};
+use crate::client::link::MESSAGE_BYTES;
 use crate::spans::{Part, Scope, Side};
 
 /// Answers that a peer has not fetched may use so much memory; then no more of its requests are read.
 pub(super) const UNREAD_BYTES: usize = 64 << 20;
+/// A message is closed when it has so many bytes.
+const BATCH_BYTES: usize = 64 << 20;
+/// No answer is larger, so that it fits into a message with all that belongs to it.
+const LARGEST: usize = MESSAGE_BYTES - (1 << 20);
 /// So many requests of one peer may be traced at the same time.
 const MOST_TRACED: usize = 10_000;
 
@@ -42,7 +50,10 @@ impl Outbox {
     /// Adds answers.
     pub fn push(&self, responses: impl IntoIterator<Item = Response>) {
         let mut state = self.state.lock();
-        for response in responses {
+        for mut response in responses {
+            if bytes_of(&response) > LARGEST {
+                response.body = response.body.map(too_large);
+            }
             state.bytes += bytes_of(&response);
             if !state.traced.is_empty() {
                 state.answered(&response);
@@ -94,8 +105,17 @@ impl Outbox {
             state.reader = Some(context.waker().clone());
             return Poll::Pending;
         }
-        state.bytes = 0;
-        let responses = std::mem::take(&mut state.responses);
+        let mut responses = std::mem::take(&mut state.responses);
+        if state.bytes > BATCH_BYTES {
+            let mut bytes = 0;
+            let fits = |response: &Response| {
+                bytes += bytes_of(response);
+                bytes <= BATCH_BYTES
+            };
+            let count = responses.iter().map(fits).take_while(|fits| *fits).count().max(1);
+            state.responses = responses.split_off(count);
+        }
+        state.bytes = state.responses.iter().map(bytes_of).sum();
         drop(state);
         self.fetched.notify_waiters();
         Poll::Ready(Some(Responses { responses }))
@@ -150,6 +170,19 @@ impl Unsent {
     }
 }
 
+/// What is answered instead of this. What the call has done stays.
+fn too_large(answer: Answer) -> Answer {
+    const WHY: &str = "ERR the reply is larger than 1gb, which is the most that store nodes send";
+    match answer {
+        Answer::Reply(_) => {
+            let mut out = Reply::new(Protocol::Resp2);
+            out.error(&CommandError::new(WHY));
+            Answer::Reply(out.buf.into())
+        }
+        _ => Answer::Refusal(refusal(Code::Unavailable, WHY)),
+    }
+}
+
 /// About how many bytes an answer takes.
 pub(super) fn bytes_of(response: &Response) -> usize {
     32 + match &response.body {
@@ -164,5 +197,53 @@ pub(super) fn bytes_of(response: &Response) -> usize {
         Some(Answer::Changed(changed)) => changed.keys.iter().map(|key| key.len() + 8).sum(),
         Some(Answer::Gathered(gathered)) => gathered.answers.iter().map(|answer| answer.len() + 8).sum(),
         _ => 64,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A reply of so many bytes, which nobody touches.
+    fn reply(id: u64, bytes: usize) -> Response {
+        Response { id, body: Some(Answer::Reply(vec![0; bytes].into())) }
+    }
+
+    /// The answers of each message that is there.
+    fn messages(outbox: &Outbox) -> Vec<Vec<Response>> {
+        let mut context = Context::from_waker(Waker::noop());
+        let mut all = Vec::new();
+        while let Poll::Ready(Some(Responses { responses })) = outbox.poll(&mut context) {
+            all.push(responses);
+        }
+        all
+    }
+
+    #[test]
+    fn a_message_has_no_more_than_it_may() {
+        let outbox = Outbox::default();
+        let sizes = [1, BATCH_BYTES / 2, BATCH_BYTES / 3, BATCH_BYTES / 2, 2 * BATCH_BYTES, 1, 1];
+        outbox.push(sizes.iter().zip(1..).map(|(bytes, id)| reply(id, *bytes)));
+        let ids: Vec<Vec<u64>> =
+            messages(&outbox).iter().map(|all| all.iter().map(|response| response.id).collect()).collect();
+        assert_eq!(ids, [&[1, 2, 3][..], &[4], &[5], &[6, 7]]);
+        assert_eq!(outbox.state.lock().bytes, 0);
+    }
+
+    #[test]
+    fn an_answer_that_fits_into_no_message_is_an_error_of_its_own() {
+        let outbox = Outbox::default();
+        let stepped = wire::Stepped { values: vec![vec![0; LARGEST].into()], ..wire::Stepped::default() };
+        let step = Response { id: 2, body: Some(Answer::Stepped(Box::new(stepped))) };
+        outbox.push([reply(1, LARGEST), step, reply(3, 1)]);
+        let all: Vec<Response> = messages(&outbox).into_iter().flatten().collect();
+        let [first, second, third] = &all[..] else { panic!("three answers") };
+        assert!(
+            matches!(&first.body, Some(Answer::Reply(text)) if text.starts_with(b"-ERR the reply is larger"))
+        );
+        assert!(
+            matches!(&second.body, Some(Answer::Refusal(refused)) if refused.reason.starts_with("ERR the reply"))
+        );
+        assert_eq!(bytes_of(third), bytes_of(&reply(3, 1)));
     }
 }

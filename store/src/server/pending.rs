@@ -6,6 +6,7 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::pin::pin;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -38,7 +39,7 @@ const DECIDED: &[u8] = b"decided/";
 const REMEMBERED: usize = 100_000;
 /// How old a decision becomes before those are asked who have not told that they followed it: their word is lost if a
 /// gateway was ended.
-const ASK_AFTER: Duration = Duration::from_secs(5);
+pub(super) const ASK_AFTER: Duration = Duration::from_secs(5);
 /// How long between two attempts to ask who decides.
 const ASK_AGAIN: Duration = Duration::from_millis(200);
 
@@ -103,6 +104,8 @@ pub(crate) struct Registry {
     pub(super) live: Mutex<HashMap<u64, Entry>>,
     /// Those that are prepared and cannot find out how they end.
     pub(super) doubts: Doubts,
+    /// How many somebody has ended otherwise than their decider.
+    pub contradicted: AtomicU64,
     committed: Mutex<Memory>,
     refused: Mutex<Memory>,
     /// Held while the record of a decision is changed.
@@ -285,8 +288,14 @@ impl Registry {
     }
 }
 
-fn named(prefix: &[u8], number: u64) -> Vec<u8> {
+/// Name of the record about a transaction.
+pub(super) fn named(prefix: &[u8], number: u64) -> Vec<u8> {
     [prefix, format!("{number:016x}").as_bytes()].concat()
+}
+
+/// The transaction that a record is about; its name is given without prefix.
+pub(super) fn number_of(name: &[u8]) -> Option<u64> {
+    u64::from_str_radix(std::str::from_utf8(name).ok()?, 16).ok()
 }
 
 /// Keeps what a transaction has done for the case that it is committed, on disk too. Its locks stay.
@@ -402,15 +411,36 @@ pub(super) fn decisions(host: &Host) -> usize {
 
 /// Ends a prepared transaction as it was decided.
 pub(super) async fn decided(host: &Host, number: u64, committed: bool) -> Result<(), String> {
+    end_prepared(host, number, committed, false).await.map(drop)
+}
+
+/// Ends a prepared transaction as somebody has decided in the place of its decider, who is asked when it is back. Whether
+/// it was still prepared.
+pub(super) async fn chosen(host: &Arc<Host>, number: u64, committed: bool) -> Result<bool, String> {
+    let ended = end_prepared(host, number, committed, true).await?;
+    if ended {
+        tokio::spawn(doubt::compare(host.clone(), number));
+    }
+    Ok(ended)
+}
+
+async fn end_prepared(host: &Host, number: u64, committed: bool, is_choice: bool) -> Result<bool, String> {
     let Some(prepared) = host.registry.take_prepared(number) else {
-        return Ok(());
+        return Ok(false);
     };
     fail_point::pass("decided:before");
-    let Prepared { mut txn, rest, arrival, .. } = *prepared;
+    let Prepared { mut txn, decider, rest, arrival } = *prepared;
     let name = named(PREPARED, number);
+    let choice = is_choice.then(|| doubt::choice(number, committed, &decider));
+    let settle = |effects: &mut Effects| {
+        host.node.record_with(effects, &name, None);
+        if let Some((name, record)) = &choice {
+            host.node.record_with(effects, name, Some(record));
+        }
+    };
     match (committed, rest) {
         (true, None) => {
-            host.node.record_with(txn.effects_mut(), &name, None);
+            settle(txn.effects_mut());
             if let Some(arrival) = arrival {
                 arrival.keep(host, txn.effects_mut());
             }
@@ -418,7 +448,7 @@ pub(super) async fn decided(host: &Host, number: u64, committed: bool) -> Result
         }
         (true, Some(rest)) => {
             let mut effects = Effects::from_bytes(&rest);
-            host.node.record_with(&mut effects, &name, None);
+            settle(&mut effects);
             if let Some(arrival) = arrival {
                 arrival.keep(host, &mut effects);
             }
@@ -426,13 +456,15 @@ pub(super) async fn decided(host: &Host, number: u64, committed: bool) -> Result
         }
         (false, _) => {
             drop(txn);
-            host.node.drop_record(&name);
+            let mut effects = Effects::default();
+            settle(&mut effects);
+            host.node.record(&mut effects);
         }
     }
     let flushed = flush(host).await;
     fail_point::pass("decided:after");
     host.registry.finished(number);
-    flushed
+    flushed.map(|()| true)
 }
 
 /// What became of a transaction that this node decides. If that is open, it is ended now.
@@ -492,8 +524,7 @@ pub(super) async fn follow_decisions(host: Weak<Host>) {
         let Some(host) = host.upgrade() else { return };
         let mut seen = HashSet::new();
         for (name, record) in host.node.records(DECIDED) {
-            let number = std::str::from_utf8(&name).ok().and_then(|text| u64::from_str_radix(text, 16).ok());
-            let Some(number) = number else { continue };
+            let Some(number) = number_of(&name) else { continue };
             seen.insert(number);
             if !before.contains(&number) {
                 continue;
@@ -513,10 +544,15 @@ pub(super) async fn follow_decisions(host: Weak<Host>) {
 /// Sees to it that nothing of a prepared transaction is left to be decided here, and brings that to disk.
 pub(super) async fn resolved(host: Arc<Host>, number: u64) -> Answer {
     resolve(host.clone(), number).await;
+    let unavailable = |why: &str| Answer::Refusal(refusal(Code::Unavailable, why));
     match flush(&host).await {
         // It may be followed in this moment, and would not be on disk then.
-        Ok(()) if !host.registry.live.lock().contains_key(&number) => Answer::Done(wire::Done {}),
-        Ok(()) => Answer::Refusal(refusal(Code::Unavailable, "the transaction is being finished")),
+        Ok(()) if host.registry.live.lock().contains_key(&number) => {
+            unavailable("the transaction is being finished")
+        }
+        // Who decides is to remember it until then.
+        Ok(()) if doubt::was_chosen(&host, number) => unavailable("the transaction is being compared"),
+        Ok(()) => Answer::Done(wire::Done {}),
         Err(reason) => Answer::Refusal(refusal(Code::Unavailable, &reason)),
     }
 }
@@ -551,7 +587,7 @@ async fn ask_decider(host: &Arc<Host>, number: u64, decider: String) {
 }
 
 /// One for all that wait for the same decider.
-fn way_to(host: &Host, decider: String) -> Arc<Link> {
+pub(super) fn way_to(host: &Host, decider: String) -> Arc<Link> {
     let mut deciders = host.registry.deciders.lock();
     if let Some(link) = deciders.get(&decider).and_then(Weak::upgrade) {
         return link;
@@ -568,8 +604,7 @@ pub(super) async fn recover(host: &Arc<Host>) -> Result<(), String> {
     for (name, record) in host.node.records(PREPARED) {
         let damaged =
             || format!("the record of the prepared transaction {:?} is damaged", name.escape_ascii());
-        let number = std::str::from_utf8(&name).ok().and_then(|text| u64::from_str_radix(text, 16).ok());
-        let number = number.ok_or_else(damaged)?;
+        let number = number_of(&name).ok_or_else(damaged)?;
         let mut input = Input(&record);
         let decider = input.bytes().map_err(|_| damaged())?;
         let decider = String::from_utf8(decider.to_vec()).map_err(|_| damaged())?;
@@ -588,6 +623,7 @@ pub(super) async fn recover(host: &Arc<Host>) -> Result<(), String> {
         host.registry.live.lock().insert(number, Entry { session: 0, state });
         tokio::spawn(resolve(host.clone(), number));
     }
+    doubt::compare_again(host);
     Ok(())
 }
 

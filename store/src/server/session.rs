@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use proto::store::v1 as wire;
 use store_engine::{Protocol, Reply};
 use tokio::task::AbortHandle;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep_until};
 use tonic::Streaming;
 use wire::refusal::Code;
 use wire::request::Body as Ask;
@@ -28,14 +28,14 @@ use super::pending;
 use super::place::refusal;
 use super::step;
 use crate::client::asked::{Facts, asker, is_answered};
-use crate::client::link::SILENCE;
+use crate::client::link::unless_silent;
 use crate::copies::Origin;
 use crate::spans::{self, Part, Scope, Side};
 use crate::topology::SlotMap;
 use crate::wait::Waiter;
 
 /// How long peers may take to finish what they have begun when the node ends. Told in `store.proto`.
-const LEAVING: Duration = Duration::from_secs(2);
+const LEAVING: Duration = Duration::from_secs(5);
 /// So many requests of one peer may wait for something.
 const MOST_WAITING: usize = 100_000;
 const TOO_MANY: &str = "too many requests of this peer are waiting";
@@ -114,9 +114,9 @@ impl Session {
                     continue;
                 }
                 () = sleep_until(leaves_at.unwrap_or_else(Instant::now)), if leaves_at.is_some() => break,
-                next = timeout(SILENCE, requests.message()) => next,
+                next = unless_silent(requests.message()) => next,
             };
-            let Ok(Ok(Some(requests))) = next else { break };
+            let Some(Ok(Some(requests))) = next else { break };
             host.requests.fetch_add(requests.requests.len() as u64, Ordering::Relaxed);
             for request in requests.requests {
                 if self.ready_bytes > UNREAD_BYTES {
@@ -160,7 +160,7 @@ impl Session {
 
     /// Waits until the peer has fetched what is there for it. Whether it does: one that does not is silent too.
     async fn is_read(&self) -> bool {
-        timeout(SILENCE, self.outbox.has_room()).await.is_ok()
+        unless_silent(self.outbox.has_room()).await.is_some()
     }
 
     /// The peer is gone, or given up.
@@ -228,12 +228,14 @@ impl Session {
             if hello.gateway {
                 self.host.sessions.is_gateway(self.number);
             }
+            self.host.sessions.knows(self.number, hello.map.map_or(0, |map| map.epoch));
             self.host.sessions.keeps_copies(&self.host.node, self.number, hello.keeps_copies);
             return true;
         }
         match body {
             Ask::Hello(_) => self.refuse(id, Code::Invalid, "a second hello"),
             Ask::Beat(beat) => {
+                self.host.sessions.knows(self.number, beat.epoch);
                 if self.host.sessions.keeps_copies(&self.host.node, self.number, beat.keeps_copies) {
                     // It was said while the stream was made, and what has changed since then was told to nobody.
                     let changed = wire::Changed { everything: true, ..wire::Changed::default() };

@@ -38,6 +38,8 @@ pub(crate) struct Sessions {
 struct Peer {
     outbox: Weak<Outbox>,
     is_gateway: bool,
+    /// Of the map as it knows it.
+    epoch: u64,
     keeps_copies: bool,
     /// The questions that it owes an answer to, in their order: when they were asked, and where the answer goes.
     /// Dropped with the peer: then nobody waits for it.
@@ -49,7 +51,8 @@ impl Sessions {
     pub fn enter(&self, outbox: &Arc<Outbox>) -> u64 {
         let number = self.last.fetch_add(1, Ordering::Relaxed) + 1;
         let asked = BTreeMap::new();
-        let peer = Peer { outbox: Arc::downgrade(outbox), is_gateway: false, keeps_copies: false, asked };
+        let outbox = Arc::downgrade(outbox);
+        let peer = Peer { outbox, is_gateway: false, epoch: 0, keeps_copies: false, asked };
         self.peers.lock().insert(number, peer);
         number
     }
@@ -64,6 +67,18 @@ impl Sessions {
         if let Some(peer) = self.peers.lock().get_mut(&session) {
             peer.is_gateway = true;
         }
+    }
+
+    /// The peer of this session knows the map of this epoch.
+    pub fn knows(&self, session: u64, epoch: u64) {
+        if let Some(peer) = self.peers.lock().get_mut(&session) {
+            peer.epoch = epoch;
+        }
+    }
+
+    /// How many gateways have not told that they know the map of this epoch.
+    pub fn behind(&self, epoch: u64) -> usize {
+        self.peers.lock().values().filter(|peer| peer.is_gateway && peer.epoch < epoch).count()
     }
 
     /// A session has ended.
