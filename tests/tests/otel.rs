@@ -197,9 +197,11 @@ fn waits_of_store_nodes_are_spans() {
             text.lines().find(|line| line.starts_with("moonshard_store_requests_total{")).expect("a line");
         line.rsplit_once(' ').and_then(|(_, count)| count.parse::<u64>().ok()).expect("a number")
     };
-    let before = asked();
     let mut waiter = server.client();
     let waiting = std::thread::spawn(move || waiter.run("APPEND a 2"));
+    wait_until("it has come", || notation::reply(&client.run("CLIENT LIST")).contains(" cmd=append "));
+    // If only by a beat, which leaves behind it.
+    let before = asked();
     wait_until("its node is asked before it hears of the end", || asked() > before);
     client.run("SCRIPT KILL");
     holding.join().expect("it ends");

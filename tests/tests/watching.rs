@@ -128,14 +128,28 @@ fn the_slow_log_is_that_of_redis() {
     assert_eq!(logs[0], logs[1]);
 }
 
+/// Longer than a short command takes, however busy the machine is, in microseconds.
+const LONG_US: i64 = 300_000;
+
+/// Runs a script that takes longer and longer, until `is_noted` says that it took so long.
+fn take_long(client: &mut Client, mut is_noted: impl FnMut(&mut Client) -> bool) {
+    let mut turns = 10_000_000_u64;
+    wait_until("it is noted", || {
+        turns *= 2;
+        let spin = "local n = 0 for i = 1, ARGV[1] do n = n + i end return n";
+        client.eval(spin, &[], &[&turns.to_string()]);
+        is_noted(client)
+    });
+}
+
 #[test]
 fn scripts_that_take_long_are_noted() {
-    let server = TestServer::start(&["--slowlog-log-slower-than", "20000"]);
+    let server = TestServer::start(&["--slowlog-log-slower-than", &LONG_US.to_string()]);
     let mut client = server.client();
     say(&mut client, "SET k v");
-    client.eval("local n = 0 for i = 1, ARGV[1] do n = n + i end return n", &[], &["100000000"]);
-    say(&mut client, "BLPOP none 0.05");
-    wait_until("it is noted", || say(&mut client, "SLOWLOG LEN") != "0");
+    // That it waits does not count.
+    say(&mut client, "BLPOP none 0.6");
+    take_long(&mut client, |client| say(client, "SLOWLOG LEN") != "0");
     assert!(slow(&mut client, "-1").iter().all(|entry| entry.starts_with("[\"EVAL\"")));
 }
 
@@ -143,16 +157,18 @@ fn scripts_that_take_long_are_noted() {
 fn spikes_are_noted() {
     let server = TestServer::start(&[]);
     let mut client = server.client();
-    let spin = "local n = 0 for i = 1, ARGV[1] do n = n + i end return n";
-    client.eval(spin, &[], &["30000000"]);
+    let threshold = LONG_US / 1000;
+    // A script of some milliseconds: nothing is noted yet.
+    take_long(&mut client, |_| true);
     assert_eq!(say(&mut client, "LATENCY LATEST"), "[]");
-    say(&mut client, "CONFIG SET latency-monitor-threshold 10");
-    client.eval(spin, &[], &["30000000"]);
+    say(&mut client, &format!("CONFIG SET latency-monitor-threshold {threshold}"));
+    take_long(&mut client, |client| say(client, "LATENCY LATEST") != "[]");
     say(&mut client, "GET k");
     let Value::Array(latest) = client.run("LATENCY LATEST") else { panic!("no events") };
     let Value::Array(event) = &latest[0] else { panic!("no event") };
     assert_eq!((latest.len(), notation::reply(&event[0])), (1, "\"command\"".to_owned()));
-    assert!(matches!((&event[2], &event[3]), (Value::Integer(10..), Value::Integer(10..))), "{event:?}");
+    let is_long = |value: &Value| matches!(value, Value::Integer(took) if *took >= threshold);
+    assert!(is_long(&event[2]) && is_long(&event[3]), "{event:?}");
     let Value::Array(history) = client.run("LATENCY HISTORY command") else { panic!("no history") };
     assert!(!history.is_empty());
     assert_eq!(say(&mut client, "LATENCY HISTORY fast-command"), "[]");
