@@ -6,6 +6,8 @@ pub mod file;
 pub mod limits;
 pub mod log;
 mod meter;
+#[cfg(test)]
+mod random_tests;
 mod selector;
 pub mod user;
 

@@ -205,19 +205,40 @@ fn without_commands(reply: &str) -> String {
     shown + rest
 }
 
-/// `MOONSHARD_ACL_SEED` starts elsewhere.
+/// The rule with a letter more, less or other. Blanks and quotes are left out: what Redis shows of them it cannot read.
+fn spoiled(chance: &mut Chance, rule: &str) -> String {
+    let mut letters: Vec<char> = rule.chars().collect();
+    let letter =
+        chance.pick(&['(', ')', '|', '~', '%', '&', '@', '*', '+', '-', '#', '<', '>', '!', 'R', 'w', 'x']);
+    match (chance.below(3), chance.below(letters.len() + 1)) {
+        (0, at) if at < letters.len() => letters[at] = letter,
+        (1, at) if at < letters.len() => drop(letters.remove(at)),
+        (_, at) => letters.insert(at, letter),
+    }
+    letters.into_iter().collect()
+}
+
+fn setting(name: &str, default: u64) -> u64 {
+    std::env::var(name).map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name}: a number")))
+}
+
+/// `MOONSHARD_ACL_SEED` starts elsewhere, `MOONSHARD_ACL_LISTS` tries more lists of rules.
 #[test]
 fn random_rules_mean_what_they_mean_to_redis() {
     let Some(oracle) = Oracle::start() else { return };
     let server = TestServer::start(&[]);
-    let seed = std::env::var("MOONSHARD_ACL_SEED").map_or(7, |seed| seed.parse().expect("a number"));
+    let seed = setting("MOONSHARD_ACL_SEED", 7);
     let mut chance = Chance::new(seed);
     for protocol in [Protocol::Resp2, Protocol::Resp3] {
         let mut ours = Client::connect(server.address(), protocol);
         let mut theirs = Client::connect(oracle.address(), protocol);
-        for _ in 0..60 {
+        for _ in 0..setting("MOONSHARD_ACL_LISTS", 60) {
             let count = 1 + chance.below(7);
             let mut rules: Vec<String> = (0..count).map(|_| chance.pick(RULES).to_owned()).collect();
+            if chance.percent(25) {
+                let at = chance.below(count);
+                rules[at] = spoiled(&mut chance, &rules[at]);
+            }
             if chance.percent(30) {
                 rules.insert(0, "reset".into());
             }

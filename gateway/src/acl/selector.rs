@@ -200,7 +200,8 @@ impl Selector {
         if commands.entry(outer).is_inner {
             return Err(OF_SUBCOMMAND);
         }
-        if word.is_empty() {
+        // Redis takes words with spaces, and cannot read its own list of them.
+        if word.is_empty() || has_spaces(word) {
             return Err(SYNTAX);
         }
         if !commands.entry(outer).subcommands.is_empty() {

@@ -221,10 +221,25 @@ impl User {
         parts.extend(self.passwords().map(|password| format!("#{password}").into_bytes()));
         let (own, others) = self.selectors.split_first().expect("there is one from the beginning");
         parts.push(own.show(commands));
-        parts.extend(others.iter().map(|other| [b"(", &*other.show(commands), b")"].concat()));
+        parts.extend(others.iter().map(|other| [b"(", &*quoted(&other.show(commands)), b")"].concat()));
         parts.extend(self.limits.rules().map(String::into_bytes));
         parts.join(&b' ')
     }
+}
+
+/// Rules as they stand in parentheses, where quotes mean something and a closing parenthesis ends a selector.
+fn quoted(rules: &[u8]) -> Vec<u8> {
+    let word = |word: &[u8]| {
+        if !word.contains(&b'"') && !word.contains(&b'\'') && !word.ends_with(b")") {
+            return word.to_vec();
+        }
+        let escaped = word.iter().flat_map(|byte| {
+            let escape = matches!(byte, b'"' | b'\\').then_some(b'\\');
+            escape.into_iter().chain([*byte])
+        });
+        [b'"'].into_iter().chain(escaped).chain([b'"']).collect()
+    };
+    rules.split(|byte| *byte == b' ').map(word).collect::<Vec<_>>().join(&b' ')
 }
 
 /// Puts selectors together that are spread over several arguments. An error is the argument that one begins with
