@@ -31,6 +31,7 @@ mod otel;
 mod pause;
 mod persistence;
 mod pubsub;
+mod pulse;
 mod recall;
 mod registry;
 mod runs;

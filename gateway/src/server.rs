@@ -27,6 +27,7 @@ use crate::observe::Counters;
 use crate::options::{Flags, OnError, Options, UndeclaredKeys};
 use crate::pause::Pause;
 use crate::pubsub::PubSub;
+use crate::pulse::Pulse;
 use crate::registry::Registry;
 use crate::runs::Runs;
 use crate::scripts::Scripts;
@@ -79,6 +80,8 @@ pub struct Server {
     pub io: Arc<IoThreads>,
     /// Counters for INFO.
     pub counters: Counters,
+    /// How fast they grow.
+    pub pulse: Pulse,
     /// What is counted of each command, by its number in the registry.
     pub calls: Calls,
     /// Error replies by code word.
@@ -177,6 +180,7 @@ impl Server {
             errors: Errors::default(),
             totals: Totals::default(),
             spans: Spans::new(config.clone()),
+            pulse: Pulse::default(),
             counters: Counters::default(),
             clients: Mutex::default(),
             config,

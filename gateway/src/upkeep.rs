@@ -1,7 +1,8 @@
 //! What goes on beside requests: the node's own work on the data, and news from nodes elsewhere.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use store::{Cluster, Node, Store, upkeep};
 
@@ -9,12 +10,25 @@ use crate::command;
 use crate::config::Config;
 use crate::fleet;
 use crate::log;
-use crate::observe::unix_ms;
+use crate::observe::{Counters, unix_ms};
+use crate::pulse::{BEAT, Looks};
 use crate::server::Server;
 
 /// Runs for as long as the server.
 pub async fn run(server: Arc<Server>) {
-    tokio::join!(server.certificates.follow(), of_data(&server));
+    tokio::join!(server.certificates.follow(), feel_pulse(&server), of_data(&server));
+}
+
+/// Looks now and then how fast things go, and how much memory the data takes.
+async fn feel_pulse(server: &Server) {
+    let mut looks = Looks::default();
+    loop {
+        let Counters { commands, bytes_in, bytes_out, .. } = &server.counters;
+        let sums = [commands, bytes_in, bytes_out].map(|sum| sum.load(Ordering::Relaxed));
+        server.pulse.look(&mut looks, Instant::now(), sums);
+        server.pulse.peak(server.store.usage().bytes as u64);
+        tokio::time::sleep(BEAT).await;
+    }
 }
 
 async fn of_data(server: &Arc<Server>) {

@@ -84,7 +84,7 @@ const GATEWAY: &[&[&str]] = &[
     &["audit"],
     &["acl", "session", "pubsub", "monitor", "pause", "tracking", "scripts", "functions", "call"],
     &["events", "facts", "header", "runs", "spans", "trace"],
-    &["stats"],
+    &["stats", "pulse"],
     &["certificates", "channel"],
     &["persistence"],
     &["options"],

@@ -15,6 +15,7 @@ use crate::config::OF_DATA;
 use crate::coordinate;
 use crate::log;
 use crate::observe::{resident_bytes, unix_time};
+use crate::pulse::human;
 use crate::registry::{Later, SessionCommand, SessionRun};
 use crate::server::Server;
 use crate::session::Session;
@@ -302,13 +303,21 @@ fn memory_section(server: &Server, text: &mut String) {
     let (_, script_bytes) = server.scripts.usage();
     let mut sticky = Sticky::default();
     usage.sticky.iter().for_each(|share| sticky += *share);
+    let (used, resident, most) = (usage.bytes as u64, resident_bytes(), server.config.maxmemory.get());
+    let peak = server.pulse.peak(used);
     lines!(text,
-        "used_memory": usage.bytes,
-        "used_memory_rss": resident_bytes(),
-        "used_memory_dataset": usage.bytes,
+        "used_memory": used,
+        "used_memory_human": human(used),
+        "used_memory_rss": resident,
+        "used_memory_rss_human": human(resident),
+        "used_memory_peak": peak,
+        "used_memory_peak_human": human(peak),
+        "used_memory_peak_perc": format_args!("{:.2}%", 100.0 * used as f64 / peak.max(1) as f64),
+        "used_memory_dataset": used,
         "used_memory_scripts": script_bytes,
         "used_memory_functions": server.functions.libraries().bytes(),
-        "maxmemory": server.config.maxmemory.get(),
+        "maxmemory": most,
+        "maxmemory_human": human(most),
         "maxmemory_policy": value_of(server, "maxmemory-policy"),
         "sticky_keys": sticky.keys,
         "sticky_bytes": sticky.bytes,
@@ -323,13 +332,17 @@ fn persistence_section(server: &Server, text: &mut String) {
 fn stats_section(server: &Server, text: &mut String) {
     let (counters, keys) = (&server.counters, server.store.counts_since_reset());
     let of = |counter: &AtomicU64| counters.since_reset(counter);
+    let [calls, came, went] = server.pulse.rates();
     let [channels, patterns, shard_channels] = server.pubsub.sizes();
     let Sizes { keys: tracked, items, prefixes, .. } = server.tracking.sizes();
     lines!(text,
         "total_connections_received": of(&counters.connections_total),
         "total_commands_processed": of(&counters.commands),
+        "instantaneous_ops_per_sec": calls,
         "total_net_input_bytes": of(&counters.bytes_in),
         "total_net_output_bytes": of(&counters.bytes_out),
+        "instantaneous_input_kbps": format_args!("{:.2}", came as f64 / 1024.0),
+        "instantaneous_output_kbps": format_args!("{:.2}", went as f64 / 1024.0),
         "rejected_connections": of(&counters.connections_refused),
         "expired_keys": keys.expired,
         "evicted_keys": keys.evicted,
