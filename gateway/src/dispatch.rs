@@ -227,7 +227,7 @@ fn try_begin<'a>(
                 }
                 None
             }
-            SessionRun::Later(later) => {
+            SessionRun::Later(later) | SessionRun::Either(_, later) => {
                 session.wrote |= !later.only_reads();
                 Some(Waiting::Later(later, admitted))
             }

@@ -211,7 +211,7 @@ pub enum Use {
     Needs(u8),
     /// It reads only with `GET` behind the value.
     Set,
-    /// It changes only with `SET` or `INCRBY`.
+    /// It changes, unless all that follows reads.
     BitField,
 }
 
@@ -226,10 +226,24 @@ impl Use {
             Use::Needs(needs) => needs,
             Use::Set if names(3, &["get"]) => need::READ | need::WRITE,
             Use::Set => need::WRITE,
-            Use::BitField if names(2, &["set", "incrby"]) => need::READ | need::WRITE,
-            Use::BitField => need::READ,
+            Use::BitField if bitfield_reads(args) => need::READ,
+            Use::BitField => need::READ | need::WRITE,
         }
     }
+}
+
+/// Whether a BITFIELD has only what reads. Redis takes what it does not understand for a change.
+fn bitfield_reads(args: Args<'_>) -> bool {
+    let mut at = 2;
+    while let Some(word) = args.get(at) {
+        let behind = args.len() - at - 1;
+        at += match &*word.to_ascii_lowercase() {
+            b"get" if behind >= 2 => 3,
+            b"overflow" if behind >= 1 => 2,
+            _ => return false,
+        };
+    }
+    true
 }
 
 /// The keys of a call, each with what is done with it in Redis' words. `name` is the command's full name.
@@ -243,6 +257,11 @@ pub fn used_keys(
     for ((part, said), (_, call)) in parts.into_iter().zip(needs(command, name)) {
         let mut found = SmallVec::new();
         add_keys_of(&part, args, &mut found)?;
+        // Redis gives up where it looks for more keys and there are none, such as those that PFMERGE merges.
+        let is_fixed = matches!(part, KeyPart::Range { .. } | KeyPart::Counted { .. });
+        if is_fixed && found.is_empty() {
+            return Ok(Vec::new());
+        }
         let uses = match (call, call.of(args)) {
             (Use::Needs(_), _) => said,
             (_, need::WRITE) => "OW update",

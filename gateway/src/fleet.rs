@@ -1,5 +1,7 @@
 //! What gateways of the same store nodes ask each other.
 
+mod channels;
+
 use std::sync::Arc;
 
 use prost::Message;
@@ -10,6 +12,7 @@ use store_engine::CommandError;
 
 use crate::pubsub::Kind;
 use crate::server::Server;
+pub use channels::tell_channels;
 
 /// Ends runs here and on all other gateways: those of the functions or those of scripts, and if `sha` is given only
 /// those of that script. How many there were. An error: none here, and others could not be asked.

@@ -441,14 +441,18 @@ fn refuse_wrong_arity(
     Err(error::wrong_arity(&format!("{}|{}", row.name, facts.name)))
 }
 
+/// What a script is told of a command that is not for scripts.
+pub const NOT_IN_SCRIPT: CommandError =
+    CommandError::new("ERR This Redis command is not allowed from script");
+
 /// Rows say themselves which commands are not for scripts; HELP is, whatever its container is about. A session command
-/// that may have to wait would do so while the script holds its locks, but for those that publish.
+/// that may have to wait would do so while the script holds its locks, but for those that are about channels.
 fn refuse_outside_scripts(row: Row, facts: &Command) -> Result<(), CommandError> {
     let waits = matches!(row, Row::Session(SessionCommand { run: SessionRun::Later(_), .. }));
-    let refused = facts.has(flags::NO_SCRIPT) || (waits && !facts.has(flags::PUBLISHES));
+    let refused = facts.has(flags::NO_SCRIPT) || (waits && !facts.has(flags::PUBSUB));
     let is_help = facts.name == "help";
     match refused && !is_help {
-        true => Err(CommandError::new("ERR This Redis command is not allowed from script")),
+        true => Err(NOT_IN_SCRIPT),
         false => Ok(()),
     }
 }

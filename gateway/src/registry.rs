@@ -23,6 +23,8 @@ pub enum SessionRun {
     Now(fn(&Server, &mut Session, Args<'_>, &mut Reply) -> Result<(), CommandError>),
     /// Something that may have to wait.
     Later(Later),
+    /// The same, and a function for scripts, which answers what needs no waiting.
+    Either(fn(&Server, &mut Session, Args<'_>, &mut Reply) -> Result<(), CommandError>, Later),
 }
 
 /// Session commands that may have to wait.

@@ -60,6 +60,8 @@ pub struct Held {
     queued: AtomicUsize,
     /// Bytes of those.
     queued_bytes: AtomicUsize,
+    /// Bytes of replies that its socket has not taken yet.
+    output: AtomicUsize,
 }
 
 impl Held {
@@ -72,6 +74,11 @@ impl Held {
     pub fn set_input(&self, input: &Vec<u8>) {
         self.input.store(input.len(), Ordering::Relaxed);
         self.room.store(input.capacity(), Ordering::Relaxed);
+    }
+
+    /// Says how much of its replies has yet to be written.
+    pub fn set_output(&self, bytes: usize) {
+        self.output.store(bytes, Ordering::Relaxed);
     }
 }
 
@@ -150,6 +157,8 @@ pub struct ClientDetails {
     pub broadcast: bool,
     /// That connection has gone.
     pub redirect_broken: bool,
+    /// Raised when keys change that it watches here.
+    pub watched: Vec<Arc<AtomicBool>>,
 }
 
 impl ClientDetails {
@@ -191,7 +200,7 @@ impl ClientInfo {
     }
 
     /// A line of CLIENT LIST. `command` is its newest one. What is 0 there is never held: calls are read where they have
-    /// arrived, and replies are written before more is read.
+    /// arrived, and a connection has no buffer for replies but while it writes some.
     pub fn line(&self, command: &str) -> String {
         let now = unix_ms();
         let details = self.details.lock();
@@ -203,13 +212,16 @@ impl ClientInfo {
         let less_one = |count: &AtomicUsize| of(count) as i64 - 1;
         let (queued, queued_bytes) = (less_one(&self.held.queued), of(&self.held.queued_bytes));
         let (unread, unread_bytes) = self.mail.unread();
+        let output = of(&self.held.output);
         let fixed = size_of::<ClientInfo>() + size_of::<Session>();
-        let total = fixed + room + queued_bytes + unread_bytes;
+        let total = fixed + room + queued_bytes + unread_bytes + output;
+        let has_changed = |watched: &Arc<AtomicBool>| watched.load(Ordering::Relaxed);
         let flags: String = [
             (details.monitors, 'O'),
             (details.is_subscribed(), 'P'),
             (queued >= 0, 'x'),
             (self.is_blocked(), 'b'),
+            (details.watched.iter().any(has_changed), 'd'),
             (details.redirect.is_some(), 't'),
             (details.redirect_broken, 'R'),
             (details.broadcast, 'B'),
@@ -228,7 +240,7 @@ impl ClientInfo {
         writeln!(
             text,
             "id={} addr={} laddr={} fd={} name={} age={age} idle={idle} flags={} db={} sub={channels} psub={patterns} \
-             ssub={shards} multi={queued} qbuf={input} qbuf-free={} argv-mem=0 multi-mem={queued_bytes} rbs=0 rbp=0 obl=0 \
+             ssub={shards} multi={queued} qbuf={input} qbuf-free={} argv-mem=0 multi-mem={queued_bytes} rbs=0 rbp=0 obl={output} \
              oll={unread} omem={unread_bytes} tot-mem={total} events={} cmd={command} user={} redir={} resp={}{}",
             self.id,
             self.addr,
@@ -238,7 +250,7 @@ impl ClientInfo {
             if flags.is_empty() { "N" } else { &flags },
             details.db,
             room.saturating_sub(input),
-            if unread > 0 { "rw" } else { "r" },
+            if unread + output > 0 { "rw" } else { "r" },
             String::from_utf8_lossy(self.account.lock().name()),
             details.redirect.map_or(-1, |id| id as i64),
             details.resp,

@@ -170,6 +170,9 @@ fn saving_is_told_in_the_words_of_redis() {
     assert_eq!(told(&server, "BGREWRITEAOF"), "+Background append only file rewriting started");
     assert_eq!(told(&server, "BGSAVE NOW"), "-ERR syntax error");
     assert_eq!(told(&server, "SHUTDOWN MAYBE"), "-ERR syntax error");
+    for both in ["SAVE NOSAVE", "NOW ABORT"] {
+        assert_eq!(told(&server, &format!("SHUTDOWN {both}")), "-ERR syntax error", "{both}");
+    }
     assert_eq!(told(&server, "SHUTDOWN ABORT"), "-ERR No shutdown in progress.");
     assert_eq!(told(&server, "CONFIG GET appendonly"), "[\"appendonly\", \"yes\"]");
     let mut client = server.client();

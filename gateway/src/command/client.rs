@@ -309,7 +309,7 @@ fn pause(server: &Server, args: Args<'_>) -> Result<(), CommandError> {
         [word] if word.eq_ignore_ascii_case(b"all") => false,
         [word] if word.eq_ignore_ascii_case(b"write") => true,
         [_] => return Err(CommandError::new("ERR CLIENT PAUSE mode must be WRITE or ALL")),
-        _ => return Err(error::SYNTAX),
+        _ => return Err(wrong_count(args)),
     };
     let millis =
         args.integer(2).map_err(|_| CommandError::new("ERR timeout is not an integer or out of range"))?;
@@ -317,6 +317,13 @@ fn pause(server: &Server, args: Args<'_>) -> Result<(), CommandError> {
     server.pause.begin(Duration::from_millis(millis), only_writes);
     hold_expired(server, millis > 0);
     Ok(())
+}
+
+fn wrong_count(args: Args<'_>) -> CommandError {
+    let word = String::from_utf8_lossy(args[1]);
+    CommandError::owned(format!(
+        "ERR unknown subcommand or wrong number of arguments for '{word}'. Try CLIENT HELP."
+    ))
 }
 
 /// Keys do not expire while clients are paused. Store nodes know nothing of that.
@@ -437,12 +444,7 @@ fn unblock(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(), Comma
         [_] => {
             return Err(CommandError::new("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR"));
         }
-        _ => {
-            let word = String::from_utf8_lossy(args[1]);
-            return Err(CommandError::owned(format!(
-                "ERR unknown subcommand or wrong number of arguments for '{word}'. Try CLIENT HELP."
-            )));
-        }
+        _ => return Err(wrong_count(args)),
     };
     let id = u64::try_from(args.integer(2)?).ok();
     let client = id.and_then(|id| server.clients.lock().get(&id).cloned());

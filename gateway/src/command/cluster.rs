@@ -12,6 +12,7 @@ use store_engine::spec::flags;
 use store_engine::{Args, Arity, Command, CommandError, Group, Protocol, Reply, command};
 
 use super::connection::CONNECTION;
+use crate::gate::NOT_IN_SCRIPT;
 use crate::observe::unix_ms;
 use crate::registry::{Later, SessionCommand, SessionRun};
 use crate::server::Server;
@@ -30,7 +31,7 @@ pub static COMMANDS: &[SessionCommand] = &[
             help: HELP,
             ..BASE
         },
-        run: SessionRun::Later(Later::Cluster),
+        run: SessionRun::Either(tell_script, Later::Cluster),
     },
     SessionCommand {
         facts: Command {
@@ -88,23 +89,49 @@ const fn change(
     Command { since, flags: FLAGS, ..sub(name, arity, summary, "O(1)", syntax) }
 }
 
-/// What CLUSTER HELP tells.
+/// What CLUSTER HELP tells: Redis' text, what would change a cluster included.
 const HELP: &str = "\
+ADDSLOTS <slot> [<slot> ...]
+    Assign slots to current node.
+ADDSLOTSRANGE <start slot> <end slot> [<start slot> <end slot> ...]
+    Assign slots which are between <start-slot> and <end-slot> to current node.
+BUMPEPOCH
+    Advance the cluster config epoch.
 COUNT-FAILURE-REPORTS <node-id>
     Return number of failure reports for <node-id>.
 COUNTKEYSINSLOT <slot>
     Return the number of keys in <slot>.
+DELSLOTS <slot> [<slot> ...]
+    Delete slots information from current node.
+DELSLOTSRANGE <start slot> <end slot> [<start slot> <end slot> ...]
+    Delete slots information which are between <start-slot> and <end-slot> from current node.
+FAILOVER [FORCE|TAKEOVER]
+    Promote current replica node to being a master.
+FORGET <node-id>
+    Remove a node from the cluster.
 GETKEYSINSLOT <slot> <count>
     Return key names stored by current node in a slot.
+FLUSHSLOTS
+    Delete current node own slots information.
 INFO
     Return information about the cluster.
 KEYSLOT <key>
     Return the hash slot for <key>.
+MEET <ip> <port> [<bus-port>]
+    Connect nodes into a working cluster.
 MYID
     Return the node id.
 NODES
     Return cluster configuration seen by node. Output format:
     <id> <ip:port> <flags> <master> <pings> <pongs> <epoch> <link> <slot> ...
+REPLICATE <node-id>
+    Configure current node as replica to <node-id>.
+RESET [HARD|SOFT]
+    Reset current node (default: soft).
+SET-CONFIG-EPOCH <epoch>
+    Set config epoch of current node.
+SETSLOT <slot> (IMPORTING <node-id>|MIGRATING <node-id>|STABLE|NODE <node-id>)
+    Set slot state.
 REPLICAS <node-id>
     Return <node-id> replicas.
 SAVECONFIG
@@ -275,18 +302,32 @@ fn fine(_: &Server, _: &mut Session, _: Args<'_>, out: &mut Reply) -> Result<(),
 /// CLUSTER.
 pub async fn cluster(server: &Arc<Server>, session: &Session, args: Args<'_>, out: &mut Reply) {
     let mark = out.buf.len();
-    if let Err(error) = tell(server, session, args, out).await {
+    let told = match &*args[1].to_ascii_lowercase() {
+        b"countkeysinslot" => count_keys(server, session, args, out).await,
+        b"getkeysinslot" => list_keys(server, session, args, out).await,
+        _ => tell(server, session, args, out),
+    };
+    if let Err(error) = told {
         out.buf.truncate(mark);
         out.error(&error);
     }
 }
 
-async fn tell(
-    server: &Arc<Server>,
-    session: &Session,
+/// CLUSTER in a script. What looks at all keys would wait for those that the script has locked.
+fn tell_script(
+    server: &Server,
+    session: &mut Session,
     args: Args<'_>,
     out: &mut Reply,
 ) -> Result<(), CommandError> {
+    match &*args[1].to_ascii_lowercase() {
+        b"countkeysinslot" | b"getkeysinslot" => Err(NOT_IN_SCRIPT),
+        _ => tell(server, session, args, out),
+    }
+}
+
+/// What is known without a look at the keys.
+fn tell(server: &Server, session: &Session, args: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
     let id = &server.run_id;
     match &*args[1].to_ascii_lowercase() {
         b"info" => {
@@ -321,23 +362,6 @@ async fn tell(
         b"myid" => out.bulk(id.as_bytes()),
         b"links" => out.array(0),
         b"keyslot" => out.integer(slot(args[2]).into()),
-        b"countkeysinslot" => {
-            let wanted = args.integer(2)?;
-            let wanted = u16::try_from(wanted).ok().filter(|slot| *slot < SLOTS);
-            let keys =
-                keys_in(server, session, wanted.ok_or(CommandError::new("ERR Invalid slot"))?, usize::MAX);
-            out.count(keys.await?.len());
-        }
-        b"getkeysinslot" => {
-            let (wanted, count) = (args.integer(2)?, args.integer(3)?);
-            let wanted = u16::try_from(wanted).ok().filter(|slot| *slot < SLOTS);
-            let (Some(wanted), Ok(count)) = (wanted, usize::try_from(count)) else {
-                return Err(CommandError::new("ERR Invalid slot or number of keys"));
-            };
-            let keys = keys_in(server, session, wanted, count).await?;
-            out.array(keys.len());
-            keys.iter().for_each(|key| out.bulk(key));
-        }
         b"replicas" | b"slaves" => {
             knows(server, args[2])?;
             out.array(0);
@@ -356,6 +380,37 @@ async fn tell(
         }
     }
     Ok(())
+}
+
+async fn count_keys(
+    server: &Arc<Server>,
+    session: &Session,
+    args: Args<'_>,
+    out: &mut Reply,
+) -> Result<(), CommandError> {
+    let wanted = slot_of(args.integer(2)?).ok_or(CommandError::new("ERR Invalid slot"))?;
+    out.count(keys_in(server, session, wanted, usize::MAX).await?.len());
+    Ok(())
+}
+
+async fn list_keys(
+    server: &Arc<Server>,
+    session: &Session,
+    args: Args<'_>,
+    out: &mut Reply,
+) -> Result<(), CommandError> {
+    let (wanted, count) = (slot_of(args.integer(2)?), args.integer(3)?);
+    let (Some(wanted), Ok(count)) = (wanted, usize::try_from(count)) else {
+        return Err(CommandError::new("ERR Invalid slot or number of keys"));
+    };
+    let keys = keys_in(server, session, wanted, count).await?;
+    out.array(keys.len());
+    keys.iter().for_each(|key| out.bulk(key));
+    Ok(())
+}
+
+fn slot_of(number: i64) -> Option<u16> {
+    u16::try_from(number).ok().filter(|slot| *slot < SLOTS)
 }
 
 /// Refuses what is no node.

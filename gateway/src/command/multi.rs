@@ -123,6 +123,7 @@ pub async fn watch(server: &Server, session: &mut Session, args: Args<'_>, out: 
             Store::Here(node) => {
                 let changed = Arc::new(AtomicBool::new(false));
                 node.watch(session.db, key, unix_ms(), &changed);
+                session.client.details.lock().watched.push(changed.clone());
                 Watch::Here(changed)
             }
             Store::Spread(cluster) => match cluster.watch(session.db, key).await {
@@ -146,6 +147,9 @@ pub fn abort(server: &Server, session: &mut Session, error: &CommandError, out: 
 
 /// Forgets all watched keys of a session.
 pub fn unwatch(server: &Server, session: &mut Session) {
+    if !session.watched.is_empty() {
+        session.client.details.lock().watched.clear();
+    }
     for Watched { db, key, watch } in session.watched.drain(..) {
         match (watch, &server.store) {
             (Watch::Here(changed), Store::Here(node)) if !changed.load(Ordering::Relaxed) => {
@@ -276,49 +280,50 @@ async fn sort<'a>(
         tracking::note(server, session, &admitted);
         return Ok(Some(Step::Engine(admitted, session.db)));
     };
-    let script = match command.run {
+    let later = match command.run {
         SessionRun::Now(run) => {
             run_now(server, session, args, run, reply);
             return Ok(None);
         }
-        SessionRun::Later(Later::Script) => {
+        SessionRun::Later(later) | SessionRun::Either(_, later) => later,
+    };
+    let script = match later {
+        Later::Script => {
             scripting::script(server, args, reply).await;
             return Ok(None);
         }
-        SessionRun::Later(Later::Acl) => {
+        Later::Acl => {
             acl::acl(server, session, args, reply).await;
             return Ok(None);
         }
-        SessionRun::Later(Later::Config) => {
+        Later::Config => {
             administration::config(server, args, reply).await;
             return Ok(None);
         }
-        SessionRun::Later(Later::PubSub) => {
+        Later::PubSub => {
             pubsub::pubsub(server, args, reply).await;
             return Ok(None);
         }
-        SessionRun::Later(Later::Cluster) => {
+        Later::Cluster => {
             cluster::cluster(server, session, args, reply).await;
             return Ok(None);
         }
-        SessionRun::Later(Later::Wait) => {
+        Later::Wait => {
             replication::wait(session, args, reply).await;
             return Ok(None);
         }
-        SessionRun::Later(Later::Publish { shard }) => {
+        Later::Publish { shard } => {
             return Ok(Some(Step::Publish(Message { shard, channel: args[1].into(), text: args[2].into() })));
         }
-        SessionRun::Later(Later::Function) => {
+        Later::Function => {
             function::function(server, session, args, reply).await;
             return Ok(None);
         }
-        SessionRun::Later(Later::Eval { by_sha, read_only }) => {
+        Later::Eval { by_sha, read_only } => {
             scripting::script_call(server, session, &admitted, by_sha, read_only)?
         }
-        SessionRun::Later(Later::Fcall { read_only }) => {
-            function::function_call(server, session, &admitted, read_only)?
-        }
-        SessionRun::Later(Later::Exec | Later::Save | Later::Shutdown | Later::Watch) => {
+        Later::Fcall { read_only } => function::function_call(server, session, &admitted, read_only)?,
+        Later::Exec | Later::Save | Later::Shutdown | Later::Watch => {
             return Err(CommandError::new("ERR Command not allowed inside a transaction"));
         }
     };

@@ -132,23 +132,27 @@ fn last_save(server: &Server, _: &mut Session, _: Args<'_>, out: &mut Reply) -> 
 /// SHUTDOWN: ends the process, if what was changed can be kept. Whoever asked hears nothing but the end of the
 /// connection.
 pub async fn shutdown(server: &Server, session: &mut Session, args: Args<'_>, out: &mut Reply) {
-    let (mut save, mut force) = (true, false);
+    const WORDS: [&str; 5] = ["nosave", "save", "now", "force", "abort"];
+    let mut said = [false; WORDS.len()];
     for word in args.rest(1) {
-        match &*word.to_ascii_lowercase() {
-            b"nosave" => save = false,
-            b"save" => save = true,
-            b"now" => {}
-            b"force" => force = true,
-            b"abort" => return out.error(&CommandError::new("ERR No shutdown in progress.")),
-            _ => return out.error(&error::SYNTAX),
+        match WORDS.iter().position(|known| word.eq_ignore_ascii_case(known.as_bytes())) {
+            Some(at) => said[at] = true,
+            None => return out.error(&error::SYNTAX),
         }
     }
-    if save && let Some(journal) = server.store.node().and_then(|node| node.journal()) {
+    let [nosave, save, now, force, abort] = said;
+    if (nosave && save) || (abort && (nosave || save || now || force)) {
+        return out.error(&error::SYNTAX);
+    }
+    if abort {
+        return out.error(&CommandError::new("ERR No shutdown in progress."));
+    }
+    if !nosave && let Some(journal) = server.store.node().and_then(|node| node.journal()) {
         let flushed = journal.flush().await;
         if flushed.is_err() && !force {
             return out.error(&CommandError::new("ERR Errors trying to SHUTDOWN. Check logs."));
         }
     }
     session.closing = true;
-    server.stop.send_replace(if save { Stop::Saving } else { Stop::Abandoning });
+    server.stop.send_replace(if nosave { Stop::Abandoning } else { Stop::Saving });
 }

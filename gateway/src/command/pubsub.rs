@@ -371,36 +371,8 @@ pub async fn publish(server: &Server, session: &mut Session, args: Args<'_>, sha
 
 /// PUBSUB.
 pub async fn pubsub(server: &Arc<Server>, args: Args<'_>, out: &mut Reply) {
-    if let Err(error) = ask(server, args, out).await {
-        out.error(&error);
+    match args[1].eq_ignore_ascii_case(b"help") {
+        true => super::help(out, "PUBSUB", HELP),
+        false => fleet::tell_channels(server, args, out).await,
     }
-}
-
-async fn ask(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
-    match &*args[1].to_ascii_lowercase() {
-        word @ (b"channels" | b"shardchannels") if args.len() <= 3 => {
-            let kind = if word == b"channels" { Kind::Channel } else { Kind::Shard };
-            let names = fleet::names(server, kind, args.get(2)).await?;
-            out.array(names.len());
-            names.iter().for_each(|name| out.bulk(name));
-        }
-        b"numpat" => out.count(fleet::names(server, Kind::Pattern, None).await?.len()),
-        word @ (b"numsub" | b"shardnumsub") => {
-            let kind = if word == b"numsub" { Kind::Channel } else { Kind::Shard };
-            let counts = fleet::listeners(server, kind, args.rest(2)).await?;
-            out.array(2 * counts.len());
-            for (name, count) in args.rest(2).iter().zip(counts) {
-                out.bulk(name);
-                out.count(count);
-            }
-        }
-        b"help" => super::help(out, "PUBSUB", HELP),
-        _ => {
-            let word = String::from_utf8_lossy(args[1]);
-            return Err(CommandError::owned(format!(
-                "ERR unknown subcommand or wrong number of arguments for '{word}'. Try PUBSUB HELP."
-            )));
-        }
-    }
-    Ok(())
 }

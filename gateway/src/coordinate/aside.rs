@@ -38,7 +38,7 @@ pub(super) fn answer(
             help(out, &container.name.to_ascii_uppercase(), container.help);
         }
         (_, Row::Session(command)) => match command.run {
-            SessionRun::Now(run) => {
+            SessionRun::Now(run) | SessionRun::Either(run, _) => {
                 let mut session = session(server, caller, *db, out);
                 run_now(server, &mut session, args, run, out);
             }

@@ -22,6 +22,7 @@ use crate::memory;
 use crate::pubsub::Message;
 use crate::registry::{Later, Row, SessionCommand, SessionRun};
 use crate::server::Server;
+use crate::session::OwnedCall;
 use crate::trace::Trace;
 use crate::tracking::Reader;
 
@@ -152,8 +153,8 @@ pub(super) struct ScriptHost {
     pub outgoing: Outgoing,
     /// TIME has to be answered, in this protocol, as soon as it is known.
     pub clock_asked: Option<Protocol>,
-    /// Something published of which other gateways have to say how many would hear it.
-    pub publishing: Option<Box<Message>>,
+    /// A call about channels, which other gateways have to be asked about.
+    pub asking: Option<Box<Asking>>,
     /// Who hears when what it reads changes.
     pub reader: Option<Reader>,
     /// Where to tell of its calls, if somebody asks.
@@ -224,8 +225,14 @@ impl ScriptHost {
         if let Some(reader) = &self.reader {
             reader.note(&self.server.tracking, &self.server.pubsub, admitted.facts);
         }
-        if let Some(message) = published(&admitted) {
-            return Ok(self.publish(message, out));
+        match about_channels(&admitted, out.protocol) {
+            Some(Asking::Publish(message)) => return Ok(self.publish(message, out)),
+            asking @ Some(_) => {
+                self.server.calls.add_untimed(admitted.number, false);
+                self.asking = asking.map(Box::new);
+                return Ok(false);
+            }
+            None => {}
         }
         if admitted.facts.name == "time" && self.seen.now_ms == 0 {
             // What time it is says the first node that is asked.
@@ -274,7 +281,7 @@ impl ScriptHost {
     /// Keeps a message for the end. Whether it is answered how many would hear it now.
     fn publish(&mut self, message: Message, out: &mut Reply) -> bool {
         if self.server.store.node().is_none() {
-            self.publishing = Some(Box::new(message));
+            self.asking = Some(Box::new(Asking::Publish(message)));
             return false;
         }
         let count = self.server.pubsub.receivers(message.shard, &message.channel);
@@ -449,14 +456,43 @@ pub(super) fn can_wait(admitted: &Admitted<'_>) -> bool {
         && !facts.has(flags::RANDOM)
 }
 
-/// What a call publishes, if it does.
-pub(super) fn published(admitted: &Admitted<'_>) -> Option<Message> {
-    let Row::Session(SessionCommand { run: SessionRun::Later(Later::Publish { shard }), .. }) = admitted.row
-    else {
+/// A call about channels.
+pub(super) enum Asking {
+    /// What it publishes.
+    Publish(Message),
+    /// PUBSUB, with the protocol of its reply.
+    Channels(OwnedCall, Protocol),
+}
+
+/// What a call asks about channels, if it does.
+pub(super) fn about_channels(admitted: &Admitted<'_>, protocol: Protocol) -> Option<Asking> {
+    let Row::Session(SessionCommand { run: SessionRun::Later(later), .. }) = admitted.row else {
         return None;
     };
     let args = admitted.args;
-    Some(Message { shard: *shard, channel: args[1].into(), text: args[2].into() })
+    match later {
+        Later::Publish { shard } => {
+            let message = Message { shard: *shard, channel: args[1].into(), text: args[2].into() };
+            Some(Asking::Publish(message))
+        }
+        Later::PubSub if admitted.facts.name != "help" => {
+            Some(Asking::Channels(args.rest(0).iter().map(|item| Box::from(*item)).collect(), protocol))
+        }
+        _ => None,
+    }
+}
+
+/// Answers a call of PUBSUB.
+pub(super) async fn tell_channels(
+    server: &Server,
+    call: &OwnedCall,
+    protocol: Protocol,
+    reply: &mut Vec<u8>,
+) {
+    let items: Vec<&[u8]> = call.iter().map(|item| &**item).collect();
+    let mut out = Reply { buf: std::mem::take(reply), protocol };
+    fleet::tell_channels(server, Args::new(&items), &mut out).await;
+    *reply = out.buf;
 }
 
 /// Answers a call that publishes.
@@ -504,10 +540,13 @@ impl Host for ScriptHost {
         Box::pin(async move {
             reply.clear();
             let began = self.trace.as_ref().map(|_| Instant::now());
-            match self.publishing.take() {
-                Some(message) => {
+            match self.asking.take().map(|asking| *asking) {
+                Some(Asking::Publish(message)) => {
                     let receivers = fleet::receivers(&self.server, message.shard, &message.channel).await;
-                    answer_count(self.outgoing.push(*message).and(receivers), reply);
+                    answer_count(self.outgoing.push(message).and(receivers), reply);
+                }
+                Some(Asking::Channels(call, protocol)) => {
+                    tell_channels(&self.server, &call, protocol, reply).await;
                 }
                 None => self.catch_up(reply).await.ok()?,
             }

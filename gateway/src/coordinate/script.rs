@@ -575,7 +575,7 @@ pub(super) async fn run_once(
         wrote: false,
         outgoing: Outgoing::default(),
         clock_asked: None,
-        publishing: None,
+        asking: None,
         trace,
         reader: call.reader.clone(),
     });
@@ -601,7 +601,7 @@ async fn run_unlocked(server: &Arc<Server>, call: &ScriptCall<'_>, out: &mut Vec
         collects: server.config.script_auto_async.get() > 0,
         waiting: None,
         failed: None,
-        publishing: None,
+        asking: None,
         trace: call.traced(),
         reader: call.reader.clone(),
     });

@@ -9,7 +9,9 @@ use store_engine::spec::flags::DENY_OOM;
 use store_engine::{Args, CommandError, Protocol, Reply};
 
 use super::aside;
-use super::host::{CALL_FUEL, Caller, answer_count, can_wait, published, reply_in};
+use super::host::{
+    Asking, CALL_FUEL, Caller, about_channels, answer_count, can_wait, reply_in, tell_channels,
+};
 use super::queue::Queue;
 use super::trace::tell_call;
 use crate::fleet;
@@ -43,8 +45,8 @@ pub(super) struct UnlockedHost {
     pub waiting: Option<(Queue, Protocol)>,
     /// The error of a collected call: the script ends with it before its next call.
     pub failed: Option<CommandError>,
-    /// What it publishes next.
-    pub publishing: Option<Message>,
+    /// A call about channels, to be answered next.
+    pub asking: Option<Asking>,
     /// Who hears when what it reads changes.
     pub reader: Option<Reader>,
     /// Where to tell of its calls, if somebody asks.
@@ -116,17 +118,22 @@ impl UnlockedHost {
         if let Some(reader) = &self.reader {
             reader.note(&self.server.tracking, &self.server.pubsub, admitted.facts);
         }
-        if let Some(message) = published(&admitted) {
+        if let Some(asking) = about_channels(&admitted, out.protocol) {
             // Behind what was written before it.
-            if !self.send() || self.server.store.node().is_none() {
-                self.publishing = Some(message);
-                return HostCall::Later;
+            let sent = self.send();
+            match (asking, self.server.store.node()) {
+                (Asking::Publish(message), Some(_)) if sent => {
+                    if self.failed.is_some() {
+                        return HostCall::Stop;
+                    }
+                    out.count(self.server.pubsub.publish(message.shard, &message.channel, &message.text));
+                    return HostCall::Done(CALL_FUEL);
+                }
+                (asking, _) => {
+                    self.asking = Some(asking);
+                    return HostCall::Later;
+                }
             }
-            if self.failed.is_some() {
-                return HostCall::Stop;
-            }
-            out.count(self.server.pubsub.publish(message.shard, &message.channel, &message.text));
-            return HostCall::Done(CALL_FUEL);
         }
         if matches!(admitted.row, Row::Session(_)) {
             aside::answer(&self.server, &self.caller, &admitted, &mut self.db, unix_time(), out);
@@ -187,8 +194,14 @@ impl Host for UnlockedHost {
                 return None;
             }
             reply.clear();
-            if let Some(Message { shard, channel, text }) = self.publishing.take() {
-                answer_count(fleet::publish(&self.server, shard, &channel, &text).await, reply);
+            match self.asking.take() {
+                Some(Asking::Publish(Message { shard, channel, text })) => {
+                    answer_count(fleet::publish(&self.server, shard, &channel, &text).await, reply);
+                }
+                Some(Asking::Channels(call, protocol)) => {
+                    tell_channels(&self.server, &call, protocol, reply).await;
+                }
+                None => {}
             }
             if let Some((call, protocol)) = self.waiting.take() {
                 let mut out = Reply { buf: std::mem::take(reply), protocol };

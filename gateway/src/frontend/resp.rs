@@ -33,7 +33,7 @@ use crate::frontend::Ready;
 use crate::io::Place;
 use crate::observe::{Counters, Face, unix_ms};
 use crate::server::Server;
-use crate::session::{ClientInfo, Replies, Session};
+use crate::session::{ClientInfo, Held, Replies, Session};
 
 /// Bytes asked for in one read.
 const READ_BYTES: usize = 16 * 1024;
@@ -252,7 +252,7 @@ impl Connection {
                         took_long = true;
                         let ends_with_client =
                             server.config.script_client_gone.get() == 0 || !waiting.runs_scripts();
-                        let wrote = session.wrote;
+                        let (wrote, own) = (session.wrote, session.client.clone());
                         // Of a value that is on its way the client hears behind it that it has changed.
                         let hears = session.listens() && (session.tracking.is_none() || waiting.blocks());
                         let listener = hears.then(|| session.client.clone());
@@ -262,7 +262,7 @@ impl Connection {
                             // Most answer at once. Whoever waits shall not hold back what was answered before.
                             let at_once = poll_fn(|context| Poll::Ready(finish.as_mut().poll(context))).await;
                             if at_once.is_pending() {
-                                write(server, wire, wrote, &mut out.buf).await?;
+                                write(server, &own.held, wire, wrote, &mut out.buf).await?;
                                 let hears = listener.filter(|_| ahead.is_empty());
                                 let told = async {
                                     match &hears {
@@ -308,7 +308,8 @@ impl Connection {
                 Box::pin(ahead.receive(server, session, wire, input, &mut out)).await?;
             }
             if out.buf.len() >= FLUSH_BYTES && ahead.is_empty() {
-                write(server, wire, std::mem::take(&mut session.wrote), &mut out.buf).await?;
+                write(server, &session.client.held, wire, std::mem::take(&mut session.wrote), &mut out.buf)
+                    .await?;
                 session.clock = None;
             }
         }
@@ -329,7 +330,8 @@ impl Connection {
                 // those that call INCR a hundred times.
                 tokio::task::yield_now().await;
             }
-            write(server, wire, std::mem::take(&mut session.wrote), &mut out.buf).await?;
+            write(server, &session.client.held, wire, std::mem::take(&mut session.wrote), &mut out.buf)
+                .await?;
         }
         give_buffer(out.buf);
         Ok(())
@@ -372,7 +374,13 @@ async fn hung_up(wire: &Wire) {
 ///
 /// A client that leaves too much unread is cut off: at once beyond the
 /// hard limit, after a while beyond the soft one.
-async fn write(server: &Server, wire: &mut Wire, wrote: bool, bytes: &mut Vec<u8>) -> io::Result<()> {
+async fn write(
+    server: &Server,
+    held: &Held,
+    wire: &mut Wire,
+    wrote: bool,
+    bytes: &mut Vec<u8>,
+) -> io::Result<()> {
     if let Some(journal) = server.store.node().and_then(|node| node.journal())
         && !bytes.is_empty()
         && let Err(reason) = journal.settle().await
@@ -390,6 +398,7 @@ async fn write(server: &Server, wire: &mut Wire, wrote: bool, bytes: &mut Vec<u8
     let mut deadline = None;
     while written < bytes.len() {
         let rest = &bytes[written..];
+        held.set_output(rest.len());
         let exceeds = |limit: usize| limit > 0 && rest.len() > limit;
         let step = if exceeds(soft) {
             let deadline = *deadline.get_or_insert_with(|| Instant::now() + patience);
@@ -411,6 +420,7 @@ async fn write(server: &Server, wire: &mut Wire, wrote: bool, bytes: &mut Vec<u8
         }
     }
     wire.flushed().await?;
+    held.set_output(0);
     Counters::add(&server.counters.bytes_out, written as u64);
     bytes.clear();
     Ok(())
