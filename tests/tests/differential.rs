@@ -21,6 +21,7 @@ const KNOWN: &[(&str, &str, &str)] = &[
     ("sort_ro", "\\x00", "Redis compares texts up to their first zero byte"),
     ("sort", "can't be converted into double", "Redis looks at the errno of an earlier call"),
     ("sort_ro", "can't be converted into double", "Redis looks at the errno of an earlier call"),
+    ("xautoclaim", "COUNT too high", "Redis takes memory for as many entries as are asked for"),
     ("object", "STICKY <key>", "Redis does not know the mark"),
     ("", "ERR Invalid arguments specified for command", "COMMAND GETKEYS of Redis reads 1e5 as one key"),
 ];
