@@ -5,6 +5,7 @@ mod limits;
 use smallvec::SmallVec;
 use store_engine::command::resolve;
 use store_engine::keys::{KeyAt, keys_of};
+use store_engine::same::same;
 use store_engine::spec::flags;
 use store_engine::wait;
 use store_engine::{Args, Command, CommandError, Group, error};
@@ -104,7 +105,7 @@ impl Recent {
 
     /// A command that was called by this name, spelled the same way.
     fn find(&self, name: &[u8]) -> Option<(Row, u16)> {
-        let found = self.rows.iter().find(|(.., spelled)| **spelled == *name)?;
+        let found = self.rows.iter().find(|(.., spelled)| same(spelled, name))?;
         Some((found.0, found.1))
     }
 

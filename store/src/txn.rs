@@ -10,6 +10,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 use store_engine::keyspace::Key;
 use store_engine::notice::Event;
+use store_engine::same::same;
 use store_engine::wait::Verdict;
 use store_engine::{CommandError, Effects, Partitions, Reply, Routing, UndoLog};
 
@@ -79,7 +80,7 @@ impl Locks {
     /// The key among those held, if there are only a few: then looking at all is faster than hashing one.
     fn among_few(&mut self, db: usize, key: &[u8]) -> Option<&Held> {
         let few = if self.keys.len() <= 8 && !self.whole { &self.keys[..] } else { &[] };
-        let is_it = |held: &Held| *held.request.key == *key && held.request.db == db;
+        let is_it = |held: &Held| same(&held.request.key, key) && held.request.db == db;
         if !few.get(self.last).is_some_and(is_it) {
             self.last = few.iter().position(is_it)?;
         }

@@ -239,7 +239,7 @@ impl Keyspace {
 
     /// [`Keyspace::find`] as an access: the value is about to be read or changed.
     pub fn find_used(&mut self, key: &[u8], now_ms: u64) -> Option<usize> {
-        let at = self.entries.find(key)?;
+        let at = self.entries.find_again(key)?;
         let entry = &mut self.entries[at];
         if entry.is_expired(now_ms) {
             self.expire_unless_held(at);

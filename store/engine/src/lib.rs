@@ -28,6 +28,7 @@ pub mod number;
 pub mod rdb;
 pub mod recency;
 pub mod reply;
+pub mod same;
 pub mod size;
 pub mod slot;
 pub mod spec;

@@ -7,6 +7,7 @@
 use std::num::NonZeroU64;
 
 use crate::keyspace::{Entry, Key, Keyspace};
+use crate::same::same;
 use crate::value::stream::{Group, Id, Meta, Part};
 use crate::value::{List, Str, Stream, Taken};
 use crate::{Partitions, Value};
@@ -129,7 +130,7 @@ impl UndoLog {
 
     /// Whether the newest record restores all of `key` already.
     pub(crate) fn covers(&self, db: usize, key: &[u8]) -> bool {
-        self.whole && self.keys.last().is_some_and(|(held_db, held)| *held_db == db && **held == *key)
+        self.whole && self.keys.last().is_some_and(|(held_db, held)| *held_db == db && same(held, key))
     }
 
     /// Adds a record of a database that was emptied in one partition.
@@ -159,24 +160,24 @@ impl UndoLog {
 
     /// Adds a record for `key`.
     pub(crate) fn push(&mut self, db: usize, key: &[u8], undo: Undo) {
-        let same = self.keys.last().is_some_and(|(held_db, held)| *held_db == db && **held == *key);
-        if !same {
+        let again = self.keys.last().is_some_and(|(held_db, held)| *held_db == db && same(held, key));
+        if !again {
             self.keys.push((db, key.into()));
             self.bytes += key.len() + size_of::<(usize, Key)>();
         }
-        if same && self.whole {
+        if again && self.whole {
             if let Undo::Removed(at, _) = undo {
                 self.place_last(at);
             }
             return;
         }
-        let counter_again = same
+        let counter_again = again
             && matches!(undo, Undo::Text(_))
             && matches!(self.records.last(), Some(Record::Key(_, Undo::Text(_))));
         if counter_again {
             return;
         }
-        if same
+        if again
             && let Undo::ListUnpush(front, more) = undo
             && let Some(Record::Key(_, Undo::ListUnpush(held, count))) = self.records.last_mut()
             && *held == front
