@@ -10,19 +10,34 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace")
 }
 
+/// What a program prints that is run in the workspace.
+fn printed(program: &str, args: &[&str]) -> String {
+    let output = Command::new(program).args(args).current_dir(root()).output().expect("it starts");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("text")
+}
+
 /// Every package of this machine's build.
 fn packages() -> Vec<Value> {
-    let rustc = Command::new("rustc").arg("-vV").current_dir(root()).output().expect("rustc starts");
-    let version = String::from_utf8_lossy(&rustc.stdout).into_owned();
+    let version = printed("rustc", &["-vV"]);
     let host = version.lines().find_map(|line| line.strip_prefix("host: ")).expect("a host");
-    let output = Command::new(env!("CARGO"))
-        .args(["metadata", "--format-version", "1", "--offline", "--filter-platform", host])
-        .current_dir(root())
-        .output()
-        .expect("cargo starts");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let metadata: Value = serde_json::from_slice(&output.stdout).expect("JSON");
-    metadata["packages"].as_array().expect("packages").clone()
+    let metadata = ["metadata", "--format-version", "1", "--offline", "--filter-platform", host];
+    let metadata: Value = serde_json::from_str(&printed(env!("CARGO"), &metadata)).expect("JSON");
+    // That lists what features could bring and do not, too.
+    let tree = ["tree", "--workspace", "--all-features", "--offline", "--prefix", "none", "--format", "{p}"];
+    let tree = printed(env!("CARGO"), &tree);
+    let named = |line: &'_ str| {
+        let mut words = line.split(' ');
+        Some((words.next()?.to_owned(), words.next()?.strip_prefix('v')?.to_owned()))
+    };
+    let is_built: BTreeSet<(String, String)> = tree.lines().filter_map(named).collect();
+    let packages = metadata["packages"].as_array().expect("packages").iter();
+    let packages: Vec<Value> = packages
+        .filter(|package| is_built.contains(&(text(&package["name"]), text(&package["version"]))))
+        .cloned()
+        .collect();
+    assert!(packages.len() > 100, "they are found");
+    packages
 }
 
 fn rules() -> toml::Table {
