@@ -33,7 +33,7 @@ use crate::spans::Outlet;
 pub use admit::FULL;
 use greeting::PeerGreeting;
 use outbox::Outbox;
-use peer::Peers;
+use peer::{Known, Peers};
 use pending::Registry;
 use place::Place;
 use session::Session;
@@ -96,6 +96,9 @@ impl Host {
         peers.entry(address.to_owned()).or_insert(Arc::new(link)).clone()
     }
 }
+
+/// Streams of one connection: a peer has one, and may ask for health beside it.
+const MOST_STREAMS: u32 = 16;
 
 /// The parameter that all gateways and nodes agree on.
 const NOTIFY: &str = "notify-keyspace-events";
@@ -194,7 +197,7 @@ impl Service {
         stop: impl Future<Output = ()> + Send,
     ) -> Result<(), String> {
         let host = self.host.clone();
-        let peers = Peers { listener, tls: host.trust.tls.clone() };
+        let peers = Peers::new(listener, host.trust.tls.clone());
         let (reporter, health) = tonic_health::server::health_reporter();
         reporter.set_service_status("", tonic_health::ServingStatus::Serving).await;
         let store = StoreServer::new(self)
@@ -208,6 +211,7 @@ impl Service {
         tonic::transport::Server::builder()
             .initial_stream_window_size(WINDOW_BYTES)
             .initial_connection_window_size(WINDOW_BYTES)
+            .max_concurrent_streams(MOST_STREAMS)
             .add_service(health)
             .add_service(store)
             .serve_with_incoming_shutdown(peers, stop)
@@ -222,7 +226,8 @@ impl Store for Service {
 
     async fn link(&self, request: Request<Streaming<Requests>>) -> Result<Response<Answers>, Status> {
         let outbox = Arc::<Outbox>::default();
-        let session = Session::new(self.host.clone(), outbox.clone());
+        let known = request.extensions().get::<Known>().cloned().unwrap_or_default();
+        let session = Session::new(self.host.clone(), outbox.clone(), known);
         tokio::spawn(session.run(request.into_inner()));
         Ok(Response::new(Answers(outbox)))
     }

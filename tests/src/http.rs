@@ -1,9 +1,12 @@
 //! A blocking HTTP client: one connection, one request at a time.
 
+use std::convert::Infallible;
 use std::net::{SocketAddr, TcpStream};
+use std::pin::Pin;
+use std::task::{Context, Poll};
 
 use http_body_util::{BodyExt, Full};
-use hyper::body::Bytes;
+use hyper::body::{Body, Bytes, Frame};
 use hyper::client::conn::http1::SendRequest;
 use hyper::client::conn::{http1, http2};
 use hyper::{HeaderMap, Request};
@@ -94,12 +97,39 @@ impl Http {
 
 /// Sends one request by HTTP/2, on a connection of its own. What comes behind the answer is among its headers.
 pub fn http2(address: SocketAddr, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
+    ask(address, path, headers, Full::new(Bytes::copy_from_slice(body)))
+}
+
+/// The same of a request whose body never comes.
+pub fn http2_without_end(address: SocketAddr, path: &str, headers: &[(&str, &str)]) -> Answer {
+    ask(address, path, headers, Never)
+}
+
+/// A body that never comes.
+struct Never;
+
+impl Body for Never {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        Poll::Pending
+    }
+}
+
+fn ask<B>(address: SocketAddr, path: &str, headers: &[(&str, &str)], body: B) -> Answer
+where
+    B: Body<Data = Bytes, Error = Infallible> + Send + Unpin + 'static,
+{
     let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
     let mut request = Request::builder().method("POST").uri(format!("http://localhost{path}"));
     for (name, value) in headers {
         request = request.header(*name, *value);
     }
-    let request = request.body(Full::new(Bytes::copy_from_slice(body))).expect("a request");
+    let request = request.body(body).expect("a request");
     let answer = async {
         let stream = tokio::net::TcpStream::connect(address).await.expect("a connection");
         let handshake = http2::handshake(TokioExecutor::new(), TokioIo::new(stream));

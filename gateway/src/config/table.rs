@@ -482,7 +482,7 @@ pub static PARAMETERS: &[Parameter] = &[
         kind: Kind::Integer(0..=INT_MAX, |c| &c.timeout),
         default: Fallback::Text("0"),
         live: true,
-        doc: "Seconds after which an idle connection is closed. 0 is never.",
+        doc: "Seconds after which an idle connection of RESP is closed; 0 is never. Those of HTTP are closed after 60 at the latest, and so are those of gRPC without a call and those of TLS that are not agreed on.",
     },
     Parameter {
         name: "tcp-keepalive",

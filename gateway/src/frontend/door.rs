@@ -9,12 +9,27 @@ use tls::Wire;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
+use crate::config::Config;
 use crate::observe::Face;
 use crate::server::{PROTECTED, Server};
 use crate::session::ClientInfo;
 
 /// Whether the process is starting or serving, or draining.
 pub type Ready = watch::Receiver<bool>;
+
+/// How long a connection of HTTP or gRPC may take to ask for something, and one of TLS to agree on how it is sealed.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Most bytes of the head of a request of HTTP/1. The path may name a long key.
+pub const HEAD_BYTES: usize = 64 * 1024;
+
+/// How long a connection may take until it is known what it wants: not longer than idle ones are kept.
+pub fn patience(config: &Config) -> Duration {
+    match config.timeout.get() {
+        0 => PATIENCE,
+        seconds => PATIENCE.min(Duration::from_secs(seconds)),
+    }
+}
 
 /// Lets connections in until `ready` turns to false, and has each served by `live` on a thread that has time for it.
 /// `full` is what one too many is told, unless it speaks TLS, `refused` makes of a text what one is told that comes from elsewhere. Those that

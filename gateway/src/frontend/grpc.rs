@@ -13,8 +13,10 @@ mod subscribe;
 mod watch;
 
 use std::convert::Infallible;
+use std::future::pending;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -30,22 +32,23 @@ use proto::gateway::v1::DESCRIPTION;
 use proto::gateway::v1::gateway_server::{GatewayServer, SERVICE_NAME};
 use tls::Wire;
 use tokio::net::TcpListener;
-use tokio::time::timeout;
+use tokio::time::sleep;
 use tonic::body::Body;
 use tonic::codegen::Service;
 use tonic::service::Routes;
 use tonic_health::ServingStatus;
 use tonic_reflection::server::Builder;
 
-use self::call::Asker;
 use super::door::{self, Entry, Ready};
 use super::http::guard;
 use crate::observe;
 use crate::server::Server;
 
-/// How long a connection may take to send anything at all, and how often one that says nothing is asked whether it is
-/// still there: as long as HTTP waits for a request.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How often a connection that says nothing is asked whether it is still there.
+const SILENCE: Duration = Duration::from_secs(60);
+
+/// Most bytes of a message to health or reflection, which anybody may ask: a name.
+const QUESTION_BYTES: usize = 4096;
 
 /// Calls that a connection may have at the same time; its client holds back more. Each may bring a large message, so
 /// many of them are better spread over connections, which are counted.
@@ -66,12 +69,13 @@ pub async fn serve(server: Arc<Server>, listener: TcpListener, mut ready: Ready)
     for name in WELL {
         reporter.set_service_status(name, ServingStatus::Serving).await;
     }
+    let health = health.max_decoding_message_size(QUESTION_BYTES);
     let described = || Builder::configure().register_encoded_file_descriptor_set(DESCRIPTION);
     let broken = |error: tonic_reflection::server::Error| format!("cannot describe itself: {error}");
     let others = Routes::new(health)
-        .add_service(described().build_v1().map_err(broken)?)
+        .add_service(described().build_v1().map_err(broken)?.max_decoding_message_size(QUESTION_BYTES))
         // Many tools know only this one.
-        .add_service(described().build_v1alpha().map_err(broken)?);
+        .add_service(described().build_v1alpha().map_err(broken)?.max_decoding_message_size(QUESTION_BYTES));
     let face = Arc::new(Face { server: server.clone(), ready: ready.clone(), others });
     let live = move |wire, entry| live(face.clone(), wire, entry);
     // One too many is cut off.
@@ -102,23 +106,30 @@ fn goodbye(text: &str) -> Vec<u8> {
 /// Answers calls until the connection ends, or is ended by CLIENT KILL or the process.
 async fn live(face: Arc<Face>, wire: Wire, entry: Arc<Entry>) {
     let client = entry.client().clone();
-    let service = service_fn(|request| answer(face.clone(), entry.clone(), request));
+    let patience = door::patience(&face.server.config);
+    let has_asked = AtomicBool::new(false);
+    let service = service_fn(|request| {
+        has_asked.store(true, Ordering::Relaxed);
+        answer(face.clone(), entry.clone(), request)
+    });
     let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(PATIENCE);
-    builder.http2().timer(TokioTimer::new()).max_concurrent_streams(MOST_CALLS).keep_alive_interval(PATIENCE);
+    let http1 = &mut builder.http1();
+    http1.timer(TokioTimer::new()).header_read_timeout(patience).max_buf_size(door::HEAD_BYTES);
+    builder.http2().timer(TokioTimer::new()).max_concurrent_streams(MOST_CALLS).keep_alive_interval(SILENCE);
     let mut killed = pin!(client.wake.notified());
     let mut ready = face.ready.clone();
-    tokio::select! {
-        biased;
-        said = timeout(PATIENCE, wire.readable()) => if !matches!(said, Ok(Ok(()))) { return },
-        () = &mut killed => return,
-        _ = ready.wait_for(|ready| !ready) => return,
-    }
     let mut connection = pin!(builder.serve_connection(TokioIo::new(wire), service));
+    let waits_in_vain = async {
+        sleep(patience).await;
+        if has_asked.load(Ordering::Relaxed) {
+            pending().await
+        }
+    };
     tokio::select! {
         biased;
         _ = connection.as_mut() => return,
         () = &mut killed => return,
+        () = waits_in_vain => return,
         _ = ready.wait_for(|ready| !ready) => {}
     }
     connection.as_mut().graceful_shutdown();
@@ -144,13 +155,13 @@ async fn answer(
     {
         return Ok(status::forbidden(&problem.detail).into_http());
     }
-    let deadline = match call::deadline(headers) {
-        Ok(deadline) => deadline,
-        Err(status) => return Ok(status.into_http()),
-    };
     let service = request.uri().path().strip_prefix('/').and_then(|path| path.split_once('/'));
     if service.is_some_and(|(service, _)| service == SERVICE_NAME) {
-        request.extensions_mut().insert(Asker { entry, deadline });
+        let begun = match face.meet(&entry, headers) {
+            Ok(begun) => begun,
+            Err(status) => return Ok(status.into_http()),
+        };
+        request.extensions_mut().insert(begun);
         let most = face.server.config.grpc_message_max.get_usize();
         return GatewayServer::from_arc(face).max_decoding_message_size(most).call(request).await;
     }

@@ -46,9 +46,6 @@ use crate::observe;
 use crate::server::Server;
 pub use health::serve_health;
 
-/// How long a connection may be idle, or take to send the head of a request.
-const PATIENCE: Duration = Duration::from_secs(60);
-
 /// What all connections share.
 struct Face {
     server: Arc<Server>,
@@ -149,7 +146,9 @@ async fn live(face: Arc<Face>, app: App, wire: Wire, entry: Arc<Entry>) {
     let mut connection = pin!(
         http1::Builder::new()
             .timer(TokioTimer::new())
-            .header_read_timeout(PATIENCE)
+            // It bounds how long a connection may be idle too.
+            .header_read_timeout(door::patience(&face.server.config))
+            .max_buf_size(door::HEAD_BYTES)
             .serve_connection(TokioIo::new(wire), service)
     );
     let mut ready = face.ready.clone();

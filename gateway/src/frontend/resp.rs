@@ -30,6 +30,7 @@ use crate::command::multi::unwatch;
 use crate::command::pubsub::leave;
 use crate::dispatch;
 use crate::frontend::Ready;
+use crate::frontend::door::patience;
 use crate::io::Place;
 use crate::observe::{Counters, Face, unix_ms};
 use crate::server::Server;
@@ -150,6 +151,14 @@ impl Connection {
         let mut summoned = pin!(client.mail.summoned());
         let mut is_summoned = false;
         let mut stopping = pin!(async { ready.wait_for(|ready| !ready).await.map(drop) });
+        if wire.is_sealed() {
+            tokio::select! {
+                biased;
+                agreed = timeout(patience(&self.entry.server.config), wire.agreed()) => agreed??,
+                () = &mut killed => return wire.shutdown().await.map(|()| Left::Closed),
+                _ = &mut stopping => return wire.shutdown().await.map(|()| Left::Closed),
+            }
+        }
         loop {
             if self.session.listens() {
                 tokio::select! {

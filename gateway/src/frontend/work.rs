@@ -8,6 +8,7 @@ use resp::{ReplyLimits, Value};
 use store::journal::misconf;
 use store_engine::{Args, DATABASES, Protocol, Reply};
 
+use crate::acl::NOAUTH;
 use crate::dispatch;
 use crate::gate::{self, Origin};
 use crate::observe::{Counters, unix_ms};
@@ -110,6 +111,14 @@ impl Work {
             Some((b'+', _)) if !left => Ok(()),
             Some((b'-', text)) => Err(Failure::Reply(text.trim_ascii_end().to_vec())),
             _ => Err(Failure::Internal("ERR internal error: AUTH has no answer".into())),
+        }
+    }
+
+    /// Refuses whoever has to say who they are and has not.
+    pub fn refuse_strangers(&self) -> Result<(), Failure> {
+        match self.session.needs_password(&self.server.acl) {
+            true => Err(Failure::Reply(NOAUTH.text().as_bytes().to_vec())),
+            false => Ok(()),
         }
     }
 

@@ -1,46 +1,112 @@
 //! Connections of gateways and other nodes, as tonic wants them.
+//!
+//! Anybody may connect; who they are is known when they have greeted. Until then they are strangers: there is room for
+//! some, for a while, and for few bytes of each.
 
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use tls::{Protocol, Tls, Wire};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpListener;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Sleep, sleep};
 use tokio_stream::Stream;
 use tonic::transport::server::Connected;
 
+/// Strangers at the same time. Peers are known within a round trip, probes are gone as fast.
+const MOST_STRANGERS: usize = 512;
+/// How long somebody may be a stranger.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// What a stranger may send: a greeting with the map of all slots is some 100 KB at most.
+const STRANGER_BYTES: usize = 1 << 20;
+/// When it is tried again to let somebody in, if it could not be done.
+const AGAIN: Duration = Duration::from_millis(100);
+
 /// A connection that somebody has opened.
-pub struct Peer(Wire);
+pub struct Peer {
+    wire: Wire,
+    known: Known,
+    stranger: Option<Stranger>,
+}
+
+/// Whether the peer of a connection has greeted.
+#[derive(Clone, Default)]
+pub struct Known(Arc<AtomicBool>);
+
+impl Known {
+    /// It has.
+    pub fn set(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// What is left to somebody who has not.
+struct Stranger {
+    patience: Pin<Box<Sleep>>,
+    bytes: usize,
+    _room: OwnedSemaphorePermit,
+}
 
 /// Those that come.
 pub struct Peers {
-    pub listener: TcpListener,
+    listener: TcpListener,
     /// They are TLS.
-    pub tls: Option<Arc<Tls>>,
+    tls: Option<Arc<Tls>>,
+    room: Arc<Semaphore>,
+    /// Nobody can be let in for a while.
+    pause: Option<Pin<Box<Sleep>>>,
+}
+
+impl Peers {
+    /// Those that come to `listener`; with `tls` it is spoken to them.
+    pub fn new(listener: TcpListener, tls: Option<Arc<Tls>>) -> Peers {
+        Peers { listener, tls, room: Arc::new(Semaphore::new(MOST_STRANGERS)), pause: None }
+    }
 }
 
 impl Stream for Peers {
     type Item = io::Result<Peer>;
 
-    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let accepted = ready!(self.listener.poll_accept(context));
-        let peer = accepted.and_then(|(tcp, _)| {
-            tcp.set_nodelay(true)?;
-            match &self.tls {
-                None => Ok(Peer(tcp.into())),
-                Some(tls) => tls.accept(tcp, Protocol::Grpc).map(Peer),
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        loop {
+            if let Some(pause) = &mut self.pause {
+                ready!(pause.as_mut().poll(context));
+                self.pause = None;
             }
-        });
-        Poll::Ready(Some(peer))
+            let Ok((tcp, _)) = ready!(self.listener.poll_accept(context)) else {
+                // Out of file descriptors, most likely: connections that end will free some.
+                self.pause = Some(Box::pin(sleep(AGAIN)));
+                continue;
+            };
+            // One stranger too many is cut off.
+            let Ok(room) = self.room.clone().try_acquire_owned() else { continue };
+            // A socket that refuses this still works.
+            let _ = tcp.set_nodelay(true);
+            let wire = match &self.tls {
+                None => tcp.into(),
+                Some(tls) => match tls.accept(tcp, Protocol::Grpc) {
+                    Ok(wire) => wire,
+                    Err(_) => continue,
+                },
+            };
+            let stranger =
+                Stranger { patience: Box::pin(sleep(PATIENCE)), bytes: STRANGER_BYTES, _room: room };
+            return Poll::Ready(Some(Ok(Peer { wire, known: Known::default(), stranger: Some(stranger) })));
+        }
     }
 }
 
 impl Connected for Peer {
-    type ConnectInfo = ();
+    type ConnectInfo = Known;
 
-    fn connect_info(&self) {}
+    fn connect_info(&self) -> Known {
+        self.known.clone()
+    }
 }
 
 impl AsyncRead for Peer {
@@ -49,7 +115,20 @@ impl AsyncRead for Peer {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_read(context, buffer)
+        let Peer { wire, known, stranger } = &mut *self;
+        let before = buffer.filled().len();
+        if stranger.is_some() && known.0.load(Ordering::Relaxed) {
+            *stranger = None;
+        }
+        let Some(stranger) = stranger else { return Pin::new(wire).poll_read(context, buffer) };
+        if stranger.patience.as_mut().poll(context).is_ready() {
+            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+        }
+        ready!(Pin::new(wire).poll_read(context, buffer))?;
+        let read = buffer.filled().len() - before;
+        let left = stranger.bytes.checked_sub(read);
+        stranger.bytes = left.ok_or(io::ErrorKind::InvalidData)?;
+        Poll::Ready(Ok(()))
     }
 }
 
@@ -59,7 +138,7 @@ impl AsyncWrite for Peer {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write(context, bytes)
+        Pin::new(&mut self.wire).poll_write(context, bytes)
     }
 
     fn poll_write_vectored(
@@ -67,18 +146,18 @@ impl AsyncWrite for Peer {
         context: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write_vectored(context, slices)
+        Pin::new(&mut self.wire).poll_write_vectored(context, slices)
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.0.is_write_vectored()
+        self.wire.is_write_vectored()
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_flush(context)
+        Pin::new(&mut self.wire).poll_flush(context)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_shutdown(context)
+        Pin::new(&mut self.wire).poll_shutdown(context)
     }
 }

@@ -24,6 +24,7 @@ use super::doubt;
 use super::greeting::{greet, status};
 use super::moving;
 use super::outbox::{Outbox, UNREAD_BYTES, bytes_of};
+use super::peer::Known;
 use super::pending;
 use super::place::refusal;
 use super::step;
@@ -58,6 +59,8 @@ pub(crate) struct Session {
     host: Arc<Host>,
     outbox: Arc<Outbox>,
     number: u64,
+    /// Told when it has greeted.
+    known: Known,
     greeted: bool,
     /// The node is about to end.
     leaving: bool,
@@ -81,12 +84,13 @@ pub(crate) struct Watched {
 }
 
 impl Session {
-    pub fn new(host: Arc<Host>, outbox: Arc<Outbox>) -> Session {
+    pub fn new(host: Arc<Host>, outbox: Arc<Outbox>, known: Known) -> Session {
         let number = host.sessions.enter(&outbox);
         Session {
             host,
             outbox,
             number,
+            known,
             greeted: false,
             leaving: false,
             waiting: Arc::default(),
@@ -221,6 +225,7 @@ impl Session {
                 }
             }
             self.greeted = true;
+            self.known.set();
             if let Err(reason) = self.host.say_notify(hello.notify, true) {
                 self.refuse(id, Code::Invalid, &reason);
                 return false;

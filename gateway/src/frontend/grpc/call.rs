@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::HeaderMap;
+use hyper::header::AUTHORIZATION;
+use parking_lot::Mutex;
 use tokio::time::{Instant, sleep_until};
 use tonic::{Request, Status};
 
@@ -14,17 +16,12 @@ use crate::frontend::work::Work;
 use crate::observe::unix_ms;
 use crate::spans::Context;
 
-/// Who asks, and how long they wait: known before the first message is read.
+/// What a call is begun with before anything of its messages is read, until its handler takes it.
 #[derive(Clone)]
-pub struct Asker {
-    /// Their connection.
-    pub entry: Arc<Entry>,
-    /// When they give up.
-    pub deadline: Option<Instant>,
-}
+pub struct Begun(Arc<Mutex<Option<(Work, Bounds)>>>);
 
 /// What `grpc-timeout` says, from now on.
-pub fn deadline(headers: &HeaderMap) -> Result<Option<Instant>, Status> {
+fn deadline(headers: &HeaderMap) -> Result<Option<Instant>, Status> {
     let Some(value) = headers.get("grpc-timeout") else { return Ok(None) };
     let text = value.to_str().unwrap_or_default();
     let wait = parse_timeout(text).ok_or_else(|| {
@@ -77,19 +74,25 @@ impl Bounds {
 
 impl Face {
     /// A session for a call. This is where it says who it is.
-    pub fn begin<T>(&self, request: &Request<T>) -> Result<(Work, Bounds), Status> {
-        let asker = request.extensions().get::<Asker>();
-        let Asker { entry, deadline } = asker.ok_or_else(|| Status::internal("nobody asks"))?;
+    pub fn meet(&self, entry: &Entry, headers: &HeaderMap) -> Result<Begun, Status> {
+        let deadline = deadline(headers)?;
         let connection = entry.client();
         connection.active_ms.store(unix_ms(), std::sync::atomic::Ordering::Relaxed);
         let listed = Listed::new(&self.server, connection.addr.clone(), connection.laddr.clone());
         let mut work = Work::new(&self.server, listed.client.clone());
-        let parent = request.metadata().get("traceparent");
+        let parent = headers.get("traceparent");
         work.session.parent = parent.and_then(|header| Context::parse(header.as_bytes()));
-        if let Some(header) = request.metadata().get("authorization") {
+        if let Some(header) = headers.get(AUTHORIZATION) {
             work.authenticate(header.as_bytes())?;
         }
-        Ok((work, Bounds { listed, deadline: *deadline }))
+        work.refuse_strangers()?;
+        Ok(Begun(Arc::new(Mutex::new(Some((work, Bounds { listed, deadline }))))))
+    }
+
+    /// The session of a call that is to be answered.
+    pub fn begin<T>(&self, request: &Request<T>) -> Result<(Work, Bounds), Status> {
+        let begun = request.extensions().get::<Begun>().and_then(|begun| begun.0.lock().take());
+        begun.ok_or_else(|| Status::internal("nobody asks"))
     }
 }
 

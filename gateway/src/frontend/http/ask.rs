@@ -72,6 +72,9 @@ impl FromRequest<Arc<Face>> for Ask {
                 "a POST needs Content-Type: application/json",
             ));
         }
+        // Of a stranger nothing more is read.
+        let query = parse_query(parts.uri.query().unwrap_or_default());
+        let work = work(face, asker.client.clone(), &parts.headers, &query)?;
         let most = face.server.config.http_body_max.get_usize();
         let body = Limited::new(body, most).collect().await.map_err(|error| {
             if !error.is::<LengthLimitError>() {
@@ -81,10 +84,9 @@ impl FromRequest<Arc<Face>> for Ask {
             Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "TOOLARGE", detail)
         })?;
         asker.client.active_ms.store(unix_ms(), Ordering::Relaxed);
-        let query = parse_query(parts.uri.query().unwrap_or_default());
         Ok(Ask {
             face: face.clone(),
-            work: work(face, asker.client, &parts.headers, &query)?,
+            work,
             headers: parts.headers,
             body: body.to_bytes(),
             path: parts.uri.path().to_owned(),
@@ -102,6 +104,7 @@ fn work(face: &Face, client: Arc<ClientInfo>, headers: &HeaderMap, query: &Query
     if let Some(header) = headers.get(header::AUTHORIZATION) {
         work.authenticate(header.as_bytes())?;
     }
+    work.refuse_strangers()?;
     // The query counts, but the header has to be right too.
     for text in [headers.get(DB).map(|value| value.as_bytes()), last(query, "db")].into_iter().flatten() {
         work.select(std::str::from_utf8(text).ok().and_then(|text| text.parse().ok()))?;

@@ -16,13 +16,16 @@ use tls::Wire;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
-use super::super::door::Ready;
-use super::{PATIENCE, guard};
+use super::super::door::{HEAD_BYTES, Ready};
+use super::guard;
 use crate::certificates::Certificates;
 use crate::config::Config;
 
 /// Connections at the same time: health checks and scrapers are few.
-const MOST_CONNECTIONS: usize = 64;
+const MOST_CONNECTIONS: usize = 256;
+
+/// How long one may be idle, or take to send the head of a request: whoever holds all of them keeps probes out.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The media type of metrics.
 pub const METRICS_TYPE: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4");
@@ -71,6 +74,7 @@ async fn live(
     let _ = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(PATIENCE)
+        .max_buf_size(HEAD_BYTES)
         .serve_connection(TokioIo::new(wire), service_fn(answered))
         .await;
 }

@@ -1,0 +1,144 @@
+//! What those may cost who have not said who they are: few bytes, no waiting for what they announce, and no room that
+//! others need.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+
+use tests::certificates::Authority;
+use tests::http::http2_without_end;
+use tests::{Http, PATIENCE, TestServer, Value, notation, wait_until};
+
+const FACES: &[&str] = &["--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0"];
+
+/// Without a password of the default user nobody is a stranger.
+fn start(more: &[&str]) -> TestServer {
+    let server = TestServer::start(&[FACES, more].concat());
+    assert_eq!(notation::reply(&server.client().run("CONFIG SET requirepass secret")), "+OK");
+    server
+}
+
+fn connect(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).expect("a connection");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a socket option");
+    stream
+}
+
+/// Everything that comes until the server ends it.
+fn told(mut stream: TcpStream) -> String {
+    let mut told = Vec::new();
+    // What it had not read when it ended makes the end a reset.
+    let _ = stream.read_to_end(&mut told);
+    String::from_utf8_lossy(&told).into_owned()
+}
+
+#[test]
+fn bodies_of_strangers_are_not_read() {
+    let server = start(&[]);
+    for (said, code) in [("", "NOAUTH"), ("Authorization: Bearer wrong\r\n", "WRONGPASS")] {
+        let mut stream = connect(server.http_address());
+        let head = format!(
+            "POST /v1/command HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n{said}\
+             Content-Length: 1000000\r\n\r\n"
+        );
+        stream.write_all(head.as_bytes()).expect("the server reads");
+        // Nothing of the body ever comes.
+        let told = told(stream);
+        assert!(told.starts_with("HTTP/1.1 401 ") && told.contains(code), "{told}");
+    }
+    let known = [("Authorization", "Bearer secret"), ("Content-Type", "application/json")];
+    let mut http: Http = server.http();
+    assert_eq!(http.send("POST", "/v1/command", &known, br#"{"args":["PING"]}"#).status, 200);
+    assert_eq!(http.get("/healthz").status, 200, "it asks nobody");
+}
+
+#[test]
+fn heads_are_short() {
+    let server = start(&[]);
+    for address in [server.http_address(), server.grpc_address()] {
+        let mut stream = connect(address);
+        let head = format!("GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-Long: {}", "x".repeat(128 * 1024));
+        // It may be over before everything is sent.
+        let _ = stream.write_all(head.as_bytes());
+        let told = told(stream);
+        assert!(told.is_empty() || told.starts_with("HTTP/1.1 431 "), "{told}");
+    }
+    assert_eq!(server.http().get("/healthz").status, 200);
+}
+
+#[test]
+fn messages_of_strangers_are_not_read() {
+    let server = start(&[]);
+    const UNAUTHENTICATED: &str = "16";
+    for method in ["Execute", "Eval", "LoadScript", "Pipeline"] {
+        let path = format!("/moonshard.gateway.v1.Gateway/{method}");
+        let answer = http2_without_end(server.grpc_address(), &path, &[("content-type", "application/grpc")]);
+        assert_eq!(answer.header("grpc-status"), UNAUTHENTICATED, "{method}");
+    }
+}
+
+#[test]
+fn who_does_not_begin_is_not_waited_for() {
+    let authority = Authority::new();
+    let flags = authority.flags("server", &["localhost"]);
+    let sealed: Vec<&str> = flags.iter().map(String::as_str).chain(["--tls-auth-clients", "no"]).collect();
+    let sealed = [FACES, &sealed, &["--timeout", "1"]].concat();
+    // The head of a record with a greeting of 512 bytes, most of which never comes.
+    const HELLO: &[u8] = &[22, 3, 1, 2, 0, 1, 0, 1, 252, 3, 3];
+    let server = TestServer::start(&sealed);
+    for address in [server.address(), server.http_address(), server.grpc_address()] {
+        let mut stream = connect(address);
+        stream.write_all(HELLO).expect("it is taken");
+        assert!(told(stream).len() < 64, "a farewell, if anything");
+    }
+    let server = start(&["--timeout", "1"]);
+    for begun in ["", "PRI * HT", "GET /v1", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"] {
+        let mut stream = connect(server.grpc_address());
+        stream.write_all(begun.as_bytes()).expect("it is taken");
+        let told = told(stream);
+        assert!(told.len() < 256, "{told}");
+    }
+}
+
+/// Whether the other side has ended it already.
+fn is_over(stream: &TcpStream) -> bool {
+    stream.set_nonblocking(true).expect("a socket option");
+    let mut stream = stream;
+    // What a server of HTTP/2 says first is of no interest.
+    let mut some = [0; 1024];
+    loop {
+        match stream.read(&mut some) {
+            Ok(0) => return true,
+            Ok(_) => {}
+            Err(error) => return error.kind() != std::io::ErrorKind::WouldBlock,
+        }
+    }
+}
+
+#[test]
+fn strangers_leave_room_on_store_nodes() {
+    let store = TestServer::store(&[]);
+    let gateway = TestServer::gateway(&[store.address()], &[]);
+    let mut client = gateway.client();
+    wait_until("it is reached", || client.run("DBSIZE") == Value::Integer(0));
+    let strangers: Vec<TcpStream> = (0..600).map(|_| connect(store.address())).collect();
+    wait_until("there is no room for some", || strangers.iter().any(is_over));
+    assert!(!strangers.iter().all(is_over), "and for others there is");
+    assert_eq!(notation::reply(&client.run("SET k v")), "+OK", "who is known stays");
+    drop(strangers);
+    let late = TestServer::gateway(&[store.address()], &[]);
+    let mut client = late.client();
+    wait_until("others find room again", || notation::reply(&client.run("GET k")) == "\"v\"");
+}
+
+#[test]
+fn store_nodes_do_not_listen_long_to_strangers() {
+    let store = TestServer::store(&[]);
+    let mut stream = connect(store.address());
+    stream.set_write_timeout(Some(PATIENCE)).expect("a socket option");
+    stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").expect("it is taken");
+    // Frames of a kind that nobody knows, which are to be ignored.
+    let mut frame = vec![0, 0x40, 0, 0xee, 0, 0, 0, 0, 0];
+    frame.resize(frame.len() + 0x4000, 0);
+    let taken = (0..1000).take_while(|_| stream.write_all(&frame).is_ok()).count();
+    assert!(taken < 1000, "16 MB of nothing");
+}
