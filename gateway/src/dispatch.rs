@@ -188,6 +188,7 @@ fn try_begin<'a>(
     if server.pause.is_on() {
         let writes = may_write(server, session, &admitted);
         if server.pause.holds(writes) {
+            gate::count_later(&session.account, &admitted);
             return Some(Waiting::Paused(admitted, writes));
         }
     }

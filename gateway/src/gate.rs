@@ -20,7 +20,7 @@ use crate::scripts::{parse_sha, sha_of};
 use crate::server::Server;
 use crate::session::{ClientInfo, Multi, Session};
 
-pub use limits::{grant, turn};
+pub use limits::{count_later, grant, turn};
 
 /// Who asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

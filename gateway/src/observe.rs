@@ -52,6 +52,8 @@ pub struct Counters {
     pub scripts_killed: AtomicU64,
     /// Keys that scripts locked without having declared them.
     pub undeclared_keys: AtomicU64,
+    /// Calls of scripts that were refused since their key was not declared.
+    pub undeclared_refused: AtomicU64,
     /// Unix time in seconds when the log last spoke of such a key.
     pub undeclared_told: AtomicU64,
     /// Sandboxes that trapped.
@@ -71,7 +73,7 @@ pub struct Counters {
 }
 
 /// So many counters begin anew for INFO.
-const RESETTABLE: usize = 11;
+const RESETTABLE: usize = 12;
 
 impl Counters {
     /// A connection has come.
@@ -103,6 +105,7 @@ impl Counters {
             &self.scripts_rerun,
             &self.scripts_killed,
             &self.undeclared_keys,
+            &self.undeclared_refused,
             &self.script_traps,
         ]
     }

@@ -143,7 +143,8 @@ fn what_store_nodes_do_belongs_to_the_same_trace() {
     let steps: Vec<&Span> = spans.iter().filter(|span| span.name == STEP).collect();
     assert!(steps.iter().any(|step| fact(step, "moonshard.step.finish") == "commit"), "{spans:?}");
     for asked in steps {
-        assert_eq!((fact(asked, "rpc.system"), fact(asked, "rpc.method")), ("grpc".into(), "Step".into()));
+        assert_eq!((fact(asked, "rpc.system.name"), fact(asked, "rpc.method")), ("grpc".into(), STEP.into()));
+        assert_eq!(fact(asked, "rpc.response.status_code"), "OK");
         of_node(&collector, asked);
     }
     let mut client = server.client();

@@ -34,6 +34,12 @@ impl Bucket {
         let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, taken);
     }
 
+    /// Puts so much back.
+    fn give(&self, nanos: u64) {
+        let given = |full_at: u64| Some(full_at.saturating_sub(nanos));
+        let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, given);
+    }
+
     /// Takes so much out if there is enough; otherwise how long it takes until there is.
     fn try_take(&self, nanos: u64, now: u64) -> Result<(), u64> {
         let taken = |full_at: u64| {
@@ -72,6 +78,11 @@ impl Meter {
     /// Counts a call. `Err` if there were too many: how long it takes until there is room for another.
     pub fn call(&self, per_second: u64) -> Result<(), Duration> {
         self.commands.try_take(Bucket::worth(1, per_second), self.now()).map_err(Duration::from_nanos)
+    }
+
+    /// A call that was counted is not made.
+    pub fn take_back(&self, per_second: u64) {
+        self.commands.give(Bucket::worth(1, per_second));
     }
 
     /// Counts fuel that was used.

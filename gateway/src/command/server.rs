@@ -393,6 +393,7 @@ fn scripts_section(server: &Server, text: &mut String) {
         "scripts_rerun": of(&server.counters.scripts_rerun),
         "scripts_killed": of(&server.counters.scripts_killed),
         "undeclared_keys": of(&server.counters.undeclared_keys),
+        "undeclared_refused": of(&server.counters.undeclared_refused),
         "script_traps": of(&server.counters.script_traps),
         "script_instances_made": server.runtime.instances_made(),
     );

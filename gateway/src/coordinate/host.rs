@@ -19,6 +19,7 @@ use crate::acl::limits::Limit;
 use crate::fleet;
 use crate::gate::{self, Admitted, Origin, Recent, Stage};
 use crate::memory;
+use crate::observe::Counters;
 use crate::pubsub::Message;
 use crate::registry::{Later, Row, SessionCommand, SessionRun};
 use crate::server::Server;
@@ -211,6 +212,10 @@ impl ScriptHost {
         if let Some(declared) = &self.declared
             && let Err(error) = declared.check(&admitted, self.seen.db)
         {
+            Counters::add(&self.server.counters.undeclared_refused, 1);
+            if declared.of_user {
+                self.server.acl.note_limit(Limit::UndeclaredKeys);
+            }
             out.error(&error);
             return Ok(true);
         }

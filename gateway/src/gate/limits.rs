@@ -21,14 +21,26 @@ pub(super) fn refuse_too_many(
     account: &Account,
     admitted: &Admitted<'_>,
 ) -> Result<(), CommandError> {
-    if admitted.facts.has(flags::NO_AUTH) {
-        return Ok(());
-    }
-    let Some(most) = account.user().limits().get(Limit::CommandsPerSecond) else { return Ok(()) };
+    let Some(most) = calls_per_second(account, admitted) else { return Ok(()) };
     account.meter.call(most).map_err(|wait| {
         let why = format!("has made its {most} calls of a second; try again in {}", shown(wait));
         refusal(server, account, Limit::CommandsPerSecond, &why)
     })
+}
+
+/// A call that is not refused has to wait, and is asked anew when it goes on: it counts then.
+pub fn count_later(account: &Account, admitted: &Admitted<'_>) {
+    if let Some(most) = calls_per_second(account, admitted) {
+        account.meter.take_back(most);
+    }
+}
+
+/// How many calls such as this one a user may make in a second, if not any number.
+fn calls_per_second(account: &Account, admitted: &Admitted<'_>) -> Option<u64> {
+    if admitted.facts.has(flags::NO_AUTH) {
+        return None;
+    }
+    account.user().limits().get(Limit::CommandsPerSecond)
 }
 
 /// What a script may use that the user of this session runs, and what becomes of its options. `read_only`: it may not

@@ -95,6 +95,7 @@ fn scripts(told: &mut Gathered, server: &Server) {
     told.number("moonshard_script_calls_total", of(&runs.calls));
     told.number("moonshard_script_reruns_total", of(&server.counters.scripts_rerun));
     told.number("moonshard_script_undeclared_keys_total", of(&server.counters.undeclared_keys));
+    told.number("moonshard_script_undeclared_refused_total", of(&server.counters.undeclared_refused));
     let running = server.runtime.active();
     told.number("moonshard_scripts_running", running as u64);
     told.number("moonshard_scripts_waiting", server.runs.len().saturating_sub(running) as u64);

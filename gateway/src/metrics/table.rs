@@ -118,6 +118,7 @@ pub static METRICS: &[Metric] = &[
     row("moonshard_script_calls_total", Counter, "{command}", &[], Of::Gateway, "Commands that runs called."),
     row("moonshard_script_reruns_total", Counter, "{run}", &[], Of::Gateway, "Rounds of runs that were undone and repeated with more keys locked."),
     row("moonshard_script_undeclared_keys_total", Counter, "{key}", &[], Of::Gateway, "Keys that runs locked without having declared them."),
+    row("moonshard_script_undeclared_refused_total", Counter, "{command}", &[], Of::Gateway, "Calls of runs that were refused because their key was not declared and undeclared-keys is reject."),
     row("moonshard_scripts_running", Gauge, "{run}", &[], Of::Gateway, "Runs going on."),
     row("moonshard_scripts_waiting", Gauge, "{run}", &[], Of::Gateway, "Runs that wait for keys or for their turn."),
     row("moonshard_script_queue_wait_seconds", Histogram, "s", &[], Of::Gateway, "How long runs waited for their turn, if more were to run than script-concurrency."),

@@ -41,7 +41,7 @@ impl Asked {
         let span = span.with("server.address", host.to_owned()).with("server.port", port);
         let span = match answer {
             Ok(answer) => with_answer(span, answer),
-            Err(lost) => with_error(span, "LOST", lost.reason.clone()),
+            Err(lost) => with_error(span.with(STATUS, "UNAVAILABLE"), "LOST", lost.reason.clone()),
         };
         self.part.end(span);
     }
@@ -98,8 +98,7 @@ impl Facts {
     pub fn put(self, part: &Part, side: Side) -> Span {
         let Facts { method, command, step } = self;
         let span = part.span(format!("{SERVICE}/{method}"), side);
-        let mut span =
-            span.with("rpc.system", "grpc").with("rpc.service", SERVICE).with("rpc.method", method);
+        let mut span = span.with("rpc.system.name", "grpc").with("rpc.method", format!("{SERVICE}/{method}"));
         if let Some((name, db)) = command {
             span = span.with("db.system.name", "redis").with("db.operation.name", name);
             span = span.with("db.namespace", db.to_string());
@@ -119,20 +118,24 @@ fn name_of(call: &wire::Call) -> Option<String> {
     Some(command.name.to_uppercase())
 }
 
+/// How a request ended, in the words of gRPC.
+const STATUS: &str = "rpc.response.status_code";
+
 /// What the answer tells.
 pub(crate) fn with_answer(span: Span, answer: &Answer) -> Span {
     match answer {
-        Answer::Reply(reply) => span.with_reply(reply),
         Answer::Refusal(refusal) => {
-            let code = match refusal.code() {
-                Code::Unspecified | Code::Invalid => "INVALID",
-                Code::Moved => "MOVED",
-                Code::Denied => "DENIED",
-                Code::Unavailable => "UNAVAILABLE",
+            let (code, status) = match refusal.code() {
+                Code::Unspecified | Code::Invalid => ("INVALID", "INVALID_ARGUMENT"),
+                Code::Moved => ("MOVED", "FAILED_PRECONDITION"),
+                Code::Denied => ("DENIED", "PERMISSION_DENIED"),
+                Code::Unavailable => ("UNAVAILABLE", "UNAVAILABLE"),
             };
-            with_error(span, code, refusal.reason.clone())
+            with_error(span.with(STATUS, status), code, refusal.reason.clone())
         }
-        _ => span,
+        // An error of a command is an answer like others.
+        Answer::Reply(reply) => span.with(STATUS, "OK").with_reply(reply),
+        _ => span.with(STATUS, "OK"),
     }
 }
 

@@ -143,6 +143,16 @@ fn who_calls_too_often_is_refused() {
 }
 
 #[test]
+fn a_call_that_is_held_up_counts_once() {
+    let (_server, mut admin, mut user) = with("limit:commands-per-second=1");
+    all(&mut admin, &[("CLIENT PAUSE 1000000 WRITE", "+OK")]);
+    user.send(["SET", "k", "v"]);
+    wait_until("it is held up", || say(&mut admin, "INFO clients").contains("blocked_clients:1"));
+    all(&mut admin, &[("CLIENT UNPAUSE", "+OK")]);
+    assert_eq!(notation::reply(&user.read()), "+OK");
+}
+
+#[test]
 fn http_tells_who_asks_too_often() {
     let (server, _admin, _user) = with("limit:commands-per-second=1");
     let mut http = server.http();
@@ -238,7 +248,7 @@ fn scripts_wait_for_those_of_the_same_user() {
 
 #[test]
 fn scripts_have_what_their_user_may_have() {
-    let (_server, mut admin, mut user) = with("limit:script-memory=2mb limit:script-timeout-ms=50");
+    let (server, mut admin, mut user) = with("limit:script-memory=2mb limit:script-timeout-ms=50");
     let hungry = "local t = {} for i = 1, 1e7 do t[i] = {} end";
     let ended = eval(&mut user, hungry);
     assert!(
@@ -283,4 +293,5 @@ fn scripts_have_what_their_user_may_have() {
     let refused = other("x");
     assert!(refused.starts_with("-UNDECLARED script tried accessing undeclared key, key: kx"), "{refused}");
     assert!(refused.contains("as limit:undeclared-keys wants it"), "{refused}");
+    assert_eq!((reached(&server, "undeclared-keys"), server.info("undeclared_refused")), (1, 1));
 }
