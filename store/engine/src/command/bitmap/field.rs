@@ -120,15 +120,20 @@ impl Field {
         window.to_be_bytes()[16 - self.bytes().len()..].to_vec()
     }
 
+    /// The least and the most that fits.
+    fn bounds(self) -> (i128, i128) {
+        let span = 1i128 << self.bits;
+        if self.signed { (-span / 2, span / 2 - 1) } else { (0, span - 1) }
+    }
+
     /// `value`, or what becomes of it if it does not fit.
     fn fit(self, value: i128, overflow: Overflow) -> Option<i128> {
-        let span = 1i128 << self.bits;
-        let (least, most) = if self.signed { (-span / 2, span / 2 - 1) } else { (0, span - 1) };
+        let (least, most) = self.bounds();
         if (least..=most).contains(&value) {
             return Some(value);
         }
         match overflow {
-            Overflow::Wrap => Some((value - least).rem_euclid(span) + least),
+            Overflow::Wrap => Some((value - least).rem_euclid(1 << self.bits) + least),
             Overflow::Saturate => Some(value.clamp(least, most)),
             Overflow::Fail => None,
         }
@@ -143,8 +148,16 @@ impl Step {
             What::Get => Some((old, old)),
             What::Set(value) => {
                 // What is negative is too much for an unsigned field, never too little.
-                let value =
-                    if self.field.signed { i128::from(value) } else { i128::from(value.cast_unsigned()) };
+                let value = match (self.field.signed, self.overflow) {
+                    (false, _) => i128::from(value.cast_unsigned()),
+                    // Redis takes for too much what is so little that its distance to the most overflows.
+                    (true, Overflow::Saturate) => {
+                        let most = self.field.bounds().1;
+                        let is_far = most - i128::from(value) > i128::from(i64::MAX);
+                        if is_far && self.field.bits < 64 { most } else { i128::from(value) }
+                    }
+                    (true, _) => i128::from(value),
+                };
                 Some((self.field.fit(value, self.overflow)?, old))
             }
             What::Increment(by) => {
@@ -260,6 +273,8 @@ mod tests {
         bench.expect("BITFIELD k INCRBY u2 100 1 OVERFLOW SAT INCRBY u2 102 1", "*2 :0 :3");
         bench.expect("BITFIELD k OVERFLOW FAIL INCRBY u2 102 1 GET u2 102", "*2 $-1 :3");
         bench.expect("BITFIELD k OVERFLOW SAT SET u4 0 -1 GET u4 0 INCRBY u4 0 -20", "*3 :0 :15 :0");
+        bench.expect("BITFIELD far OVERFLOW SAT SET i8 0 -9223372036854775681 GET i8 0", "*2 :0 :127");
+        bench.expect("BITFIELD near OVERFLOW SAT SET i8 0 -9223372036854775680 GET i8 0", "*2 :0 :-128");
         bench.expect("BITFIELD k SET i8 #1 300 GET i8 8 INCRBY i8 8 -200", "*3 :0 :44 :100");
         bench
             .expect("BITFIELD n SET i64 3 9223372036854775807 INCRBY i64 3 1", "*2 :0 :-9223372036854775808");
