@@ -249,13 +249,14 @@ pub fn merged<'a>(args: impl IntoIterator<Item = &'a [u8]>) -> Result<Vec<Vec<u8
     let mut open: Option<(&[u8], Vec<u8>)> = None;
     for arg in args {
         match &mut open {
+            // Redis begins anew with each, and forgets one that was open.
+            _ if arg.starts_with(b"(") && !arg.ends_with(b")") => {
+                open = Some((arg, arg.to_vec()));
+                continue;
+            }
             Some((_, selector)) => {
                 selector.push(b' ');
                 selector.extend_from_slice(arg);
-            }
-            None if arg.starts_with(b"(") && !arg.ends_with(b")") => {
-                open = Some((arg, arg.to_vec()));
-                continue;
             }
             None => merged.push(arg.to_vec()),
         }
@@ -368,5 +369,6 @@ mod tests {
         };
         assert_eq!(merged("on (a b) (c) (d e"), Err("(d".to_owned()));
         assert_eq!(merged("on (a b) (c) x)"), Ok("on,(a b),(c),x)".to_owned()));
+        assert_eq!(merged("(a x (b c)"), Ok("(b c)".to_owned()));
     }
 }
