@@ -233,7 +233,7 @@ fn what_is_told_is_agreed_upon_and_outlives_nodes() {
     let (mut talks, mut hears) = (cluster.client(0), cluster.client(1));
     hears.run("PSUBSCRIBE __keyevent@0__:set");
     let key = cluster.key(1, "key");
-    talks.run(&format!("SET {key} 1"));
+    assert_eq!(notation::reply(&talks.run(&format!("SET {key} 1"))), "+OK");
     assert_eq!(heard(&mut hears).1, key);
     let shows = |client: &mut Client| notation::reply(&client.run("CONFIG GET notify-keyspace-events"));
     let mut asks = cluster.client(1);
@@ -243,7 +243,7 @@ fn what_is_told_is_agreed_upon_and_outlives_nodes() {
     cluster.stores[1].start();
     let reads = |client: &mut Client| !matches!(client.run(&format!("GET {key}")), Value::Error(_));
     wait_until("both gateways reach the node again", || reads(&mut talks) && reads(&mut asks));
-    talks.run(&format!("SET {key} 2"));
+    assert_eq!(notation::reply(&talks.run(&format!("SET {key} 2"))), "+OK");
     assert_eq!(heard(&mut hears).1, key);
     assert!(shows(&mut talks).contains("\"g$E\""));
 }

@@ -218,7 +218,11 @@ impl Session {
                 return false;
             };
             match greet(&self.host, &hello) {
-                Ok(welcome) => self.answer(id, Answer::Welcome(Box::new(welcome))),
+                // Nobody may tell it anything before that.
+                Ok(welcome) => {
+                    let body = Some(Answer::Welcome(Box::new(welcome)));
+                    self.outbox.push([Response { id, body }]);
+                }
                 Err(reason) => {
                     self.refuse(id, Code::Denied, &reason);
                     return false;
