@@ -19,6 +19,7 @@ use tokio::task::JoinSet;
 use crate::certificates::Certificates;
 use crate::command;
 use crate::config::{Address, Config};
+use crate::fleet;
 use crate::frontend;
 use crate::io::IoThreads;
 use crate::log;
@@ -143,7 +144,9 @@ async fn run(
             server.tracking.changed(&server.pubsub, origin.client, &changed);
         }
     }));
-    if server.store.node().is_some() {
+    hear_of_events(&server);
+    if let Some(node) = server.store.node() {
+        server.config.apply_settings_of_data(node);
         let _ = command::recall(&server).await;
     }
     open_doors(&server).await?;
@@ -170,15 +173,6 @@ async fn run(
     let (stop_telling, telling) = watch::channel(true);
     let balancing = tokio::spawn(io.clone().balance());
     let accepting = tokio::spawn(accept(server.clone(), resp_listener, io, ready));
-    if let Some(node) = server.store.node() {
-        let told = Arc::downgrade(&server);
-        node.set_audience(Box::new(move |classes, events| {
-            if let Some(server) = told.upgrade() {
-                server.pubsub.announce(classes, &events);
-            }
-        }));
-        server.config.apply_settings_of_data(node);
-    }
     let upkeep = tokio::spawn(upkeep::run(server.clone()));
     let telling = tokio::spawn(telemetry::of_server(server.clone(), telling));
     println!("moonshard ready resp={resp_addr}{}", addresses.concat());
@@ -266,6 +260,31 @@ impl Signals {
         tokio::select! {
             _ = self.term.recv() => {}
             _ = self.interrupt.recv() => {}
+        }
+    }
+}
+
+/// Lets clients hear of what happens to keys, and other gateways ask. Before any client is there, so that it misses
+/// nothing.
+fn hear_of_events(server: &Arc<Server>) {
+    let told = Arc::downgrade(server);
+    match &server.store {
+        ::store::Store::Here(node) => node.set_audience(Box::new(move |classes, events| {
+            if let Some(server) = told.upgrade() {
+                server.pubsub.announce(classes, &events);
+            }
+        })),
+        ::store::Store::Spread(cluster) => {
+            cluster.respond(fleet::respondent(server));
+            cluster.set_audience(Box::new(move |classes, events| {
+                let Some(server) = told.upgrade() else { return };
+                if events.is_empty() {
+                    // All gateways of a cluster show the same.
+                    server.config.notify_keyspace_events.set(classes.into());
+                } else {
+                    server.pubsub.announce(classes, &events);
+                }
+            }));
         }
     }
 }

@@ -8,7 +8,6 @@ use store::{Cluster, Node, Store, upkeep};
 
 use crate::command;
 use crate::config::Config;
-use crate::fleet;
 use crate::log;
 use crate::observe::{Counters, unix_ms};
 use crate::pulse::{BEAT, Looks};
@@ -35,17 +34,6 @@ async fn of_data(server: &Arc<Server>) {
     match &server.store {
         Store::Here(node) => upkeep::run(node, || pace(server, node), unix_ms).await,
         Store::Spread(cluster) => {
-            cluster.respond(fleet::respondent(server));
-            let told = Arc::downgrade(server);
-            cluster.set_audience(Box::new(move |classes, events| {
-                let Some(server) = told.upgrade() else { return };
-                if events.is_empty() {
-                    // All gateways of a cluster show the same.
-                    server.config.notify_keyspace_events.set(classes.into());
-                } else {
-                    server.pubsub.announce(classes, &events);
-                }
-            }));
             tokio::join!(follow_catalog(server, cluster), tell_of_links(cluster));
         }
     }
