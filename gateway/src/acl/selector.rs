@@ -323,7 +323,12 @@ impl Selector {
         if self.all_keys {
             return b"~*".to_vec();
         }
-        self.keys.iter().map(Keys::shown).collect::<Vec<_>>().join(&b' ')
+        let mut shown: Vec<_> = self.keys.iter().map(Keys::shown).collect();
+        // Beside others this would be a rule that goes with none; Redis cannot read its own list of them.
+        if shown.len() > 1 {
+            shown.iter_mut().filter(|rule| **rule == b"~*").for_each(|rule| *rule = b"%RW~*".to_vec());
+        }
+        shown.join(&b' ')
     }
 
     /// The patterns of channels, as they could be given.

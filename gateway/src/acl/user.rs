@@ -329,6 +329,7 @@ mod tests {
             "-@all +set|x +get +GET|Y +object|encoding",
             "~a %R~b %W~b %R~c &d resetchannels &e (+@list ~f) (%W~g)",
             "allkeys allchannels skip-sanitize-payload",
+            "%RW~* ~k*",
             "+@all -object +object|freq",
             "+@all limit:commands-per-second=5 (+get ~f) limit:script-modes=atomic,async",
         ] {
