@@ -422,10 +422,9 @@ async fn write(
         } else {
             wire.write(rest).await
         };
-        match step {
-            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-            Ok(count) => written += count,
-            Err(error) => return Err(error),
+        match step? {
+            0 => return Err(io::ErrorKind::WriteZero.into()),
+            count => written += count,
         }
     }
     wire.flushed().await?;

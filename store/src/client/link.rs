@@ -73,14 +73,16 @@ pub trait Greeting: Send + Sync + 'static {
     fn hello(&self) -> Ask;
     /// Whether the first answer is a good one; else why not.
     fn welcome(&self, answer: Answer) -> Result<(), String>;
-    /// What the node says unasked, and what it tells of itself.
-    fn heard(&self, answer: Answer);
+    /// What the node says unasked, and what it tells of itself: of no interest to who has no clients.
+    fn heard(&self, _: Answer) {}
     /// Epoch of the map as it is known here: the node tells of a newer one.
     fn epoch(&self) -> u64;
     /// Whether somebody here keeps copies of values that are there.
-    fn keeps_copies(&self) -> bool;
+    fn keeps_copies(&self) -> bool {
+        false
+    }
     /// A stream that was up is broken: what the node would have said is missed.
-    fn lost(&self);
+    fn lost(&self) {}
 }
 
 /// A stream to one node, for as long as this lives.

@@ -145,14 +145,6 @@ impl Greeting for Look {
         }
     }
 
-    fn heard(&self, _: Answer) {}
-
-    fn keeps_copies(&self) -> bool {
-        false
-    }
-
-    fn lost(&self) {}
-
     fn epoch(&self) -> u64 {
         u64::MAX
     }

@@ -109,14 +109,6 @@ impl Greeting for PeerGreeting {
         }
     }
 
-    fn heard(&self, _: Answer) {}
-
-    fn keeps_copies(&self) -> bool {
-        false
-    }
-
-    fn lost(&self) {}
-
     fn epoch(&self) -> u64 {
         self.hello.map.as_ref().map_or(0, |map| map.epoch)
     }
