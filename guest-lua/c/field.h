@@ -1,5 +1,5 @@
-/* Table fields that are there, read and overwritten without metamethods: what nearly every access is. Included
-   by Lua's lvm.c alone, whose functions remain for all other cases. */
+/* Table fields that are there, read and overwritten without metamethods: what nearly every access is; and the steps
+   of ipairs. Included by Lua's lvm.c alone, whose functions remain for all other cases. */
 #ifndef GUEST_FIELD_H
 #define GUEST_FIELD_H
 
@@ -48,5 +48,28 @@ static inline const TValue *present_field(const TValue *t, const TValue *key) {
             Protect(luaV_settable(L, in, name, new));           \
         }                                                       \
     }
+
+/* lbaselib.c's, whose work this does. */
+static int ipairsaux(lua_State *L);
+
+/* Whether the loop at `ra` is one of ipairs over a table: then its next step is done, and the first of its `results` is nil at the end. */
+static inline int ipairs_step(StkId ra, int results) {
+    if (!ttisfunction(ra) || !clvalue(ra)->c.isC || clvalue(ra)->c.f != ipairsaux) return 0;
+    if (!ttistable(ra + 1) || !ttisnumber(ra + 2)) return 0;
+    lua_Number before = nvalue(ra + 2);
+    if (!(before >= 0 && before < MAX_INT)) return 0;
+    Table *t = hvalue(ra + 1);
+    int at = (int)before + 1;
+    const TValue *value = at <= t->sizearray ? &t->array[at - 1] : luaH_getnum(t, at);
+    StkId first = ra + 3;
+    if (ttisnil(value)) {
+        setnilvalue(first);
+        return 1;
+    }
+    setnvalue(first, at);
+    for (int extra = 2; extra < results; extra++) setnilvalue(first + extra);
+    if (results > 1) setobj2s(L, first + 1, value);
+    return 1;
+}
 
 #endif

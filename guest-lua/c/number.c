@@ -22,7 +22,7 @@ int guest_integer_text(char *buffer, long long value) {
     return length;
 }
 
-int guest_number_text(char *buffer, double d, int precision) {
+int guest_any_number_text(char *buffer, double d, int precision) {
     double limit = precision == 14 ? 1e14 : 1e17; /* from here on %g writes an exponent */
     if (d > -limit && d < limit) {
         long long whole = (long long)d;

@@ -20,7 +20,18 @@ static inline unsigned long long guest_d2ull(double d) {
 }
 
 /* Text of a number as printf's "%.<precision>g" gives it, with a fast way for integers. Ends with NUL; `buffer` has 32 bytes. */
-int guest_number_text(char *buffer, double d, int precision);
+int guest_any_number_text(char *buffer, double d, int precision);
+
+/* The same, faster for what most numbers in calls are. */
+static inline int guest_number_text(char *buffer, double d, int precision) {
+    int small = guest_d2i(d);
+    if (small < 0 || small >= 100 || small != d || (small == 0 && __builtin_signbit(d))) return guest_any_number_text(buffer, d, precision);
+    int length = 0;
+    if (small >= 10) buffer[length++] = (char)('0' + small / 10);
+    buffer[length++] = (char)('0' + small % 10);
+    buffer[length] = '\0';
+    return length;
+}
 
 /* Decimal digits of an integer; returns their number. No NUL. */
 int guest_integer_text(char *buffer, long long value);

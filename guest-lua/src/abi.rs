@@ -18,8 +18,8 @@ pub const CALL_ASYNC: u32 = 8;
 /// `redis.acl_check_cmd`: do not run the command; answer `:1`, `:0`, or an error if there is no such command.
 pub const CALL_ACL_CHECK: u32 = 16;
 
-// The two buffers whose place never changes.
-/// Inputs up to this many bytes use a static buffer; larger ones are allocated by `input`.
+// The buffer of inputs and replies, whose place never changes.
+/// Inputs up to this many bytes use it; larger ones are allocated by `input`.
 pub const INPUT_STATIC: u32 = 4096;
 /// Replies up to this many bytes need no `fetch`.
 pub const REPLY_STATIC: u32 = 16384;

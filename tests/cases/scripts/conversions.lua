@@ -200,3 +200,5 @@ return type(redis.call('GET', 'nokey'))
 return {KEYS[1], KEYS[3], #KEYS, ARGV[3], #ARGV, tostring(KEYS[4]), type(ARGV[1])}
 --- binary keys and arguments | keys: "a\x00b" | args: "\r\n\xff"
 return {KEYS[1], #KEYS[1], ARGV[1], #ARGV[1]}
+--- numbers as arguments
+local out = {} for i, n in ipairs({0, -0, 1, 9, 10, 11, 99, 100, 101, -1, -10, 0.5, 9.5, 99.5, 2^31, 2^53, 1e17, 1e300}) do out[i] = redis.call('ECHO', n) end return out

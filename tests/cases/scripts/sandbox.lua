@@ -146,6 +146,22 @@ return {math.mod(7, 3), tostring(math.modf(3.7)), tostring(math.frexp(10)), tost
 return {-7 % 3, 7 % -3, tostring(5.5 % 2), tostring(1 % 0)}
 --- pairs with nil holes
 local n = 0 for _ in ipairs({1, nil, 3}) do n = n + 1 end return n
+--- ipairs over what grows and shrinks
+local t, seen = {1, 2, 3}, {} for i, v in ipairs(t) do seen[#seen + 1] = i .. '=' .. v if i < 5 then t[i + 3] = i * 10 end if i == 6 then t[7] = nil end end return seen
+--- ipairs over what was filled from behind
+local t, sum = {}, 0 for i = 10, 1, -1 do t[i] = i * i end for i, v in ipairs(t) do sum = sum + i * v end return sum
+--- ipairs with fewer and more variables
+local t, out = {'a', 'b'}, {} for i in ipairs(t) do out[#out + 1] = i end for i, v, w, x in ipairs(t) do out[#out + 1] = i .. v .. tostring(w) .. tostring(x) end return out
+--- ipairs with a changed variable
+local out = {} for i, v in ipairs({'a', 'b', 'c'}) do i = i + 10 out[#out + 1] = i .. v end return out
+--- ipairs and metatables
+local n = 0 for _ in ipairs(setmetatable({}, {__index = function(_, i) return i < 3 and i or nil end})) do n = n + 1 end return n
+--- the step of ipairs from elsewhere
+local step, out = ipairs({}), {} for _, start in pairs({1, 0.5, -1, '1', 2^31 - 2}) do for i, v in step, {[0] = 'z', 'a', 'b'}, start do out[#out + 1] = start .. ':' .. i .. v end end return out
+--- the step of ipairs over something else
+return {pcall(function() for _ in ipairs({}), 'text', 0 do end end), pcall(function() for _ in ipairs({}), {}, 'x' do end end)}
+--- the step of ipairs by hand
+local step, t = ipairs({'a', 'b'}) return {step({'a', 'b'}, 0), step(t, 1), select('#', step(t, 2)), pcall(step, nil, 1)}
 --- length with holes
 return #{1, 2, nil, 4}
 --- goto is no keyword
