@@ -76,7 +76,8 @@ fn call<H: Host>(
         // `fetch` can give the thread away, this import cannot.
         return Ok(FETCH);
     }
-    let len = deliver(bytes, &state.reply, reply, capacity)?;
+    let is_unread = CallFlags(flags).unused() && !state.reply.starts_with(b"-");
+    let len = if is_unread { 0 } else { deliver(bytes, &state.reply, reply, capacity)? };
     let host_fuel = state.host_fuel;
     if caller.get_fuel()? < host_fuel {
         return Err(Ending::Limit(Limit::Fuel).into());
