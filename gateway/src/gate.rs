@@ -4,7 +4,7 @@ mod limits;
 
 use smallvec::SmallVec;
 use store_engine::command::resolve;
-use store_engine::keys::{KeyAt, keys_of};
+use store_engine::keys::{Keys, keys_of};
 use store_engine::same::same;
 use store_engine::spec::flags;
 use store_engine::wait;
@@ -43,7 +43,7 @@ pub struct Admitted<'a> {
     /// The call.
     pub args: Args<'a>,
     /// Its keys.
-    pub keys: SmallVec<[KeyAt; 4]>,
+    pub keys: Keys,
     /// The number of what was called, as the registry counts.
     pub number: u16,
 }
@@ -123,6 +123,7 @@ impl Recent {
 }
 
 /// [`admit`] for the calls of one script, all of the same origin.
+#[inline(always)] // What it returns is large: moving it took 2 % of the time of a script of short calls.
 pub fn admit_again<'a>(
     registry: &Registry,
     args: Args<'a>,

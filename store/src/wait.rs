@@ -197,7 +197,7 @@ impl Waiter {
         let items: Vec<&[u8]> = self.items.iter().map(|item| &**item).collect();
         let keys = keys_of(self.command, Args::new(&items)).unwrap_or_default();
         let request = |at: usize| LockRequest { db: self.db, key: items[at].into(), mode: Mode::Exclusive };
-        keys.into_iter().map(|(at, _)| request(at)).collect()
+        keys.iter().map(|(at, _)| request(*at)).collect()
     }
 }
 

@@ -174,7 +174,7 @@ pub(super) struct Declared {
 impl Declared {
     /// Dragonfly's refusal of other keys, with what to do about it.
     fn check(&self, admitted: &Admitted<'_>, db: usize) -> Result<(), CommandError> {
-        for &(at, _) in &admitted.keys {
+        for &(at, _) in admitted.keys.iter() {
             let key = admitted.args[at];
             if db != self.db || !self.keys.iter().any(|declared| **declared == *key) {
                 let otherwise = match self.of_user {

@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 use store::Call;
-use store_engine::keys::KeyAt;
+use store_engine::keys::Keys;
 use store_engine::{Args, Command};
 
 use crate::gate::Admitted;
@@ -18,7 +18,7 @@ pub(super) struct Queue {
 
 struct Queued {
     facts: &'static Command,
-    keys: SmallVec<[KeyAt; 4]>,
+    keys: Keys,
     db: usize,
     protected: bool,
     /// Number of the first argument.

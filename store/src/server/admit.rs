@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 use store_engine::codec::Input;
-use store_engine::keys::{KeyAt, keys_of};
+use store_engine::keys::{Keys, keys_of};
 use store_engine::spec::flags;
 use store_engine::{Args, Command, CommandError, Protocol, command};
 
@@ -16,7 +16,7 @@ pub const FULL: CommandError = CommandError::new("OOM command not allowed when u
 pub(crate) struct Admitted<'a> {
     pub items: SmallVec<[&'a [u8]; 8]>,
     pub command: &'static Command,
-    pub keys: SmallVec<[KeyAt; 4]>,
+    pub keys: Keys,
     pub db: usize,
     pub protocol: Protocol,
 }
