@@ -288,6 +288,7 @@ impl Node {
 
     /// [`run`], and tells of what it did. With an undo log the events are left in `events` until it is kept.
     #[allow(clippy::too_many_arguments, reason = "all belong to the one call")]
+    #[inline(always)] // `partitions` would be moved.
     pub(crate) fn run_telling(
         &self,
         call: &Call<'_>,
@@ -298,25 +299,17 @@ impl Node {
         events: &mut Vec<Event>,
         out: &mut Reply,
     ) -> bool {
-        let Some(mut touches) = self.notifier.touches() else {
-            return run(call, partitions, seed, undo, effects, out);
-        };
         let is_alone = undo.is_none();
-        let mut ctx = Ctx {
-            partitions,
-            db: call.db,
-            now_ms: call.now_ms,
-            seed,
-            undo,
-            effects,
-            touches: Some(&mut touches),
-            out,
-        };
+        let mut noted = self.notifier.touches();
+        let touches = noted.as_mut();
+        let mut ctx = Ctx { partitions, db: call.db, now_ms: call.now_ms, seed, undo, effects, touches, out };
         let done = run_in(&mut ctx, call);
-        self.notifier.tell_of_expired(&mut ctx.partitions);
-        touches.take_events(call.command, call.args, self.notifier.classes(), events);
-        if is_alone {
-            self.notifier.tell(events);
+        if let Some(touches) = ctx.touches {
+            self.notifier.tell_of_expired(&mut ctx.partitions);
+            touches.take_events(call.command, call.args, self.notifier.classes(), events);
+            if is_alone {
+                self.notifier.tell(events);
+            }
         }
         done
     }

@@ -491,6 +491,7 @@ impl<'s> Edit<'s, '_> {
     }
 
     /// The editor, if the key exists; WRONGTYPE if it holds another type.
+    #[inline(always)] // An editor is large: moving it twice took longer than finding a short key.
     pub fn existing<T: Kind>(self) -> Result<Option<Editor<'s, T>>, CommandError> {
         let Ctx { partitions, db, now_ms, undo, effects, touches, .. } = self.ctx;
         let space = partitions.keyspace(*db, self.key);
@@ -508,6 +509,7 @@ impl<'s> Edit<'s, '_> {
 
     /// The editor, of an empty value if the key did not exist. The caller must then add something: an empty
     /// collection vanishes again when the editor is dropped.
+    #[inline(always)] // As above.
     pub fn or_create<T: Kind>(self) -> Result<Editor<'s, T>, CommandError> {
         let Ctx { partitions, db, now_ms, undo, effects, touches, .. } = self.ctx;
         let space = partitions.keyspace(*db, self.key);

@@ -205,16 +205,22 @@ impl Editor<'_, List> {
     }
 
     /// Takes `count` elements away at the front or back. At least one must stay; who wants all of them gone
-    /// deletes the key. The elements move into the undo log, without a copy.
+    /// deletes the key. Several elements move into the undo log, without a copy.
     pub fn trim(&mut self, front: bool, count: usize) {
         debug_assert!(count < self.len(), "an emptied list could not be restored in place");
-        if count > 0 {
-            self.take_out(|list| match count {
-                1 => Undo::ListRepush(front, list.pop(front).unwrap_or_default()),
-                _ => Undo::ListUntrim(front, list.trim(front, count)),
-            });
-            self.log.effect(Effect::Pop(front, count));
+        match count {
+            0 => return,
+            1 => {
+                self.changed = true;
+                let Editor { space, at, log, .. } = self;
+                let list = List::of_mut(space.value_mut(*at));
+                let list = list.expect("the editor was made for a value of this type");
+                let keep = |element: &[u8]| log.undo(Undo::ListRepush(front, Taken::from_slice(element)));
+                list.pop_seen(front, keep);
+            }
+            _ => self.take_out(|list| Undo::ListUntrim(front, list.trim(front, count))),
         }
+        self.log.effect(Effect::Pop(front, count));
     }
 
     /// Removes the elements at `positions`, which ascend. At least one element must stay, as in [`Self::trim`].

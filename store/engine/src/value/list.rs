@@ -104,12 +104,17 @@ impl List {
     }
 
     pub(crate) fn pop(&mut self, front: bool) -> Option<Taken> {
+        self.pop_seen(front, Taken::from_slice)
+    }
+
+    /// Takes the element at the front or back, after `look` has seen it.
+    pub(crate) fn pop_seen<R>(&mut self, front: bool, look: impl FnOnce(&[u8]) -> R) -> Option<R> {
         match &mut self.0 {
-            Form::Packed(row) => row.pop(front),
+            Form::Packed(row) => row.pop(front, look),
             Form::Large(ring) => {
                 let element = ring.pop(front);
                 self.settle();
-                element.map(|element| Taken::from_vec(element.into_vec()))
+                element.map(|element| look(&element))
             }
         }
     }

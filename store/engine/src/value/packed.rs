@@ -8,7 +8,6 @@
 
 use std::ops::Range;
 
-use super::Taken;
 use crate::size::allocated;
 
 /// Where the elements begin and end and how many there are, each two bytes, at the start of the buffer.
@@ -228,16 +227,16 @@ impl Packed {
         }
     }
 
-    /// Takes the element at the front or back.
-    pub fn pop(&mut self, front: bool) -> Option<Taken> {
+    /// Takes the element at the front or back, after `look` has seen it.
+    pub fn pop<R>(&mut self, front: bool, look: impl FnOnce(&[u8]) -> R) -> Option<R> {
         let left = self.len().checked_sub(1)?;
         let (start, end) = (self.start(), self.end());
         let (element, range, rest) = if front {
             let (element, next) = self.read(start);
-            (Taken::from_slice(element), start..next, next..end)
+            (look(element), start..next, next..end)
         } else {
             let (element, at) = self.read_back(end);
-            (Taken::from_slice(element), at..end, start..at)
+            (look(element), at..end, start..at)
         };
         if left > 0 && !is_spacious(self.0.len(), heap(rest.len())) {
             self.set_numbers(rest.start, rest.end, left);
