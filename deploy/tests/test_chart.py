@@ -1,5 +1,6 @@
 """The chart: as expected, accepted by Kubernetes' schemas, and its config files by the server."""
 
+import base64
 import copy
 import os
 import shutil
@@ -192,6 +193,9 @@ class Chart(unittest.TestCase):
             {"service": {"ports": {"resp": 70000}}},
             {"image": {"digest": "latest"}},
             {"mode": "distributed", "store": {"founders": 4}},
+            {"fullnameOverride": "team.scripts"},
+            # What is open has ten seconds after the drain.
+            {"drainSeconds": 30, "terminationGracePeriodSeconds": 35},
             # Probes could not follow.
             {"tls": {"existingSecret": "certificate", "authClients": "yes"}},
         ]:
@@ -212,7 +216,7 @@ class Chart(unittest.TestCase):
     def test_a_token_is_made_of_chance(self):
         def token():
             objects = chart.objects({"mode": "distributed"})
-            return next(found["stringData"]["cluster-token"] for found in objects if found["kind"] == "Secret")
+            return next(base64.b64decode(found["data"]["cluster-token"]) for found in objects if found["kind"] == "Secret")
 
         self.assertEqual(len(token()), 48)
         self.assertNotEqual(token(), token())

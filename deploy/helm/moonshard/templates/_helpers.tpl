@@ -1,9 +1,10 @@
+{{/* Releases may have dots in their names, services may not. */}}
 {{- define "moonshard.fullname" -}}
 {{- if .Values.fullnameOverride -}}
 {{- .Values.fullnameOverride | trunc 40 | trimSuffix "-" -}}
 {{- else -}}
 {{- $name := default .Chart.Name .Values.nameOverride -}}
-{{- ternary .Release.Name (printf "%s-%s" .Release.Name $name) (contains $name .Release.Name) | trunc 40 | trimSuffix "-" -}}
+{{- ternary .Release.Name (printf "%s-%s" .Release.Name $name) (contains $name .Release.Name) | replace "." "-" | trunc 40 | trimSuffix "-" -}}
 {{- end -}}
 {{- end -}}
 
@@ -133,6 +134,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- $values := $root.Values -}}
 {{- $own := index $values .component -}}
 {{- $token := ne .component "embedded" -}}
+{{- if lt (int $values.terminationGracePeriodSeconds) (add $values.drainSeconds 10 | int) -}}
+{{- fail "terminationGracePeriodSeconds must be at least ten more than drainSeconds, or what is open is cut off" -}}
+{{- end -}}
 metadata:
   annotations:
     checksum/config: {{ include "moonshard.config" . | sha256sum }}
