@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run cluster build test bench fuzz fuzz-commands fuzz-histories eviction-quality crash cluster-crash disk-space bench-nodes fmt lint clean zig console
+.PHONY: help run cluster build test bench fuzz fuzz-commands fuzz-histories eviction-quality crash cluster-crash disk-space bench-nodes chart-apply fmt lint clean zig console
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 PYTHON ?= python3
@@ -125,6 +125,10 @@ disk-space: build ## Overwrite data for some minutes, and look at its room on di
 bench-nodes: build ## Compare for some minutes what calls cost over three store nodes and in one process
 	MOONSHARD_BIN=$(abspath $(TARGET))/release/moonshard \
 	    cargo run --locked --quiet --package tests --example nodes -- $(ARGS)
+
+# KUBE_APISERVER and ETCD say where these are, if not on PATH. No server of ours takes part.
+chart-apply: ## Install, upgrade and roll back the chart on an API server of Kubernetes
+	deploy/tests/run.sh /dev/null $(TARGET)/deploy applied
 
 fmt: ## Format all sources
 	cargo fmt --all

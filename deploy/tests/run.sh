@@ -2,7 +2,7 @@
 # Tests what is in deploy/: the chart with Helm itself and Kubernetes' schemas, the Dockerfile and the compose files with
 # linters, dashboards and alerts with a parser of PromQL, and all of them with the server.
 #
-# Usage: run.sh PROGRAM FOLDER, which is for what is fetched here.
+# Usage: run.sh PROGRAM FOLDER [MODULE...]. The folder is for what is fetched here; without modules all of test_*.py are run.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -33,4 +33,4 @@ fi
 cd "$here"
 # Helm tells of each symbolic link of a chart.
 MOONSHARD_BIN=$program PATH=$folder/venv/bin:$PATH PYTHONDONTWRITEBYTECODE=1 \
-    "$folder/venv/bin/python" -m unittest 2> >(grep -v 'INFO found symbolic link' >&2)
+    "$folder/venv/bin/python" -m unittest "${@:3}" 2> >(grep -v 'INFO found symbolic link' >&2)
