@@ -11,7 +11,7 @@
 #include "lstring.h"
 #include "ltable.h"
 
-_Alignas(4096) char reply_static[REPLY_STATIC];
+char reply_static[REPLY_STATIC];
 
 /* The field names of typed replies, interned once and never collected. */
 enum { ERR, OK, DOUBLE, MAP, SET, BIG_NUMBER, VERBATIM, FORMAT, STRING, NAMES };
