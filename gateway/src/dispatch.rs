@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
+use smol_str::ToSmolStr;
 use store::client::Pending;
 use store::topology::NodeId;
 use store::{Call, Origin, Store};
@@ -67,8 +68,8 @@ fn tell(server: &Server, session: &Session, span: &Open, args: Args<'_>, out: &R
         span.end(name.clone())
             .with("db.system.name", "redis")
             .with("db.operation.name", name)
-            .with("db.namespace", session.db.to_string())
-            .with("client.address", host.to_owned())
+            .with("db.namespace", session.db.to_smolstr())
+            .with("client.address", host)
             .with("client.port", port)
             .with_reply(out.buf.get(mark..).unwrap_or_default()),
     );
@@ -353,7 +354,7 @@ pub async fn receive(
     let took = began.map(|began| clock.get_or_insert_with(Instant::now).saturating_duration_since(began));
     count(server, number, took, out, mark);
     if let Some(span) = sent.span {
-        let name = server.registry.name_of(usize::from(number)).replace('|', " ").to_uppercase();
+        let name = server.registry.shown_name(usize::from(number));
         let told = span.end(name.clone()).with("db.system.name", "redis").with("db.operation.name", name);
         server.spans.end(told.with_reply(out.buf.get(mark..).unwrap_or_default()));
     }

@@ -3,6 +3,7 @@
 mod limits;
 
 use smallvec::SmallVec;
+use smol_str::SmolStr;
 use store_engine::command::resolve;
 use store_engine::keys::{Keys, keys_of};
 use store_engine::same::same;
@@ -80,10 +81,10 @@ pub fn number_of(registry: &Registry, args: Args<'_>) -> Option<u16> {
 }
 
 /// The name of a call's command for people: one of those that there are, or `unknown`.
-pub fn shown_name(registry: &Registry, args: Args<'_>) -> String {
+pub fn shown_name(registry: &Registry, args: Args<'_>) -> SmolStr {
     match number_of(registry, args) {
-        Some(number) => registry.name_of(usize::from(number)).replace('|', " ").to_uppercase(),
-        None => "unknown".to_owned(),
+        Some(number) => registry.shown_name(usize::from(number)),
+        None => "unknown".into(),
     }
 }
 

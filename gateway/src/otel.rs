@@ -5,6 +5,7 @@
 //! own cost less on the way of a request than those of the SDK, whose queue hides what it drops and whose histograms
 //! cannot be filled from counters that are there already.
 
+mod message;
 mod wire;
 
 use std::str::FromStr;
@@ -13,11 +14,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use opentelemetry_proto::tonic::collector::metrics::v1::metrics_service_client::MetricsServiceClient;
-use opentelemetry_proto::tonic::collector::trace::v1::trace_service_client::TraceServiceClient;
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceResponse;
 use opentelemetry_proto::tonic::resource::v1::Resource;
 use tls::{Clients, Files, Tls};
-use tokio::sync::mpsc;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
+use tonic::client::Grpc;
+use tonic::codegen::http::uri::PathAndQuery;
 use tonic::metadata::{Ascii, MetadataKey, MetadataValue};
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Status};
@@ -27,10 +29,10 @@ use crate::config::Config;
 use crate::log;
 use crate::metrics::Gathered;
 use crate::observe::unix_time;
-use crate::spans::{Span, Spans};
+use crate::spans::{Outlet, Span, Spans};
 
-/// Spans of one export.
-const BATCH: usize = 512;
+/// The method that takes spans.
+const TRACES: &str = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
 /// How long a few spans wait for more.
 const PATIENCE: Duration = Duration::from_millis(500);
 /// How long the collector may take.
@@ -91,9 +93,12 @@ impl Collector {
         request
     }
 
-    async fn send_spans(&self, spans: Vec<Span>) -> Result<(), Status> {
+    async fn send_spans(&self, spans: &[Span]) -> Result<(), Status> {
+        let mut collector = Grpc::new(self.channel.clone());
+        collector.ready().await.map_err(|error| Status::from_error(error.into()))?;
         let request = self.request(wire::traces(&self.resource, spans));
-        TraceServiceClient::new(self.channel.clone()).export(request).await.map(drop)
+        let codec = message::Written::<ExportTraceServiceResponse>::default();
+        collector.unary(request, PathAndQuery::from_static(TRACES), codec).await.map(drop)
     }
 
     async fn send_metrics(&self, gathered: &Gathered) -> Result<(), Status> {
@@ -163,45 +168,35 @@ impl Telling {
 }
 
 /// Sends spans for as long as it is polled.
-pub async fn send_spans(collector: &Collector, spans: &Spans, queue: &mut mpsc::Receiver<Span>) {
+pub async fn send_spans(collector: &Collector, spans: &Spans, outlet: &Outlet) {
     let mut telling = Telling { signal: "traces", lost: false };
+    let mut batch = Vec::new();
     loop {
-        let mut batch = Vec::new();
-        if queue.recv_many(&mut batch, BATCH).await == 0 {
-            return;
+        let _ = timeout(PATIENCE, outlet.filled()).await;
+        outlet.take(&mut batch);
+        if !batch.is_empty() {
+            let sent = collector.send_spans(&batch).await;
+            let took = telling.note(&spans.exports_failed[0], sent);
+            let counter = if took { &spans.sent } else { &spans.failed };
+            counter.fetch_add(batch.len() as u64, Ordering::Relaxed);
+            batch.clear();
         }
-        if batch.len() < BATCH {
-            sleep(PATIENCE).await;
-            fill(&mut batch, queue);
-        }
-        let count = batch.len() as u64;
-        let sent = collector.send_spans(batch).await;
-        let counter = if telling.note(&spans.exports_failed[0], sent) { &spans.sent } else { &spans.failed };
-        counter.fetch_add(count, Ordering::Relaxed);
-    }
-}
-
-fn fill(batch: &mut Vec<Span>, queue: &mut mpsc::Receiver<Span>) {
-    while batch.len() < BATCH
-        && let Ok(span) = queue.try_recv()
-    {
-        batch.push(span);
     }
 }
 
 /// Sends what is left when the process is about to end, if the collector is quick.
-pub async fn send_last(collector: &Collector, queue: &mut mpsc::Receiver<Span>, gathered: &Gathered) {
+pub async fn send_last(collector: &Collector, outlet: &Outlet, gathered: &Gathered) {
     let last = async {
         let _ = collector.send_metrics(gathered).await;
         loop {
             let mut batch = Vec::new();
-            fill(&mut batch, queue);
-            if batch.is_empty() || collector.send_spans(batch).await.is_err() {
+            outlet.take(&mut batch);
+            if batch.is_empty() || collector.send_spans(&batch).await.is_err() {
                 return;
             }
         }
     };
-    let _ = tokio::time::timeout(LAST, last).await;
+    let _ = timeout(LAST, last).await;
 }
 
 /// Sends metrics for as long as it is polled, as often as the configuration says.

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use foldhash::fast::RandomState;
+use smol_str::SmolStr;
 use store_engine::{Args, Command, CommandError, Reply};
 
 use crate::server::Server;
@@ -132,6 +133,8 @@ pub struct Registry {
     numbered: Vec<&'static Command>,
     /// The container of each, if it is a subcommand.
     containers: Vec<Option<&'static Command>>,
+    /// The names of all for people, by number.
+    shown: Vec<SmolStr>,
 }
 
 /// Longest name of a command, so that a name can be lower-cased on the stack.
@@ -156,7 +159,10 @@ impl Registry {
         let names = rows.values().map(|(row, _)| row.facts().name);
         let mut names: Vec<_> = names.filter(|name| !name.contains('|')).collect();
         names.sort_unstable();
-        Registry { rows, names, numbered, containers }
+        let mut registry = Registry { rows, names, numbered, containers, shown: Vec::new() };
+        let shown = |number| registry.name_of(number).replace('|', " ").to_uppercase().into();
+        registry.shown = (0..registry.count()).map(shown).collect();
+        registry
     }
 
     /// How many commands and subcommands there are.
@@ -171,6 +177,11 @@ impl Registry {
             Some(container) => format!("{}|{name}", container.name),
             None => name.to_owned(),
         }
+    }
+
+    /// The same name for people, as in `CONFIG GET`.
+    pub fn shown_name(&self, number: usize) -> SmolStr {
+        self.shown[number].clone()
     }
 
     /// The facts of a command by its number.

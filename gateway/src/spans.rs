@@ -2,15 +2,15 @@
 //!
 //! Whoever answers a request asks [`Spans::begin`].
 
-pub use store::spans::{Context, Fact, Scope, Side, Span};
+pub use store::spans::{Context, Fact, Outlet, Scope, Side, Span};
 
-use std::borrow::Cow;
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Instant;
 
-use store::spans::{Outlet, chance};
-use tokio::sync::mpsc;
+use smol_str::SmolStr;
+use store::spans::chance;
 
 use crate::config::Config;
 
@@ -25,9 +25,8 @@ pub struct Open {
 
 impl Open {
     /// Ends it.
-    pub fn end(&self, name: impl Into<Cow<'static, str>>) -> Span {
-        let Open { context, parent, began } = self;
-        Span { context: *context, parent: *parent, ..Span::within(context, name, Side::Server, *began) }
+    pub fn end(&self, name: SmolStr) -> Span {
+        Span::new(self.context, self.parent, name, Side::Server, self.began)
     }
 }
 
@@ -36,7 +35,6 @@ pub struct Spans {
     config: Arc<Config>,
     /// Nothing if there is no collector.
     outlet: Option<Arc<Outlet>>,
-    taken: parking_lot::Mutex<Option<mpsc::Receiver<Span>>>,
     /// Spans that the collector has taken.
     pub sent: AtomicU64,
     /// Spans that it has not.
@@ -48,17 +46,10 @@ pub struct Spans {
 impl Spans {
     /// As the configuration says.
     pub fn new(config: Arc<Config>) -> Spans {
-        let (outlet, taken) = match &*config.otel_endpoint.get() {
-            "none" => (None, None),
-            _ => {
-                let (outlet, taken) = Outlet::open();
-                (Some(outlet), Some(taken))
-            }
-        };
+        let has_collector = config.otel_endpoint.get() != "none";
         Spans {
             config,
-            outlet,
-            taken: parking_lot::Mutex::new(taken),
+            outlet: has_collector.then(Arc::default),
             sent: AtomicU64::new(0),
             failed: AtomicU64::new(0),
             exports_failed: Default::default(),
@@ -74,10 +65,7 @@ impl Spans {
     fn choose(&self, parent: Option<&Context>) -> Option<Box<Open>> {
         let is_sampled = match parent {
             Some(parent) => parent.sampled,
-            None => {
-                let ratio = f64::from_bits(self.config.otel_sample_ratio.get());
-                ratio > 0.0 && ((chance() >> 11) as f64) < ratio * (1u64 << 53) as f64
-            }
+            None => is_next(self.config.otel_sample_ratio.get()),
         };
         if !is_sampled {
             return None;
@@ -114,11 +102,32 @@ impl Spans {
     pub fn dropped(&self) -> u64 {
         self.outlet.as_ref().map_or(0, |outlet| outlet.dropped())
     }
+}
 
-    /// What has ended, for the one who sends it; once.
-    pub fn take(&self) -> Option<mpsc::Receiver<Span>> {
-        self.taken.lock().take()
+thread_local! {
+    /// How many requests of the thread are not traced before the next one that is, and for which share.
+    static LEFT: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
+}
+
+/// Whether the next request is one of the share, given by its bits, that is traced. Chance is asked for each that is,
+/// and not for those between.
+fn is_next(ratio: u64) -> bool {
+    if f64::from_bits(ratio) <= 0.0 {
+        return false;
     }
+    let left = match LEFT.get() {
+        (of, left) if of == ratio => left,
+        _ => gap(ratio),
+    };
+    LEFT.set((ratio, left.checked_sub(1).unwrap_or_else(|| gap(ratio))));
+    left == 0
+}
+
+/// How many in a row are not chosen if each is with this probability.
+#[cold]
+fn gap(ratio: u64) -> u64 {
+    let chance = ((chance() >> 11) + 1) as f64 / (1u64 << 53) as f64;
+    (chance.ln() / (-f64::from_bits(ratio)).ln_1p()) as u64
 }
 
 #[cfg(test)]
@@ -144,8 +153,10 @@ mod tests {
         let open = spans.begin(Some(&parent)).expect("who asks decides");
         assert_eq!((open.context.trace, open.parent), (parent.trace, Some(parent.span)));
         assert_ne!(open.context.span, parent.span);
-        spans.end(open.end("GET"));
-        assert!(spans.take().expect("nobody has it").try_recv().is_ok());
+        spans.end(open.end("GET".into()));
+        let mut ended = Vec::new();
+        spans.outlet().expect("there is a collector").take(&mut ended);
+        assert_eq!(ended.len(), 1);
         assert!(spans.begin_wanted(Some(&parent)).is_none() && spans.begin_wanted(None).is_some());
     }
 }

@@ -8,18 +8,24 @@ mod context;
 
 pub use context::Context;
 
-use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use tokio::sync::mpsc;
+use parking_lot::Mutex;
+use smol_str::SmolStr;
+use tokio::sync::Notify;
 
 /// Spans that may wait for the collector.
 const QUEUE: usize = 8192;
+/// Spans of one export: what it costs beside them is a fraction of what they cost.
+const BATCH: usize = 512;
+/// Facts for which there is room at once: those of a request, and of its error.
+const FACTS: usize = 8;
 
 /// On which side of a call a span is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,15 +41,21 @@ pub enum Side {
 /// What is told of a span.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Fact {
-    /// A word.
-    Word(Cow<'static, str>),
+    /// A word. Most are so short that they take no memory of their own.
+    Word(SmolStr),
     /// A number.
     Number(i64),
 }
 
-impl From<&'static str> for Fact {
-    fn from(word: &'static str) -> Fact {
+impl From<&str> for Fact {
+    fn from(word: &str) -> Fact {
         Fact::Word(word.into())
+    }
+}
+
+impl From<SmolStr> for Fact {
+    fn from(word: SmolStr) -> Fact {
+        Fact::Word(word)
     }
 }
 
@@ -73,7 +85,7 @@ pub struct Span {
     /// The span that it is a part of.
     pub parent: Option<[u8; 8]>,
     /// What it is called.
-    pub name: Cow<'static, str>,
+    pub name: SmolStr,
     /// Who it is.
     pub side: Side,
     /// Unix time of its beginning.
@@ -88,23 +100,29 @@ pub struct Span {
 
 impl Span {
     /// A part of `parent` that began then, and has ended now.
-    pub fn within(parent: &Context, name: impl Into<Cow<'static, str>>, side: Side, began: Instant) -> Span {
+    pub fn within(parent: &Context, name: impl Into<SmolStr>, side: Side, began: Instant) -> Span {
+        Span::new(parent.child(), Some(parent.span), name, side, began)
+    }
+
+    /// One of this context and parent that began then, and has ended now.
+    pub fn new(
+        context: Context,
+        parent: Option<[u8; 8]>,
+        name: impl Into<SmolStr>,
+        side: Side,
+        began: Instant,
+    ) -> Span {
         let took = began.elapsed();
         let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Span {
-            context: parent.child(),
-            parent: Some(parent.span),
-            name: name.into(),
-            side,
-            began: unix.saturating_sub(took),
-            took,
-            facts: Vec::new(),
-            error: None,
-        }
+        let began = unix.saturating_sub(took);
+        Span { context, parent, name: name.into(), side, began, took, facts: Vec::new(), error: None }
     }
 
     /// With a fact more.
     pub fn with(mut self, name: &'static str, fact: impl Into<Fact>) -> Span {
+        if self.facts.is_empty() {
+            self.facts.reserve(FACTS);
+        }
         self.facts.push((name, fact.into()));
         self
     }
@@ -114,7 +132,7 @@ impl Span {
         if let Some(text) = reply.strip_prefix(b"-") {
             let end = text.iter().position(|byte| *byte == b'\r').unwrap_or(text.len()).min(256);
             let text = String::from_utf8_lossy(&text[..end]).into_owned();
-            let code = text.split(' ').next().unwrap_or_default().to_owned();
+            let code = SmolStr::from(text.split(' ').next().unwrap_or_default());
             self.facts.push(("db.response.status_code", code.clone().into()));
             self.facts.push(("error.type", code.into()));
             self.error = Some(text);
@@ -124,24 +142,42 @@ impl Span {
 }
 
 /// Where spans go that have ended.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Outlet {
-    queue: mpsc::Sender<Span>,
+    queue: Mutex<VecDeque<Span>>,
+    /// There are enough for an export.
+    enough: Notify,
     dropped: AtomicU64,
 }
 
 impl Outlet {
-    /// One, and what comes out of it.
-    pub fn open() -> (Arc<Outlet>, mpsc::Receiver<Span>) {
-        let (queue, taken) = mpsc::channel(QUEUE);
-        (Arc::new(Outlet { queue, dropped: AtomicU64::new(0) }), taken)
-    }
-
     /// Takes a span that has ended.
     pub fn end(&self, span: Span) {
-        if self.queue.try_send(span).is_err() {
-            self.dropped.fetch_add(1, Ordering::Relaxed);
+        let mut queue = self.queue.lock();
+        let count = queue.len();
+        if count < QUEUE {
+            queue.push_back(span);
         }
+        drop(queue);
+        if count >= QUEUE {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+        } else if count + 1 == BATCH {
+            self.enough.notify_one();
+        }
+    }
+
+    /// Waits until there are enough spans for an export; for the only one who takes them.
+    pub async fn filled(&self) {
+        while self.queue.lock().len() < BATCH {
+            self.enough.notified().await;
+        }
+    }
+
+    /// Moves spans to this empty list, oldest first, as many as an export may have.
+    pub fn take(&self, batch: &mut Vec<Span>) {
+        let mut queue = self.queue.lock();
+        let count = queue.len().min(BATCH);
+        batch.extend(queue.drain(..count));
     }
 
     /// Spans that found no room.
@@ -225,18 +261,13 @@ impl Part {
     }
 
     /// Its span, if it has ended now.
-    pub fn span(&self, name: impl Into<Cow<'static, str>>, side: Side) -> Span {
+    pub fn span(&self, name: impl Into<SmolStr>, side: Side) -> Span {
         self.span_since(self.began, name, side)
     }
 
     /// The same if it has begun only then.
-    pub fn span_since(&self, began: Instant, name: impl Into<Cow<'static, str>>, side: Side) -> Span {
-        let Part { scope, parent, .. } = self;
-        Span {
-            context: scope.context,
-            parent: Some(*parent),
-            ..Span::within(&scope.context, name, side, began)
-        }
+    pub fn span_since(&self, began: Instant, name: impl Into<SmolStr>, side: Side) -> Span {
+        Span::new(self.scope.context, Some(self.parent), name, side, began)
     }
 
     /// Tells of it.
@@ -289,11 +320,13 @@ pub fn chance() -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::task::Poll;
+
     use super::*;
 
     #[tokio::test]
     async fn parts_belong_to_what_is_being_done() {
-        let (outlet, mut taken) = Outlet::open();
+        let outlet = Arc::new(Outlet::default());
         assert!(Part::begin().is_none() && Scope::present().is_none());
         within("nobody asks", |span| span, async {}).await;
         let root = Context::root();
@@ -304,23 +337,40 @@ mod tests {
         });
         let inner = scope.drive(inner).await;
         assert!(Scope::present().is_none(), "it is over");
-        let mut next = || taken.try_recv().expect("a span");
-        let (first, second) = (next(), next());
+        let mut taken = Vec::new();
+        outlet.take(&mut taken);
+        let [first, second] = &taken[..] else { panic!("two spans and not {taken:?}") };
         assert_eq!((&*first.name, first.context.span), ("inner", inner.span));
         assert_eq!((&*second.name, second.parent), ("outer", Some(root.span)));
         assert_eq!((first.parent, first.context.trace), (Some(second.context.span), root.trace));
         assert_eq!(second.facts, [("at", Fact::Number(7))]);
-        assert!(taken.try_recv().is_err());
         let carried = scope.act(|| carried(async { Scope::present().map(|scope| scope.context) }));
         assert_eq!(carried.await, Some(root));
-        for _ in 0..QUEUE + 7 {
-            scope.outlet.end(
-                Span::within(&root, "GET", Side::Server, Instant::now()).with_reply(b"-WRONGTYPE no\r\n"),
-            );
-        }
+        let failed =
+            Span::within(&root, "GET", Side::Server, Instant::now()).with_reply(b"-WRONGTYPE no\r\n");
+        assert_eq!(failed.error.as_deref(), Some("WRONGTYPE no"));
+        assert!(failed.facts.contains(&("error.type", Fact::Word("WRONGTYPE".into()))));
+    }
+
+    #[tokio::test]
+    async fn spans_are_taken_in_batches_and_what_finds_no_room_is_counted() {
+        let outlet = Outlet::default();
+        let span = |number: usize| {
+            let span = Span::within(&Context::root(), "GET", Side::Server, Instant::now());
+            span.with("number", number)
+        };
+        (0..BATCH - 1).for_each(|number| outlet.end(span(number)));
+        let mut filled = pin!(outlet.filled());
+        let is_filled = poll_fn(|context| Poll::Ready(filled.as_mut().poll(context).is_ready()));
+        assert!(!is_filled.await);
+        (BATCH - 1..QUEUE + 7).for_each(|number| outlet.end(span(number)));
+        filled.await;
         assert_eq!(outlet.dropped(), 7);
-        let span = taken.try_recv().expect("a span");
-        assert_eq!(span.error.as_deref(), Some("WRONGTYPE no"));
-        assert!(span.facts.contains(&("error.type", Fact::Word("WRONGTYPE".into()))));
+        for number in (0..QUEUE).step_by(BATCH) {
+            outlet.filled().await;
+            let mut batch = Vec::new();
+            outlet.take(&mut batch);
+            assert_eq!((batch.len(), &batch[0].facts[0].1), (BATCH, &Fact::from(number)));
+        }
     }
 }

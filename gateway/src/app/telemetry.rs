@@ -24,17 +24,17 @@ fn open(config: &Config, instance: &str) -> Option<Collector> {
 
 /// Tells of a server until `going` turns to false, and then what is left.
 pub async fn of_server(server: Arc<Server>, mut going: watch::Receiver<bool>) {
-    let (Some(collector), Some(mut queue)) = (open(&server.config, &server.run_id), server.spans.take())
+    let (Some(collector), Some(outlet)) = (open(&server.config, &server.run_id), server.spans.outlet())
     else {
         return;
     };
     let gather = || metrics::of_server(&server, true);
     tokio::select! {
-        () = send_spans(&collector, &server.spans, &mut queue) => {}
+        () = send_spans(&collector, &server.spans, &outlet) => {}
         () = send_metrics(&collector, &server.config, &server.spans.exports_failed[1], gather) => {}
         _ = going.wait_for(|going| !going) => {}
     }
-    send_last(&collector, &mut queue, &metrics::of_server(&server, false)).await;
+    send_last(&collector, &outlet, &metrics::of_server(&server, false)).await;
 }
 
 /// What a store node tells of itself.
@@ -61,14 +61,14 @@ impl OfNode {
     /// Tells of it until it is not ready any more, and then what is left.
     pub async fn run(self: Arc<Self>, mut ready: watch::Receiver<bool>) {
         let instance = format!("{:016x}", store::server::random());
-        let (Some(collector), Some(mut queue)) = (open(&self.config, &instance), self.spans.take()) else {
+        let (Some(collector), Some(outlet)) = (open(&self.config, &instance), self.spans.outlet()) else {
             return;
         };
         tokio::select! {
-            () = send_spans(&collector, &self.spans, &mut queue) => {}
+            () = send_spans(&collector, &self.spans, &outlet) => {}
             () = send_metrics(&collector, &self.config, &self.spans.exports_failed[1], || self.gather(true)) => {}
             _ = ready.wait_for(|ready| !ready) => {}
         }
-        send_last(&collector, &mut queue, &self.gather(false)).await;
+        send_last(&collector, &outlet, &self.gather(false)).await;
     }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use script::Spent;
+use smol_str::{SmolStr, StrExt, ToSmolStr};
 use store::spans::Part;
 
 use super::script::{Program, ScriptCall};
@@ -46,13 +47,13 @@ impl ScriptCall<'_> {
 }
 
 /// Tells of a queued call of EXEC that was run now.
-pub fn tell_queued(server: &Server, part: Part, name: String, db: usize, reply: &[u8]) {
+pub fn tell_queued(server: &Server, part: Part, name: SmolStr, db: usize, reply: &[u8]) {
     server.spans.end(operation(part.span(name.clone(), Side::Internal), name, db).with_reply(reply));
 }
 
 /// A span with the facts that all calls have.
-fn operation(span: Span, name: String, db: usize) -> Span {
-    span.with("db.system.name", "redis").with("db.operation.name", name).with("db.namespace", db.to_string())
+fn operation(span: Span, name: SmolStr, db: usize) -> Span {
+    span.with("db.system.name", "redis").with("db.operation.name", name).with("db.namespace", db.to_smolstr())
 }
 
 /// Tells of a run that began then, with this reply.
@@ -76,7 +77,7 @@ pub(super) fn tell(server: &Server, call: &ScriptCall<'_>, began: Instant, reply
         .with("moonshard.script.outcome", seen.ended.map_or("lost", |ended| ended.word()))
         .with_reply(reply);
     if let Some(limit) = run.error.as_ref().and_then(|text| text.strip_prefix("SCRIPTLIMIT ")) {
-        let limit = limit.split(':').next().unwrap_or_default().to_owned();
+        let limit = SmolStr::from(limit.split(':').next().unwrap_or_default());
         run = run.with("moonshard.script.limit", limit);
     }
     if let Some(name) = call.program.given_name() {
@@ -116,7 +117,7 @@ fn calls_of(seen: &Seen) -> impl Iterator<Item = &CallStep> {
 /// The span of a call.
 fn span_of(server: &Server, run: &Span, step: &CallStep) -> Span {
     let name = step.args.first().map(|name| server.registry.lookup(name)).unwrap_or_default();
-    let name = name.map_or_else(|| "unknown".to_owned(), |row| row.facts().name.to_uppercase());
+    let name = name.map_or_else(|| "unknown".into(), |row| row.facts().name.to_uppercase_smolstr());
     let span = Span::within(&run.context, name.clone(), Side::Internal, Instant::now());
     let span = operation(span, name, step.db).with_reply(&step.reply);
     match (server.store.cluster(), &step.key) {

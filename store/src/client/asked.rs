@@ -1,6 +1,7 @@
 //! The spans of a request to a node: the asker's, which ends with the answer, and that of the node.
 
 use proto::store::v1 as wire;
+use smol_str::{SmolStr, StrExt, ToSmolStr, format_smolstr};
 use store_engine::codec::Input;
 use wire::refusal::Code;
 use wire::request::Body as Ask;
@@ -38,7 +39,7 @@ impl Asked {
         let span = self.facts.put(&self.part, Side::Client);
         let (host, port) = self.address.rsplit_once(':').unwrap_or((&self.address, ""));
         let port: u64 = port.parse().unwrap_or_default();
-        let span = span.with("server.address", host.to_owned()).with("server.port", port);
+        let span = span.with("server.address", host).with("server.port", port);
         let span = match answer {
             Ok(answer) => with_answer(span, answer),
             Err(lost) => with_error(span.with(STATUS, "UNAVAILABLE"), "LOST", lost.reason.clone()),
@@ -65,7 +66,7 @@ pub(crate) fn is_answered(body: &Ask) -> bool {
 pub(crate) struct Facts {
     method: &'static str,
     /// The command's name and database, of a single one.
-    command: Option<(String, u32)>,
+    command: Option<(SmolStr, u32)>,
     /// Calls and locks of a step, and how it ends.
     step: Option<(usize, usize, &'static str)>,
 }
@@ -97,11 +98,12 @@ impl Facts {
     /// The span of one side, which has ended.
     pub fn put(self, part: &Part, side: Side) -> Span {
         let Facts { method, command, step } = self;
-        let span = part.span(format!("{SERVICE}/{method}"), side);
-        let mut span = span.with("rpc.system.name", "grpc").with("rpc.method", format!("{SERVICE}/{method}"));
+        let method = format_smolstr!("{SERVICE}/{method}");
+        let span = part.span(method.clone(), side);
+        let mut span = span.with("rpc.system.name", "grpc").with("rpc.method", method);
         if let Some((name, db)) = command {
             span = span.with("db.system.name", "redis").with("db.operation.name", name);
-            span = span.with("db.namespace", db.to_string());
+            span = span.with("db.namespace", db.to_smolstr());
         }
         if let Some((calls, locks, finish)) = step {
             span = span.with("moonshard.step.calls", calls).with("moonshard.step.locks", locks);
@@ -112,10 +114,10 @@ impl Facts {
 }
 
 /// The name of a command, if it is one.
-fn name_of(call: &wire::Call) -> Option<String> {
+fn name_of(call: &wire::Call) -> Option<SmolStr> {
     let name = Input(&call.args).bytes().ok()?;
     let command = store_engine::command::lookup(&name.to_ascii_lowercase())?;
-    Some(command.name.to_uppercase())
+    Some(command.name.to_uppercase_smolstr())
 }
 
 /// How a request ended, in the words of gRPC.
