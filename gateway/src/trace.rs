@@ -22,6 +22,8 @@ pub const MOST_TEXT: usize = 256;
 /// Shared between a run and whoever asked about it.
 pub struct Trace {
     calls: AtomicBool,
+    /// Their arguments and replies, too.
+    in_full: bool,
     dry: AtomicBool,
     wants_changes: bool,
     seen: Mutex<Seen>,
@@ -103,7 +105,7 @@ pub struct CallNow<'a> {
 
 /// A call of a run.
 pub struct CallStep {
-    /// The first arguments, the command's name among them, each cut.
+    /// The first arguments, the command's name among them, each cut; of a call that is not told in full the name alone.
     pub args: Vec<Vec<u8>>,
     /// How many there were.
     pub arg_count: usize,
@@ -122,10 +124,11 @@ pub struct CallStep {
 }
 
 impl Trace {
-    /// Of a run whose `calls` are to be told too, or only their number and what they cost.
+    /// Of a run whose `calls` are to be told too, in full, or only their number and what they cost.
     pub fn new(calls: bool) -> Trace {
         Trace {
             calls: AtomicBool::new(calls),
+            in_full: calls,
             dry: AtomicBool::new(false),
             wants_changes: false,
             seen: Mutex::default(),
@@ -152,7 +155,7 @@ impl Trace {
         self.calls.load(Ordering::Relaxed)
     }
 
-    /// They are, for the spans of the run.
+    /// They are, for the spans of the run: what they are and take, but neither arguments nor replies other than errors.
     pub fn want_calls(&self) {
         self.calls.store(true, Ordering::Relaxed);
     }
@@ -191,14 +194,15 @@ impl Trace {
     /// Adds a call that is over, or goes on to wait.
     pub fn call(&self, call: &CallNow<'_>) {
         let mut seen = self.seen.lock();
-        let args: Vec<Vec<u8>> = call.args.iter().take(MOST_ARGS).map(|arg| cut(arg)).collect();
-        let reply = cut(call.reply);
+        let most = if self.in_full { MOST_ARGS } else { 1 };
+        let args: Vec<Vec<u8>> = call.args.iter().take(most).map(|arg| cut(arg)).collect();
+        let reply = self.kept(call.reply);
         let bytes = reply.len() + args.iter().map(Vec::len).sum::<usize>();
         let step = CallStep {
             args,
             arg_count: call.args.len(),
             db: call.db,
-            key: call.key.map(|(key, shard)| (cut(key), shard)),
+            key: call.key.map(|(key, shard)| (if self.in_full { cut(key) } else { Vec::new() }, shard)),
             at: seen.began.map_or(Duration::ZERO, |began| call.began.saturating_duration_since(began)),
             took: call.began.elapsed(),
             reply,
@@ -214,8 +218,12 @@ impl Trace {
             && let Some(Step::Call(step)) = seen.steps.last_mut()
         {
             step.took += took;
-            (step.reply, step.reply_bytes) = (cut(reply), reply.len());
+            (step.reply, step.reply_bytes) = (self.kept(reply), reply.len());
         }
+    }
+
+    fn kept(&self, reply: &[u8]) -> Vec<u8> {
+        if self.in_full || reply.starts_with(b"-") { cut(reply) } else { Vec::new() }
     }
 
     /// Adds a line of `redis.log`.

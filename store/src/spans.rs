@@ -118,6 +118,18 @@ impl Span {
         Span { context, parent, name: name.into(), side, began, took, facts: Vec::new(), error: None }
     }
 
+    /// A part of `parent` that began at this Unix time and took so long.
+    pub fn past(
+        parent: &Context,
+        name: impl Into<SmolStr>,
+        side: Side,
+        began: Duration,
+        took: Duration,
+    ) -> Span {
+        let (context, parent) = (parent.child(), Some(parent.span));
+        Span { context, parent, name: name.into(), side, began, took, facts: Vec::new(), error: None }
+    }
+
     /// With a fact more.
     pub fn with(mut self, name: &'static str, fact: impl Into<Fact>) -> Span {
         if self.facts.is_empty() {

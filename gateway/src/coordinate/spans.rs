@@ -1,10 +1,10 @@
 //! The spans of a run that is traced: made from what [`crate::trace`] has seen, when it has ended.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use script::Spent;
-use smol_str::{SmolStr, StrExt, ToSmolStr};
+use smol_str::{SmolStr, ToSmolStr};
 use store::spans::Part;
 
 use super::script::{Program, ScriptCall};
@@ -21,7 +21,7 @@ impl ScriptCall<'_> {
         let Some(part) = &self.span else { return };
         let context = part.context();
         let (mode, name) = (self.mode(), self.program.name().to_owned());
-        let trace = self.trace.get_or_insert_with(|| Arc::new(Trace::new(true)));
+        let trace = self.trace.get_or_insert_with(|| Arc::new(Trace::new(false)));
         trace.want_calls();
         let mut seen = trace.seen();
         seen.span = Some((context.trace_text(), context.span_text()));
@@ -93,12 +93,9 @@ pub(super) fn tell(server: &Server, call: &ScriptCall<'_>, began: Instant, reply
         span.took = phase.took;
         server.spans.end(span);
     }
+    let round = seen.began.map(|round| end.saturating_sub(round.elapsed())).unwrap_or_default();
     for step in calls_of(&seen).take(MOST_CALLS) {
-        let Some(round) = seen.began else { break };
-        let mut span = span_of(server, &run, step);
-        span.began = end.saturating_sub(round.elapsed()) + step.at;
-        span.took = step.took;
-        server.spans.end(span);
+        server.spans.end(span_of(server, &run, step, round + step.at));
     }
     let told = calls_of(&seen).count().min(MOST_CALLS) as u64;
     if calls > told {
@@ -114,11 +111,12 @@ fn calls_of(seen: &Seen) -> impl Iterator<Item = &CallStep> {
     })
 }
 
-/// The span of a call.
-fn span_of(server: &Server, run: &Span, step: &CallStep) -> Span {
-    let name = step.args.first().map(|name| server.registry.lookup(name)).unwrap_or_default();
-    let name = name.map_or_else(|| "unknown".into(), |row| row.facts().name.to_uppercase_smolstr());
-    let span = Span::within(&run.context, name.clone(), Side::Internal, Instant::now());
+/// The span of a call that began at this Unix time.
+fn span_of(server: &Server, run: &Span, step: &CallStep, began: Duration) -> Span {
+    let found = step.args.first().and_then(|name| server.registry.find(name));
+    let name = found.map(|(_, number)| server.registry.shown_name(usize::from(number)));
+    let name = name.unwrap_or_else(|| "unknown".into());
+    let span = Span::past(&run.context, name.clone(), Side::Internal, began, step.took);
     let span = operation(span, name, step.db).with_reply(&step.reply);
     match (server.store.cluster(), &step.key) {
         (Some(cluster), Some((_, node))) => {
