@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use smol_str::ToSmolStr;
+use smol_str::{SmolStr, ToSmolStr};
 use store::client::Pending;
 use store::topology::NodeId;
 use store::{Call, Origin, Store};
@@ -52,7 +52,11 @@ pub fn begin<'a>(
             }
         }
         if let Some(span) = session.span.take() {
-            tell(server, session, &span, args, out, mark);
+            let name = match called {
+                Some(number) => server.registry.shown_name(usize::from(number)),
+                None => gate::shown_name(&server.registry, args),
+            };
+            tell(server, session, &span, name, out, mark);
         }
     }
     waiting
@@ -60,8 +64,7 @@ pub fn begin<'a>(
 
 /// Tells of a request that was traced and has been answered.
 #[cold]
-fn tell(server: &Server, session: &Session, span: &Open, args: Args<'_>, out: &Reply, mark: usize) {
-    let name = gate::shown_name(&server.registry, args);
+fn tell(server: &Server, session: &Session, span: &Open, name: SmolStr, out: &Reply, mark: usize) {
     let (host, port) = session.client.addr.rsplit_once(':').unwrap_or((&session.client.addr, "0"));
     let port: u64 = port.parse().unwrap_or_default();
     server.spans.end(
@@ -383,7 +386,7 @@ pub async fn finish(server: &Arc<Server>, session: &mut Session, waiting: Waitin
         }
     }
     if let Some(span) = session.span.take() {
-        tell(server, session, &span, called, out, mark);
+        tell(server, session, &span, server.registry.shown_name(usize::from(number)), out, mark);
     }
     let took = match (began, args) {
         (Some(began), Some(args)) => Some(note_time(server, session, args, began)),
