@@ -215,8 +215,11 @@ impl Editor<'_, List> {
                 let Editor { space, at, log, .. } = self;
                 let list = List::of_mut(space.value_mut(*at));
                 let list = list.expect("the editor was made for a value of this type");
-                let keep = |element: &[u8]| log.undo(Undo::ListRepush(front, Taken::from_slice(element)));
-                list.pop_seen(front, keep);
+                list.pop_seen(front, |element| {
+                    if log.wants_undo() {
+                        log.undo(Undo::ListRepush(front, Taken::from_slice(element)));
+                    }
+                });
             }
             _ => self.take_out(|list| Undo::ListUntrim(front, list.trim(front, count))),
         }
