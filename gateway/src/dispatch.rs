@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use smol_str::{SmolStr, ToSmolStr};
 use store::client::Pending;
 use store::topology::NodeId;
 use store::{Call, Origin, Store};
@@ -23,7 +22,7 @@ use crate::observe::{Counters, unix_ms};
 use crate::registry::{Later, Row, SessionRun, run_now};
 use crate::server::Server;
 use crate::session::Session;
-use crate::spans::Open;
+use crate::spans::{Fact, Open, Span};
 
 /// Handles a request as far as that is possible at once. The reply is in `out`, unless something is returned
 /// that has to be awaited with [`finish`].
@@ -36,7 +35,7 @@ pub fn begin<'a>(
 ) -> Option<Waiting<'a>> {
     let began = session_time(server, session);
     let mark = out.buf.len();
-    session.span = server.spans.begin(session.parent.as_ref());
+    session.span = server.spans.begin(session.parent.as_ref(), began);
     let mut called = None;
     let waiting = match server.tracking.is_on() {
         true => Origin::client(session.client.id)
@@ -56,26 +55,36 @@ pub fn begin<'a>(
                 Some(number) => server.registry.shown_name(usize::from(number)),
                 None => gate::shown_name(&server.registry, args),
             };
-            tell(server, session, &span, name, out, mark);
+            tell(server, session, &span, name, began.and(session.clock), out, mark);
         }
     }
     waiting
 }
 
-/// Tells of a request that was traced and has been answered.
+/// Tells of a request that was traced and has been answered: `now`, if somebody knows when that is.
 #[cold]
-fn tell(server: &Server, session: &Session, span: &Open, name: SmolStr, out: &Reply, mark: usize) {
+fn tell(
+    server: &Server,
+    session: &Session,
+    open: &Open,
+    name: &str,
+    now: Option<Instant>,
+    out: &Reply,
+    mark: usize,
+) {
     let (host, port) = session.client.addr.rsplit_once(':').unwrap_or((&session.client.addr, "0"));
     let port: u64 = port.parse().unwrap_or_default();
-    server.spans.end(
-        span.end(name.clone())
-            .with("db.system.name", "redis")
-            .with("db.operation.name", name)
-            .with("db.namespace", session.db.to_smolstr())
-            .with("client.address", host)
-            .with("client.port", port)
-            .with_reply(out.buf.get(mark..).unwrap_or_default()),
-    );
+    let span = span_of(open, name, now)
+        .with("db.namespace", Fact::Digits(session.db as u64))
+        .with("client.address", host)
+        .with("client.port", port);
+    server.spans.end(&span.with_reply(out.buf.get(mark..).unwrap_or_default()));
+}
+
+/// The span of a request that ends `now`, if somebody knows when that is.
+fn span_of(open: &Open, name: &str, now: Option<Instant>) -> Span {
+    let span = open.end(name, now.unwrap_or_else(Instant::now));
+    span.with("db.system.name", "redis").with("db.operation.name", name)
 }
 
 /// Counts a call that was run, with how long it took if somebody has measured that. Its reply stands behind `mark`.
@@ -294,7 +303,7 @@ pub struct Sent {
     writes: bool,
     number: u16,
     /// If it is traced.
-    span: Option<Box<Open>>,
+    span: Option<Open>,
     /// When it was sent, if anybody wants to know how long it takes.
     began: Option<Instant>,
 }
@@ -356,10 +365,9 @@ pub async fn receive(
     }
     let took = began.map(|began| clock.get_or_insert_with(Instant::now).saturating_duration_since(began));
     count(server, number, took, out, mark);
-    if let Some(span) = sent.span {
-        let name = server.registry.shown_name(usize::from(number));
-        let told = span.end(name.clone()).with("db.system.name", "redis").with("db.operation.name", name);
-        server.spans.end(told.with_reply(out.buf.get(mark..).unwrap_or_default()));
+    if let Some(open) = sent.span {
+        let span = span_of(&open, server.registry.shown_name(usize::from(number)), began.and(*clock));
+        server.spans.end(&span.with_reply(out.buf.get(mark..).unwrap_or_default()));
     }
     Ok(took)
 }
@@ -385,9 +393,6 @@ pub async fn finish(server: &Arc<Server>, session: &mut Session, waiting: Waitin
             Box::pin(scope.drive(origin.drive(answer(server, session, waiting, out)))).await;
         }
     }
-    if let Some(span) = session.span.take() {
-        tell(server, session, &span, server.registry.shown_name(usize::from(number)), out, mark);
-    }
     let took = match (began, args) {
         (Some(began), Some(args)) => Some(note_time(server, session, args, began)),
         _ => {
@@ -395,6 +400,10 @@ pub async fn finish(server: &Arc<Server>, session: &mut Session, waiting: Waitin
             None
         }
     };
+    if let Some(span) = session.span.take() {
+        let name = server.registry.shown_name(usize::from(number));
+        tell(server, session, &span, name, took.and(session.clock), out, mark);
+    }
     count(server, number, took, out, mark);
     if server.audit.concerns(number) {
         server.audit.tell(session, called, out.buf.get(mark..).unwrap_or_default());

@@ -3,7 +3,6 @@
 mod limits;
 
 use smallvec::SmallVec;
-use smol_str::SmolStr;
 use store_engine::command::resolve;
 use store_engine::keys::{Keys, keys_of};
 use store_engine::same::same;
@@ -81,10 +80,10 @@ pub fn number_of(registry: &Registry, args: Args<'_>) -> Option<u16> {
 }
 
 /// The name of a call's command for people: one of those that there are, or `unknown`.
-pub fn shown_name(registry: &Registry, args: Args<'_>) -> SmolStr {
+pub fn shown_name<'a>(registry: &'a Registry, args: Args<'_>) -> &'a str {
     match number_of(registry, args) {
         Some(number) => registry.shown_name(usize::from(number)),
-        None => "unknown".into(),
+        None => "unknown",
     }
 }
 

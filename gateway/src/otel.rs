@@ -5,7 +5,7 @@
 //! own cost less on the way of a request than those of the SDK, whose queue hides what it drops and whose histograms
 //! cannot be filled from counters that are there already.
 
-mod message;
+mod codec;
 mod wire;
 
 use std::str::FromStr;
@@ -29,7 +29,7 @@ use crate::config::Config;
 use crate::log;
 use crate::metrics::Gathered;
 use crate::observe::unix_time;
-use crate::spans::{Outlet, Span, Spans};
+use crate::spans::{Batch, Outlet, Spans};
 
 /// The method that takes spans.
 const TRACES: &str = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
@@ -93,11 +93,11 @@ impl Collector {
         request
     }
 
-    async fn send_spans(&self, spans: &[Span]) -> Result<(), Status> {
+    async fn send_spans(&self, batch: &Batch) -> Result<(), Status> {
         let mut collector = Grpc::new(self.channel.clone());
         collector.ready().await.map_err(|error| Status::from_error(error.into()))?;
-        let request = self.request(wire::traces(&self.resource, spans));
-        let codec = message::Written::<ExportTraceServiceResponse>::default();
+        let request = self.request(wire::traces(&self.resource, batch));
+        let codec = codec::Written::<ExportTraceServiceResponse>::default();
         collector.unary(request, PathAndQuery::from_static(TRACES), codec).await.map(drop)
     }
 
@@ -170,16 +170,12 @@ impl Telling {
 /// Sends spans for as long as it is polled.
 pub async fn send_spans(collector: &Collector, spans: &Spans, outlet: &Outlet) {
     let mut telling = Telling { signal: "traces", lost: false };
-    let mut batch = Vec::new();
     loop {
         let _ = timeout(PATIENCE, outlet.filled()).await;
-        outlet.take(&mut batch);
-        if !batch.is_empty() {
-            let sent = collector.send_spans(&batch).await;
-            let took = telling.note(&spans.exports_failed[0], sent);
+        if let Some(batch) = outlet.take() {
+            let took = telling.note(&spans.exports_failed[0], collector.send_spans(&batch).await);
             let counter = if took { &spans.sent } else { &spans.failed };
-            counter.fetch_add(batch.len() as u64, Ordering::Relaxed);
-            batch.clear();
+            counter.fetch_add(batch.spans, Ordering::Relaxed);
         }
     }
 }
@@ -188,10 +184,8 @@ pub async fn send_spans(collector: &Collector, spans: &Spans, outlet: &Outlet) {
 pub async fn send_last(collector: &Collector, outlet: &Outlet, gathered: &Gathered) {
     let last = async {
         let _ = collector.send_metrics(gathered).await;
-        loop {
-            let mut batch = Vec::new();
-            outlet.take(&mut batch);
-            if batch.is_empty() || collector.send_spans(&batch).await.is_err() {
+        while let Some(batch) = outlet.take() {
+            if collector.send_spans(&batch).await.is_err() {
                 return;
             }
         }

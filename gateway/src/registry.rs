@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 
 use foldhash::fast::RandomState;
-use smol_str::SmolStr;
 use store_engine::{Args, Command, CommandError, Reply};
 
 use crate::server::Server;
@@ -134,7 +133,7 @@ pub struct Registry {
     /// The container of each, if it is a subcommand.
     containers: Vec<Option<&'static Command>>,
     /// The names of all for people, by number.
-    shown: Vec<SmolStr>,
+    shown: Vec<String>,
 }
 
 /// Longest name of a command, so that a name can be lower-cased on the stack.
@@ -160,7 +159,7 @@ impl Registry {
         let mut names: Vec<_> = names.filter(|name| !name.contains('|')).collect();
         names.sort_unstable();
         let mut registry = Registry { rows, names, numbered, containers, shown: Vec::new() };
-        let shown = |number| registry.name_of(number).replace('|', " ").to_uppercase().into();
+        let shown = |number| registry.name_of(number).replace('|', " ").to_uppercase();
         registry.shown = (0..registry.count()).map(shown).collect();
         registry
     }
@@ -180,8 +179,8 @@ impl Registry {
     }
 
     /// The same name for people, as in `CONFIG GET`.
-    pub fn shown_name(&self, number: usize) -> SmolStr {
-        self.shown[number].clone()
+    pub fn shown_name(&self, number: usize) -> &str {
+        &self.shown[number]
     }
 
     /// The facts of a command by its number.

@@ -389,7 +389,7 @@ pub struct Session {
     /// the beginning of the next.
     pub clock: Option<Instant>,
     /// The request that is being answered, if it is traced.
-    pub span: Option<Box<Open>>,
+    pub span: Option<Open>,
     /// What it is subscribed to, if that is anything.
     pub subscriptions: Option<Box<Subscriptions>>,
     /// Whether it watches what is asked of the server.

@@ -2,20 +2,19 @@
 //!
 //! Whoever answers a request asks [`Spans::begin`].
 
-pub use store::spans::{Context, Fact, Outlet, Scope, Side, Span};
+pub use store::spans::{Batch, Context, Fact, Outlet, Scope, Side, Span};
 
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Instant;
 
-use smol_str::SmolStr;
 use store::spans::chance;
 
 use crate::config::Config;
 
 /// A request that is being traced.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Open {
     /// Its span.
     pub context: Context,
@@ -24,9 +23,9 @@ pub struct Open {
 }
 
 impl Open {
-    /// Ends it.
-    pub fn end(&self, name: SmolStr) -> Span {
-        Span::new(self.context, self.parent, name, Side::Server, self.began)
+    /// Its span, if it ended then.
+    pub fn end(&self, name: &str, ended: Instant) -> Span {
+        Span::new(self.context, self.parent, name, Side::Server, self.began..ended)
     }
 }
 
@@ -56,29 +55,26 @@ impl Spans {
         }
     }
 
-    /// Begins a request that came with this context, if it is to be traced.
+    /// Begins a request that came with this context, if it is to be traced. It begins `now`, if somebody knows when that
+    /// is.
     #[inline]
-    pub fn begin(&self, parent: Option<&Context>) -> Option<Box<Open>> {
-        if self.outlet.is_none() { None } else { self.choose(parent) }
+    pub fn begin(&self, parent: Option<&Context>, now: Option<Instant>) -> Option<Open> {
+        (self.outlet.is_some() && self.chooses(parent)).then(|| open(parent, now))
     }
 
-    fn choose(&self, parent: Option<&Context>) -> Option<Box<Open>> {
-        let is_sampled = match parent {
+    /// Whether it is to be traced.
+    #[inline]
+    fn chooses(&self, parent: Option<&Context>) -> bool {
+        match parent {
             Some(parent) => parent.sampled,
             None => is_next(self.config.otel_sample_ratio.get()),
-        };
-        if !is_sampled {
-            return None;
         }
-        let context = parent.map_or_else(Context::root, Context::child);
-        Some(Box::new(Open { context, parent: parent.map(|parent| parent.span), began: Instant::now() }))
     }
 
     /// Begins a request that came with this context and turns out to be one that is always traced: unless whoever
     /// asks has said that it is not.
-    pub fn begin_wanted(&self, parent: Option<&Context>) -> Option<Box<Open>> {
-        let wanted = self.outlet.is_some() && parent.is_none();
-        wanted.then(|| Box::new(Open { context: Context::root(), parent: None, began: Instant::now() }))
+    pub fn begin_wanted(&self, parent: Option<&Context>) -> Option<Open> {
+        (self.outlet.is_some() && parent.is_none()).then(|| open(None, None))
     }
 
     /// For what is done in a span of this context.
@@ -92,9 +88,16 @@ impl Spans {
     }
 
     /// Takes a span that has ended.
-    pub fn end(&self, span: Span) {
+    pub fn end(&self, span: &Span) {
         if let Some(outlet) = &self.outlet {
             outlet.end(span);
+        }
+    }
+
+    /// Takes spans that have ended.
+    pub fn end_all(&self, spans: &Batch) {
+        if let Some(outlet) = &self.outlet {
+            outlet.end_all(spans);
         }
     }
 
@@ -102,6 +105,12 @@ impl Spans {
     pub fn dropped(&self) -> u64 {
         self.outlet.as_ref().map_or(0, |outlet| outlet.dropped())
     }
+}
+
+#[cold]
+fn open(parent: Option<&Context>, now: Option<Instant>) -> Open {
+    let context = parent.map_or_else(Context::root, Context::child);
+    Open { context, parent: parent.map(|parent| parent.span), began: now.unwrap_or_else(Instant::now) }
 }
 
 thread_local! {
@@ -137,26 +146,27 @@ mod tests {
     #[test]
     fn as_many_are_traced_as_is_asked_for() {
         let config = Arc::new(Config::defaults());
-        assert!(Spans::new(config.clone()).begin(Some(&Context::root())).is_none(), "nobody would take it");
+        assert!(
+            Spans::new(config.clone()).begin(Some(&Context::root()), None).is_none(),
+            "nobody would take it"
+        );
         config.otel_endpoint.set("http://127.0.0.1:1".into());
         let spans = Spans::new(config.clone());
-        let count = || (0..10_000).filter(|_| spans.begin(None).is_some()).count();
+        let count = || (0..10_000).filter(|_| spans.begin(None, None).is_some()).count();
         assert_eq!(count(), 0);
         config.otel_sample_ratio.set(0.25f64.to_bits());
         assert!((2000..3000).contains(&count()));
         config.otel_sample_ratio.set(1f64.to_bits());
         assert_eq!(count(), 10_000);
         let parent = Context { sampled: false, ..Context::root() };
-        assert!(spans.begin(Some(&parent)).is_none(), "who asks decides");
+        assert!(spans.begin(Some(&parent), None).is_none(), "who asks decides");
         let parent = Context::root();
         config.otel_sample_ratio.set(0f64.to_bits());
-        let open = spans.begin(Some(&parent)).expect("who asks decides");
+        let open = spans.begin(Some(&parent), None).expect("who asks decides");
         assert_eq!((open.context.trace, open.parent), (parent.trace, Some(parent.span)));
         assert_ne!(open.context.span, parent.span);
-        spans.end(open.end("GET".into()));
-        let mut ended = Vec::new();
-        spans.outlet().expect("there is a collector").take(&mut ended);
-        assert_eq!(ended.len(), 1);
+        spans.end(&open.end("GET", Instant::now()));
+        assert_eq!(spans.outlet().and_then(|outlet| outlet.take()).map(|batch| batch.spans), Some(1));
         assert!(spans.begin_wanted(Some(&parent)).is_none() && spans.begin_wanted(None).is_some());
     }
 }

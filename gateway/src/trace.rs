@@ -1,5 +1,6 @@
 //! What one run of a script did, for whoever asked to be told before it began.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -12,6 +13,8 @@ use crate::stats::Ended;
 const MOST_STEPS: usize = 1000;
 /// Bytes of arguments, replies and texts that are kept of one run.
 const MOST_BYTES: usize = 1 << 20;
+/// Calls of one run that become spans.
+const MOST_BRIEF: usize = 256;
 /// Waits that are kept of one run.
 const MOST_PHASES: usize = 32;
 /// Arguments that are kept of one call.
@@ -21,9 +24,10 @@ pub const MOST_TEXT: usize = 256;
 
 /// Shared between a run and whoever asked about it.
 pub struct Trace {
-    calls: AtomicBool,
-    /// Their arguments and replies, too.
-    in_full: bool,
+    /// Whether steps are told.
+    steps: bool,
+    /// Whether calls become spans.
+    spans: AtomicBool,
     dry: AtomicBool,
     wants_changes: bool,
     seen: Mutex<Seen>,
@@ -46,14 +50,18 @@ pub struct Seen {
     pub steps: Vec<Step>,
     /// Steps that were not kept.
     pub omitted: u64,
+    /// The calls of its last round, for spans.
+    pub calls: Vec<BriefCall>,
+    /// Calls that were not kept for that.
+    pub calls_omitted: u64,
     /// What it changed as RESP3, and how many keys more, if that was wanted and it was kept.
     pub changes: Option<(Vec<u8>, usize)>,
     /// Trace and span that it belongs to, for its log lines.
     pub span: Option<(String, String)>,
     /// Where it waited: for its keys, for its turn, and until its changes were kept.
     pub phases: Vec<Phase>,
-    /// When its last round began.
-    pub began: Option<Instant>,
+    /// When its last round began, if it tells of calls.
+    began: Option<Instant>,
     bytes: usize,
 }
 
@@ -93,6 +101,8 @@ pub enum Step {
 pub struct CallNow<'a> {
     /// The command's name, and its arguments.
     pub args: &'a [&'a [u8]],
+    /// The command's number, if there is such a command.
+    pub number: Option<u16>,
     /// The selected database.
     pub db: usize,
     /// Its first key, and the shard of that.
@@ -105,7 +115,7 @@ pub struct CallNow<'a> {
 
 /// A call of a run.
 pub struct CallStep {
-    /// The first arguments, the command's name among them, each cut; of a call that is not told in full the name alone.
+    /// The first arguments, the command's name among them, each cut.
     pub args: Vec<Vec<u8>>,
     /// How many there were.
     pub arg_count: usize,
@@ -123,12 +133,27 @@ pub struct CallStep {
     pub reply_bytes: usize,
 }
 
+/// A call as its span tells of it: neither its arguments nor its reply.
+#[derive(Clone, Debug)]
+pub struct BriefCall {
+    /// The command's number, if there is such a command.
+    pub number: Option<u16>,
+    /// The selected database.
+    pub db: usize,
+    /// The shard of its first key, or the node.
+    pub place: Option<usize>,
+    /// When it began, and ended.
+    pub times: Range<Instant>,
+    /// Its reply, if that is an error.
+    pub error: Option<Box<[u8]>>,
+}
+
 impl Trace {
-    /// Of a run whose `calls` are to be told too, in full, or only their number and what they cost.
-    pub fn new(calls: bool) -> Trace {
+    /// Of a run whose `steps` are to be told too, or only their number and what they cost.
+    pub fn new(steps: bool) -> Trace {
         Trace {
-            calls: AtomicBool::new(calls),
-            in_full: calls,
+            steps,
+            spans: AtomicBool::new(false),
             dry: AtomicBool::new(false),
             wants_changes: false,
             seen: Mutex::default(),
@@ -150,14 +175,18 @@ impl Trace {
         self.seen.lock().changes = Some((told, omitted));
     }
 
-    /// Whether single calls are to be told.
+    /// Whether single calls are to be told, in whatever way.
     pub fn has_calls(&self) -> bool {
-        self.calls.load(Ordering::Relaxed)
+        self.steps || self.wants_spans()
     }
 
-    /// They are, for the spans of the run: what they are and take, but neither arguments nor replies other than errors.
-    pub fn want_calls(&self) {
-        self.calls.store(true, Ordering::Relaxed);
+    /// Calls become spans.
+    pub fn want_spans(&self) {
+        self.spans.store(true, Ordering::Relaxed);
+    }
+
+    fn wants_spans(&self) -> bool {
+        self.spans.load(Ordering::Relaxed)
     }
 
     /// Notes a part of the run, beside its calls, that began then and is over.
@@ -187,28 +216,21 @@ impl Trace {
     pub fn begin_round(&self) {
         let mut seen = self.seen.lock();
         seen.steps.clear();
-        (seen.omitted, seen.bytes) = (0, 0);
+        seen.calls.clear();
+        (seen.omitted, seen.calls_omitted, seen.bytes) = (0, 0, 0);
         seen.began = Some(Instant::now());
     }
 
     /// Adds a call that is over, or goes on to wait.
     pub fn call(&self, call: &CallNow<'_>) {
+        let times = call.began..Instant::now();
         let mut seen = self.seen.lock();
-        let most = if self.in_full { MOST_ARGS } else { 1 };
-        let args: Vec<Vec<u8>> = call.args.iter().take(most).map(|arg| cut(arg)).collect();
-        let reply = self.kept(call.reply);
-        let bytes = reply.len() + args.iter().map(Vec::len).sum::<usize>();
-        let step = CallStep {
-            args,
-            arg_count: call.args.len(),
-            db: call.db,
-            key: call.key.map(|(key, shard)| (if self.in_full { cut(key) } else { Vec::new() }, shard)),
-            at: seen.began.map_or(Duration::ZERO, |began| call.began.saturating_duration_since(began)),
-            took: call.began.elapsed(),
-            reply,
-            reply_bytes: call.reply.len(),
-        };
-        seen.add(Step::Call(step), bytes);
+        if self.steps {
+            seen.add_call(call, &times);
+        }
+        if self.wants_spans() {
+            seen.add_brief(call, times);
+        }
     }
 
     /// The newest call had to wait and has its reply now.
@@ -218,12 +240,13 @@ impl Trace {
             && let Some(Step::Call(step)) = seen.steps.last_mut()
         {
             step.took += took;
-            (step.reply, step.reply_bytes) = (self.kept(reply), reply.len());
+            (step.reply, step.reply_bytes) = (cut(reply), reply.len());
         }
-    }
-
-    fn kept(&self, reply: &[u8]) -> Vec<u8> {
-        if self.in_full || reply.starts_with(b"-") { cut(reply) } else { Vec::new() }
+        if seen.calls_omitted == 0
+            && let Some(call) = seen.calls.last_mut()
+        {
+            (call.times.end, call.error) = (Instant::now(), error_of(reply));
+        }
     }
 
     /// Adds a line of `redis.log`.
@@ -235,6 +258,33 @@ impl Trace {
 }
 
 impl Seen {
+    fn add_call(&mut self, call: &CallNow<'_>, times: &Range<Instant>) {
+        let args: Vec<Vec<u8>> = call.args.iter().take(MOST_ARGS).map(|arg| cut(arg)).collect();
+        let reply = cut(call.reply);
+        let bytes = reply.len() + args.iter().map(Vec::len).sum::<usize>();
+        let step = CallStep {
+            args,
+            arg_count: call.args.len(),
+            db: call.db,
+            key: call.key.map(|(key, place)| (cut(key), place)),
+            at: self.began.map_or(Duration::ZERO, |began| times.start.saturating_duration_since(began)),
+            took: times.end - times.start,
+            reply,
+            reply_bytes: call.reply.len(),
+        };
+        self.add(Step::Call(step), bytes);
+    }
+
+    fn add_brief(&mut self, call: &CallNow<'_>, times: Range<Instant>) {
+        if self.calls.len() >= MOST_BRIEF {
+            self.calls_omitted += 1;
+            return;
+        }
+        let CallNow { number, db, .. } = *call;
+        let place = call.key.map(|(_, place)| place);
+        self.calls.push(BriefCall { number, db, place, times, error: error_of(call.reply) });
+    }
+
     fn add(&mut self, step: Step, bytes: usize) {
         if self.omitted > 0 || self.steps.len() >= MOST_STEPS || self.bytes + bytes > MOST_BYTES {
             self.omitted += 1;
@@ -243,6 +293,11 @@ impl Seen {
         self.bytes += bytes;
         self.steps.push(step);
     }
+}
+
+/// A reply that is an error, cut.
+fn error_of(reply: &[u8]) -> Option<Box<[u8]>> {
+    reply.starts_with(b"-").then(|| cut(reply).into())
 }
 
 fn cut(bytes: &[u8]) -> Vec<u8> {
@@ -256,11 +311,12 @@ mod tests {
     #[test]
     fn what_is_kept_has_bounds() {
         let trace = Trace::new(true);
+        trace.want_spans();
         trace.begin_round();
         let long = vec![b'x'; 10_000];
         for _ in 0..MOST_STEPS + 5 {
             let (args, reply) = (&[&long[..]; 40], &long[..]);
-            trace.call(&CallNow { args, db: 0, key: None, began: Instant::now(), reply });
+            trace.call(&CallNow { args, number: None, db: 0, key: None, began: Instant::now(), reply });
         }
         {
             let seen = trace.seen();
@@ -274,9 +330,14 @@ mod tests {
             assert!(seen.steps.iter().map(bytes).sum::<usize>() <= MOST_BYTES);
             assert_eq!(seen.steps.len() as u64 + seen.omitted, MOST_STEPS as u64 + 5);
             assert!(seen.omitted > 5, "bytes are bounded too");
+            assert_eq!(
+                (seen.calls.len(), seen.calls_omitted),
+                (MOST_BRIEF, (MOST_STEPS + 5 - MOST_BRIEF) as u64)
+            );
         }
         trace.begin_round();
         let seen = trace.seen();
         assert!(seen.steps.is_empty() && seen.omitted == 0);
+        assert!(seen.calls.is_empty() && seen.calls_omitted == 0);
     }
 }

@@ -42,7 +42,11 @@ const CONFINED: &[(&str, &[&str], &[&str])] = &[
             "tests/examples/",
         ],
     ),
-    ("opentelemetry", &["gateway", "tests"], &["gateway/src/otel", "tests/tests/otel"]),
+    (
+        "opentelemetry",
+        &["gateway", "store", "tests"],
+        &["gateway/src/otel", "store/src/spans", "tests/tests/otel"],
+    ),
     ("axum", &["gateway"], &["gateway/src/frontend/http"]),
     (
         "hyper",

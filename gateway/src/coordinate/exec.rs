@@ -165,7 +165,7 @@ async fn round(
                 }
                 if let Some(part) = part {
                     let name = if message.shard { "SPUBLISH" } else { "PUBLISH" };
-                    spans::tell_queued(server, part, name.into(), 0, &out.buf[mark..]);
+                    spans::tell_queued(server, part, name, 0, &out.buf[mark..]);
                 }
             }
             Step::Engine(admitted, db) => {

@@ -29,7 +29,9 @@ pub(super) fn tell_call(
     reply: &[u8],
 ) {
     let admitted = gate::admit(&server.registry, args, Origin::Script { read_only: false }).ok();
+    let number =
+        admitted.as_ref().map(|admitted| admitted.number).or_else(|| gate::number_of(&server.registry, args));
     let key = admitted.and_then(|admitted| admitted.keys.first().map(|(at, _)| args[*at]));
     let key = key.map(|key| (key, server.store.place_of(key)));
-    trace.call(&CallNow { args: args.items(), db, key, began, reply });
+    trace.call(&CallNow { args: args.items(), number, db, key, began, reply });
 }

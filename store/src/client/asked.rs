@@ -1,7 +1,6 @@
 //! The spans of a request to a node: the asker's, which ends with the answer, and that of the node.
 
 use proto::store::v1 as wire;
-use smol_str::{SmolStr, StrExt, ToSmolStr, format_smolstr};
 use store_engine::codec::Input;
 use wire::refusal::Code;
 use wire::request::Body as Ask;
@@ -9,7 +8,7 @@ use wire::response::Body as Answer;
 use wire::step::Finish;
 
 use super::link::Lost;
-use crate::spans::{Context, Part, Side, Span};
+use crate::spans::{Context, Fact, Part, Side, Span};
 
 /// The service that all requests are for.
 const SERVICE: &str = "moonshard.store.v1.Store";
@@ -42,9 +41,9 @@ impl Asked {
         let span = span.with("server.address", host).with("server.port", port);
         let span = match answer {
             Ok(answer) => with_answer(span, answer),
-            Err(lost) => with_error(span.with(STATUS, "UNAVAILABLE"), "LOST", lost.reason.clone()),
+            Err(lost) => with_error(span.with(STATUS, "UNAVAILABLE"), "LOST", &lost.reason),
         };
-        self.part.end(span);
+        self.part.end(&span);
     }
 }
 
@@ -66,7 +65,7 @@ pub(crate) fn is_answered(body: &Ask) -> bool {
 pub(crate) struct Facts {
     method: &'static str,
     /// The command's name and database, of a single one.
-    command: Option<(SmolStr, u32)>,
+    command: Option<(&'static str, u32)>,
     /// Calls and locks of a step, and how it ends.
     step: Option<(usize, usize, &'static str)>,
 }
@@ -98,12 +97,11 @@ impl Facts {
     /// The span of one side, which has ended.
     pub fn put(self, part: &Part, side: Side) -> Span {
         let Facts { method, command, step } = self;
-        let method = format_smolstr!("{SERVICE}/{method}");
-        let span = part.span(method.clone(), side);
-        let mut span = span.with("rpc.system.name", "grpc").with("rpc.method", method);
+        let method = format!("{SERVICE}/{method}");
+        let mut span = part.span(&method, side).with("rpc.system.name", "grpc").with("rpc.method", &*method);
         if let Some((name, db)) = command {
-            span = span.with("db.system.name", "redis").with("db.operation.name", name);
-            span = span.with("db.namespace", db.to_smolstr());
+            span = span.with("db.system.name", "redis").with("db.operation.name", &*name.to_uppercase());
+            span = span.with("db.namespace", Fact::Digits(db.into()));
         }
         if let Some((calls, locks, finish)) = step {
             span = span.with("moonshard.step.calls", calls).with("moonshard.step.locks", locks);
@@ -114,10 +112,9 @@ impl Facts {
 }
 
 /// The name of a command, if it is one.
-fn name_of(call: &wire::Call) -> Option<SmolStr> {
+fn name_of(call: &wire::Call) -> Option<&'static str> {
     let name = Input(&call.args).bytes().ok()?;
-    let command = store_engine::command::lookup(&name.to_ascii_lowercase())?;
-    Some(command.name.to_uppercase_smolstr())
+    store_engine::command::lookup(&name.to_ascii_lowercase()).map(|command| command.name)
 }
 
 /// How a request ended, in the words of gRPC.
@@ -133,7 +130,7 @@ pub(crate) fn with_answer(span: Span, answer: &Answer) -> Span {
                 Code::Denied => ("DENIED", "PERMISSION_DENIED"),
                 Code::Unavailable => ("UNAVAILABLE", "UNAVAILABLE"),
             };
-            with_error(span.with(STATUS, status), code, refusal.reason.clone())
+            with_error(span.with(STATUS, status), code, &refusal.reason)
         }
         // An error of a command is an answer like others.
         Answer::Reply(reply) => span.with(STATUS, "OK").with_reply(reply),
@@ -141,8 +138,8 @@ pub(crate) fn with_answer(span: Span, answer: &Answer) -> Span {
     }
 }
 
-fn with_error(span: Span, code: &'static str, text: String) -> Span {
-    Span { error: Some(text), ..span.with("error.type", code) }
+fn with_error(span: Span, code: &'static str, text: &str) -> Span {
+    span.with("error.type", code).with_error(text)
 }
 
 /// A request in a word, as `store.proto` calls it.

@@ -166,7 +166,7 @@ impl Unsent {
         let Some((part, facts)) = self.traced.remove(&response.id) else { return };
         let span = facts.put(&part, Side::Server);
         let span = response.body.iter().fold(span, with_answer);
-        part.end(span);
+        part.end(&span);
     }
 }
 

@@ -619,7 +619,7 @@ fn settle(host: &Arc<Host>, outbox: &Arc<Outbox>, mut responses: Vec<Response>) 
         };
         for part in waits {
             let span = part.span("journal", Side::Internal);
-            part.end(span);
+            part.end(&span);
         }
         if let Err(reason) = settled {
             for response in &mut responses {

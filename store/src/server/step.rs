@@ -70,7 +70,7 @@ pub(super) async fn execute(host: &Arc<Host>, call: &wire::Call) -> Answer {
 fn worked(part: Option<spans::Part>, facts: impl FnOnce(Span) -> Span) {
     if let Some(part) = part {
         let span = facts(part.span("work", Side::Internal));
-        part.end(span);
+        part.end(&span);
     }
 }
 

@@ -1,18 +1,28 @@
 //! Messages of Protocol Buffers that are written as they are sent: nothing is allocated for their parts.
 
-use std::marker::PhantomData;
-
 use prost::bytes::BufMut;
 use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint};
-use tonic::Status;
-use tonic::codec::{BufferSettings, Codec, EncodeBuf, Encoder};
-use tonic_prost::{ProstCodec, ProstDecoder};
 
 /// One that is being written.
-#[derive(Default)]
-pub struct Message(pub(super) Vec<u8>);
+#[derive(Clone, Debug, Default)]
+pub struct Message(Vec<u8>);
 
 impl Message {
+    /// One for which there is room at once.
+    pub fn with_capacity(bytes: usize) -> Message {
+        Message(Vec::with_capacity(bytes))
+    }
+
+    /// What is written.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// How many bytes that are.
+    pub fn byte_count(&self) -> usize {
+        self.0.len()
+    }
+
     /// A number of variable length.
     pub fn number(&mut self, field: u32, number: u64) {
         encode_key(field, WireType::Varint, &mut self.0);
@@ -33,9 +43,19 @@ impl Message {
 
     /// Bytes, a text, or a message that is written already.
     pub fn bytes(&mut self, field: u32, bytes: &[u8]) {
-        encode_key(field, WireType::LengthDelimited, &mut self.0);
-        encode_varint(bytes.len() as u64, &mut self.0);
+        self.head(field, bytes.len());
         self.0.extend_from_slice(bytes);
+    }
+
+    /// The head of a message within that is so long. It is appended next.
+    pub fn head(&mut self, field: u32, len: usize) {
+        encode_key(field, WireType::LengthDelimited, &mut self.0);
+        encode_varint(len as u64, &mut self.0);
+    }
+
+    /// Fields that are written already.
+    pub fn append(&mut self, fields: &Message) {
+        self.0.extend_from_slice(&fields.0);
     }
 
     /// A message within.
@@ -47,42 +67,10 @@ impl Message {
         write(self);
         let len = self.0.len() - at - 1;
         let room = encoded_len_varint(len as u64);
-        self.0.resize(at + room + len, 0);
-        self.0.copy_within(at + 1..at + 1 + len, at + room);
+        if room > 1 {
+            self.0.resize(at + room + len, 0);
+            self.0.copy_within(at + 1..at + 1 + len, at + room);
+        }
         encode_varint(len as u64, &mut &mut self.0[at..]);
-    }
-}
-
-/// Sends such a message, and receives one of another kind.
-pub struct Written<Answer>(PhantomData<Answer>);
-
-impl<Answer> Default for Written<Answer> {
-    fn default() -> Self {
-        Written(PhantomData)
-    }
-}
-
-impl<Answer: prost::Message + Default + Send + 'static> Codec for Written<Answer> {
-    type Encode = Message;
-    type Decode = Answer;
-    type Encoder = Self;
-    type Decoder = ProstDecoder<Answer>;
-
-    fn encoder(&mut self) -> Self {
-        Written::default()
-    }
-
-    fn decoder(&mut self) -> ProstDecoder<Answer> {
-        ProstCodec::<(), Answer>::raw_decoder(BufferSettings::default())
-    }
-}
-
-impl<Answer> Encoder for Written<Answer> {
-    type Item = Message;
-    type Error = Status;
-
-    fn encode(&mut self, message: Message, out: &mut EncodeBuf<'_>) -> Result<(), Status> {
-        out.put_slice(&message.0);
-        Ok(())
     }
 }
