@@ -9,12 +9,12 @@ use tokio::sync::Notify;
 use super::Span;
 use super::message::Message;
 
-/// Spans of one export: what it costs beside them is a fraction of what they cost.
-const BATCH: u64 = 512;
+/// Spans of one export. An export costs as much as some thousand spans, mostly for waking those who send it.
+const BATCH: u64 = 4096;
 /// An export with so many bytes is full, too: collectors refuse those beyond 4 MiB.
-const BATCH_BYTES: usize = 1 << 20;
+const BATCH_BYTES: usize = 2 << 20;
 /// Exports that may wait for the collector.
-const WAITING: usize = 16;
+const WAITING: usize = 4;
 
 /// Spans that are sent together.
 #[derive(Clone, Debug, Default)]
