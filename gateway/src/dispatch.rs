@@ -386,11 +386,13 @@ pub async fn finish(server: &Arc<Server>, session: &mut Session, waiting: Waitin
     let called = waiting.admitted().args;
     let scope = session.span.as_ref().and_then(|span| server.spans.scope(span.context));
     let origin = Origin::client(session.client.id);
-    match (scope, server.tracking.is_on()) {
-        (None, false) => answer(server, session, waiting, out).await,
-        (None, true) => Box::pin(origin.drive(answer(server, session, waiting, out))).await,
-        (Some(scope), _) => {
-            Box::pin(scope.drive(origin.drive(answer(server, session, waiting, out)))).await;
+    {
+        // It is large: it stays where it is made, whoever drives it.
+        let answered = pin!(answer(server, session, waiting, out));
+        match (scope, server.tracking.is_on()) {
+            (None, false) => answered.await,
+            (None, true) => origin.drive(answered).await,
+            (Some(scope), _) => scope.drive(origin.drive(answered)).await,
         }
     }
     let took = match (began, args) {

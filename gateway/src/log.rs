@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use parking_lot::Mutex;
 use script::LogLevel;
 use serde_json::json;
+use store::spans::Context;
 
 use crate::config::Config;
 use crate::observe::unix_time;
@@ -113,9 +114,9 @@ pub fn warning(text: &str) {
 }
 
 /// A line that a script wrote with `redis.log`. `span` is where it belongs if its run is traced: trace and span.
-pub fn script(level: LogLevel, text: &[u8], span: Option<(String, String)>) {
+pub fn script(level: LogLevel, text: &[u8], span: Option<Context>) {
     let text = text[..text.len().min(LONGEST)].escape_ascii().to_string();
-    let fields = span.map(|(trace, span)| [("trace_id", trace), ("span_id", span)]);
+    let fields = span.map(|span| [("trace_id", span.trace_text()), ("span_id", span.span_text())]);
     let fields = fields.as_ref().map_or(&[][..], |fields| fields);
     write(&ROOM, &Line { level: Level::of_script(level), source: Some("script"), text: &text, fields });
 }

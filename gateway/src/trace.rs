@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Mutex, MutexGuard};
 use script::{LogLevel, Spent};
 
+use crate::spans::Context;
 use crate::stats::Ended;
 
 /// Steps that are kept of one run.
@@ -56,8 +57,8 @@ pub struct Seen {
     pub calls_omitted: u64,
     /// What it changed as RESP3, and how many keys more, if that was wanted and it was kept.
     pub changes: Option<(Vec<u8>, usize)>,
-    /// Trace and span that it belongs to, for its log lines.
-    pub span: Option<(String, String)>,
+    /// Its span, for its log lines.
+    pub span: Option<Context>,
     /// Where it waited: for its keys, for its turn, and until its changes were kept.
     pub phases: Vec<Phase>,
     /// When its last round began, if it tells of calls.

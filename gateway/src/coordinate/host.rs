@@ -569,7 +569,7 @@ impl Host for ScriptHost {
 
     fn log(&mut self, level: LogLevel, text: &[u8]) {
         self.trace.iter().for_each(|trace| trace.log(level, text));
-        let span = self.trace.as_ref().and_then(|trace| trace.seen().span.clone());
+        let span = self.trace.as_ref().and_then(|trace| trace.seen().span);
         crate::log::script(level, text, span);
     }
 }

@@ -221,11 +221,20 @@ pub async fn run_script(server: &Arc<Server>, mut call: ScriptCall<'_>, out: &mu
         Ok(turn) => turn,
         Err(error) => return append_error(out, &call, error),
     };
-    let Some(scope) = call.scope() else { return run(server, &mut call, out).await };
-    let began = Instant::now();
+    let scope = call.scope();
+    let began = call.phase();
     call.tell_spans();
-    Box::pin(scope.drive(run(server, &mut call, out))).await;
-    spans::tell(server, &call, began, out.get(mark..).unwrap_or_default());
+    {
+        // It is large: it stays where it is made, whoever drives it.
+        let run = pin!(run(server, &mut call, out));
+        match &scope {
+            None => run.await,
+            Some(scope) => scope.drive(run).await,
+        }
+    }
+    if let Some(began) = began {
+        spans::tell(server, &call, began, out.get(mark..).unwrap_or_default());
+    }
 }
 
 /// Runs one that may be run.

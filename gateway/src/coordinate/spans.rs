@@ -21,7 +21,7 @@ impl ScriptCall<'_> {
         let trace = self.trace.get_or_insert_with(|| Arc::new(Trace::new(false)));
         trace.want_spans();
         let mut seen = trace.seen();
-        seen.span = Some((context.trace_text(), context.span_text()));
+        seen.span = Some(context);
         (seen.mode, seen.name) = (mode, name);
     }
 
