@@ -62,11 +62,12 @@ fn main() {
     for include in [&lua, &out, &root.join("c")] {
         cc.arg("-I").arg(include);
     }
-    cc.arg(lua.join("all.c"));
+    // Ours first: what alloc.c aligns is to begin a page, and what others write shall follow on it
     for file in &ours {
         let name = file.file_stem().unwrap().to_str().unwrap();
         cc.arg(file).arg(format!("-DGUEST_HAS_{}", name.to_uppercase()));
     }
+    cc.arg(lua.join("all.c"));
     cc.arg("-o").arg(out.join("lua.wasm"));
     let done = cc.output().unwrap_or_else(|e| panic!("cannot start {zig:?}: {e}"));
     let text = String::from_utf8_lossy(&done.stderr);

@@ -51,6 +51,15 @@ pub const EDITS: &[(&str, &str, &str)] = &[
         "      hvalue(obj)->metatable = mt;\n",
         "      if (isreadonly(hvalue(obj))) luaG_runerror(L, \"Attempt to modify a readonly table\");\n      hvalue(obj)->metatable = mt;\n",
     ),
+    // The table of strings and the globals have room from the start: they lie together then, where c/alloc.c wants them, and
+    // no short script rehashes all strings.
+    (
+        "lstate.c",
+        "sethvalue(L, gt(L), luaH_new(L, 0, 2));",
+        "luaS_resize(L, MINSTRTABSIZE);\n  sethvalue(L, gt(L), luaH_new(L, 0, 64));",
+    ),
+    ("lstate.c", "  luaS_resize(L, MINSTRTABSIZE);  /* initial size of string table */\n", ""),
+    ("llimits.h", "#define MINSTRTABSIZE\t32", "#define MINSTRTABSIZE\t512"),
     // Fields that are there are read and overwritten without leaving the interpreter's loop: 15 % of the time of
     // a script that calls Redis went into finding `redis`, `call` and `KEYS`.
     (
@@ -196,6 +205,13 @@ pub const EDITS: &[(&str, &str, &str)] = &[
         "  ms.L = L;\n  ms.src_init = src;\n  ms.src_end = src+srcl;\n",
         "  ms.L = L;\n  ms.depth = 0;\n  ms.src_init = src;\n  ms.src_end = src+srcl;\n",
     ),
+    // There is no way to set a hook, and so no need to look for one at every instruction.
+    ("lua.h", "#define LUA_MASKCALL\t(1 << LUA_HOOKCALL)", "#define LUA_MASKCALL\t0"),
+    ("lua.h", "#define LUA_MASKRET\t(1 << LUA_HOOKRET)", "#define LUA_MASKRET\t0"),
+    ("lua.h", "#define LUA_MASKLINE\t(1 << LUA_HOOKLINE)", "#define LUA_MASKLINE\t0"),
+    ("lua.h", "#define LUA_MASKCOUNT\t(1 << LUA_HOOKCOUNT)", "#define LUA_MASKCOUNT\t0"),
+    // What is called is known: it need not be looked up once more where it was just put.
+    ("ldo.c", "n = (*curr_func(L)->c.f)(L);", "n = (*((Closure *)cl)->c.f)(L);"),
     // Garbage collection: scripts are short, and a cycle touches every page, so a new cycle needs some garbage to pay for it.
     ("lgc.c", "(g->estimate/100) * g->gcpause)", "(g->estimate/100) * g->gcpause + GC_SLACK)"),
 ];

@@ -1,5 +1,7 @@
 /* The guest's heap: bump allocation with free lists by size class.
    Every run starts from a pristine image, so most blocks are cut fresh from the top and never reused; that touches the fewest pages.
+   What every run writes lies together for the same reason: variables, beginning with those here, then the first blocks: Lua's state, its
+   table of strings, the globals, and the start of the buffer of replies.
    Lua tells the size of a block when it gives it back, so blocks carry no header. */
 #include <string.h>
 
@@ -19,7 +21,7 @@ typedef struct Free {
 
 extern unsigned char __heap_base;
 
-static struct {
+static _Alignas(HOST_PAGE) struct {
     uintptr_t top;   /* new blocks are cut here ... */
     uintptr_t limit; /* ... up to here: the end of memory, or of a large free block used as a region */
     uintptr_t end;   /* end of the memory this run uses; memory itself may be larger after an earlier run */
@@ -194,6 +196,13 @@ void *guest_realloc(void *block, size_t old_size, size_t new_size) {
     memcpy(moved, block, old_size < new_size ? old_size : new_size);
     give(block, old_size);
     return moved;
+}
+
+/* The free blocks of what is there are forgotten: they lie on many pages. New ones begin on a page of their own. */
+void guest_heap_settle(void) {
+    memset(heap.free, 0, sizeof heap.free);
+    heap.idle = 0;
+    heap.top = (heap.top + HOST_PAGE - 1) & ~(uintptr_t)(HOST_PAGE - 1);
 }
 
 void *guest_lua_alloc(void *ud, void *block, size_t old_size, size_t new_size) {

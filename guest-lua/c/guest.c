@@ -13,7 +13,7 @@ __asm__(".globl __c_longjmp\n.tagtype __c_longjmp i32\n__c_longjmp:\n");
 void __wasm_call_ctors(void);
 
 static lua_State *state;
-static int script = LUA_NOREF;
+static int script; /* a reference; 0: none */
 
 /* Lies where replies come later: it has been read by then, and a page less is written in each run. */
 #define input_static reply_static
@@ -36,6 +36,7 @@ EXPORT("init") void guest_init(void) {
     reply_init(state);
     sandbox_open(state);
     lua_gc(state, LUA_GCCOLLECT, 0);
+    guest_heap_settle();
 }
 
 static void drop_input(void) {
@@ -63,7 +64,7 @@ EXPORT("compile") int64_t guest_compile(uint32_t len) {
         const char *message = lua_tolstring(L, -1, &size);
         return pack(message, size);
     }
-    if (script != LUA_NOREF) luaL_unref(L, LUA_REGISTRYINDEX, script);
+    if (script) luaL_unref(L, LUA_REGISTRYINDEX, script);
     script = luaL_ref(L, LUA_REGISTRYINDEX);
     /* no collection here: it would mark every object, and so dirty every page of an image that is kept as a difference */
     return 0;

@@ -24,6 +24,8 @@ IMPORT("log") void host_log(uint32_t level, const char *text, uint32_t len);
 /* alloc.c: sizes are given back by the caller, so blocks have no headers. */
 void *guest_realloc(void *block, size_t old_size, size_t new_size);
 void *guest_lua_alloc(void *ud, void *block, size_t old_size, size_t new_size);
+/* From now on nothing of what there is on the heap is used again, so that runs write fewer pages. */
+void guest_heap_settle(void);
 
 /* reply.c */
 typedef struct {
@@ -31,7 +33,7 @@ typedef struct {
     uint32_t len;
     uint32_t cap;
 } Buffer;
-extern char reply_static[REPLY_STATIC];
+extern char *reply_static;
 void reply_init(lua_State *L);
 /* Pushes one reply (the bytes are the host's, hence well formed); returns where the next one begins. */
 const char *reply_push(lua_State *L, const char *p, int resp3);

@@ -7,13 +7,13 @@
 #include "lstate.h"
 
 /* What redis.setresp chose: 2 or 3. */
-int redis_resp = 2;
+int redis_resp;
 
-/* Room for the arguments of nearly all commands; more go to a block that the garbage collector owns. */
+/* The arguments of nearly all commands lie where the reply comes, which is when they have been read; more go to a block that the
+   garbage collector owns. */
 #define FEW 64
 #define NUMBER_TEXT 32
-static Arg few_args[FEW];
-static char few_numbers[FEW * NUMBER_TEXT];
+_Static_assert(FEW * (sizeof(Arg) + NUMBER_TEXT) <= REPLY_STATIC, "a few arguments fit where replies do");
 
 void redis_push_error(lua_State *L, const char *text, size_t len) {
     const char *code = "ERR";
@@ -48,12 +48,9 @@ int redis_raise(lua_State *L, const char *text) {
 
 /* Points the argument list at the arguments of the running C function. NULL: an argument has the wrong type. */
 static const Arg *collect(lua_State *L, int argc) {
-    Arg *args = few_args;
-    char *numbers = few_numbers;
-    if (argc > FEW) {
-        args = lua_newuserdata(L, (size_t)argc * (sizeof(Arg) + NUMBER_TEXT));
-        numbers = (char *)(args + argc);
-    }
+    Arg *args = (Arg *)reply_static;
+    if (argc > FEW) args = lua_newuserdata(L, (size_t)argc * (sizeof(Arg) + NUMBER_TEXT));
+    char *numbers = (char *)(args + argc);
     const TValue *value = L->base;
     for (int i = 0; i < argc; i++, value++) {
         if (ttisstring(value)) {

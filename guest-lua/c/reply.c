@@ -11,7 +11,7 @@
 #include "lstring.h"
 #include "ltable.h"
 
-char reply_static[REPLY_STATIC];
+char *reply_static; /* on the heap, behind what every run writes */
 
 /* The field names of typed replies, interned once and never collected. */
 enum { ERR, OK, DOUBLE, MAP, SET, BIG_NUMBER, VERBATIM, FORMAT, STRING, NAMES };
@@ -19,6 +19,8 @@ static TString *names[NAMES];
 
 void reply_init(lua_State *L) {
     static const char *const texts[NAMES] = {"err", "ok", "double", "map", "set", "big_number", "verbatim_string", "format", "string"};
+    reply_static = guest_realloc(NULL, 0, REPLY_STATIC);
+    if (!reply_static) __builtin_trap();
     for (int i = 0; i < NAMES; i++) {
         names[i] = luaS_new(L, texts[i]);
         luaS_fix(names[i]);

@@ -60,5 +60,7 @@ pub const FUNCTION_ALLOW_CROSS_SLOT_KEYS: u32 = 16;
 pub const MAX_REPLY_DEPTH: u32 = 127;
 /// Bytes of the C stack, which lies at the bottom of memory so that an overflow traps.
 pub const STACK_SIZE: u32 = 65536;
+/// Bytes of a page of the host, which is what it puts back after a run.
+pub const HOST_PAGE: u32 = 4096;
 /// Bytes allocated after the script was compiled before the first garbage collection starts.
 pub const GC_SLACK: u32 = 1 << 20;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use wasmtime::Val;
 
 use super::*;
-use crate::guard::PAGE;
+use crate::guard::{Guard, PAGE};
 use crate::host::{CallFlags, Finishing, HostCall, LogLevel};
 
 /// A host whose commands end runs in the ways a host can.
@@ -429,6 +429,22 @@ async fn runs_do_not_meet() {
         assert!(seen == lab.canary, "another run can be seen");
     }
     lab.look_around("runs in turn").await;
+}
+
+/// What every run writes lies together in the guest: each page more would have to be put back after each run.
+#[tokio::test]
+async fn a_short_run_writes_few_pages() {
+    let lab = Lab::new(Instances::Rewind).await;
+    let script = Script::new(b"return redis.call('GET', KEYS[1])");
+    lab.runtime.compile(&script, &BUDGET).await.unwrap();
+    // Compiling writes more, which a new instance knows nothing of.
+    drop(lab.next_sandboxes().await);
+    for _ in 0..2 {
+        assert!(matches!(lab.run(&script, &BUDGET).await, Outcome::Reply(_)));
+    }
+    let sandbox = lab.next_sandboxes().await.pop().unwrap();
+    let written = sandbox.guard.as_ref().map_or(0, Guard::written);
+    assert!(written.count_ones() <= 5, "{written:#b}");
 }
 
 /// A guest that is no longer the program we built may have written anywhere, and to its globals.

@@ -100,7 +100,7 @@ pub(crate) struct Pristine {
 /// An instance of the guest. Belongs to one run at a time.
 pub(crate) struct Sandbox<H: 'static> {
     /// Knows which pages were written. Declared first, so that it is gone before the memory is.
-    guard: Option<Guard>,
+    pub guard: Option<Guard>,
     pub store: Store<State<H>>,
     instance: Instance,
     /// It will be rewound and used again.
