@@ -200,10 +200,9 @@ impl Store {
 }
 
 /// A transaction. Dropping it without [`Unit::commit`] takes all its changes back.
-#[allow(clippy::large_enum_variant, reason = "those of this process are made for every short script")]
 pub enum Unit {
     /// On the node of this process.
-    Here(Transaction),
+    Here(Box<Transaction>),
     /// Over nodes in other processes.
     Spread(Box<Work>),
 }

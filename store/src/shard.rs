@@ -45,7 +45,17 @@ impl DerefMut for ShardGuard<'_> {
 }
 
 impl Drop for ShardGuard<'_> {
+    #[inline]
     fn drop(&mut self) {
+        if self.account.is_kept() || self.copies.are_kept() {
+            self.tell();
+        }
+    }
+}
+
+impl ShardGuard<'_> {
+    #[inline(never)] // Mostly there is nobody to tell, and that is known at once.
+    fn tell(&mut self) {
         if self.account.is_kept() {
             self.state.tell(self.account);
         }

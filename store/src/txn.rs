@@ -143,7 +143,7 @@ async fn granted<T>(node: &Node, shard: usize, grant: impl Future<Output = T>) -
 
 impl Transaction {
     /// Waits until all of `requests` are locked. Nobody waits in a ring: all take locks in the same order.
-    pub async fn begin(node: &Arc<Node>, requests: Vec<LockRequest>) -> Transaction {
+    pub async fn begin(node: &Arc<Node>, requests: Vec<LockRequest>) -> Box<Transaction> {
         let mut txn = Transaction::new(node);
         let mut wanted: SmallVec<[Held; 2]> = requests
             .into_iter()
@@ -191,7 +191,7 @@ impl Transaction {
     }
 
     /// Waits until the whole node is locked.
-    pub async fn begin_whole(node: &Arc<Node>) -> Transaction {
+    pub async fn begin_whole(node: &Arc<Node>) -> Box<Transaction> {
         let mut txn = Transaction::new(node);
         txn.locks.whole = true;
         for number in 0..node.shards() {
@@ -208,10 +208,11 @@ impl Transaction {
         txn
     }
 
-    fn new(node: &Arc<Node>) -> Transaction {
+    /// Boxed at once: it is large, goes through many hands, and each of them would move it.
+    fn new(node: &Arc<Node>) -> Box<Transaction> {
         let (gates, keys) = (SmallVec::new(), SmallVec::new());
         let locks = Locks { id: node.next_txn(), gates, keys, whole: false, last: 0 };
-        Transaction {
+        Box::new(Transaction {
             node: node.clone(),
             locks,
             undo: UndoLog::default(),
@@ -219,7 +220,7 @@ impl Transaction {
             before: None,
             events: Vec::new(),
             now_ms: 0,
-        }
+        })
     }
 
     /// Runs `call` under the transaction's locks. A key that is not locked yet is taken if it is free, in
@@ -236,7 +237,7 @@ impl Transaction {
 
     /// Runs the only call of a transaction that has locked everything it needs, and commits. Whether the reply is no
     /// error.
-    pub(crate) fn finish_with(mut self, call: &Call<'_>, seed: &mut u64, out: &mut Reply) -> bool {
+    pub(crate) fn finish_with(mut self: Box<Self>, call: &Call<'_>, seed: &mut u64, out: &mut Reply) -> bool {
         let fine = self.execute(call, Mode::Exclusive, seed, out).unwrap_or_else(|_| {
             out.error(&CommandError::new("ERR internal error: a locked key was not locked"));
             false
@@ -289,7 +290,7 @@ impl Transaction {
     }
 
     /// Keeps all changes, serves those who wait for them, and lets the keys go.
-    pub fn commit(mut self) {
+    pub fn commit(mut self: Box<Self>) {
         self.keep_part();
         self.node.record(&mut self.effects);
         self.node.notifier.tell(&mut self.events);

@@ -26,7 +26,7 @@ fn execute(node: &Node, line: &str) -> Option<String> {
 }
 
 /// A transaction that has made these calls.
-async fn transaction(node: &Arc<Node>, lines: &[&str]) -> Transaction {
+async fn transaction(node: &Arc<Node>, lines: &[&str]) -> Box<Transaction> {
     let mut txn = Transaction::begin(node, Vec::new()).await;
     for line in lines {
         let mut out = Reply::new(Protocol::Resp2);

@@ -258,7 +258,7 @@ fn execute(node: &Node, line: &str) {
 }
 
 /// A transaction over keys that nobody else has.
-fn begin(node: &Arc<Node>, keys: &[&str]) -> Transaction {
+fn begin(node: &Arc<Node>, keys: &[&str]) -> Box<Transaction> {
     let request = |key: &&str| LockRequest { db: 0, key: key.as_bytes().into(), mode: Mode::Exclusive };
     let requests = keys.iter().map(request).collect();
     let mut granting = Box::pin(Transaction::begin(node, requests));
@@ -315,8 +315,8 @@ fn step() -> impl Strategy<Value = Step> {
 
 fn play(steps: &[Step]) {
     let mut rig = Rig::start(Arc::default());
-    let mut open: Option<(Transaction, bool)> = None;
-    let end = |open: &mut Option<(Transaction, bool)>| match open.take() {
+    let mut open: Option<(Box<Transaction>, bool)> = None;
+    let end = |open: &mut Option<(Box<Transaction>, bool)>| match open.take() {
         Some((transaction, true)) => transaction.commit(),
         Some((transaction, false)) => drop(transaction),
         None => {}

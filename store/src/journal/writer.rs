@@ -77,7 +77,7 @@ pub struct State {
     pub newest: u64,
 }
 
-type Granting = Pin<Box<dyn Future<Output = Transaction> + Send>>;
+type Granting = Pin<Box<dyn Future<Output = Box<Transaction>> + Send>>;
 
 /// Opens the disk, again if it has failed.
 pub type Open = Box<dyn Fn() -> Result<Box<dyn Disk>, DiskError> + Send>;

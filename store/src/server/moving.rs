@@ -215,6 +215,6 @@ async fn prepare(host: &Host, session: u64, asked: wire::Receive) -> Result<How,
         host.registry.forget(number);
         return Err(invalid(reason));
     }
-    let prepared = pending::prepare(host, number, Box::new(txn), asked.decider, Some(arrival)).await;
+    let prepared = pending::prepare(host, number, txn, asked.decider, Some(arrival)).await;
     prepared.map(|()| How::Well).map_err(|reason| unavailable(&reason))
 }

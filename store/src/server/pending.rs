@@ -56,7 +56,7 @@ pub(super) enum State {
 }
 
 pub(super) struct Prepared {
-    pub txn: Transaction,
+    pub txn: Box<Transaction>,
     pub decider: String,
     /// What is to be done yet, if it was prepared before the last start.
     rest: Option<Vec<u8>>,
@@ -325,7 +325,7 @@ pub(super) async fn prepare(
     let mut live = host.registry.live.lock();
     match live.get_mut(&number) {
         Some(entry) if matches!(entry.state, State::Working(_)) => {
-            entry.state = State::Prepared(Box::new(Prepared { txn: *txn, decider, rest: None, arrival }));
+            entry.state = State::Prepared(Box::new(Prepared { txn, decider, rest: None, arrival }));
             trace.stays = true;
             Ok(())
         }
@@ -628,7 +628,7 @@ pub(super) async fn recover(host: &Arc<Host>) -> Result<(), String> {
 }
 
 /// Locks what these effects are about.
-async fn lock_again(host: &Host, effects: &[u8]) -> Option<Transaction> {
+async fn lock_again(host: &Host, effects: &[u8]) -> Option<Box<Transaction>> {
     let mut requests = Vec::new();
     let lock = |db: usize, key: &[u8]| LockRequest { db, key: key.into(), mode: Mode::Exclusive };
     for effect in Effects::read(effects) {

@@ -309,7 +309,7 @@ async fn begun(
         stepped.set_how(How::Broken);
         return Ok(None);
     }
-    Ok(Some(Box::new(txn)))
+    Ok(Some(txn))
 }
 
 /// Whether one of these watches is broken, or unknown.

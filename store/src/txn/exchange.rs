@@ -24,7 +24,7 @@ pub enum Found {
 
 impl Transaction {
     /// Waits until everything is locked that `call` needs.
-    pub async fn begin_for(node: &Arc<Node>, call: &Call<'_>) -> Transaction {
+    pub async fn begin_for(node: &Arc<Node>, call: &Call<'_>) -> Box<Transaction> {
         match call.command.routing.of(call.args) {
             Routing::Everywhere | Routing::Paged => Transaction::begin_whole(node).await,
             _ => {
@@ -35,7 +35,7 @@ impl Transaction {
     }
 
     /// A transaction that has locked all of `requests`, if that is possible without waiting.
-    pub fn try_begin(node: &Arc<Node>, requests: &[LockRequest]) -> Option<Transaction> {
+    pub fn try_begin(node: &Arc<Node>, requests: &[LockRequest]) -> Option<Box<Transaction>> {
         let mut txn = Transaction::new(node);
         txn.lock_free(requests).ok().map(|()| txn)
     }

@@ -32,7 +32,7 @@ impl Cargo {
 
 impl Transaction {
     /// Waits until all of one shard is locked.
-    pub(crate) async fn begin_shard(node: &Arc<Node>, shard: usize) -> Transaction {
+    pub(crate) async fn begin_shard(node: &Arc<Node>, shard: usize) -> Box<Transaction> {
         let mut txn = Transaction::new(node);
         txn.locks.gates.push(shard);
         let grant = {
