@@ -530,9 +530,9 @@ impl<'s> Edit<'s, '_> {
                 if let Some(effects) = &mut log.effects {
                     effects.put(*db, self.key, &entry);
                 }
-                space.insert_new(self.key, entry);
                 log.touch(Touch::New);
                 log.undo(Undo::Entry(None));
+                space.insert_new(self.key, entry);
                 space.len() - 1
             }
         };

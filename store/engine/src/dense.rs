@@ -30,7 +30,7 @@ pub struct Dense<V> {
     /// All full but the last, which is never empty.
     pieces: Vec<Vec<Slot<V>>>,
     state: RandomState,
-    /// The key that [`Dense::find_again`] looked for last: how it looks, and where it was.
+    /// The key that came last, or that [`Dense::find_again`] looked for since: how it looks, and where it was.
     last: (u64, u32),
 }
 
@@ -140,10 +140,6 @@ impl<V> Dense<V> {
     /// When there are 2^32 keys already.
     pub fn push(&mut self, key: &[u8], value: V) {
         let (hash, at) = (self.hash(key), u32::try_from(self.len()).expect("fewer than 2^32 keys"));
-        if self.index.len() == self.index.capacity() {
-            self.rebuild();
-        }
-        self.index.insert_unique(spread(hash), at, |at| spread(slot(&self.pieces, *at).hash));
         if self.pieces.last().is_none_or(|piece| piece.len() == PIECE) {
             // Only the first one may have to grow: most databases are small or empty.
             let room = if self.pieces.is_empty() { 0 } else { PIECE };
@@ -152,11 +148,18 @@ impl<V> Dense<V> {
         if let Some(piece) = self.pieces.last_mut() {
             piece.push(Slot { key: key.into(), value, hash });
         }
+        // Not before: the place in the index is probably in no cache, and what was copied above would wait for it.
+        if self.index.len() == self.index.capacity() {
+            self.rebuild();
+        } else {
+            self.index.insert_unique(spread(hash), at, |_| unreachable!("there is room for it"));
+        }
+        self.last = (glance(key), at);
     }
 
     /// Makes an index that is half full; in the order of the entries, so that they are read one after another.
     fn rebuild(&mut self) {
-        let mut index = HashTable::with_capacity(2 * self.len());
+        let mut index = HashTable::with_capacity(2 * self.len().max(1));
         for (at, slot) in (0..).zip(self.pieces.iter().flatten()) {
             index.insert_unique(spread(slot.hash), at, |_| unreachable!("there is room for all"));
         }
