@@ -479,7 +479,7 @@ impl<'s> Edit<'s, '_> {
         let Ctx { partitions, db, now_ms, undo, effects, touches, out, .. } = self.ctx;
         let space = partitions.keyspace(*db, self.key);
         let Some(at) = space.find_used(self.key, *now_ms) else { return Ok(None) };
-        T::of(&space.at(at).value).ok_or(error::WRONG_TYPE)?;
+        let bytes = T::of(&space.at(at).value).ok_or(error::WRONG_TYPE)?.heap_bytes();
         let log = Log {
             db: *db,
             key: self.key,
@@ -487,7 +487,7 @@ impl<'s> Edit<'s, '_> {
             effects: effects.as_deref_mut(),
             touches: touches.as_deref_mut(),
         };
-        Ok(Some((Editor::new(space, at, log), out)))
+        Ok(Some((Editor::new(space, at, bytes, log), out)))
     }
 
     /// The editor, if the key exists; WRONGTYPE if it holds another type.
@@ -496,7 +496,7 @@ impl<'s> Edit<'s, '_> {
         let Ctx { partitions, db, now_ms, undo, effects, touches, .. } = self.ctx;
         let space = partitions.keyspace(*db, self.key);
         let Some(at) = space.find_used(self.key, *now_ms) else { return Ok(None) };
-        T::of(&space.at(at).value).ok_or(error::WRONG_TYPE)?;
+        let bytes = T::of(&space.at(at).value).ok_or(error::WRONG_TYPE)?.heap_bytes();
         let log = Log {
             db: *db,
             key: self.key,
@@ -504,7 +504,7 @@ impl<'s> Edit<'s, '_> {
             effects: effects.as_deref_mut(),
             touches: touches.as_deref_mut(),
         };
-        Ok(Some(Editor::new(space, at, log)))
+        Ok(Some(Editor::new(space, at, bytes, log)))
     }
 
     /// The editor, of an empty value if the key did not exist. The caller must then add something: an empty
@@ -521,10 +521,7 @@ impl<'s> Edit<'s, '_> {
             touches: touches.as_deref_mut(),
         };
         let at = match space.find_used(self.key, *now_ms) {
-            Some(at) => {
-                T::of(&space.at(at).value).ok_or(error::WRONG_TYPE)?;
-                at
-            }
+            Some(at) => at,
             None => {
                 let entry = Entry::new(T::empty(), space.first_stamp(*now_ms));
                 if let Some(effects) = &mut log.effects {
@@ -536,6 +533,7 @@ impl<'s> Edit<'s, '_> {
                 space.len() - 1
             }
         };
-        Ok(Editor::new(space, at, log))
+        let bytes = T::of(&space.at(at).value).ok_or(error::WRONG_TYPE)?.heap_bytes();
+        Ok(Editor::new(space, at, bytes, log))
     }
 }

@@ -68,9 +68,8 @@ pub struct Editor<'a, T: Kind> {
 }
 
 impl<'a, T: Kind> Editor<'a, T> {
-    /// Edits the entry at `at`, whose value must be a `T`.
-    pub(crate) fn new(space: &'a mut Keyspace, at: usize, log: Log<'a>) -> Self {
-        let bytes_before = space.at(at).value.bytes();
+    /// Edits the entry at `at`, whose value must be a `T` of that many bytes.
+    pub(crate) fn new(space: &'a mut Keyspace, at: usize, bytes_before: usize, log: Log<'a>) -> Self {
         Editor { space, at, log, bytes_before, changed: false, kind: PhantomData }
     }
 
@@ -122,8 +121,7 @@ impl<T: Kind> Deref for Editor<'_, T> {
 
 impl<T: Kind> Drop for Editor<'_, T> {
     fn drop(&mut self) {
-        let value = &self.space.at(self.at).value;
-        let (after, empty) = (value.bytes(), value.is_empty_collection());
+        let (after, empty) = (self.heap_bytes(), self.is_vacant());
         self.space.resized(self.at, self.bytes_before, after);
         if empty {
             // An undo of single elements needs a key to put them in.

@@ -364,6 +364,9 @@ impl Keyspace {
 
     /// Accounts for the value at `at`, whose size changed from `before` to `after` bytes.
     pub(crate) fn resized(&mut self, at: usize, before: usize, after: usize) {
+        if after == before {
+            return;
+        }
         self.bytes = self.bytes + after - before;
         if self.entries[at].sticky {
             self.sticky.bytes = self.sticky.bytes + after - before;
@@ -586,7 +589,9 @@ impl Keyspace {
 
     /// Like [`Keyspace::touch`], for the entry at `at`.
     pub(crate) fn touch_at(&mut self, at: usize) {
-        if let Some((key, _)) = self.entries.at(at) {
+        if self.seat.is_heard()
+            && let Some((key, _)) = self.entries.at(at)
+        {
             self.seat.tell(key);
         }
     }
@@ -595,6 +600,11 @@ impl Keyspace {
 type Watched = HashMap<Key, Vec<Arc<AtomicBool>>>;
 
 impl Seat {
+    /// Whether anybody wants to know what changes.
+    fn is_heard(&self) -> bool {
+        !self.watched.is_empty() || self.changed.is_some()
+    }
+
     /// Tells all who want to know that `key` has changed.
     fn tell(&mut self, key: &[u8]) {
         if !self.watched.is_empty()

@@ -123,10 +123,14 @@ pub trait Kind: Sized {
     fn of_mut(value: &mut Value) -> Option<&mut Self>;
     /// An empty value of this type.
     fn empty() -> Value;
+    /// [`Value::bytes`] where the type is known.
+    fn heap_bytes(&self) -> usize;
+    /// [`Value::is_empty_collection`] where the type is known.
+    fn is_vacant(&self) -> bool;
 }
 
 macro_rules! kind {
-    ($type:ident, $variant:ident, $empty:expr) => {
+    ($type:ident, $variant:ident, $empty:expr, $is_vacant:expr) => {
         impl Kind for $type {
             fn of(value: &Value) -> Option<&Self> {
                 match value {
@@ -145,13 +149,23 @@ macro_rules! kind {
             fn empty() -> Value {
                 Value::$variant($empty)
             }
+
+            #[inline]
+            fn heap_bytes(&self) -> usize {
+                self.bytes()
+            }
+
+            #[inline]
+            fn is_vacant(&self) -> bool {
+                $is_vacant(self)
+            }
         }
     };
 }
 
-kind!(Str, String, Str::new(b""));
-kind!(List, List, List::default());
-kind!(Hash, Hash, Hash::default());
-kind!(Set, Set, Set::default());
-kind!(ZSet, ZSet, ZSet::default());
-kind!(Stream, Stream, Stream::default());
+kind!(Str, String, Str::new(b""), |_| false);
+kind!(List, List, List::default(), List::is_empty);
+kind!(Hash, Hash, Hash::default(), Hash::is_empty);
+kind!(Set, Set, Set::default(), Set::is_empty);
+kind!(ZSet, ZSet, ZSet::default(), ZSet::is_empty);
+kind!(Stream, Stream, Stream::default(), |_| false);
