@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 
 use foldhash::fast::RandomState;
+use hashbrown::hash_map::EntryRef;
 use smallvec::{SmallVec, smallvec};
 
 /// Identity of a transaction on its node. Never reused.
@@ -127,12 +128,14 @@ impl LockTable {
 
     /// Asks for a key; `false`: `txn` waits in its queue.
     pub fn take_key(&mut self, txn: TxnId, db: usize, key: &[u8], mode: Mode) -> bool {
-        if let Some(lock) = self.keys.get_mut(&KeyRef(db, key)) {
-            return lock.take(txn, mode);
+        match self.keys.entry_ref(&KeyRef(db, key)) {
+            EntryRef::Occupied(mut entry) => entry.get_mut().take(txn, mode),
+            EntryRef::Vacant(entry) => {
+                let lock = Lock { holders: smallvec![(txn, mode)], ..Lock::default() };
+                entry.insert_with_key(OwnedKey(db, key.into()), lock);
+                true
+            }
         }
-        self.keys
-            .insert(OwnedKey(db, key.into()), Lock { holders: smallvec![(txn, mode)], ..Lock::default() });
-        true
     }
 
     /// Takes a key if that is possible without waiting, and the gate with it if `txn` has not passed it yet.
@@ -162,10 +165,10 @@ impl LockTable {
 
     /// Lets `txn` go from a key, held or awaited. Adds to `woken` whoever holds its wish because of that.
     pub fn leave_key(&mut self, txn: TxnId, db: usize, key: &[u8], woken: &mut Vec<TxnId>) {
-        if let Some(lock) = self.keys.get_mut(&KeyRef(db, key)) {
-            lock.leave(txn, woken);
-            if lock.is_free() {
-                self.keys.remove(&KeyRef(db, key));
+        if let EntryRef::Occupied(mut entry) = self.keys.entry_ref(&KeyRef(db, key)) {
+            entry.get_mut().leave(txn, woken);
+            if entry.get().is_free() {
+                entry.remove();
             }
         }
     }
