@@ -105,6 +105,8 @@ pub(crate) struct Sandbox<H: 'static> {
     instance: Instance,
     /// It will be rewound and used again.
     reused: bool,
+    /// How often it was rewound since its pages were protected.
+    rewinds: u32,
     pub globals: Vec<Global>,
     pub input: TypedFunc<u32, u32>,
     pub compile: TypedFunc<u32, u64>,
@@ -162,6 +164,7 @@ impl<H: Host> Sandbox<H> {
             run: instance.get_typed_func(&mut store, "run")?,
             instance,
             reused,
+            rewinds: 0,
             globals,
             store,
             slot: None,
@@ -224,8 +227,10 @@ impl<H: Host> Sandbox<H> {
         if let Some(guard) = &self.guard {
             let written = guard.written();
             image.restore_written(memory, script, written, guard.len());
-            if written.count_ones() > MOST_WRITTEN {
-                // Somebody wrote all over the place: begin anew, or every later run would pay for it.
+            self.rewinds += 1;
+            if written.count_ones() > MOST_WRITTEN || self.rewinds >= MOST_REWINDS {
+                // Somebody wrote all over the place, or more than others do: begin anew, or every later run would pay for it.
+                self.rewinds = 0;
                 image.restore_written(memory, None, guard.written(), guard.len());
                 guard.protect();
                 image.restore_written(memory, script, 0, guard.len());
@@ -269,5 +274,7 @@ impl<H: Host> Sandbox<H> {
 
 /// Written pages beyond which a sandbox's pages are all protected anew.
 const MOST_WRITTEN: u32 = 32;
+/// Rewinds after which they are in any case: it costs as much as a few runs.
+pub(crate) const MOST_REWINDS: u32 = 4096;
 /// Bytes of a WebAssembly page.
 const WASM_PAGE: usize = 64 * 1024;
