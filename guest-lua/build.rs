@@ -62,7 +62,7 @@ fn main() {
     for include in [&lua, &out, &root.join("c")] {
         cc.arg("-I").arg(include);
     }
-    // Ours first: what alloc.c aligns is to begin a page, and what others write shall follow on it
+    // Ours first: what alloc.c aligns is to begin a page, and what others write is to follow on it.
     for file in &ours {
         let name = file.file_stem().unwrap().to_str().unwrap();
         cc.arg(file).arg(format!("-DGUEST_HAS_{}", name.to_uppercase()));
