@@ -32,12 +32,18 @@ pub struct Member {
 
 /// A port that is free, and that nobody gets by chance while its owner is away.
 pub fn fixed_port() -> u16 {
+    fixed_listener().local_addr().expect("an address").port()
+}
+
+/// Listens on such a port. Whoever closes it and listens again may find it in use: a process that another thread starts
+/// just then has a copy for a moment.
+fn fixed_listener() -> TcpListener {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     loop {
         let own = (std::process::id() % 200) as u16 * 60;
         let port = 20_000 + (own + NEXT.fetch_add(1, Ordering::Relaxed)) % 12_000;
-        if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
-            return port;
+        if let Ok(listener) = TcpListener::bind((Ipv4Addr::LOCALHOST, port)) {
+            return listener;
         }
     }
 }
@@ -149,7 +155,7 @@ impl TestCluster {
         let mut stores: Vec<Member> = (0..stores).map(|_| Member::store(durability, &[])).collect();
         stores.iter_mut().for_each(Member::start);
         let wires: Vec<Proxy> =
-            stores.iter().map(|store| Proxy::start(fixed_port(), store.address())).collect();
+            stores.iter().map(|store| Proxy::start(fixed_listener(), store.address())).collect();
         let addresses: Vec<SocketAddr> = wires.iter().map(Proxy::address).collect();
         let mut gateways: Vec<Member> = (0..gateways).map(|_| Member::gateway(&addresses, flags)).collect();
         gateways.iter_mut().for_each(Member::start);

@@ -1,7 +1,7 @@
 //! A wire that a test can cut, stall and slow down: it stands between gateways and a store node.
 
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
@@ -39,9 +39,8 @@ struct State {
 }
 
 impl Proxy {
-    /// Listens on `port` for connections to `to`.
-    pub fn start(port: u16, to: SocketAddr) -> Proxy {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).expect("a free port");
+    /// Passes on to `to` who connects to `listener`.
+    pub fn start(listener: TcpListener, to: SocketAddr) -> Proxy {
         let address = listener.local_addr().expect("an address");
         let bytes = [AtomicU64::new(0), AtomicU64::new(0)];
         let (changed, ended) = (Condvar::new(), AtomicBool::new(false));
