@@ -2,7 +2,15 @@
 
 use tests::{Client, TestServer, Value, notation, wait_until};
 
-const ENDLESS: &str = "redis.call('SET', KEYS[1], 'half done') while true do end";
+/// Over store nodes it has its key from the first call on whose result it uses.
+const ENDLESS: &str = "local _ = redis.call('SET', KEYS[1], 'half done')
+    redis.log(redis.LOG_WARNING, 'it has the key') while true do end";
+
+/// Lets a script have the key `held` until it is ended.
+fn hold(server: &TestServer, holder: &mut Client) {
+    holder.send(["EVAL", ENDLESS, "1", "held"]);
+    wait_until("it has the key", || server.log().contains("it has the key"));
+}
 
 /// Writes to keys of many shards and waits in between until somebody else says `go`.
 const INTERLEAVED: &str = "--!df flags=disable-atomicity
@@ -63,11 +71,7 @@ fn a_script_without_atomicity_waits_for_locked_keys_only() {
     let server = TestServer::start(&["--script-concurrency", "1"]);
     let (mut holder, mut free, mut other) = (server.client(), server.client(), server.client());
     other.run("SET held before");
-    // Over store nodes it has the key from the first call on whose result it uses.
-    let holds = "local _ = redis.call('SET', KEYS[1], 'half done')
-        redis.log(redis.LOG_WARNING, 'it has the key') while true do end";
-    holder.send(["EVAL", holds, "1", "held"]);
-    wait_until("it has the key", || server.log().contains("it has the key"));
+    hold(&server, &mut holder);
     // The unread write waits for its key with all that follows; what came before is done.
     let script = "--!df flags=disable-atomicity
         redis.call('SET', 'one', 1) redis.call('GETRANGE', 'one', 0, 0)
@@ -98,10 +102,7 @@ fn first_client(client: &mut Client) -> i64 {
 fn its_time_is_over_also_while_it_waits_for_a_key() {
     let server = TestServer::start(&[]);
     let (mut holder, mut other) = (server.client(), server.client());
-    // Over store nodes it has the key from the first call on whose result it uses.
-    let holds = "local _ = redis.call('SET', KEYS[1], 'half done') while true do end";
-    holder.send(["EVAL", holds, "1", "held"]);
-    wait_until("it runs", || running(&mut other) == 1);
+    hold(&server, &mut holder);
     let script = "--!df flags=disable-atomicity timeout=50\nreturn redis.call('GET', 'held')";
     let reply = text(&other.eval(script, &[], &[]));
     assert!(reply.starts_with("-SCRIPTLIMIT time: "), "{reply}");
@@ -149,8 +150,7 @@ fn a_script_may_outlive_its_client() {
     other.run("SET held here");
     // A holder, so that the script cannot have ended before its client is gone.
     let mut holder = server.client();
-    holder.send(["EVAL", ENDLESS, "1", "held"]);
-    wait_until("it runs", || running(&mut other) == 1);
+    hold(&server, &mut holder);
     gone.send(["EVAL", "return redis.call('APPEND', KEYS[1], '!')", "1", "held"]);
     wait_until("it waits", || running(&mut other) == 2);
     drop(gone);
@@ -163,8 +163,7 @@ fn a_script_may_outlive_its_client() {
 fn replies_do_not_wait_for_a_later_request() {
     let server = TestServer::start(&[]);
     let (mut holder, mut piped, mut other) = (server.client(), server.client(), server.client());
-    holder.send(["EVAL", ENDLESS, "1", "held"]);
-    wait_until("it runs", || running(&mut other) == 1);
+    hold(&server, &mut holder);
     piped.send(["PING"]);
     piped.send(["GET", "held"]);
     assert_eq!(text(&piped.read()), "+PONG");
