@@ -1,6 +1,6 @@
 /** One key: its value by type, with what can be done to it. */
 import { signal } from "@preact/signals";
-import { useEffect, useState } from "preact/hooks";
+import { useState } from "preact/hooks";
 import { ask, command, keyPath, Problem } from "../api/http";
 import { bytesOf, shown, type Text } from "../api/text";
 import type { Json, KeyValue } from "../api/types";
@@ -181,12 +181,10 @@ function refuseZero(reply: Json): void {
   if (reply === 0) throw new Error("There is a key of this name already.");
 }
 
-function StringValue({ now, done }: { now: KeyValue; done: () => void }) {
+function StringValue({ now, done }: { now: KeyValue; done: () => Promise<void> }) {
   const text = now.value as Text;
-  const isText = typeof text === "string";
-  const [typed, setTyped] = useState(isText ? text : "");
-  useEffect(() => setTyped(isText ? text : ""), [text]);
-  if (!isText) {
+  const [edited, setEdited] = useState<string | null>(null);
+  if (typeof text !== "string") {
     return (
       <>
         <Notice sort="info">
@@ -196,8 +194,14 @@ function StringValue({ now, done }: { now: KeyValue; done: () => void }) {
       </>
     );
   }
+  const typed = edited ?? text;
   // KEEPTTL and the mark: an edit changes the value only.
-  const save = () => void attempt(() => command(["SET", now.key, typed, "KEEPTTL"]), "Saved.").then(done);
+  const save = async () => {
+    if (!(await attempt(() => command(["SET", now.key, typed, "KEEPTTL"]), "Saved."))) return;
+    await done();
+    // What was typed meanwhile stays.
+    setEdited((edited) => (edited === typed ? null : edited));
+  };
   return (
     <div class="string-value">
       <textarea
@@ -205,13 +209,13 @@ function StringValue({ now, done }: { now: KeyValue; done: () => void }) {
         rows={10}
         spellcheck={false}
         value={typed}
-        onInput={(event) => setTyped(event.currentTarget.value)}
+        onInput={(event) => setEdited(event.currentTarget.value)}
       />
       <div class="buttons">
-        <Button sort="primary" disabled={typed === text} onClick={save}>
+        <Button sort="primary" disabled={typed === text} onClick={() => void save()}>
           Save
         </Button>
-        <Button disabled={typed === text} onClick={() => setTyped(text)}>
+        <Button disabled={typed === text} onClick={() => setEdited(null)}>
           Back
         </Button>
       </div>
@@ -252,7 +256,7 @@ export function KeyPanel({ changed }: { changed: () => void }) {
   if (trouble.value) return <Notice sort="warn">{trouble.value}</Notice>;
   if (beginning.value) return <Beginning {...beginning.value} />;
   if (!now) return null;
-  const done = () => void reload();
+  const done = () => reload();
   return (
     <div class="key-panel" key={shown(now.key)}>
       <Head now={now} done={done} changed={changed} />
