@@ -10,7 +10,8 @@ use tests::{Client, TestServer, Value, notation, wait_until};
 const FLAGS: &[&str] = &["--threads", "3", "--shards", "16"];
 
 /// Pushes, and then goes on until it is stopped.
-const PUSHES_FOR_EVER: &str = "local _ = redis.call('RPUSH', KEYS[1], 'never') while true do end";
+const PUSHES_FOR_EVER: &str = "local _ = redis.call('RPUSH', KEYS[1], 'never')
+    redis.log(redis.LOG_WARNING, 'it has the key') while true do end";
 
 fn wait_for_blocked(server: &TestServer, count: u64) {
     wait_until("so many clients are blocked", || server.info("blocked_clients") == count);
@@ -292,7 +293,7 @@ fn a_key_in_use_makes_only_those_wait_who_need_it() {
     let mut mover = blocked(&server, "BLMOVE source destination LEFT LEFT 0", 1);
     let mut popper = blocked(&server, "BLPOP destination source 0", 2);
     busy.send(["EVAL", PUSHES_FOR_EVER, "1", "destination"]);
-    wait_until("the script runs", || server.info("scripts_running") == 1);
+    wait_until("it has the key", || server.log().contains("it has the key"));
     assert_eq!(shown(&mut client, "RPUSH source a b"), "2");
     assert_eq!(notation::reply(&popper.read()), "[\"source\", \"a\"]");
     let mut last = server.client();

@@ -222,8 +222,10 @@ fn the_end_of_a_client_ends_its_script() {
     other.run("SET job before");
     let mut gone = server.client();
     // Over store nodes it has the key from the first call on whose result it uses.
-    gone.send(["EVAL", &format!("local _ = {ENDLESS}"), "1", "job"]);
-    wait_for_scripts(&server, 1);
+    let holds = "local _ = redis.call('SET', KEYS[1], 'half done')
+        redis.log(redis.LOG_WARNING, 'it has the key') while true do end";
+    gone.send(["EVAL", holds, "1", "job"]);
+    wait_until("it has the key", || server.log().contains("it has the key"));
     // One that waits behind it for the key, also with a script.
     let mut waiting = server.client();
     waiting.send(["EVAL", "return redis.call('APPEND', KEYS[1], '!')", "1", "job"]);

@@ -54,9 +54,12 @@ fn without_atomicity_others_see_and_change_what_the_script_does() {
 fn an_atomic_script_keeps_to_itself_until_it_ends() {
     let server = TestServer::start(&[]);
     let (mut script, mut other, mut waiting) = (server.client(), server.client(), server.client());
-    let atomic = INTERLEAVED.replace("--!df flags=disable-atomicity", "--!df").replace("'go'", "KEYS[1]");
+    let read = "redis.call('GET', KEYS[1])";
+    let has = format!("local _ = {read} redis.log(redis.LOG_WARNING, 'it has the key')\n while");
+    let atomic = INTERLEAVED.replace("--!df flags=disable-atomicity", "--!df");
+    let atomic = atomic.replace("redis.call('GET', 'go')", read).replace("while", &has);
     script.send(["EVAL", &atomic, "1", "go"]);
-    wait_until("it runs", || running(&mut other) == 1);
+    wait_until("it has the key", || server.log().contains("it has the key"));
     assert_eq!(text(&other.run("SET free 1")), "+OK");
     // It never sees another value: whoever sets it waits until the script has ended.
     waiting.send(["SET", "go", "now"]);
