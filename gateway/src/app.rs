@@ -14,7 +14,6 @@ use tls::Wire;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::watch;
-use tokio::task::JoinSet;
 
 use crate::certificates::Certificates;
 use crate::command;
@@ -155,21 +154,16 @@ async fn run(
         let _ = tokio::time::timeout(CATALOG_KNOWN, command::recall(&server)).await;
     }
     let (set_ready, ready) = watch::channel(true);
-    let mut faces = JoinSet::new();
     let addresses = [("http", &http), ("grpc", &grpc)].map(|(name, face)| match face {
         Some((_, address)) => format!(" {name}={address}"),
         None => String::new(),
     });
+    // Ends with the process: it tells to the last that this is about to end.
     if let Some((listener, _)) = http {
-        let (server, ready) = (server.clone(), ready.clone());
-        faces.spawn(async move {
-            frontend::http::serve(server, listener, ready).await;
-            Ok(())
-        });
+        tokio::spawn(frontend::http::serve(server.clone(), listener, ready.clone()));
     }
-    if let Some((listener, _)) = grpc {
-        faces.spawn(frontend::grpc::serve(server.clone(), listener, ready.clone()));
-    }
+    let grpc = grpc
+        .map(|(listener, _)| tokio::spawn(frontend::grpc::serve(server.clone(), listener, ready.clone())));
     let (stop_telling, telling) = watch::channel(true);
     let balancing = tokio::spawn(io.clone().balance());
     let accepting = tokio::spawn(accept(server.clone(), resp_listener, io, ready));
@@ -198,7 +192,9 @@ async fn run(
                 .for_each(|client| client.kill());
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
-        while faces.join_next().await.is_some() {}
+        if let Some(grpc) = grpc {
+            let _ = grpc.await;
+        }
     };
     if tokio::time::timeout(DRAIN, drained).await.is_err() {
         log::notice("some connections were still busy and are cut off");

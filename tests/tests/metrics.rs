@@ -1,8 +1,10 @@
 //! `/metrics`, and what INFO and LATENCY make of the same counts.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::{Read, Write};
+use std::net::TcpStream;
 
-use tests::{Client, TestServer, Value, notation, wait_until};
+use tests::{Client, PATIENCE, TestServer, Value, notation, wait_until};
 
 fn start(more: &[&str]) -> TestServer {
     TestServer::start(&[&["--http", "127.0.0.1:0"], more].concat())
@@ -194,4 +196,32 @@ fn every_metric_of_the_table_is_told_by_somebody() {
     assert_eq!(store.http().get("/v1/keys").status, 404);
     let foreign = store.http().send("GET", "/metrics", &[("Host", "evil.example")], b"");
     assert_eq!(foreign.status, 403, "no web page reads it under a name of its own");
+}
+
+/// What is answered, if anything is: who comes at the wrong moment is cut off.
+fn asked(server: &TestServer, path: &str) -> String {
+    let mut answer = String::new();
+    let mut ask = || -> std::io::Result<()> {
+        let mut stream = TcpStream::connect(server.http_address())?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
+        stream.read_to_string(&mut answer).map(drop)
+    };
+    ask().map_or(String::new(), |()| answer)
+}
+
+#[test]
+fn who_balances_load_is_told_of_the_end_while_requests_are_finished() {
+    let mut server = start(&["--script-timeout-ms", "600000", "--script-fuel", "100000000000000"]);
+    let mut busy = server.client();
+    busy.send(["EVAL", "redis.log(redis.LOG_WARNING, 'it runs') while true do end", "0"]);
+    wait_until("it runs", || server.log().contains("it runs"));
+    assert!(asked(&server, "/readyz").starts_with("HTTP/1.1 200 "));
+    server.signal(libc::SIGTERM);
+    wait_until("it says so", || asked(&server, "/readyz").starts_with("HTTP/1.1 503 "));
+    assert!(asked(&server, "/healthz").starts_with("HTTP/1.1 200 "));
+    assert!(asked(&server, "/metrics").contains("\nmoonshard_ready 0\n"));
+    assert!(asked(&server, "/v1/keys").starts_with("HTTP/1.1 503 "));
+    drop(busy);
+    assert!(server.wait().success());
 }

@@ -166,6 +166,7 @@ fn saving_is_told_in_the_words_of_redis() {
     assert_eq!(told(&server, "SET a 1"), "+OK");
     assert_eq!(told(&server, "BGSAVE SCHEDULE"), "+Background saving started");
     wait_until("all is in the checkpoint", || server.info("rdb_changes_since_last_save") == 0);
+    wait_until("the saving has ended", || server.info("rdb_bgsave_in_progress") == 0);
     assert!(told(&server, "LASTSAVE") >= before);
     assert_eq!(told(&server, "BGREWRITEAOF"), "+Background append only file rewriting started");
     assert_eq!(told(&server, "BGSAVE NOW"), "-ERR syntax error");

@@ -93,9 +93,9 @@ async fn run(config: &Arc<Config>, accept_loss: bool) -> Result<(), StartError> 
         let text = move |ready| metrics::render(&told.gather(ready));
         tokio::spawn(frontend::http::serve_health(
             config.clone(),
-            certificates,
             listener,
             ready.clone(),
+            move |stream, _| certificates.wire_of_probe(stream),
             text,
         ));
     }

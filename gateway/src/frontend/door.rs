@@ -33,7 +33,7 @@ pub fn patience(config: &Config) -> Duration {
 
 /// Lets connections in until `ready` turns to false, and has each served by `live` on a thread that has time for it.
 /// `full` is what one too many is told, unless it speaks TLS, `refused` makes of a text what one is told that comes from elsewhere. Those that
-/// were let in finish what they are doing, which the caller waits for.
+/// were let in finish what they are doing, which the caller waits for. Gives the listener back.
 pub async fn keep<Live, Life>(
     server: Arc<Server>,
     face: Face,
@@ -42,14 +42,15 @@ pub async fn keep<Live, Life>(
     full: &[u8],
     refused: fn(&str) -> Vec<u8>,
     live: Live,
-) where
+) -> TcpListener
+where
     Live: Fn(Wire, Arc<Entry>) -> Life + Clone + Send + 'static,
     Life: Future<Output = ()> + Send,
 {
     loop {
         let accepted = tokio::select! {
             biased;
-            _ = ready.wait_for(|ready| !ready) => return,
+            _ = ready.wait_for(|ready| !ready) => return listener,
             accepted = listener.accept() => accepted,
         };
         let Ok((stream, peer)) = accepted else {

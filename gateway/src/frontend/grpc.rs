@@ -79,7 +79,7 @@ pub async fn serve(server: Arc<Server>, listener: TcpListener, mut ready: Ready)
     let face = Arc::new(Face { server: server.clone(), ready: ready.clone(), others });
     let live = move |wire, entry| live(face.clone(), wire, entry);
     // One too many is cut off.
-    door::keep(server, observe::Face::Grpc, listener, ready.clone(), b"", goodbye, live).await;
+    drop(door::keep(server, observe::Face::Grpc, listener, ready.clone(), b"", goodbye, live).await);
     let _ = ready.wait_for(|ready| !ready).await;
     for name in WELL {
         reporter.set_service_status(name, ServingStatus::NotServing).await;

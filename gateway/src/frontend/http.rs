@@ -19,6 +19,8 @@ mod scripts;
 mod told;
 
 use std::convert::Infallible;
+use std::io;
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -42,6 +44,7 @@ use self::ask::Asker;
 use self::guard::{Cors, REQUEST_ID};
 use self::problem::Problem;
 use super::door::{self, Entry, Ready};
+use crate::metrics;
 use crate::observe;
 use crate::server::Server;
 pub use health::serve_health;
@@ -118,7 +121,8 @@ fn router(face: &Arc<Face>) -> Router {
     router.fallback(console::serve).method_not_allowed_fallback(refused).with_state(face.clone())
 }
 
-/// Serves until `ready` turns to false. Connections finish what they are doing, which the caller waits for.
+/// Serves until `ready` turns to false; from then on, for as long as it is polled, it only tells that. Connections finish
+/// what they are doing, which the caller waits for.
 pub async fn serve(server: Arc<Server>, listener: TcpListener, ready: Ready) {
     let requests = AtomicU64::new(server.started_at);
     let face = Arc::new(Face { server: server.clone(), ready: ready.clone(), requests });
@@ -132,7 +136,16 @@ pub async fn serve(server: Arc<Server>, listener: TcpListener, ready: Ready) {
         )
         .into_bytes()
     };
-    door::keep(server, observe::Face::Http, listener, ready, full, refused, live).await;
+    let listener =
+        door::keep(server.clone(), observe::Face::Http, listener, ready.clone(), full, refused, live).await;
+    let config = server.config.clone();
+    let told = server.clone();
+    let enter = move |stream, peer: SocketAddr| match server.is_protected_from(peer.ip()) {
+        true => Err(io::ErrorKind::PermissionDenied.into()),
+        false => server.certificates.wire(stream, observe::Face::Http),
+    };
+    let metrics = move |ready| metrics::render(&metrics::of_server(&told, ready));
+    serve_health(config, listener, ready, enter, metrics).await;
 }
 
 /// Answers requests until the connection ends, or is ended by CLIENT KILL or the process. If the client hangs up in the

@@ -1,7 +1,8 @@
-//! What a store node has of HTTP: whether it is well, and its metrics.
+//! What a store node has of HTTP, and a gateway that is about to end: whether it is well, and its metrics.
 
 use std::convert::Infallible;
-use std::net::IpAddr;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,12 +14,11 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tls::Wire;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 
 use super::super::door::{HEAD_BYTES, Ready};
 use super::guard;
-use crate::certificates::Certificates;
 use crate::config::Config;
 
 /// Connections at the same time: health checks and scrapers are few.
@@ -30,30 +30,27 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// The media type of metrics.
 pub const METRICS_TYPE: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4");
 
-/// Serves `/healthz`, `/readyz` and `/metrics` for as long as it is polled. `metrics` is told whether the process is
-/// ready.
+/// Serves `/healthz`, `/readyz` and `/metrics` for as long as it is polled. `enter` says how a connection is sealed, or
+/// that it is none; `metrics` is told whether the process is ready.
 pub async fn serve_health(
     config: Arc<Config>,
-    certificates: Arc<Certificates>,
     listener: TcpListener,
     ready: Ready,
+    enter: impl Fn(TcpStream, SocketAddr) -> io::Result<Wire> + Send + Sync + 'static,
     metrics: impl Fn(bool) -> String + Send + Sync + 'static,
 ) {
     let (metrics, room) = (Arc::new(metrics), Arc::new(Semaphore::new(MOST_CONNECTIONS)));
     loop {
         let Ok(permit) = room.clone().acquire_owned().await else { return };
-        let Ok((stream, _)) = listener.accept().await else {
+        let Ok((stream, peer)) = listener.accept().await else {
             // Out of file descriptors, most likely: connections that end will free some.
             tokio::time::sleep(Duration::from_millis(100)).await;
             continue;
         };
+        let (Ok(local), Ok(wire)) = (stream.local_addr(), enter(stream, peer)) else { continue };
         let (config, ready, metrics) = (config.clone(), ready.clone(), metrics.clone());
-        let certificates = certificates.clone();
         tokio::spawn(async move {
-            let local = stream.local_addr();
-            if let (Ok(local), Ok(wire)) = (local, certificates.wire_of_probe(stream)) {
-                live(&config, local.ip(), wire, &ready, &*metrics).await;
-            }
+            live(&config, local.ip(), wire, &ready, &*metrics).await;
             drop(permit);
         });
     }
@@ -96,6 +93,7 @@ fn answer(
         (&Method::GET, "/metrics") => {
             ([(header::CONTENT_TYPE, METRICS_TYPE)], metrics(ready)).into_response()
         }
+        _ if !ready => (StatusCode::SERVICE_UNAVAILABLE, "this is about to end\n").into_response(),
         _ => (StatusCode::NOT_FOUND, "a store node has /healthz, /readyz and /metrics\n").into_response(),
     }
 }
