@@ -45,7 +45,7 @@ def wrong(expression, metrics):
             yield f"there is no {name}"
         elif (kind == "histogram") != (name != stem):
             yield f"{name} is a {kind}"
-        elif bool(window) != (kind != "gauge") and f"changes({name}[" not in expression:
+        elif bool(window) != (kind != "gauge") and not re.search(rf"(changes|last_over_time)\({name}\[", expression):
             yield f"{name} is a {kind}: rates are of what counts, and of nothing else"
         for label in re.findall(r"(\w+) *(?:=|!=|=~|!~)", braces):
             if label not in own | TARGET:

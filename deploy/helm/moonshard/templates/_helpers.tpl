@@ -123,7 +123,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end -}}
 {{- $lines := list -}}
 {{- range $name, $value := mergeOverwrite $config (deepCopy $values.config) (deepCopy $own.config) -}}
-{{- $lines = append $lines (printf "%s = %s" $name (ternary (printf "%d" (int64 $value)) (toJson $value) (kindIs "float64" $value))) -}}
+{{- /* Large whole numbers come as fractions, too, and would be written with an exponent. */ -}}
+{{- $whole := and (kindIs "float64" $value) (eq (floor $value) $value) -}}
+{{- $lines = append $lines (printf "%s = %s" $name (ternary (printf "%d" (int64 $value)) (toJson $value) $whole)) -}}
 {{- end -}}
 {{- join "\n" $lines -}}
 {{- end -}}
