@@ -7,10 +7,10 @@
 //! A script that gave up atomicity takes no locks: each of its calls is like a client's.
 
 mod aside;
+mod compile;
 mod dry;
 mod exec;
 mod host;
-mod library;
 mod limits;
 mod locks;
 mod outgoing;
@@ -23,8 +23,8 @@ mod unlocked;
 mod wait;
 
 pub use aside::tell_time;
+pub use compile::{compile, load_library};
 pub use exec::{Step, exec};
-pub use library::load_library;
-pub use script::{Program, ScriptCall, compile_error, run_script};
+pub use script::{Program, ScriptCall, run_script};
 pub use spans::tell_queued;
 pub use wait::{found_nothing, timed_out, wait};

@@ -467,7 +467,7 @@ async fn answer(server: &Arc<Server>, session: &mut Session, waiting: Waiting<'_
             command::scripting::eval(server, session, &admitted, by_sha, read_only, out).await;
         }
         Waiting::Later(Later::Script, admitted) => {
-            command::scripting::script(server, admitted.args, out).await;
+            command::scripting::script(server, session, admitted.args, out).await;
         }
         Waiting::Later(Later::Fcall { read_only }, admitted) => {
             command::function::fcall(server, session, &admitted, read_only, out).await;

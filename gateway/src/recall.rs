@@ -7,7 +7,7 @@ use store_engine::CommandError;
 
 use crate::functions::{Libraries, Library};
 use crate::options::Options;
-use crate::scripts::Known;
+use crate::scripts::{sha_of, spelled};
 use crate::server::Server;
 
 /// Before a script's digest: its text.
@@ -21,8 +21,8 @@ pub const LIBRARY: &[u8] = b"library/";
 pub const USER: &[u8] = b"user/";
 
 /// Keeps a script that was loaded.
-pub async fn keep_script(server: &Server, known: &Known) -> Result<(), CommandError> {
-    server.store.put_record(SCRIPT, known.sha.as_bytes(), &known.text()).await
+pub async fn keep_script(server: &Server, text: &[u8]) -> Result<(), CommandError> {
+    server.store.put_record(SCRIPT, spelled(&sha_of(text)).as_bytes(), text).await
 }
 
 /// Keeps what SCRIPT FLAGS said of a script.

@@ -107,14 +107,25 @@ impl Scripts {
     /// those of its header.
     pub fn get_or_add(&self, text: &[u8], most: usize) -> Result<Arc<Known>, CommandError> {
         let sha = sha_of(text);
-        if let Some(known) = self.get(&sha) {
-            return Ok(known);
+        match self.get(&sha) {
+            Some(known) => Ok(known),
+            None => self.add(sha, text, None, most),
         }
+    }
+
+    /// Adds a script that is new, and is `compiled` if somebody has done that already.
+    fn add(
+        &self,
+        sha: Sha,
+        text: &[u8],
+        compiled: Option<&Arc<Script>>,
+        most: usize,
+    ) -> Result<Arc<Known>, CommandError> {
         let (header, body) = Header::parse(text)?;
         let flags = self.flags.lock();
         let added = Arc::new(Known {
             sha: spelled(&sha),
-            script: Arc::new(Script::new(&body)),
+            script: compiled.map_or_else(|| Arc::new(Script::new(&body)), Arc::clone),
             shebang: text[..text.len() - body.len()].into(),
             options: header.options.over(flags.get(&sha).copied().unwrap_or_default()),
             header,
@@ -191,13 +202,17 @@ impl Scripts {
         self.evicted.fetch_add(surplus.min(loose.len()) as u64, Ordering::Relaxed);
     }
 
-    /// Keeps the script with this text until [`Scripts::flush`]. While it was compiled it may have been forgotten, or
-    /// SCRIPT FLAGS may have put another in its place.
-    pub fn pin(&self, text: &[u8], most: usize) -> Result<Arc<Known>, CommandError> {
+    /// Keeps the script with this text until [`Scripts::flush`]; `compiled` is it, if it is not known yet. While it was
+    /// compiled it may have been forgotten, or SCRIPT FLAGS may have put another in its place.
+    pub fn pin(&self, text: &[u8], compiled: &Arc<Script>, most: usize) -> Result<Arc<Known>, CommandError> {
+        let sha = sha_of(text);
         loop {
-            let known = self.get_or_add(text, most)?;
+            let known = match self.get(&sha) {
+                Some(known) => known,
+                None => self.add(sha, text, Some(compiled), most)?,
+            };
             let all = self.known.read();
-            if all.get(&sha_of(text)).is_some_and(|held| Arc::ptr_eq(held, &known)) {
+            if all.get(&sha).is_some_and(|held| Arc::ptr_eq(held, &known)) {
                 known.pinned.store(true, Ordering::Relaxed);
                 return Ok(known);
             }
@@ -207,11 +222,6 @@ impl Scripts {
     /// Whether a script is to be kept.
     pub fn is_pinned(&self, sha: &Sha) -> bool {
         self.known.read().get(sha).is_some_and(|known| known.pinned.load(Ordering::Relaxed))
-    }
-
-    /// Takes a script out again, because it does not compile.
-    pub fn remove(&self, text: &[u8]) {
-        self.known.write().remove(&sha_of(text));
     }
 
     /// Forgets those of the scripts to be kept that are not among `kept`.
@@ -245,22 +255,23 @@ mod tests {
     #[test]
     fn what_is_loaded_stays_although_it_was_forgotten_in_the_meantime() {
         let (scripts, text) = (Scripts::new(), b"return 1");
-        let compiled = scripts.get_or_add(text, 9).unwrap();
+        let known = scripts.get_or_add(text, 9).unwrap();
         scripts.flush();
-        let kept = scripts.pin(text, 9).unwrap();
-        assert!(kept.is_pinned() && !compiled.is_pinned() && scripts.is_pinned(&sha_of(text)));
+        let kept = scripts.pin(text, &known.script, 9).unwrap();
+        assert!(kept.is_pinned() && !known.is_pinned() && scripts.is_pinned(&sha_of(text)));
+        assert!(Arc::ptr_eq(&kept.script, &known.script), "it is compiled once");
         let mut said = Options::default();
         said.set("fuel", "7").unwrap();
         scripts.add_flags(&sha_of(text), said).unwrap();
         assert!(scripts.is_pinned(&sha_of(text)), "another has taken its place");
-        assert_eq!(scripts.pin(text, 9).unwrap().options.fuel, Some(7));
+        assert_eq!(scripts.pin(text, &known.script, 9).unwrap().options.fuel, Some(7));
     }
 
     #[test]
     fn what_is_kept_elsewhere_no_longer_goes() {
         let scripts = Scripts::new();
         for text in [&b"return 1"[..], b"return 2"] {
-            scripts.pin(text, 9).unwrap();
+            scripts.pin(text, &Arc::new(Script::new(text)), 9).unwrap();
         }
         scripts.get_or_add(b"return 3", 9).unwrap();
         scripts.keep_only(&HashSet::from([sha_of(b"return 2")]));

@@ -322,7 +322,7 @@ async fn images_are_exact(instances: Instances) {
             }
         }
         let loaded = Script::new(source.as_bytes());
-        lab.runtime.compile(&loaded, &BUDGET).await.unwrap();
+        lab.runtime.compile(&loaded, &BUDGET).await.0.unwrap();
         assert!(loaded.image.get().is_some(), "compiling beforehand keeps the image");
         assert!(lab.run(&loaded, &BUDGET).await == first, "a script that was loaded answers otherwise");
     }
@@ -375,7 +375,7 @@ async fn libraries_stay_fresh(instances: Instances) {
     for (name, body, budget, wanted) in endings() {
         let text = library(body);
         let library = Script::new(text.as_bytes());
-        let loaded = lab.runtime.load(&library, &BUDGET, TestHost).await;
+        let (loaded, _) = lab.runtime.load(&library, &BUDGET, TestHost).await;
         let Outcome::Reply(reply) = loaded else { panic!("{name}: {loaded:?}") };
         // The one that does not compile.
         if reply.starts_with(b"-") {
@@ -445,7 +445,7 @@ async fn runs_do_not_meet() {
 async fn a_short_run_writes_few_pages() {
     let lab = Lab::new(Instances::Rewind).await;
     let script = Script::new(b"return redis.call('GET', KEYS[1])");
-    lab.runtime.compile(&script, &BUDGET).await.unwrap();
+    lab.runtime.compile(&script, &BUDGET).await.0.unwrap();
     // Compiling writes more, which a new instance knows nothing of.
     drop(lab.next_sandboxes().await);
     for _ in 0..2 {
@@ -459,7 +459,7 @@ async fn a_short_run_writes_few_pages() {
 async fn pages_that_are_written_no_more_are_forgotten() {
     let lab = Lab::new(Instances::Rewind).await;
     let (short, long) = (Script::new(b"return 1"), Script::new(b"return #string.rep('x', 40000)"));
-    lab.runtime.compile(&short, &BUDGET).await.unwrap();
+    lab.runtime.compile(&short, &BUDGET).await.0.unwrap();
     assert_eq!(lab.run(&long, &BUDGET).await, Outcome::Reply(b":40000\r\n".to_vec()));
     let before = lab.written().await;
     for _ in 0..MOST_REWINDS {
@@ -474,7 +474,7 @@ async fn pages_that_are_written_no_more_are_forgotten() {
 async fn every_byte_is_put_back() {
     let lab = Lab::new(Instances::Rewind).await;
     let known = Script::new(CANARY.as_bytes());
-    lab.runtime.compile(&known, &BUDGET).await.unwrap();
+    lab.runtime.compile(&known, &BUDGET).await.0.unwrap();
     let compiled = Lab::truth(&lab.runtime, Some(Source::Script(CANARY))).await;
     let mut sandbox = lab.next_sandboxes().await.pop().unwrap();
     let cases: [(Option<&Image>, &Truth); 2] = [(None, &lab.truth), (known.image.get(), &compiled)];

@@ -204,39 +204,44 @@ impl<H: Host> Runtime<H> {
     }
 
     /// Compiles `script` and keeps its image, so that the first run finds it; Lua's message if it does not
-    /// compile.
-    pub async fn compile(&self, script: &Script, budget: &Budget) -> Result<(), Outcome> {
+    /// compile. And what that took.
+    pub async fn compile(&self, script: &Script, budget: &Budget) -> (Result<(), Outcome>, Spent) {
         let mut sandbox = match self.sandbox(0).await {
             Ok(sandbox) => sandbox,
-            Err(error) => return Err(self.conclude(error)),
+            Err(error) => return (Err(self.conclude(error)), Spent::default()),
         };
-        match self.prepare(&mut sandbox, script, true, budget).await {
+        let result = self.prepare(&mut sandbox, script, true, budget).await;
+        let spent = self.spent(&sandbox, budget);
+        let compiled = match result {
             Ok(()) => {
                 self.give_back(sandbox);
                 Ok(())
             }
-            Err(error) => Err(self.conclude(error)),
-        }
+            Err(failure) => Err(self.conclude(failure)),
+        };
+        (compiled, spent)
     }
 
     /// Runs the source of `library` once, so that it registers its functions, and keeps the image of that: every run
     /// starts from there. The reply is that of the guest's `load`, and nobody has checked it yet; what the library
-    /// asks for meanwhile is answered by `host`.
-    pub async fn load(&self, library: &Script, budget: &Budget, host: H) -> Outcome {
+    /// asks for meanwhile is answered by `host`. And what that took.
+    pub async fn load(&self, library: &Script, budget: &Budget, host: H) -> (Outcome, Spent) {
         let mut sandbox = match self.sandbox(0).await {
             Ok(sandbox) => sandbox,
-            Err(error) => return self.conclude(error),
+            Err(error) => return (self.conclude(error), Spent::default()),
         };
         sandbox.store.data_mut().host = Some(host);
         let result = self.load_in(&mut sandbox, library, budget).await;
         sandbox.store.data_mut().host = None;
-        match result {
+        let spent = self.spent(&sandbox, budget);
+        let outcome = match result {
             Ok(reply) => {
                 self.give_back(sandbox);
                 Outcome::Reply(reply)
             }
             Err(failure) => self.conclude(failure),
-        }
+        };
+        (outcome, spent)
     }
 
     async fn load_in(

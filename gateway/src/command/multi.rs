@@ -289,7 +289,7 @@ async fn sort<'a>(
     };
     let script = match later {
         Later::Script => {
-            scripting::script(server, args, reply).await;
+            scripting::script(server, session, args, reply).await;
             return Ok(None);
         }
         Later::Acl => {

@@ -3,11 +3,13 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use script::Script;
 use store::spans::Part;
 use store_engine::keys::keys_of;
 use store_engine::spec::{Access, flags};
 use store_engine::{Args, Arity, Command, CommandError, Group, KeyPart, Reply, Routing, error, number};
 
+use crate::acl::Account;
 use crate::coordinate::{self, Program, ScriptCall};
 use crate::fleet;
 use crate::gate::{self, Admitted};
@@ -193,10 +195,10 @@ async fn find_elsewhere(server: &Server, sha: &[u8]) {
     }
 }
 
-/// Makes a script known that was loaded before, or elsewhere.
+/// Makes a script known that was loaded before, or elsewhere. Whoever needs it now has not asked for that.
 pub async fn recall_script(server: &Server, text: &[u8]) -> Result<(), CommandError> {
-    compiled(server, text).await?;
-    server.scripts.pin(text, server.config.script_cache_max.get_usize()).map(drop)
+    let script = compiled(server, None, text).await?;
+    server.scripts.pin(text, &script, server.config.script_cache_max.get_usize()).map(drop)
 }
 
 /// Finds the script that an EVAL call means, and what it is called with.
@@ -263,9 +265,9 @@ pub(super) fn key_count(admitted: &Admitted<'_>) -> Result<usize, CommandError> 
 }
 
 /// SCRIPT and its subcommands.
-pub async fn script(server: &Arc<Server>, args: Args<'_>, out: &mut Reply) {
+pub async fn script(server: &Arc<Server>, session: &Session, args: Args<'_>, out: &mut Reply) {
     let done = if args[1].eq_ignore_ascii_case(b"load") {
-        load(server, args[2]).await.map(|known| out.bulk(known.sha.as_bytes()))
+        load(server, session, args[2]).await.map(|known| out.bulk(known.sha.as_bytes()))
     } else {
         manage(server, args, out).await
     };
@@ -275,42 +277,32 @@ pub async fn script(server: &Arc<Server>, args: Args<'_>, out: &mut Reply) {
 }
 
 /// Adds a script to those that are kept, if it compiles.
-pub async fn load(server: &Server, text: &[u8]) -> Result<Arc<Known>, CommandError> {
-    let known = compiled(server, text).await?;
+async fn load(server: &Server, session: &Session, text: &[u8]) -> Result<Arc<Known>, CommandError> {
+    let script = compiled(server, session.limited_account(), text).await?;
     let _turn = server.loading.lock().await;
-    recall::keep_script(server, &known).await?;
-    server.scripts.pin(text, server.config.script_cache_max.get_usize())
+    recall::keep_script(server, text).await?;
+    server.scripts.pin(text, &script, server.config.script_cache_max.get_usize())
 }
 
-async fn compiled(server: &Server, text: &[u8]) -> Result<Arc<Known>, CommandError> {
-    let known = server.scripts.get_or_add(text, server.config.script_cache_max.get_usize())?;
-    match compile(server, &known.script).await {
-        Ok(()) => Ok(known),
-        Err(error) => {
-            server.scripts.remove(text);
-            Err(error)
-        }
-    }
+/// The script with this text, compiled. If it is not known yet, it still is not: whoever cannot compile it leaves nothing.
+async fn compiled(
+    server: &Server,
+    account: Option<Arc<Account>>,
+    text: &[u8],
+) -> Result<Arc<Script>, CommandError> {
+    let script = match server.scripts.get(&sha_of(text)) {
+        Some(known) => known.script.clone(),
+        None => Arc::new(Script::new(&Header::parse(text)?.1)),
+    };
+    coordinate::compile(server, account, &script).await?;
+    Ok(script)
 }
 
 /// What a script's header says, if both compile. Nothing is kept of it.
-pub async fn check(server: &Server, text: &[u8]) -> Result<Header, CommandError> {
+pub async fn check(server: &Server, session: &Session, text: &[u8]) -> Result<Header, CommandError> {
     let (header, body) = Header::parse(text)?;
-    compile(server, &script::Script::new(&body)).await?;
+    coordinate::compile(server, session.limited_account(), &Script::new(&body)).await?;
     Ok(header)
-}
-
-async fn compile(server: &Server, script: &script::Script) -> Result<(), CommandError> {
-    let _permit = server.runtime.admit(false).await;
-    server.runtime.compile(script, &server.budget()).await.map_err(|outcome| {
-        CommandError::owned(match outcome {
-            script::Outcome::CompileError(message) => coordinate::compile_error(&message),
-            script::Outcome::Limit(limit) => {
-                format!("SCRIPTLIMIT {}: used up while the script was compiled", limit.name())
-            }
-            other => format!("SCRIPTTRAP the script could not be compiled: {other:?}"),
-        })
-    })
 }
 
 async fn manage(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {

@@ -1,9 +1,11 @@
 //! What limits make of runs: they wait for their turn, their fuel is paid, and what ends them is told.
 
+use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 
+use script::Budget;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::script::{ScriptCall, fate, killed_error};
@@ -52,18 +54,18 @@ impl Burning {
         Some(Burning { account, per_second, slice, slices: 0, most, used: None })
     }
 
-    /// Drives the run to its end. `used` finds out what it has burned, if that is told.
+    /// Drives the run to its end. `used` finds out what it has burned.
     pub async fn watch<T>(
         mut self,
         mut run: Pin<&mut impl Future<Output = T>>,
-        used: impl FnOnce(&T) -> Option<u64>,
+        used: impl FnOnce(&T) -> u64,
     ) -> T {
         let ran = poll_fn(|context| {
             self.slices += 1;
             run.as_mut().poll(context)
         })
         .await;
-        self.used = used(&ran);
+        self.used = Some(used(&ran));
         ran
     }
 }
@@ -75,45 +77,70 @@ impl Drop for Burning {
     }
 }
 
+/// A limit that ended something.
+pub(super) struct Reached {
+    limit: script::Limit,
+    /// What was used up.
+    used_up: String,
+    /// What sets it.
+    setting: &'static str,
+}
+
+impl Reached {
+    /// With this budget, of this account. It is counted if it is one of the user's.
+    pub fn of(
+        server: &Server,
+        account: Option<&Arc<Account>>,
+        budget: &Budget,
+        limit: script::Limit,
+    ) -> Reached {
+        let of_user = |limit: Limit, most: u64| {
+            account?.user().limits().get(limit).filter(|own| *own == most)?;
+            server.acl.note_limit(limit);
+            Some(limit.rule())
+        };
+        let (used_up, setting) = match limit {
+            script::Limit::Fuel => (
+                format!("{} units used up", budget.fuel),
+                of_user(Limit::FuelPerSecond, budget.fuel).unwrap_or("script-fuel"),
+            ),
+            script::Limit::Time => {
+                let millis = budget.time.as_millis() as u64;
+                let setting = of_user(Limit::ScriptTimeoutMs, millis).unwrap_or("script-timeout-ms");
+                (format!("{millis} ms are over"), setting)
+            }
+            script::Limit::Memory => (
+                format!("more than {} bytes wanted", budget.memory_bytes),
+                of_user(Limit::ScriptMemory, budget.memory_bytes as u64).unwrap_or("script-memory"),
+            ),
+            script::Limit::Reply => {
+                (format!("reply of more than {} bytes", budget.reply_bytes), "script-reply-max")
+            }
+        };
+        Reached { limit, used_up, setting }
+    }
+
+    /// The error of what was ended; `what` says what that was.
+    pub fn error(&self, what: impl fmt::Display) -> String {
+        let Reached { limit, used_up, setting } = self;
+        format!("SCRIPTLIMIT {}: {used_up} {what}; the limit is set by {setting}", limit.name())
+    }
+}
+
 /// What is told of a run that a limit ended.
 pub(super) fn limit_error(server: &Server, call: &ScriptCall<'_>, limit: script::Limit) -> String {
-    let (budget, options) = (&call.budget, &call.options);
-    let of_user = |limit: Limit, most: u64| {
-        let user = call.account.as_ref()?.user();
-        user.limits().get(limit).filter(|own| *own == most)?;
-        server.acl.note_limit(limit);
-        Some(limit.rule())
+    let mut reached = Reached::of(server, call.account.as_ref(), &call.budget, limit);
+    let options = &call.options;
+    let own = match limit {
+        script::Limit::Fuel => options.fuel.is_some(),
+        script::Limit::Time => options.timeout_ms.is_some(),
+        script::Limit::Memory => options.memory_bytes.is_some(),
+        script::Limit::Reply => false,
     };
-    let (used_up, own, setting) = match limit {
-        script::Limit::Fuel => (
-            format!("{} units used up", budget.fuel),
-            options.fuel.is_some(),
-            of_user(Limit::FuelPerSecond, budget.fuel).unwrap_or("script-fuel"),
-        ),
-        script::Limit::Time => {
-            let millis = budget.time.as_millis() as u64;
-            (
-                format!("{millis} ms are over"),
-                options.timeout_ms.is_some(),
-                of_user(Limit::ScriptTimeoutMs, millis).unwrap_or("script-timeout-ms"),
-            )
-        }
-        script::Limit::Memory => (
-            format!("more than {} bytes wanted", budget.memory_bytes),
-            options.memory_bytes.is_some(),
-            of_user(Limit::ScriptMemory, budget.memory_bytes as u64).unwrap_or("script-memory"),
-        ),
-        script::Limit::Reply => {
-            (format!("reply of more than {} bytes", budget.reply_bytes), false, "script-reply-max")
-        }
-    };
-    let setting = if own { "the script's own options" } else { setting };
-    format!(
-        "SCRIPTLIMIT {}: {used_up} by {}; {}; the limit is set by {setting}",
-        limit.name(),
-        call.program,
-        fate(call)
-    )
+    if own {
+        reached.setting = "the script's own options";
+    }
+    reached.error(format_args!("by {}; {}", call.program, fate(call)))
 }
 
 #[cfg(test)]
@@ -139,7 +166,7 @@ mod tests {
             used: None,
         };
         let mut run = pin!(pending::<()>());
-        let mut watched = Box::pin(burning.watch(run.as_mut(), |()| None));
+        let mut watched = Box::pin(burning.watch(run.as_mut(), |()| 0));
         for _ in 0..3 {
             assert!(watched.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
         }

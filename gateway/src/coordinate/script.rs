@@ -525,7 +525,7 @@ fn note_undeclared(server: &Server, call: &ScriptCall<'_>, txn: &Unit) {
 }
 
 /// Redis' text for a script that does not compile.
-pub fn compile_error(message: &str) -> String {
+pub(super) fn compile_error(message: &str) -> String {
     format!("ERR Error compiling script (new function): {message}")
 }
 
@@ -654,7 +654,7 @@ async fn run_in_sandbox<H: Host>(
         let run = pin!(runtime.run(&script, &input, &budget, AnyHost::new(host)));
         match burning {
             None => run.await,
-            Some(burning) => burning.watch(run, |(_, _, spent)| Some(spent.fuel)).await,
+            Some(burning) => burning.watch(run, |(_, _, spent)| spent.fuel).await,
         }
     });
     let origin = Origin::client(call.client);

@@ -201,6 +201,89 @@ fn fuel_is_what_a_second_gives() {
     wait_until("there is plenty", || eval(&mut user, "return 1") == "1");
 }
 
+/// How a script is compiled without being run: by RESP, in a transaction, and by HTTP.
+const WAYS: [&str; 4] = ["SCRIPT LOAD", "EXEC", "/v1/scripts", "/v1/check"];
+
+/// What the user `u` is told of the script that is compiled in this way.
+fn compile(server: &TestServer, user: &mut Client, way: &str, text: &str) -> String {
+    match way {
+        "SCRIPT LOAD" => notation::reply(&user.call(["SCRIPT", "LOAD", text])),
+        "EXEC" => {
+            assert_eq!(say(user, "MULTI"), "+OK");
+            assert_eq!(notation::reply(&user.call(["SCRIPT", "LOAD", text])), "+QUEUED");
+            let Value::Array(replies) = user.run("EXEC") else { panic!("no replies") };
+            notation::reply(&replies[0])
+        }
+        path => {
+            // u:pw
+            let headers = [("Content-Type", "application/json"), ("Authorization", "Basic dTpwdw==")];
+            let body = serde_json::json!({ "script": text }).to_string();
+            let answer = server.http().send("POST", path, &headers, body.as_bytes()).json();
+            match answer["detail"].as_str() {
+                Some(detail) => format!("-{detail}"),
+                None => format!("{:?}", answer["sha"].as_str().expect("a digest")),
+            }
+        }
+    }
+}
+
+/// What takes megabytes to compile, and more than 100000 units of fuel and a millisecond.
+fn long_script() -> String {
+    "x = x + 1\n".repeat(100_000)
+}
+
+#[test]
+fn compiling_is_limited_like_running() {
+    let (server, mut admin, mut user) = with("");
+    let text = long_script();
+    let sha = notation::reply(&admin.call(["SCRIPT", "LOAD", &text]));
+    all(&mut admin, &[("SCRIPT FLUSH", "+OK")]);
+    let rules = [
+        ("memory", "more than 1048576 bytes wanted", "limit:script-memory", "1mb"),
+        ("time", "1 ms are over", "limit:script-timeout-ms", "1"),
+        ("fuel", "100000 units used up", "limit:fuel-per-second", "100000"),
+    ];
+    for (limit, used_up, rule, value) in rules {
+        assert_eq!(say(&mut admin, &format!("ACL SETUSER u {rule}={value}")), "+OK");
+        let ended = format!(
+            "-SCRIPTLIMIT {limit}: {used_up} while the script was compiled; the limit is set by {rule}"
+        );
+        let refused = "-LIMIT fuel-per-second: user 'u' has used up the 100000 units of fuel of a second";
+        for way in WAYS {
+            let before = reached(&server, &rule["limit:".len()..]);
+            let mut told = compile(&server, &mut user, way, &text);
+            if limit == "fuel" {
+                wait_until("there is fuel", || {
+                    told = compile(&server, &mut user, way, &text);
+                    !told.starts_with(refused)
+                });
+            }
+            assert_eq!(told, ended, "{way}");
+            assert!(reached(&server, &rule["limit:".len()..]) > before, "{way} counts");
+            if limit == "fuel" {
+                wait_until("it is used up by this", || {
+                    compile(&server, &mut user, way, &text).starts_with(refused)
+                });
+            }
+        }
+        assert_eq!(say(&mut admin, &format!("ACL SETUSER u {rule}=none")), "+OK");
+    }
+    let known = |admin: &mut Client| say(admin, &format!("SCRIPT EXISTS {sha}"));
+    assert_eq!(known(&mut admin), "[0]");
+    for way in WAYS {
+        assert_eq!(compile(&server, &mut user, way, &text), sha, "{way}");
+    }
+    // What somebody else has loaded stays, whoever may not.
+    all(&mut admin, &[("ACL SETUSER u limit:fuel-per-second=1", "+OK")]);
+    wait_until("it is refused", || {
+        let other = "return redis.call('GET', 'other')";
+        compile(&server, &mut user, "SCRIPT LOAD", other).starts_with("-LIMIT fuel-per-second: ")
+    });
+    let refused = compile(&server, &mut user, "SCRIPT LOAD", &text);
+    assert!(refused.starts_with("-LIMIT fuel-per-second: "), "{refused}");
+    assert_eq!(known(&mut admin), "[1]");
+}
+
 #[test]
 fn scripts_wait_for_those_of_the_same_user() {
     const WAITS: &str = "--!df flags=disable-atomicity
@@ -227,6 +310,12 @@ fn scripts_wait_for_those_of_the_same_user() {
     user.send(["EXEC"]);
     wait_until("all others wait", || reached(&server, "scripts-at-once") == 4);
     running(5);
+    // So does whoever loads one.
+    let (mut loads, mut loads_later) = (connect(&server), connect(&server));
+    loads.send(["SCRIPT", "LOAD", "return 'loaded'"]);
+    all(&mut loads_later, &[("MULTI", "+OK"), ("SCRIPT LOAD 'return \"later\"'", "+QUEUED")]);
+    loads_later.send(["EXEC"]);
+    wait_until("they wait too", || reached(&server, "scripts-at-once") == 6);
     // Those of others do not, nor do commands.
     assert_eq!(eval(&mut admin, "return 1"), "1");
     assert_eq!(say(&mut connect(&server), "GET begun"), "\"1\"");
@@ -242,6 +331,10 @@ fn scripts_wait_for_those_of_the_same_user() {
     assert_eq!(say(&mut admin, "SET go now"), "+OK");
     for client in [&mut first, &mut fourth] {
         assert_eq!(notation::reply(&client.read()), "\"done\"");
+    }
+    for client in [&mut loads, &mut loads_later] {
+        let sha = notation::reply(&client.read());
+        assert!(sha.trim_matches(['[', ']', '"']).len() == 40, "{sha}");
     }
     assert_eq!(notation::reply(&user.read()), "[1]");
 }

@@ -96,6 +96,15 @@ fn limits_of_users_hold() {
         assert_eq!(code, Code::ResourceExhausted);
         word == "LIMIT"
     });
+    assert_eq!(text(&server, "ACL SETUSER v on >pw +@all ~* limit:fuel-per-second=100000"), "+OK");
+    let other = basic("v", "pw");
+    let long = "x = x + 1\n".repeat(100_000);
+    let load = || {
+        let request = LoadScriptRequest { script: long.clone().into() };
+        refused(grpc.wait(grpc.client().load_script(by(&other, request))))
+    };
+    assert_eq!(load(), (Code::ResourceExhausted, "SCRIPTLIMIT".to_owned()));
+    wait_until("fuel is used up by compiling", || load() == limit);
     assert_eq!(text(&server, "ACL SETUSER u limit:commands-per-second=1"), "+OK");
     wait_until("it calls too often", || match execute(&grpc, &user, &[b"GET", b"k"]) {
         Ok(reply) => reply != "null",

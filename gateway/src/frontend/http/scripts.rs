@@ -72,7 +72,7 @@ struct CheckBody<'a> {
 pub async fn check(ask: Ask) -> Result<Response, Problem> {
     let LoadBody { script: Word(text) } = ask.json()?;
     ask.work.check(&[b"SCRIPT", b"LOAD", &text])?;
-    let checked = scripting::check(ask.server(), &text).await;
+    let checked = scripting::check(ask.server(), &ask.work.session, &text).await;
     let header = checked.map_err(|error| Problem::of_reply(error.text().as_bytes()))?;
     let (sha, name) = (spelled(&sha_of(&text)), header.name.as_deref());
     Ok(json::body(&CheckBody { sha, name, flags: header.options.words() }))
