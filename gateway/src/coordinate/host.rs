@@ -262,10 +262,14 @@ impl ScriptHost {
                 return Ok(false);
             }
         }
-        let ScriptHost { txn, seen, lack, server, .. } = self;
+        let ScriptHost { txn, seen, lack, server, queue, .. } = self;
         let Admitted { facts, ref keys, number, .. } = admitted;
         let call = Call { command: facts, args, keys, db: seen.db, now_ms: seen.now_ms };
-        match txn.execute_now(&call, mode_of(seen), &mut seen.seed, out) {
+        let done = match queue.is_ahead_of(&admitted, seen.db) {
+            true => Ok(None),
+            false => txn.execute_now(&call, mode_of(seen), &mut seen.seed, out),
+        };
+        match done {
             Ok(Some(fine)) => {
                 server.calls.add_untimed(number, !fine);
                 Ok(true)

@@ -1,5 +1,9 @@
 //! Calls whose result nobody reads: collected, and sent together.
 
+use std::collections::HashSet;
+use std::hash::BuildHasher;
+
+use foldhash::fast::RandomState;
 use smallvec::SmallVec;
 use store::Call;
 use store_engine::keys::Keys;
@@ -14,6 +18,8 @@ pub(super) struct Queue {
     /// Where in `bytes` each argument ends.
     ends: Vec<usize>,
     calls: Vec<Queued>,
+    /// Hashes of the keys of those calls that have several. One key taken for another costs a wait, no more.
+    shared: HashSet<u64, RandomState>,
 }
 
 struct Queued {
@@ -33,7 +39,20 @@ impl Queue {
             self.bytes.extend_from_slice(arg);
             self.ends.push(self.bytes.len());
         }
+        if let keys @ [_, _, ..] = &admitted.keys[..] {
+            for &(at, _) in keys {
+                let hash = self.shared.hasher().hash_one((db, admitted.args[at]));
+                self.shared.insert(hash);
+            }
+        }
         self.calls.push(Queued { facts: admitted.facts, keys: admitted.keys, db, protected, first });
+    }
+
+    /// Whether a call would overtake another that has one of its keys, and several: that one waits here for what its
+    /// other keys need. What a call with one key waits for, all others wait for that have it.
+    pub fn is_ahead_of(&self, admitted: &Admitted<'_>, db: usize) -> bool {
+        let is_shared = |at| self.shared.contains(&self.shared.hasher().hash_one((db, admitted.args[at])));
+        !self.shared.is_empty() && admitted.keys.iter().any(|&(at, _)| is_shared(at))
     }
 
     /// Number of calls.
@@ -56,6 +75,7 @@ impl Queue {
         self.bytes.clear();
         self.ends.clear();
         self.calls.clear();
+        self.shared.clear();
     }
 
     /// The arguments of call number `at`.
