@@ -31,7 +31,7 @@ cluster: build ## Serve with 3 store nodes and 2 gateways on this machine, data 
 build: zig console ## Build target/release/moonshard
 	cargo build --locked --release --package gateway
 
-OVER_NODES := atomicity blocking conversations differential dry_run functions grpc limits modes scripts serializable
+OVER_NODES := atomicity blocking conversations differential dry_run functions grpc limits modes scripts serializable transactions
 
 test: zig console lint ## Check format and lints, run all tests
 	@$(oracle)

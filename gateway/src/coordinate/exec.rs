@@ -17,7 +17,7 @@ use super::script::{ScriptCall, append_outcome, compile_error, killed_error, run
 use super::spans;
 use crate::fleet;
 use crate::gate::{self, Admitted};
-use crate::observe::Counters;
+use crate::observe::{Counters, unix_time};
 use crate::options::OnError;
 use crate::pubsub::Message;
 use crate::server::Server;
@@ -37,6 +37,31 @@ pub enum Step<'a> {
 
 fn call_of<'a>(admitted: &'a Admitted<'_>, db: usize, now_ms: u64) -> Call<'a> {
     Call { command: admitted.facts, args: admitted.args, keys: &admitted.keys, db, now_ms }
+}
+
+/// The present time, which stands still for all steps in all rounds.
+#[derive(Clone, Copy)]
+struct Present {
+    now_ms: u64,
+    micros: u32,
+    clock_seconds: f64,
+}
+
+impl Present {
+    /// The time of nodes elsewhere in milliseconds, or ours.
+    fn of(server: &Server, elsewhere_ms: Option<u64>) -> Present {
+        let here = unix_time();
+        Present {
+            now_ms: elsewhere_ms.unwrap_or(here.as_millis() as u64),
+            micros: here.subsec_micros() % 1000,
+            clock_seconds: server.started.elapsed().as_secs_f64(),
+        }
+    }
+
+    fn seen_by(self, call: &ScriptCall<'_>, seed: u64) -> Circumstances {
+        let Present { now_ms, micros, clock_seconds } = self;
+        Circumstances { micros, clock_seconds, seed, ..Circumstances::of(call, now_ms) }
+    }
 }
 
 /// Runs the steps of an EXEC as one transaction. `broken` is asked once the locks are held: whether a watched
@@ -76,9 +101,9 @@ pub async fn exec(
     let mark = out.buf.len();
     let first_seed = *seed;
     let mut collects = Collects::at_first(server);
-    let mut now_ms = None;
+    let mut present: Option<Present> = None;
     loop {
-        let lock = locks.lock(server, now_ms, watches.clone());
+        let lock = locks.lock(server, present.map(|present| present.now_ms), watches.clone());
         let txn = match server.counters.lock_waits.of(lock).await {
             Ok(txn) => txn,
             Err(Trouble::Broken) => return false,
@@ -92,10 +117,10 @@ pub async fn exec(
         }
         let clock = txn.now_ms();
         let _permit = if runs_scripts { Some(server.runtime.admit(false).await) } else { None };
-        let now_ms = *now_ms.get_or_insert_with(|| clock.unwrap_or_else(crate::observe::unix_ms));
+        let present = *present.get_or_insert_with(|| Present::of(server, clock));
         *seed = first_seed;
         let mut outgoing = Outgoing::default();
-        match round(server, steps, txn, now_ms, seed, collects, &mut outgoing, out).await {
+        match round(server, steps, txn, present, seed, collects, &mut outgoing, out).await {
             Ok(txn) => {
                 if let Err(trouble) = commit(server, txn, outgoing).await {
                     out.buf.truncate(mark);
@@ -146,7 +171,7 @@ async fn round(
     server: &Arc<Server>,
     steps: &[Step<'_>],
     mut txn: Unit,
-    now_ms: u64,
+    present: Present,
     seed: &mut u64,
     collects: Collects,
     outgoing: &mut Outgoing,
@@ -170,7 +195,7 @@ async fn round(
             }
             Step::Engine(admitted, db) => {
                 let (part, mark) = (Part::begin(), out.buf.len());
-                let call = call_of(admitted, *db, now_ms);
+                let call = call_of(admitted, *db, present.now_ms);
                 let execute = txn.execute(&call, Mode::Exclusive, seed, out);
                 let done = match &part {
                     Some(part) => part.scope().drive(execute).await,
@@ -189,25 +214,26 @@ async fn round(
                 }
             }
             Step::Script(call) => {
-                let seen = Circumstances { seed: *seed, ..Circumstances::of(call, now_ms) };
-                txn = script_step(server, call, txn, seen, collects, outgoing, out).await?;
+                txn = script_step(server, call, txn, present, seed, collects, outgoing, out).await?;
             }
         }
     }
     Ok(txn)
 }
 
+#[allow(clippy::too_many_arguments, reason = "all belong to the one call")]
 async fn script_step(
     server: &Arc<Server>,
     call: &ScriptCall<'_>,
     txn: Unit,
-    seen: Circumstances,
+    present: Present,
+    seed: &mut u64,
     collects: Collects,
     outgoing: &mut Outgoing,
     out: &mut Reply,
 ) -> Result<Unit, Broken> {
     let (began, mark) = (call.phase(), out.buf.len());
-    let done = run_step(server, call, txn, seen, collects, outgoing, out).await;
+    let done = run_step(server, call, txn, present, seed, collects, outgoing, out).await;
     let Some(began) = began else { return done };
     match &done {
         // It is told of when it has ended.
@@ -218,11 +244,13 @@ async fn script_step(
     done
 }
 
+#[allow(clippy::too_many_arguments, reason = "all belong to the one call")]
 async fn run_step(
     server: &Arc<Server>,
     call: &ScriptCall<'_>,
     mut txn: Unit,
-    seen: Circumstances,
+    present: Present,
+    seed: &mut u64,
     collects: Collects,
     outgoing: &mut Outgoing,
     out: &mut Reply,
@@ -235,6 +263,7 @@ async fn run_step(
     }
     let mark = out.buf.len();
     let mut told = server.events.begin(|| call.introduction("transaction"));
+    let seen = present.seen_by(call, *seed);
     let run = pin!(run_once(server, call, txn, seen, collects, false));
     let Some(mut done) = server.runs.drive(|| call.who(), run).await else {
         told.iter_mut().for_each(|told| told.end(Ended::Killed, 0));
@@ -262,7 +291,8 @@ async fn run_step(
     let how = if failed { Ended::WithError } else { Ended::Well };
     told.iter_mut().for_each(|told| told.end(how, done.spent.fuel));
     let lost = || Broken::Ended("SCRIPTTRAP the sandbox took its transaction down".into());
-    let ScriptHost { mut txn, outgoing: published, .. } = *done.host.ok_or_else(lost)?;
+    let ScriptHost { mut txn, outgoing: published, seen, .. } = *done.host.ok_or_else(lost)?;
+    *seed = seen.seed;
     if call.is_dry() {
         dry::tell(call, &mut txn, failed, mark, &mut out.buf).await.map_err(Broken::Ended)?;
         return Ok(txn);
