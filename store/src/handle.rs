@@ -285,6 +285,14 @@ impl Unit {
         }
     }
 
+    /// The present time: what the nodes elsewhere have said, or what this clock tells, which then is theirs too.
+    pub fn keep_time(&mut self, clock: impl FnOnce() -> u64) -> u64 {
+        match self {
+            Unit::Here(_) => clock(),
+            Unit::Spread(work) => work.keep_time(clock),
+        }
+    }
+
     /// Whether memory was full on a node elsewhere when it began.
     pub fn is_full(&self) -> bool {
         match self {

@@ -48,11 +48,11 @@ struct Present {
 }
 
 impl Present {
-    /// The time of nodes elsewhere in milliseconds, or ours.
-    fn of(server: &Server, elsewhere_ms: Option<u64>) -> Present {
+    /// The time of nodes elsewhere, or ours if none was asked.
+    fn of(server: &Server, txn: &mut Unit) -> Present {
         let here = unix_time();
         Present {
-            now_ms: elsewhere_ms.unwrap_or(here.as_millis() as u64),
+            now_ms: txn.keep_time(|| here.as_millis() as u64),
             micros: here.subsec_micros() % 1000,
             clock_seconds: server.started.elapsed().as_secs_f64(),
         }
@@ -104,7 +104,7 @@ pub async fn exec(
     let mut present: Option<Present> = None;
     loop {
         let lock = locks.lock(server, present.map(|present| present.now_ms), watches.clone());
-        let txn = match server.counters.lock_waits.of(lock).await {
+        let mut txn = match server.counters.lock_waits.of(lock).await {
             Ok(txn) => txn,
             Err(Trouble::Broken) => return false,
             Err(trouble) => {
@@ -115,9 +115,8 @@ pub async fn exec(
         if broken() {
             return false;
         }
-        let clock = txn.now_ms();
         let _permit = if runs_scripts { Some(server.runtime.admit(false).await) } else { None };
-        let present = *present.get_or_insert_with(|| Present::of(server, clock));
+        let present = *present.get_or_insert_with(|| Present::of(server, &mut txn));
         *seed = first_seed;
         let mut outgoing = Outgoing::default();
         match round(server, steps, txn, present, seed, collects, &mut outgoing, out).await {

@@ -19,7 +19,7 @@ use crate::acl::limits::Limit;
 use crate::fleet;
 use crate::gate::{self, Admitted, Origin, Recent, Stage};
 use crate::memory;
-use crate::observe::Counters;
+use crate::observe::{Counters, unix_ms};
 use crate::pubsub::Message;
 use crate::registry::{Later, Row, SessionCommand, SessionRun};
 use crate::server::Server;
@@ -240,10 +240,14 @@ impl ScriptHost {
             None => {}
         }
         if admitted.facts.name == "time" && self.seen.now_ms == 0 {
-            // What time it is says the first node that is asked.
-            self.server.calls.add_untimed(admitted.number, false);
-            self.clock_asked = Some(out.protocol);
-            return Ok(false);
+            if !self.queue.is_empty() || self.txn.requests().next().is_some() {
+                // What time it is says the first node that is asked.
+                self.server.calls.add_untimed(admitted.number, false);
+                self.clock_asked = Some(out.protocol);
+                return Ok(false);
+            }
+            // None would be.
+            self.seen.now_ms = self.txn.keep_time(unix_ms);
         }
         if matches!(admitted.row, Row::Session(_)) {
             let (clock, mark) = (self.seen.clock(), out.buf.len());

@@ -26,7 +26,7 @@ use crate::acl::limits::Limit;
 use crate::events::Introduction;
 use crate::functions::Function;
 use crate::gate::Recent;
-use crate::observe::{Counters, unix_time};
+use crate::observe::{Counters, unix_ms, unix_time};
 use crate::options::{Flags, OnError, Options, UndeclaredKeys};
 use crate::runs::Who;
 use crate::scripts::Known;
@@ -392,7 +392,7 @@ async fn run_atomic(
         let permit = server.counters.queue_waits.of(server.runtime.admit(false)).await;
         let time = match txn.is_open() {
             true => 0,
-            false => txn.now_ms().unwrap_or_else(|| unix_time().as_millis() as u64),
+            false => txn.keep_time(unix_ms),
         };
         let seen = rounds.seen.get_or_insert_with(|| Circumstances {
             clock_seconds: call.clock_seconds(server),

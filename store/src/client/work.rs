@@ -174,6 +174,16 @@ impl Work {
         self.now_ms
     }
 
+    /// The present time as it stays for all its calls: what the nodes have said, or what this clock tells if none was
+    /// asked.
+    pub fn keep_time(&mut self, clock: impl FnOnce() -> u64) -> u64 {
+        if self.now_ms == 0 {
+            self.now_ms = clock();
+        }
+        self.keeps_time = true;
+        self.now_ms
+    }
+
     /// The keys that are locked one by one, or will be.
     pub fn requests(&self) -> impl ExactSizeIterator<Item = &LockRequest> {
         self.requests.iter()
