@@ -459,6 +459,12 @@ impl Session {
         self.authenticated = authenticated;
     }
 
+    /// Has another database selected from now on.
+    pub fn select(&mut self, db: usize) {
+        self.db = db;
+        self.client.details.lock().db = db;
+    }
+
     /// Speaks another protocol from now on.
     pub fn speak(&mut self, protocol: Protocol) {
         self.protocol = protocol;

@@ -1,7 +1,8 @@
 //! What a conversation cannot show of transactions: time and chance of their scripts, what they do that is about no key,
 //! and kills.
 
-use tests::{Client, TestServer, Value, notation};
+use tests::process::stores_beside;
+use tests::{Client, TestServer, Value, notation, wait_until};
 
 fn text(reply: &Value) -> String {
     notation::reply(reply)
@@ -37,4 +38,111 @@ fn scripts_of_a_transaction_have_one_time_and_do_not_repeat_chance() {
     assert!(are_alike(0), "time stands still: {seen:?}");
     assert!(are_alike(1) && seen[0][1] != "\"0\"", "os.clock stands still, and is the server's: {seen:?}");
     assert!(!are_alike(2), "one draws behind the other: {seen:?}");
+}
+
+/// Has its key until somebody subscribes to `go`, and writes it then.
+const UNTIL_GO: &str = "local _ = redis.call('GET', KEYS[1]) redis.log(redis.LOG_WARNING, 'it has the key')
+    while redis.call('PUBSUB', 'NUMSUB', 'go')[2] == 0 do end
+    return redis.call('SET', KEYS[1], 'changed')";
+
+fn hold(server: &TestServer, holder: &mut Client) {
+    holder.send(["EVAL", UNTIL_GO, "1", "held"]);
+    wait_until("it has the key", || server.log().contains("it has the key"));
+}
+
+/// The database that the client has selected, as it is told itself.
+fn selected(client: &mut Client) -> String {
+    let line = text(&client.run("CLIENT INFO"));
+    let (_, rest) = line.split_once(" db=").expect("a database");
+    rest.split(' ').next().expect("a number").to_owned()
+}
+
+#[test]
+fn what_is_about_no_key_is_not_done_if_a_watched_key_has_changed() {
+    let server = TestServer::start(&[]);
+    let (mut holder, mut client, mut other) = (server.client(), server.client(), server.client());
+    let Value::Integer(id) = client.run("CLIENT ID") else { panic!("a number") };
+    client.run("WATCH held");
+    hold(&server, &mut holder);
+    client.run("MULTI");
+    client.run("SET held mine");
+    client.run("SELECT 3");
+    client.run("CONFIG SET slowlog-max-len 77");
+    client.call([
+        "FUNCTION",
+        "LOAD",
+        "#!lua name=lib\nredis.register_function('f', function() return 1 end)",
+    ]);
+    client.send(["EXEC"]);
+    wait_until("it is there", || text(&other.run(&format!("CLIENT LIST ID {id}"))).contains(" cmd=exec "));
+    let mut starter = server.client();
+    starter.run("SUBSCRIBE go");
+    assert_eq!(text(&holder.read()), "+OK");
+    assert!(client.read().is_null());
+    assert_eq!(selected(&mut client), "0");
+    assert_eq!(text(&other.run("CONFIG GET slowlog-max-len")), r#"["slowlog-max-len", "128"]"#);
+    assert_eq!(text(&other.run("FUNCTION LIST")), "[]");
+    assert_eq!(text(&other.run("GET held")), r#""changed""#);
+}
+
+#[test]
+fn a_transaction_that_is_undone_leaves_the_database_selected() {
+    let server = TestServer::start(&["--script-fuel", "1000000"]);
+    let mut client = server.client();
+    client.run("MULTI");
+    client.run("SELECT 3");
+    client.run("SET key there");
+    client.call(["EVAL", "while true do end", "0"]);
+    assert!(text(&client.run("EXEC")).starts_with("-SCRIPTLIMIT fuel: "));
+    assert_eq!(selected(&mut client), "0");
+    client.run("SET key here");
+    assert_eq!(text(&server.client().run("GET key")), r#""here""#);
+}
+
+#[test]
+fn what_is_about_no_key_is_done_in_its_place() {
+    let server = TestServer::start(&[]);
+    let mut client = server.client();
+    client.run("HSET hash field value");
+    let library =
+        "#!lua name=lib\nredis.register_function('f', function(keys) return redis.call('TIME') end)";
+    let calls: &[&[&str]] = &[
+        &["SELECT", "3"],
+        &["SET", "key", "value"],
+        &["INFO", "keyspace"],
+        &["CLUSTER", "COUNTKEYSINSLOT", "12539"],
+        &["FUNCTION", "LOAD", library],
+        &["TIME"],
+        &["FCALL", "f", "1", "other"],
+        &["FUNCTION", "FLUSH"],
+        &["FCALL", "f", "1", "other"],
+        &["SELECT", "0"],
+        &["HLEN", "hash"],
+    ];
+    let replies = transaction(&mut client, calls);
+    // What nodes elsewhere have is known as of a second ago.
+    assert!(stores_beside() > 0 || text(&replies[2]).contains("db3:keys=1"), "{replies:?}");
+    assert_eq!(text(&replies[4]), r#""lib""#);
+    assert_eq!(replies[5], replies[6], "time stands still");
+    assert_eq!(text(&replies[8]), "-ERR Function not found");
+    assert_eq!(replies[10], Value::Integer(1));
+}
+
+/// A user has one turn for all that a transaction compiles and runs.
+#[test]
+fn a_transaction_does_not_wait_for_itself() {
+    let server = TestServer::start(&["--script-concurrency", "1"]);
+    let mut client = server.client();
+    client.run("ACL SETUSER one on nopass +@all ~* &* limit:scripts-at-once=1");
+    client.run("AUTH one any");
+    let library =
+        "#!lua name=lib\nredis.register_function('f', function(keys) return redis.call('INCR', keys[1]) end)";
+    let calls: &[&[&str]] = &[
+        &["EVAL", "return redis.call('INCR', KEYS[1])", "1", "key"],
+        &["SCRIPT", "LOAD", "return 4711"],
+        &["FUNCTION", "LOAD", library],
+        &["FCALL", "f", "1", "key"],
+    ];
+    let replies = transaction(&mut client, calls);
+    assert_eq!([&replies[0], &replies[3]], [&Value::Integer(1), &Value::Integer(2)]);
 }

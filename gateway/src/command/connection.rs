@@ -191,12 +191,16 @@ fn log_in(
 }
 
 fn select(_: &Server, session: &mut Session, args: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
-    let db = args.integer(1).map_err(|_| store_engine::error::NOT_AN_INTEGER)?;
-    let db = usize::try_from(db).ok().filter(|db| *db < DATABASES);
-    session.db = db.ok_or(CommandError::new("ERR DB index is out of range"))?;
-    session.client.details.lock().db = session.db;
+    session.select(selected(args)?);
     out.ok();
     Ok(())
+}
+
+/// The database that SELECT means.
+pub(super) fn selected(args: Args<'_>) -> Result<usize, CommandError> {
+    let db = args.integer(1).map_err(|_| store_engine::error::NOT_AN_INTEGER)?;
+    let db = usize::try_from(db).ok().filter(|db| *db < DATABASES);
+    db.ok_or(CommandError::new("ERR DB index is out of range"))
 }
 
 fn reset(server: &Server, session: &mut Session, _: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {

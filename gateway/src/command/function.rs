@@ -304,7 +304,7 @@ async fn load(
     }
     // No call of it would be allowed.
     server.budget_for(&outline.options, &Limits::default())?;
-    let library = Arc::new(coordinate::load_library(server, session.limited_account(), &outline).await?);
+    let library = Arc::new(coordinate::load_library(server, Some(session), &outline).await?);
     change(server, |libraries| {
         // Somebody may have been quicker while this one was loaded.
         if libraries.has(&outline.name) && !replace {
@@ -365,8 +365,7 @@ async fn restore(
         if restored.has(&outline.name) {
             return Err(in_the_way(&outline.name));
         }
-        restored
-            .add(Arc::new(coordinate::load_library(server, session.limited_account(), &outline).await?))?;
+        restored.add(Arc::new(coordinate::load_library(server, Some(session), &outline).await?))?;
     }
     change(server, |libraries| {
         if policy == Policy::Flush {

@@ -1,17 +1,21 @@
 //! MULTI, EXEC, DISCARD, WATCH, UNWATCH.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
+use store::Store;
 use store::spans::Part;
-use store::{Store, Trouble};
 use store_engine::spec::{Access, flags};
 use store_engine::{Args, Arity, Command, CommandError, Group, KeyPart, Reply};
 
 use crate::command::client::tracking;
-use crate::command::{acl, cluster, function, pubsub, replication, scripting, server as administration};
-use crate::coordinate::{self, Step};
-use crate::gate::{self, Origin, Stage};
+use crate::command::{
+    acl, cluster, connection, function, pubsub, replication, scripting, server as administration,
+};
+use crate::coordinate::{self, Performer, Queued, Step, Stepping};
+use crate::gate::{self, Admitted, Origin, Stage};
 use crate::observe::unix_ms;
 use crate::pubsub::Message;
 use crate::registry::{Later, Row, SessionCommand, SessionRun, run_now};
@@ -75,7 +79,10 @@ pub static COMMANDS: &[SessionCommand] = &[
             ..TRANSACTIONS
         },
         run: SessionRun::Now(|server, session, _, out| {
-            unwatch(server, session);
+            // EXEC looks at the keys until it has done all, and forgets them then.
+            if !session.in_exec {
+                unwatch(server, session);
+            }
             out.ok();
             Ok(())
         }),
@@ -172,36 +179,44 @@ pub async fn exec(server: &Arc<Server>, session: &mut Session, out: &mut Reply) 
         out.error(&CommandError::new("EXECABORT Transaction discarded because of previous errors."));
         return;
     }
-    // Before anything is done, as what is queued may load a library, and again when that is over.
-    if has_changed(server, session) || (loads(server, &multi) && has_changed_elsewhere(server, session).await)
-    {
+    if has_changed(server, session) {
         out.null_array();
         unwatch(server, session);
         return;
     }
     let calls: Vec<Vec<&[u8]>> = multi.queued.iter().map(slices).collect();
+    let queued = foresee(server, session.db, &calls);
     session.in_exec = true;
-    let steps = prepare(server, session, &calls).await;
-    session.in_exec = false;
-    has_changed(server, session);
-    let mut seed = session.seed;
-    let watches = session.watches_elsewhere();
+    let answered = answer_beforehand(server, session, &queued).await;
+    let (db, watches) = (session.db, session.watches_elsewhere());
+    let (first_seed, mut seed) = (session.seed, session.seed);
     let mark = out.buf.len();
-    let done = coordinate::exec(server, &steps, watches, || session.watch_broken(), &mut seed, out).await;
-    session.seed = seed;
-    if done {
-        let reply = out.buf.get(mark..).unwrap_or_default();
-        for step in &steps {
-            if let Step::Engine(admitted, _) = step
-                && server.audit.concerns(admitted.number)
-            {
-                server.audit.tell(session, admitted.args, reply);
-            }
-        }
-    } else {
-        out.null_array();
+    let mut performer = Performing { server, session: &mut *session, queued: &queued, answered };
+    let done = coordinate::exec(server, &queued, &mut performer, watches, &mut seed, out).await;
+    session.in_exec = false;
+    // Each script has counted it up.
+    session.seed = seed.wrapping_add(session.seed.wrapping_sub(first_seed));
+    if !matches!(done, Ok(true)) {
+        session.select(db);
+        out.buf.truncate(mark);
+    }
+    match done {
+        Ok(true) => tell_administrators(server, session, &queued, out.buf.get(mark..).unwrap_or_default()),
+        Ok(false) => out.null_array(),
+        Err(error) => out.error(&error),
     }
     unwatch(server, session);
+}
+
+/// Tells the audit log of the commands of the engine that were run.
+fn tell_administrators(server: &Server, session: &Session, queued: &[Queued<'_>], reply: &[u8]) {
+    for Queued { args, call, .. } in queued {
+        if let Ok(Admitted { row: Row::Engine(_), number, .. }) = call
+            && server.audit.concerns(*number)
+        {
+            server.audit.tell(session, *args, reply);
+        }
+    }
 }
 
 /// Whether a watched key has changed. One that has expired counts: looking at it removes it, which raises its flag.
@@ -213,73 +228,126 @@ fn has_changed(server: &Server, session: &Session) -> bool {
     session.watch_broken()
 }
 
-/// Whether something is queued that EXEC does before it has its locks.
-fn loads(server: &Server, multi: &Multi) -> bool {
-    multi.queued.iter().any(|call| matches!(server.registry.lookup(&call[0]), Some(Row::Session(_))))
-}
-
-/// The same as nodes elsewhere know it; EXEC asks them again when it has its locks.
-async fn has_changed_elsewhere(server: &Server, session: &Session) -> bool {
-    let watches: Vec<_> = session.watches_elsewhere().into_iter().map(|(watch, _)| watch).collect();
-    if watches.is_empty() {
-        return false;
-    }
-    matches!(server.store.begin(Vec::new(), false, None, watches).await, Err(Trouble::Broken))
-}
-
 fn slices(call: &OwnedCall) -> Vec<&[u8]> {
     call.iter().map(|item| &**item).collect()
 }
 
-/// Sorts the queued calls by who performs them. Session commands, SCRIPT and FUNCTION do so here: they touch no key,
-/// and those before them in the queue cannot change what they say, but for SELECT, which is followed.
-async fn prepare<'a>(
+/// What is known of the queued calls before any of them is performed: each finds the database that a SELECT before it names.
+fn foresee<'a>(server: &Server, mut db: usize, calls: &'a [Vec<&'a [u8]>]) -> Vec<Queued<'a>> {
+    let queued = calls.iter().map(|call| {
+        let args = Args::new(call);
+        let call = gate::admit(&server.registry, args, Origin::Client);
+        let queued = Queued { args, call, db };
+        if let Ok(Admitted { facts: Command { name: "select", .. }, .. }) = queued.call {
+            db = connection::selected(args).unwrap_or(db);
+        }
+        queued
+    });
+    queued.collect()
+}
+
+/// The replies of CLUSTER, which may look at all keys: it would wait for those that EXEC locks.
+async fn answer_beforehand<'a>(
     server: &Arc<Server>,
     session: &mut Session,
-    calls: &'a [Vec<&'a [u8]>],
-) -> Vec<Step<'a>> {
-    let mut steps = Vec::with_capacity(calls.len());
-    for call in calls {
-        let mut reply = Reply::new(session.protocol);
-        let (part, db, args) = (Part::begin(), session.db, Args::new(call));
-        match sort(server, session, args, &mut reply).await {
-            Ok(Some(step)) => {
-                steps.push(step);
-                continue;
-            }
-            Ok(None) => {
-                let number = gate::number_of(&server.registry, args);
-                if number.is_some_and(|number| server.audit.concerns(number)) {
-                    server.audit.tell(session, args, &reply.buf);
-                }
-            }
-            Err(error) => reply.error(&error),
+    queued: &'a [Queued<'a>],
+) -> BTreeMap<usize, Step<'a>> {
+    let mut answered = BTreeMap::new();
+    for (at, call) in queued.iter().enumerate() {
+        if call.later() == Some(Later::Cluster) {
+            let allowed = allow(server, session, call);
+            answered.insert(at, perform(server, session, call, allowed, Duration::ZERO).await);
         }
-        if let Some(part) = part {
-            let name = gate::shown_name(&server.registry, args);
-            coordinate::tell_queued(server, part, name, db, &reply.buf);
-        }
-        steps.push(Step::Answered(reply.buf));
     }
-    steps
+    answered
+}
+
+/// A session that performs what it has queued.
+struct Performing<'s, 'a> {
+    server: &'s Arc<Server>,
+    session: &'s mut Session,
+    queued: &'a [Queued<'a>],
+    /// What was answered before anything was locked.
+    answered: BTreeMap<usize, Step<'a>>,
+}
+
+impl<'a> Performer<'a> for Performing<'_, 'a> {
+    fn session(&self) -> &Session {
+        self.session
+    }
+
+    fn step<'s>(&'s mut self, at: usize, clock: Duration) -> Stepping<'s, 'a> {
+        if let Some(step) = self.answered.remove(&at) {
+            return Stepping::Now(step);
+        }
+        let Performing { server, session, queued, .. } = self;
+        let queued = &queued[at];
+        match (&queued.call, allow(server, session, queued)) {
+            (Ok(admitted @ Admitted { row: Row::Engine(_), .. }), Ok(())) => {
+                tracking::note(server, session, admitted);
+                Stepping::Now(Step::Engine(admitted, session.db))
+            }
+            (_, allowed) => Stepping::Later(Box::pin(perform(server, session, queued, allowed, clock))),
+        }
+    }
+}
+
+/// Refuses what may not be performed now, and shows the rest to those who watch.
+fn allow(server: &Server, session: &Session, queued: &Queued<'_>) -> Result<(), CommandError> {
+    let admitted = queued.call.as_ref().map_err(Clone::clone)?;
+    if server.monitors.listen() && !admitted.facts.has(flags::ADMIN) {
+        server.monitors.show(&server.pubsub, session.db, &session.client.addr, queued.args);
+    }
+    gate::refuse_without_permission(server, &session.account, session.client.id, Stage::Executed, admitted)
+}
+
+/// Performs a queued call that is about no key, if it is `allowed`; what others are to do is left.
+async fn perform<'a>(
+    server: &Arc<Server>,
+    session: &mut Session,
+    queued: &'a Queued<'a>,
+    allowed: Result<(), CommandError>,
+    clock: Duration,
+) -> Step<'a> {
+    let mut reply = Reply::new(session.protocol);
+    let (part, db, args) = (Part::begin(), session.db, queued.args);
+    let sorted = match allowed {
+        Ok(()) => sort(server, session, queued, clock, &mut reply).await,
+        Err(error) => Err(error),
+    };
+    match sorted {
+        Ok(Some(step)) => return step,
+        Ok(None) => {
+            let number = gate::number_of(&server.registry, args);
+            if number.is_some_and(|number| server.audit.concerns(number)) {
+                server.audit.tell(session, args, &reply.buf);
+            }
+        }
+        Err(error) => reply.error(&error),
+    }
+    if let Some(part) = part {
+        let name = gate::shown_name(&server.registry, args);
+        coordinate::tell_queued(server, part, name, db, &reply.buf);
+    }
+    Step::Answered(reply.buf)
 }
 
 /// A queued call as a step, unless `reply` has its answer already.
 async fn sort<'a>(
     server: &Arc<Server>,
     session: &mut Session,
-    args: Args<'a>,
+    queued: &'a Queued<'a>,
+    clock: Duration,
     reply: &mut Reply,
 ) -> Result<Option<Step<'a>>, CommandError> {
-    let admitted = gate::admit(&server.registry, args, Origin::Client)?;
-    if server.monitors.listen() && !admitted.facts.has(flags::ADMIN) {
-        server.monitors.show(&server.pubsub, session.db, &session.client.addr, args);
-    }
-    gate::refuse_without_permission(server, &session.account, session.client.id, Stage::Executed, &admitted)?;
+    let (args, admitted) = (queued.args, queued.call.as_ref().map_err(Clone::clone)?);
     let Row::Session(command) = admitted.row else {
-        tracking::note(server, session, &admitted);
         return Ok(Some(Step::Engine(admitted, session.db)));
     };
+    if admitted.facts.name == "time" {
+        coordinate::tell_time(clock, reply);
+        return Ok(None);
+    }
     let later = match command.run {
         SessionRun::Now(run) => {
             run_now(server, session, args, run, reply);
@@ -320,9 +388,9 @@ async fn sort<'a>(
             return Ok(None);
         }
         Later::Eval { by_sha, read_only } => {
-            scripting::script_call(server, session, &admitted, by_sha, read_only)?
+            scripting::script_call(server, session, admitted, by_sha, read_only)?
         }
-        Later::Fcall { read_only } => function::function_call(server, session, &admitted, read_only)?,
+        Later::Fcall { read_only } => function::function_call(server, session, admitted, read_only)?,
         Later::Exec | Later::Save | Later::Shutdown | Later::Watch => {
             return Err(CommandError::new("ERR Command not allowed inside a transaction"));
         }

@@ -9,7 +9,6 @@ use store_engine::keys::keys_of;
 use store_engine::spec::{Access, flags};
 use store_engine::{Args, Arity, Command, CommandError, Group, KeyPart, Reply, Routing, error, number};
 
-use crate::acl::Account;
 use crate::coordinate::{self, Program, ScriptCall};
 use crate::fleet;
 use crate::gate::{self, Admitted};
@@ -278,7 +277,7 @@ pub async fn script(server: &Arc<Server>, session: &Session, args: Args<'_>, out
 
 /// Adds a script to those that are kept, if it compiles.
 async fn load(server: &Server, session: &Session, text: &[u8]) -> Result<Arc<Known>, CommandError> {
-    let script = compiled(server, session.limited_account(), text).await?;
+    let script = compiled(server, Some(session), text).await?;
     let _turn = server.loading.lock().await;
     recall::keep_script(server, text).await?;
     server.scripts.pin(text, &script, server.config.script_cache_max.get_usize())
@@ -287,21 +286,21 @@ async fn load(server: &Server, session: &Session, text: &[u8]) -> Result<Arc<Kno
 /// The script with this text, compiled. If it is not known yet, it still is not: whoever cannot compile it leaves nothing.
 async fn compiled(
     server: &Server,
-    account: Option<Arc<Account>>,
+    session: Option<&Session>,
     text: &[u8],
 ) -> Result<Arc<Script>, CommandError> {
     let script = match server.scripts.get(&sha_of(text)) {
         Some(known) => known.script.clone(),
         None => Arc::new(Script::new(&Header::parse(text)?.1)),
     };
-    coordinate::compile(server, account, &script).await?;
+    coordinate::compile(server, session, &script).await?;
     Ok(script)
 }
 
 /// What a script's header says, if both compile. Nothing is kept of it.
 pub async fn check(server: &Server, session: &Session, text: &[u8]) -> Result<Header, CommandError> {
     let (header, body) = Header::parse(text)?;
-    coordinate::compile(server, session.limited_account(), &Script::new(&body)).await?;
+    coordinate::compile(server, Some(session), &Script::new(&body)).await?;
     Ok(header)
 }
 

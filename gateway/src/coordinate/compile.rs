@@ -18,29 +18,34 @@ use crate::functions::{Library, Outline};
 use crate::gate;
 use crate::options::Options;
 use crate::server::Server;
+use crate::session::Session;
 
 /// Whoever compiles: within the budget of a script. If there is something that its user may not do, then within that of
-/// this user, whose fuel it burns and whose turn it takes.
+/// this user, whose fuel it burns and whose turn it takes, unless EXEC has it.
 struct Compiling<'a> {
     server: &'a Server,
     account: Option<Arc<Account>>,
+    has_turn: bool,
     budget: Budget,
 }
 
 impl<'a> Compiling<'a> {
-    fn of(server: &'a Server, account: Option<Arc<Account>>) -> Result<Compiling<'a>, CommandError> {
+    fn of(server: &'a Server, session: Option<&Session>) -> Result<Compiling<'a>, CommandError> {
+        let account = session.and_then(Session::limited_account);
         let budget = match &account {
             None => server.budget(),
             Some(account) => server.budget_for(&Options::default(), account.user().limits())?,
         };
-        Ok(Compiling { server, account, budget })
+        Ok(Compiling { server, account, has_turn: session.is_some_and(|session| session.in_exec), budget })
     }
 
     /// Waits for the turn and does `work`, which keeps to the budget.
     async fn drive<T>(&self, work: impl Future<Output = (T, Spent)>) -> Result<T, CommandError> {
         let (mut burning, mut _turn) = (None, None);
         if let Some(account) = &self.account {
-            _turn = gate::turn(self.server, account).await?;
+            if !self.has_turn {
+                _turn = gate::turn(self.server, account).await?;
+            }
             burning = Burning::of_user(self.server, account, self.budget.fuel);
         }
         let _permit = self.server.runtime.admit(false).await;
@@ -62,10 +67,10 @@ impl<'a> Compiling<'a> {
 /// Compiles a script, which keeps the image of it.
 pub async fn compile(
     server: &Server,
-    account: Option<Arc<Account>>,
+    session: Option<&Session>,
     script: &Script,
 ) -> Result<(), CommandError> {
-    let compiling = Compiling::of(server, account)?;
+    let compiling = Compiling::of(server, session)?;
     let compiled = compiling.drive(server.runtime.compile(script, &compiling.budget)).await?;
     compiled.map_err(|outcome| match outcome {
         Outcome::CompileError(message) => CommandError::owned(compile_error(&message)),
@@ -95,11 +100,11 @@ impl Host for Loading {
 /// Makes a library of its text, in a sandbox of its own.
 pub async fn load_library(
     server: &Server,
-    account: Option<Arc<Account>>,
+    session: Option<&Session>,
     outline: &Outline<'_>,
 ) -> Result<Library, CommandError> {
     let script = Script::new(outline.body);
-    let compiling = Compiling::of(server, account)?;
+    let compiling = Compiling::of(server, session)?;
     let load = server.runtime.load(&script, &compiling.budget, AnyHost::new(Box::new(Loading)));
     match compiling.drive(load).await? {
         Outcome::Reply(reply) => Library::new(outline, script, &reply),

@@ -1,16 +1,17 @@
 //! EXEC.
 
-use std::pin::pin;
+use std::future::Future;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::time::Duration;
 
 use script::Outcome;
 use store::spans::Part;
 use store::{Call, LockRequest, Mode, Trouble, Unit, WatchId};
-use store_engine::{CommandError, Reply};
+use store_engine::{Args, CommandError, Reply};
 
 use super::dry;
 use super::host::{Circumstances, Collects, Lack, ScriptHost};
-use super::limits::take_turn;
 use super::locks::LockSet;
 use super::outgoing::{Outgoing, commit};
 use super::script::{ScriptCall, append_outcome, compile_error, killed_error, run_once};
@@ -20,19 +21,75 @@ use crate::gate::{self, Admitted};
 use crate::observe::{Counters, unix_time};
 use crate::options::OnError;
 use crate::pubsub::Message;
+use crate::registry::{Later, Row, SessionCommand, SessionRun};
 use crate::server::Server;
+use crate::session::Session;
 use crate::stats::Ended;
 
-/// One queued call of EXEC, ready to run.
+/// A queued call of EXEC, as far as it is known before any of them is performed.
+pub struct Queued<'a> {
+    /// The call as it came.
+    pub args: Args<'a>,
+    /// What the gate says of it.
+    pub call: Result<Admitted<'a>, CommandError>,
+    /// The database that it will find selected.
+    pub db: usize,
+}
+
+impl Queued<'_> {
+    /// What performs it, if that may have to wait.
+    pub fn later(&self) -> Option<Later> {
+        match self.call.as_ref().ok()?.row {
+            Row::Session(SessionCommand {
+                run: SessionRun::Later(later) | SessionRun::Either(_, later),
+                ..
+            }) => Some(*later),
+            _ => None,
+        }
+    }
+
+    fn runs_script(&self) -> bool {
+        matches!(self.later(), Some(Later::Eval { .. } | Later::Fcall { .. }))
+    }
+
+    /// Whether it compiles or runs something, for which a user may have to wait.
+    fn takes_turn(&self) -> bool {
+        let loads = |call: &Admitted<'_>| matches!(call.facts.name, "load" | "restore");
+        match self.later() {
+            Some(Later::Script | Later::Function) => self.call.as_ref().is_ok_and(loads),
+            _ => self.runs_script(),
+        }
+    }
+}
+
+/// A queued call of EXEC when its turn has come. What is about no key is done by then.
 pub enum Step<'a> {
     /// A command of the engine.
-    Engine(Admitted<'a>, usize),
-    /// A session command that answers at once; its bytes are the reply, made beforehand.
+    Engine(&'a Admitted<'a>, usize),
+    /// Something that was answered thus.
     Answered(Vec<u8>),
     /// PUBLISH or SPUBLISH.
     Publish(Message),
     /// A script or a function.
     Script(ScriptCall<'a>),
+}
+
+/// Performs what is about no key, for the session whose EXEC it is.
+pub trait Performer<'a>: Send {
+    /// The session.
+    fn session(&self) -> &Session;
+
+    /// What is left to do for call number `at`, now that all before it are done. `clock` is what it sees as the present
+    /// time. Nobody asks twice for the same.
+    fn step<'s>(&'s mut self, at: usize, clock: Duration) -> Stepping<'s, 'a>;
+}
+
+/// What comes to a step.
+pub enum Stepping<'s, 'a> {
+    /// It is one.
+    Now(Step<'a>),
+    /// It may have to wait.
+    Later(Pin<Box<dyn Future<Output = Step<'a>> + Send + 's>>),
 }
 
 fn call_of<'a>(admitted: &'a Admitted<'_>, db: usize, now_ms: u64) -> Call<'a> {
@@ -58,78 +115,65 @@ impl Present {
         }
     }
 
+    fn clock(self) -> Duration {
+        Duration::from_millis(self.now_ms) + Duration::from_micros(self.micros.into())
+    }
+
     fn seen_by(self, call: &ScriptCall<'_>, seed: u64) -> Circumstances {
         let Present { now_ms, micros, clock_seconds } = self;
         Circumstances { micros, clock_seconds, seed, ..Circumstances::of(call, now_ms) }
     }
 }
 
-/// Runs the steps of an EXEC as one transaction. `broken` is asked once the locks are held: whether a watched
-/// key has changed. Returns `false` if it has; nothing was done then.
-pub async fn exec(
+/// Runs the queued calls of an EXEC as one transaction. `Ok(false)`: a watched key has changed before all was locked. With
+/// an error nothing of it is kept, but for what the `performer` has done that is about no key.
+pub async fn exec<'a>(
     server: &Arc<Server>,
-    steps: &[Step<'_>],
+    queued: &'a [Queued<'a>],
+    performer: &mut (dyn Performer<'a> + '_),
     watches: Vec<(WatchId, LockRequest)>,
-    broken: impl Fn() -> bool,
     seed: &mut u64,
     out: &mut Reply,
-) -> bool {
+) -> Result<bool, CommandError> {
     let mut locks = LockSet::default();
-    for step in steps {
-        match step {
-            Step::Engine(admitted, db) => locks.add(&call_of(admitted, *db, 0)),
-            Step::Script(call) => locks.join(LockSet::of_keys(call.keys, call.db, Mode::Exclusive)),
-            Step::Answered(_) | Step::Publish(_) => {}
+    for Queued { call, db, .. } in queued {
+        if let Ok(admitted) = call {
+            locks.add(&call_of(admitted, *db, 0));
         }
     }
     // Nobody may change a watched key between the look at it and the commit.
     let (watches, watched): (Vec<WatchId>, Vec<LockRequest>) = watches.into_iter().unzip();
     locks.join(LockSet::of(watched));
-    let script = steps.iter().find_map(|step| if let Step::Script(call) = step { Some(call) } else { None });
-    let runs_scripts = script.is_some();
-    // One turn for all: they run one behind the other.
-    let _turn = match script {
-        Some(call) => match take_turn(server, call).await {
-            Ok(turn) => turn,
-            Err(error) => {
-                out.error(&CommandError::owned(error));
-                return true;
-            }
-        },
-        None => None,
+    // One turn for all: they run one behind the other. It is waited for while nothing is locked.
+    let _turn = match performer.session().limited_account() {
+        Some(account) if queued.iter().any(Queued::takes_turn) => gate::turn(server, &account).await?,
+        _ => None,
     };
     let mark = out.buf.len();
-    let first_seed = *seed;
     let mut collects = Collects::at_first(server);
     let mut present: Option<Present> = None;
+    let mut steps = Vec::with_capacity(queued.len());
     loop {
         let lock = locks.lock(server, present.map(|present| present.now_ms), watches.clone());
         let mut txn = match server.counters.lock_waits.of(lock).await {
             Ok(txn) => txn,
-            Err(Trouble::Broken) => return false,
-            Err(trouble) => {
-                out.error(&error_of(trouble));
-                return true;
-            }
+            Err(Trouble::Broken) => return Ok(false),
+            Err(trouble) => return Err(error_of(trouble)),
         };
-        if broken() {
-            return false;
+        if performer.session().watch_broken() {
+            return Ok(false);
         }
-        let _permit = if runs_scripts { Some(server.runtime.admit(false).await) } else { None };
         let present = *present.get_or_insert_with(|| Present::of(server, &mut txn));
-        *seed = first_seed;
-        let mut outgoing = Outgoing::default();
-        match round(server, steps, txn, present, seed, collects, &mut outgoing, out).await {
+        let mut shared = Shared { present, seed: *seed, collects, outgoing: Outgoing::default() };
+        out.array(queued.len());
+        match round(server, queued.len(), performer, &mut steps, txn, &mut shared, out).await {
             Ok(txn) => {
-                if let Err(trouble) = commit(server, txn, outgoing).await {
-                    out.buf.truncate(mark);
-                    out.error(&error_of(trouble));
-                }
-                return true;
+                *seed = shared.seed;
+                return commit(server, txn, shared.outgoing).await.map(|()| true).map_err(error_of);
             }
             Err(Broken::Lack(txn, lack)) => {
                 Counters::add(&server.counters.scripts_rerun, 1);
-                for step in steps {
+                for step in &steps {
                     if let Step::Script(call) = step {
                         call.tell_rerun(&lack);
                     }
@@ -137,12 +181,8 @@ pub async fn exec(
                 collects = collects.after(&lack);
                 locks.widen(txn.as_deref(), lack.conflict());
             }
-            Err(Broken::Ended(text)) => {
-                // What ends a script undoes it, and with it the transaction it is part of.
-                out.buf.truncate(mark);
-                out.error(&CommandError::owned(text));
-                return true;
-            }
+            // What ends a script undoes it, and with it the transaction it is part of.
+            Err(Broken::Ended(text)) => return Err(CommandError::owned(text)),
         }
         out.buf.truncate(mark);
     }
@@ -164,26 +204,39 @@ enum Broken {
     Ended(String),
 }
 
-/// Runs all steps. The transaction comes back if it may be committed.
-#[allow(clippy::too_many_arguments, reason = "all belong to the one call")]
-async fn round(
-    server: &Arc<Server>,
-    steps: &[Step<'_>],
-    mut txn: Unit,
+/// What the steps of a round share.
+struct Shared {
     present: Present,
-    seed: &mut u64,
+    seed: u64,
     collects: Collects,
-    outgoing: &mut Outgoing,
+    outgoing: Outgoing,
+}
+
+/// Runs all `count` steps; `steps` are those that an earlier round has come to. The transaction comes back if it may be
+/// committed.
+async fn round<'a>(
+    server: &Arc<Server>,
+    count: usize,
+    performer: &mut (dyn Performer<'a> + '_),
+    steps: &mut Vec<Step<'a>>,
+    mut txn: Unit,
+    shared: &mut Shared,
     out: &mut Reply,
 ) -> Result<Unit, Broken> {
-    out.array(steps.len());
-    for step in steps {
-        match step {
+    for at in 0..count {
+        if steps.len() == at {
+            let step = match performer.step(at, shared.present.clock()) {
+                Stepping::Now(step) => step,
+                Stepping::Later(step) => step.await,
+            };
+            steps.push(step);
+        }
+        match &steps[at] {
             Step::Answered(bytes) => out.buf.extend_from_slice(bytes),
             Step::Publish(message) => {
                 let (part, mark) = (Part::begin(), out.buf.len());
                 let receivers = fleet::receivers(server, message.shard, &message.channel).await;
-                match outgoing.push(message.clone()).and(receivers) {
+                match shared.outgoing.push(message.clone()).and(receivers) {
                     Ok(count) => out.count(count),
                     Err(error) => out.error(&error),
                 }
@@ -194,8 +247,8 @@ async fn round(
             }
             Step::Engine(admitted, db) => {
                 let (part, mark) = (Part::begin(), out.buf.len());
-                let call = call_of(admitted, *db, present.now_ms);
-                let execute = txn.execute(&call, Mode::Exclusive, seed, out);
+                let call = call_of(admitted, *db, shared.present.now_ms);
+                let execute = txn.execute(&call, Mode::Exclusive, &mut shared.seed, out);
                 let done = match &part {
                     Some(part) => part.scope().drive(execute).await,
                     None => execute.await,
@@ -213,26 +266,22 @@ async fn round(
                 }
             }
             Step::Script(call) => {
-                txn = script_step(server, call, txn, present, seed, collects, outgoing, out).await?;
+                txn = script_step(server, call, txn, shared, out).await?;
             }
         }
     }
     Ok(txn)
 }
 
-#[allow(clippy::too_many_arguments, reason = "all belong to the one call")]
 async fn script_step(
     server: &Arc<Server>,
     call: &ScriptCall<'_>,
     txn: Unit,
-    present: Present,
-    seed: &mut u64,
-    collects: Collects,
-    outgoing: &mut Outgoing,
+    shared: &mut Shared,
     out: &mut Reply,
 ) -> Result<Unit, Broken> {
     let (began, mark) = (call.phase(), out.buf.len());
-    let done = run_step(server, call, txn, present, seed, collects, outgoing, out).await;
+    let done = run_step(server, call, txn, shared, out).await;
     let Some(began) = began else { return done };
     match &done {
         // It is told of when it has ended.
@@ -243,15 +292,11 @@ async fn script_step(
     done
 }
 
-#[allow(clippy::too_many_arguments, reason = "all belong to the one call")]
 async fn run_step(
     server: &Arc<Server>,
     call: &ScriptCall<'_>,
     mut txn: Unit,
-    present: Present,
-    seed: &mut u64,
-    collects: Collects,
-    outgoing: &mut Outgoing,
+    shared: &mut Shared,
     out: &mut Reply,
 ) -> Result<Unit, Broken> {
     let ended = |trouble| Broken::Ended(error_of(trouble).text().to_owned());
@@ -262,8 +307,12 @@ async fn run_step(
     }
     let mark = out.buf.len();
     let mut told = server.events.begin(|| call.introduction("transaction"));
-    let seen = present.seen_by(call, *seed);
-    let run = pin!(run_once(server, call, txn, seen, collects, false));
+    let (seen, collects) = (shared.present.seen_by(call, shared.seed), shared.collects);
+    let run = pin!(async {
+        // Not before: nobody who holds a place waits for keys, or for others who load something.
+        let _permit = server.runtime.admit(false).await;
+        run_once(server, call, txn, seen, collects, false).await
+    });
     let Some(mut done) = server.runs.drive(|| call.who(), run).await else {
         told.iter_mut().for_each(|told| told.end(Ended::Killed, 0));
         return Err(Broken::Ended(killed_error(server, call)));
@@ -291,7 +340,7 @@ async fn run_step(
     told.iter_mut().for_each(|told| told.end(how, done.spent.fuel));
     let lost = || Broken::Ended("SCRIPTTRAP the sandbox took its transaction down".into());
     let ScriptHost { mut txn, outgoing: published, seen, .. } = *done.host.ok_or_else(lost)?;
-    *seed = seen.seed;
+    shared.seed = seen.seed;
     if call.is_dry() {
         dry::tell(call, &mut txn, failed, mark, &mut out.buf).await.map_err(Broken::Ended)?;
         return Ok(txn);
@@ -300,7 +349,7 @@ async fn run_step(
         true => txn.undo_part().await.map_err(ended)?,
         false => {
             txn.keep_part().await.map_err(ended)?;
-            outgoing.append(published);
+            shared.outgoing.append(published);
         }
     }
     Ok(txn)
