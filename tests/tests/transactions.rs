@@ -146,3 +146,26 @@ fn a_transaction_does_not_wait_for_itself() {
     let replies = transaction(&mut client, calls);
     assert_eq!([&replies[0], &replies[3]], [&Value::Integer(1), &Value::Integer(2)]);
 }
+
+#[test]
+fn a_script_whose_transaction_waits_for_its_keys_can_be_killed() {
+    let server = TestServer::start(&[]);
+    let (mut holder, mut client, mut other) = (server.client(), server.client(), server.client());
+    let Value::Integer(id) = client.run("CLIENT ID") else { panic!("a number") };
+    hold(&server, &mut holder);
+    client.run("MULTI");
+    client.run("SELECT 3");
+    client.call(["EVAL", "return redis.call('SET', KEYS[1], 'mine')", "1", "held"]);
+    client.run("SELECT 0");
+    client.call(["EVAL", "return redis.call('SET', KEYS[1], 'mine')", "1", "held"]);
+    client.send(["EXEC"]);
+    wait_until("it waits", || array(other.run("SCRIPT RUNNING")).len() == 2);
+    assert_eq!(text(&other.run(&format!("SCRIPT KILL CLIENT {id}"))), "+OK");
+    let reply = text(&client.read());
+    let end = " was ended by SCRIPT KILL before its transaction did anything";
+    assert!(reply.starts_with("-KILLED script ") && reply.ends_with(end), "{reply}");
+    assert_eq!(array(other.run("SCRIPT RUNNING")).len(), 1);
+    other.run("SUBSCRIBE go");
+    assert_eq!(text(&holder.read()), "+OK");
+    assert_eq!(text(&client.run("GET held")), r#""changed""#);
+}

@@ -14,7 +14,7 @@ use super::dry;
 use super::host::{Circumstances, Collects, Lack, ScriptHost};
 use super::locks::LockSet;
 use super::outgoing::{Outgoing, commit};
-use super::script::{ScriptCall, append_outcome, compile_error, killed_error, run_once};
+use super::script::{ScriptCall, append_outcome, compile_error, killed_error, never_run_error, run_once};
 use super::spans;
 use crate::fleet;
 use crate::gate::{self, Admitted};
@@ -22,6 +22,8 @@ use crate::observe::{Counters, unix_time};
 use crate::options::OnError;
 use crate::pubsub::Message;
 use crate::registry::{Later, Row, SessionCommand, SessionRun};
+use crate::runs::Who;
+use crate::scripts::{sha_of, spelled};
 use crate::server::Server;
 use crate::session::Session;
 use crate::stats::Ended;
@@ -50,6 +52,18 @@ impl Queued<'_> {
 
     fn runs_script(&self) -> bool {
         matches!(self.later(), Some(Later::Eval { .. } | Later::Fcall { .. }))
+    }
+
+    /// Who runs the script or function of this connection.
+    fn who(&self, client: u64) -> Who {
+        let word = String::from_utf8_lossy(self.args[1]);
+        let function = || self.args.items().iter().map(|item| Box::from(*item)).collect();
+        let (name, function) = match self.later() {
+            Some(Later::Eval { by_sha: false, .. }) => (spelled(&sha_of(self.args[1])), None),
+            Some(Later::Eval { by_sha: true, .. }) => (word.to_ascii_lowercase(), None),
+            _ => (word.into_owned(), Some(function())),
+        };
+        Who { name, function, client }
     }
 
     /// Whether it compiles or runs something, for which a user may have to wait.
@@ -144,9 +158,13 @@ pub async fn exec<'a>(
     // Nobody may change a watched key between the look at it and the commit.
     let (watches, watched): (Vec<WatchId>, Vec<LockRequest>) = watches.into_iter().unzip();
     locks.join(LockSet::of(watched));
+    let script = queued.iter().find(|queued| queued.runs_script());
+    let client = performer.session().client.id;
     // One turn for all: they run one behind the other. It is waited for while nothing is locked.
     let _turn = match performer.session().limited_account() {
-        Some(account) if queued.iter().any(Queued::takes_turn) => gate::turn(server, &account).await?,
+        Some(account) if queued.iter().any(Queued::takes_turn) => {
+            wait(server, script, client, gate::turn(server, &account)).await??
+        }
         _ => None,
     };
     let mark = out.buf.len();
@@ -155,7 +173,7 @@ pub async fn exec<'a>(
     let mut steps = Vec::with_capacity(queued.len());
     loop {
         let lock = locks.lock(server, present.map(|present| present.now_ms), watches.clone());
-        let mut txn = match server.counters.lock_waits.of(lock).await {
+        let mut txn = match wait(server, script, client, server.counters.lock_waits.of(lock)).await? {
             Ok(txn) => txn,
             Err(Trouble::Broken) => return Ok(false),
             Err(trouble) => return Err(error_of(trouble)),
@@ -185,6 +203,20 @@ pub async fn exec<'a>(
             Err(Broken::Ended(text)) => return Err(CommandError::owned(text)),
         }
         out.buf.truncate(mark);
+    }
+}
+
+/// Waits. Whoever kills the first `script` ends that, and nothing was done.
+async fn wait<T>(
+    server: &Server,
+    script: Option<&Queued<'_>>,
+    client: u64,
+    waits: impl Future<Output = T>,
+) -> Result<T, CommandError> {
+    let Some(script) = script else { return Ok(waits.await) };
+    match server.runs.drive(|| script.who(client), pin!(waits)).await {
+        Some(done) => Ok(done),
+        None => Err(CommandError::owned(never_run_error(server, &script.who(client)))),
     }
 }
 

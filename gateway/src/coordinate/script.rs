@@ -303,6 +303,18 @@ pub(super) fn killed_error(server: &Server, call: &ScriptCall<'_>) -> String {
     format!("KILLED {} was ended by {command} KILL; {}", call.program, fate(call))
 }
 
+/// The same of a transaction that was still waiting for its keys, or its user's turn.
+pub(super) fn never_run_error(server: &Server, who: &Who) -> String {
+    Counters::add(&server.counters.scripts_killed, 1);
+    server.totals.add(Ended::Killed, &Spent::default());
+    let kind = if who.function.is_some() { "function" } else { "script" };
+    format!(
+        "KILLED {kind} {} was ended by {} KILL before its transaction did anything",
+        who.name,
+        kind.to_uppercase()
+    )
+}
+
 /// What became of the writes of a script that was ended.
 pub(super) fn fate(call: &ScriptCall<'_>) -> &'static str {
     match call.options.flags.has(Flags::DISABLE_ATOMICITY) {
