@@ -9,7 +9,10 @@ const ENDLESS: &str = "local _ = redis.call('SET', KEYS[1], 'half done')
 /// Lets a script have the key `held` until it is ended.
 fn hold(server: &TestServer, holder: &mut Client) {
     holder.send(["EVAL", ENDLESS, "1", "held"]);
-    wait_until("it has the key", || server.log().contains("it has the key"));
+    // It is listed, and can be killed, from its second slice on.
+    wait_until("it has the key", || {
+        server.log().contains("it has the key") && server.info("scripts_running") == 1
+    });
 }
 
 /// Writes to keys of many shards and waits in between until somebody else says `go`.

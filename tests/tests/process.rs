@@ -1,10 +1,11 @@
 //! The server as a process: how it starts, how it ends, and what it says when it cannot start.
 
 use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::{Output, Stdio};
 
-use tests::process::{command, free_port, refused};
+use tests::process::{command, refused};
 use tests::{Client, Protocol, TestServer, Value, notation, wait_until};
 
 const SIGNALS: [i32; 2] = [libc::SIGTERM, libc::SIGINT];
@@ -84,7 +85,8 @@ fn new_connections_are_refused_while_it_drains() {
     let mut server = TestServer::start(&["--script-timeout-ms", "3000", "--script-fuel", "1000000000000000"]);
     let mut client = server.client();
     client.send(["EVAL", "while true do end", "0"]);
-    wait_until("the script runs", || server.info("scripts_running") == 1);
+    // Or has run already, on a machine that is busy with other things.
+    wait_until("the script runs", || server.info("scripts_running") + server.info("script_limit_time") > 0);
     server.signal(libc::SIGTERM);
     wait_until("it stops", || server.log().contains("stopping: "));
     wait_until("nobody listens any more", || std::net::TcpStream::connect(server.address()).is_err());
@@ -173,17 +175,15 @@ fn regex_of(path: &std::path::Path) -> String {
 #[test]
 fn a_flag_beats_the_environment_beats_the_file_beats_the_default() {
     let file = Scratch::new("order.toml", b"timeout = 11\nhz = 12\nmaxclients = 13\n");
-    let port = free_port();
-    let address = format!("127.0.0.1:{port}");
-    let mut command =
-        command(&["serve", "--config", file.path(), "--resp", &address, "--http", "off", "--hz", "32"]);
+    let flags = ["serve", "--config", file.path(), "--resp", "127.0.0.1:0", "--http", "off", "--hz", "32"];
+    let mut command = command(&flags);
     command.env("MOONSHARD_HZ", "22").env("MOONSHARD_MAXCLIENTS", "23").env("MOONSHARD_GRPC", "off");
     // Empty is as good as not there.
     command.env("MOONSHARD_TIMEOUT", "");
     let mut child = command.stdout(Stdio::piped()).spawn().expect("the server starts");
     let mut line = String::new();
     BufReader::new(child.stdout.take().expect("a pipe")).read_line(&mut line).expect("a line");
-    assert_eq!(line, format!("moonshard ready resp={address}\n"));
+    let address = line.trim_end().strip_prefix("moonshard ready resp=").expect("an address");
     let mut client = Client::connect(address.parse().expect("an address"), Protocol::Resp3);
     let is = ["hz", "maxclients", "timeout", "tcp-keepalive"].map(|name| {
         let reply = client.call(["CONFIG", "GET", name]);
@@ -245,19 +245,18 @@ fn what_is_set_and_rewritten_is_there_after_a_restart() {
 
 #[test]
 fn a_name_in_the_config_file_stays_a_name() {
-    let text = format!(
-        "resp = \"localhost:{}\"\nhttp = 'off'\ngrpc = 'off'\ndata-dir = 'none' # in memory\n",
-        free_port()
-    );
+    let text = "resp = \"localhost:0\"\nhttp = 'off'\ngrpc = 'off'\ndata-dir = 'none' # in memory\n";
     let file = Scratch::new("name.toml", text.as_bytes());
     let mut child = command(&["--config", file.path()]).stdout(Stdio::piped()).spawn().expect("it starts");
     let mut line = String::new();
     BufReader::new(child.stdout.take().expect("a pipe")).read_line(&mut line).expect("a line");
     let address = line.trim_end().strip_prefix("moonshard ready resp=").expect("an address");
-    let mut client = Client::connect(address.parse().expect("an address"), Protocol::Resp2);
+    let address: SocketAddr = address.parse().expect("an address");
+    let mut client = Client::connect(address, Protocol::Resp2);
     let told = ["CONFIG GET bind", "CONFIG REWRITE"].map(|line| notation::reply(&client.run(line)));
     child.kill().expect("it runs");
     child.wait().expect("a child");
     assert_eq!(told, [r#"["bind", "localhost"]"#, "+OK"]);
-    assert_eq!(std::fs::read_to_string(file.path()).expect("a file"), text);
+    let kept = text.replace("localhost:0", &format!("localhost:{}", address.port()));
+    assert_eq!(std::fs::read_to_string(file.path()).expect("a file"), kept);
 }

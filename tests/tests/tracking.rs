@@ -126,7 +126,7 @@ fn time_memory_and_the_table_drop_copies() {
     let mut keeps = Client::connect(server.address(), Protocol::Resp3);
     let mut other = server.client();
     keeps.run("CLIENT TRACKING ON");
-    other.run("SET short v PX 30");
+    other.run("SET short v PX 2000");
     keeps.run("PTTL short");
     hears(&mut keeps, &["short"]);
     other.run("SET gone v");

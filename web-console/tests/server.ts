@@ -15,7 +15,9 @@ export interface Server {
 
 /** Starts a server that keeps nothing, on ports that are free or on the one of `http`. */
 export async function start(http = "127.0.0.1:0", more: string[] = ["--data-dir", "none"]): Promise<Server> {
-  const options = ["--resp", "127.0.0.1:0", "--http", http, "--grpc", "off", ...more];
+  // How long a script takes is the machine's matter.
+  const patient = ["--script-timeout-ms", "60000"];
+  const options = ["--resp", "127.0.0.1:0", "--http", http, "--grpc", "off", ...patient, ...more];
   const { child, address } = await run(options, /^moonshard ready .*http=(\S+)/);
   const url = `http://${address}`;
   return {

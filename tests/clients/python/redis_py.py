@@ -62,7 +62,7 @@ def locks(r: redis.Redis) -> None:
     assert r.get("guarded") == b"40"
     lock = r.lock("the lock", timeout=60)
     assert lock.acquire(blocking=False) and not r.lock("the lock").acquire(blocking=False)
-    assert lock.extend(60) and lock.reacquire() and 60 < r.ttl("the lock") + 2
+    assert lock.extend(60) and lock.reacquire() and 30 < r.ttl("the lock") <= 60
     lock.release()
     fails(redis.exceptions.LockError, "", lock.release)
 
@@ -104,7 +104,7 @@ def values(r: redis.Redis) -> None:
     r.rpush("l", *range(10))
     assert r.lpop("l", 2) == [b"0", b"1"] and r.lpos("l", 5) == 3 and r.lrange("l", -2, -1) == [b"8", b"9"]
     assert r.blpop(["none", "l"], timeout=5) in ((b"l", b"2"), [b"l", b"2"])
-    assert r.set("e", "x", ex=100, get=True) is None and 98 <= r.ttl("e") <= 100
+    assert r.set("e", "x", ex=100, get=True) is None and 50 <= r.ttl("e") <= 100
     assert r.getex("e", persist=True) == b"x" and r.ttl("e") == -1
     assert r.bitfield("bits").set("u8", 0, 200).incrby("u8", 0, 100).execute() == [0, 44]
     r.pfadd("hll", *range(1000))
