@@ -2,16 +2,18 @@
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, Once, mpsc};
 
+use resp::Value;
 use store_engine::Protocol;
 
-use crate::client::Client;
+use crate::client::{Client, encode};
 use crate::http::Http;
+use crate::ports::fixed_port;
 use crate::{PATIENCE, wait_until};
 
 /// The server's program.
@@ -105,7 +107,7 @@ impl TestServer {
 
     fn wait_for_stores(&self) {
         let mut client = self.client();
-        wait_until("all store nodes are reached", || matches!(client.run("DBSIZE"), resp::Value::Integer(_)));
+        wait_until("all store nodes are reached", || matches!(client.run("DBSIZE"), Value::Integer(_)));
     }
 
     /// Starts a store node on a free port and waits until it says that it is ready.
@@ -332,7 +334,7 @@ impl Oracle {
         }
         // Somebody else may take the port between our asking and its binding: then the next one.
         for _ in 0..5 {
-            if let Some(oracle) = Oracle::start_on(free_port(), folder) {
+            if let Some(oracle) = Oracle::start_on(fixed_port(), folder) {
                 return Some(oracle);
             }
         }
@@ -348,11 +350,24 @@ impl Oracle {
         let mut child = command.stderr(Stdio::null()).spawn().expect("redis-server starts");
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let mut ended = false;
-        wait_until("redis-server accepts connections", || {
+        wait_until("redis-server serves", || {
             ended = child.try_wait().expect("a child").is_some();
-            ended || TcpStream::connect(address).is_ok()
+            ended || Oracle::serves(address, child.id())
         });
         (!ended).then_some(Oracle { child, address })
+    }
+
+    /// Whether it is this process that answers there, with all that its folder has.
+    fn serves(address: SocketAddr, pid: u32) -> bool {
+        let told = Client::try_connect(address).and_then(|mut client| {
+            client.send_raw(&encode(["INFO"]))?;
+            client.try_read()
+        });
+        let Ok(Some(Value::Bulk(text))) = told else { return false };
+        let text = String::from_utf8_lossy(&text);
+        [format!("process_id:{pid}"), "loading:0".to_owned()]
+            .iter()
+            .all(|line| text.lines().any(|is| is == line))
     }
 
     /// Where it listens.
@@ -371,10 +386,4 @@ impl Drop for Oracle {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
-}
-
-/// A port that nobody uses at the moment.
-pub fn free_port() -> u16 {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
-    listener.local_addr().expect("an address").port()
 }

@@ -4,8 +4,9 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use tests::cluster::{Member, fixed_port};
+use tests::cluster::Member;
 use tests::folder::Folder;
+use tests::ports::fixed_port;
 use tests::{TestCluster, process};
 
 /// What stands in for systemd and for the default ports. A command of Redis that fails is a failure.

@@ -335,9 +335,7 @@ fn metrics_are_those_of_prometheus() {
 
 #[test]
 fn a_collector_that_is_away_is_told_of_once_and_missed_by_nobody() {
-    let collector = Collector::start();
-    let url = collector.url();
-    drop(collector);
+    let url = format!("http://127.0.0.1:{}", tests::ports::fixed_port());
     let flags = ["--otel-sample-ratio", "1", "--otel-metrics-interval-ms", "10", "--otel-endpoint", &url];
     let server = TestServer::start(&[&flags[..], &["--http", "127.0.0.1:0"]].concat());
     let mut client = server.client();
@@ -352,8 +350,10 @@ fn a_collector_that_is_away_is_told_of_once_and_missed_by_nobody() {
     wait_until("metrics fail often", || {
         metric("moonshard_otel_exports_failed_total{signal=\"metrics\"}") > 5.0
     });
+    let complaint = "the collector does not take metrics";
+    wait_until("the log says so", || server.log().contains(complaint));
     let log = server.log();
-    assert_eq!(log.matches("the collector does not take metrics").count(), 1, "{log}");
+    assert_eq!(log.matches(complaint).count(), 1, "{log}");
     assert!(log.lines().count() < 10, "{log}");
 }
 
