@@ -316,13 +316,13 @@ impl Node {
 
     /// Raises `flag` when `key` next changes: WATCH.
     pub fn watch(&self, db: usize, key: &[u8], now_ms: u64, flag: &Arc<AtomicBool>) {
+        self.refresh(db, key, now_ms);
         let mut shard = self.shard(self.shard_of(key)).lock();
-        let space = &mut shard.partition.databases[db];
-        space.find(key, now_ms);
-        space.watch(key, flag.clone());
+        shard.partition.databases[db].watch(key, flag.clone());
     }
 
-    /// Looks at `key`, so that it is removed, and its watchers told, if it has expired.
+    /// Looks at `key`, so that it is removed, and its watchers told, if it has expired. One that a transaction holds
+    /// may be alive for that, whose time stands still.
     pub fn refresh(&self, db: usize, key: &[u8], now_ms: u64) {
         let mut shard = self.shard(self.shard_of(key)).lock();
         if !shard.locks.is_held(db, key) {

@@ -1,10 +1,15 @@
 //! Transactions over shards: what others see of them, and that they leave no trace when they are taken back.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use store::{Call, Change, Conflict, LockRequest, Mode, Node, Preview, Transaction};
 use store_engine::keys::keys_of;
 use store_engine::{Args, Protocol, Reply, command};
+
+/// When all calls here are made, and when those keys have expired that expire.
+const NOW_MS: u64 = 1_000_000;
+const LATER_MS: u64 = NOW_MS + 1000;
 
 /// The reply to `line` as a client's command, or `None` if it would have to wait.
 fn execute(node: &Node, line: &str) -> Option<String> {
@@ -29,7 +34,7 @@ fn with_call<T>(line: &str, run: impl FnOnce(&Call<'_>) -> T) -> T {
     let args = Args::new(&items);
     let command = command::lookup(&args.name().to_ascii_lowercase()).unwrap();
     let keys = keys_of(command, args).unwrap();
-    run(&Call { command, args, keys: &keys, db: 0, now_ms: 1_000_000 })
+    run(&Call { command, args, keys: &keys, db: 0, now_ms: NOW_MS })
 }
 
 fn exclusive(keys: &[&str]) -> Vec<LockRequest> {
@@ -115,6 +120,22 @@ async fn the_whole_store_waits_for_everybody() {
     assert_eq!(execute_in(&mut whole, "DBSIZE").unwrap(), ":1\r\n");
     drop(whole);
     assert_eq!(execute(&node, "GET b").unwrap(), "$-1\r\n");
+}
+
+#[tokio::test]
+async fn a_watch_leaves_alone_what_expires_while_it_is_locked() {
+    let node = Node::new(4);
+    execute(&node, "RPUSH l x");
+    execute(&node, "PEXPIRE l 10");
+    let mut txn = Transaction::begin(&node, exclusive(&["l"])).await;
+    execute_in(&mut txn, "RPUSH l y").unwrap();
+    let changed = Arc::new(AtomicBool::new(false));
+    node.watch(0, b"l", LATER_MS, &changed);
+    assert_eq!(execute_in(&mut txn, "RPUSH l z").unwrap(), ":3\r\n", "its time stands still");
+    drop(txn);
+    assert!(changed.load(Ordering::Relaxed), "it was taken back");
+    node.watch(0, b"l", LATER_MS, &changed);
+    assert_eq!(node.usage().keys[0], 0, "now it goes");
 }
 
 #[tokio::test]

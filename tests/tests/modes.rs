@@ -72,6 +72,30 @@ fn an_atomic_script_keeps_to_itself_until_it_ends() {
     assert_eq!(text(&other.run("KEYS step:*")), "[]");
 }
 
+/// The server's time.
+fn seconds(client: &mut Client) -> u64 {
+    let Value::Array(parts) = client.run("TIME") else { panic!("a time") };
+    String::from_utf8_lossy(parts[0].text().expect("seconds")).parse().expect("a number")
+}
+
+#[test]
+fn what_expires_while_a_script_has_it_is_there_until_it_ends() {
+    let server = TestServer::start(&[]);
+    let (mut holder, mut other) = (server.client(), server.client());
+    // So long that store nodes keep it to themselves.
+    other.call(["RPUSH", "held", &"x".repeat(100_000)]);
+    let lives_on = "redis.call('EXPIRE', KEYS[1], 1) while redis.call('LLEN', KEYS[1]) == 2 do end";
+    let script = ENDLESS.replace("'SET'", "'RPUSH'").replace("while true do end", lives_on);
+    holder.send(["EVAL", &script, "1", "held"]);
+    wait_until("it has the key", || server.log().contains("it has the key"));
+    let began = seconds(&mut other);
+    wait_until("the key's time is over", || seconds(&mut other) > began + 1);
+    assert_eq!(text(&other.run("WATCH held")), "+OK");
+    assert_eq!(text(&other.run("SCRIPT KILL")), "+OK");
+    assert!(text(&holder.read()).starts_with("-KILLED "));
+    assert_eq!(text(&other.run("LLEN held")), "1");
+}
+
 #[test]
 fn a_script_without_atomicity_waits_for_locked_keys_only() {
     let server = TestServer::start(&["--script-concurrency", "1"]);
