@@ -259,3 +259,22 @@ fn what_comes_to_nothing_at_once_is_done_step_by_step() {
     assert_eq!(run(&mut costs, &["GET", &a]), "\"100\"");
     assert_eq!(reruns(&costs), before);
 }
+
+/// Calls of a script without atomicity that it does not wait for have all arrived before one of them is answered.
+#[test]
+fn calls_without_atomicity_go_together() {
+    let mut costs = Costs::new();
+    let [a, b, c] = [0, 1, 2].map(|store| costs.key(store, "key"));
+    let hundred = "--!df flags=disable-atomicity
+        for at = 1, 100 do redis.call('SET', KEYS[at % 3 + 1], at) end";
+    costs.cluster.wires.iter().for_each(|wire| wire.set_deaf(true));
+    costs.client.send(["EVAL", hundred, "3", &a, &b, &c]);
+    wait_until("all have arrived", || {
+        let news = costs.all().into_iter().zip(&costs.seen).map(|(sent, seen)| sent.len() - seen);
+        news.collect::<Vec<_>>() == [33, 34, 33]
+    });
+    costs.cluster.wires.iter().for_each(|wire| wire.set_deaf(false));
+    assert_eq!(notation::reply(&costs.client.read()), "nil");
+    let values = [a, b, c].map(|key| notation::reply(&costs.client.call(["GET", &key])));
+    assert_eq!(values, ["\"99\"", "\"100\"", "\"98\""]);
+}

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use script::{CallFlags, Finishing, Host, HostCall, LogLevel};
-use store::Call;
+use store::{Call, Cluster};
 use store_engine::spec::flags::DENY_OOM;
 use store_engine::{Args, CommandError, Protocol, Reply};
 
@@ -54,24 +54,27 @@ pub(super) struct UnlockedHost {
 }
 
 /// A reply was an error that nobody sees otherwise.
-fn error_in(reply: &Reply) -> CommandError {
-    let text = String::from_utf8_lossy(&reply.buf);
+fn error_in(reply: &[u8]) -> CommandError {
+    let text = String::from_utf8_lossy(reply);
     CommandError::owned(text.trim_start_matches('-').trim_end().to_owned())
 }
 
 impl UnlockedHost {
     /// Sends collected calls, in their order, until one finds its keys locked. Whether all are sent.
+    ///
+    /// One that fails does not stop those behind it: on another node they may be done before it.
     fn send(&mut self) -> bool {
         let UnlockedHost { server, seed, queue, sent, failed, .. } = self;
         let mut unread = Reply::new(Protocol::Resp2);
-        while *sent < queue.len() && failed.is_none() {
+        while *sent < queue.len() {
             unread.buf.clear();
             let args = queue.args(*sent);
             match server.store.try_execute(&queue.call(*sent, &args, unix_ms()), seed, &mut unread) {
                 None => return false,
-                Some(fine) if fine || !queue.error_counts(*sent) => *sent += 1,
-                Some(_) => *failed = Some(error_in(&unread)),
+                Some(fine) if fine || !queue.error_counts(*sent) => {}
+                Some(_) => *failed = failed.take().or_else(|| Some(error_in(&unread.buf))),
             }
+            *sent += 1;
         }
         queue.clear();
         *sent = 0;
@@ -81,16 +84,31 @@ impl UnlockedHost {
     /// Sends collected calls and waits for keys where that is needed.
     pub async fn send_all(&mut self) {
         while !self.send() {
+            if let Some(cluster) = self.server.store.cluster().cloned() {
+                self.send_elsewhere(&cluster).await;
+                continue;
+            }
             let mut unread = Reply::new(Protocol::Resp2);
             let args = self.queue.args(self.sent);
             let call = self.queue.call(self.sent, &args, 0);
             let store = &self.server.store;
             let fine = store.execute(&call, self.caller.client, unix_ms, &mut self.seed, &mut unread).await;
             if !fine && self.queue.error_counts(self.sent) {
-                self.failed = Some(error_in(&unread));
+                self.failed = self.failed.take().or_else(|| Some(error_in(&unread.buf)));
             }
             self.sent += 1;
         }
+    }
+
+    /// Sends them to the nodes that have their keys, together. What is on its way is not sent again.
+    async fn send_elsewhere(&mut self, cluster: &Arc<Cluster>) {
+        let queue = std::mem::take(&mut self.queue);
+        let args: Vec<_> = (0..queue.len()).map(|at| queue.args(at)).collect();
+        let calls = args.iter().enumerate().map(|(at, args)| queue.call(at, args, 0));
+        let calls: Vec<Call<'_>> = calls.collect();
+        let failed = Box::pin(cluster.execute_all(&calls, self.caller.client, &mut self.seed)).await;
+        let first = failed.iter().find(|(at, _)| queue.error_counts(*at));
+        self.failed = first.map(|(_, reply)| error_in(reply));
     }
 
     fn answer(&mut self, args: Args<'_>, flags: CallFlags, out: &mut Reply) -> HostCall {

@@ -55,6 +55,42 @@ impl Cluster {
         out.buf.get(mark) != Some(&b'-')
     }
 
+    /// Runs calls of which nobody reads more than errors, each as a unit of its own: at the same time, but those of one
+    /// node in their order, and one that needs several nodes after those before it and before those behind it. The
+    /// numbers of those that failed, with their replies.
+    pub async fn execute_all(
+        self: &Arc<Self>,
+        calls: &[Call<'_>],
+        lane: u64,
+        seed: &mut u64,
+    ) -> Vec<(usize, Vec<u8>)> {
+        let (mut sent, mut failed) = (Vec::new(), Vec::new());
+        for (at, call) in calls.iter().enumerate() {
+            let node = self.only_node(call);
+            sent.push((at, node.map(|node| self.send(node, call, Protocol::Resp2, lane))));
+            if node.is_some() && at + 1 < calls.len() {
+                continue;
+            }
+            for (at, pending) in sent.drain(..) {
+                let (call, mut out) = (&calls[at], Reply::new(Protocol::Resp2));
+                let received = match pending {
+                    Some(pending) => self.received(pending, call.command.is_write()).await,
+                    None => None,
+                };
+                match received {
+                    Some(Ok(reply)) if reply.first() != Some(&b'-') => continue,
+                    Some(Ok(reply)) => out.buf.extend_from_slice(&reply),
+                    Some(Err(error)) => out.error(&error),
+                    // It needs several nodes, or has to be sent again.
+                    None if self.execute(call, lane, seed, &mut out).await => continue,
+                    None => {}
+                }
+                failed.push((at, out.buf));
+            }
+        }
+        failed
+    }
+
     async fn execute_on_one(self: &Arc<Self>, call: &Call<'_>, lane: u64, out: &mut Reply) {
         let mut patience = Patience::default();
         loop {
