@@ -11,7 +11,7 @@ mod span;
 
 pub use context::Context;
 pub use outlet::{Batch, Outlet};
-pub use span::{Fact, Side, Span};
+pub use span::{CLIENT, Fact, SERVER, Side, Span};
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;

@@ -8,7 +8,7 @@ use wire::response::Body as Answer;
 use wire::step::Finish;
 
 use super::link::Lost;
-use crate::spans::{Context, Fact, Part, Side, Span};
+use crate::spans::{Context, Fact, Part, SERVER, Side, Span};
 
 /// The service that all requests are for.
 const SERVICE: &str = "moonshard.store.v1.Store";
@@ -36,9 +36,7 @@ impl Asked {
     /// The answer has come, or never will.
     pub fn end(self, answer: &Result<Answer, Lost>) {
         let span = self.facts.put(&self.part, Side::Client);
-        let (host, port) = self.address.rsplit_once(':').unwrap_or((&self.address, ""));
-        let port: u64 = port.parse().unwrap_or_default();
-        let span = span.with("server.address", host).with("server.port", port);
+        let span = span.with_address(SERVER, &self.address);
         let span = match answer {
             Ok(answer) => with_answer(span, answer),
             Err(lost) => with_error(span.with(STATUS, "UNAVAILABLE"), "LOST", &lost.reason),

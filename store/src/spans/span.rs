@@ -14,6 +14,11 @@ const MOST_TEXT: usize = 256;
 /// The clocks are compared so often.
 const COMPARED: Duration = Duration::from_secs(1);
 
+/// Under which names a span tells where whoever asks is.
+pub const CLIENT: [&str; 2] = ["client.address", "client.port"];
+/// And where whoever answers is.
+pub const SERVER: [&str; 2] = ["server.address", "server.port"];
+
 /// On which side of a call a span is, by the numbers of OTLP's `SpanKind`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
@@ -94,6 +99,17 @@ impl Span {
     pub fn with<'a>(mut self, name: &str, fact: impl Into<Fact<'a>>) -> Span {
         self.add(name, fact.into());
         self
+    }
+
+    /// With the host and the port of an address.
+    pub fn with_address(self, [host_name, port_name]: [&str; 2], address: &str) -> Span {
+        let Some((host, port)) = address.rsplit_once(':') else { return self.with(host_name, address) };
+        let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+        let span = self.with(host_name, bare);
+        match port.parse::<u64>() {
+            Ok(port) => span.with(port_name, port),
+            Err(_) => span,
+        }
     }
 
     fn add(&mut self, name: &str, fact: Fact<'_>) {
@@ -211,6 +227,24 @@ mod tests {
         // The next byte is the first half of a letter.
         assert_eq!(word, Some(Value::StringValue(long[..255].to_owned())));
         assert_eq!(told.status.expect("an error").message, long[..255]);
+    }
+
+    #[test]
+    fn an_address_is_told_as_host_and_port() {
+        let now = Instant::now();
+        for (address, told) in [
+            ("10.0.0.1:7101", ("10.0.0.1", Some(7101))),
+            ("[2001:db8::1]:7101", ("2001:db8::1", Some(7101))),
+            ("node.example", ("node.example", None)),
+        ] {
+            let span = Span::within(&Context::root(), "SET", Side::Client, now..now);
+            let facts = read(&span.with_address(SERVER, address)).attributes.into_iter();
+            let values: Vec<_> =
+                facts.map(|fact| (fact.key, fact.value.and_then(|value| value.value))).collect();
+            let host = (SERVER[0].to_owned(), Some(Value::StringValue(told.0.to_owned())));
+            let port = told.1.map(|port| (SERVER[1].to_owned(), Some(Value::IntValue(port))));
+            assert_eq!(values, [host].into_iter().chain(port).collect::<Vec<_>>());
+        }
     }
 
     #[test]
