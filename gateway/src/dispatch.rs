@@ -22,7 +22,7 @@ use crate::observe::{Counters, unix_ms};
 use crate::registry::{Later, Row, SessionRun, run_now};
 use crate::server::Server;
 use crate::session::Session;
-use crate::spans::{Fact, Open, Span};
+use crate::spans::{CLIENT, Fact, Open, Span};
 
 /// Handles a request as far as that is possible at once. The reply is in `out`, unless something is returned
 /// that has to be awaited with [`finish`].
@@ -35,7 +35,8 @@ pub fn begin<'a>(
 ) -> Option<Waiting<'a>> {
     let began = session_time(server, session);
     let mark = out.buf.len();
-    session.span = server.spans.begin(session.parent.as_ref(), began);
+    let span = server.spans.begin(&session.parent, began);
+    session.span = span.filter(|_| !session.needs_password(&server.acl));
     let mut called = None;
     let waiting = match server.tracking.is_on() {
         true => Origin::client(session.client.id)
@@ -72,12 +73,9 @@ fn tell(
     out: &Reply,
     mark: usize,
 ) {
-    let (host, port) = session.client.addr.rsplit_once(':').unwrap_or((&session.client.addr, "0"));
-    let port: u64 = port.parse().unwrap_or_default();
     let span = span_of(open, name, now)
         .with("db.namespace", Fact::Digits(session.db as u64))
-        .with("client.address", host)
-        .with("client.port", port);
+        .with_address(CLIENT, &session.client.addr);
     server.spans.end(&span.with_reply(out.buf.get(mark..).unwrap_or_default()));
 }
 

@@ -6,6 +6,7 @@ pub mod grpc;
 pub mod http;
 pub mod resp;
 mod told;
+mod traced;
 mod work;
 
 pub use door::Ready;

@@ -13,7 +13,7 @@ use crate::acl::{Account, Acl};
 use crate::observe::unix_ms;
 use crate::options::Options;
 use crate::pubsub::{Mailbox, Subscriptions};
-use crate::spans::{Context, Open};
+use crate::spans::{Open, Parent};
 use crate::trace::Trace;
 use crate::tracking::Follows;
 
@@ -383,8 +383,8 @@ pub struct Session {
     pub wrote: bool,
     /// For its scripts.
     pub wishes: Wishes,
-    /// The trace context that its requests come with.
-    pub parent: Option<Context>,
+    /// What its requests are parts of.
+    pub parent: Parent,
     /// Where the clock stood when it was last read, if nothing was awaited since: the end of one request of a batch is
     /// the beginning of the next.
     pub clock: Option<Instant>,
@@ -429,7 +429,7 @@ impl Session {
             watched: Vec::new(),
             wrote: false,
             wishes: Wishes::default(),
-            parent: None,
+            parent: Parent::Unknown,
             clock: None,
             span: None,
             subscriptions: None,

@@ -2,7 +2,7 @@
 //!
 //! Whoever answers a request asks [`Spans::begin`].
 
-pub use store::spans::{Batch, Context, Fact, Outlet, Scope, Side, Span};
+pub use store::spans::{Batch, CLIENT, Context, Fact, Outlet, SERVER, Scope, Side, Span};
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -13,19 +13,48 @@ use store::spans::chance;
 
 use crate::config::Config;
 
+/// What a session is asked as a part of, which decides whether that is traced.
+#[derive(Clone, Copy, Debug, Default)]
+pub enum Parent {
+    /// Nothing that is known: a share of it is traced.
+    #[default]
+    Unknown,
+    /// Something that whoever asks does, as they have told.
+    Caller(Context),
+    /// A request of HTTP or gRPC that is traced.
+    Request(Context),
+    /// Such a request that is not.
+    Untraced,
+}
+
+impl Parent {
+    /// As `traceparent` says, if it says something.
+    pub fn of(text: Option<&[u8]>) -> Parent {
+        text.and_then(Context::parse).map_or(Parent::Unknown, Parent::Caller)
+    }
+
+    fn context(&self) -> Option<&Context> {
+        match self {
+            Parent::Caller(context) | Parent::Request(context) => Some(context),
+            Parent::Unknown | Parent::Untraced => None,
+        }
+    }
+}
+
 /// A request that is being traced.
 #[derive(Clone, Copy, Debug)]
 pub struct Open {
     /// Its span.
     pub context: Context,
     parent: Option<[u8; 8]>,
+    side: Side,
     began: Instant,
 }
 
 impl Open {
     /// Its span, if it ended then.
     pub fn end(&self, name: &str, ended: Instant) -> Span {
-        Span::new(self.context, self.parent, name, Side::Server, self.began..ended)
+        Span::new(self.context, self.parent, name, self.side, self.began..ended)
     }
 }
 
@@ -55,26 +84,31 @@ impl Spans {
         }
     }
 
-    /// Begins a request that came with this context, if it is to be traced. It begins `now`, if somebody knows when that
-    /// is.
+    /// Whether anything is ever traced.
+    pub fn are_on(&self) -> bool {
+        self.outlet.is_some()
+    }
+
+    /// Begins a request that is a part of this, if it is to be traced. It begins `now`, if somebody knows when that is.
     #[inline]
-    pub fn begin(&self, parent: Option<&Context>, now: Option<Instant>) -> Option<Open> {
+    pub fn begin(&self, parent: &Parent, now: Option<Instant>) -> Option<Open> {
         (self.outlet.is_some() && self.chooses(parent)).then(|| open(parent, now))
     }
 
     /// Whether it is to be traced.
     #[inline]
-    fn chooses(&self, parent: Option<&Context>) -> bool {
+    fn chooses(&self, parent: &Parent) -> bool {
         match parent {
-            Some(parent) => parent.sampled,
-            None => is_next(self.config.otel_sample_ratio.get()),
+            Parent::Unknown => is_next(self.config.otel_sample_ratio.get()),
+            Parent::Caller(parent) | Parent::Request(parent) => parent.sampled,
+            Parent::Untraced => false,
         }
     }
 
-    /// Begins a request that came with this context and turns out to be one that is always traced: unless whoever
-    /// asks has said that it is not.
-    pub fn begin_wanted(&self, parent: Option<&Context>) -> Option<Open> {
-        (self.outlet.is_some() && parent.is_none()).then(|| open(None, None))
+    /// Begins a request that is a part of this and turns out to be one that is always traced: unless whoever asks has
+    /// said that it is not.
+    pub fn begin_wanted(&self, parent: &Parent) -> Option<Open> {
+        (self.outlet.is_some() && parent.context().is_none()).then(|| open(parent, None))
     }
 
     /// For what is done in a span of this context.
@@ -108,9 +142,12 @@ impl Spans {
 }
 
 #[cold]
-fn open(parent: Option<&Context>, now: Option<Instant>) -> Open {
+fn open(parent: &Parent, now: Option<Instant>) -> Open {
+    // What is asked in a request is not asked by anybody else.
+    let side = if matches!(parent, Parent::Request(_)) { Side::Internal } else { Side::Server };
+    let parent = parent.context();
     let context = parent.map_or_else(Context::root, Context::child);
-    Open { context, parent: parent.map(|parent| parent.span), began: now.unwrap_or_else(Instant::now) }
+    Open { context, parent: parent.map(|parent| parent.span), side, began: now.unwrap_or_else(Instant::now) }
 }
 
 thread_local! {
@@ -147,26 +184,35 @@ mod tests {
     fn as_many_are_traced_as_is_asked_for() {
         let config = Arc::new(Config::defaults());
         assert!(
-            Spans::new(config.clone()).begin(Some(&Context::root()), None).is_none(),
+            Spans::new(config.clone()).begin(&Parent::Caller(Context::root()), None).is_none(),
             "nobody would take it"
         );
         config.otel_endpoint.set("http://127.0.0.1:1".into());
         let spans = Spans::new(config.clone());
-        let count = || (0..10_000).filter(|_| spans.begin(None, None).is_some()).count();
+        let count = || (0..10_000).filter(|_| spans.begin(&Parent::Unknown, None).is_some()).count();
         assert_eq!(count(), 0);
         config.otel_sample_ratio.set(0.25f64.to_bits());
         assert!((2000..3000).contains(&count()));
         config.otel_sample_ratio.set(1f64.to_bits());
         assert_eq!(count(), 10_000);
-        let parent = Context { sampled: false, ..Context::root() };
-        assert!(spans.begin(Some(&parent), None).is_none(), "who asks decides");
-        let parent = Context::root();
+        let parent = Parent::Caller(Context { sampled: false, ..Context::root() });
+        assert!(spans.begin(&parent, None).is_none(), "who asks decides");
+        assert!(spans.begin(&Parent::Untraced, None).is_none(), "its request decides");
+        let context = Context::root();
         config.otel_sample_ratio.set(0f64.to_bits());
-        let open = spans.begin(Some(&parent), None).expect("who asks decides");
-        assert_eq!((open.context.trace, open.parent), (parent.trace, Some(parent.span)));
-        assert_ne!(open.context.span, parent.span);
-        spans.end(&open.end("GET", Instant::now()));
-        assert_eq!(spans.outlet().and_then(|outlet| outlet.take()).map(|batch| batch.spans), Some(1));
-        assert!(spans.begin_wanted(Some(&parent)).is_none() && spans.begin_wanted(None).is_some());
+        for (parent, side) in
+            [(Parent::Caller(context), Side::Server), (Parent::Request(context), Side::Internal)]
+        {
+            let open = spans.begin(&parent, None).expect("who asks decides");
+            assert_eq!((open.context.trace, open.parent), (context.trace, Some(context.span)));
+            assert_eq!(open.side, side);
+            assert_ne!(open.context.span, context.span);
+            spans.end(&open.end("GET", Instant::now()));
+            assert!(spans.begin_wanted(&parent).is_none());
+        }
+        assert_eq!(spans.outlet().and_then(|outlet| outlet.take()).map(|batch| batch.spans), Some(2));
+        for parent in [Parent::Unknown, Parent::Untraced] {
+            assert_eq!(spans.begin_wanted(&parent).map(|open| open.side), Some(Side::Server));
+        }
     }
 }

@@ -56,6 +56,7 @@ const CONFINED: &[(&str, &[&str], &[&str])] = &[
             "gateway/src/channel.rs",
             "gateway/src/frontend/http",
             "gateway/src/frontend/grpc",
+            "gateway/src/frontend/traced.rs",
             "tests/src/http",
         ],
     ),

@@ -2,6 +2,8 @@
 
 #[path = "otel/collector.rs"]
 mod collector;
+#[path = "otel/requests.rs"]
+mod requests;
 
 use std::collections::BTreeMap;
 
@@ -119,6 +121,11 @@ fn cluster(collector: &Collector, of_nodes: &[&str]) -> ([TestServer; 2], TestSe
     (stores, server)
 }
 
+/// Host and port of who answers, as an address.
+fn server_of(span: &Span) -> String {
+    format!("{}:{}", fact(span, "server.address"), fact(span, "server.port"))
+}
+
 const EXECUTE: &str = "moonshard.store.v1.Store/Execute";
 const STEP: &str = "moonshard.store.v1.Store/Step";
 
@@ -138,7 +145,7 @@ fn what_store_nodes_do_belongs_to_the_same_trace() {
     let spans = run_has_its_tree(&collector, &server);
     let known: Vec<String> = stores.iter().map(|store| store.address().to_string()).collect();
     for span in spans.iter().filter(|span| span.name == "SET" || span.name == "GET") {
-        assert!(known.contains(&fact(span, "server.address")), "{span:?}");
+        assert!(known.contains(&server_of(span)), "{span:?}");
     }
     let steps: Vec<&Span> = spans.iter().filter(|span| span.name == STEP).collect();
     assert!(steps.iter().any(|step| fact(step, "moonshard.step.finish") == "commit"), "{spans:?}");
@@ -153,8 +160,7 @@ fn what_store_nodes_do_belongs_to_the_same_trace() {
     for (name, error) in [("SET", ""), ("LPUSH", "WRONGTYPE")] {
         let request = span(&collector, name, |span| span.kind == 2 && fact(span, "error.type") == error);
         let asked = span(&collector, EXECUTE, |span| span.parent_span_id == request.span_id);
-        let address = format!("{}:{}", fact(&asked, "server.address"), fact(&asked, "server.port"));
-        assert!(known.contains(&address), "{address}");
+        assert!(known.contains(&server_of(&asked)), "{asked:?}");
         for span in [&asked, &of_node(&collector, &asked)] {
             assert_eq!(
                 (fact(span, "db.operation.name"), fact(span, "error.type")),

@@ -13,7 +13,7 @@ use crate::coordinate;
 use crate::registry::{SessionCommand, SessionRun};
 use crate::server::Server;
 use crate::session::{ClientInfo, Replies, Session};
-use crate::spans::Context;
+use crate::spans::{Context, Parent};
 
 /// The rows of this family.
 pub static COMMANDS: &[SessionCommand] = &[SessionCommand {
@@ -229,8 +229,8 @@ fn client(
         b"unblock" => unblock(server, args, out)?,
         b"traceparent" => {
             session.parent = match args[2] {
-                b"" => None,
-                text => Some(Context::parse(text).ok_or_else(|| {
+                b"" => Parent::Unknown,
+                text => Parent::Caller(Context::parse(text).ok_or_else(|| {
                     CommandError::new(
                         "ERR traceparent must be 00-TRACE-SPAN-FLAGS as W3C Trace Context has it, or empty",
                     )

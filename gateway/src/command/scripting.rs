@@ -248,7 +248,7 @@ pub fn script_call<'a>(
 /// The span of a run, if its request is traced or its script always is.
 pub(super) fn run_span(server: &Server, session: &mut Session, options: &Options) -> Option<Part> {
     if session.span.is_none() && options.flags.has(Flags::TRACE) {
-        session.span = server.spans.begin_wanted(session.parent.as_ref());
+        session.span = server.spans.begin_wanted(&session.parent);
     }
     let scope = server.spans.scope(session.span.as_ref()?.context)?;
     Some(scope.part())

@@ -9,7 +9,7 @@ use store::spans::Part;
 
 use super::script::{Program, ScriptCall};
 use crate::server::Server;
-use crate::spans::{Batch, Context, Fact, Scope, Side, Span};
+use crate::spans::{Batch, Context, Fact, SERVER, Scope, Side, Span};
 use crate::trace::{BriefCall, Seen, Trace};
 
 impl ScriptCall<'_> {
@@ -112,7 +112,7 @@ fn span_of_call(server: &Server, run: &Context, call: &BriefCall) -> Span {
     match (server.store.cluster(), call.place) {
         (Some(cluster), Some(node)) => {
             let links = cluster.links();
-            span.with("server.address", links.get(node).map_or("", |link| link.address()))
+            span.with_address(SERVER, links.get(node).map_or("", |link| link.address()))
         }
         (None, Some(shard)) => span.with("moonshard.shard", shard),
         _ => span,

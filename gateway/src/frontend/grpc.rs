@@ -8,6 +8,7 @@ mod call;
 mod pipeline;
 mod service;
 mod shown;
+mod span;
 mod status;
 mod subscribe;
 mod watch;
@@ -157,13 +158,17 @@ async fn answer(
     }
     let service = request.uri().path().strip_prefix('/').and_then(|path| path.split_once('/'));
     if service.is_some_and(|(service, _)| service == SERVICE_NAME) {
-        let begun = match face.meet(&entry, headers) {
+        let (begun, traced) = match face.meet(&entry, headers, request.uri()) {
             Ok(begun) => begun,
             Err(status) => return Ok(status.into_http()),
         };
         request.extensions_mut().insert(begun);
         let most = face.server.config.grpc_message_max.get_usize();
-        return GatewayServer::from_arc(face).max_decoding_message_size(most).call(request).await;
+        let answer = GatewayServer::from_arc(face).max_decoding_message_size(most).call(request).await?;
+        return Ok(match traced {
+            Some(traced) => traced.around(answer).map(Body::new),
+            None => answer,
+        });
     }
     let mut ready = face.ready.clone();
     let stopped = async move { ready.wait_for(|ready| !ready).await.map(drop) };

@@ -16,6 +16,7 @@ mod json;
 mod keys;
 mod problem;
 mod scripts;
+mod span;
 mod told;
 
 use std::convert::Infallible;
@@ -27,6 +28,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::Body;
 use axum::handler::Handler;
 use axum::http::{HeaderValue, Method, Request, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -43,6 +45,7 @@ use tokio::time::timeout;
 use self::ask::Asker;
 use self::guard::{Cors, REQUEST_ID};
 use self::problem::Problem;
+use self::span::Slot;
 use super::door::{self, Entry, Ready};
 use crate::metrics;
 use crate::observe;
@@ -55,6 +58,8 @@ struct Face {
     ready: Ready,
     /// State of the random source of requests, and part of their names.
     requests: AtomicU64,
+    /// The paths of [`routes`].
+    paths: Vec<&'static str>,
 }
 
 type App = TowerToHyperService<Router>;
@@ -125,7 +130,8 @@ fn router(face: &Arc<Face>) -> Router {
 /// what they are doing, which the caller waits for.
 pub async fn serve(server: Arc<Server>, listener: TcpListener, ready: Ready) {
     let requests = AtomicU64::new(server.started_at);
-    let face = Arc::new(Face { server: server.clone(), ready: ready.clone(), requests });
+    let paths = routes().into_iter().map(|route| route.path).collect();
+    let face = Arc::new(Face { server: server.clone(), ready: ready.clone(), requests, paths });
     let app = TowerToHyperService::new(router(&face));
     let full = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n";
     let live = move |wire, entry| live(face.clone(), app.clone(), wire, entry);
@@ -153,7 +159,8 @@ pub async fn serve(server: Arc<Server>, listener: TcpListener, ready: Ready) {
 async fn live(face: Arc<Face>, app: App, wire: Wire, entry: Arc<Entry>) {
     let (client, local) = (entry.client(), entry.local);
     let service = service_fn(|request| {
-        let asker = Asker { client: client.clone(), local };
+        let span = face.server.spans.are_on().then(Slot::default);
+        let asker = Asker { client: client.clone(), local, span };
         answer(face.clone(), app.clone(), asker, request)
     });
     let mut connection = pin!(
@@ -187,6 +194,7 @@ async fn answer(
     mut request: Request<Incoming>,
 ) -> Result<Response, Infallible> {
     let id = guard::request_id(&face, request.headers());
+    let span = asker.span.clone();
     let checked = guard::check(&face.server.config, asker.local, &request);
     let (mut response, cors) = match checked {
         Ok(cors) if guard::is_preflight(&request) => (StatusCode::NO_CONTENT.into_response(), cors),
@@ -215,7 +223,11 @@ async fn answer(
     if let Ok(id) = HeaderValue::from_str(&id) {
         response.headers_mut().insert(REQUEST_ID, id);
     }
-    Ok(response)
+    let traced = span.and_then(|span| span.lock().take());
+    Ok(match traced {
+        Some(traced) => traced.around(response).map(Body::new),
+        None => response,
+    })
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ use crate::observe::{Counters, unix_ms};
 use crate::registry::{Row, SessionRun};
 use crate::server::Server;
 use crate::session::{ClientInfo, Session};
+use crate::spans::Parent;
 
 /// Why a request is not answered as it wished.
 #[derive(Clone, Debug)]
@@ -56,10 +57,11 @@ pub struct Work {
 }
 
 impl Work {
-    /// A new session of this client, to which replies of RESP3 are given.
+    /// A new session of this client, to which replies of RESP3 are given. Nothing is traced before it is known who asks.
     pub fn new(server: &Arc<Server>, client: Arc<ClientInfo>) -> Work {
         let mut session = Session::new(client, &server.acl);
         session.protocol = Protocol::Resp3;
+        session.parent = Parent::Untraced;
         Work { server: server.clone(), session }
     }
 
@@ -180,6 +182,23 @@ impl Work {
         &mut self,
         commands: impl Iterator<Item = Vec<&[u8]>>,
     ) -> Result<Vec<Value>, Refused> {
+        // Of what nobody asked for there are no spans: those of the commands are parts of that of EXEC.
+        let parent = std::mem::replace(&mut self.session.parent, Parent::Untraced);
+        let queued = self.queue(commands).await;
+        self.session.parent = parent;
+        let refused = queued?;
+        match self.value(&[b"EXEC"]).await {
+            Ok(Value::Array(replies)) => Ok(replies),
+            Ok(other) => Ok(vec![other]),
+            Err(why) => Err(Refused { why, commands: refused }),
+        }
+    }
+
+    /// Begins a transaction: which of its commands were refused, with the texts of their errors.
+    async fn queue(
+        &mut self,
+        commands: impl Iterator<Item = Vec<&[u8]>>,
+    ) -> Result<Vec<(usize, Vec<u8>)>, Failure> {
         self.begin(&[b"MULTI"]).await?;
         let mut refused = Vec::new();
         for (index, command) in commands.enumerate() {
@@ -187,11 +206,7 @@ impl Work {
                 refused.push((index, text));
             }
         }
-        match self.value(&[b"EXEC"]).await {
-            Ok(Value::Array(replies)) => Ok(replies),
-            Ok(other) => Ok(vec![other]),
-            Err(why) => Err(Refused { why, commands: refused }),
-        }
+        Ok(refused)
     }
 }
 

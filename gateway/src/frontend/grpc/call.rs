@@ -4,17 +4,18 @@ use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hyper::HeaderMap;
 use hyper::header::AUTHORIZATION;
+use hyper::{HeaderMap, Uri};
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep_until};
 use tonic::{Request, Status};
 
+use super::span::Facts;
 use super::{Face, status};
 use crate::frontend::door::{Entry, Listed};
+use crate::frontend::traced::{self, Traced};
 use crate::frontend::work::Work;
 use crate::observe::unix_ms;
-use crate::spans::Context;
 
 /// What a call is begun with before anything of its messages is read, until its handler takes it.
 #[derive(Clone)]
@@ -73,20 +74,24 @@ impl Bounds {
 }
 
 impl Face {
-    /// A session for a call. This is where it says who it is.
-    pub fn meet(&self, entry: &Entry, headers: &HeaderMap) -> Result<Begun, Status> {
+    /// A session for a call, and its span if it is traced. This is where it says who it is.
+    pub fn meet(
+        &self,
+        entry: &Entry,
+        headers: &HeaderMap,
+        uri: &Uri,
+    ) -> Result<(Begun, Option<Traced<Facts>>), Status> {
         let deadline = deadline(headers)?;
         let connection = entry.client();
         connection.active_ms.store(unix_ms(), std::sync::atomic::Ordering::Relaxed);
         let listed = Listed::new(&self.server, connection.addr.clone(), connection.laddr.clone());
         let mut work = Work::new(&self.server, listed.client.clone());
-        let parent = headers.get("traceparent");
-        work.session.parent = parent.and_then(|header| Context::parse(header.as_bytes()));
         if let Some(header) = headers.get(AUTHORIZATION) {
             work.authenticate(header.as_bytes())?;
         }
         work.refuse_strangers()?;
-        Ok(Begun(Arc::new(Mutex::new(Some((work, Bounds { listed, deadline }))))))
+        let traced = traced::begin(&mut work, headers, || Facts::of(uri));
+        Ok((Begun(Arc::new(Mutex::new(Some((work, Bounds { listed, deadline }))))), traced))
     }
 
     /// The session of a call that is to be answered.

@@ -4,6 +4,7 @@
 //! windows bound what waits in both directions. A client that does not read stops being served.
 
 use std::pin::Pin;
+use std::time::Instant;
 use std::vec;
 
 use futures_util::stream::{self, Stream};
@@ -15,7 +16,9 @@ use super::call::Bounds;
 use super::service::slices;
 use super::{shown, status};
 use crate::frontend::door::Ready;
+use crate::frontend::traced::LONGEST;
 use crate::frontend::work::{Failure, Refused, Work, admit, parse};
+use crate::spans::Parent;
 
 /// Bytes of replies after which they are sent although the batch goes on: a quarter of what clients accept unless they
 /// are told otherwise, so that one long reply may come on top.
@@ -24,9 +27,16 @@ const MESSAGE_BYTES: usize = 1 << 20;
 /// The replies, as they come.
 pub type Replies = Pin<Box<dyn Stream<Item = Result<PipelineResponse, Status>> + Send>>;
 
-/// Runs what comes in by `requests`.
-pub fn run(work: Work, bounds: Bounds, requests: Streaming<PipelineRequest>, ready: Ready) -> Replies {
-    let line = Line { work, requests, ready, batch: None };
+/// Runs what comes in by `requests`. `caller` is what whoever asks has said that they are a part of.
+pub fn run(
+    work: Work,
+    bounds: Bounds,
+    requests: Streaming<PipelineRequest>,
+    ready: Ready,
+    caller: Parent,
+) -> Replies {
+    let span_ends = work.server.spans.are_on().then(|| Instant::now() + LONGEST);
+    let line = Line { work, requests, ready, batch: None, caller, span_ends };
     Box::pin(stream::unfold(Some((line, bounds)), |state| async {
         let (mut line, bounds) = state?;
         match bounds.hold(line.next()).await {
@@ -43,6 +53,9 @@ struct Line {
     requests: Streaming<PipelineRequest>,
     ready: Ready,
     batch: Option<Batch>,
+    caller: Parent,
+    /// When the span of the call ends at the latest, if calls may have one and that has not passed.
+    span_ends: Option<Instant>,
 }
 
 /// What is left of a batch.
@@ -63,6 +76,7 @@ impl Line {
                     _ = self.ready.wait_for(|ready| !ready) => return Err(status::ending()),
                 };
                 let Some(PipelineRequest { id, commands, atomic, db }) = request else { return Ok(None) };
+                self.outlive_span();
                 if let Err(why) = self.work.select(usize::try_from(db).ok()) {
                     return nothing_done(id, why.into()).map(Some);
                 }
@@ -85,6 +99,15 @@ impl Line {
         self.work.keep().await?;
         let more = self.batch.is_some();
         Ok(Some(PipelineResponse { id, replies, more, ..PipelineResponse::default() }))
+    }
+
+    /// Of a stream that goes on each command is a request, as those of a Redis client are: one that lasts for days
+    /// is neither traced as a whole nor not at all.
+    fn outlive_span(&mut self) {
+        if self.span_ends.is_some_and(|ends| Instant::now() >= ends) {
+            self.span_ends = None;
+            self.work.session.parent = self.caller;
+        }
     }
 
     async fn reply(&mut self, Command { args }: &Command, bytes: &mut usize) -> Result<Value, Status> {

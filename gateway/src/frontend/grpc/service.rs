@@ -16,6 +16,7 @@ use super::call::Bounds;
 use super::{Face, pipeline, shown, status, subscribe, watch};
 use crate::frontend::eval::{self, Asked};
 use crate::frontend::work::{Work, admit};
+use crate::spans::Parent;
 
 /// The arguments of a command.
 pub fn slices(args: &[Bytes]) -> Vec<&[u8]> {
@@ -42,7 +43,8 @@ impl Gateway for Face {
         request: Request<Streaming<PipelineRequest>>,
     ) -> Result<Response<pipeline::Replies>, Status> {
         let (work, bounds) = self.begin(&request)?;
-        Ok(Response::new(pipeline::run(work, bounds, request.into_inner(), self.ready.clone())))
+        let caller = Parent::of(request.metadata().get("traceparent").map(|header| header.as_bytes()));
+        Ok(Response::new(pipeline::run(work, bounds, request.into_inner(), self.ready.clone(), caller)))
     }
 
     async fn eval(&self, request: Request<EvalRequest>) -> Result<Response<EvalResponse>, Status> {

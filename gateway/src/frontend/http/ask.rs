@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 
 use axum::body::{Body, Bytes};
 use axum::extract::FromRequest;
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, Request, StatusCode, header};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use percent_encoding::percent_decode_str;
@@ -17,11 +18,12 @@ use super::Face;
 use super::guard::DB;
 use super::json::Shape;
 use super::problem::Problem;
+use super::span::{Facts, Slot};
+use crate::frontend::traced;
 use crate::frontend::work::{Refused, Work};
 use crate::observe::unix_ms;
 use crate::server::Server;
 use crate::session::ClientInfo;
-use crate::spans::Context;
 
 /// Who asks, and where: known of the connection before the request is read.
 #[derive(Clone)]
@@ -30,6 +32,8 @@ pub struct Asker {
     pub client: Arc<ClientInfo>,
     /// The address it came to.
     pub local: IpAddr,
+    /// Where the request's span is put, if there may be one.
+    pub span: Option<Slot>,
 }
 
 /// A command with its arguments.
@@ -74,7 +78,7 @@ impl FromRequest<Arc<Face>> for Ask {
         }
         // Of a stranger nothing more is read.
         let query = parse_query(parts.uri.query().unwrap_or_default());
-        let work = work(face, asker.client.clone(), &parts.headers, &query)?;
+        let work = work(face, asker.clone(), &parts, &query)?;
         let most = face.server.config.http_body_max.get_usize();
         let body = Limited::new(body, most).collect().await.map_err(|error| {
             if !error.is::<LengthLimitError>() {
@@ -96,15 +100,18 @@ impl FromRequest<Arc<Face>> for Ask {
 }
 
 /// A session for a request, in the database that it names, of the user that it says it is.
-fn work(face: &Face, client: Arc<ClientInfo>, headers: &HeaderMap, query: &Query) -> Result<Work, Problem> {
-    let mut work = Work::new(&face.server, client);
+fn work(face: &Face, asker: Asker, parts: &Parts, query: &Query) -> Result<Work, Problem> {
+    let headers = &parts.headers;
+    let mut work = Work::new(&face.server, asker.client);
     // A connection's requests are sessions of their own: each needs other random numbers.
     work.session.seed ^= face.requests.fetch_add(1, Ordering::Relaxed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    work.session.parent = headers.get("traceparent").and_then(|header| Context::parse(header.as_bytes()));
     if let Some(header) = headers.get(header::AUTHORIZATION) {
         work.authenticate(header.as_bytes())?;
     }
     work.refuse_strangers()?;
+    if let Some(slot) = asker.span {
+        *slot.lock() = traced::begin(&mut work, headers, || Facts::of(face, parts));
+    }
     // The query counts, but the header has to be right too.
     for text in [headers.get(DB).map(|value| value.as_bytes()), last(query, "db")].into_iter().flatten() {
         work.select(std::str::from_utf8(text).ok().and_then(|text| text.parse().ok()))?;
