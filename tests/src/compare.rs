@@ -176,8 +176,13 @@ pub fn tame(call: &mut Call) {
                 *word = b"1000".to_vec();
             }
         }
-        // Redis does not know the word.
-        "restore" => call.retain(|word| !word.eq_ignore_ascii_case(b"STICK")),
+        "restore" => {
+            // Redis does not know the word.
+            call.retain(|word| !word.eq_ignore_ascii_case(b"STICK"));
+            if let Some(ttl) = call.get_mut(2).filter(|word| small(word, 1, 99_999)) {
+                ttl.extend_from_slice(b"00000");
+            }
+        }
         // No key may expire while it is looked at.
         "expire" | "pexpire" | "set" | "setex" | "psetex" | "getex" => {
             for word in call.iter_mut().skip(2).filter(|word| small(word, 1, 99_999)) {

@@ -312,7 +312,12 @@ fn scripts(seed: u64) -> Vec<Step> {
             calls.push(vec![name.into(), key.into(), large.clone()]);
         }
     }
-    calls.extend((0..SEQUENCE / 5).map(|_| script(&mut chance)));
+    for _ in 0..SEQUENCE / 5 {
+        let in_transaction = chance.percent(25);
+        calls.extend(in_transaction.then(|| vec![b"MULTI".to_vec()]));
+        calls.push(script(&mut chance));
+        calls.extend(in_transaction.then(|| vec![b"EXEC".to_vec()]));
+    }
     let steps = calls.into_iter().map(|call| Step { call, way: Way::Direct });
     steps.chain(inspection()).collect()
 }
