@@ -229,19 +229,23 @@ struct Story {
 
 impl Story {
     fn start(&mut self) -> TestServer {
-        self.start_ending("")
+        self.start_ending("").expect("it starts")
     }
 
     /// A server that may end itself at a certain place of a round.
     fn start_doomed(&mut self) -> TestServer {
         let place = self.chance.pick(&["folded", "collected", "applied", "flushed"]);
         // Not before it is ready and everybody is connected, which takes some idle rounds at most.
-        let turn = 10 + self.chance.below(30);
-        self.doomed = true;
-        self.start_ending(&format!("{place}@{turn}=abort"))
+        let turn = 30 + self.chance.below(30);
+        let started = self.start_ending(&format!("{place}@{turn}=abort"));
+        self.doomed = started.is_ok();
+        started.unwrap_or_else(|_| {
+            self.cut_while_starting += 1;
+            self.start()
+        })
     }
 
-    fn start_ending(&mut self, doom: &str) -> TestServer {
+    fn start_ending(&mut self, doom: &str) -> Result<TestServer, String> {
         // Often everything is in the journal, often it is so short that keys are folded all the time, in small parts.
         let bounds = self.chance.pick(&["", "journal-bytes=50000,fold-bytes=5000"]);
         let [shards, threads] = [[1, 2, 5, 16], [1, 2, 2, 4]].map(|some| self.chance.pick(&some).to_string());
@@ -250,7 +254,7 @@ impl Story {
         let more = ["--shards", &shards, "--threads", &threads];
         let places = format!("{bounds},{doom}");
         let flags = [&own[..], &more, &chores::FLAGS].concat();
-        TestServer::try_start(&flags, &places).expect("it starts")
+        TestServer::try_start(&flags, &places)
     }
 
     /// Players and tellers at work until the server's end; returns what they were told.
