@@ -24,7 +24,7 @@ mod wait;
 
 pub use aside::tell_time;
 pub use compile::{compile, load_library};
-pub use exec::{Performer, Queued, Step, Stepping, exec};
+pub use exec::{Performer, Queued, Step, Stepping, Watches, exec};
 pub use script::{Program, ScriptCall, run_script};
 pub use spans::tell_queued;
 pub use wait::{found_nothing, timed_out, wait};

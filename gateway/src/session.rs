@@ -493,14 +493,19 @@ impl Session {
         self.watched.iter().any(has_changed)
     }
 
-    /// The watches that nodes elsewhere have to be asked about, with a lock on the key of each.
-    pub fn watches_elsewhere(&self) -> Vec<(WatchId, LockRequest)> {
-        let elsewhere = |Watched { db, key, watch }: &Watched| match watch {
-            Watch::There(watch) => {
-                Some((*watch, LockRequest { db: *db, key: key.clone(), mode: Mode::Shared }))
-            }
+    /// The watches that nodes elsewhere have to be asked about.
+    pub fn watches_elsewhere(&self) -> Vec<WatchId> {
+        let elsewhere = |watched: &Watched| match watched.watch {
+            Watch::There(watch) => Some(watch),
             Watch::Here(_) => None,
         };
         self.watched.iter().filter_map(elsewhere).collect()
+    }
+
+    /// Locks under which nobody changes a watched key.
+    pub fn watched_keys(&self) -> Vec<LockRequest> {
+        let lock =
+            |Watched { db, key, .. }: &Watched| LockRequest { db: *db, key: key.clone(), mode: Mode::Shared };
+        self.watched.iter().map(lock).collect()
     }
 }

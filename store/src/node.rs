@@ -321,14 +321,16 @@ impl Node {
         shard.partition.databases[db].watch(key, flag.clone());
     }
 
-    /// Looks at `key`, so that it is removed, and its watchers told, if it has expired. One that a transaction holds
-    /// may be alive for that, whose time stands still.
-    pub fn refresh(&self, db: usize, key: &[u8], now_ms: u64) {
+    /// Whether `key` has expired and was still there. It is removed then, and its watchers told, but for one that a
+    /// transaction holds: for that it may be alive, as its time stands still.
+    pub fn refresh(&self, db: usize, key: &[u8], now_ms: u64) -> bool {
         let mut shard = self.shard(self.shard_of(key)).lock();
-        if !shard.locks.is_held(db, key) {
+        let overdue = shard.partition.databases[db].is_overdue(key, now_ms);
+        if overdue && !shard.locks.is_held(db, key) {
             shard.partition.databases[db].find(key, now_ms);
             self.notifier.tell_of_expired(&mut Partitions::One(&mut shard.partition));
         }
+        overdue
     }
 
     /// Takes back a [`Node::watch`].

@@ -97,6 +97,67 @@ fn what_expires_while_a_script_has_it_is_there_until_it_ends() {
 }
 
 #[test]
+fn nobody_changes_what_a_running_transaction_watches() {
+    let server = TestServer::start(&[]);
+    let (mut runs, mut other, mut third) = (server.client(), server.client(), server.client());
+    runs.run("WATCH watched");
+    runs.run("MULTI");
+    runs.call(["EVAL", ENDLESS, "1", "held"]);
+    runs.send(["EXEC"]);
+    wait_until("it has its keys", || server.log().contains("it has the key"));
+    let id = id(&mut other);
+    other.send(["SET", "watched", "changed"]);
+    wait_until("it is asked", || text(&third.run(&format!("CLIENT LIST ID {id}"))).contains("cmd=set"));
+    assert_eq!(text(&third.run("PING")), "+PONG");
+    assert!(!is_answered(&other), "it waits until the transaction has ended");
+    assert_eq!(text(&third.run("SCRIPT KILL")), "+OK");
+    assert!(text(&runs.read()).starts_with("-KILLED "));
+    assert_eq!(text(&other.read()), "+OK");
+}
+
+#[test]
+fn a_transaction_may_write_what_it_watches() {
+    let server = TestServer::start(&[]);
+    let mut client = server.client();
+    client.run("WATCH one two");
+    client.run("MULTI");
+    let script = "redis.call('SET', 'one', 1) redis.call('SET', 'two', 2) return redis.call('GET', 'one')";
+    client.eval(script, &[], &[]);
+    assert_eq!(text(&client.run("EXEC")), r#"["1"]"#);
+}
+
+/// Whether something has come for it.
+fn is_answered(client: &Client) -> bool {
+    client.stream().set_nonblocking(true).expect("a socket");
+    let answered = client.stream().peek(&mut [0]).is_ok();
+    client.stream().set_nonblocking(false).expect("a socket");
+    answered
+}
+
+#[test]
+fn what_expires_while_a_transaction_waits_has_changed() {
+    let server = TestServer::start(&["--shards", "1"]);
+    let (mut holder, mut waits, mut other) = (server.client(), server.client(), server.client());
+    hold(&server, &mut holder);
+    // It has the key that it watches before it waits for the other.
+    wait_until("the key is watched before it expires", || {
+        waits.run("UNWATCH");
+        waits.run("SET a_watched here PX 1000");
+        waits.run("WATCH a_watched");
+        text(&waits.run("EXISTS a_watched")) == "1"
+    });
+    for call in ["MULTI", "GET a_watched", "SET held now"] {
+        waits.run(call);
+    }
+    waits.send(["EXEC"]);
+    let began = seconds(&mut other);
+    wait_until("the key's time is over", || seconds(&mut other) > began + 1);
+    assert_eq!(text(&other.run("SCRIPT KILL")), "+OK");
+    assert!(text(&holder.read()).starts_with("-KILLED "));
+    assert_eq!(text(&waits.read()), "nil[]");
+}
+
+#[test]
 fn a_script_without_atomicity_waits_for_locked_keys_only() {
     let server = TestServer::start(&["--script-concurrency", "1"]);
     let (mut holder, mut free, mut other) = (server.client(), server.client(), server.client());

@@ -275,7 +275,13 @@ impl<'a> Player<'a> {
         let mut reads: Vec<&str> = (0..1 + self.chance.below(2)).map(|_| self.key()).collect();
         reads.dedup();
         let writes: Vec<Step> = (0..1 + self.chance.below(2)).map(|_| self.append()).collect();
-        let calls: Vec<Vec<String>> = writes.iter().map(plain_call).collect();
+        let calls: Vec<Vec<String>> = match self.chance.percent(50) {
+            true => {
+                let steps = self.dressed(writes.clone());
+                vec![self.script_call(&steps)]
+            }
+            false => writes.iter().map(plain_call).collect(),
+        };
         let mut ops = Vec::new();
         let mut run = || {
             self.ask(["WATCH".to_owned()].into_iter().chain(reads.iter().map(|key| format!("list:{key}"))))?;
@@ -289,7 +295,7 @@ impl<'a> Player<'a> {
         let ending = match run() {
             Ok(Value::Array(_)) => Ending::Committed,
             Ok(reply) => {
-                assert!(reply.is_null(), "{reply:?}");
+                assert!(reply.is_null() || is_end(&reply), "{reply:?}");
                 Ending::Undone
             }
             Err(Cut) => {

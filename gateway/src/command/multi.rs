@@ -14,7 +14,7 @@ use crate::command::client::tracking;
 use crate::command::{
     acl, cluster, connection, function, pubsub, replication, scripting, server as administration,
 };
-use crate::coordinate::{self, Performer, Queued, Step, Stepping};
+use crate::coordinate::{self, Performer, Queued, Step, Stepping, Watches};
 use crate::gate::{self, Admitted, Origin, Stage};
 use crate::observe::unix_ms;
 use crate::pubsub::Message;
@@ -188,8 +188,8 @@ pub async fn exec(server: &Arc<Server>, session: &mut Session, out: &mut Reply) 
     let queued = foresee(server, session.db, &calls);
     session.in_exec = true;
     let answered = answer_beforehand(server, session, &queued).await;
-    let (db, watches) = (session.db, session.watches_elsewhere());
-    let (first_seed, mut seed) = (session.seed, session.seed);
+    let watches = Watches { keys: session.watched_keys(), elsewhere: session.watches_elsewhere() };
+    let (db, first_seed, mut seed) = (session.db, session.seed, session.seed);
     let mark = out.buf.len();
     let mut performer = Performing { server, session: &mut *session, queued: &queued, answered };
     let done = coordinate::exec(server, &queued, &mut performer, watches, &mut seed, out).await;
@@ -221,11 +221,14 @@ fn tell_administrators(server: &Server, session: &Session, queued: &[Queued<'_>]
 
 /// Whether a watched key has changed. One that has expired counts: looking at it removes it, which raises its flag.
 fn has_changed(server: &Server, session: &Session) -> bool {
-    let now_ms = unix_ms();
-    if let Some(node) = server.store.node() {
-        session.watched.iter().for_each(|watched| node.refresh(watched.db, &watched.key, now_ms));
-    }
+    has_expired(server, session, unix_ms());
     session.watch_broken()
+}
+
+/// Whether a watched key has expired that was still there, as far as that is known here.
+fn has_expired(server: &Server, session: &Session, now_ms: u64) -> bool {
+    let Some(node) = server.store.node() else { return false };
+    session.watched.iter().any(|watched| node.refresh(watched.db, &watched.key, now_ms))
 }
 
 fn slices(call: &OwnedCall) -> Vec<&[u8]> {
@@ -274,6 +277,10 @@ struct Performing<'s, 'a> {
 impl<'a> Performer<'a> for Performing<'_, 'a> {
     fn session(&self) -> &Session {
         self.session
+    }
+
+    fn watch_broken(&self, now_ms: u64) -> bool {
+        has_expired(self.server, self.session, now_ms) || self.session.watch_broken()
     }
 
     fn step<'s>(&'s mut self, at: usize, clock: Duration) -> Stepping<'s, 'a> {

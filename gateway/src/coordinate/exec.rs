@@ -93,9 +93,20 @@ pub trait Performer<'a>: Send {
     /// The session.
     fn session(&self) -> &Session;
 
+    /// Whether a watched key has changed, as far as that is known here. `now_ms` is the time that the calls see.
+    fn watch_broken(&self, now_ms: u64) -> bool;
+
     /// What is left to do for call number `at`, now that all before it are done. `clock` is what it sees as the present
     /// time. Nobody asks twice for the same.
     fn step<'s>(&'s mut self, at: usize, clock: Duration) -> Stepping<'s, 'a>;
+}
+
+/// What an EXEC depends on.
+pub struct Watches {
+    /// Locks on the watched keys: nobody may change one between the look at it and the commit.
+    pub keys: Vec<LockRequest>,
+    /// What nodes elsewhere are to be asked about.
+    pub elsewhere: Vec<WatchId>,
 }
 
 /// What comes to a step.
@@ -145,7 +156,7 @@ pub async fn exec<'a>(
     server: &Arc<Server>,
     queued: &'a [Queued<'a>],
     performer: &mut (dyn Performer<'a> + '_),
-    watches: Vec<(WatchId, LockRequest)>,
+    watches: Watches,
     seed: &mut u64,
     out: &mut Reply,
 ) -> Result<bool, CommandError> {
@@ -155,10 +166,10 @@ pub async fn exec<'a>(
             locks.add(&call_of(admitted, *db, 0));
         }
     }
-    // Nobody may change a watched key between the look at it and the commit.
-    let (watches, watched): (Vec<WatchId>, Vec<LockRequest>) = watches.into_iter().unzip();
-    locks.join(LockSet::of(watched));
     let script = queued.iter().find(|queued| queued.runs_script());
+    // A script may write what it does not declare, and would have to begin again where it may only read.
+    let mode = if script.is_some() { Mode::Exclusive } else { Mode::Shared };
+    locks.join(LockSet::of(watches.keys.into_iter().map(|key| LockRequest { mode, ..key }).collect()));
     let client = performer.session().client.id;
     // One turn for all: they run one behind the other. It is waited for while nothing is locked.
     let _turn = match performer.session().limited_account() {
@@ -172,16 +183,16 @@ pub async fn exec<'a>(
     let mut present: Option<Present> = None;
     let mut steps = Vec::with_capacity(queued.len());
     loop {
-        let lock = locks.lock(server, present.map(|present| present.now_ms), watches.clone());
+        let lock = locks.lock(server, present.map(|present| present.now_ms), watches.elsewhere.clone());
         let mut txn = match wait(server, script, client, server.counters.lock_waits.of(lock)).await? {
             Ok(txn) => txn,
             Err(Trouble::Broken) => return Ok(false),
             Err(trouble) => return Err(error_of(trouble)),
         };
-        if performer.session().watch_broken() {
+        let present = *present.get_or_insert_with(|| Present::of(server, &mut txn));
+        if performer.watch_broken(present.now_ms) {
             return Ok(false);
         }
-        let present = *present.get_or_insert_with(|| Present::of(server, &mut txn));
         let mut shared = Shared { present, seed: *seed, collects, outgoing: Outgoing::default() };
         out.array(queued.len());
         match round(server, queued.len(), performer, &mut steps, txn, &mut shared, out).await {

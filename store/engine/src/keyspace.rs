@@ -342,6 +342,11 @@ impl Keyspace {
         self.entries.get(key).filter(|entry| !entry.is_expired(now_ms))
     }
 
+    /// Whether `key` is there although its time is over; changes nothing.
+    pub fn is_overdue(&self, key: &[u8], now_ms: u64) -> bool {
+        self.entries.get(key).is_some_and(|entry| entry.is_expired(now_ms))
+    }
+
     /// The entry at a position that [`Keyspace::find`] gave.
     pub fn at(&self, at: usize) -> &Entry {
         &self.entries[at]

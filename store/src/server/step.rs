@@ -319,9 +319,8 @@ fn watches_broken(host: &Host, watches: &Watches, numbers: &[u64]) -> bool {
     numbers.iter().any(|number| {
         watches.get(number).is_none_or(|watched| {
             watched.iter().any(|watched| {
-                // One that has expired counts: looking at it removes it, which raises its flag.
-                host.node.refresh(watched.db, &watched.key, now_ms);
-                watched.changed.load(Ordering::Relaxed)
+                // One that has expired counts. It is locked, so that it does not go by itself.
+                host.node.refresh(watched.db, &watched.key, now_ms) || watched.changed.load(Ordering::Relaxed)
             })
         })
     })
