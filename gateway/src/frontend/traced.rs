@@ -42,16 +42,18 @@ pub struct Traced<F: Facts> {
 
 /// Begins the span of a request, if it is to be traced. It is known who asks: strangers cause none.
 pub fn begin<F: Facts>(work: &mut Work, headers: &HeaderMap, facts: impl FnOnce() -> F) -> Option<Traced<F>> {
-    let outlet = work.server.spans.outlet()?;
+    let spans = &work.server.spans;
+    if !spans.are_on() {
+        return None;
+    }
     let caller = Parent::of(headers.get("traceparent").map(|header| header.as_bytes()));
-    let open = work.server.spans.begin(&caller, None);
+    let open = spans.begin(&caller, None);
     work.session.parent = match (&open, caller) {
         (Some(open), _) => Parent::Request(open.context),
         (None, Parent::Unknown) => Parent::Untraced,
         (None, caller) => caller,
     };
-    let client = work.session.client.clone();
-    open.map(|open| Traced { open, outlet, client, facts: facts() })
+    Some(Traced { open: open?, outlet: spans.outlet()?, client: work.session.client.clone(), facts: facts() })
 }
 
 impl<F: Facts> Traced<F> {
