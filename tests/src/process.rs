@@ -240,6 +240,12 @@ impl TestServer {
         self.memory("VmHWM:")
     }
 
+    /// From now on [`TestServer::peak_bytes`] tells of what comes, not of what was.
+    pub fn forget_peak(&self) {
+        const RESIDENT: &str = "5";
+        std::fs::write(format!("/proc/{}/clear_refs", self.pid()), RESIDENT).expect("our own child");
+    }
+
     fn memory(&self, what: &str) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).expect("it runs");
         let line = status.lines().find_map(|line| line.strip_prefix(what)).expect("such a line");

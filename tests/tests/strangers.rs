@@ -1,12 +1,15 @@
-//! What those may cost who have not said who they are: few bytes, no waiting for what they announce, and no room that
-//! others need.
+//! What those may cost who have not said who they are: few bytes, no waiting for what they announce, nothing kept that they
+//! do not read (CVE-2025-21605), and no room that others need.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::thread;
 
 use tests::certificates::Authority;
 use tests::http::http2_without_end;
 use tests::{Http, PATIENCE, TestServer, Value, notation, wait_until};
+use tokio::net::TcpSocket;
+use tokio::runtime::Builder;
 
 const FACES: &[&str] = &["--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0"];
 
@@ -73,6 +76,114 @@ fn messages_of_strangers_are_not_read() {
         let path = format!("/moonshard.gateway.v1.Gateway/{method}");
         let answer = http2_without_end(server.grpc_address(), &path, &[("content-type", "application/grpc")]);
         assert_eq!(answer.header("grpc-status"), UNAUTHENTICATED, "{method}");
+    }
+    for version in ["v1", "v1alpha"] {
+        let path = format!("/grpc.reflection.{version}.ServerReflection/ServerReflectionInfo");
+        let answer = http2_without_end(server.grpc_address(), &path, &[("content-type", "application/grpc")]);
+        assert_eq!(answer.header("grpc-status"), UNAUTHENTICATED, "{version}");
+    }
+}
+
+/// A connection that the system takes little from unless somebody reads.
+fn connect_deaf(address: SocketAddr) -> TcpStream {
+    let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let stream = runtime.block_on(async {
+        let socket = TcpSocket::new_v4().expect("a socket");
+        socket.set_recv_buffer_size(4096).expect("a socket option");
+        socket.connect(address).await.expect("a connection").into_std().expect("a socket")
+    });
+    stream.set_nonblocking(false).expect("a socket option");
+    stream.set_write_timeout(Some(PATIENCE)).expect("a socket option");
+    stream
+}
+
+/// Has strangers ask over and over and read nothing, until all are cut off. What the server needed for each at most.
+fn unread(server: &TestServer, address: SocketAddr, asked: impl Fn(u32) -> Vec<u8> + Sync) -> u64 {
+    const STRANGERS: u64 = 24;
+    server.forget_peak();
+    let before = server.peak_bytes();
+    thread::scope(|scope| {
+        for _ in 0..STRANGERS {
+            scope.spawn(|| {
+                let mut stream = connect_deaf(address);
+                let end = (0..).find_map(|number| stream.write_all(&asked(number)).err()).expect("an end");
+                assert_ne!(end.kind(), std::io::ErrorKind::WouldBlock, "the server keeps it");
+            });
+        }
+    });
+    (server.peak_bytes() - before) / STRANGERS
+}
+
+/// Half of what a client that is known may leave in a buffer. Code that runs for the first time is part of what is measured.
+const HELD_BYTES: u64 = 256 * 1024;
+
+/// The same by gRPC, where 200 calls may come at once before the first is refused. Reflection took 60 KB for each of them.
+const HELD_BY_CALLS: u64 = 1024 * 1024;
+
+#[test]
+fn replies_that_strangers_do_not_read_are_not_kept() {
+    let server = start(&["--timeout", "1"]);
+    let held = unread(&server, server.address(), |_| b"x\r\n".repeat(1000));
+    assert!(held < HELD_BYTES, "{held} bytes");
+}
+
+#[test]
+fn pages_that_strangers_do_not_read_are_not_kept() {
+    let server = start(&["--timeout", "1"]);
+    let paths = ["/", "/v1/openapi.json", "/metrics"];
+    let ask = |path| format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    let asked = paths.map(ask).concat().into_bytes().repeat(10);
+    let held = unread(&server, server.http_address(), |_| asked.clone());
+    assert!(held < HELD_BYTES, "{held} bytes");
+}
+
+/// A frame of HTTP/2.
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).expect("a short frame").to_be_bytes();
+    [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+}
+
+/// The beginning of a connection whose other side may send as much as it likes.
+fn greeting() -> Vec<u8> {
+    const INITIAL_WINDOW_SIZE: [u8; 2] = [0, 4];
+    let most = (i32::MAX as u32).to_be_bytes();
+    let settings = frame(4, 0, 0, &[&INITIAL_WINDOW_SIZE[..], &most].concat());
+    let window = frame(8, 0, 0, &(i32::MAX as u32 - 0xffff).to_be_bytes());
+    [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", &settings[..], &window].concat()
+}
+
+/// A call of gRPC with one message.
+fn call(stream: u32, path: &str, message: &[u8]) -> Vec<u8> {
+    let text = |text: &str| [&[text.len() as u8], text.as_bytes()].concat();
+    // POST by http, then names from the static table with their values: path, authority, content type.
+    let head = [
+        &[0x83, 0x86, 4][..],
+        &text(path),
+        &[1],
+        &text("localhost"),
+        &[0x0f, 0x10],
+        &text("application/grpc"),
+    ];
+    let message = [&[0, 0, 0, 0, message.len() as u8], message].concat();
+    [frame(1, 4, stream, &head.concat()), frame(0, 1, stream, &message)].concat()
+}
+
+#[test]
+fn calls_that_strangers_do_not_read_are_not_kept() {
+    let symbol = b"\x22\x1cmoonshard.gateway.v1.Gateway";
+    for (path, message) in [
+        ("/moonshard.gateway.v1.Gateway/Execute", &b""[..]),
+        ("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", symbol),
+        ("/grpc.health.v1.Health/Check", b""),
+        ("/grpc.health.v1.Health/Watch", b""),
+    ] {
+        let asked = |number| match number {
+            0 => greeting(),
+            number => call(2 * number - 1, path, message),
+        };
+        let server = start(&["--timeout", "1"]);
+        let held = unread(&server, server.grpc_address(), asked);
+        assert!(held < HELD_BY_CALLS, "{path}: {held} bytes");
     }
 }
 

@@ -3,7 +3,9 @@
 //!
 //! Elsewhere: what a script can see at all (CVE-2022-0543), byte by byte, in `gateway/script/tests/surface.rs`; patterns
 //! (CVE-2022-36021, CVE-2024-31228) as a bound on steps in `store/engine/src/glob.rs`; connections of TLS that are killed
-//! (CVE-2026-56684) in `tls.rs`; damaged payloads of streams (CVE-2026-25243, CVE-2026-63639) in the engine's tests.
+//! (CVE-2026-56684) in `tls.rs`; replies that are not read by those who have not said who they are (CVE-2025-21605) in
+//! `strangers.rs`; malformed rules and selectors of users (CVE-2024-31227, CVE-2024-51741) in
+//! `gateway/src/acl/random_tests.rs`; damaged payloads of streams (CVE-2026-25243, CVE-2026-63639) in the engine's tests.
 
 use std::io::Write as _;
 

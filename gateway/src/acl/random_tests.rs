@@ -1,4 +1,5 @@
-//! Random rules, right and wrong: nothing panics, and what is shown of a user makes the same user again.
+//! Random rules, right and wrong, among them malformed selectors (CVE-2024-31227, CVE-2024-51741): nothing panics, and what
+//! is shown of a user makes the same user again.
 
 use std::sync::LazyLock;
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use socket2::SockRef;
 use tls::Wire;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -17,7 +18,8 @@ use crate::session::ClientInfo;
 /// Whether the process is starting or serving, or draining.
 pub type Ready = watch::Receiver<bool>;
 
-/// How long a connection of HTTP or gRPC may take to ask for something, and one of TLS to agree on how it is sealed.
+/// How long a connection of HTTP or gRPC may take to ask for something or to read any of its answer, one of TLS to agree
+/// on how it is sealed, and one of a Redis client that has to say who it is to read its replies.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Most bytes of the head of a request of HTTP/1. The path may name a long key.
@@ -70,8 +72,9 @@ where
             }
             continue;
         }
-        // A socket that refuses this still works.
+        // A socket that refuses these still works. Whoever reads none of its answer for so long is cut off by the system.
         let _ = stream.set_nodelay(true);
+        let _ = SockRef::from(&stream).set_tcp_user_timeout(Some(patience(&server.config)));
         let place = server.io.place();
         let runtime = place.runtime().clone();
         let Some((stream, entry)) = Entry::new(&server, face, stream) else { continue };

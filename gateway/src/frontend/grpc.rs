@@ -3,8 +3,12 @@
 //! A call is a session of its own, as a request of HTTP is; calls of one connection run beside each other. Connections
 //! live on the I/O threads, as those of Redis clients do. A call is a future that is dropped when its client cancels it
 //! or is gone, which ends its script and takes back what it did.
+//!
+//! Health is for everybody, which costs little: a connection on which nobody says who they are ends soon, and after few
+//! calls.
 
 mod call;
+mod caller;
 mod pipeline;
 mod service;
 mod shown;
@@ -14,10 +18,8 @@ mod subscribe;
 mod watch;
 
 use std::convert::Infallible;
-use std::future::pending;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -33,22 +35,29 @@ use proto::gateway::v1::DESCRIPTION;
 use proto::gateway::v1::gateway_server::{GatewayServer, SERVICE_NAME};
 use tls::Wire;
 use tokio::net::TcpListener;
-use tokio::time::sleep;
 use tonic::body::Body;
 use tonic::codegen::Service;
 use tonic::service::Routes;
 use tonic_health::ServingStatus;
+use tonic_health::pb::health_server::SERVICE_NAME as HEALTH;
 use tonic_reflection::server::Builder;
 
+use self::call::Begun;
+use self::caller::Caller;
+use self::span::Facts;
 use super::door::{self, Entry, Ready};
 use super::http::guard;
+use super::traced;
 use crate::observe;
 use crate::server::Server;
 
 /// How often a connection that says nothing is asked whether it is still there.
 const SILENCE: Duration = Duration::from_secs(60);
 
-/// Most bytes of a message to health or reflection, which anybody may ask: a name.
+/// How long the calls of a connection of strangers that is to end may still take: a probe takes milliseconds.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// Most bytes of a message to health, which anybody may ask, or reflection: a name.
 const QUESTION_BYTES: usize = 4096;
 
 /// Calls that a connection may have at the same time; its client holds back more. Each may bring a large message, so
@@ -108,11 +117,8 @@ fn goodbye(text: &str) -> Vec<u8> {
 async fn live(face: Arc<Face>, wire: Wire, entry: Arc<Entry>) {
     let client = entry.client().clone();
     let patience = door::patience(&face.server.config);
-    let has_asked = AtomicBool::new(false);
-    let service = service_fn(|request| {
-        has_asked.store(true, Ordering::Relaxed);
-        answer(face.clone(), entry.clone(), request)
-    });
+    let caller = Arc::new(Caller::new(entry));
+    let service = service_fn(|request| answer(face.clone(), caller.clone(), request));
     let mut builder = auto::Builder::new(TokioExecutor::new());
     let http1 = &mut builder.http1();
     http1.timer(TokioTimer::new()).header_read_timeout(patience).max_buf_size(door::HEAD_BYTES);
@@ -120,30 +126,25 @@ async fn live(face: Arc<Face>, wire: Wire, entry: Arc<Entry>) {
     let mut killed = pin!(client.wake.notified());
     let mut ready = face.ready.clone();
     let mut connection = pin!(builder.serve_connection(TokioIo::new(wire), service));
-    let waits_in_vain = async {
-        sleep(patience).await;
-        if has_asked.load(Ordering::Relaxed) {
-            pending().await
-        }
-    };
-    tokio::select! {
+    let is_stranger = tokio::select! {
         biased;
         _ = connection.as_mut() => return,
         () = &mut killed => return,
-        () = waits_in_vain => return,
-        _ = ready.wait_for(|ready| !ready) => {}
-    }
+        () = caller.stays_unknown(patience) => true,
+        _ = ready.wait_for(|ready| !ready) => false,
+    };
     connection.as_mut().graceful_shutdown();
     tokio::select! {
         _ = connection => {}
         () = killed => {}
+        () = caller.stays_unknown(FAREWELL), if is_stranger => {}
     }
 }
 
 /// Answers one call: checks what it is and who asks, then asks the service.
 async fn answer(
     face: Arc<Face>,
-    entry: Arc<Entry>,
+    caller: Arc<Caller>,
     mut request: Request<Incoming>,
 ) -> Result<Response<Body>, Infallible> {
     if request.version() != Version::HTTP_2 || !is_grpc(request.headers()) {
@@ -152,23 +153,36 @@ async fn answer(
     let headers = request.headers();
     if (headers.contains_key(ORIGIN) || headers.contains_key(guard::FETCH_SITE))
         // A web page, by way of a proxy that translates.
-        && let Err(problem) = guard::check(&face.server.config, entry.local, &request)
+        && let Err(problem) = guard::check(&face.server.config, caller.entry.local, &request)
     {
         return Ok(status::forbidden(&problem.detail).into_http());
     }
     let service = request.uri().path().strip_prefix('/').and_then(|path| path.split_once('/'));
-    if service.is_some_and(|(service, _)| service == SERVICE_NAME) {
-        let (begun, traced) = match face.meet(&entry, headers, request.uri()) {
-            Ok(begun) => begun,
-            Err(status) => return Ok(status.into_http()),
-        };
-        request.extensions_mut().insert(begun);
-        let most = face.server.config.grpc_message_max.get_usize();
-        let answer = GatewayServer::from_arc(face).max_decoding_message_size(most).call(request).await?;
-        return Ok(match traced {
-            Some(traced) => traced.around(answer).map(Body::new),
-            None => answer,
-        });
+    let service = service.map(|(service, _)| service);
+    match face.meet(&caller.entry, headers) {
+        Ok((mut work, bounds)) => {
+            caller.recognize();
+            if service == Some(SERVICE_NAME) {
+                let traced = traced::begin(&mut work, headers, || Facts::of(request.uri()));
+                request.extensions_mut().insert(Begun::new(work, bounds));
+                let most = face.server.config.grpc_message_max.get_usize();
+                let mut service = GatewayServer::from_arc(face).max_decoding_message_size(most);
+                let answer = service.call(request).await?;
+                return Ok(match traced {
+                    Some(traced) => traced.around(answer).map(Body::new),
+                    None => answer,
+                });
+            }
+        }
+        Err(refused) => {
+            let may_ask = caller.admit_stranger();
+            if service != Some(HEALTH) {
+                return Ok(refused.into_http());
+            }
+            if !may_ask {
+                return Ok(status::too_many().into_http());
+            }
+        }
     }
     let mut ready = face.ready.clone();
     let stopped = async move { ready.wait_for(|ready| !ready).await.map(drop) };

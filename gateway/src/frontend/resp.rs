@@ -40,6 +40,8 @@ use crate::session::{ClientInfo, Held, Replies, Session};
 const READ_BYTES: usize = 16 * 1024;
 /// Reply bytes after which a batch of pipelined requests is interrupted to write them.
 const FLUSH_BYTES: usize = 256 * 1024;
+/// The same of a client that has to say who it is first.
+const STRANGER_FLUSH_BYTES: usize = 16 * 1024;
 /// Buffers larger than this are not kept.
 const KEPT_BYTES: usize = 64 * 1024;
 /// Idle buffers a thread keeps.
@@ -241,7 +243,8 @@ impl Connection {
         session.clock = None;
         session.client.held.set_input(input);
         while !session.closing {
-            parser.set_authenticated(!session.needs_password(&server.acl));
+            let is_stranger = session.needs_password(&server.acl);
+            parser.set_authenticated(!is_stranger);
             match parser.next(&input[at..]) {
                 Ok(Step::Request(request)) => {
                     let args = request.slices(&input[at..]);
@@ -316,9 +319,9 @@ impl Connection {
             if ahead.is_full() {
                 Box::pin(ahead.receive(server, session, wire, input, &mut out)).await?;
             }
-            if out.buf.len() >= FLUSH_BYTES && ahead.is_empty() {
-                write(server, &session.client.held, wire, std::mem::take(&mut session.wrote), &mut out.buf)
-                    .await?;
+            let most = if is_stranger { STRANGER_FLUSH_BYTES } else { FLUSH_BYTES };
+            if out.buf.len() >= most && ahead.is_empty() {
+                write_replies(server, session, wire, &mut out.buf).await?;
                 session.clock = None;
             }
         }
@@ -339,8 +342,7 @@ impl Connection {
                 // those that call INCR a hundred times.
                 tokio::task::yield_now().await;
             }
-            write(server, &session.client.held, wire, std::mem::take(&mut session.wrote), &mut out.buf)
-                .await?;
+            write_replies(server, session, wire, &mut out.buf).await?;
         }
         give_buffer(out.buf);
         Ok(())
@@ -375,6 +377,21 @@ async fn hung_up(wire: &Wire) {
         if poll(&mut sockets, Some(&now)).is_ok_and(|ready| ready > 0) {
             return;
         }
+    }
+}
+
+/// Writes the replies of a session. Whoever has to say who they are first has to read them in time, however few.
+async fn write_replies(
+    server: &Server,
+    session: &mut Session,
+    wire: &mut Wire,
+    bytes: &mut Vec<u8>,
+) -> io::Result<()> {
+    let wrote = std::mem::take(&mut session.wrote);
+    let written = write(server, &session.client.held, wire, wrote, bytes);
+    match session.needs_password(&server.acl) {
+        true => timeout(patience(&server.config), Box::pin(written)).await.unwrap_or(Err(TIMED_OUT.into())),
+        false => written.await,
     }
 }
 

@@ -1,10 +1,15 @@
 //! Who may call what by gRPC.
 
+use std::time::Duration;
+
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use proto::gateway::v1::*;
-use tests::wait_until;
+use tests::{notation, wait_until};
+use tokio::time::timeout;
 use tonic::{Code, Request, Status};
+use tonic_health::pb::HealthCheckRequest;
+use tonic_health::pb::health_client::HealthClient;
 
 use crate::talk::{Grpc, batch, owned, shown, told};
 use crate::{start, text};
@@ -110,4 +115,40 @@ fn limits_of_users_hold() {
         Ok(reply) => reply != "null",
         status => refused(status) == limit,
     });
+}
+
+#[test]
+fn strangers_may_ask_for_health_a_little() {
+    let server = start(&[]);
+    let mut admin = server.client();
+    assert_eq!(notation::reply(&admin.run("CONFIG SET requirepass secret")), "+OK");
+    let health = |grpc: &Grpc| HealthClient::new(grpc.channel.clone());
+    let watch = |grpc: &Grpc| grpc.wait(health(grpc).watch(HealthCheckRequest::default()));
+    let grpc = Grpc::connect(&server);
+    let answer = grpc.wait(health(&grpc).check(HealthCheckRequest::default())).expect("an answer");
+    assert_eq!(answer.into_inner().status, 1, "SERVING");
+    // A connection is ended after so many calls; the next one is another.
+    let mut open = Vec::new();
+    wait_until("there are too many", || match watch(&grpc) {
+        Ok(health) => {
+            open.push(health.into_inner());
+            false
+        }
+        Err(status) => status.code() == Code::ResourceExhausted,
+    });
+    for health in &mut open {
+        while let Ok(Some(_)) = grpc.wait(health.message()) {}
+    }
+    assert!(watch(&grpc).is_ok());
+
+    assert_eq!(notation::reply(&admin.run("CONFIG SET timeout 3")), "+OK");
+    let known = Grpc::connect(&server);
+    assert_eq!(execute(&known, "Bearer secret", &[b"PING"]).expect("allowed"), "+PONG");
+    let mut lasting = watch(&known).expect("it may").into_inner();
+    assert!(known.wait(lasting.message()).expect("no status").is_some());
+    let strange = Grpc::connect(&server);
+    let mut short = watch(&strange).expect("it may").into_inner();
+    while let Ok(Some(_)) = strange.wait(short.message()) {}
+    let ended = known.wait(async { timeout(Duration::ZERO, lasting.message()).await });
+    assert!(ended.is_err(), "who has said who they are stays");
 }

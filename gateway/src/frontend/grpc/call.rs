@@ -4,22 +4,27 @@ use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hyper::HeaderMap;
 use hyper::header::AUTHORIZATION;
-use hyper::{HeaderMap, Uri};
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep_until};
 use tonic::{Request, Status};
 
-use super::span::Facts;
 use super::{Face, status};
 use crate::frontend::door::{Entry, Listed};
-use crate::frontend::traced::{self, Traced};
 use crate::frontend::work::Work;
 use crate::observe::unix_ms;
 
 /// What a call is begun with before anything of its messages is read, until its handler takes it.
 #[derive(Clone)]
 pub struct Begun(Arc<Mutex<Option<(Work, Bounds)>>>);
+
+impl Begun {
+    /// Of a call that is known.
+    pub fn new(work: Work, bounds: Bounds) -> Begun {
+        Begun(Arc::new(Mutex::new(Some((work, bounds)))))
+    }
+}
 
 /// What `grpc-timeout` says, from now on.
 fn deadline(headers: &HeaderMap) -> Result<Option<Instant>, Status> {
@@ -74,13 +79,8 @@ impl Bounds {
 }
 
 impl Face {
-    /// A session for a call, and its span if it is traced. This is where it says who it is.
-    pub fn meet(
-        &self,
-        entry: &Entry,
-        headers: &HeaderMap,
-        uri: &Uri,
-    ) -> Result<(Begun, Option<Traced<Facts>>), Status> {
+    /// A session for a call. This is where it says who it is.
+    pub fn meet(&self, entry: &Entry, headers: &HeaderMap) -> Result<(Work, Bounds), Status> {
         let deadline = deadline(headers)?;
         let connection = entry.client();
         connection.active_ms.store(unix_ms(), std::sync::atomic::Ordering::Relaxed);
@@ -90,8 +90,7 @@ impl Face {
             work.authenticate(header.as_bytes())?;
         }
         work.refuse_strangers()?;
-        let traced = traced::begin(&mut work, headers, || Facts::of(uri));
-        Ok((Begun(Arc::new(Mutex::new(Some((work, Bounds { listed, deadline }))))), traced))
+        Ok((work, Bounds { listed, deadline }))
     }
 
     /// The session of a call that is to be answered.

@@ -39,6 +39,12 @@ pub fn forbidden(text: &str) -> Status {
     with(Code::PermissionDenied, "FORBIDDEN", text, HashMap::new())
 }
 
+/// More calls on a connection than those may make who do not say who they are.
+pub fn too_many() -> Status {
+    let text = "more calls on one connection are for those who say who they are";
+    with(Code::ResourceExhausted, "NOAUTH", text, HashMap::new())
+}
+
 /// The deadline of the client has passed.
 pub fn too_late() -> Status {
     let text = "the deadline has passed; what was not done is undone";

@@ -1,6 +1,9 @@
 //! The web console, which is built from `web-console/` and part of the binary. A debug build reads it from disk, so that
 //! it can be built anew without the server.
 
+use std::borrow::Cow;
+
+use axum::body::Bytes;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use rust_embed::{Embed, EmbeddedFile};
@@ -73,7 +76,15 @@ fn show(path: &str, file: EmbeddedFile, headers: &HeaderMap) -> Response {
         }
         None => file,
     };
-    (told, file.data.into_owned()).into_response()
+    (told, body(file.data)).into_response()
+}
+
+/// What is part of the binary is lent, however many read it.
+fn body(data: Cow<'static, [u8]>) -> Bytes {
+    match data {
+        Cow::Borrowed(data) => Bytes::from_static(data),
+        Cow::Owned(data) => data.into(),
+    }
 }
 
 fn guarded<const N: usize>(more: [(HeaderName, HeaderValue); N]) -> HeaderMap {
@@ -93,5 +104,17 @@ fn media_type(path: &str) -> &'static str {
         "svg" => "image/svg+xml",
         "wasm" => "application/wasm",
         _ => "application/octet-stream",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_in_the_binary_is_not_copied() {
+        let page = NOT_BUILT.as_bytes();
+        assert!(std::ptr::eq(&*body(Cow::Borrowed(page)), page));
+        assert_eq!(body(Cow::Owned(b"read".to_vec())), "read");
     }
 }
