@@ -156,25 +156,30 @@ impl Node {
             Routing::ByKey => match call.keys {
                 [(at, access)] => {
                     let key = call.args[*at];
+                    let mode = mode_of(*access);
                     let mut shard = self.shard(self.shard_of(key)).lock();
-                    if !shard.allows(call.db, key, mode_of(*access)) {
+                    if !shard.allows(call.db, key, mode) {
                         return None;
                     }
+                    let shared = mode == Mode::Shared && shard.locks.is_held(call.db, key);
                     let ShardState { partition, effects, .. } = &mut *shard;
                     let kept = self.journal.is_some().then_some(&mut *effects);
                     let one = Partitions::One(partition);
-                    let done = self.run_telling(call, one, seed, None, kept, &mut Vec::new(), out);
+                    let done = self.run_telling(call, one, shared, seed, None, kept, &mut Vec::new(), out);
                     self.record(effects);
                     Some(done)
                 }
                 _ => {
                     let mut guards = self.lock_shards_of(call);
+                    let mut shared = false;
                     let free = call.keys().all(|(key, mode)| {
                         let number = self.shard_of(key);
                         let at = guards.binary_search_by_key(&number, |(held, _)| *held);
-                        guards[at.expect("the shard of every key is locked")].1.allows(call.db, key, mode)
+                        let shard = &guards[at.expect("the shard of every key is locked")].1;
+                        shared |= mode == Mode::Shared && shard.locks.is_held(call.db, key);
+                        shard.allows(call.db, key, mode)
                     });
-                    free.then(|| self.run_alone(&mut guards, call, seed, out))
+                    free.then(|| self.run_alone(&mut guards, call, shared, seed, out))
                 }
             },
             Routing::Paged if self.try_page(call, seed, out) => Some(true),
@@ -183,7 +188,7 @@ impl Node {
                 let writes = call.command.is_write();
                 let serves_nobody = |shard: &ShardState| !writes || shard.queues.is_empty();
                 let free = guards.iter().all(|(_, shard)| shard.locks.is_idle() && serves_nobody(shard));
-                free.then(|| self.run_alone(&mut guards, call, seed, out))
+                free.then(|| self.run_alone(&mut guards, call, false, seed, out))
             }
         }
     }
@@ -211,7 +216,7 @@ impl Node {
         }
         let held = vec![(page.partition, &mut shard.partition)];
         let some = Partitions::Some { held, total: self.shards() };
-        self.run_telling(call, some, seed, None, None, &mut Vec::new(), out)
+        self.run_telling(call, some, false, seed, None, None, &mut Vec::new(), out)
     }
 
     /// Lets a blocking call, which has just found nothing, wait for its keys.
@@ -248,10 +253,17 @@ impl Node {
     }
 
     /// Runs a call that is a transaction of its own over several locked shards.
-    fn run_alone(&self, guards: &mut Guards<'_>, call: &Call<'_>, seed: &mut u64, out: &mut Reply) -> bool {
+    fn run_alone(
+        &self,
+        guards: &mut Guards<'_>,
+        call: &Call<'_>,
+        shared: bool,
+        seed: &mut u64,
+        out: &mut Reply,
+    ) -> bool {
         let mut effects = Effects::default();
         let kept = self.journal.is_some().then_some(&mut effects);
-        let done = self.run_locked(guards, call, seed, None, kept, &mut Vec::new(), out);
+        let done = self.run_locked(guards, call, shared, seed, None, kept, &mut Vec::new(), out);
         self.record(&mut effects);
         done
     }
@@ -273,6 +285,7 @@ impl Node {
         &self,
         guards: &mut Guards<'_>,
         call: &Call<'_>,
+        shared: bool,
         seed: &mut u64,
         undo: Option<&mut UndoLog>,
         effects: Option<&mut Effects>,
@@ -283,16 +296,18 @@ impl Node {
             [(_, shard)] => Partitions::One(&mut shard.partition),
             several => partitions_of(several, self.shards.len()),
         };
-        self.run_telling(call, partitions, seed, undo, effects, events, out)
+        self.run_telling(call, partitions, shared, seed, undo, effects, events, out)
     }
 
-    /// [`run`], and tells of what it did. With an undo log the events are left in `events` until it is kept.
+    /// [`run`], and tells of what it did. With an undo log the events are left in `events` until it is kept. Of keys
+    /// that are `shared` nothing is removed: what has expired may be alive for another, whose time stands still.
     #[allow(clippy::too_many_arguments, reason = "all belong to the one call")]
     #[inline(always)] // `partitions` would be moved.
     pub(crate) fn run_telling(
         &self,
         call: &Call<'_>,
         partitions: Partitions<'_>,
+        shared: bool,
         seed: &mut u64,
         undo: Option<&mut UndoLog>,
         effects: Option<&mut Effects>,
@@ -303,7 +318,13 @@ impl Node {
         let mut noted = self.notifier.touches();
         let touches = noted.as_mut();
         let mut ctx = Ctx { partitions, db: call.db, now_ms: call.now_ms, seed, undo, effects, touches, out };
+        if shared {
+            ctx.partitions.hold_expired(call.db, true);
+        }
         let done = run_in(&mut ctx, call);
+        if shared {
+            ctx.partitions.hold_expired(call.db, self.holds_expired.load(Ordering::Relaxed));
+        }
         if let Some(touches) = ctx.touches {
             self.notifier.tell_of_expired(&mut ctx.partitions);
             touches.take_events(call.command, call.args, self.notifier.classes(), events);

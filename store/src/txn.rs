@@ -87,7 +87,8 @@ impl Locks {
         few.get(self.last)
     }
 
-    /// Makes sure that this transaction holds `key` at least as `need`; a free one is taken as `mode`.
+    /// Makes sure that this transaction holds `key` at least as `need`; a free one is taken as `mode`. How it is held
+    /// then.
     fn secure(
         &mut self,
         shard: usize,
@@ -96,12 +97,12 @@ impl Locks {
         key: &[u8],
         need: Mode,
         mode: Mode,
-    ) -> Result<(), Conflict> {
+    ) -> Result<Mode, Conflict> {
         if self.whole {
-            return Ok(());
+            return Ok(Mode::Exclusive);
         }
         match table.mode_of(self.id, db, key) {
-            Some(held) if held.covers(need) => return Ok(()),
+            Some(held) if held.covers(need) => return Ok(held),
             Some(_) => return Err(Conflict::Key(LockRequest { db, key: key.into(), mode: need })),
             None => {}
         }
@@ -114,24 +115,26 @@ impl Locks {
             self.gates.push(shard);
         }
         self.keys.push(Held { shard, request });
-        Ok(())
+        Ok(mode)
     }
 
-    /// [`Locks::secure`] for all keys of a call, whose shards are locked.
+    /// [`Locks::secure`] for all keys of a call, whose shards are locked. Whether others may hold some of them as well.
     fn secure_all(
         &mut self,
         node: &Node,
         guards: &mut Guards<'_>,
         call: &Call<'_>,
         mode: Mode,
-    ) -> Result<(), Conflict> {
+    ) -> Result<bool, Conflict> {
+        let mut shared = false;
         for (key, need) in call.keys() {
             let number = node.shard_of(key);
             let at = guards.binary_search_by_key(&number, |(held, _)| *held);
             let at = at.expect("the shard of every key is locked");
-            self.secure(number, &mut guards[at].1.locks, call.db, key, need, mode)?;
+            let held = self.secure(number, &mut guards[at].1.locks, call.db, key, need, mode)?;
+            shared |= held == Mode::Shared;
         }
-        Ok(())
+        Ok(shared)
     }
 }
 
@@ -363,7 +366,7 @@ impl Transaction {
     /// Locks what `call` needs, as far as that is free.
     fn secure(&mut self, call: &Call<'_>) -> Result<(), Conflict> {
         let mut guards = self.node.lock_shards_of(call);
-        self.locks.secure_all(&self.node, &mut guards, call, Mode::Exclusive)
+        self.locks.secure_all(&self.node, &mut guards, call, Mode::Exclusive).map(drop)
     }
 
     fn roll_back(&mut self) {
@@ -417,12 +420,12 @@ impl<'a> Batch<'a> {
             }
             Routing::ByKey => {
                 let mut guards = node.lock_shards_of(call);
-                locks.secure_all(node, &mut guards, call, mode)?;
-                Ok(node.run_locked(&mut guards, call, seed, Some(undo), effects, events, out))
+                let shared = locks.secure_all(node, &mut guards, call, mode)?;
+                Ok(node.run_locked(&mut guards, call, shared, seed, Some(undo), effects, events, out))
             }
             Routing::Everywhere | Routing::Paged | Routing::ByKeyUnless(_) if locks.whole => {
                 let mut guards = node.lock_everything();
-                Ok(node.run_locked(&mut guards, call, seed, Some(undo), effects, events, out))
+                Ok(node.run_locked(&mut guards, call, false, seed, Some(undo), effects, events, out))
             }
             Routing::Everywhere | Routing::Paged | Routing::ByKeyUnless(_) => Err(Conflict::Everything),
         }
@@ -441,7 +444,7 @@ impl<'a> Batch<'a> {
         // A key that was named beforehand knows its shard.
         let known = locks.among_few(call.db, key);
         let number = known.map_or_else(|| node.shard_of(key), |held| held.shard);
-        let secured = known.is_some_and(|held| held.request.mode.covers(need));
+        let secured = known.map(|held| held.request.mode).filter(|held| held.covers(need));
         let shard = match locked {
             Some((held, shard)) if *held == number => shard,
             _ => {
@@ -450,11 +453,12 @@ impl<'a> Batch<'a> {
                 &mut locked.insert((number, node.shard(number).lock())).1
             }
         };
-        if !secured {
-            locks.secure(number, &mut shard.locks, call.db, key, need, mode)?;
-        }
-        let partitions = Partitions::One(&mut shard.partition);
-        Ok(node.run_telling(call, partitions, seed, Some(undo), effects.as_deref_mut(), events, out))
+        let held = match secured {
+            Some(held) => held,
+            None => locks.secure(number, &mut shard.locks, call.db, key, need, mode)?,
+        };
+        let (partitions, shared) = (Partitions::One(&mut shard.partition), held == Mode::Shared);
+        Ok(node.run_telling(call, partitions, shared, seed, Some(undo), effects.as_deref_mut(), events, out))
     }
 }
 

@@ -7,13 +7,17 @@ use store::{Call, Change, Conflict, LockRequest, Mode, Node, Preview, Transactio
 use store_engine::keys::keys_of;
 use store_engine::{Args, Protocol, Reply, command};
 
-/// When all calls here are made, and when those keys have expired that expire.
+/// When calls are made here, and when those keys have expired that expire.
 const NOW_MS: u64 = 1_000_000;
 const LATER_MS: u64 = NOW_MS + 1000;
 
 /// The reply to `line` as a client's command, or `None` if it would have to wait.
 fn execute(node: &Node, line: &str) -> Option<String> {
-    with_call(line, |call| {
+    execute_at(node, line, NOW_MS)
+}
+
+fn execute_at(node: &Node, line: &str, now_ms: u64) -> Option<String> {
+    with_call_at(line, now_ms, |call| {
         let mut out = Reply::new(Protocol::Resp2);
         node.try_execute(call, &mut 1, &mut out)?;
         Some(String::from_utf8(out.buf).unwrap())
@@ -30,11 +34,15 @@ fn execute_in(txn: &mut Transaction, line: &str) -> Result<String, Conflict> {
 }
 
 fn with_call<T>(line: &str, run: impl FnOnce(&Call<'_>) -> T) -> T {
+    with_call_at(line, NOW_MS, run)
+}
+
+fn with_call_at<T>(line: &str, now_ms: u64, run: impl FnOnce(&Call<'_>) -> T) -> T {
     let items: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
     let args = Args::new(&items);
     let command = command::lookup(&args.name().to_ascii_lowercase()).unwrap();
     let keys = keys_of(command, args).unwrap();
-    run(&Call { command, args, keys: &keys, db: 0, now_ms: NOW_MS })
+    run(&Call { command, args, keys: &keys, db: 0, now_ms })
 }
 
 fn exclusive(keys: &[&str]) -> Vec<LockRequest> {
@@ -135,6 +143,34 @@ async fn a_watch_leaves_alone_what_expires_while_it_is_locked() {
     drop(txn);
     assert!(changed.load(Ordering::Relaxed), "it was taken back");
     node.watch(0, b"l", LATER_MS, &changed);
+    assert_eq!(node.usage().keys[0], 0, "now it goes");
+}
+
+#[tokio::test]
+async fn a_reader_leaves_alone_what_expires_while_another_reads_it() {
+    let node = Node::new(4);
+    execute(&node, "SET k v");
+    execute(&node, "PEXPIRE k 10");
+    let shared = vec![LockRequest { mode: Mode::Shared, ..exclusive(&["k"]).remove(0) }];
+    let mut txn = Transaction::begin(&node, shared.clone()).await;
+    assert_eq!(execute_in(&mut txn, "GET k").unwrap(), "$1\r\nv\r\n");
+    assert_eq!(execute_at(&node, "GET k", LATER_MS).unwrap(), "$-1\r\n", "for others it is gone");
+    assert_eq!(execute_at(&node, "EXISTS k none", LATER_MS).unwrap(), ":0\r\n");
+    assert_eq!(execute_at(&node, "SUNIONSTORE s k", LATER_MS).unwrap(), ":0\r\n");
+    let mut later = Transaction::begin(&node, shared).await;
+    for (line, reply) in [("GET k", "$-1\r\n"), ("MGET k none", "*2\r\n$-1\r\n$-1\r\n")] {
+        let done = with_call_at(line, LATER_MS, |call| {
+            let mut out = Reply::new(Protocol::Resp2);
+            later.execute(call, Mode::Shared, &mut 1, &mut out)?;
+            Ok::<_, Conflict>(String::from_utf8(out.buf).unwrap())
+        });
+        assert_eq!(done.unwrap(), reply);
+    }
+    drop(later);
+    assert_eq!(execute_in(&mut txn, "GET k").unwrap(), "$1\r\nv\r\n", "its time stands still");
+    drop(txn);
+    assert_eq!(node.usage().keys[0], 1);
+    assert_eq!(execute_at(&node, "GET k", LATER_MS).unwrap(), "$-1\r\n");
     assert_eq!(node.usage().keys[0], 0, "now it goes");
 }
 

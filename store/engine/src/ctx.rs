@@ -91,6 +91,12 @@ impl Partitions<'_> {
         self.len() == 0
     }
 
+    /// Says of every held partition whether keys of database `db` that have expired stay:
+    /// [`Keyspace::hold_expired`].
+    pub fn hold_expired(&mut self, db: usize, held: bool) {
+        (0..self.len()).for_each(|at| self.nth(at).databases[db].hold_expired(held));
+    }
+
     /// Exchanges two databases in every held partition.
     pub(crate) fn swap_databases(&mut self, first: usize, second: usize) {
         for at in 0..self.len() {

@@ -68,7 +68,9 @@ impl Transaction {
     pub fn value(&self, db: usize, key: &[u8], most_bytes: usize, now_ms: u64) -> Found {
         let mut shard = self.node.shard(self.node.shard_of(key)).lock();
         let space = &mut shard.partition.databases[db];
-        let Some(at) = space.find_used(key, now_ms) else { return Found::Nothing };
+        // What has expired stays: it may be alive for another that has locked it to read.
+        let found = if space.peek(key, now_ms).is_some() { space.find_used(key, now_ms) } else { None };
+        let Some(at) = found else { return Found::Nothing };
         let entry = space.at(at);
         if entry.value.bytes() > most_bytes {
             return Found::TooLarge;
@@ -144,5 +146,26 @@ impl Transaction {
         self.effects = effects;
         self.node.record(&mut self.effects);
         self.serve(changed, now_ms);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_value_that_has_expired_is_nothing_and_stays_for_those_who_have_locked_it_earlier() {
+        let node = Node::new(1);
+        let request = |mode| vec![LockRequest { db: 0, key: b"k".as_slice().into(), mode }];
+        let mut writer = Transaction::begin(&node, request(Mode::Exclusive)).await;
+        let mut changes = Effects::default();
+        let expire_at_ms = std::num::NonZeroU64::new(1000);
+        changes.put_string(0, b"k", b"v", Marks { expire_at_ms, ..Marks::default() });
+        writer.apply(changes.as_bytes(), 1).expect("sound changes");
+        writer.commit();
+        let earlier = Transaction::begin(&node, request(Mode::Shared)).await;
+        let later = Transaction::begin(&node, request(Mode::Shared)).await;
+        assert!(matches!(later.value(0, b"k", 100, 1000), Found::Nothing));
+        assert!(matches!(earlier.value(0, b"k", 100, 999), Found::Entry(_)));
     }
 }
