@@ -402,5 +402,5 @@ async fn sort<'a>(
             return Err(CommandError::new("ERR Command not allowed inside a transaction"));
         }
     };
-    Ok(Some(Step::Script(script.within_exec())))
+    Ok(Some(Step::Script(Box::new(script.within_exec()))))
 }

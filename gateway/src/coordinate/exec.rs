@@ -85,7 +85,7 @@ pub enum Step<'a> {
     /// PUBLISH or SPUBLISH.
     Publish(Message),
     /// A script or a function.
-    Script(ScriptCall<'a>),
+    Script(Box<ScriptCall<'a>>),
 }
 
 /// Performs what is about no key, for the session whose EXEC it is.
