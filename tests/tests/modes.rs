@@ -235,6 +235,22 @@ fn a_kill_reaches_whom_it_names() {
 }
 
 #[test]
+fn what_a_script_without_atomicity_has_sent_stays_when_it_is_killed() {
+    let server = TestServer::start(&[]);
+    let (mut script, mut other) = (server.client(), server.client());
+    let source = "--!df flags=disable-atomicity
+        redis.call('SET', 'sent', 'yes') local _ = redis.call('GET', 'sent')
+        redis.call('SET', 'collected', 'yes') redis.log(redis.LOG_WARNING, 'it has collected') while true do end";
+    script.send(["EVAL", source, "0"]);
+    wait_until("it has collected", || server.log().contains("it has collected"));
+    wait_until("it can be killed", || running(&mut other) == 1);
+    assert_eq!(text(&other.run("SCRIPT KILL")), "+OK");
+    let reply = text(&script.read());
+    assert!(reply.ends_with("; what it has sent stays, as it is not atomic"), "{reply}");
+    assert_eq!(text(&other.run("MGET sent collected")), r#"["yes", nil]"#);
+}
+
+#[test]
 fn a_script_may_outlive_its_client() {
     let server = TestServer::start(&["--script-client-gone", "finish"]);
     let (mut gone, mut other) = (server.client(), server.client());

@@ -300,7 +300,12 @@ pub(super) fn killed_error(server: &Server, call: &ScriptCall<'_>) -> String {
     Counters::add(&server.counters.scripts_killed, 1);
     call.note(server, Ended::Killed, &Spent::default());
     let command = call.program.kind().to_uppercase();
-    format!("KILLED {} was ended by {command} KILL; {}", call.program, fate(call))
+    let fate = match call.options.flags.has(Flags::DISABLE_ATOMICITY) {
+        // What it had collected is gone with it.
+        true => "what it has sent stays, as it is not atomic",
+        false => fate(call),
+    };
+    format!("KILLED {} was ended by {command} KILL; {fate}", call.program)
 }
 
 /// The same of a transaction that was still waiting for its keys, or its user's turn.
