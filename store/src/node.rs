@@ -321,7 +321,7 @@ impl Node {
         if shared {
             ctx.partitions.hold_expired(call.db, true);
         }
-        let done = run_in(&mut ctx, call);
+        let done = ctx.watched(|ctx| run_in(ctx, call));
         if shared {
             ctx.partitions.hold_expired(call.db, self.holds_expired.load(Ordering::Relaxed));
         }
@@ -335,11 +335,11 @@ impl Node {
         done
     }
 
-    /// Raises `flag` when `key` next changes: WATCH.
+    /// Raises `flag` when `key` next changes and that stays: WATCH.
     pub fn watch(&self, db: usize, key: &[u8], now_ms: u64, flag: &Arc<AtomicBool>) {
         self.refresh(db, key, now_ms);
         let mut shard = self.shard(self.shard_of(key)).lock();
-        shard.partition.databases[db].watch(key, flag.clone());
+        shard.partition.watch(db, key, flag.clone());
     }
 
     /// Whether `key` has expired and was still there. It is removed then, and its watchers told, but for one that a
@@ -357,7 +357,7 @@ impl Node {
     /// Takes back a [`Node::watch`].
     pub fn unwatch(&self, db: usize, key: &[u8], flag: &Arc<AtomicBool>) {
         let mut shard = self.shard(self.shard_of(key)).lock();
-        shard.partition.databases[db].unwatch(key, flag);
+        shard.partition.unwatch(db, key, flag);
     }
 
     /// Removes expired keys from one place of each database of one shard. Whether there may be more. Keys in use by a

@@ -297,6 +297,7 @@ impl Transaction {
         self.keep_part();
         self.node.record(&mut self.effects);
         self.node.notifier.tell(&mut self.events);
+        self.undo.tell_watchers();
         let undo = std::mem::take(&mut self.undo);
         if self.node.waiting() == 0 {
             // Whoever has just begun to wait looks once more, as soon as the keys are let go.
@@ -349,6 +350,7 @@ impl Transaction {
                         Ok(()) => {
                             self.node.record(&mut self.effects);
                             self.node.notifier.tell(&mut self.events);
+                            self.undo.tell_watchers();
                             changed.extend(std::mem::take(&mut self.undo).into_keys());
                         }
                         // Its client has gone in this moment.
@@ -374,7 +376,7 @@ impl Transaction {
             self.node.lock_everything()
         } else {
             let mut numbers: SmallVec<[usize; 8]> =
-                self.undo.keys().map(|(_, key)| self.node.shard_of(key)).collect();
+                self.undo.touched().map(|key| self.node.shard_of(key)).collect();
             numbers.sort_unstable();
             numbers.dedup();
             numbers.into_iter().map(|number| (number, self.node.shard(number).lock())).collect()

@@ -40,6 +40,53 @@ fn scripts_of_a_transaction_have_one_time_and_do_not_repeat_chance() {
     assert!(!are_alike(2), "one draws behind the other: {seen:?}");
 }
 
+/// Its rounds write what it watches, and are taken back.
+#[test]
+fn a_transaction_that_is_repeated_has_not_changed_what_it_watches() {
+    let server = TestServer::start(&[]);
+    let mut client = server.client();
+    let counts = "redis.call('INCR', KEYS[1]) return redis.call('DBSIZE')";
+    let swaps = "redis.call('INCR', KEYS[1]) redis.call('SWAPDB', 0, 1) redis.call('SWAPDB', 0, 1)
+        redis.call('SET', 'one' .. 'more', 1) return redis.call('DBSIZE')";
+    for (at, script) in [counts, swaps, counts, swaps].into_iter().enumerate() {
+        client.run("WATCH watched other");
+        let replies = transaction(&mut client, &[&["INCR", "other"], &["EVAL", script, "1", "watched"]]);
+        assert_eq!(replies[0], Value::Integer(at as i64 + 1), "{replies:?}");
+        assert_eq!(text(&client.run("GET watched")), format!("\"{}\"", at + 1));
+    }
+    assert!(server.info("scripts_rerun") >= 4);
+}
+
+#[test]
+fn a_watch_is_broken_by_what_stays() {
+    let server = TestServer::start(&["--script-fuel", "1000000"]);
+    let (mut client, mut other) = (server.client(), server.client());
+    client.run("MSET watched here second here");
+    let mut watching = |script: &str, keys: &[&str], is_broken: bool| {
+        client.run("WATCH watched second none");
+        let reply = text(&other.eval(script, keys, &[]));
+        client.run("MULTI");
+        client.run("GET watched");
+        let done = client.run("EXEC");
+        assert_eq!(done.is_null(), is_broken, "{script}: {reply}, {done:?}");
+        assert!(is_broken || text(&done) == r#"["here"]"#, "{script}: {done:?}");
+    };
+    let writes = "for _, key in ipairs(KEYS) do redis.call('SET', key, 'here') end ";
+    let fails = |does: &str| format!("#!lua on-error=rollback\n{does} error('no')");
+    for keys in [&["watched"][..], &["none", "watched"], &["second", "none", "a", "b", "c", "watched"]] {
+        watching(&fails(writes), keys, false);
+        watching(&format!("{writes} while true do end"), keys, false);
+        watching(&format!("#!lua flags=dry-run\n{writes}"), keys, false);
+    }
+    watching(&fails("redis.call('FLUSHALL')"), &[], false);
+    watching(&fails("redis.call('SWAPDB', 0, 1)"), &[], false);
+    watching(&fails("redis.call('RENAME', KEYS[1], KEYS[2])"), &["watched", "none"], false);
+    watching(writes, &["watched"], true);
+    watching(&format!("{writes} error('no')"), &["second"], true);
+    watching(&format!("{writes} return redis.call('DBSIZE')"), &["none"], true);
+    watching("redis.call('SWAPDB', 0, 1) redis.call('SWAPDB', 0, 1)", &[], true);
+}
+
 /// Has its key until somebody subscribes to `go`, and writes it then.
 const UNTIL_GO: &str = "local _ = redis.call('GET', KEYS[1]) redis.log(redis.LOG_WARNING, 'it has the key')
     while redis.call('PUBSUB', 'NUMSUB', 'go')[2] == 0 do end

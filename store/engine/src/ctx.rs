@@ -35,12 +35,17 @@ impl Partitions<'_> {
     /// The keyspace of database `db` that `key` belongs to. Its partition must be held: callers lock what
     /// [`crate::keys::keys_of`] names.
     pub fn keyspace(&mut self, db: usize, key: &[u8]) -> &mut Keyspace {
+        &mut self.partition(key).databases[db]
+    }
+
+    /// The partition that `key` belongs to, which must be held.
+    pub(crate) fn partition(&mut self, key: &[u8]) -> &mut Partition {
         match self {
-            Partitions::One(partition) => &mut partition.databases[db],
+            Partitions::One(partition) => partition,
             Partitions::Some { held, total } => {
                 let wanted = partition_of(key, *total);
                 let at = held.binary_search_by_key(&wanted, |(number, _)| *number);
-                &mut held[at.expect("the partition of every key of the call is locked")].1.databases[db]
+                held[at.expect("the partition of every key of the call is locked")].1
             }
         }
     }

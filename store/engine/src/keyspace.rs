@@ -1,10 +1,7 @@
 //! Keys and what they hold, with expiry and exact byte accounting.
 
-use std::collections::HashMap;
 use std::num::NonZeroU64;
 use std::ops::{AddAssign, SubAssign};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::Value;
 use crate::dense::Dense;
@@ -14,6 +11,7 @@ use crate::hyperloglog::SparseLimit;
 use crate::recency::{Aging, Stamp};
 use crate::size::allocated;
 use crate::value::Str;
+use crate::watch::Watches;
 
 /// Number of databases that SELECT can choose from.
 pub const DATABASES: usize = 16;
@@ -104,7 +102,7 @@ impl AddAssign for Sticky {
 /// What belongs to the number of a database and not to its contents: SWAPDB and FLUSHDB leave it where it is.
 #[derive(Default, Debug)]
 struct Seat {
-    watched: Watched,
+    watches: Watches,
     aging: Aging,
     sparse_limit: SparseLimit,
     /// Random source of [`Aging::note`].
@@ -316,6 +314,12 @@ impl Keyspace {
     /// Removes the key at `at` because its time is over.
     fn expire(&mut self, at: usize) -> (Key, Entry) {
         self.seat.counts.expired += 1;
+        if !self.seat.watches.is_empty()
+            && let Some((key, _)) = self.entries.at(at)
+        {
+            // Nobody takes that back.
+            self.seat.watches.lose(key);
+        }
         let (key, entry) = self.remove_at(at);
         if let Some(expired) = &mut self.seat.expired {
             expired.push(key.clone());
@@ -523,13 +527,8 @@ impl Keyspace {
             if let Some(changed) = &mut seat.changed {
                 changed.everything = true;
             }
-            seat.watched.retain(|key, flags| {
-                let exists = self.entries.find(key).or_else(|| other.entries.find(key)).is_some();
-                if exists {
-                    flags.iter().for_each(|flag| flag.store(true, Ordering::Relaxed));
-                }
-                !exists
-            });
+            let exists = |key: &[u8]| self.entries.find(key).or_else(|| other.entries.find(key)).is_some();
+            seat.watches.touch_all(exists);
         }
     }
 
@@ -561,19 +560,9 @@ impl Keyspace {
         self.entries.into_entries()
     }
 
-    /// Raises `flag` when `key` next changes, expires or is removed: WATCH.
-    pub fn watch(&mut self, key: &[u8], flag: Arc<AtomicBool>) {
-        self.seat.watched.entry(key.into()).or_default().push(flag);
-    }
-
-    /// Forgets every watch by `flag` on `key`.
-    pub fn unwatch(&mut self, key: &[u8], flag: &Arc<AtomicBool>) {
-        if let Some(flags) = self.seat.watched.get_mut(key) {
-            flags.retain(|held| !Arc::ptr_eq(held, flag));
-            if flags.is_empty() {
-                self.seat.watched.remove(key);
-            }
-        }
+    /// The watches of these keys.
+    pub(crate) fn watches(&mut self) -> &mut Watches {
+        &mut self.seat.watches
     }
 
     /// Tells watchers that `key` changed.
@@ -583,13 +572,7 @@ impl Keyspace {
 
     /// Tells watchers of all keys that `goes` says this of, whether these exist or not.
     pub fn touch_all(&mut self, goes: impl Fn(&[u8]) -> bool) {
-        self.seat.watched.retain(|key, flags| {
-            let goes = goes(key);
-            if goes {
-                flags.iter().for_each(|flag| flag.store(true, Ordering::Relaxed));
-            }
-            !goes
-        });
+        self.seat.watches.touch_all(goes);
     }
 
     /// Like [`Keyspace::touch`], for the entry at `at`.
@@ -602,20 +585,16 @@ impl Keyspace {
     }
 }
 
-type Watched = HashMap<Key, Vec<Arc<AtomicBool>>>;
-
 impl Seat {
     /// Whether anybody wants to know what changes.
     fn is_heard(&self) -> bool {
-        !self.watched.is_empty() || self.changed.is_some()
+        !self.watches.is_empty() || self.changed.is_some()
     }
 
     /// Tells all who want to know that `key` has changed.
     fn tell(&mut self, key: &[u8]) {
-        if !self.watched.is_empty()
-            && let Some(flags) = self.watched.remove(key)
-        {
-            flags.iter().for_each(|flag| flag.store(true, Ordering::Relaxed));
+        if !self.watches.is_empty() {
+            self.watches.touch(key);
         }
         if let Some(Changed { keys, .. }) = &mut self.changed
             && keys.last().is_none_or(|last| **last != *key)
@@ -635,6 +614,8 @@ fn fits(len: usize, capacity: usize) -> bool {
 pub struct Partition {
     /// By database number.
     pub databases: [Keyspace; DATABASES],
+    /// Whether somebody may watch a key.
+    pub(crate) is_watched: bool,
 }
 
 impl Partition {

@@ -38,6 +38,7 @@ pub(crate) mod testing;
 pub mod undo;
 pub mod value;
 pub mod wait;
+pub mod watch;
 
 pub use args::{Args, Cursor};
 pub use ctx::{Ctx, Partitions};

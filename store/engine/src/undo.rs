@@ -10,6 +10,7 @@ use crate::keyspace::{Entry, Key, Keyspace};
 use crate::same::same;
 use crate::value::stream::{Group, Id, Meta, Part};
 use crate::value::{List, Str, Stream, Taken};
+use crate::watch::Broken;
 use crate::{Partitions, Value};
 
 /// One step back.
@@ -110,12 +111,23 @@ pub struct UndoLog {
     /// Whether the newest record restores its whole key.
     whole: bool,
     bytes: usize,
+    broken: Vec<Broken>,
 }
 
 impl UndoLog {
     /// Whether nothing was changed.
     pub fn is_empty(&self) -> bool {
-        self.records.is_empty()
+        self.records.is_empty() && self.broken.is_empty()
+    }
+
+    /// Watches that are broken if the changes stay.
+    pub(crate) fn broken(&mut self) -> &mut Vec<Broken> {
+        &mut self.broken
+    }
+
+    /// The changes stay: those who watch a key are told.
+    pub fn tell_watchers(&mut self) {
+        self.broken.drain(..).for_each(Broken::tell);
     }
 
     /// The keys that were changed, in the order of their first change; for whoever keeps the changes.
@@ -203,9 +215,14 @@ impl UndoLog {
         }
     }
 
-    /// Takes everything back, newest first. The partitions must hold every key that was changed, and be all
-    /// there are if [`UndoLog::is_everywhere`].
+    /// Takes everything back, newest first. The partitions must hold [`UndoLog::touched`], and be all there are if
+    /// [`UndoLog::is_everywhere`].
     pub fn roll_back(&mut self, partitions: &mut Partitions<'_>) {
+        let mut broken = std::mem::take(&mut self.broken);
+        let is_watched = partitions.is_watched();
+        if is_watched {
+            partitions.hold_watches();
+        }
         while let Some(record) = self.records.pop() {
             match record {
                 Record::Key(key, Undo::Moved(at, to)) => {
@@ -222,6 +239,10 @@ impl UndoLog {
                 Record::Swapped(first, second) => partitions.swap_databases(first, second),
             }
         }
+        if is_watched {
+            partitions.take_broken(&mut broken);
+        }
+        broken.into_iter().for_each(|broken| broken.restore(partitions));
         *self = UndoLog::default();
     }
 
@@ -236,6 +257,7 @@ impl UndoLog {
         }));
         self.everywhere |= newer.everywhere;
         self.bytes += newer.bytes;
+        self.broken.extend(newer.broken);
         // What was whole in either log need not be so in both.
         self.whole = false;
     }
@@ -243,6 +265,11 @@ impl UndoLog {
     /// Whether something was done to all partitions and not only to [`UndoLog::keys`].
     pub fn is_everywhere(&self) -> bool {
         self.everywhere
+    }
+
+    /// The keys that a roll-back has to reach.
+    pub fn touched(&self) -> impl Iterator<Item = &[u8]> {
+        self.keys.iter().map(|(_, key)| &**key).chain(self.broken.iter().map(Broken::key))
     }
 
     /// The keys that were changed, with their database.

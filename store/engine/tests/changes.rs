@@ -321,7 +321,7 @@ impl Engine {
         let (partitions, effects) = (self.all(), Some(&mut kept));
         let mut ctx =
             Ctx { partitions, db, now_ms, seed: &mut seed, undo, effects, touches: None, out: &mut out };
-        let done = (command.run)(&mut ctx, args).is_ok();
+        let done = ctx.watched(|ctx| (command.run)(ctx, args)).is_ok();
         (self.seed, self.effects) = (seed, kept);
         done
     }
@@ -418,7 +418,7 @@ impl Engine {
         for db in 0..DATABASES {
             for (kind, number) in KINDS.iter().flat_map(|kind| (0..3).map(move |number| (kind, number))) {
                 let (key, flag) = (format!("{kind}{number}").into_bytes(), Arc::new(AtomicBool::new(false)));
-                self.partitions.iter_mut().for_each(|part| part.databases[db].watch(&key, flag.clone()));
+                self.partitions.iter_mut().for_each(|part| part.watch(db, &key, flag.clone()));
                 flags.insert((db, key), flag);
             }
         }
@@ -456,6 +456,10 @@ impl Engine {
             }
         }
     }
+}
+
+fn is_raised(flag: &Arc<AtomicBool>) -> bool {
+    flag.load(Ordering::Relaxed)
 }
 
 /// What has to be restored of an entry: all but when it was used.
@@ -590,9 +594,9 @@ proptest! {
         }
     }
 
-    /// Whoever watches a key hears of every change, also of one that is taken back.
+    /// Whoever watches a key hears of every change that stays, and not before.
     #[test]
-    fn watchers_hear_of_changes(before in calls(40), inside in calls(6)) {
+    fn watchers_hear_of_changes(before in calls(40), inside in calls(6), alone in any::<bool>()) {
         let mut engine = Engine::new();
         for call in &before {
             engine.run(&call_of(*call), None);
@@ -601,16 +605,42 @@ proptest! {
         let (flags, mut told) = (engine.watch(), Vec::new());
         for call in &inside {
             told.push(call_of(*call));
-            engine.run(&told[told.len() - 1], Some(&mut log));
+            engine.run(&told[told.len() - 1], (!alone).then_some(&mut log));
         }
         let new = engine.alive();
-        // Those who come while it is not yet certain have to hear that it was taken back.
-        let late = engine.watch();
-        log.roll_back(&mut engine.all());
-        for (name, flag) in flags.iter().chain(&late) {
+        prop_assert!(alone || !flags.values().any(is_raised), "too early of {:?}", told);
+        log.tell_watchers();
+        for (name, flag) in &flags {
             let (old, new) = (old.get(name), new.get(name));
-            prop_assert!(old == new || flag.load(Ordering::Relaxed), "{:?}: {:?} → {:?} by {:?}", name, old, new, told);
+            prop_assert!(old == new || is_raised(flag), "{:?}: {:?} → {:?} by {:?}", name, old, new, told);
         }
+    }
+
+    /// What is taken back was never there for those who watch, whenever they came; and they go on watching.
+    #[test]
+    fn watchers_do_not_hear_of_what_is_taken_back(before in calls(40), inside in calls(6), more in calls(6)) {
+        let mut engine = Engine::new();
+        for call in &before {
+            engine.run(&call_of(*call), None);
+        }
+        let early = engine.watch();
+        let mut whole = UndoLog::default();
+        for calls in [&inside, &more] {
+            let mut part = UndoLog::default();
+            for call in calls {
+                engine.run(&call_of(*call), Some(&mut part));
+            }
+            whole.append(part);
+        }
+        let late = engine.watch();
+        whole.roll_back(&mut engine.all());
+        prop_assert!(!early.values().chain(late.values()).any(is_raised));
+        for (db, key) in early.keys() {
+            engine.db = *db;
+            engine.run(&["del".to_owned(), String::from_utf8_lossy(key).into_owned()], None);
+            engine.run(&["set".to_owned(), String::from_utf8_lossy(key).into_owned(), "v".to_owned()], None);
+        }
+        prop_assert!(early.values().chain(late.values()).all(is_raised));
     }
 
     #[test]

@@ -108,10 +108,10 @@ impl Transaction {
                 touches: None,
                 out: &mut Reply::new(Protocol::Resp2),
             };
-            match entry {
+            ctx.watched(|ctx| match entry {
                 Some(entry) => ctx.place(key, entry),
                 None => drop(ctx.delete(key)),
-            }
+            });
         }
         self.now_ms = now_ms;
         Ok(())

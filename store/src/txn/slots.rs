@@ -97,7 +97,7 @@ impl Transaction {
                 touches: None,
                 out: &mut Reply::new(Protocol::Resp2),
             };
-            ctx.delete(key);
+            ctx.watched(|ctx| ctx.delete(key));
         }
     }
 
