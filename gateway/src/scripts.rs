@@ -219,6 +219,16 @@ impl Scripts {
         }
     }
 
+    /// Forgets a script that does not compile, as Redis does.
+    pub fn forget(&self, known: &Arc<Known>) {
+        let mut all = self.known.write();
+        if let Some(sha) = parse_sha(known.sha.as_bytes())
+            && all.get(&sha).is_some_and(|held| Arc::ptr_eq(held, known) && !held.is_pinned())
+        {
+            all.remove(&sha);
+        }
+    }
+
     /// Whether a script is to be kept.
     pub fn is_pinned(&self, sha: &Sha) -> bool {
         self.known.read().get(sha).is_some_and(|known| known.pinned.load(Ordering::Relaxed))

@@ -14,7 +14,7 @@ use super::dry;
 use super::host::{Circumstances, Collects, Lack, ScriptHost};
 use super::locks::LockSet;
 use super::outgoing::{Outgoing, commit};
-use super::script::{ScriptCall, append_outcome, compile_error, killed_error, never_run_error, run_once};
+use super::script::{ScriptCall, append_outcome, killed_error, never_run_error, run_once};
 use super::spans;
 use crate::fleet;
 use crate::gate::{self, Admitted};
@@ -371,7 +371,7 @@ async fn run_step(
     }
     let failed = match done.outcome {
         Outcome::CompileError(message) => {
-            out.error(&CommandError::owned(compile_error(&message)));
+            out.error(&CommandError::owned(call.compile_error(server, &message)));
             true
         }
         outcome => {

@@ -148,6 +148,14 @@ impl ScriptCall<'_> {
         self.since.saturating_duration_since(server.started).as_secs_f64()
     }
 
+    /// Redis' text for what does not compile, which is not kept.
+    pub(super) fn compile_error(&self, server: &Server, message: &str) -> String {
+        if let Program::Script(known) = &self.program {
+            server.scripts.forget(known);
+        }
+        compile_error(message)
+    }
+
     /// For whoever listens to what is run.
     pub(super) fn introduction(&self, mode: &'static str) -> Introduction {
         let is_function = matches!(self.program, Program::Function(_));
@@ -504,7 +512,7 @@ fn append_reply(
             }
             Ok(out.get(mark) == Some(&b'-'))
         }
-        Outcome::CompileError(message) => Err(compile_error(&message)),
+        Outcome::CompileError(message) => Err(call.compile_error(server, &message)),
         Outcome::Limit(limit) => {
             call.note(server, Ended::ByLimit, spent);
             Err(limit_error(server, call, limit))
@@ -541,7 +549,7 @@ fn note_undeclared(server: &Server, call: &ScriptCall<'_>, txn: &Unit) {
     }
 }
 
-/// Redis' text for a script that does not compile.
+/// Redis' text for what does not compile.
 pub(super) fn compile_error(message: &str) -> String {
     format!("ERR Error compiling script (new function): {message}")
 }
