@@ -166,3 +166,36 @@ impl Ctx<'_> {
         done
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The watches that are broken by a change of `k`.
+    fn broken_by_change(partition: &mut Partition) -> Vec<Broken> {
+        let mut broken = Vec::new();
+        partition.hold_watches();
+        partition.databases[3].touch(b"k");
+        partition.take_held(&mut broken);
+        broken
+    }
+
+    #[test]
+    fn a_watch_that_is_forgotten_while_it_may_be_broken_does_not_come_back() {
+        let (mut partition, stays) = (Partition::default(), Flag::default());
+        let goes = Flag::default();
+        partition.watch(3, b"k", stays.clone());
+        partition.watch(3, b"k", goes.clone());
+        let broken = broken_by_change(&mut partition);
+        assert!(!partition.is_watched);
+        partition.unwatch(3, b"k", &goes);
+        drop(goes);
+        broken.into_iter().for_each(|broken| broken.restore(&mut Partitions::One(&mut partition)));
+        assert!(partition.is_watched);
+        let broken = broken_by_change(&mut partition);
+        assert_eq!(broken.iter().map(|broken| broken.flags.len()).sum::<usize>(), 1);
+        assert!(!stays.load(Ordering::Relaxed));
+        broken.into_iter().for_each(Broken::tell);
+        assert!(stays.load(Ordering::Relaxed) && partition.databases[3].watches().is_empty());
+    }
+}
