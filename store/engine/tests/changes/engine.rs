@@ -17,7 +17,7 @@ use super::author::{KINDS, NOW_MS};
 
 /// All commands can change, in three partitions.
 pub struct Engine {
-    partitions: Vec<Partition>,
+    pub partitions: Vec<Partition>,
     seed: u64,
     pub db: usize,
     pub now_ms: u64,
