@@ -132,6 +132,7 @@ fn a_gateway_ends_between_prepare_and_commit() {
     assert_eq!(told(&mut other, MARK, &keys, "before"), "+done");
     cluster.gateways[0].kill();
     cluster.gateways[0].start_failing("work:prepared@1=abort");
+    cluster.wait();
     assert_eq!(told(&mut cluster.client(0), MARK, &keys, "after"), "cut off");
     assert_eq!(mark_of(&mut other, &keys), "before");
     assert_eq!(told(&mut other, MARK, &keys, "next"), "+done");
@@ -148,6 +149,7 @@ fn a_decision_is_forgotten_though_nobody_told_that_it_was_followed() {
     let keys = keys(&cluster, "mark");
     cluster.gateways[0].kill();
     cluster.gateways[0].start_failing("work:followed@1=abort");
+    cluster.wait();
     let mut client = cluster.client(0);
     // The next step of the transaction may come after the reply, or before.
     let reply = told(&mut client, MARK, &keys, "after");
@@ -342,7 +344,7 @@ fn a_node_without_its_data_is_refused_until_somebody_accepts_that() {
     cluster.gateways[1].kill();
     cluster.gateways[1].start();
     wait_until("a new gateway says so", || is_refused(&mut cluster.client(1)));
-    assert_eq!(cluster.client(1).call(["GET", &keys[0]]).text(), Some(&b"before"[..]), "others go on");
+    wait_until("others go on", || cluster.client(1).call(["GET", &keys[0]]).text() == Some(&b"before"[..]));
     cluster.stores[1].kill();
     cluster.stores[1].start();
     wait_until("it is still so", || is_refused(&mut cluster.client(1)));
@@ -406,7 +408,8 @@ fn a_gateway_that_stands_still_loses_its_transactions() {
         let reply = notation::reply(&client.read());
         assert_eq!(mark_of(&mut other, &keys), "after");
         cluster.wait();
-        assert!(is_nothing(&reply) || reply == "+done", "{reply}");
+        // The machine may have stood still just when it came to its end.
+        assert!(is_nothing(&reply) || is_unknown(&reply) || reply == "+done", "{reply}");
         is_nothing(&reply)
     });
     all_is_free(&cluster, &keys);
@@ -465,7 +468,7 @@ fn what_was_read_must_still_be_locked_in_the_end() {
                 assert!(cluster.wires[0].cut() > 0);
                 wait_until("others write", || notation::reply(&other.call(["SET", &read, "after"])) == "+OK");
                 let reply = notation::reply(&client.read());
-                if reply == "+done" {
+                if reply == "+done" || is_unknown(&reply) {
                     turns *= 2;
                     return false;
                 }

@@ -29,6 +29,22 @@ const DATABASES: [usize; 3] = [0, chores::OWN_DATABASES[0], chores::OWN_DATABASE
 /// Numbers of steps, with when they were told to be done.
 type Told = Vec<(u64, Instant)>;
 
+/// How long the disk has at most taken to keep a few bytes.
+fn slowest_write(ended: &AtomicBool) -> Duration {
+    let folder = Folder::made("slowest-write");
+    let mut slowest = Duration::ZERO;
+    while !ended.load(Ordering::Relaxed) {
+        let began = Instant::now();
+        let file = std::fs::File::create(folder.path().join("bytes")).expect("a file");
+        std::io::Write::write_all(&mut &file, b"bytes")
+            .and_then(|()| file.sync_all())
+            .expect("room for bytes");
+        slowest = slowest.max(began.elapsed());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    slowest
+}
+
 /// What a player or teller did in one life.
 #[derive(Default)]
 struct Deeds {
@@ -299,6 +315,7 @@ impl Story {
                     std::thread::sleep(Duration::from_millis(saver.below(300) as u64));
                 }
             });
+            let disk = scope.spawn(move || slowest_write(ended));
             let started = Instant::now();
             let (mut looked, mut stall) = (started, Duration::ZERO);
             while server.is_running() && started.elapsed() < life {
@@ -316,7 +333,7 @@ impl Story {
             let join = |handles: Vec<std::thread::ScopedJoinHandle<'_, Deeds>>| -> Vec<Deeds> {
                 handles.into_iter().map(|handle| handle.join().expect("no panic")).collect()
             };
-            (join(players), join(tellers), end, stall)
+            (join(players), join(tellers), end, stall.max(disk.join().expect("no panic")))
         });
         let unanswered = players.iter().any(|deeds| deeds.begun > deeds.told.last().map_or(0, |told| told.0));
         self.cut_while_writing += u64::from(unanswered);
@@ -368,7 +385,7 @@ impl Story {
     /// Nothing may be lost with sync, and with periodic only what was told shortly before the kill.
     fn check_lost(&mut self, what: &str, lost: Option<Duration>, stall: Duration) {
         let Some(lost) = lost else { return };
-        // A round takes several turns on the processor, and each may be waited for.
+        // A round takes several turns on the processor and on the disk, and each may be waited for.
         assert!(
             !self.sync && lost < WINDOW + 4 * stall,
             "{what}, but more was told {lost:?} before the kill"

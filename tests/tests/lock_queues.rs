@@ -250,6 +250,7 @@ fn hold_storm(instances: &str, seed: u64) {
         let list = notation::reply(&server.client().call(["LRANGE", key, "0", "-1"]));
         assert!(!list.contains("half done"), "{list}");
     }
+    server.client().run("CONFIG SET script-timeout-ms 60000");
     assert_all_is_free(&server);
 }
 

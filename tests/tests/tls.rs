@@ -258,7 +258,11 @@ fn health_is_asked_over_tls() {
         (&["--grpc", &*grpc, "--name", HOST], 1, "does not take requests"),
         (&[&["--grpc", &*grpc, "--name", HOST], &own[..]].concat(), 0, "takes requests"),
     ] {
-        let (given, said) = asked(flags);
-        assert!(given == code && said.contains(says), "{flags:?}: {given} {said}");
+        let is_so = || {
+            let (given, said) = asked(flags);
+            given == code && said.contains(says)
+        };
+        // Whoever asks gives up after some seconds, which may pass without a turn on the processor.
+        wait_until(&format!("{flags:?} gives {code}, {says}"), is_so);
     }
 }
