@@ -8,6 +8,7 @@
 
 mod aside;
 mod compile;
+mod declared;
 mod dry;
 mod exec;
 mod host;

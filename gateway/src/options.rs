@@ -119,8 +119,18 @@ impl Options {
             timeout_ms: self.timeout_ms.or(lower.timeout_ms),
             memory_bytes: self.memory_bytes.or(lower.memory_bytes),
             on_error: self.on_error.or(lower.on_error),
-            undeclared_keys: self.undeclared_keys.or(lower.undeclared_keys),
+            undeclared_keys: match lower.undeclared_keys {
+                // Dragonfly's flag says it as well as a value.
+                Some(_) => self.undeclared().or(lower.undeclared_keys),
+                None => self.undeclared_keys,
+            },
         }
+    }
+
+    /// What is said of keys that are not declared.
+    pub fn undeclared(&self) -> Option<UndeclaredKeys> {
+        let allowed = self.flags.has(Flags::ALLOW_UNDECLARED_KEYS).then_some(UndeclaredKeys::Widen);
+        self.undeclared_keys.or(allowed)
     }
 
     /// Adds the flag called `name`.

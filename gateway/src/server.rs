@@ -299,11 +299,11 @@ impl Server {
         let flags = Flags(options.flags.0 | config.default_script_flags.get());
         let on_error = if config.script_on_error.get() == 0 { OnError::Keep } else { OnError::RollBack };
         let widens = config.undeclared_keys.get() == 0 || flags.has(Flags::ALLOW_UNDECLARED_KEYS);
-        let undeclared_keys = if widens { UndeclaredKeys::Widen } else { UndeclaredKeys::Reject };
+        let usual = if widens { UndeclaredKeys::Widen } else { UndeclaredKeys::Reject };
         Options {
             flags,
             on_error: options.on_error.or(Some(on_error)),
-            undeclared_keys: options.undeclared_keys.or(Some(undeclared_keys)),
+            undeclared_keys: options.undeclared().or(Some(usual)),
             ..options
         }
     }

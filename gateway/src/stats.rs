@@ -55,7 +55,9 @@ impl Totals {
         add(&self.runs[ended as usize], 1);
         add(&self.fuel, spent.fuel);
         add(&self.calls, spent.calls);
-        self.times.add(spent.time);
+        if ended != Ended::Killed {
+            self.times.add(spent.time);
+        }
     }
 
     /// Each way to end with how many runs ended so.
@@ -114,7 +116,8 @@ impl Stats {
         };
         counter.inspect(|counter| add(counter, 1));
         add(&self.commands, spent.calls);
-        if self.runs.fetch_add(1, Ordering::Relaxed) > 0 {
+        // What one that was killed has used is not known.
+        if self.runs.fetch_add(1, Ordering::Relaxed) > 0 && ended != Ended::Killed {
             let mut spread = self.spread.lock();
             let spread = spread.get_or_insert_with(|| Box::new(Spread::new()));
             spread.fuel.saturating_record(spent.fuel);

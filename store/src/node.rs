@@ -326,7 +326,7 @@ impl Node {
             ctx.partitions.hold_expired(call.db, self.holds_expired.load(Ordering::Relaxed));
         }
         if let Some(touches) = ctx.touches {
-            self.notifier.tell_of_expired(&mut ctx.partitions);
+            self.notifier.tell_of_expired_within(&mut ctx.partitions, ctx.undo.as_deref(), events);
             touches.take_events(call.command, call.args, self.notifier.classes(), events);
             if is_alone {
                 self.notifier.tell(events);

@@ -3,9 +3,9 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use store_engine::Partitions;
 use store_engine::keyspace::Key;
 use store_engine::notice::{Event, Touches, class};
+use store_engine::{Partitions, UndoLog};
 
 use crate::node::Node;
 
@@ -54,10 +54,25 @@ impl Notifier {
 
     /// Tells of keys that have expired in these partitions since this was last done.
     pub fn tell_of_expired(&self, partitions: &mut Partitions<'_>) {
+        self.tell_of_expired_within(partitions, None, &mut Vec::new());
+    }
+
+    /// The same after a call. Those that its transaction has changed before are noted in `events`: they come back if that
+    /// is undone.
+    pub fn tell_of_expired_within(
+        &self,
+        partitions: &mut Partitions<'_>,
+        undo: Option<&UndoLog>,
+        events: &mut Vec<Event>,
+    ) {
         for at in 0..partitions.len() {
             for (db, space) in partitions.nth(at).databases.iter_mut().enumerate() {
                 for key in space.take_announced() {
-                    self.tell_of(class::EXPIRED, "expired", db, &key);
+                    if undo.is_some_and(|undo| undo.keys().any(|changed| changed == (db, &*key))) {
+                        events.push(Event { class: class::EXPIRED, name: "expired".into(), db, key });
+                    } else {
+                        self.tell_of(class::EXPIRED, "expired", db, &key);
+                    }
                 }
             }
         }

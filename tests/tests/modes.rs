@@ -105,6 +105,7 @@ fn nobody_changes_what_a_running_transaction_watches() {
     runs.call(["EVAL", ENDLESS, "1", "held"]);
     runs.send(["EXEC"]);
     wait_until("it has its keys", || server.log().contains("it has the key"));
+    wait_until("it can be killed", || server.info("scripts_running") == 1);
     let id = id(&mut other);
     other.send(["SET", "watched", "changed"]);
     wait_until("it is asked", || text(&third.run(&format!("CLIENT LIST ID {id}"))).contains("cmd=set"));
@@ -278,6 +279,78 @@ fn replies_do_not_wait_for_a_later_request() {
     assert_eq!(text(&piped.read()), "nil");
 }
 
+/// What SCRIPT STATS tells of a script, by name.
+fn stats(client: &mut Client, sha: &str) -> impl Fn(&str) -> i64 + use<> {
+    let Value::Array(fields) = client.run(&format!("SCRIPT STATS {sha}")) else { panic!("fields") };
+    move |name| {
+        let at = fields.iter().position(|field| *field == Value::Bulk(name.as_bytes().to_vec()));
+        match fields[at.expect("a field of this name") + 1] {
+            Value::Integer(value) => value,
+            ref other => panic!("no number: {other:?}"),
+        }
+    }
+}
+
+/// What they used is not known.
+#[test]
+fn scripts_that_were_killed_are_counted_and_nothing_more() {
+    let server = TestServer::start(&[]);
+    let (mut client, mut other) = (server.client(), server.client());
+    let source = "while ARGV[1] == 'endless' do end return 1";
+    let Value::Bulk(sha) = client.call(["SCRIPT", "LOAD", source]) else { panic!("a digest") };
+    let sha = String::from_utf8(sha).expect("hexadecimal digits");
+    for argument in ["fine", "fine", "endless", "endless", "endless"] {
+        client.send(["EVALSHA", &sha, "0", argument]);
+        if argument == "endless" {
+            wait_until("it is killed", || text(&other.run("SCRIPT KILL")) == "+OK");
+        }
+        client.read();
+    }
+    let of = stats(&mut client, &sha);
+    assert_eq!(["runs", "killed"].map(&of), [5, 3]);
+    assert!(of("fuel_p50") > 0 && of("fuel_p50") == of("fuel_max"));
+}
+
+#[test]
+fn flags_given_from_outside_say_the_same_as_a_header() {
+    let server = TestServer::start(&[]);
+    let mut client = server.client();
+    let mut load = |source: &str| match client.call(["SCRIPT", "LOAD", source]) {
+        Value::Bulk(sha) => String::from_utf8(sha).expect("hexadecimal digits"),
+        other => panic!("no digest: {other:?}"),
+    };
+    let reads = load("#!lua\nreturn redis.call('GET', 'key')");
+    let allows = load("--!df flags=allow-undeclared-keys\nreturn redis.call('GET', 'key')");
+    let evaluated = |client: &mut Client, call: &str, sha: &str| text(&client.call([call, sha, "0"]));
+    let refused = "-ERR Can not execute a script with write flag using *_ro command.";
+    assert_eq!(evaluated(&mut client, "EVALSHA_RO", &reads), refused);
+    client.run(&format!("SCRIPT FLAGS {reads} no-writes"));
+    assert_eq!(evaluated(&mut client, "EVALSHA_RO", &reads), "nil");
+    // A header counts before them, by its flag as well as by a value.
+    for sha in [&reads, &allows] {
+        client.run(&format!("SCRIPT FLAGS {sha} undeclared-keys=reject"));
+    }
+    let refused = evaluated(&mut client, "EVALSHA", &reads);
+    assert!(refused.contains(&format!("or let script {reads} say undeclared-keys=widen")), "{refused}");
+    client.run(&format!("SCRIPT FLAGS {reads} undeclared-keys=widen"));
+    assert_eq!(evaluated(&mut client, "EVALSHA", &reads), "nil");
+    assert_eq!(evaluated(&mut client, "EVALSHA", &allows), "nil");
+}
+
+/// Over nodes, too, where what a script does not wait for goes with its end.
+#[test]
+fn an_error_comes_before_that_of_the_script_which_did_not_wait_for_it() {
+    let server = TestServer::start(&[]);
+    let mut client = server.client();
+    client.run("SET text x");
+    for header in ["#!lua", "#!lua on-error=rollback"] {
+        let script = format!("{header}\nredis.call('INCR', KEYS[1])\nerror('of its own')");
+        let reply = text(&client.eval(&script, &["text"], &[]));
+        assert!(reply.starts_with("-ERR value is not an integer or out of range script: "), "{reply}");
+        assert!(reply.ends_with(", on @user_script:2."), "{reply}");
+    }
+}
+
 #[test]
 fn what_scripts_did_is_counted_for_each() {
     let server = TestServer::start(&[]);
@@ -290,19 +363,19 @@ fn what_scripts_did_is_counted_for_each() {
     for argument in ["fine", "fail", "long", "fine", "fine"] {
         client.call(["EVALSHA", &sha, "0", argument]);
     }
-    let Value::Array(fields) = client.run(&format!("SCRIPT STATS {sha}")) else { panic!("fields") };
-    let of = |name: &str| {
-        let at = fields.iter().position(|field| *field == Value::Bulk(name.as_bytes().to_vec()));
-        match fields[at.expect("a field of this name") + 1] {
-            Value::Integer(value) => value,
-            ref other => panic!("no number: {other:?}"),
-        }
-    };
-    assert_eq!(["runs", "errors", "limits_hit", "killed", "reruns"].map(of), [5, 1, 1, 0, 0]);
-    assert_eq!(["commands", "undeclared_keys"].map(of), [7, 3]);
+    let of = stats(&mut client, &sha);
+    assert_eq!(["runs", "errors", "limits_hit", "killed", "reruns"].map(&of), [5, 1, 1, 0, 0]);
+    assert_eq!(["commands", "undeclared_keys"].map(&of), [7, 3]);
     assert!(of("fuel_max") > 1_000_000 && of("fuel_p50") < 1_000_000);
     let complaint = format!("script {sha} uses the key undeclared");
     wait_until("the log says so", || server.log().contains(&complaint));
+    // In a transaction too, where a round that is repeated does not count.
+    client.run("MULTI");
+    client.call(["EVALSHA", &sha, "0", "fine"]);
+    client.call(["EVAL", "return redis.call('DBSIZE')", "0"]);
+    assert_eq!(text(&client.run("EXEC")), r#"["1", 1]"#);
+    let of = stats(&mut client, &sha);
+    assert_eq!(["runs", "errors", "undeclared_keys"].map(of), [6, 1, 4]);
     client.run("SCRIPT STATS RESET");
     let Value::Array(fields) = client.run("SCRIPT STATS") else { panic!("fields") };
     assert!(fields.iter().skip(1).step_by(2).all(|value| *value == Value::Integer(0)));

@@ -148,11 +148,18 @@ fn what_nobody_did_and_what_is_undone() {
     assert!(heard[2].ends_with("\"__keyevent@0__:expired\", \"k\"]"), "{heard:?}");
     for script in [
         "#!lua on-error=rollback\nredis.call('SET', 'k', 1) error('oops')",
+        "#!lua on-error=rollback\nredis.call('SET', 'k', 1, 'PXAT', 1) redis.pcall('GET', 'k') error('oops')",
         "#!lua flags=dry-run\nreturn redis.call('SET', 'k', 1)",
         "#!lua timeout=300\nredis.call('SET', 'k', 1) while true do end",
     ] {
         client.talks.eval(script, &["k"], &[]);
     }
+    assert_eq!(client.events("GET k"), Vec::<String>::new());
+    for line in ["MULTI", "SET k 1 PXAT 1", "EXISTS k", "SET k 2", "DEL k"] {
+        client.talks.run(line);
+    }
+    let told = ["set", "expire", "expired", "set", "del"];
+    assert_eq!(client.events("EXEC"), told.map(|name| format!("\"__keyevent@0__:{name}\" \"k\"")));
     client.talks.run("CONFIG SET maxmemory-policy allkeys-random maxmemory 1");
     assert_eq!(client.events("GET k"), Vec::<String>::new());
     client.talks.run("CONFIG SET maxmemory 0");

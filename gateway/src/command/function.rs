@@ -199,13 +199,14 @@ pub fn function_call<'a>(
         if error == store_engine::error::NOT_AN_INTEGER { bad } else { error }
     })?;
     let (keys, args) = admitted.args.rest(3).split_at(count);
-    if read_only && !function.flags.has(Flags::NO_WRITES) {
-        return Err(CommandError::new("ERR Can not execute a script with write flag using *_ro command."));
-    }
     session.seed = session.seed.wrapping_add(1);
     let own = Options { flags: function.flags, ..function.options };
     let mut options = server.complete(session.wishes.options.over(own));
-    let read_only = options.flags.has(Flags::NO_WRITES);
+    let is_read_only = options.flags.has(Flags::NO_WRITES);
+    if read_only && !is_read_only {
+        return Err(CommandError::new("ERR Can not execute a script with write flag using *_ro command."));
+    }
+    let read_only = is_read_only;
     let budget = gate::grant(server, session, &mut options, read_only)?;
     Ok(ScriptCall {
         since: session.clock.unwrap_or_else(Instant::now),

@@ -217,12 +217,13 @@ pub fn script_call<'a>(
         server.scripts.get_or_add(args[1], server.config.script_cache_max.get_usize())?
     };
     let (keys, args) = args.rest(3).split_at(key_count(admitted)?);
-    if read_only && !known.header.suits_read_only() {
-        return Err(CommandError::new("ERR Can not execute a script with write flag using *_ro command."));
-    }
     session.seed = session.seed.wrapping_add(1);
     let mut options = server.complete(session.wishes.options.over(known.options));
-    let read_only = read_only || options.flags.has(Flags::NO_WRITES);
+    let is_read_only = options.flags.has(Flags::NO_WRITES);
+    if read_only && !is_read_only && !known.header.suits_read_only() {
+        return Err(CommandError::new("ERR Can not execute a script with write flag using *_ro command."));
+    }
+    let read_only = read_only || is_read_only;
     let budget = gate::grant(server, session, &mut options, read_only)?;
     Ok(ScriptCall {
         since: session.clock.unwrap_or_else(Instant::now),

@@ -5,16 +5,16 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
-use script::Outcome;
+use script::{Outcome, Spent};
 use store::spans::Part;
-use store::{Call, LockRequest, Mode, Trouble, Unit, WatchId};
+use store::{Call, Conflict, LockRequest, Mode, Trouble, Unit, WatchId};
 use store_engine::{Args, CommandError, Reply};
 
 use super::dry;
 use super::host::{Circumstances, Collects, Lack, ScriptHost};
 use super::locks::LockSet;
 use super::outgoing::{Outgoing, commit};
-use super::script::{ScriptCall, append_outcome, killed_error, never_run_error, run_once};
+use super::script::{ScriptCall, append_reply, killed_error, never_run_error, note_end, run_once};
 use super::spans;
 use crate::fleet;
 use crate::gate::{self, Admitted};
@@ -193,11 +193,17 @@ pub async fn exec<'a>(
         if performer.watch_broken(present.now_ms) {
             return Ok(false);
         }
-        let mut shared = Shared { present, seed: *seed, collects, outgoing: Outgoing::default() };
+        let mut shared =
+            Shared { present, seed: *seed, collects, outgoing: Outgoing::default(), ended: Vec::new() };
         out.array(queued.len());
         match round(server, queued.len(), performer, &mut steps, txn, &mut shared, out).await {
             Ok(txn) => {
                 *seed = shared.seed;
+                for (at, failed, spent) in shared.ended {
+                    if let Some(Step::Script(call)) = steps.get(at) {
+                        note_end(server, call, failed, &spent);
+                    }
+                }
                 return commit(server, txn, shared.outgoing).await.map(|()| true).map_err(error_of);
             }
             Err(Broken::Lack(txn, lack)) => {
@@ -253,6 +259,8 @@ struct Shared {
     seed: u64,
     collects: Collects,
     outgoing: Outgoing,
+    /// The scripts that have come to their end: number, whether with an error, and what they used.
+    ended: Vec<(usize, bool, Spent)>,
 }
 
 /// Runs all `count` steps; `steps` are those that an earlier round has come to. The transaction comes back if it may be
@@ -309,7 +317,7 @@ async fn round<'a>(
                 }
             }
             Step::Script(call) => {
-                txn = script_step(server, call, txn, shared, out).await?;
+                txn = script_step(server, call, at, txn, shared, out).await?;
             }
         }
     }
@@ -319,12 +327,13 @@ async fn round<'a>(
 async fn script_step(
     server: &Arc<Server>,
     call: &ScriptCall<'_>,
+    at: usize,
     txn: Unit,
     shared: &mut Shared,
     out: &mut Reply,
 ) -> Result<Unit, Broken> {
     let (began, mark) = (call.phase(), out.buf.len());
-    let done = run_step(server, call, txn, shared, out).await;
+    let done = run_step(server, call, at, txn, shared, out).await;
     let Some(began) = began else { return done };
     match &done {
         // It is told of when it has ended.
@@ -338,6 +347,7 @@ async fn script_step(
 async fn run_step(
     server: &Arc<Server>,
     call: &ScriptCall<'_>,
+    at: usize,
     mut txn: Unit,
     shared: &mut Shared,
     out: &mut Reply,
@@ -351,6 +361,7 @@ async fn run_step(
     let mark = out.buf.len();
     let mut told = server.events.begin(|| call.introduction("transaction"));
     let (seen, collects) = (shared.present.seen_by(call, shared.seed), shared.collects);
+    let before = txn.requests().count();
     let run = pin!(async {
         // Not before: nobody who holds a place waits for keys, or for others who load something.
         let _permit = server.runtime.admit(false).await;
@@ -361,6 +372,13 @@ async fn run_step(
         return Err(Broken::Ended(killed_error(server, call)));
     };
     let lack = done.lack();
+    // What an earlier round has come to is locked from the start.
+    let found = done.host.iter().flat_map(|host| host.txn.requests().skip(before));
+    let lacked = match &lack {
+        Some(Lack::Lock(Conflict::Key(request))) => Some(request),
+        _ => None,
+    };
+    call.note_undeclared(server, found.chain(lacked));
     if let Some(Lack::Node(error)) = lack {
         return Err(Broken::Ended(error.text().to_owned()));
     }
@@ -376,10 +394,14 @@ async fn run_step(
         }
         outcome => {
             told.iter_mut().for_each(|told| told.end(Ended::ByLimit, done.spent.fuel));
-            append_outcome(server, call, outcome, &done.spent, &mut out.buf).map_err(Broken::Ended)?
+            let failed =
+                append_reply(server, call, outcome, &done.spent, &mut out.buf).map_err(Broken::Ended)?;
+            shared.ended.push((at, failed, done.spent));
+            failed
         }
     };
     let how = if failed { Ended::WithError } else { Ended::Well };
+    call.tell_end(how, &done.spent);
     told.iter_mut().for_each(|told| told.end(how, done.spent.fuel));
     let lost = || Broken::Ended("SCRIPTTRAP the sandbox took its transaction down".into());
     let ScriptHost { mut txn, outgoing: published, seen, .. } = *done.host.ok_or_else(lost)?;

@@ -1,7 +1,7 @@
 //! What the calls of an atomic script meet: the gate, then the transaction.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use script::{CallFlags, Finishing, Host, HostCall, LogLevel};
 use smallvec::SmallVec;
@@ -11,15 +11,15 @@ use store_engine::spec::flags;
 use store_engine::{Args, CommandError, Protocol, Reply, Routing};
 
 use super::aside;
+use super::declared::Declared;
 use super::outgoing::Outgoing;
 use super::queue::Queue;
 use super::trace::tell_call;
 use crate::acl::Account;
-use crate::acl::limits::Limit;
 use crate::fleet;
 use crate::gate::{self, Admitted, Origin, Recent, Stage};
 use crate::memory;
-use crate::observe::{Counters, unix_ms};
+use crate::observe::unix_ms;
 use crate::pubsub::Message;
 use crate::registry::{Later, Row, SessionCommand, SessionRun};
 use crate::server::Server;
@@ -44,6 +44,13 @@ pub(super) struct Circumstances {
     pub full: bool,
     /// Which does not matter.
     pub spares_memory: bool,
+}
+
+impl Circumstances {
+    /// The present time, which stands still for a script.
+    pub(super) fn clock(&self) -> Duration {
+        Duration::from_millis(self.now_ms) + Duration::from_micros(self.micros.into())
+    }
 }
 
 /// Which calls are sent later and together, of those whose results nobody reads.
@@ -162,35 +169,6 @@ pub(super) struct ScriptHost {
     pub trace: Option<Arc<Trace>>,
 }
 
-/// The keys that a script declared.
-pub(super) struct Declared {
-    pub db: usize,
-    pub keys: Vec<Box<[u8]>>,
-    pub name: String,
-    /// A limit of the user is why: no flag helps.
-    pub of_user: bool,
-}
-
-impl Declared {
-    /// Dragonfly's refusal of other keys, with what to do about it.
-    fn check(&self, admitted: &Admitted<'_>, db: usize) -> Result<(), CommandError> {
-        for &(at, _) in admitted.keys.iter() {
-            let key = admitted.args[at];
-            if db != self.db || !self.keys.iter().any(|declared| **declared == *key) {
-                let otherwise = match self.of_user {
-                    true => format!(" of script {}, as {} wants it", self.name, Limit::UndeclaredKeys.rule()),
-                    false => format!(", or give script {} the flag allow-undeclared-keys", self.name),
-                };
-                return Err(CommandError::owned(format!(
-                    "UNDECLARED script tried accessing undeclared key, key: {}; name it among the KEYS{otherwise}",
-                    String::from_utf8_lossy(&key[..key.len().min(128)]),
-                )));
-            }
-        }
-        Ok(())
-    }
-}
-
 /// The round must end.
 struct Stop;
 
@@ -210,12 +188,8 @@ impl ScriptHost {
             return Ok(true);
         }
         if let Some(declared) = &self.declared
-            && let Err(error) = declared.check(&admitted, self.seen.db)
+            && let Err(error) = declared.check(&self.server, &admitted, self.seen.db)
         {
-            Counters::add(&self.server.counters.undeclared_refused, 1);
-            if declared.of_user {
-                self.server.acl.note_limit(Limit::UndeclaredKeys);
-            }
             out.error(&error);
             return Ok(true);
         }

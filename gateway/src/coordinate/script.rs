@@ -3,8 +3,7 @@
 use std::fmt;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use resp::ReplyLimits;
 use script::{AnyHost, Budget, Host, Outcome, RunInput, Spent};
@@ -12,8 +11,9 @@ use store::spans::Part;
 use store::{Conflict, LockRequest, Mode, Origin, Trouble, Unit};
 use store_engine::{CommandError, Protocol, Reply};
 
+use super::declared::{Declared, Refuser, note_undeclared};
 use super::dry;
-use super::host::{Caller, Circumstances, Collects, Declared, Lack, ScriptHost};
+use super::host::{Caller, Circumstances, Collects, Lack, ScriptHost};
 use super::limits::{Burning, limit_error, take_turn};
 use super::locks::LockSet;
 use super::outgoing::{Outgoing, commit};
@@ -166,6 +166,11 @@ impl ScriptCall<'_> {
     pub(super) fn note(&self, server: &Server, ended: Ended, spent: &Spent) {
         self.program.stats().add(ended, spent);
         server.totals.add(ended, spent);
+        self.tell_end(ended, spent);
+    }
+
+    /// Tells how a run ended, if somebody asked.
+    pub(super) fn tell_end(&self, ended: Ended, spent: &Spent) {
         if let Some(trace) = &self.trace {
             let mut seen = trace.seen();
             seen.ended = Some(ended);
@@ -207,15 +212,32 @@ impl ScriptCall<'_> {
         Caller { client: self.client, account: self.account.clone() }
     }
 
+    /// The keys beyond which it may not go, if somebody wants that.
     fn declared(&self) -> Option<Declared> {
         let limits_user =
             |account: &Arc<Account>| account.user().limits().get(Limit::UndeclaredKeys).is_some();
-        (self.options.undeclared_keys == Some(UndeclaredKeys::Reject)).then(|| Declared {
+        let own = match &self.program {
+            Program::Script(known) => known.options,
+            Program::Function(function) => function.options,
+        };
+        let rejects = Some(UndeclaredKeys::Reject);
+        (self.options.undeclared_keys == rejects).then(|| Declared {
             db: self.db,
             keys: self.keys.iter().map(|key| (*key).into()).collect(),
             name: self.program.name().to_owned(),
-            of_user: self.account.as_ref().is_some_and(limits_user),
+            by: match self.account.as_ref().is_some_and(limits_user) {
+                true => Refuser::User,
+                false if own.undeclared_keys == rejects => Refuser::Script,
+                false => Refuser::Server,
+            },
         })
+    }
+
+    /// Counts those of the `used` keys that it did not declare.
+    pub(super) fn note_undeclared<'k>(&self, server: &Server, used: impl Iterator<Item = &'k LockRequest>) {
+        let is_declared = |used: &LockRequest| used.db == self.db && self.keys.contains(&&*used.key);
+        let undeclared = used.filter(|request| !is_declared(request));
+        note_undeclared(server, &self.program, self.program.stats(), undeclared);
     }
 }
 
@@ -461,7 +483,7 @@ async fn run_atomic(
             && !(failed && call.options.on_error == Some(OnError::RollBack))
         {
             if txn.requests().count() > call.keys.len() {
-                note_undeclared(server, call, &txn);
+                call.note_undeclared(server, txn.requests());
             }
             return Ok(Some(Kept { txn, outgoing, failed, spent }));
         }
@@ -471,13 +493,13 @@ async fn run_atomic(
 }
 
 /// Counts a run that ended by itself, `failed` with an error.
-fn note_end(server: &Server, call: &ScriptCall<'_>, failed: bool, spent: &Spent) {
+pub(super) fn note_end(server: &Server, call: &ScriptCall<'_>, failed: bool, spent: &Spent) {
     call.note(server, if failed { Ended::WithError } else { Ended::Well }, spent);
     Counters::add(&server.counters.scripts_run, 1);
 }
 
 /// [`append_reply`], and [`note_end`].
-pub(super) fn append_outcome(
+fn append_outcome(
     server: &Server,
     call: &ScriptCall<'_>,
     outcome: Outcome,
@@ -491,7 +513,7 @@ pub(super) fn append_outcome(
 
 /// Appends the reply of a run that ended by itself, and says whether that is an error; the error's text if
 /// something ended it, which is counted.
-fn append_reply(
+pub(super) fn append_reply(
     server: &Server,
     call: &ScriptCall<'_>,
     outcome: Outcome,
@@ -530,25 +552,6 @@ pub(super) fn lost(trouble: Trouble) -> String {
     }
 }
 
-/// Counts the keys that a script used without having declared them, and tells its author of the first.
-fn note_undeclared(server: &Server, call: &ScriptCall<'_>, txn: &Unit) {
-    let is_declared = |request: &LockRequest| request.db == call.db && call.keys.contains(&&*request.key);
-    let mut keys = txn.requests().filter(|request| !is_declared(request)).map(|request| &request.key);
-    let Some(first) = keys.next() else { return };
-    let count = 1 + keys.count() as u64;
-    Counters::add(&server.counters.undeclared_keys, count);
-    let is_new = call.program.stats().add_undeclared(count);
-    // Clients that make up new texts all the time shall not fill the log.
-    let second = unix_time().as_secs();
-    if is_new && server.counters.undeclared_told.swap(second, Ordering::Relaxed) != second {
-        let (program, key) = (&call.program, String::from_utf8_lossy(&first[..first.len().min(128)]));
-        crate::log::notice(&format!(
-            "{program} uses the key {key}, which is not among its KEYS; a script that declares its keys waits \
-             for them once and is never repeated"
-        ));
-    }
-}
-
 /// Redis' text for what does not compile.
 pub(super) fn compile_error(message: &str) -> String {
     format!("ERR Error compiling script (new function): {message}")
@@ -576,11 +579,6 @@ impl Circumstances {
         let spares_memory = call.options.flags.spares_memory();
         let micros = unix_time().subsec_micros() % 1000;
         Circumstances { now_ms, micros, clock_seconds: 0.0, seed, db, read_only, full, spares_memory }
-    }
-
-    /// The present time, which stands still for a script.
-    pub(super) fn clock(&self) -> Duration {
-        Duration::from_millis(self.now_ms) + Duration::from_micros(self.micros.into())
     }
 }
 
@@ -614,8 +612,10 @@ pub(super) async fn run_once(
         reader: call.reader.clone(),
     });
     let (mut host, outcome, spent) = run_in_sandbox(server, call, seen.clock_seconds, host, false).await;
-    if let (Some(host), Outcome::Reply(_)) = (&mut host, &outcome) {
-        host.end(ends).await;
+    if let (Some(host), Outcome::Reply(reply)) = (&mut host, &outcome) {
+        // What will be undone has no end to go with: an error of a collected call comes before the script's own.
+        let is_kept = call.options.on_error != Some(OnError::RollBack) || reply.first() != Some(&b'-');
+        host.end(ends && is_kept).await;
     }
     Round { host, outcome, spent }
 }
@@ -630,6 +630,7 @@ async fn run_unlocked(server: &Arc<Server>, call: &ScriptCall<'_>, out: &mut Vec
         read_only: call.read_only,
         spares_memory: call.options.flags.spares_memory(),
         recent: Recent::default(),
+        declared: call.declared().filter(|declared| declared.by == Refuser::User),
         queue: Queue::default(),
         sent: 0,
         collects: server.config.script_auto_async.get() > 0,

@@ -9,6 +9,7 @@ use store_engine::spec::flags::DENY_OOM;
 use store_engine::{Args, CommandError, Protocol, Reply};
 
 use super::aside;
+use super::declared::Declared;
 use super::host::{
     Asking, CALL_FUEL, Caller, about_channels, answer_count, can_wait, reply_in, tell_channels,
 };
@@ -35,6 +36,8 @@ pub(super) struct UnlockedHost {
     /// Its calls are not refused when memory is full.
     pub spares_memory: bool,
     pub recent: Recent,
+    /// The only keys the script may touch, where its user's limits say so.
+    pub declared: Option<Declared>,
     /// Calls that wait to be sent.
     pub queue: Queue,
     /// How many of them were sent already.
@@ -121,6 +124,12 @@ impl UnlockedHost {
             }
         };
         if let Err(error) = self.caller.check(&self.server, &admitted) {
+            out.error(&error);
+            return HostCall::Done(CALL_FUEL);
+        }
+        if let Some(declared) = &self.declared
+            && let Err(error) = declared.check(&self.server, &admitted, self.db)
+        {
             out.error(&error);
             return HostCall::Done(CALL_FUEL);
         }

@@ -317,7 +317,7 @@ impl Keyspace {
         if !self.seat.watches.is_empty()
             && let Some((key, _)) = self.entries.at(at)
         {
-            // Nobody takes that back.
+            // Nobody takes that back; where the change that made it expire is taken back, that has the watches.
             self.seat.watches.lose(key);
         }
         let (key, entry) = self.remove_at(at);

@@ -155,15 +155,22 @@ impl Ctx<'_> {
     /// Does `work`. If there is an undo log, the watches that this breaks are kept there.
     #[inline(always)] // A context would be moved.
     pub fn watched<R>(&mut self, work: impl FnOnce(&mut Self) -> R) -> R {
-        let is_open = self.undo.is_some() && self.partitions.is_watched();
-        if is_open {
-            self.partitions.hold_watches();
+        if self.undo.is_none() || !self.partitions.is_watched() {
+            return work(self);
         }
-        let done = work(self);
-        if is_open && let Some(undo) = &mut self.undo {
-            self.partitions.take_broken(undo.broken());
-        }
-        done
+        self.partitions.hold_watches();
+        let open = Open(self);
+        work(open.0)
+    }
+}
+
+/// It is open whether changes stay until this is dropped, by a panic too.
+struct Open<'c, 'a>(&'c mut Ctx<'a>);
+
+impl Drop for Open<'_, '_> {
+    fn drop(&mut self) {
+        let Ctx { partitions, undo: Some(undo), .. } = &mut *self.0 else { return };
+        partitions.take_broken(undo.broken());
     }
 }
 

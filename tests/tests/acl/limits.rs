@@ -390,4 +390,24 @@ fn scripts_have_what_their_user_may_have() {
     assert!(refused.starts_with("-UNDECLARED script tried accessing undeclared key, key: kx"), "{refused}");
     assert!(refused.contains("as limit:undeclared-keys wants it"), "{refused}");
     assert_eq!((reached(&server, "undeclared-keys"), server.info("undeclared_refused")), (1, 1));
+    // Not without atomicity either, nor by what names more than its keys.
+    let asynchronous = "#!lua flags=disable-atomicity\nreturn redis.call(unpack(ARGV))";
+    let atomic = "return redis.call(unpack(ARGV))";
+    for script in [atomic, asynchronous] {
+        let mut call =
+            |line: &str| notation::reply(&user.eval(script, &["k"], &line.split(' ').collect::<Vec<_>>()));
+        assert_eq!(call("GET k"), "nil");
+        assert!(
+            call("SET other x").starts_with("-UNDECLARED script tried accessing undeclared key, key: other;")
+        );
+        for line in ["COPY k k DB 1", "MOVE k 1", "SORT k BY nosort GET other*"] {
+            let refused = call(line);
+            let told = "-UNDECLARED script tried accessing keys that no KEYS can name, command: ";
+            assert!(
+                refused.starts_with(told) && refused.contains("limit:undeclared-keys wants it"),
+                "{refused}"
+            );
+        }
+    }
+    assert_eq!((reached(&server, "undeclared-keys"), server.info("undeclared_refused")), (9, 9));
 }

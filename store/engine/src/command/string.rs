@@ -392,16 +392,14 @@ fn getex(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
         }
     }
     // The key is looked at first, then the number.
-    let exists = ctx.exists(args[1]);
+    let held = ctx.target(args[1]).map(|entry| entry.expire_at_ms);
     get(ctx, args)?;
-    if !exists {
-        return Ok(());
-    }
+    let Some(held) = held else { return Ok(()) };
     let at = pending.map(|pending| pending.resolve(ctx, "getex")).transpose()?;
     match at {
         Some(at) if at.get() <= ctx.now_ms => drop(ctx.delete(args[1])),
         Some(at) => drop(ctx.set_expiry(args[1], Some(at))),
-        None if persist => drop(ctx.set_expiry(args[1], None)),
+        None if persist && held.is_some() => drop(ctx.set_expiry(args[1], None)),
         None => {}
     }
     Ok(())
