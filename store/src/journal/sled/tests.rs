@@ -136,9 +136,9 @@ fn a_panic_is_an_error_and_the_end() {
     }
 }
 
-#[test]
-fn room_that_nothing_is_in_is_given_back() {
-    let folder = Folder::new("room");
+/// Removes five hundred records and writes one; whether sled has left their room when it was closed in between.
+fn empty_and_write(attempt: u32) -> bool {
+    let folder = Folder::new(&format!("room-{attempt}"));
     let room = || -> u64 {
         let slabs = fs::read_dir(home(&folder.0).join("slabs")).unwrap();
         slabs.map(|slab| slab.unwrap().metadata().unwrap().len()).sum()
@@ -154,11 +154,18 @@ fn room_that_nothing_is_in_is_given_back() {
     disk.apply(2, &(0..500).map(delete).collect::<Vec<_>>()).unwrap();
     disk.flush().unwrap();
     drop(disk);
-    assert!(room() > 2_000_000, "sled cuts off more by itself now");
+    let left = room();
     let mut disk = Sled::open(&folder.0).unwrap();
     disk.apply(3, &[put(7)]).unwrap();
     disk.flush().unwrap();
     drop(disk);
     assert!(room() < 20_000, "{} bytes for one record", room());
     assert_eq!(count(&Sled::open(&folder.0).unwrap()), 1);
+    left > 2_000_000
+}
+
+#[test]
+fn room_that_nothing_is_in_is_given_back() {
+    // Now and then sled cuts it off by itself.
+    assert!((0..10).any(empty_and_write), "sled always cuts off more by itself now");
 }
