@@ -252,7 +252,7 @@ impl Writer {
 
     fn db(&mut self) -> Result<&Db, DiskError> {
         if self.db.is_none() {
-            self.db = Some(open_db(&self.home)?);
+            self.db = Some(open_again(&self.home)?);
         }
         Ok(self.db.as_ref().expect("there by now"))
     }
@@ -529,6 +529,22 @@ fn open_db(path: &Path) -> Result<Db, DiskError> {
     // No flusher of its own, which would flush between two steps of a batch, and abort the process on an error.
     let config = sled::Config::new().path(path).flush_every_ms(None).zstd_compression_level(LEVEL);
     attempt("open", path, || config.open())
+}
+
+/// The same for one who has just closed it: sled's lock is gone when the last who saw it has gone, a child before its exec
+/// included.
+fn open_again(path: &Path) -> Result<Db, DiskError> {
+    let until = Instant::now() + LOCK_PATIENCE;
+    loop {
+        match open_db(path) {
+            Err(DiskError::Io { error, .. })
+                if error.kind() == io::ErrorKind::WouldBlock && Instant::now() < until =>
+            {
+                thread::sleep(Duration::from_millis(10));
+            }
+            opened => return opened,
+        }
+    }
 }
 
 /// Prepares for sled's opening what it would do harm to. A kill during an earlier one can leave a snapshot and no log:
