@@ -230,9 +230,9 @@ impl TestServer {
         self.child.try_wait().expect("a child").is_none()
     }
 
-    /// Bytes of memory it has in RAM.
+    /// Bytes of its own that it has in RAM: how much of its program is there is up to the system.
     pub fn resident_bytes(&self) -> u64 {
-        self.memory("VmRSS:")
+        self.memory("RssAnon:")
     }
 
     /// The most bytes of memory it ever had in RAM.
