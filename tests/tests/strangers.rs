@@ -118,11 +118,12 @@ fn unread(server: &TestServer, address: SocketAddr, asked: impl Fn(u32) -> Vec<u
     server.forget_peak();
     let before = server.peak_bytes();
     ask_unread(STRANGERS, address, &asked);
-    (server.peak_bytes() - before) / STRANGERS
+    // The system counts pages by and by, so that it may even be less.
+    server.peak_bytes().saturating_sub(before) / STRANGERS
 }
 
-/// Half of what a client that is known may leave in a buffer.
-const HELD_BYTES: u64 = 256 * 1024;
+/// Each needs up to 200 KB on a busy machine. With the buffers of a client that is known it would be 700 KB and more.
+const HELD_BYTES: u64 = 400 * 1024;
 
 /// The same by gRPC, where 200 calls may come at once before the first is refused. Reflection took 60 KB for each of them.
 const HELD_BY_CALLS: u64 = 1024 * 1024;
