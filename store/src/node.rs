@@ -10,7 +10,7 @@ use store_engine::ctx::partition_of;
 use store_engine::hyperloglog::SparseLimit;
 use store_engine::keys::KeyAt;
 use store_engine::keyspace::{Counts, Sticky};
-use store_engine::notice::{Event, Touches};
+use store_engine::notice::{Event, Touches, class};
 use store_engine::{
     Access, Aging, Args, Command, Ctx, DATABASES, Effects, Partition, Partitions, Protocol, Reply, Routing,
     UndoLog,
@@ -22,7 +22,7 @@ use crate::evict::Evictor;
 use crate::journal::Journal;
 use crate::lock::{Mode, TxnId};
 use crate::memory::{Account, Limiter};
-use crate::notify::Notifier;
+use crate::notify::{Notifier, expired};
 use crate::shard::{Shard, ShardGuard, ShardState};
 use crate::times::Times;
 use crate::txn::Transaction;
@@ -463,7 +463,8 @@ pub(crate) fn run(
     run_in(&mut ctx, call)
 }
 
-/// [`run`] on copies that belong to an undo log, leaving the events of these classes in `events`.
+/// [`run`] on copies that belong to an undo log, leaving the events of these classes in `events`. Of keys that have
+/// expired those are told that the log has; of others whoever has their truth tells.
 pub(crate) fn run_noting(
     call: &Call<'_>,
     partition: &mut Partition,
@@ -474,12 +475,19 @@ pub(crate) fn run_noting(
     out: &mut Reply,
 ) -> bool {
     let mut touches = Touches::default();
+    let announced = classes & class::EXPIRED != 0;
+    partition.databases.iter_mut().for_each(|space| space.announce_expired(announced));
     let done = {
-        let (partitions, undo, touches) = (Partitions::One(partition), Some(undo), Some(&mut touches));
+        let (partitions, undo, touches) = (Partitions::One(partition), Some(&mut *undo), Some(&mut touches));
         let effects = None;
         let mut ctx = Ctx { partitions, db: call.db, now_ms: call.now_ms, seed, undo, effects, touches, out };
         run_in(&mut ctx, call)
     };
+    for (db, space) in partition.databases.iter_mut().enumerate() {
+        let keys = space.take_announced().into_iter();
+        let own = keys.filter(|key| undo.keys().any(|changed| changed == (db, &**key)));
+        events.extend(own.map(|key| expired(db, key)));
+    }
     touches.take_events(call.command, call.args, classes, events);
     done
 }

@@ -69,7 +69,7 @@ impl Notifier {
             for (db, space) in partitions.nth(at).databases.iter_mut().enumerate() {
                 for key in space.take_announced() {
                     if undo.is_some_and(|undo| undo.keys().any(|changed| changed == (db, &*key))) {
-                        events.push(Event { class: class::EXPIRED, name: "expired".into(), db, key });
+                        events.push(expired(db, key));
                     } else {
                         self.tell_of(class::EXPIRED, "expired", db, &key);
                     }
@@ -77,6 +77,11 @@ impl Notifier {
             }
         }
     }
+}
+
+/// That a key's time was over.
+pub(crate) fn expired(db: usize, key: Key) -> Event {
+    Event { class: class::EXPIRED, name: "expired".into(), db, key }
 }
 
 impl Node {

@@ -194,6 +194,42 @@ fn nodes_tell_all_gateways() {
     }
 }
 
+/// What a transaction does that spans nodes is done where nobody listens: they are told of it at its end.
+#[test]
+fn nodes_tell_of_what_was_done_for_them() {
+    let cluster = TestCluster::start(2, 1, None);
+    let (mut hears, mut talks) = (cluster.client(0), cluster.client(0));
+    hears.run("PSUBSCRIBE __keyevent@*");
+    let [one, other] = [0, 1].map(|node| cluster.key(node, "key"));
+    let mut told_of = |lines: &[String], most: usize| {
+        lines.iter().for_each(|line| drop(talks.run(line)));
+        let told = (0..most).map(|_| heard(&mut hears));
+        let told = told.map(|(channel, key)| (channel.replace("__keyevent@0__:", ""), key));
+        // Of several nodes none waits for another.
+        let mut told: Vec<_> = told.collect();
+        told.sort_by_key(|(_, key)| *key == other);
+        told
+    };
+    let all = |names: &[&str]| -> Vec<(String, String)> {
+        [&one, &other]
+            .iter()
+            .flat_map(|key| names.iter().map(|name| ((*name).into(), (*key).clone())))
+            .collect()
+    };
+    told_of(&["CONFIG SET notify-keyspace-events Em".into()], 0);
+    for line in ["MGET", "EXISTS", "SINTER", "ZUNION 2"] {
+        assert_eq!(told_of(&[format!("{line} {one} {other}")], 2), all(&["keymiss"]), "{line}");
+    }
+    assert_eq!(told_of(&[format!("SORT {one} STORE {other}")], 1), all(&["keymiss"])[..1]);
+    told_of(&["CONFIG SET notify-keyspace-events Exg$".into()], 0);
+    let begin = ["MULTI".into(), format!("MSET {one} 1 {other} 1")];
+    let each = [&one, &other]
+        .map(|key| [format!("PEXPIREAT {key} {}", u64::MAX >> 12), format!("SET {key} 1 PXAT 1")]);
+    let end = [format!("EXISTS {one} {other}"), "EXEC".into()];
+    let lines = [&begin[..], &each.concat(), &end].concat();
+    assert_eq!(told_of(&lines, 10), all(&["set", "expire", "set", "expire", "expired"]));
+}
+
 fn heard(client: &mut Client) -> (String, String) {
     let Value::Array(parts) = client.read() else { panic!("no message") };
     let text = |at: usize| notation::reply(&parts[at]).trim_matches('"').to_owned();

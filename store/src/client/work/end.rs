@@ -97,7 +97,10 @@ impl Work {
         }
         // Nodes where nothing changed have nothing to keep, but keyspace events of keys that were missed.
         let ends = if self.cluster.notify() == 0 { Finish::Abort } else { Finish::Commit };
-        readers.iter().for_each(|share| share.link.tell(Ask::Step(Box::new(step(ends)))));
+        for share in &readers {
+            let events = events(share.node);
+            share.link.tell(Ask::Step(Box::new(wire::Step { events, ..step(ends) })));
+        }
         let Some(decider) = decider else { return Ok(()) };
 
         crate::journal::fail_point::pass("work:prepared");
