@@ -122,7 +122,7 @@ fn unread(server: &TestServer, address: SocketAddr, asked: impl Fn(u32) -> Vec<u
     server.peak_bytes().saturating_sub(before) / STRANGERS
 }
 
-/// Each needs up to 200 KB on a busy machine. With the buffers of a client that is known it would be 700 KB and more.
+/// Each needs up to 200 KB on a busy machine. With the buffers of a client that is known it would be 600 KB and more.
 const HELD_BYTES: u64 = 400 * 1024;
 
 /// The same by gRPC, where 200 calls may come at once before the first is refused. Reflection took 60 KB for each of them.
