@@ -57,9 +57,11 @@ trap end EXIT
 serve() { # NAME READY ARGUMENTS...
     local name=$1 ready=$2
     shift 2
+    # What a server of another time said is not for this one.
+    rm -f "$folder/$name.out"
     "$program" "$@" --data-dir none >"$folder/$name.out" 2>"$folder/$name.log" </dev/null &
     servers+=("$!")
-    until grep -q "^$ready" "$folder/$name.out"; do
+    until grep -qs "^$ready" "$folder/$name.out"; do
         kill -0 "${servers[-1]}" || { cat "$folder/$name.log"; exit 1; }
         sleep 0.1
     done
