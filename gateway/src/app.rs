@@ -18,6 +18,7 @@ use tokio::sync::watch;
 use crate::certificates::Certificates;
 use crate::command;
 use crate::config::{Address, Config};
+use crate::descriptors;
 use crate::fleet;
 use crate::frontend;
 use crate::io::IoThreads;
@@ -52,6 +53,8 @@ const DRAIN: Duration = Duration::from_secs(10);
 pub fn serve(config: Config, accept_loss: bool) -> Result<(), StartError> {
     let config = Arc::new(config);
     log::follow(&config);
+    descriptors::raise_limit();
+    descriptors::tell_if_short(&config);
     let threads = config.threads.get_usize();
     let failed =
         |what: &'static str| move |error: std::io::Error| StartError(format!("cannot start {what}: {error}"));

@@ -43,6 +43,8 @@ mod tests {
     #[test]
     fn what_fails_leaves_the_old_file() {
         let folder = std::env::temp_dir().join(format!("moonshard-replace-{}", std::process::id()));
+        // Left by a process that was killed and had this one's number.
+        let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).expect("a folder");
         let (file, link) = (folder.join("file"), folder.join("link"));
         fs::write(&file, "old").expect("written");

@@ -10,6 +10,7 @@ mod command;
 mod config;
 mod coordinate;
 mod counts;
+mod descriptors;
 mod dispatch;
 mod events;
 mod facts;

@@ -19,6 +19,7 @@ use crate::audit::Audit;
 use crate::certificates::Certificates;
 use crate::config::Config;
 use crate::counts::{Calls, Errors};
+use crate::descriptors;
 use crate::events::Events;
 use crate::functions::Functions;
 use crate::io::IoThreads;
@@ -103,6 +104,7 @@ pub struct Server {
     /// Distinguishes this process from others: INFO's `run_id`.
     pub run_id: String,
     next_client: AtomicU64,
+    room_for_connections: usize,
 }
 
 /// What a connection is told that is refused for its address: the words of Redis, with the ways that there are here.
@@ -193,14 +195,20 @@ impl Server {
             stop: watch::Sender::new(Stop::Never),
             run_id: id.iter().map(|byte| format!("{byte:02x}")).collect(),
             next_client: AtomicU64::new(1),
+            room_for_connections: descriptors::room_for_connections(),
         })
+    }
+
+    /// How many connections are let in: `maxclients`, or as many as the system has room for.
+    pub fn most_connections(&self) -> usize {
+        self.config.maxclients.get_usize().min(self.room_for_connections)
     }
 
     /// Counts a connection that has come. `false`: there are too many, and it is not counted.
     pub fn lets_in(&self) -> bool {
         Counters::add(&self.counters.connections_total, 1);
         let open = self.counters.connections.fetch_add(1, Ordering::Relaxed);
-        let has_room = open < self.config.maxclients.get_usize();
+        let has_room = open < self.most_connections();
         if !has_room {
             self.counters.connections.fetch_sub(1, Ordering::Relaxed);
             Counters::add(&self.counters.connections_refused, 1);

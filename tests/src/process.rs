@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, Once, mpsc};
 
 use resp::Value;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use store_engine::Protocol;
 
 use crate::client::{Client, encode};
@@ -61,6 +62,16 @@ pub fn refused(flags: &[&str]) -> Output {
 
 /// So many store nodes have the data of every server that a test starts, if that is set: the same tests hold for both.
 const STORES: &str = "TEST_STORES";
+
+/// Raises this process' limit of open files: a test may be a thousand clients.
+fn may_open_many_files() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+        // Where it is refused, most tests need no more than there is.
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
+    });
+}
 
 /// A running server. It is killed when dropped.
 pub struct TestServer {
@@ -135,6 +146,21 @@ impl TestServer {
         command.env(FAIL_POINTS, places);
         // How long a script takes is the machine's matter, unless a test says something else.
         command.env("MOONSHARD_SCRIPT_TIMEOUT_MS", PATIENCE.as_millis().to_string());
+        TestServer::run(command, face)
+    }
+
+    /// Starts a server under a limit that the shell's `ulimit` knows, such as `-n 200`.
+    pub fn start_under(limit: &str, flags: &[&str]) -> TestServer {
+        let server = command(&[&["--resp", "127.0.0.1:0", "--http", "off", "--grpc", "off"], flags].concat());
+        let mut limited = Command::new("sh");
+        limited.args(["-c", &format!("ulimit {limit} && exec \"$@\""), "sh"]).arg(server.get_program());
+        limited.args(server.get_args()).env("MOONSHARD_DATA_DIR", "none").stdin(Stdio::null());
+        let started = TestServer::run(limited, "resp=");
+        started.unwrap_or_else(|log| panic!("instead of a ready line: {log}"))
+    }
+
+    fn run(mut command: Command, face: &str) -> Result<TestServer, String> {
+        may_open_many_files();
         let mut child =
             command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the server starts");
         let log = Arc::new(Mutex::new(String::new()));
@@ -238,12 +264,6 @@ impl TestServer {
     /// The most bytes of memory it ever had in RAM.
     pub fn peak_bytes(&self) -> u64 {
         self.memory("VmHWM:")
-    }
-
-    /// From now on [`TestServer::peak_bytes`] tells of what comes, not of what was.
-    pub fn forget_peak(&self) {
-        const RESIDENT: &str = "5";
-        std::fs::write(format!("/proc/{}/clear_refs", self.pid()), RESIDENT).expect("our own child");
     }
 
     fn memory(&self, what: &str) -> u64 {

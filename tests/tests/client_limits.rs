@@ -3,6 +3,7 @@
 use std::io::Read;
 
 use tests::client::encode;
+use tests::folder::Folder;
 use tests::{Client, TestServer, notation, wait_until};
 
 /// All replies until the server closes the connection.
@@ -169,4 +170,36 @@ fn more_clients_than_allowed_are_told_so() {
         notation::reply(&first.run("INFO clients")).contains("connected_clients:1")
     });
     assert!(server.info("rejected_connections") > 0);
+}
+
+/// Each connection is an open file, of which the system may not let a process have as many as it wants.
+#[test]
+fn connections_leave_room_for_other_files() {
+    // What is only usual is raised.
+    let server = TestServer::start_under("-Sn 120", &[]);
+    let mut clients: Vec<Client> = (0..200).map(|_| server.client()).collect();
+    assert!(clients.iter_mut().all(|client| notation::reply(&client.run("PING")) == "+PONG"));
+    assert!(!server.log().contains("ulimit"), "{}", server.log());
+
+    let folder = Folder::new("files");
+    let server = TestServer::start_under("-n 260", &["--data-dir", folder.text(), "--durability", "sync"]);
+    let told = "maxclients: 60 connections are let in at the same time, not 10000: \
+                the system lets this process have 260 open files; raise `ulimit -n`";
+    wait_until("it is told", || server.log().contains(told));
+    assert_eq!(server.info("maxclients"), 60);
+    let mut clients: Vec<Client> = (0..100).map(|_| server.client()).collect();
+    let mut reply = |client: &mut Client| {
+        let _ = client.send_raw(&encode(["SET", "key", "value"]));
+        client.try_read().ok().flatten().map_or_else(|| "closed".to_owned(), |reply| notation::reply(&reply))
+    };
+    let replies: Vec<String> = clients.iter_mut().map(&mut reply).collect();
+    // Connections that are not needed any more may still be counted.
+    assert!(replies[..50].iter().all(|reply| reply == "+OK"), "{replies:?}");
+    assert!(replies.iter().filter(|reply| *reply == "+OK").count() <= 60, "{replies:?}");
+    // A request that comes after the refusal may take it away.
+    let known = ["+OK", "-ERR max number of clients reached", "closed"];
+    assert!(replies.iter().all(|reply| known.contains(&&**reply)), "{replies:?}");
+    assert_eq!(notation::reply(&clients[0].run("CONFIG SET maxclients 50")), "+OK");
+    assert_eq!(notation::reply(&clients[0].run("CONFIG SET maxclients 70")), "+OK");
+    wait_until("it is told again", || server.log().contains("at the same time, not 70: "));
 }

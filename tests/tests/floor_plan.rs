@@ -93,7 +93,7 @@ const GATEWAY: &[&[&str]] = &[
     &["certificates", "channel"],
     &["persistence"],
     &["options"],
-    &["observe", "log", "config", "counts", "io"],
+    &["observe", "log", "config", "counts", "descriptors", "io"],
     &["file"],
 ];
 

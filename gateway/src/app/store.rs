@@ -11,6 +11,7 @@ use super::telemetry::OfNode;
 use super::{DRAIN, Signals, StartError, listen};
 use crate::certificates::Certificates;
 use crate::config::Config;
+use crate::descriptors;
 use crate::frontend;
 use crate::log;
 use crate::metrics;
@@ -34,6 +35,7 @@ pub fn serve(config: Config, accept_loss: bool) -> Result<(), StartError> {
 async fn run(config: &Arc<Config>, accept_loss: bool) -> Result<(), StartError> {
     let mut signals = Signals::new()?;
     log::follow(config);
+    descriptors::raise_limit();
     config.stores.set(Vec::new());
     let certificates = Arc::new(Certificates::load(config).map_err(StartError)?);
     // What is spoken here is spoken among nodes.

@@ -13,6 +13,7 @@ use super::connection::{CONNECTION, REDIS_VERSION};
 use crate::acl::log::Reason;
 use crate::config::OF_DATA;
 use crate::coordinate;
+use crate::descriptors;
 use crate::log;
 use crate::observe::{resident_bytes, unix_time};
 use crate::pulse::human;
@@ -177,6 +178,9 @@ async fn configure(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(
                 server.acl.require(&server.config.requirepass.get());
             }
             log::follow(&server.config);
+            if pairs.iter().any(|(name, _)| name.eq_ignore_ascii_case(b"maxclients")) {
+                descriptors::tell_if_short(&server.config);
+            }
             match &server.store {
                 Store::Here(node) => server.config.apply_settings_of_data(node),
                 Store::Spread(cluster) => {
@@ -287,7 +291,7 @@ fn server_section(server: &Server, text: &mut String) {
 fn clients_section(server: &Server, text: &mut String) {
     lines!(text,
         "connected_clients": server.counters.connections.load(Ordering::Relaxed),
-        "maxclients": server.config.maxclients.get(),
+        "maxclients": server.most_connections(),
         "tracking_clients": server.tracking.sizes().clients,
         "blocked_clients": server.blocked_clients(),
     );

@@ -475,7 +475,7 @@ pub static PARAMETERS: &[Parameter] = &[
         kind: Kind::Integer(1..=u32::MAX as i64, |c| &c.maxclients),
         default: Fallback::Text("10000"),
         live: true,
-        doc: "Connections at the same time.",
+        doc: "Connections at the same time; fewer where the system's limit of open files is below that and 200.",
     },
     Parameter {
         name: "timeout",

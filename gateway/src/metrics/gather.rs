@@ -64,7 +64,7 @@ fn clients(told: &mut Gathered, server: &Server) {
         told.labelled("moonshard_connections", face, now);
         told.labelled("moonshard_connections_total", face, ever);
     }
-    told.number("moonshard_connections_max", server.config.maxclients.get());
+    told.number("moonshard_connections_max", server.most_connections() as u64);
     told.number("moonshard_connections_refused_total", of(&counters.connections_refused));
     told.number("moonshard_slow_clients_cut_total", of(&counters.slow_clients_cut));
     told.labelled("moonshard_network_bytes_total", "in", of(&counters.bytes_in));

@@ -103,7 +103,7 @@ pub static METRICS: &[Metric] = &[
 
     row("moonshard_connections", Gauge, "{connection}", &["face"], Of::Gateway, "Connections now; face is resp, http or grpc."),
     row("moonshard_connections_total", Counter, "{connection}", &["face"], Of::Gateway, "Connections that were let in."),
-    row("moonshard_connections_max", Gauge, "{connection}", &[], Of::Gateway, "The parameter maxclients."),
+    row("moonshard_connections_max", Gauge, "{connection}", &[], Of::Gateway, "The parameter maxclients, or what the limit of open files has room for."),
     row("moonshard_connections_refused_total", Counter, "{connection}", &[], Of::Gateway, "Connections refused because of maxclients."),
     row("moonshard_slow_clients_cut_total", Counter, "{connection}", &[], Of::Gateway, "Connections cut off because their client did not read."),
     row("moonshard_network_bytes_total", Counter, "By", &["direction"], Of::Gateway, "Bytes of Redis clients; direction is in or out."),
