@@ -33,6 +33,8 @@ build: zig console ## Build target/release/moonshard
 
 OVER_NODES := atomicity blocking conversations differential dry_run functions grpc limits modes scripts serializable transactions
 
+# Properties are tried with the same cases each time, so that a change is judged by what it changes. `cargo test` draws anew.
+test: export PROPTEST_RNG_SEED ?= 1
 test: zig console lint ## Check format and lints, run all tests
 	@$(oracle)
 	@# All at once, so that nothing is compiled twice with other features. The tests of the whole server start the program.

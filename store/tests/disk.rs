@@ -16,7 +16,11 @@ impl Folder {
     fn new() -> Folder {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        Folder(std::env::temp_dir().join(format!("moonshard-disk-{}-{number}", std::process::id())))
+        let folder =
+            Folder(std::env::temp_dir().join(format!("moonshard-disk-{}-{number}", std::process::id())));
+        // Left by a process that was killed and had this one's number.
+        let _ = fs::remove_dir_all(&folder.0);
+        folder
     }
 }
 

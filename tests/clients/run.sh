@@ -59,7 +59,8 @@ serve() { # NAME READY ARGUMENTS...
     shift 2
     # What a server of another time said is not for this one.
     rm -f "$folder/$name.out"
-    "$program" "$@" --data-dir none >"$folder/$name.out" 2>"$folder/$name.log" </dev/null &
+    # How long a script takes is the machine's matter.
+    MOONSHARD_SCRIPT_TIMEOUT_MS=60000 "$program" "$@" --data-dir none >"$folder/$name.out" 2>"$folder/$name.log" </dev/null &
     servers+=("$!")
     until grep -qs "^$ready" "$folder/$name.out"; do
         kill -0 "${servers[-1]}" || { cat "$folder/$name.log"; exit 1; }

@@ -12,7 +12,11 @@ impl Folder {
     pub fn new(name: &str) -> Folder {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        Folder(std::env::temp_dir().join(format!("moonshard-{name}-{}-{number}", std::process::id())))
+        let folder =
+            Folder(std::env::temp_dir().join(format!("moonshard-{name}-{}-{number}", std::process::id())));
+        // Left by a process that was killed and had this one's number.
+        let _ = std::fs::remove_dir_all(folder.path());
+        folder
     }
 
     /// The same, made.

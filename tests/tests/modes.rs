@@ -10,9 +10,8 @@ const ENDLESS: &str = "local _ = redis.call('SET', KEYS[1], 'half done')
 fn hold(server: &TestServer, holder: &mut Client) {
     holder.send(["EVAL", ENDLESS, "1", "held"]);
     // It is listed, and can be killed, from its second slice on.
-    wait_until("it has the key", || {
-        server.log().contains("it has the key") && server.info("scripts_running") == 1
-    });
+    let mut other = server.client();
+    wait_until("it has the key", || server.log().contains("it has the key") && running(&mut other) == 1);
 }
 
 /// Writes to keys of many shards and waits in between until somebody else says `go`.
@@ -105,7 +104,7 @@ fn nobody_changes_what_a_running_transaction_watches() {
     runs.call(["EVAL", ENDLESS, "1", "held"]);
     runs.send(["EXEC"]);
     wait_until("it has its keys", || server.log().contains("it has the key"));
-    wait_until("it can be killed", || server.info("scripts_running") == 1);
+    wait_until("it can be killed", || running(&mut other) == 1);
     let id = id(&mut other);
     other.send(["SET", "watched", "changed"]);
     wait_until("it is asked", || text(&third.run(&format!("CLIENT LIST ID {id}"))).contains("cmd=set"));

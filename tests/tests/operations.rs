@@ -78,6 +78,11 @@ fn the_commands_of_the_page_work() {
     let data = folder.child("data");
     let mut places =
         vec![("127.0.0.1:8080".to_owned(), http.clone()), ("/var/lib/moonshard".to_owned(), data.clone())];
+    // How long a script takes is the machine's matter.
+    places.push((
+        "script-timeout-ms 500 script-timeout-max-ms 2000".to_owned(),
+        "script-timeout-ms 60000".to_owned(),
+    ));
     let nodes = cluster.wires.iter().map(|wire| wire.address()).chain([fourth.address()]);
     places.extend(nodes.zip(1..).map(|(node, number)| (format!("10.0.0.{number}:7101"), node.to_string())));
     for (there, here) in places {

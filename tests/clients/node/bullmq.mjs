@@ -29,7 +29,8 @@ async function workshop(name, work = async (job) => job.data.n * 2, options = {}
   const queue = keep(new Queue(name, { connection }));
   queue.setMaxListeners(100);
   await queue.obliterate({ force: true });
-  const events = keep(new QueueEvents(name, { connection }));
+  // From the first on: it may begin to read after a worker has begun.
+  const events = keep(new QueueEvents(name, { connection, lastEventId: "0" }));
   await events.waitUntilReady();
   const done = [];
   const start = () =>

@@ -90,7 +90,7 @@ async function messages(redis) {
 
 async function streams(redis) {
   const reader = connect();
-  const waiting = reader.xread("BLOCK", 20_000, "STREAMS", "events", "$");
+  const waiting = reader.xread("BLOCK", 0, "STREAMS", "events", "$");
   // It may not wait yet: then what is added first is not for it.
   const entries = setInterval(() => redis.xadd("events", "*", "kind", "birth"), 20);
   const [[name, [[, fields]]]] = await waiting;

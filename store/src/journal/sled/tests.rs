@@ -31,7 +31,7 @@ fn count(disk: &Sled) -> usize {
 fn a_later_format_is_refused() {
     let folder = Folder::new("format");
     drop(Sled::open(&folder.0).unwrap());
-    let db = open_db(&home(&folder.0)).unwrap();
+    let db = open_again(&home(&folder.0)).unwrap();
     let later = [(FORMAT + 1).to_le_bytes().as_slice(), &7_u64.to_le_bytes(), b"more"].concat();
     db.insert(HEAD, sealed(HEAD, &later)).unwrap();
     close_db(db, &folder.0).unwrap();
@@ -45,7 +45,7 @@ fn a_later_format_is_refused() {
 fn a_record_with_a_wrong_checksum_is_refused_by_name() {
     let folder = Folder::new("checksum");
     drop(Sled::open(&folder.0).unwrap());
-    let db = open_db(&home(&folder.0)).unwrap();
+    let db = open_again(&home(&folder.0)).unwrap();
     db.insert("h good", sealed(b"h good", b"1")).unwrap();
     // A value that belongs to another key.
     db.insert("h bad", sealed(b"h good", b"1")).unwrap();
@@ -68,7 +68,7 @@ fn sled_opens_after_a_kill_between_its_snapshot_and_its_log() {
     let old = fs::read(&stale).unwrap();
     for round in 0..3 {
         // Opening makes the log that the kill prevented.
-        close_db(open_db(&home).unwrap(), &home).unwrap();
+        close_db(open_again(&home).unwrap(), &home).unwrap();
         for log in Metadata::list(&home).unwrap().logs {
             fs::remove_file(Metadata::log_path(&home, log)).unwrap();
         }
