@@ -1,17 +1,18 @@
 //! The road of a request: gate, then the engine, a session function, or something that waits.
 
 use std::future::{Future, poll_fn};
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use store::client::Pending;
-use store::topology::NodeId;
+use store::topology::{NodeId, SlotMap};
 use store::{Call, Origin, Store};
 use store_engine::command::resolve;
+use store_engine::keys::keys_of;
 use store_engine::spec::flags;
-use store_engine::{Args, Command, CommandError, Reply};
+use store_engine::{Args, Command, CommandError, Protocol, Reply};
 
 use crate::command;
 use crate::coordinate;
@@ -22,7 +23,7 @@ use crate::observe::{Counters, unix_ms};
 use crate::registry::{Later, Row, SessionRun, run_now};
 use crate::server::Server;
 use crate::session::Session;
-use crate::spans::{CLIENT, Fact, Open, Span};
+use crate::spans::{CLIENT, Fact, Open, Scope, Span};
 
 /// Handles a request as far as that is possible at once. The reply is in `out`, unless something is returned
 /// that has to be awaited with [`finish`].
@@ -298,57 +299,70 @@ impl<'a> Waiting<'a> {
 pub struct Sent {
     pending: Pending,
     node: NodeId,
-    writes: bool,
+    asked: Asked,
+}
+
+/// What was asked, with its arguments.
+pub struct Asked {
+    facts: &'static Command,
     number: u16,
+    /// Of the session when it was sent.
+    db: usize,
+    protocol: Protocol,
     /// If it is traced.
     span: Option<Open>,
     /// When it was sent, if anybody wants to know how long it takes.
     began: Option<Instant>,
 }
 
-/// Sends what [`begin`] left open to the only node it concerns, if there is one; otherwise it is given back. `before`
-/// are those on their way: a write does not overtake a write to another node, so that nobody sees the later one and
-/// misses the earlier.
+/// Sends what [`begin`] left open to the only node it concerns by this map, if there is one; otherwise it is given back.
+/// `before` are those on their way, by the same map: a write does not overtake a write to another node, so that nobody
+/// sees the later one and misses the earlier.
 pub fn send<'a, 'b>(
     server: &Server,
     session: &mut Session,
     waiting: Waiting<'a>,
-    mut before: impl Iterator<Item = &'b Sent>,
+    map: &SlotMap,
+    before: impl Iterator<Item = &'b Sent> + Clone,
 ) -> Result<Sent, Waiting<'a>> {
     let (Store::Spread(cluster), Waiting::Locked(admitted)) = (&server.store, &waiting) else {
         return Err(waiting);
     };
-    let Admitted { facts, args, ref keys, .. } = *admitted;
+    let Admitted { facts, args, ref keys, number, .. } = *admitted;
     let call = Call { command: facts, args, keys, db: session.db, now_ms: 0 };
-    let writes = facts.is_write();
-    let mut overtakes = |node: NodeId| writes && before.any(|sent| sent.writes && sent.node != node);
-    match cluster.only_node(&call) {
+    let is_write_elsewhere = |sent: &Sent, node: NodeId| sent.asked.facts.is_write() && sent.node != node;
+    let overtakes =
+        |node: NodeId| facts.is_write() && before.clone().any(|sent| is_write_elsewhere(sent, node));
+    match map.only_node(&call) {
         Some(node) if !keys.is_empty() && !facts.has(flags::BLOCKING) && !overtakes(node) => {
-            let send = || cluster.send(node, &call, session.protocol, session.client.id);
+            let (db, protocol) = (session.db, session.protocol);
+            // Behind what was sent there; what could not be has no number.
+            let mut there = before.filter(|sent| sent.node == node).map(|sent| sent.pending.id());
+            let since = there.find(|id| *id > 0).unwrap_or_default();
+            let send = || cluster.send(node, &call, protocol, session.client.id, since);
             let scope = session.span.as_ref().and_then(|span| server.spans.scope(span.context));
             let pending = scope.map_or_else(send, |scope| scope.act(send));
             // What is sent together is sent at about the same time.
             let began = session_time(server, session);
-            Ok(Sent { pending, node, writes, number: admitted.number, span: session.span.take(), began })
+            let asked = Asked { facts, number, db, protocol, span: session.span.take(), began };
+            Ok(Sent { pending, node, asked })
         }
         _ => Err(waiting),
     }
 }
 
-/// A command has to be sent again, as its slot has moved.
-pub struct Moved;
-
-/// Waits for the reply to a command that was sent. How long that took, if anybody wants to know; `clock` is where the
-/// clock stood when it was last read, if nothing was awaited since.
+/// Waits for the reply to a command that was sent; gives it back if it has to be done [`again`]. How long that took, if
+/// anybody wants to know; `clock` is where the clock stood when it was last read, if nothing was awaited since.
 pub async fn receive(
     server: &Server,
     sent: Sent,
     clock: &mut Option<Instant>,
     out: &mut Reply,
-) -> Result<Option<Duration>, Moved> {
-    let Store::Spread(cluster) = &server.store else { return Err(Moved) };
-    let (mark, number, began) = (out.buf.len(), sent.number, sent.began);
-    let mut received = pin!(cluster.received(sent.pending, sent.writes));
+) -> Result<Option<Duration>, Asked> {
+    let Sent { pending, asked, .. } = sent;
+    let Store::Spread(cluster) = &server.store else { return Err(asked) };
+    let mark = out.buf.len();
+    let mut received = pin!(cluster.received(pending, asked.facts.is_write()));
     let received = match poll_fn(|context| Poll::Ready(received.as_mut().poll(context))).await {
         Poll::Ready(received) => received,
         Poll::Pending => {
@@ -359,15 +373,68 @@ pub async fn receive(
     match received {
         Some(Ok(reply)) => out.buf.extend_from_slice(&reply),
         Some(Err(error)) => out.error(&error),
-        None => return Err(Moved),
+        None => return Err(asked),
     }
+    Ok(note_answer(server, asked, clock, out, mark))
+}
+
+/// Does a command that was sent to a node which has refused it as slots have moved: as it was asked, whatever the
+/// session has become since.
+pub async fn again(
+    server: &Arc<Server>,
+    session: &mut Session,
+    asked: Asked,
+    args: Args<'_>,
+    clock: &mut Option<Instant>,
+    out: &mut Reply,
+) -> Option<Duration> {
+    let mark = out.buf.len();
+    // Whoever admitted it found them, too.
+    let keys = keys_of(asked.facts, args).unwrap_or_default();
+    let call = Call { command: asked.facts, args, keys: &keys, db: asked.db, now_ms: 0 };
+    let protocol = std::mem::replace(&mut out.protocol, asked.protocol);
+    let scope = asked.span.as_ref().and_then(|span| server.spans.scope(span.context));
+    {
+        let client = session.client.id;
+        let done = pin!(server.store.execute(&call, client, unix_ms, &mut session.seed, out));
+        drive(server, client, scope, done).await;
+    }
+    out.protocol = protocol;
+    *clock = None;
+    note_answer(server, asked, clock, out, mark)
+}
+
+/// Notes that a command that was sent has its answer, behind `mark`. How long it took, if anybody wants to know.
+fn note_answer(
+    server: &Server,
+    asked: Asked,
+    clock: &mut Option<Instant>,
+    out: &Reply,
+    mark: usize,
+) -> Option<Duration> {
+    let Asked { number, span, began, .. } = asked;
     let took = began.map(|began| clock.get_or_insert_with(Instant::now).saturating_duration_since(began));
     count(server, number, took, out, mark);
-    if let Some(open) = sent.span {
+    if let Some(open) = span {
         let span = span_of(&open, server.registry.shown_name(usize::from(number)), began.and(*clock));
         server.spans.end(&span.with_reply(out.buf.get(mark..).unwrap_or_default()));
     }
-    Ok(took)
+    took
+}
+
+/// Does what a client has asked for, as part of its span if that is traced.
+async fn drive<F: Future>(
+    server: &Server,
+    client: u64,
+    scope: Option<Scope>,
+    work: Pin<&mut F>,
+) -> F::Output {
+    let origin = Origin::client(client);
+    match (scope, server.tracking.is_on()) {
+        (None, false) => work.await,
+        (None, true) => origin.drive(work).await,
+        (Some(scope), _) => scope.drive(origin.drive(work)).await,
+    }
 }
 
 /// Answers what [`begin`] left open.
@@ -383,15 +450,11 @@ pub async fn finish(server: &Arc<Server>, session: &mut Session, waiting: Waitin
     let (number, mark) = (waiting.admitted().number, out.buf.len());
     let called = waiting.admitted().args;
     let scope = session.span.as_ref().and_then(|span| server.spans.scope(span.context));
-    let origin = Origin::client(session.client.id);
+    let client = session.client.id;
     {
         // It is large: it stays where it is made, whoever drives it.
         let answered = pin!(answer(server, session, waiting, out));
-        match (scope, server.tracking.is_on()) {
-            (None, false) => answered.await,
-            (None, true) => origin.drive(answered).await,
-            (Some(scope), _) => scope.drive(origin.drive(answered)).await,
-        }
+        drive(server, client, scope, answered).await;
     }
     let took = match (began, args) {
         (Some(began), Some(args)) => Some(note_time(server, session, args, began)),

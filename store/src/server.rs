@@ -8,6 +8,7 @@ mod outbox;
 mod peer;
 mod pending;
 mod place;
+mod refused;
 mod session;
 mod sessions;
 mod step;

@@ -101,6 +101,13 @@ impl SlotMap {
         if self.nodes.len() == 1 { 0 } else { self.owner(slot(key)) }
     }
 
+    /// The node that owns all of these keys, or slot 0 if there is none; nothing if they are several nodes'.
+    pub fn owner_of_all<'a>(&self, keys: impl IntoIterator<Item = &'a [u8]>) -> Option<NodeId> {
+        let mut nodes = keys.into_iter().map(|key| self.owner_of(key));
+        let first = nodes.next().unwrap_or_else(|| self.owner(0));
+        nodes.all(|node| node == first).then_some(first)
+    }
+
     /// The slots of a node, in runs: first and last.
     pub fn runs_of(&self, node: NodeId) -> Vec<(usize, usize)> {
         let mut runs: Vec<(usize, usize)> = Vec::new();

@@ -261,6 +261,45 @@ fn nobody_notices_that_slots_move() {
     assert_eq!(names.len() as i64, number(&mut late_client, "DBSIZE"));
 }
 
+#[test]
+fn what_is_sent_again_is_what_was_asked() {
+    let stores: Vec<TestServer> = (0..2).map(|_| TestServer::store(FLAGS)).collect();
+    let nodes = addresses(&stores);
+    let gateway = TestServer::gateway(&nodes, &[]);
+    let mut client = gateway.client();
+    wait_until("both are reached", || number_or(&mut client, "DBSIZE").is_some());
+    said(&mut client, "HSET hash field value");
+    for round in 0..6 {
+        // The gateway hears of it when it asks.
+        done(&nodes, &["move", "--slots", "0-16383", "--to", &nodes[round % 2].to_string()]);
+        let lines = [
+            "HGETALL hash".to_owned(),
+            format!("RPUSH list {}", 2 * round),
+            "SELECT 1".to_owned(),
+            format!("SET key other{round}"),
+            "SELECT 0".to_owned(),
+            format!("SET key {round}"),
+            "HELLO 3".to_owned(),
+            "MULTI".to_owned(),
+            format!("RPUSH list {}", 2 * round + 1),
+            "EXEC".to_owned(),
+            "HELLO 2".to_owned(),
+        ];
+        let requests: Vec<_> =
+            lines.iter().map(|line| notation::arguments(line).expect("balanced quotes")).collect();
+        let replies: Vec<String> = client.pipeline(&requests).iter().map(notation::reply).collect();
+        let (hash, list) = ("[\"field\", \"value\"]", [2 * round + 1, 2 * round + 2].map(|n| n.to_string()));
+        assert_eq!(replies[..6], [hash, &list[0], "+OK", "+OK", "+OK", "+OK"]);
+        assert_eq!(replies[7..10], ["+OK", "+QUEUED", &format!("[{}]", list[1])]);
+        assert_eq!(said(&mut client, "GET key"), format!("\"{round}\""));
+        let pushed: Vec<String> = (0..2 * round + 2).map(|number| format!("\"{number}\"")).collect();
+        assert_eq!(said(&mut client, "LRANGE list 0 -1"), format!("[{}]", pushed.join(", ")));
+        said(&mut client, "SELECT 1");
+        assert_eq!(said(&mut client, "GET key"), format!("\"other{round}\""));
+        said(&mut client, "SELECT 0");
+    }
+}
+
 /// All keys that a scan tells.
 fn scanned(client: &mut Client, count: usize) -> std::collections::BTreeSet<Vec<u8>> {
     let mut names = std::collections::BTreeSet::new();

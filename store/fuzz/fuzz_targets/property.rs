@@ -119,7 +119,7 @@ pub fn requests(input: &[u8]) {
         let last = talk(&service, &requests, beat).await;
         let Answer::Status(status) = last else { panic!("a beat is answered by {last:?}") };
         if status.prepared == 0 && !outlasts {
-            let execute = wire::Execute { call: Some(call("DBSIZE")), lane: 1 };
+            let execute = wire::Execute { call: Some(call("DBSIZE")), lane: 1, since: 0 };
             talk(&service, &[], request(LAST, Ask::Execute(execute))).await;
         }
     });

@@ -125,6 +125,7 @@ pub(crate) fn with_answer(span: Span, answer: &Answer) -> Span {
             let (code, status) = match refusal.code() {
                 Code::Unspecified | Code::Invalid => ("INVALID", "INVALID_ARGUMENT"),
                 Code::Moved => ("MOVED", "FAILED_PRECONDITION"),
+                Code::Behind => ("BEHIND", "FAILED_PRECONDITION"),
                 Code::Denied => ("DENIED", "PERMISSION_DENIED"),
                 Code::Unavailable => ("UNAVAILABLE", "UNAVAILABLE"),
             };

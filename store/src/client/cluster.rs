@@ -162,10 +162,7 @@ impl Cluster {
 
     /// The node that owns all of these keys, or slot 0 if there is none; nothing if they are several nodes'.
     pub fn node_of_all<'a>(&self, keys: impl IntoIterator<Item = &'a [u8]>) -> Option<NodeId> {
-        let view = self.view.read();
-        let mut nodes = keys.into_iter().map(|key| view.map.owner_of(key));
-        let first = nodes.next().unwrap_or_else(|| view.map.owner(0));
-        nodes.all(|node| node == first).then_some(first)
+        self.view.read().map.owner_of_all(keys)
     }
 
     /// A number for a transaction.
@@ -175,11 +172,12 @@ impl Cluster {
         (self.peer << 40) | (count & ((1 << 40) - 1))
     }
 
-    /// Sends a command to a node, as a unit of its own. Commands of one `lane` to one node are run in order. One that
-    /// waits for a lock when its answer is given up is not run.
-    pub fn send(&self, node: NodeId, call: &Call<'_>, protocol: Protocol, lane: u64) -> Pending {
+    /// Sends a command to a node, as a unit of its own. Commands of one `lane` to one node are run in order; `since` is
+    /// the number of the first one of them that is on its way, 0 if none is: behind one that has to be sent again, all
+    /// those have to that were sent with it on its way. One that waits for a lock when its answer is given up is not run.
+    pub fn send(&self, node: NodeId, call: &Call<'_>, protocol: Protocol, lane: u64, since: u64) -> Pending {
         let link = self.link(node);
-        let execute = wire::Execute { call: Some(wire_call(call, protocol)), lane };
+        let execute = wire::Execute { call: Some(wire_call(call, protocol)), lane, since };
         link.ask(Ask::Execute(execute)).or_nothing(&link)
     }
 
@@ -203,6 +201,7 @@ impl Cluster {
         let code = refusal.code();
         match (code, &refusal.map) {
             (Code::Moved, Some(map)) if self.learn(map).is_ok() => None,
+            (Code::Behind, _) => None,
             (Code::Unavailable, _) if refusal.reason.starts_with("MISCONF ") => {
                 Some(CommandError::owned(refusal.reason))
             }

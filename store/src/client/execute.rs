@@ -1,5 +1,6 @@
 //! Commands that are no part of a transaction, over nodes in other processes.
 
+use std::collections::HashMap;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
@@ -24,13 +25,20 @@ use crate::txn::{Conflict, LockRequest};
 /// How often a transaction of one command is begun anew with more locks.
 const MOST_ROUNDS: usize = 4;
 
-impl Cluster {
+impl SlotMap {
     /// The only node that a call concerns, which then is all that has to be asked.
     pub fn only_node(&self, call: &Call<'_>) -> Option<NodeId> {
         match call.command.routing.of(call.args) {
-            Routing::ByKey => self.node_of_all(call.keys().map(|(key, _)| key)),
+            Routing::ByKey => self.owner_of_all(call.keys().map(|(key, _)| key)),
             _ => None,
         }
+    }
+}
+
+impl Cluster {
+    /// The same, as far as is known.
+    fn only_node(&self, call: &Call<'_>) -> Option<NodeId> {
+        self.map().only_node(call)
     }
 
     /// Runs a call as a unit of its own. Whether its reply is no error. Calls of one `lane` to one node are run in
@@ -65,12 +73,26 @@ impl Cluster {
         seed: &mut u64,
     ) -> Vec<(usize, Vec<u8>)> {
         let (mut sent, mut failed) = (Vec::new(), Vec::new());
+        // By one map, so that none overtakes another on the way to where their slot is now.
+        let mut map = self.map();
+        // Of each node the first one that is on its way.
+        let mut first: HashMap<NodeId, u64> = HashMap::new();
         for (at, call) in calls.iter().enumerate() {
-            let node = self.only_node(call);
-            sent.push((at, node.map(|node| self.send(node, call, Protocol::Resp2, lane))));
-            if node.is_some() && at + 1 < calls.len() {
+            let pending = map.only_node(call).map(|node| {
+                let since = first.get(&node).copied().unwrap_or_default();
+                let pending = self.send(node, call, Protocol::Resp2, lane, since);
+                // Unless it was not even sent.
+                if pending.id() > 0 {
+                    first.entry(node).or_insert(pending.id());
+                }
+                pending
+            });
+            let goes_on = pending.is_some() && at + 1 < calls.len();
+            sent.push((at, pending));
+            if goes_on {
                 continue;
             }
+            first.clear();
             for (at, pending) in sent.drain(..) {
                 let (call, mut out) = (&calls[at], Reply::new(Protocol::Resp2));
                 let received = match pending {
@@ -87,6 +109,7 @@ impl Cluster {
                 }
                 failed.push((at, out.buf));
             }
+            map = self.map();
         }
         failed
     }
@@ -98,7 +121,7 @@ impl Cluster {
             let Some(node) = self.only_node(call) else {
                 return Box::pin(self.execute_alone(call, &mut 0, out)).await;
             };
-            let pending = self.send(node, call, out.protocol, lane);
+            let pending = self.send(node, call, out.protocol, lane, 0);
             match self.received(pending, call.command.is_write()).await {
                 Some(Ok(reply)) => return out.buf.extend_from_slice(&reply),
                 Some(Err(error)) => return out.error(&error),
@@ -117,7 +140,7 @@ impl Cluster {
         loop {
             let (node, args) = scan.next();
             let asked = Call { args: store_engine::Args::new(&args), ..*call };
-            let pending = self.send(node, &asked, out.protocol, lane);
+            let pending = self.send(node, &asked, out.protocol, lane, 0);
             match self.received(pending, false).await {
                 Some(Ok(reply)) => match scan.take(&reply, out) {
                     Progress::More => {}

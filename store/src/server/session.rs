@@ -27,6 +27,7 @@ use super::outbox::{Outbox, UNREAD_BYTES, bytes_of};
 use super::peer::Known;
 use super::pending;
 use super::place::refusal;
+use super::refused::Refused;
 use super::step;
 use crate::client::asked::{Facts, asker, is_answered};
 use crate::client::link::unless_silent;
@@ -45,13 +46,21 @@ const TOO_MANY: &str = "too many requests of this peer are waiting";
 #[derive(Default)]
 struct Waiting {
     /// Calls of a lane behind one that waits.
-    lanes: HashMap<u64, VecDeque<(u64, wire::Call)>>,
+    lanes: HashMap<u64, VecDeque<Queued>>,
+    refused: Refused,
     /// The first calls of lanes that wait for locks, by their number, with their lane.
     heads: HashMap<u64, u64>,
     /// How to end what waits.
     handles: HashMap<u64, AbortHandle>,
     /// Blocking calls.
     waiters: HashMap<u64, Arc<Waiter>>,
+}
+
+/// A call of a lane: the number of its request, and that of the first one before it that was on its way then.
+struct Queued {
+    id: u64,
+    since: u64,
+    call: wire::Call,
 }
 
 /// The session of a peer.
@@ -256,7 +265,9 @@ impl Session {
                 }
                 self.answer(id, Answer::Status(Box::new(status)));
             }
-            Ask::Execute(wire::Execute { call: Some(call), lane }) => self.execute(id, call, lane),
+            Ask::Execute(wire::Execute { call: Some(call), lane, since }) => {
+                self.execute(Queued { id, since, call }, lane);
+            }
             Ask::Step(step) => self.step(id, *step),
             Ask::Wait(wire::Wait { call: Some(call), only_tell }) => self.wait(id, call, only_tell),
             Ask::Cancel(cancel) => self.cancel(cancel.id),
@@ -388,7 +399,7 @@ impl Session {
             return;
         }
         for behind in waiting.lanes.values_mut() {
-            behind.retain(|(held, _)| *held != id);
+            behind.retain(|held| held.id != id);
         }
     }
 
@@ -412,16 +423,16 @@ impl Session {
         registered.handles.insert(id, task.abort_handle());
     }
 
-    fn execute(&mut self, id: u64, call: wire::Call, lane: u64) {
-        let waiting = self.waiting.clone();
+    fn execute(&mut self, asked: Queued, lane: u64) {
+        let (id, waiting) = (asked.id, self.waiting.clone());
         if let Some(behind) = waiting.lock().lanes.get_mut(&lane) {
             return match behind.len() {
                 MOST_WAITING.. => self.refuse(id, Code::Unavailable, TOO_MANY),
-                _ => behind.push_back((id, call)),
+                _ => behind.push_back(asked),
             };
         }
         let origin = Origin { peer: self.number, client: lane };
-        if let Some(answer) = origin.act(|| step::execute_now(&self.host, &call)) {
+        if let Some(answer) = execute_now(&self.host, &waiting, origin, &asked) {
             return self.answer(id, answer);
         }
         // A lane without a task that ends it would hold up all that comes.
@@ -429,7 +440,7 @@ impl Session {
             return self.refuse(id, Code::Unavailable, TOO_MANY);
         }
         waiting.lock().lanes.insert(lane, VecDeque::new());
-        lead(self.host.clone(), waiting, self.outbox.clone(), origin, id, call);
+        lead(self.host.clone(), waiting, self.outbox.clone(), origin, asked);
     }
 
     fn step(&mut self, id: u64, asked: wire::Step) {
@@ -546,15 +557,26 @@ impl Drop for Owed {
     }
 }
 
+/// Runs a call of a lane that none waits in, if nothing is in its way.
+fn execute_now(host: &Host, waiting: &Mutex<Waiting>, origin: Origin, asked: &Queued) -> Option<Answer> {
+    if waiting.lock().refused.would_be_overtaken(origin.client, asked.since) {
+        return Some(Answer::Refusal(refusal(Code::Behind, "one before it was refused")));
+    }
+    let answer = origin.act(|| step::execute_now(host, &asked.call))?;
+    if is_moved(&answer) {
+        waiting.lock().refused.add(origin.client, asked.id);
+    }
+    Some(answer)
+}
+
+/// Whether a call is refused that has to be sent to another node.
+fn is_moved(answer: &Answer) -> bool {
+    matches!(answer, Answer::Refusal(refusal) if refusal.code() == Code::Moved)
+}
+
 /// Runs the first call of a lane when what it waits for is free, then those behind it.
-fn lead(
-    host: Arc<Host>,
-    waiting: Arc<Mutex<Waiting>>,
-    outbox: Arc<Outbox>,
-    origin: Origin,
-    id: u64,
-    call: wire::Call,
-) {
+fn lead(host: Arc<Host>, waiting: Arc<Mutex<Waiting>>, outbox: Arc<Outbox>, origin: Origin, asked: Queued) {
+    let Queued { id, call, .. } = asked;
     let shared = waiting.clone();
     let scope = host.outlet.as_ref().and_then(|_| outbox.scope(id));
     // Held until its handle is known, so that it does not end before.
@@ -568,6 +590,9 @@ fn lead(
         let leads = {
             let mut waiting = waiting.lock();
             waiting.handles.remove(&id);
+            if is_moved(&answer) {
+                waiting.refused.add(origin.client, id);
+            }
             waiting.heads.remove(&id).is_some()
         };
         settle(&host, &outbox, vec![Response { id, body: Some(answer) }]);
@@ -592,13 +617,13 @@ fn follow(host: Arc<Host>, waiting: Arc<Mutex<Waiting>>, outbox: Arc<Outbox>, or
             }
             next
         };
-        let Some((id, call)) = next else { return };
+        let Some(next) = next else { return };
         if outbox.is_closed() {
             return;
         }
-        match origin.act(|| step::execute_now(&host, &call)) {
-            Some(answer) => settle(&host, &outbox, vec![Response { id, body: Some(answer) }]),
-            None => return lead(host, waiting, outbox, origin, id, call),
+        match execute_now(&host, &waiting, origin, &next) {
+            Some(answer) => settle(&host, &outbox, vec![Response { id: next.id, body: Some(answer) }]),
+            None => return lead(host, waiting, outbox, origin, next),
         }
     }
 }

@@ -3,14 +3,15 @@
 use std::io;
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
-use resp::{Parser, Step};
+use resp::{Limits, Parser, Step};
+use store::topology::SlotMap;
 use store_engine::{Args, Reply};
 use tls::Wire;
 
-use super::{give_buffer, hung_up, limits, take_buffer};
-use crate::dispatch::{self, Moved, Sent, Waiting};
-use crate::observe::unix_ms;
+use super::{give_buffer, hung_up, take_buffer};
+use crate::dispatch::{self, Sent, Waiting};
 use crate::server::Server;
 use crate::session::Session;
 
@@ -22,9 +23,19 @@ const MANY: usize = 1024;
 /// After a reply of so many bytes they are awaited one by one, so that what is not read does not fill the memory.
 const LARGE_BYTES: usize = 64 * 1024;
 
+/// Of a request that was taken by whatever limits there were.
+const ANY: Limits = Limits {
+    max_bulk_bytes: u32::MAX,
+    max_args: u32::MAX,
+    max_inline_bytes: u32::MAX,
+    max_request_bytes: u32::MAX,
+};
+
 /// Commands of a connection on their way.
 pub struct Ahead {
     sent: Vec<OnTheWay>,
+    /// By which they were sent: with another one they could overtake each other.
+    map: Option<Arc<SlotMap>>,
     most: usize,
 }
 
@@ -38,7 +49,7 @@ struct OnTheWay {
 
 impl Default for Ahead {
     fn default() -> Ahead {
-        Ahead { sent: Vec::new(), most: FEW }
+        Ahead { sent: Vec::new(), map: None, most: FEW }
     }
 }
 
@@ -53,7 +64,8 @@ impl Ahead {
         self.sent.len() >= self.most
     }
 
-    /// Sends a command, which stands at `request` in the input, if that is possible; otherwise it is given back.
+    /// Sends a command, which stands at `request` in the input, if that is possible; otherwise it is given back, and has
+    /// to wait until all before it are received.
     pub fn send<'a>(
         &mut self,
         server: &Server,
@@ -62,8 +74,12 @@ impl Ahead {
         request: usize,
         out: &Reply,
     ) -> Option<Waiting<'a>> {
-        match dispatch::send(server, session, waiting, self.sent.iter().map(|sent| &sent.command)) {
+        let map = self.map.take().or_else(|| server.store.cluster().map(|cluster| cluster.map()));
+        let Some(map) = map else { return Some(waiting) };
+        let before = self.sent.iter().map(|sent| &sent.command);
+        match dispatch::send(server, session, waiting, &map, before) {
             Ok(command) => {
+                self.map = Some(map);
                 self.sent.push(OnTheWay { command, request, place: out.buf.len() });
                 None
             }
@@ -101,33 +117,30 @@ impl Ahead {
             out.buf.extend_from_slice(&early[copied..place]);
             copied = place;
             let mark = out.buf.len();
-            match dispatch::receive(server, command, &mut clock, out).await {
-                Err(Moved) => again(server, session, &input[request..], out).await,
-                Ok(Some(took)) if dispatch::is_slow(server, took) => {
-                    if let Ok(Step::Request(call)) = Parser::new(limits(server)).next(&input[request..]) {
-                        let args = call.slices(&input[request..]);
-                        dispatch::note_slow(server, session, Args::new(&args), took);
+            let received = dispatch::receive(server, command, &mut clock, out).await;
+            let is_slow = |took: Duration| dispatch::is_slow(server, took);
+            if !matches!(received, Ok(took) if !took.is_some_and(is_slow)) {
+                let mut parser = Parser::new(ANY);
+                // It was parsed before.
+                let Ok(Step::Request(call)) = parser.next(&input[request..]) else { continue };
+                let args = call.slices(&input[request..]);
+                let args = Args::new(&args);
+                let took = match received {
+                    Ok(took) => took,
+                    Err(asked) => {
+                        Box::pin(dispatch::again(server, session, asked, args, &mut clock, out)).await
                     }
+                };
+                if let Some(took) = took {
+                    dispatch::note_slow(server, session, args, took);
                 }
-                Ok(_) => {}
             }
             largest = largest.max(out.buf.len() - mark);
         }
         out.buf.extend_from_slice(&early[copied..]);
         give_buffer(early);
         session.clock = None;
+        self.map = None;
         self.most = if largest >= LARGE_BYTES { 1 } else { (self.most * 2).clamp(FEW, MANY) };
-    }
-}
-
-/// Does a request again that a node has refused because its slot has moved.
-async fn again(server: &Arc<Server>, session: &mut Session, input: &[u8], out: &mut Reply) {
-    let mut parser = Parser::new(limits(server));
-    // It was parsed before.
-    let Ok(Step::Request(request)) = parser.next(input) else { return };
-    let args = request.slices(input);
-    session.clock = None;
-    if let Some(waiting) = dispatch::begin(server, session, Args::new(&args), unix_ms(), out) {
-        dispatch::finish(server, session, waiting, out).await;
     }
 }
