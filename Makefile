@@ -31,7 +31,8 @@ cluster: build ## Serve with 3 store nodes and 2 gateways on this machine, data 
 build: zig console ## Build target/release/moonshard
 	cargo build --locked --release --package gateway
 
-OVER_NODES := atomicity blocking conversations differential dry_run functions grpc limits modes scripts serializable transactions
+OVER_NODES := atomicity blocking conversations differential dry_run functions grpc limits lock_queues modes scripts serializable \
+    transactions watching
 
 # Properties are tried with the same cases each time, so that a change is judged by what it changes. `cargo test` draws anew.
 test: export PROPTEST_RNG_SEED ?= 1

@@ -4,6 +4,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tests::generate::Chance;
+use tests::process::stores_beside;
 use tests::{Client, TestServer, Value, notation, wait_until};
 
 /// Limits that no test here meets unless it wants to.
@@ -18,7 +19,8 @@ const AMPLE: &[&str] = &[
     "4",
 ];
 
-const ENDLESS: &str = "redis.call('RPUSH', KEYS[1], 'half done') while true do end";
+/// Looks at what it wrote: over store nodes, what nobody looks at is sent at the end.
+const ENDLESS: &str = "local length = redis.call('RPUSH', KEYS[1], 'half done') while length > 0 do end";
 const APPEND: &str = "return redis.call('RPUSH', KEYS[1], ARGV[1])";
 const READ: &str = "return redis.call('LRANGE', KEYS[1], 0, -1)";
 
@@ -101,6 +103,10 @@ fn strings(list: &[String]) -> Value {
 
 fn hold_order(instances: &str, how_the_holder_ends: &str) {
     const WAITING: usize = 200;
+    if stores_beside() > 0 {
+        // Who comes first to a store node's queue is not to be seen from here.
+        return;
+    }
     // With one thread an answer tells that all who asked before are in the queue.
     let server = start(instances, &["--threads", "1", "--script-concurrency", "300"]);
     let (mut holder, mut other) = (server.client(), server.client());
