@@ -97,17 +97,29 @@ enum Fate {
 
 const FATES: [Fate; 4] = [Fate::Served, Fate::Served, Fate::HangsUp, Fate::Killed];
 
-fn strings(list: &[String]) -> Value {
-    Value::Array(list.iter().map(|text| Value::Bulk(text.clone().into())).collect())
+fn texts(reply: &Value) -> Vec<String> {
+    let Value::Array(items) = reply else { panic!("no list: {reply:?}") };
+    let text = |item: &Value| match item {
+        Value::Bulk(text) => String::from_utf8_lossy(text).into_owned(),
+        other => panic!("no text: {other:?}"),
+    };
+    items.iter().map(text).collect()
+}
+
+/// What an append answers, in a transaction or not.
+fn length_in(reply: &Value) -> usize {
+    match reply {
+        Value::Integer(length) => *length as usize,
+        Value::Array(items) if items.len() == 1 => length_in(&items[0]),
+        other => panic!("no length: {other:?}"),
+    }
 }
 
 fn hold_order(instances: &str, how_the_holder_ends: &str) {
     const WAITING: usize = 200;
-    if stores_beside() > 0 {
-        // Who comes first to a store node's queue is not to be seen from here.
-        return;
-    }
-    // With one thread an answer tells that all who asked before are in the queue.
+    // With one thread an answer tells that all who asked before are in the queue, unless that is a store node's: who
+    // came there first is not to be seen from here.
+    let order_is_known = stores_beside() == 0;
     let server = start(instances, &["--threads", "1", "--script-concurrency", "300"]);
     let (mut holder, mut other) = (server.client(), server.client());
     let holders_id = id(&mut holder);
@@ -151,19 +163,33 @@ fn hold_order(instances: &str, how_the_holder_ends: &str) {
         }
         _ => drop(holder),
     }
-    let mut list = Vec::new();
-    for (number, want, client) in &mut served {
-        let reply = client.read();
-        if want.reads() {
-            assert_eq!(reply, strings(&list), "{number} reads what those before it wrote");
-            continue;
-        }
-        list.push(number.to_string());
-        let length = Value::Integer(list.len() as i64);
-        let wanted = if matches!(want, Want::Transaction) { Value::Array(vec![length]) } else { length };
-        assert_eq!(reply, wanted, "{number} {want:?} is served in its turn");
+    let replies: Vec<Value> = served.iter_mut().map(|(_, _, client)| client.read()).collect();
+    let list = texts(&other.run("LRANGE list 0 -1"));
+    let mut appended = 0;
+    for ((number, want, _), reply) in served.iter().zip(&replies) {
+        let length = if want.reads() {
+            let seen = texts(reply);
+            assert!(
+                list.starts_with(&seen),
+                "{number} reads what those before it wrote: {seen:?} of {list:?}"
+            );
+            seen.len()
+        } else {
+            appended += 1;
+            let length = length_in(reply);
+            assert_eq!(
+                list.get(length - 1),
+                Some(&number.to_string()),
+                "{number} {want:?} is served in its turn"
+            );
+            length
+        };
+        assert!(
+            !order_is_known || length == appended,
+            "{number} {want:?} has its turn at {length}, not {appended}"
+        );
     }
-    assert_eq!(other.run("LRANGE list 0 -1"), strings(&list));
+    assert!(!order_is_known || list.len() == appended, "who is gone wrote nothing: {list:?}");
     assert_all_is_free(&server);
 }
 
