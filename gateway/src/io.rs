@@ -7,7 +7,7 @@
 //! 0.96 when gathered.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use tokio::runtime::Handle;
@@ -25,6 +25,8 @@ const A_LITTLE: f64 = 0.05;
 /// CPUs that must be idle for another thread to be of use. With half a CPU to spare, a script that does nothing
 /// ran no more often per second, at 1.3 times the CPU time.
 const SPARE_CPUS: f64 = 0.75;
+/// CPUs that must be idle beside those in the background for these not to be in the way.
+const ELBOW_ROOM: f64 = 0.25;
 /// Ticks that must agree before anything moves.
 const AGREEING: u32 = 2;
 
@@ -33,8 +35,12 @@ pub struct IoThreads {
     threads: Vec<IoThread>,
     /// Where new connections go.
     newcomers: AtomicUsize,
-    /// They had something to do in the last tick, and no CPU was left.
-    want_cpu: AtomicBool,
+    /// Runs in the background.
+    background: AtomicUsize,
+    /// How many there may be before they are in the way.
+    room: AtomicUsize,
+    /// What they have had of CPUs since somebody looked.
+    background_ns: AtomicU64,
 }
 
 struct IoThread {
@@ -61,7 +67,13 @@ impl IoThreads {
             target: AtomicUsize::new(0),
         };
         let threads = runtimes.into_iter().map(thread).collect();
-        Arc::new(IoThreads { threads, newcomers: AtomicUsize::new(0), want_cpu: AtomicBool::new(false) })
+        Arc::new(IoThreads {
+            threads,
+            newcomers: AtomicUsize::new(0),
+            background: AtomicUsize::new(0),
+            room: AtomicUsize::new(usize::MAX),
+            background_ns: AtomicU64::new(0),
+        })
     }
 
     /// A place for a new connection.
@@ -89,7 +101,8 @@ impl IoThreads {
             let idle = idle_cpus(&cpus_before, &cpus_now);
             let plan = plan(&load, idle);
             let busy: f64 = load.iter().map(|load| load.busy).sum();
-            self.want_cpu.store(busy > A_LITTLE && idle < SPARE_CPUS, Ordering::Relaxed);
+            let background = self.background_ns.swap(0, Ordering::Relaxed) as f64 / 1e9 / elapsed;
+            self.room.store(room(busy, idle + background), Ordering::Relaxed);
             (busy_before, cpus_before) = (busy_now, cpus_now);
 
             let with_time = load.iter().position(|load| load.busy < SATURATED);
@@ -105,9 +118,10 @@ impl IoThreads {
         }
     }
 
-    /// Whether those who are in no hurry should leave CPU time to these threads and to their clients.
-    pub fn want_cpu(&self) -> bool {
-        self.want_cpu.load(Ordering::Relaxed)
+    /// A place for a run that is in no hurry.
+    pub fn background(self: &Arc<Self>) -> Background {
+        self.background.fetch_add(1, Ordering::Relaxed);
+        Background { threads: self.clone() }
     }
 
     fn busy_times(&self) -> Vec<f64> {
@@ -148,6 +162,36 @@ impl Drop for Place {
     fn drop(&mut self) {
         self.threads.threads[self.at].connections.fetch_sub(1, Ordering::Relaxed);
     }
+}
+
+/// A run that is in no hurry, for as long as it lasts.
+pub struct Background {
+    threads: Arc<IoThreads>,
+}
+
+impl Background {
+    /// It has had a CPU for so long.
+    pub fn used(&self, time: Duration) {
+        self.threads.background_ns.fetch_add(time.as_nanos() as u64, Ordering::Relaxed);
+    }
+
+    /// Whether it should leave CPU time to these threads and to their clients.
+    pub fn is_in_the_way(&self) -> bool {
+        self.threads.background.load(Ordering::Relaxed) > self.threads.room.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        self.threads.background.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// How many runs in the background are in nobody's way, each of which would have a CPU, if I/O threads are so busy and
+/// so many CPUs are free or in use by such runs.
+fn room(busy: f64, free_cpus: f64) -> usize {
+    // What is too much for an integer becomes the greatest.
+    if busy <= A_LITTLE { usize::MAX } else { (free_cpus - ELBOW_ROOM).max(0.0) as usize }
 }
 
 /// What a thread had to do in the last tick.
@@ -239,6 +283,28 @@ mod tests {
         assert_eq!(plan(&loads(&[(0.4, 25), (0.4, 25)]), 1.0), None, "they have enough to do");
         assert_eq!(plan(&loads(&[(0.1, 50), (0.0, 0)]), 1.0), None, "they are together already");
         assert_eq!(plan(&loads(&[(0.0, 0), (0.0, 0)]), 1.0), None);
+    }
+
+    #[test]
+    fn the_background_has_what_is_left() {
+        assert_eq!(room(0.01, 0.0), usize::MAX, "nobody is there to be held up");
+        assert_eq!(room(0.5, f64::INFINITY), usize::MAX, "the system does not tell");
+        assert_eq!(room(0.5, 0.0), 0);
+        assert_eq!(room(0.5, 1.2), 0, "a run would leave next to nothing of the second CPU");
+        assert_eq!(room(0.5, 1.3), 1);
+        assert_eq!(room(0.5, 6.5), 6);
+    }
+
+    #[test]
+    fn who_is_in_the_way_is_known_by_their_number() {
+        let threads = IoThreads::new(Vec::new());
+        threads.room.store(1, Ordering::Relaxed);
+        let one = threads.background();
+        assert!(!one.is_in_the_way());
+        let other = threads.background();
+        assert!(one.is_in_the_way() && other.is_in_the_way());
+        drop(other);
+        assert!(!one.is_in_the_way());
     }
 
     #[test]

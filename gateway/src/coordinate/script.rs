@@ -684,12 +684,14 @@ async fn run_in_sandbox<H: Host>(
         }
     });
     let origin = Origin::client(call.client);
+    // Half of the time that it may take is its own.
+    let patience = gives_way.then(|| call.budget.time / 2);
     let (host, outcome, spent) = match (call.scope(), server.tracking.is_on()) {
-        (None, false) => turns::drive(server, run, gives_way).await,
-        (None, true) => turns::drive(server, Box::pin(origin.drive(run)), gives_way).await,
+        (None, false) => turns::drive(server, run, patience).await,
+        (None, true) => turns::drive(server, Box::pin(origin.drive(run)), patience).await,
         (Some(scope), _) => {
             let run = Box::pin(async move { scope.drive(origin.drive(run)).await });
-            turns::drive(server, run, gives_way).await
+            turns::drive(server, run, patience).await
         }
     };
     (host.and_then(AnyHost::downcast::<H>), outcome, spent)
