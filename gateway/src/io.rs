@@ -124,6 +124,12 @@ impl IoThreads {
         Background { threads: self.clone() }
     }
 
+    /// From now on every run in the background is in the way.
+    #[cfg(test)]
+    pub fn crowd(&self) {
+        self.room.store(0, Ordering::Relaxed);
+    }
+
     fn busy_times(&self) -> Vec<f64> {
         let busy = |thread: &IoThread| thread.runtime.metrics().worker_total_busy_duration(0).as_secs_f64();
         self.threads.iter().map(busy).collect()

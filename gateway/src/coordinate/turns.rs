@@ -105,3 +105,36 @@ impl Drop for AbortOnDrop {
         self.0.abort();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn others_go_on_between_two_turns() {
+        let others_went_on = Arc::new(AtomicBool::new(false));
+        let seen = others_went_on.clone();
+        let mut turns = 0;
+        let run = poll_fn(move |context| {
+            turns += 1;
+            if turns == 2 {
+                assert!(seen.load(Ordering::Relaxed), "the second turn came without a pause");
+                return Poll::Ready(panicked());
+            }
+            let began = cpu_time();
+            while cpu_time() - began < TURN {}
+            let other = seen.clone();
+            tokio::spawn(async move {
+                tokio::time::sleep(PAUSE / 2).await;
+                other.store(true, Ordering::Relaxed);
+            });
+            context.waker().wake_by_ref();
+            Poll::Pending
+        });
+        let io = IoThreads::new(Vec::new());
+        io.crowd();
+        in_background(io, Box::pin(run), PAUSE).await;
+    }
+}
