@@ -122,7 +122,6 @@ async fn run(
     let runtime = Runtime::new(RuntimeConfig {
         instances: config.instances(),
         concurrency: config.script_concurrency.get_usize(),
-        fuel_slice: config.script_fuel_slice.get(),
         max_memory_bytes: config.script_memory.get_usize().max(config.script_memory_max.get_usize()),
     });
     let runtime =

@@ -6,11 +6,17 @@
 //! GET at a time, on two CPUs that the client shares: 1.46 times the CPU time of Redis when spread at once,
 //! 0.96 when gathered.
 
+mod lend;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use tokio::runtime::Handle;
+use tokio::sync::Mutex;
+
+use lend::Looked;
+pub use lend::{Background, Lender};
 
 /// How often it is decided anew.
 const TICK: Duration = Duration::from_millis(250);
@@ -35,17 +41,25 @@ pub struct IoThreads {
     threads: Vec<IoThread>,
     /// Where new connections go.
     newcomers: AtomicUsize,
-    /// Runs in the background.
-    background: AtomicUsize,
+    /// Runs in the background that have a CPU of their own.
+    apart: AtomicUsize,
     /// How many there may be before they are in the way.
     room: AtomicUsize,
-    /// What they have had of CPUs since somebody looked.
+    /// What all runs in the background have had of CPUs since somebody looked.
     background_ns: AtomicU64,
 }
 
 struct IoThread {
     runtime: Handle,
     connections: AtomicUsize,
+    /// Runs in the background that go on here while there is nothing else to do.
+    guests: AtomicUsize,
+    /// How often requests were answered. Wraps around.
+    answered: AtomicUsize,
+    /// Held by the one of them that goes on.
+    looked: Mutex<Looked>,
+    /// What they have had of the time that nothing else wanted.
+    lent_ns: AtomicU64,
     /// How many of its connections shall move, and where to.
     leaving: AtomicUsize,
     target: AtomicUsize,
@@ -63,6 +77,10 @@ impl IoThreads {
         let thread = |runtime| IoThread {
             runtime,
             connections: AtomicUsize::new(0),
+            guests: AtomicUsize::new(0),
+            answered: AtomicUsize::new(0),
+            looked: Mutex::new(Looked::new()),
+            lent_ns: AtomicU64::new(0),
             leaving: AtomicUsize::new(0),
             target: AtomicUsize::new(0),
         };
@@ -70,7 +88,7 @@ impl IoThreads {
         Arc::new(IoThreads {
             threads,
             newcomers: AtomicUsize::new(0),
-            background: AtomicUsize::new(0),
+            apart: AtomicUsize::new(0),
             room: AtomicUsize::new(usize::MAX),
             background_ns: AtomicU64::new(0),
         })
@@ -118,20 +136,11 @@ impl IoThreads {
         }
     }
 
-    /// A place for a run that is in no hurry.
-    pub fn background(self: &Arc<Self>) -> Background {
-        self.background.fetch_add(1, Ordering::Relaxed);
-        Background { threads: self.clone() }
-    }
-
-    /// From now on every run in the background is in the way.
-    #[cfg(test)]
-    pub fn crowd(&self) {
-        self.room.store(0, Ordering::Relaxed);
-    }
-
     fn busy_times(&self) -> Vec<f64> {
-        let busy = |thread: &IoThread| thread.runtime.metrics().worker_total_busy_duration(0).as_secs_f64();
+        let busy = |thread: &IoThread| {
+            let lent = Duration::from_nanos(thread.lent_ns.load(Ordering::Relaxed));
+            thread.runtime.metrics().worker_total_busy_duration(0).saturating_sub(lent).as_secs_f64()
+        };
         self.threads.iter().map(busy).collect()
     }
 }
@@ -155,6 +164,8 @@ impl Place {
     /// Another place, if the connection shall move there. Asked between two requests.
     pub fn better(&self) -> Option<Place> {
         let thread = &self.threads.threads[self.at];
+        // Nobody else counts.
+        thread.answered.store(thread.answered.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
         if thread.leaving.load(Ordering::Relaxed) == 0 {
             return None;
         }
@@ -167,29 +178,6 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         self.threads.threads[self.at].connections.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// A run that is in no hurry, for as long as it lasts.
-pub struct Background {
-    threads: Arc<IoThreads>,
-}
-
-impl Background {
-    /// It has had a CPU for so long.
-    pub fn used(&self, time: Duration) {
-        self.threads.background_ns.fetch_add(time.as_nanos() as u64, Ordering::Relaxed);
-    }
-
-    /// Whether it should leave CPU time to these threads and to their clients.
-    pub fn is_in_the_way(&self) -> bool {
-        self.threads.background.load(Ordering::Relaxed) > self.threads.room.load(Ordering::Relaxed)
-    }
-}
-
-impl Drop for Background {
-    fn drop(&mut self) {
-        self.threads.background.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -299,18 +287,6 @@ mod tests {
         assert_eq!(room(0.5, 1.2), 0, "a run would leave next to nothing of the second CPU");
         assert_eq!(room(0.5, 1.3), 1);
         assert_eq!(room(0.5, 6.5), 6);
-    }
-
-    #[test]
-    fn who_is_in_the_way_is_known_by_their_number() {
-        let threads = IoThreads::new(Vec::new());
-        threads.room.store(1, Ordering::Relaxed);
-        let one = threads.background();
-        assert!(!one.is_in_the_way());
-        let other = threads.background();
-        assert!(one.is_in_the_way() && other.is_in_the_way());
-        drop(other);
-        assert!(!one.is_in_the_way());
     }
 
     #[test]

@@ -262,6 +262,7 @@ impl Server {
             time: Duration::from_millis(config.script_timeout_ms.get()),
             memory_bytes: config.script_memory.get_usize(),
             reply_bytes: config.script_reply_max.get_usize(),
+            slice_fuel: config.script_fuel_slice.get(),
         }
     }
 

@@ -13,6 +13,8 @@ pub struct Budget {
     pub memory_bytes: usize,
     /// Bytes of the encoded reply.
     pub reply_bytes: usize,
+    /// Fuel after which the run lets others have its thread.
+    pub slice_fuel: u64,
 }
 
 /// Why a run was ended from outside. Nothing inside the guest can catch it.

@@ -72,6 +72,11 @@ pub trait Host: Any + Send {
 
     /// `redis.log`.
     fn log(&mut self, level: LogLevel, text: &[u8]);
+
+    /// Fuel after which the run shall let others have its thread from now on, if that changes. Asked before each call.
+    fn slice_fuel(&self) -> Option<u64> {
+        None
+    }
 }
 
 /// A call that is being finished.
@@ -104,5 +109,9 @@ impl Host for AnyHost {
 
     fn log(&mut self, level: LogLevel, text: &[u8]) {
         self.0.log(level, text);
+    }
+
+    fn slice_fuel(&self) -> Option<u64> {
+        self.0.slice_fuel()
     }
 }

@@ -5,7 +5,7 @@ use std::task::Poll;
 
 use guest_lua::abi::IMPORT_MODULE;
 use tokio::time::timeout_at;
-use wasmtime::{Caller, Linker};
+use wasmtime::{AsContextMut, Caller, Linker};
 
 use crate::budget::Limit;
 use crate::host::{CallFlags, Host, HostCall, LogLevel};
@@ -40,6 +40,7 @@ fn call<H: Host>(
     capacity: u32,
     flags: u32,
 ) -> wasmtime::Result<i32> {
+    follow_pace(&mut caller)?;
     let memory = caller.data().memory();
     let (bytes, state) = memory.data_and_store_mut(&mut caller);
     if argc == 0 || argc > MAX_ARGS {
@@ -72,7 +73,7 @@ fn call<H: Host>(
         }
         HostCall::Stop => return Err(Ending::Stopped.into()),
     }
-    if state.unyielded > state.fuel_slice {
+    if state.unyielded > state.slice_fuel {
         // `fetch` can give the thread away, this import cannot.
         return Ok(FETCH);
     }
@@ -83,6 +84,19 @@ fn call<H: Host>(
         return Err(Ending::Limit(Limit::Fuel).into());
     }
     Ok(len)
+}
+
+/// Slices are as long from here on as the host wants them.
+fn follow_pace<H: Host>(caller: &mut Caller<'_, State<H>>) -> wasmtime::Result<()> {
+    let state = caller.data_mut();
+    let wanted = state.host.as_ref().and_then(Host::slice_fuel);
+    match wanted {
+        Some(wanted) if wanted != state.slice_fuel => {
+            state.slice_fuel = wanted;
+            caller.as_context_mut().fuel_async_yield_interval(Some(wanted.max(1)))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Copies the reply to the guest if it fits; its length.
@@ -110,7 +124,7 @@ fn fetch<H: Host>(
                 Err(_) => return Err(Ending::Limit(Limit::Time).into()),
             }
         }
-        if caller.data().unyielded > caller.data().fuel_slice {
+        if caller.data().unyielded > caller.data().slice_fuel {
             caller.data_mut().unyielded = 0;
             yield_once().await;
         }

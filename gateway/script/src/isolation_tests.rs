@@ -41,8 +41,13 @@ impl Host for TestHost {
     fn log(&mut self, _: LogLevel, _: &[u8]) {}
 }
 
-const BUDGET: Budget =
-    Budget { fuel: 1 << 32, time: Duration::from_secs(60), memory_bytes: 16 << 20, reply_bytes: 1 << 20 };
+const BUDGET: Budget = Budget {
+    fuel: 1 << 32,
+    time: Duration::from_secs(60),
+    memory_bytes: 16 << 20,
+    reply_bytes: 1 << 20,
+    slice_fuel: 50_000,
+};
 
 /// Everything a script can reach, in the order and with the addresses it has in memory, and what it can ask about
 /// its own heap and randomness.
@@ -132,7 +137,7 @@ fn endings() -> Vec<Ending> {
 const SPRAY_AND_STOP: &str = "local t = {} for i = 1, 9000 do t[i] = {i} end redis.call('STOP')";
 
 fn config(instances: Instances) -> RuntimeConfig {
-    RuntimeConfig { instances, concurrency: 4, fuel_slice: 50_000, max_memory_bytes: 16 << 20 }
+    RuntimeConfig { instances, concurrency: 4, max_memory_bytes: 16 << 20 }
 }
 
 fn input() -> Vec<u8> {
@@ -195,8 +200,7 @@ impl Lab {
     }
 
     async fn truth(runtime: &Runtime<TestHost>, source: Option<Source<'_>>) -> Truth {
-        let mut fresh =
-            Sandbox::new(&runtime.engine, &runtime.pre, runtime.config.fuel_slice, false).await.unwrap();
+        let mut fresh = Sandbox::new(&runtime.engine, &runtime.pre, false).await.unwrap();
         let pristine = fresh.initialise().await.unwrap();
         if let Some(source) = source {
             let (text, export) = match source {

@@ -37,8 +37,6 @@ pub struct RuntimeConfig {
     pub instances: Instances,
     /// Most runs at once; more wait their turn.
     pub concurrency: usize,
-    /// Fuel after which a run gives its thread to others.
-    pub fuel_slice: u64,
     /// Most bytes of linear memory any run may ask for.
     pub max_memory_bytes: usize,
 }
@@ -175,7 +173,7 @@ impl<H: Host> Runtime<H> {
         let mut linker = Linker::new(&engine);
         imports::register(&mut linker)?;
         let pre = linker.instantiate_pre(&module)?;
-        let mut first = Sandbox::new(&engine, &pre, config.fuel_slice, false).await?;
+        let mut first = Sandbox::new(&engine, &pre, false).await?;
         let pristine = first.initialise().await?;
         Ok(Runtime {
             engine,
@@ -382,7 +380,7 @@ impl<H: Host> Runtime<H> {
             false => Some(self.slots.clone().acquire_owned().await.expect("the semaphore is never closed")),
         };
         self.instances_made.fetch_add(1, Ordering::Relaxed);
-        let mut sandbox = Sandbox::new(&self.engine, &self.pre, self.config.fuel_slice, reused).await?;
+        let mut sandbox = Sandbox::new(&self.engine, &self.pre, reused).await?;
         sandbox.slot = slot;
         Ok(sandbox)
     }

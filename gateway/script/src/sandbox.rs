@@ -50,7 +50,7 @@ pub(crate) struct State<H> {
     /// Host fuel since the thread was last given away.
     pub unyielded: u64,
     /// Fuel after which the thread is given away.
-    pub fuel_slice: u64,
+    pub slice_fuel: u64,
     /// When the run's time is over.
     pub deadline: Instant,
     /// The newest call was not answered yet.
@@ -118,12 +118,7 @@ pub(crate) struct Sandbox<H: 'static> {
 
 impl<H: Host> Sandbox<H> {
     /// A new instance. Its memory is whatever the module's data segments say: rewind it before use.
-    pub async fn new(
-        engine: &Engine,
-        pre: &InstancePre<State<H>>,
-        fuel_slice: u64,
-        reused: bool,
-    ) -> wasmtime::Result<Self> {
+    pub async fn new(engine: &Engine, pre: &InstancePre<State<H>>, reused: bool) -> wasmtime::Result<Self> {
         let mut store = Store::new(
             engine,
             State {
@@ -132,7 +127,7 @@ impl<H: Host> Sandbox<H> {
                 reply: Vec::new(),
                 host_fuel: 0,
                 unyielded: 0,
-                fuel_slice,
+                slice_fuel: u64::MAX,
                 deadline: Instant::now(),
                 unfinished: false,
                 calls: 0,
@@ -141,7 +136,6 @@ impl<H: Host> Sandbox<H> {
         );
         store.limiter(|state| state);
         store.set_fuel(u64::MAX)?;
-        store.fuel_async_yield_interval(Some(fuel_slice.max(1)))?;
         let instance = pre.instantiate_async(&mut store).await?;
         let mut globals = Vec::new();
         let mut memory = None;
@@ -207,10 +201,12 @@ impl<H: Host> Sandbox<H> {
         for (global, value) in self.globals.iter().zip(&pristine.globals) {
             global.set(&mut self.store, *value)?;
         }
+        self.store.fuel_async_yield_interval(Some(budget.slice_fuel.max(1)))?;
         self.store.set_fuel(budget.fuel)?;
         let state = self.store.data_mut();
         state.host_fuel = 0;
         state.unyielded = 0;
+        state.slice_fuel = budget.slice_fuel;
         state.calls = 0;
         state.unfinished = false;
         state.deadline = Instant::now() + budget.time;

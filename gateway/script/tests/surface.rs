@@ -52,15 +52,15 @@ const TREE: &str = "
 
 /// What a script that walks the tree answers, or a function of a library that does.
 async fn tree(function: bool) -> String {
-    let config = RuntimeConfig {
-        instances: Instances::Rewind,
-        concurrency: 1,
-        fuel_slice: 100_000,
-        max_memory_bytes: 16 << 20,
-    };
+    let config = RuntimeConfig { instances: Instances::Rewind, concurrency: 1, max_memory_bytes: 16 << 20 };
     let runtime = Runtime::new(config).await.unwrap();
-    let budget =
-        Budget { fuel: 1 << 32, time: Duration::from_secs(60), memory_bytes: 16 << 20, reply_bytes: 1 << 20 };
+    let budget = Budget {
+        fuel: 1 << 32,
+        time: Duration::from_secs(60),
+        memory_bytes: 16 << 20,
+        reply_bytes: 1 << 20,
+        slice_fuel: 100_000,
+    };
     let (keys, args): ([&[u8]; 1], [&[u8]; 2]) = ([b"key"], [b"one", b"two"]);
     let input =
         RunInput { name: "f", keys: &keys, args: &args, clock_seconds: 1.5, seed: 7, function }.encode();

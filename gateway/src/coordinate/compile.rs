@@ -46,7 +46,7 @@ impl<'a> Compiling<'a> {
             if !self.has_turn {
                 _turn = gate::turn(self.server, account).await?;
             }
-            burning = Burning::of_user(self.server, account, self.budget.fuel);
+            burning = Burning::of(account, &self.budget, None);
         }
         let _permit = self.server.runtime.admit(false).await;
         let work = pin!(work);

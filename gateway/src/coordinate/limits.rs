@@ -9,6 +9,7 @@ use script::Budget;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::script::{ScriptCall, fate, killed_error};
+use super::turns::Pace;
 use crate::acl::Account;
 use crate::acl::limits::Limit;
 use crate::gate;
@@ -32,8 +33,10 @@ pub(super) async fn take_turn(
 pub(super) struct Burning {
     account: Arc<Account>,
     per_second: u64,
-    slice: u64,
-    slices: u64,
+    slice_fuel: u64,
+    pace: Option<Pace>,
+    /// Fuel of the slices that it has begun.
+    begun: u64,
     /// What the run may use at most.
     most: u64,
     /// What it has used, once that is known.
@@ -41,17 +44,13 @@ pub(super) struct Burning {
 }
 
 impl Burning {
-    /// Of a call, if its user's fuel is limited.
-    pub fn of(server: &Server, call: &ScriptCall<'_>) -> Option<Burning> {
-        Burning::of_user(server, call.account.as_ref()?, call.budget.fuel)
-    }
-
-    /// Of a run of this user that may use so much.
-    pub fn of_user(server: &Server, account: &Arc<Account>, most: u64) -> Option<Burning> {
+    /// Of a run of this user that may use so much, if the user's fuel is limited.
+    /// Its slices are of the budget's size, or as its pace says.
+    pub fn of(account: &Arc<Account>, budget: &Budget, pace: Option<Pace>) -> Option<Burning> {
         let account = account.clone();
         let per_second = account.user().limits().get(Limit::FuelPerSecond)?;
-        let slice = server.config.script_fuel_slice.get();
-        Some(Burning { account, per_second, slice, slices: 0, most, used: None })
+        let Budget { slice_fuel, fuel: most, .. } = *budget;
+        Some(Burning { account, per_second, slice_fuel, pace, begun: 0, most, used: None })
     }
 
     /// Drives the run to its end. `used` finds out what it has burned.
@@ -61,7 +60,8 @@ impl Burning {
         used: impl FnOnce(&T) -> u64,
     ) -> T {
         let ran = poll_fn(|context| {
-            self.slices += 1;
+            let slice = self.pace.as_ref().map_or(self.slice_fuel, Pace::slice_fuel);
+            self.begun = self.begun.saturating_add(slice);
             run.as_mut().poll(context)
         })
         .await;
@@ -72,7 +72,7 @@ impl Burning {
 
 impl Drop for Burning {
     fn drop(&mut self) {
-        let begun = self.slices.saturating_mul(self.slice).min(self.most);
+        let begun = self.begun.min(self.most);
         self.account.meter.burn(self.used.unwrap_or(begun), self.per_second);
     }
 }
@@ -160,8 +160,9 @@ mod tests {
         let burning = Burning {
             account: account.clone(),
             per_second: 1,
-            slice: 1000,
-            slices: 0,
+            slice_fuel: 1000,
+            pace: None,
+            begun: 0,
             most: 2500,
             used: None,
         };

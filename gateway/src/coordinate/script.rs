@@ -19,7 +19,7 @@ use super::locks::LockSet;
 use super::outgoing::{Outgoing, commit};
 use super::queue::Queue;
 use super::spans;
-use super::turns;
+use super::turns::{self, Pace};
 use super::unlocked::UnlockedHost;
 use crate::acl::Account;
 use crate::acl::limits::Limit;
@@ -611,7 +611,7 @@ pub(super) async fn run_once(
         trace,
         reader: call.reader.clone(),
     });
-    let (mut host, outcome, spent) = run_in_sandbox(server, call, seen.clock_seconds, host, false).await;
+    let (mut host, outcome, spent) = run_in_sandbox(server, call, seen.clock_seconds, host, None).await;
     if let (Some(host), Outcome::Reply(reply)) = (&mut host, &outcome) {
         // What will be undone has no end to go with: an error of a collected call comes before the script's own.
         let is_kept = call.options.on_error != Some(OnError::RollBack) || reply.first() != Some(&b'-');
@@ -622,6 +622,7 @@ pub(super) async fn run_once(
 
 /// A run without locks. An error is the text that becomes the reply.
 async fn run_unlocked(server: &Arc<Server>, call: &ScriptCall<'_>, out: &mut Vec<u8>) -> Result<(), String> {
+    let pace = Pace::new(call.budget.slice_fuel);
     let host = Box::new(UnlockedHost {
         server: server.clone(),
         db: call.db,
@@ -637,11 +638,13 @@ async fn run_unlocked(server: &Arc<Server>, call: &ScriptCall<'_>, out: &mut Vec
         waiting: None,
         failed: None,
         asking: None,
+        pace: pace.clone(),
         trace: call.traced(),
         reader: call.reader.clone(),
     });
     let _permit = server.counters.queue_waits.of(server.runtime.admit(true)).await;
-    let (host, outcome, spent) = run_in_sandbox(server, call, call.clock_seconds(server), host, true).await;
+    let (host, outcome, spent) =
+        run_in_sandbox(server, call, call.clock_seconds(server), host, Some(pace)).await;
     if let Some(mut host) = host {
         // Also those of a script that was ended: it did call them.
         host.send_all().await;
@@ -662,7 +665,7 @@ async fn run_in_sandbox<H: Host>(
     call: &ScriptCall<'_>,
     clock_seconds: f64,
     host: Box<H>,
-    gives_way: bool,
+    pace: Option<Pace>,
 ) -> (Option<Box<H>>, Outcome, Spent) {
     let input = RunInput {
         name: call.program.name(),
@@ -673,8 +676,12 @@ async fn run_in_sandbox<H: Host>(
         function: matches!(call.program, Program::Function(_)),
     };
     let input = input.encode();
-    let (runtime, script, budget) = (server.runtime.clone(), call.program.script().clone(), call.budget);
-    let burning = Burning::of(server, call);
+    let (runtime, script) = (server.runtime.clone(), call.program.script().clone());
+    let mut budget = call.budget;
+    if let Some(pace) = &pace {
+        budget.slice_fuel = pace.slice_fuel();
+    }
+    let burning = call.account.as_ref().and_then(|account| Burning::of(account, &budget, pace.clone()));
     // Boxed at once, and pinned where it is made: the future is large, and each move of it costs.
     let run = Box::pin(async move {
         let run = pin!(runtime.run(&script, &input, &budget, AnyHost::new(host)));
@@ -685,7 +692,7 @@ async fn run_in_sandbox<H: Host>(
     });
     let origin = Origin::client(call.client);
     // Half of the time that it may take is its own.
-    let patience = gives_way.then(|| call.budget.time / 2);
+    let patience = pace.map(|pace| (pace, budget.time / 2));
     let (host, outcome, spent) = match (call.scope(), server.tracking.is_on()) {
         (None, false) => turns::drive(server, run, patience).await,
         (None, true) => turns::drive(server, Box::pin(origin.drive(run)), patience).await,

@@ -15,6 +15,7 @@ use super::host::{
 };
 use super::queue::Queue;
 use super::trace::tell_call;
+use super::turns::Pace;
 use crate::fleet;
 use crate::gate::{self, Admitted, Origin, Recent};
 use crate::memory;
@@ -52,6 +53,8 @@ pub(super) struct UnlockedHost {
     pub asking: Option<Asking>,
     /// Who hears when what it reads changes.
     pub reader: Option<Reader>,
+    /// How it gives way.
+    pub pace: Pace,
     /// Where to tell of its calls, if somebody asks.
     pub trace: Option<Arc<Trace>>,
 }
@@ -248,5 +251,9 @@ impl Host for UnlockedHost {
         self.trace.iter().for_each(|trace| trace.log(level, text));
         let span = self.trace.as_ref().and_then(|trace| trace.seen().span);
         crate::log::script(level, text, span);
+    }
+
+    fn slice_fuel(&self) -> Option<u64> {
+        Some(self.pace.slice_fuel())
     }
 }

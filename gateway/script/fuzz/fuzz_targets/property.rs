@@ -11,8 +11,13 @@ use script::{
 };
 
 /// Small, so that endless scripts end soon. Time is ample: it would make results depend on the machine.
-const BUDGET: Budget =
-    Budget { fuel: 2_000_000, time: Duration::from_secs(3600), memory_bytes: 2 << 20, reply_bytes: 1 << 20 };
+const BUDGET: Budget = Budget {
+    fuel: 2_000_000,
+    time: Duration::from_secs(3600),
+    memory_bytes: 2 << 20,
+    reply_bytes: 1 << 20,
+    slice_fuel: 100_000,
+};
 
 /// Answers with a reply of each kind.
 struct Stub;
@@ -57,7 +62,6 @@ impl Lab {
         let config = RuntimeConfig {
             instances: Instances::Rewind,
             concurrency: 1,
-            fuel_slice: 100_000,
             max_memory_bytes: BUDGET.memory_bytes,
         };
         let (keys, args): ([&[u8]; 1], [&[u8]; 2]) = ([b"key"], [b"1", b"two"]);
