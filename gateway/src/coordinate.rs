@@ -16,6 +16,7 @@ mod limits;
 mod locks;
 mod outgoing;
 mod queue;
+mod sandbox;
 mod script;
 mod spans;
 mod trace;

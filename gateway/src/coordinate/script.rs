@@ -6,20 +6,21 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use resp::ReplyLimits;
-use script::{AnyHost, Budget, Host, Outcome, RunInput, Spent};
+use script::{Budget, Outcome, Spent};
 use store::spans::Part;
-use store::{Conflict, LockRequest, Mode, Origin, Trouble, Unit};
+use store::{Conflict, LockRequest, Mode, Trouble, Unit};
 use store_engine::{CommandError, Protocol, Reply};
 
 use super::declared::{Declared, Refuser, note_undeclared};
 use super::dry;
 use super::host::{Caller, Circumstances, Collects, Lack, ScriptHost};
-use super::limits::{Burning, limit_error, take_turn};
+use super::limits::{limit_error, take_turn};
 use super::locks::LockSet;
 use super::outgoing::{Outgoing, commit};
 use super::queue::Queue;
+use super::sandbox::run_in_sandbox;
 use super::spans;
-use super::turns::{self, Pace};
+use super::turns::Pace;
 use super::unlocked::UnlockedHost;
 use crate::acl::Account;
 use crate::acl::limits::Limit;
@@ -44,7 +45,7 @@ pub enum Program {
 }
 
 impl Program {
-    fn script(&self) -> &Arc<script::Script> {
+    pub(super) fn script(&self) -> &Arc<script::Script> {
         match self {
             Program::Script(known) => &known.script,
             Program::Function(function) => &function.script,
@@ -658,48 +659,4 @@ async fn run_unlocked(server: &Arc<Server>, call: &ScriptCall<'_>, out: &mut Vec
         }
     }
     append_outcome(server, call, outcome, &spent, out).map(drop)
-}
-
-async fn run_in_sandbox<H: Host>(
-    server: &Arc<Server>,
-    call: &ScriptCall<'_>,
-    clock_seconds: f64,
-    host: Box<H>,
-    pace: Option<Pace>,
-) -> (Option<Box<H>>, Outcome, Spent) {
-    let input = RunInput {
-        name: call.program.name(),
-        keys: call.keys,
-        args: call.args,
-        clock_seconds,
-        seed: call.seed as u32,
-        function: matches!(call.program, Program::Function(_)),
-    };
-    let input = input.encode();
-    let (runtime, script) = (server.runtime.clone(), call.program.script().clone());
-    let mut budget = call.budget;
-    if let Some(pace) = &pace {
-        budget.slice_fuel = pace.slice_fuel();
-    }
-    let burning = call.account.as_ref().and_then(|account| Burning::of(account, &budget, pace.clone()));
-    // Boxed at once, and pinned where it is made: the future is large, and each move of it costs.
-    let run = Box::pin(async move {
-        let run = pin!(runtime.run(&script, &input, &budget, AnyHost::new(host)));
-        match burning {
-            None => run.await,
-            Some(burning) => burning.watch(run, |(_, _, spent)| spent.fuel).await,
-        }
-    });
-    let origin = Origin::client(call.client);
-    // Half of the time that it may take is its own.
-    let patience = pace.map(|pace| (pace, budget.time / 2));
-    let (host, outcome, spent) = match (call.scope(), server.tracking.is_on()) {
-        (None, false) => turns::drive(server, run, patience).await,
-        (None, true) => turns::drive(server, Box::pin(origin.drive(run)), patience).await,
-        (Some(scope), _) => {
-            let run = Box::pin(async move { scope.drive(origin.drive(run)).await });
-            turns::drive(server, run, patience).await
-        }
-    };
-    (host.and_then(AnyHost::downcast::<H>), outcome, spent)
 }

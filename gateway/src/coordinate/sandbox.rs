@@ -1,0 +1,58 @@
+//! A run in the sandbox: what it is given, who pays for its fuel, and whose calls its calls are.
+
+use std::pin::pin;
+use std::sync::Arc;
+
+use script::{AnyHost, Host, Outcome, RunInput, Spent};
+use store::Origin;
+
+use super::limits::Burning;
+use super::script::{Program, ScriptCall};
+use super::turns::{self, Pace};
+use crate::server::Server;
+
+/// Runs what is called, with this host. With a pace it may be made to give way. The host comes back, unless the sandbox
+/// took it down with it.
+pub(super) async fn run_in_sandbox<H: Host>(
+    server: &Arc<Server>,
+    call: &ScriptCall<'_>,
+    clock_seconds: f64,
+    host: Box<H>,
+    pace: Option<Pace>,
+) -> (Option<Box<H>>, Outcome, Spent) {
+    let input = RunInput {
+        name: call.program.name(),
+        keys: call.keys,
+        args: call.args,
+        clock_seconds,
+        seed: call.seed as u32,
+        function: matches!(call.program, Program::Function(_)),
+    };
+    let input = input.encode();
+    let (runtime, script) = (server.runtime.clone(), call.program.script().clone());
+    let mut budget = call.budget;
+    if let Some(pace) = &pace {
+        budget.slice_fuel = pace.slice_fuel();
+    }
+    let burning = call.account.as_ref().and_then(|account| Burning::of(account, &budget, pace.clone()));
+    // Boxed at once, and pinned where it is made: the future is large, and each move of it costs.
+    let run = Box::pin(async move {
+        let run = pin!(runtime.run(&script, &input, &budget, AnyHost::new(host)));
+        match burning {
+            None => run.await,
+            Some(burning) => burning.watch(run, |(_, _, spent)| spent.fuel).await,
+        }
+    });
+    let origin = Origin::client(call.client);
+    // Half of the time that it may take is its own.
+    let patience = pace.map(|pace| (pace, budget.time / 2));
+    let (host, outcome, spent) = match (call.scope(), server.tracking.is_on()) {
+        (None, false) => turns::drive(server, run, patience).await,
+        (None, true) => turns::drive(server, Box::pin(origin.drive(run)), patience).await,
+        (Some(scope), _) => {
+            let run = Box::pin(async move { scope.drive(origin.drive(run)).await });
+            turns::drive(server, run, patience).await
+        }
+    };
+    (host.and_then(AnyHost::downcast::<H>), outcome, spent)
+}
