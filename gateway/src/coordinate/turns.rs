@@ -243,74 +243,99 @@ impl<T> Drop for AbortOnDrop<T> {
 mod tests {
     use std::sync::atomic::AtomicUsize;
 
+    use tokio::runtime::{Builder, Runtime};
+
     use super::*;
-    use crate::io::IoThreads;
+    use crate::io::{IoThreads, Place};
 
-    fn forever() -> Instant {
-        Instant::now() + Duration::from_secs(3600)
+    /// Slices in a row, of which the first are spent where the run begins.
+    const TURN: usize = 10;
+
+    /// An I/O thread with a connection, and a compute thread.
+    struct Threads {
+        io: Runtime,
+        all: Arc<IoThreads>,
+        compute: Runtime,
+        _place: Place,
     }
 
-    /// Goes on as long as `look` says, which learns each slice's number and its thread's name.
-    fn slices(
-        mut look: impl FnMut(usize, Option<&str>) -> bool + Send + 'static,
-    ) -> Pin<Box<impl Future<Output = Ran> + Send>> {
-        let mut slice = 0;
-        Box::pin(poll_fn(move |context| {
-            if !look(slice, std::thread::current().name()) {
-                return Poll::Ready((None, Outcome::Stopped, Spent::default()));
+    impl Threads {
+        /// With a CPU to spare or without.
+        fn new(crowded: bool) -> Threads {
+            let io = Builder::new_current_thread().build().unwrap();
+            let all = IoThreads::new(vec![io.handle().clone()]);
+            if crowded {
+                all.crowd();
             }
-            slice += 1;
-            context.waker().wake_by_ref();
-            Poll::Pending
-        }))
+            let compute =
+                Builder::new_multi_thread().worker_threads(1).thread_name("compute").build().unwrap();
+            Threads { _place: all.place(), io, all, compute }
+        }
+
+        /// Drives a run that goes on as long as `look` says, which learns of each slice its number, whether it is on the
+        /// compute thread, and its fuel. `used`: what the run has had of a CPU before.
+        fn drive(
+            &self,
+            used: Duration,
+            patience: Duration,
+            mut look: impl FnMut(usize, bool, u64) -> bool + Send + 'static,
+        ) -> Outcome {
+            let pace = Pace::new(1 << 40);
+            let (mut slice, its_pace) = (0, pace.clone());
+            let run = Box::pin(poll_fn(move |context| {
+                let apart = std::thread::current().name() == Some("compute");
+                if !look(slice, apart, its_pace.slice_fuel()) {
+                    return Poll::Ready((None, Outcome::Stopped, Spent::default()));
+                }
+                slice += 1;
+                context.waker().wake_by_ref();
+                Poll::Pending
+            }));
+            let until = Instant::now() + patience;
+            let mut run = Patient::new(run, pace, self.all.background(), TURN as u64, until);
+            run.used = used;
+            self.io.block_on(run.drive(self.compute.handle())).1
+        }
     }
 
-    /// A run that has had its time where it is in nobody's way.
-    fn long<F>(run: Pin<Box<F>>, threads: &Arc<IoThreads>, until: Instant) -> Patient<F>
-    where
-        F: Future<Output = Ran> + Send + 'static,
-    {
-        let mut run = Patient::new(run, Pace::new(1), threads.background(), 10, until);
-        run.used = SHORT_RUN;
-        run
-    }
+    const LONG: Duration = Duration::from_secs(3600);
 
-    fn compute() -> tokio::runtime::Runtime {
-        tokio::runtime::Builder::new_multi_thread().worker_threads(1).thread_name("compute").build().unwrap()
+    /// Looks for a run that computes on the compute thread after its first turn, for one more.
+    fn is_apart(slice: usize, apart: bool, fuel: u64) -> bool {
+        assert_eq!((apart, fuel), (slice >= TURN, SLICE_FUEL), "slice {slice}");
+        slice < 2 * TURN
     }
 
     #[test]
     fn with_a_cpu_to_spare_it_computes_apart() {
-        let io = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let threads = IoThreads::new(vec![io.handle().clone()]);
-        let _place = threads.place();
-        let compute = compute();
-        let run = slices(|slice, thread| {
-            assert_eq!(thread == Some("compute"), slice >= 10);
-            slice < 100
-        });
-        let run = long(run, &threads, forever());
-        assert_eq!(io.block_on(run.drive(compute.handle())).1, Outcome::Stopped);
+        assert_eq!(Threads::new(false).drive(SHORT_RUN, LONG, is_apart), Outcome::Stopped);
+    }
+
+    #[test]
+    fn a_short_run_does_not_give_way() {
+        assert_eq!(Threads::new(true).drive(Duration::ZERO, LONG, is_apart), Outcome::Stopped);
+    }
+
+    #[test]
+    fn patience_ends() {
+        assert_eq!(Threads::new(true).drive(SHORT_RUN, Duration::ZERO, is_apart), Outcome::Stopped);
     }
 
     #[test]
     fn requests_are_answered_between_two_slices() {
-        let io = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let threads = IoThreads::new(vec![io.handle().clone()]);
-        let _place = threads.place();
-        threads.crowd();
-        let compute = compute();
+        let threads = Threads::new(true);
         let (requests, mut requested) = tokio::sync::mpsc::unbounded_channel();
         let answered = Arc::new(AtomicUsize::new(0));
         let answers = answered.clone();
-        io.spawn(async move {
+        threads.io.spawn(async move {
             while requested.recv().await.is_some() {
                 answers.fetch_add(1, Ordering::Relaxed);
             }
         });
         let mut sent = 0;
-        let run = slices(move |slice, thread| {
-            assert_ne!(thread, Some("compute"));
+        let outcome = threads.drive(SHORT_RUN, LONG, move |slice, apart, fuel| {
+            let wanted = if slice < TURN { SLICE_FUEL } else { SHORT_SLICE_FUEL };
+            assert_eq!((apart, fuel), (false, wanted), "slice {slice}");
             assert!(slice < 10_000_000, "no answer to request {sent}");
             let answered = answered.load(Ordering::Relaxed);
             if answered == sent {
@@ -319,64 +344,22 @@ mod tests {
             }
             answered < 50
         });
-        let run = long(run, &threads, forever());
-        assert_eq!(io.block_on(run.drive(compute.handle())).1, Outcome::Stopped);
-    }
-
-    #[test]
-    fn a_short_run_does_not_give_way() {
-        let io = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let threads = IoThreads::new(vec![io.handle().clone()]);
-        let _place = threads.place();
-        threads.crowd();
-        let compute = compute();
-        let run = slices(|slice, thread| {
-            assert_eq!(thread == Some("compute"), slice >= 10);
-            slice < 20
-        });
-        let run = Patient::new(run, Pace::new(1), threads.background(), 10, forever());
-        assert_eq!(io.block_on(run.drive(compute.handle())).1, Outcome::Stopped);
-    }
-
-    #[test]
-    fn slices_are_short_where_requests_wait() {
-        let pace = Pace::new(1 << 40);
-        assert_eq!(pace.slice_fuel(), SLICE_FUEL);
-        pace.set(true);
-        assert_eq!(pace.slice_fuel(), SHORT_SLICE_FUEL);
-        pace.set(false);
-        assert_eq!(pace.slice_fuel(), SLICE_FUEL);
-        let pace = Pace::new(1000);
-        pace.set(true);
-        assert_eq!(pace.slice_fuel(), 1000, "the configuration wants them shorter still");
-    }
-
-    #[test]
-    fn patience_ends() {
-        let io = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let threads = IoThreads::new(vec![io.handle().clone()]);
-        let _place = threads.place();
-        threads.crowd();
-        let compute = compute();
-        let run = slices(|slice, thread| {
-            assert_eq!(thread == Some("compute"), slice >= 10);
-            slice < 20
-        });
-        let run = long(run, &threads, Instant::now());
-        assert_eq!(io.block_on(run.drive(compute.handle())).1, Outcome::Stopped);
+        assert_eq!(outcome, Outcome::Stopped);
     }
 
     #[test]
     fn a_panic_ends_the_run_alone() {
-        let io = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let threads = IoThreads::new(vec![io.handle().clone()]);
-        let _place = threads.place();
-        threads.crowd();
-        let run = slices(|slice, _| {
-            assert!(slice < 15, "as expected");
+        let outcome = Threads::new(true).drive(SHORT_RUN, LONG, |slice, _, _| {
+            assert!(slice < TURN + 5, "as expected");
             true
         });
-        let run = long(run, &threads, forever());
-        assert!(matches!(io.block_on(run.drive(compute().handle())).1, Outcome::Trap(_)));
+        assert!(matches!(outcome, Outcome::Trap(_)), "{outcome:?}");
+    }
+
+    #[test]
+    fn the_configuration_may_want_slices_shorter_still() {
+        let pace = Pace::new(1000);
+        pace.set(true);
+        assert_eq!(pace.slice_fuel(), 1000);
     }
 }

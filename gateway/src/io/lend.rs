@@ -200,4 +200,31 @@ mod tests {
         drop(lenders);
         assert_eq!(run.lender().unwrap().at, 2, "its guests are gone");
     }
+
+    #[test]
+    fn there_is_no_gap_in_a_burst_but_what_is_due() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let threads = IoThreads::new(vec![runtime.handle().clone()]);
+        let place = threads.place();
+        let lender = threads.background().lender().unwrap();
+        runtime.block_on(async {
+            let burst = tokio::spawn(async move {
+                loop {
+                    assert!(place.better().is_none(), "nothing is to move");
+                    tokio::task::yield_now().await;
+                }
+            });
+            lender.gap().await.end(Duration::ZERO);
+            let began = Instant::now();
+            let gap = lender.gap().await;
+            assert!(began.elapsed() >= GAPLESS, "requests are answered all the time");
+            assert!(gap.due >= GAPLESS / DUE && gap.length >= gap.due && gap.length <= LONGEST);
+            let lent = || threads.threads[0].lent_ns.load(Ordering::Relaxed);
+            let (before, due) = (lent(), gap.due);
+            gap.end(due + Duration::from_nanos(7));
+            assert_eq!(lent() - before, 7, "what is due is not idle time");
+            burst.abort();
+            assert!(burst.await.unwrap_err().is_cancelled());
+        });
+    }
 }
