@@ -15,6 +15,7 @@ use store_engine::{
     Access, Aging, Args, Command, Ctx, DATABASES, Effects, Partition, Partitions, Protocol, Reply, Routing,
     UndoLog,
 };
+use store_engine::{error, work};
 
 use crate::catalog::Catalog;
 use crate::copies::Copies;
@@ -317,7 +318,18 @@ impl Node {
         let is_alone = undo.is_none();
         let mut noted = self.notifier.touches();
         let touches = noted.as_mut();
-        let mut ctx = Ctx { partitions, db: call.db, now_ms: call.now_ms, seed, undo, effects, touches, out };
+        let work = out.work();
+        let mut ctx = Ctx {
+            partitions,
+            db: call.db,
+            now_ms: call.now_ms,
+            seed,
+            undo,
+            effects,
+            touches,
+            work: &work,
+            out,
+        };
         if shared {
             ctx.partitions.hold_expired(call.db, true);
         }
@@ -458,8 +470,9 @@ pub(crate) fn run(
     effects: Option<&mut Effects>,
     out: &mut Reply,
 ) -> bool {
-    let touches = None;
-    let mut ctx = Ctx { partitions, db: call.db, now_ms: call.now_ms, seed, undo, effects, touches, out };
+    let (touches, work) = (None, out.work());
+    let mut ctx =
+        Ctx { partitions, db: call.db, now_ms: call.now_ms, seed, undo, effects, touches, work: &work, out };
     run_in(&mut ctx, call)
 }
 
@@ -479,8 +492,18 @@ pub(crate) fn run_noting(
     partition.databases.iter_mut().for_each(|space| space.announce_expired(announced));
     let done = {
         let (partitions, undo, touches) = (Partitions::One(partition), Some(&mut *undo), Some(&mut touches));
-        let effects = None;
-        let mut ctx = Ctx { partitions, db: call.db, now_ms: call.now_ms, seed, undo, effects, touches, out };
+        let (effects, work) = (None, out.work());
+        let mut ctx = Ctx {
+            partitions,
+            db: call.db,
+            now_ms: call.now_ms,
+            seed,
+            undo,
+            effects,
+            touches,
+            work: &work,
+            out,
+        };
         run_in(&mut ctx, call)
     };
     for (db, space) in partition.databases.iter_mut().enumerate() {
@@ -494,7 +517,14 @@ pub(crate) fn run_noting(
 
 fn run_in(ctx: &mut Ctx<'_>, call: &Call<'_>) -> bool {
     let mark = ctx.out.buf.len();
-    match (call.command.run)(ctx, call.args) {
+    let done = (call.command.run)(ctx, call.args);
+    ctx.out.steps += ctx.work.steps();
+    let done = match done {
+        _ if ctx.work.is_cancelled() => Err(work::CANCELLED),
+        _ if ctx.out.is_over_limit() => Err(error::REPLY_TOO_LARGE),
+        done => done,
+    };
+    match done {
         Ok(()) => true,
         Err(error) => {
             ctx.out.buf.truncate(mark);

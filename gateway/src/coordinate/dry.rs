@@ -45,7 +45,7 @@ pub(super) async fn tell(
         txn.undo_part_telling(MOST_CHANGES).await.map_err(lost)?
     };
     let own = out.split_off(mark);
-    let mut reply = Reply { buf: std::mem::take(out), protocol: call.protocol };
+    let mut reply = Reply::append_to(std::mem::take(out), call.protocol);
     reply.map(6);
     reply.bulk(b"reply");
     reply.buf.extend_from_slice(&own);

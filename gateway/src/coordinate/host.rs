@@ -301,7 +301,7 @@ impl ScriptHost {
         }
         self.flush_elsewhere().await?;
         let Some((call, protocol)) = self.waiting.take().map(|waiting| *waiting) else { return Ok(()) };
-        let mut out = Reply { buf: std::mem::take(reply), protocol };
+        let mut out = Reply::append_to(std::mem::take(reply), protocol);
         let args = call.args(0);
         let ScriptHost { txn, seen, lack, .. } = self;
         let mode = mode_of(seen);
@@ -324,7 +324,7 @@ impl ScriptHost {
             calls.push((waiting.0.call(0, own, 0), true));
         }
         let protocol = waiting.as_ref().map(|waiting| waiting.1);
-        let mut out = Reply { buf: std::mem::take(reply), protocol: protocol.unwrap_or(Protocol::Resp2) };
+        let mut out = Reply::append_to(std::mem::take(reply), protocol.unwrap_or(Protocol::Resp2));
         let read = protocol.is_some().then_some(&mut out);
         let done = txn.begin_with(&calls, mode_of(seen), seen.spares_memory, &mut seen.seed, read).await;
         *reply = out.buf;
@@ -477,14 +477,14 @@ pub(super) async fn tell_channels(
     reply: &mut Vec<u8>,
 ) {
     let items: Vec<&[u8]> = call.iter().map(|item| &**item).collect();
-    let mut out = Reply { buf: std::mem::take(reply), protocol };
+    let mut out = Reply::append_to(std::mem::take(reply), protocol);
     fleet::tell_channels(server, Args::new(&items), &mut out).await;
     *reply = out.buf;
 }
 
 /// Answers a call that publishes.
 pub(super) fn answer_count(count: Result<usize, CommandError>, reply: &mut Vec<u8>) {
-    let mut out = Reply { buf: std::mem::take(reply), protocol: Protocol::Resp2 };
+    let mut out = Reply::append_to(std::mem::take(reply), Protocol::Resp2);
     match count {
         Ok(count) => out.count(count),
         Err(error) => out.error(&error),
@@ -495,7 +495,7 @@ pub(super) fn answer_count(count: Result<usize, CommandError>, reply: &mut Vec<u
 /// What the host of either mode answers in.
 pub(super) fn reply_in(reply: &mut Vec<u8>, flags: CallFlags) -> Reply {
     let protocol = if flags.resp3() { Protocol::Resp3 } else { Protocol::Resp2 };
-    Reply { buf: std::mem::take(reply), protocol }
+    Reply::append_to(std::mem::take(reply), protocol)
 }
 
 impl Host for ScriptHost {
@@ -538,7 +538,7 @@ impl Host for ScriptHost {
                 None => self.catch_up(reply).await.ok()?,
             }
             if let Some(protocol) = self.clock_asked.take() {
-                let mut out = Reply { buf: std::mem::take(reply), protocol };
+                let mut out = Reply::append_to(std::mem::take(reply), protocol);
                 aside::tell_time(self.seen.clock(), &mut out);
                 *reply = out.buf;
             }

@@ -321,7 +321,7 @@ async fn run(server: &Arc<Server>, call: &mut ScriptCall<'_>, out: &mut Vec<u8>)
 }
 
 fn append_error(out: &mut Vec<u8>, call: &ScriptCall<'_>, text: String) {
-    let mut reply = Reply { buf: std::mem::take(out), protocol: call.protocol };
+    let mut reply = Reply::append_to(std::mem::take(out), call.protocol);
     reply.error(&CommandError::owned(text));
     *out = reply.buf;
 }

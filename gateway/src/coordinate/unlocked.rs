@@ -234,7 +234,7 @@ impl Host for UnlockedHost {
                 None => {}
             }
             if let Some((call, protocol)) = self.waiting.take() {
-                let mut out = Reply { buf: std::mem::take(reply), protocol };
+                let mut out = Reply::append_to(std::mem::take(reply), protocol);
                 let args = call.args(0);
                 let (store, call) = (&self.server.store, call.call(0, &args, 0));
                 store.execute(&call, self.caller.client, unix_ms, &mut self.seed, &mut out).await;

@@ -165,7 +165,7 @@ async fn wait_elsewhere(
                 }
                 cancel.cancel();
                 let last = reply.await?.unwrap_or_default();
-                let nothing = last.is_empty() || Reply { buf: last.to_vec(), protocol }.is_null_from(0);
+                let nothing = last.is_empty() || Reply::append_to(last.to_vec(), protocol).is_null_from(0);
                 return Ok(if nothing { end } else { last.to_vec() });
             }
         }

@@ -236,7 +236,7 @@ impl Connection {
     /// Answers every complete request in the input.
     async fn answer(&mut self, wire: &mut Wire, crowded: bool) -> io::Result<()> {
         let Connection { session, parser, input, ahead, entry: Entry { server, .. } } = self;
-        let mut out = Reply { buf: take_buffer(), protocol: session.protocol };
+        let mut out = Reply::append_to(take_buffer(), session.protocol);
         let (mut at, mut answered, mut took_long) = (0, 0, false);
         let now_ms = unix_ms();
         session.client.active_ms.store(now_ms, Ordering::Relaxed);
@@ -268,7 +268,7 @@ impl Connection {
                         // Of a value that is on its way the client hears behind it that it has changed.
                         let hears = session.listens() && (session.tracking.is_none() || waiting.blocks());
                         let listener = hears.then(|| session.client.clone());
-                        let mut late = Reply { buf: take_buffer(), protocol: out.protocol };
+                        let mut late = Reply::append_to(take_buffer(), out.protocol);
                         {
                             let mut finish = pin!(dispatch::finish(server, session, waiting, &mut late));
                             // Most answer at once. Whoever waits shall not hold back what was answered before.

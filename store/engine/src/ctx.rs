@@ -2,7 +2,6 @@
 
 use std::num::NonZeroU64;
 
-use crate::Value;
 use crate::edit::{Editor, Log};
 use crate::effect::{Effect, Effects, Marks};
 use crate::error::{self, CommandError};
@@ -12,6 +11,7 @@ use crate::reply::Reply;
 use crate::slot;
 use crate::undo::{Undo, UndoLog};
 use crate::value::Kind;
+use crate::{Value, Work};
 
 /// The partitions a call has locked.
 pub enum Partitions<'a> {
@@ -182,6 +182,8 @@ pub struct Ctx<'a> {
     pub effects: Option<&'a mut Effects>,
     /// Where it is noted what is done to keys, if somebody wants to hear of it.
     pub touches: Option<&'a mut Touches>,
+    /// Counts what the call does, and says when it is to end.
+    pub work: &'a Work,
     /// Where the reply goes.
     pub out: &'a mut Reply,
 }

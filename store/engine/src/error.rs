@@ -59,6 +59,11 @@ pub const NOT_POSITIVE: CommandError = CommandError::new("ERR value is out of ra
 pub const STRING_TOO_LONG: CommandError =
     CommandError::new("ERR string exceeds maximum allowed size (proto-max-bulk-len)");
 
+/// The reply would be larger than its reader takes.
+pub const REPLY_TOO_LARGE: CommandError = CommandError::new(
+    "REPLYLIMIT the reply would exceed the limit on reply bytes (client-output-buffer-limit); nothing was changed. Ask for less at once",
+);
+
 /// `-ERR wrong number of arguments for 'get' command`
 pub fn wrong_arity(name: &str) -> CommandError {
     CommandError::owned(format!("ERR wrong number of arguments for '{name}' command"))

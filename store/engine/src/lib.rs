@@ -39,6 +39,7 @@ pub mod undo;
 pub mod value;
 pub mod wait;
 pub mod watch;
+pub mod work;
 
 pub use args::{Args, Cursor};
 pub use ctx::{Ctx, Partitions};
@@ -50,3 +51,4 @@ pub use reply::{Protocol, Reply};
 pub use spec::{Access, Arity, Command, Group, KeyPart, Routing};
 pub use undo::UndoLog;
 pub use value::Value;
+pub use work::Work;

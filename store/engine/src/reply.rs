@@ -4,7 +4,8 @@
 //! guest reads. RESP is the form both ends need anyway, so nothing is built as a tree and encoded again; faces
 //! that speak another language (HTTP, gRPC) parse these bytes.
 
-use crate::{CommandError, number};
+use crate::work::CancelFlag;
+use crate::{CommandError, Work, number};
 
 /// The client's protocol version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,18 +24,72 @@ pub fn help(out: &mut Reply, container: &str, lines: &str) {
     all.for_each(|line| out.status(line));
 }
 
+/// Room that the mark, length and line ends of an element take at most.
+const HEADER_BYTES: usize = 24;
+
 /// A growing reply. Aggregates are announced with their length; the caller then writes that many elements.
 pub struct Reply {
     /// The bytes so far.
     pub buf: Vec<u8>,
     /// Which protocol they are in.
     pub protocol: Protocol,
+    /// Most bytes that `buf` may hold. What would exceed it is left out, and [`Reply::is_over_limit`] from then on.
+    limit: usize,
+    is_over_limit: bool,
+    /// Steps that the calls which wrote it have taken.
+    pub steps: u64,
+    /// Raised when nobody wants it any more.
+    pub cancel: Option<CancelFlag>,
 }
 
 impl Reply {
     /// An empty reply.
     pub fn new(protocol: Protocol) -> Self {
-        Reply { buf: Vec::new(), protocol }
+        Reply::append_to(Vec::new(), protocol)
+    }
+
+    /// A reply behind what is in `buf` already.
+    pub fn append_to(buf: Vec<u8>, protocol: Protocol) -> Self {
+        Reply { buf, protocol, limit: usize::MAX, is_over_limit: false, steps: 0, cancel: None }
+    }
+
+    /// From now on no more than `bytes` may come to what is there.
+    pub fn set_limit(&mut self, bytes: usize) {
+        self.limit = self.buf.len().saturating_add(bytes);
+        self.is_over_limit = false;
+    }
+
+    /// The work of a call that writes it.
+    pub fn work(&self) -> Work {
+        self.cancel.clone().map_or_else(Work::unlimited, Work::until)
+    }
+
+    /// The largest number of bytes that `buf` may hold.
+    pub fn limit(&self) -> usize {
+        self.limit
+    }
+
+    /// Whether something was left out as it would have exceeded the limit: the reply is of no use then.
+    pub fn is_over_limit(&self) -> bool {
+        self.is_over_limit
+    }
+
+    /// Whether there is room for so many bytes more.
+    #[inline]
+    fn has_room(&mut self, bytes: usize) -> bool {
+        let has_room = bytes <= self.limit.saturating_sub(self.buf.len());
+        self.is_over_limit |= !has_room;
+        has_room
+    }
+
+    /// A bulk string for each item, a step each; ends early when the work is cancelled or the reply over its limit.
+    pub fn bulks<T: AsRef<[u8]>>(&mut self, work: &Work, items: impl IntoIterator<Item = T>) {
+        for item in work.over(items) {
+            self.bulk(item.as_ref());
+            if self.is_over_limit {
+                break;
+            }
+        }
     }
 
     fn resp3(&self) -> bool {
@@ -42,6 +97,9 @@ impl Reply {
     }
 
     fn header(&mut self, mark: u8, number: i64) {
+        if !self.has_room(HEADER_BYTES) {
+            return;
+        }
         self.buf.push(mark);
         self.buf.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
         self.buf.extend_from_slice(b"\r\n");
@@ -79,6 +137,9 @@ impl Reply {
 
     /// A bulk string.
     pub fn bulk(&mut self, bytes: &[u8]) {
+        if !self.has_room(HEADER_BYTES + bytes.len()) {
+            return;
+        }
         self.header(b'$', bytes.len() as i64);
         self.buf.extend_from_slice(bytes);
         self.buf.extend_from_slice(b"\r\n");
@@ -91,6 +152,9 @@ impl Reply {
 
     /// The missing value: `$-1` or `_`.
     pub fn null(&mut self) {
+        if !self.has_room(HEADER_BYTES) {
+            return;
+        }
         self.buf.extend_from_slice(if self.resp3() { b"_\r\n" } else { b"$-1\r\n" });
     }
 

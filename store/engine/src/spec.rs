@@ -1,5 +1,6 @@
 //! What a command is: facts that every part of the server reads from one row.
 
+use crate::work::Cost;
 use crate::{Args, CommandError, Ctx};
 
 /// A command of the engine: its facts and the function that performs it.
@@ -20,6 +21,8 @@ pub struct Command {
     pub flags: u32,
     /// Which partitions it needs.
     pub routing: Routing,
+    /// How its work grows with the data.
+    pub cost: Cost,
     /// One sentence for COMMAND DOCS.
     pub summary: &'static str,
     /// Cost in O notation, for COMMAND DOCS.
@@ -49,6 +52,7 @@ impl Command {
         access: Access::Read,
         flags: 0,
         routing: Routing::ByKey,
+        cost: Cost::Inferred,
         summary: "",
         complexity: "O(1)",
         syntax: "key",

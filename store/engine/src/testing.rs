@@ -59,6 +59,7 @@ impl Bench {
                     undo: self.undo.as_mut(),
                     effects: self.effects.as_mut(),
                     touches: None,
+                    work: &crate::Work::unlimited(),
                     out: &mut out,
                 };
                 (command.run)(&mut ctx, args)

@@ -20,6 +20,7 @@ fn made(calls: &[Vec<&[u8]>]) -> Value {
         undo: None,
         effects: None,
         touches: None,
+        work: &store_engine::Work::unlimited(),
         out: &mut out,
     };
     for words in calls {

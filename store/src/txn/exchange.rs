@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use store_engine::codec;
 use store_engine::effect::{CATALOG, Effect, Effects, Marks};
-use store_engine::{Ctx, Partitions, Protocol, Reply, Routing};
+use store_engine::{Ctx, Partitions, Protocol, Reply, Routing, Work};
 
 use super::{Conflict, LockRequest, Transaction};
 use crate::lock::Mode;
@@ -106,6 +106,7 @@ impl Transaction {
                 effects,
                 // Told of by those who know the command, if at all.
                 touches: None,
+                work: &Work::unlimited(),
                 out: &mut Reply::new(Protocol::Resp2),
             };
             ctx.watched(|ctx| match entry {

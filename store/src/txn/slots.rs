@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use store_engine::keyspace::Key;
 use store_engine::slot::slot;
-use store_engine::{Ctx, Effects, Partitions, Protocol, Reply};
+use store_engine::{Ctx, Effects, Partitions, Protocol, Reply, Work};
 
 use super::Transaction;
 use crate::lock::Mode;
@@ -95,6 +95,7 @@ impl Transaction {
                 undo: Some(undo),
                 effects: node.journal.is_some().then_some(&mut *effects),
                 touches: None,
+                work: &Work::unlimited(),
                 out: &mut Reply::new(Protocol::Resp2),
             };
             ctx.watched(|ctx| ctx.delete(key));

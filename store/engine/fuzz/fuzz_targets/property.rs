@@ -301,6 +301,7 @@ impl Engine {
             undo,
             effects: Some(&mut self.effects),
             touches: None,
+            work: &store_engine::Work::unlimited(),
             out: &mut out,
         };
         // Errors are replies, too.

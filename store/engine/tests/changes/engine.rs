@@ -51,8 +51,18 @@ impl Engine {
         let mut out = Reply::new(Protocol::Resp3);
         let mut kept = std::mem::take(&mut self.effects);
         let (partitions, effects) = (self.all(), Some(&mut kept));
-        let mut ctx =
-            Ctx { partitions, db, now_ms, seed: &mut seed, undo, effects, touches: None, out: &mut out };
+        let work = store_engine::Work::unlimited();
+        let mut ctx = Ctx {
+            partitions,
+            db,
+            now_ms,
+            seed: &mut seed,
+            undo,
+            effects,
+            touches: None,
+            work: &work,
+            out: &mut out,
+        };
         let done = ctx.watched(|ctx| (command.run)(ctx, args)).is_ok();
         (self.seed, self.effects) = (seed, kept);
         done
@@ -210,6 +220,7 @@ fn bytes_of_copy(value: &Value) -> usize {
             undo: None,
             effects: None,
             touches: None,
+            work: &store_engine::Work::unlimited(),
             out: &mut out,
         };
         let done = lookup(name).map(|command| (command.run)(&mut ctx, Args::new(&items)));
