@@ -36,6 +36,7 @@ pub fn begin<'a>(
 ) -> Option<Waiting<'a>> {
     let began = session_time(server, session);
     let mark = out.buf.len();
+    limit(server, out);
     let span = server.spans.begin(&session.parent, began);
     session.span = span.filter(|_| !session.needs_password(&server.acl));
     let mut called = None;
@@ -61,6 +62,12 @@ pub fn begin<'a>(
         }
     }
     waiting
+}
+
+/// The reply to one request may be as large as what a client may leave unread, as that is what it would be.
+fn limit(server: &Server, out: &mut Reply) {
+    let bytes = server.config.client_output_buffer_limit.normal.hard.get_usize();
+    out.set_limit(if bytes == 0 { usize::MAX } else { bytes });
 }
 
 /// Tells of a request that was traced and has been answered: `now`, if somebody knows when that is.
@@ -440,6 +447,7 @@ async fn drive<F: Future>(
 /// Answers what [`begin`] left open.
 pub async fn finish(server: &Arc<Server>, session: &mut Session, waiting: Waiting<'_>, out: &mut Reply) {
     let began = session_time(server, session);
+    limit(server, out);
     // Whoever waits for something to come does not take long.
     let args = match &waiting {
         Waiting::Locked(admitted) | Waiting::Later(_, admitted) => Some(admitted.args),

@@ -5,13 +5,14 @@
 use std::sync::Arc;
 
 use store_engine::keyspace::Counts;
+use store_engine::work::{CANCELLED, LONG_CALL_STEPS};
 use store_engine::{CommandError, Protocol, Reply};
 
 use crate::client::{Cluster, Trouble, WatchId, Work};
 use crate::copies::Keeper;
 use crate::lock::Mode;
 use crate::node::{Call, Node, Usage};
-use crate::txn::{Batch, Change, Conflict, LockRequest, Transaction};
+use crate::txn::{Batch, Change, Conflict, LockRequest, LongDone, Transaction};
 
 /// Where the data is.
 #[derive(Clone)]
@@ -205,10 +206,12 @@ pub enum Unit {
     Here(Box<Transaction>),
     /// Over nodes in other processes.
     Spread(Box<Work>),
+    /// A long call has it, or had it when it was cancelled: nothing is left to be done with it.
+    Away,
 }
 
 impl Unit {
-    /// Runs a call if nobody has to be waited for: [`Transaction::execute`]. Whether its reply is no error.
+    /// Runs a call if that waits for nothing and is not long. Whether its reply is no error.
     pub fn execute_now(
         &mut self,
         call: &Call<'_>,
@@ -217,8 +220,9 @@ impl Unit {
         out: &mut Reply,
     ) -> Result<Option<bool>, Conflict> {
         match self {
-            Unit::Here(txn) => txn.execute(call, mode, seed, out).map(Some),
+            Unit::Here(txn) => txn.execute_short(call, mode, seed, out),
             Unit::Spread(work) => work.execute_here(call, seed, out),
+            Unit::Away => Ok(None),
         }
     }
 
@@ -231,8 +235,35 @@ impl Unit {
         out: &mut Reply,
     ) -> Result<bool, Trouble> {
         match self {
-            Unit::Here(txn) => txn.execute(call, mode, seed, out).map_err(Trouble::from),
+            Unit::Here(txn) => {
+                if let Some(fine) = txn.execute_short(call, mode, seed, out)? {
+                    return Ok(fine);
+                }
+                Box::pin(self.execute_long(call, seed, out)).await
+            }
             Unit::Spread(work) => Box::pin(work.execute(call, mode, seed, out)).await,
+            Unit::Away => Err(cancelled()),
+        }
+    }
+
+    /// [`Transaction::execute_long`].
+    async fn execute_long(
+        &mut self,
+        call: &Call<'_>,
+        seed: &mut u64,
+        out: &mut Reply,
+    ) -> Result<bool, Trouble> {
+        let Unit::Here(txn) = std::mem::replace(self, Unit::Away) else { return Err(cancelled()) };
+        match txn.execute_long(call, seed, out).await {
+            LongDone::Ran(txn, fine) => {
+                *self = Unit::Here(txn);
+                Ok(fine)
+            }
+            LongDone::Lacks(txn, conflict) => {
+                *self = Unit::Here(txn);
+                Err(conflict.into())
+            }
+            LongDone::Failed => Err(cancelled()),
         }
     }
 
@@ -245,18 +276,22 @@ impl Unit {
         seed: &mut u64,
     ) -> Result<Vec<usize>, Trouble> {
         match self {
-            Unit::Here(txn) => {
+            Unit::Spread(work) => Box::pin(work.execute_all(calls, mode, seed)).await,
+            _ => {
                 let mut failed = Vec::new();
                 let mut unread = Reply::new(Protocol::Resp2);
                 for (at, call) in calls.iter().enumerate() {
                     unread.buf.clear();
-                    if !txn.execute(call, mode, seed, &mut unread)? {
+                    if !self.execute(call, mode, seed, &mut unread).await? {
                         failed.push(at);
+                    }
+                    if unread.steps > LONG_CALL_STEPS {
+                        unread.steps = 0;
+                        tokio::task::yield_now().await;
                     }
                 }
                 Ok(failed)
             }
-            Unit::Spread(work) => Box::pin(work.execute_all(calls, mode, seed)).await,
         }
     }
 
@@ -264,7 +299,7 @@ impl Unit {
     pub fn batch(&mut self) -> Option<Batch<'_>> {
         match self {
             Unit::Here(txn) => Some(txn.batch()),
-            Unit::Spread(_) => None,
+            Unit::Spread(_) | Unit::Away => None,
         }
     }
 
@@ -273,6 +308,7 @@ impl Unit {
         let (here, spread) = match self {
             Unit::Here(txn) => (Some(txn.requests()), None),
             Unit::Spread(work) => (None, Some(work.requests())),
+            Unit::Away => (None, None),
         };
         here.into_iter().flatten().chain(spread.into_iter().flatten())
     }
@@ -280,7 +316,7 @@ impl Unit {
     /// The present time as the nodes see it, if they are elsewhere.
     pub fn now_ms(&self) -> Option<u64> {
         match self {
-            Unit::Here(_) => None,
+            Unit::Here(_) | Unit::Away => None,
             Unit::Spread(work) => Some(work.now_ms()).filter(|now_ms| *now_ms > 0),
         }
     }
@@ -288,7 +324,7 @@ impl Unit {
     /// The present time: what the nodes elsewhere have said, or what this clock tells, which then is theirs too.
     pub fn keep_time(&mut self, clock: impl FnOnce() -> u64) -> u64 {
         match self {
-            Unit::Here(_) => clock(),
+            Unit::Here(_) | Unit::Away => clock(),
             Unit::Spread(work) => work.keep_time(clock),
         }
     }
@@ -296,7 +332,7 @@ impl Unit {
     /// Whether memory was full on a node elsewhere when it began.
     pub fn is_full(&self) -> bool {
         match self {
-            Unit::Here(_) => false,
+            Unit::Here(_) | Unit::Away => false,
             Unit::Spread(work) => work.is_full(),
         }
     }
@@ -309,6 +345,7 @@ impl Unit {
                 Ok(())
             }
             Unit::Spread(work) => Box::pin(work.begin_part()).await,
+            Unit::Away => Err(cancelled()),
         }
     }
 
@@ -320,6 +357,7 @@ impl Unit {
                 Ok(())
             }
             Unit::Spread(work) => Box::pin(work.keep_part()).await,
+            Unit::Away => Err(cancelled()),
         }
     }
 
@@ -331,6 +369,7 @@ impl Unit {
                 Ok(())
             }
             Unit::Spread(work) => Box::pin(work.undo_part()).await,
+            Unit::Away => Err(cancelled()),
         }
     }
 
@@ -339,13 +378,14 @@ impl Unit {
         match self {
             Unit::Here(txn) => Ok(txn.undo_part_telling(most)),
             Unit::Spread(work) => Box::pin(work.undo_part_telling(most)).await,
+            Unit::Away => Err(cancelled()),
         }
     }
 
     /// Whether it has not begun, and may do so with its first calls: [`Unit::begin_with`].
     pub fn is_open(&self) -> bool {
         match self {
-            Unit::Here(_) => false,
+            Unit::Here(_) | Unit::Away => false,
             Unit::Spread(work) => work.is_open(),
         }
     }
@@ -360,7 +400,7 @@ impl Unit {
         out: Option<&mut Reply>,
     ) -> Result<(), Trouble> {
         match self {
-            Unit::Here(_) => Err(Trouble::Apart),
+            Unit::Here(_) | Unit::Away => Err(Trouble::Apart),
             Unit::Spread(work) => Box::pin(work.begin_with(calls, mode, spares_memory, seed, out)).await,
         }
     }
@@ -368,7 +408,7 @@ impl Unit {
     /// [`Work::leave_to_end`].
     pub fn leave_to_end(&mut self, calls: &[(Call<'_>, bool)], mode: Mode, spares_memory: bool) -> bool {
         match self {
-            Unit::Here(_) => false,
+            Unit::Here(_) | Unit::Away => false,
             Unit::Spread(work) => work.leave_to_end(calls, mode, spares_memory),
         }
     }
@@ -382,6 +422,12 @@ impl Unit {
                 Ok(())
             }
             Unit::Spread(work) => Box::pin(work.commit()).await,
+            Unit::Away => Err(cancelled()),
         }
     }
+}
+
+/// Of a transaction whose long call has failed, or was cancelled.
+fn cancelled() -> Trouble {
+    Trouble::Lost(CANCELLED)
 }

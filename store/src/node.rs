@@ -1,5 +1,6 @@
 //! The node: its shards, and commands that are no part of a transaction.
 
+use std::ops::AddAssign;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
@@ -26,7 +27,7 @@ use crate::memory::{Account, Limiter};
 use crate::notify::{Notifier, expired};
 use crate::shard::{Shard, ShardGuard, ShardState};
 use crate::times::Times;
-use crate::txn::Transaction;
+use crate::txn::{Transaction, is_long_on};
 use crate::wait::Parked;
 
 /// A call that passed every check and may be run.
@@ -71,6 +72,17 @@ pub struct Usage {
     pub sticky: [Sticky; DATABASES],
     /// Bytes of all keys and values with their overhead.
     pub bytes: usize,
+}
+
+impl AddAssign for Usage {
+    fn add_assign(&mut self, other: Usage) {
+        for db in 0..DATABASES {
+            self.keys[db] += other.keys[db];
+            self.expiring[db] += other.expiring[db];
+            self.sticky[db] += other.sticky[db];
+        }
+        self.bytes += other.bytes;
+    }
 }
 
 /// A node's shards.
@@ -159,7 +171,7 @@ impl Node {
                     let key = call.args[*at];
                     let mode = mode_of(*access);
                     let mut shard = self.shard(self.shard_of(key)).lock();
-                    if !shard.allows(call.db, key, mode) {
+                    if !shard.allows(call.db, key, mode) || is_long_on(call, &shard.partition) {
                         return None;
                     }
                     let shared = mode == Mode::Shared && shard.locks.is_held(call.db, key);
@@ -170,6 +182,7 @@ impl Node {
                     self.record(effects);
                     Some(done)
                 }
+                keys if work::is_long_by_itself(call.args, keys) => None,
                 _ => {
                     let mut guards = self.lock_shards_of(call);
                     let mut shared = false;
@@ -180,7 +193,8 @@ impl Node {
                         shared |= mode == Mode::Shared && shard.locks.is_held(call.db, key);
                         shard.allows(call.db, key, mode)
                     });
-                    free.then(|| self.run_alone(&mut guards, call, shared, seed, out))
+                    let runs = free && !self.is_long_in(&guards, call);
+                    runs.then(|| self.run_alone(&mut guards, call, shared, seed, out))
                 }
             },
             Routing::Paged if self.try_page(call, seed, out) => Some(true),
@@ -189,7 +203,8 @@ impl Node {
                 let writes = call.command.is_write();
                 let serves_nobody = |shard: &ShardState| !writes || shard.queues.is_empty();
                 let free = guards.iter().all(|(_, shard)| shard.locks.is_idle() && serves_nobody(shard));
-                free.then(|| self.run_alone(&mut guards, call, false, seed, out))
+                let runs = free && !self.is_long_in(&guards, call);
+                runs.then(|| self.run_alone(&mut guards, call, false, seed, out))
             }
         }
     }
@@ -204,7 +219,7 @@ impl Node {
         out: &mut Reply,
     ) -> bool {
         let txn = Transaction::begin_for(self, call).await;
-        txn.finish_with(&Call { now_ms: clock(), ..*call }, seed, out)
+        txn.finish_with(&Call { now_ms: clock(), ..*call }, seed, out).await
     }
 
     /// Runs a step of SCAN that ends within one shard, and disturbs no other.
@@ -440,13 +455,7 @@ impl Node {
     pub fn usage(&self) -> Usage {
         let mut usage = Usage::default();
         for shard in &self.shards {
-            let shard = shard.lock();
-            usage.bytes += shard.partition.bytes();
-            for (db, space) in shard.partition.databases.iter().enumerate() {
-                usage.keys[db] += space.len();
-                usage.expiring[db] += space.expiring();
-                usage.sticky[db] += space.sticky();
-            }
+            usage += shard.lock().usage();
         }
         usage
     }

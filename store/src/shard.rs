@@ -12,6 +12,7 @@ use tokio::sync::oneshot;
 use crate::copies::Copies;
 use crate::lock::{LockTable, Mode, TxnId};
 use crate::memory::Account;
+use crate::node::Usage;
 use crate::wait::{Queues, Waiter};
 
 /// Aligned to two cache lines, so that neighbours do not slow each other down.
@@ -72,6 +73,8 @@ pub(crate) struct ShardState {
     pub queues: Queues,
     /// Of the call that runs; kept for its memory.
     pub effects: Effects,
+    /// What there is while everything was taken out by a long call.
+    pub away: Option<Usage>,
     /// Bytes as the account knows them.
     told_bytes: usize,
     waiting: HashMap<TxnId, oneshot::Sender<()>>,
@@ -94,13 +97,30 @@ impl Shard {
 impl ShardState {
     /// Tells the account what has changed since it was told last.
     fn tell(&mut self, account: &Account) {
+        if self.away.is_some() {
+            return;
+        }
         let bytes = self.partition.bytes();
         account.changed(std::mem::replace(&mut self.told_bytes, bytes), bytes);
     }
 
+    /// How many keys there are and what they take.
+    pub fn usage(&self) -> Usage {
+        if let Some(away) = self.away {
+            return away;
+        }
+        let mut usage = Usage { bytes: self.partition.bytes(), ..Usage::default() };
+        for (db, space) in self.partition.databases.iter().enumerate() {
+            usage.keys[db] = space.len();
+            usage.expiring[db] = space.expiring();
+            usage.sticky[db] = space.sticky();
+        }
+        usage
+    }
+
     /// The size with which an account begins.
     pub fn told_bytes(&mut self) -> usize {
-        self.told_bytes = self.partition.bytes();
+        self.told_bytes = self.usage().bytes;
         self.told_bytes
     }
 

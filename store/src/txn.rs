@@ -1,6 +1,7 @@
 //! Transactions: take the keys, run calls, then commit or take everything back.
 
 mod exchange;
+mod long;
 mod rehearse;
 mod slots;
 
@@ -12,6 +13,7 @@ use store_engine::keyspace::Key;
 use store_engine::notice::Event;
 use store_engine::same::same;
 use store_engine::wait::Verdict;
+use store_engine::work;
 use store_engine::{CommandError, Effects, Partitions, Reply, Routing, UndoLog};
 
 use crate::lock::{LockTable, Mode, TxnId};
@@ -20,6 +22,8 @@ use crate::shard::ShardGuard;
 use crate::spans;
 
 pub use exchange::Found;
+pub use long::LongDone;
+pub(crate) use long::is_long_on;
 pub use rehearse::{Change, Preview};
 pub(crate) use rehearse::{Rehearsed, add_before, changed_keys, changes_of};
 pub(crate) use slots::Cargo;
@@ -238,14 +242,47 @@ impl Transaction {
         self.batch().execute(call, mode, seed, out)
     }
 
+    /// [`Transaction::execute`] of a call that is not long; nothing has happened to one that is.
+    pub fn execute_short(
+        &mut self,
+        call: &Call<'_>,
+        mode: Mode,
+        seed: &mut u64,
+        out: &mut Reply,
+    ) -> Result<Option<bool>, Conflict> {
+        self.batch().execute_short(call, mode, seed, out)
+    }
+
     /// Runs the only call of a transaction that has locked everything it needs, and commits. Whether the reply is no
     /// error.
-    pub(crate) fn finish_with(mut self: Box<Self>, call: &Call<'_>, seed: &mut u64, out: &mut Reply) -> bool {
-        let fine = self.execute(call, Mode::Exclusive, seed, out).unwrap_or_else(|_| {
+    pub(crate) async fn finish_with(
+        mut self: Box<Self>,
+        call: &Call<'_>,
+        seed: &mut u64,
+        out: &mut Reply,
+    ) -> bool {
+        let done = match self.is_long(call) {
+            false => self.execute(call, Mode::Exclusive, seed, out),
+            true => match self.execute_long(call, seed, out).await {
+                LongDone::Failed => return false,
+                LongDone::Ran(txn, fine) => {
+                    self = txn;
+                    Ok(fine)
+                }
+                LongDone::Lacks(txn, conflict) => {
+                    self = txn;
+                    Err(conflict)
+                }
+            },
+        };
+        let fine = done.unwrap_or_else(|_| {
             out.error(&CommandError::new("ERR internal error: a locked key was not locked"));
             false
         });
-        self.commit();
+        // Of a call whose reply was too large nothing is kept.
+        if !out.is_over_limit() {
+            self.commit();
+        }
         fine
     }
 
@@ -338,7 +375,7 @@ impl Transaction {
                     continue;
                 }
                 waiter.with_call_on(&key, now_ms, |call| {
-                    if self.secure(call).is_err() {
+                    if self.secure(call).is_err() || self.is_long(call) {
                         return waiter.nudge();
                     }
                     let Some(answer) = waiter.claim() else { return };
@@ -406,10 +443,38 @@ impl<'a> Batch<'a> {
         seed: &mut u64,
         out: &mut Reply,
     ) -> Result<bool, Conflict> {
+        let ran = self.execute_if(call, mode, false, seed, out)?;
+        Ok(ran.expect("every call is run unless only short ones are"))
+    }
+
+    /// [`Transaction::execute_short`].
+    pub fn execute_short(
+        &mut self,
+        call: &Call<'_>,
+        mode: Mode,
+        seed: &mut u64,
+        out: &mut Reply,
+    ) -> Result<Option<bool>, Conflict> {
+        self.execute_if(call, mode, true, seed, out)
+    }
+
+    /// Runs a call; with `only_short` none that is long.
+    fn execute_if(
+        &mut self,
+        call: &Call<'_>,
+        mode: Mode,
+        only_short: bool,
+        seed: &mut u64,
+        out: &mut Reply,
+    ) -> Result<Option<bool>, Conflict> {
         *self.now_ms = call.now_ms;
         let routing = call.command.routing.of(call.args);
         if let (Routing::ByKey, [(at, access)]) = (routing, call.keys) {
-            return self.execute_on_one(call, call.args[*at], node::mode_of(*access), mode, seed, out);
+            let need = node::mode_of(*access);
+            return self.execute_on_one(call, call.args[*at], need, mode, only_short, seed, out);
+        }
+        if only_short && work::is_long_by_itself(call.args, call.keys) {
+            return Ok(None);
         }
         // The shards of other calls are locked in their order, which one that is locked already would disturb.
         self.shard = None;
@@ -418,30 +483,38 @@ impl<'a> Batch<'a> {
         match routing {
             Routing::Anywhere => {
                 let none = Partitions::Some { held: Vec::new(), total: 1 };
-                Ok(node::run(call, none, seed, None, None, out))
+                Ok(Some(node::run(call, none, seed, None, None, out)))
             }
             Routing::ByKey => {
                 let mut guards = node.lock_shards_of(call);
+                if only_short && node.is_long_in(&guards, call) {
+                    return Ok(None);
+                }
                 let shared = locks.secure_all(node, &mut guards, call, mode)?;
-                Ok(node.run_locked(&mut guards, call, shared, seed, Some(undo), effects, events, out))
+                Ok(Some(node.run_locked(&mut guards, call, shared, seed, Some(undo), effects, events, out)))
             }
             Routing::Everywhere | Routing::Paged | Routing::ByKeyUnless(_) if locks.whole => {
                 let mut guards = node.lock_everything();
-                Ok(node.run_locked(&mut guards, call, false, seed, Some(undo), effects, events, out))
+                if only_short && node.is_long_in(&guards, call) {
+                    return Ok(None);
+                }
+                Ok(Some(node.run_locked(&mut guards, call, false, seed, Some(undo), effects, events, out)))
             }
             Routing::Everywhere | Routing::Paged | Routing::ByKeyUnless(_) => Err(Conflict::Everything),
         }
     }
 
+    #[allow(clippy::too_many_arguments, reason = "all belong to the one call")]
     fn execute_on_one(
         &mut self,
         call: &Call<'_>,
         key: &[u8],
         need: Mode,
         mode: Mode,
+        only_short: bool,
         seed: &mut u64,
         out: &mut Reply,
-    ) -> Result<bool, Conflict> {
+    ) -> Result<Option<bool>, Conflict> {
         let Batch { node, locks, undo, effects, events, shard: locked, .. } = self;
         // A key that was named beforehand knows its shard.
         let known = locks.among_few(call.db, key);
@@ -455,12 +528,16 @@ impl<'a> Batch<'a> {
                 &mut locked.insert((number, node.shard(number).lock())).1
             }
         };
+        if only_short && is_long_on(call, &shard.partition) {
+            return Ok(None);
+        }
         let held = match secured {
             Some(held) => held,
             None => locks.secure(number, &mut shard.locks, call.db, key, need, mode)?,
         };
         let (partitions, shared) = (Partitions::One(&mut shard.partition), held == Mode::Shared);
-        Ok(node.run_telling(call, partitions, shared, seed, Some(undo), effects.as_deref_mut(), events, out))
+        let effects = effects.as_deref_mut();
+        Ok(Some(node.run_telling(call, partitions, shared, seed, Some(undo), effects, events, out)))
     }
 }
 

@@ -42,6 +42,8 @@ pub enum HostCall {
     Done(u64),
     /// The answer takes a while: [`Host::finish`] gives it.
     Later,
+    /// The reply has more bytes than the run may hold.
+    TooLarge,
     /// The run must end now; why is known to the host.
     Stop,
 }
@@ -66,8 +68,8 @@ pub trait Host: Any + Send {
     /// `args` holds at least the command's name; the bytes lie in the guest's memory.
     fn call(&mut self, args: &[&[u8]], flags: CallFlags, reply: &mut Vec<u8>) -> HostCall;
 
-    /// Goes on with a call that was answered with [`HostCall::Later`]: the fuel it cost, or nothing if the run
-    /// must end. Dropped when the run's time is over.
+    /// Goes on with a call that was answered with [`HostCall::Later`], and says how it went; never later again. Dropped
+    /// when the run's time is over.
     fn finish<'a>(&'a mut self, reply: &'a mut Vec<u8>) -> Finishing<'a>;
 
     /// `redis.log`.
@@ -80,7 +82,7 @@ pub trait Host: Any + Send {
 }
 
 /// A call that is being finished.
-pub type Finishing<'a> = Pin<Box<dyn Future<Output = Option<u64>> + Send + 'a>>;
+pub type Finishing<'a> = Pin<Box<dyn Future<Output = HostCall> + Send + 'a>>;
 
 /// A host of a type that the holder of the [`crate::Runtime`] does not know.
 pub struct AnyHost(Box<dyn Host>);

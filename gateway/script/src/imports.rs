@@ -71,6 +71,7 @@ fn call<H: Host>(
             state.unfinished = true;
             return Ok(FETCH);
         }
+        HostCall::TooLarge => return Err(Ending::Limit(Limit::Memory).into()),
         HostCall::Stop => return Err(Ending::Stopped.into()),
     }
     if state.unyielded > state.slice_fuel {
@@ -119,8 +120,9 @@ fn fetch<H: Host>(
         if std::mem::take(&mut state.unfinished) {
             let host = state.host.as_mut().expect("a host is present while the guest runs");
             match timeout_at(state.deadline.into(), host.finish(&mut state.reply)).await {
-                Ok(Some(cost)) => state.charge(cost),
-                Ok(None) => return Err(Ending::Stopped.into()),
+                Ok(HostCall::Done(cost)) => state.charge(cost),
+                Ok(HostCall::TooLarge) => return Err(Ending::Limit(Limit::Memory).into()),
+                Ok(HostCall::Stop | HostCall::Later) => return Err(Ending::Stopped.into()),
                 Err(_) => return Err(Ending::Limit(Limit::Time).into()),
             }
         }

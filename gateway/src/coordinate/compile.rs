@@ -89,7 +89,7 @@ impl Host for Loading {
     }
 
     fn finish<'a>(&'a mut self, _: &'a mut Vec<u8>) -> Finishing<'a> {
-        Box::pin(std::future::ready(None))
+        Box::pin(std::future::ready(HostCall::Stop))
     }
 
     fn log(&mut self, level: LogLevel, text: &[u8]) {

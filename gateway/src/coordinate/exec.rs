@@ -8,6 +8,8 @@ use std::time::Duration;
 use script::{Outcome, Spent};
 use store::spans::Part;
 use store::{Call, Conflict, LockRequest, Mode, Trouble, Unit, WatchId};
+use store_engine::error::REPLY_TOO_LARGE;
+use store_engine::work::LONG_CALL_STEPS;
 use store_engine::{Args, CommandError, Reply};
 
 use super::dry;
@@ -307,6 +309,14 @@ async fn round<'a>(
                 if let Some(part) = part {
                     let name = gate::shown_name(&server.registry, admitted.args);
                     spans::tell_queued(server, part, name, *db, &out.buf[mark..]);
+                }
+                if out.is_over_limit() {
+                    return Err(Broken::Ended(REPLY_TOO_LARGE.text().to_owned()));
+                }
+                // Of many calls none may be long, and all together nevertheless.
+                if out.steps > LONG_CALL_STEPS {
+                    out.steps = 0;
+                    tokio::task::yield_now().await;
                 }
                 match done {
                     Ok(fine) => server.calls.add_untimed(admitted.number, !fine),

@@ -30,6 +30,19 @@ use crate::tracking::Reader;
 /// Fuel that a call costs beside what its reply's bytes cost.
 pub(super) const CALL_FUEL: u64 = 100;
 
+/// Fuel that a step costs which a command takes: a step is some 50 ns, see [`store_engine::work`].
+pub(super) const STEP_FUEL: u64 = 64;
+
+/// How a call has ended whose reply is `out`, and what it cost.
+pub(super) fn ended(out: &Reply) -> HostCall {
+    if out.is_over_limit() { HostCall::TooLarge } else { HostCall::Done(cost_of(out)) }
+}
+
+/// What a call cost whose reply is `out`.
+pub(super) fn cost_of(out: &Reply) -> u64 {
+    (CALL_FUEL + out.buf.len() as u64).saturating_add(out.steps.saturating_mul(STEP_FUEL))
+}
+
 /// The circumstances of a unit, which every round sees alike.
 #[derive(Clone, Copy)]
 pub(super) struct Circumstances {
@@ -157,6 +170,8 @@ pub(super) struct ScriptHost {
     pub declared: Option<Declared>,
     /// Whether it has made a call that writes.
     pub wrote: bool,
+    /// Most bytes of a call's reply.
+    pub reply_bytes: usize,
     /// What it publishes when it is committed.
     pub outgoing: Outgoing,
     /// TIME has to be answered, in this protocol, as soon as it is known.
@@ -170,7 +185,7 @@ pub(super) struct ScriptHost {
 }
 
 /// The round must end.
-struct Stop;
+pub(super) struct Stop;
 
 impl ScriptHost {
     /// Whether it is answered: not if a node elsewhere has to be asked.
@@ -230,7 +245,10 @@ impl ScriptHost {
             return Ok(true);
         }
         self.wrote |= admitted.facts.is_write();
-        let can_wait = self.collects != Collects::Nothing && flags.unused() && can_wait(&admitted);
+        let can_wait = self.collects != Collects::Nothing
+            && flags.unused()
+            && can_wait(&admitted)
+            && !self.is_long(&admitted);
         if self.collects == Collects::All {
             if can_wait {
                 return self.collect(admitted, flags);
@@ -265,6 +283,13 @@ impl ScriptHost {
         }
     }
 
+    /// Whether a call of a store in this process is long: those are not collected.
+    fn is_long(&self, admitted: &Admitted<'_>) -> bool {
+        let Admitted { facts, args, ref keys, .. } = *admitted;
+        let call = Call { command: facts, args, keys, db: self.seen.db, now_ms: self.seen.now_ms };
+        matches!(&self.txn, Unit::Here(txn) if txn.is_long(&call))
+    }
+
     /// Keeps a message for the end. Whether it is answered how many would hear it now.
     fn publish(&mut self, message: Message, out: &mut Reply) -> bool {
         if self.server.store.node().is_none() {
@@ -295,18 +320,17 @@ impl ScriptHost {
     }
 
     /// Does what had to wait for nodes elsewhere: what was collected, then the call that is waiting.
-    async fn catch_up(&mut self, reply: &mut Vec<u8>) -> Result<(), Stop> {
+    async fn catch_up(&mut self, out: &mut Reply) -> Result<(), Stop> {
         if self.txn.is_open() {
-            return self.begin(reply).await;
+            return self.begin(out).await;
         }
         self.flush_elsewhere().await?;
         let Some((call, protocol)) = self.waiting.take().map(|waiting| *waiting) else { return Ok(()) };
-        let mut out = Reply::append_to(std::mem::take(reply), protocol);
+        out.protocol = protocol;
         let args = call.args(0);
         let ScriptHost { txn, seen, lack, .. } = self;
         let mode = mode_of(seen);
-        let done = txn.execute(&call.call(0, &args, seen.now_ms), mode, &mut seen.seed, &mut out).await;
-        *reply = out.buf;
+        let done = txn.execute(&call.call(0, &args, seen.now_ms), mode, &mut seen.seed, out).await;
         done.map(drop).map_err(|trouble| {
             *lack = Some(lack_of(trouble));
             Stop
@@ -314,7 +338,7 @@ impl ScriptHost {
     }
 
     /// Begins with what was collected and the call that is waiting, in one step.
-    async fn begin(&mut self, reply: &mut Vec<u8>) -> Result<(), Stop> {
+    async fn begin(&mut self, out: &mut Reply) -> Result<(), Stop> {
         let ScriptHost { txn, seen, lack, queue, waiting, .. } = self;
         let waiting = waiting.take();
         let args: Vec<_> = (0..queue.len()).map(|at| queue.args(at)).collect();
@@ -324,10 +348,9 @@ impl ScriptHost {
             calls.push((waiting.0.call(0, own, 0), true));
         }
         let protocol = waiting.as_ref().map(|waiting| waiting.1);
-        let mut out = Reply::append_to(std::mem::take(reply), protocol.unwrap_or(Protocol::Resp2));
-        let read = protocol.is_some().then_some(&mut out);
+        out.protocol = protocol.unwrap_or(Protocol::Resp2);
+        let read = protocol.is_some().then_some(out);
         let done = txn.begin_with(&calls, mode_of(seen), seen.spares_memory, &mut seen.seed, read).await;
-        *reply = out.buf;
         if let Err(trouble) = done {
             *lack = Some(lack_of(trouble));
             return Err(Stop);
@@ -397,7 +420,7 @@ impl ScriptHost {
         }
         // Whoever ends the round looks for the lack.
         if let Ok(false) = self.flush() {
-            let _ = Box::pin(self.catch_up(&mut Vec::new())).await;
+            let _ = Box::pin(self.catch_up(&mut Reply::new(Protocol::Resp2))).await;
         }
     }
 
@@ -470,38 +493,36 @@ pub(super) fn about_channels(admitted: &Admitted<'_>, protocol: Protocol) -> Opt
 }
 
 /// Answers a call of PUBSUB.
-pub(super) async fn tell_channels(
-    server: &Server,
-    call: &OwnedCall,
-    protocol: Protocol,
-    reply: &mut Vec<u8>,
-) {
+pub(super) async fn tell_channels(server: &Server, call: &OwnedCall, protocol: Protocol, out: &mut Reply) {
     let items: Vec<&[u8]> = call.iter().map(|item| &**item).collect();
-    let mut out = Reply::append_to(std::mem::take(reply), protocol);
-    fleet::tell_channels(server, Args::new(&items), &mut out).await;
-    *reply = out.buf;
+    out.protocol = protocol;
+    fleet::tell_channels(server, Args::new(&items), out).await;
 }
 
 /// Answers a call that publishes.
-pub(super) fn answer_count(count: Result<usize, CommandError>, reply: &mut Vec<u8>) {
-    let mut out = Reply::append_to(std::mem::take(reply), Protocol::Resp2);
+pub(super) fn answer_count(count: Result<usize, CommandError>, out: &mut Reply) {
     match count {
         Ok(count) => out.count(count),
         Err(error) => out.error(&error),
     }
-    *reply = out.buf;
 }
 
-/// What the host of either mode answers in.
-pub(super) fn reply_in(reply: &mut Vec<u8>, flags: CallFlags) -> Reply {
-    let protocol = if flags.resp3() { Protocol::Resp3 } else { Protocol::Resp2 };
-    Reply::append_to(std::mem::take(reply), protocol)
+/// What the host of either mode answers in, no more than so many bytes.
+pub(super) fn reply_in(reply: &mut Vec<u8>, protocol: Protocol, most_bytes: usize) -> Reply {
+    let mut out = Reply::append_to(std::mem::take(reply), protocol);
+    out.set_limit(most_bytes);
+    out
+}
+
+/// The protocol that a call asks for.
+pub(super) fn protocol_of(flags: CallFlags) -> Protocol {
+    if flags.resp3() { Protocol::Resp3 } else { Protocol::Resp2 }
 }
 
 impl Host for ScriptHost {
     fn call(&mut self, args: &[&[u8]], flags: CallFlags, reply: &mut Vec<u8>) -> HostCall {
         let args = Args::new(args);
-        let mut out = reply_in(reply, flags);
+        let mut out = reply_in(reply, protocol_of(flags), self.reply_bytes);
         let (began, db) = (self.trace.as_ref().map(|_| Instant::now()), self.seen.db);
         let done = if flags.acl_check() {
             self.caller.answer_whether(&self.server, args, &mut out);
@@ -512,40 +533,44 @@ impl Host for ScriptHost {
             }
             self.answer(args, flags, &mut out)
         };
+        let ended = match done {
+            Ok(true) => ended(&out),
+            Ok(false) => HostCall::Later,
+            Err(Stop) => HostCall::Stop,
+        };
         *reply = out.buf;
         if let (Some(trace), Some(began)) = (&self.trace, began) {
             tell_call(&self.server, trace, began, db, args, reply);
         }
-        match done {
-            Ok(true) => HostCall::Done(CALL_FUEL + reply.len() as u64),
-            Ok(false) => HostCall::Later,
-            Err(Stop) => HostCall::Stop,
-        }
+        ended
     }
 
     fn finish<'a>(&'a mut self, reply: &'a mut Vec<u8>) -> Finishing<'a> {
         Box::pin(async move {
             reply.clear();
+            let mut out = reply_in(reply, Protocol::Resp2, self.reply_bytes);
             let began = self.trace.as_ref().map(|_| Instant::now());
             match self.asking.take().map(|asking| *asking) {
                 Some(Asking::Publish(message)) => {
                     let receivers = fleet::receivers(&self.server, message.shard, &message.channel).await;
-                    answer_count(self.outgoing.push(message).and(receivers), reply);
+                    answer_count(self.outgoing.push(message).and(receivers), &mut out);
                 }
                 Some(Asking::Channels(call, protocol)) => {
-                    tell_channels(&self.server, &call, protocol, reply).await;
+                    tell_channels(&self.server, &call, protocol, &mut out).await;
                 }
-                None => self.catch_up(reply).await.ok()?,
+                None if self.catch_up(&mut out).await.is_err() => return HostCall::Stop,
+                None => {}
             }
             if let Some(protocol) = self.clock_asked.take() {
-                let mut out = Reply::append_to(std::mem::take(reply), protocol);
+                out.protocol = protocol;
                 aside::tell_time(self.seen.clock(), &mut out);
-                *reply = out.buf;
             }
+            let ended = ended(&out);
+            *reply = out.buf;
             if let (Some(trace), Some(began)) = (&self.trace, began) {
                 trace.answered(reply, began.elapsed());
             }
-            Some(CALL_FUEL + reply.len() as u64)
+            ended
         })
     }
 

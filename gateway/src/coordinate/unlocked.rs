@@ -6,12 +6,14 @@ use std::time::Instant;
 use script::{CallFlags, Finishing, Host, HostCall, LogLevel};
 use store::{Call, Cluster};
 use store_engine::spec::flags::DENY_OOM;
+use store_engine::work::LONG_CALL_STEPS;
 use store_engine::{Args, CommandError, Protocol, Reply};
 
 use super::aside;
 use super::declared::Declared;
 use super::host::{
-    Asking, CALL_FUEL, Caller, about_channels, answer_count, can_wait, reply_in, tell_channels,
+    Asking, CALL_FUEL, Caller, about_channels, answer_count, can_wait, ended, protocol_of, reply_in,
+    tell_channels,
 };
 use super::queue::Queue;
 use super::trace::tell_call;
@@ -47,6 +49,10 @@ pub(super) struct UnlockedHost {
     pub collects: bool,
     /// The call that waits for its keys, with the protocol of its reply.
     pub waiting: Option<(Queue, Protocol)>,
+    /// Most bytes of a call's reply.
+    pub reply_bytes: usize,
+    /// Steps of collected calls that are not paid for yet.
+    pub unpaid_steps: u64,
     /// The error of a collected call: the script ends with it before its next call.
     pub failed: Option<CommandError>,
     /// A call about channels, to be answered next.
@@ -70,12 +76,19 @@ impl UnlockedHost {
     ///
     /// One that fails does not stop those behind it: on another node they may be done before it.
     fn send(&mut self) -> bool {
-        let UnlockedHost { server, seed, queue, sent, failed, .. } = self;
+        let UnlockedHost { server, seed, queue, sent, failed, unpaid_steps, .. } = self;
         let mut unread = Reply::new(Protocol::Resp2);
         while *sent < queue.len() {
+            if unread.steps > LONG_CALL_STEPS {
+                // Others have their turn.
+                return false;
+            }
             unread.buf.clear();
             let args = queue.args(*sent);
-            match server.store.try_execute(&queue.call(*sent, &args, unix_ms()), seed, &mut unread) {
+            let before = unread.steps;
+            let done = server.store.try_execute(&queue.call(*sent, &args, unix_ms()), seed, &mut unread);
+            *unpaid_steps += unread.steps - before;
+            match done {
                 None => return false,
                 Some(fine) if fine || !queue.error_counts(*sent) => {}
                 Some(_) => *failed = failed.take().or_else(|| Some(error_in(&unread.buf))),
@@ -99,10 +112,12 @@ impl UnlockedHost {
             let call = self.queue.call(self.sent, &args, 0);
             let store = &self.server.store;
             let fine = store.execute(&call, self.caller.client, unix_ms, &mut self.seed, &mut unread).await;
+            self.unpaid_steps += unread.steps;
             if !fine && self.queue.error_counts(self.sent) {
                 self.failed = self.failed.take().or_else(|| Some(error_in(&unread.buf)));
             }
             self.sent += 1;
+            tokio::task::yield_now().await;
         }
     }
 
@@ -167,7 +182,7 @@ impl UnlockedHost {
         }
         if matches!(admitted.row, Row::Session(_)) {
             aside::answer(&self.server, &self.caller, &admitted, &mut self.db, unix_time(), out);
-            return HostCall::Done(CALL_FUEL + out.buf.len() as u64);
+            return ended(out);
         }
         if flags.unused() && (self.collects || flags.explicitly_async()) && can_wait(&admitted) {
             self.queue.push(admitted, self.db, flags.protected());
@@ -188,17 +203,15 @@ impl UnlockedHost {
                 return HostCall::Later;
             }
         }
-        match self.failed {
-            Some(_) => HostCall::Stop,
-            None => HostCall::Done(CALL_FUEL + out.buf.len() as u64),
-        }
+        out.steps += std::mem::take(&mut self.unpaid_steps);
+        if self.failed.is_some() { HostCall::Stop } else { ended(out) }
     }
 }
 
 impl Host for UnlockedHost {
     fn call(&mut self, args: &[&[u8]], flags: CallFlags, reply: &mut Vec<u8>) -> HostCall {
         let args = Args::new(args);
-        let mut out = reply_in(reply, flags);
+        let mut out = reply_in(reply, protocol_of(flags), self.reply_bytes);
         let (began, db) = (self.trace.as_ref().map(|_| Instant::now()), self.db);
         let done = if flags.acl_check() {
             self.caller.answer_whether(&self.server, args, &mut out);
@@ -221,29 +234,32 @@ impl Host for UnlockedHost {
             let began = self.trace.as_ref().map(|_| Instant::now());
             self.send_all().await;
             if self.failed.is_some() {
-                return None;
+                return HostCall::Stop;
             }
             reply.clear();
+            let mut out = reply_in(reply, Protocol::Resp2, self.reply_bytes);
+            out.steps = std::mem::take(&mut self.unpaid_steps);
             match self.asking.take() {
                 Some(Asking::Publish(Message { shard, channel, text })) => {
-                    answer_count(fleet::publish(&self.server, shard, &channel, &text).await, reply);
+                    answer_count(fleet::publish(&self.server, shard, &channel, &text).await, &mut out);
                 }
                 Some(Asking::Channels(call, protocol)) => {
-                    tell_channels(&self.server, &call, protocol, reply).await;
+                    tell_channels(&self.server, &call, protocol, &mut out).await;
                 }
                 None => {}
             }
             if let Some((call, protocol)) = self.waiting.take() {
-                let mut out = Reply::append_to(std::mem::take(reply), protocol);
+                out.protocol = protocol;
                 let args = call.args(0);
                 let (store, call) = (&self.server.store, call.call(0, &args, 0));
                 store.execute(&call, self.caller.client, unix_ms, &mut self.seed, &mut out).await;
-                *reply = out.buf;
             }
+            let ended = ended(&out);
+            *reply = out.buf;
             if let (Some(trace), Some(began)) = (&self.trace, began) {
                 trace.answered(reply, began.elapsed());
             }
-            Some(CALL_FUEL + reply.len() as u64)
+            ended
         })
     }
 

@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use resp::{Limits, Parser, Step};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use store_engine::work::LONG_CALL_STEPS;
 use store_engine::{Args, Protocol, Reply};
 use tls::{Detached, Wire};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -315,6 +316,11 @@ impl Connection {
                     error.write_to(&mut out.buf);
                     session.closing = true;
                 }
+            }
+            if out.steps > LONG_CALL_STEPS {
+                // Others have their turn, however many requests there are in the input.
+                out.steps = 0;
+                tokio::task::yield_now().await;
             }
             if ahead.is_full() {
                 Box::pin(ahead.receive(server, session, wire, input, &mut out)).await?;

@@ -1,5 +1,7 @@
 //! Keys and what they hold, with expiry and exact byte accounting.
 
+mod detach;
+
 use std::num::NonZeroU64;
 use std::ops::{AddAssign, SubAssign};
 
@@ -12,6 +14,7 @@ use crate::recency::{Aging, Stamp};
 use crate::size::allocated;
 use crate::value::Str;
 use crate::watch::Watches;
+pub use detach::Vacancy;
 
 /// Number of databases that SELECT can choose from.
 pub const DATABASES: usize = 16;
@@ -19,6 +22,9 @@ pub const DATABASES: usize = 16;
 /// Bytes an entry costs beside its key and value: its 64 in the table (key pointer and length, entry, hash), its place
 /// in the index, at the average fill of one that doubles, and as much again for what that was before it doubled.
 pub const ENTRY_OVERHEAD: usize = 80;
+
+/// From so many bytes on a value is large: calls on it may be long, see [`crate::work`].
+pub const LARGE_VALUE_BYTES: usize = 16 << 10;
 
 /// An expired key that may not be removed yet is looked at again after this many milliseconds.
 const VETOED_MS: u64 = 50;
@@ -58,6 +64,8 @@ impl Entry {
 pub struct Keyspace {
     entries: Dense<Entry>,
     bytes: usize,
+    /// Values of at least [`LARGE_VALUE_BYTES`].
+    large: usize,
     expiring: usize,
     sticky: Sticky,
     horizon: Horizon,
@@ -377,6 +385,7 @@ impl Keyspace {
             return;
         }
         self.bytes = self.bytes + after - before;
+        self.large = self.large + is_large(after) - is_large(before);
         if self.entries[at].sticky {
             self.sticky.bytes = self.sticky.bytes + after - before;
         }
@@ -386,6 +395,7 @@ impl Keyspace {
     fn account(&mut self, key_len: usize, entry: &Entry) {
         let share = Sticky::share(key_len, entry);
         self.bytes += share.bytes;
+        self.large += is_large(entry.value.bytes());
         self.expiring += share.expiring;
         if entry.sticky {
             self.sticky += share;
@@ -396,6 +406,7 @@ impl Keyspace {
     fn discount(&mut self, key_len: usize, entry: &Entry) {
         let share = Sticky::share(key_len, entry);
         self.bytes -= share.bytes;
+        self.large -= is_large(entry.value.bytes());
         self.expiring -= share.expiring;
         if entry.sticky {
             self.sticky -= share;
@@ -602,6 +613,11 @@ impl Seat {
             keys.push(key.into());
         }
     }
+}
+
+/// 1 for the size of a large value, otherwise 0.
+fn is_large(bytes: usize) -> usize {
+    usize::from(bytes >= LARGE_VALUE_BYTES)
 }
 
 /// Whether a buffer of `capacity` bytes may hold a string of `len` without wasting much.

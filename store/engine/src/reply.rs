@@ -59,6 +59,17 @@ impl Reply {
         self.is_over_limit = false;
     }
 
+    /// Adds a reply that was written elsewhere, with what is known of it.
+    pub fn append(&mut self, other: Reply) {
+        if self.buf.is_empty() {
+            self.buf = other.buf;
+        } else {
+            self.buf.extend_from_slice(&other.buf);
+        }
+        self.is_over_limit |= other.is_over_limit;
+        self.steps = self.steps.saturating_add(other.steps);
+    }
+
     /// The work of a call that writes it.
     pub fn work(&self) -> Work {
         self.cancel.clone().map_or_else(Work::unlimited, Work::until)

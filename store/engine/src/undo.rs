@@ -170,6 +170,22 @@ impl UndoLog {
         self.push(db, key, Undo::Moved(at, to));
     }
 
+    /// The entry that was removed last from `key` stood at `at`, and not where the record says: a detached entry does not
+    /// know its position.
+    pub fn relocate(&mut self, db: usize, key: &[u8], at: usize) {
+        let keys = &self.keys;
+        let removed = self.records.iter_mut().rev().find_map(|record| match record {
+            Record::Key(number, Undo::Removed(at, _)) => {
+                let (held_db, held) = &keys[*number as usize];
+                (*held_db == db && **held == *key).then_some(at)
+            }
+            _ => None,
+        });
+        if let Some(held) = removed {
+            *held = at;
+        }
+    }
+
     /// Adds a record for `key`.
     pub(crate) fn push(&mut self, db: usize, key: &[u8], undo: Undo) {
         let again = self.keys.last().is_some_and(|(held_db, held)| *held_db == db && same(held, key));

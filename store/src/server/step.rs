@@ -61,7 +61,7 @@ pub(super) async fn execute(host: &Arc<Host>, call: &wire::Call) -> Answer {
     }
     let call = admitted.call((host.clock)());
     let part = spans::Part::begin();
-    txn.finish_with(&call, &mut seed, &mut out);
+    txn.finish_with(&call, &mut seed, &mut out).await;
     worked(part, |span| on_shard(host, &admitted, span));
     Answer::Reply(out.buf.into())
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use store_engine::codec;
 use store_engine::effect::{CATALOG, Effect, Effects, Marks};
+use store_engine::work;
 use store_engine::{Ctx, Partitions, Protocol, Reply, Routing, Work};
 
 use super::{Conflict, LockRequest, Transaction};
@@ -22,11 +23,18 @@ pub enum Found {
     TooLarge,
 }
 
+/// A call with more keys locks the whole node.
+const MANY_KEYS: usize = 1024;
+
 impl Transaction {
     /// Waits until everything is locked that `call` needs.
     pub async fn begin_for(node: &Arc<Node>, call: &Call<'_>) -> Box<Transaction> {
         match call.command.routing.of(call.args) {
             Routing::Everywhere | Routing::Paged => Transaction::begin_whole(node).await,
+            // To lock each of so many keys takes longer than to wait for everything.
+            _ if work::is_long_by_itself(call.args, call.keys) && call.keys.len() > MANY_KEYS => {
+                Transaction::begin_whole(node).await
+            }
             _ => {
                 let request = |(key, mode): (&[u8], Mode)| LockRequest { db: call.db, key: key.into(), mode };
                 Transaction::begin(node, call.keys().map(request).collect()).await
