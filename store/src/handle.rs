@@ -12,7 +12,7 @@ use crate::client::{Cluster, Trouble, WatchId, Work};
 use crate::copies::Keeper;
 use crate::lock::Mode;
 use crate::node::{Call, Node, Usage};
-use crate::txn::{Batch, Change, Conflict, LockRequest, LongDone, Transaction};
+use crate::txn::{Batch, Change, Conflict, Executed, LockRequest, Transaction};
 
 /// Where the data is.
 #[derive(Clone)]
@@ -239,31 +239,32 @@ impl Unit {
                 if let Some(fine) = txn.execute_short(call, mode, seed, out)? {
                     return Ok(fine);
                 }
-                Box::pin(self.execute_long(call, seed, out)).await
+                Box::pin(self.execute_away(call, mode, seed, out)).await
             }
             Unit::Spread(work) => Box::pin(work.execute(call, mode, seed, out)).await,
             Unit::Away => Err(cancelled()),
         }
     }
 
-    /// [`Transaction::execute_long`].
-    async fn execute_long(
+    /// [`Transaction::execute_any`], which takes the transaction with it.
+    async fn execute_away(
         &mut self,
         call: &Call<'_>,
+        mode: Mode,
         seed: &mut u64,
         out: &mut Reply,
     ) -> Result<bool, Trouble> {
         let Unit::Here(txn) = std::mem::replace(self, Unit::Away) else { return Err(cancelled()) };
-        match txn.execute_long(call, seed, out).await {
-            LongDone::Ran(txn, fine) => {
+        match txn.execute_any(call, mode, seed, out).await {
+            Executed::Done(txn, fine) => {
                 *self = Unit::Here(txn);
                 Ok(fine)
             }
-            LongDone::Lacks(txn, conflict) => {
+            Executed::Lacks(txn, conflict) => {
                 *self = Unit::Here(txn);
                 Err(conflict.into())
             }
-            LongDone::Failed => Err(cancelled()),
+            Executed::Failed => Err(cancelled()),
         }
     }
 

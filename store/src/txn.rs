@@ -22,7 +22,7 @@ use crate::shard::ShardGuard;
 use crate::spans;
 
 pub use exchange::Found;
-pub use long::LongDone;
+pub use long::Executed;
 pub(crate) use long::is_long_on;
 pub use rehearse::{Change, Preview};
 pub(crate) use rehearse::{Rehearsed, add_before, changed_keys, changes_of};
@@ -256,24 +256,15 @@ impl Transaction {
     /// Runs the only call of a transaction that has locked everything it needs, and commits. Whether the reply is no
     /// error.
     pub(crate) async fn finish_with(
-        mut self: Box<Self>,
+        self: Box<Self>,
         call: &Call<'_>,
         seed: &mut u64,
         out: &mut Reply,
     ) -> bool {
-        let done = match self.is_long(call) {
-            false => self.execute(call, Mode::Exclusive, seed, out),
-            true => match self.execute_long(call, seed, out).await {
-                LongDone::Failed => return false,
-                LongDone::Ran(txn, fine) => {
-                    self = txn;
-                    Ok(fine)
-                }
-                LongDone::Lacks(txn, conflict) => {
-                    self = txn;
-                    Err(conflict)
-                }
-            },
+        let (txn, done) = match self.execute_any(call, Mode::Exclusive, seed, out).await {
+            Executed::Done(txn, fine) => (txn, Ok(fine)),
+            Executed::Lacks(txn, conflict) => (txn, Err(conflict)),
+            Executed::Failed => return false,
         };
         let fine = done.unwrap_or_else(|_| {
             out.error(&CommandError::new("ERR internal error: a locked key was not locked"));
@@ -281,7 +272,7 @@ impl Transaction {
         });
         // Of a call whose reply was too large nothing is kept.
         if !out.is_over_limit() {
-            self.commit();
+            txn.commit();
         }
         fine
     }

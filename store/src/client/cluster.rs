@@ -10,7 +10,7 @@ use store_engine::codec::put_bytes;
 use store_engine::hyperloglog::SparseLimit;
 use store_engine::keyspace::{Changed, Counts};
 use store_engine::notice::{Event, class};
-use store_engine::{CommandError, DATABASES, Protocol};
+use store_engine::{CommandError, DATABASES, Protocol, Reply};
 use tokio::sync::watch;
 use wire::refusal::Code;
 use wire::request::Body as Ask;
@@ -369,6 +369,11 @@ pub(super) fn wire_call(call: &Call<'_>, protocol: Protocol) -> wire::Call {
     items.iter().for_each(|arg| put_bytes(arg, &mut args));
     let (db, resp3) = (call.db as u32, protocol == Protocol::Resp3);
     wire::Call { args: args.into(), db, resp3, may_fail: false }
+}
+
+/// Most bytes of a reply that is to be added to `out`.
+pub(super) fn room_in(out: &Reply) -> u64 {
+    out.limit().saturating_sub(out.buf.len()) as u64
 }
 
 /// What is answered when a node could not be reached, or was lost.

@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 use store_engine::codec::Input;
 use store_engine::keys::{Keys, keys_of};
 use store_engine::spec::flags;
-use store_engine::{Args, Command, CommandError, Protocol, command};
+use store_engine::{Args, Command, CommandError, Protocol, Reply, command};
 
 use crate::node::{Call, Node};
 use proto::store::v1 as wire;
@@ -20,6 +20,9 @@ pub(crate) struct Admitted<'a> {
     pub db: usize,
     pub protocol: Protocol,
 }
+
+/// Most bytes of a reply, whatever a gateway takes: it travels in one message.
+const MOST_REPLY_BYTES: u64 = 1 << 30;
 
 impl<'a> Admitted<'a> {
     /// Checks the form of a call. An error is a mistake of the peer, which has checked all that before.
@@ -44,6 +47,15 @@ impl<'a> Admitted<'a> {
         }
         let protocol = if call.resp3 { Protocol::Resp3 } else { Protocol::Resp2 };
         Ok(Admitted { items, command, keys, db, protocol })
+    }
+
+    /// What the call's reply is written to, which may take so many bytes if that is not 0.
+    pub fn reply(&self, most_bytes: u64) -> Reply {
+        let wanted = if most_bytes == 0 { MOST_REPLY_BYTES } else { most_bytes };
+        let mut out = Reply::new(self.protocol);
+        // No more than the constant, which fits.
+        out.set_limit(wanted.min(MOST_REPLY_BYTES) as usize);
+        out
     }
 
     /// The call at this time.

@@ -4,8 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use proto::store::v1 as wire;
+use store_engine::error::REPLY_TOO_LARGE;
 use store_engine::notice::Event;
 use store_engine::spec::flags;
+use store_engine::work::CANCELLED;
 use store_engine::{DATABASES, Reply, Routing};
 use wire::refusal::Code;
 use wire::response::Body as Answer;
@@ -21,7 +23,7 @@ use super::session::Watches;
 use crate::client::rehearsal;
 use crate::lock::Mode;
 use crate::spans::{self, Side, Span};
-use crate::txn::{self, Conflict, LockRequest, Transaction};
+use crate::txn::{self, Conflict, Executed, LockRequest, Transaction};
 
 /// Runs a call as a unit of its own, if nothing is in its way.
 pub(super) fn execute_now(host: &Host, call: &wire::Call) -> Option<Answer> {
@@ -91,7 +93,7 @@ fn admitted<'a, 'h>(
 ) -> Result<(Admitted<'a>, Reply, Owned<'h>), Box<Answer>> {
     let admitted = Admitted::new(call).map_err(|reason| Answer::Refusal(refusal(Code::Invalid, reason)))?;
     let owned = host.place.owns(admitted.key_bytes()).map_err(|moved| Box::new(Answer::Refusal(moved)))?;
-    let mut out = Reply::new(admitted.protocol);
+    let mut out = admitted.reply(0);
     match admitted.allowed(&host.node, now_ms) {
         Ok(()) => Ok((admitted, out, owned)),
         Err(error) => {
@@ -203,15 +205,31 @@ async fn work(
     let part = if step.calls.is_empty() { None } else { spans::Part::begin() };
     for call in &step.calls {
         let admitted = Admitted::new(call).map_err(invalid)?;
-        let _owned = host.place.owns(admitted.key_bytes())?;
-        let mut out = Reply::new(admitted.protocol);
+        drop(host.place.owns(admitted.key_bytes())?);
+        let mut out = admitted.reply(step.most_reply_bytes);
         // Whether memory suffices was asked when the transaction began, or is now.
         let done = match admitted.command.is_write() {
             true => host.node.refuse_while_failing(),
             false => Ok(()),
         };
         let done = match done {
-            Ok(()) => txn.execute(&admitted.call(now_ms), mode, &mut stepped.seed, &mut out),
+            Ok(()) => {
+                match txn.execute_any(&admitted.call(now_ms), mode, &mut stepped.seed, &mut out).await {
+                    // What a write has changed beside its reply cannot be taken back alone.
+                    Executed::Done(..) if out.is_over_limit() && admitted.command.is_write() => {
+                        return Err(refusal(Code::Unavailable, REPLY_TOO_LARGE.text()));
+                    }
+                    Executed::Done(same, fine) => {
+                        txn = same;
+                        Ok(fine)
+                    }
+                    Executed::Lacks(same, conflict) => {
+                        txn = same;
+                        Err(conflict)
+                    }
+                    Executed::Failed => return Err(refusal(Code::Unavailable, CANCELLED.text())),
+                }
+            }
             Err(error) => {
                 out.error(&error);
                 Ok(false)

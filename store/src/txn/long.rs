@@ -130,20 +130,35 @@ impl Drop for CancelOnDrop {
     }
 }
 
-/// How a long call is to be run, and what has become of its transaction.
-pub enum LongDone {
+/// What became of a call and its transaction.
+pub enum Executed {
     /// It has run; the transaction goes on. Whether the reply is no error.
-    Ran(Box<Transaction>, bool),
+    Done(Box<Transaction>, bool),
     /// It needs something that is not locked.
     Lacks(Box<Transaction>, Conflict),
-    /// The transaction was rolled back.
+    /// The transaction was rolled back; the reply says why.
     Failed,
 }
 
 impl Transaction {
+    /// Runs a call: here, or on a thread for long calls. Dropping the future rolls the transaction back.
+    pub async fn execute_any(
+        mut self: Box<Self>,
+        call: &Call<'_>,
+        mode: Mode,
+        seed: &mut u64,
+        out: &mut Reply,
+    ) -> Executed {
+        match self.execute_short(call, mode, seed, out) {
+            Ok(Some(fine)) => Executed::Done(self, fine),
+            Ok(None) => Box::pin(self.execute_long(call, seed, out)).await,
+            Err(conflict) => Executed::Lacks(self, conflict),
+        }
+    }
+
     /// Runs `call` on a thread for long calls and waits for it. Dropping the future cancels the call and rolls the transaction
     /// back.
-    pub async fn execute_long(self: Box<Self>, call: &Call<'_>, seed: &mut u64, out: &mut Reply) -> LongDone {
+    async fn execute_long(self: Box<Self>, call: &Call<'_>, seed: &mut u64, out: &mut Reply) -> Executed {
         let cancel = CancelOnDrop(CancelFlag::default());
         let mut own = Reply::new(out.protocol);
         own.set_limit(out.limit().saturating_sub(out.buf.len()));
@@ -164,13 +179,13 @@ impl Transaction {
         });
         let Ok(LongCall { txn, out: own, seed: after, done, .. }) = done.await else {
             out.error(&FAILED);
-            return LongDone::Failed;
+            return Executed::Failed;
         };
         out.append(own);
         *seed = after;
         match done {
-            Ok(fine) => LongDone::Ran(txn, fine),
-            Err(conflict) => LongDone::Lacks(txn, conflict),
+            Ok(fine) => Executed::Done(txn, fine),
+            Err(conflict) => Executed::Lacks(txn, conflict),
         }
     }
 }

@@ -9,7 +9,7 @@ use store_engine::{Access, Args, DATABASES, Partition, Protocol, Reply, Routing,
 use wire::stepped::How;
 
 use super::{Place, Trouble, Work, conflict_of, wire_lock};
-use crate::client::cluster::{unexpected, wire_call};
+use crate::client::cluster::{room_in, unexpected, wire_call};
 use crate::client::merge;
 use crate::lock::Mode;
 use crate::node::Call;
@@ -205,6 +205,7 @@ impl Work {
         let step = wire::Step {
             changes: changes.as_bytes().to_vec().into(),
             calls: vec![wire_call(call, out.protocol)],
+            most_reply_bytes: room_in(out),
             seed: *seed,
             shared: mode == Mode::Shared,
             ..self.step()
@@ -231,7 +232,7 @@ impl Work {
             loop {
                 let (node, args) = scan.next();
                 let calls = vec![wire_call(&Call { args: Args::new(&args), ..*call }, out.protocol)];
-                let step = wire::Step { calls, ..self.step() };
+                let step = wire::Step { calls, most_reply_bytes: room_in(out), ..self.step() };
                 let mut replies = self.ask_all(&[node], step, false).await?;
                 let (reply, _) = replies.pop().ok_or_else(|| Trouble::Lost(unexpected()))?;
                 match scan.take(&reply, out) {
@@ -250,7 +251,7 @@ impl Work {
             return self.execute_on_copies(call, seed, out).await;
         }
         let calls = vec![wire_call(call, out.protocol)];
-        let step = wire::Step { calls, seed: *seed, ..self.step() };
+        let step = wire::Step { calls, seed: *seed, most_reply_bytes: room_in(out), ..self.step() };
         let replies = self.ask_all(&targets, step, call.command.is_write()).await?;
         if let Some((_, next)) = replies.last() {
             *seed = *next;
