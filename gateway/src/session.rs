@@ -1,5 +1,6 @@
 //! What a connection remembers between its requests.
 
+use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -308,15 +309,8 @@ impl Drop for Multi {
     }
 }
 
-/// A watched key: raised when it changes.
-pub struct Watched {
-    /// Database of the key.
-    pub db: usize,
-    /// The key.
-    pub key: Box<[u8]>,
-    /// How that is known.
-    pub watch: Watch,
-}
+/// A watched key, and the database it is in.
+pub type WatchedKey = (usize, Box<[u8]>);
 
 /// How it is known whether a watched key has changed.
 pub enum Watch {
@@ -378,7 +372,7 @@ pub struct Session {
     /// MULTI in progress.
     pub multi: Option<Multi>,
     /// WATCHed keys.
-    pub watched: Vec<Watched>,
+    pub watched: HashMap<WatchedKey, Watch>,
     /// It has run something that may change data, of which the reply is not sent yet.
     pub wrote: bool,
     /// For its scripts.
@@ -426,7 +420,7 @@ impl Session {
             protocol,
             seed,
             multi: None,
-            watched: Vec::new(),
+            watched: HashMap::new(),
             wrote: false,
             wishes: Wishes::default(),
             parent: Parent::Unknown,
@@ -486,26 +480,25 @@ impl Session {
 
     /// Whether a watched key changed since WATCH, as far as that is known here.
     pub fn watch_broken(&self) -> bool {
-        let has_changed = |watched: &Watched| match &watched.watch {
+        let has_changed = |watch: &Watch| match watch {
             Watch::Here(changed) => changed.load(Ordering::Relaxed),
             Watch::There(_) => false,
         };
-        self.watched.iter().any(has_changed)
+        self.watched.values().any(has_changed)
     }
 
     /// The watches that nodes elsewhere have to be asked about.
     pub fn watches_elsewhere(&self) -> Vec<WatchId> {
-        let elsewhere = |watched: &Watched| match watched.watch {
-            Watch::There(watch) => Some(watch),
+        let elsewhere = |watch: &Watch| match watch {
+            Watch::There(watch) => Some(*watch),
             Watch::Here(_) => None,
         };
-        self.watched.iter().filter_map(elsewhere).collect()
+        self.watched.values().filter_map(elsewhere).collect()
     }
 
     /// Locks under which nobody changes a watched key.
     pub fn watched_keys(&self) -> Vec<LockRequest> {
-        let lock =
-            |Watched { db, key, .. }: &Watched| LockRequest { db: *db, key: key.clone(), mode: Mode::Shared };
-        self.watched.iter().map(lock).collect()
+        let lock = |(db, key): &WatchedKey| LockRequest { db: *db, key: key.clone(), mode: Mode::Shared };
+        self.watched.keys().map(lock).collect()
     }
 }

@@ -100,7 +100,7 @@ fn ignore_replies(server: &TestServer, count: usize) -> Client {
 fn a_client_that_does_not_read_is_cut_off() {
     let server = TestServer::start(&["--client-output-buffer-limit", "normal 16mb 64kb 1"]);
     let mut other = server.client();
-    for (size, count) in [(32 << 20, 10), (100 * 1024, 5000)] {
+    for (size, count) in [(12 << 20, 20), (100 * 1024, 5000)] {
         // Beyond the hard limit at once; beyond the soft one for a second.
         other.call(["SET".as_bytes(), b"large", &vec![b'v'; size]]);
         let before = server.resident_bytes();
@@ -202,4 +202,64 @@ fn connections_leave_room_for_other_files() {
     assert_eq!(notation::reply(&clients[0].run("CONFIG SET maxclients 50")), "+OK");
     assert_eq!(notation::reply(&clients[0].run("CONFIG SET maxclients 70")), "+OK");
     wait_until("it is told again", || server.log().contains("at the same time, not 70: "));
+}
+
+/// A web page can have a browser send a form to any port: its lines must not become commands.
+#[test]
+fn requests_of_web_pages_end_the_connection() {
+    let server = TestServer::start(&[]);
+    let attacks: [&[u8]; 4] = [
+        b"POST / HTTP/1.1\r\nHost: localhost\r\n\r\nSET k v\r\nEVAL \"redis.call('SET', 'k', 'v')\" 0\r\n",
+        b"host: localhost\r\nSET k v\r\n",
+        b"PING\r\npost /\r\nSET k v\r\n",
+        b"*1\r\n$5\r\nHOST:\r\n*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1\r\nv\r\n",
+    ];
+    for attack in attacks {
+        let mut client = server.client();
+        // The server may close before it has taken everything.
+        let _ = client.send_raw(attack);
+        let told = until_closed(&mut client).join(", ");
+        assert!(["", "+PONG"].contains(&&*told), "{told}");
+    }
+    assert_eq!(notation::reply(&server.client().run("EXISTS k")), "0");
+    assert!(server.log().contains("sent POST or Host: as a command"), "{}", server.log());
+    // Elsewhere the words are as good as any.
+    assert_eq!(notation::reply(&server.client().run("SET post host:")), "+OK");
+}
+
+/// What a call would answer is limited while it is made, not when it is there.
+#[test]
+fn replies_beyond_the_limit_are_never_built() {
+    let server = TestServer::start(&["--client-output-buffer-limit", "normal 16mb 16mb 60"]);
+    let mut client = server.client();
+    client.call(["SET".as_bytes(), b"large", &vec![b'v'; 1 << 20]]);
+    for (kind, add) in [("set", "SADD"), ("hash", "HSET"), ("zset", "ZADD")] {
+        let call: Vec<&[u8]> = match add {
+            "SADD" => vec![add.as_bytes(), kind.as_bytes()],
+            "HSET" => vec![add.as_bytes(), kind.as_bytes(), b"field"],
+            _ => vec![add.as_bytes(), kind.as_bytes(), b"1"],
+        };
+        let element = vec![b'e'; 1 << 20];
+        assert_eq!(notation::reply(&client.call(call.into_iter().chain([&*element]))), "1");
+    }
+    let before = server.resident_bytes();
+    let many = format!("MGET{}", " large".repeat(1000));
+    for call in
+        ["SRANDMEMBER set -100000", "HRANDFIELD hash -100000 WITHVALUES", "ZRANDMEMBER zset -100000", &many]
+    {
+        let told = notation::reply(&client.run(call));
+        assert!(told.starts_with("-REPLYLIMIT "), "{call:.30}: {told:.200}");
+        assert_eq!(notation::reply(&client.run("PING")), "+PONG");
+    }
+    // What was taken out is still there.
+    for call in ["SUNIONSTORE many set", "SRANDMEMBER many 1"] {
+        client.run(call);
+    }
+    assert_eq!(notation::reply(&client.run("SCARD set")), "1");
+    let grown = server.resident_bytes().saturating_sub(before);
+    assert!(grown < 100 << 20, "{grown} bytes more");
+    // In a script, the limit of its memory ends it.
+    let told =
+        notation::reply(&client.run("EVAL \"return redis.call('SRANDMEMBER', 'set', -100000)\" 1 set"));
+    assert!(told.starts_with("-SCRIPTLIMIT ") || told.contains("memory"), "{told:.200}");
 }

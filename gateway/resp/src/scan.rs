@@ -128,10 +128,10 @@ pub(crate) fn length(text: &[u8]) -> Result<Option<usize>, ReplyError> {
     }
 }
 
-/// A double as RESP3 spells it: digits with fraction and exponent, or `inf`, `-inf`, `nan`.
+/// A double as RESP3 spells it: digits with fraction and exponent, or `inf`, `-inf`, `nan`, `-nan`.
 pub(crate) fn is_double(text: &[u8]) -> bool {
     let unsigned = unsigned(text);
-    if matches!(text, b"inf" | b"-inf" | b"nan") {
+    if matches!(text, b"inf" | b"-inf" | b"nan" | b"-nan") {
         return true;
     }
     let (mut at, whole) = digits(unsigned, 0);
@@ -195,12 +195,13 @@ mod tests {
 
     #[test]
     fn doubles() {
-        for good in ["0", "-1", "+1.5", "10.25", "1e5", "1E-7", "1.5e+300", "inf", "-inf", "nan", ".5", "-.5"]
+        for good in
+            ["0", "-1", "+1.5", "10.25", "1e5", "1E-7", "1.5e+300", "inf", "-inf", "nan", "-nan", ".5", "-.5"]
         {
             assert!(is_double(good.as_bytes()), "{good}");
         }
         for bad in [
-            "", "-", "+", ".", "1.", "1.e5", "e5", "1e", "1e+", "+inf", "-nan", "Inf", "0x10", "1 ", " 1",
+            "", "-", "+", ".", "1.", "1.e5", "e5", "1e", "1e+", "+inf", "+nan", "Inf", "0x10", "1 ", " 1",
             "1,5", "--1",
         ] {
             assert!(!is_double(bad.as_bytes()), "{bad}");

@@ -23,6 +23,10 @@ impl Host for TestHost {
             b"COSTLY" => return HostCall::Done(1 << 60),
             b"PANIC" => panic!("a host call panics, as this test wants"),
             b"NONSENSE" => reply.extend_from_slice(b"?what is this\r\n"),
+            b"SLOW" => {
+                std::thread::sleep(Duration::from_millis(1));
+                reply.extend_from_slice(b"+OK\r\n");
+            }
             b"FAIL" => reply.extend_from_slice(b"-ERR no\r\n"),
             b"BIG" => {
                 reply.extend_from_slice(b"$100000\r\n");
@@ -116,6 +120,12 @@ fn endings() -> Vec<Ending> {
         ("trap", "redis.call('SET', 'a', 'b') local x = redis.call('NONSENSE')", BUDGET, traps),
         ("trap in pcall", "pcall(function() local x = redis.pcall('NONSENSE') end)", BUDGET, traps),
         ("fuel", "local t = {} while true do t[#t % 9000 + 1] = #t end", little_fuel, out_of_fuel),
+        (
+            "time of calls",
+            "while true do redis.call('SLOW') end",
+            Budget { time: Duration::from_millis(50), ..BUDGET },
+            |outcome| *outcome == Outcome::Limit(Limit::Time),
+        ),
         ("fuel of calls", "while true do redis.call('COSTLY') end", BUDGET, out_of_fuel),
         (
             "memory",

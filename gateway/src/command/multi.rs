@@ -20,7 +20,7 @@ use crate::observe::unix_ms;
 use crate::pubsub::Message;
 use crate::registry::{Later, Row, SessionCommand, SessionRun, run_now};
 use crate::server::Server;
-use crate::session::{Multi, OwnedCall, Session, Watch, Watched};
+use crate::session::{Multi, OwnedCall, Session, Watch};
 
 /// The rows of this family.
 pub static COMMANDS: &[SessionCommand] = &[
@@ -123,7 +123,8 @@ pub async fn watch(server: &Server, session: &mut Session, args: Args<'_>, out: 
         return out.error(&CommandError::new("ERR WATCH inside MULTI is not allowed"));
     }
     for key in args.rest(1) {
-        if session.watched.iter().any(|watched| watched.db == session.db && *watched.key == **key) {
+        let watched = (session.db, (*key).into());
+        if session.watched.contains_key(&watched) {
             continue;
         }
         let watch = match &server.store {
@@ -138,7 +139,7 @@ pub async fn watch(server: &Server, session: &mut Session, args: Args<'_>, out: 
                 Err(error) => return out.error(&error),
             },
         };
-        session.watched.push(Watched { db: session.db, key: (*key).into(), watch });
+        session.watched.insert(watched, watch);
     }
     out.ok();
 }
@@ -157,7 +158,7 @@ pub fn unwatch(server: &Server, session: &mut Session) {
     if !session.watched.is_empty() {
         session.client.details.lock().watched.clear();
     }
-    for Watched { db, key, watch } in session.watched.drain(..) {
+    for ((db, key), watch) in session.watched.drain() {
         match (watch, &server.store) {
             (Watch::Here(changed), Store::Here(node)) if !changed.load(Ordering::Relaxed) => {
                 node.unwatch(db, &key, &changed);
@@ -228,7 +229,7 @@ fn has_changed(server: &Server, session: &Session) -> bool {
 /// Whether a watched key has expired that was still there, as far as that is known here.
 fn has_expired(server: &Server, session: &Session, now_ms: u64) -> bool {
     let Some(node) = server.store.node() else { return false };
-    session.watched.iter().any(|watched| node.refresh(watched.db, &watched.key, now_ms))
+    session.watched.keys().any(|(db, key)| node.refresh(*db, key, now_ms))
 }
 
 fn slices(call: &OwnedCall) -> Vec<&[u8]> {

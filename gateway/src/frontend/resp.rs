@@ -33,6 +33,7 @@ use crate::dispatch;
 use crate::frontend::Ready;
 use crate::frontend::door::patience;
 use crate::io::Place;
+use crate::log;
 use crate::observe::{Counters, Face, unix_ms};
 use crate::server::Server;
 use crate::session::{ClientInfo, Held, Replies, Session};
@@ -251,6 +252,15 @@ impl Connection {
                     let args = request.slices(&input[at..]);
                     let args = Args::new(&args);
                     answered += 1;
+                    if args.get(0).is_some_and(is_http) {
+                        log::warning(&format!(
+                            "the connection from {} sent POST or Host: as a command and is closed: a web page may be \
+                             trying to run commands through a browser",
+                            session.client.addr
+                        ));
+                        session.closing = true;
+                        break;
+                    }
                     let mut mark = out.buf.len();
                     let waiting = dispatch::begin(server, session, args, now_ms, &mut out);
                     let waiting = match session.replies {
@@ -353,6 +363,12 @@ impl Connection {
         give_buffer(out.buf);
         Ok(())
     }
+}
+
+/// Whether a request begins as one of HTTP does, as Redis looks for them: with the first word of its first line, or of the
+/// header that follows where a client ignores errors.
+fn is_http(word: &[u8]) -> bool {
+    word.eq_ignore_ascii_case(b"post") || word.eq_ignore_ascii_case(b"host:")
 }
 
 /// Adds `late` to `out`, by the cheaper way.

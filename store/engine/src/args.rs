@@ -149,3 +149,27 @@ impl<'a> Cursor<'a> {
         items
     }
 }
+
+/// Positions from `first` to `last` in what has `len` elements; negative ones count from the end. Empty ranges may have any
+/// start.
+pub fn positions(first: i64, last: i64, len: usize) -> std::ops::Range<usize> {
+    let from_end = |at: i64| if at < 0 { at.saturating_add(len as i64) } else { at };
+    let (first, last) = (from_end(first).max(0), from_end(last));
+    if last < first {
+        return 0..0;
+    }
+    // Neither is negative here.
+    (first as usize).min(len)..(last as usize).saturating_add(1).min(len)
+}
+
+/// How many elements the range has that the third and the fourth item of a call name; all of them if they are no numbers.
+pub fn range(args: Args<'_>, len: usize) -> usize {
+    let number = |at: usize| args.get(at).and_then(|text| number::parse_i64(text));
+    number(2).zip(number(3)).map_or(len, |(first, last)| positions(first, last, len).len())
+}
+
+/// How many elements a call takes whose third item may be their number, as LPOP.
+pub fn count(args: Args<'_>, len: usize) -> usize {
+    let count = args.get(2).and_then(|text| number::parse_i64(text)).unwrap_or(1);
+    usize::try_from(count).map_or(len, |count| count.min(len))
+}

@@ -11,7 +11,7 @@ use crate::reply::Reply;
 use crate::slot;
 use crate::undo::{Undo, UndoLog};
 use crate::value::Kind;
-use crate::{Value, Work};
+use crate::{Value, Work, random};
 
 /// The partitions a call has locked.
 pub enum Partitions<'a> {
@@ -189,18 +189,14 @@ pub struct Ctx<'a> {
 }
 
 impl<'a> Ctx<'a> {
-    /// A random number (SplitMix64). The same seed gives the same numbers, so that a script can be repeated.
+    /// A random number. The same seed gives the same numbers, so that a script can be repeated.
     pub fn random(&mut self) -> u64 {
-        *self.seed = self.seed.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = *self.seed;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
+        random::next(self.seed)
     }
 
     /// A random number below `bound`, which must not be 0.
     pub fn random_below(&mut self, bound: usize) -> usize {
-        ((u128::from(self.random()) * bound as u128) >> 64) as usize
+        random::below(self.seed, bound)
     }
 
     /// The keyspace of the selected database that `key` belongs to.

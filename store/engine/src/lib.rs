@@ -25,6 +25,7 @@ mod listpack;
 pub mod long_double;
 pub mod notice;
 pub mod number;
+mod random;
 pub mod rdb;
 pub mod recency;
 pub mod reply;

@@ -93,14 +93,25 @@ impl Reply {
         has_room
     }
 
-    /// A bulk string for each item, a step each; ends early when the work is cancelled or the reply over its limit.
-    pub fn bulks<T: AsRef<[u8]>>(&mut self, work: &Work, items: impl IntoIterator<Item = T>) {
+    /// Has `write` write each of `items`, a step each; ends early when the work is cancelled or the reply over its
+    /// limit.
+    pub fn each<I: IntoIterator>(
+        &mut self,
+        work: &Work,
+        items: I,
+        mut write: impl FnMut(&mut Self, I::Item),
+    ) {
         for item in work.over(items) {
-            self.bulk(item.as_ref());
+            write(self, item);
             if self.is_over_limit {
                 break;
             }
         }
+    }
+
+    /// A bulk string for each of `items`, as [`Reply::each`].
+    pub fn bulks<T: AsRef<[u8]>>(&mut self, work: &Work, items: impl IntoIterator<Item = T>) {
+        self.each(work, items, |out, item| out.bulk(item.as_ref()));
     }
 
     fn resp3(&self) -> bool {

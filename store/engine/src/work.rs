@@ -126,6 +126,9 @@ pub enum Cost {
     Values(u32),
     /// As many elements of the first key's value as this says of a value with that many elements; of a string, bytes.
     Elements(fn(Args<'_>, usize) -> usize),
+    /// As many steps as this says of the size of the first key's value, which may be small or missing: the arguments say how
+    /// much is done with it.
+    Arguments(fn(Args<'_>, Size) -> u64),
     /// With the number of keys in the database, as this says of so many.
     Keyspace(fn(Args<'_>, usize) -> usize),
 }
@@ -157,7 +160,7 @@ impl Size {
     }
 
     /// Steps that `elements` of its elements cost.
-    fn steps(self, elements: usize) -> u64 {
+    pub fn steps(self, elements: usize) -> u64 {
         if self.is_string {
             return (elements / BYTES_PER_STEP) as u64;
         }
@@ -194,6 +197,7 @@ pub fn estimate(
             sizes.map(|size| size.steps(size.elements)).sum::<u64>().saturating_mul(each.into())
         }
         Cost::Elements(of) => sizes.next().map_or(0, |size| size.steps(of(args, size.elements))),
+        Cost::Arguments(of) => of(args, sizes.next().unwrap_or_default()),
         Cost::Keyspace(of) => of(args, keys_total()) as u64,
     };
     own.saturating_add(values)

@@ -42,6 +42,16 @@ impl Transaction {
         }
     }
 
+    /// The same, with all keys locked exclusively.
+    pub(super) async fn begin_exclusively(node: &Arc<Node>, call: &Call<'_>) -> Box<Transaction> {
+        if call.command.routing.of(call.args) != Routing::ByKey {
+            return Transaction::begin_whole(node).await;
+        }
+        let request =
+            |(key, _): (&[u8], Mode)| LockRequest { db: call.db, key: key.into(), mode: Mode::Exclusive };
+        Transaction::begin(node, call.keys().map(request).collect()).await
+    }
+
     /// A transaction that has locked all of `requests`, if that is possible without waiting.
     pub fn try_begin(node: &Arc<Node>, requests: &[LockRequest]) -> Option<Box<Transaction>> {
         let mut txn = Transaction::new(node);

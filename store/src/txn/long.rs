@@ -33,7 +33,9 @@ const FAILED: CommandError = CommandError::new("ERR internal error: the command 
 #[inline]
 pub(crate) fn is_long_on(call: &Call<'_>, partition: &Partition) -> bool {
     call.args.len() as u64 > work::LONG_CALL_STEPS
-        || (partition.databases[call.db].large_values() > 0 && is_long(call, |_| partition, || 0))
+        || ((partition.databases[call.db].large_values() > 0
+            || matches!(call.command.cost, work::Cost::Arguments(_)))
+            && is_long(call, |_| partition, || 0))
 }
 
 /// Whether a call is long whose keys are in the partitions that `partition_of` gives, in a database of `keys_total` keys.

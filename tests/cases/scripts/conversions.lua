@@ -84,6 +84,8 @@ return {ok = '\r\n'}
 return {double = 3.5}
 --- double whole
 return {double = 3}
+--- double not a number
+return {double = 0/0}
 --- double infinite
 return {double = 1/0}
 --- double minus infinite

@@ -2,10 +2,12 @@
 
 pub mod field;
 
+use super::string;
 use crate::ctx::Expiry;
 use crate::error::{self, CommandError};
 use crate::spec::{Access, Arity, Command, Group, KeyPart, flags};
 use crate::value::Str;
+use crate::work::Cost;
 use crate::{Args, Ctx, Value, number};
 
 /// Longest string in bytes, as Redis' default `proto-max-bulk-len`.
@@ -68,6 +70,7 @@ pub static COMMANDS: &[Command] = &[
         flags: flags::DENY_OOM,
         summary: "Sets or clears a bit of a string by its offset. Creates the key if it doesn't exist.",
         syntax: "key offset:int value:int",
+        cost: Cost::Arguments(|args, size| string::steps_to(args, size, 8)),
         run: set,
         ..BITMAP
     },

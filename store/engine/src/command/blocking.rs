@@ -7,6 +7,7 @@ use crate::error::CommandError;
 use crate::spec::{Access, Arity, Command, Group, KeyPart, flags};
 use crate::value::ZSet;
 use crate::wait::timeout_ms;
+use crate::work::Cost;
 use crate::{Args, Ctx};
 
 /// The rows of this family.
@@ -14,12 +15,14 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "blpop",
         summary: "Removes and returns the first element of a list, waiting until there is one.",
+        cost: Cost::Constant,
         run: |ctx, args| pop(ctx, args, true),
         ..POPS
     },
     Command {
         name: "brpop",
         summary: "Removes and returns the last element of a list, waiting until there is one.",
+        cost: Cost::Constant,
         run: |ctx, args| pop(ctx, args, false),
         ..POPS
     },
@@ -30,6 +33,7 @@ pub static COMMANDS: &[Command] = &[
         summary: "Moves an element from an end of a list to an end of another or the same one, waiting until there \
                   is one.",
         syntax: "source:key destination:key wherefrom(LEFT | RIGHT) whereto(LEFT | RIGHT) timeout:double",
+        cost: Cost::Constant,
         run: |ctx, args| {
             let (from, to) = (list::end_named(args[3])?, list::end_named(args[4])?);
             timeout_ms(args[5])?;
@@ -44,6 +48,7 @@ pub static COMMANDS: &[Command] = &[
         summary: "Moves the last element of a list to the front of another or the same one, waiting until there is \
                   one.",
         syntax: "source:key destination:key timeout:double",
+        cost: Cost::Constant,
         run: |ctx, args| {
             timeout_ms(args[3])?;
             list::move_element(ctx, args[1], args[2], false, true)
@@ -68,12 +73,14 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "bzpopmax",
         summary: "Removes and returns the member with the highest score, waiting until there is one.",
+        cost: Cost::Constant,
         run: |ctx, args| pop_scored(ctx, args, End::Max),
         ..SCORED_POPS
     },
     Command {
         name: "bzpopmin",
         summary: "Removes and returns the member with the lowest score, waiting until there is one.",
+        cost: Cost::Constant,
         run: |ctx, args| pop_scored(ctx, args, End::Min),
         ..SCORED_POPS
     },

@@ -9,6 +9,7 @@ pub mod sticky;
 
 use crate::error::{self, CommandError};
 use crate::spec::{Access, Arity, Command, KeyPart, Routing, flags};
+use crate::work::Cost;
 use crate::{Args, Ctx, DATABASES};
 
 const FAST: Command = Command { flags: flags::FAST, ..Command::BASE };
@@ -48,6 +49,7 @@ pub static COMMANDS: &[Command] = &[
         summary: "Determines whether one or more keys exist.",
         complexity: "O(N) where N is the number of keys to check.",
         syntax: "key...",
+        cost: Cost::Constant,
         run: exists,
         ..FAST
     },
@@ -59,6 +61,7 @@ pub static COMMANDS: &[Command] = &[
         routing: Routing::Everywhere,
         summary: "Moves a key to another database.",
         syntax: "key db:int",
+        cost: Cost::Constant,
         run: move_key,
         ..WRITES
     },
@@ -68,6 +71,7 @@ pub static COMMANDS: &[Command] = &[
         keys: TWO,
         summary: "Renames a key and overwrites the destination.",
         syntax: "key newkey:key",
+        cost: Cost::Constant,
         run: rename,
         ..WRITES
     },
@@ -78,6 +82,7 @@ pub static COMMANDS: &[Command] = &[
         flags: flags::FAST,
         summary: "Renames a key only when the target key name doesn't exist.",
         syntax: "key newkey:key",
+        cost: Cost::Constant,
         run: renamenx,
         ..WRITES
     },
@@ -89,6 +94,7 @@ pub static COMMANDS: &[Command] = &[
         summary: "Returns the number of existing keys out of those specified after updating the time they were last accessed.",
         complexity: "O(N) where N is the number of keys that will be touched.",
         syntax: "key...",
+        cost: Cost::Constant,
         run: touch,
         ..FAST
     },

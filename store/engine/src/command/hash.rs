@@ -5,6 +5,7 @@ use crate::error::{self, CommandError};
 use crate::long_double::LongDouble;
 use crate::spec::{Access, Arity, Command, Group, KeyPart, flags};
 use crate::value::Hash;
+use crate::work::Cost;
 use crate::{Args, Ctx, Protocol, number};
 
 /// The rows of this family.
@@ -129,6 +130,7 @@ pub static COMMANDS: &[Command] = &[
         summary: "Returns fields chosen by chance.",
         complexity: "O(N) where N is the number of fields returned.",
         syntax: "key options(count:int WITHVALUES?)?",
+        cost: Cost::Arguments(pick::steps),
         run: random_field,
         ..HASH
     },
@@ -140,6 +142,7 @@ pub static COMMANDS: &[Command] = &[
         summary: "Returns the fields with their values in several steps.",
         complexity: "O(1) for every call, O(N) for all N fields.",
         syntax: "key cursor:int MATCH=pattern:pattern? COUNT=count:int?",
+        cost: Cost::Elements(scan::elements),
         run: scan_fields,
         ..HASH
     },
@@ -169,8 +172,9 @@ fn set(ctx: &mut Ctx<'_>, args: Args<'_>, name: &str) -> Result<usize, CommandEr
     if args.len() % 2 == 1 {
         return Err(error::wrong_arity(name));
     }
+    let work = ctx.work;
     let mut hash = ctx.edit(args[1]).or_create::<Hash>()?;
-    Ok(args.rest(2).chunks_exact(2).filter(|pair| hash.insert(pair[0], pair[1])).count())
+    Ok(work.over(args.rest(2).chunks_exact(2)).filter(|pair| hash.insert(pair[0], pair[1])).count())
 }
 
 fn set_if_absent(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
@@ -185,20 +189,22 @@ fn set_if_absent(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> 
 }
 
 fn get_many(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
+    let work = ctx.work;
     ctx.reply_from::<Hash>(args[1], |hash, out| {
         let fields = args.rest(2);
         out.array(fields.len());
-        fields.iter().for_each(|field| out.optional(hash.and_then(|hash| hash.get(field))));
+        out.each(work, fields, |out, field| out.optional(hash.and_then(|hash| hash.get(field))));
     })
 }
 
 fn get_all(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
+    let work = ctx.work;
     ctx.reply_from::<Hash>(args[1], |hash, out| {
         out.map(hash.map_or(0, Hash::len));
-        for (field, value) in hash.into_iter().flat_map(Hash::iter) {
+        out.each(work, hash.into_iter().flat_map(Hash::iter), |out, (field, value)| {
             out.bulk(field);
             out.bulk(value);
-        }
+        });
     })
 }
 
@@ -207,16 +213,18 @@ type Half = for<'h> fn((&'h [u8], &'h [u8])) -> &'h [u8];
 
 /// HKEYS and HVALS.
 fn list(ctx: &mut Ctx<'_>, args: Args<'_>, half: Half) -> Result<(), CommandError> {
+    let work = ctx.work;
     ctx.reply_from::<Hash>(args[1], |hash, out| {
         out.array(hash.map_or(0, Hash::len));
-        hash.into_iter().flat_map(Hash::iter).for_each(|pair| out.bulk(half(pair)));
+        out.bulks(work, hash.into_iter().flat_map(Hash::iter).map(half));
     })
 }
 
 fn remove(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
+    let work = ctx.work;
     let removed = match ctx.edit(args[1]).existing::<Hash>()? {
         None => 0,
-        Some(mut hash) => args.rest(2).iter().filter(|field| hash.remove(field)).count(),
+        Some(mut hash) => work.over(args.rest(2)).filter(|field| hash.remove(field)).count(),
     };
     ctx.out.count(removed);
     Ok(())
@@ -271,11 +279,12 @@ fn random_field(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
     }
     let len = ctx.peek::<Hash>(args[1])?.map_or(0, Hash::len);
     let picked = pick::positions(ctx, count, len)?;
+    let work = ctx.work;
     ctx.reply_from::<Hash>(args[1], |hash, out| {
         // RESP3 nests the pairs, RESP2 has them flat.
         let nested = with_values && out.protocol == Protocol::Resp3;
         out.array(if with_values && !nested { picked.len() * 2 } else { picked.len() });
-        for (field, value) in picked.iter().filter_map(|at| hash?.at(*at)) {
+        out.each(work, picked.filter_map(|at| hash?.at(at)), |out, (field, value)| {
             if nested {
                 out.array(2);
             }
@@ -283,7 +292,7 @@ fn random_field(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
             if with_values {
                 out.bulk(value);
             }
-        }
+        });
     })
 }
 
@@ -295,18 +304,19 @@ fn scan_fields(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
         return Ok(());
     }
     let options = scan::Options::parse(args.cursor(3), false)?;
+    let work = ctx.work;
     ctx.reply_from::<Hash>(args[1], |hash, out| {
         let Some(hash) = hash else { return };
         let window = options.window(cursor, hash.len());
         scan::reply(out, window.start as u64, |out| {
             let mut shown = 0;
-            for (field, value) in window.filter_map(|at| hash.at(at)) {
+            out.each(work, window.filter_map(|at| hash.at(at)), |out, (field, value)| {
                 if options.shows(field) {
                     out.bulk(field);
                     out.bulk(value);
                     shown += 2;
                 }
-            }
+            });
             shown
         });
     })

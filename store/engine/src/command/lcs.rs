@@ -2,6 +2,7 @@
 
 use crate::error::{self, CommandError};
 use crate::value::Str;
+use crate::work::Size;
 use crate::{Args, Ctx};
 
 /// Largest table of lengths, in cells; Redis refuses what it cannot allocate.
@@ -11,6 +12,12 @@ const MAX_CELLS: usize = 1 << 28;
 struct Match {
     a: (usize, usize),
     b: (usize, usize),
+}
+
+/// Steps of a call, if the second string is no longer than the first or than a few thousand bytes: every byte of one is
+/// compared with every byte of the other.
+pub fn steps(_: Args<'_>, size: Size) -> u64 {
+    (size.elements as u64).saturating_mul(size.elements.max(4096) as u64) / 1024
 }
 
 /// LCS key1 key2 [LEN] [IDX] [MINMATCHLEN n] [WITHMATCHLEN]

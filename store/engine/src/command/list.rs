@@ -3,7 +3,8 @@
 use crate::error::{self, CommandError};
 use crate::spec::{Access, Arity, Command, Group, KeyPart, flags};
 use crate::value::List;
-use crate::{Args, Ctx, Reply, number};
+use crate::work::Cost;
+use crate::{Args, Ctx, Reply, args, number};
 
 /// The rows of this family.
 pub static COMMANDS: &[Command] = &[
@@ -36,12 +37,14 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "lpop",
         summary: "Removes and returns elements from the front of a list.",
+        cost: Cost::Elements(args::count),
         run: |ctx, args| pop(ctx, args, true),
         ..POPS
     },
     Command {
         name: "rpop",
         summary: "Removes and returns elements from the end of a list.",
+        cost: Cost::Elements(args::count),
         run: |ctx, args| pop(ctx, args, false),
         ..POPS
     },
@@ -89,6 +92,7 @@ pub static COMMANDS: &[Command] = &[
         summary: "Returns the elements between two positions.",
         complexity: "O(N) where N is the number of elements returned.",
         syntax: "key start:int stop:int",
+        cost: Cost::Elements(args::range),
         run: range,
         ..LIST
     },
@@ -117,6 +121,7 @@ pub static COMMANDS: &[Command] = &[
         arity: Arity::Exactly(5),
         summary: "Moves an element from an end of a list to an end of another or the same one.",
         syntax: "source:key destination:key wherefrom(LEFT | RIGHT) whereto(LEFT | RIGHT)",
+        cost: Cost::Constant,
         run: |ctx, args| {
             let (from, to) = (end_named(args[3])?, end_named(args[4])?);
             move_element(ctx, args[1], args[2], from, to)
@@ -129,6 +134,7 @@ pub static COMMANDS: &[Command] = &[
         arity: Arity::Exactly(3),
         summary: "Moves the last element of a list to the front of another or the same one.",
         syntax: "source:key destination:key",
+        cost: Cost::Constant,
         run: |ctx, args| move_element(ctx, args[1], args[2], false, true),
         ..MOVES
     },
@@ -324,12 +330,13 @@ fn span(start: i64, stop: i64, len: usize) -> std::ops::Range<usize> {
 
 fn range(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
     let (start, stop) = (args.integer(2)?, args.integer(3)?);
+    let work = ctx.work;
     ctx.reply_from::<List>(args[1], |list, out| match list {
         None => out.array(0),
         Some(list) => {
             let span = span(start, stop, list.len());
             out.array(span.len());
-            list.iter_from(span.start).take(span.len()).for_each(|element| out.bulk(element));
+            out.bulks(work, list.iter_from(span.start).take(span.len()));
         }
     })
 }

@@ -5,6 +5,12 @@ use crate::{Args, Cursor, Reply, glob};
 
 const INVALID_CURSOR: CommandError = CommandError::new("ERR invalid cursor");
 
+/// How many elements of a collection of `len` a call of HSCAN, SSCAN or ZSCAN looks at.
+pub fn elements(args: Args<'_>, len: usize) -> usize {
+    let count = Options::parse(args.cursor(3), false).map_or(0, |options| options.count);
+    count.max(WHOLE_UP_TO).min(len)
+}
+
 /// Collections up to this size are scanned in one step.
 const WHOLE_UP_TO: usize = 128;
 

@@ -10,7 +10,8 @@ use crate::error::{self, CommandError};
 use crate::spec::{Access, Arity, Command, Group, KeyPart, flags};
 use crate::value::set::Member;
 use crate::value::{Kind, Set};
-use crate::{Args, Ctx, Partitions, Reply, Value, number};
+use crate::work::Cost;
+use crate::{Args, Ctx, Partitions, Value, Work, number};
 
 /// The rows of this family.
 pub static COMMANDS: &[Command] = &[
@@ -52,10 +53,11 @@ pub static COMMANDS: &[Command] = &[
         complexity: "O(N) where N is the number of members asked for.",
         syntax: "key member...",
         run: |ctx, args| {
+            let work = ctx.work;
             ctx.reply_from::<Set>(args[1], |set, out| {
                 let members = args.rest(2);
                 out.array(members.len());
-                members.iter().for_each(|member| {
+                out.each(work, members, |out, member| {
                     out.count(usize::from(set.is_some_and(|set| set.contains(member))));
                 });
             })
@@ -67,8 +69,10 @@ pub static COMMANDS: &[Command] = &[
         summary: "Returns all members.",
         complexity: "O(N) where N is the number of members.",
         run: |ctx, args| {
+            let work = ctx.work;
             ctx.reply_from::<Set>(args[1], |set, out| {
-                reply_set(out, set.map_or(0, Set::len), set.into_iter().flat_map(Set::iter));
+                out.set(set.map_or(0, Set::len));
+                out.bulks(work, set.into_iter().flat_map(Set::iter));
             })
         },
         ..SET
@@ -87,6 +91,7 @@ pub static COMMANDS: &[Command] = &[
         summary: "Removes and returns members chosen by chance.",
         complexity: "O(N) where N is the number of members returned.",
         syntax: "key count:int@3.2.0?",
+        cost: Cost::Elements(|args, len| pick::most(args, len).saturating_mul(2)),
         run: pop,
         ..CHANGES
     },
@@ -97,6 +102,7 @@ pub static COMMANDS: &[Command] = &[
         summary: "Returns members chosen by chance.",
         complexity: "O(N) where N is the number of members returned.",
         syntax: "key count:int@2.6.0?",
+        cost: Cost::Arguments(pick::steps),
         run: random_member,
         ..SET
     },
@@ -119,6 +125,7 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "sinterstore",
         summary: "Stores the members that all of several sets have.",
+        cost: Cost::Values(3),
         run: |ctx, args| combine_and_store(ctx, args, intersection),
         ..STORES
     },
@@ -137,6 +144,7 @@ pub static COMMANDS: &[Command] = &[
         name: "sunion",
         summary: "Returns the members that any of several sets has.",
         complexity: "O(N) where N is the number of members of all sets.",
+        cost: Cost::Values(2),
         run: |ctx, args| combine(ctx, args, union),
         ..COMBINES
     },
@@ -144,13 +152,15 @@ pub static COMMANDS: &[Command] = &[
         name: "sunionstore",
         summary: "Stores the members that any of several sets has.",
         complexity: "O(N) where N is the number of members of all sets.",
-        run: |ctx, args| combine_and_store(ctx, args, union),
+        cost: Cost::Values(4),
+        run: |ctx, args| combine_and_store(ctx, args, all),
         ..STORES
     },
     Command {
         name: "sdiff",
         summary: "Returns the members of the first set that no further set has.",
         complexity: "O(N*M) where N is the size of the first set and M the number of sets.",
+        cost: Cost::Values(2),
         run: |ctx, args| combine(ctx, args, difference),
         ..COMBINES
     },
@@ -158,6 +168,7 @@ pub static COMMANDS: &[Command] = &[
         name: "sdiffstore",
         summary: "Stores the members of the first set that no further set has.",
         complexity: "O(N*M) where N is the size of the first set and M the number of sets.",
+        cost: Cost::Values(3),
         run: |ctx, args| combine_and_store(ctx, args, difference),
         ..STORES
     },
@@ -169,6 +180,7 @@ pub static COMMANDS: &[Command] = &[
         summary: "Returns the members in several steps.",
         complexity: "O(1) for every call, O(N) for all N members.",
         syntax: "key cursor:int MATCH=pattern:pattern? COUNT=count:int?",
+        cost: Cost::Elements(scan::elements),
         run: scan_members,
         ..SET
     },
@@ -201,23 +213,20 @@ const STORES: Command = Command {
     ..COMBINES
 };
 
-fn reply_set<'m>(out: &mut Reply, len: usize, members: impl Iterator<Item = Member<'m>>) {
-    out.set(len);
-    members.for_each(|member| out.bulk(&member));
-}
-
 fn add(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
+    let work = ctx.work;
     let mut set = ctx.edit(args[1]).or_create::<Set>()?;
-    let added = args.rest(2).iter().filter(|member| set.insert(member)).count();
+    let added = work.over(args.rest(2)).filter(|member| set.insert(member)).count();
     drop(set);
     ctx.out.count(added);
     Ok(())
 }
 
 fn remove(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
+    let work = ctx.work;
     let removed = match ctx.edit(args[1]).existing::<Set>()? {
         None => 0,
-        Some(mut set) => args.rest(2).iter().filter(|member| set.remove(member)).count(),
+        Some(mut set) => work.over(args.rest(2)).filter(|member| set.remove(member)).count(),
     };
     ctx.out.count(removed);
     Ok(())
@@ -239,6 +248,7 @@ fn pop(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
     // Highest first: a removal moves only what lies behind it.
     let mut picked = if size < len { pick::distinct(ctx, size, len) } else { Vec::new() };
     picked.sort_unstable_by(|a, b| b.cmp(a));
+    let work = ctx.work;
     let Some((mut set, out)) = ctx.edit(args[1]).existing_and_reply::<Set>()? else {
         match count {
             None => ctx.out.null(),
@@ -250,17 +260,17 @@ fn pop(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
         out.set(size);
     }
     if size == len {
-        set.iter().for_each(|member| out.bulk(&member));
+        out.bulks(work, set.iter());
         drop(set);
         ctx.delete(args[1]);
         return Ok(());
     }
-    for at in picked {
+    out.each(work, picked, |out, at| {
         if let Some(member) = set.at(at) {
             out.bulk(&member);
         }
         set.remove_at(at);
-    }
+    });
     Ok(())
 }
 
@@ -277,9 +287,10 @@ fn random_member(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> 
             let count = args.negatable(2)?;
             let len = ctx.peek::<Set>(args[1])?.map_or(0, Set::len);
             let picked = pick::positions(ctx, count, len)?;
+            let work = ctx.work;
             ctx.reply_from::<Set>(args[1], |set, out| {
                 out.array(picked.len());
-                picked.iter().filter_map(|at| set?.at(*at)).for_each(|member| out.bulk(&member));
+                out.bulks(work, picked.filter_map(|at| set?.at(at)));
             })
         }
         _ => Err(error::SYNTAX),
@@ -324,25 +335,31 @@ fn sets<'s>(
         .collect()
 }
 
-/// How several sets become the members of one, each named once.
-type Combination = for<'s> fn(Sets<'s>) -> Vec<Member<'s>>;
+/// How several sets become the members of one.
+type Combination = for<'s> fn(&Work, Sets<'s>) -> Vec<Member<'s>>;
 
 /// The members of the smallest set that all others have.
-fn in_all<'s>(sets: Sets<'s>) -> impl Iterator<Item = Member<'s>> {
+fn in_all<'s>(work: &Work, sets: Sets<'s>) -> impl Iterator<Item = Member<'s>> {
     // No set has no members.
     let mut sets = sets.into_iter().collect::<Option<Vec<_>>>().unwrap_or_default();
     sets.sort_by_key(|set| set.len());
     let smallest = sets.first().copied();
     let members = smallest.into_iter().flat_map(Set::iter);
+    let members = work.over(members);
     members.filter(move |member| sets.iter().skip(1).all(|set| set.contains(member)))
 }
 
-fn intersection<'s>(sets: Sets<'s>) -> Vec<Member<'s>> {
-    in_all(sets).collect()
+fn intersection<'s>(work: &Work, sets: Sets<'s>) -> Vec<Member<'s>> {
+    in_all(work, sets).collect()
 }
 
-fn union<'s>(sets: Sets<'s>) -> Vec<Member<'s>> {
-    let members = sets.iter().flatten().flat_map(|set| set.iter());
+/// The members of all sets, one after the other: some come again.
+fn all<'s>(work: &Work, sets: Sets<'s>) -> Vec<Member<'s>> {
+    work.over(sets.iter().flatten().flat_map(|set| set.iter())).collect()
+}
+
+fn union<'s>(work: &Work, sets: Sets<'s>) -> Vec<Member<'s>> {
+    let members = work.over(sets.iter().flatten().flat_map(|set| set.iter()));
     if sets.iter().flatten().count() == 1 {
         return members.collect();
     }
@@ -350,23 +367,25 @@ fn union<'s>(sets: Sets<'s>) -> Vec<Member<'s>> {
     members.filter(|member| seen.insert(*member)).collect()
 }
 
-fn difference<'s>(sets: Sets<'s>) -> Vec<Member<'s>> {
+fn difference<'s>(work: &Work, sets: Sets<'s>) -> Vec<Member<'s>> {
     let Some((first, others)) = sets.split_first() else { return Vec::new() };
-    let members = first.iter().flat_map(|set| set.iter());
+    let members = work.over(first.iter().flat_map(|set| set.iter()));
     members.filter(|member| !others.iter().flatten().any(|set| set.contains(member))).collect()
 }
 
 fn combine(ctx: &mut Ctx<'_>, args: Args<'_>, how: Combination) -> Result<(), CommandError> {
     ctx.note_reads(args.rest(1));
-    let members = how(sets(&ctx.partitions, ctx.db, ctx.now_ms, args.rest(1))?);
-    reply_set(ctx.out, members.len(), members.into_iter());
+    let members = how(ctx.work, sets(&ctx.partitions, ctx.db, ctx.now_ms, args.rest(1))?);
+    ctx.out.set(members.len());
+    ctx.out.bulks(ctx.work, members);
     Ok(())
 }
 
 fn combine_and_store(ctx: &mut Ctx<'_>, args: Args<'_>, how: Combination) -> Result<(), CommandError> {
     let mut result = Set::default();
     ctx.note_reads(args.rest(2));
-    for member in how(sets(&ctx.partitions, ctx.db, ctx.now_ms, args.rest(2))?) {
+    let members = how(ctx.work, sets(&ctx.partitions, ctx.db, ctx.now_ms, args.rest(2))?);
+    for member in ctx.work.over(members) {
         result.insert(&member);
     }
     let len = result.len();
@@ -399,7 +418,7 @@ fn intersection_size(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandErr
     }
     let limit = usize::try_from(limit).ok().filter(|limit| *limit > 0).unwrap_or(usize::MAX);
     ctx.note_reads(keys);
-    let found = in_all(sets(&ctx.partitions, ctx.db, ctx.now_ms, keys)?).take(limit).count();
+    let found = in_all(ctx.work, sets(&ctx.partitions, ctx.db, ctx.now_ms, keys)?).take(limit).count();
     ctx.out.count(found);
     Ok(())
 }
@@ -412,12 +431,19 @@ fn scan_members(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
         return Ok(());
     }
     let options = scan::Options::parse(args.cursor(3), false)?;
+    let work = ctx.work;
     ctx.reply_from::<Set>(args[1], |set, out| {
         let Some(set) = set else { return };
         let window = options.window(cursor, set.len());
         scan::reply(out, window.start as u64, |out| {
-            let shown = window.filter_map(|at| set.at(at)).filter(|member| options.shows(member));
-            shown.map(|member| out.bulk(&member)).count()
+            let mut shown = 0;
+            out.each(work, window.filter_map(|at| set.at(at)), |out, member| {
+                if options.shows(&member) {
+                    out.bulk(&member);
+                    shown += 1;
+                }
+            });
+            shown
         });
     })
 }

@@ -6,6 +6,7 @@ use crate::ctx::Expiry;
 use crate::error::{self, CommandError};
 use crate::spec::{Access, Arity, Command, KeyPart, Routing, flags};
 use crate::value::{List, Str};
+use crate::work::Cost;
 use crate::{Args, Ctx, Value, number};
 
 const SORT: Command = Command {
@@ -28,6 +29,7 @@ pub static COMMANDS: &[Command] = &[
         routing: Routing::ByKeyUnless(&["by", "get"]),
         summary: "Sorts the elements of a list, a set, or a sorted set, and may store the result.",
         syntax: "key BY=pattern:pattern#1? LIMIT=offset_count(offset:int count:int)? GET=pattern:pattern#1...+? order(ASC | DESC)? ALPHA!sorting? STORE=destination:key?",
+        cost: Cost::Values(4),
         run: |ctx, args| sort(ctx, args, true),
         ..SORT
     },
@@ -38,6 +40,7 @@ pub static COMMANDS: &[Command] = &[
         routing: Routing::ByKeyUnless(&["by", "get"]),
         summary: "Returns the sorted elements of a list, a set, or a sorted set.",
         syntax: "key BY=pattern:pattern#1? LIMIT=offset_count(offset:int count:int)? GET=pattern:pattern#1...+? order(ASC | DESC)? ALPHA!sorting?",
+        cost: Cost::Values(4),
         run: |ctx, args| sort(ctx, args, false),
         ..SORT
     },

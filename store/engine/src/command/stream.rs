@@ -11,8 +11,15 @@ use crate::listpack::Item;
 use crate::spec::{Access, Arity, Command, Group, KeyPart, flags};
 use crate::value::Stream;
 use crate::value::stream::{self, Entry, Id, Spelled};
+use crate::work::Cost;
 use crate::{Args, Ctx, Reply};
 use trim::Options;
+
+/// How many entries XRANGE and XREVRANGE look at.
+fn counted(args: Args<'_>, len: usize) -> usize {
+    let count = args.get(5).and_then(|text| crate::number::parse_i64(text));
+    count.and_then(|count| usize::try_from(count).ok()).map_or(len, |count| count.min(len))
+}
 
 /// The rows of this family.
 pub static COMMANDS: &[Command] = &[
@@ -23,6 +30,7 @@ pub static COMMANDS: &[Command] = &[
         summary: "Appends an entry, creating the stream if need be.",
         complexity: "O(1) when adding a new entry, O(N) when trimming where N is the number of entries evicted.",
         syntax: "key NOMKSTREAM@6.2.0? trim(strategy(MAXLEN | MINID@6.2.0) operator(=!equal | ~!approximately)? threshold LIMIT=count:int@6.2.0?)? id_or_auto(*!auto_id | id) field_value(field value)...",
+        cost: Cost::Constant,
         run: add,
         ..WRITES
     },
@@ -33,6 +41,7 @@ pub static COMMANDS: &[Command] = &[
         summary: "Removes entries and returns how many were there.",
         complexity: "O(1) for each entry, whatever the size of the stream.",
         syntax: "key id...",
+        cost: Cost::Constant,
         run: delete,
         ..WRITES
     },
@@ -40,6 +49,7 @@ pub static COMMANDS: &[Command] = &[
         name: "xlen",
         flags: flags::FAST,
         summary: "Returns the number of entries.",
+        cost: Cost::Constant,
         run: |ctx, args| {
             ctx.reply_from::<Stream>(args[1], |stream, out| out.count(stream.map_or(0, Stream::len)))
         },
@@ -49,6 +59,7 @@ pub static COMMANDS: &[Command] = &[
         name: "xrange",
         syntax: "key start end COUNT=count:int?",
         summary: "Returns the entries within a range of IDs.",
+        cost: Cost::Elements(counted),
         run: |ctx, args| range(ctx, args, false),
         ..RANGES
     },
@@ -56,6 +67,7 @@ pub static COMMANDS: &[Command] = &[
         name: "xrevrange",
         syntax: "key end start COUNT=count:int?",
         summary: "Returns the entries within a range of IDs, the last one first.",
+        cost: Cost::Elements(counted),
         run: |ctx, args| range(ctx, args, true),
         ..RANGES
     },

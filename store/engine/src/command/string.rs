@@ -7,7 +7,8 @@ use crate::error::{self, CommandError, invalid_expire};
 use crate::long_double::LongDouble;
 use crate::spec::{Access, Arity, Command, Group, KeyPart, flags};
 use crate::value::Str;
-use crate::{Args, Ctx, Cursor, Value};
+use crate::work::{self, Cost, Size};
+use crate::{Args, Ctx, Cursor, Value, args, number};
 
 /// Longest string, as Redis' default `proto-max-bulk-len`.
 const MAX_BYTES: u64 = Str::MAX_BYTES as u64;
@@ -22,6 +23,14 @@ const WRITES: Command = Command {
 const PAIRS: &[KeyPart] = &[KeyPart::Range { first: 1, last: -1, step: 2, access: Access::Write }];
 const EXPIRY_SYNTAX: &str = "key expiration(EX=seconds:int | PX=milliseconds:int | \
     EXAT=unix-time-seconds:time | PXAT=unix-time-milliseconds:time | PERSIST)?";
+
+/// Steps of filling a string up to an offset, the third item of a call, of which `each` make a byte.
+pub(super) fn steps_to(args: Args<'_>, size: Size, each: usize) -> u64 {
+    let offset = args.get(2).and_then(|text| number::parse_i64(text));
+    let offset = offset.and_then(|offset| usize::try_from(offset).ok()).unwrap_or(0) / each;
+    // What is there may have to move.
+    if offset < size.bytes { 1 } else { (offset / work::BYTES_PER_STEP) as u64 }
+}
 
 /// The rows of this family.
 pub static COMMANDS: &[Command] = &[
@@ -48,12 +57,19 @@ pub static COMMANDS: &[Command] = &[
         run: decrby,
         ..WRITES
     },
-    Command { name: "get", summary: "Returns the string value of a key.", run: get, ..STRING },
+    Command {
+        name: "get",
+        summary: "Returns the string value of a key.",
+        run: get,
+        cost: Cost::Values(1),
+        ..STRING
+    },
     Command {
         name: "getdel",
         since: "6.2.0",
         summary: "Returns the string value of a key after deleting the key.",
         flags: flags::FAST,
+        cost: Cost::Values(1),
         run: getdel,
         ..WRITES
     },
@@ -64,6 +80,7 @@ pub static COMMANDS: &[Command] = &[
         summary: "Returns the string value of a key after setting its expiration time.",
         flags: flags::FAST,
         syntax: EXPIRY_SYNTAX,
+        cost: Cost::Values(1),
         run: getex,
         ..WRITES
     },
@@ -75,6 +92,7 @@ pub static COMMANDS: &[Command] = &[
         summary: "Returns a substring of the string stored at a key.",
         complexity: "O(N) where N is the length of the returned string",
         syntax: "key start:int end:int",
+        cost: Cost::Elements(args::range),
         run: getrange,
         ..STRING
     },
@@ -83,6 +101,7 @@ pub static COMMANDS: &[Command] = &[
         arity: Arity::Exactly(3),
         summary: "Returns the previous string value of a key after setting it to a new value.",
         syntax: "key value",
+        cost: Cost::Values(1),
         run: getset,
         ..WRITES
     },
@@ -118,6 +137,7 @@ pub static COMMANDS: &[Command] = &[
         summary: "Finds the longest common substring.",
         complexity: "O(N*M) where N and M are the lengths of s1 and s2, respectively",
         syntax: "key1:key key2:key#0 LEN? IDX? MINMATCHLEN=len:int? WITHMATCHLEN?",
+        cost: Cost::Arguments(super::lcs::steps),
         run: super::lcs::run,
         ..STRING
     },
@@ -128,6 +148,7 @@ pub static COMMANDS: &[Command] = &[
         summary: "Atomically returns the string values of one or more keys.",
         complexity: "O(N) where N is the number of keys to retrieve.",
         syntax: "key...",
+        cost: Cost::Values(1),
         run: mget,
         ..STRING
     },
@@ -200,6 +221,7 @@ pub static COMMANDS: &[Command] = &[
         summary: "Overwrites a part of a string value with another by an offset. Creates the key if it doesn't exist.",
         complexity: "O(1), not counting the time taken to copy the new string in place",
         syntax: "key offset:int value",
+        cost: Cost::Arguments(|args, size| steps_to(args, size, 1)),
         run: setrange,
         ..WRITES
     },
@@ -217,6 +239,7 @@ pub static COMMANDS: &[Command] = &[
         summary: "Returns a substring from a string value.",
         complexity: "O(N) where N is the length of the returned string",
         syntax: "key start:int end:int",
+        cost: Cost::Elements(args::range),
         run: getrange,
         ..STRING
     },
@@ -253,10 +276,13 @@ fn strlen(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
 
 fn mget(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
     ctx.out.array(args.len() - 1);
-    for key in args.rest(1) {
+    for key in ctx.work.over(args.rest(1)) {
         // A key of another type reads as missing.
         if ctx.reply_from::<Str>(key, write).is_err() {
             ctx.out.null();
+        }
+        if ctx.out.is_over_limit() {
+            break;
         }
     }
     Ok(())

@@ -174,11 +174,12 @@ fn add(ctx: &mut Ctx<'_>, args: Args<'_>, mut rules: AddRules) -> Result<(), Com
 
     // With XX a missing key stays missing. Without it the first pair creates a member of a missing key, so
     // that no empty set is left behind.
+    let work = ctx.work;
     let edit = ctx.edit(args[1]);
     let mut zset = if rules.xx { edit.existing::<ZSet>()? } else { Some(edit.or_create::<ZSet>()?) };
     let (mut added, mut updated, mut last) = (0, 0, None);
     if let Some(zset) = &mut zset {
-        for (pair, &given) in pairs.chunks_exact(2).zip(&scores) {
+        for (pair, &given) in work.over(pairs.chunks_exact(2).zip(&scores)) {
             zset.update(pair[1], |old| {
                 last = rules.score(old, given);
                 let score = last.filter(|score| old != Some(*score) && !score.is_nan())?;
@@ -220,10 +221,11 @@ fn zscore(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
 }
 
 fn zmscore(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
+    let work = ctx.work;
     ctx.reply_from::<ZSet>(args[1], |zset, out| {
         let members = args.rest(2);
         out.array(members.len());
-        for member in members {
+        for member in work.over(members) {
             match zset.and_then(|zset| zset.score(member)) {
                 None => out.null(),
                 Some(score) => out.double(score),
@@ -243,9 +245,10 @@ fn rank(ctx: &mut Ctx<'_>, args: Args<'_>, reverse: bool) -> Result<(), CommandE
 }
 
 fn zrem(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
+    let work = ctx.work;
     let removed = match ctx.edit(args[1]).existing::<ZSet>()? {
         None => 0,
-        Some(mut zset) => args.rest(2).iter().filter(|member| zset.remove(member)).count(),
+        Some(mut zset) => work.over(args.rest(2)).filter(|member| zset.remove(member)).count(),
     };
     ctx.out.count(removed);
     Ok(())

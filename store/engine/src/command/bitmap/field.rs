@@ -5,6 +5,7 @@ use crate::ctx::Expiry;
 use crate::error::{self, CommandError};
 use crate::spec::{Access, Arity, Command, KeyPart, flags};
 use crate::value::Str;
+use crate::work::Cost;
 use crate::{Args, Ctx, Value, number};
 
 /// The rows of this chapter.
@@ -17,6 +18,7 @@ pub static COMMANDS: &[Command] = &[
         flags: flags::DENY_OOM,
         summary: "Performs operations on numbers of any width in a string, one after the other.",
         syntax: "key operation(GET=encoding_offset(encoding offset:int) | write(OVERFLOW=wrap_sat_fail(WRAP | SAT | FAIL)? write_operation(SET=encoding_offset_value(encoding offset:int value:int) | INCRBY=encoding_offset_increment(encoding offset:int increment:int))))...?",
+        cost: Cost::Constant,
         run: |ctx, args| perform(ctx, args, false),
         ..FIELDS
     },
@@ -26,6 +28,7 @@ pub static COMMANDS: &[Command] = &[
         flags: flags::FAST,
         summary: "Returns numbers of any width in a string.",
         syntax: "key GET=encoding_offset(encoding offset:int)...+?",
+        cost: Cost::Constant,
         run: |ctx, args| perform(ctx, args, true),
         ..FIELDS
     },

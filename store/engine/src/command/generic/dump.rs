@@ -6,6 +6,7 @@ use crate::ctx::Expiry;
 use crate::error::{self, CommandError};
 use crate::rdb::{self, Cause, Fault, Marks};
 use crate::spec::{Access, Arity, Command, KeyPart, flags};
+use crate::work::Cost;
 use crate::{Args, Ctx};
 
 /// The rows of this chapter.
@@ -15,6 +16,7 @@ pub static COMMANDS: &[Command] = &[
         since: "2.6.0",
         summary: "Returns a serialized representation of the value stored at a key.",
         complexity: "O(1) to access the key and additional O(N*M) to serialize it, where N is the number of Redis objects composing the value and M their average size. For small string values the time complexity is thus O(1)+O(1*M) where M is small, so simply O(1).",
+        cost: Cost::Values(8),
         run: dump,
         ..Command::BASE
     },

@@ -4,6 +4,7 @@ use crate::command::scan::{self, Options, Page};
 use crate::error::{self, CommandError};
 use crate::keyspace::Keyspace;
 use crate::spec::{Access, Arity, Command, Group, KeyPart, Routing, flags};
+use crate::work::Cost;
 use crate::{Args, Ctx, DATABASES, glob};
 
 const WHOLE: Command = Command {
@@ -77,6 +78,7 @@ pub static COMMANDS: &[Command] = &[
         summary: "Returns all key names that match a pattern.",
         complexity: "O(N) with N being the number of keys in the database",
         syntax: "pattern:pattern",
+        cost: Cost::Keyspace(|_, total| total),
         run: keys,
         ..WHOLE
     },
@@ -104,6 +106,9 @@ pub static COMMANDS: &[Command] = &[
         complexity: "O(1) for every call. O(N) for a complete iteration, including enough command calls for the \
                      cursor to return back to 0.",
         syntax: "cursor:int MATCH=pattern:pattern? COUNT=count:int? TYPE=type@6.0.0?",
+        cost: Cost::Keyspace(|args, total| {
+            Options::parse(args.cursor(2), true).map_or(0, |options| options.count.min(total))
+        }),
         run: scan,
         routing: Routing::Paged,
         ..WHOLE
@@ -156,15 +161,18 @@ fn dbsize(ctx: &mut Ctx<'_>, _: Args<'_>) -> Result<(), CommandError> {
 }
 
 fn keys(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
-    let Ctx { partitions, db, now_ms, out, .. } = ctx;
+    let Ctx { partitions, db, now_ms, out, work, .. } = ctx;
     out.array_of(|out| {
         let mut count = 0;
         for at in 0..partitions.len() {
             let share = &partitions.nth(at).databases[*db];
-            for (key, entry) in (0..share.len()).filter_map(|at| share.pair_at(at)) {
+            for (key, entry) in work.over(0..share.len()).filter_map(|at| share.pair_at(at)) {
                 if !entry.is_expired(*now_ms) && (args[1] == b"*" || glob::matches(args[1], key)) {
                     out.bulk(key);
                     count += 1;
+                }
+                if out.is_over_limit() {
+                    return count;
                 }
             }
         }
@@ -210,7 +218,7 @@ fn randomkey(ctx: &mut Ctx<'_>, _: Args<'_>) -> Result<(), CommandError> {
 fn scan(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
     let cursor = scan::cursor(args[1])?;
     let options = Options::parse(args.cursor(2), true)?;
-    let Ctx { partitions, db, now_ms, out, .. } = ctx;
+    let Ctx { partitions, db, now_ms, out, work, .. } = ctx;
     let total = partitions.total() as u64;
     let Page { partition: mut number, mut left, .. } = Page::of(cursor, &options, total);
     let mut found: Vec<Box<[u8]>> = Vec::new();
@@ -219,7 +227,7 @@ fn scan(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
         let share = &partitions.numbered(number).databases[*db];
         let end = left.min(share.len());
         let start = end.saturating_sub(budget);
-        for (key, entry) in (start..end).rev().filter_map(|at| share.pair_at(at)) {
+        for (key, entry) in work.over((start..end).rev()).filter_map(|at| share.pair_at(at)) {
             let kind =
                 options.kind.is_none_or(|kind| kind.eq_ignore_ascii_case(entry.value.type_name().as_bytes()));
             if kind && !entry.is_expired(*now_ms) && options.shows(key) {
@@ -227,6 +235,9 @@ fn scan(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
             }
         }
         budget -= end - start;
+        if work.is_cancelled() {
+            break;
+        }
         left = start;
         if left == 0 {
             number += 1;
@@ -242,7 +253,7 @@ fn scan(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
     }
     let next = if number as u64 == total { 0 } else { left as u64 * total + number as u64 };
     scan::reply(out, next, |out| {
-        found.iter().for_each(|key| out.bulk(key));
+        out.bulks(work, &found);
         found.len()
     });
     Ok(())

@@ -7,6 +7,7 @@ use crate::number;
 use crate::spec::{Arity, Command, flags};
 use crate::value::Stream;
 use crate::value::stream::{Group, Id, Pending};
+use crate::work::Cost;
 use crate::{Args, Ctx, Reply};
 
 /// The rows of this chapter.
@@ -18,6 +19,7 @@ pub static COMMANDS: &[Command] = &[
         summary: "Acknowledges entries of a group and returns how many were pending.",
         complexity: "O(1) for each entry.",
         syntax: "key group id...",
+        cost: Cost::Constant,
         run: acknowledge,
         ..WRITES
     },
@@ -39,6 +41,7 @@ pub static COMMANDS: &[Command] = &[
         summary: "Gives a consumer entries that are pending for others for some time.",
         complexity: "O(log N) with N being the number of entries in the PEL of the consumer group.",
         syntax: "key group consumer min-idle-time id... IDLE=ms:int? TIME=unix-time-milliseconds:time? RETRYCOUNT=count:int? FORCE? JUSTID? LASTID=id?",
+        cost: Cost::Constant,
         run: claim,
         ..WRITES
     },

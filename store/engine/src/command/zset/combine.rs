@@ -11,7 +11,8 @@ use crate::error::{self, CommandError};
 use crate::spec::{Access, Arity, Command, Group, KeyPart, flags};
 use crate::value::set::Member;
 use crate::value::{Set, ZSet};
-use crate::{Args, Ctx, Cursor, Partitions, Value};
+use crate::work::Cost;
+use crate::{Args, Ctx, Cursor, Partitions, Value, Work};
 
 /// The rows of this chapter.
 pub static COMMANDS: &[Command] = &[
@@ -85,6 +86,7 @@ const READS: Command = Command {
     arity: Arity::AtLeast(3),
     keys: &[KeyPart::Counted { count_at: 1, first: 2, access: Access::Read }],
     flags: flags::MOVABLE_KEYS,
+    cost: Cost::Values(3),
     ..Command::BASE
 };
 const STORES: Command = Command {
@@ -92,6 +94,7 @@ const STORES: Command = Command {
     keys: &[KeyPart::one(1, Access::Write), KeyPart::Counted { count_at: 2, first: 3, access: Access::Read }],
     access: Access::Write,
     flags: flags::DENY_OOM | flags::MOVABLE_KEYS,
+    cost: Cost::Values(4),
     ..READS
 };
 
@@ -273,12 +276,15 @@ impl<'a> Plan<'a> {
         Ok(plan)
     }
 
-    fn members(&self) -> Members<'a> {
+    fn members(&self, work: &Work) -> Members<'a> {
         let mut members = match self.operation {
-            Operation::Union => self.union(),
-            Operation::Inter => self.inter(),
-            Operation::Diff => self.diff(),
+            Operation::Union => self.union(work),
+            Operation::Inter => self.inter(work),
+            Operation::Diff => self.diff(work),
         };
+        if work.is_cancelled() {
+            return members;
+        }
         members.sort_unstable_by(|(left, left_score), (right, right_score)| {
             // No score is NaN.
             left_score.partial_cmp(right_score).unwrap_or(Ordering::Equal).then_with(|| left.cmp(right))
@@ -286,7 +292,7 @@ impl<'a> Plan<'a> {
         members
     }
 
-    fn union(&self) -> Members<'a> {
+    fn union(&self, work: &Work) -> Members<'a> {
         let largest = self.inputs.last().map_or(0, |input| input.source.len());
         let mut scores =
             IndexMap::<Member<'_>, f64, _>::with_capacity_and_hasher(largest, RandomState::default());
@@ -297,13 +303,13 @@ impl<'a> Plan<'a> {
                     .entry(member)
                     .and_modify(|joined| *joined = self.aggregate.join(*joined, score))
                     .or_insert(score);
-                true
+                work.step(1)
             });
         }
         scores.into_iter().collect()
     }
 
-    fn inter(&self) -> Members<'a> {
+    fn inter(&self, work: &Work) -> Members<'a> {
         let mut members = Vec::new();
         let Some((first, others)) = self.inputs.split_first() else { return members };
         first.source.walk(|member, score| {
@@ -315,19 +321,19 @@ impl<'a> Plan<'a> {
             if let Some(Some(score)) = joined {
                 members.push((member, score));
             }
-            true
+            work.step(1)
         });
         members
     }
 
-    fn diff(&self) -> Members<'a> {
+    fn diff(&self, work: &Work) -> Members<'a> {
         let mut members = Vec::new();
         let Some((first, others)) = self.inputs.split_first() else { return members };
         first.source.walk(|member, score| {
             if others.iter().all(|other| other.source.score(&member).is_none()) {
                 members.push((member, score));
             }
-            true
+            work.step(1)
         });
         members
     }
@@ -345,19 +351,19 @@ fn note_reads(ctx: &mut Ctx<'_>, args: Args<'_>, count_at: usize) {
 fn reply(ctx: &mut Ctx<'_>, args: Args<'_>, operation: Operation) -> Result<(), CommandError> {
     note_reads(ctx, args, 1);
     let plan = Plan::parse(&ctx.partitions, (ctx.db, ctx.now_ms), args, 1, operation)?;
-    let members = plan.members();
+    let members = plan.members(ctx.work);
     reply_len(ctx.out, members.len(), plan.with_scores);
-    for (member, score) in members {
-        if plan.with_scores { reply_pair(ctx.out, &member, score) } else { ctx.out.bulk(&member) }
-    }
+    ctx.out.each(ctx.work, members, |out, (member, score)| {
+        if plan.with_scores { reply_pair(out, &member, score) } else { out.bulk(&member) }
+    });
     Ok(())
 }
 
 fn reply_stored(ctx: &mut Ctx<'_>, args: Args<'_>, operation: Operation) -> Result<(), CommandError> {
     note_reads(ctx, args, 2);
-    let members = Plan::parse(&ctx.partitions, (ctx.db, ctx.now_ms), args, 2, operation)?.members();
+    let members = Plan::parse(&ctx.partitions, (ctx.db, ctx.now_ms), args, 2, operation)?.members(ctx.work);
     let mut stored = ZSet::default();
-    for (member, score) in members {
+    for (member, score) in ctx.work.over(members) {
         stored.insert(&member, score + 0.0); // -0 becomes 0
     }
     store(ctx, args[1], stored);
@@ -376,11 +382,11 @@ fn zintercard(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
         limit = wanted.ok_or(CommandError::new("ERR LIMIT can't be negative"))?;
     }
     inputs.sort_by_key(|input| input.source.len());
-    let mut count = 0;
+    let (mut count, work) = (0, ctx.work);
     if let Some((first, others)) = inputs.split_first() {
         first.source.walk(|member, _| {
             count += usize::from(others.iter().all(|other| other.source.score(&member).is_some()));
-            limit == 0 || count < limit
+            work.step(1) && (limit == 0 || count < limit)
         });
     }
     ctx.out.count(count);

@@ -5,7 +5,8 @@ use crate::command::{pick, scan};
 use crate::error::{self, CommandError};
 use crate::spec::{Access, Arity, Command, Group, KeyPart, flags};
 use crate::value::ZSet;
-use crate::{Args, Ctx, Protocol, Reply, number};
+use crate::work::Cost;
+use crate::{Args, Ctx, Protocol, Reply, args, number};
 
 /// The rows of this chapter.
 pub static COMMANDS: &[Command] = &[
@@ -19,6 +20,9 @@ pub static COMMANDS: &[Command] = &[
         complexity: "O(K)+O(M*log(N)) with K the number of keys, N the size of the sorted set and M the number of \
                      members removed.",
         syntax: "numkeys:int key... where(MIN | MAX) COUNT=count:int?",
+        cost: Cost::Elements(|args, len| {
+            MultiPop::parse(args, 1).map_or(0, |pop| pop.count.min(len)).saturating_mul(3)
+        }),
         run: |ctx, args| MultiPop::parse(args, 1)?.perform(ctx),
         ..WRITES
     },
@@ -41,6 +45,7 @@ pub static COMMANDS: &[Command] = &[
         summary: "Returns members picked at random.",
         complexity: "O(M*log(N)) with N the size of the sorted set and M the number of members returned.",
         syntax: "key options(count:int WITHSCORES?)?",
+        cost: Cost::Arguments(pick::steps),
         run: zrandmember,
         ..READS
     },
@@ -52,6 +57,7 @@ pub static COMMANDS: &[Command] = &[
         summary: "Walks over the members and scores of a sorted set in steps.",
         complexity: "O(1) for every call, O(N) for a walk over all N members.",
         syntax: "key cursor:int MATCH=pattern:pattern? COUNT=count:int?",
+        cost: Cost::Elements(scan::elements),
         run: zscan,
         ..READS
     },
@@ -65,6 +71,7 @@ const WRITES: Command = Command {
     flags: flags::FAST,
     complexity: "O(M*log(N)) with N the size of the sorted set and M the number of members removed.",
     syntax: "key count:int?",
+    cost: Cost::Elements(|args, len| args::count(args, len).saturating_mul(3)),
     ..READS
 };
 
@@ -95,11 +102,12 @@ pub(crate) fn take(
     announce: impl FnOnce(&mut Reply, usize),
 ) -> Result<(), CommandError> {
     let mut span = 0..0;
+    let work = ctx.work;
     ctx.reply_from::<ZSet>(key, |zset, out| {
         let len = zset.map_or(0, ZSet::len);
         let count = count.min(len);
         announce(out, count);
-        let write = |(member, score): (&[u8], f64)| {
+        let write = |out: &mut Reply, (member, score): (&[u8], f64)| {
             if nested {
                 out.array(2);
             }
@@ -110,11 +118,11 @@ pub(crate) fn take(
             None => {}
             Some(zset) if end == End::Min => {
                 span = 0..count;
-                zset.iter_from(0).take(count).for_each(write);
+                out.each(work, zset.iter_from(0).take(count), write);
             }
             Some(zset) => {
                 span = len - count..len;
-                zset.rev_iter_from(len - 1).take(count).for_each(write);
+                out.each(work, zset.rev_iter_from(len - 1).take(count), write);
             }
         }
     })?;
@@ -201,11 +209,12 @@ fn zrandmember(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
     }
     let len = ctx.peek::<ZSet>(args[1])?.map_or(0, ZSet::len);
     let ranks = pick::positions(ctx, count, len)?;
+    let work = ctx.work;
     ctx.reply_from::<ZSet>(args[1], |zset, out| {
         reply_len(out, ranks.len(), with_scores);
-        for (member, score) in ranks.iter().filter_map(|rank| zset?.select(*rank)) {
+        out.each(work, ranks.filter_map(|rank| zset?.select(rank)), |out, (member, score)| {
             if with_scores { reply_pair(out, member, score) } else { out.bulk(member) }
-        }
+        });
     })
 }
 
@@ -217,6 +226,7 @@ fn zscan(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
         return Ok(());
     }
     let options = scan::Options::parse(args.cursor(3), false)?;
+    let work = ctx.work;
     ctx.reply_from::<ZSet>(args[1], |zset, out| {
         let Some(zset) = zset else { return };
         let at_once = zset.len() <= SCANNED_AT_ONCE;
@@ -224,7 +234,8 @@ fn zscan(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
             if at_once { (0, zset.iter_from(0).collect()) } else { zset.scan(cursor, options.count) };
         scan::reply(out, next, |out| {
             let mut shown = 0;
-            for (member, score) in found.into_iter().filter(|(member, _)| options.shows(member)) {
+            let shown_of = found.into_iter().filter(|(member, _)| options.shows(member));
+            out.each(work, shown_of, |out, (member, score)| {
                 out.bulk(member);
                 // Redis' compact encoding keeps integers as such; elsewhere they have 17 digits like all scores.
                 if at_once && score == score.trunc() && score.abs() < 2f64.powi(62) {
@@ -233,7 +244,7 @@ fn zscan(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
                     out.bulk_float(score);
                 }
                 shown += 2;
-            }
+            });
             shown
         });
     })

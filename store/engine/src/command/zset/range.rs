@@ -9,7 +9,8 @@ use crate::ctx::Expiry;
 use crate::error::{self, CommandError};
 use crate::spec::{Access, Arity, Command, Group, KeyPart, flags};
 use crate::value::ZSet;
-use crate::{Args, Ctx, Reply, Value, number};
+use crate::work::Cost;
+use crate::{Args, Ctx, Reply, Value, args, number};
 
 /// The rows of this chapter.
 pub static COMMANDS: &[Command] = &[
@@ -39,6 +40,7 @@ pub static COMMANDS: &[Command] = &[
         name: "zrange",
         summary: "Returns the members in a range of ranks, scores or bytes.",
         syntax: "key start stop sortby(BYSCORE | BYLEX)@6.2.0? REV@6.2.0? LIMIT=offset_count(offset:int count:int)@6.2.0? WITHSCORES?",
+        cost: Cost::Elements(elements),
         run: |ctx, args| range(ctx, args, Query::default()),
         ..READS
     },
@@ -47,6 +49,7 @@ pub static COMMANDS: &[Command] = &[
         since: "2.8.9",
         summary: "Returns the members in a lexicographical range.",
         syntax: "key min max LIMIT=offset_count(offset:int count:int)?",
+        cost: Cost::Elements(limited),
         run: |ctx, args| range(ctx, args, Query::of(By::Lex, false)),
         ..READS
     },
@@ -55,6 +58,7 @@ pub static COMMANDS: &[Command] = &[
         since: "1.0.5",
         summary: "Returns the members with scores in a range.",
         syntax: "key min:double max:double WITHSCORES@2.0.0? LIMIT=offset_count(offset:int count:int)?",
+        cost: Cost::Elements(limited),
         run: |ctx, args| range(ctx, args, Query::of(By::Score, false)),
         ..READS
     },
@@ -67,6 +71,7 @@ pub static COMMANDS: &[Command] = &[
         summary: "Stores the members in a range under another key.",
         complexity: "O(log(N)+M*log(M)) with N the size of the sorted set and M the number of members stored.",
         syntax: "dst:key src:key min max sortby(BYSCORE | BYLEX)? REV? LIMIT=offset_count(offset:int count:int)?",
+        cost: Cost::Values(2),
         run: zrangestore,
         ..WRITES
     },
@@ -83,6 +88,7 @@ pub static COMMANDS: &[Command] = &[
         since: "2.0.0",
         summary: "Removes the members in a range of ranks.",
         syntax: "key start:int stop:int",
+        cost: Cost::Elements(args::range),
         run: |ctx, args| remove(ctx, args, By::Rank),
         ..REMOVES
     },
@@ -97,6 +103,7 @@ pub static COMMANDS: &[Command] = &[
         name: "zrevrange",
         summary: "Returns the members in a range of ranks, the highest score first.",
         syntax: "key start:int stop:int WITHSCORES?",
+        cost: Cost::Elements(args::range),
         run: |ctx, args| range(ctx, args, Query::of(By::Rank, true)),
         ..READS
     },
@@ -105,6 +112,7 @@ pub static COMMANDS: &[Command] = &[
         since: "2.8.9",
         summary: "Returns the members in a lexicographical range, the last one first.",
         syntax: "key max min LIMIT=offset_count(offset:int count:int)?",
+        cost: Cost::Elements(limited),
         run: |ctx, args| range(ctx, args, Query::of(By::Lex, true)),
         ..READS
     },
@@ -113,6 +121,7 @@ pub static COMMANDS: &[Command] = &[
         since: "2.2.0",
         summary: "Returns the members with scores in a range, the highest score first.",
         syntax: "key max:double min:double WITHSCORES? LIMIT=offset_count(offset:int count:int)?",
+        cost: Cost::Elements(limited),
         run: |ctx, args| range(ctx, args, Query::of(By::Score, true)),
         ..READS
     },
@@ -139,6 +148,20 @@ const LIMIT_OF_RANKS: CommandError = CommandError::new(
 );
 const SCORES_OF_LEX: CommandError =
     CommandError::new("ERR syntax error, WITHSCORES not supported in combination with BYLEX");
+
+/// How many members of a sorted set of `len` a call of the ZRANGE kind walks over, at most.
+fn elements(args: Args<'_>, len: usize) -> usize {
+    let is_by = |word: &&[u8]| word.eq_ignore_ascii_case(b"byscore") || word.eq_ignore_ascii_case(b"bylex");
+    if args.rest(4).iter().any(is_by) { limited(args, len) } else { args::range(args, len) }
+}
+
+/// The same where LIMIT alone says it.
+fn limited(args: Args<'_>, len: usize) -> usize {
+    let options = args.rest(4);
+    let limit = options.iter().position(|word| word.eq_ignore_ascii_case(b"limit"));
+    let count = limit.and_then(|at| options.get(at + 2)).and_then(|text| number::parse_i64(text));
+    count.and_then(|count| usize::try_from(count).ok()).map_or(len, |count| count.min(len))
+}
 
 /// What the bounds of a range are.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -216,15 +239,7 @@ impl<'a> Bounds<'a> {
     fn span(self, zset: &ZSet) -> Range<usize> {
         let len = zset.len();
         match self {
-            Bounds::Ranks(first, last) => {
-                let from_end = |rank: i64| if rank < 0 { rank + len as i64 } else { rank };
-                let (first, last) = (from_end(first).max(0), from_end(last));
-                if last < first {
-                    return 0..0;
-                }
-                // Neither is negative here.
-                (first as usize).min(len)..(last as usize).saturating_add(1).min(len)
-            }
+            Bounds::Ranks(first, last) => args::positions(first, last, len),
             Bounds::Scores(low, high) => {
                 let start = match low {
                     ScoreBound { score, exclusive: false } => zset.count_below(score),
@@ -338,13 +353,18 @@ impl Query {
     }
 }
 
-/// Shows `each` the members of `window`, its last one first if `reverse`.
-fn walk<'a>(zset: &'a ZSet, window: Range<usize>, reverse: bool, each: impl FnMut((&'a [u8], f64))) {
+/// Shows `each` the members of `window`, its last one first if `reverse`, until it returns false.
+fn walk<'a>(
+    zset: &'a ZSet,
+    window: Range<usize>,
+    reverse: bool,
+    mut each: impl FnMut((&'a [u8], f64)) -> bool,
+) {
     if window.is_empty() {
     } else if reverse {
-        zset.rev_iter_from(window.end - 1).take(window.len()).for_each(each);
+        zset.rev_iter_from(window.end - 1).take(window.len()).all(each);
     } else {
-        zset.iter_from(window.start).take(window.len()).for_each(each);
+        zset.iter_from(window.start).take(window.len()).all(&mut each);
     }
 }
 
@@ -365,12 +385,18 @@ pub(super) fn reply_len(out: &mut Reply, len: usize, with_scores: bool) {
 
 fn range(ctx: &mut Ctx<'_>, args: Args<'_>, mut query: Query) -> Result<(), CommandError> {
     let bounds = query.parse(args, 1, false)?;
+    let work = ctx.work;
     ctx.reply_from::<ZSet>(args[1], |zset, out| {
         let Some(zset) = zset else { return out.array(0) };
         let window = query.window(bounds, zset);
         reply_len(out, window.len(), query.with_scores);
         walk(zset, window, query.is_reverse(), |(member, score)| {
-            if query.with_scores { reply_pair(out, member, score) } else { out.bulk(member) }
+            if query.with_scores {
+                reply_pair(out, member, score)
+            } else {
+                out.bulk(member)
+            }
+            work.step(1) && !out.is_over_limit()
         });
     })
 }
@@ -379,9 +405,11 @@ fn zrangestore(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
     let mut query = Query::default();
     let bounds = query.parse(args, 2, true)?;
     let mut stored = ZSet::default();
+    let work = ctx.work;
     if let Some(zset) = ctx.read::<ZSet>(args[2])? {
         walk(zset, query.window(bounds, zset), false, |(member, score)| {
             stored.insert(member, score);
+            work.step(1)
         });
     }
     store(ctx, args[1], stored);
@@ -415,6 +443,7 @@ fn remove(ctx: &mut Ctx<'_>, args: Args<'_>, by: By) -> Result<(), CommandError>
 
 /// Removes the members of these ranks, all of which exist, and the key with its last member.
 pub(super) fn remove_span(ctx: &mut Ctx<'_>, key: &[u8], span: Range<usize>) -> Result<(), CommandError> {
+    let work = ctx.work;
     let Some(mut zset) = ctx.edit(key).existing::<ZSet>()? else { return Ok(()) };
     if span.len() == zset.len() {
         drop(zset);
@@ -422,7 +451,7 @@ pub(super) fn remove_span(ctx: &mut Ctx<'_>, key: &[u8], span: Range<usize>) -> 
         ctx.delete(key);
         return Ok(());
     }
-    for _ in span.clone() {
+    for _ in work.over(span.clone()) {
         zset.remove_at(span.start);
     }
     Ok(())

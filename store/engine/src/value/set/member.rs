@@ -8,6 +8,12 @@ use std::ops::Deref;
 #[derive(Clone, Copy)]
 pub struct Member<'a>(Text<'a>);
 
+impl AsRef<[u8]> for Member<'_> {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
 #[derive(Clone, Copy)]
 enum Text<'a> {
     Held(&'a [u8]),
