@@ -261,22 +261,19 @@ impl Transaction {
         seed: &mut u64,
         out: &mut Reply,
     ) -> bool {
-        let mut executed = self.execute_any(call, Mode::Exclusive, seed, out).await;
-        if let Executed::Lacks(txn, _) = executed {
-            // A long call that reads: what is detached others cannot read meanwhile.
-            let node = txn.node.clone();
-            drop(txn);
-            let txn = Transaction::begin_exclusively(&node, call).await;
-            executed = txn.execute_any(call, Mode::Exclusive, seed, out).await;
-        }
-        let (txn, fine) = match executed {
-            Executed::Done(txn, fine) => (txn, fine),
-            Executed::Lacks(txn, _) => {
-                out.error(&CommandError::new("ERR internal error: a locked key was not locked"));
-                (txn, false)
+        let (txn, done) = match self.execute_any(call, Mode::Exclusive, seed, out).await {
+            Executed::Done(txn, fine) => (txn, Ok(fine)),
+            // It reads what has become large while it waited. Others may read that, too: it cannot be detached.
+            Executed::Lacks(mut txn, _) => {
+                let done = txn.execute(call, Mode::Exclusive, seed, out);
+                (txn, done)
             }
             Executed::Failed => return false,
         };
+        let fine = done.unwrap_or_else(|_| {
+            out.error(&CommandError::new("ERR internal error: a locked key was not locked"));
+            false
+        });
         // Of a call whose reply was too large nothing is kept.
         if !out.is_over_limit() {
             txn.commit();

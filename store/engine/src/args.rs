@@ -164,12 +164,12 @@ pub fn positions(first: i64, last: i64, len: usize) -> std::ops::Range<usize> {
 
 /// How many elements the range has that the third and the fourth item of a call name; all of them if they are no numbers.
 pub fn range(args: Args<'_>, len: usize) -> usize {
-    let number = |at: usize| args.get(at).and_then(|text| number::parse_i64(text));
+    let number = |at: usize| args.get(at).and_then(number::parse_i64);
     number(2).zip(number(3)).map_or(len, |(first, last)| positions(first, last, len).len())
 }
 
 /// How many elements a call takes whose third item may be their number, as LPOP.
 pub fn count(args: Args<'_>, len: usize) -> usize {
-    let count = args.get(2).and_then(|text| number::parse_i64(text)).unwrap_or(1);
+    let count = args.get(2).and_then(number::parse_i64).unwrap_or(1);
     usize::try_from(count).map_or(len, |count| count.min(len))
 }

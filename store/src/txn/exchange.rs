@@ -36,20 +36,15 @@ impl Transaction {
                 Transaction::begin_whole(node).await
             }
             _ => {
-                let request = |(key, mode): (&[u8], Mode)| LockRequest { db: call.db, key: key.into(), mode };
+                // What a long call reads is detached: nobody else can read it meanwhile.
+                let is_long = node.is_long_in(&node.lock_shards_of(call), call);
+                let request = |(key, mode): (&[u8], Mode)| {
+                    let mode = if is_long { Mode::Exclusive } else { mode };
+                    LockRequest { db: call.db, key: key.into(), mode }
+                };
                 Transaction::begin(node, call.keys().map(request).collect()).await
             }
         }
-    }
-
-    /// The same, with all keys locked exclusively.
-    pub(super) async fn begin_exclusively(node: &Arc<Node>, call: &Call<'_>) -> Box<Transaction> {
-        if call.command.routing.of(call.args) != Routing::ByKey {
-            return Transaction::begin_whole(node).await;
-        }
-        let request =
-            |(key, _): (&[u8], Mode)| LockRequest { db: call.db, key: key.into(), mode: Mode::Exclusive };
-        Transaction::begin(node, call.keys().map(request).collect()).await
     }
 
     /// A transaction that has locked all of `requests`, if that is possible without waiting.

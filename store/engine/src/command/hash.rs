@@ -283,7 +283,7 @@ fn random_field(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
     ctx.reply_from::<Hash>(args[1], |hash, out| {
         // RESP3 nests the pairs, RESP2 has them flat.
         let nested = with_values && out.protocol == Protocol::Resp3;
-        out.array(if with_values && !nested { picked.len() * 2 } else { picked.len() });
+        out.array(if with_values && !nested { picked.count_left() * 2 } else { picked.count_left() });
         out.each(work, picked.filter_map(|at| hash?.at(at)), |out, (field, value)| {
             if nested {
                 out.array(2);

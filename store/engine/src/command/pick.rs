@@ -22,7 +22,7 @@ pub fn most(args: Args<'_>, len: usize) -> usize {
     if len == 0 {
         return 0;
     }
-    let count = args.get(2).map_or(Some(1), |text| number::parse_i64(text)).unwrap_or(0);
+    let count = args.get(2).map_or(Some(1), number::parse_i64).unwrap_or(0);
     let size = usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX);
     // Different ones are found in a table.
     if count < 0 { size.min(MOST_REPEATED) } else { size.min(len).saturating_mul(2) }
@@ -45,7 +45,7 @@ pub enum Positions {
 
 impl Positions {
     /// Number of positions that are left.
-    pub fn len(&self) -> usize {
+    pub fn count_left(&self) -> usize {
         match self {
             Positions::Distinct(positions) => positions.len(),
             Positions::Repeated { left, .. } => *left,

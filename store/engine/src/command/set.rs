@@ -289,7 +289,7 @@ fn random_member(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> 
             let picked = pick::positions(ctx, count, len)?;
             let work = ctx.work;
             ctx.reply_from::<Set>(args[1], |set, out| {
-                out.array(picked.len());
+                out.array(picked.count_left());
                 out.bulks(work, picked.filter_map(|at| set?.at(at)));
             })
         }

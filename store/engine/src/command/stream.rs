@@ -17,7 +17,7 @@ use trim::Options;
 
 /// How many entries XRANGE and XREVRANGE look at.
 fn counted(args: Args<'_>, len: usize) -> usize {
-    let count = args.get(5).and_then(|text| crate::number::parse_i64(text));
+    let count = args.get(5).and_then(crate::number::parse_i64);
     count.and_then(|count| usize::try_from(count).ok()).map_or(len, |count| count.min(len))
 }
 

@@ -26,7 +26,7 @@ const EXPIRY_SYNTAX: &str = "key expiration(EX=seconds:int | PX=milliseconds:int
 
 /// Steps of filling a string up to an offset, the third item of a call, of which `each` make a byte.
 pub(super) fn steps_to(args: Args<'_>, size: Size, each: usize) -> u64 {
-    let offset = args.get(2).and_then(|text| number::parse_i64(text));
+    let offset = args.get(2).and_then(number::parse_i64);
     let offset = offset.and_then(|offset| usize::try_from(offset).ok()).unwrap_or(0) / each;
     // What is there may have to move.
     if offset < size.bytes { 1 } else { (offset / work::BYTES_PER_STEP) as u64 }

@@ -211,7 +211,7 @@ fn zrandmember(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
     let ranks = pick::positions(ctx, count, len)?;
     let work = ctx.work;
     ctx.reply_from::<ZSet>(args[1], |zset, out| {
-        reply_len(out, ranks.len(), with_scores);
+        reply_len(out, ranks.count_left(), with_scores);
         out.each(work, ranks.filter_map(|rank| zset?.select(rank)), |out, (member, score)| {
             if with_scores { reply_pair(out, member, score) } else { out.bulk(member) }
         });
