@@ -3,6 +3,8 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpStream};
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use tests::folder::Folder;
 use tests::http::Answer;
@@ -439,6 +441,23 @@ fn requests_say_who_they_are() {
         assert_eq!(answer.header("www-authenticate").is_empty(), status == 200, "{said}");
         if status == 401 {
             assert_eq!(answer.json()["code"], "WRONGPASS", "{said}");
+        }
+    }
+}
+
+#[test]
+fn keys_that_may_not_be_read_are_forbidden() {
+    let server = start(&[]);
+    let mut admin = server.client();
+    text(&mut admin, "SET secret 1");
+    // One may see no such key, one may only write it, one may not run GET.
+    for (user, rules) in [("none", "~public +@all"), ("writes", "%W~* +@all"), ("asks", "~* +@all -get")] {
+        assert_eq!(text(&mut admin, &format!("ACL SETUSER {user} on >pw {rules}")), "+OK");
+        let password = format!("Basic {}", STANDARD.encode(format!("{user}:pw")));
+        for accept in ["application/json", "application/octet-stream"] {
+            let headers = [("Authorization", &*password), ("Accept", accept)];
+            let answer = server.http().send("GET", "/v1/key/secret", &headers, b"");
+            assert_eq!(answer.status, 403, "{user}, {accept}");
         }
     }
 }

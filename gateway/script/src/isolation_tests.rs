@@ -509,3 +509,18 @@ async fn every_byte_is_put_back() {
         }
     }
 }
+
+/// Whatever the module can change besides its memory is put back between two runs: nothing is hidden from the host.
+#[tokio::test]
+async fn every_global_that_can_change_is_put_back() {
+    let sections = wasmparser::Parser::new(0).parse_all(guest_lua::LUA_WASM);
+    let globals = sections.filter_map(|payload| match payload.unwrap() {
+        wasmparser::Payload::GlobalSection(globals) => Some(globals),
+        _ => None,
+    });
+    let mutable = globals.flatten().filter(|global| global.as_ref().unwrap().ty.mutable).count();
+    let runtime = Runtime::<TestHost>::new(config(Instances::Rewind)).await.unwrap();
+    let sandbox = Sandbox::new(&runtime.engine, &runtime.pre, false).await.unwrap();
+    assert!(mutable > 0, "the stack pointer is one");
+    assert_eq!(sandbox.globals.len(), mutable);
+}

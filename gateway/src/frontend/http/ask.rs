@@ -20,7 +20,7 @@ use super::json::Shape;
 use super::problem::Problem;
 use super::span::{Facts, Slot};
 use crate::frontend::traced;
-use crate::frontend::work::{Refused, Work};
+use crate::frontend::work::{Failure, Refused, Work};
 use crate::observe::unix_ms;
 use crate::server::Server;
 use crate::session::ClientInfo;
@@ -214,6 +214,15 @@ impl Ask {
                 true => Problem::from(why),
                 false => Problem::from(why).with("refused", commands.into_iter().map(shown).collect()),
             }
+        })
+    }
+
+    /// The same of commands that the client has not named itself: the first that is refused says why.
+    pub async fn all(&mut self, commands: Vec<Argv>) -> Result<Vec<Value>, Problem> {
+        let replies = self.work.transaction(commands.iter().map(slices)).await;
+        replies.map_err(|Refused { why, commands }| {
+            let first = commands.into_iter().next();
+            Problem::from(first.map_or(why, |(_, text)| Failure::Reply(text)))
         })
     }
 }

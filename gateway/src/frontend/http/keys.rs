@@ -134,7 +134,7 @@ async fn read(
             .map(|words| argv(words, &[key]))
             .into();
     commands.push(elements);
-    let replies = ask.transaction(commands).await?;
+    let replies = ask.all(commands).await?;
     if replies.first().and_then(Value::text) != Some(kind) {
         return Ok(None);
     }
