@@ -6,6 +6,7 @@
 mod catalog;
 pub mod client;
 mod copies;
+mod discard;
 mod evict;
 mod handle;
 pub mod journal;

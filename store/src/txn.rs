@@ -16,6 +16,7 @@ use store_engine::wait::Verdict;
 use store_engine::work;
 use store_engine::{CommandError, Effects, Partitions, Reply, Routing, UndoLog};
 
+use crate::discard::discard;
 use crate::lock::{LockTable, Mode, TxnId};
 use crate::node::{self, Call, Guards, Node};
 use crate::shard::ShardGuard;
@@ -330,13 +331,14 @@ impl Transaction {
         self.node.record(&mut self.effects);
         self.node.notifier.tell(&mut self.events);
         self.undo.tell_watchers();
-        let undo = std::mem::take(&mut self.undo);
+        let mut undo = std::mem::take(&mut self.undo);
         if self.node.waiting() == 0 {
             // Whoever has just begun to wait looks once more, as soon as the keys are let go.
-            return;
+            return discard(undo);
         }
         let everywhere = undo.is_everywhere();
-        let mut changed = VecDeque::from(undo.into_keys());
+        let mut changed = VecDeque::from(undo.take_keys());
+        discard(undo);
         if everywhere {
             let shards = 0..self.node.shards();
             changed.extend(
@@ -383,7 +385,9 @@ impl Transaction {
                             self.node.record(&mut self.effects);
                             self.node.notifier.tell(&mut self.events);
                             self.undo.tell_watchers();
-                            changed.extend(std::mem::take(&mut self.undo).into_keys());
+                            let mut undo = std::mem::take(&mut self.undo);
+                            changed.extend(undo.take_keys());
+                            discard(undo);
                         }
                         // Its client has gone in this moment.
                         Err(_) => {

@@ -130,9 +130,10 @@ impl UndoLog {
         self.broken.drain(..).for_each(Broken::tell);
     }
 
-    /// The keys that were changed, in the order of their first change; for whoever keeps the changes.
-    pub fn into_keys(self) -> Vec<(usize, Key)> {
-        self.keys
+    /// Takes the keys that were changed, in the order of their first change; for whoever keeps the changes, and then has
+    /// only to drop the rest.
+    pub fn take_keys(&mut self) -> Vec<(usize, Key)> {
+        std::mem::take(&mut self.keys)
     }
 
     /// Bytes held by the records, roughly: what a transaction's undo may cost is bounded by its caller.

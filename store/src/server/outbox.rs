@@ -6,7 +6,7 @@ use std::task::{Context, Poll, Waker};
 use parking_lot::Mutex;
 use proto::store::v1 as wire;
 use store_engine::{CommandError, Protocol, Reply};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 use wire::refusal::Code;
 use wire::response::Body as Answer;
 use wire::{Response, Responses};
@@ -22,15 +22,23 @@ pub(super) const UNREAD_BYTES: usize = 64 << 20;
 const BATCH_BYTES: usize = 64 << 20;
 /// No answer is larger, so that it fits into a message with all that belongs to it.
 const LARGEST: usize = MESSAGE_BYTES - (1 << 20);
+/// Long calls of one peer that are at work at the same time: each may make as large an answer as all of the above.
+const LONG_CALLS: usize = 4;
 /// So many requests of one peer may be traced at the same time.
 const MOST_TRACED: usize = 10_000;
 
 /// Answers on their way to the peer.
-#[derive(Default)]
 pub(crate) struct Outbox {
     state: Mutex<Unsent>,
     /// Told when there is room again, or the peer gone.
     fetched: Notify,
+    long_calls: Semaphore,
+}
+
+impl Default for Outbox {
+    fn default() -> Outbox {
+        Outbox { state: Mutex::default(), fetched: Notify::new(), long_calls: Semaphore::new(LONG_CALLS) }
+    }
 }
 
 #[derive(Default)]
@@ -144,6 +152,15 @@ impl Outbox {
     /// Whether the peer has gone.
     pub fn is_closed(&self) -> bool {
         self.state.lock().closed
+    }
+
+    /// Waits until a long call may begin: those that were asked for before their answers filled the memory wait for the peer,
+    /// too.
+    pub async fn turn(&self) -> Option<SemaphorePermit<'_>> {
+        // It is never closed.
+        let turn = self.long_calls.acquire().await.ok();
+        self.has_room().await;
+        turn
     }
 
     /// Waits until the peer has fetched what is too much, or is gone.

@@ -584,8 +584,8 @@ fn lead(host: Arc<Host>, waiting: Arc<Mutex<Waiting>>, outbox: Arc<Outbox>, orig
     let task = tokio::spawn(async move {
         // What it changes is told before it is answered.
         let answer = match scope {
-            Some(scope) => origin.drive(scope.drive(step::execute(&host, &call))).await,
-            None => origin.drive(step::execute(&host, &call)).await,
+            Some(scope) => origin.drive(scope.drive(step::execute(&host, &call, &outbox))).await,
+            None => origin.drive(step::execute(&host, &call, &outbox)).await,
         };
         let leads = {
             let mut waiting = waiting.lock();

@@ -17,6 +17,7 @@ use wire::stepped::How;
 use super::Host;
 use super::admit::Admitted;
 use super::doubt::{is_in_the_way, unless_held_up};
+use super::outbox::Outbox;
 use super::pending::{self, Found};
 use super::place::{Owned, refusal};
 use super::session::Watches;
@@ -41,7 +42,7 @@ pub(super) fn execute_now(host: &Host, call: &wire::Call) -> Option<Answer> {
 }
 
 /// The same, after those who are in its way.
-pub(super) async fn execute(host: &Arc<Host>, call: &wire::Call) -> Answer {
+pub(super) async fn execute(host: &Arc<Host>, call: &wire::Call, outbox: &Outbox) -> Answer {
     let (admitted, mut out) = match admitted(host, call, (host.clock)()) {
         Ok((admitted, out, _)) => (admitted, out),
         Err(answer) => return *answer,
@@ -53,6 +54,7 @@ pub(super) async fn execute(host: &Arc<Host>, call: &wire::Call) -> Answer {
         Routing::ByKey => call.keys().any(|(key, mode)| is_in_the_way(txn, call.db, key, mode)),
         _ => true,
     };
+    let _turn = if host.node.is_long(&call) { outbox.turn().await } else { None };
     let begin = Transaction::begin_for(&host.node, &call);
     let txn = match unless_held_up(host, is_wanted, begin).await {
         Ok(txn) => txn,

@@ -37,7 +37,7 @@ impl Transaction {
             }
             _ => {
                 // What a long call reads is detached: nobody else can read it meanwhile.
-                let is_long = node.is_long_in(&node.lock_shards_of(call), call);
+                let is_long = node.is_long(call);
                 let request = |(key, mode): (&[u8], Mode)| {
                     let mode = if is_long { Mode::Exclusive } else { mode };
                     LockRequest { db: call.db, key: key.into(), mode }

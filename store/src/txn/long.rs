@@ -53,6 +53,12 @@ pub(crate) fn is_long<'p>(
 }
 
 impl Node {
+    /// Whether a call is long at present.
+    pub(crate) fn is_long(&self, call: &Call<'_>) -> bool {
+        call.command.routing.of(call.args) != Routing::ByKey
+            || self.is_long_in(&self.lock_shards_of(call), call)
+    }
+
     /// Whether a call is long; `guards` are the locked shards of its keys, or all.
     pub(crate) fn is_long_in(&self, guards: &Guards<'_>, call: &Call<'_>) -> bool {
         let partition_of = |key: &[u8]| {

@@ -71,7 +71,6 @@ pub static COMMANDS: &[Command] = &[
         keys: TWO,
         summary: "Renames a key and overwrites the destination.",
         syntax: "key newkey:key",
-        cost: Cost::Constant,
         run: rename,
         ..WRITES
     },
@@ -108,6 +107,7 @@ pub static COMMANDS: &[Command] = &[
         summary: "Asynchronously deletes one or more keys.",
         complexity: "O(1) for each key removed regardless of its size.",
         syntax: "key...",
+        cost: Cost::Values(1),
         run: del,
         ..WRITES
     },

@@ -19,6 +19,7 @@ const FLUSHES: Command = Command {
     group: Group::Server,
     access: Access::Write,
     flags: flags::DANGEROUS,
+    cost: Cost::Keyspace(|_, total| total),
     complexity: "O(N) where N is the number of keys removed",
     syntax: "async(ASYNC@4.0.0 | SYNC@6.2.0)?",
     ..WHOLE
