@@ -448,6 +448,14 @@ pub struct Step {
     /// Most bytes of the reply to each call; 0: as many as the node allows. A larger one becomes an error.
     #[prost(uint64, tag = "41")]
     pub most_reply_bytes: u64,
+    /// What a call that needs memory meets while the data exceeds the limit of the node by more than memory_slack_bytes.
+    #[prost(enumeration = "step::OnFull", tag = "42")]
+    pub on_full: i32,
+    #[prost(uint64, tag = "43")]
+    pub memory_slack_bytes: u64,
+    /// Most bytes that the transaction may hold on the node in order to be rolled back; 0: no limit.
+    #[prost(uint64, tag = "44")]
+    pub undo_max_bytes: u64,
 }
 /// Nested message and enum types in `Step`.
 pub mod step {
@@ -535,6 +543,47 @@ pub mod step {
             }
         }
     }
+    #[derive(
+        Clone,
+        Copy,
+        Debug,
+        PartialEq,
+        Eq,
+        Hash,
+        PartialOrd,
+        Ord,
+        ::prost::Enumeration
+    )]
+    #[repr(i32)]
+    pub enum OnFull {
+        Allow = 0,
+        /// Its reply is an error.
+        Refuse = 1,
+        /// The answer is LIMIT_DATA.
+        RollBack = 2,
+    }
+    impl OnFull {
+        /// String value of the enum field names used in the ProtoBuf definition.
+        ///
+        /// The values are not transformed in any way and thus are considered stable
+        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+        pub fn as_str_name(&self) -> &'static str {
+            match self {
+                Self::Allow => "ALLOW",
+                Self::Refuse => "REFUSE",
+                Self::RollBack => "ROLL_BACK",
+            }
+        }
+        /// Creates an enum from field names used in the ProtoBuf definition.
+        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+            match value {
+                "ALLOW" => Some(Self::Allow),
+                "REFUSE" => Some(Self::Refuse),
+                "ROLL_BACK" => Some(Self::RollBack),
+                _ => None,
+            }
+        }
+    }
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Begin {
@@ -617,6 +666,9 @@ pub mod stepped {
         ConflictEverything = 4,
         /// A strict step could not be done. The transaction is gone.
         Unfit = 5,
+        /// The transaction has reached a limit and has to be rolled back: that of the node's data, or undo_max_bytes.
+        LimitData = 6,
+        LimitUndo = 7,
     }
     impl How {
         /// String value of the enum field names used in the ProtoBuf definition.
@@ -631,6 +683,8 @@ pub mod stepped {
                 Self::Conflict => "CONFLICT",
                 Self::ConflictEverything => "CONFLICT_EVERYTHING",
                 Self::Unfit => "UNFIT",
+                Self::LimitData => "LIMIT_DATA",
+                Self::LimitUndo => "LIMIT_UNDO",
             }
         }
         /// Creates an enum from field names used in the ProtoBuf definition.
@@ -642,6 +696,8 @@ pub mod stepped {
                 "CONFLICT" => Some(Self::Conflict),
                 "CONFLICT_EVERYTHING" => Some(Self::ConflictEverything),
                 "UNFIT" => Some(Self::Unfit),
+                "LIMIT_DATA" => Some(Self::LimitData),
+                "LIMIT_UNDO" => Some(Self::LimitUndo),
                 _ => None,
             }
         }
