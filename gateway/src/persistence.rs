@@ -62,7 +62,7 @@ impl Storage {
     /// Writes down what is left to be, unless `abandon`. Nothing may change any more.
     pub fn close(self, abandon: bool) -> Result<(), Trouble> {
         let Some(kept) = self.kept else { return Ok(()) };
-        kept.close(abandon).map_err(|reason| format!("the last changes are lost: {reason}"))
+        kept.close(abandon).map_err(|reason| format!("the last writes are lost: {reason}"))
     }
 }
 

@@ -219,8 +219,8 @@ fn a_decider_that_stays_away_holds_only_the_keys_of_its_transaction() {
 #[test]
 fn an_operator_decides_for_a_decider_that_stays_away() {
     std::thread::scope(|scope| {
-        scope.spawn(|| decided_by_hand("commit:after-record", "commit", "kept"));
-        scope.spawn(|| decided_by_hand("commit:before-record", "abort", "undone"));
+        scope.spawn(|| decided_by_hand("commit:after-record", "commit", "committed"));
+        scope.spawn(|| decided_by_hand("commit:before-record", "rollback", "rolled back"));
     });
 }
 
@@ -228,8 +228,8 @@ fn an_operator_decides_for_a_decider_that_stays_away() {
 #[test]
 fn an_operator_who_decided_otherwise_is_told() {
     std::thread::scope(|scope| {
-        scope.spawn(|| decided_by_hand("commit:after-record", "abort", "undone"));
-        scope.spawn(|| decided_by_hand("commit:before-record", "commit", "kept"));
+        scope.spawn(|| decided_by_hand("commit:after-record", "rollback", "rolled back"));
+        scope.spawn(|| decided_by_hand("commit:before-record", "commit", "committed"));
     });
 }
 
@@ -250,22 +250,22 @@ fn decided_by_hand(place: &str, how: &str, fate: &str) {
     };
     let mut doubts = String::new();
     wait_until("both nodes are in doubt", || {
-        doubts = topology(&["doubts"]).1;
+        doubts = topology(&["transactions", "--in-doubt"]).1;
         doubts.lines().count() == 2
     });
     let number = doubts.split(' ').next().expect("a number").to_owned();
     for (line, key) in doubts.lines().zip(&keys[1..]) {
-        assert!(line.starts_with(&number) && line.contains(&format!("holds \"{key}\"")), "{line}");
+        assert!(line.starts_with(&number) && line.contains(&format!("locks \"{key}\"")), "{line}");
     }
     assert_eq!(topology(&["decide", "0", how]).0, Some(1), "there is no such transaction");
     let (code, told) = topology(&["decide", &number, how]);
     assert_eq!(code, Some(0));
-    assert!(told.starts_with(&format!("{number}: {fate} on 2 nodes")), "{told}");
+    assert!(told.starts_with(&format!("transaction {number} {fate} on 2 nodes")), "{told}");
     let after = if how == "commit" { "after" } else { "before" };
     for key in &keys[1..] {
         assert_eq!(client.call(["GET", key]).text(), Some(after.as_bytes()));
     }
-    assert_eq!(topology(&["doubts"]).1, "no transaction is in doubt\n");
+    assert_eq!(topology(&["transactions", "--in-doubt"]).1, "no transactions\n");
     assert_eq!(topology(&["decide", &number, how]).0, Some(1), "it is decided");
     // A crash does not make it forget that somebody has decided.
     cluster.stores[1].kill();
@@ -522,8 +522,8 @@ fn a_gateway_of_another_cluster_is_refused() {
     let cases: [(&[SocketAddr], &[&str], &str); 4] = [
         (&[b, a], &flags, "this node belongs to another cluster: "),
         (&[a, b, c], &flags, "this node belongs to another cluster: "),
-        (&[a, b], &["--cluster-token-file", &wrong], "the token is wrong"),
-        (&[a, b], &[], "the token is wrong"),
+        (&[a, b], &["--cluster-token-file", &wrong], "wrong cluster token"),
+        (&[a, b], &[], "wrong cluster token"),
     ];
     for (nodes, flags, why) in cases {
         let mut stranger = Member::gateway(nodes, flags);

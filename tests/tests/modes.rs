@@ -246,7 +246,7 @@ fn what_a_script_without_atomicity_has_sent_stays_when_it_is_killed() {
     wait_until("it can be killed", || running(&mut other) == 1);
     assert_eq!(text(&other.run("SCRIPT KILL")), "+OK");
     let reply = text(&script.read());
-    assert!(reply.ends_with("; what it has sent stays, as it is not atomic"), "{reply}");
+    assert!(reply.ends_with("; its writes were not rolled back, because it is not atomic"), "{reply}");
     assert_eq!(text(&other.run("MGET sent collected")), r#"["yes", nil]"#);
 }
 

@@ -376,7 +376,7 @@ fn a_collector_may_speak_tls() {
     span(&collector, "SET", |_| true);
     let unknown = TestServer::start(&flags);
     wait_until("the log says what is missing", || {
-        unknown.log().contains("otel-ca-cert-file or tls-ca-cert-file is needed to know its certificate")
+        unknown.log().contains("otel-ca-cert-file or tls-ca-cert-file is required to verify its certificate")
     });
     let others = Authority::new();
     let stranger = TestServer::start(&[&flags[..], &["--otel-ca-cert-file", &others.root()]].concat());

@@ -275,7 +275,7 @@ pub async fn recall_libraries(server: &Server) -> Result<(), CommandError> {
         };
         if let Err(error) = library.and_then(|library| libraries.add(library)) {
             let name = String::from_utf8_lossy(&name);
-            log::notice(&format!("the library {name} cannot be loaded again: {}", error.text()));
+            log::notice(&format!("cannot reload the library {name} from the catalog: {}", error.text()));
         }
     }
     server.functions.replace(Arc::new(libraries));

@@ -139,28 +139,29 @@ fn doctor(server: &Server, _: &mut Session, _: Args<'_>, out: &mut Reply) -> Res
     let mut findings = Vec::new();
     if limit > 0 && account.dataset > limit / 10 * 9 {
         findings.push(format!(
-            "Nearly full: keys and values take {} of {} MB. Raise maxmemory, or choose a maxmemory-policy that evicts \
-             what is not needed.",
+            "Nearly full: keys and values use {} of {} MB. Raise maxmemory, or choose a maxmemory-policy that \
+             evicts keys.",
             mb(account.dataset),
             mb(limit)
         ));
     }
     if total >= ENOUGH && account.resident > total / 2 * 3 + ENOUGH {
         findings.push(format!(
-            "Room that nothing uses: the process occupies {} MB, of which {} MB are accounted for. If much was deleted, \
-             MEMORY PURGE gives some of it back.",
+            "Unused memory: the process occupies {} MB, of which {} MB are in use. If many keys were deleted, \
+             MEMORY PURGE releases some of it.",
             mb(account.resident),
             mb(total)
         ));
     }
     if account.scripts > ENOUGH && account.scripts > account.dataset {
         findings.push(format!(
-            "Scripts take {} MB, more than the data: texts that differ in each call should become KEYS and ARGV.",
+            "Cached scripts use {} MB, more than the data. Pass values that differ between calls as KEYS and \
+             ARGV instead of generating a script for each call.",
             mb(account.scripts)
         ));
     }
     let text = match findings.is_empty() {
-        true => format!("Nothing is wrong: {} MB are used by {} keys.", mb(total), account.keys),
+        true => format!("No problems found: {} keys use {} MB.", mb(total), account.keys),
         false => findings.join("\n"),
     };
     out.verbatim("txt", text.as_bytes());

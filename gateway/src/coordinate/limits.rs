@@ -101,16 +101,16 @@ impl Reached {
         };
         let (used_up, setting) = match limit {
             script::Limit::Fuel => (
-                format!("{} units used up", budget.fuel),
+                format!("{} units used", budget.fuel),
                 of_user(Limit::FuelPerSecond, budget.fuel).unwrap_or("script-fuel"),
             ),
             script::Limit::Time => {
                 let millis = budget.time.as_millis() as u64;
                 let setting = of_user(Limit::ScriptTimeoutMs, millis).unwrap_or("script-timeout-ms");
-                (format!("{millis} ms are over"), setting)
+                (format!("{millis} ms used"), setting)
             }
             script::Limit::Memory => (
-                format!("more than {} bytes wanted", budget.memory_bytes),
+                format!("more than {} bytes requested", budget.memory_bytes),
                 of_user(Limit::ScriptMemory, budget.memory_bytes as u64).unwrap_or("script-memory"),
             ),
             script::Limit::Reply => {

@@ -120,7 +120,7 @@ fn who_calls_too_often_is_refused() {
         user.pipeline(&vec![call; 50]).iter().map(notation::reply).collect::<Vec<_>>()
     };
     let seen = replies(&mut user, &["GET", "k"]);
-    let refused = "-LIMIT commands-per-second: user 'u' has made its 2 calls of a second; try again in ";
+    let refused = "-LIMIT commands-per-second: user 'u' has reached its limit of 2 calls per second; try again in ";
     let count = seen.iter().filter(|reply| reply.starts_with(refused)).count();
     assert!(seen[0] == "nil" && count > 10, "{seen:?}");
     assert_eq!(reached(&server, "commands-per-second"), count as u64);
@@ -171,14 +171,14 @@ fn http_tells_who_asks_too_often() {
 fn fuel_is_what_a_second_gives() {
     let (server, mut admin, mut user) = with("limit:fuel-per-second=100000");
     let ended = eval(&mut user, ENDLESS);
-    assert!(ended.starts_with("-SCRIPTLIMIT fuel: 100000 units used up by script "), "{ended}");
+    assert!(ended.starts_with("-SCRIPTLIMIT fuel: 100000 units used by script "), "{ended}");
     assert!(ended.ends_with("the limit is set by limit:fuel-per-second"), "{ended}");
     assert_eq!(
         eval(&mut user, "#!lua fuel=200000\nreturn 1"),
-        "-ERR The script asks for fuel=200000, limit:fuel-per-second allows no more than 100000"
+        "-ERR The script requests fuel=200000, but limit:fuel-per-second allows at most 100000"
     );
     let refused =
-        "-LIMIT fuel-per-second: user 'u' has used up the 100000 units of fuel of a second; try again in ";
+        "-LIMIT fuel-per-second: user 'u' has reached its limit of 100000 units of fuel per second; try again in ";
     wait_until("it is used up", || eval(&mut user, ENDLESS).starts_with(refused));
     assert!(reached(&server, "fuel-per-second") > 0);
     // A transaction is refused as a whole.
@@ -242,16 +242,16 @@ fn compiling_is_limited_like_running() {
     let sha = notation::reply(&admin.call(["SCRIPT", "LOAD", &text]));
     all(&mut admin, &[("SCRIPT FLUSH", "+OK")]);
     let rules = [
-        ("memory", "more than 1048576 bytes wanted", "limit:script-memory", "1mb"),
-        ("time", "1 ms are over", "limit:script-timeout-ms", "1"),
-        ("fuel", "100000 units used up", "limit:fuel-per-second", "100000"),
+        ("memory", "more than 1048576 bytes requested", "limit:script-memory", "1mb"),
+        ("time", "1 ms used", "limit:script-timeout-ms", "1"),
+        ("fuel", "100000 units used", "limit:fuel-per-second", "100000"),
     ];
     for (limit, used_up, rule, value) in rules {
         assert_eq!(say(&mut admin, &format!("ACL SETUSER u {rule}={value}")), "+OK");
         let ended = format!(
             "-SCRIPTLIMIT {limit}: {used_up} while the script was compiled; the limit is set by {rule}"
         );
-        let refused = "-LIMIT fuel-per-second: user 'u' has used up the 100000 units of fuel of a second";
+        let refused = "-LIMIT fuel-per-second: user 'u' has reached its limit of 100000 units of fuel per second";
         for way in WAYS {
             let before = reached(&server, &rule["limit:".len()..]);
             let mut told = compile(&server, &mut user, way, &text);
@@ -353,7 +353,7 @@ fn scripts_have_what_their_user_may_have() {
     );
     let ended = eval(&mut user, ENDLESS);
     assert!(
-        ended.starts_with("-SCRIPTLIMIT time: 50 ms are over by script ")
+        ended.starts_with("-SCRIPTLIMIT time: 50 ms used by script ")
             && ended.ends_with("the limit is set by limit:script-timeout-ms"),
         "{ended}"
     );
@@ -402,7 +402,7 @@ fn scripts_have_what_their_user_may_have() {
         );
         for line in ["COPY k k DB 1", "MOVE k 1", "SORT k BY nosort GET other*"] {
             let refused = call(line);
-            let told = "-UNDECLARED script tried accessing keys that no KEYS can name, command: ";
+            let told = "-UNDECLARED script tried accessing keys that cannot be declared, command: ";
             assert!(
                 refused.starts_with(told) && refused.contains("limit:undeclared-keys wants it"),
                 "{refused}"

@@ -92,7 +92,7 @@ function Members({ members }: { members: Member[] }) {
                 {member.reachable ? "reachable" : "lost"}
               </Badge>
             </header>
-            {member.trouble && <Notice sort="bad">{member.trouble}</Notice>}
+            {member.error && <Notice sort="bad">{member.error}</Notice>}
             <dl class="facts">
               <Fact name="slots" value={count(member.slot_count)} />
               <Fact name="keys" value={count(member.keys)} />
