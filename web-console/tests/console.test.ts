@@ -226,7 +226,7 @@ test("keys are found, edited, marked and deleted", { skip }, async () => {
   assert.deepEqual(await server.command("LRANGE", "list", 0, -1), ["a", "b"]);
   await button(page, "Delete").click();
   await page.getByRole("dialog").getByRole("button", { name: "Delete" }).click();
-  await page.getByText("Choose a key").waitFor();
+  await page.getByText("Select a key").waitFor();
   assert.equal(await server.command("EXISTS", "list"), 0);
 
   await button(page, "New key").click();
@@ -252,7 +252,7 @@ test("a long string is shown from its beginning on", { skip }, async () => {
   await button(page, "long").click();
   await page.getByText("This string has 2.86 MB").waitFor();
   await page.locator("pre", { hasText: "begin" }).waitFor();
-  await button(page, "Load all of it").click();
+  await button(page, "Load all").click();
   await page.getByText("in memory").waitFor();
 });
 
@@ -457,7 +457,7 @@ for (const colorScheme of ["light", "dark"] as const) {
       for (const [name, sign] of [
         ["Scripts", "Ended lately"],
         ["Keys", "{jobs}:leases"],
-        ["Topology", "This server has the data"],
+        ["Topology", "This server holds the data"],
       ] as const) {
         await page.getByRole("link", { name }).click();
         await page.getByText(sign).first().waitFor();
