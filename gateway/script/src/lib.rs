@@ -7,6 +7,7 @@
 //! Architecture invariant: nothing that comes from the guest is believed. Pointers, lengths and counts are
 //! checked in [`imports`]; the reply it leaves is plain bytes that the caller validates.
 
+mod compiled;
 mod guard;
 mod imports;
 
@@ -19,4 +20,6 @@ mod sandbox;
 pub use budget::{Budget, Limit, Spent};
 pub use host::{AnyHost, CallFlags, Finishing, Host, HostCall, LogLevel};
 pub use image::Image;
-pub use runtime::{FUNCTION_FLAGS, Instances, Outcome, RunInput, Runtime, RuntimeConfig, Script};
+pub use runtime::{
+    FUNCTION_FLAGS, Footprint, IMAGE_MAX_BYTES, Instances, Outcome, RunInput, Runtime, RuntimeConfig, Script,
+};

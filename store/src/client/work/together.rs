@@ -7,7 +7,7 @@ use proto::store::v1 as wire;
 use store_engine::{Protocol, Reply, Routing};
 use wire::step_result::Outcome;
 
-use super::{COPIED_BYTES, Place, Trouble, Work, once_each};
+use super::{COPIED_BYTES, Place, Trouble, Work, conflict_of, once_each};
 use crate::client::cluster::{unexpected, wire_call};
 use crate::lock::Mode;
 use crate::node::Call;
@@ -157,6 +157,7 @@ pub(super) fn unfit(stepped: &wire::StepResult) -> Result<(), Trouble> {
     match stepped.outcome() {
         Outcome::Ok => Ok(()),
         Outcome::Rejected => Err(Trouble::Unfit),
+        Outcome::LimitData | Outcome::LimitUndo => Err(conflict_of(stepped, &[])),
         _ => Err(Trouble::Apart),
     }
 }
