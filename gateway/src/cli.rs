@@ -452,7 +452,9 @@ mod tests {
     #[test]
     fn help_of_the_tools() {
         let store = ["store", "store check", "store dump", "store restore"];
-        let topology = ["topology", "topology move", "topology add", "topology drain"];
+        let topology = ["", " move", " add", " drain", " accept", " transactions", " decide"]
+            .map(|task| format!("topology{task}"));
+        let topology: Vec<&str> = topology.iter().map(String::as_str).collect();
         let lines = [&store[..], &topology, &["health"]].concat();
         let helps: Vec<String> =
             lines.iter().map(|line| printed(&format!("moonshard {line} --help"))).collect();

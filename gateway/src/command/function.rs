@@ -328,7 +328,8 @@ fn refuse_too_many_bytes(server: &Server, libraries: &Libraries) -> Result<(), C
         return Ok(());
     }
     Err(CommandError::owned(format!(
-        "SCRIPTLIMIT cache: libraries would occupy {held} bytes; the limit of {most} bytes is set by script-cache-max-bytes"
+        "SCRIPTLIMIT cache: libraries would use {held} bytes; the limit of {most} bytes is set by \
+         script-cache-max-bytes"
     )))
 }
 

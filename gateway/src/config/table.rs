@@ -444,33 +444,34 @@ pub static PARAMETERS: &[Parameter] = &[
         kind: Kind::Bytes(64 << 10..=1 << 40, |c| &c.script_cache_max_bytes),
         default: Fallback::Text("64mb"),
         live: true,
-        doc: "Bytes of memory for the texts and compiled images of scripts, and as many for those of libraries. Beyond it \
-              the least recently used scripts of EVAL are forgotten, then images are; SCRIPT LOAD and FUNCTION LOAD are refused.",
+        doc: "Maximum memory for the texts and compiled images of scripts, and the same amount for those of \
+              libraries. Above it, the least recently used scripts of EVAL are evicted, then images; SCRIPT LOAD \
+              and FUNCTION LOAD are refused.",
     },
     Parameter {
         name: "library-memory-max",
         kind: Kind::Bytes(64 << 10..=4 << 30, |c| &c.library_memory_max),
         default: Fallback::Text("8mb"),
         live: true,
-        doc: "Bytes of memory that a library of functions may occupy once it is loaded. Every call of its functions starts \
-              from a copy.",
+        doc: "Maximum memory of a function library after it is loaded. Every call of its functions starts from a \
+              copy of that memory.",
     },
     Parameter {
         name: "transaction-memory-max",
         kind: Kind::Bytes(1 << 20..=1 << 40, |c| &c.transaction_memory_max),
         default: Fallback::Text("256mb"),
         live: true,
-        doc: "Bytes that a MULTI transaction may hold in order to be rolled back, beyond which it is. \
-              Of a script these count as its memory.",
+        doc: "Maximum memory that a MULTI transaction may use for its rollback data; a transaction that exceeds it \
+              is rolled back. For a script, this data counts towards the memory limit of the script.",
     },
     Parameter {
         name: "maxmemory-transactions",
         kind: Kind::Word("rollback|refuse|allow", |c| &c.maxmemory_transactions),
         default: Fallback::Text("rollback"),
         live: true,
-        doc: "What happens when a script or transaction that has begun to write reaches maxmemory and no key can be evicted: \
-              it is rolled back, its commands that need memory are refused, or it goes on, as in Redis. \
-              A script with allow-oom may exceed maxmemory by its memory limit.",
+        doc: "What happens when a script or transaction that has already written reaches maxmemory and no key can \
+              be evicted: rollback rolls it back, refuse makes its commands that need memory fail, allow lets it \
+              continue, as in Redis. A script with allow-oom may exceed maxmemory by its memory limit.",
     },
     Parameter {
         name: "script-instances",

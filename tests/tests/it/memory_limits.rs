@@ -95,7 +95,7 @@ fn memory_to_roll_back_counts_as_memory_of_the_script(on: Topology) {
                     redis.call('BITOP', 'NOT', KEYS[2], KEYS[1]) redis.call('BITOP', 'NOT', KEYS[3], KEYS[1]) end";
     client.run("SET {k}a old");
     let told = reply(&mut client, &format!("EVAL \"{replaces}\" 3 {{k}}big {{k}}a {{k}}b"));
-    assert!(told.starts_with("-SCRIPTLIMIT memory: rolling back needs more than 4194304 bytes"), "{told}");
+    assert!(told.starts_with("-SCRIPTLIMIT memory: rolling back requires more than 4194304 bytes"), "{told}");
     assert!(told.ends_with("which were rolled back; the limit is set by script-memory"), "{told}");
     assert_eq!(reply(&mut client, "MGET {k}a {k}b"), "[\"old\", nil]");
     // What a script only removes or moves takes no more memory than before.
