@@ -40,7 +40,7 @@ impl Storage {
         let opened = match Kept::open(store::journal::in_folder(folder.clone()), shards, durability) {
             Err(error) if error.is_loss() && accept_loss => {
                 Kept::open_accepting_loss(folder.clone(), shards, durability, &mut |error| {
-                    log::notice(&format!("accepted: {error:#}"));
+                    log::notice(&format!("--accept-loss: {error:#}"));
                 })
             }
             opened => opened,
@@ -72,7 +72,7 @@ pub fn token(config: &Config) -> Result<Option<String>, Trouble> {
     let failed = |why: String| format!("cluster-token-file: {}: {why}", file.display());
     let text = std::fs::read_to_string(&file).map_err(|error| failed(error.to_string()))?;
     match text.trim() {
-        "" => Err(failed("it is empty".into())),
+        "" => Err(failed("the file is empty".into())),
         token => Ok(Some(token.to_owned())),
     }
 }

@@ -631,8 +631,8 @@ pub static PARAMETERS: &[Parameter] = &[
         kind: Kind::Integer(0..=i64::MAX, |c| &c.tracking_table_max_keys),
         default: Fallback::Text("1000000"),
         live: true,
-        doc: "Maximum number of keys in the invalidation table of client-side caching. Above it, clients are \
-              told to drop another key. 0 means no limit.",
+        doc: "Maximum number of keys in the invalidation table of client-side caching. Above it, another \
+              key is invalidated. 0 means no limit.",
     },
     telemetry::SLOWLOG_SLOWER_THAN,
     telemetry::SLOWLOG_MAX_LEN,

@@ -43,13 +43,13 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end -}}
 {{- end -}}
 
-{{/* Whether a face speaks TLS. Its argument is the root and the face. */}}
+{{/* Whether a listener uses TLS. Its argument is the root and the listener. */}}
 {{- define "moonshard.speaksTls" -}}
 {{- if and (include "moonshard.tlsSecret" .root) (has .listener .root.Values.tls.listeners) -}}yes{{- end -}}
 {{- end -}}
 
 {{/* What clients connect to: the one process, or the gateways. */}}
-{{- define "moonshard.face" -}}
+{{- define "moonshard.frontend" -}}
 {{- ternary "embedded" "gateway" (eq .Values.mode "embedded") -}}
 {{- end -}}
 
@@ -118,7 +118,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- if and $values.auth.existingSecret (ne .component "store") -}}
 {{- $_ := set $config "requirepass-file" "/run/moonshard-auth/password" -}}
 {{- else if ne .component "store" -}}
-{{- /* Whoever reaches a pod comes from elsewhere: the network is what keeps others out. */ -}}
+{{- /* All connections to a pod come from other machines; the network policy restricts them. */ -}}
 {{- $_ := set $config "protected-mode" "no" -}}
 {{- end -}}
 {{- $lines := list -}}
