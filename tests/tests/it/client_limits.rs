@@ -183,8 +183,8 @@ fn connections_leave_room_for_other_files() {
 
     let folder = Folder::new("files");
     let server = TestServer::start_under("-n 260", &["--data-dir", folder.text(), "--durability", "sync"]);
-    let told = "maxclients: 60 connections are let in at the same time, not 10000: \
-                the system lets this process have 260 open files; raise `ulimit -n`";
+    let told = "maxclients: reduced from 10000 to 60 connections, because the limit of open files is 260; \
+                raise `ulimit -n`";
     wait_until("it is told", || server.log().contains(told));
     assert_eq!(server.info("maxclients"), 60);
     let mut clients: Vec<Client> = (0..100).map(|_| server.client()).collect();

@@ -171,7 +171,7 @@ fn a_decision_is_forgotten_though_nobody_told_that_it_was_followed() {
 }
 
 /// What is told to whoever wants a key of a transaction in doubt.
-const IN_DOUBT: &str = "-TRYAGAIN nothing was done: a transaction holds the key whose outcome only ";
+const IN_DOUBT: &str = "-TRYAGAIN nothing was done: the key is locked by a transaction in doubt, whose coordinator ";
 
 /// Who has prepared and cannot ask keeps its keys: whoever wants them is told so, and all else goes on.
 #[test]
@@ -281,7 +281,7 @@ fn decided_by_hand(place: &str, how: &str, fate: &str) {
     let says = |store: &str, what: &str| server.info_text(store).split(',').any(|part| part == what);
     wait_until("nobody will ask the decider any more", || says("store0", "decided=0"));
     let warning =
-        format!("transaction {number} is there by half: it was {fate} here because somebody said so");
+        format!("transaction {number} is partly committed: it was {fate} here by a decision of an operator");
     for (store, name) in [(1, "store1"), (2, "store2")] {
         let warned = || cluster.stores[store].server().log().contains(&warning);
         if decided == after {
@@ -336,7 +336,7 @@ fn a_node_without_its_data_is_refused_until_somebody_accepts_that() {
     let aside = Folder::new("aside");
     std::fs::rename(&folder, aside.path()).expect("a free name");
     cluster.stores[1].start();
-    let lost = format!("this node has not the data of {}", cluster.wires[1].address());
+    let lost = format!("this node does not have the data of {}", cluster.wires[1].address());
     let is_refused = |client: &mut Client| {
         let reply = notation::reply(&client.call(["GET", &keys[1]]));
         assert!(is_nothing(&reply), "{reply}");

@@ -126,7 +126,7 @@ fn a_library_says_how_its_functions_are_run(on: Topology) {
     }
     let too_much = load(&mut client, &format!("#!lua name=work fuel=3000000000000000\n{body}"));
     assert!(
-        too_much.starts_with("-ERR The script asks for fuel=3000000000000000, script-fuel-max allows"),
+        too_much.starts_with("-ERR The script requests fuel=3000000000000000, but script-fuel-max allows at most"),
         "{too_much}"
     );
     // Dumps have the line, too.

@@ -149,7 +149,7 @@ fn scripts_and_libraries_are_limited_in_bytes(on: Topology) {
     let told = notation::reply(&client.call(["FUNCTION", "LOAD", &library("first", 150_000)]));
     assert_eq!(told, "\"first\"");
     let told = notation::reply(&client.call(["FUNCTION", "LOAD", &library("second", 150_000)]));
-    assert!(told.starts_with("-SCRIPTLIMIT cache: libraries would occupy "), "{told}");
+    assert!(told.starts_with("-SCRIPTLIMIT cache: libraries would use "), "{told}");
     assert_eq!(reply(&mut client, "FCALL first 0"), "150000");
 }
 

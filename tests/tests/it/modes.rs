@@ -316,7 +316,7 @@ fn flags_given_from_outside_say_the_same_as_a_header(on: Topology) {
         client.run(&format!("SCRIPT FLAGS {sha} undeclared-keys=reject"));
     }
     let refused = evaluated(&mut client, "EVALSHA", &reads);
-    assert!(refused.contains(&format!("or let script {reads} say undeclared-keys=widen")), "{refused}");
+    assert!(refused.contains(&format!("or set undeclared-keys=widen in script {reads}")), "{refused}");
     client.run(&format!("SCRIPT FLAGS {reads} undeclared-keys=widen"));
     assert_eq!(evaluated(&mut client, "EVALSHA", &reads), "nil");
     assert_eq!(evaluated(&mut client, "EVALSHA", &allows), "nil");

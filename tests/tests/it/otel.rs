@@ -354,7 +354,7 @@ fn a_collector_that_is_away_is_told_of_once_and_missed_by_nobody() {
     wait_until("metrics fail often", || {
         metric("moonshard_otel_exports_failed_total{signal=\"metrics\"}") > 5.0
     });
-    let complaint = "the collector does not take metrics";
+    let complaint = "the collector does not accept metrics";
     wait_until("the log says so", || server.log().contains(complaint));
     let log = server.log();
     assert_eq!(log.matches(complaint).count(), 1, "{log}");

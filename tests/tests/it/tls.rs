@@ -253,10 +253,10 @@ fn health_is_asked_over_tls() {
         (output.status.code().expect("it ends"), said)
     };
     for (flags, code, says) in [
-        (&["--http", &*http, "--name", HOST][..], 0, "takes requests"),
+        (&["--http", &*http, "--name", HOST][..], 0, "accepts requests"),
         (&["--http", &*http], 1, "not valid for name"),
-        (&["--grpc", &*grpc, "--name", HOST], 1, "does not take requests"),
-        (&[&["--grpc", &*grpc, "--name", HOST], &own[..]].concat(), 0, "takes requests"),
+        (&["--grpc", &*grpc, "--name", HOST], 1, "does not accept requests"),
+        (&[&["--grpc", &*grpc, "--name", HOST], &own[..]].concat(), 0, "accepts requests"),
     ] {
         let is_so = || {
             let (given, said) = asked(flags);

@@ -109,7 +109,7 @@ fn all_gateways_know_the_limits() {
     let mut other = cluster.client(1);
     wait_until("the user is known", || say(&mut other, "AUTH u pw") == "+OK");
     let refused = eval(&mut other, "return 1");
-    assert!(refused.starts_with("-LIMIT script-modes: user 'u' may run scripts that are async"), "{refused}");
+    assert!(refused.starts_with("-LIMIT script-modes: user 'u' may only run scripts that are async"), "{refused}");
 }
 
 #[test]
@@ -358,13 +358,13 @@ fn scripts_have_what_their_user_may_have() {
         "{ended}"
     );
     for (header, wanted) in [
-        ("memory=4mb", "memory=4194304, limit:script-memory allows no more than 2097152"),
-        ("timeout=51", "timeout=51, limit:script-timeout-ms allows no more than 50"),
+        ("memory=4mb", "memory=4194304, but limit:script-memory allows at most 2097152"),
+        ("timeout=51", "timeout=51, but limit:script-timeout-ms allows at most 50"),
     ] {
         let refused = eval(&mut user, &format!("#!lua {header}\nreturn 1"));
-        assert_eq!(refused, format!("-ERR The script asks for {wanted}"));
+        assert_eq!(refused, format!("-ERR The script requests {wanted}"));
     }
-    let refused = "-LIMIT script-modes: user 'u' may run scripts that are";
+    let refused = "-LIMIT script-modes: user 'u' may only run scripts that are";
     let asynchronous = "#!lua flags=disable-atomicity\nreturn 1";
     all(&mut admin, &[("ACL SETUSER u reset on nopass +@all ~* limit:script-modes=atomic", "+OK")]);
     assert_eq!(eval(&mut user, "return 1"), "1");
