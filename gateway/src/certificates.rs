@@ -47,7 +47,11 @@ impl Certificates {
             (0, None) | (3, _) => Clients::Anyone,
             (0 | 1, Some(_)) => Clients::Known,
             (2, Some(_)) => Clients::Optional,
-            _ => return Err("tls-auth-clients: tls-ca-cert-file is required to verify client certificates".into()),
+            _ => {
+                return Err(
+                    "tls-auth-clients: tls-ca-cert-file is required to verify client certificates".into()
+                );
+            }
         };
         if own.is_none() && roots.is_none() {
             return Ok(Certificates::default());

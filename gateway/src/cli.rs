@@ -121,9 +121,9 @@ pub fn parse(
     let accept_loss = flags.get_flag(ACCEPT_LOSS);
     match part {
         "store" => Ok(Action::Store { config, accept_loss }),
-        "gateway" if config.stores.get().is_empty() => Err(UsageError(
-            "a gateway needs store nodes: set --stores HOST:PORT,...".into(),
-        )),
+        "gateway" if config.stores.get().is_empty() => {
+            Err(UsageError("a gateway needs store nodes: set --stores HOST:PORT,...".into()))
+        }
         _ => Ok(Action::Serve { config, accept_loss }),
     }
 }
@@ -184,7 +184,8 @@ fn asked(flags: &ArgMatches, config: &Config) -> Result<health::Task, UsageError
 
 /// `moonshard health`.
 fn health_command() -> Command {
-    let own = ["config", "http", "grpc", "tls-ca-cert-file", "tls-cert-file", "tls-key-file", "tls-listeners"];
+    let own =
+        ["config", "http", "grpc", "tls-ca-cert-file", "tls-cert-file", "tls-key-file", "tls-listeners"];
     Command::new("health")
         .about("Check whether a server accepts requests, over HTTP, or over gRPC if --grpc is given")
         .after_help(

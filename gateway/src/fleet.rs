@@ -88,7 +88,8 @@ pub async fn names(
 /// How many are subscribed to each of these names.
 pub async fn listeners(server: &Server, kind: Kind, names: &[&[u8]]) -> Result<Vec<usize>, CommandError> {
     let asked = names.iter().map(|name| name.to_vec().into()).collect();
-    let elsewhere = ask(server, Body::CountSubscribers(CountSubscribers { kind: number(kind), names: asked })).await?;
+    let elsewhere =
+        ask(server, Body::CountSubscribers(CountSubscribers { kind: number(kind), names: asked })).await?;
     let mut counts: Vec<usize> = names.iter().map(|name| server.pubsub.listeners(kind, name)).collect();
     for answer in elsewhere {
         counts.iter_mut().zip(answer.counts).for_each(|(sum, count)| *sum += count as usize);

@@ -141,7 +141,9 @@ async fn done(config: &Config, task: &Task) -> Result<(), String> {
 
 fn known(map: &SlotMap, address: &str) -> Result<NodeId, String> {
     let found = map.nodes().iter().position(|node| node == address);
-    found.ok_or_else(|| format!("{address} is not a node of this cluster; its nodes are {}", map.nodes().join(",")))
+    found.ok_or_else(|| {
+        format!("{address} is not a node of this cluster; its nodes are {}", map.nodes().join(","))
+    })
 }
 
 /// Waits until all gateways that have a link to this node know who has its slots now.
@@ -150,7 +152,9 @@ async fn heard(cluster: &Cluster, node: NodeId) -> Result<(), String> {
     // One that cannot be asked has no links.
     while let Ok(behind @ 1..) = cluster.behind(node).await {
         if since.elapsed() > HEARD.0 {
-            return Err(format!("the node has no slots left, but {behind} gateways have not received the new slot map yet; run the command again"));
+            return Err(format!(
+                "the node has no slots left, but {behind} gateways have not received the new slot map yet; run the command again"
+            ));
         }
         tokio::time::sleep(HEARD.1).await;
     }
@@ -252,7 +256,9 @@ async fn patiently(
     loop {
         match cluster.move_some(from, range, to).await {
             Err(why) if since.elapsed() > RETRIES.0 => {
-                return Err(format!("{why}; slots that were moved stay moved, run the command again to move the rest"));
+                return Err(format!(
+                    "{why}; slots that were moved stay moved, run the command again to move the rest"
+                ));
             }
             Err(_) => tokio::time::sleep(RETRIES.1).await,
             moved => return moved,
@@ -402,8 +408,7 @@ mod tests {
                      a:1   10     2     300    4      5    8         no: no \"way\"  0-9\n";
         assert_eq!(as_table(&rows), table);
         let start = r#"{"node":"a:1","slots":10,"ranges":"0-9","keys":2,"bytes":300,"epoch":4,"lag":5,"prepared":6,"decided":7,"in_doubt":8,"contradicted":9,"#;
-        let (up, down) =
-            (r#""reachable":true,"error":null}"#, r#""reachable":false,"error":"no \"way\""}"#);
+        let (up, down) = (r#""reachable":true,"error":null}"#, r#""reachable":false,"error":"no \"way\""}"#);
         let json = format!("{{\"epoch\":7,\"nodes\":[{start}{up},{start}{down}]}}\n");
         assert_eq!(as_json(7, &rows), json);
     }

@@ -408,9 +408,12 @@ fn generate(args: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
     }
     let digits = (bits as usize).div_ceil(4);
     let mut bytes = vec![0; digits.div_ceil(2)];
-    getrandom::fill(&mut bytes)
-        .map_err(|error| CommandError::owned(format!("ERR internal error: cannot generate random numbers: \
-                                                      {error}")))?;
+    getrandom::fill(&mut bytes).map_err(|error| {
+        CommandError::owned(format!(
+            "ERR internal error: cannot generate random numbers: \
+                                                      {error}"
+        ))
+    })?;
     out.bulk(&hex(&bytes).as_bytes()[..digits]);
     Ok(())
 }

@@ -187,7 +187,7 @@ static CLIENT: &[Command] = &[
         "unblock",
         "5.0.0",
         Arity::AtLeast(3),
-        "Ends the waiting of a client that is blocked by a command, from another connection.",
+        "Unblocks a client that is blocked by a command, from another connection.",
         "client-id:int timeout_error(TIMEOUT | ERROR)?",
     )),
     admin(sub("unpause", "6.2.0", Arity::Exactly(2), "Resumes processing commands from paused clients.", "")),

@@ -12,17 +12,13 @@ use crate::session::Session;
 /// The rows of this family: subcommands of the engine's MEMORY.
 pub static COMMANDS: &[SessionCommand] = &[
     SessionCommand {
-        facts: Command {
-            name: "memory|doctor",
-            summary: "Tells what is wrong with the server's memory, if something is.",
-            ..MEMORY
-        },
+        facts: Command { name: "memory|doctor", summary: "Reports memory problems of the server.", ..MEMORY },
         run: SessionRun::Now(doctor),
     },
     SessionCommand {
         facts: Command {
             name: "memory|malloc-stats",
-            summary: "Returns what the allocator says about itself.",
+            summary: "Returns the statistics of the memory allocator.",
             ..MEMORY
         },
         run: SessionRun::Now(|_, _, _, out| {
@@ -33,7 +29,7 @@ pub static COMMANDS: &[SessionCommand] = &[
     SessionCommand {
         facts: Command {
             name: "memory|purge",
-            summary: "Asks the allocator to give back what it does not use.",
+            summary: "Releases unused memory of the allocator.",
             ..MEMORY
         },
         run: SessionRun::Now(|_, _, _, out| {
@@ -43,11 +39,7 @@ pub static COMMANDS: &[SessionCommand] = &[
         }),
     },
     SessionCommand {
-        facts: Command {
-            name: "memory|stats",
-            summary: "Returns what the server's memory is used for.",
-            ..MEMORY
-        },
+        facts: Command { name: "memory|stats", summary: "Returns memory usage by category.", ..MEMORY },
         run: SessionRun::Now(stats),
     },
 ];

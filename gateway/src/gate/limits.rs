@@ -76,8 +76,10 @@ pub async fn turn(server: &Server, account: &Account) -> Result<Option<OwnedSema
     // Only then: what those before it have used counts.
     if let Some(most) = account.user().limits().get(Limit::FuelPerSecond) {
         account.meter.has_fuel().map_err(|wait| {
-            let why =
-                format!("has reached its limit of {most} units of fuel per second; try again in {}", shown(wait));
+            let why = format!(
+                "has reached its limit of {most} units of fuel per second; try again in {}",
+                shown(wait)
+            );
             refusal(server, account, Limit::FuelPerSecond, &why)
         })?;
     }

@@ -127,7 +127,8 @@ pub fn requests(input: &[u8]) {
 
 /// Sends a hello, these requests and a last one on a stream of its own. The answer to the last.
 async fn talk(service: &StoreServer<Service>, requests: &[Request], last: Request) -> Answer {
-    let hello = wire::Handshake { peer: 1, map: Some(map(NOWHERE)), gateway: true, ..wire::Handshake::default() };
+    let hello =
+        wire::Handshake { peer: 1, map: Some(map(NOWHERE)), gateway: true, ..wire::Handshake::default() };
     let mut asked: HashMap<u64, usize> = HashMap::new();
     requests.iter().for_each(|request| *asked.entry(request.id).or_default() += 1);
     let (sender, receiver) = mpsc::unbounded_channel();
@@ -201,7 +202,8 @@ pub fn responses(input: &[u8]) {
     let mut says: Vec<Response> = each(input);
     says.truncate(MOST_REQUESTS);
     // A gateway would follow a map to wherever it leads.
-    let mut nowhere = |map: &mut wire::SlotMap| map.nodes.iter_mut().for_each(|node| *node = NOWHERE.to_owned());
+    let mut nowhere =
+        |map: &mut wire::SlotMap| map.nodes.iter_mut().for_each(|node| *node = NOWHERE.to_owned());
     for response in &mut says {
         match &mut response.body {
             Some(Answer::Refusal(refusal)) => refusal.map.iter_mut().for_each(|map| nowhere(map)),

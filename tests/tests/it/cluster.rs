@@ -171,7 +171,8 @@ fn a_decision_is_forgotten_though_nobody_told_that_it_was_followed() {
 }
 
 /// What is told to whoever wants a key of a transaction in doubt.
-const IN_DOUBT: &str = "-TRYAGAIN nothing was done: the key is locked by a transaction in doubt, whose coordinator ";
+const IN_DOUBT: &str =
+    "-TRYAGAIN nothing was done: the key is locked by a transaction in doubt, whose coordinator ";
 
 /// Who has prepared and cannot ask keeps its keys: whoever wants them is told so, and all else goes on.
 #[test]

@@ -64,7 +64,10 @@ fn a_limit_ends_the_function_and_undoes_it(on: Topology) {
             set(&mut client, setting, small);
             let text = error(&client.call(["FCALL", function, "1", "job"]));
             assert!(text.starts_with(&format!("SCRIPTLIMIT {name}: ")), "{text}");
-            assert!(text.contains(&format!(" by function {function}; its writes were rolled back")), "{text}");
+            assert!(
+                text.contains(&format!(" by function {function}; its writes were rolled back")),
+                "{text}"
+            );
             set(&mut client, setting, ample);
             assert_eq!(notation::reply(&client.run("GET job")), "\"before\"", "{name}");
             assert_eq!(notation::reply(&client.run("FCALL half 0")), "\"fresh\"", "{name}");
@@ -126,7 +129,9 @@ fn a_library_says_how_its_functions_are_run(on: Topology) {
     }
     let too_much = load(&mut client, &format!("#!lua name=work fuel=3000000000000000\n{body}"));
     assert!(
-        too_much.starts_with("-ERR The script requests fuel=3000000000000000, but script-fuel-max allows at most"),
+        too_much.starts_with(
+            "-ERR The script requests fuel=3000000000000000, but script-fuel-max allows at most"
+        ),
         "{too_much}"
     );
     // Dumps have the line, too.

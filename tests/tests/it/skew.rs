@@ -139,6 +139,7 @@ fn what_a_later_node_says_of_itself_is_understood() {
         boot: 5,
         knows: vec!["more".into()],
     };
-    let known = HandshakeReply::decode(&*later.encode_to_vec()).expect("fields that are not known are ignored");
+    let known =
+        HandshakeReply::decode(&*later.encode_to_vec()).expect("fields that are not known are ignored");
     assert_eq!((&*known.version, known.boot, known.status), ("0.2.0", 5, Some(Status::default())));
 }

@@ -232,7 +232,8 @@ fn what_cannot_be_restored_leaves_no_trace() {
     // Nor is anything put where something is.
     assert_eq!(well(&["restore", &folder.child("good"), &data]), "1 keys restored, 0 expired keys skipped\n");
     let (code, _, err) = tool(&["restore", &folder.child("good"), &data]);
-    let wanted = format!("moonshard: {data} already has data; use a directory that is empty or does not exist\n");
+    let wanted =
+        format!("moonshard: {data} already has data; use a directory that is empty or does not exist\n");
     assert_eq!((code, err), (Some(2), wanted));
     let none = folder.child("none");
     for args in [&["check", &none][..], &["dump", &none, &file]] {

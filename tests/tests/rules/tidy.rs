@@ -207,8 +207,26 @@ fn examples_in_comments_are_run() {
 
 /// Words that users do not read: each has a plain one, such as report, directory, listener or coordinator.
 const NOT_FOR_USERS: &[&str] = &[
-    "anew", "anybody", "decider", "doubts", "face", "faces", "folder", "folders", "nobody", "patience", "shall",
-    "somebody", "stranger", "strangers", "tell", "telling", "tells", "told", "unfolded", "whoever",
+    "anew",
+    "anybody",
+    "decider",
+    "doubts",
+    "face",
+    "faces",
+    "folder",
+    "folders",
+    "nobody",
+    "patience",
+    "shall",
+    "somebody",
+    "stranger",
+    "strangers",
+    "tell",
+    "telling",
+    "tells",
+    "told",
+    "unfolded",
+    "whoever",
 ];
 
 /// Texts for users, as far as they are in files of their own. The help has the descriptions of all parameters.

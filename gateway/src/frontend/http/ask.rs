@@ -161,8 +161,7 @@ impl Ask {
     /// The body as JSON of this form; an empty one is `{}`.
     pub fn json<T: DeserializeOwned>(&self) -> Result<T, Problem> {
         let text: &[u8] = if self.body.is_empty() { b"{}" } else { &self.body };
-        serde_json::from_slice(text)
-            .map_err(|error| Problem::bad(format!("invalid body: {error}")))
+        serde_json::from_slice(text).map_err(|error| Problem::bad(format!("invalid body: {error}")))
     }
 
     /// Part `at` of the path, decoded; the first is 1.

@@ -83,9 +83,7 @@ pub fn check<B>(config: &Config, local: IpAddr, request: &Request<B>) -> Result<
     let authority = request.uri().authority().map(|authority| authority.as_str());
     let host = authority.or(text(&header::HOST)).unwrap_or_default();
     if !knows_host(config, local, host) {
-        return forbidden(format!(
-            "unknown host {host}; add it to the parameter http-hosts to allow it"
-        ));
+        return forbidden(format!("unknown host {host}; add it to the parameter http-hosts to allow it"));
     }
     let Some(origin) = text(&header::ORIGIN) else {
         return match text(&FETCH_SITE) {

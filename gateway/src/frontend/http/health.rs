@@ -94,6 +94,7 @@ fn answer(
             ([(header::CONTENT_TYPE, METRICS_TYPE)], metrics(ready)).into_response()
         }
         _ if !ready => (StatusCode::SERVICE_UNAVAILABLE, "shutting down\n").into_response(),
-        _ => (StatusCode::NOT_FOUND, "a store node serves only /healthz, /readyz and /metrics\n").into_response(),
+        _ => (StatusCode::NOT_FOUND, "a store node serves only /healthz, /readyz and /metrics\n")
+            .into_response(),
     }
 }

@@ -109,7 +109,10 @@ fn all_gateways_know_the_limits() {
     let mut other = cluster.client(1);
     wait_until("the user is known", || say(&mut other, "AUTH u pw") == "+OK");
     let refused = eval(&mut other, "return 1");
-    assert!(refused.starts_with("-LIMIT script-modes: user 'u' may only run scripts that are async"), "{refused}");
+    assert!(
+        refused.starts_with("-LIMIT script-modes: user 'u' may only run scripts that are async"),
+        "{refused}"
+    );
 }
 
 #[test]
@@ -120,7 +123,8 @@ fn who_calls_too_often_is_refused() {
         user.pipeline(&vec![call; 50]).iter().map(notation::reply).collect::<Vec<_>>()
     };
     let seen = replies(&mut user, &["GET", "k"]);
-    let refused = "-LIMIT commands-per-second: user 'u' has reached its limit of 2 calls per second; try again in ";
+    let refused =
+        "-LIMIT commands-per-second: user 'u' has reached its limit of 2 calls per second; try again in ";
     let count = seen.iter().filter(|reply| reply.starts_with(refused)).count();
     assert!(seen[0] == "nil" && count > 10, "{seen:?}");
     assert_eq!(reached(&server, "commands-per-second"), count as u64);
@@ -177,8 +181,7 @@ fn fuel_is_what_a_second_gives() {
         eval(&mut user, "#!lua fuel=200000\nreturn 1"),
         "-ERR The script requests fuel=200000, but limit:fuel-per-second allows at most 100000"
     );
-    let refused =
-        "-LIMIT fuel-per-second: user 'u' has reached its limit of 100000 units of fuel per second; try again in ";
+    let refused = "-LIMIT fuel-per-second: user 'u' has reached its limit of 100000 units of fuel per second; try again in ";
     wait_until("it is used up", || eval(&mut user, ENDLESS).starts_with(refused));
     assert!(reached(&server, "fuel-per-second") > 0);
     // A transaction is refused as a whole.
@@ -251,7 +254,8 @@ fn compiling_is_limited_like_running() {
         let ended = format!(
             "-SCRIPTLIMIT {limit}: {used_up} while the script was compiled; the limit is set by {rule}"
         );
-        let refused = "-LIMIT fuel-per-second: user 'u' has reached its limit of 100000 units of fuel per second";
+        let refused =
+            "-LIMIT fuel-per-second: user 'u' has reached its limit of 100000 units of fuel per second";
         for way in WAYS {
             let before = reached(&server, &rule["limit:".len()..]);
             let mut told = compile(&server, &mut user, way, &text);
