@@ -14,6 +14,7 @@ mod kind;
 mod load;
 mod rewrite;
 mod runtime;
+mod scripting;
 mod table;
 mod telemetry;
 

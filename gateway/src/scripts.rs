@@ -174,7 +174,7 @@ impl Scripts {
         let mut flags = self.flags.lock();
         if flags.len() >= MOST_FLAGGED && !flags.contains_key(sha) {
             return Err(CommandError::owned(format!(
-                "ERR Flags are kept for {MOST_FLAGGED} scripts already, SCRIPT FLUSH forgets them"
+                "ERR Flags are already stored for {MOST_FLAGGED} scripts, SCRIPT FLUSH removes them"
             )));
         }
         let said = flags.entry(*sha).or_default();

@@ -279,7 +279,7 @@ impl Server {
                         self.acl.note_limit(limit);
                     }
                     Err(CommandError::owned(format!(
-                        "ERR The script asks for {name}={wish}, {setting} allows no more than {most}"
+                        "ERR The script requests {name}={wish}, but {setting} allows at most {most}"
                     )))
                 }
                 wish => Ok(wish.unwrap_or(usual.min(own))),

@@ -107,7 +107,7 @@ async fn tell_of_links(cluster: &Cluster) {
                 continue;
             }
             match &state {
-                Ok(()) => log::notice(&format!("store node {} is reached", link.address())),
+                Ok(()) => log::notice(&format!("store node {} is reachable", link.address())),
                 Err(why) => log::notice(&format!("store node {} cannot be used: {why}", link.address())),
             }
             *told = state;

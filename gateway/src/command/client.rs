@@ -98,7 +98,7 @@ NO-EVICT (ON|OFF)
 SETINFO <option> <value>
     Set the name or version of the client library.
 TRACEPARENT <context>
-    Set the trace context that the next requests belong to.";
+    Set the trace context of the next requests.";
 
 static CLIENT: &[Command] = &[
     sub(
@@ -158,7 +158,7 @@ static CLIENT: &[Command] = &[
         "traceparent",
         "7.0.0",
         Arity::Exactly(3),
-        "Sets the trace context that the next requests of the connection belong to. Not a command of Redis.",
+        "Sets the trace context of the next requests of the connection. Not a Redis command.",
         "value",
     ),
     sub(
@@ -187,7 +187,7 @@ static CLIENT: &[Command] = &[
         "unblock",
         "5.0.0",
         Arity::AtLeast(3),
-        "Ends the waiting of a client that is blocked by a command, from another connection.",
+        "Unblocks a client that is blocked by a command, from another connection.",
         "client-id:int timeout_error(TIMEOUT | ERROR)?",
     )),
     admin(sub("unpause", "6.2.0", Arity::Exactly(2), "Resumes processing commands from paused clients.", "")),
@@ -232,7 +232,7 @@ fn client(
                 b"" => Parent::Unknown,
                 text => Parent::Caller(Context::parse(text).ok_or_else(|| {
                     CommandError::new(
-                        "ERR traceparent must be 00-TRACE-SPAN-FLAGS as W3C Trace Context has it, or empty",
+                        "ERR traceparent must be 00-TRACE-SPAN-FLAGS as defined by W3C Trace Context, or empty",
                     )
                 })?),
             };

@@ -109,19 +109,19 @@ KILL
 LOAD <script>
     Load a script into the scripts cache without executing it.
 FLAGS <sha1> [<flag> ...]
-    Add flags and options to those of a script, loaded or not; without any, return them.
+    Add flags and options to a script, which need not be loaded; without arguments, return them.
 KILL <sha1> | CLIENT <client-id>
-    Kill the scripts of a digest, or that of a client. What they wrote is undone.
+    Kill the runs of a script, or the run of a client. Their writes are rolled back.
 LATENCY
-    Return how long the runs of each script took.
+    Return the latencies of the runs of each script.
 LIST
-    Return digest and text of each script.
+    Return the digest and text of each script.
 RUNNING
-    Return the scripts that are running or waiting for their keys.
+    Return the scripts that are running or waiting for locks.
 SHOW <sha1>
     Return the text of a script.
 STATS [<sha1> | RESET]
-    Return what the runs of a script did, or of all; or begin anew.";
+    Return statistics of the runs of a script or of all scripts, or reset them.";
 
 static SCRIPT: &[Command] = &[
     sub("exists", Arity::AtLeast(3), "Determines whether server-side Lua scripts exist.", "sha1..."),
@@ -131,12 +131,7 @@ static SCRIPT: &[Command] = &[
         "Removes all server-side Lua scripts from the script cache.",
         "async(ASYNC | SYNC)@6.2.0?",
     ),
-    sub(
-        "flags",
-        Arity::AtLeast(3),
-        "Adds flags and options to those of a server-side Lua script.",
-        "sha1 flag...?",
-    ),
+    sub("flags", Arity::AtLeast(3), "Adds flags and options to a server-side Lua script.", "sha1 flag...?"),
     Command {
         since: "5.0.0",
         ..sub("help", Arity::Exactly(2), "Returns helpful text about the different subcommands.", "")
@@ -147,14 +142,19 @@ static SCRIPT: &[Command] = &[
         "Terminates server-side Lua scripts during execution.",
         "which(sha1 | CLIENT=client-id:int)?",
     ),
-    sub("latency", Arity::Exactly(2), "Returns how long the runs of each server-side Lua script took.", ""),
+    sub(
+        "latency",
+        Arity::Exactly(2),
+        "Returns the latencies of the runs of each server-side Lua script.",
+        "",
+    ),
     sub("list", Arity::Exactly(2), "Lists the server-side Lua scripts.", ""),
     sub("running", Arity::Exactly(2), "Lists the server-side Lua scripts that are running.", ""),
     sub("show", Arity::Exactly(3), "Returns the text of a server-side Lua script.", "sha1"),
     sub(
         "stats",
         Arity::AtLeast(2),
-        "Returns what the runs of a server-side Lua script did, or of all.",
+        "Returns statistics of the runs of a server-side Lua script, or of all of them.",
         "which(sha1 | RESET)?",
     ),
     sub("load", Arity::Exactly(3), "Loads a server-side Lua script to the script cache.", "script"),

@@ -399,7 +399,7 @@ fn scripts_section(server: &Server, text: &mut String) {
         "undeclared_keys": of(&server.counters.undeclared_keys),
         "undeclared_refused": of(&server.counters.undeclared_refused),
         "script_traps": of(&server.counters.script_traps),
-        "script_instances_made": server.runtime.instances_made(),
+        "script_instances_created": server.runtime.instances_made(),
     );
     for (limit, count) in server.runtime.limits_hit() {
         let _ = write!(text, "script_limit_{}:{count}\r\n", limit.name());

@@ -426,7 +426,7 @@ async fn run_step(
     let how = if failed { Ended::WithError } else { Ended::Well };
     call.tell_end(how, &done.spent);
     told.iter_mut().for_each(|told| told.end(how, done.spent.fuel));
-    let lost = || Broken::Ended("SCRIPTTRAP the sandbox took its transaction down".into());
+    let lost = || Broken::Ended("SCRIPTTRAP the sandbox failed and its transaction was rolled back".into());
     let ScriptHost { mut txn, outgoing: published, seen, .. } = *done.host.ok_or_else(lost)?;
     shared.seed = seen.seed;
     if call.is_dry() {

@@ -23,7 +23,8 @@ impl Outgoing {
         let bytes = size_of::<Message>() + message.channel.len() + message.text.len();
         if self.bytes + bytes > MOST_BYTES {
             return Err(CommandError::new(
-                "ERR a script or transaction may publish no more than 64mb; nothing of it is heard before its end",
+                "ERR a script or transaction can publish at most 64mb, because its messages are buffered until \
+                 it commits",
             ));
         }
         self.bytes += bytes;

@@ -254,8 +254,8 @@ impl Connection {
                     answered += 1;
                     if args.get(0).is_some_and(is_http) {
                         log::warning(&format!(
-                            "the connection from {} sent POST or Host: as a command and is closed: a web page may be \
-                             trying to run commands through a browser",
+                            "closed the connection from {}: it sent POST or Host: as a command, which may be a \
+                             cross-protocol attack by a web page",
                             session.client.addr
                         ));
                         session.closing = true;

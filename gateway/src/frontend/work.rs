@@ -89,7 +89,7 @@ impl Work {
     pub fn authenticate(&mut self, header: &[u8]) -> Result<(), Failure> {
         let wrong = || {
             let text =
-                "WRONGPASS authorization is neither Basic with user and password nor Bearer with a password";
+                "WRONGPASS authorization must be Basic with user and password or Bearer with a password";
             Failure::Reply(text.as_bytes().to_vec())
         };
         let at = header.iter().position(|byte| *byte == b' ').ok_or_else(wrong)?;
@@ -112,7 +112,7 @@ impl Work {
         match out.buf.split_first() {
             Some((b'+', _)) if !left => Ok(()),
             Some((b'-', text)) => Err(Failure::Reply(text.trim_ascii_end().to_vec())),
-            _ => Err(Failure::Internal("ERR internal error: AUTH has no answer".into())),
+            _ => Err(Failure::Internal("ERR internal error: AUTH returned no reply".into())),
         }
     }
 
@@ -213,7 +213,7 @@ impl Work {
 /// A reply as a tree.
 pub fn parse(reply: &[u8]) -> Result<Value, Failure> {
     Value::parse(reply, ReplyLimits::default())
-        .map_err(|error| Failure::Internal(format!("ERR a reply that cannot be shown: {error}")))
+        .map_err(|error| Failure::Internal(format!("ERR the reply cannot be encoded: {error}")))
 }
 
 /// The code word of an error text.
@@ -231,19 +231,19 @@ const OF_CONNECTIONS: &[(&str, &str)] = &[
     ("watch", "a script, which is atomic"),
     ("unwatch", "a script, which is atomic"),
     ("select", "the parameter db"),
-    ("hello", "nothing: replies are those of RESP3"),
-    ("reset", "nothing: each request is new"),
-    ("quit", "nothing: each request is new"),
+    ("hello", "no replacement: replies always use the types of RESP3"),
+    ("reset", "no replacement: each request has a session of its own"),
+    ("quit", "no replacement: each request has a session of its own"),
 ];
 
 /// Refuses a command without a name, or one that makes no sense without a connection of its own.
 pub fn admit(name: Option<&[u8]>) -> Result<(), Failure> {
-    let Some(name) = name else { return Err(Failure::Request("a command needs a name".into())) };
+    let Some(name) = name else { return Err(Failure::Request("a command must have a name".into())) };
     let is_named = |(known, _): &&(&str, &str)| name.eq_ignore_ascii_case(known.as_bytes());
     match OF_CONNECTIONS.iter().find(is_named) {
         Some((known, instead)) => {
             let known = known.to_uppercase();
-            let text = format!("ERR {known} needs a connection of its own; instead of it there is {instead}");
+            let text = format!("ERR {known} requires a persistent connection; use instead: {instead}");
             Err(Failure::Reply(text.into_bytes()))
         }
         None => Ok(()),

@@ -61,7 +61,7 @@ mod told {
                 std::process::abort();
             }
             if Path::new(&point.what).exists() {
-                return Err(DiskError::Refused(format!("a test wants it to fail: {place}")));
+                return Err(DiskError::Refused(format!("a test makes it fail: {place}")));
             }
         }
         Ok(())

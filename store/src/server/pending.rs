@@ -74,14 +74,14 @@ pub(super) struct Arrival {
 
 impl Arrival {
     /// What the message tells of it.
-    pub fn of(receive: &wire::Receive) -> Result<Arrival, String> {
+    pub fn of(receive: &wire::ReceiveSlots) -> Result<Arrival, String> {
         let map = SlotMap::from_wire(receive.map.as_ref().ok_or("no map")?).map_err(|error| error.0)?;
         Ok(Arrival { map, records: receive.records.clone() })
     }
 
     fn record(&self) -> Vec<u8> {
         let (map, records) = (Some(self.map.to_wire()), self.records.clone());
-        wire::Receive { map, records, ..wire::Receive::default() }.encode_to_vec()
+        wire::ReceiveSlots { map, records, ..wire::ReceiveSlots::default() }.encode_to_vec()
     }
 
     /// Keeps it with these effects.
@@ -329,7 +329,7 @@ pub(super) async fn prepare(
             trace.stays = true;
             Ok(())
         }
-        _ => Err("the transaction was ended".into()),
+        _ => Err("the transaction was aborted".into()),
     }
 }
 
@@ -357,7 +357,7 @@ pub(super) async fn commit(
     others: &[String],
 ) -> Result<(), String> {
     if !host.registry.finishes(number) {
-        return Err("the transaction was ended".into());
+        return Err("the transaction was aborted".into());
     }
     if others.is_empty() {
         txn.commit();
@@ -551,7 +551,10 @@ pub(super) async fn resolved(host: Arc<Host>, number: u64) -> Answer {
             unavailable("the transaction is being finished")
         }
         // Who decides is to remember it until then.
-        Ok(()) if doubt::was_chosen(&host, number) => unavailable("the transaction is being compared"),
+        Ok(()) if doubt::was_chosen(&host, number) => unavailable(
+            "the decision of the transaction is being \
+            verified",
+        ),
         Ok(()) => Answer::Done(wire::Done {}),
         Err(reason) => Answer::Refusal(refusal(Code::Unavailable, &reason)),
     }
@@ -571,13 +574,14 @@ pub(super) async fn resolve(host: Arc<Host>, number: u64) {
 async fn ask_decider(host: &Arc<Host>, number: u64, decider: String) {
     let link = way_to(host, decider);
     while host.registry.decider(number).is_some() {
-        match link.ask(Ask::Outcome(wire::Outcome { txn: number })).answer().await {
+        match link.ask(Ask::GetDecision(wire::GetDecision { txn: number })).answer().await {
             Ok(Answer::Decision(decision)) => {
                 // A disk that cannot be written is told of where commands are refused.
                 let done = decided(host, number, decision.committed).await;
                 if done.is_ok() && decision.committed {
                     let node = host.place.name().unwrap_or_default();
-                    let _ = link.ask(Ask::Forget(wire::Forget { txn: number, node })).answer().await;
+                    let _ =
+                        link.ask(Ask::Acknowledge(wire::Acknowledge { txn: number, node })).answer().await;
                 }
                 return;
             }
@@ -613,7 +617,7 @@ pub(super) async fn recover(host: &Arc<Host>) -> Result<(), String> {
             true => None,
             false => {
                 let bytes = input.bytes().map_err(|_| damaged())?;
-                let receive = wire::Receive::decode(bytes).map_err(|_| damaged())?;
+                let receive = wire::ReceiveSlots::decode(bytes).map_err(|_| damaged())?;
                 Some(Arrival::of(&receive).map_err(|_| damaged())?)
             }
         };

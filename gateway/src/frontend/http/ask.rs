@@ -73,7 +73,7 @@ impl FromRequest<Arc<Face>> for Ask {
             return Err(Problem::new(
                 StatusCode::UNSUPPORTED_MEDIA_TYPE,
                 "REQUEST",
-                "a POST needs Content-Type: application/json",
+                "POST requires Content-Type: application/json",
             ));
         }
         // Of a stranger nothing more is read.
@@ -82,9 +82,9 @@ impl FromRequest<Arc<Face>> for Ask {
         let most = face.server.config.http_body_max.get_usize();
         let body = Limited::new(body, most).collect().await.map_err(|error| {
             if !error.is::<LengthLimitError>() {
-                return Problem::bad("the body could not be read to its end");
+                return Problem::bad("the body could not be read completely");
             }
-            let detail = format!("http-body-max allows bodies of {most} bytes");
+            let detail = format!("the body exceeds http-body-max, {most} bytes");
             Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "TOOLARGE", detail)
         })?;
         asker.client.active_ms.store(unix_ms(), Ordering::Relaxed);
@@ -161,8 +161,7 @@ impl Ask {
     /// The body as JSON of this form; an empty one is `{}`.
     pub fn json<T: DeserializeOwned>(&self) -> Result<T, Problem> {
         let text: &[u8] = if self.body.is_empty() { b"{}" } else { &self.body };
-        serde_json::from_slice(text)
-            .map_err(|error| Problem::bad(format!("the body is not as expected: {error}")))
+        serde_json::from_slice(text).map_err(|error| Problem::bad(format!("invalid body: {error}")))
     }
 
     /// Part `at` of the path, decoded; the first is 1.
@@ -187,7 +186,7 @@ impl Ask {
         match self.query(name) {
             None | Some(b"false" | b"0") => Ok(false),
             Some(b"true" | b"1" | b"") => Ok(true),
-            Some(_) => Err(Problem::bad(format!("{name} is neither true nor false"))),
+            Some(_) => Err(Problem::bad(format!("{name} is not true or false"))),
         }
     }
 

@@ -62,7 +62,7 @@ struct EvalReply<'a> {
 /// Runs a script by its text.
 pub async fn eval(mut ask: Ask) -> Result<Response, Problem> {
     let body: EvalBody = ask.json()?;
-    let script = body.script.as_ref().ok_or_else(|| Problem::bad("a script is needed"))?.0.clone();
+    let script = body.script.as_ref().ok_or_else(|| Problem::bad("script is missing"))?.0.clone();
     run(&mut ask, false, &script, &body).await
 }
 
@@ -70,7 +70,7 @@ pub async fn eval(mut ask: Ask) -> Result<Response, Problem> {
 pub async fn evalsha(mut ask: Ask) -> Result<Response, Problem> {
     let body: EvalBody = ask.json()?;
     if body.script.is_some() {
-        return Err(Problem::bad("the path names the script"));
+        return Err(Problem::bad("the script is given by the path, not by the body"));
     }
     let sha = ask.segment(3);
     run(&mut ask, true, &sha, &body).await

@@ -16,7 +16,8 @@ pub static COMMANDS: &[Command] = &[
         arity: Arity::AtLeast(4),
         keys: &[KeyPart::Halved { access: Access::Read }],
         flags: flags::BLOCKING | flags::MOVABLE_KEYS,
-        summary: "Returns the entries of several streams behind those that were seen, waiting until there are some.",
+        summary: "Returns entries of several streams with IDs greater than the given ones. Blocks until there \
+                  are some if BLOCK is given.",
         complexity: READ,
         syntax: "COUNT=count:int? BLOCK=milliseconds:int? STREAMS=streams(key... id...)",
         run: read,
@@ -27,7 +28,8 @@ pub static COMMANDS: &[Command] = &[
         arity: Arity::AtLeast(7),
         keys: &[KeyPart::Halved { access: Access::Write }],
         flags: flags::BLOCKING | flags::MOVABLE_KEYS,
-        summary: "Returns new entries of several streams to a consumer of a group, or those that are pending for it.",
+        summary: "Returns new or pending entries of several streams for a consumer of a group. Blocks until \
+                  there are some if BLOCK is given.",
         complexity: READ,
         syntax: "GROUP=group_consumer(group consumer) COUNT=count:int? BLOCK=milliseconds:int? NOACK? STREAMS=streams(key... id...)",
         run: read,
