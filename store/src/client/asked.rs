@@ -55,7 +55,10 @@ pub(crate) fn asker(trace: &wire::Trace) -> Option<Context> {
 
 /// Whether a request has an answer, with which its span ends.
 pub(crate) fn is_answered(body: &Ask) -> bool {
-    !matches!(body, Ask::Cancel(_) | Ask::Unwatch(_) | Ask::SetInvalidations(_) | Ask::Report(_) | Ask::Trace(_))
+    !matches!(
+        body,
+        Ask::Cancel(_) | Ask::Unwatch(_) | Ask::SetInvalidations(_) | Ask::Report(_) | Ask::Trace(_)
+    )
 }
 
 /// What is told of a request before it is done.
@@ -73,7 +76,9 @@ impl Facts {
     pub fn of(body: &Ask) -> Facts {
         let command = match body {
             Ask::Execute(wire::Execute { call: Some(call), .. })
-            | Ask::ExecuteBlocking(wire::ExecuteBlocking { call: Some(call), .. }) => name_of(call).map(|name| (name, call.db)),
+            | Ask::ExecuteBlocking(wire::ExecuteBlocking { call: Some(call), .. }) => {
+                name_of(call).map(|name| (name, call.db))
+            }
             _ => None,
         };
         let step = match body {

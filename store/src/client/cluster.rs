@@ -128,9 +128,9 @@ impl Cluster {
             news
         };
         if let Some(map) = news {
-            self.links()
-                .iter()
-                .for_each(|link| link.tell(Ask::SetTopology(Box::new(wire::SetTopology { map: Some(map.clone()) }))));
+            self.links().iter().for_each(|link| {
+                link.tell(Ask::SetTopology(Box::new(wire::SetTopology { map: Some(map.clone()) })))
+            });
         }
         Ok(())
     }
@@ -229,7 +229,8 @@ impl Cluster {
     pub fn counts(&self) -> Counts {
         let mut sum = self.counts_since_reset();
         for link in self.owners() {
-            let wire::Counts { hits, misses, expired, evicted } = link.status().before_reset.unwrap_or_default();
+            let wire::Counts { hits, misses, expired, evicted } =
+                link.status().before_reset.unwrap_or_default();
             sum += Counts { hits, misses, expired, evicted };
         }
         sum
@@ -380,12 +381,17 @@ pub(super) fn room_in(out: &Reply) -> u64 {
 pub(super) fn lost_error(lost: &Lost, writes: bool) -> CommandError {
     CommandError::owned(match (lost.maybe_done, writes) {
         (false, _) => {
-          cannot reach   format!("CLUSTERDOWN nothing was done, the node of the key: {}", lost.reason)
+            format!("CLUSTERDOWN nothing was done, the node of the key cannot be reached: {}", lost.reason)
         }
-        (true, false) => format!("TRYAGAIN the connection to the node was lost before it answered: {}", lost.reason),
+        (true, false) => {
+            format!("TRYAGAIN the connection to the node was lost before it answered: {}", lost.reason)
+        }
         (true, true) => {
-            format!("UNKNOWN whether this was done, the connection to the node was lost before it answered: \
-                     {}", lost.reason)
+            format!(
+                "UNKNOWN whether this was done, the connection to the node was lost before it answered: \
+                     {}",
+                lost.reason
+            )
         }
     })
 }
@@ -410,7 +416,15 @@ impl Greeting for NodeGreeting {
         let notify = self.cluster.upgrade().map_or(0, |cluster| cluster.notify.load(Ordering::Relaxed));
         let (node, keeps_copies) = (self.node as u32, self.keeps_copies());
         let map = Some(map);
-        Ask::Handshake(Box::new(wire::Handshake { peer, map, node, token, gateway: true, notify, invalidations: keeps_copies }))
+        Ask::Handshake(Box::new(wire::Handshake {
+            peer,
+            map,
+            node,
+            token,
+            gateway: true,
+            notify,
+            invalidations: keeps_copies,
+        }))
     }
 
     fn welcome(&self, answer: Answer) -> Result<(), String> {
@@ -425,8 +439,11 @@ impl Greeting for NodeGreeting {
                 let told = map.identities.get(self.node).map_or(0, |identity| identity.id);
                 match cluster.map().identities().get(self.node) {
                     // Greeted again it hears so itself, and says what to do.
-                    Some(known) if known.id != told => Err("the node does not have the data that belongs to \
-                                                            it".into()),
+                    Some(known) if known.id != told => {
+                        Err("the node does not have the data that belongs to \
+                                                            it"
+                        .into())
+                    }
                     _ => Ok(()),
                 }
             }

@@ -160,7 +160,9 @@ impl Cluster {
     async fn newest_epoch(self: &Arc<Self>) -> Result<u64, CommandError> {
         let epoch = self.map().epoch();
         let keeps_copies = self.keeps_copies();
-        let ask = |link: &Arc<Link>| link.ask(Ask::Heartbeat(wire::Heartbeat { epoch, invalidations: keeps_copies }));
+        let ask = |link: &Arc<Link>| {
+            link.ask(Ask::Heartbeat(wire::Heartbeat { epoch, invalidations: keeps_copies }))
+        };
         let pending: Vec<_> = self.owners().iter().map(ask).collect();
         let mut newest = epoch;
         for answer in pending {
@@ -354,7 +356,8 @@ impl Cluster {
         let only_tell = nodes.len() > 1;
         let ask = |node: NodeId| {
             let link = self.link(node);
-            let wait = wire::ExecuteBlocking { call: Some(wire_call(call, protocol)), notify_only: only_tell };
+            let wait =
+                wire::ExecuteBlocking { call: Some(wire_call(call, protocol)), notify_only: only_tell };
             let pending = link.ask(Ask::ExecuteBlocking(wait));
             (link, pending)
         };

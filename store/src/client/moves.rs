@@ -106,7 +106,9 @@ pub struct PreparedTransaction {
 pub async fn accept(cluster: &Arc<Cluster>, address: &str, trust: &Trust) -> Result<(), String> {
     let map = cluster.map();
     let node = map.nodes().iter().position(|node| node == address);
-    let node = node.ok_or_else(|| format!("{address} is not a node of this cluster; its nodes are {}", map.nodes().join(",")))?;
+    let node = node.ok_or_else(|| {
+        format!("{address} is not a node of this cluster; its nodes are {}", map.nodes().join(","))
+    })?;
     let look = Arc::new(Look { token: trust.token.clone().unwrap_or_default(), map: Mutex::default() });
     let link = Link::open(address.to_owned(), trust.tls.clone(), look);
     link.connected().await.map_err(|reason| format!("{address}: {reason}"))?;
@@ -119,7 +121,8 @@ pub async fn accept(cluster: &Arc<Cluster>, address: &str, trust: &Trust) -> Res
     };
     for link in cluster.links() {
         // Who cannot be reached hears of it from the others.
-        let _ = link.ask(Ask::SetTopology(Box::new(wire::SetTopology { map: Some(map.clone()) }))).answer().await;
+        let _ =
+            link.ask(Ask::SetTopology(Box::new(wire::SetTopology { map: Some(map.clone()) }))).answer().await;
     }
     Ok(())
 }
@@ -222,7 +225,10 @@ impl Cluster {
         let map = map.with_node(address).map_err(|error| error.0)?.to_wire();
         // All who add nodes ask in this order, so that the first one is followed by all.
         for link in self.owners() {
-            let asked = link.ask(Ask::SetTopology(Box::new(wire::SetTopology { map: Some(map.clone()) }))).answer().await;
+            let asked = link
+                .ask(Ask::SetTopology(Box::new(wire::SetTopology { map: Some(map.clone()) })))
+                .answer()
+                .await;
             let failed = |why: &str| Err(format!("{}: {why}", link.address()));
             match asked {
                 Ok(Answer::Done(_)) => {}

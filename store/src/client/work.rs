@@ -300,7 +300,8 @@ impl Work {
         let mut rehearsed = Rehearsed { keys, omitted, databases: Vec::new() };
         if self.everything {
             let tell_keys = most.clamp(1, u32::MAX as usize) as u32;
-            let step = wire::Step { savepoint: Savepoint::Rollback.into(), report_keys: tell_keys, ..self.step() };
+            let step =
+                wire::Step { savepoint: Savepoint::Rollback.into(), report_keys: tell_keys, ..self.step() };
             let pending: Vec<_> = self.shares.iter().map(|share| share.ask(step.clone())).collect();
             for answer in pending {
                 let stepped = self.stepped(answer.answer().await, false)?;

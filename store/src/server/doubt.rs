@@ -107,9 +107,7 @@ pub(super) fn list(host: &Host, in_doubt: bool) -> Vec<wire::PreparedTransaction
             Some(wire::PreparedTransaction {
                 txn: *number,
                 coordinator: prepared.decider.clone(),
-                in_doubt_ms: doubts
-                    .get(number)
-                    .map(|since| (since.elapsed() + PATIENCE).as_millis() as u64),
+                in_doubt_ms: doubts.get(number).map(|since| (since.elapsed() + PATIENCE).as_millis() as u64),
                 locks: prepared.txn.requests().take(MOST_KEYS).map(lock).collect(),
                 keys: prepared.txn.requests().len() as u64,
                 everything: prepared.txn.holds_everything(),

@@ -46,15 +46,23 @@ async fn batch(host: &Arc<Host>, asked: &wire::MoveSlots) -> Result<wire::SlotsM
     let _one_at_a_time = host.moving.lock().await;
     let (first, last, to) = (asked.first as usize, asked.last as usize, asked.node as NodeId);
     for _ in 0..ATTEMPTS.0 {
-        let taken = host.place.taken().ok_or_else(|| refusal(Code::Denied, "this node does not belong to a \
-            cluster"))?;
+        let taken = host.place.taken().ok_or_else(|| {
+            refusal(
+                Code::Denied,
+                "this node does not belong to a \
+            cluster",
+            )
+        })?;
         if first > last || last >= SLOTS || to >= taken.map.nodes().len() {
             return Err(refusal(Code::Invalid, "invalid slots or node"));
         }
         let slots: Vec<u16> =
             (first as u16..=last as u16).filter(|slot| taken.map.owner(*slot) == taken.me).collect();
         if slots.is_empty() || to == taken.me {
-            return Ok(wire::SlotsMoved { map: Some(Box::new(taken.map.to_wire())), ..wire::SlotsMoved::default() });
+            return Ok(wire::SlotsMoved {
+                map: Some(Box::new(taken.map.to_wire())),
+                ..wire::SlotsMoved::default()
+            });
         }
         if let Some(cargo) = try_batch(host, &taken, &slots, to).await? {
             let map = host.place.taken().map(|taken| Box::new(taken.map.to_wire()));
@@ -82,9 +90,7 @@ async fn try_batch(
     host.node.refuse_while_failing().map_err(|error| unavailable(error.text()))?;
     let receiver = taken.map.nodes()[to].clone();
     let link = host.peer(&receiver);
-    link.connected()
-        .await
-        .map_err(|reason| unavailable(&format!("cannot reach {receiver}: {reason}")))?;
+    link.connected().await.map_err(|reason| unavailable(&format!("cannot reach {receiver}: {reason}")))?;
 
     let shard = |slot: u16| usize::from(slot) % host.node.shards();
     let of_shard: Vec<u16> = slots.iter().copied().filter(|slot| shard(*slot) == shard(slots[0])).collect();
@@ -193,7 +199,8 @@ async fn prepare(host: &Host, session: u64, asked: wire::ReceiveSlots) -> Result
     let unavailable = |reason: &str| refusal(Code::Unavailable, reason);
     let now_ms = (host.clock)();
     let arrival = Arrival::of(&asked).map_err(|reason| invalid(&reason))?;
-    let mine = host.place.taken().ok_or_else(|| refusal(Code::Denied, "this node does not belong to a cluster"))?;
+    let mine =
+        host.place.taken().ok_or_else(|| refusal(Code::Denied, "this node does not belong to a cluster"))?;
     mine.map.merged(&arrival.map).map_err(|error| refusal(Code::Denied, &error.0))?;
     if host.node.is_full(now_ms) {
         return Err(unavailable("the memory of the destination is full"));

@@ -250,7 +250,8 @@ mod tests {
     #[test]
     fn an_answer_that_fits_into_no_message_is_an_error_of_its_own() {
         let outbox = Outbox::default();
-        let stepped = wire::StepResult { values: vec![vec![0; LARGEST].into()], ..wire::StepResult::default() };
+        let stepped =
+            wire::StepResult { values: vec![vec![0; LARGEST].into()], ..wire::StepResult::default() };
         let step = Response { id: 2, body: Some(Answer::StepResult(Box::new(stepped))) };
         outbox.push([reply(1, LARGEST), step, reply(3, 1)]);
         let all: Vec<Response> = messages(&outbox).into_iter().flatten().collect();

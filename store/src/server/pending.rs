@@ -551,8 +551,10 @@ pub(super) async fn resolved(host: Arc<Host>, number: u64) -> Answer {
             unavailable("the transaction is being finished")
         }
         // Who decides is to remember it until then.
-        Ok(()) if doubt::was_chosen(&host, number) => unavailable("the decision of the transaction is being \
-            verified"),
+        Ok(()) if doubt::was_chosen(&host, number) => unavailable(
+            "the decision of the transaction is being \
+            verified",
+        ),
         Ok(()) => Answer::Done(wire::Done {}),
         Err(reason) => Answer::Refusal(refusal(Code::Unavailable, &reason)),
     }
@@ -578,7 +580,8 @@ async fn ask_decider(host: &Arc<Host>, number: u64, decider: String) {
                 let done = decided(host, number, decision.committed).await;
                 if done.is_ok() && decision.committed {
                     let node = host.place.name().unwrap_or_default();
-                    let _ = link.ask(Ask::Acknowledge(wire::Acknowledge { txn: number, node })).answer().await;
+                    let _ =
+                        link.ask(Ask::Acknowledge(wire::Acknowledge { txn: number, node })).answer().await;
                 }
                 return;
             }

@@ -129,7 +129,9 @@ impl Place {
     /// Takes what is newer in this map; an error if it is another cluster's.
     pub fn learn(&self, node: &Node, map: SlotMap) -> Result<(), String> {
         let mut state = self.state.write();
-        let Some(mine) = &state.taken else { return Err("this node does not belong to a cluster yet".into()) };
+        let Some(mine) = &state.taken else {
+            return Err("this node does not belong to a cluster yet".into());
+        };
         let taken = mine.with(map)?;
         state.set(node, taken);
         Ok(())

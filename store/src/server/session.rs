@@ -269,7 +269,9 @@ impl Session {
                 self.execute(Queued { id, since, call }, lane);
             }
             Ask::Step(step) => self.step(id, *step),
-            Ask::ExecuteBlocking(wire::ExecuteBlocking { call: Some(call), notify_only: only_tell }) => self.wait(id, call, only_tell),
+            Ask::ExecuteBlocking(wire::ExecuteBlocking { call: Some(call), notify_only: only_tell }) => {
+                self.wait(id, call, only_tell)
+            }
             Ask::Cancel(cancel) => self.cancel(cancel.id),
             Ask::Watch(watch) => self.watch(id, watch),
             Ask::Unwatch(unwatched) => {
@@ -329,8 +331,7 @@ impl Session {
                 }
             }
             Ask::Collect(asked) => {
-                let patience =
-                    (asked.timeout_ms > 0).then(|| Duration::from_millis(asked.timeout_ms.into()));
+                let patience = (asked.timeout_ms > 0).then(|| Duration::from_millis(asked.timeout_ms.into()));
                 let gathered = self.host.sessions.gather(self.number, &asked.query, patience);
                 self.later(id, |_| async { Answer::Collected(wire::Collected { answers: gathered.await }) });
             }
@@ -502,7 +503,9 @@ impl Session {
             match reply {
                 Some(reply) if reply.is_empty() && !only_tell => Answer::Refusal(host.place.moved()),
                 Some(reply) => Answer::Reply(reply.into()),
-                None => Answer::Refusal(refusal(Code::Unavailable, "the task that executed this call failed")),
+                None => {
+                    Answer::Refusal(refusal(Code::Unavailable, "the task that executed this call failed"))
+                }
             }
         });
     }
@@ -560,8 +563,11 @@ impl Drop for Owed {
 /// Runs a call of a lane that none waits in, if nothing is in its way.
 fn execute_now(host: &Host, waiting: &Mutex<Waiting>, origin: Origin, asked: &Queued) -> Option<Answer> {
     if waiting.lock().refused.would_be_overtaken(origin.client, asked.since) {
-        return Some(Answer::Refusal(refusal(Code::OutOfOrder, "an earlier request of the same sequence was \
-            refused")));
+        return Some(Answer::Refusal(refusal(
+            Code::OutOfOrder,
+            "an earlier request of the same sequence was \
+            refused",
+        )));
     }
     let answer = origin.act(|| step::execute_now(host, &asked.call))?;
     if is_moved(&answer) {

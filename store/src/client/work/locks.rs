@@ -149,7 +149,11 @@ impl Work {
     }
 
     /// Takes what came with locks that are had.
-    pub(super) fn accept(&mut self, stepped: &wire::StepResult, locks: &[LockRequest]) -> Result<(), Trouble> {
+    pub(super) fn accept(
+        &mut self,
+        stepped: &wire::StepResult,
+        locks: &[LockRequest],
+    ) -> Result<(), Trouble> {
         if !self.keeps_time {
             self.now_ms = self.now_ms.max(stepped.now_ms);
         }

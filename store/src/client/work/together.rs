@@ -81,7 +81,13 @@ impl Work {
         let mut pending = Vec::new();
         for (node, bundle) in bundles {
             let (locks, writes) = (bundle.locks.clone(), bundle.writes);
-            let mut step = wire::Step { seed: *seed, shared, strict: true, ignore_maxmemory: spares_memory, ..self.step() };
+            let mut step = wire::Step {
+                seed: *seed,
+                shared,
+                strict: true,
+                ignore_maxmemory: spares_memory,
+                ..self.step()
+            };
             bundle.add_to(&mut step, COPIED_BYTES);
             let share = self.share(node, writes);
             pending.push((node, locks, share.ask(step)));
