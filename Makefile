@@ -53,7 +53,7 @@ proto: preflight ## Generate proto/src/generated from the .proto files
 
 # Properties are tried with the same cases each time, so that a change is judged by what it changes. `cargo test` draws anew.
 test: export PROPTEST_RNG_SEED ?= 1
-test: ## Check format and lints, run all tests
+test: preflight ## Check format and lints, run all tests
 	@$(oracle)
 	@$(browser)
 	@tests/run.sh $(TARGET)

@@ -47,19 +47,22 @@ rust_version() {
     done <Cargo.toml
 }
 
-rustup='the rustup of https://rustup.rs'
+rustup=("'apt install rustup' from Debian 13 on, or https://rustup.rs" "'dnf install rustup' and 'rustup-init'"
+    "'brew install rustup'")
 wanted=$(rust_version)
 if ! command -v cargo >/dev/null; then
-    require "cargo is missing, which builds the server" "$rustup" "$rustup" "$rustup, or 'brew install rustup'"
+    require "cargo is missing, which builds the server" "${rustup[@]}"
 elif ! version=$(cargo --version 2>/dev/null); then
     toolchain="'rustup toolchain install stable'"
     require "cargo has no toolchain, see 'cargo --version'" "$toolchain" "$toolchain" "$toolchain"
 elif ! at_least "${version#cargo }" "$wanted"; then
-    require "$version is older than $wanted" "$rustup" "$rustup" "$rustup, or 'brew install rustup'"
+    require "$version is older than $wanted" "${rustup[@]}"
 fi
 
-if ! command -v "${CC:-cc}" >/dev/null; then
-    require "A C compiler and linker (${CC:-cc}) is missing" "'apt install build-essential'" "'dnf install gcc'" \
+compiler=${CC:-cc}
+compiler=${compiler%% *}
+if ! command -v "$compiler" >/dev/null; then
+    require "A C compiler and linker ($compiler) is missing" "'apt install build-essential'" "'dnf install gcc'" \
         "'xcode-select --install'"
 fi
 

@@ -50,7 +50,7 @@ pub(super) fn status(host: &Host) -> wire::Status {
         sticky_bytes: usage.sticky.iter().map(|sticky| sticky.bytes as u64).collect(),
         bytes: usage.bytes as u64,
         memory_full: host.node.is_full((host.clock)()),
-        disk_error: progress.failure.as_deref().unwrap_or_default().to_owned(),
+        disk_error: progress.failure.map_or_else(String::new, |failure| failure.to_string()),
         epoch,
         hits: counts.hits,
         misses: counts.misses,
