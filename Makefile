@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run cluster build dist install package proto test check doctests bench fuzz fuzz-commands fuzz-histories eviction-quality crash cluster-crash disk-space bench-nodes chart-apply fmt lint clean preflight zig console
+.PHONY: help run cluster build dist install package proto test check doctests bench bench-heavy fuzz fuzz-commands fuzz-histories eviction-quality crash cluster-crash disk-space bench-nodes chart-apply fmt lint clean preflight zig console
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 PYTHON ?= python3
@@ -93,6 +93,11 @@ bench: build ## Compare the cost of commands and keys with Redis
 	@$(oracle)
 	@if command -v redis-server >/dev/null; then \
 	    $(PYTHON) tests/bench/families.py $(TARGET)/release/moonshard $(BENCH); fi
+
+bench-heavy: build ## Compare how long others wait for heavy commands with Redis
+	@$(oracle)
+	@if command -v redis-server >/dev/null; then \
+	    $(PYTHON) tests/bench/heavy.py $(TARGET)/release/moonshard $(BENCH); fi
 
 # What is found is kept below fuzz/artifacts of the crate; its seeds are tried by `make test`, too.
 fuzz: zig ## Fuzz all parsers with random bytes, a minute each

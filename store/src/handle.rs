@@ -428,7 +428,7 @@ impl Unit {
     pub async fn commit(self) -> Result<(), Trouble> {
         match self {
             Unit::Here(txn) => {
-                txn.commit();
+                txn.commit_any().await;
                 Ok(())
             }
             Unit::Spread(work) => Box::pin(work.commit()).await,

@@ -16,7 +16,7 @@ use crate::header::Header;
 use crate::options::{BadOption, Flags, Options};
 use crate::recall;
 use crate::registry::{Later, SessionCommand, SessionRun};
-use crate::scripts::{Known, parse_sha, sha_of};
+use crate::scripts::{Known, Sha, parse_sha, sha_in_pieces, sha_of};
 use crate::server::Server;
 use crate::session::Session;
 use crate::stats::Stats;
@@ -172,7 +172,11 @@ pub async fn eval(
     if by_sha && server.store.cluster().is_some() {
         Box::pin(find_elsewhere(server, admitted.args[1])).await;
     }
-    match script_call(server, session, admitted, by_sha, read_only) {
+    let sha = match by_sha {
+        true => parse_sha(admitted.args[1]),
+        false => Some(sha_in_pieces(admitted.args[1]).await),
+    };
+    match script_call(server, session, admitted, sha, by_sha, read_only) {
         Ok(call) => coordinate::run_script(server, call, &mut out.buf).await,
         Err(error) => out.error(&error),
     }
@@ -200,21 +204,22 @@ pub async fn recall_script(server: &Server, text: &[u8]) -> Result<(), CommandEr
     server.scripts.pin(text, &script).map(drop)
 }
 
-/// Finds the script that an EVAL call means, and what it is called with.
+/// Finds the script of this digest that an EVAL call means, and what it is called with.
 pub fn script_call<'a>(
     server: &Server,
     session: &mut Session,
     admitted: &Admitted<'a>,
+    sha: Option<Sha>,
     by_sha: bool,
     read_only: bool,
 ) -> Result<ScriptCall<'a>, CommandError> {
     const UNKNOWN: CommandError = CommandError::new("NOSCRIPT No matching script. Please use EVAL.");
     let args = admitted.args;
+    let sha = sha.ok_or(UNKNOWN)?;
     let known = if by_sha {
-        let sha = parse_sha(args[1]).ok_or(UNKNOWN)?;
         server.scripts.get(&sha).ok_or(UNKNOWN)?
     } else {
-        server.scripts.get_or_add(args[1])?
+        server.scripts.get_or_add(sha, args[1])?
     };
     let (keys, args) = args.rest(3).split_at(key_count(admitted)?);
     session.seed = session.seed.wrapping_add(1);

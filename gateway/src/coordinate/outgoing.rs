@@ -2,6 +2,7 @@
 
 use store::{Trouble, Unit};
 use store_engine::CommandError;
+use store_engine::discard::discard;
 
 use crate::fleet;
 use crate::pubsub::Message;
@@ -33,9 +34,15 @@ impl Outgoing {
     }
 
     /// Adds those of a part of the transaction.
-    pub fn append(&mut self, part: Outgoing) {
+    pub fn append(&mut self, mut part: Outgoing) {
         self.bytes += part.bytes;
-        self.messages.extend(part.messages);
+        self.messages.append(&mut part.messages);
+    }
+}
+
+impl Drop for Outgoing {
+    fn drop(&mut self) {
+        discard(std::mem::take(&mut self.messages), self.bytes);
     }
 }
 

@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use resp::{Limits, Parser, Progress, Reader, ReplyLimits, Step, Value};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use store_engine::discard::discard;
 use store_engine::work::LONG_CALL_STEPS;
 use store_engine::{Args, CommandError, Protocol, Reply};
 use tls::{Detached, Wire};
@@ -44,6 +45,8 @@ const READ_BYTES: usize = 16 * 1024;
 const FLUSH_BYTES: usize = 256 * 1024;
 /// The same of a client that has to say who it is first.
 const STRANGER_FLUSH_BYTES: usize = 16 * 1024;
+/// Reply bytes that are written before others have their turn.
+const PIECE_BYTES: usize = 1 << 20;
 /// Buffers larger than this are not kept.
 const KEPT_BYTES: usize = 64 * 1024;
 /// Idle buffers a thread keeps.
@@ -59,6 +62,7 @@ fn take_buffer() -> Vec<u8> {
 }
 
 fn give_buffer(mut buffer: Vec<u8>) {
+    let bytes = buffer.capacity();
     if (1..=KEPT_BYTES).contains(&buffer.capacity()) {
         buffer.clear();
         BUFFERS.with_borrow_mut(|buffers| {
@@ -66,6 +70,8 @@ fn give_buffer(mut buffer: Vec<u8>) {
                 buffers.push(buffer);
             }
         });
+    } else {
+        discard(buffer, bytes);
     }
 }
 
@@ -442,9 +448,13 @@ async fn write(
     let mut written = 0;
     let mut deadline = None;
     while written < bytes.len() {
-        let rest = &bytes[written..];
-        held.set_output(rest.len());
-        let exceeds = |limit: usize| limit > 0 && rest.len() > limit;
+        if written > 0 {
+            tokio::task::yield_now().await;
+        }
+        let left = bytes.len() - written;
+        let rest = &bytes[written..written + left.min(PIECE_BYTES)];
+        held.set_output(left);
+        let exceeds = |limit: usize| limit > 0 && left > limit;
         let step = if exceeds(soft) {
             let deadline = *deadline.get_or_insert_with(|| Instant::now() + patience);
             let at_once = poll_fn(|context| Poll::Ready(pin!(wire.write(rest)).poll(context))).await;
@@ -466,6 +476,9 @@ async fn write(
     wire.flushed().await?;
     held.set_output(0);
     Counters::add(&server.counters.bytes_out, written as u64);
+    if bytes.capacity() > KEPT_BYTES {
+        give_buffer(std::mem::take(bytes));
+    }
     bytes.clear();
     Ok(())
 }

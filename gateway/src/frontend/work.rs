@@ -133,9 +133,16 @@ impl Work {
 
     /// Runs a command; an error reply is a failure.
     pub async fn value(&mut self, argv: &[&[u8]]) -> Result<Value, Failure> {
-        match parse(&self.run(argv).await?)? {
+        self.sized_value(argv).await.map(|(value, _)| value)
+    }
+
+    /// [`Work::value`], and how many bytes it has.
+    async fn sized_value(&mut self, argv: &[&[u8]]) -> Result<(Value, usize), Failure> {
+        let reply = self.run(argv).await?;
+        let bytes = reply.len();
+        match apart(bytes, move || parse(&reply)).await?? {
             Value::Error(text) => Err(Failure::Reply(text)),
-            value => Ok(value),
+            value => Ok((value, bytes)),
         }
     }
 
@@ -162,6 +169,9 @@ impl Work {
             perform(&self.server, &mut self.session, argv).await
         };
         Counters::add(&self.server.counters.commands, 1);
+        if reply.len() >= LARGE_BYTES {
+            tokio::task::yield_now().await;
+        }
         Ok(reply)
     }
 
@@ -177,19 +187,19 @@ impl Work {
         Ok(())
     }
 
-    /// Runs commands as one transaction: their replies, or why nothing was done.
+    /// Runs commands as one transaction: their replies and how many bytes these have, or why nothing was done.
     pub async fn transaction(
         &mut self,
         commands: impl Iterator<Item = Vec<&[u8]>>,
-    ) -> Result<Vec<Value>, Refused> {
+    ) -> Result<(Vec<Value>, usize), Refused> {
         // Of what nobody asked for there are no spans: those of the commands are parts of that of EXEC.
         let parent = std::mem::replace(&mut self.session.parent, Parent::Untraced);
         let queued = self.queue(commands).await;
         self.session.parent = parent;
         let refused = queued?;
-        match self.value(&[b"EXEC"]).await {
-            Ok(Value::Array(replies)) => Ok(replies),
-            Ok(other) => Ok(vec![other]),
+        match self.sized_value(&[b"EXEC"]).await {
+            Ok((Value::Array(replies), bytes)) => Ok((replies, bytes)),
+            Ok((other, bytes)) => Ok((vec![other], bytes)),
             Err(why) => Err(Refused { why, commands: refused }),
         }
     }
@@ -207,6 +217,20 @@ impl Work {
             }
         }
         Ok(refused)
+    }
+}
+
+/// Bytes of a reply from which on it is converted on another thread.
+const LARGE_BYTES: usize = 256 << 10;
+
+/// Does what takes as long as a reply of so many bytes is large: here, or on another thread.
+pub async fn apart<T: Send + 'static>(
+    bytes: usize,
+    convert: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Failure> {
+    match bytes < LARGE_BYTES {
+        true => Ok(convert()),
+        false => tokio::task::spawn_blocking(convert).await.map_err(|error| Failure::internal(&error)),
     }
 }
 

@@ -78,7 +78,7 @@ fn code(word: &str) -> Code {
         "NOAUTH" | "WRONGPASS" => Code::Unauthenticated,
         "NOPERM" => Code::PermissionDenied,
         "NOSCRIPT" => Code::NotFound,
-        "SCRIPTLIMIT" | "LIMIT" | "OOM" => Code::ResourceExhausted,
+        "SCRIPTLIMIT" | "REPLYLIMIT" | "LIMIT" | "OOM" => Code::ResourceExhausted,
         "KILLED" | "EXECABORT" | "UNBLOCKED" => Code::Aborted,
         "WRONGTYPE" | "BUSYKEY" | "NOTBUSY" => Code::FailedPrecondition,
         "TRYAGAIN" | "CLUSTERDOWN" | "MISCONF" | "LOADING" | "BUSY" => Code::Unavailable,

@@ -205,8 +205,16 @@ impl Ask {
         Ok(self.work.value(&slices(&argv)).await?)
     }
 
-    /// Runs commands as one transaction: their replies, or which of them were refused.
-    pub async fn transaction(&mut self, commands: Vec<Argv>) -> Result<Vec<Value>, Problem> {
+    /// Most bytes of an answer: what a client of RESP may leave unread.
+    pub fn most_reply_bytes(&self) -> usize {
+        match self.server().config.client_output_buffer_limit.normal.hard.get_usize() {
+            0 => usize::MAX,
+            most => most,
+        }
+    }
+
+    /// Runs commands as one transaction: their replies and how many bytes these have, or which of them were refused.
+    pub async fn transaction(&mut self, commands: Vec<Argv>) -> Result<(Vec<Value>, usize), Problem> {
         self.work.transaction(commands.iter().map(slices)).await.map_err(|Refused { why, commands }| {
             let shown = |(index, text): (usize, Vec<u8>)| serde_json::json!({ "index": index, "message": String::from_utf8_lossy(&text) });
             match commands.is_empty() {
@@ -218,7 +226,7 @@ impl Ask {
 
     /// The same of commands that the client has not named itself: the first that is refused says why.
     pub async fn all(&mut self, commands: Vec<Argv>) -> Result<Vec<Value>, Problem> {
-        let replies = self.work.transaction(commands.iter().map(slices)).await;
+        let replies = self.work.transaction(commands.iter().map(slices)).await.map(|(replies, _)| replies);
         replies.map_err(|Refused { why, commands }| {
             let first = commands.into_iter().next();
             Problem::from(first.map_or(why, |(_, text)| Failure::Reply(text)))
