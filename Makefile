@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run cluster build test bench fuzz fuzz-commands fuzz-histories eviction-quality crash cluster-crash disk-space bench-nodes chart-apply fmt lint clean zig console
+.PHONY: help run cluster build test bench fuzz fuzz-commands fuzz-histories eviction-quality crash cluster-crash disk-space bench-nodes chart-apply fmt lint clean zig console docs
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 PYTHON ?= python3
@@ -12,6 +12,9 @@ ARGS ?=
 # What is there when the web console is built, and when what that takes is fetched.
 SITE := web-console/dist/built
 MODULES := web-console/node_modules/.package-lock.json
+# Exists when the documentation is built, and the program that builds the documentation.
+BOOK := docs/dist/built
+MDBOOK := $(TARGET)/mdbook/bin/mdbook
 
 # Where rustup cannot fetch the toolchain of rust-toolchain.toml, the installed one has to do.
 ifneq ($(shell cargo --version >/dev/null 2>&1 || echo missing),)
@@ -28,7 +31,7 @@ run: build ## Build and serve on 127.0.0.1:6379 (ARGS="--help" shows the options
 cluster: build ## Serve with 3 store nodes and 2 gateways on this machine, data in ./data-cluster
 	@exec deploy/cluster.sh $(abspath $(TARGET))/release/moonshard
 
-build: zig console ## Build target/release/moonshard
+build: zig console docs ## Build target/release/moonshard
 	cargo build --locked --release --package gateway
 
 OVER_NODES := atomicity blocking conversations differential dry_run functions grpc limits lock_queues modes scripts serializable \
@@ -36,7 +39,7 @@ OVER_NODES := atomicity blocking conversations differential dry_run functions gr
 
 # Properties are tried with the same cases each time, so that a change is judged by what it changes. `cargo test` draws anew.
 test: export PROPTEST_RNG_SEED ?= 1
-test: zig console lint ## Check format and lints, run all tests
+test: zig console docs lint ## Check format and lints, run all tests
 	@$(oracle)
 	@# All at once, so that nothing is compiled twice with other features. The tests of the whole server start the program.
 	cargo build --locked --workspace --all-targets
@@ -58,6 +61,21 @@ $(SITE): $(wildcard web-console/src/* web-console/src/*/* web-console/public/*) 
 
 $(MODULES): web-console/package.json web-console/package-lock.json
 	@$(node) cd web-console && npm ci --no-audit --no-fund && touch node_modules/.package-lock.json
+
+# The book is built before the server, which contains it.
+docs: $(BOOK) ## Build the documentation, which the server serves at /docs/
+
+$(BOOK): $(shell find docs/src docs/recipes docs/theme -type f) docs/book.toml README.md $(MDBOOK)
+	@RUST_LOG=warn $(MDBOOK) build docs
+	@find docs/dist/book -type f \( -name '*.html' -o -name '*.js' -o -name '*.css' \) -exec gzip -9kn {} +
+	@touch $@
+
+$(MDBOOK): docs/requirements.txt
+	@echo "Fetching mdBook into $(TARGET)/mdbook"
+	@$(PYTHON) -m venv --clear $(TARGET)/mdbook
+	@$(TARGET)/mdbook/bin/pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: \
+	    --requirement docs/requirements.txt
+	@touch $@
 
 # BENCH has options, such as "--only ZADD,PUBLISH --rounds 9".
 bench: build ## Compare what commands and keys cost with Redis
@@ -137,14 +155,14 @@ fmt: ## Format all sources
 	cargo fmt --all
 	@if [[ -e $(MODULES) ]]; then cd web-console && npm run --silent fmt; fi
 
-lint: zig console ## Check format and lints
+lint: zig console docs ## Check format and lints
 	cargo fmt --all --check
 	@if [[ -e $(MODULES) ]]; then cd web-console && npm run --silent lint; fi
 	cargo clippy --locked --workspace --all-targets -- --deny warnings
 
 clean: ## Remove everything that was built or fetched into this folder
 	cargo clean
-	rm -rf .venv web-console/node_modules web-console/dist/site $(SITE)
+	rm -rf .venv web-console/node_modules web-console/dist/site $(SITE) docs/dist/book $(BOOK)
 
 # The C compiler for WebAssembly that the Lua guest is built with, unless a fitting zig is there already.
 zig:
