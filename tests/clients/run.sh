@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Runs clients that are not ours against servers of their own: programs of the Redis protocol in Python, JavaScript, Go and
 # Java with their ordinary packages, on one process and on a gateway with store nodes; the examples of gRPC in Python and Go
-# with stubs that the ordinary tools make of gateway.proto; the recipes of the book; and schemathesis, which holds the HTTP
-# API to openapi.json.
+# with stubs that the ordinary tools make of gateway.proto; the recipes and examples of the book; and schemathesis, which
+# holds the HTTP API to openapi.json.
 #
 # Usage: run.sh PROGRAM FOLDER, which is for what is fetched and made here.
 set -euo pipefail
@@ -163,6 +163,12 @@ mkdir -p "$folder/python"
 "$python" -m grpc_tools.protoc -I "$proto" --python_out="$folder/python" --grpc_python_out="$folder/python" \
     gateway/v1/gateway.proto
 PYTHONPATH=$folder/python "$python" "$here/python/example.py" "$(address faces grpc)"
+PYTHONPATH=$folder/python MOONSHARD_GRPC=$(address faces grpc) "$python" "$here/../../docs/examples/eval.py"
+if command -v redis-cli >/dev/null; then
+    "$python" "$here/python/book.py" "$program" "$(address faces resp)" "$(address faces http)" "$(address faces grpc)"
+else
+    echo '***** redis-cli is not installed: the examples of the book are SKIPPED *****'
+fi
 beside schemathesis hold_to_openapi "$(address faces http)"
 
 # Each program has a database for itself.
