@@ -312,11 +312,23 @@ async fn load(
             return Err(in_the_way(&outline.name));
         }
         libraries.remove(&outline.name);
-        libraries.add(library)
+        libraries.add(library)?;
+        refuse_too_many_bytes(server, libraries)
     })
     .await?;
     out.bulk(outline.name.as_bytes());
     Ok(())
+}
+
+/// An error if the libraries occupy more memory than they may.
+fn refuse_too_many_bytes(server: &Server, libraries: &Libraries) -> Result<(), CommandError> {
+    let (held, most) = (libraries.bytes(), server.config.script_cache_max_bytes.get_usize());
+    if held <= most {
+        return Ok(());
+    }
+    Err(CommandError::owned(format!(
+        "SCRIPTLIMIT cache: libraries would occupy {held} bytes; the limit of {most} bytes is set by script-cache-max-bytes"
+    )))
 }
 
 /// A library that was loaded before.
@@ -367,6 +379,7 @@ async fn restore(
             return Err(in_the_way(&outline.name));
         }
         restored.add(Arc::new(coordinate::load_library(server, Some(session), &outline).await?))?;
+        refuse_too_many_bytes(server, &restored)?;
     }
     change(server, |libraries| {
         if policy == Policy::Flush {
@@ -379,7 +392,8 @@ async fn restore(
             }
             libraries.remove(name);
         }
-        restored.all().try_for_each(|library| libraries.add(library.clone()))
+        restored.all().try_for_each(|library| libraries.add(library.clone()))?;
+        refuse_too_many_bytes(server, libraries)
     })
     .await?;
     out.ok();
