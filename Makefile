@@ -66,7 +66,7 @@ $(MODULES): web-console/package.json web-console/package-lock.json
 docs: $(BOOK) ## Build the documentation, which the server serves at /docs/
 
 $(BOOK): $(shell find docs/src docs/recipes docs/theme -type f) docs/book.toml README.md $(MDBOOK)
-	@RUST_LOG=warn $(MDBOOK) build docs
+	@MDBOOK_LOG=warn $(MDBOOK) build docs
 	@find docs/dist/book -type f \( -name '*.html' -o -name '*.js' -o -name '*.css' \) -exec gzip -9kn {} +
 	@touch $@
 

@@ -1,4 +1,4 @@
-//! The documentation at `/docs/`, which is built from `docs/` and part of the binary. A debug build reads it from disk.
+//! The documentation at `/docs/`, which is built from `docs/` and part of the binary.
 
 use axum::extract::Path;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};

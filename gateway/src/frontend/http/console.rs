@@ -1,5 +1,4 @@
-//! The web console, which is built from `web-console/` and part of the binary. A debug build reads it from disk, so that
-//! the console can be rebuilt without the server.
+//! The web console, which is built from `web-console/` and part of the binary.
 
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
