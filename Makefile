@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run cluster build test bench fuzz fuzz-commands fuzz-histories eviction-quality crash cluster-crash disk-space bench-nodes chart-apply fmt lint clean zig console docs
+.PHONY: help run cluster build test check doctests bench fuzz fuzz-commands fuzz-histories eviction-quality crash cluster-crash disk-space bench-nodes chart-apply fmt lint clean zig console docs
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 PYTHON ?= python3
@@ -34,23 +34,28 @@ cluster: build ## Serve with 3 store nodes and 2 gateways on this machine, data 
 build: zig console docs ## Build target/release/moonshard
 	cargo build --locked --release --package gateway
 
-OVER_NODES := atomicity blocking conversations differential dry_run functions grpc limits lock_queues modes scripts serializable \
-    transactions watching
-
 # Properties are tried with the same cases each time, so that a change is judged by what it changes. `cargo test` draws anew.
 test: export PROPTEST_RNG_SEED ?= 1
-test: zig console docs lint ## Check format and lints, run all tests
-	@$(oracle)
-	@# All at once, so that nothing is compiled twice with other features. The tests of the whole server start the program.
-	cargo build --locked --workspace --all-targets
-	INSTA_UPDATE=no cargo test --locked --workspace
-	tests/clients/run.sh $(TARGET)/debug/moonshard $(TARGET)/clients
-	deploy/tests/run.sh $(TARGET)/debug/moonshard $(TARGET)/deploy
-	# What holds for one process has to hold over store nodes.
-	TEST_STORES=3 INSTA_UPDATE=no cargo test --locked --workspace $(addprefix --test ,$(OVER_NODES))
+test: ## Check format and lints, run all tests
 	@$(oracle)
 	@$(browser)
-	@if [[ -e $(SITE) ]]; then cd web-console && npm run --silent test; fi
+	@tests/run.sh $(TARGET)
+	@$(oracle)
+	@$(browser)
+
+# Of some crates only with CRATES="store resp".
+check: zig console docs ## Check format and lints, run the unit tests: for between two changes
+	cargo fmt --all --check
+	@$(lint_console)
+	cargo clippy --locked $(packages) --all-targets -- --deny warnings
+	INSTA_UPDATE=no cargo test --locked --quiet $(packages) --lib --bins
+
+CRATES ?=
+packages = $(or $(addprefix --package ,$(CRATES)),--workspace)
+
+# The only crate that has examples in its comments: the others say `doctest = false`.
+doctests:
+	cargo test --locked --quiet --package resp --doc
 
 # The web console is built before the server, which contains it.
 console: $(SITE)
@@ -105,19 +110,19 @@ fuzz-commands: zig ## Compare two million random calls with Redis
 	cargo build --locked --package gateway
 	MOONSHARD_DIFF_CALLS=$${MOONSHARD_DIFF_CALLS:-2000000} \
 	    MOONSHARD_DIFF_SEED=$${MOONSHARD_DIFF_SEED:-$$(date +%s)} \
-	    cargo test --locked --package tests --test differential -- --nocapture
+	    cargo test --locked --package tests --test long -- differential::local --nocapture
 
 # Another seed each time: what was found tells it, for MOONSHARD_HISTORY_SEED.
 fuzz-histories: zig ## Check for some minutes that all is serializable
 	cargo build --locked --package gateway
 	MOONSHARD_HISTORY_SECONDS=$${MOONSHARD_HISTORY_SECONDS:-300} \
 	    MOONSHARD_HISTORY_SEED=$${MOONSHARD_HISTORY_SEED:-$$(date +%s)} \
-	    cargo test --locked --package tests --test serializable -- --nocapture
+	    cargo test --locked --package tests --test long -- serializable::local --nocapture
 
 eviction-quality: zig ## Compare for some minutes how well keys are chosen with Redis
 	@$(oracle)
 	cargo build --locked --package gateway
-	cargo test --locked --package tests --test memory hit_rates -- --ignored --nocapture
+	cargo test --locked --package tests --test long -- memory::hit_rates --ignored --nocapture
 
 # Other seeds each time: what was found tells its own, for MOONSHARD_CRASH_SEED or MOONSHARD_DAMAGE_SEED.
 crash: zig ## Kill the server for some minutes, damage its files, and look at what it kept
@@ -126,14 +131,14 @@ crash: zig ## Kill the server for some minutes, damage its files, and look at wh
 	    MOONSHARD_CRASH_SEED=$${MOONSHARD_CRASH_SEED:-$$(date +%s)} \
 	    MOONSHARD_DAMAGE_PLACES=$${MOONSHARD_DAMAGE_PLACES:-500} \
 	    MOONSHARD_DAMAGE_SEED=$${MOONSHARD_DAMAGE_SEED:-$$(date +%s)} \
-	    cargo test --locked --package tests --test crash --test damage -- --nocapture
+	    cargo test --locked --package tests --test long -- crash:: damage:: --skip cluster_crash:: --nocapture
 
 # Another seed each time: what was found tells it, for MOONSHARD_CLUSTER_SEED.
 cluster-crash: zig ## Kill, stop and cut off store nodes and gateways for some minutes
 	cargo build --locked --package gateway
 	MOONSHARD_CLUSTER_SECONDS=$${MOONSHARD_CLUSTER_SECONDS:-600} \
 	    MOONSHARD_CLUSTER_SEED=$${MOONSHARD_CLUSTER_SEED:-$$(date +%s)} \
-	    cargo test --locked --package tests --test cluster_crash -- --nocapture
+	    cargo test --locked --package tests --test long -- cluster_crash:: --nocapture
 
 # Another seed each time: what was found tells it, for MOONSHARD_DISK_SEED.
 disk-space: build ## Overwrite data for some minutes, and look at its room on disk
@@ -141,7 +146,7 @@ disk-space: build ## Overwrite data for some minutes, and look at its room on di
 	    MOONSHARD_DISK_MEGABYTES=$${MOONSHARD_DISK_MEGABYTES:-50} \
 	    MOONSHARD_DISK_TIMES=$${MOONSHARD_DISK_TIMES:-100} \
 	    MOONSHARD_DISK_SEED=$${MOONSHARD_DISK_SEED:-$$(date +%s)} \
-	    cargo test --locked --package tests --test disk_space -- --nocapture
+	    cargo test --locked --package tests --test long -- disk_space:: --nocapture
 
 bench-nodes: build ## Compare for some minutes what calls cost over three store nodes and in one process
 	MOONSHARD_BIN=$(abspath $(TARGET))/release/moonshard \
@@ -157,7 +162,7 @@ fmt: ## Format all sources
 
 lint: zig console docs ## Check format and lints
 	cargo fmt --all --check
-	@if [[ -e $(MODULES) ]]; then cd web-console && npm run --silent lint; fi
+	@$(lint_console)
 	cargo clippy --locked --workspace --all-targets -- --deny warnings
 
 clean: ## Remove everything that was built or fetched into this folder
@@ -174,6 +179,10 @@ zig:
 	    --requirement guest-lua/requirements.txt; \
 	.venv/bin/python -m ziglang version; \
 	touch .venv/ready
+
+define lint_console
+if [[ -e $(MODULES) ]]; then cd web-console && npm run --silent lint; fi
+endef
 
 # Tests that compare with Redis need one on PATH.
 define oracle

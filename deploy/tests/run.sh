@@ -3,10 +3,11 @@
 # linters, dashboards and alerts with a parser of PromQL, and all of them with the server.
 #
 # Usage: run.sh PROGRAM FOLDER [MODULE...]. The folder is for what is fetched here; without modules all of test_*.py are run.
+# run.sh fetch FOLDER only fetches.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-program=$(realpath "$1")
+program=$1
 mkdir -p "$2"
 folder=$(cd "$2" && pwd)
 
@@ -29,7 +30,9 @@ if [[ ! $folder/ready -nt $here/requirements.txt ]]; then
     fi
     touch "$folder/ready"
 fi
+if [[ $program == fetch ]]; then exit 0; fi
 
+program=$(realpath "$program")
 cd "$here"
 # Helm tells of each symbolic link of a chart.
 MOONSHARD_BIN=$program PATH=$folder/venv/bin:$PATH PYTHONDONTWRITEBYTECODE=1 \

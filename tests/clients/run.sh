@@ -4,7 +4,7 @@
 # with stubs that the ordinary tools make of gateway.proto; the recipes and examples of the book; and schemathesis, which
 # holds the HTTP API to openapi.json.
 #
-# Usage: run.sh PROGRAM FOLDER, which is for what is fetched and made here.
+# Usage: run.sh PROGRAM FOLDER, which is for what is fetched and made here; or run.sh fetch FOLDER, which does only that.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -149,6 +149,10 @@ if command -v go >/dev/null; then
     beside make-go make_go
 else
     echo '***** go is not installed: the example in Go, go-redis and asynq are SKIPPED *****'
+fi
+if [[ $program == fetch ]]; then
+    wait_for "${!running[@]}"
+    exit 0
 fi
 
 serve faces 'moonshard ready' --resp 127.0.0.1:0 --http 127.0.0.1:0 --grpc 127.0.0.1:0

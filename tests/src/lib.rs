@@ -21,6 +21,7 @@ pub mod openapi;
 pub mod ports;
 pub mod process;
 pub mod proxy;
+pub mod topology;
 
 pub use client::Client;
 pub use cluster::TestCluster;
@@ -28,6 +29,7 @@ pub use http::Http;
 pub use process::{Oracle, TestServer};
 pub use resp::Value;
 pub use store_engine::Protocol;
+pub use topology::Topology;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};

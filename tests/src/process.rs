@@ -41,6 +41,9 @@ pub fn binary() -> PathBuf {
 /// Tells the server where to fail, see `store/src/journal/fail_point.rs`.
 const FAIL_POINTS: &str = "FAIL_POINTS";
 
+/// Where a server with debug assertions finds its guest compiled, see `gateway/script/src/compiled.rs`.
+const COMPILED_GUEST: &str = "COMPILED_GUEST";
+
 /// A command that starts the server with these flags only, whatever the environment says. Without a flag that says
 /// otherwise its data is in memory only.
 pub fn command(flags: &[&str]) -> Command {
@@ -51,6 +54,7 @@ pub fn command(flags: &[&str]) -> Command {
         }
     }
     command.env_remove(FAIL_POINTS).env("MOONSHARD_DATA_DIR", "none");
+    command.env(COMPILED_GUEST, binary().with_file_name("guest"));
     command.args(flags).stdin(Stdio::null());
     command
 }
@@ -59,9 +63,6 @@ pub fn command(flags: &[&str]) -> Command {
 pub fn refused(flags: &[&str]) -> Output {
     command(flags).output().expect("the server starts")
 }
-
-/// So many store nodes have the data of every server that a test starts, if that is set: the same tests hold for both.
-const STORES: &str = "TEST_STORES";
 
 /// Raises this process' limit of open files: a test may be a thousand clients.
 fn may_open_many_files() {
@@ -84,9 +85,10 @@ pub struct TestServer {
     stores: Vec<TestServer>,
 }
 
-/// How many store nodes [`TestServer::start`] starts beside the server.
-pub fn stores_beside() -> usize {
-    std::env::var(STORES).map_or(0, |count| count.parse().expect("TEST_STORES is a number"))
+/// These flags, after those for free ports that they do not give themselves.
+fn with_own<'a>(flags: &[&'a str]) -> Vec<&'a str> {
+    let own = [["--resp", "127.0.0.1:0"], ["--http", "off"], ["--grpc", "off"]];
+    own.into_iter().filter(|own| !flags.contains(&own[0])).flatten().chain(flags.iter().copied()).collect()
 }
 
 impl TestServer {
@@ -102,18 +104,19 @@ impl TestServer {
 
     /// The same. If it ends instead of getting ready, what it wrote to standard error.
     pub fn try_start(flags: &[&str], places: &str) -> Result<TestServer, String> {
-        let stores: Vec<TestServer> = (0..stores_beside()).map(|_| TestServer::store(&[])).collect();
+        TestServer::spawn(&with_own(flags), places, "resp=")
+    }
+
+    /// Starts a server whose data is on these store nodes, which end with it.
+    pub fn start_over(stores: Vec<TestServer>, flags: &[&str]) -> TestServer {
         let addresses: Vec<String> = stores.iter().map(|store| store.address.to_string()).collect();
         let addresses = addresses.join(",");
-        let elsewhere: &[&str] = if stores.is_empty() { &[] } else { &["--stores", &addresses] };
-        let own = [["--resp", "127.0.0.1:0"], ["--http", "off"], ["--grpc", "off"]];
-        let own: Vec<&str> = own.into_iter().filter(|own| !flags.contains(&own[0])).flatten().collect();
-        let mut server = TestServer::spawn(&[&own, elsewhere, flags].concat(), places, "resp=")?;
-        if !stores.is_empty() {
-            server.wait_for_stores();
-        }
+        let flags = [&["--stores", &addresses], flags].concat();
+        let started = TestServer::spawn(&with_own(&flags), "", "resp=");
+        let mut server = started.unwrap_or_else(|log| panic!("instead of a ready line: {log}"));
+        server.wait_for_stores();
         server.stores = stores;
-        Ok(server)
+        server
     }
 
     fn wait_for_stores(&self) {

@@ -7,6 +7,7 @@
 //! Architecture invariant: nothing that comes from the guest is believed. Pointers, lengths and counts are
 //! checked in [`imports`]; the reply it leaves is plain bytes that the caller validates.
 
+mod compiled;
 mod guard;
 mod imports;
 

@@ -11,11 +11,11 @@ use guest_lua::abi;
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use wasmtime::{
-    Config, Engine, InstanceAllocationStrategy, InstancePre, Linker, Module, OptLevel,
-    PoolingAllocationConfig, Trap,
+    Config, Engine, InstanceAllocationStrategy, InstancePre, Linker, OptLevel, PoolingAllocationConfig, Trap,
 };
 
 use crate::budget::{Budget, Limit, Spent};
+use crate::compiled;
 use crate::host::Host;
 use crate::image::Image;
 use crate::imports;
@@ -210,7 +210,7 @@ impl<H: Host> Runtime<H> {
     /// Compiles the guest and takes the picture of its initialised memory.
     pub async fn new(config: RuntimeConfig) -> wasmtime::Result<Runtime<H>> {
         let engine = Engine::new(&engine_config(&config))?;
-        let module = Module::new(&engine, guest_lua::LUA_WASM)?;
+        let module = compiled::guest(&engine)?;
         let mut linker = Linker::new(&engine);
         imports::register(&mut linker)?;
         let pre = linker.instantiate_pre(&module)?;

@@ -1,5 +1,5 @@
 //! What holds for every text as a script. Shared by the fuzz target and by the test that CI runs,
-//! `gateway/script/tests/mutations.rs`.
+//! `gateway/script/tests/it/mutations.rs`.
 
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};

@@ -1,0 +1,83 @@
+//! The guest as machine code. Every start of a server compiles it, which takes longer than the rest of a start: the
+//! hundreds of servers that tests start read it from a file instead.
+
+use wasmtime::{Engine, Module};
+
+/// Compiles the guest.
+///
+/// With debug assertions, and only then, `COMPILED_GUEST` in the environment names a directory: the guest is read from
+/// there, and written if the engine finds none of its own.
+pub fn guest(engine: &Engine) -> wasmtime::Result<Module> {
+    #[cfg(debug_assertions)]
+    if let Some(directory) = std::env::var_os("COMPILED_GUEST") {
+        return cache::guest(engine, directory.as_ref());
+    }
+    Module::new(engine, guest_lua::LUA_WASM)
+}
+
+#[cfg(debug_assertions)]
+mod cache {
+    use std::hash::{DefaultHasher, Hash, Hasher};
+    use std::path::Path;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use wasmtime::{Engine, Module};
+
+    /// The guest from a directory, where it is put first if need be.
+    pub fn guest(engine: &Engine, directory: &Path) -> wasmtime::Result<Module> {
+        // Another Wasmtime, setting, processor or guest has another file.
+        let mut hasher = DefaultHasher::new();
+        engine.precompile_compatibility_hash().hash(&mut hasher);
+        guest_lua::LUA_WASM.hash(&mut hasher);
+        let file = directory.join(format!("{:016x}.cwasm", hasher.finish()));
+        if !file.is_file() {
+            write(&file, &Module::new(engine, guest_lua::LUA_WASM)?.serialize()?)?;
+        }
+        // SAFETY: the file is whole, as it gets its name when it has been written, and by its name it was made of this
+        // guest by an engine like this one. Nothing changes it later: another one replaces it, the mapped one remains. Who
+        // may write there could as well replace this program, which is built beside it and never leaves the machine.
+        unsafe { Module::deserialize_file(engine, &file) }
+    }
+
+    fn write(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        std::fs::create_dir_all(file.parent().unwrap_or(file))?;
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let new = file.with_extension(format!("{}-{number}", std::process::id()));
+        std::fs::write(&new, bytes)?;
+        std::fs::rename(&new, file)
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+
+        fn files(directory: &Path) -> Vec<std::path::PathBuf> {
+            let entries = std::fs::read_dir(directory).expect("it was made");
+            entries.map(|entry| entry.expect("an entry").path()).collect()
+        }
+
+        #[test]
+        fn what_is_read_is_what_was_compiled() {
+            let directory =
+                std::env::temp_dir().join(format!("moonshard-compiled-guest-{}", std::process::id()));
+            let _ = std::fs::remove_dir_all(&directory);
+            let mut config = wasmtime::Config::new();
+            config.wasm_exceptions(true);
+            let engine = Engine::new(&config).unwrap();
+            let compiled = Module::new(&engine, guest_lua::LUA_WASM).unwrap().serialize().unwrap();
+            for _ in 0..2 {
+                assert_eq!(guest(&engine, &directory).unwrap().serialize().unwrap(), compiled);
+                let files = files(&directory);
+                assert_eq!(files.len(), 1, "{files:?}");
+                assert_eq!(std::fs::read(&files[0]).unwrap(), compiled);
+            }
+            // An engine with other settings could not run it.
+            config.consume_fuel(true);
+            let other = Engine::new(&config).unwrap();
+            assert_ne!(guest(&other, &directory).unwrap().serialize().unwrap(), compiled);
+            assert_eq!(files(&directory).len(), 2);
+            std::fs::remove_dir_all(&directory).unwrap();
+        }
+    }
+}

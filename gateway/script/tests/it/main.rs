@@ -1,0 +1,5 @@
+//! Tests of sandboxes with the Lua that is compiled in.
+
+mod mutations;
+mod slices;
+mod surface;

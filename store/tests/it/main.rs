@@ -1,0 +1,8 @@
+//! Tests of the store through what it offers to gateways, and of its files.
+
+mod disk;
+mod eviction;
+mod fuzz_seeds;
+mod lanes;
+mod transactions;
+mod waiting;

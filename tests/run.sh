@@ -1,0 +1,94 @@
+#!/usr/bin/env bash
+# Runs all tests side by side: what they need from registries is fetched while Rust is compiled, then the programs of Rust
+# tests, the clients of others, the tests of deploy/, those of the web console, and last and least urgent the lints. The output
+# of each part is shown in one piece when the part has ended; all of it is in TARGET/tests.
+#
+# Usage: run.sh TARGET
+set -euo pipefail
+# Each part has a process group of its own, which can be ended as a whole.
+set -m
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+mkdir -p "$1/tests"
+target=$(cd "$1" && pwd)
+logs=$target/tests
+rm -f "$logs"/*
+cd "$root"
+# A setting of the shell must not choose other programs or longer runs by accident.
+export INSTA_UPDATE=no COMPILED_GUEST=$target/debug/guest
+
+declare -A parts=()
+failed=()
+begin() { # NAME COMMAND...
+    local name=$1
+    shift
+    (set -e; SECONDS=0; "$@"; echo "$SECONDS" >"$logs/$name.seconds") >"$logs/$name.log" 2>&1 </dev/null &
+    parts[$!]=$name
+}
+# Waits for one part that ends, and shows what it wrote: tests that passed are not worth a line each.
+finish() {
+    local id status=0 name
+    wait -n -p id "${!parts[@]}" || status=$?
+    name=${parts[$id]}
+    unset "parts[$id]"
+    if ((status == 0)); then
+        echo "===== $name: passed in $(<"$logs/$name.seconds") s"
+        grep -vE '^(test .* \.\.\. ok( <.*>)?|running [0-9]+ tests?|)$' "$logs/$name.log" || true
+    else
+        echo "===== $name: FAILED"
+        cat "$logs/$name.log"
+        failed+=("$name")
+    fi
+}
+end() {
+    trap - EXIT
+    for id in "${!parts[@]}"; do kill -- "-$id" 2>/dev/null || true; done
+}
+trap end EXIT
+trap 'exit 1' INT TERM
+
+# Programs of Rust tests, "DIRECTORY PROGRAM" a line. The harness knows how long a test took, but says so only where
+# unstable options are allowed; that is asked of the finished program, so nothing is compiled in another way.
+rust() {
+    local directory program timed status=0
+    while read -r directory program; do
+        timed=()
+        if RUSTC_BOOTSTRAP=1 "$program" -Zunstable-options --report-time --list >/dev/null 2>&1; then
+            timed=(-Zunstable-options --report-time)
+        fi
+        echo "----- ${program#"$target"/}"
+        (cd "$directory" && RUSTC_BOOTSTRAP=1 CARGO_MANIFEST_DIR=$directory "$program" "${timed[@]}" </dev/null) || status=1
+    done
+    return "$status"
+}
+chosen() { # PATTERN, or -v PATTERN
+    grep "$@" "$logs/programs" | rust
+}
+
+begin clients-fetch tests/clients/run.sh fetch "$target/clients"
+begin deploy-fetch deploy/tests/run.sh fetch "$target/deploy"
+make --no-print-directory zig console docs
+# All at once, so that nothing is compiled twice with other features. The tests of the whole server start the program.
+cargo build --locked --workspace --all-targets --message-format json-render-diagnostics >"$logs/artifacts"
+sed -n 's/.*"manifest_path":"\([^"]*\)\/Cargo.toml".*"test":true},.*"executable":"\([^"]*\)".*/\1 \2/p' "$logs/artifacts" \
+    >"$logs/programs"
+program=$target/debug/moonshard
+echo "Testing"
+
+# Those that take longest first.
+begin it chosen "^$root/tests .*/it-[0-9a-f]*$"
+begin long chosen "^$root/tests .*/long-[0-9a-f]*$"
+begin units chosen -vE "^$root/tests .*/(it|long)-[0-9a-f]*$"
+while [[ " ${parts[*]} " == *-fetch* ]]; do finish; done
+begin clients tests/clients/run.sh "$program" "$target/clients"
+begin deploy deploy/tests/run.sh "$program" "$target/deploy"
+if [[ -e web-console/dist/built ]]; then begin console npm run --silent --prefix web-console test; fi
+begin lints nice make --no-print-directory lint doctests
+while ((${#parts[@]})); do finish; done
+
+echo '===== The slowest tests, in seconds'
+sed -n 's/^test \(.*\) \.\.\. ok <\(.*\)s>$/\2 \1/p' "$logs"/*.log | sort -rn | head -20 | awk '{ printf "%8.1f  %s\n", $1, $2 }'
+if ((${#failed[@]})); then
+    echo "***** FAILED: ${failed[*]} *****"
+    exit 1
+fi

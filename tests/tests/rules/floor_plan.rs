@@ -1,0 +1,296 @@
+//! Who may import whom. The picture is data here; what it is compared with is `cargo metadata` and the sources.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+/// Our crates, lowest first, each with those it may depend on.
+const CRATES: &[(&str, &[&str])] = &[
+    ("store-engine", &[]),
+    ("guest-lua", &[]),
+    ("proto", &["store-engine"]),
+    ("tls", &[]),
+    ("resp", &["store-engine"]),
+    ("store", &["store-engine", "proto", "tls"]),
+    ("script", &["store-engine", "guest-lua"]),
+    ("gateway", &["store-engine", "store", "proto", "tls", "resp", "script"]),
+    ("tests", &["store-engine", "guest-lua", "proto", "tls", "resp", "store", "script", "gateway"]),
+];
+
+/// Crates of others that only some places may know: the crate (with what begins with its name and a dash), the
+/// packages that may depend on it, and the sources that may name it.
+const CONFINED: &[(&str, &[&str], &[&str])] = &[
+    ("wasmtime", &["script"], &["gateway/script/"]),
+    (
+        "tonic",
+        &["proto", "store", "gateway", "tests"],
+        &[
+            "proto/",
+            "store/src/client",
+            "store/src/server",
+            "gateway/src/channel.rs",
+            "store/fuzz/",
+            "gateway/src/frontend/grpc",
+            "gateway/src/health.rs",
+            "gateway/src/otel",
+            "tests/tests/it/grpc",
+            "tests/tests/it/otel",
+            "tests/tests/it/skew.rs",
+            "tests/examples/",
+        ],
+    ),
+    (
+        "opentelemetry",
+        &["gateway", "store", "tests"],
+        &["gateway/src/otel", "store/src/spans", "tests/tests/it/otel"],
+    ),
+    ("axum", &["gateway"], &["gateway/src/frontend/http"]),
+    (
+        "hyper",
+        &["store", "gateway", "tests"],
+        &[
+            "store/src/client/link.rs",
+            "gateway/src/channel.rs",
+            "gateway/src/frontend/http",
+            "gateway/src/frontend/grpc",
+            "gateway/src/frontend/traced.rs",
+            "tests/src/http",
+        ],
+    ),
+    (
+        "rust-embed",
+        &["gateway"],
+        &[
+            "gateway/src/frontend/http/book.rs",
+            "gateway/src/frontend/http/console.rs",
+            "gateway/src/frontend/http/embedded.rs",
+        ],
+    ),
+    ("sled", &["store"], &["store/src/journal/sled.rs", "store/trial/"]),
+    ("rustls", &["tls", "tests"], &["proto/tls/", "tests/"]),
+    (
+        "tokio",
+        &["script", "tls", "store", "gateway", "tests"],
+        &["gateway/", "proto/tls/", "store/src/", "store/fuzz/", "store/tests/", "tests/"],
+    ),
+    ("clap", &["gateway"], &["gateway/src/cli.rs"]),
+];
+
+/// What a pure crate does not name: clock, socket, disk, threads.
+const IMPURE: &[&str] = &["std::time", "std::net", "std::fs", "std::thread", "std::env", "std::process"];
+
+/// Modules of the gateway from top to bottom. One may import from its own row and from rows below.
+const GATEWAY: &[&[&str]] = &[
+    &["main", "cli"],
+    &["app", "upkeep", "health", "tools", "topology", "otel"],
+    &["frontend"],
+    &["dispatch"],
+    &["command"],
+    &["coordinate"],
+    &["route", "exec"],
+    &["gate"],
+    &["fleet", "memory", "metrics", "recall"],
+    &["server", "registry"],
+    &["audit"],
+    &["acl", "session", "pubsub", "monitor", "pause", "tracking", "scripts", "functions", "call"],
+    &["events", "facts", "header", "runs", "spans", "trace"],
+    &["stats", "pulse"],
+    &["certificates", "channel"],
+    &["persistence"],
+    &["options"],
+    &["observe", "log", "config", "counts", "descriptors", "io"],
+    &["file"],
+];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace").to_owned()
+}
+
+fn metadata() -> Value {
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--format-version", "1", "--no-deps", "--offline"])
+        .current_dir(root())
+        .output()
+        .expect("cargo starts");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("JSON")
+}
+
+/// Each package with the names of what it depends on, for building and testing too.
+fn dependencies() -> Vec<(String, Vec<String>)> {
+    let name = |value: &Value| value["name"].as_str().expect("a name").to_owned();
+    let metadata = metadata();
+    let packages = metadata["packages"].as_array().expect("packages");
+    let of = |package: &Value| package["dependencies"].as_array().expect("a list").iter().map(name).collect();
+    packages.iter().map(|package| (name(package), of(package))).collect()
+}
+
+/// All Rust sources below `folder` with their paths from the root.
+fn sources(folder: &str) -> Vec<(String, String)> {
+    fn walk(folder: &Path, found: &mut Vec<PathBuf>) {
+        for entry in fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path()) {
+            let name = entry.file_name().unwrap_or_default().to_string_lossy();
+            if entry.is_dir() && name != "target" && name != "node_modules" && !name.starts_with('.') {
+                walk(&entry, found);
+            } else if entry.extension().is_some_and(|extension| extension == "rs") {
+                found.push(entry.clone());
+            }
+        }
+    }
+    let mut found = Vec::new();
+    walk(&root().join(folder), &mut found);
+    let read = |path: PathBuf| {
+        let name = path.strip_prefix(root()).expect("inside").to_string_lossy().into_owned();
+        (name, code(&fs::read_to_string(&path).expect("text")))
+    };
+    found.into_iter().map(read).collect()
+}
+
+/// A source without its comments, which may speak of what they like.
+fn code(text: &str) -> String {
+    let mut code = String::new();
+    for line in text.lines() {
+        code.push_str(line.find("//").map_or(line, |at| &line[..at]));
+        code.push('\n');
+    }
+    code
+}
+
+/// Whether `code` has `crate_name::` as a path of its own, or `use crate_name;`.
+fn names_crate(code: &str, crate_name: &str) -> bool {
+    let word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    code.match_indices(crate_name).any(|(at, _)| {
+        let before = code[..at].bytes().next_back();
+        let after = &code[at + crate_name.len()..];
+        let tail = after.trim_start_matches(|c: char| c.is_ascii_lowercase() || c == '_');
+        !before.is_some_and(|byte| word(byte) || byte == b':' || byte == b'.' || byte == b'"')
+            && (after.is_empty() || !word(after.as_bytes()[0]) || after.starts_with('_'))
+            && tail.starts_with("::")
+    })
+}
+
+/// Modules of its own crate that a source names after `crate::`.
+fn crate_paths(code: &str) -> BTreeSet<String> {
+    let ident = |text: &str| -> String {
+        text.trim_start().chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_').collect()
+    };
+    let mut found = BTreeSet::new();
+    for (at, start) in code.match_indices("crate::") {
+        if code[..at].ends_with('$') {
+            continue;
+        }
+        let rest = &code[at + start.len()..];
+        if !rest.starts_with('{') {
+            found.insert(ident(rest));
+            continue;
+        }
+        // A group: the first word of each of its outermost parts.
+        let mut depth = 0;
+        for (here, c) in rest.char_indices() {
+            match c {
+                '{' => depth += 1,
+                '}' => depth -= 1,
+                _ => {}
+            }
+            if depth == 0 {
+                break;
+            }
+            if depth == 1 && (c == '{' || c == ',') {
+                found.insert(ident(&rest[here + 1..]));
+            }
+        }
+    }
+    found.remove("");
+    found
+}
+
+#[test]
+fn crates_depend_only_downward() {
+    let dependencies = dependencies();
+    for (package, dependencies) in &dependencies {
+        let (_, allowed) = CRATES.iter().find(|(name, _)| name == package).unwrap_or_else(|| {
+            panic!("crate {package} has no place in the floor plan: decide what it may import")
+        });
+        for dependency in dependencies {
+            let ours = CRATES.iter().any(|(name, _)| name == dependency);
+            assert!(
+                !ours || allowed.contains(&dependency.as_str()),
+                "{package} may not depend on {dependency}"
+            );
+        }
+    }
+}
+
+#[test]
+fn crates_of_others_stay_where_they_belong() {
+    let mut wrong = Vec::new();
+    for (package, dependencies) in &dependencies() {
+        for dependency in dependencies {
+            for (confined, packages, _) in CONFINED {
+                let family = dependency == confined || dependency.starts_with(&format!("{confined}-"));
+                if family && !packages.contains(&package.as_str()) {
+                    wrong.push(format!("{package} may not depend on {dependency}"));
+                }
+            }
+        }
+    }
+    for (path, code) in sources("") {
+        for (confined, _, places) in CONFINED {
+            if names_crate(&code, confined) && !places.iter().any(|place| path.starts_with(place)) {
+                wrong.push(format!("{path} may not name {confined}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn the_engine_is_pure() {
+    for (path, code) in sources("store/engine/src") {
+        for word in IMPURE {
+            assert!(!code.contains(word), "{path} names {word}: clock and randomness come in as values");
+        }
+    }
+}
+
+#[test]
+fn the_gateway_imports_only_downward() {
+    let row = |module: &str| GATEWAY.iter().position(|row| row.contains(&module));
+    let mut wrong = Vec::new();
+    for (path, code) in sources("gateway/src") {
+        let inside = path.strip_prefix("gateway/src/").expect("inside");
+        let module = inside.split('/').next().expect("a name").trim_end_matches(".rs");
+        if module == "lib" || module == "main" {
+            continue;
+        }
+        let Some(here) = row(module) else {
+            wrong.push(format!("module {module} has no place in the floor plan: decide what it may import"));
+            continue;
+        };
+        for import in crate_paths(&code) {
+            if row(&import).is_some_and(|there| there < here) {
+                wrong.push(format!("{path} imports {import}, which is above it"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn the_scanners_see() {
+    let code = "use crate::{a::{x, y}, b, self as me};\nlet z = crate::c::d(); $crate::e!();";
+    assert_eq!(Vec::from_iter(crate_paths(code)), ["a", "b", "c", "self"]);
+    for (code, wanted) in [
+        ("use sonic::Status;", true),
+        ("x: sonic::Status", true),
+        ("sonic_health::server", true),
+        ("mod sonic;", false),
+        ("supersonic::x", false),
+        ("crate::sonic::x", false),
+    ] {
+        assert_eq!(names_crate(code, "sonic"), wanted, "{code}");
+    }
+}

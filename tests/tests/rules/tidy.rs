@@ -1,0 +1,206 @@
+//! Rules of the house that a compiler does not know.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A file longer than this wants to be two.
+const MOST_LINES: usize = 700;
+
+/// What is checked: our sources, wherever they are.
+const SOURCES: &[&str] = &["rs", "c", "h", "py", "go", "ts", "svelte", "proto"];
+
+/// Words that promise work instead of doing it. Spelled in halves, since this file is checked too.
+const UNFINISHED: &[&str] = &[
+    concat!("TO", "DO"),
+    concat!("FIX", "ME"),
+    concat!("XX", "X"),
+    concat!("unimpl", "emented!"),
+    concat!("to", "do!("),
+    concat!("db", "g!("),
+];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace").to_owned()
+}
+
+/// Every file of the project with one of these extensions, generated and fetched ones left out.
+fn files(extensions: &[&str]) -> Vec<PathBuf> {
+    fn walk(folder: &Path, extensions: &[&str], found: &mut Vec<PathBuf>) {
+        for path in fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path()) {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            let foreign = ["target", "node_modules", "generated", "dist", "data"].contains(&&*name);
+            if path.is_dir() && !foreign && !name.starts_with('.') {
+                walk(&path, extensions, found);
+            } else if path.extension().is_some_and(|is| extensions.iter().any(|wanted| is == *wanted)) {
+                found.push(path.clone());
+            }
+        }
+    }
+    let mut found = Vec::new();
+    walk(&root(), extensions, &mut found);
+    found.sort();
+    found
+}
+
+fn text(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+fn shown(path: &Path) -> String {
+    path.strip_prefix(root()).unwrap_or(path).display().to_string()
+}
+
+fn hold(wrong: Vec<String>) {
+    assert!(wrong.is_empty(), "\n{}\n", wrong.join("\n"));
+}
+
+#[test]
+fn files_are_short() {
+    let lines = |path: &PathBuf| text(path).lines().count();
+    let long = files(SOURCES).into_iter().filter(|path| lines(path) > MOST_LINES);
+    hold(
+        long.map(|path| format!("{}: {} lines, at most {MOST_LINES}", shown(&path), lines(&path))).collect(),
+    );
+}
+
+#[test]
+fn nothing_is_left_unfinished() {
+    let mut wrong = Vec::new();
+    for path in files(SOURCES) {
+        for (number, line) in text(&path).lines().enumerate() {
+            for word in UNFINISHED.iter().filter(|word| line.contains(**word)) {
+                wrong.push(format!("{}:{}: {word}", shown(&path), number + 1));
+            }
+        }
+    }
+    hold(wrong);
+}
+
+#[test]
+fn every_source_is_compiled() {
+    let all: BTreeSet<PathBuf> = files(&["rs"]).into_iter().collect();
+    let mut reached = BTreeSet::new();
+    let mut next: Vec<PathBuf> = all.iter().filter(|path| is_root(path)).cloned().collect();
+    while let Some(path) = next.pop() {
+        if reached.insert(path.clone()) {
+            next.extend(children(&path).into_iter().filter(|child| all.contains(child)));
+        }
+    }
+    hold(all.difference(&reached).map(|path| format!("{}: no module names it", shown(path))).collect());
+}
+
+/// Whether cargo compiles this file without being told by another.
+fn is_root(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let folder = path.parent().unwrap_or(path);
+    let package = |folder: &Path| folder.parent().is_some_and(|package| package.join("Cargo.toml").is_file());
+    let kind = folder.file_name().unwrap_or_default().to_string_lossy();
+    match &*kind {
+        "src" if package(folder) => name == "lib.rs" || name == "main.rs",
+        "bin" => folder.parent().is_some_and(package),
+        "tests" | "benches" | "examples" | "fuzz_targets" => package(folder),
+        _ if name == "build.rs" => folder.join("Cargo.toml").is_file(),
+        // A program of tests that has a folder for its modules.
+        _ => {
+            name == "main.rs"
+                && folder.parent().is_some_and(|tests| tests.ends_with("tests") && package(tests))
+        }
+    }
+}
+
+/// The files that a file's `mod x;`, `#[path]` and `include!` may mean.
+fn children(path: &Path) -> Vec<PathBuf> {
+    let folder = path.parent().expect("a file is in a folder");
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    let beside = is_root(path) || stem == "mod";
+    let inner = if beside { folder.to_owned() } else { folder.join(&*stem) };
+    let mut found = Vec::new();
+    for line in text(path).lines().map(str::trim) {
+        let declared = line.strip_suffix(';').map(|line| line.trim_start_matches("pub(crate) "));
+        let declared = declared.map(|line| line.trim_start_matches("pub(super) ").trim_start_matches("pub "));
+        if let Some(name) = declared.and_then(|line| line.strip_prefix("mod ")) {
+            found.push(inner.join(format!("{name}.rs")));
+            found.push(inner.join(name).join("mod.rs"));
+        }
+        for start in ["include!(\"", "#[path = \""] {
+            if let Some((_, rest)) = line.split_once(start) {
+                found.push(folder.join(rest.split('"').next().unwrap_or_default()));
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn the_readme_tells_how_to_start_and_how_to_test() {
+    let readme = text(&root().join("README.md"));
+    for command in ["make run", "make test"] {
+        assert!(readme.contains(command), "README.md does not mention {command}");
+        let target = format!("{}:", command.trim_start_matches("make "));
+        let makefile = text(&root().join("Makefile"));
+        assert!(makefile.lines().any(|line| line.starts_with(&target)), "Makefile has no {target}");
+    }
+}
+
+#[test]
+fn every_parameter_is_read_by_somebody() {
+    // Whichever file a row stands in.
+    let of_config = |path: &&PathBuf| shown(path).starts_with("gateway/src/config");
+    let table: String = files(&["rs"]).iter().filter(of_config).map(|path| text(path)).collect();
+    let reader = |path: &PathBuf| {
+        let path = shown(path);
+        path.starts_with("gateway/src/")
+            && !["config", "cli.rs"].iter().any(|own| path[12..].starts_with(own))
+    };
+    let gateway: String = files(&["rs"]).iter().filter(|path| reader(path)).map(|path| text(path)).collect();
+    let fields: Vec<&str> = table
+        .match_indices("|c| &c.")
+        .map(|(at, start)| table[at + start.len()..].split(')').next().unwrap_or_default())
+        .collect();
+    let rows = table.matches(" live: true,").count() + table.matches(" live: false,").count();
+    assert!(fields.len() >= rows && rows > 50, "{rows} rows of PARAMETERS name {} fields", fields.len());
+    let read = |field: &str| {
+        // Those that have a typed reader.
+        let name = match field {
+            "script_instances" => "instances()",
+            "latency_tracking_info_percentiles" => "percentiles()",
+            _ => field,
+        };
+        gateway.contains(&format!(".{name}"))
+    };
+    let unread = fields.iter().filter(|field| !read(field));
+    hold(unread.map(|field| format!("parameter {field} can be set, but nothing reads it")).collect());
+}
+
+#[test]
+fn every_crate_takes_the_lints_of_the_workspace() {
+    let manifests = files(&["toml"]).into_iter().filter(|path| path.ends_with("Cargo.toml"));
+    // A crate that is a workspace of its own, as fuzz targets are, has nothing to take them from.
+    let member = |path: &PathBuf| text(path).contains("[package]") && !text(path).contains("[workspace]");
+    let crates = manifests.filter(member);
+    let lax = crates.filter(|path| !text(path).contains("[lints]\nworkspace = true"));
+    hold(lax.map(|path| format!("{}: no [lints] workspace = true", shown(&path))).collect());
+}
+
+#[test]
+fn examples_in_comments_are_run() {
+    let manifests = files(&["toml"]).into_iter().filter(|path| path.ends_with("Cargo.toml"));
+    let untested = manifests.filter(|path| text(path).contains("doctest = false"));
+    let sources: Vec<PathBuf> =
+        untested.map(|path| path.parent().expect("a manifest is in a folder").join("src")).collect();
+    let is_example = |line: &str| {
+        let comment = line.trim_start().strip_prefix("///").or(line.trim_start().strip_prefix("//!"));
+        comment.is_some_and(|text| text.trim() == "```" || text.trim() == "```rust")
+    };
+    let mut wrong = Vec::new();
+    for path in files(&["rs"]).iter().filter(|path| sources.iter().any(|source| path.starts_with(source))) {
+        let text = text(path);
+        let fences = text.lines().filter(|line| line.trim_start_matches(['/', '!', ' ']).starts_with("```"));
+        // The second of each two is an end.
+        if fences.step_by(2).any(is_example) {
+            wrong.push(format!("{}: an example, but `doctest = false` in Cargo.toml", shown(path)));
+        }
+    }
+    hold(wrong);
+}
