@@ -168,11 +168,6 @@ mkdir -p "$folder/python"
     gateway/v1/gateway.proto
 PYTHONPATH=$folder/python "$python" "$here/python/example.py" "$(address faces grpc)"
 PYTHONPATH=$folder/python MOONSHARD_GRPC=$(address faces grpc) "$python" "$here/../../docs/examples/eval.py"
-if command -v redis-cli >/dev/null; then
-    "$python" "$here/python/book.py" "$program" "$(address faces resp)" "$(address faces http)" "$(address faces grpc)"
-else
-    echo '***** redis-cli is not installed: the examples of the book are SKIPPED *****'
-fi
 beside schemathesis hold_to_openapi "$(address faces http)"
 
 # Each program has a database for itself.
@@ -203,6 +198,14 @@ if [[ $has_go ]]; then
     wait_for make-go
     start go-redis "$folder/go/bin/resp"
     start recipes-go-redis "$here/recipes.sh" "$recipes" "$folder/go/bin/{}"
+fi
+if command -v redis-cli >/dev/null; then
+    # The examples are those of a server that nobody else uses.
+    serve book 'moonshard ready' --resp 127.0.0.1:0 --http 127.0.0.1:0 --grpc 127.0.0.1:0
+    beside book "$python" "$here/python/book.py" "$program" "$(address book resp)" "$(address book http)" "$(address book grpc)"
+    programs+=(book)
+else
+    echo '***** redis-cli is not installed: the examples of the book are SKIPPED *****'
 fi
 wait_for schemathesis "${programs[@]}"
 if [[ $has_go ]]; then "$folder/go/bin/moonshard.example" "$(address faces grpc)"; fi

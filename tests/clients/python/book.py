@@ -15,6 +15,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).parents[3]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "src").rglob("*.md"))]
+PREPARE = "FLUSHALL\nSCRIPT FLUSH\nFUNCTION FLUSH\nCONFIG SET script-timeout-ms 5000\n"
 # The addresses that the book uses.
 ADDRESSES = ["127.0.0.1:6379", "127.0.0.1:8080", "127.0.0.1:50051"]
 
@@ -73,7 +74,7 @@ def main() -> None:
     for page in PAGES:
         blocks = examples(page)
         if blocks:
-            run("redis", "FLUSHALL\nSCRIPT FLUSH\nFUNCTION FLUSH\nCONFIG SET default-script-flags \"\"\n", program, addresses)
+            run("redis", PREPARE, program, addresses)
         for number, kind, lines in blocks:
             commands, printed = split(kind, lines)
             seen = run(kind, commands, program, addresses)
