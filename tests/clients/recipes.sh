@@ -15,3 +15,4 @@ for recipe in "$directory"/*/; do
     fi
     diff -u "$recipe/expected.txt" - <<<"$printed"
 done
+echo "recipes for ${command[*]}: all print what is expected"

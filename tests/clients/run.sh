@@ -167,7 +167,7 @@ mkdir -p "$folder/python"
 "$python" -m grpc_tools.protoc -I "$proto" --python_out="$folder/python" --grpc_python_out="$folder/python" \
     gateway/v1/gateway.proto
 PYTHONPATH=$folder/python "$python" "$here/python/example.py" "$(address faces grpc)"
-PYTHONPATH=$folder/python MOONSHARD_GRPC=$(address faces grpc) "$python" "$here/../../docs/examples/eval.py"
+PYTHONPATH=$folder/python MOONSHARD_GRPC=$(address faces grpc) "$python" "$here/../../docs/examples/eval.py" >/dev/null
 beside schemathesis hold_to_openapi "$(address faces http)"
 
 # Each program has a database for itself.
@@ -201,8 +201,8 @@ if [[ $has_go ]]; then
 fi
 if command -v redis-cli >/dev/null; then
     # The examples are those of a server that nobody else uses.
-    serve book 'moonshard ready' --resp 127.0.0.1:0 --http 127.0.0.1:0 --grpc 127.0.0.1:0
-    beside book "$python" "$here/python/book.py" "$program" "$(address book resp)" "$(address book http)" "$(address book grpc)"
+    serve examples 'moonshard ready' --resp 127.0.0.1:0 --http 127.0.0.1:0 --grpc 127.0.0.1:0
+    beside book "$python" "$here/python/book.py" "$program" "$(address examples resp)" "$(address examples http)" "$(address examples grpc)"
     programs+=(book)
 else
     echo '***** redis-cli is not installed: the examples of the book are SKIPPED *****'

@@ -39,11 +39,11 @@ def rate_limiter(r: redis.Redis, script) -> None:
     assert sum(together(work)) == 50
     allowed, left, wait = script(keys=["limit"], args=[50, 1 / 3600, 1])
     assert (allowed, left) == (0, 0) and 0 < wait <= 3_600_000, (allowed, left, wait)
-    # A thousand tokens a second: the time that the reply names is enough.
+    assert 0 < r.pttl("limit") <= 50 * 3_600_000, "the bucket is full by then"
+    # A thousand tokens a second: there are enough again soon.
     assert script(keys=["fast"], args=[5, 1000, 5])[0] == 1
     while script(keys=["fast"], args=[5, 1000, 5])[0] == 0:
         pass
-    assert 0 < r.pttl("fast") <= 5
     try:
         script(keys=["fast"], args=[5, 1000, 6])
         raise AssertionError("more than the bucket holds")
@@ -56,7 +56,7 @@ def lock(r: redis.Redis, script) -> None:
 
     def work(number: int) -> list[int]:
         tokens = []
-        for turn in range(5):
+        for turn in range(3):
             owner = f"{number}-{turn}"
             while (token := script(keys=keys, args=["acquire", owner, 60_000])) is None:
                 pass
@@ -69,8 +69,8 @@ def lock(r: redis.Redis, script) -> None:
         return tokens
 
     tokens = [token for some in together(work) for token in some]
-    assert r.get("guarded") == str(THREADS * 5)
-    assert sorted(tokens) == list(range(1, THREADS * 5 + 1)), "each token is given once"
+    assert r.get("guarded") == str(THREADS * 3)
+    assert sorted(tokens) == list(range(1, THREADS * 3 + 1)), "each token is given once"
     # A lock whose owner is gone ends by itself.
     script(keys=keys, args=["acquire", "gone", 1])
     while script(keys=keys, args=["acquire", "next", 60_000]) is None:
