@@ -12,9 +12,8 @@ ARGS ?=
 # What is there when the web console is built, and when what that takes is fetched.
 SITE := web-console/dist/built
 MODULES := web-console/node_modules/.package-lock.json
-# Exists when the documentation is built, and the program that builds the documentation.
+# Exists when the documentation is built.
 BOOK := docs/dist/built
-MDBOOK := $(TARGET)/mdbook/bin/mdbook
 
 # Where rustup cannot fetch the toolchain of rust-toolchain.toml, the installed one has to do.
 ifneq ($(shell cargo --version >/dev/null 2>&1 || echo missing),)
@@ -70,17 +69,8 @@ $(MODULES): web-console/package.json web-console/package-lock.json
 # The book is built before the server, which contains it.
 docs: $(BOOK) ## Build the documentation, which the server serves at /docs/
 
-$(BOOK): $(shell find docs/src docs/recipes docs/theme -type f) docs/book.toml README.md $(MDBOOK)
-	@MDBOOK_LOG=warn $(MDBOOK) build docs
-	@find docs/dist/book -type f \( -name '*.html' -o -name '*.js' -o -name '*.css' \) -exec gzip -9kn {} +
-	@touch $@
-
-$(MDBOOK): docs/requirements.txt
-	@echo "Fetching mdBook into $(TARGET)/mdbook"
-	@$(PYTHON) -m venv --clear $(TARGET)/mdbook
-	@$(TARGET)/mdbook/bin/pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: \
-	    --requirement docs/requirements.txt
-	@touch $@
+$(BOOK): docs/build.sh docs/book.toml docs/requirements.txt $(shell find docs/src docs/recipes docs/examples docs/theme -type f)
+	@PYTHON=$(PYTHON) docs/build.sh $(TARGET)
 
 # BENCH has options, such as "--only ZADD,PUBLISH --rounds 9".
 bench: build ## Compare what commands and keys cost with Redis
