@@ -145,12 +145,7 @@ impl Scripts {
     }
 
     /// Adds a script that is new, and is `compiled` if somebody has done that already.
-    fn add(
-        &self,
-        sha: Sha,
-        text: &[u8],
-        compiled: Option<&Arc<Script>>,
-    ) -> Result<Arc<Known>, CommandError> {
+    fn add(&self, sha: Sha, text: &[u8], compiled: Option<&Arc<Script>>) -> Result<Arc<Known>, CommandError> {
         let (header, body) = Header::parse(text)?;
         let flags = self.flags.lock();
         let added = Arc::new(Known {

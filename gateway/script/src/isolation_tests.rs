@@ -551,9 +551,13 @@ async fn images_are_small_and_paid_for() {
     assert!((1 << 20..3 * large.source().len()).contains(&image), "{image} bytes");
     assert_eq!(footprint.bytes(), small.bytes() + large.bytes());
     let copied = (fuel[5] - fuel[2]) as usize * IMAGE_BYTES_PER_FUEL;
-    assert!((image - FREE_IMAGE_BYTES - 1024..image + 1024).contains(&copied), "{copied} of {image} bytes are paid for");
+    assert!(
+        (image - FREE_IMAGE_BYTES - 1024..image + 1024).contains(&copied),
+        "{copied} of {image} bytes are paid for"
+    );
     // Beyond the fuel of a run nothing is copied.
-    let (_, outcome, _) = lab.runtime.run(&large, &input, &Budget { fuel: 100_000, ..budget }, TestHost).await;
+    let (_, outcome, _) =
+        lab.runtime.run(&large, &input, &Budget { fuel: 100_000, ..budget }, TestHost).await;
     assert_eq!(outcome, Outcome::Limit(Limit::Fuel));
     // A larger image is not kept.
     let too_large = script_of("a=1 ", 4 << 20);

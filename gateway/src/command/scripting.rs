@@ -242,6 +242,7 @@ pub fn script_call<'a>(
         seed: session.seed,
         client: session.client.id,
         account: session.limited_account(),
+        in_exec: false,
         full: !options.flags.spares_memory() && server.memory_is_full(),
     })
 }

@@ -62,6 +62,8 @@ pub struct Config {
     pub script_reply_max: Number,
     pub script_cache_max: Number,
     pub script_cache_max_bytes: Number,
+    pub transaction_memory_max: Number,
+    pub maxmemory_transactions: Number,
     pub library_memory_max: Number,
     pub script_concurrency: Number,
     pub script_fuel_slice: Number,
@@ -444,6 +446,23 @@ pub static PARAMETERS: &[Parameter] = &[
         live: true,
         doc: "Bytes of memory that a library of functions may occupy once it is loaded. Every call of its functions starts \
               from a copy.",
+    },
+    Parameter {
+        name: "transaction-memory-max",
+        kind: Kind::Bytes(1 << 20..=1 << 40, |c| &c.transaction_memory_max),
+        default: Fallback::Text("256mb"),
+        live: true,
+        doc: "Bytes that a MULTI transaction may hold in order to be rolled back, beyond which it is. \
+              Of a script these count as its memory.",
+    },
+    Parameter {
+        name: "maxmemory-transactions",
+        kind: Kind::Word("rollback|refuse|allow", |c| &c.maxmemory_transactions),
+        default: Fallback::Text("rollback"),
+        live: true,
+        doc: "What happens when a script or transaction that has begun to write reaches maxmemory and no key can be evicted: \
+              it is rolled back, its commands that need memory are refused, or it goes on, as in Redis. \
+              A script with allow-oom may exceed maxmemory by its memory limit.",
     },
     Parameter {
         name: "script-instances",
