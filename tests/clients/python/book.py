@@ -59,7 +59,7 @@ def run(kind: str, commands: str, program: str, addresses: list[str]) -> str:
         names = f'redis-cli() {{ command {redis_cli} "$@"; }}\nmoonshard() {{ {program} "$@"; }}\n'
         command, text = ["bash", "-c", names + commands], ""
     done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=120, cwd=ROOT)
-    # What a command took, which redis-cli tells of long ones.
+    # redis-cli prints the duration of long commands.
     return re.sub(r"^\(\d+\.\d\ds\)\n", "", (done.stdout + done.stderr).lstrip(), flags=re.MULTILINE).rstrip()
 
 
