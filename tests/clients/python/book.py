@@ -15,6 +15,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).parents[3]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "src").rglob("*.md"))]
+PROMPTS = {"redis": "> ", "console": "$ "}
 PREPARE = "FLUSHALL\nSCRIPT FLUSH\nFUNCTION FLUSH\nCONFIG SET script-timeout-ms 5000\n"
 # The addresses that the book uses.
 ADDRESSES = ["127.0.0.1:6379", "127.0.0.1:8080", "127.0.0.1:50051"]
@@ -27,7 +28,9 @@ def examples(page: pathlib.Path) -> list[tuple[int, str, list[str]]]:
         if block is None and line in ["```redis", "```console"]:
             block = (number, line[3:], [])
         elif block is not None and line == "```":
-            found.append(block)
+            # Commands without a prompt are not run: they need what a test does not have.
+            if block[2] and block[2][0].startswith(PROMPTS[block[1]]):
+                found.append(block)
             block = None
         elif block is not None:
             block[2].append(line)
@@ -38,9 +41,8 @@ def examples(page: pathlib.Path) -> list[tuple[int, str, list[str]]]:
 def split(kind: str, lines: list[str]) -> tuple[str, str]:
     """What is run, and what it prints."""
     commands, printed, continues = [], [], False
-    prompt = {"redis": "> ", "console": "$ "}[kind]
     for line in lines:
-        if continues or line.startswith(prompt):
+        if continues or line.startswith(PROMPTS[kind]):
             commands.append(line if continues else line[2:])
             continues = kind == "console" and line.endswith("\\")
         else:
