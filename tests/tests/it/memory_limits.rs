@@ -1,24 +1,22 @@
 //! What scripts and transactions can make the server hold: data, memory to roll back, images of scripts and libraries.
 
-use tests::process::stores_beside;
-use tests::{Client, TestServer, notation, wait_until};
+use tests::{Client, TestServer, Topology, notation, over_nodes, wait_until};
 
 /// A server, or a gateway with store nodes, whose data may take 20 MB (of each node), with further arguments.
-fn limited(arguments: &[&str]) -> (Vec<TestServer>, Client) {
+fn limited(on: Topology, arguments: &[&str]) -> (Vec<TestServer>, Client) {
     let limit = ["--maxmemory", "20mb"];
     let policy = arguments.iter().position(|word| *word == "--maxmemory-policy");
     let policy = policy.map_or(&[][..], |at| &arguments[at..at + 2]);
-    let mut servers: Vec<TestServer> =
-        (0..stores_beside()).map(|_| TestServer::store(&[&limit, policy].concat())).collect();
-    let server = match servers.is_empty() {
-        true => TestServer::start(&[&limit, arguments].concat()),
-        false => {
+    let servers = match on {
+        Topology::Local => vec![TestServer::start(&[&limit, arguments].concat())],
+        Topology::Nodes => {
+            let mut servers: Vec<_> = (0..3).map(|_| TestServer::store(&[&limit, policy].concat())).collect();
             let addresses: Vec<_> = servers.iter().map(TestServer::address).collect();
-            TestServer::gateway(&addresses, arguments)
+            servers.insert(0, TestServer::gateway(&addresses, arguments));
+            servers
         }
     };
-    let client = server.client();
-    servers.insert(0, server);
+    let client = servers[0].client();
     (servers, client)
 }
 
@@ -32,9 +30,8 @@ const FULL: &str = "-OOM command not allowed when used memory > 'maxmemory'";
 const FILL: &str =
     "for i = 1, 12 do redis.call('SETRANGE', 'k' .. i, 8388607, 'x') end return redis.call('DBSIZE')";
 
-#[test]
-fn a_script_that_writes_too_much_is_rolled_back() {
-    let (_server, mut client) = limited(&[]);
+fn a_script_that_writes_too_much_is_rolled_back(on: Topology) {
+    let (_server, mut client) = limited(on, &[]);
     let told = reply(&mut client, &format!("EVAL \"{FILL}\" 0"));
     assert!(told.starts_with(FULL) && told.ends_with("its writes were rolled back"), "{told}");
     assert_eq!(reply(&mut client, "DBSIZE"), "0");
@@ -52,9 +49,8 @@ fn a_script_that_writes_too_much_is_rolled_back() {
     wait_until("memory is there again", || reply(&mut client, fits) == "1");
 }
 
-#[test]
-fn what_exceeds_maxmemory_can_be_refused_or_allowed() {
-    let (_server, mut client) = limited(&["--maxmemory-transactions", "refuse"]);
+fn what_exceeds_maxmemory_can_be_refused_or_allowed(on: Topology) {
+    let (_server, mut client) = limited(on, &["--maxmemory-transactions", "refuse"]);
     let told = reply(&mut client, &format!("EVAL \"{FILL}\" 0"));
     assert!(told.starts_with(FULL) && told.contains("script: "), "{told}");
     let left: usize = reply(&mut client, "DBSIZE").parse().expect("a number");
@@ -70,9 +66,8 @@ fn what_exceeds_maxmemory_can_be_refused_or_allowed() {
     assert!(told.starts_with(FULL), "{told}");
 }
 
-#[test]
-fn a_transaction_that_writes_too_much_is_rolled_back() {
-    let (_server, mut client) = limited(&[]);
+fn a_transaction_that_writes_too_much_is_rolled_back(on: Topology) {
+    let (_server, mut client) = limited(on, &[]);
     client.run("MULTI");
     for number in 0..12 {
         client.run(&format!("SETRANGE k{number} 8388607 x"));
@@ -82,9 +77,8 @@ fn a_transaction_that_writes_too_much_is_rolled_back() {
     assert_eq!(reply(&mut client, "DBSIZE"), "0");
 }
 
-#[test]
-fn keys_are_evicted_for_a_script() {
-    let (_server, mut client) = limited(&["--maxmemory-policy", "allkeys-random"]);
+fn keys_are_evicted_for_a_script(on: Topology) {
+    let (_server, mut client) = limited(on, &["--maxmemory-policy", "allkeys-random"]);
     let fills = "for i = 1, 6 do redis.call('SETRANGE', KEYS[1] .. i, 2097151, 'x') end return 1";
     for number in 0..10 {
         // The keys of a script are not evicted while it runs; those of earlier ones are.
@@ -92,9 +86,8 @@ fn keys_are_evicted_for_a_script() {
     }
 }
 
-#[test]
-fn memory_to_roll_back_counts_as_memory_of_the_script() {
-    let server = TestServer::start(&["--script-memory", "4mb"]);
+fn memory_to_roll_back_counts_as_memory_of_the_script(on: Topology) {
+    let server = on.start(&["--script-memory", "4mb"]);
     let mut client = server.client();
     client.run("SETRANGE {k}big 2097151 x");
     // Each result replaces the one before, which would have to come back.
@@ -111,9 +104,8 @@ fn memory_to_roll_back_counts_as_memory_of_the_script() {
     assert_eq!(reply(&mut client, &format!("EVAL \"{moves}\" 2 {{k}}huge {{k}}other")), "0");
 }
 
-#[test]
-fn memory_to_roll_back_a_transaction_is_limited() {
-    let server = TestServer::start(&["--transaction-memory-max", "4mb"]);
+fn memory_to_roll_back_a_transaction_is_limited(on: Topology) {
+    let server = on.start(&["--transaction-memory-max", "4mb"]);
     let mut client = server.client();
     client.run("SETRANGE {k}big 2097151 x");
     client.run("MULTI");
@@ -126,9 +118,8 @@ fn memory_to_roll_back_a_transaction_is_limited() {
     assert_eq!(reply(&mut client, "EXISTS {k}a {k}b"), "0");
 }
 
-#[test]
-fn scripts_and_libraries_are_limited_in_bytes() {
-    let server = TestServer::start(&["--script-cache-max-bytes", "256kb", "--library-memory-max", "1mb"]);
+fn scripts_and_libraries_are_limited_in_bytes(on: Topology) {
+    let server = on.start(&["--script-cache-max-bytes", "256kb", "--library-memory-max", "1mb"]);
     let mut client = server.client();
     for number in 0..100 {
         let text = format!("return {number} --{}", "x".repeat(20_000));
@@ -163,9 +154,8 @@ fn scripts_and_libraries_are_limited_in_bytes() {
 }
 
 /// A user whose fuel is limited pays for the state of the libraries that it calls.
-#[test]
-fn copies_of_libraries_are_paid_for() {
-    let server = TestServer::start(&[]);
+fn copies_of_libraries_are_paid_for(on: Topology) {
+    let server = on.start(&[]);
     let mut admin = server.client();
     let text = "#!lua name=lib\nlocal t = ('x'):rep(4000000)\n\
                 redis.register_function('size', function() return #t end)";
@@ -183,4 +173,15 @@ fn copies_of_libraries_are_paid_for() {
         "{replies:?}"
     );
     assert_eq!(reply(&mut admin, "FCALL size 0"), "4000000");
+}
+
+over_nodes! {
+    a_script_that_writes_too_much_is_rolled_back,
+    a_transaction_that_writes_too_much_is_rolled_back,
+    copies_of_libraries_are_paid_for,
+    keys_are_evicted_for_a_script,
+    memory_to_roll_back_a_transaction_is_limited,
+    memory_to_roll_back_counts_as_memory_of_the_script,
+    scripts_and_libraries_are_limited_in_bytes,
+    what_exceeds_maxmemory_can_be_refused_or_allowed,
 }
