@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run cluster build dist install package proto test check doctests bench bench-heavy fuzz fuzz-commands fuzz-histories eviction-quality crash cluster-crash disk-space bench-nodes chart-apply fmt lint clean preflight zig console
+.PHONY: help run cluster build dist install package proto test check doctests bench bench-heavy fuzz fuzz-commands fuzz-histories eviction-quality crash cluster-crash disk-space bench-nodes chart-apply fmt lint clean preflight zig console docs
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 PYTHON ?= python3
@@ -16,6 +16,8 @@ PREFIX ?= /usr/local
 # What is there when the web console is built, and when what that takes is fetched.
 SITE := web-console/dist/built
 MODULES := web-console/node_modules/.package-lock.json
+# Exists when the documentation is built.
+BOOK := docs/dist/built
 
 # Where rustup cannot fetch the toolchain of rust-toolchain.toml, the installed one has to do.
 ifneq ($(shell ! command -v cargo >/dev/null || cargo --version >/dev/null 2>&1 || echo missing),)
@@ -32,10 +34,10 @@ run: build ## Build and serve on 127.0.0.1:6379 (ARGS="--help" shows the options
 cluster: build ## Run 3 store nodes and 2 gateways on this machine, data in ./data-cluster
 	@exec deploy/cluster.sh $(abspath $(TARGET))/release/moonshard
 
-build: zig console ## Build target/release/moonshard in a few minutes
+build: zig console docs ## Build target/release/moonshard in a few minutes
 	cargo build --locked --release --package gateway
 
-dist: zig console ## Build target/dist/moonshard, the optimized binary: less CPU per request, three times the build time
+dist: zig console docs ## Build target/dist/moonshard, the optimized binary: less CPU per request, three times the build time
 	cargo build --locked --profile dist --package gateway
 
 # It installs what is built, also with the rights of another user who has no cargo.
@@ -61,7 +63,7 @@ test: preflight ## Check format and lints, run all tests
 	@$(browser)
 
 # Of some crates only with CRATES="store resp".
-check: zig console ## Check format and lints, run the unit tests (for the edit loop)
+check: zig console docs ## Check format and lints, run the unit tests (for the edit loop)
 	cargo fmt --all --check
 	@$(lint_console)
 	cargo clippy --locked $(packages) --all-targets -- --deny warnings
@@ -87,6 +89,12 @@ $(SITE): $(wildcard web-console/src/* web-console/src/*/* web-console/public/*) 
 
 $(MODULES): web-console/package.json web-console/package-lock.json | preflight
 	@$(node) cd web-console && npm ci --no-audit --no-fund && touch node_modules/.package-lock.json
+
+# The book is built before the server, which contains it. It does not need what the server is compiled with.
+docs: $(BOOK) ## Build the documentation, which the server serves at /docs/
+
+$(BOOK): docs/build.sh docs/book.toml docs/requirements.txt $(shell find docs/src docs/recipes docs/examples docs/theme -type f)
+	@PYTHON=$(PYTHON) docs/build.sh $(TARGET)
 
 # BENCH has options, such as "--only ZADD,PUBLISH --rounds 9".
 bench: build ## Compare the cost of commands and keys with Redis
@@ -171,14 +179,14 @@ fmt: ## Format all sources
 	cargo fmt --all
 	@if [[ -e $(MODULES) ]]; then cd web-console && npm run --silent fmt; fi
 
-lint: zig console ## Check format and lints
+lint: zig console docs ## Check format and lints
 	cargo fmt --all --check
 	@$(lint_console)
 	cargo clippy --locked --workspace --all-targets -- --deny warnings
 
 clean: ## Remove everything that was built or downloaded in this directory
 	cargo clean
-	rm -rf .venv web-console/node_modules web-console/dist/site $(SITE)
+	rm -rf .venv web-console/node_modules web-console/dist/site $(SITE) docs/dist/book $(BOOK)
 
 # The C compiler for WebAssembly that the Lua guest is built with, unless a fitting zig is there already.
 zig: preflight
