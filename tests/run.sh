@@ -70,7 +70,7 @@ begin deploy-fetch deploy/tests/run.sh fetch "$target/deploy"
 make --no-print-directory zig console
 # All at once, so that nothing is compiled twice with other features. The tests of the whole server start the program.
 cargo build --locked --workspace --all-targets --message-format json-render-diagnostics >"$logs/artifacts"
-sed -n 's/.*"manifest_path":"\([^"]*\)\/Cargo.toml".*"test":true},.*"executable":"\([^"]*\)".*/\1 \2/p' "$logs/artifacts" \
+sed -n 's/.*"manifest_path":"\([^"]*\)\/Cargo.toml".*"profile":{[^}]*"test":true}.*"executable":"\([^"]*\)".*/\1 \2/p' "$logs/artifacts" \
     >"$logs/programs"
 program=$target/debug/moonshard
 echo "Testing"
