@@ -1,20 +1,24 @@
-# Needs Rust, Python 3 with venv, and a C linker; Node.js for the web console. Everything else is fetched, nothing is installed outside this folder.
+# Needs Rust, a C compiler and linker, and Python 3 with venv; Node.js for the web console. Everything else is fetched.
+# Only `make install` writes outside this directory.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run cluster build test check doctests bench fuzz fuzz-commands fuzz-histories eviction-quality crash cluster-crash disk-space bench-nodes chart-apply fmt lint clean zig console
+.PHONY: help run cluster build dist install package proto test check doctests bench fuzz fuzz-commands fuzz-histories eviction-quality crash cluster-crash disk-space bench-nodes chart-apply fmt lint clean preflight zig console
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 PYTHON ?= python3
 # Given to the server by `make run`, such as ARGS="--resp 127.0.0.1:7000"
 ARGS ?=
+# What `make install` installs, and where: below $(DESTDIR)$(PREFIX).
+BINARY ?= $(TARGET)/release/moonshard
+PREFIX ?= /usr/local
 # What is there when the web console is built, and when what that takes is fetched.
 SITE := web-console/dist/built
 MODULES := web-console/node_modules/.package-lock.json
 
 # Where rustup cannot fetch the toolchain of rust-toolchain.toml, the installed one has to do.
-ifneq ($(shell cargo --version >/dev/null 2>&1 || echo missing),)
+ifneq ($(shell ! command -v cargo >/dev/null || cargo --version >/dev/null 2>&1 || echo missing),)
 export RUSTUP_TOOLCHAIN := stable
 $(info The pinned Rust toolchain is not there: trying "stable".)
 endif
@@ -28,12 +32,28 @@ run: build ## Build and serve on 127.0.0.1:6379 (ARGS="--help" shows the options
 cluster: build ## Serve with 3 store nodes and 2 gateways on this machine, data in ./data-cluster
 	@exec deploy/cluster.sh $(abspath $(TARGET))/release/moonshard
 
-build: zig console ## Build target/release/moonshard
+build: zig console ## Build target/release/moonshard, in a few minutes
 	cargo build --locked --release --package gateway
+
+dist: zig console ## Build target/dist/moonshard, the shipped binary: less CPU per request, three times as long to build
+	cargo build --locked --profile dist --package gateway
+
+# It installs what is built, also with the rights of another user who has no cargo.
+install: | $(BINARY) ## Install program, manual pages and completions (PREFIX=/usr/local BINARY=target/release/moonshard)
+	packaging/install.sh $(BINARY) '$(DESTDIR)$(PREFIX)'
+
+$(TARGET)/release/moonshard:
+	$(MAKE) build
+
+package: dist ## Make a tarball and a Python wheel of target/dist/moonshard in target/package
+	$(PYTHON) packaging/package.py $(TARGET)/dist/moonshard $(TARGET)/package
+
+proto: preflight ## Generate proto/src/generated from the .proto files
+	cargo run --locked --quiet --package proto-codegen
 
 # Properties are tried with the same cases each time, so that a change is judged by what it changes. `cargo test` draws anew.
 test: export PROPTEST_RNG_SEED ?= 1
-test: ## Check format and lints, run all tests
+test: preflight ## Check format and lints, run all tests
 	@$(oracle)
 	@$(browser)
 	@tests/run.sh $(TARGET)
@@ -54,14 +74,18 @@ packages = $(or $(addprefix --package ,$(CRATES)),--workspace)
 doctests:
 	cargo test --locked --quiet --package resp --doc
 
+# Reports what is missing before anything is fetched or compiled.
+preflight:
+	@PYTHON=$(PYTHON) packaging/preflight.sh
+
 # The web console is built before the server, which contains it.
-console: $(SITE)
+console: preflight $(SITE)
 
 $(SITE): $(wildcard web-console/src/* web-console/src/*/* web-console/public/*) web-console/index.html \
-    web-console/vite.config.ts web-console/tsconfig.json $(MODULES)
+    web-console/vite.config.ts web-console/tsconfig.json $(MODULES) | preflight
 	@$(node) cd web-console && npm run --silent build && touch dist/built
 
-$(MODULES): web-console/package.json web-console/package-lock.json
+$(MODULES): web-console/package.json web-console/package-lock.json | preflight
 	@$(node) cd web-console && npm ci --no-audit --no-fund && touch node_modules/.package-lock.json
 
 # BENCH has options, such as "--only ZADD,PUBLISH --rounds 9".
@@ -147,12 +171,12 @@ lint: zig console ## Check format and lints
 	@$(lint_console)
 	cargo clippy --locked --workspace --all-targets -- --deny warnings
 
-clean: ## Remove everything that was built or fetched into this folder
+clean: ## Remove everything that was built or fetched into this directory
 	cargo clean
 	rm -rf .venv web-console/node_modules web-console/dist/site $(SITE)
 
 # The C compiler for WebAssembly that the Lua guest is built with, unless a fitting zig is there already.
-zig:
+zig: preflight
 	@if [[ -n "$${MOONSHARD_ZIG:-}" || "$$(zig version 2>/dev/null)" == 0.17.* ]]; then exit 0; fi; \
 	if [[ .venv/ready -nt guest-lua/requirements.txt ]]; then exit 0; fi; \
 	echo "Fetching the C compiler for WebAssembly into .venv"; \
@@ -180,10 +204,7 @@ if ! command -v chromium >/dev/null; then \
 fi
 endef
 
-# The server can do without its web console, and says so to whoever looks for it.
+# The server can do without its web console; preflight.sh reports that.
 define node
-if ! node --eval 'const [a, b] = process.versions.node.split("."); process.exit(a > 20 || (a == 20 && b >= 19) ? 0 : 1)' \
-    2>/dev/null; then \
-    echo '***** Node.js 20.19 or newer is not installed: the server is built WITHOUT its web console *****'; exit 0; \
-fi;
+if ! packaging/preflight.sh node; then exit 0; fi;
 endef

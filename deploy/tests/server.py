@@ -14,7 +14,7 @@ PATIENCE = 120
 class Server:
     """Runs until the end of its `with`. Faces listen on free ports of this machine."""
 
-    def __init__(self, part, config, faces, settings):
+    def __init__(self, part, config, faces, settings, program=None, directory=None):
         self.file = tempfile.NamedTemporaryFile("w", suffix=".toml")
         self.file.write(config)
         self.file.flush()
@@ -22,7 +22,8 @@ class Server:
         flags = [word for name, value in own.items() for word in (f"--{name}", value)]
         self.log = tempfile.TemporaryFile("w+")
         self.process = subprocess.Popen(
-            [os.environ["MOONSHARD_BIN"], part, "--config", self.file.name, *flags],
+            [program or os.environ["MOONSHARD_BIN"], part, "--config", self.file.name, *flags],
+            cwd=directory,
             stdout=subprocess.PIPE,
             stderr=self.log,
             text=True,

@@ -17,6 +17,8 @@ use crate::observe::Face;
 use crate::tools::Task;
 use crate::topology;
 
+mod pages;
+
 /// What the command line asks for.
 #[derive(Debug)]
 pub enum Action {
@@ -47,6 +49,11 @@ pub enum Action {
     Health(health::Task),
     /// Write this to standard output and exit.
     Print(String),
+    /// Write the manual pages.
+    Manual {
+        /// Into this directory.
+        directory: PathBuf,
+    },
 }
 
 /// Why nothing is done: one line for standard error.
@@ -83,6 +90,8 @@ pub fn parse(
     let (part, flags) = match matches.subcommand() {
         Some(("config", _)) => return Ok(Action::Print(config::reference())),
         Some(("metrics", _)) => return Ok(Action::Print(metrics::table::reference())),
+        Some(("completions", of)) => return Ok(Action::Print(pages::completions(command(), of))),
+        Some(("man", of)) => return Ok(Action::Manual { directory: pages::directory(of) }),
         Some(("store", matches)) if matches.subcommand().is_some() => return Ok(Action::Tool(task(matches))),
         Some((part, flags)) => (part, flags),
         None => ("serve", &matches),
@@ -337,10 +346,16 @@ fn command() -> Command {
         .subcommand(store())
         .subcommand(topology_command())
         .subcommand(health_command())
+        .subcommands(pages::commands())
         .after_help(
             "Every option can also be set by an environment variable (--script-fuel is MOONSHARD_SCRIPT_FUEL) \
              and in the config file (script-fuel = 1000000). A flag beats the environment, which beats the file.",
         )
+}
+
+/// Writes the manual pages.
+pub fn write_manual(directory: &Path) -> io::Result<()> {
+    pages::write_manual(command(), directory)
 }
 
 /// A flag for each parameter, and one for the file.

@@ -67,6 +67,13 @@ fn main() -> ExitCode {
             print!("{text}");
             ExitCode::SUCCESS
         }
+        Ok(Action::Manual { directory }) => match cli::write_manual(&directory) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("moonshard: cannot write manual pages to {}: {error}", directory.display());
+                ExitCode::FAILURE
+            }
+        },
         Ok(Action::Tool(task)) => ExitCode::from(tools::run(&task)),
         Ok(Action::Health(task)) => ExitCode::from(health::run(&task)),
         Ok(Action::Topology { config, task }) => ExitCode::from(topology::run(&config, &task)),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use store::{Limit, Node, Store};
+use store::{Limit, Node, OnFull, Store, TxnLimits};
 use store_engine::evict::{Order, Policy};
 use store_engine::hyperloglog::SparseLimit;
 use store_engine::{Aging, CommandError};
@@ -72,12 +72,31 @@ impl Config {
 }
 
 impl Server {
+    /// The limits of a transaction of commands.
+    pub fn transaction_limits(&self) -> TxnLimits {
+        TxnLimits {
+            undo_bytes: self.config.transaction_memory_max.get_usize(),
+            // In the order of the words.
+            on_full: match self.config.maxmemory_transactions.get() {
+                0 => OnFull::RollBack,
+                1 => OnFull::Refuse,
+                _ => OnFull::Allow,
+            },
+            slack_bytes: 0,
+        }
+    }
+
+    /// Whether the data exceeds its limit by more than `slack_bytes`, as [`Server::memory_is_full`] knows it.
+    pub fn memory_exceeds_limit(&self, slack_bytes: usize) -> bool {
+        match &self.store {
+            Store::Here(node) => node.exceeds_limit(slack_bytes, unix_ms()),
+            Store::Spread(cluster) => slack_bytes == 0 && cluster.is_full(),
+        }
+    }
+
     /// Whether commands that need memory have to be refused. Makes room first, if that is possible. Of nodes in
     /// other processes it is known as of a second ago; they refuse what they have no room for.
     pub fn memory_is_full(&self) -> bool {
-        match &self.store {
-            Store::Here(node) => node.is_full(unix_ms()),
-            Store::Spread(cluster) => cluster.is_full(),
-        }
+        self.memory_exceeds_limit(0)
     }
 }

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::{Mutex, RwLock};
-use script::Script;
+use script::{Footprint, Script};
 use sha1::{Digest, Sha1};
 use store_engine::CommandError;
 
+use crate::config::Config;
 use crate::header::Header;
 use crate::options::Options;
 use crate::stats::Stats;
@@ -71,8 +72,28 @@ impl Known {
     }
 }
 
-/// The cache. EVALed scripts beyond its limit are dropped, least recently used first; SCRIPT LOADed ones stay.
+impl Known {
+    /// The same script in another state: not yet compiled, or with other flags.
+    fn replaced(&self, script: Arc<Script>, options: Options) -> Arc<Known> {
+        Arc::new(Known {
+            sha: self.sha.clone(),
+            script,
+            header: self.header.clone(),
+            options,
+            stats: self.stats.clone(),
+            shebang: self.shebang.clone(),
+            pinned: AtomicBool::new(self.is_pinned()),
+            used: AtomicU64::new(self.used.load(Ordering::Relaxed)),
+        })
+    }
+}
+
+/// The cache. EVALed scripts beyond its limits are dropped, least recently used first; SCRIPT LOADed ones stay, but their
+/// images may be dropped, too, and new ones are refused where there is no room for their texts.
 pub struct Scripts {
+    config: Arc<Config>,
+    /// Texts and images, also of scripts that are running and no longer in the cache.
+    footprint: Arc<Footprint>,
     known: RwLock<ByDigest<Arc<Known>>>,
     /// What SCRIPT FLAGS said, also of scripts that are not there yet.
     flags: Mutex<ByDigest<Options>>,
@@ -86,9 +107,11 @@ type ByDigest<T> = HashMap<Sha, T, foldhash::fast::RandomState>;
 const MOST_FLAGGED: usize = 10_000;
 
 impl Scripts {
-    /// An empty cache.
-    pub fn new() -> Scripts {
+    /// An empty cache. `script-cache-max` and `script-cache-max-bytes` are its limits.
+    pub fn new(config: Arc<Config>) -> Scripts {
         Scripts {
+            config,
+            footprint: Arc::default(),
             known: RwLock::default(),
             flags: Mutex::default(),
             clock: AtomicU64::new(0),
@@ -100,32 +123,34 @@ impl Scripts {
     pub fn get(&self, sha: &Sha) -> Option<Arc<Known>> {
         let known = self.known.read().get(sha).cloned()?;
         known.used.store(self.clock.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
+        // Runs add images.
+        if self.footprint.bytes() > self.config.script_cache_max_bytes.get_usize() {
+            self.free_bytes(&mut self.known.write());
+        }
         Some(known)
     }
 
-    /// The script with this text, added if it is new; of those that are only EVALed `most` are kept. Errors are
-    /// those of its header.
-    pub fn get_or_add(&self, text: &[u8], most: usize) -> Result<Arc<Known>, CommandError> {
+    /// The script with this text, added if it is new. Errors are those of its header.
+    pub fn get_or_add(&self, text: &[u8]) -> Result<Arc<Known>, CommandError> {
         let sha = sha_of(text);
         match self.get(&sha) {
             Some(known) => Ok(known),
-            None => self.add(sha, text, None, most),
+            None => self.add(sha, text, None),
         }
     }
 
+    /// A script with this text, without its first line, whose bytes count as those of the cache.
+    pub fn new_script(&self, body: &[u8]) -> Arc<Script> {
+        Arc::new(Script::counted(body, &self.footprint))
+    }
+
     /// Adds a script that is new, and is `compiled` if somebody has done that already.
-    fn add(
-        &self,
-        sha: Sha,
-        text: &[u8],
-        compiled: Option<&Arc<Script>>,
-        most: usize,
-    ) -> Result<Arc<Known>, CommandError> {
+    fn add(&self, sha: Sha, text: &[u8], compiled: Option<&Arc<Script>>) -> Result<Arc<Known>, CommandError> {
         let (header, body) = Header::parse(text)?;
         let flags = self.flags.lock();
         let added = Arc::new(Known {
             sha: spelled(&sha),
-            script: compiled.map_or_else(|| Arc::new(Script::new(&body)), Arc::clone),
+            script: compiled.map_or_else(|| self.new_script(&body), Arc::clone),
             shebang: text[..text.len() - body.len()].into(),
             options: header.options.over(flags.get(&sha).copied().unwrap_or_default()),
             header,
@@ -135,8 +160,10 @@ impl Scripts {
         });
         let mut known = self.known.write();
         drop(flags);
-        if known.len() >= most {
-            self.make_room(&mut known, most);
+        self.make_room(&mut known);
+        // One that takes most of the room would cost all others theirs. It is run, and forgotten.
+        if compiled.is_none() && text.len() > self.config.script_cache_max_bytes.get_usize() / 4 {
+            return Ok(added);
         }
         Ok(known.entry(sha).or_insert(added).clone())
     }
@@ -154,16 +181,7 @@ impl Scripts {
         *said = options.over(*said);
         let said = *said;
         if let Some(known) = self.known.write().get_mut(sha) {
-            *known = Arc::new(Known {
-                sha: known.sha.clone(),
-                script: known.script.clone(),
-                shebang: known.shebang.clone(),
-                options: known.header.options.over(said),
-                header: known.header.clone(),
-                stats: known.stats.clone(),
-                pinned: AtomicBool::new(known.pinned.load(Ordering::Relaxed)),
-                used: AtomicU64::new(known.used.load(Ordering::Relaxed)),
-            });
+            *known = known.replaced(known.script.clone(), known.header.options.over(said));
         }
         Ok(said)
     }
@@ -183,33 +201,78 @@ impl Scripts {
         all
     }
 
-    /// Drops the least recently used of the scripts that are not pinned, a tenth of the limit at a time, so
-    /// that a flood of new texts looks over the cache once per many insertions.
-    fn make_room(&self, known: &mut ByDigest<Arc<Known>>, most: usize) {
-        let mut loose: Vec<(u64, Sha)> = known
-            .iter()
-            .filter(|(_, script)| !script.pinned.load(Ordering::Relaxed))
-            .map(|(sha, script)| (script.used.load(Ordering::Relaxed), *sha))
-            .collect();
-        if loose.len() < most {
-            return;
+    /// Drops scripts that are not pinned beyond `script-cache-max`, least recently used first: a tenth of the limit at
+    /// a time, so that a flood of new texts looks over the cache once per many insertions. Then [`Scripts::free_bytes`].
+    fn make_room(&self, known: &mut ByDigest<Arc<Known>>) {
+        let most = self.config.script_cache_max.get_usize();
+        if known.len() >= most {
+            let loose = by_age(known, |script| !script.is_pinned());
+            if loose.len() >= most {
+                let surplus = loose.len() - most + most.div_ceil(10);
+                self.evict(known, loose.into_iter().take(surplus));
+            }
         }
-        let surplus = loose.len() - most + most.div_ceil(10);
-        loose.sort_unstable();
-        for (_, sha) in loose.iter().take(surplus) {
-            known.remove(sha);
+        if self.footprint.bytes() > self.config.script_cache_max_bytes.get_usize() {
+            self.free_bytes(known);
         }
-        self.evicted.fetch_add(surplus.min(loose.len()) as u64, Ordering::Relaxed);
+    }
+
+    /// Drops scripts that are not pinned, then images of pinned ones, least recently used first, until a tenth of
+    /// `script-cache-max-bytes` is free. What is running stays in memory until it ends.
+    fn free_bytes(&self, known: &mut ByDigest<Arc<Known>>) {
+        let wanted = self.config.script_cache_max_bytes.get_usize() / 10 * 9;
+        let mut surplus = self.footprint.bytes().saturating_sub(wanted);
+        let mut goes = |bytes: usize| {
+            let goes = surplus > 0;
+            surplus = surplus.saturating_sub(bytes);
+            goes
+        };
+        let loose = by_age(known, |script| !script.is_pinned());
+        let gone: Vec<Sha> = loose.into_iter().take_while(|sha| goes(known[sha].script.bytes())).collect();
+        self.evict(known, gone.into_iter());
+        let pinned = by_age(known, |script| script.is_pinned() && script.script.image_bytes() > 0);
+        for sha in pinned {
+            let Some(held) = known.get_mut(&sha) else { continue };
+            if !goes(held.script.image_bytes()) {
+                break;
+            }
+            *held = held.replaced(self.new_script(held.script.source()), held.options);
+        }
+    }
+
+    fn evict(&self, known: &mut ByDigest<Arc<Known>>, gone: impl Iterator<Item = Sha>) {
+        let count = gone.filter(|sha| known.remove(sha).is_some()).count();
+        self.evicted.fetch_add(count as u64, Ordering::Relaxed);
+    }
+
+    /// An error if a script with this text cannot be kept by SCRIPT LOAD, since others were loaded whose texts take the
+    /// room.
+    pub fn has_room_for(&self, text: &[u8]) -> Result<(), CommandError> {
+        let known = self.known.read();
+        if known.get(&sha_of(text)).is_some_and(|held| held.is_pinned()) {
+            return Ok(());
+        }
+        let pinned = known.values().filter(|script| script.is_pinned());
+        let held: usize = pinned.map(|script| script.script.source().len()).sum();
+        let most = self.config.script_cache_max_bytes.get_usize();
+        if held + text.len() <= most {
+            return Ok(());
+        }
+        Err(CommandError::owned(format!(
+            "SCRIPTLIMIT cache: scripts of {held} bytes are loaded and this one has {} bytes; \
+             the limit of {most} bytes is set by script-cache-max-bytes, SCRIPT FLUSH frees them",
+            text.len()
+        )))
     }
 
     /// Keeps the script with this text until [`Scripts::flush`]; `compiled` is it, if it is not known yet. While it was
     /// compiled it may have been forgotten, or SCRIPT FLAGS may have put another in its place.
-    pub fn pin(&self, text: &[u8], compiled: &Arc<Script>, most: usize) -> Result<Arc<Known>, CommandError> {
+    pub fn pin(&self, text: &[u8], compiled: &Arc<Script>) -> Result<Arc<Known>, CommandError> {
         let sha = sha_of(text);
         loop {
             let known = match self.get(&sha) {
                 Some(known) => known,
-                None => self.add(sha, text, Some(compiled), most)?,
+                None => self.add(sha, text, Some(compiled))?,
             };
             let all = self.known.read();
             if all.get(&sha).is_some_and(|held| Arc::ptr_eq(held, &known)) {
@@ -248,8 +311,7 @@ impl Scripts {
 
     /// Number of scripts, and bytes of their texts and images.
     pub fn usage(&self) -> (usize, usize) {
-        let known = self.known.read();
-        (known.len(), known.values().map(|script| script.script.bytes()).sum())
+        (self.known.read().len(), self.footprint.bytes())
     }
 
     /// Scripts dropped for room since the start.
@@ -258,32 +320,75 @@ impl Scripts {
     }
 }
 
+/// The digests of those scripts that are `wanted`, least recently used first.
+fn by_age(known: &ByDigest<Arc<Known>>, wanted: impl Fn(&Known) -> bool) -> Vec<Sha> {
+    let wanted = known.iter().filter(|(_, script)| wanted(script));
+    let mut found: Vec<(u64, Sha)> =
+        wanted.map(|(sha, script)| (script.used.load(Ordering::Relaxed), *sha)).collect();
+    found.sort_unstable();
+    found.into_iter().map(|(_, sha)| sha).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn scripts() -> Scripts {
+        Scripts::new(Arc::new(Config::defaults()))
+    }
+
+    #[test]
+    fn texts_beyond_the_limit_of_bytes_are_dropped_or_refused() {
+        let config = Arc::new(Config::defaults());
+        config.script_cache_max_bytes.set(10_000);
+        let scripts = Scripts::new(config);
+        let text = |number: usize| format!("return {number} --{}", "x".repeat(1000)).into_bytes();
+        let loaded = text(0);
+        scripts.has_room_for(&loaded).unwrap();
+        scripts.pin(&loaded, &scripts.new_script(&loaded)).unwrap();
+        for number in 1..100 {
+            scripts.get_or_add(&text(number)).unwrap();
+            assert!(scripts.usage().1 <= 10_000 + 1100);
+        }
+        assert!(scripts.get(&sha_of(&text(99))).is_some() && scripts.get(&sha_of(&loaded)).is_some());
+        assert!(scripts.get(&sha_of(&text(1))).is_none() && scripts.evicted() > 80);
+        // One that is much of the limit is not remembered.
+        let large = [&b"return 1 --"[..], &[b'x'; 3000]].concat();
+        scripts.get_or_add(&large).unwrap();
+        assert!(scripts.get(&sha_of(&large)).is_none());
+        for number in 100..108 {
+            scripts.has_room_for(&text(number)).unwrap();
+            scripts.pin(&text(number), &scripts.new_script(&text(number))).unwrap();
+        }
+        let error = scripts.has_room_for(&text(108)).unwrap_err();
+        assert!(error.text().starts_with("SCRIPTLIMIT cache: scripts of "), "{}", error.text());
+        scripts.has_room_for(&loaded).expect("it is there already");
+        scripts.flush();
+        assert_eq!(scripts.usage(), (0, 0));
+    }
+
     #[test]
     fn what_is_loaded_stays_although_it_was_forgotten_in_the_meantime() {
-        let (scripts, text) = (Scripts::new(), b"return 1");
-        let known = scripts.get_or_add(text, 9).unwrap();
+        let (scripts, text) = (scripts(), b"return 1");
+        let known = scripts.get_or_add(text).unwrap();
         scripts.flush();
-        let kept = scripts.pin(text, &known.script, 9).unwrap();
+        let kept = scripts.pin(text, &known.script).unwrap();
         assert!(kept.is_pinned() && !known.is_pinned() && scripts.is_pinned(&sha_of(text)));
         assert!(Arc::ptr_eq(&kept.script, &known.script), "it is compiled once");
         let mut said = Options::default();
         said.set("fuel", "7").unwrap();
         scripts.add_flags(&sha_of(text), said).unwrap();
         assert!(scripts.is_pinned(&sha_of(text)), "another has taken its place");
-        assert_eq!(scripts.pin(text, &known.script, 9).unwrap().options.fuel, Some(7));
+        assert_eq!(scripts.pin(text, &known.script).unwrap().options.fuel, Some(7));
     }
 
     #[test]
     fn what_is_kept_elsewhere_no_longer_goes() {
-        let scripts = Scripts::new();
+        let scripts = scripts();
         for text in [&b"return 1"[..], b"return 2"] {
-            scripts.pin(text, &Arc::new(Script::new(text)), 9).unwrap();
+            scripts.pin(text, &Arc::new(Script::new(text))).unwrap();
         }
-        scripts.get_or_add(b"return 3", 9).unwrap();
+        scripts.get_or_add(b"return 3").unwrap();
         scripts.keep_only(&HashSet::from([sha_of(b"return 2")]));
         let left: Vec<_> = [&b"return 1"[..], b"return 2", b"return 3"]
             .map(|text| scripts.get(&sha_of(text)).is_some())

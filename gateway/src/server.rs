@@ -163,7 +163,7 @@ impl Server {
         Arc::new(Server {
             acl: Acl::new(Commands::new(registry.families()), config.clone()),
             audit: Audit::new(config.clone(), commands),
-            scripts: Scripts::new(),
+            scripts: Scripts::new(config.clone()),
             functions: Functions::default(),
             loading: tokio::sync::Mutex::default(),
             runs: Runs::default(),

@@ -32,9 +32,28 @@ async fn feel_pulse(server: &Server) {
 
 async fn of_data(server: &Arc<Server>) {
     match &server.store {
-        Store::Here(node) => upkeep::run(node, || pace(server, node), unix_ms).await,
+        Store::Here(node) => {
+            tokio::join!(upkeep::run(node, || pace(server, node), unix_ms), log_disk_failures(node));
+        }
         Store::Spread(cluster) => {
             tokio::join!(follow_catalog(server, cluster), tell_of_links(cluster));
+        }
+    }
+}
+
+/// Logs when the data directory cannot be written, and when it can be again.
+pub async fn log_disk_failures(node: &Node) {
+    let Some(journal) = node.journal() else { return };
+    let mut is_failing = false;
+    loop {
+        let failure = journal.failure_change(is_failing).await;
+        is_failing = failure.is_some();
+        match failure {
+            Some(failure) => log::notice(&format!(
+                "the data directory cannot be written, changes are refused: {}",
+                failure.detail
+            )),
+            None => log::notice("the data directory can be written again"),
         }
     }
 }

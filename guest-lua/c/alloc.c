@@ -205,6 +205,18 @@ void guest_heap_settle(void) {
     heap.top = (heap.top + HOST_PAGE - 1) & ~(uintptr_t)(HOST_PAGE - 1);
 }
 
+size_t guest_heap_span(void) { return heap.end ? heap.limit - (uintptr_t)&__heap_base : 0; }
+
+void guest_heap_clear_free(void) {
+    join();
+    for (unsigned class = SMALL_CLASSES; class < CLASSES; class++) {
+        for (Free *node = heap.free[class]; node; node = node->next) {
+            memset(node + 1, 0, class_size(class) - sizeof *node);
+        }
+    }
+    memset((void *)heap.top, 0, heap.limit - heap.top);
+}
+
 void *guest_lua_alloc(void *ud, void *block, size_t old_size, size_t new_size) {
     (void)ud;
     return guest_realloc(block, old_size, new_size);

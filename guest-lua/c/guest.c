@@ -54,6 +54,16 @@ EXPORT("input") char *guest_input(uint32_t len) {
 
 static const char *input(void) { return input_large ? input_large : input_static; }
 
+/* Below this size a collection would mark every object, and so make the image larger than the garbage is. */
+#define SETTLE_LEAST (256 * 1024)
+
+/* Memory may be kept as an image now. What compiling and loading left behind is most of a large heap. */
+static void settle(lua_State *L) {
+    if (guest_heap_span() < SETTLE_LEAST) return;
+    lua_gc(L, LUA_GCCOLLECT, 0);
+    guest_heap_clear_free();
+}
+
 EXPORT("compile") int64_t guest_compile(uint32_t len) {
     lua_State *L = state;
     lua_settop(L, 0);
@@ -66,7 +76,7 @@ EXPORT("compile") int64_t guest_compile(uint32_t len) {
     }
     if (script) luaL_unref(L, LUA_REGISTRYINDEX, script);
     script = luaL_ref(L, LUA_REGISTRYINDEX);
-    /* no collection here: it would mark every object, and so dirty every page of an image that is kept as a difference */
+    settle(L);
     return 0;
 }
 
@@ -140,6 +150,7 @@ EXPORT("load") int64_t guest_load(uint32_t len) {
     }
     if (status == 0) {
         library_end(L);
+        settle(L);
         reply_write(&out, L, 0);
     } else {
         const char *message = lua_istable(L, -1) ? field(L, lua_gettop(L), "err") : lua_tostring(L, -1);

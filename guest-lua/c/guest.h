@@ -26,6 +26,10 @@ void *guest_realloc(void *block, size_t old_size, size_t new_size);
 void *guest_lua_alloc(void *ud, void *block, size_t old_size, size_t new_size);
 /* From now on nothing of what there is on the heap is used again, so that runs write fewer pages. */
 void guest_heap_settle(void);
+/* Bytes that this run's heap spans. */
+size_t guest_heap_span(void);
+/* Joins the free blocks and fills them with zeros, so that an image of the memory does not contain them. */
+void guest_heap_clear_free(void);
 
 /* reply.c */
 typedef struct {

@@ -1,5 +1,5 @@
 //! How the engine's vocabulary looks on the wire between processes: the messages and services of the `.proto` files
-//! of this crate, which document them.
+//! of this crate, which document them. `make proto` generates the code after a change of a `.proto` file.
 
 /// Gateways ask each other.
 pub mod fleet {
@@ -7,7 +7,7 @@ pub mod fleet {
     #[allow(missing_docs, reason = "generated; the .proto file documents it")]
     #[allow(clippy::all, reason = "generated")]
     pub mod v1 {
-        tonic::include_proto!("moonshard.fleet.v1");
+        include!("generated/moonshard.fleet.v1.rs");
     }
 }
 
@@ -17,10 +17,10 @@ pub mod gateway {
     #[allow(missing_docs, reason = "generated; the .proto file documents it")]
     #[allow(clippy::all, reason = "generated")]
     pub mod v1 {
-        tonic::include_proto!("moonshard.gateway.v1");
+        include!("generated/moonshard.gateway.v1.rs");
 
-        /// The file that describes all this, compiled: for whoever asks the server what it can do.
-        pub const DESCRIPTION: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/gateway.v1.bin"));
+        /// The compiled descriptor of this package, for clients that ask the server which services it has.
+        pub const DESCRIPTION: &[u8] = include_bytes!("generated/gateway.v1.bin");
     }
 }
 
@@ -30,6 +30,6 @@ pub mod store {
     #[allow(missing_docs, reason = "generated; the .proto file documents it")]
     #[allow(clippy::all, reason = "generated")]
     pub mod v1 {
-        tonic::include_proto!("moonshard.store.v1");
+        include!("generated/moonshard.store.v1.rs");
     }
 }

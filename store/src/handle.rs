@@ -12,7 +12,7 @@ use crate::client::{Cluster, Trouble, WatchId, Work};
 use crate::copies::Keeper;
 use crate::lock::Mode;
 use crate::node::{Call, Node, Usage};
-use crate::txn::{Batch, Change, Conflict, Executed, LockRequest, Transaction};
+use crate::txn::{Batch, Change, Conflict, Executed, LockRequest, Transaction, TxnLimits};
 
 /// Where the data is.
 #[derive(Clone)]
@@ -211,6 +211,15 @@ pub enum Unit {
 }
 
 impl Unit {
+    /// Sets the limits of all further calls.
+    pub fn set_limits(&mut self, limits: TxnLimits) {
+        match self {
+            Unit::Here(txn) => txn.set_limits(limits),
+            Unit::Spread(work) => work.set_limits(limits),
+            Unit::Away => {}
+        }
+    }
+
     /// Runs a call if that waits for nothing and is not long. Whether its reply is no error.
     pub fn execute_now(
         &mut self,

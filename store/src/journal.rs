@@ -24,6 +24,7 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
+use std::fmt;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -85,7 +86,7 @@ impl Kept {
 
     /// Writes down what is left to be, unless `abandon`, and ends the thread. Nothing may change any more. An error:
     /// the disk does not have everything.
-    pub fn close(self, abandon: bool) -> Result<(), Arc<str>> {
+    pub fn close(self, abandon: bool) -> Result<(), Failure> {
         let Some(journal) = self.node.journal() else { return Ok(()) };
         journal.close(abandon);
         if self.writer.join().is_err() {
@@ -142,6 +143,15 @@ pub enum Durability {
     Sync,
 }
 
+/// Why the disk cannot be written.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    /// For the log and for operators.
+    pub detail: Arc<str>,
+    /// For clients, who must not learn of paths.
+    pub cause: Arc<str>,
+}
+
 /// How far the disk has come.
 #[derive(Clone, Debug, Default)]
 pub struct Progress {
@@ -150,7 +160,7 @@ pub struct Progress {
     /// How many flushes that took.
     pub flushes: u64,
     /// Why the disk cannot be written at present.
-    pub failure: Option<Arc<str>>,
+    pub failure: Option<Failure>,
     /// Every change up to this record is in the checkpoint.
     pub checkpoint: u64,
     /// Bytes of the records that are not in the checkpoint.
@@ -163,10 +173,10 @@ pub struct Progress {
     pub saved_at: u64,
 }
 
-/// What a change is answered with that the disk has not taken or could not take: Redis' code word.
-pub fn misconf(reason: &str) -> CommandError {
-    let reason = reason.replace(['\r', '\n'], " ");
-    CommandError::owned(format!("MISCONF Errors writing to the journal: {reason}"))
+/// The reply to a change that the disk has not taken or could not take: Redis' code word.
+pub fn misconf(failure: &Failure) -> CommandError {
+    let cause = failure.cause.replace(['\r', '\n'], " ");
+    CommandError::owned(format!("MISCONF Errors writing to the journal: {cause}"))
 }
 
 impl Node {
@@ -174,7 +184,7 @@ impl Node {
     pub fn refuse_while_failing(&self) -> Result<(), CommandError> {
         match self.journal().and_then(|journal| journal.failure()) {
             None => Ok(()),
-            Some(reason) => Err(misconf(&reason)),
+            Some(failure) => Err(misconf(&failure)),
         }
     }
 }
@@ -225,6 +235,19 @@ enum Wish {
     Abandon,
 }
 
+/// As clients are told.
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.cause)
+    }
+}
+
+impl From<&'static str> for Failure {
+    fn from(cause: &'static str) -> Failure {
+        Failure { detail: cause.into(), cause: cause.into() }
+    }
+}
+
 impl Journal {
     /// A journal whose newest record has this number; 0 if there is none.
     fn new(durability: Durability, newest: u64) -> Journal {
@@ -268,7 +291,7 @@ impl Journal {
     }
 
     /// Why the disk cannot be written at present, if that is so: then nothing should be changed.
-    pub fn failure(&self) -> Option<Arc<str>> {
+    pub fn failure(&self) -> Option<Failure> {
         if self.failing.load(Ordering::Relaxed) { self.progress.borrow().failure.clone() } else { None }
     }
 
@@ -282,19 +305,19 @@ impl Journal {
         self.progress.borrow().clone()
     }
 
-    /// Waits until what was changed so far may be told: with [`Durability::Sync`] until it is on disk, otherwise only
+    /// Waits until what was changed so far may be acknowledged: with [`Durability::Sync`] until it is on disk, otherwise only
     /// while the disk is far behind. An error: the disk cannot be written, what was changed may be lost.
-    pub async fn settle(&self) -> Result<(), Arc<str>> {
+    pub async fn settle(&self) -> Result<(), Failure> {
         let behind = self.behind.load(Ordering::Relaxed);
         if self.durability == Durability::Periodic && !behind {
-            return Ok(());
+            return self.failure().map_or(Ok(()), Err);
         }
         let newest = self.newest();
         self.reached(|progress| progress.durable >= newest && (!behind || !progress.behind)).await
     }
 
     /// Waits until everything that was appended so far is on disk.
-    pub async fn flush(&self) -> Result<(), Arc<str>> {
+    pub async fn flush(&self) -> Result<(), Failure> {
         let newest = self.ask(Wish::Flush);
         let reached = self.reached(|progress| progress.durable >= newest);
         spans::within("journal", |span| span.with("moonshard.journal.record", newest), reached).await
@@ -306,7 +329,7 @@ impl Journal {
     }
 
     /// Waits until all changes so far are in the checkpoint.
-    pub async fn checkpoint(&self) -> Result<(), Arc<str>> {
+    pub async fn checkpoint(&self) -> Result<(), Failure> {
         let newest = self.begin_checkpoint();
         self.reached(|progress| progress.checkpoint >= newest).await
     }
@@ -314,6 +337,14 @@ impl Journal {
     /// Ends the writer: after it has written everything, or at once if `abandon`.
     pub(crate) fn close(&self, abandon: bool) {
         self.ask(if abandon { Wish::Abandon } else { Wish::Close });
+    }
+
+    /// Waits until the disk begins to fail, or no longer does if `is_failing`. The failure, if there is one now.
+    pub async fn failure_change(&self, is_failing: bool) -> Option<Failure> {
+        let mut progress = self.progress.subscribe();
+        let changed = progress.wait_for(|progress| progress.failure.is_some() != is_failing).await;
+        // The sender lives in this journal.
+        changed.ok().and_then(|progress| progress.failure.clone())
     }
 
     /// Tells everybody how far the disk has come.
@@ -332,12 +363,12 @@ impl Journal {
         incoming.queue.newest()
     }
 
-    async fn reached(&self, there: impl Fn(&Progress) -> bool) -> Result<(), Arc<str>> {
+    async fn reached(&self, there: impl Fn(&Progress) -> bool) -> Result<(), Failure> {
         let mut progress = self.progress.subscribe();
         let reached = progress.wait_for(|progress| there(progress) || progress.failure.is_some()).await;
         match reached {
             Ok(progress) if there(&progress) => Ok(()),
-            Ok(progress) => Err(progress.failure.clone().unwrap_or_default()),
+            Ok(progress) => Err(progress.failure.clone().unwrap_or("the journal is closed".into())),
             // The sender lives in this journal.
             Err(_) => Err("the journal is closed".into()),
         }

@@ -31,5 +31,5 @@ pub use lock::{Mode, TxnId};
 pub use memory::Limit;
 pub use node::{Call, Node};
 pub use notify::Audience;
-pub use txn::{Batch, Change, Conflict, LockRequest, Preview, Transaction};
+pub use txn::{Batch, Change, Conflict, LimitReached, LockRequest, OnFull, Preview, Transaction, TxnLimits};
 pub use wait::{Parked, Waiter};

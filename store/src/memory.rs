@@ -69,6 +69,13 @@ pub(crate) struct Limiter {
 /// How long the background evicts keys in a row.
 const BACKGROUND: Duration = Duration::from_millis(1);
 
+impl Limiter {
+    /// Whether there is a limit.
+    pub fn is_set(&self) -> bool {
+        self.bytes.load(Ordering::Relaxed) > 0
+    }
+}
+
 impl Node {
     /// Says how much memory the data may use.
     pub fn set_limit(&self, limit: Limit) {
@@ -80,8 +87,14 @@ impl Node {
 
     /// Whether commands that need memory have to be refused. Makes room first, if that is possible.
     pub fn is_full(&self, now_ms: u64) -> bool {
+        self.exceeds_limit(0, now_ms)
+    }
+
+    /// Whether the data exceeds its limit by more than `slack_bytes` and no key can be evicted. Makes room first, if that is
+    /// possible; the caller must not hold a shard.
+    pub fn exceeds_limit(&self, slack_bytes: usize, now_ms: u64) -> bool {
         let bytes = self.limiter.bytes.load(Ordering::Relaxed);
-        if bytes == 0 || self.accounted_bytes() <= bytes {
+        if bytes == 0 || self.accounted_bytes() <= bytes.saturating_add(slack_bytes) {
             return false;
         }
         let time = self.limiter.limit.lock().time;

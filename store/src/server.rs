@@ -31,7 +31,7 @@ use crate::client::Trust;
 use crate::client::link::{Link, MESSAGE_BYTES, WINDOW_BYTES};
 use crate::node::Node;
 use crate::spans::Outlet;
-pub use admit::FULL;
+pub use crate::txn::FULL;
 use greeting::PeerGreeting;
 use outbox::Outbox;
 use peer::{Known, Peers};

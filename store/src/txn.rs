@@ -1,6 +1,7 @@
 //! Transactions: take the keys, run calls, then commit or take everything back.
 
 mod exchange;
+mod limits;
 mod long;
 mod rehearse;
 mod slots;
@@ -21,8 +22,10 @@ use crate::lock::{LockTable, Mode, TxnId};
 use crate::node::{self, Call, Guards, Node};
 use crate::shard::ShardGuard;
 use crate::spans;
+use limits::{bytes_for, bytes_in, difference};
 
 pub use exchange::Found;
+pub use limits::{FULL, LimitReached, OnFull, TxnLimits};
 pub use long::Executed;
 pub(crate) use long::is_long_on;
 pub use rehearse::{Change, Preview};
@@ -40,14 +43,16 @@ pub struct LockRequest {
     pub mode: Mode,
 }
 
-/// Why a call could not run inside its transaction: it needs more than is locked, and waiting for it here could
-/// end in a ring. The transaction has to be taken back and begun again with more.
+/// Why a transaction cannot go on and has to be rolled back. If a call needs more than is locked, waiting for that could
+/// end in a deadlock: the transaction is begun again with more locks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Conflict {
     /// It needs this key, which another transaction holds.
     Key(LockRequest),
     /// It needs everything.
     Everything,
+    /// It has reached a limit, and would again.
+    Limit(LimitReached),
 }
 
 struct Held {
@@ -62,11 +67,24 @@ pub struct Transaction {
     undo: UndoLog,
     effects: Effects,
     /// What was done before the present part began: how to undo it, and how far the effects had come.
-    before: Option<(UndoLog, usize, usize)>,
+    before: Option<Before>,
+    limits: TxnLimits,
+    /// How many bytes larger the data is than before the transaction.
+    data_bytes: isize,
     /// What is to be told when it is kept.
     events: Vec<Event>,
     /// Time of the newest call.
     now_ms: u64,
+}
+
+/// The state of a transaction before its present part.
+#[derive(Default)]
+struct Before {
+    undo: UndoLog,
+    /// How far effects and events had come.
+    effects: usize,
+    events: usize,
+    data_bytes: isize,
 }
 
 /// What a transaction has locked, or waits for.
@@ -226,9 +244,16 @@ impl Transaction {
             undo: UndoLog::default(),
             effects: Effects::default(),
             before: None,
+            limits: TxnLimits::default(),
+            data_bytes: 0,
             events: Vec::new(),
             now_ms: 0,
         })
+    }
+
+    /// Sets the limits of all further calls.
+    pub fn set_limits(&mut self, limits: TxnLimits) {
+        self.limits = limits;
     }
 
     /// Runs `call` under the transaction's locks. A key that is not locked yet is taken if it is free, in
@@ -284,9 +309,11 @@ impl Transaction {
 
     /// For several calls in a row that nobody waits between.
     pub fn batch(&mut self) -> Batch<'_> {
-        let Transaction { node, locks, undo, effects, events, now_ms, .. } = self;
+        let Transaction { node, locks, undo, effects, events, now_ms, limits, data_bytes, before } = self;
         let effects = node.journal.is_some().then_some(effects);
-        Batch { node, locks, undo, effects, events, now_ms, shard: None }
+        let undo_before = before.as_ref().map_or(0, |before| before.undo.bytes());
+        let limits = *limits;
+        Batch { node, locks, undo, undo_before, effects, events, now_ms, limits, data_bytes, shard: None }
     }
 
     /// The keys that are locked one by one: none of a transaction that has locked everything.
@@ -298,12 +325,17 @@ impl Transaction {
     /// [`Transaction::undo_part`], or the transaction.
     pub fn begin_part(&mut self) {
         self.keep_part();
-        self.before = Some((std::mem::take(&mut self.undo), self.effects.mark(), self.events.len()));
+        self.before = Some(Before {
+            undo: std::mem::take(&mut self.undo),
+            effects: self.effects.mark(),
+            events: self.events.len(),
+            data_bytes: self.data_bytes,
+        });
     }
 
     /// Makes the present part one with what was before.
     pub fn keep_part(&mut self) {
-        if let Some((mut whole, ..)) = self.before.take() {
+        if let Some(Before { undo: mut whole, .. }) = self.before.take() {
             whole.append(std::mem::take(&mut self.undo));
             self.undo = whole;
         }
@@ -314,10 +346,11 @@ impl Transaction {
         if !self.undo.is_empty() {
             self.roll_back();
         }
-        let (undo, effects, events) = self.before.take().unwrap_or_default();
+        let Before { undo, effects, events, data_bytes } = self.before.take().unwrap_or_default();
         self.undo = undo;
         self.events.truncate(events);
         self.effects.truncate(effects);
+        self.data_bytes = data_bytes;
     }
 
     /// Adds what others have done on its behalf, to be told when it is kept.
@@ -328,6 +361,7 @@ impl Transaction {
     /// Keeps all changes, serves those who wait for them, and lets the keys go.
     pub fn commit(mut self: Box<Self>) {
         self.keep_part();
+        self.limits = TxnLimits::default();
         self.node.record(&mut self.effects);
         self.node.notifier.tell(&mut self.events);
         self.undo.tell_watchers();
@@ -427,9 +461,13 @@ pub struct Batch<'a> {
     node: &'a Node,
     locks: &'a mut Locks,
     undo: &'a mut UndoLog,
+    /// Bytes of the undo log before the present part.
+    undo_before: usize,
     effects: Option<&'a mut Effects>,
     events: &'a mut Vec<Event>,
     now_ms: &'a mut u64,
+    limits: TxnLimits,
+    data_bytes: &'a mut isize,
     shard: Option<(usize, ShardGuard<'a>)>,
 }
 
@@ -467,6 +505,22 @@ impl<'a> Batch<'a> {
         out: &mut Reply,
     ) -> Result<Option<bool>, Conflict> {
         *self.now_ms = call.now_ms;
+        if self.refuse_beyond_limit(call, out)? {
+            return Ok(Some(false));
+        }
+        let done = self.execute_within_limits(call, mode, only_short, seed, out)?;
+        self.check_undo()?;
+        Ok(done)
+    }
+
+    fn execute_within_limits(
+        &mut self,
+        call: &Call<'_>,
+        mode: Mode,
+        only_short: bool,
+        seed: &mut u64,
+        out: &mut Reply,
+    ) -> Result<Option<bool>, Conflict> {
         let routing = call.command.routing.of(call.args);
         if let (Routing::ByKey, [(at, access)]) = (routing, call.keys) {
             let need = node::mode_of(*access);
@@ -477,7 +531,7 @@ impl<'a> Batch<'a> {
         }
         // The shards of other calls are locked in their order, which one that is locked already would disturb.
         self.shard = None;
-        let Batch { node, locks, undo, effects, events, .. } = self;
+        let Batch { node, locks, undo, effects, events, data_bytes, .. } = self;
         let effects = effects.as_deref_mut();
         match routing {
             Routing::Anywhere => {
@@ -490,14 +544,20 @@ impl<'a> Batch<'a> {
                     return Ok(None);
                 }
                 let shared = locks.secure_all(node, &mut guards, call, mode)?;
-                Ok(Some(node.run_locked(&mut guards, call, shared, seed, Some(undo), effects, events, out)))
+                let before = bytes_in(call, &guards);
+                let fine = node.run_locked(&mut guards, call, shared, seed, Some(undo), effects, events, out);
+                **data_bytes += difference(before, bytes_in(call, &guards));
+                Ok(Some(fine))
             }
             Routing::Everywhere | Routing::Paged | Routing::ByKeyUnless(_) if locks.whole => {
                 let mut guards = node.lock_everything();
                 if only_short && node.is_long_in(&guards, call) {
                     return Ok(None);
                 }
-                Ok(Some(node.run_locked(&mut guards, call, false, seed, Some(undo), effects, events, out)))
+                let before = bytes_in(call, &guards);
+                let fine = node.run_locked(&mut guards, call, false, seed, Some(undo), effects, events, out);
+                **data_bytes += difference(before, bytes_in(call, &guards));
+                Ok(Some(fine))
             }
             Routing::Everywhere | Routing::Paged | Routing::ByKeyUnless(_) => Err(Conflict::Everything),
         }
@@ -514,7 +574,7 @@ impl<'a> Batch<'a> {
         seed: &mut u64,
         out: &mut Reply,
     ) -> Result<Option<bool>, Conflict> {
-        let Batch { node, locks, undo, effects, events, shard: locked, .. } = self;
+        let Batch { node, locks, undo, effects, events, data_bytes, shard: locked, .. } = self;
         // A key that was named beforehand knows its shard.
         let known = locks.among_few(call.db, key);
         let number = known.map_or_else(|| node.shard_of(key), |held| held.shard);
@@ -534,9 +594,12 @@ impl<'a> Batch<'a> {
             Some(held) => held,
             None => locks.secure(number, &mut shard.locks, call.db, key, need, mode)?,
         };
+        let before = bytes_for(call, &shard.partition);
         let (partitions, shared) = (Partitions::One(&mut shard.partition), held == Mode::Shared);
         let effects = effects.as_deref_mut();
-        Ok(Some(node.run_telling(call, partitions, shared, seed, Some(undo), effects, events, out)))
+        let fine = node.run_telling(call, partitions, shared, seed, Some(undo), effects, events, out);
+        **data_bytes += difference(before, bytes_for(call, &shard.partition));
+        Ok(Some(fine))
     }
 }
 

@@ -130,7 +130,8 @@ impl BaseImage {
         memory[cleared..].fill(0);
     }
 
-    fn lay_over(&self, memory: &mut [u8], script: Option<&Image>) {
+    /// Copies the pages of `script`'s image into `memory`, which is equal to this image.
+    pub fn lay_over(&self, memory: &mut [u8], script: Option<&Image>) {
         for (number, page) in script.iter().flat_map(|image| &image.pages) {
             memory[number * PAGE..(number + 1) * PAGE].copy_from_slice(&**page);
         }

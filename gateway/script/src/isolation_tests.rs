@@ -11,7 +11,7 @@ use wasmtime::Val;
 use super::*;
 use crate::guard::{Guard, PAGE};
 use crate::host::{CallFlags, Finishing, HostCall, LogLevel};
-use crate::sandbox::MOST_REWINDS;
+use crate::sandbox::{FREE_IMAGE_BYTES, IMAGE_BYTES_PER_FUEL, MOST_REWINDS};
 
 /// A host whose commands end runs in the ways a host can.
 struct TestHost;
@@ -523,4 +523,49 @@ async fn every_global_that_can_change_is_put_back() {
     let sandbox = Sandbox::new(&runtime.engine, &runtime.pre, false).await.unwrap();
     assert!(mutable > 0, "the stack pointer is one");
     assert_eq!(sandbox.globals.len(), mutable);
+}
+
+/// What compiling leaves behind does not become part of an image, and a run pays for copying a large one.
+#[tokio::test]
+async fn images_are_small_and_paid_for() {
+    let lab = Lab::new(Instances::Rewind).await;
+    let budget = Budget { memory_bytes: 256 << 20, ..BUDGET };
+    let input = RunInput { name: "f", keys: &[], args: &[], clock_seconds: 0.0, seed: 1, function: false };
+    let input = input.encode();
+    let footprint = Arc::new(Footprint::default());
+    let script_of = |statement: &str, bytes: usize| {
+        let body = statement.repeat(bytes / statement.len());
+        Script::counted(format!("local function f() {body} end return 1").as_bytes(), &footprint)
+    };
+    let small = script_of("x = 1 ", 30);
+    let large = script_of("redis.call('SET', KEYS[1], 'v') ", 2 << 20);
+    let mut fuel = Vec::new();
+    for script in [&small, &large] {
+        for _ in 0..3 {
+            let (_, outcome, spent) = lab.runtime.run(script, &input, &budget, TestHost).await;
+            assert_eq!(outcome, Outcome::Reply(b":1\r\n".into()));
+            fuel.push(spent.fuel);
+        }
+    }
+    let image = large.image_bytes();
+    assert!((1 << 20..3 * large.source().len()).contains(&image), "{image} bytes");
+    assert_eq!(footprint.bytes(), small.bytes() + large.bytes());
+    let copied = (fuel[5] - fuel[2]) as usize * IMAGE_BYTES_PER_FUEL;
+    assert!(
+        (image - FREE_IMAGE_BYTES - 1024..image + 1024).contains(&copied),
+        "{copied} of {image} bytes are paid for"
+    );
+    // Beyond the fuel of a run nothing is copied.
+    let (_, outcome, _) =
+        lab.runtime.run(&large, &input, &Budget { fuel: 100_000, ..budget }, TestHost).await;
+    assert_eq!(outcome, Outcome::Limit(Limit::Fuel));
+    // A larger image is not kept.
+    let too_large = script_of("a=1 ", 4 << 20);
+    for _ in 0..2 {
+        let (_, outcome, _) = lab.runtime.run(&too_large, &input, &budget, TestHost).await;
+        assert_eq!(outcome, Outcome::Reply(b":1\r\n".into()));
+    }
+    assert_eq!(too_large.image_bytes(), 0);
+    drop((small, large, too_large));
+    assert_eq!(footprint.bytes(), 0);
 }

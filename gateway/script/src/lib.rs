@@ -20,4 +20,6 @@ mod sandbox;
 pub use budget::{Budget, Limit, Spent};
 pub use host::{AnyHost, CallFlags, Finishing, Host, HostCall, LogLevel};
 pub use image::Image;
-pub use runtime::{FUNCTION_FLAGS, Instances, Outcome, RunInput, Runtime, RuntimeConfig, Script};
+pub use runtime::{
+    FUNCTION_FLAGS, Footprint, IMAGE_MAX_BYTES, Instances, Outcome, RunInput, Runtime, RuntimeConfig, Script,
+};

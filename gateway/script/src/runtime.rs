@@ -48,16 +48,46 @@ pub struct Script {
     image: OnceLock<Image>,
     runs: AtomicU32,
     memory_bytes: AtomicUsize,
+    footprint: Arc<Footprint>,
 }
 
+/// Bytes of memory that the scripts of one cache occupy together: sources and images, as long as any of them lives.
+#[derive(Debug, Default)]
+pub struct Footprint(AtomicUsize);
+
+impl Footprint {
+    /// The bytes.
+    pub fn bytes(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Largest image of a script that is kept. A script with a larger one is compiled for each run, which costs that run fuel
+/// instead of costing all others memory.
+pub const IMAGE_MAX_BYTES: usize = 8 << 20;
+
 impl Script {
-    /// A script that has not been compiled.
+    /// A script that has not been compiled and belongs to no cache.
     pub fn new(source: &[u8]) -> Script {
+        Script::counted(source, &Arc::default())
+    }
+
+    /// A script that has not been compiled, whose bytes are counted in `footprint` until it is dropped.
+    pub fn counted(source: &[u8], footprint: &Arc<Footprint>) -> Script {
+        footprint.0.fetch_add(source.len(), Ordering::Relaxed);
         Script {
             source: source.into(),
             image: OnceLock::new(),
             runs: AtomicU32::new(0),
             memory_bytes: AtomicUsize::new(0),
+            footprint: footprint.clone(),
+        }
+    }
+
+    fn set_image(&self, image: Image) {
+        let bytes = image.bytes();
+        if self.image.set(image).is_ok() {
+            self.footprint.0.fetch_add(bytes, Ordering::Relaxed);
         }
     }
 
@@ -69,6 +99,17 @@ impl Script {
     /// Bytes held by source and image.
     pub fn bytes(&self) -> usize {
         self.source.len() + self.image.get().map_or(0, Image::bytes)
+    }
+
+    /// Bytes of the image, if there is one.
+    pub fn image_bytes(&self) -> usize {
+        self.image.get().map_or(0, Image::bytes)
+    }
+}
+
+impl Drop for Script {
+    fn drop(&mut self) {
+        self.footprint.0.fetch_sub(self.bytes(), Ordering::Relaxed);
     }
 }
 
@@ -258,7 +299,7 @@ impl<H: Host> Runtime<H> {
             return Err(Ending::Limit(Limit::Reply).into());
         }
         if !reply.starts_with(b"-") {
-            self.keep_image(sandbox, library);
+            library.set_image(self.image_of(sandbox));
         }
         Ok(reply)
     }
@@ -342,15 +383,18 @@ impl<H: Host> Runtime<H> {
             return Err(Failure::Compile(String::from_utf8_lossy(message).into_owned()));
         }
         if keep {
-            self.keep_image(sandbox, script);
+            let image = self.image_of(sandbox);
+            if image.bytes() <= IMAGE_MAX_BYTES {
+                script.set_image(image);
+            }
         }
         Ok(())
     }
 
-    /// Remembers how `sandbox` is now as what a run of `script` starts from.
-    fn keep_image(&self, sandbox: &Sandbox<H>, script: &Script) {
+    /// The state of `sandbox` as an image, from which runs can start.
+    fn image_of(&self, sandbox: &Sandbox<H>) -> Image {
         let memory = sandbox.store.data().memory().data(&sandbox.store);
-        let _ = script.image.set(self.pristine.image.difference(memory));
+        self.pristine.image.difference(memory)
     }
 
     fn spent(&self, sandbox: &Sandbox<H>, budget: &Budget) -> Spent {

@@ -125,6 +125,8 @@ pub(crate) struct Sandbox<H: 'static> {
     instance: Instance,
     /// It will be rewound and used again.
     reused: bool,
+    /// Whether it has been rewound before: then all of its memory may differ from the image.
+    used: bool,
     /// How often it was rewound since its pages were protected.
     rewinds: u32,
     pub globals: Vec<Global>,
@@ -179,6 +181,7 @@ impl<H: Host> Sandbox<H> {
             run: instance.get_typed_func(&mut store, "run")?,
             instance,
             reused,
+            used: false,
             rewinds: 0,
             globals,
             store,
@@ -204,13 +207,18 @@ impl<H: Host> Sandbox<H> {
     }
 
     /// Puts every byte of memory and every mutable global into the state of the image, and all counters to the
-    /// start of a run under `budget`.
+    /// start of a run under `budget`. The run pays for what is copied of a large image.
     pub async fn rewind(
         &mut self,
         pristine: &Pristine,
         script: Option<&Image>,
         budget: &Budget,
     ) -> wasmtime::Result<()> {
+        let copied = script.map_or(0, Image::bytes).saturating_sub(FREE_IMAGE_BYTES);
+        let copy_fuel = (copied / IMAGE_BYTES_PER_FUEL) as u64;
+        if copy_fuel > budget.fuel {
+            return Err(Ending::Limit(Limit::Fuel).into());
+        }
         let memory = self.store.data().memory();
         self.store.data_mut().memory_limit = usize::MAX;
         let wanted = script.map_or(0, Image::memory_bytes).max(pristine.image.len());
@@ -225,8 +233,8 @@ impl<H: Host> Sandbox<H> {
         self.store.fuel_async_yield_interval(Some(budget.slice_fuel.max(1)))?;
         self.store.set_fuel(budget.fuel)?;
         let state = self.store.data_mut();
-        state.host_fuel = 0;
-        state.unyielded = 0;
+        state.host_fuel = copy_fuel;
+        state.unyielded = copy_fuel;
         state.slice_fuel = budget.slice_fuel;
         state.calls = 0;
         state.unfinished = false;
@@ -255,14 +263,17 @@ impl<H: Host> Sandbox<H> {
             }
             return;
         }
-        image.restore(memory, None);
+        // The memory of a new instance is zero beyond what the image covers.
+        let dirty = if self.used { memory.len() } else { image.len() };
+        self.used = true;
+        image.restore(&mut memory[..dirty], None);
         let watched = image.len().min(WATCHED_PAGES * PAGE);
         if self.reused {
             // SAFETY: the linear memory lies at this place, page-aligned, until the store is dropped: it never moves
             // (`Config::memory_may_move`), and the guard is dropped before the store.
             self.guard = unsafe { Guard::new(memory.as_mut_ptr(), watched) };
         }
-        image.restore_written(memory, script, 0, memory.len());
+        image.lay_over(memory, script);
     }
 
     /// Copies `bytes` into a buffer that the guest provides for the input of its next `compile`, `load` or `run`.
@@ -290,6 +301,11 @@ impl<H: Host> Sandbox<H> {
     }
 }
 
+/// Bytes of an image that are copied for nothing: those of ordinary scripts are smaller.
+pub(crate) const FREE_IMAGE_BYTES: usize = 256 << 10;
+/// Bytes of an image that cost a unit of fuel. Measured: copying a page into new memory takes about a microsecond, in
+/// which a run uses some 500 units.
+pub(crate) const IMAGE_BYTES_PER_FUEL: usize = 8;
 /// Written pages beyond which a sandbox's pages are all protected anew.
 const MOST_WRITTEN: u32 = 32;
 /// Rewinds after which they are in any case: it costs as much as a few runs.

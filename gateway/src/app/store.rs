@@ -73,7 +73,10 @@ async fn run(config: &Arc<Config>, accept_loss: bool) -> Result<(), StartError> 
     give_back_memory();
     let upkeep = tokio::spawn({
         let (node, config) = (node.clone(), config.clone());
-        async move { store::upkeep::run(&node, || config.pace(), unix_ms).await }
+        async move {
+            let upkeep = store::upkeep::run(&node, || config.pace(), unix_ms);
+            tokio::join!(upkeep, crate::upkeep::log_disk_failures(&node))
+        }
     });
     let following = tokio::spawn({
         let certificates = certificates.clone();

@@ -225,6 +225,7 @@ pub fn function_call<'a>(
         seed: session.seed,
         client: session.client.id,
         account: session.limited_account(),
+        in_exec: false,
         full: !options.flags.spares_memory() && server.memory_is_full(),
     })
 }
@@ -312,11 +313,23 @@ async fn load(
             return Err(in_the_way(&outline.name));
         }
         libraries.remove(&outline.name);
-        libraries.add(library)
+        libraries.add(library)?;
+        refuse_too_many_bytes(server, libraries)
     })
     .await?;
     out.bulk(outline.name.as_bytes());
     Ok(())
+}
+
+/// An error if the libraries occupy more memory than they may.
+fn refuse_too_many_bytes(server: &Server, libraries: &Libraries) -> Result<(), CommandError> {
+    let (held, most) = (libraries.bytes(), server.config.script_cache_max_bytes.get_usize());
+    if held <= most {
+        return Ok(());
+    }
+    Err(CommandError::owned(format!(
+        "SCRIPTLIMIT cache: libraries would occupy {held} bytes; the limit of {most} bytes is set by script-cache-max-bytes"
+    )))
 }
 
 /// A library that was loaded before.
@@ -367,6 +380,7 @@ async fn restore(
             return Err(in_the_way(&outline.name));
         }
         restored.add(Arc::new(coordinate::load_library(server, Some(session), &outline).await?))?;
+        refuse_too_many_bytes(server, &restored)?;
     }
     change(server, |libraries| {
         if policy == Policy::Flush {
@@ -379,7 +393,8 @@ async fn restore(
             }
             libraries.remove(name);
         }
-        restored.all().try_for_each(|library| libraries.add(library.clone()))
+        restored.all().try_for_each(|library| libraries.add(library.clone()))?;
+        refuse_too_many_bytes(server, libraries)
     })
     .await?;
     out.ok();

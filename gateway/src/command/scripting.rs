@@ -197,7 +197,7 @@ async fn find_elsewhere(server: &Server, sha: &[u8]) {
 /// Makes a script known that was loaded before, or elsewhere. Whoever needs it now has not asked for that.
 pub async fn recall_script(server: &Server, text: &[u8]) -> Result<(), CommandError> {
     let script = compiled(server, None, text).await?;
-    server.scripts.pin(text, &script, server.config.script_cache_max.get_usize()).map(drop)
+    server.scripts.pin(text, &script).map(drop)
 }
 
 /// Finds the script that an EVAL call means, and what it is called with.
@@ -214,7 +214,7 @@ pub fn script_call<'a>(
         let sha = parse_sha(args[1]).ok_or(UNKNOWN)?;
         server.scripts.get(&sha).ok_or(UNKNOWN)?
     } else {
-        server.scripts.get_or_add(args[1], server.config.script_cache_max.get_usize())?
+        server.scripts.get_or_add(args[1])?
     };
     let (keys, args) = args.rest(3).split_at(key_count(admitted)?);
     session.seed = session.seed.wrapping_add(1);
@@ -242,6 +242,7 @@ pub fn script_call<'a>(
         seed: session.seed,
         client: session.client.id,
         account: session.limited_account(),
+        in_exec: false,
         full: !options.flags.spares_memory() && server.memory_is_full(),
     })
 }
@@ -280,8 +281,9 @@ pub async fn script(server: &Arc<Server>, session: &Session, args: Args<'_>, out
 async fn load(server: &Server, session: &Session, text: &[u8]) -> Result<Arc<Known>, CommandError> {
     let script = compiled(server, Some(session), text).await?;
     let _turn = server.loading.lock().await;
+    server.scripts.has_room_for(text)?;
     recall::keep_script(server, text).await?;
-    server.scripts.pin(text, &script, server.config.script_cache_max.get_usize())
+    server.scripts.pin(text, &script)
 }
 
 /// The script with this text, compiled. If it is not known yet, it still is not: whoever cannot compile it leaves nothing.
@@ -292,7 +294,7 @@ async fn compiled(
 ) -> Result<Arc<Script>, CommandError> {
     let script = match server.scripts.get(&sha_of(text)) {
         Some(known) => known.script.clone(),
-        None => Arc::new(Script::new(&Header::parse(text)?.1)),
+        None => server.scripts.new_script(&Header::parse(text)?.1),
     };
     coordinate::compile(server, session, &script).await?;
     Ok(script)

@@ -61,6 +61,10 @@ pub struct Config {
     pub script_client_gone: Number,
     pub script_reply_max: Number,
     pub script_cache_max: Number,
+    pub script_cache_max_bytes: Number,
+    pub transaction_memory_max: Number,
+    pub maxmemory_transactions: Number,
+    pub library_memory_max: Number,
     pub script_concurrency: Number,
     pub script_fuel_slice: Number,
     /// Read it with [`Config::instances`].
@@ -426,6 +430,39 @@ pub static PARAMETERS: &[Parameter] = &[
         live: true,
         doc: "Scripts remembered because EVAL ran them, beyond which the least recently used are forgotten. \
               Those of SCRIPT LOAD stay.",
+    },
+    Parameter {
+        name: "script-cache-max-bytes",
+        kind: Kind::Bytes(64 << 10..=1 << 40, |c| &c.script_cache_max_bytes),
+        default: Fallback::Text("64mb"),
+        live: true,
+        doc: "Bytes of memory for the texts and compiled images of scripts, and as many for those of libraries. Beyond it \
+              the least recently used scripts of EVAL are forgotten, then images are; SCRIPT LOAD and FUNCTION LOAD are refused.",
+    },
+    Parameter {
+        name: "library-memory-max",
+        kind: Kind::Bytes(64 << 10..=4 << 30, |c| &c.library_memory_max),
+        default: Fallback::Text("8mb"),
+        live: true,
+        doc: "Bytes of memory that a library of functions may occupy once it is loaded. Every call of its functions starts \
+              from a copy.",
+    },
+    Parameter {
+        name: "transaction-memory-max",
+        kind: Kind::Bytes(1 << 20..=1 << 40, |c| &c.transaction_memory_max),
+        default: Fallback::Text("256mb"),
+        live: true,
+        doc: "Bytes that a MULTI transaction may hold in order to be rolled back, beyond which it is. \
+              Of a script these count as its memory.",
+    },
+    Parameter {
+        name: "maxmemory-transactions",
+        kind: Kind::Word("rollback|refuse|allow", |c| &c.maxmemory_transactions),
+        default: Fallback::Text("rollback"),
+        live: true,
+        doc: "What happens when a script or transaction that has begun to write reaches maxmemory and no key can be evicted: \
+              it is rolled back, its commands that need memory are refused, or it goes on, as in Redis. \
+              A script with allow-oom may exceed maxmemory by its memory limit.",
     },
     Parameter {
         name: "script-instances",

@@ -107,7 +107,18 @@ pub async fn load_library(
     let compiling = Compiling::of(server, session)?;
     let load = server.runtime.load(&script, &compiling.budget, AnyHost::new(Box::new(Loading)));
     match compiling.drive(load).await? {
-        Outcome::Reply(reply) => Library::new(outline, script, &reply),
+        Outcome::Reply(reply) => {
+            let (held, most) = (script.image_bytes(), server.config.library_memory_max.get_usize());
+            // One that was loaded before a change of the limit is loaded again when the server starts.
+            if held > most && session.is_some() {
+                return Err(CommandError::owned(format!(
+                    "SCRIPTLIMIT memory: the library {} occupies {held} bytes once it is loaded; \
+                     the limit of {most} bytes is set by library-memory-max",
+                    outline.name
+                )));
+            }
+            Library::new(outline, script, &reply)
+        }
         Outcome::Limit(limit) => {
             let error = compiling.reached(limit, "while the library was loaded");
             Err(match limit {

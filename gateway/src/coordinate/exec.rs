@@ -14,6 +14,7 @@ use store_engine::{Args, CommandError, Reply};
 
 use super::dry;
 use super::host::{Circumstances, Collects, Lack, ScriptHost};
+use super::limits::{exec_memory_error, memory_error};
 use super::locks::LockSet;
 use super::outgoing::{Outgoing, commit};
 use super::script::{ScriptCall, append_reply, killed_error, never_run_error, note_end, run_once};
@@ -206,7 +207,12 @@ pub async fn exec<'a>(
                         note_end(server, call, failed, &spent);
                     }
                 }
-                return commit(server, txn, shared.outgoing).await.map(|()| true).map_err(error_of);
+                return match commit(server, txn, shared.outgoing).await {
+                    Err(Trouble::Conflict(Conflict::Limit(limit))) => {
+                        Err(CommandError::owned(exec_memory_error(server, limit)))
+                    }
+                    done => done.map(|()| true).map_err(error_of),
+                };
             }
             Err(Broken::Lack(txn, lack)) => {
                 Counters::add(&server.counters.scripts_rerun, 1);
@@ -301,6 +307,7 @@ async fn round<'a>(
             Step::Engine(admitted, db) => {
                 let (part, mark) = (Part::begin(), out.buf.len());
                 let call = call_of(admitted, *db, shared.present.now_ms);
+                txn.set_limits(server.transaction_limits());
                 let execute = txn.execute(&call, Mode::Exclusive, &mut shared.seed, out);
                 let done = match &part {
                     Some(part) => part.scope().drive(execute).await,
@@ -320,6 +327,9 @@ async fn round<'a>(
                 }
                 match done {
                     Ok(fine) => server.calls.add_untimed(admitted.number, !fine),
+                    Err(Trouble::Conflict(Conflict::Limit(limit))) => {
+                        return Err(Broken::Ended(exec_memory_error(server, limit)));
+                    }
                     Err(Trouble::Conflict(conflict)) => {
                         return Err(Broken::Lack(Some(Box::new(txn)), Lack::Lock(conflict)));
                     }
@@ -391,6 +401,9 @@ async fn run_step(
     call.note_undeclared(server, found.chain(lacked));
     if let Some(Lack::Node(error)) = lack {
         return Err(Broken::Ended(error.text().to_owned()));
+    }
+    if let Some(Lack::Limit(limit)) = lack {
+        return Err(Broken::Ended(memory_error(server, call, limit)));
     }
     if let Some(lack) = lack {
         call.program.stats().add_rerun();

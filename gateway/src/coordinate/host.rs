@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use script::{CallFlags, Finishing, Host, HostCall, LogLevel};
 use smallvec::SmallVec;
-use store::{Call, Conflict, Mode, Trouble, Unit};
+use store::{Call, Conflict, LimitReached, Mode, Trouble, Unit};
 use store_engine::command::resolve;
 use store_engine::spec::flags;
 use store_engine::{Args, CommandError, Protocol, Reply, Routing};
@@ -101,8 +101,19 @@ pub(super) enum Lack {
     Order,
     /// Its locks, before its first call.
     Begin,
+    /// Memory that its writes, or rolling them back, would need: it cannot be repeated.
+    Limit(LimitReached),
     /// A node that has part of the transaction: it cannot be repeated, and nothing was done.
     Node(CommandError),
+}
+
+impl From<Conflict> for Lack {
+    fn from(conflict: Conflict) -> Lack {
+        match conflict {
+            Conflict::Limit(limit) => Lack::Limit(limit),
+            conflict => Lack::Lock(conflict),
+        }
+    }
 }
 
 impl Lack {
@@ -110,7 +121,7 @@ impl Lack {
     pub fn conflict(self) -> Option<Conflict> {
         match self {
             Lack::Lock(conflict) => Some(conflict),
-            Lack::Order | Lack::Begin | Lack::Node(_) => None,
+            Lack::Order | Lack::Begin | Lack::Limit(_) | Lack::Node(_) => None,
         }
     }
 }
@@ -277,7 +288,7 @@ impl ScriptHost {
                 Ok(false)
             }
             Err(conflict) => {
-                *lack = Some(Lack::Lock(conflict));
+                *lack = Some(conflict.into());
                 Err(Stop)
             }
         }
@@ -302,6 +313,14 @@ impl ScriptHost {
             Err(error) => out.error(&error),
         }
         true
+    }
+
+    /// How a call ends that must not be answered.
+    fn stopped(&self) -> HostCall {
+        match self.lack {
+            Some(Lack::Limit(LimitReached::Undo)) => HostCall::TooLarge,
+            _ => HostCall::Stop,
+        }
     }
 
     /// Keeps a call for later. Whether it is not later yet.
@@ -404,7 +423,7 @@ impl ScriptHost {
             *lack = match batch.execute(&call, mode, &mut seen.seed, &mut unread) {
                 Ok(fine) if fine || !queue.error_counts(at) => continue,
                 Ok(_) => Some(Lack::Order),
-                Err(conflict) => Some(Lack::Lock(conflict)),
+                Err(conflict) => Some(conflict.into()),
             };
             return Err(Stop);
         }
@@ -446,7 +465,7 @@ fn unread<'a, 'q: 'a>(queue: &'q Queue, args: &'a [SmallVec<[&'q [u8]; 8]>]) -> 
 /// What a call has met.
 fn lack_of(trouble: Trouble) -> Lack {
     match trouble {
-        Trouble::Conflict(conflict) => Lack::Lock(conflict),
+        Trouble::Conflict(conflict) => conflict.into(),
         Trouble::Lost(error) => Lack::Node(error),
         Trouble::Apart => Lack::Begin,
         Trouble::Unfit => Lack::Order,
@@ -536,7 +555,7 @@ impl Host for ScriptHost {
         let ended = match done {
             Ok(true) => ended(&out),
             Ok(false) => HostCall::Later,
-            Err(Stop) => HostCall::Stop,
+            Err(Stop) => self.stopped(),
         };
         *reply = out.buf;
         if let (Some(trace), Some(began)) = (&self.trace, began) {
@@ -558,7 +577,7 @@ impl Host for ScriptHost {
                 Some(Asking::Channels(call, protocol)) => {
                     tell_channels(&self.server, &call, protocol, &mut out).await;
                 }
-                None if self.catch_up(&mut out).await.is_err() => return HostCall::Stop,
+                None if self.catch_up(&mut out).await.is_err() => return self.stopped(),
                 None => {}
             }
             if let Some(protocol) = self.clock_asked.take() {

@@ -6,6 +6,7 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 
 use script::Budget;
+use store::LimitReached;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::script::{ScriptCall, fate, killed_error};
@@ -142,6 +143,39 @@ pub(super) fn limit_error(server: &Server, call: &ScriptCall<'_>, limit: script:
     }
     reached.error(format_args!("by {}; {}", call.program, fate(call)))
 }
+
+/// The reply of an atomic script that memory ended.
+pub(super) fn memory_error(server: &Server, call: &ScriptCall<'_>, limit: LimitReached) -> String {
+    match limit {
+        LimitReached::Data => {
+            format!("{DATA_LIMIT}: {} was ended; its writes were rolled back", call.program)
+        }
+        LimitReached::Undo if call.in_exec => exec_memory_error(server, limit),
+        LimitReached::Undo => {
+            let mut reached = Reached::of(server, call.account.as_ref(), &call.budget, script::Limit::Memory);
+            reached.used_up = format!("rolling back needs more than {} bytes", call.budget.memory_bytes);
+            if call.options.memory_bytes.is_some() {
+                reached.setting = "the script's own options";
+            }
+            reached.error(format_args!("after the writes of {}, which were rolled back", call.program))
+        }
+    }
+}
+
+/// The reply of a MULTI transaction that memory ended.
+pub(super) fn exec_memory_error(server: &Server, limit: LimitReached) -> String {
+    match limit {
+        LimitReached::Data => format!("{DATA_LIMIT}: the transaction was rolled back"),
+        LimitReached::Undo => format!(
+            "TXNLIMIT memory: rolling back needs more than {} bytes; the transaction was rolled back; \
+             the limit is set by transaction-memory-max",
+            server.config.transaction_memory_max.get()
+        ),
+    }
+}
+
+/// Redis' words for commands that need memory.
+const DATA_LIMIT: &str = "OOM command not allowed when used memory > 'maxmemory'";
 
 #[cfg(test)]
 mod tests {

@@ -8,13 +8,13 @@ use std::time::Instant;
 use resp::ReplyLimits;
 use script::{Budget, Outcome, Spent};
 use store::spans::Part;
-use store::{Conflict, LockRequest, Mode, Trouble, Unit};
+use store::{Conflict, LockRequest, Mode, Trouble, TxnLimits, Unit};
 use store_engine::{CommandError, Protocol, Reply};
 
 use super::declared::{Declared, Refuser, note_undeclared};
 use super::dry;
 use super::host::{Caller, Circumstances, Collects, Lack, ScriptHost};
-use super::limits::{limit_error, take_turn};
+use super::limits::{limit_error, memory_error, take_turn};
 use super::locks::LockSet;
 use super::outgoing::{Outgoing, commit};
 use super::queue::Queue;
@@ -118,6 +118,8 @@ pub struct ScriptCall<'a> {
     pub client: u64,
     /// The caller, if there is something that it may not do.
     pub account: Option<Arc<Account>>,
+    /// It is part of a MULTI transaction.
+    pub in_exec: bool,
     /// Memory was full when it was called, and nothing allows it to need more.
     pub full: bool,
     /// Where to tell what it did, if somebody asks.
@@ -184,18 +186,35 @@ impl ScriptCall<'_> {
         if let Some(trace) = &self.trace {
             let (why, key) = match lack {
                 Lack::Lock(Conflict::Key(request)) => ("key", Some((request.db, request.key.clone()))),
-                Lack::Lock(Conflict::Everything) => ("everything", None),
+                Lack::Lock(Conflict::Everything | Conflict::Limit(_)) => ("everything", None),
                 Lack::Order => ("order", None),
                 // Nothing was done that could be told.
-                Lack::Begin | Lack::Node(_) => return,
+                Lack::Begin | Lack::Limit(_) | Lack::Node(_) => return,
             };
             trace.seen().reruns.push(Rerun { why, key });
         }
     }
 
+    /// The limits of the transaction that it runs in. What rolling back needs counts as memory of the script, or of the
+    /// MULTI transaction that it is part of.
+    fn txn_limits(&self, server: &Server) -> TxnLimits {
+        let limits = server.transaction_limits();
+        TxnLimits {
+            undo_bytes: if self.in_exec { limits.undo_bytes } else { self.budget.memory_bytes },
+            slack_bytes: self.oom_slack_bytes(),
+            ..limits
+        }
+    }
+
+    /// Bytes by which it may exceed `maxmemory`.
+    fn oom_slack_bytes(&self) -> usize {
+        if self.options.flags.has(Flags::ALLOW_OOM) { self.budget.memory_bytes } else { 0 }
+    }
+
     /// The same call as a part of a transaction, which is atomic whatever its parts say.
     pub fn within_exec(mut self) -> Self {
         self.options = self.options.within_exec();
+        self.in_exec = true;
         if self.is_dry() {
             self.trace = Some(Arc::new(Trace::new(false)));
         }
@@ -303,6 +322,10 @@ async fn run(server: &Arc<Server>, call: &mut ScriptCall<'_>, out: &mut Vec<u8>)
         match done {
             Err(Trouble::Apart) => rounds.again(server, call, Lack::Begin),
             Err(Trouble::Unfit) => rounds.again(server, call, Lack::Order),
+            Err(Trouble::Conflict(Conflict::Limit(limit))) => {
+                call.note(server, Ended::ByLimit, &spent);
+                break Err(memory_error(server, call, limit));
+            }
             done => {
                 note_end(server, call, failed, &spent);
                 break done.map_err(lost);
@@ -465,6 +488,10 @@ async fn run_atomic(
             call.note(server, Ended::WithError, &spent);
             return Err(error.text().to_owned());
         }
+        if let Some(Lack::Limit(limit)) = lack {
+            call.note(server, Ended::ByLimit, &spent);
+            return Err(memory_error(server, call, limit));
+        }
         if let Some(lack) = lack {
             rounds.repeat(server, call, host.as_ref().map(|host| &host.txn), lack);
             // Taken back before the next round asks for its locks.
@@ -587,12 +614,13 @@ impl Circumstances {
 pub(super) async fn run_once(
     server: &Arc<Server>,
     call: &ScriptCall<'_>,
-    txn: Unit,
+    mut txn: Unit,
     seen: Circumstances,
     collects: Collects,
     ends: bool,
 ) -> Round {
     let trace = call.traced();
+    txn.set_limits(call.txn_limits(server));
     // Boxed for its way to the sandbox and back: it is large.
     let host = Box::new(ScriptHost {
         server: server.clone(),
@@ -631,7 +659,7 @@ async fn run_unlocked(server: &Arc<Server>, call: &ScriptCall<'_>, out: &mut Vec
         seed: call.seed,
         caller: call.caller(),
         read_only: call.read_only,
-        spares_memory: call.options.flags.spares_memory(),
+        oom_slack_bytes: call.oom_slack_bytes(),
         recent: Recent::default(),
         declared: call.declared().filter(|declared| declared.by == Refuser::User),
         queue: Queue::default(),

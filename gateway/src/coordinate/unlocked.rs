@@ -36,8 +36,8 @@ pub(super) struct UnlockedHost {
     /// Whose calls are done in their order.
     pub caller: Caller,
     pub read_only: bool,
-    /// Its calls are not refused when memory is full.
-    pub spares_memory: bool,
+    /// Bytes by which the data may exceed `maxmemory` before its calls that need memory are refused.
+    pub oom_slack_bytes: usize,
     pub recent: Recent,
     /// The only keys the script may touch, where its user's limits say so.
     pub declared: Option<Declared>,
@@ -151,7 +151,7 @@ impl UnlockedHost {
             out.error(&error);
             return HostCall::Done(CALL_FUEL);
         }
-        if !self.spares_memory && admitted.facts.has(DENY_OOM) && self.server.memory_is_full() {
+        if admitted.facts.has(DENY_OOM) && self.server.memory_exceeds_limit(self.oom_slack_bytes) {
             out.error(&memory::FULL);
             return HostCall::Done(CALL_FUEL);
         }

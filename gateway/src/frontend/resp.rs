@@ -18,10 +18,10 @@ use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::time::Duration;
 
-use resp::{Limits, Parser, Step};
+use resp::{Limits, Parser, Progress, Reader, ReplyLimits, Step, Value};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use store_engine::work::LONG_CALL_STEPS;
-use store_engine::{Args, Protocol, Reply};
+use store_engine::{Args, CommandError, Protocol, Reply};
 use tls::{Detached, Wire};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, timeout, timeout_at};
@@ -417,8 +417,8 @@ async fn write_replies(
     }
 }
 
-/// Writes all of `bytes` and empties it, once what they tell of is kept as the configured durability promises. If it
-/// cannot be, and the client `wrote`, it is told so in place of the replies, and the connection ends.
+/// Writes all of `bytes` and empties it, once the changes they acknowledge are as durable as configured. If these cannot be,
+/// and the client `wrote`, each reply becomes an error.
 ///
 /// A client that leaves too much unread is cut off: at once beyond the
 /// hard limit, after a while beyond the soft one.
@@ -431,13 +431,10 @@ async fn write(
 ) -> io::Result<()> {
     if let Some(journal) = server.store.node().and_then(|node| node.journal())
         && !bytes.is_empty()
-        && let Err(reason) = journal.settle().await
+        && let Err(failure) = journal.settle().await
         && wrote
     {
-        let mut out = Reply::new(Protocol::Resp2);
-        out.error(&store::journal::misconf(&reason));
-        let _ = wire.try_write(&out.buf);
-        return Err(io::ErrorKind::StorageFull.into());
+        refuse_all(bytes, &store::journal::misconf(&failure))?;
     }
     let limit = &server.config.client_output_buffer_limit.normal;
     let (hard, soft) = (limit.hard.get_usize(), limit.soft.get_usize());
@@ -470,6 +467,28 @@ async fn write(
     held.set_output(0);
     Counters::add(&server.counters.bytes_out, written as u64);
     bytes.clear();
+    Ok(())
+}
+
+/// Puts `error` in the place of each reply in `bytes`: whichever of them is about a change may not be kept. Pushed messages
+/// stay.
+fn refuse_all(bytes: &mut Vec<u8>, error: &CommandError) -> io::Result<()> {
+    let mut out = Reply::new(Protocol::Resp2);
+    let mut rest = &bytes[..];
+    while !rest.is_empty() {
+        let limits = ReplyLimits { max_bytes: usize::MAX, ..ReplyLimits::default() };
+        match Reader::new(limits).read(rest) {
+            Ok(Progress::Done { value, consumed }) => {
+                match value {
+                    Value::Push(_) => out.buf.extend_from_slice(&rest[..consumed]),
+                    _ => out.error(error),
+                }
+                rest = &rest[consumed..];
+            }
+            _ => return Err(io::ErrorKind::StorageFull.into()),
+        }
+    }
+    *bytes = out.buf;
     Ok(())
 }
 

@@ -205,6 +205,8 @@ impl Cluster {
                 }
                 Err(Trouble::Conflict(Conflict::Key(request))) => requests.push(request),
                 Err(Trouble::Conflict(Conflict::Everything)) => everything = true,
+                // A single call has no limits of a transaction.
+                Err(Trouble::Conflict(Conflict::Limit(_))) => return out.error(&unexpected()),
                 Err(Trouble::Lost(error)) => return out.error(&error),
                 Err(Trouble::Broken | Trouble::Apart | Trouble::Unfit) => break,
             }

@@ -33,10 +33,15 @@ use crate::copies::Origin;
 use crate::lock::Mode;
 use crate::node::{self, Call};
 use crate::topology::NodeId;
-use crate::txn::{Change, Conflict, LockRequest, Preview, Rehearsed, add_before, changed_keys, changes_of};
+use crate::txn::{
+    Change, Conflict, LimitReached, LockRequest, Preview, Rehearsed, TxnLimits, add_before, changed_keys,
+    changes_of,
+};
 
 /// Values up to this size come with their locks.
 const COPIED_BYTES: u32 = 64 << 10;
+/// Bytes of copies that a transaction may hold in any case: calls on keys of several nodes work on copies.
+const COPIES_MAX_BYTES: usize = 256 << 20;
 /// How long a node that was lost while it committed is asked what became of that.
 const OUTCOME_PATIENCE: Duration = Duration::from_secs(5);
 /// How often it is asked.
@@ -127,6 +132,7 @@ pub struct Work {
     /// That was said beforehand, or is known from its begin.
     keeps_time: bool,
     full: bool,
+    limits: TxnLimits,
     ended: bool,
     /// For whom it is.
     client: u64,
@@ -163,6 +169,7 @@ impl Work {
             now_ms: now_ms.unwrap_or(0),
             keeps_time: now_ms.is_some(),
             full: false,
+            limits: TxnLimits::default(),
             ended: false,
             client: Origin::present().client,
             late: Late::default(),
@@ -187,6 +194,11 @@ impl Work {
     /// The keys that are locked one by one, or will be.
     pub fn requests(&self) -> impl ExactSizeIterator<Item = &LockRequest> {
         self.requests.iter()
+    }
+
+    /// Sets the limits of all further calls.
+    pub fn set_limits(&mut self, limits: TxnLimits) {
+        self.limits = limits;
     }
 
     /// Whether memory was full on one of the nodes when it began.
@@ -215,6 +227,16 @@ impl Work {
                 let Work { copies, undo, events, .. } = self;
                 node::run_noting(&call, copies, seed, undo, classes, events, out)
             }
+        }
+    }
+
+    /// An error if rolling back, or the copies of values, would need more memory here than the transaction may hold.
+    fn check_memory(&self) -> Result<(), Conflict> {
+        let undo = self.undo.bytes() + self.before.as_ref().map_or(0, |(undo, _)| undo.bytes());
+        let held = self.copies.bytes() > self.limits.undo_bytes.max(COPIES_MAX_BYTES);
+        match held || undo > self.limits.undo_bytes {
+            true => Err(Conflict::Limit(LimitReached::Undo)),
+            false => Ok(()),
         }
     }
 
@@ -344,6 +366,11 @@ fn wire_lock(request: &LockRequest) -> wire::Lock {
 
 /// What a node lacked; `locks` is what it was asked for.
 fn conflict_of(stepped: &wire::Stepped, locks: &[LockRequest]) -> Trouble {
+    match stepped.how() {
+        How::LimitData => return Conflict::Limit(LimitReached::Data).into(),
+        How::LimitUndo => return Conflict::Limit(LimitReached::Undo).into(),
+        _ => {}
+    }
     let key = stepped.key.as_ref().map(|key| LockRequest {
         db: key.db as usize,
         key: (&*key.key).into(),

@@ -102,6 +102,22 @@ impl DiskError {
         move |error| DiskError::Io { doing, file, error }
     }
 
+    /// What clients may know of it: no paths, neither of this system nor of the one that the program was built on.
+    pub fn cause(&self) -> String {
+        match self {
+            DiskError::Io { error, .. } => match error.raw_os_error() {
+                Some(code) => io::Error::from_raw_os_error(code).to_string(),
+                // The system's number is lost where the database has added its own words.
+                None if error.kind() == io::ErrorKind::StorageFull => "No space left on device".to_owned(),
+                None => error.kind().to_string(),
+            },
+            DiskError::Damaged { .. } | DiskError::Lost { .. } => "the database is damaged".to_owned(),
+            DiskError::Busy(_) => "the database is in use by another process".to_owned(),
+            DiskError::Newer { .. } => "the database is of a later version".to_owned(),
+            DiskError::Panic { .. } | DiskError::Refused(_) => "the database has failed".to_owned(),
+        }
+    }
+
     /// Whether data is gone, so that only somebody who accepts that can go on.
     pub fn is_loss(&self) -> bool {
         matches!(self, DiskError::Damaged { .. } | DiskError::Lost { .. })

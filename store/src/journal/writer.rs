@@ -13,7 +13,7 @@ use store_engine::{Entry, Stamp, Value};
 use super::dirt::{Dirt, Name, NameRef};
 use super::disk::{Disk, DiskError};
 use super::fold::{Batch, Fold};
-use super::{Durability, Journal, Wish, fail_point, record};
+use super::{Durability, Failure, Journal, Wish, fail_point, record};
 use crate::lock::Mode;
 use crate::node::{Guards, Node};
 use crate::shard::ShardState;
@@ -201,11 +201,11 @@ impl Writer {
             let broke = self.disk.take().is_some();
             // Nobody waits for a disk that is not there.
             self.granting.clear();
-            let reason: Arc<str> = error.to_string().into();
+            let failure = Failure { detail: error.to_string().into(), cause: error.cause().into() };
             // That it does not open again is less to know than why it had to be.
             journal_of(&self.node).tell(|progress| {
                 if broke || progress.failure.is_none() {
-                    progress.failure = Some(reason);
+                    progress.failure = Some(failure);
                 }
             });
             0

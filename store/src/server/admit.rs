@@ -7,10 +7,8 @@ use store_engine::spec::flags;
 use store_engine::{Args, Command, CommandError, Protocol, Reply, command};
 
 use crate::node::{Call, Node};
+use crate::txn::FULL;
 use proto::store::v1 as wire;
-
-/// What is answered to a command that needs memory when there is none, in Redis' words.
-pub const FULL: CommandError = CommandError::new("OOM command not allowed when used memory > 'maxmemory'.");
 
 /// A call that may be run.
 pub(crate) struct Admitted<'a> {

@@ -50,7 +50,7 @@ pub(super) fn status(host: &Host) -> wire::Status {
         sticky_bytes: usage.sticky.iter().map(|sticky| sticky.bytes as u64).collect(),
         bytes: usage.bytes as u64,
         full: host.node.is_full((host.clock)()),
-        failing: progress.failure.as_deref().unwrap_or_default().to_owned(),
+        failing: progress.failure.map_or_else(String::new, |failure| failure.to_string()),
         epoch,
         hits: counts.hits,
         misses: counts.misses,

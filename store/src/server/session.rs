@@ -352,7 +352,7 @@ impl Session {
                 };
                 match saved {
                     Ok(()) => Answer::Done(wire::Done {}),
-                    Err(reason) => Answer::Refusal(refusal(Code::Unavailable, &reason)),
+                    Err(failure) => Answer::Refusal(refusal(Code::Unavailable, &failure.cause)),
                 }
             }),
             Ask::Configure(configure) => {
@@ -652,7 +652,7 @@ fn settle(host: &Arc<Host>, outbox: &Arc<Outbox>, mut responses: Vec<Response>) 
                 out.error(&crate::journal::misconf(&reason));
                 response.body = Some(match response.body {
                     Some(Answer::Reply(_)) => Answer::Reply(out.buf.into()),
-                    _ => Answer::Refusal(refusal(Code::Unavailable, &reason)),
+                    _ => Answer::Refusal(refusal(Code::Unavailable, &reason.cause)),
                 });
             }
         }

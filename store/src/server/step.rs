@@ -24,7 +24,7 @@ use super::session::Watches;
 use crate::client::rehearsal;
 use crate::lock::Mode;
 use crate::spans::{self, Side, Span};
-use crate::txn::{self, Conflict, Executed, LockRequest, Transaction};
+use crate::txn::{self, Conflict, Executed, LimitReached, LockRequest, OnFull, Transaction, TxnLimits};
 
 /// Runs a call as a unit of its own, if nothing is in its way.
 pub(super) fn execute_now(host: &Host, call: &wire::Call) -> Option<Answer> {
@@ -182,6 +182,7 @@ async fn work(
         Some(begin) => begun(host, watches, begin, held, stepped).await?,
     };
     let Some(mut txn) = txn else { return Ok(None) };
+    txn.set_limits(limits_of(step));
     if stepped.how() != How::Well {
         return Ok(Some(txn));
     }
@@ -190,6 +191,10 @@ async fn work(
     if !step.changes.is_empty() {
         host.node.refuse_while_failing().map_err(|error| refusal(Code::Unavailable, error.text()))?;
         txn.apply(&step.changes, now_ms).map_err(invalid)?;
+        if let Err(conflict) = txn.check_data(now_ms) {
+            tell(conflict, stepped);
+            return Ok(Some(txn));
+        }
     }
     txn.note(step.events.iter().map(events_of));
     match step.part() {
@@ -268,6 +273,19 @@ async fn work(
     Ok(Some(txn))
 }
 
+fn limits_of(step: &wire::Step) -> TxnLimits {
+    let bytes = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+    TxnLimits {
+        undo_bytes: if step.undo_max_bytes == 0 { usize::MAX } else { bytes(step.undo_max_bytes) },
+        on_full: match step.on_full() {
+            wire::step::OnFull::Allow => OnFull::Allow,
+            wire::step::OnFull::Refuse => OnFull::Refuse,
+            wire::step::OnFull::RollBack => OnFull::RollBack,
+        },
+        slack_bytes: bytes(step.memory_slack_bytes),
+    }
+}
+
 fn events_of(event: &wire::Event) -> Event {
     let wire::Event { class, name, db, key } = event;
     Event { class: *class, name: name.clone().into(), db: *db as usize, key: key.to_vec().into() }
@@ -276,6 +294,8 @@ fn events_of(event: &wire::Event) -> Event {
 fn tell(conflict: Conflict, stepped: &mut wire::Stepped) {
     match conflict {
         Conflict::Everything => stepped.set_how(How::ConflictEverything),
+        Conflict::Limit(LimitReached::Data) => stepped.set_how(How::LimitData),
+        Conflict::Limit(LimitReached::Undo) => stepped.set_how(How::LimitUndo),
         Conflict::Key(LockRequest { db, key, mode }) => {
             stepped.set_how(How::Conflict);
             stepped.key =

@@ -8,7 +8,8 @@ use store_engine::effect::{CATALOG, Effect, Effects, Marks};
 use store_engine::work;
 use store_engine::{Ctx, Partitions, Protocol, Reply, Routing, Work};
 
-use super::{Conflict, LockRequest, Transaction};
+use super::limits::difference;
+use super::{Conflict, LimitReached, LockRequest, OnFull, Transaction, TxnLimits};
 use crate::lock::Mode;
 use crate::node::{self, Call, Node};
 
@@ -107,8 +108,9 @@ impl Transaction {
                 Effect::Remove => None,
                 _ => return Err("a change of another kind than put and remove"),
             };
-            let Transaction { node, undo, effects, .. } = self;
+            let Transaction { node, undo, effects, data_bytes, .. } = self;
             let mut shard = node.shard(node.shard_of(key)).lock();
+            let before = shard.partition.databases[db].bytes();
             let effects = node.journal.is_some().then_some(effects);
             let mut ctx = Ctx {
                 partitions: Partitions::One(&mut shard.partition),
@@ -126,9 +128,20 @@ impl Transaction {
                 Some(entry) => ctx.place(key, entry),
                 None => drop(ctx.delete(key)),
             });
+            *data_bytes += difference(before, shard.partition.databases[db].bytes());
         }
         self.now_ms = now_ms;
         Ok(())
+    }
+
+    /// An error if the changes that it has applied need memory which is not there.
+    pub(crate) fn check_data(&self, now_ms: u64) -> Result<(), Conflict> {
+        let TxnLimits { on_full, slack_bytes, .. } = self.limits;
+        let is_limited = on_full != OnFull::Allow && self.data_bytes > 0;
+        match is_limited && self.node.exceeds_limit(slack_bytes, now_ms) {
+            true => Err(Conflict::Limit(LimitReached::Data)),
+            false => Ok(()),
+        }
     }
 
     /// What was changed so far.

@@ -18,6 +18,7 @@ use store_engine::{
 };
 use tokio::sync::Semaphore;
 
+use super::limits::difference;
 use super::{Conflict, Transaction};
 use crate::copies::Origin;
 use crate::lock::Mode;
@@ -224,14 +225,17 @@ impl Transaction {
             }
         }
         let node = self.node.clone();
-        let Transaction { locks, undo, effects, events, .. } = self;
+        let Transaction { locks, undo, effects, events, data_bytes, .. } = self;
         let effects = node.journal.is_some().then_some(effects);
         let mut detached = match locks.whole {
             true => Detached::everything(&node),
             false => Detached::keys_of(&node, call),
         };
+        let before = detached.bytes();
         let done = detached.run(call, seed, undo, effects, events, out);
+        *data_bytes += difference(before, detached.bytes());
         detached.attach(Some(undo));
+        self.batch().check_undo()?;
         Ok(done)
     }
 }
@@ -286,6 +290,10 @@ impl<'n> Detached<'n> {
         // That they came was no change.
         partition.databases.iter_mut().for_each(|space| drop(space.take_changed()));
         Detached { node, partitions: vec![partition], keys, db: call.db }
+    }
+
+    fn bytes(&self) -> usize {
+        self.partitions.iter().map(Partition::bytes).sum()
     }
 
     fn run(

@@ -19,7 +19,7 @@ fn start(folder: &Folder, durability: &str, places: &str) -> TestServer {
     TestServer::start_failing(&["--data-dir", folder.text(), "--durability", durability], places)
 }
 
-/// Whether SET is acknowledged, on a connection of its own: one whose change was not kept is closed.
+/// Whether SET is acknowledged.
 fn set(server: &TestServer, key: &str, value: &str) -> Result<(), String> {
     match notation::reply(&server.client().call(["SET", key, value])) {
         ok if ok == "+OK" => Ok(()),
@@ -94,8 +94,20 @@ fn fail_at(place: &str, durability: &str) {
     }
     fs::write(file, "").expect("a place for files");
     if durability == "sync" {
-        let refusal = set(&server, "unkept", "1").expect_err("the disk fails");
-        assert!(refusal.contains(place), "{refusal}");
+        // The connection stays, with an error for each command.
+        let mut client = server.client();
+        let replies = client.pipeline(
+            &["SET unkept 1", "PING", "GET unkept"]
+                .map(|line| line.split(' ').map(|word| word.as_bytes().to_vec()).collect()),
+        );
+        for reply in replies {
+            let refusal = notation::reply(&reply);
+            assert!(refusal.starts_with("-MISCONF Errors writing to the journal: "), "{refusal}");
+            assert!(!refusal.contains('/') && !refusal.contains(place), "{refusal}");
+        }
+        assert_eq!(text(&mut client, "PING"), "+PONG");
+        let logged = format!("changes are refused: a test wants it to fail: {place}");
+        wait_until("the reason is logged", || server.log().contains(&logged));
     }
     set_until_refused(&server, &mut kept, |number| format!("value {number}"));
     check_refusing(&server);

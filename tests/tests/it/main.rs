@@ -19,6 +19,7 @@ mod http_random;
 mod introspection;
 mod limits;
 mod lock_queues;
+mod memory_limits;
 mod metrics;
 mod modes;
 mod notifications;

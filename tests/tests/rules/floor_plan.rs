@@ -12,6 +12,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("store-engine", &[]),
     ("guest-lua", &[]),
     ("proto", &["store-engine"]),
+    ("proto-codegen", &[]),
     ("tls", &[]),
     ("resp", &["store-engine"]),
     ("store", &["store-engine", "proto", "tls"]),
@@ -26,7 +27,7 @@ const CONFINED: &[(&str, &[&str], &[&str])] = &[
     ("wasmtime", &["script"], &["gateway/script/"]),
     (
         "tonic",
-        &["proto", "store", "gateway", "tests"],
+        &["proto", "proto-codegen", "store", "gateway", "tests"],
         &[
             "proto/",
             "store/src/client",
@@ -68,7 +69,7 @@ const CONFINED: &[(&str, &[&str], &[&str])] = &[
         &["script", "tls", "store", "gateway", "tests"],
         &["gateway/", "proto/tls/", "store/src/", "store/fuzz/", "store/tests/", "tests/"],
     ),
-    ("clap", &["gateway"], &["gateway/src/cli.rs"]),
+    ("clap", &["gateway"], &["gateway/src/cli"]),
 ];
 
 /// What a pure crate does not name: clock, socket, disk, threads.

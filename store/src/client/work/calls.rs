@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use proto::store::v1 as wire;
 use store_engine::command::sort;
 use store_engine::keys::KeyAt;
+use store_engine::spec::flags;
 use store_engine::{Access, Args, DATABASES, Partition, Protocol, Reply, Routing, UndoLog};
 use wire::stepped::How;
 
@@ -14,7 +15,7 @@ use crate::client::merge;
 use crate::lock::Mode;
 use crate::node::Call;
 use crate::topology::NodeId;
-use crate::txn::{Conflict, LockRequest};
+use crate::txn::{Conflict, FULL, LimitReached, LockRequest, OnFull, TxnLimits};
 
 impl Work {
     /// Runs a call if that needs nobody else. Whether its reply is no error.
@@ -30,6 +31,9 @@ impl Work {
             Routing::ByKey if self.begun && !self.everything => {}
             _ => return Ok(None),
         }
+        if self.refuse_beyond_limit(call, out)? {
+            return Ok(Some(false));
+        }
         let mut here = true;
         for (key, need) in call.keys() {
             match self.place_of(call.db, key) {
@@ -40,7 +44,12 @@ impl Work {
                 _ => here = false,
             }
         }
-        Ok(here.then(|| self.run(call, seed, out)))
+        if !here {
+            return Ok(None);
+        }
+        let fine = self.run(call, seed, out);
+        self.check_memory()?;
+        Ok(Some(fine))
     }
 
     /// Runs a call. `mode`: how keys are locked that were not named beforehand. Whether its reply is no error.
@@ -71,6 +80,7 @@ impl Work {
             _ => {
                 self.fetch(call).await?;
                 let fine = self.run(call, seed, out);
+                self.check_memory()?;
                 if self.everything {
                     self.put_away().await?;
                 }
@@ -107,6 +117,22 @@ impl Work {
         }
         self.send_all(calls, away, mode, *seed, &mut failed).await?;
         Ok(failed)
+    }
+
+    /// Refuses a call that needs memory which its node did not have as of a second ago. Whether it has been answered.
+    fn refuse_beyond_limit(&self, call: &Call<'_>, out: &mut Reply) -> Result<bool, Conflict> {
+        let TxnLimits { on_full, slack_bytes, .. } = self.limits;
+        if on_full == OnFull::Allow || slack_bytes > 0 || !call.command.has(flags::DENY_OOM) {
+            return Ok(false);
+        }
+        if !self.full && !self.cluster.is_full() {
+            return Ok(false);
+        }
+        if on_full == OnFull::RollBack {
+            return Err(Conflict::Limit(LimitReached::Data));
+        }
+        out.error(&FULL);
+        Ok(true)
     }
 
     /// The node that has all keys of a call, if they are locked for it and not here.

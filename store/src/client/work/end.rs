@@ -37,7 +37,7 @@ impl Work {
         for (node, bundle) in &late.bundles {
             self.share(*node, bundle.writes);
         }
-        let (number, now_ms, client) = (self.number, self.now_ms, self.client);
+        let (number, limited) = (self.number, self.step());
         let mut events: HashMap<NodeId, Vec<wire::Event>> = HashMap::new();
         for Event { class, name, db, key } in std::mem::take(&mut self.events) {
             let node = self.cluster.node_of(&key);
@@ -45,13 +45,7 @@ impl Work {
             events.entry(node).or_default().push(wire::Event { class, name, db, key });
         }
         let mut events = |node: NodeId| events.remove(&node).unwrap_or_default();
-        let step = |finish: Finish| wire::Step {
-            txn: number,
-            now_ms,
-            client,
-            finish: finish.into(),
-            ..wire::Step::default()
-        };
+        let step = |finish: Finish| wire::Step { finish: finish.into(), ..limited.clone() };
         let abort = |share: &Share| share.link.tell(Ask::Step(Box::new(step(Finish::Abort))));
         let shares = std::mem::take(&mut self.shares);
         self.ended = true;
@@ -117,7 +111,7 @@ impl Work {
             }
             answer => self.outcome(&decider, answer, !others.is_empty()).await.map_err(Trouble::Lost),
         };
-        if let Err(Trouble::Apart | Trouble::Unfit) = outcome {
+        if let Err(Trouble::Apart | Trouble::Unfit | Trouble::Conflict(_)) = outcome {
             abort(&decider);
         }
         for share in others {

@@ -13,7 +13,7 @@ use crate::client::patience::Patience;
 use crate::lock::Mode;
 use crate::node::Call;
 use crate::topology::NodeId;
-use crate::txn::{Conflict, LockRequest};
+use crate::txn::{Conflict, LockRequest, OnFull, TxnLimits};
 
 impl Work {
     /// Waits until everything is locked.
@@ -117,7 +117,21 @@ impl Work {
 
     pub(super) fn step(&self) -> wire::Step {
         let (txn, now_ms, client) = (self.number, self.now_ms, self.client);
-        wire::Step { txn, now_ms, client, ..wire::Step::default() }
+        let TxnLimits { undo_bytes, on_full, slack_bytes } = self.limits;
+        let on_full = match on_full {
+            OnFull::Allow => wire::step::OnFull::Allow,
+            OnFull::Refuse => wire::step::OnFull::Refuse,
+            OnFull::RollBack => wire::step::OnFull::RollBack,
+        };
+        wire::Step {
+            txn,
+            now_ms,
+            client,
+            on_full: on_full.into(),
+            memory_slack_bytes: slack_bytes as u64,
+            undo_max_bytes: undo_bytes as u64,
+            ..wire::Step::default()
+        }
     }
 
     /// Takes the answer to a begin. Whether the locks are there; not if they are another node's.

@@ -7,7 +7,7 @@ use proto::store::v1 as wire;
 use store_engine::{Protocol, Reply, Routing};
 use wire::stepped::How;
 
-use super::{COPIED_BYTES, Place, Trouble, Work, once_each};
+use super::{COPIED_BYTES, Place, Trouble, Work, conflict_of, once_each};
 use crate::client::cluster::{unexpected, wire_call};
 use crate::lock::Mode;
 use crate::node::Call;
@@ -157,6 +157,7 @@ pub(super) fn unfit(stepped: &wire::Stepped) -> Result<(), Trouble> {
     match stepped.how() {
         How::Well => Ok(()),
         How::Unfit => Err(Trouble::Unfit),
+        How::LimitData | How::LimitUndo => Err(conflict_of(stepped, &[])),
         _ => Err(Trouble::Apart),
     }
 }

@@ -1,10 +1,11 @@
-//! Compiles the .proto files, with a compiler that is a crate too.
+//! Compiles the `.proto` files into `OUT_DIR`, with a compiler that is a crate too. It runs in a build script because
+//! the generators' dependencies are then compiled once, without optimisation, with those of the derive macros.
 
 use std::path::Path;
 
 use tonic_prost_build::Builder;
 
-/// What is rare and large would make every request and every answer large.
+/// Rare and large fields, which would otherwise make every request and every response large.
 const BOXED: [&str; 11] = [
     "Request.body.hello",
     "Request.body.step",
@@ -20,13 +21,15 @@ const BOXED: [&str; 11] = [
 ];
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    println!("cargo:rerun-if-changed=fleet");
-    println!("cargo:rerun-if-changed=gateway");
-    println!("cargo:rerun-if-changed=store");
-    let files =
-        protox::compile(["fleet/v1/fleet.proto", "gateway/v1/gateway.proto", "store/v1/store.proto"], ["."])?;
-    // What clients may ask the server for.
-    let public = protox::Compiler::new(["."])?
+    for directory in ["fleet", "gateway", "store"] {
+        println!("cargo:rerun-if-changed=../{directory}");
+    }
+    let files = protox::compile(
+        ["fleet/v1/fleet.proto", "gateway/v1/gateway.proto", "store/v1/store.proto"],
+        [".."],
+    )?;
+    // For clients that ask the server which services it has.
+    let public = protox::Compiler::new([".."])?
         .include_source_info(true)
         .include_imports(true)
         .open_file("gateway/v1/gateway.proto")?
