@@ -25,6 +25,8 @@ begin() { # NAME COMMAND...
     (set -e; SECONDS=0; "$@"; echo "$SECONDS" >"$logs/$name.seconds") >"$logs/$name.log" 2>&1 </dev/null &
     parts[$!]=$name
 }
+# Lines about tests that passed, of Rust and of Node.js.
+passed='^(test .* \.\.\. ok( <.*>)?|running [0-9]+ tests?|TAP version .*|1\.\..*|(# Subtest: |# moonshard: |ok ).*|  (---|duration_ms: .*|type: .*|\.\.\.)|)$'
 # Waits for one part that ends, and shows what it wrote: tests that passed are not worth a line each.
 finish() {
     local id status=0 name
@@ -33,7 +35,7 @@ finish() {
     unset "parts[$id]"
     if ((status == 0)); then
         echo "===== $name: passed in $(<"$logs/$name.seconds") s"
-        grep -vE '^(test .* \.\.\. ok( <.*>)?|running [0-9]+ tests?|)$' "$logs/$name.log" || true
+        grep -vE "$passed" "$logs/$name.log" || true
     else
         echo "===== $name: FAILED"
         cat "$logs/$name.log"
