@@ -5,6 +5,8 @@
 //! to have instead of the usual one. Commas stand between several. The crate `fail` would do the same, but with its
 //! packages the server under test has another Wasmtime than the rest: each would be compiled.
 
+use std::time::Duration;
+
 use super::disk::DiskError;
 
 /// Ends the process or fails, if this place is to.
@@ -21,6 +23,11 @@ pub fn pass(place: &str) {
 /// The number that a test wants to have instead of the usual one.
 pub fn number(name: &str) -> Option<u64> {
     if cfg!(debug_assertions) { told::number(name) } else { None }
+}
+
+/// The time that a test wants to have instead of the usual one: `NAME=MILLISECONDS`.
+pub fn time(name: &str, usual: Duration) -> Duration {
+    number(name).map_or(usual, Duration::from_millis)
 }
 
 mod told {

@@ -17,13 +17,20 @@ use wire::request::Body as Ask;
 use wire::response::Body as Answer;
 
 use super::Host;
-use super::pending::{self, ASK_AFTER, Entry, Registry, State, named, number_of, way_to};
+use super::pending::{self, Entry, Registry, State, ask_after, named, number_of, way_to};
 use super::place::refusal;
+use crate::journal::fail_point;
 use crate::lock::Mode;
 use crate::txn::{LockRequest, Transaction};
 
 /// How long who decides is asked in vain until a transaction is in doubt: a node that is started again is back before.
-pub(super) const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The same, unless a test has no time for that.
+pub(super) fn patience() -> Duration {
+    fail_point::time("in-doubt-ms", PATIENCE)
+}
+
 /// Before a transaction's number: how somebody has ended it here, and who would have decided that.
 const CHOSEN: &[u8] = b"chosen/";
 /// So many keys of one are told.
@@ -107,7 +114,9 @@ pub(super) fn list(host: &Host, in_doubt: bool) -> Vec<wire::PreparedTransaction
             Some(wire::PreparedTransaction {
                 txn: *number,
                 coordinator: prepared.decider.clone(),
-                in_doubt_ms: doubts.get(number).map(|since| (since.elapsed() + PATIENCE).as_millis() as u64),
+                in_doubt_ms: doubts
+                    .get(number)
+                    .map(|since| (since.elapsed() + patience()).as_millis() as u64),
                 locks: prepared.txn.requests().take(MOST_KEYS).map(lock).collect(),
                 keys: prepared.txn.requests().len() as u64,
                 everything: prepared.txn.holds_everything(),
@@ -168,7 +177,7 @@ pub(super) async fn compare(host: Arc<Host>, number: u64) {
         let asked = link.ask(Ask::GetDecision(wire::GetDecision { txn: number })).answer().await;
         let Ok(Answer::Decision(wire::Decision { committed })) = asked else {
             drop(link);
-            sleep(ASK_AFTER).await;
+            sleep(ask_after()).await;
             continue;
         };
         if committed != chosen {

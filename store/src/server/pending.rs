@@ -39,9 +39,14 @@ const DECIDED: &[u8] = b"decided/";
 const REMEMBERED: usize = 100_000;
 /// How old a decision becomes before those are asked who have not told that they followed it: their word is lost if a
 /// gateway was ended.
-pub(super) const ASK_AFTER: Duration = Duration::from_secs(5);
+const ASK_AFTER: Duration = Duration::from_secs(5);
 /// How long between two attempts to ask who decides.
 const ASK_AGAIN: Duration = Duration::from_millis(200);
+
+/// [`ASK_AFTER`], unless a test has no time for that.
+pub(super) fn ask_after() -> Duration {
+    fail_point::time("ask-after-ms", ASK_AFTER)
+}
 
 /// Where a transaction stands.
 pub(super) enum State {
@@ -520,7 +525,7 @@ pub(super) fn forget_decision(host: &Host, number: u64, who: &str) {
 pub(super) async fn follow_decisions(host: Weak<Host>) {
     let mut before = HashSet::new();
     loop {
-        tokio::time::sleep(ASK_AFTER).await;
+        tokio::time::sleep(ask_after()).await;
         let Some(host) = host.upgrade() else { return };
         let mut seen = HashSet::new();
         for (name, record) in host.node.records(DECIDED) {
@@ -532,7 +537,7 @@ pub(super) async fn follow_decisions(host: Weak<Host>) {
             for node in String::from_utf8_lossy(&record).split(',') {
                 let link = way_to(&host, node.to_owned());
                 let asked = link.ask(Ask::Resolve(wire::Resolve { txn: number }));
-                if let Ok(Ok(Answer::Done(_))) = timeout(ASK_AFTER, asked.answer()).await {
+                if let Ok(Ok(Answer::Done(_))) = timeout(ask_after(), asked.answer()).await {
                     forget_decision(&host, number, node);
                 }
             }
@@ -565,7 +570,7 @@ pub(super) async fn resolved(host: Arc<Host>, number: u64) -> Answer {
 pub(super) async fn resolve(host: Arc<Host>, number: u64) {
     let Some(decider) = host.registry.decider(number) else { return };
     let mut asking = pin!(ask_decider(&host, number, decider));
-    if timeout(doubt::PATIENCE, &mut asking).await.is_err() {
+    if timeout(doubt::patience(), &mut asking).await.is_err() {
         host.registry.doubt(number);
         asking.await;
     }

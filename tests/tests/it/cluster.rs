@@ -177,7 +177,7 @@ const IN_DOUBT: &str =
 /// Who has prepared and cannot ask keeps its keys: whoever wants them is told so, and all else goes on.
 #[test]
 fn a_decider_that_stays_away_holds_only_the_keys_of_its_transaction() {
-    let mut cluster = TestCluster::start(3, 2, Some("sync"));
+    let mut cluster = TestCluster::start_hurried(3, 2, Some("sync"));
     let keys = keys(&cluster, "mark");
     let aside = self::keys(&cluster, "aside");
     let mut client = cluster.client(1);
@@ -235,7 +235,7 @@ fn an_operator_who_decided_otherwise_is_told() {
 }
 
 fn decided_by_hand(place: &str, how: &str, fate: &str) {
-    let mut cluster = TestCluster::start(3, 1, Some("sync"));
+    let mut cluster = TestCluster::start_hurried(3, 1, Some("sync"));
     let keys = keys(&cluster, "mark");
     let mut client = cluster.client(0);
     assert_eq!(told(&mut client, MARK, &keys, "before"), "+done");

@@ -262,7 +262,7 @@ fn replies_do_not_wait_for_a_later_request(on: Topology) {
     piped.send(["PING"]);
     piped.send(["GET", "held"]);
     assert_eq!(text(&piped.read()), "+PONG");
-    other.run("SCRIPT KILL");
+    assert_eq!(text(&other.run("SCRIPT KILL")), "+OK");
     assert_eq!(text(&piped.read()), "nil");
 }
 

@@ -15,6 +15,7 @@ use super::together::unfit;
 use super::{OUTCOME_PATIENCE, OUTCOME_PAUSE, Share, Trouble, Work};
 use crate::client::cluster::{lost_error, unexpected};
 use crate::client::link::Lost;
+use crate::journal::fail_point;
 use crate::spans;
 use crate::topology::NodeId;
 
@@ -97,7 +98,7 @@ impl Work {
         }
         let Some(decider) = decider else { return Ok(()) };
 
-        crate::journal::fail_point::pass("work:prepared");
+        fail_point::pass("work:prepared");
         let own = changes.remove(&decider.node).unwrap_or_default().as_bytes().to_vec().into();
         let events = events(decider.node);
         let mut commit = wire::Step { changes: own, events, others: names, ..step(Finish::Commit) };
@@ -121,7 +122,7 @@ impl Work {
                     tokio::spawn(async move {
                         match committed.answer().await {
                             Ok(Answer::StepResult(_)) => {
-                                crate::journal::fail_point::pass("work:followed");
+                                fail_point::pass("work:followed");
                                 decider.tell(Ask::Acknowledge(wire::Acknowledge { txn: number, node }));
                             }
                             // It asks the decider.
@@ -161,7 +162,7 @@ impl Work {
         if !lost.maybe_done {
             return Err(lost_error(&lost, true));
         }
-        let until = Instant::now() + OUTCOME_PATIENCE;
+        let until = Instant::now() + fail_point::time("outcome-ms", OUTCOME_PATIENCE);
         while Instant::now() < until {
             sleep(OUTCOME_PAUSE).await;
             if let Ok(Answer::Decision(decision)) =
