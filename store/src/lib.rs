@@ -25,6 +25,7 @@ pub mod wait;
 
 pub use client::{Cluster, Trouble, WatchId};
 pub use copies::{Keeper, Origin};
+pub use discard::bytes_to_free;
 pub use evict::{Demand, Evicted};
 pub use handle::{Store, Unit};
 pub use lock::{Mode, TxnId};
