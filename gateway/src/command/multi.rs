@@ -20,7 +20,7 @@ use crate::observe::unix_ms;
 use crate::pubsub::Message;
 use crate::registry::{Later, Row, SessionCommand, SessionRun, run_now};
 use crate::server::Server;
-use crate::session::{Multi, OwnedCall, Session, Watch};
+use crate::session::{Multi, OwnedCall, Session, Watch, watch_bytes};
 
 /// The rows of this family.
 pub static COMMANDS: &[SessionCommand] = &[
@@ -122,6 +122,11 @@ pub async fn watch(server: &Server, session: &mut Session, args: Args<'_>, out: 
     if session.multi.is_some() {
         return out.error(&CommandError::new("ERR WATCH inside MULTI is not allowed"));
     }
+    // Before the first one: it is watched what was asked for, or nothing.
+    let bytes = args.rest(1).iter().map(|key| watch_bytes(key)).sum();
+    if let Err(error) = session.client.held.refuse_more(bytes) {
+        return out.error(&error);
+    }
     for key in args.rest(1) {
         let watched = (session.db, (*key).into());
         if session.watched.contains_key(&watched) {
@@ -140,6 +145,8 @@ pub async fn watch(server: &Server, session: &mut Session, args: Args<'_>, out: 
             },
         };
         session.watched.insert(watched, watch);
+        let held = &session.client.held;
+        held.set_watched(held.watched() + watch_bytes(key));
     }
     out.ok();
 }
@@ -167,6 +174,7 @@ pub fn unwatch(server: &Server, session: &mut Session) {
             _ => {}
         }
     }
+    session.client.held.set_watched(0);
 }
 
 /// EXEC.

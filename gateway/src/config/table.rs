@@ -10,12 +10,12 @@ use super::cell::{
     AddressCell, AddressesCell, FolderCell, NamesCell, Number, OutputLimits, Secret, TextCell,
 };
 use super::kind::{Kind, Sort};
-use super::{access, telemetry};
+use super::{access, clients, telemetry};
 
 /// Range of what Redis keeps in a C `int`.
-const INT_MAX: i64 = i32::MAX as i64;
+pub(super) const INT_MAX: i64 = i32::MAX as i64;
 /// Smallest limit for things a single command needs, as in Redis.
-const MB: i64 = 1 << 20;
+pub(super) const MB: i64 = 1 << 20;
 
 /// The value of every parameter. A field's meaning stands in the row of the same name in [`PARAMETERS`].
 #[derive(Debug, Default)]
@@ -69,6 +69,8 @@ pub struct Config {
     pub client_query_buffer_limit: Number,
     pub client_output_buffer_limit: OutputLimits,
     pub maxclients: Number,
+    /// Read it with `Config::limit_of_clients`.
+    pub(super) maxmemory_clients: Number,
     pub timeout: Number,
     pub tcp_keepalive: Number,
     pub tcp_backlog: Number,
@@ -84,6 +86,7 @@ pub struct Config {
     pub hll_sparse_max_bytes: Number,
     pub notify_keyspace_events: Number,
     pub tracking_table_max_keys: Number,
+    pub tracking_table_max_bytes: Number,
     pub slowlog_log_slower_than: Number,
     pub slowlog_max_len: Number,
     pub latency_monitor_threshold: Number,
@@ -448,56 +451,14 @@ pub static PARAMETERS: &[Parameter] = &[
         live: false,
         doc: "Fuel after which a running script lets others have its thread.",
     },
-    Parameter {
-        name: "proto-max-bulk-len",
-        kind: Kind::Bytes(MB..=i64::MAX, |c| &c.proto_max_bulk_len),
-        default: Fallback::Text("512mb"),
-        live: true,
-        doc: "Largest single argument of a command.",
-    },
-    Parameter {
-        name: "client-query-buffer-limit",
-        kind: Kind::Bytes(MB..=i64::MAX, |c| &c.client_query_buffer_limit),
-        default: Fallback::Text("1gb"),
-        live: true,
-        doc: "Largest command with all its arguments.",
-    },
-    Parameter {
-        name: "client-output-buffer-limit",
-        kind: Kind::OutputLimits(|c| &c.client_output_buffer_limit),
-        default: Fallback::Text("normal 1gb 64mb 60 pubsub 32mb 8mb 60"),
-        live: true,
-        doc: "A client is cut off when the replies (normal) or messages (pubsub) it has not read exceed the hard \
-              limit, or the soft limit for that many seconds. 0 is no limit.",
-    },
-    Parameter {
-        name: "maxclients",
-        kind: Kind::Integer(1..=u32::MAX as i64, |c| &c.maxclients),
-        default: Fallback::Text("10000"),
-        live: true,
-        doc: "Connections at the same time; fewer where the system's limit of open files is below that and 200.",
-    },
-    Parameter {
-        name: "timeout",
-        kind: Kind::Integer(0..=INT_MAX, |c| &c.timeout),
-        default: Fallback::Text("0"),
-        live: true,
-        doc: "Seconds after which an idle connection of RESP is closed; 0 is never. Those of HTTP are closed after 60 at the latest, and so are those of gRPC without a call and those of TLS that are not agreed on.",
-    },
-    Parameter {
-        name: "tcp-keepalive",
-        kind: Kind::Integer(0..=INT_MAX, |c| &c.tcp_keepalive),
-        default: Fallback::Text("300"),
-        live: true,
-        doc: "Seconds between probes that find dead connections. 0 sends none.",
-    },
-    Parameter {
-        name: "tcp-backlog",
-        kind: Kind::Integer(1..=INT_MAX, |c| &c.tcp_backlog),
-        default: Fallback::Text("511"),
-        live: false,
-        doc: "Connections the system holds until they are accepted.",
-    },
+    clients::PROTO_MAX_BULK_LEN,
+    clients::QUERY_BUFFER_LIMIT,
+    clients::OUTPUT_BUFFER_LIMIT,
+    clients::MAXCLIENTS,
+    clients::MAXMEMORY_CLIENTS,
+    clients::TIMEOUT,
+    clients::TCP_KEEPALIVE,
+    clients::TCP_BACKLOG,
     Parameter {
         name: "hz",
         kind: Kind::Integer(1..=500, |c| &c.hz),
@@ -572,14 +533,8 @@ pub static PARAMETERS: &[Parameter] = &[
         doc: "What is told of keys on channels: K and E name the channels by key and by event, the others are classes \
               of events as in Redis, A most of them. Empty: nothing.",
     },
-    Parameter {
-        name: "tracking-table-max-keys",
-        kind: Kind::Integer(0..=i64::MAX, |c| &c.tracking_table_max_keys),
-        default: Fallback::Text("1000000"),
-        live: true,
-        doc: "Keys of which it is remembered which clients keep copies: one more, and these drop another one. 0: no \
-              limit.",
-    },
+    clients::TRACKING_TABLE_MAX_KEYS,
+    clients::TRACKING_TABLE_MAX_BYTES,
     telemetry::SLOWLOG_SLOWER_THAN,
     telemetry::SLOWLOG_MAX_LEN,
     telemetry::LATENCY_MONITOR,

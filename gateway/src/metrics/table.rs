@@ -106,6 +106,8 @@ pub static METRICS: &[Metric] = &[
     row("moonshard_connections_max", Gauge, "{connection}", &[], Of::Gateway, "The parameter maxclients, or what the limit of open files has room for."),
     row("moonshard_connections_refused_total", Counter, "{connection}", &[], Of::Gateway, "Connections refused because of maxclients."),
     row("moonshard_slow_clients_cut_total", Counter, "{connection}", &[], Of::Gateway, "Connections cut off because their client did not read."),
+    row("moonshard_clients_evicted_total", Counter, "{connection}", &[], Of::Gateway, "Connections ended because clients held more than maxmemory-clients together."),
+    row("moonshard_client_memory_bytes", Gauge, "By", &[], Of::Gateway, "Memory that clients make the process hold: unread input, queued commands, watched keys, subscriptions and unread output."),
     row("moonshard_network_bytes_total", Counter, "By", &["direction"], Of::Gateway, "Bytes of Redis clients; direction is in or out."),
     row("moonshard_blocked_clients", Gauge, "{client}", &[], Of::Gateway, "Clients that wait for something to come to a key."),
     row("moonshard_pubsub_subscriptions", Gauge, "{subscription}", &["kind"], Of::Gateway, "Names that somebody has subscribed to; kind is channel, pattern or shard_channel."),
@@ -141,9 +143,11 @@ pub static METRICS: &[Metric] = &[
     row("moonshard_keyspace_hits_total", Counter, "{lookup}", &[], Of::All, "Reads that found their key."),
     row("moonshard_keyspace_misses_total", Counter, "{lookup}", &[], Of::All, "Reads that did not."),
 
+    row("moonshard_memory_to_free_bytes", Gauge, "By", &[], Of::Data, "Bytes of values that were removed or replaced and wait to be freed; beyond 64 MB whoever replaces one frees it."),
     row("moonshard_shard_lock_wait_seconds", Histogram, "s", &[], Of::Data, "How long calls, scripts and transactions waited for a lock of a shard that others held; a lock that is free is not waited for, and not counted."),
 
     row("moonshard_journal_records_total", Counter, "{record}", &[], Of::Journal, "Changes that were committed since the data-dir was made."),
+    row("moonshard_journal_waiting_bytes", Gauge, "By", &[], Of::Journal, "Bytes of changes that the writer has not taken yet; beyond 64 MB whoever changes something waits."),
     row("moonshard_journal_lag_records", Gauge, "{record}", &[], Of::Journal, "Changes that are not on disk yet."),
     row("moonshard_journal_unfolded_records", Gauge, "{record}", &[], Of::Journal, "Changes that the checkpoint does not have yet."),
     row("moonshard_journal_bytes", Gauge, "By", &[], Of::Journal, "Bytes of the journal that are not in the checkpoint."),
