@@ -335,7 +335,8 @@ async fn accept(
         set_socket_options(&stream, &server.config);
         let account = server.acl.default_account().clone();
         let own = stream.local_addr().unwrap_or(server.resp_addr);
-        let client = ClientInfo::new(server.next_client(), peer.to_string(), own.to_string(), account);
+        let (id, memory) = (server.next_client(), server.client_memory.clone());
+        let client = ClientInfo::new(id, peer.to_string(), own.to_string(), account, memory);
         match server.certificates.wire(stream, Face::Resp).and_then(Wire::detach) {
             Ok(stream) => frontend::resp::serve(&server, stream, client, &ready, io.place()),
             Err(_) => {

@@ -9,6 +9,7 @@
 
 mod access;
 pub mod cell;
+mod clients;
 mod derived;
 mod kind;
 mod load;

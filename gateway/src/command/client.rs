@@ -239,7 +239,6 @@ fn client(
             out.ok();
         }
         b"no-evict" => {
-            // No client is ever evicted for memory: it is only shown.
             session.client.details.lock().no_evict = match &*args[2].to_ascii_lowercase() {
                 b"on" => true,
                 b"off" => false,
@@ -271,6 +270,10 @@ fn client(
     Ok(())
 }
 
+/// Longest name of a client, of its library, and of that library's version. CLIENT LIST, SLOWLOG and ACL LOG hold copies
+/// of them.
+const MOST_NAME_BYTES: usize = 1024;
+
 /// Names the connection; the name must be plain, since CLIENT LIST separates its fields by blanks.
 pub fn set_name(session: &Session, name: &[u8]) -> Result<(), CommandError> {
     if !is_plain(name) {
@@ -278,7 +281,16 @@ pub fn set_name(session: &Session, name: &[u8]) -> Result<(), CommandError> {
             "ERR Client names cannot contain spaces, newlines or special characters.",
         ));
     }
+    refuse_long(name, "Client names")?;
     session.client.details.lock().name = String::from_utf8_lossy(name).into_owned();
+    Ok(())
+}
+
+fn refuse_long(name: &[u8], what: &str) -> Result<(), CommandError> {
+    if name.len() > MOST_NAME_BYTES {
+        let text = format!("ERR {what} cannot be longer than {MOST_NAME_BYTES} bytes.");
+        return Err(CommandError::owned(text));
+    }
     Ok(())
 }
 
@@ -293,6 +305,7 @@ fn set_info(session: &Session, args: Args<'_>) -> Result<(), CommandError> {
         let text = format!("ERR {shown} cannot contain spaces, newlines or special characters.");
         return Err(CommandError::owned(text));
     }
+    refuse_long(value, &shown)?;
     let value = String::from_utf8_lossy(value).into_owned();
     let mut details = session.client.details.lock();
     match &*option {

@@ -60,6 +60,7 @@ struct Account {
     keys: u64,
     scripts: u64,
     libraries: u64,
+    clients: u64,
     resident: u64,
     peak: u64,
 }
@@ -73,13 +74,14 @@ impl Account {
             keys: usage.keys.iter().sum::<usize>() as u64,
             scripts: server.scripts.usage().1 as u64,
             libraries: server.functions.libraries().bytes() as u64,
+            clients: server.client_bytes() as u64,
             resident,
             peak: peak_bytes().max(resident),
         }
     }
 
     fn total(&self) -> u64 {
-        self.dataset + self.scripts + self.libraries
+        self.dataset + self.scripts + self.libraries + self.clients
     }
 }
 
@@ -95,6 +97,8 @@ fn stats(server: &Server, _: &mut Session, _: Args<'_>, out: &mut Reply) -> Resu
     let numbers = [
         ("peak.allocated", account.peak),
         ("total.allocated", total),
+        ("clients.slaves", 0),
+        ("clients.normal", account.clients),
         ("lua.caches", account.scripts),
         ("functions.caches", account.libraries),
         ("overhead.total", total - account.dataset),

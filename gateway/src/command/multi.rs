@@ -22,7 +22,7 @@ use crate::pubsub::Message;
 use crate::registry::{Later, Row, SessionCommand, SessionRun, run_now};
 use crate::scripts::{parse_sha, sha_of};
 use crate::server::Server;
-use crate::session::{Multi, OwnedCall, Session, Watch};
+use crate::session::{Multi, OwnedCall, Session, Watch, watch_bytes};
 
 /// The rows of this family.
 pub static COMMANDS: &[SessionCommand] = &[
@@ -127,6 +127,11 @@ pub async fn watch(server: &Server, session: &mut Session, args: Args<'_>, out: 
     if session.multi.is_some() {
         return out.error(&CommandError::new("ERR WATCH inside MULTI is not allowed"));
     }
+    // Before the first one: it is watched what was asked for, or nothing.
+    let bytes = args.rest(1).iter().map(|key| watch_bytes(key)).sum();
+    if let Err(error) = session.client.held.refuse_more(bytes) {
+        return out.error(&error);
+    }
     for (at, key) in args.rest(1).iter().enumerate() {
         if at % CALLS_PER_TURN == CALLS_PER_TURN - 1 {
             tokio::task::yield_now().await;
@@ -148,6 +153,8 @@ pub async fn watch(server: &Server, session: &mut Session, args: Args<'_>, out: 
             },
         };
         session.watched.insert(watched, watch);
+        let held = &session.client.held;
+        held.set_watched(held.watched() + watch_bytes(key));
     }
     out.ok();
 }
@@ -186,6 +193,7 @@ pub fn unwatch(server: &Server, session: &mut Session) {
         Ok(runtime) if count > CALLS_PER_TURN => drop(runtime.spawn_blocking(forget)),
         _ => forget(),
     }
+    session.client.held.set_watched(0);
 }
 
 /// EXEC.

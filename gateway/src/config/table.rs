@@ -10,10 +10,10 @@ use super::cell::{
     AddressCell, AddressesCell, FolderCell, NamesCell, Number, OutputLimits, Secret, TextCell,
 };
 use super::kind::{Kind, Sort};
-use super::{access, scripting, telemetry};
+use super::{access, clients, scripting, telemetry};
 
 /// Range of what Redis keeps in a C `int`.
-const INT_MAX: i64 = i32::MAX as i64;
+pub(super) const INT_MAX: i64 = i32::MAX as i64;
 /// Smallest limit for things a single command needs, as in Redis.
 pub(super) const MB: i64 = 1 << 20;
 
@@ -73,6 +73,8 @@ pub struct Config {
     pub client_query_buffer_limit: Number,
     pub client_output_buffer_limit: OutputLimits,
     pub maxclients: Number,
+    /// Read it with `Config::limit_of_clients`.
+    pub(super) maxmemory_clients: Number,
     pub timeout: Number,
     pub tcp_keepalive: Number,
     pub tcp_backlog: Number,
@@ -88,6 +90,7 @@ pub struct Config {
     pub hll_sparse_max_bytes: Number,
     pub notify_keyspace_events: Number,
     pub tracking_table_max_keys: Number,
+    pub tracking_table_max_bytes: Number,
     pub slowlog_log_slower_than: Number,
     pub slowlog_max_len: Number,
     pub latency_monitor_threshold: Number,
@@ -364,59 +367,14 @@ pub static PARAMETERS: &[Parameter] = &[
     scripting::SCRIPT_INSTANCES,
     scripting::SCRIPT_CONCURRENCY,
     scripting::SCRIPT_FUEL_SLICE,
-    Parameter {
-        name: "proto-max-bulk-len",
-        kind: Kind::Bytes(MB..=i64::MAX, |c| &c.proto_max_bulk_len),
-        default: Fallback::Text("512mb"),
-        live: true,
-        doc: "Maximum size of one argument of a command.",
-    },
-    Parameter {
-        name: "client-query-buffer-limit",
-        kind: Kind::Bytes(MB..=i64::MAX, |c| &c.client_query_buffer_limit),
-        default: Fallback::Text("1gb"),
-        live: true,
-        doc: "Maximum size of a command with all its arguments.",
-    },
-    Parameter {
-        name: "client-output-buffer-limit",
-        kind: Kind::OutputLimits(|c| &c.client_output_buffer_limit),
-        default: Fallback::Text("normal 1gb 64mb 60 pubsub 32mb 8mb 60"),
-        live: true,
-        doc: "A client is disconnected when the replies (normal) or messages (pubsub) that it has not read \
-              exceed the hard limit, or the soft limit for that many seconds. 0 means no limit.",
-    },
-    Parameter {
-        name: "maxclients",
-        kind: Kind::Integer(1..=u32::MAX as i64, |c| &c.maxclients),
-        default: Fallback::Text("10000"),
-        live: true,
-        doc: "Maximum number of connections. It is lower if the limit of open files is less than 200 above \
-              it.",
-    },
-    Parameter {
-        name: "timeout",
-        kind: Kind::Integer(0..=INT_MAX, |c| &c.timeout),
-        default: Fallback::Text("0"),
-        live: true,
-        doc: "Seconds after which an idle RESP connection is closed; 0 means never. Idle HTTP connections, \
-              gRPC connections without a call and incomplete TLS handshakes are closed after 60 seconds at \
-              most.",
-    },
-    Parameter {
-        name: "tcp-keepalive",
-        kind: Kind::Integer(0..=INT_MAX, |c| &c.tcp_keepalive),
-        default: Fallback::Text("300"),
-        live: true,
-        doc: "Seconds between TCP keepalive probes, which detect dead connections. 0 disables them.",
-    },
-    Parameter {
-        name: "tcp-backlog",
-        kind: Kind::Integer(1..=INT_MAX, |c| &c.tcp_backlog),
-        default: Fallback::Text("511"),
-        live: false,
-        doc: "Maximum number of connections that wait to be accepted.",
-    },
+    clients::PROTO_MAX_BULK_LEN,
+    clients::QUERY_BUFFER_LIMIT,
+    clients::OUTPUT_BUFFER_LIMIT,
+    clients::MAXCLIENTS,
+    clients::MAXMEMORY_CLIENTS,
+    clients::TIMEOUT,
+    clients::TCP_KEEPALIVE,
+    clients::TCP_BACKLOG,
     Parameter {
         name: "hz",
         kind: Kind::Integer(1..=500, |c| &c.hz),
@@ -494,14 +452,8 @@ pub static PARAMETERS: &[Parameter] = &[
         doc: "Keyspace notifications to publish: K and E select the channels by key and by event, the other \
               letters select classes of events as in Redis, A most of them. Empty disables notifications.",
     },
-    Parameter {
-        name: "tracking-table-max-keys",
-        kind: Kind::Integer(0..=i64::MAX, |c| &c.tracking_table_max_keys),
-        default: Fallback::Text("1000000"),
-        live: true,
-        doc: "Maximum number of keys in the invalidation table of client-side caching. Above it, another \
-              key is invalidated. 0 means no limit.",
-    },
+    clients::TRACKING_TABLE_MAX_KEYS,
+    clients::TRACKING_TABLE_MAX_BYTES,
     telemetry::SLOWLOG_SLOWER_THAN,
     telemetry::SLOWLOG_MAX_LEN,
     telemetry::LATENCY_MONITOR,

@@ -148,8 +148,9 @@ impl Work {
 
     /// Runs a command whose reply must not be told before [`Work::keep`].
     pub async fn begin(&mut self, argv: &[&[u8]]) -> Result<Vec<u8>, Failure> {
-        // Others on this thread have their turn, however long a pipeline is.
+        // Others on this thread have their turn, however long a pipeline is, and so has the disk.
         tokio::task::coop::consume_budget().await;
+        self.server.store.wait_for_disk().await;
         let reply = if outlives_its_client(&self.server, argv) {
             let client = self.session.client.clone();
             let server = self.server.clone();

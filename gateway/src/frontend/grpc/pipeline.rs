@@ -12,7 +12,7 @@ use proto::gateway::v1::{Command, Error, PipelineRequest, PipelineResponse, Refu
 use resp::Value;
 use tonic::{Status, Streaming};
 
-use super::call::Bounds;
+use super::call::{Bounds, count_message};
 use super::service::slices;
 use super::{shown, status};
 use crate::frontend::door::Ready;
@@ -75,7 +75,9 @@ impl Line {
                     request = self.requests.message() => request?,
                     _ = self.ready.wait_for(|ready| !ready) => return Err(status::ending()),
                 };
-                let Some(PipelineRequest { id, commands, atomic, db }) = request else { return Ok(None) };
+                let Some(request) = request else { return Ok(None) };
+                count_message(&self.work, &request);
+                let PipelineRequest { id, commands, atomic, db } = request;
                 self.outlive_span();
                 if let Err(why) = self.work.select(usize::try_from(db).ok()) {
                     return nothing_done(id, why.into()).map(Some);

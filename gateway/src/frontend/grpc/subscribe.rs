@@ -89,6 +89,7 @@ impl Subscriber {
             rest = &rest[consumed..];
         }
         mail.written(chunks, taken, &self.work.server.config.client_output_buffer_limit.pubsub);
+        self.work.session.client.held.report();
         Ok(heard)
     }
 }

@@ -57,6 +57,16 @@ pub struct Ask {
     pub work: Work,
     path: String,
     query: Query,
+    _held: HeldBody,
+}
+
+/// Counts a body among what its client makes the server hold, for as long as the request lasts.
+struct HeldBody(Arc<ClientInfo>);
+
+impl Drop for HeldBody {
+    fn drop(&mut self) {
+        self.0.held.set_input(0, 0);
+    }
 }
 
 /// Names and values, decoded.
@@ -80,6 +90,12 @@ impl FromRequest<Arc<Face>> for Ask {
         let query = parse_query(parts.uri.query().unwrap_or_default());
         let work = work(face, asker.clone(), &parts, &query)?;
         let most = face.server.config.http_body_max.get_usize();
+        let held = HeldBody(asker.client.clone());
+        let body = body.map_frame(|frame| {
+            let bytes = frame.data_ref().map_or(0, Bytes::len);
+            held.0.held.add_input(bytes);
+            frame
+        });
         let body = Limited::new(body, most).collect().await.map_err(|error| {
             if !error.is::<LengthLimitError>() {
                 return Problem::bad("the body could not be read completely");
@@ -95,6 +111,7 @@ impl FromRequest<Arc<Face>> for Ask {
             body: body.to_bytes(),
             path: parts.uri.path().to_owned(),
             query,
+            _held: held,
         })
     }
 }
