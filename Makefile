@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run cluster build dist install package proto test check doctests bench fuzz fuzz-commands fuzz-histories eviction-quality crash cluster-crash disk-space bench-nodes chart-apply fmt lint clean preflight zig console
+.PHONY: help run cluster build dist install package proto test check doctests bench fuzz fuzz-commands fuzz-histories eviction-quality crash cluster-crash disk-space bench-nodes chart-apply fmt lint clean preflight zig console docs reference
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 PYTHON ?= python3
@@ -16,6 +16,8 @@ PREFIX ?= /usr/local
 # What is there when the web console is built, and when what that takes is fetched.
 SITE := web-console/dist/built
 MODULES := web-console/node_modules/.package-lock.json
+# Exists when the documentation is built.
+BOOK := docs/dist/built
 
 # Where rustup cannot fetch the toolchain of rust-toolchain.toml, the installed one has to do.
 ifneq ($(shell ! command -v cargo >/dev/null || cargo --version >/dev/null 2>&1 || echo missing),)
@@ -32,10 +34,10 @@ run: build ## Build and serve on 127.0.0.1:6379 (ARGS="--help" shows the options
 cluster: build ## Serve with 3 store nodes and 2 gateways on this machine, data in ./data-cluster
 	@exec deploy/cluster.sh $(abspath $(TARGET))/release/moonshard
 
-build: zig console ## Build target/release/moonshard, in a few minutes
+build: zig console docs ## Build target/release/moonshard, in a few minutes
 	cargo build --locked --release --package gateway
 
-dist: zig console ## Build target/dist/moonshard, the shipped binary: less CPU per request, three times as long to build
+dist: zig console docs ## Build target/dist/moonshard, the shipped binary: less CPU per request, three times as long to build
 	cargo build --locked --profile dist --package gateway
 
 # It installs what is built, also with the rights of another user who has no cargo.
@@ -61,7 +63,7 @@ test: preflight ## Check format and lints, run all tests
 	@$(browser)
 
 # Of some crates only with CRATES="store resp".
-check: zig console ## Check format and lints, run the unit tests: for between two changes
+check: zig console docs ## Check format and lints, run the unit tests: for between two changes
 	cargo fmt --all --check
 	@$(lint_console)
 	cargo clippy --locked $(packages) --all-targets -- --deny warnings
@@ -87,6 +89,19 @@ $(SITE): $(wildcard web-console/src/* web-console/src/*/* web-console/public/*) 
 
 $(MODULES): web-console/package.json web-console/package-lock.json | preflight
 	@$(node) cd web-console && npm ci --no-audit --no-fund && touch node_modules/.package-lock.json
+
+# The book is built before the server, which contains it.
+docs: $(BOOK) ## Build the documentation, which the server serves at /docs/
+
+$(BOOK): docs/build.sh docs/book.toml docs/requirements.txt $(shell find docs/src docs/recipes docs/examples docs/theme -type f)
+	@PYTHON=$(PYTHON) docs/build.sh $(TARGET)
+
+# What the tables in the code say about configuration, metrics, commands, error codes and the functions for scripts. Built
+# with all of the workspace, as for tests, so that nothing is compiled again with other features.
+reference: zig ## Rewrite docs/src/reference from the tables in the code
+	cargo build --locked --workspace --bins
+	for page in commands configuration errors metrics scripting-api; do \
+	    $(TARGET)/debug/moonshard reference $$page >docs/src/reference/$$page.md; done
 
 # BENCH has options, such as "--only ZADD,PUBLISH --rounds 9".
 bench: build ## Compare what commands and keys cost with Redis
@@ -166,14 +181,14 @@ fmt: ## Format all sources
 	cargo fmt --all
 	@if [[ -e $(MODULES) ]]; then cd web-console && npm run --silent fmt; fi
 
-lint: zig console ## Check format and lints
+lint: zig console docs ## Check format and lints
 	cargo fmt --all --check
 	@$(lint_console)
 	cargo clippy --locked --workspace --all-targets -- --deny warnings
 
 clean: ## Remove everything that was built or fetched into this directory
 	cargo clean
-	rm -rf .venv web-console/node_modules web-console/dist/site $(SITE)
+	rm -rf .venv web-console/node_modules web-console/dist/site $(SITE) docs/dist/book $(BOOK)
 
 # The C compiler for WebAssembly that the Lua guest is built with, unless a fitting zig is there already.
 zig: preflight

@@ -67,7 +67,7 @@ chosen() { # PATTERN, or -v PATTERN
 
 begin clients-fetch tests/clients/run.sh fetch "$target/clients"
 begin deploy-fetch deploy/tests/run.sh fetch "$target/deploy"
-make --no-print-directory zig console
+make --no-print-directory zig console docs
 # All at once, so that nothing is compiled twice with other features. The tests of the whole server start the program.
 cargo build --locked --workspace --all-targets --message-format json-render-diagnostics >"$logs/artifacts"
 sed -n 's/.*"manifest_path":"\([^"]*\)\/Cargo.toml".*"test":true},.*"executable":"\([^"]*\)".*/\1 \2/p' "$logs/artifacts" \

@@ -586,13 +586,4 @@ mod tests {
             moonshard: unexpected argument 'more' found; see moonshard --help
         "#);
     }
-
-    #[test]
-    fn the_readme_has_the_reference() {
-        let readme = include_str!("../../README.md");
-        assert!(
-            readme.contains(&printed("moonshard config")),
-            "README.md: put in what `moonshard config` prints"
-        );
-    }
 }

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Runs clients that are not ours against servers of their own: programs of the Redis protocol in Python, JavaScript, Go and
 # Java with their ordinary packages, on one process and on a gateway with store nodes; the examples of gRPC in Python and Go
-# with stubs that the ordinary tools make of gateway.proto; and schemathesis, which holds the HTTP API to openapi.json.
+# with stubs that the ordinary tools make of gateway.proto; the recipes and examples of the book; and schemathesis, which
+# holds the HTTP API to openapi.json.
 #
 # Usage: run.sh PROGRAM FOLDER, which is for what is fetched and made here; or run.sh fetch FOLDER, which does only that.
 set -euo pipefail
@@ -11,6 +12,7 @@ program=$1
 mkdir -p "$2"
 folder=$(cd "$2" && pwd)
 proto=$here/../../proto
+recipes=$here/../../docs/recipes
 python=$folder/venv/bin/python
 # A setting of the shell must not reach the servers.
 unset "${!MOONSHARD_@}"
@@ -78,7 +80,9 @@ fetch_python() {
 
 fetch_node() {
     mkdir -p "$folder/node"
+    rm -rf "$folder/node/recipes"
     cp "$here"/node/* "$folder/node"
+    cp -r "$recipes" "$folder/node/recipes"
     cd "$folder/node"
     if [[ ! ready -nt $here/node/package-lock.json ]]; then
         # Not `npm ci`, which refuses a lock file without the optional packages of systems that a registry does not have.
@@ -103,13 +107,14 @@ fetch_java() {
 make_go() {
     rm -rf "$folder/go"
     cp -r "$here/go" "$folder/go"
+    cp -r "$recipes" "$folder/go/recipes"
     cd "$folder/go"
     export GOBIN=$folder/go/bin GOFLAGS=-mod=readonly
     go install tool
     PATH=$GOBIN:$PATH "$python" -m grpc_tools.protoc -I "$proto" --go_out=. --go_opt=module=moonshard.example \
         --go-grpc_out=. --go-grpc_opt=module=moonshard.example gateway/v1/gateway.proto
     go vet ./...
-    go install . ./resp
+    go install . ./resp ./recipes/...
 }
 
 hold_to_openapi() {
@@ -162,6 +167,7 @@ mkdir -p "$folder/python"
 "$python" -m grpc_tools.protoc -I "$proto" --python_out="$folder/python" --grpc_python_out="$folder/python" \
     gateway/v1/gateway.proto
 PYTHONPATH=$folder/python "$python" "$here/python/example.py" "$(address faces grpc)"
+PYTHONPATH=$folder/python MOONSHARD_GRPC=$(address faces grpc) "$python" "$here/../../docs/examples/eval.py" >/dev/null
 beside schemathesis hold_to_openapi "$(address faces http)"
 
 # Each program has a database for itself.
@@ -175,18 +181,31 @@ start() { # NAME COMMAND...
     done
 }
 start redis-py "$python" "$here/python/redis_py.py"
+start recipes-redis-py "$here/recipes.sh" "$recipes" "$python" redis_py.py
+start recipes-concurrent "$python" "$here/python/recipes.py"
 if [[ $has_node ]]; then
     wait_for fetch-node
     start ioredis node "$folder/node/ioredis.mjs"
     start bullmq node "$folder/node/bullmq.mjs"
+    start recipes-ioredis "$here/recipes.sh" "$folder/node/recipes" node ioredis.mjs
 fi
 if [[ $has_java ]]; then
     wait_for fetch-java
     start jedis java -cp "$folder/java/jars/*:$folder/java/classes" Programs
+    start recipes-jedis "$here/recipes.sh" "$recipes" java -cp "$folder/java/jars/*" Jedis.java
 fi
 if [[ $has_go ]]; then
     wait_for make-go
     start go-redis "$folder/go/bin/resp"
+    start recipes-go-redis "$here/recipes.sh" "$recipes" "$folder/go/bin/{}"
+fi
+if command -v redis-cli >/dev/null; then
+    # The examples are those of a server that nobody else uses.
+    serve examples 'moonshard ready' --resp 127.0.0.1:0 --http 127.0.0.1:0 --grpc 127.0.0.1:0
+    beside book "$python" "$here/python/book.py" "$program" "$(address examples resp)" "$(address examples http)" "$(address examples grpc)"
+    programs+=(book)
+else
+    echo '***** redis-cli is not installed: the examples of the book are SKIPPED *****'
 fi
 wait_for schemathesis "${programs[@]}"
 if [[ $has_go ]]; then "$folder/go/bin/moonshard.example" "$(address faces grpc)"; fi

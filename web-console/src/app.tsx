@@ -47,6 +47,7 @@ function Head() {
             {NAMES[name]}
           </a>
         ))}
+        <a href="/docs/">Docs</a>
       </nav>
       <div class="head-right">
         <label class="db">

@@ -1,13 +1,15 @@
-//! HTTP: the API, the web console, and health.
+//! HTTP: the API, the web console, the documentation, and health.
 //!
 //! A request is one or more commands on a session of its own, which takes the road of every other: dispatch, gate,
 //! store. Handlers say which commands those are and show the replies as JSON; see [`json`] for how. Connections live
 //! on the I/O threads, as those of Redis clients do.
 
 mod ask;
+mod book;
 mod commands;
 mod console;
 mod docs;
+mod embedded;
 mod eval;
 mod events;
 pub(super) mod guard;
@@ -120,6 +122,9 @@ fn router(face: &Arc<Face>) -> Router {
     for Route { path, handler, .. } in routes() {
         router = router.route(path, handler);
     }
+    let book = router.route("/docs", axum::routing::get(book::redirect));
+    let book = book.route(book::ROOT, axum::routing::get(book::first));
+    let router = book.route("/docs/{*path}", axum::routing::get(book::page));
     let refused = || async {
         Problem::new(StatusCode::METHOD_NOT_ALLOWED, "METHOD", "this cannot be done with what is here")
     };

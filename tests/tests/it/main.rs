@@ -4,6 +4,7 @@ mod acl;
 mod atomicity;
 mod bench_scripts;
 mod blocking;
+mod book;
 mod broken_disk;
 mod client_limits;
 mod cluster;

@@ -61,7 +61,15 @@ const CONFINED: &[(&str, &[&str], &[&str])] = &[
             "tests/src/http",
         ],
     ),
-    ("rust-embed", &["gateway"], &["gateway/src/frontend/http/console.rs"]),
+    (
+        "rust-embed",
+        &["gateway"],
+        &[
+            "gateway/src/frontend/http/book.rs",
+            "gateway/src/frontend/http/console.rs",
+            "gateway/src/frontend/http/embedded.rs",
+        ],
+    ),
     ("sled", &["store"], &["store/src/journal/sled.rs", "store/trial/"]),
     ("rustls", &["tls", "tests"], &["proto/tls/", "tests/"]),
     (

@@ -1,5 +1,6 @@
 //! Rules that hold for the sources themselves.
 
 mod floor_plan;
+mod links;
 mod supply;
 mod tidy;
