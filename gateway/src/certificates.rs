@@ -21,7 +21,7 @@ const LOOK: Duration = Duration::from_secs(2);
 #[derive(Default)]
 pub struct Certificates {
     tls: Option<Arc<Tls>>,
-    /// Those faces are TLS, as bits in the order of `tls-faces`.
+    /// Those faces are TLS, as bits in the order of `tls-listeners`.
     faces: u64,
     stores: bool,
 }
@@ -52,7 +52,7 @@ impl Certificates {
         if own.is_none() && roots.is_none() {
             return Ok(Certificates::default());
         }
-        let faces = if own.is_some() { config.tls_faces.get() } else { 0 };
+        let faces = if own.is_some() { config.tls_listeners.get() } else { 0 };
         let tls = Tls::load(Files { own, roots, clients }).map_err(|why| format!("tls: {why}"))?;
         Ok(Certificates { tls: Some(Arc::new(tls)), faces, stores })
     }
@@ -109,7 +109,7 @@ impl Certificates {
 /// it is although the configuration has no certificate of it.
 pub fn to_ask(config: &Config, face: Face, insists: bool) -> Result<Option<Files>, String> {
     let own = config.tls_cert_file.get().zip(config.tls_key_file.get());
-    if config.tls_faces.get() & 1 << spoken(face).0 == 0 || (own.is_none() && !insists) {
+    if config.tls_listeners.get() & 1 << spoken(face).0 == 0 || (own.is_none() && !insists) {
         return Ok(None);
     }
     let roots = config.tls_ca_cert_file.get();
@@ -119,7 +119,7 @@ pub fn to_ask(config: &Config, face: Face, insists: bool) -> Result<Option<Files
     Ok(Some(Files { own, roots, clients: Clients::Anyone }))
 }
 
-/// The place of a face in `tls-faces`, and what is spoken there.
+/// The place of a face in `tls-listeners`, and what is spoken there.
 fn spoken(face: Face) -> (u32, Protocol) {
     match face {
         Face::Resp => (0, Protocol::Resp),

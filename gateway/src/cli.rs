@@ -184,7 +184,7 @@ fn asked(flags: &ArgMatches, config: &Config) -> Result<health::Task, UsageError
 
 /// `moonshard health`.
 fn health_command() -> Command {
-    let own = ["config", "http", "grpc", "tls-ca-cert-file", "tls-cert-file", "tls-key-file", "tls-faces"];
+    let own = ["config", "http", "grpc", "tls-ca-cert-file", "tls-cert-file", "tls-key-file", "tls-listeners"];
     Command::new("health")
         .about("Ask a server whether it takes requests; of HTTP, or of gRPC if --grpc is given")
         .after_help(
@@ -491,7 +491,7 @@ mod tests {
         let known = [&cert[..], &[("MOONSHARD_TLS_CA_CERT_FILE", "r.pem")]].concat();
         assert_eq!(task("moonshard health --grpc a:2", &known), "grpc a:2 r.pem");
         assert_eq!(
-            task("moonshard health", &[&known[..], &[("MOONSHARD_TLS_FACES", "grpc")]].concat()),
+            task("moonshard health", &[&known[..], &[("MOONSHARD_TLS_LISTENERS", "grpc")]].concat()),
             "http 127.0.0.1:8080"
         );
         let nobody = "moonshard: nobody to ask: give it --http HOST:PORT or --grpc HOST:PORT";

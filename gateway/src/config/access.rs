@@ -9,8 +9,8 @@ pub const REQUIREPASS: Parameter = Parameter {
     kind: Kind::Secret(|c| &c.requirepass),
     default: Fallback::Text(""),
     live: true,
-    doc: "Password of the user default; empty: none is needed. There is no flag for it, since flags are seen by all \
-          who may list processes.",
+    doc: "Password of the user default; empty means that none is required. There is no command-line flag for \
+          it, because other users of the machine can see the flags of a process.",
 };
 
 /// Where it stands.
@@ -19,7 +19,7 @@ pub const REQUIREPASS_FILE: Parameter = Parameter {
     kind: Kind::File(|c| &c.requirepass_file),
     default: Fallback::Text("none"),
     live: false,
-    doc: "File whose first line is requirepass.",
+    doc: "File whose first line is the value of requirepass.",
 };
 
 /// Where users stand.
@@ -28,7 +28,7 @@ pub const ACLFILE: Parameter = Parameter {
     kind: Kind::File(|c| &c.aclfile),
     default: Fallback::Text("none"),
     live: false,
-    doc: "File with users as ACL SAVE writes it. With none, users are kept beside the data.",
+    doc: "File with users in the format of ACL SAVE. With none, users are stored with the data.",
 };
 
 /// What new users may hear.
@@ -46,7 +46,7 @@ pub const ACLLOG_MAX_LEN: Parameter = Parameter {
     kind: Kind::Integer(0..=1_000_000, |c| &c.acllog_max_len),
     default: Fallback::Text("128"),
     live: true,
-    doc: "Refusals that ACL LOG remembers.",
+    doc: "Maximum number of entries in ACL LOG.",
 };
 
 /// What of users the log tells.
@@ -55,8 +55,8 @@ pub const AUDIT_LOG: Parameter = Parameter {
     kind: Kind::Words("admin|denied", |c| &c.audit_log),
     default: Fallback::Text("admin denied"),
     live: true,
-    doc: "What the log tells of users: calls of administrators that change something, calls and passwords that are \
-          refused.",
+    doc: "User actions that are logged: admin logs administrative calls that change something, denied logs \
+          refused calls and failed logins.",
 };
 
 /// Whether whoever comes from elsewhere is refused.
@@ -65,5 +65,5 @@ pub const PROTECTED_MODE: Parameter = Parameter {
     kind: Kind::Word("no|yes", |c| &c.protected_mode),
     default: Fallback::Text("yes"),
     live: true,
-    doc: "Whether connections from other machines are refused while the user default needs no password.",
+    doc: "Whether connections from other machines are refused while the user default has no password.",
 };

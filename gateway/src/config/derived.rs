@@ -56,7 +56,7 @@ fn resp_port(config: &Config) -> u16 {
     config.resp.get().map_or(0, |address| address.port)
 }
 
-/// Whether Redis clients speak TLS, the first of `tls-faces`.
+/// Whether Redis clients speak TLS, the first of `tls-listeners`.
 fn resp_is_tls(config: &Config) -> bool {
-    config.tls_cert_file.get().is_some() && config.tls_faces.get() & 1 != 0
+    config.tls_cert_file.get().is_some() && config.tls_listeners.get() & 1 != 0
 }

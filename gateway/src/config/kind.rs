@@ -201,7 +201,7 @@ impl Kind {
             Kind::OutputLimits(_) => output_limits(text),
             Kind::Folder(_) | Kind::File(_) if text.eq_ignore_ascii_case("none") => Ok(Value::Folder(None)),
             Kind::Folder(_) if text.is_empty() => {
-                Err(Refusal("argument must be a folder or none".to_owned()))
+                Err(Refusal("argument must be a directory or none".to_owned()))
             }
             Kind::File(_) if text.is_empty() => Err(Refusal("argument must be a file or none".to_owned())),
             Kind::Folder(_) | Kind::File(_) => Ok(Value::Folder(Some(text.into()))),
@@ -330,7 +330,7 @@ impl Kind {
                 format!("HOST:PORT, such as 127.0.0.1:8080{}", if *off { ", or off" } else { "" })
             }
             Kind::OutputLimits(_) => "CLASS HARD SOFT SECONDS ..., such as normal 1gb 64mb 60".to_owned(),
-            Kind::Folder(_) => "a folder or none".to_owned(),
+            Kind::Folder(_) => "a directory or none".to_owned(),
             Kind::File(_) => "a file or none".to_owned(),
             Kind::Secret(_) => "a text".to_owned(),
             Kind::Addresses(_) => "HOST:PORT,HOST:PORT,... or none".to_owned(),
@@ -354,7 +354,7 @@ impl Kind {
             Kind::Address(false, _) => "ADDR",
             Kind::Address(true, _) => "ADDR|off",
             Kind::OutputLimits(_) => "LIMITS",
-            Kind::Folder(_) => "FOLDER",
+            Kind::Folder(_) => "DIR",
             Kind::File(_) => "FILE",
             Kind::Secret(_) => "TEXT",
             Kind::Addresses(_) => "ADDR,...",

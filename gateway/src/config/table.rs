@@ -40,7 +40,7 @@ pub struct Config {
     pub tls_key_file: FolderCell,
     pub tls_ca_cert_file: FolderCell,
     pub tls_auth_clients: Number,
-    pub tls_faces: Number,
+    pub tls_listeners: Number,
     pub tls_stores: Number,
     pub cluster_enabled: Number,
     pub cluster_announce: AddressCell,
@@ -163,135 +163,140 @@ pub static PARAMETERS: &[Parameter] = &[
         kind: Kind::Address(false, |c| &c.resp),
         default: Fallback::Text("127.0.0.1:6379"),
         live: false,
-        doc: "Where Redis clients connect.",
+        doc: "Address where Redis clients connect.",
     },
     Parameter {
         name: "http",
         kind: Kind::Address(true, |c| &c.http),
         default: Fallback::Text("127.0.0.1:8080"),
         live: false,
-        doc: "Where HTTP is served. A store node has only health and metrics there, and nothing unless it is told where.",
+        doc: "Address of the HTTP server. On a store node it serves only health checks and metrics, and it \
+              is off by default.",
     },
     Parameter {
         name: "grpc",
         kind: Kind::Address(true, |c| &c.grpc),
         default: Fallback::Text("127.0.0.1:50051"),
         live: false,
-        doc: "Where gRPC is served.",
+        doc: "Address of the gRPC server.",
     },
     Parameter {
         name: "http-hosts",
         kind: Kind::Names(Sort::Hosts, |c| &c.http_hosts),
         default: Fallback::Text("none"),
         live: false,
-        doc: "Names that HTTP requests may call this server by, beside localhost, the one in http and the address they \
-              came to. Others are refused, so that no web page can reach it by a name of its own.",
+        doc: "Host names that HTTP requests may use for this server, in addition to localhost, the host in \
+              http and the address that the request arrived at. Requests with another Host header are \
+              refused, which protects against DNS rebinding.",
     },
     Parameter {
         name: "http-origins",
         kind: Kind::Names(Sort::Origins, |c| &c.http_origins),
         default: Fallback::Text("none"),
         live: false,
-        doc: "Origins whose web pages may use the HTTP API, beside those that this server serves itself.",
+        doc: "Origins whose web pages may use the HTTP API, in addition to the pages of this server.",
     },
     Parameter {
         name: "http-body-max",
         kind: Kind::Bytes(1024..=4 << 30, |c| &c.http_body_max),
         default: Fallback::Text("64mb"),
         live: true,
-        doc: "Largest body of an HTTP request.",
+        doc: "Maximum size of the body of an HTTP request.",
     },
     Parameter {
         name: "http-timeout-ms",
         kind: Kind::Integer(1..=86_400_000, |c| &c.http_timeout_ms),
         default: Fallback::Text("65000"),
         live: true,
-        doc: "Milliseconds after which an HTTP request is answered with an error. What it waits for is ended, and its \
-              script is undone.",
+        doc: "Milliseconds after which an HTTP request fails with an error. The command is cancelled, and \
+              the writes of a script are rolled back.",
     },
     Parameter {
         name: "grpc-message-max",
         kind: Kind::Bytes(1024..=4 << 30, |c| &c.grpc_message_max),
         default: Fallback::Text("64mb"),
         live: true,
-        doc: "Largest message of a gRPC client.",
+        doc: "Maximum size of a message from a gRPC client.",
     },
     Parameter {
         name: "data-dir",
         kind: Kind::Folder(|c| &c.data_dir),
         default: Fallback::Text("./data"),
         live: false,
-        doc: "Folder that the data outlives the process in; it is made if it is not there. With none, data is kept \
-              in memory only.",
+        doc: "Directory where the data is persisted. It is created if it does not exist. With none, the data \
+              is in memory only.",
     },
     Parameter {
         name: "durability",
         kind: Kind::Word("periodic|sync", |c| &c.durability),
         default: Fallback::Text("periodic"),
         live: false,
-        doc: "When a change is told to be done: at once, so that a crash loses the last second at most, or when it \
-              is on disk.",
+        doc: "When a write is acknowledged: periodic acknowledges it immediately, and a crash can lose up to \
+              one second of writes; sync acknowledges it when it is on disk.",
     },
     Parameter {
         name: "stores",
         kind: Kind::Addresses(|c| &c.stores),
         default: Fallback::Text("none"),
         live: false,
-        doc: "Store nodes that have the data, always in this order. With none it is in this process, and the \
-              parameters about data hold here.",
+        doc: "Store nodes that hold the data, always listed in the same order. With none, this process holds \
+              the data, and the parameters about data apply to it.",
     },
     Parameter {
         name: "cluster-token-file",
         kind: Kind::File(|c| &c.cluster_token_file),
         default: Fallback::Text("none"),
         live: false,
-        doc: "File with the word that gateways and store nodes of a cluster must know. A store node without one \
-              listens on loopback addresses only, unless those who connect must have a certificate.",
+        doc: "File with the secret token that gateways and store nodes of a cluster share. A store node \
+              without one listens on loopback addresses only, unless it requires client certificates.",
     },
     Parameter {
         name: "tls-cert-file",
         kind: Kind::File(|c| &c.tls_cert_file),
         default: Fallback::Text("none"),
         live: false,
-        doc: "Certificate of this server, with those that lead to its root behind it, as PEM. This file and the next two \
-              are read again when they change.",
+        doc: "Certificate of this server, followed by the intermediate certificates of its chain, in PEM \
+              format. This file, tls-key-file and tls-ca-cert-file are reloaded when they change.",
     },
     Parameter {
         name: "tls-key-file",
         kind: Kind::File(|c| &c.tls_key_file),
         default: Fallback::Text("none"),
         live: false,
-        doc: "Key of that certificate, as PEM.",
+        doc: "Private key of tls-cert-file, in PEM format.",
     },
     Parameter {
         name: "tls-ca-cert-file",
         kind: Kind::File(|c| &c.tls_ca_cert_file),
         default: Fallback::Text("none"),
         live: false,
-        doc: "Roots that the certificates of others must lead to, as PEM.",
+        doc: "Certificate authorities that the certificates of clients and of other servers must be signed \
+              by, in PEM format.",
     },
     Parameter {
         name: "tls-auth-clients",
         kind: Kind::Word("auto|yes|optional|no", |c| &c.tls_auth_clients),
         default: Fallback::Text("auto"),
         live: false,
-        doc: "Whether those who connect over TLS must show a certificate; with optional, one that they show must be good. \
-              auto means yes if there is a tls-ca-cert-file.",
+        doc: "Whether TLS clients must present a certificate. With optional, a client may have none, but a \
+              certificate that it presents must be valid. auto means yes if tls-ca-cert-file is set.",
     },
     Parameter {
-        name: "tls-faces",
-        kind: Kind::Words("resp|http|grpc", |c| &c.tls_faces),
+        name: "tls-listeners",
+        kind: Kind::Words("resp|http|grpc", |c| &c.tls_listeners),
         default: Fallback::Text("resp,http,grpc"),
         live: false,
-        doc: "Where TLS, and nothing else, is spoken if there is a tls-cert-file. A store node has grpc, and with it TLS \
-              to other nodes, and http, which asks nobody for a certificate.",
+        doc: "Listeners that accept only TLS connections if tls-cert-file is set. A store node has the \
+              listeners grpc, whose setting also applies to its connections to other store nodes, and http, \
+              which never asks for a client certificate.",
     },
     Parameter {
         name: "tls-stores",
         kind: Kind::Word("no|yes", |c| &c.tls_stores),
         default: Fallback::Text("no"),
         live: false,
-        doc: "Whether a gateway speaks TLS to store nodes. Their certificates must name the hosts in stores.",
+        doc: "Whether a gateway connects to store nodes over TLS. Their certificates must name the hosts in \
+              stores.",
     },
     Parameter {
         // Clients ask CLUSTER SLOTS whatever INFO says; tools that see a cluster there want to talk to each node of it.
@@ -299,14 +304,16 @@ pub static PARAMETERS: &[Parameter] = &[
         kind: Kind::Word("no|yes", |c| &c.cluster_enabled),
         default: Fallback::Text("no"),
         live: false,
-        doc: "Whether INFO and HELLO call this a cluster. CLUSTER answers in either case, as one node with all slots.",
+        doc: "Whether INFO and HELLO report cluster mode. CLUSTER answers in either case, as one node that \
+              owns all slots.",
     },
     Parameter {
         name: "cluster-announce",
         kind: Kind::Address(true, |c| &c.cluster_announce),
         default: Fallback::Text("off"),
         live: false,
-        doc: "Where CLUSTER tells clients to connect; off: where they have connected.",
+        doc: "Address that CLUSTER announces to clients. With off, it is the address that the client is \
+              connected to.",
     },
     Parameter {
         name: "threads",
@@ -326,110 +333,111 @@ pub static PARAMETERS: &[Parameter] = &[
             (16 * c.threads.get()).next_power_of_two().min(1024)
         }),
         live: false,
-        doc: "Parts of the data that are locked one by one.",
+        doc: "Shards of the data, each with its own lock.",
     },
     Parameter {
         name: "script-fuel",
         kind: Kind::Integer(1..=i64::MAX, |c| &c.script_fuel),
         default: Fallback::Text("100000000000"),
         live: true,
-        doc: "Fuel of one script run: about one unit per WebAssembly instruction, and what its calls cost.",
+        doc: "Fuel limit of one script run: about one unit per WebAssembly instruction, plus the cost of its \
+              calls.",
     },
     Parameter {
         name: "script-timeout-ms",
         kind: Kind::Integer(1..=86_400_000, |c| &c.script_timeout_ms),
         default: Fallback::Text("5000"),
         live: true,
-        doc: "Milliseconds after which a script run is ended.",
+        doc: "Milliseconds after which a script run is stopped.",
     },
     Parameter {
         name: "script-memory",
         kind: Kind::Bytes(MB..=4 << 30, |c| &c.script_memory),
         default: Fallback::Text("64mb"),
         live: false,
-        doc: "Memory of one script run.",
+        doc: "Memory limit of one script run.",
     },
     Parameter {
         name: "script-fuel-max",
         kind: Kind::Integer(1..=i64::MAX, |c| &c.script_fuel_max),
         default: Fallback::Text("200000000000"),
         live: true,
-        doc: "Most fuel that a script's header may ask for.",
+        doc: "Maximum fuel that the header of a script can request.",
     },
     Parameter {
         name: "script-timeout-max-ms",
         kind: Kind::Integer(1..=86_400_000, |c| &c.script_timeout_max_ms),
         default: Fallback::Text("60000"),
         live: true,
-        doc: "Longest timeout that a script's header may ask for.",
+        doc: "Maximum timeout that the header of a script can request.",
     },
     Parameter {
         name: "script-memory-max",
         kind: Kind::Bytes(MB..=4 << 30, |c| &c.script_memory_max),
         default: Fallback::Text("256mb"),
         live: false,
-        doc: "Most memory that a script's header may ask for.",
+        doc: "Maximum memory that the header of a script can request.",
     },
     Parameter {
         name: "default-script-flags",
         kind: Kind::Words(SCRIPT_FLAGS, |c| &c.default_script_flags),
         default: Fallback::Text("none"),
         live: true,
-        doc: "Flags of every script, beside those of its header and of SCRIPT FLAGS.",
+        doc: "Flags of every script, in addition to those of its header and of SCRIPT FLAGS.",
     },
     Parameter {
         name: "script-on-error",
         kind: Kind::Word("keep|rollback", |c| &c.script_on_error),
         default: Fallback::Text("keep"),
         live: true,
-        doc: "What becomes of the writes of an atomic script that ends with an error of its own: kept as in \
-              Redis, or undone.",
+        doc: "What happens to the writes of an atomic script that ends with an error of its own: keep \
+              commits them, as Redis does, rollback discards them.",
     },
     Parameter {
         name: "undeclared-keys",
         kind: Kind::Word("widen|reject", |c| &c.undeclared_keys),
         default: Fallback::Text("widen"),
         live: true,
-        doc: "What happens when an atomic script comes to a key that is not among its KEYS: the key is locked \
-              and the script runs again if it must, or the call fails.",
+        doc: "What happens when an atomic script accesses a key that is not among its KEYS: with widen the \
+              key is locked, and the script is run again if necessary; with reject the call fails.",
     },
     Parameter {
         name: "script-auto-async",
         kind: Kind::Word("never|async|always", |c| &c.script_auto_async),
         default: Fallback::Text("async"),
         live: true,
-        doc: "Whose calls are collected and sent together if the script does not use their result: nobody's, those \
-              of scripts without atomicity, or everybody's, which makes no sense while the store is in the same \
-              process.",
+        doc: "Which scripts batch calls whose result they do not use: none, scripts without atomicity, or \
+              all. always has no benefit while the data is in the same process.",
     },
     Parameter {
         name: "script-queue-max",
         kind: Kind::Bytes(0..=1 << 30, |c| &c.script_queue_max),
         default: Fallback::Text("64kb"),
         live: true,
-        doc: "Bytes of collected calls at which a script sends them.",
+        doc: "Size of the batched calls of a script at which they are sent.",
     },
     Parameter {
         name: "script-client-gone",
-        kind: Kind::Word("undo|finish", |c| &c.script_client_gone),
-        default: Fallback::Text("undo"),
+        kind: Kind::Word("rollback|finish", |c| &c.script_client_gone),
+        default: Fallback::Text("rollback"),
         live: true,
-        doc: "What becomes of a script whose client hangs up: it is ended and undone, or it runs to its end.",
+        doc: "What happens to a script whose client disconnects: rollback stops it and discards its writes, \
+              finish lets it run to its end.",
     },
     Parameter {
         name: "script-reply-max",
         kind: Kind::Bytes(1024..=4 << 30, |c| &c.script_reply_max),
         default: Fallback::Text("64mb"),
         live: true,
-        doc: "Largest reply of a script.",
+        doc: "Maximum size of the reply of a script.",
     },
     Parameter {
         name: "script-cache-max",
         kind: Kind::Integer(1..=1_000_000, |c| &c.script_cache_max),
         default: Fallback::Text("1000"),
         live: true,
-        doc: "Scripts remembered because EVAL ran them, beyond which the least recently used are forgotten. \
-              Those of SCRIPT LOAD stay.",
+        doc: "Maximum number of cached scripts that were run by EVAL; the least recently used are evicted. \
+              Scripts of SCRIPT LOAD are not evicted.",
     },
     Parameter {
         name: "script-cache-max-bytes",
@@ -469,153 +477,161 @@ pub static PARAMETERS: &[Parameter] = &[
         kind: Kind::Word("rewind|fresh", |c| &c.script_instances),
         default: Fallback::Text("rewind"),
         live: false,
-        doc: "Where a run's sandbox comes from: a used one put back byte by byte, or a new one.",
+        doc: "How the sandbox of a run is created: rewind reuses one after restoring its memory, fresh \
+              creates a new one.",
     },
     Parameter {
         name: "script-concurrency",
         kind: Kind::Integer(1..=4096, |c| &c.script_concurrency),
         default: Fallback::Text("64"),
         live: false,
-        doc: "Scripts that run at the same time, atomic ones and others counted apart. More wait for their turn.",
+        doc: "Maximum number of scripts that run at the same time, counted separately for atomic scripts and \
+              scripts without atomicity. Further scripts are queued.",
     },
     Parameter {
         name: "script-fuel-slice",
         kind: Kind::Integer(1000..=1_000_000_000, |c| &c.script_fuel_slice),
         default: Fallback::Text("2000000"),
         live: false,
-        doc: "Fuel after which a running script lets others have its thread.",
+        doc: "Fuel after which a running script yields its thread to other tasks.",
     },
     Parameter {
         name: "proto-max-bulk-len",
         kind: Kind::Bytes(MB..=i64::MAX, |c| &c.proto_max_bulk_len),
         default: Fallback::Text("512mb"),
         live: true,
-        doc: "Largest single argument of a command.",
+        doc: "Maximum size of one argument of a command.",
     },
     Parameter {
         name: "client-query-buffer-limit",
         kind: Kind::Bytes(MB..=i64::MAX, |c| &c.client_query_buffer_limit),
         default: Fallback::Text("1gb"),
         live: true,
-        doc: "Largest command with all its arguments.",
+        doc: "Maximum size of a command with all its arguments.",
     },
     Parameter {
         name: "client-output-buffer-limit",
         kind: Kind::OutputLimits(|c| &c.client_output_buffer_limit),
         default: Fallback::Text("normal 1gb 64mb 60 pubsub 32mb 8mb 60"),
         live: true,
-        doc: "A client is cut off when the replies (normal) or messages (pubsub) it has not read exceed the hard \
-              limit, or the soft limit for that many seconds. 0 is no limit.",
+        doc: "A client is disconnected when the replies (normal) or messages (pubsub) that it has not read \
+              exceed the hard limit, or the soft limit for that many seconds. 0 means no limit.",
     },
     Parameter {
         name: "maxclients",
         kind: Kind::Integer(1..=u32::MAX as i64, |c| &c.maxclients),
         default: Fallback::Text("10000"),
         live: true,
-        doc: "Connections at the same time; fewer where the system's limit of open files is below that and 200.",
+        doc: "Maximum number of connections. It is lower if the limit of open files is less than 200 above \
+              it.",
     },
     Parameter {
         name: "timeout",
         kind: Kind::Integer(0..=INT_MAX, |c| &c.timeout),
         default: Fallback::Text("0"),
         live: true,
-        doc: "Seconds after which an idle connection of RESP is closed; 0 is never. Those of HTTP are closed after 60 at the latest, and so are those of gRPC without a call and those of TLS that are not agreed on.",
+        doc: "Seconds after which an idle RESP connection is closed; 0 means never. Idle HTTP connections, \
+              gRPC connections without a call and incomplete TLS handshakes are closed after 60 seconds at \
+              most.",
     },
     Parameter {
         name: "tcp-keepalive",
         kind: Kind::Integer(0..=INT_MAX, |c| &c.tcp_keepalive),
         default: Fallback::Text("300"),
         live: true,
-        doc: "Seconds between probes that find dead connections. 0 sends none.",
+        doc: "Seconds between TCP keepalive probes, which detect dead connections. 0 disables them.",
     },
     Parameter {
         name: "tcp-backlog",
         kind: Kind::Integer(1..=INT_MAX, |c| &c.tcp_backlog),
         default: Fallback::Text("511"),
         live: false,
-        doc: "Connections the system holds until they are accepted.",
+        doc: "Maximum number of connections that wait to be accepted.",
     },
     Parameter {
         name: "hz",
         kind: Kind::Integer(1..=500, |c| &c.hz),
         default: Fallback::Text("10"),
         live: true,
-        doc: "How often a second expired keys are looked for.",
+        doc: "How many times per second expired keys are searched for and removed.",
     },
     Parameter {
         name: "active-expire-effort",
         kind: Kind::Integer(1..=10, |c| &c.active_expire_effort),
         default: Fallback::Text("1"),
         live: true,
-        doc: "How much of the time may be spent on removing expired keys that nobody asks for: from 25 to 43 % of \
-              one CPU.",
+        doc: "How much CPU time the removal of expired keys may use, from 25 % (1) to 43 % (10) of one CPU.",
     },
     Parameter {
         name: "maxmemory",
         kind: Kind::Bytes(0..=i64::MAX, |c| &c.maxmemory),
         default: Fallback::Text("0"),
         live: true,
-        doc: "Bytes of keys and values, as INFO shows them in used_memory, beyond which keys are evicted and, if \
-              none may be, commands that need memory are refused. 0 is no limit.",
+        doc: "Maximum size of keys and values in bytes, as INFO reports it in used_memory. Above it keys are \
+              evicted; if no key can be evicted, commands that need memory are refused. 0 means no limit.",
     },
     Parameter {
         name: "maxmemory-policy",
         kind: Kind::Word(POLICIES, |c| &c.maxmemory_policy),
         default: Fallback::Text("noeviction"),
         live: true,
-        doc: "Which keys are evicted, those with an expiry or all, and which of them first. Sticky keys never are.",
+        doc: "Which keys are evicted (all keys or only those with an expiry) and in which order. Sticky keys \
+              are never evicted.",
     },
     Parameter {
         name: "maxmemory-samples",
         kind: Kind::Integer(1..=INT_MAX, |c| &c.maxmemory_samples),
         default: Fallback::Text("5"),
         live: true,
-        doc: "Keys looked at for each that is evicted.",
+        doc: "Number of keys that are sampled for each eviction.",
     },
     Parameter {
         name: "maxmemory-eviction-tenacity",
         kind: Kind::Integer(0..=100, |c| &c.maxmemory_eviction_tenacity),
         default: Fallback::Text("10"),
         live: true,
-        doc: "How long a command that needs memory may evict keys: 50 microseconds each up to 10, then 15 % more \
-              each, 100 is until the limit is kept. What is left is done in the background.",
+        doc: "How long a command that needs memory may evict keys: 50 microseconds per unit up to 10, then \
+              15 % more per unit; 100 means until memory is below the limit. The remaining evictions run in \
+              the background.",
     },
     Parameter {
         name: "lfu-log-factor",
         kind: Kind::Integer(0..=INT_MAX, |c| &c.lfu_log_factor),
         default: Fallback::Text("10"),
         live: true,
-        doc: "The higher, the more accesses it takes to make a key one of the most frequently used.",
+        doc: "Logarithm factor of the access counters of LFU: the higher it is, the more accesses a key \
+              needs to reach the maximum.",
     },
     Parameter {
         name: "lfu-decay-time",
         kind: Kind::Integer(0..=INT_MAX, |c| &c.lfu_decay_time),
         default: Fallback::Text("1"),
         live: true,
-        doc: "Minutes after which the count of accesses to an unused key falls by one. 0 is never.",
+        doc: "Minutes after which the access counter of an unused key is decremented. 0 means never.",
     },
     Parameter {
         name: "hll-sparse-max-bytes",
         kind: Kind::Bytes(0..=i64::MAX, |c| &c.hll_sparse_max_bytes),
         default: Fallback::Text("3000"),
         live: true,
-        doc: "From how many bytes on a HyperLogLog has six bits for each of its registers, which takes 12 KB.",
+        doc: "Size at which a HyperLogLog is converted from the sparse to the dense representation, which \
+              takes 12 KB.",
     },
     Parameter {
         name: "notify-keyspace-events",
         kind: Kind::Events(|c| &c.notify_keyspace_events),
         default: Fallback::Text(""),
         live: true,
-        doc: "What is told of keys on channels: K and E name the channels by key and by event, the others are classes \
-              of events as in Redis, A most of them. Empty: nothing.",
+        doc: "Keyspace notifications to publish: K and E select the channels by key and by event, the other \
+              letters select classes of events as in Redis, A most of them. Empty disables notifications.",
     },
     Parameter {
         name: "tracking-table-max-keys",
         kind: Kind::Integer(0..=i64::MAX, |c| &c.tracking_table_max_keys),
         default: Fallback::Text("1000000"),
         live: true,
-        doc: "Keys of which it is remembered which clients keep copies: one more, and these drop another one. 0: no \
-              limit.",
+        doc: "Maximum number of keys in the invalidation table of client-side caching. Above it, clients are \
+              told to drop another key. 0 means no limit.",
     },
     telemetry::SLOWLOG_SLOWER_THAN,
     telemetry::SLOWLOG_MAX_LEN,

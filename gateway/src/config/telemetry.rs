@@ -9,7 +9,7 @@ pub const SLOWLOG_SLOWER_THAN: Parameter = Parameter {
     kind: Kind::OrNever(|c| &c.slowlog_log_slower_than),
     default: Fallback::Text("10000"),
     live: true,
-    doc: "Microseconds after which a call is noted in SLOWLOG; -1 is never.",
+    doc: "Microseconds after which a call is recorded in SLOWLOG; -1 means never.",
 };
 
 /// How much of it.
@@ -18,7 +18,7 @@ pub const SLOWLOG_MAX_LEN: Parameter = Parameter {
     kind: Kind::Integer(0..=1_000_000, |c| &c.slowlog_max_len),
     default: Fallback::Text("128"),
     live: true,
-    doc: "Calls that SLOWLOG remembers.",
+    doc: "Maximum number of entries in SLOWLOG.",
 };
 
 /// What LATENCY notes.
@@ -27,7 +27,7 @@ pub const LATENCY_MONITOR: Parameter = Parameter {
     kind: Kind::Integer(0..=i64::MAX, |c| &c.latency_monitor_threshold),
     default: Fallback::Text("0"),
     live: true,
-    doc: "Milliseconds after which a call is noted in LATENCY; 0 is never.",
+    doc: "Milliseconds after which a call is recorded in LATENCY; 0 means never.",
 };
 
 /// Whether times of calls are kept.
@@ -36,7 +36,7 @@ pub const LATENCY_TRACKING: Parameter = Parameter {
     kind: Kind::Word("no|yes", |c| &c.latency_tracking),
     default: Fallback::Text("yes"),
     live: true,
-    doc: "Whether it is measured how long calls take, for INFO latencystats, LATENCY HISTOGRAM and metrics.",
+    doc: "Whether the duration of calls is measured, for INFO latencystats, LATENCY HISTOGRAM and metrics.",
 };
 
 /// What of these INFO tells.
@@ -45,7 +45,7 @@ pub const PERCENTILES: Parameter = Parameter {
     kind: Kind::Text(Form::Percentiles, |c| &c.latency_tracking_info_percentiles),
     default: Fallback::Text("50 99 99.9"),
     live: true,
-    doc: "Percentiles that INFO latencystats tells.",
+    doc: "Percentiles that INFO latencystats reports.",
 };
 
 /// How log lines look.
@@ -54,7 +54,8 @@ pub const LOG_FORMAT: Parameter = Parameter {
     kind: Kind::Word("pretty|json", |c| &c.log_format),
     default: Fallback::Text("pretty"),
     live: true,
-    doc: "How log lines on standard error look: for people, or as an object of JSON each.",
+    doc: "Format of the log lines on standard error: pretty for people, or json for one JSON object per \
+          line.",
 };
 
 /// Which log lines there are.
@@ -63,7 +64,7 @@ pub const LOG_LEVEL: Parameter = Parameter {
     kind: Kind::Word("debug|info|warning", |c| &c.log_level),
     default: Fallback::Text("info"),
     live: true,
-    doc: "Log lines below this level are not written. Lines of redis.log have the level that the script says.",
+    doc: "Minimum level of log lines. Lines of redis.log have the level that the script gives.",
 };
 
 /// Where traces and metrics go.
@@ -72,7 +73,8 @@ pub const OTEL_ENDPOINT: Parameter = Parameter {
     kind: Kind::Text(Form::Url, |c| &c.otel_endpoint),
     default: Fallback::Text("none"),
     live: false,
-    doc: "OpenTelemetry collector that gets traces and metrics by OTLP over gRPC. OTEL_EXPORTER_OTLP_ENDPOINT says it too.",
+    doc: "OpenTelemetry collector that receives traces and metrics by OTLP over gRPC. Also set by \
+          OTEL_EXPORTER_OTLP_ENDPOINT.",
 };
 
 /// How they are known there.
@@ -81,8 +83,8 @@ pub const OTEL_CA_CERT_FILE: Parameter = Parameter {
     kind: Kind::File(|c| &c.otel_ca_cert_file),
     default: Fallback::Text("none"),
     live: false,
-    doc: "Roots that the certificate of a collector at https:// must lead to, as PEM; none are those of tls-ca-cert-file. \
-          OTEL_EXPORTER_OTLP_CERTIFICATE says it too.",
+    doc: "Certificate authorities for the certificate of a collector at https://, in PEM format. With none, \
+          those of tls-ca-cert-file are used. Also set by OTEL_EXPORTER_OTLP_CERTIFICATE.",
 };
 
 /// Under which name.
@@ -91,7 +93,7 @@ pub const OTEL_SERVICE_NAME: Parameter = Parameter {
     kind: Kind::Text(Form::Word, |c| &c.otel_service_name),
     default: Fallback::Text("moonshard"),
     live: false,
-    doc: "What the server is called there. OTEL_SERVICE_NAME says it too.",
+    doc: "Service name in traces and metrics. Also set by OTEL_SERVICE_NAME.",
 };
 
 /// How many requests are traced.
@@ -100,7 +102,8 @@ pub const OTEL_SAMPLE_RATIO: Parameter = Parameter {
     kind: Kind::Ratio(|c| &c.otel_sample_ratio),
     default: Fallback::Text("0"),
     live: true,
-    doc: "Share of requests that are traced, from 0 to 1. One that comes with a trace context is traced if that says so. OTEL_TRACES_SAMPLER and OTEL_TRACES_SAMPLER_ARG say it too.",
+    doc: "Fraction of requests that are traced, from 0 to 1. A request with a trace context is traced if \
+          that context is sampled. Also set by OTEL_TRACES_SAMPLER and OTEL_TRACES_SAMPLER_ARG.",
 };
 
 /// How often metrics are sent.
@@ -109,5 +112,6 @@ pub const OTEL_METRICS_INTERVAL: Parameter = Parameter {
     kind: Kind::Integer(0..=86_400_000, |c| &c.otel_metrics_interval_ms),
     default: Fallback::Text("60000"),
     live: true,
-    doc: "Milliseconds between metrics that are sent to the collector; 0 sends none. OTEL_METRIC_EXPORT_INTERVAL says it too.",
+    doc: "Milliseconds between exports of metrics to the collector; 0 disables them. Also set by \
+          OTEL_METRIC_EXPORT_INTERVAL.",
 };

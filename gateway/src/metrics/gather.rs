@@ -66,7 +66,7 @@ fn clients(told: &mut Gathered, server: &Server) {
     }
     told.number("moonshard_connections_max", server.most_connections() as u64);
     told.number("moonshard_connections_refused_total", of(&counters.connections_refused));
-    told.number("moonshard_slow_clients_cut_total", of(&counters.slow_clients_cut));
+    told.number("moonshard_slow_clients_disconnected_total", of(&counters.slow_clients_cut));
     told.labelled("moonshard_network_bytes_total", "in", of(&counters.bytes_in));
     told.labelled("moonshard_network_bytes_total", "out", of(&counters.bytes_out));
     told.number("moonshard_blocked_clients", server.blocked_clients() as u64);
@@ -102,7 +102,7 @@ fn scripts(told: &mut Gathered, server: &Server) {
     told.times("moonshard_script_queue_wait_seconds", Vec::new(), queue_waits.told());
     told.times("moonshard_lock_wait_seconds", Vec::new(), lock_waits.told());
     told.number("moonshard_script_instances", server.runtime.instances_kept() as u64);
-    told.number("moonshard_script_instances_made_total", server.runtime.instances_made());
+    told.number("moonshard_script_instances_created_total", server.runtime.instances_made());
     let (known, bytes) = server.scripts.usage();
     told.number("moonshard_scripts_cached", known as u64);
     told.number("moonshard_scripts_cached_bytes", bytes as u64);

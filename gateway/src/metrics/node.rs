@@ -89,7 +89,7 @@ fn durability(told: &mut Gathered, journal: &Journal) {
     let (progress, newest) = (journal.progress(), journal.newest());
     told.number("moonshard_journal_records_total", newest);
     told.number("moonshard_journal_lag_records", newest.saturating_sub(progress.durable));
-    told.number("moonshard_journal_unfolded_records", newest.saturating_sub(progress.checkpoint));
+    told.number("moonshard_journal_uncheckpointed_records", newest.saturating_sub(progress.checkpoint));
     told.number("moonshard_journal_bytes", progress.journal_bytes);
     told.number("moonshard_journal_flushes_total", progress.flushes);
     told.times("moonshard_journal_write_seconds", Vec::new(), journal.pace().writes.told());
