@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run cluster build dist install package proto test check doctests bench fuzz fuzz-commands fuzz-histories eviction-quality crash cluster-crash disk-space bench-nodes chart-apply fmt lint clean preflight zig console docs reference
+.PHONY: help run cluster build dist install package proto test check doctests bench bench-heavy fuzz fuzz-commands fuzz-histories eviction-quality crash cluster-crash disk-space bench-nodes chart-apply fmt lint clean preflight zig console docs reference
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 PYTHON ?= python3
@@ -31,13 +31,13 @@ help: ## Show this list
 run: build ## Build and serve on 127.0.0.1:6379 (ARGS="--help" shows the options)
 	@exec $(TARGET)/release/moonshard $(ARGS)
 
-cluster: build ## Serve with 3 store nodes and 2 gateways on this machine, data in ./data-cluster
+cluster: build ## Run 3 store nodes and 2 gateways on this machine, data in ./data-cluster
 	@exec deploy/cluster.sh $(abspath $(TARGET))/release/moonshard
 
-build: zig console docs ## Build target/release/moonshard, in a few minutes
+build: zig console docs ## Build target/release/moonshard in a few minutes
 	cargo build --locked --release --package gateway
 
-dist: zig console docs ## Build target/dist/moonshard, the shipped binary: less CPU per request, three times as long to build
+dist: zig console docs ## Build target/dist/moonshard, the optimized binary: less CPU per request, three times the build time
 	cargo build --locked --profile dist --package gateway
 
 # It installs what is built, also with the rights of another user who has no cargo.
@@ -47,7 +47,7 @@ install: | $(BINARY) ## Install program, manual pages and completions (PREFIX=/u
 $(TARGET)/release/moonshard:
 	$(MAKE) build
 
-package: dist ## Make a tarball and a Python wheel of target/dist/moonshard in target/package
+package: dist ## Package target/dist/moonshard as a tarball and a Python wheel in target/package
 	$(PYTHON) packaging/package.py $(TARGET)/dist/moonshard $(TARGET)/package
 
 proto: preflight ## Generate proto/src/generated from the .proto files
@@ -63,7 +63,7 @@ test: preflight ## Check format and lints, run all tests
 	@$(browser)
 
 # Of some crates only with CRATES="store resp".
-check: zig console docs ## Check format and lints, run the unit tests: for between two changes
+check: zig console docs ## Check format and lints, run the unit tests (for the edit loop)
 	cargo fmt --all --check
 	@$(lint_console)
 	cargo clippy --locked $(packages) --all-targets -- --deny warnings
@@ -90,7 +90,7 @@ $(SITE): $(wildcard web-console/src/* web-console/src/*/* web-console/public/*) 
 $(MODULES): web-console/package.json web-console/package-lock.json | preflight
 	@$(node) cd web-console && npm ci --no-audit --no-fund && touch node_modules/.package-lock.json
 
-# The book is built before the server, which contains it.
+# The book is built before the server, which contains it. It does not need what the server is compiled with.
 docs: $(BOOK) ## Build the documentation, which the server serves at /docs/
 
 $(BOOK): docs/build.sh docs/book.toml docs/requirements.txt $(shell find docs/src docs/recipes docs/examples docs/theme -type f)
@@ -104,13 +104,18 @@ reference: zig ## Rewrite docs/src/reference from the tables in the code
 	    $(TARGET)/debug/moonshard reference $$page >docs/src/reference/$$page.md; done
 
 # BENCH has options, such as "--only ZADD,PUBLISH --rounds 9".
-bench: build ## Compare what commands and keys cost with Redis
+bench: build ## Compare the cost of commands and keys with Redis
 	@$(oracle)
 	@if command -v redis-server >/dev/null; then \
 	    $(PYTHON) tests/bench/families.py $(TARGET)/release/moonshard $(BENCH); fi
 
+bench-heavy: build ## Compare how long others wait for heavy commands with Redis
+	@$(oracle)
+	@if command -v redis-server >/dev/null; then \
+	    $(PYTHON) tests/bench/heavy.py $(TARGET)/release/moonshard $(BENCH); fi
+
 # What is found is kept below fuzz/artifacts of the crate; its seeds are tried by `make test`, too.
-fuzz: zig ## Feed random bytes to all that reads bytes, a minute each
+fuzz: zig ## Fuzz all parsers with random bytes, a minute each
 	@if ! cargo +nightly fuzz --version >/dev/null 2>&1; then \
 	    echo '***** cargo-fuzz or a nightly compiler is not installed: nothing is tried *****'; exit 1; fi
 	for crate in gateway/resp gateway/script store/engine store; do \
@@ -126,7 +131,7 @@ fuzz: zig ## Feed random bytes to all that reads bytes, a minute each
 	done
 
 # Another seed each time: what was found tells it, for MOONSHARD_DIFF_SEED.
-fuzz-commands: zig ## Compare two million random calls with Redis
+fuzz-commands: zig ## Compare the replies to two million random calls with Redis
 	@$(oracle)
 	cargo build --locked --package gateway
 	MOONSHARD_DIFF_CALLS=$${MOONSHARD_DIFF_CALLS:-2000000} \
@@ -134,19 +139,19 @@ fuzz-commands: zig ## Compare two million random calls with Redis
 	    cargo test --locked --package tests --test long -- differential::local --nocapture
 
 # Another seed each time: what was found tells it, for MOONSHARD_HISTORY_SEED.
-fuzz-histories: zig ## Check for some minutes that all is serializable
+fuzz-histories: zig ## Check for some minutes that histories are serializable
 	cargo build --locked --package gateway
 	MOONSHARD_HISTORY_SECONDS=$${MOONSHARD_HISTORY_SECONDS:-300} \
 	    MOONSHARD_HISTORY_SEED=$${MOONSHARD_HISTORY_SEED:-$$(date +%s)} \
 	    cargo test --locked --package tests --test long -- serializable::local --nocapture
 
-eviction-quality: zig ## Compare for some minutes how well keys are chosen with Redis
+eviction-quality: zig ## Compare the hit rates of eviction with Redis for some minutes
 	@$(oracle)
 	cargo build --locked --package gateway
 	cargo test --locked --package tests --test long -- memory::hit_rates --ignored --nocapture
 
 # Other seeds each time: what was found tells its own, for MOONSHARD_CRASH_SEED or MOONSHARD_DAMAGE_SEED.
-crash: zig ## Kill the server for some minutes, damage its files, and look at what it kept
+crash: zig ## Kill the server and damage its files for some minutes, and check its data
 	cargo build --locked --package gateway
 	MOONSHARD_CRASH_SECONDS=$${MOONSHARD_CRASH_SECONDS:-600} \
 	    MOONSHARD_CRASH_SEED=$${MOONSHARD_CRASH_SEED:-$$(date +%s)} \
@@ -155,26 +160,26 @@ crash: zig ## Kill the server for some minutes, damage its files, and look at wh
 	    cargo test --locked --package tests --test long -- crash:: damage:: --skip cluster_crash:: --nocapture
 
 # Another seed each time: what was found tells it, for MOONSHARD_CLUSTER_SEED.
-cluster-crash: zig ## Kill, stop and cut off store nodes and gateways for some minutes
+cluster-crash: zig ## Kill, stop and disconnect store nodes and gateways for some minutes
 	cargo build --locked --package gateway
 	MOONSHARD_CLUSTER_SECONDS=$${MOONSHARD_CLUSTER_SECONDS:-600} \
 	    MOONSHARD_CLUSTER_SEED=$${MOONSHARD_CLUSTER_SEED:-$$(date +%s)} \
 	    cargo test --locked --package tests --test long -- cluster_crash:: --nocapture
 
 # Another seed each time: what was found tells it, for MOONSHARD_DISK_SEED.
-disk-space: build ## Overwrite data for some minutes, and look at its room on disk
+disk-space: build ## Overwrite data for some minutes and check the disk usage
 	MOONSHARD_BIN=$(abspath $(TARGET))/release/moonshard \
 	    MOONSHARD_DISK_MEGABYTES=$${MOONSHARD_DISK_MEGABYTES:-50} \
 	    MOONSHARD_DISK_TIMES=$${MOONSHARD_DISK_TIMES:-100} \
 	    MOONSHARD_DISK_SEED=$${MOONSHARD_DISK_SEED:-$$(date +%s)} \
 	    cargo test --locked --package tests --test long -- disk_space:: --nocapture
 
-bench-nodes: build ## Compare for some minutes what calls cost over three store nodes and in one process
+bench-nodes: build ## Compare the cost of calls over three store nodes and in one process
 	MOONSHARD_BIN=$(abspath $(TARGET))/release/moonshard \
 	    cargo run --locked --quiet --package tests --example nodes -- $(ARGS)
 
 # KUBE_APISERVER and ETCD say where these are, if not on PATH. No server of ours takes part.
-chart-apply: ## Install, upgrade and roll back the chart on an API server of Kubernetes
+chart-apply: ## Install, upgrade and roll back the chart on a Kubernetes API server
 	deploy/tests/run.sh /dev/null $(TARGET)/deploy applied
 
 fmt: ## Format all sources
@@ -186,7 +191,7 @@ lint: zig console docs ## Check format and lints
 	@$(lint_console)
 	cargo clippy --locked --workspace --all-targets -- --deny warnings
 
-clean: ## Remove everything that was built or fetched into this directory
+clean: ## Remove everything that was built or downloaded in this directory
 	cargo clean
 	rm -rf .venv web-console/node_modules web-console/dist/site $(SITE) docs/dist/book $(BOOK)
 

@@ -25,6 +25,8 @@ begin() { # NAME COMMAND...
     (set -e; SECONDS=0; "$@"; echo "$SECONDS" >"$logs/$name.seconds") >"$logs/$name.log" 2>&1 </dev/null &
     parts[$!]=$name
 }
+# Lines about tests that passed, of Rust and of Node.js.
+passed='^(test .* \.\.\. ok( <.*>)?|running [0-9]+ tests?|TAP version .*|1\.\..*|(# Subtest: |# moonshard: |ok ).*|  (---|duration_ms: .*|type: .*|\.\.\.)|)$'
 # Waits for one part that ends, and shows what it wrote: tests that passed are not worth a line each.
 finish() {
     local id status=0 name
@@ -33,7 +35,7 @@ finish() {
     unset "parts[$id]"
     if ((status == 0)); then
         echo "===== $name: passed in $(<"$logs/$name.seconds") s"
-        grep -vE '^(test .* \.\.\. ok( <.*>)?|running [0-9]+ tests?|)$' "$logs/$name.log" || true
+        grep -vE "$passed" "$logs/$name.log" || true
     else
         echo "===== $name: FAILED"
         cat "$logs/$name.log"
@@ -70,7 +72,7 @@ begin deploy-fetch deploy/tests/run.sh fetch "$target/deploy"
 make --no-print-directory zig console docs
 # All at once, so that nothing is compiled twice with other features. The tests of the whole server start the program.
 cargo build --locked --workspace --all-targets --message-format json-render-diagnostics >"$logs/artifacts"
-sed -n 's/.*"manifest_path":"\([^"]*\)\/Cargo.toml".*"test":true},.*"executable":"\([^"]*\)".*/\1 \2/p' "$logs/artifacts" \
+sed -n 's/.*"manifest_path":"\([^"]*\)\/Cargo.toml".*"profile":{[^}]*"test":true}.*"executable":"\([^"]*\)".*/\1 \2/p' "$logs/artifacts" \
     >"$logs/programs"
 program=$target/debug/moonshard
 echo "Testing"

@@ -77,7 +77,7 @@ class Image(unittest.TestCase):
             healthy(*health[1:], env=environment)
         done = run(BIN, *health[1:], env=environment)
         self.assertEqual(done.returncode, 1, done.stdout)
-        self.assertIn("does not take requests", done.stderr)
+        self.assertIn("does not accept requests", done.stderr)
 
 
 class Compose(unittest.TestCase):

@@ -371,8 +371,9 @@ impl Acl {
     }
 }
 
-const UNKNOWN: CommandError =
-    CommandError::new("CLUSTERDOWN nothing was done, no store node has told yet which users there are");
+const UNKNOWN: CommandError = CommandError::new(
+    "CLUSTERDOWN nothing was done, the users have not been loaded from the store nodes yet",
+);
 /// What a session says without having been let in.
 pub const NOAUTH: CommandError = CommandError::new("NOAUTH Authentication required.");
 /// A name or a password that is wrong.

@@ -112,7 +112,7 @@ async fn run(
         let trust = certificates.trust(&config).map_err(StartError)?;
         Storage::open(&config, trust, accept_loss).map_err(StartError)?
     };
-    let resp = config.resp.get().ok_or_else(|| StartError("resp: an address is needed".into()))?;
+    let resp = config.resp.get().ok_or_else(|| StartError("resp: no address is set".into()))?;
     let (resp_listener, resp_addr) = listen("resp", &resp, &config)?;
     // The host stays as it was given, for CONFIG REWRITE.
     config.resp.set(Some(Address { port: resp_addr.port(), ..resp }));
@@ -178,7 +178,7 @@ async fn run(
         () = signals.any() => {}
         _ = stop.wait_for(|stop| *stop != Stop::Never) => {}
     }
-    log::notice("stopping: no new connections, open requests are finished");
+    log::notice("shutting down: new connections are refused, pending requests are completed");
     accepting.abort();
     upkeep.abort();
     balancing.abort();
@@ -199,7 +199,7 @@ async fn run(
         }
     };
     if tokio::time::timeout(DRAIN, drained).await.is_err() {
-        log::notice("some connections were still busy and are cut off");
+        log::notice("shutting down: connections with pending requests were closed after the grace period");
     }
     // It ends when it has sent what was left.
     let _ = stop_telling.send(false);
@@ -335,7 +335,8 @@ async fn accept(
         set_socket_options(&stream, &server.config);
         let account = server.acl.default_account().clone();
         let own = stream.local_addr().unwrap_or(server.resp_addr);
-        let client = ClientInfo::new(server.next_client(), peer.to_string(), own.to_string(), account);
+        let (id, memory) = (server.next_client(), server.client_memory.clone());
+        let client = ClientInfo::new(id, peer.to_string(), own.to_string(), account, memory);
         match server.certificates.wire(stream, Face::Resp).and_then(Wire::detach) {
             Ok(stream) => frontend::resp::serve(&server, stream, client, &ready, io.place()),
             Err(_) => {

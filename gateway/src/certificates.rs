@@ -34,20 +34,24 @@ impl Certificates {
         let stores = config.tls_stores.get() == 1;
         if stores && roots.is_none() {
             return Err(
-                "tls-stores: tls-ca-cert-file is needed to know the certificates of store nodes".into()
+                "tls-stores: tls-ca-cert-file is required to verify the certificates of store nodes".into()
             );
         }
         let own: Option<(PathBuf, PathBuf)> = match (cert, key) {
             (Some(cert), Some(key)) => Some((cert, key)),
             (None, None) => None,
-            (Some(_), None) => return Err("tls-cert-file: tls-key-file is needed with it".into()),
-            (None, Some(_)) => return Err("tls-key-file: tls-cert-file is needed with it".into()),
+            (Some(_), None) => return Err("tls-cert-file: requires tls-key-file".into()),
+            (None, Some(_)) => return Err("tls-key-file: requires tls-cert-file".into()),
         };
         let clients = match (config.tls_auth_clients.get(), &roots) {
             (0, None) | (3, _) => Clients::Anyone,
             (0 | 1, Some(_)) => Clients::Known,
             (2, Some(_)) => Clients::Optional,
-            _ => return Err("tls-auth-clients: tls-ca-cert-file is needed to know their certificates".into()),
+            _ => {
+                return Err(
+                    "tls-auth-clients: tls-ca-cert-file is required to verify client certificates".into()
+                );
+            }
         };
         if own.is_none() && roots.is_none() {
             return Ok(Certificates::default());
@@ -92,13 +96,13 @@ impl Certificates {
             let why = match tls.refresh() {
                 Ok(false) => String::new(),
                 Ok(true) => {
-                    log::notice("certificates are read again");
+                    log::notice("certificates reloaded");
                     String::new()
                 }
                 Err(why) => why,
             };
             if !why.is_empty() && why != told {
-                log::notice(&format!("certificates stay as they were: {why}"));
+                log::notice(&format!("certificates not reloaded, the old ones stay in use: {why}"));
             }
             told = why;
         }
@@ -114,7 +118,7 @@ pub fn to_ask(config: &Config, face: Face, insists: bool) -> Result<Option<Files
     }
     let roots = config.tls_ca_cert_file.get();
     if roots.is_none() {
-        return Err("tls-ca-cert-file: it is needed to know the server's certificate".into());
+        return Err("tls-ca-cert-file: required to verify the server's certificate".into());
     }
     Ok(Some(Files { own, roots, clients: Clients::Anyone }))
 }

@@ -46,7 +46,7 @@ pub enum Action {
     },
     /// Do something with the data of a server that does not run.
     Tool(Task),
-    /// Ask whether a server takes requests.
+    /// Ask whether a server accepts requests.
     Health(health::Task),
     /// Write this to standard output and exit.
     Print(String),
@@ -116,7 +116,7 @@ pub fn parse(
     let config = Box::new(config);
     if part == "topology" {
         if config.stores.get().is_empty() {
-            return Err(UsageError("some node of the cluster is needed: --stores HOST:PORT,...".into()));
+            return Err(UsageError("no store node is given: set --stores HOST:PORT,...".into()));
         }
         return Ok(Action::Topology { config, task: change(flags) });
     }
@@ -126,9 +126,9 @@ pub fn parse(
     let accept_loss = flags.get_flag(ACCEPT_LOSS);
     match part {
         "store" => Ok(Action::Store { config, accept_loss }),
-        "gateway" if config.stores.get().is_empty() => Err(UsageError(
-            "a gateway needs the store nodes that have its data: --stores HOST:PORT,...".into(),
-        )),
+        "gateway" if config.stores.get().is_empty() => {
+            Err(UsageError("a gateway needs store nodes: set --stores HOST:PORT,...".into()))
+        }
         _ => Ok(Action::Serve { config, accept_loss }),
     }
 }
@@ -166,10 +166,10 @@ fn change(matches: &ArgMatches) -> topology::Task {
         Some(("add", of)) => topology::Task::Add { node: text(of, "NODE") },
         Some(("drain", of)) => topology::Task::Drain { node: text(of, "NODE") },
         Some(("accept", of)) => topology::Task::Accept { node: text(of, "NODE") },
-        Some(("doubts", _)) => topology::Task::Doubts,
+        Some(("transactions", of)) => topology::Task::Transactions { in_doubt: of.get_flag("in-doubt") },
         Some(("decide", of)) => topology::Task::Decide {
             transaction: *of.get_one::<u64>("TRANSACTION").expect("clap requires it"),
-            commit: text(of, "HOW") == "commit",
+            commit: text(of, "DECISION") == "commit",
         },
         _ => topology::Task::Show { json: matches.get_flag("json") },
     }
@@ -177,7 +177,7 @@ fn change(matches: &ArgMatches) -> topology::Task {
 
 /// Whom `moonshard health` asks.
 fn asked(flags: &ArgMatches, config: &Config) -> Result<health::Task, UsageError> {
-    let off = || UsageError("nobody to ask: give it --http HOST:PORT or --grpc HOST:PORT".into());
+    let off = || UsageError("no address to check: set --http HOST:PORT or --grpc HOST:PORT".into());
     let (face, address) = match flags.contains_id("grpc") {
         true => (Face::Grpc, config.grpc.get()),
         false => (Face::Http, config.http.get()),
@@ -192,17 +192,17 @@ fn health_command() -> Command {
     let own =
         ["config", "http", "grpc", "tls-ca-cert-file", "tls-cert-file", "tls-key-file", "tls-listeners"];
     Command::new("health")
-        .about("Ask a server whether it takes requests; of HTTP, or of gRPC if --grpc is given")
+        .about("Check whether a server accepts requests, over HTTP, or over gRPC if --grpc is given")
         .after_help(
-            "It speaks TLS where the configuration says that the server does, or if --tls-ca-cert-file is given.\n\
-             Exit codes: 0 it does, 1 it does not, 2 nobody was asked.",
+            "The check uses TLS if the configuration enables it for that listener, or if --tls-ca-cert-file is given.\n\
+             Exit codes: 0 the server accepts requests, 1 it does not, 2 usage error.",
         )
         .args(flags().into_iter().filter(|flag| own.contains(&flag.get_id().as_str())))
         .arg(
             Arg::new("name")
                 .long("name")
                 .value_name("HOST")
-                .help("What the server's certificate must name, if not the host that is asked"),
+                .help("Host name that the server's certificate must have, if it is not the host of the address"),
         )
 }
 
@@ -221,20 +221,20 @@ fn topology_command() -> Command {
         let row = PARAMETERS.iter().find(|row| row.name == name).expect("a parameter");
         Arg::new(name).long(name).value_name(row.kind.metavar()).global(true)
     };
-    let node = || Arg::new("NODE").required(true).help("Its address, HOST:PORT");
-    let repeated = "All serve meanwhile; what was interrupted is finished by the same command.";
+    let node = || Arg::new("NODE").required(true).help("Address of the node, HOST:PORT");
+    let repeated = "Requests are served meanwhile. An interrupted command is completed by running it again.";
     Command::new("topology")
-        .about("Show which store node has which slots, or change that while all serve")
-        .arg(parameter("stores").help("Some nodes of the cluster; one that can be reached suffices"))
-        .arg(parameter("cluster-token-file").help("File with the word that they know"))
-        .arg(parameter("tls-stores").help("Whether they are spoken to over TLS"))
-        .arg(parameter("tls-ca-cert-file").help("Roots that their certificates must lead to"))
-        .arg(parameter("tls-cert-file").help("Certificate to show to them"))
-        .arg(parameter("tls-key-file").help("Key of that certificate"))
-        .arg(Arg::new("json").long("json").action(ArgAction::SetTrue).global(true).help("Show it as JSON"))
+        .about("Show or change which store node owns which slots, without downtime")
+        .arg(parameter("stores").help("Store nodes of the cluster; one that is reachable is enough"))
+        .arg(parameter("cluster-token-file").help("File with the secret token of the cluster"))
+        .arg(parameter("tls-stores").help("Whether to connect to them over TLS"))
+        .arg(parameter("tls-ca-cert-file").help("Certificate authorities that their certificates must be signed by"))
+        .arg(parameter("tls-cert-file").help("Client certificate to present"))
+        .arg(parameter("tls-key-file").help("Private key of that certificate"))
+        .arg(Arg::new("json").long("json").action(ArgAction::SetTrue).global(true).help("Print JSON"))
         .subcommand(
             Command::new("show")
-                .about("Show nodes, slots, keys, bytes, epochs and lag of the journals; the default"),
+                .about("Show slots, keys, bytes, epoch and journal lag of each node; the default"),
         )
         .subcommand(
             Command::new("move")
@@ -246,55 +246,59 @@ fn topology_command() -> Command {
                         .value_name("FIRST-LAST")
                         .required(true)
                         .value_parser(slots)
-                        .help("The slots, whoever has them"),
+                        .help("The slots to move, whichever nodes own them"),
                 )
                 .arg(
                     Arg::new("to")
                         .long("to")
                         .value_name("NODE")
                         .required(true)
-                        .help("The node's address, HOST:PORT"),
+                        .help("Address of the destination, HOST:PORT"),
                 ),
         )
         .subcommand(
             Command::new("add")
-                .about("Add a node that was started without data, and give it an equal share of the slots")
+                .about("Add an empty node and move an equal number of slots to it")
                 .after_help(repeated)
                 .arg(node()),
         )
         .subcommand(
             Command::new("drain")
-                .about("Give all slots of a node to the others; then it can be stopped")
+                .about("Move all slots of a node to the other nodes, after which it can be stopped")
                 .after_help(repeated)
                 .arg(node()),
         )
         .subcommand(
             Command::new("accept")
-                .about("Let a node go on whose data is lost: with what its folder has now, or with nothing")
+                .about("Accept a node whose data was lost, with the data that its directory has now, or none")
                 .arg(node()),
         )
         .subcommand(
-            Command::new("doubts")
-                .about("List transactions that hold keys because the node that decides them stays away"),
+            Command::new("transactions")
+                .about("List prepared transactions, which hold locks until their coordinator decides")
+                .arg(Arg::new("in-doubt").long("in-doubt").action(ArgAction::SetTrue).help(
+                    "Only transactions in doubt, whose coordinator has been unreachable for 5 seconds",
+                )),
         )
         .subcommand(
             Command::new("decide")
-                .about("Say how a transaction ends whose decider will never be back")
+                .about("Commit or roll back a transaction in doubt whose coordinator is lost")
                 .after_help(
-                    "The decider may have decided otherwise, and some nodes may have followed it: then a part of the \
-                     transaction is there and a part is not. Start the decider again with its data if there is any way.",
+                    "The coordinator may have decided differently, and some participants may have followed it: then a \
+                     part of the transaction is committed and a part is rolled back. Restart the coordinator with \
+                     its data instead if that is possible.",
                 )
                 .arg(
                     Arg::new("TRANSACTION")
                         .required(true)
                         .value_parser(|text: &str| u64::from_str_radix(text, 16))
-                        .help("Its number, as doubts shows it"),
+                        .help("Number of the transaction, as transactions shows it"),
                 )
                 .arg(
-                    Arg::new("HOW")
+                    Arg::new("DECISION")
                         .required(true)
-                        .value_parser(["commit", "abort"])
-                        .help("Whether it is kept or undone, on all nodes that wait"),
+                        .value_parser(["commit", "rollback"])
+                        .help("What all participants that wait for the coordinator do"),
                 ),
         )
 }
@@ -304,23 +308,23 @@ fn store() -> Command {
     let path = |name: &'static str, help: &'static str| {
         Arg::new(name).required(true).value_parser(value_parser!(PathBuf)).help(help)
     };
-    let codes = "Exit codes: 0 all is well, 1 something is damaged, 2 it could not be done.";
+    let codes = "Exit codes: 0 success, 1 damaged data found, 2 failure.";
     Command::new("store")
-        .about("Run a store node, which has a share of the data of gateways; or look at, save or fill a data-dir")
+        .about("Run a store node, which holds a part of the data of gateways; or check, dump or restore a data-dir")
         .after_help(codes)
         .args_conflicts_with_subcommands(true)
         .args(flags())
         .subcommand(
             Command::new("check")
-                .about("Read everything in a data-dir, change nothing, tell what there is and what is damaged")
+                .about("Read all of a data-dir without changing it, and report its contents and any damage")
                 .after_help(codes)
                 .arg(path("DIR", "The data-dir")),
         )
         .subcommand(
             Command::new("dump")
                 .about(
-                    "Write keys, scripts and libraries of a data-dir into an RDB file, which Redis can read; of a \
-                     damaged one what is left",
+                    "Write the keys, scripts and libraries of a data-dir to an RDB file that Redis can read; of a \
+                     damaged one, what can be read",
                 )
                 .after_help(codes)
                 .arg(path("DIR", "The data-dir"))
@@ -328,10 +332,10 @@ fn store() -> Command {
         )
         .subcommand(
             Command::new("restore")
-                .about("Make a data-dir of an RDB file, of this server or of any Redis up to 7.4")
+                .about("Create a data-dir from an RDB file of this server or of any Redis up to 7.4")
                 .after_help(codes)
                 .arg(path("FILE", "The RDB file; - is standard input"))
-                .arg(path("DIR", "The data-dir to be, empty or not there yet")),
+                .arg(path("DIR", "The new data-dir, which must be empty or not exist")),
         )
 }
 
@@ -341,14 +345,14 @@ fn command() -> Command {
         .about("A Lua scripting server that speaks the Redis protocol")
         .args_conflicts_with_subcommands(true)
         .args(flags())
-        .subcommand(Command::new("serve").about("Run the server; the same as no command at all").args(flags()))
+        .subcommand(Command::new("serve").about("Run the server; the default").args(flags()))
         .subcommand(
             Command::new("gateway")
-                .about("Run a server whose data is on store nodes; needs --stores")
+                .about("Run a server whose data is on store nodes; requires --stores")
                 .args(flags()),
         )
-        .subcommand(Command::new("config").about("Print what can be configured, as a table"))
-        .subcommand(Command::new("metrics").about("Print what is told at /metrics and to OpenTelemetry, as a table"))
+        .subcommand(Command::new("config").about("Print the configuration reference as a Markdown table"))
+        .subcommand(Command::new("metrics").about("Print the metrics reference as a Markdown table"))
         .subcommand(
             Command::new("reference").about("Print a page of the reference as Markdown").arg(
                 Arg::new("PAGE")
@@ -363,7 +367,7 @@ fn command() -> Command {
         .subcommands(pages::commands())
         .after_help(
             "Every option can also be set by an environment variable (--script-fuel is MOONSHARD_SCRIPT_FUEL) \
-             and in the config file (script-fuel = 1000000). A flag beats the environment, which beats the file.",
+             and in the config file (script-fuel = 1000000). Flags override the environment, which overrides the file.",
         )
 }
 
@@ -380,7 +384,7 @@ fn flags() -> Vec<Arg> {
         .value_parser(value_parser!(PathBuf))
         .help("Config file in TOML");
     let accept_loss = Arg::new(ACCEPT_LOSS).long(ACCEPT_LOSS).action(ArgAction::SetTrue).help(
-        "Start although data is lost, this once: go on with what is left, tell what is not, keep damaged files",
+        "Start even if data is damaged, this once: log what is lost, serve the rest, and retain the damaged files",
     );
     let parameters = PARAMETERS.iter().filter(|row| !matches!(row.kind, Kind::Secret(_))).map(|row| {
         Arg::new(row.name)
@@ -462,7 +466,9 @@ mod tests {
     #[test]
     fn help_of_the_tools() {
         let store = ["store", "store check", "store dump", "store restore"];
-        let topology = ["topology", "topology move", "topology add", "topology drain"];
+        let topology = ["", " move", " add", " drain", " accept", " transactions", " decide"]
+            .map(|task| format!("topology{task}"));
+        let topology: Vec<&str> = topology.iter().map(String::as_str).collect();
         let lines = [&store[..], &topology, &["health"]].concat();
         let helps: Vec<String> =
             lines.iter().map(|line| printed(&format!("moonshard {line} --help"))).collect();
@@ -500,7 +506,7 @@ mod tests {
         let tls = "moonshard health --http a:3 --tls-ca-cert-file r.pem --name b";
         assert_eq!(task(tls, &[]), "http a:3 r.pem b");
         let cert = [("MOONSHARD_TLS_CERT_FILE", "c.pem"), ("MOONSHARD_TLS_KEY_FILE", "c.key")];
-        let missing = "moonshard: tls-ca-cert-file: it is needed to know the server's certificate";
+        let missing = "moonshard: tls-ca-cert-file: required to verify the server's certificate";
         assert_eq!(task("moonshard health", &cert), missing);
         let known = [&cert[..], &[("MOONSHARD_TLS_CA_CERT_FILE", "r.pem")]].concat();
         assert_eq!(task("moonshard health --grpc a:2", &known), "grpc a:2 r.pem");
@@ -508,7 +514,7 @@ mod tests {
             task("moonshard health", &[&known[..], &[("MOONSHARD_TLS_LISTENERS", "grpc")]].concat()),
             "http 127.0.0.1:8080"
         );
-        let nobody = "moonshard: nobody to ask: give it --http HOST:PORT or --grpc HOST:PORT";
+        let nobody = "moonshard: no address to check: set --http HOST:PORT or --grpc HOST:PORT";
         assert_eq!(task("moonshard health", &[("MOONSHARD_HTTP", "off")]), nobody);
     }
 
@@ -577,7 +583,7 @@ mod tests {
         moonshard srve
             moonshard: unrecognized subcommand 'srve'; tip: a similar subcommand exists: 'serve'; see moonshard --help
         moonshard gateway
-            moonshard: a gateway needs the store nodes that have its data: --stores HOST:PORT,...
+            moonshard: a gateway needs store nodes: set --stores HOST:PORT,...
         moonshard serve extra
             moonshard: unexpected argument 'extra' found; see moonshard --help
         moonshard --shards
@@ -589,7 +595,7 @@ mod tests {
         moonshard config --shards 4
             moonshard: unexpected argument '--shards' found; see moonshard --help
         moonshard --timeout -1
-            moonshard: flag --timeout: "-1" is wrong, expected a whole number from 0 to 2147483647
+            moonshard: flag --timeout: "-1" is invalid, expected a whole number from 0 to 2147483647
         moonshard --config missing.toml
             moonshard: cannot read config file missing.toml: entity not found
         moonshard --accept-loss=yes

@@ -71,7 +71,7 @@ pub async fn recall(server: &Server) -> Result<(), CommandError> {
             && let Err(error) = scripting::recall_script(server, &text).await
         {
             let sha = String::from_utf8_lossy(&sha);
-            log::notice(&format!("the script {sha} cannot be loaded again: {}", error.text()));
+            log::notice(&format!("cannot reload the script {sha} from the catalog: {}", error.text()));
         }
     }
     server.scripts.keep_only(&kept);

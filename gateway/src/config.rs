@@ -9,11 +9,13 @@
 
 mod access;
 pub mod cell;
+mod clients;
 mod derived;
 mod kind;
 mod load;
 mod rewrite;
 mod runtime;
+mod scripting;
 mod table;
 mod telemetry;
 

@@ -32,8 +32,8 @@ pub fn tell_if_short(config: &Config) {
     let (wanted, room) = (config.maxclients.get_usize(), room_for_connections());
     if wanted > room {
         log::notice(&format!(
-            "maxclients: {room} connections are let in at the same time, not {wanted}: \
-             the system lets this process have {} open files; raise `ulimit -n`",
+            "maxclients: reduced from {wanted} to {room} connections, because the limit of open files is {}; \
+             raise `ulimit -n`",
             limit()
         ));
     }

@@ -566,7 +566,12 @@ fn queue(server: &Server, session: &mut Session, admitted: &Admitted<'_>, out: &
         return true;
     }
     let multi = session.multi.as_mut().expect("the caller found a MULTI in progress");
-    multi.push(admitted.args.items().iter().map(|item| (*item).into()).collect());
-    out.status("QUEUED");
+    match multi.push(admitted.args.items()) {
+        Ok(()) => out.status("QUEUED"),
+        Err(error) => {
+            count_refusal(server, admitted.args, &error);
+            out.error(&error);
+        }
+    }
     true
 }

@@ -5,8 +5,8 @@ mod channels;
 use std::sync::Arc;
 
 use prost::Message;
-use proto::fleet::v1::question::Body;
-use proto::fleet::v1::{Answer, Kill, Listeners, Names, Publish, Question, Receivers};
+use proto::fleet::v1::query::Body;
+use proto::fleet::v1::{Answer, CountReceivers, CountSubscribers, Kill, ListNames, Publish, Query};
 use store::client::Respondent;
 use store_engine::CommandError;
 
@@ -20,8 +20,8 @@ pub async fn kill(server: &Server, functions: bool, sha: Option<&str>) -> Result
     let kill = Kill { functions, sha: sha.unwrap_or_default().to_owned() };
     let killed = kill_here(server, &kill);
     let Some(cluster) = server.store.cluster() else { return Ok(killed) };
-    let question = Question { body: Some(Body::Kill(kill)) };
-    match cluster.gather(question.encode_to_vec().into()).await {
+    let query = Query { body: Some(Body::Kill(kill)) };
+    match cluster.gather(query.encode_to_vec().into()).await {
         Ok(answers) => {
             let counts = answers.into_iter().filter_map(|answer| Answer::decode(answer).ok());
             Ok(killed + counts.map(|answer| answer.count as usize).sum::<usize>())
@@ -34,8 +34,8 @@ pub async fn kill(server: &Server, functions: bool, sha: Option<&str>) -> Result
 /// Asks all others; nothing if there cannot be any.
 async fn ask(server: &Server, body: Body) -> Result<Vec<Answer>, CommandError> {
     let Some(cluster) = server.store.cluster() else { return Ok(Vec::new()) };
-    let question = Question { body: Some(body) };
-    Ok(decoded(cluster.gather(question.encode_to_vec().into()).await?))
+    let query = Query { body: Some(body) };
+    Ok(decoded(cluster.gather(query.encode_to_vec().into()).await?))
 }
 
 fn decoded(answers: Vec<bytes::Bytes>) -> Vec<Answer> {
@@ -57,16 +57,16 @@ pub async fn publish(
     let mut count = 0;
     if let Some(cluster) = server.store.cluster() {
         let publish = Publish { shard, channel: channel.to_vec().into(), text: text.to_vec().into() };
-        let question = Question { body: Some(Body::Publish(publish)) };
-        count = sum(&decoded(cluster.gather_once(channel, question.encode_to_vec().into()).await?));
+        let query = Query { body: Some(Body::Publish(publish)) };
+        count = sum(&decoded(cluster.gather_once(channel, query.encode_to_vec().into()).await?));
     }
     Ok(count + server.pubsub.publish(shard, channel, text))
 }
 
 /// How many would get a message.
 pub async fn receivers(server: &Server, shard: bool, channel: &[u8]) -> Result<usize, CommandError> {
-    let asked = Receivers { shard, channel: channel.to_vec().into() };
-    let elsewhere = ask(server, Body::Receivers(asked)).await?;
+    let asked = CountReceivers { shard, channel: channel.to_vec().into() };
+    let elsewhere = ask(server, Body::CountReceivers(asked)).await?;
     Ok(sum(&elsewhere) + server.pubsub.receivers(shard, channel))
 }
 
@@ -76,8 +76,8 @@ pub async fn names(
     kind: Kind,
     pattern: Option<&[u8]>,
 ) -> Result<Vec<Box<[u8]>>, CommandError> {
-    let asked = Names { kind: number(kind), pattern: pattern.map(|pattern| pattern.to_vec().into()) };
-    let elsewhere = ask(server, Body::Names(asked)).await?;
+    let asked = ListNames { kind: number(kind), pattern: pattern.map(|pattern| pattern.to_vec().into()) };
+    let elsewhere = ask(server, Body::ListNames(asked)).await?;
     let mut names = server.pubsub.names(kind, pattern);
     names.extend(elsewhere.iter().flat_map(|answer| &answer.names).map(|name| Box::from(&**name)));
     names.sort_unstable();
@@ -88,7 +88,8 @@ pub async fn names(
 /// How many are subscribed to each of these names.
 pub async fn listeners(server: &Server, kind: Kind, names: &[&[u8]]) -> Result<Vec<usize>, CommandError> {
     let asked = names.iter().map(|name| name.to_vec().into()).collect();
-    let elsewhere = ask(server, Body::Listeners(Listeners { kind: number(kind), names: asked })).await?;
+    let elsewhere =
+        ask(server, Body::CountSubscribers(CountSubscribers { kind: number(kind), names: asked })).await?;
     let mut counts: Vec<usize> = names.iter().map(|name| server.pubsub.listeners(kind, name)).collect();
     for answer in elsewhere {
         counts.iter_mut().zip(answer.counts).for_each(|(sum, count)| *sum += count as usize);
@@ -113,8 +114,8 @@ fn kill_here(server: &Server, kill: &Kill) -> usize {
 /// Answers the questions of others.
 pub fn respondent(server: &Arc<Server>) -> Respondent {
     let server = Arc::downgrade(server);
-    Box::new(move |question| {
-        let body = Question::decode(question.clone()).ok().and_then(|question| question.body);
+    Box::new(move |query| {
+        let body = Query::decode(query.clone()).ok().and_then(|query| query.body);
         match (server.upgrade(), body) {
             (Some(server), Some(body)) => answer(&server, body).encode_to_vec().into(),
             _ => bytes::Bytes::new(),
@@ -130,14 +131,14 @@ fn answer(server: &Server, body: Body) -> Answer {
         Body::Publish(Publish { shard, channel, text }) => {
             answer.count = pubsub.publish(shard, &channel, &text) as u64;
         }
-        Body::Receivers(Receivers { shard, channel }) => {
+        Body::CountReceivers(CountReceivers { shard, channel }) => {
             answer.count = pubsub.receivers(shard, &channel) as u64;
         }
-        Body::Names(Names { kind, pattern }) => {
+        Body::ListNames(ListNames { kind, pattern }) => {
             let names = kind_of(kind).map(|kind| pubsub.names(kind, pattern.as_deref()));
             answer.names = names.into_iter().flatten().map(|name| name.into_vec().into()).collect();
         }
-        Body::Listeners(Listeners { kind, names }) => {
+        Body::CountSubscribers(CountSubscribers { kind, names }) => {
             let count = |name: &[u8]| kind_of(kind).map_or(0, |kind| pubsub.listeners(kind, name) as u64);
             answer.counts = names.iter().map(|name| count(name)).collect();
         }

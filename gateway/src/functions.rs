@@ -108,7 +108,7 @@ impl Library {
     /// everything is checked.
     pub fn new(outline: &Outline<'_>, script: Script, reply: &[u8]) -> Result<Library, CommandError> {
         const INVALID: CommandError =
-            CommandError::new("SCRIPTTRAP the sandbox did not tell what the library has registered");
+            CommandError::new("SCRIPTTRAP the sandbox did not report what the library registered");
         let entries = match Value::parse(reply, ReplyLimits::default()) {
             Ok(Value::Array(entries)) => entries,
             Ok(Value::Error(text)) => {

@@ -14,6 +14,7 @@ use crate::acl::log::{Context, Reason, Refusal};
 use crate::acl::{self, Account, Denied, Refused};
 use crate::header::Header;
 use crate::memory;
+use crate::monitor::cut;
 use crate::observe::unix_ms;
 use crate::registry::{Later, Registry, Row, SessionCommand, SessionRun};
 use crate::scripts::{parse_sha, sha_of};
@@ -222,13 +223,16 @@ fn refuse_by_rules(
     };
     let (reason, object) = match denied {
         Denied::Command => (Reason::Command, full_name(row.facts(), facts).into_bytes()),
-        Denied::Key(at) => (Reason::Key, args[at].to_vec()),
-        Denied::Channel(at) => (Reason::Channel, args[at].to_vec()),
+        Denied::Key(at) => (Reason::Key, cut(args[at], MOST_LOGGED_BYTES)),
+        Denied::Channel(at) => (Reason::Channel, cut(args[at], MOST_LOGGED_BYTES)),
     };
     let client = server.clients.lock().get(&client).cloned();
     note_refusal(server, reason, context, object, account.name(), client.as_deref());
     Err(refusal(stage, denied, row.facts(), facts))
 }
+
+/// Bytes of a key, a channel or the name of a user that ACL LOG keeps.
+const MOST_LOGGED_BYTES: usize = 1024;
 
 /// Notes that a user was refused something.
 pub fn note_refusal(
@@ -240,7 +244,7 @@ pub fn note_refusal(
     client: Option<&ClientInfo>,
 ) {
     let client = client.map(|client| server.line_of(client)).unwrap_or_default();
-    let user = user.to_vec();
+    let user = cut(user, MOST_LOGGED_BYTES);
     let refusal = Refusal { count: 1, reason, context, object, user, at_ms: unix_ms(), client };
     server.audit.refused(&refusal);
     server.acl.log.add(refusal, server.config.acllog_max_len.get_usize());

@@ -1,4 +1,4 @@
-//! `moonshard health`: whether a server takes requests, for whoever starts and stops it.
+//! `moonshard health`: whether a server accepts requests, for whoever starts and stops it.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -37,7 +37,7 @@ pub fn run(task: &Task) -> u8 {
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
-            eprintln!("moonshard: cannot start a thread: {error}");
+            eprintln!("moonshard: cannot start the runtime: {error}");
             return 1;
         }
     };
@@ -65,11 +65,11 @@ pub fn run(task: &Task) -> u8 {
     let address = &task.address;
     match runtime.block_on(asked) {
         Ok(()) => {
-            println!("{address} takes requests");
+            println!("{address} accepts requests");
             0
         }
         Err(why) => {
-            eprintln!("moonshard: {address} does not take requests: {}", innermost(&*why));
+            eprintln!("moonshard: {address} does not accept requests: {}", innermost(&*why));
             1
         }
     }
@@ -101,7 +101,7 @@ async fn http(remote: Remote) -> Result<(), tonic::codegen::StdError> {
     stream.take(4096).read_to_end(&mut answer).await?;
     let answer = String::from_utf8_lossy(&answer);
     let status = answer.lines().next().unwrap_or_default();
-    if status.starts_with("HTTP/1.1 200 ") { Ok(()) } else { Err(format!("it said {status:?}").into()) }
+    if status.starts_with("HTTP/1.1 200 ") { Ok(()) } else { Err(format!("it answered {status:?}").into()) }
 }
 
 async fn grpc(remote: Remote) -> Result<(), tonic::codegen::StdError> {
@@ -109,5 +109,5 @@ async fn grpc(remote: Remote) -> Result<(), tonic::codegen::StdError> {
     let channel = remote.connected(endpoint).await?;
     let answer = HealthClient::new(channel).check(HealthCheckRequest::default()).await?.into_inner();
     let serving = ServingStatus::Serving as i32;
-    if answer.status == serving { Ok(()) } else { Err(format!("it said {:?}", answer.status()).into()) }
+    if answer.status == serving { Ok(()) } else { Err(format!("it answered {:?}", answer.status()).into()) }
 }

@@ -140,7 +140,7 @@ fn write_in(room: &Mutex<Room>, line: &Line<'_>) {
         return;
     };
     if untold > 0 {
-        let text = format!("{untold} lines were not written: there were too many");
+        let text = format!("{untold} log lines were dropped by the rate limit");
         put(now, &Line { level: Level::Warning, source: None, text: &text, fields: &[] });
     }
     put(now, line);

@@ -104,19 +104,25 @@ const MOST_ARG_BYTES: usize = 128;
 pub fn shortened(args: Args<'_>) -> Vec<Vec<u8>> {
     let items = args.items();
     let kept = if items.len() > MOST_ARGS { MOST_ARGS - 1 } else { items.len() };
-    let shortened = |(at, arg): (usize, &&[u8])| match arg.len() {
-        _ if is_secret(args, at) => b"(redacted)".to_vec(),
-        len @ ..=MOST_ARG_BYTES => arg[..len].to_vec(),
-        len => {
-            let more = format!("... ({} more bytes)", len - MOST_ARG_BYTES);
-            [&arg[..MOST_ARG_BYTES], more.as_bytes()].concat()
-        }
+    let shortened = |(at, arg): (usize, &&[u8])| match is_secret(args, at) {
+        true => b"(redacted)".to_vec(),
+        false => cut(arg, MOST_ARG_BYTES),
     };
     let mut words: Vec<Vec<u8>> = items[..kept].iter().enumerate().map(shortened).collect();
     if kept < items.len() {
         words.push(format!("... ({} more arguments)", items.len() - kept).into_bytes());
     }
     words
+}
+
+/// The first bytes of a text that a log keeps, with the number of the others.
+pub fn cut(text: &[u8], most: usize) -> Vec<u8> {
+    match text.split_at_checked(most) {
+        Some((first, others)) if !others.is_empty() => {
+            [first, format!("... ({} more bytes)", others.len()).as_bytes()].concat()
+        }
+        _ => text.to_vec(),
+    }
 }
 
 /// A call that took long.

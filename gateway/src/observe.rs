@@ -44,6 +44,8 @@ pub struct Counters {
     pub bytes_out: AtomicU64,
     /// Connections cut off because their client did not read.
     pub slow_clients_cut: AtomicU64,
+    /// Connections ended because clients held too much together.
+    pub clients_evicted: AtomicU64,
     /// Script runs that ended with a reply.
     pub scripts_run: AtomicU64,
     /// Script runs repeated with more keys locked.
@@ -73,7 +75,7 @@ pub struct Counters {
 }
 
 /// So many counters begin anew for INFO.
-const RESETTABLE: usize = 12;
+const RESETTABLE: usize = 13;
 
 impl Counters {
     /// A connection has come.
@@ -101,6 +103,7 @@ impl Counters {
             &self.bytes_in,
             &self.bytes_out,
             &self.slow_clients_cut,
+            &self.clients_evicted,
             &self.scripts_run,
             &self.scripts_rerun,
             &self.scripts_killed,

@@ -78,7 +78,7 @@ impl Collector {
         }
         let header = |(name, value): (String, String)| {
             let known = MetadataKey::from_str(&name).ok().zip(MetadataValue::try_from(value).ok());
-            known.ok_or_else(|| format!("OTEL_EXPORTER_OTLP_HEADERS: {name} is no header with a value"))
+            known.ok_or_else(|| format!("OTEL_EXPORTER_OTLP_HEADERS: {name} is not a valid header"))
         };
         let headers =
             pairs("OTEL_EXPORTER_OTLP_HEADERS").into_iter().map(header).collect::<Result<_, _>>()?;
@@ -112,7 +112,7 @@ impl Collector {
 fn tls(config: &Config) -> Result<Tls, String> {
     let roots = config.otel_ca_cert_file.get().or_else(|| config.tls_ca_cert_file.get());
     if roots.is_none() {
-        return Err("otel-ca-cert-file or tls-ca-cert-file is needed to know its certificate".to_owned());
+        return Err("otel-ca-cert-file or tls-ca-cert-file is required to verify its certificate".to_owned());
     }
     let own = config.tls_cert_file.get().zip(config.tls_key_file.get());
     Tls::load(Files { own, roots, clients: Clients::Anyone })
@@ -148,7 +148,7 @@ impl Telling {
         match sent {
             Ok(()) => {
                 if std::mem::take(&mut self.lost) {
-                    log::notice(&format!("the collector takes {} again", self.signal));
+                    log::notice(&format!("the collector accepts {} again", self.signal));
                 }
                 true
             }
@@ -156,7 +156,7 @@ impl Telling {
                 failures.fetch_add(1, Ordering::Relaxed);
                 if !std::mem::replace(&mut self.lost, true) {
                     log::warning(&format!(
-                        "the collector does not take {}: {}",
+                        "the collector does not accept {}: {}",
                         self.signal,
                         reason(&status)
                     ));

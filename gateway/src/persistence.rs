@@ -40,7 +40,7 @@ impl Storage {
         let opened = match Kept::open(store::journal::in_folder(folder.clone()), shards, durability) {
             Err(error) if error.is_loss() && accept_loss => {
                 Kept::open_accepting_loss(folder.clone(), shards, durability, &mut |error| {
-                    log::notice(&format!("accepted: {error:#}"));
+                    log::notice(&format!("--accept-loss: {error:#}"));
                 })
             }
             opened => opened,
@@ -62,7 +62,7 @@ impl Storage {
     /// Writes down what is left to be, unless `abandon`. Nothing may change any more.
     pub fn close(self, abandon: bool) -> Result<(), Trouble> {
         let Some(kept) = self.kept else { return Ok(()) };
-        kept.close(abandon).map_err(|reason| format!("the last changes are lost: {reason}"))
+        kept.close(abandon).map_err(|reason| format!("the last writes are lost: {reason}"))
     }
 }
 
@@ -72,7 +72,7 @@ pub fn token(config: &Config) -> Result<Option<String>, Trouble> {
     let failed = |why: String| format!("cluster-token-file: {}: {why}", file.display());
     let text = std::fs::read_to_string(&file).map_err(|error| failed(error.to_string()))?;
     match text.trim() {
-        "" => Err(failed("it is empty".into())),
+        "" => Err(failed("the file is empty".into())),
         token => Ok(Some(token.to_owned())),
     }
 }

@@ -128,6 +128,7 @@ impl PubSub {
             let table = &mut tables[kind as usize];
             table.entry(name.into()).or_default().insert(client.id, client.clone());
             self.count(&tables);
+            client.held.add_subscription(name);
         }
         is_new
     }
@@ -144,6 +145,7 @@ impl PubSub {
                 }
             }
             self.count(&tables);
+            client.held.remove_subscription(name);
         }
         was
     }
@@ -210,6 +212,7 @@ impl PubSub {
         if !client.mail.push(message, &self.config.client_output_buffer_limit.pubsub) {
             client.kill();
         }
+        client.held.report();
     }
 
     /// How many would get a message.

@@ -22,6 +22,20 @@ pub fn sha_of(text: &[u8]) -> Sha {
     Sha1::digest(text).into()
 }
 
+/// [`sha_of`] of a text that may be long: others have their turn in between.
+pub async fn sha_in_pieces(text: &[u8]) -> Sha {
+    const PIECE_BYTES: usize = 1 << 20;
+    if text.len() <= PIECE_BYTES {
+        return sha_of(text);
+    }
+    let mut digest = Sha1::new();
+    for piece in text.chunks(PIECE_BYTES) {
+        digest.update(piece);
+        tokio::task::yield_now().await;
+    }
+    digest.finalize().into()
+}
+
 /// The digest as clients spell it.
 pub fn spelled(sha: &Sha) -> String {
     sha.iter().map(|byte| format!("{byte:02x}")).collect()
@@ -130,9 +144,8 @@ impl Scripts {
         Some(known)
     }
 
-    /// The script with this text, added if it is new. Errors are those of its header.
-    pub fn get_or_add(&self, text: &[u8]) -> Result<Arc<Known>, CommandError> {
-        let sha = sha_of(text);
+    /// The script with this digest and text, added if it is new. Errors are those of its header.
+    pub fn get_or_add(&self, sha: Sha, text: &[u8]) -> Result<Arc<Known>, CommandError> {
         match self.get(&sha) {
             Some(known) => Ok(known),
             None => self.add(sha, text, None),
@@ -174,7 +187,7 @@ impl Scripts {
         let mut flags = self.flags.lock();
         if flags.len() >= MOST_FLAGGED && !flags.contains_key(sha) {
             return Err(CommandError::owned(format!(
-                "ERR Flags are kept for {MOST_FLAGGED} scripts already, SCRIPT FLUSH forgets them"
+                "ERR Flags are already stored for {MOST_FLAGGED} scripts, SCRIPT FLUSH removes them"
             )));
         }
         let said = flags.entry(*sha).or_default();
@@ -347,14 +360,14 @@ mod tests {
         scripts.has_room_for(&loaded).unwrap();
         scripts.pin(&loaded, &scripts.new_script(&loaded)).unwrap();
         for number in 1..100 {
-            scripts.get_or_add(&text(number)).unwrap();
+            scripts.get_or_add(sha_of(&text(number)), &text(number)).unwrap();
             assert!(scripts.usage().1 <= 10_000 + 1100);
         }
         assert!(scripts.get(&sha_of(&text(99))).is_some() && scripts.get(&sha_of(&loaded)).is_some());
         assert!(scripts.get(&sha_of(&text(1))).is_none() && scripts.evicted() > 80);
         // One that is much of the limit is not remembered.
         let large = [&b"return 1 --"[..], &[b'x'; 3000]].concat();
-        scripts.get_or_add(&large).unwrap();
+        scripts.get_or_add(sha_of(&large), &large).unwrap();
         assert!(scripts.get(&sha_of(&large)).is_none());
         for number in 100..108 {
             scripts.has_room_for(&text(number)).unwrap();
@@ -370,7 +383,7 @@ mod tests {
     #[test]
     fn what_is_loaded_stays_although_it_was_forgotten_in_the_meantime() {
         let (scripts, text) = (scripts(), b"return 1");
-        let known = scripts.get_or_add(text).unwrap();
+        let known = scripts.get_or_add(sha_of(text), text).unwrap();
         scripts.flush();
         let kept = scripts.pin(text, &known.script).unwrap();
         assert!(kept.is_pinned() && !known.is_pinned() && scripts.is_pinned(&sha_of(text)));
@@ -388,7 +401,7 @@ mod tests {
         for text in [&b"return 1"[..], b"return 2"] {
             scripts.pin(text, &Arc::new(Script::new(text))).unwrap();
         }
-        scripts.get_or_add(b"return 3").unwrap();
+        scripts.get_or_add(sha_of(b"return 3"), b"return 3").unwrap();
         scripts.keep_only(&HashSet::from([sha_of(b"return 2")]));
         let left: Vec<_> = [&b"return 1"[..], b"return 2", b"return 3"]
             .map(|text| scripts.get(&sha_of(text)).is_some())

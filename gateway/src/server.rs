@@ -23,6 +23,7 @@ use crate::descriptors;
 use crate::events::Events;
 use crate::functions::Functions;
 use crate::io::IoThreads;
+use crate::log;
 use crate::monitor::{Latency, Monitors, SlowLog};
 use crate::observe::Counters;
 use crate::options::{Flags, OnError, Options, UndeclaredKeys};
@@ -32,7 +33,7 @@ use crate::pulse::Pulse;
 use crate::registry::Registry;
 use crate::runs::Runs;
 use crate::scripts::Scripts;
-use crate::session::ClientInfo;
+use crate::session::{ClientInfo, ClientMemory};
 use crate::spans::Spans;
 use crate::stats::Totals;
 use crate::tracking::Tracking;
@@ -91,6 +92,8 @@ pub struct Server {
     pub spans: Spans,
     /// What all runs of scripts did together.
     pub totals: Totals,
+    /// What clients make the server hold.
+    pub client_memory: Arc<ClientMemory>,
     /// Connected clients by number.
     pub clients: Mutex<HashMap<u64, Arc<ClientInfo>>>,
     /// Where RESP is served.
@@ -119,6 +122,9 @@ pub const PROTECTED: &str = "DENIED Redis is running in protected mode because p
      '--protected-mode no' option. 4) Setup an authentication password for the default user, with requirepass-file or \
      MOONSHARD_REQUIREPASS. NOTE: You only need to do one of the above things in order for the server to start \
      accepting connections from the outside.";
+
+/// A client that holds less than this holds little: a buffer for a small request, and one for its reply.
+const LITTLE_BYTES: usize = 64 << 10;
 
 /// What SHUTDOWN asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -184,6 +190,7 @@ impl Server {
             spans: Spans::new(config.clone()),
             pulse: Pulse::default(),
             counters: Counters::default(),
+            client_memory: ClientMemory::new(config.clone()),
             clients: Mutex::default(),
             config,
             certificates,
@@ -238,6 +245,42 @@ impl Server {
         for_keys + self.pause.waiting()
     }
 
+    /// Bytes that the clients make the server hold together.
+    pub fn client_bytes(&self) -> usize {
+        self.clients.lock().values().map(|client| client.total_bytes()).sum()
+    }
+
+    /// Disconnects the clients that hold most, for as long as all together hold as much as `maxmemory-clients` or more.
+    /// Those with CLIENT NO-EVICT stay, and so do those that hold nothing which could be freed. Where these hold too much
+    /// already, clients that hold little stay, too: Redis disconnects them, but that does not help.
+    pub fn evict_clients(&self) {
+        let Some(limit) = self.client_memory.limit() else { return };
+        let clients = self.clients.lock();
+        // What was disconnected before is about to be freed.
+        let staying = clients.values().filter(|client| !client.is_killed());
+        let mut sum: usize = staying.clone().map(|client| client.total_bytes()).sum();
+        if sum < limit {
+            return;
+        }
+        let evictable = staying.filter(|client| client.held.bytes() > 0 && !client.details.lock().no_evict);
+        let mut evictable: Vec<_> = evictable.map(|client| (client.total_bytes(), client.clone())).collect();
+        drop(clients);
+        let stays = sum.saturating_sub(evictable.iter().map(|(bytes, _)| bytes).sum());
+        if stays >= limit {
+            evictable.retain(|(_, client)| client.held.bytes() >= LITTLE_BYTES);
+        }
+        evictable.sort_unstable_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
+        for (bytes, client) in evictable {
+            if sum < limit {
+                break;
+            }
+            log::notice(&format!("maxmemory-clients: disconnected {}", self.line_of(&client).trim_end()));
+            client.kill();
+            Counters::add(&self.counters.clients_evicted, 1);
+            sum = sum.saturating_sub(bytes);
+        }
+    }
+
     /// A client's line of CLIENT LIST.
     pub fn line_of(&self, client: &ClientInfo) -> String {
         let command = client.command().map(|number| self.registry.name_of(number));
@@ -279,7 +322,7 @@ impl Server {
                         self.acl.note_limit(limit);
                     }
                     Err(CommandError::owned(format!(
-                        "ERR The script asks for {name}={wish}, {setting} allows no more than {most}"
+                        "ERR The script requests {name}={wish}, but {setting} allows at most {most}"
                     )))
                 }
                 wish => Ok(wish.unwrap_or(usual.min(own))),

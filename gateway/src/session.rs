@@ -1,5 +1,7 @@
 //! What a connection remembers between its requests.
 
+mod held;
+
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -8,7 +10,7 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 use store::{LockRequest, Mode, Waiter, WatchId};
-use store_engine::{Protocol, Reply};
+use store_engine::{CommandError, Protocol, Reply};
 
 use crate::acl::{Account, Acl};
 use crate::observe::unix_ms;
@@ -17,6 +19,8 @@ use crate::pubsub::{Mailbox, Subscriptions};
 use crate::spans::{Open, Parent};
 use crate::trace::Trace;
 use crate::tracking::Follows;
+
+pub use held::{ClientMemory, Held, prefix_bytes, subscription_bytes, watch_bytes};
 
 /// What everybody may know about a client: CLIENT LIST shows it.
 pub struct ClientInfo {
@@ -46,41 +50,6 @@ pub struct ClientInfo {
     pub held: Held,
     /// What changes rarely.
     pub details: Mutex<ClientDetails>,
-}
-
-/// What a connection takes, for CLIENT LIST.
-#[derive(Default)]
-pub struct Held {
-    /// The number of its socket and one more; 0: it has none of its own.
-    socket: AtomicUsize,
-    /// Bytes that have come and are not answered.
-    input: AtomicUsize,
-    /// Bytes that the buffer for them has room for.
-    room: AtomicUsize,
-    /// How many calls MULTI has queued and one more; 0: there is no MULTI.
-    queued: AtomicUsize,
-    /// Bytes of those.
-    queued_bytes: AtomicUsize,
-    /// Bytes of replies that its socket has not taken yet.
-    output: AtomicUsize,
-}
-
-impl Held {
-    /// Says which socket it has.
-    pub fn set_socket(&self, number: i32) {
-        self.socket.store(usize::try_from(number).map_or(0, |number| number + 1), Ordering::Relaxed);
-    }
-
-    /// Says what is in its input, a part of what the buffer has room for.
-    pub fn set_input(&self, input: &Vec<u8>) {
-        self.input.store(input.len(), Ordering::Relaxed);
-        self.room.store(input.capacity(), Ordering::Relaxed);
-    }
-
-    /// Says how much of its replies has yet to be written.
-    pub fn set_output(&self, bytes: usize) {
-        self.output.store(bytes, Ordering::Relaxed);
-    }
 }
 
 /// A call that waits for its keys.
@@ -171,8 +140,15 @@ impl ClientDetails {
 
 impl ClientInfo {
     /// A client that has just connected, as this user.
-    pub fn new(id: u64, addr: String, laddr: String, account: Arc<Account>) -> Arc<ClientInfo> {
+    pub fn new(
+        id: u64,
+        addr: String,
+        laddr: String,
+        account: Arc<Account>,
+        memory: Arc<ClientMemory>,
+    ) -> Arc<ClientInfo> {
         let now = unix_ms();
+        let mail = Mailbox::default();
         Arc::new(ClientInfo {
             id,
             addr,
@@ -182,10 +158,10 @@ impl ClientInfo {
             killed: AtomicBool::new(false),
             wake: tokio::sync::Notify::new(),
             blocked: Mutex::default(),
-            mail: Mailbox::default(),
             account: Mutex::new(account),
             command: AtomicUsize::new(0),
-            held: Held::default(),
+            held: Held::new(memory, mail.bytes()),
+            mail,
             details: Mutex::new(ClientDetails { resp: 2, ..ClientDetails::default() }),
         })
     }
@@ -208,14 +184,13 @@ impl ClientInfo {
         let age = now.saturating_sub(self.since_ms) / 1000;
         let idle = now.saturating_sub(self.active_ms.load(Ordering::Relaxed)) / 1000;
         let [channels, patterns, shards] = details.subscriptions;
-        let of = |count: &AtomicUsize| count.load(Ordering::Relaxed);
-        let (input, room) = (of(&self.held.input), of(&self.held.room));
-        let less_one = |count: &AtomicUsize| of(count) as i64 - 1;
-        let (queued, queued_bytes) = (less_one(&self.held.queued), of(&self.held.queued_bytes));
+        let (input, room) = self.held.input();
+        let (queued, queued_bytes) = self.held.queue();
+        // As in Redis those of WATCH are among those of MULTI.
+        let multi_bytes = queued_bytes + self.held.watched();
         let (unread, unread_bytes) = self.mail.unread();
-        let output = of(&self.held.output);
-        let fixed = size_of::<ClientInfo>() + size_of::<Session>();
-        let total = fixed + room + queued_bytes + unread_bytes + output;
+        let output = self.held.output();
+        let total = self.total_bytes();
         let has_changed = |watched: &Arc<AtomicBool>| watched.load(Ordering::Relaxed);
         let flags: String = [
             (details.monitors, 'O'),
@@ -241,12 +216,12 @@ impl ClientInfo {
         writeln!(
             text,
             "id={} addr={} laddr={} fd={} name={} age={age} idle={idle} flags={} db={} sub={channels} psub={patterns} \
-             ssub={shards} multi={queued} qbuf={input} qbuf-free={} argv-mem=0 multi-mem={queued_bytes} rbs=0 rbp=0 obl={output} \
+             ssub={shards} multi={queued} qbuf={input} qbuf-free={} argv-mem=0 multi-mem={multi_bytes} rbs=0 rbp=0 obl={output} \
              oll={unread} omem={unread_bytes} tot-mem={total} events={} cmd={command} user={} redir={} resp={}{}",
             self.id,
             self.addr,
             self.laddr,
-            less_one(&self.held.socket),
+            self.held.socket(),
             details.name,
             if flags.is_empty() { "N" } else { &flags },
             details.db,
@@ -261,9 +236,19 @@ impl ClientInfo {
         text
     }
 
+    /// All bytes that the server holds for it, as `tot-mem` shows them.
+    pub fn total_bytes(&self) -> usize {
+        size_of::<ClientInfo>() + size_of::<Session>() + self.held.bytes()
+    }
+
     /// Whether it waits for a key.
     pub fn is_blocked(&self) -> bool {
         self.blocked.lock().as_ref().is_some_and(Blocked::is_waiting)
+    }
+
+    /// Whether the connection is about to end.
+    pub fn is_killed(&self) -> bool {
+        self.killed.load(Ordering::Relaxed)
     }
 
     /// Ends the connection.
@@ -289,23 +274,32 @@ pub struct Multi {
 impl Multi {
     /// One that this client begins.
     pub fn begin(client: Arc<ClientInfo>) -> Multi {
-        client.held.queued.store(1, Ordering::Relaxed);
+        client.held.begin_queue();
         Multi { queued: Vec::new(), broken: false, client }
     }
 
-    /// Adds a call.
-    pub fn push(&mut self, call: OwnedCall) {
-        let bytes: usize = call.iter().map(|item| item.len() + size_of_val(item)).sum();
-        self.queued.push(call);
-        self.client.held.queued.fetch_add(1, Ordering::Relaxed);
-        self.client.held.queued_bytes.fetch_add(bytes, Ordering::Relaxed);
+    /// Adds a call, unless EXEC will refuse it anyway. If it is too much to be held, all are dropped at once.
+    pub fn push(&mut self, call: &[&[u8]]) -> Result<(), CommandError> {
+        if self.broken {
+            return Ok(());
+        }
+        let bytes =
+            call.iter().map(|item| item.len() + held::ARGUMENT_BYTES).sum::<usize>() + held::COMMAND_BYTES;
+        if let Err(error) = self.client.held.refuse_more(bytes) {
+            self.broken = true;
+            self.queued = Vec::new();
+            self.client.held.drop_queue(false);
+            return Err(error);
+        }
+        self.queued.push(call.iter().map(|item| (*item).into()).collect());
+        self.client.held.add_queued(bytes);
+        Ok(())
     }
 }
 
 impl Drop for Multi {
     fn drop(&mut self) {
-        self.client.held.queued.store(0, Ordering::Relaxed);
-        self.client.held.queued_bytes.store(0, Ordering::Relaxed);
+        self.client.held.drop_queue(true);
     }
 }
 
@@ -475,6 +469,7 @@ impl Session {
     pub fn take_mail(&self, out: &mut Reply) {
         if self.hears {
             self.client.mail.take(&mut out.buf);
+            self.client.held.report();
         }
     }
 

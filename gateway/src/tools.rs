@@ -173,15 +173,15 @@ fn restore(file: &Path, folder: &Path) -> Result<(), Failure> {
     };
     let (contents, keys, expired) = read(source).map_err(|failure| match failure {
         Failure::Damaged(why) => {
-            Failure::Damaged(format!("{name} is damaged: {why}; nothing is restored, take another backup"))
+            Failure::Damaged(format!("{name} is damaged: {why}; nothing was restored, use another backup"))
         }
-        Failure::NotDone(why) => Failure::NotDone(format!("{name}: {why}; nothing is restored")),
+        Failure::NotDone(why) => Failure::NotDone(format!("{name}: {why}; nothing was restored")),
     })?;
     journal::fill(folder.to_owned(), contents).map_err(|error| {
         let why = error.to_string();
         if error.is_loss() { Failure::Damaged(why) } else { Failure::NotDone(why) }
     })?;
-    say(&format!("{keys} keys restored, {expired} had expired\n"))
+    say(&format!("{keys} keys restored, {expired} expired keys skipped\n"))
 }
 
 /// Reads an RDB file; returns what it holds, how many keys that is, and how many had expired.
@@ -204,10 +204,10 @@ fn read(source: impl Read) -> Result<(Contents, usize, usize), Failure> {
                 contents.put_record(&[SCRIPT, sha.as_bytes()].concat(), &text);
             }
             Event::Library(text) => {
-                let told = |why: &str| Failure::Damaged(format!("a library of functions: {why}"));
+                let told = |why: &str| Failure::Damaged(format!("a function library: {why}"));
                 let name = Outline::parse(&text).map_err(|error| told(error.text()))?.name;
                 if !contents.put_record(&[LIBRARY, name.as_bytes()].concat(), &text) {
-                    return Err(told(&format!("{name} comes twice")));
+                    return Err(told(&format!("{name} occurs twice")));
                 }
             }
             Event::Key { entry, .. } if entry.is_expired(now_ms) => expired += 1,
@@ -215,7 +215,7 @@ fn read(source: impl Read) -> Result<(Contents, usize, usize), Failure> {
                 let stamp = stamp(marks, now_ms).unwrap_or(entry.stamp);
                 if !contents.put(db, &key, Entry { stamp, sticky: marks.sticky, ..entry }) {
                     let key = key.escape_ascii();
-                    return Err(Failure::Damaged(format!("key \"{key}\" of database {db} comes twice")));
+                    return Err(Failure::Damaged(format!("key \"{key}\" of database {db} occurs twice")));
                 }
                 keys += 1;
             }

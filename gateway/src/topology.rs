@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use store::Cluster;
-use store::client::{Doubt, Member, accept, look};
+use store::client::{Member, PreparedTransaction, accept, look};
 use store::topology::{NodeId, SLOTS, SlotMap};
 
 use crate::certificates::Certificates;
@@ -44,7 +44,10 @@ pub enum Task {
         node: String,
     },
     /// Tell of transactions that cannot find out how they end.
-    Doubts,
+    Transactions {
+        /// Only those in doubt.
+        in_doubt: bool,
+    },
     /// Say how one of them ends.
     Decide {
         /// Its number.
@@ -69,7 +72,7 @@ pub fn run(config: &Config, task: &Task) -> u8 {
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
-            log::notice(&format!("cannot start a thread: {error}"));
+            log::notice(&format!("cannot start the runtime: {error}"));
             return 1;
         }
     };
@@ -113,23 +116,23 @@ async fn done(config: &Config, task: &Task) -> Result<(), String> {
             let steps = rest(&cluster.map(), node)?;
             go(&cluster, &steps).await?;
             heard(&cluster, node).await?;
-            tell("all who are connected know of it: the node can be stopped\n");
+            tell("all connected gateways use the new slot map; the node can be stopped\n");
             Ok(())
         }
         Task::Accept { node } => {
             accept(&cluster, node, &trust).await?;
-            tell(&format!("{node} goes on with the data that it has\n"));
+            tell(&format!("{node} accepted with the data that it has\n"));
             Ok(())
         }
-        Task::Doubts => {
-            tell(&as_list(&cluster.doubts().await));
+        Task::Transactions { in_doubt } => {
+            tell(&as_list(&cluster.transactions(*in_doubt).await));
             Ok(())
         }
         Task::Decide { transaction, commit } => match cluster.decide(*transaction, *commit).await? {
-            0 => Err(format!("{transaction:016x} is in doubt on no node that can be reached")),
+            0 => Err(format!("transaction {transaction:016x} is not in doubt on any reachable node")),
             count => {
-                let how = if *commit { "kept" } else { "undone" };
-                tell(&format!("{transaction:016x}: {how} on {count} nodes, whatever its decider may say\n"));
+                let decision = if *commit { "committed" } else { "rolled back" };
+                tell(&format!("transaction {transaction:016x} {decision} on {count} nodes\n"));
                 Ok(())
             }
         },
@@ -138,7 +141,9 @@ async fn done(config: &Config, task: &Task) -> Result<(), String> {
 
 fn known(map: &SlotMap, address: &str) -> Result<NodeId, String> {
     let found = map.nodes().iter().position(|node| node == address);
-    found.ok_or_else(|| format!("{address} is none of the nodes {}", map.nodes().join(",")))
+    found.ok_or_else(|| {
+        format!("{address} is not a node of this cluster; its nodes are {}", map.nodes().join(","))
+    })
 }
 
 /// Waits until all gateways that have a link to this node know who has its slots now.
@@ -147,7 +152,9 @@ async fn heard(cluster: &Cluster, node: NodeId) -> Result<(), String> {
     // One that cannot be asked has no links.
     while let Ok(behind @ 1..) = cluster.behind(node).await {
         if since.elapsed() > HEARD.0 {
-            return Err(format!("it has no slots any more, but {behind} gateways have not heard of it yet"));
+            return Err(format!(
+                "the node has no slots left, but {behind} gateways have not received the new slot map yet; run the command again"
+            ));
         }
         tokio::time::sleep(HEARD.1).await;
     }
@@ -191,7 +198,7 @@ fn rest(map: &SlotMap, from: NodeId) -> Result<Vec<Step>, String> {
         map.owners().into_iter().map(|node| (map.count_of(node), node)).collect();
     others.retain(|(_, node)| *node != from);
     if others.is_empty() {
-        return Err("no other node has slots: move some to one first".into());
+        return Err("no other node owns slots: move some slots to another node first".into());
     }
     let fair = SLOTS.div_ceil(others.len());
     let mut steps = Vec::new();
@@ -249,7 +256,9 @@ async fn patiently(
     loop {
         match cluster.move_some(from, range, to).await {
             Err(why) if since.elapsed() > RETRIES.0 => {
-                return Err(format!("{why}; what was moved stays so, and the command can be repeated"));
+                return Err(format!(
+                    "{why}; slots that were moved stay moved, run the command again to move the rest"
+                ));
             }
             Err(_) => tokio::time::sleep(RETRIES.1).await,
             moved => return moved,
@@ -262,33 +271,36 @@ fn tell(text: &str) {
     let _ = std::io::stdout().lock().write_all(text.as_bytes());
 }
 
-fn as_list(doubts: &[Doubt]) -> String {
-    let line = |doubt: &Doubt| {
-        let Doubt { transaction, node, decider, waits_ms, keys, count } = doubt;
+fn as_list(transactions: &[PreparedTransaction]) -> String {
+    let line = |prepared: &PreparedTransaction| {
+        let PreparedTransaction { transaction, node, coordinator, in_doubt_ms, keys, count } = prepared;
         let names: Vec<String> = keys.iter().map(|key| quoted(&String::from_utf8_lossy(key))).collect();
         let held = match count {
-            None => "everything".to_owned(),
+            None => "all keys".to_owned(),
             Some(count) if *count as usize > keys.len() => format!("{} … {count} keys", names.join(" ")),
             Some(_) => names.join(" "),
         };
-        let seconds = waits_ms / 1000;
-        format!("{transaction:016x}  on {node}  decided by {decider}  for {seconds} s  holds {held}\n")
+        let state = match in_doubt_ms {
+            Some(ms) => format!("in doubt for {} s", ms / 1000),
+            None => "prepared".to_owned(),
+        };
+        format!("{transaction:016x}  node {node}  coordinator {coordinator}  {state}  locks {held}\n")
     };
-    match doubts {
-        [] => "no transaction is in doubt\n".to_owned(),
-        doubts => doubts.iter().map(line).collect(),
+    match transactions {
+        [] => "no transactions\n".to_owned(),
+        transactions => transactions.iter().map(line).collect(),
     }
 }
 
 fn as_table(rows: &[Member]) -> String {
-    let head = ["node", "slots", "keys", "bytes", "epoch", "lag", "doubts", "reachable", "ranges"]
+    let head = ["node", "slots", "keys", "bytes", "epoch", "lag", "in doubt", "reachable", "ranges"]
         .map(str::to_owned);
     let row = |row: &Member| {
         let up = row.up.as_ref().map_or_else(|why| format!("no: {why}"), |()| "yes".to_owned());
         let numbers = [row.count as u64, row.keys, row.bytes, row.epoch, row.lag, row.in_doubt]
             .map(|number| number.to_string());
-        let [count, keys, bytes, epoch, lag, doubts] = numbers;
-        [row.node.clone(), count, keys, bytes, epoch, lag, doubts, up, row.slots.clone()]
+        let [count, keys, bytes, epoch, lag, in_doubt] = numbers;
+        [row.node.clone(), count, keys, bytes, epoch, lag, in_doubt, up, row.slots.clone()]
     };
     let lines: Vec<[String; 9]> = std::iter::once(head).chain(rows.iter().map(row)).collect();
     let mut text = String::new();
@@ -307,11 +319,11 @@ fn as_table(rows: &[Member]) -> String {
 fn as_json(epoch: u64, rows: &[Member]) -> String {
     let row = |row: &Member| {
         let Member { keys, bytes, epoch, lag, prepared, decided, in_doubt, contradicted, .. } = row;
-        let trouble = row.up.as_ref().err().map_or_else(|| "null".to_owned(), |why| quoted(why));
+        let error = row.up.as_ref().err().map_or_else(|| "null".to_owned(), |why| quoted(why));
         format!(
             "{{\"node\":{},\"slots\":{},\"ranges\":{},\"keys\":{keys},\"bytes\":{bytes},\"epoch\":{epoch},\
              \"lag\":{lag},\"prepared\":{prepared},\"decided\":{decided},\"in_doubt\":{in_doubt},\
-             \"contradicted\":{contradicted},\"reachable\":{},\"trouble\":{trouble}}}",
+             \"contradicted\":{contradicted},\"reachable\":{},\"error\":{error}}}",
             quoted(&row.node),
             row.count,
             quoted(&row.slots),
@@ -391,13 +403,12 @@ mod tests {
             up,
         };
         let rows = [row(Ok(())), row(Err("no \"way\"".to_owned()))];
-        let table = "node  slots  keys  bytes  epoch  lag  doubts  reachable     ranges\n\
-                     a:1   10     2     300    4      5    8       yes           0-9\n\
-                     a:1   10     2     300    4      5    8       no: no \"way\"  0-9\n";
+        let table = "node  slots  keys  bytes  epoch  lag  in doubt  reachable     ranges\n\
+                     a:1   10     2     300    4      5    8         yes           0-9\n\
+                     a:1   10     2     300    4      5    8         no: no \"way\"  0-9\n";
         assert_eq!(as_table(&rows), table);
         let start = r#"{"node":"a:1","slots":10,"ranges":"0-9","keys":2,"bytes":300,"epoch":4,"lag":5,"prepared":6,"decided":7,"in_doubt":8,"contradicted":9,"#;
-        let (up, down) =
-            (r#""reachable":true,"trouble":null}"#, r#""reachable":false,"trouble":"no \"way\""}"#);
+        let (up, down) = (r#""reachable":true,"error":null}"#, r#""reachable":false,"error":"no \"way\""}"#);
         let json = format!("{{\"epoch\":7,\"nodes\":[{start}{up},{start}{down}]}}\n");
         assert_eq!(as_json(7, &rows), json);
     }

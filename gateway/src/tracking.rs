@@ -16,7 +16,7 @@ use store_engine::{Command, Protocol, Reply, Routing};
 
 use crate::config::Config;
 use crate::pubsub::PubSub;
-use crate::session::ClientInfo;
+use crate::session::{ClientInfo, prefix_bytes};
 
 /// The channel on which a RESP2 connection hears of changes.
 const CHANNEL: &[u8] = b"__redis__:invalidate";
@@ -98,6 +98,8 @@ struct Tables {
     /// Who has read a key. As in Redis the same key of all databases.
     readers: BTreeMap<Box<[u8]>, BTreeSet<u64>>,
     items: usize,
+    /// What both take.
+    bytes: usize,
     /// Who wants to hear of a prefix.
     prefixes: BTreeMap<Box<[u8]>, BTreeSet<u64>>,
     /// The key that was forgotten last because there were too many.
@@ -112,6 +114,8 @@ pub struct Sizes {
     pub keys: usize,
     /// How often, each time by another connection.
     pub items: usize,
+    /// Bytes of memory that both take.
+    pub bytes: usize,
     /// Prefixes.
     pub prefixes: usize,
 }
@@ -156,6 +160,7 @@ impl Tracking {
             Follower { client: client.clone(), follows: follows.clone(), fresh: BTreeSet::new() },
         );
         show(client, Some(follows));
+        client.held.set_prefixes(prefix_bytes(follows.prefixes.iter().map(|prefix| &**prefix)));
         client.mail.expect();
         if let Some(target) = follows.redirect.as_ref().and_then(|(_, target)| target.upgrade()) {
             target.mail.expect();
@@ -178,6 +183,7 @@ impl Tracking {
             }
         }
         show(client, None);
+        client.held.set_prefixes(0);
         *clients -= 1;
         if *clients == 0 {
             self.on.store(false, Ordering::Relaxed);
@@ -195,7 +201,9 @@ impl Tracking {
 
     /// A client is about to read these keys.
     pub fn read<'a>(&self, pubsub: &PubSub, client: u64, keys: impl IntoIterator<Item = &'a [u8]>) {
-        let most = self.config.tracking_table_max_keys.get_usize();
+        let unlimited = |most: usize| if most == 0 { usize::MAX } else { most };
+        let most = unlimited(self.config.tracking_table_max_keys.get_usize());
+        let most_bytes = unlimited(self.config.tracking_table_max_bytes.get_usize());
         let mut tables = self.tables.lock();
         let Tables { followers, .. } = &mut *tables;
         let mut fresh = followers.get_mut(&client).filter(|follower| follower.follows.no_loop);
@@ -204,12 +212,8 @@ impl Tracking {
             follower.fresh.extend(keys.iter().map(|key| Box::from(*key)));
         }
         for key in keys {
-            let is_new = match tables.readers.get_mut(key) {
-                Some(ids) => ids.insert(client),
-                None => tables.readers.insert(key.into(), BTreeSet::from([client])).is_none(),
-            };
-            tables.items += usize::from(is_new);
-            while most > 0 && tables.readers.len() > most {
+            tables.note(key, client);
+            while tables.readers.len() > most || tables.bytes > most_bytes {
                 // One after the other in their order; the client is told as if it had changed.
                 let behind = (Bound::Excluded(&*tables.hand), Bound::Unbounded);
                 let next = tables.readers.range::<[u8], _>(behind).next().or(tables.readers.iter().next());
@@ -225,7 +229,7 @@ impl Tracking {
         let mut tables = self.tables.lock();
         if changed.everything {
             tables.readers.clear();
-            tables.items = 0;
+            (tables.items, tables.bytes) = (0, 0);
             tables.followers.values().for_each(|follower| follower.tell(pubsub, None));
             return;
         }
@@ -236,11 +240,16 @@ impl Tracking {
             return;
         }
         let keys: BTreeSet<&[u8]> = changed.keys.iter().map(|key| &**key).collect();
-        for (prefix, ids) in &tables.prefixes {
-            let meant: Vec<&[u8]> = keys.iter().copied().filter(|key| key.starts_with(prefix)).collect();
-            let followers = ids.iter().filter_map(|id| tables.followers.get(id));
-            for follower in followers.filter(|follower| !meant.is_empty() && follower.hears_of(author)) {
-                follower.tell(pubsub, Some(&meant));
+        let mut meant: BTreeMap<&[u8], Vec<&[u8]>> = BTreeMap::new();
+        for key in keys {
+            for prefix in prefixes_of(&tables.prefixes, key) {
+                meant.entry(prefix).or_default().push(key);
+            }
+        }
+        for (prefix, keys) in meant {
+            let followers = tables.prefixes[prefix].iter().filter_map(|id| tables.followers.get(id));
+            for follower in followers.filter(|follower| follower.hears_of(author)) {
+                follower.tell(pubsub, Some(&keys));
             }
         }
     }
@@ -252,20 +261,41 @@ impl Tracking {
             clients: tables.followers.len(),
             keys: tables.readers.len(),
             items: tables.items,
+            bytes: tables.bytes,
             prefixes: tables.prefixes.len(),
         }
     }
 }
 
+/// What a key takes in the table, beside its name and those who have read it.
+const KEY_BYTES: usize = 96;
+/// What one of these takes.
+const READER_BYTES: usize = 16;
+
 impl Tables {
+    /// A client reads a key.
+    fn note(&mut self, key: &[u8], client: u64) {
+        let is_new = match self.readers.get_mut(key) {
+            Some(ids) => ids.insert(client),
+            None => {
+                self.bytes += key.len() + KEY_BYTES;
+                self.readers.insert(key.into(), BTreeSet::from([client])).is_none()
+            }
+        };
+        if is_new {
+            self.items += 1;
+            self.bytes += READER_BYTES;
+        }
+    }
+
     /// Forgets who has read a key, and tells them.
     fn forget(&mut self, pubsub: &PubSub, author: u64, key: &[u8]) {
         let Some(ids) = self.readers.remove(key) else { return };
         self.items -= ids.len();
+        self.bytes -= key.len() + KEY_BYTES + ids.len() * READER_BYTES;
         let own = self.followers.get(&author);
         if own.is_some_and(|own| own.follows.no_loop && ids.contains(&author) && own.fresh.contains(key)) {
-            self.readers.insert(key.into(), BTreeSet::from([author]));
-            self.items += 1;
+            self.note(key, author);
         }
         let followers = ids.iter().filter_map(|id| self.followers.get(id));
         for follower in followers.filter(|follower| !follower.follows.broadcast && follower.hears_of(author))
@@ -273,6 +303,24 @@ impl Tables {
             follower.tell(pubsub, Some(&[key]));
         }
     }
+}
+
+/// Those of the prefixes that a key begins with, the longest first. Others are looked at only where they lie between
+/// these: a change does not take longer because clients follow much else.
+fn prefixes_of<'a, T>(prefixes: &'a BTreeMap<Box<[u8]>, T>, key: &[u8]) -> Vec<&'a [u8]> {
+    let mut found = Vec::new();
+    let mut end = Bound::Included(key);
+    while let Some((prefix, _)) = prefixes.range::<[u8], _>((Bound::Unbounded, end)).next_back() {
+        let common = prefix.iter().zip(key).take_while(|(one, other)| one == other).count();
+        if common == prefix.len() {
+            found.push(&**prefix);
+            end = Bound::Excluded(&key[..common]);
+        } else {
+            // All that lies between has more in common with this one than with the key.
+            end = Bound::Included(&key[..common]);
+        }
+    }
+    found
 }
 
 impl Follower {
@@ -333,4 +381,23 @@ fn show(client: &ClientInfo, follows: Option<&Follows>) {
     details.redirect = follows.map(|follows| follows.redirect.as_ref().map_or(0, |(id, _)| *id));
     details.broadcast = follows.is_some_and(|follows| follows.broadcast);
     details.redirect_broken = false;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_prefixes_of_a_key_are_found() {
+        let words = ["", "a", "ab", "abc", "abd", "b", "ba", "bab", "bb", "bba", "bbbb", "c"];
+        let prefixes: BTreeMap<Box<[u8]>, ()> =
+            words.iter().map(|word| (word.as_bytes().into(), ())).collect();
+        for key in ["", "a", "abcd", "abe", "bbb", "bbbbb", "cc", "d", "0"] {
+            let mut wanted: Vec<&str> = words.iter().copied().filter(|word| key.starts_with(word)).collect();
+            wanted.reverse();
+            let found = prefixes_of(&prefixes, key.as_bytes());
+            assert_eq!(found, wanted.iter().map(|word| word.as_bytes()).collect::<Vec<_>>(), "{key}");
+        }
+        assert!(prefixes_of(&BTreeMap::<Box<[u8]>, ()>::new(), b"a").is_empty());
+    }
 }

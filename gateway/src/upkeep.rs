@@ -15,7 +15,7 @@ use crate::server::Server;
 
 /// Runs for as long as the server.
 pub async fn run(server: Arc<Server>) {
-    tokio::join!(server.certificates.follow(), feel_pulse(&server), of_data(&server));
+    tokio::join!(server.certificates.follow(), feel_pulse(&server), bound_clients(&server), of_data(&server));
 }
 
 /// Looks now and then how fast things go, and how much memory the data takes.
@@ -27,6 +27,19 @@ async fn feel_pulse(server: &Server) {
         server.pulse.look(&mut looks, Instant::now(), sums);
         server.pulse.peak(server.store.usage().bytes as u64);
         tokio::time::sleep(BEAT).await;
+    }
+}
+
+/// After clients were looked at one by one, they are not for so long: whatever they do, that takes little of the time.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
+
+/// Disconnects clients that hold too much together: when some have reported it, and now and then, since what many hold
+/// of which each is little is not reported.
+async fn bound_clients(server: &Server) {
+    loop {
+        let _ = tokio::time::timeout(BEAT, server.client_memory.exceeded()).await;
+        server.evict_clients();
+        tokio::time::sleep(BETWEEN_LOOKS).await;
     }
 }
 
@@ -107,7 +120,7 @@ async fn tell_of_links(cluster: &Cluster) {
                 continue;
             }
             match &state {
-                Ok(()) => log::notice(&format!("store node {} is reached", link.address())),
+                Ok(()) => log::notice(&format!("store node {} is reachable", link.address())),
                 Err(why) => log::notice(&format!("store node {} cannot be used: {why}", link.address())),
             }
             *told = state;

@@ -7,17 +7,17 @@ use tonic_prost_build::Builder;
 
 /// Rare and large fields, which would otherwise make every request and every response large.
 const BOXED: [&str; 11] = [
-    "Request.body.hello",
+    "Request.body.handshake",
     "Request.body.step",
     "Request.body.write_records",
-    "Request.body.learn",
-    "Request.body.receive",
+    "Request.body.set_topology",
+    "Request.body.receive_slots",
     "Request.body.accept",
-    "Response.body.welcome",
+    "Response.body.handshake_reply",
     "Response.body.status",
-    "Response.body.stepped",
+    "Response.body.step_result",
     "Refusal.map",
-    "Moved.map",
+    "SlotsMoved.map",
 ];
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

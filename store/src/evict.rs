@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use store_engine::discard::discard;
 use store_engine::effect::Effect;
 use store_engine::evict::Policy;
 use store_engine::keyspace::Key;
@@ -208,10 +209,11 @@ impl Evictor {
                 None => *at += STRIDE,
                 Some(found) => {
                     (*at, *passed) = (found, 0);
-                    let evicted = node.evict_at(&mut shard, db, found);
+                    let (_, entry) = node.evict_at(&mut shard, db, found);
                     // Freed when the shard is unlocked again.
                     drop(shard);
-                    drop(evicted);
+                    let bytes = entry.value.bytes();
+                    discard(entry, bytes);
                     return Evicted::Enough;
                 }
             }
@@ -220,7 +222,9 @@ impl Evictor {
             }
         }
         self.hunt.passed = 0;
-        Evicted::Nobody
+        // A long call that has taken everything out will bring it back.
+        let is_away = (0..node.shards()).any(|number| node.shard(number).lock().away.is_some());
+        if is_away { Evicted::More } else { Evicted::Nobody }
     }
 }
 
@@ -239,10 +243,11 @@ impl Candidate {
         if merit.is_none_or(|merit| merit < self.merit) || is_held(&shard, self.db, &self.key) {
             return false;
         }
-        let evicted = node.evict_at(&mut shard, self.db, at);
+        let (_, entry) = node.evict_at(&mut shard, self.db, at);
         // Freed when the shard is unlocked again.
         drop(shard);
-        drop(evicted);
+        let bytes = entry.value.bytes();
+        discard(entry, bytes);
         true
     }
 }

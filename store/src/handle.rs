@@ -10,6 +10,7 @@ use store_engine::{CommandError, Protocol, Reply};
 
 use crate::client::{Cluster, Trouble, WatchId, Work};
 use crate::copies::Keeper;
+use crate::journal::Journal;
 use crate::lock::Mode;
 use crate::node::{Call, Node, Usage};
 use crate::txn::{Batch, Change, Conflict, Executed, LockRequest, Transaction, TxnLimits};
@@ -29,6 +30,19 @@ impl Store {
         match self {
             Store::Here(node) => Some(node),
             Store::Spread(_) => None,
+        }
+    }
+
+    /// Whether what was changed here is far ahead of the disk: then [`Store::wait_for_disk`] is due before more is changed.
+    #[inline]
+    pub fn is_far_ahead_of_disk(&self) -> bool {
+        self.node().and_then(|node| node.journal()).is_some_and(Journal::is_behind)
+    }
+
+    /// Waits for as long as that is so. If the disk cannot be written, changes are refused anyway.
+    pub async fn wait_for_disk(&self) {
+        if let Some(journal) = self.node().and_then(|node| node.journal()) {
+            let _ = journal.catch_up().await;
         }
     }
 
@@ -428,7 +442,7 @@ impl Unit {
     pub async fn commit(self) -> Result<(), Trouble> {
         match self {
             Unit::Here(txn) => {
-                txn.commit();
+                txn.commit_any().await;
                 Ok(())
             }
             Unit::Spread(work) => Box::pin(work.commit()).await,

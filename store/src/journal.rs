@@ -204,6 +204,8 @@ pub struct Journal {
     /// Whether [`Progress::behind`]; to be asked before each reply.
     behind: AtomicBool,
     pace: Pace,
+    /// [`QUEUE_BYTES`], unless a test has another number.
+    queue_bytes: usize,
 }
 
 /// How long the writer takes.
@@ -261,6 +263,7 @@ impl Journal {
             failing: AtomicBool::new(false),
             behind: AtomicBool::new(false),
             pace: Pace::default(),
+            queue_bytes: fail_point::number("queue-bytes").map_or(QUEUE_BYTES, |bytes| bytes as usize),
         }
     }
 
@@ -274,15 +277,20 @@ impl Journal {
         let mut incoming = self.incoming.lock();
         incoming.queue.append(effects);
         let bytes = incoming.queue.bytes();
-        if bytes > QUEUE_BYTES {
+        if bytes > self.queue_bytes {
             // Until the writer tells that it has taken them.
             self.behind.store(true, Ordering::Relaxed);
         }
-        let due = self.durability == Durability::Sync || bytes > QUEUE_BYTES / 8;
+        let due = self.durability == Durability::Sync || bytes > self.queue_bytes / 8;
         if due && incoming.wish < Wish::Flush {
             incoming.wish = Wish::Flush;
             self.wake.notify_one();
         }
+    }
+
+    /// Bytes of the records that the writer has not taken yet.
+    pub fn waiting_bytes(&self) -> usize {
+        self.incoming.lock().queue.bytes()
     }
 
     /// Number of the newest record.
@@ -305,10 +313,24 @@ impl Journal {
         self.progress.borrow().clone()
     }
 
+    /// Whether the disk is far behind: then a client that goes on to change something waits with [`Journal::catch_up`] first.
+    #[inline]
+    pub fn is_behind(&self) -> bool {
+        self.behind.load(Ordering::Relaxed)
+    }
+
+    /// Waits for as long as the disk is far behind. An error: it cannot be written.
+    pub async fn catch_up(&self) -> Result<(), Failure> {
+        match self.is_behind() {
+            true => self.settle().await,
+            false => Ok(()),
+        }
+    }
+
     /// Waits until what was changed so far may be acknowledged: with [`Durability::Sync`] until it is on disk, otherwise only
     /// while the disk is far behind. An error: the disk cannot be written, what was changed may be lost.
     pub async fn settle(&self) -> Result<(), Failure> {
-        let behind = self.behind.load(Ordering::Relaxed);
+        let behind = self.is_behind();
         if self.durability == Durability::Periodic && !behind {
             return self.failure().map_or(Ok(()), Err);
         }

@@ -6,7 +6,6 @@
 mod catalog;
 pub mod client;
 mod copies;
-mod discard;
 mod evict;
 mod handle;
 pub mod journal;

@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use smallvec::SmallVec;
 use store_engine::command::scan;
 use store_engine::ctx::partition_of;
+use store_engine::discard::discard;
 use store_engine::hyperloglog::SparseLimit;
 use store_engine::keys::KeyAt;
 use store_engine::keyspace::{Counts, Sticky};
@@ -390,9 +391,9 @@ impl Node {
     /// Removes expired keys from one place of each database of one shard. Whether there may be more. Keys in use by a
     /// transaction stay.
     pub fn sweep(&self, shard: usize, now_ms: u64) -> bool {
-        // Freed when the shard is unlocked again.
         let mut removed = Vec::new();
-        let shard = &mut *self.shard(shard).lock();
+        let mut guard = self.shard(shard).lock();
+        let shard = &mut *guard;
         let ShardState { partition, locks, queues, .. } = shard;
         let mut more = false;
         for (db, space) in partition.databases.iter_mut().enumerate() {
@@ -403,6 +404,10 @@ impl Node {
         queues.tell_the_bereaved(is_gone);
         if !removed.is_empty() {
             self.notifier.tell_of_expired(&mut Partitions::One(partition));
+            // Freed when the shard is unlocked again.
+            drop(guard);
+            let bytes = removed.iter().map(|(_, entry)| entry.value.bytes()).sum();
+            discard(removed, bytes);
         }
         more
     }
@@ -524,10 +529,13 @@ pub(crate) fn run_noting(
     done
 }
 
+/// Arguments that are part of what any call costs. Each that is more is a step.
+const FEW_ARGS: usize = 64;
+
 fn run_in(ctx: &mut Ctx<'_>, call: &Call<'_>) -> bool {
     let mark = ctx.out.buf.len();
     let done = (call.command.run)(ctx, call.args);
-    ctx.out.steps += ctx.work.steps();
+    ctx.out.steps += ctx.work.steps() + call.args.len().saturating_sub(FEW_ARGS) as u64;
     let done = match done {
         _ if ctx.work.is_cancelled() => Err(work::CANCELLED),
         _ if ctx.out.is_over_limit() => Err(error::REPLY_TOO_LARGE),

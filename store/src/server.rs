@@ -171,7 +171,7 @@ impl Service {
         Ok(Service { host })
     }
 
-    /// Epoch of the map of slots; 0 if it has heard of none.
+    /// Epoch of the slot map; 0 if it has heard of none.
     pub fn epoch(&self) -> u64 {
         self.host.place.taken().map_or(0, |taken| taken.map.epoch())
     }

@@ -219,7 +219,7 @@ impl SlotMap {
     }
 
     /// As a message.
-    pub fn to_wire(&self) -> wire::Map {
+    pub fn to_wire(&self) -> wire::SlotMap {
         let mut runs: Vec<wire::Run> = Vec::new();
         for (&owner, &version) in self.owners.iter().zip(&self.versions) {
             match runs.last_mut() {
@@ -229,11 +229,11 @@ impl SlotMap {
         }
         let identity = |Identity { id, version }: &Identity| wire::Identity { id: *id, version: *version };
         let identities = self.identities.iter().map(identity).collect();
-        wire::Map { epoch: self.epoch, nodes: self.nodes.clone(), runs, identities }
+        wire::SlotMap { epoch: self.epoch, nodes: self.nodes.clone(), runs, identities }
     }
 
     /// From a message.
-    pub fn from_wire(map: &wire::Map) -> Result<SlotMap, InvalidMap> {
+    pub fn from_wire(map: &wire::SlotMap) -> Result<SlotMap, InvalidMap> {
         check_nodes(&map.nodes)?;
         let (mut owners, mut versions) = (Vec::with_capacity(SLOTS), Vec::with_capacity(SLOTS));
         for run in &map.runs {
@@ -244,7 +244,7 @@ impl SlotMap {
                     owners.resize(owners.len() + slots, owner);
                     versions.resize(versions.len() + slots, run.version);
                 }
-                _ => return Err(InvalidMap("a run of slots is too long, or of an unknown node".into())),
+                _ => return Err(InvalidMap("invalid run of slots".into())),
             }
         }
         if owners.len() != SLOTS {
@@ -260,12 +260,12 @@ impl SlotMap {
 
 fn check_nodes(nodes: &[String]) -> Result<(), InvalidMap> {
     if nodes.is_empty() || nodes.len() > MOST_NODES {
-        return Err(InvalidMap(format!("{} nodes; there may be 1 to {MOST_NODES}", nodes.len())));
+        return Err(InvalidMap(format!("{} nodes; expected 1 to {MOST_NODES}", nodes.len())));
     }
     let mut sorted: Vec<&String> = nodes.iter().collect();
     sorted.sort_unstable();
     match sorted.windows(2).find(|pair| pair[0] == pair[1]) {
-        Some(pair) => Err(InvalidMap(format!("the node {} is there twice", pair[0]))),
+        Some(pair) => Err(InvalidMap(format!("the node {} is listed twice", pair[0]))),
         None => Ok(()),
     }
 }
@@ -343,15 +343,15 @@ mod tests {
     #[test]
     fn what_is_no_map_is_refused() {
         let good = SlotMap::even(&names(2)).expect("good names").to_wire();
-        let bad = |change: fn(&mut wire::Map)| {
+        let bad = |change: fn(&mut wire::SlotMap)| {
             let mut map = good.clone();
             change(&mut map);
             SlotMap::from_wire(&map).err().expect("it is refused").0
         };
-        assert_eq!(bad(|map| map.nodes.clear()), "0 nodes; there may be 1 to 1000");
-        assert_eq!(bad(|map| map.nodes[1] = map.nodes[0].clone()), "the node node0:50051 is there twice");
+        assert_eq!(bad(|map| map.nodes.clear()), "0 nodes; expected 1 to 1000");
+        assert_eq!(bad(|map| map.nodes[1] = map.nodes[0].clone()), "the node node0:50051 is listed twice");
         assert_eq!(bad(|map| map.runs.truncate(1)), "8192 slots instead of 16384");
-        let run = "a run of slots is too long, or of an unknown node";
+        let run = "invalid run of slots";
         assert_eq!(bad(|map| map.runs[1].node = 2), run);
         assert_eq!(bad(|map| map.runs[0].slots = u32::MAX), run);
     }

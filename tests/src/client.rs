@@ -58,7 +58,7 @@ impl Client {
 
     /// Sends one command and leaves its reply for later.
     pub fn send<A: AsRef<[u8]>>(&mut self, args: impl IntoIterator<Item = A>) {
-        self.send_raw(&encode(args)).expect("the server takes requests");
+        self.send_raw(&encode(args)).expect("the server accepts requests");
     }
 
     /// Sends these bytes.
@@ -107,7 +107,7 @@ impl Client {
         // Beside the reading, as either side may have to wait for the other.
         let writer = std::thread::spawn(move || stream.write_all(&bytes));
         let replies = requests.iter().map(|_| self.read()).collect();
-        writer.join().expect("no panic").expect("the server takes requests");
+        writer.join().expect("no panic").expect("the server accepts requests");
         replies
     }
 

@@ -26,6 +26,8 @@ pub struct Member {
     port: u16,
     face: &'static str,
     server: Option<TestServer>,
+    /// Times of the product that are shorter than usual.
+    times: &'static str,
     /// Its data, if it keeps some.
     pub folder: Option<Folder>,
 }
@@ -35,7 +37,7 @@ impl Member {
         let port = fixed_port();
         let own = [role.to_owned(), format!("--{face}"), format!("127.0.0.1:{port}")];
         let flags = own.into_iter().chain(flags.iter().map(|flag| (*flag).to_owned())).collect();
-        Member { flags, port, face, server: None, folder: None }
+        Member { flags, port, face, server: None, times: "", folder: None }
     }
 
     /// A store node. With a `durability` it has a folder for its data.
@@ -70,8 +72,9 @@ impl Member {
     /// The same with places where it is to fail.
     pub fn start_failing(&mut self, places: &str) {
         let flags: Vec<&str> = self.flags.iter().map(String::as_str).collect();
+        let points = [self.times, places].join(",");
         // A killed one may hold its port for a moment.
-        wait_until("it starts", || match TestServer::spawn(&flags, places, &format!("{}=", self.face)) {
+        wait_until("it starts", || match TestServer::spawn(&flags, &points, &format!("{}=", self.face)) {
             Ok(server) => {
                 self.server = Some(server);
                 true
@@ -136,12 +139,30 @@ impl TestCluster {
         durability: Option<&str>,
         flags: &[&str],
     ) -> TestCluster {
-        let mut stores: Vec<Member> = (0..stores).map(|_| Member::store(durability, &[])).collect();
+        TestCluster::start_timed(stores, gateways, durability, flags, "")
+    }
+
+    /// The same where nodes soon ask what became of a transaction, and are soon in doubt: for tests in which no answer comes.
+    pub fn start_hurried(stores: usize, gateways: usize, durability: Option<&str>) -> TestCluster {
+        let times = "outcome-ms=1000,in-doubt-ms=1000,ask-after-ms=500";
+        TestCluster::start_timed(stores, gateways, durability, &[], times)
+    }
+
+    fn start_timed(
+        stores: usize,
+        gateways: usize,
+        durability: Option<&str>,
+        flags: &[&str],
+        times: &'static str,
+    ) -> TestCluster {
+        let timed = |member: Member| Member { times, ..member };
+        let mut stores: Vec<Member> = (0..stores).map(|_| timed(Member::store(durability, &[]))).collect();
         stores.iter_mut().for_each(Member::start);
         let wires: Vec<Proxy> =
             stores.iter().map(|store| Proxy::start(fixed_listener(), store.address())).collect();
         let addresses: Vec<SocketAddr> = wires.iter().map(Proxy::address).collect();
-        let mut gateways: Vec<Member> = (0..gateways).map(|_| Member::gateway(&addresses, flags)).collect();
+        let mut gateways: Vec<Member> =
+            (0..gateways).map(|_| timed(Member::gateway(&addresses, flags))).collect();
         gateways.iter_mut().for_each(Member::start);
         let cluster = TestCluster { stores, gateways, wires };
         cluster.wait();

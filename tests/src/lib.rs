@@ -18,6 +18,7 @@ pub mod history;
 pub mod http;
 pub mod notation;
 pub mod openapi;
+pub mod permits;
 pub mod ports;
 pub mod process;
 pub mod proxy;

@@ -307,7 +307,7 @@ impl TestServer {
 
     /// Waits for its end.
     pub fn wait(&mut self) -> ExitStatus {
-        wait_until("the server ends", || !self.is_running());
+        wait_until("the server is shutting down", || !self.is_running());
         self.child.wait().expect("a child")
     }
 }

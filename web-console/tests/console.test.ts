@@ -98,14 +98,14 @@ test("a dry run leaves nothing", { skip }, async () => {
   await server.command("SET", "counter", 7);
   await write(page, "redis.call('INCR', 'counter') redis.call('SET', 'new', 'x') return 'done'");
   await button(page, "Dry run").click();
-  await result(page).getByText("nothing was kept").waitFor();
+  await result(page).getByText("dry run: rolled back").waitFor();
   await page.getByRole("tab", { name: "Changes 2" }).click();
   await result(page).locator("del", { hasText: "7" }).waitFor();
   await result(page).locator("ins", { hasText: "8" }).waitFor();
   assert.equal(await server.command("GET", "counter"), "7");
   assert.equal(await server.command("EXISTS", "new"), 0);
   await button(page, /^Run/).click();
-  await result(page).getByText("This was written").waitFor();
+  await result(page).getByText("These changes were made").waitFor();
   assert.equal(await server.command("GET", "counter"), "8");
 });
 
@@ -146,7 +146,7 @@ test("a run that goes on shows it, and is cancelled and undone", { skip }, async
   await write(page, ENDLESS);
   await button(page, /^Run/).click();
   await result(page).getByText("Running for").waitFor();
-  await result(page).getByText("the server counts").waitFor();
+  await result(page).getByText("the server measured").waitFor();
   await result(page).getByRole("button", { name: "Cancel" }).click();
   await result(page).getByText("You cancelled the run").waitFor();
   await until(async () => JSON.stringify(await server.command("SCRIPT", "RUNNING")) === "[]");
@@ -170,7 +170,7 @@ test("limits tell what can be done", { skip }, async () => {
   await page.getByRole("textbox", { name: "Fuel" }).fill("200000");
   await button(page, /^Run/).click();
   await result(page).getByText("SCRIPTLIMIT", { exact: true }).waitFor();
-  await result(page).getByText("It used up its fuel and was undone").waitFor();
+  await result(page).getByText("The script used all of its fuel and was rolled back").waitFor();
   await page.getByRole("textbox", { name: "Fuel" }).fill("much");
   await button(page, /^Run/).click();
   await page.getByText("Fuel is not a whole number").waitFor();
@@ -179,7 +179,7 @@ test("limits tell what can be done", { skip }, async () => {
 test("a script is killed from the page of scripts", { skip }, async () => {
   const page = await visit();
   await page.getByRole("link", { name: "Scripts" }).click();
-  await page.getByText("What ends while this page is open").waitFor();
+  await page.getByText("Runs that end while this page is open").waitFor();
   const run = fetch(`${server.url}/v1/eval`, {
     method: "POST",
     headers: { "Content-Type": "application/json" },
@@ -188,7 +188,7 @@ test("a script is killed from the page of scripts", { skip }, async () => {
   await button(page, "Kill").click();
   const answer = await run;
   assert.deepEqual([answer.status, ((await answer.json()) as { code: string }).code], [409, "KILLED"]);
-  await page.getByText("Nothing runs or waits").waitFor();
+  await page.getByText("No script is running or waiting").waitFor();
   await page.getByRole("listitem").getByText("killed").waitFor();
   // What is known can be looked at, kept, and opened.
   await page.getByRole("region", { name: "Known scripts" }).getByRole("button").first().click();
@@ -203,7 +203,7 @@ test("keys are found, edited, marked and deleted", { skip }, async () => {
   await server.command("RPUSH", "list", "a", "b", "a");
   await server.command("SET", "other", "1");
   await page.getByRole("link", { name: "Keys" }).click();
-  await page.getByLabel("Part of the key").fill("user");
+  await page.getByLabel("Part of a key").fill("user");
   await button(page, "Search").click();
   await button(page, "other").waitFor({ state: "detached" });
   await button(page, "user:1").click();
@@ -218,7 +218,7 @@ test("keys are found, edited, marked and deleted", { skip }, async () => {
   await until(async () => (await server.command("OBJECT", "STICKY", "user:1")) === 1);
 
   await page.getByLabel("Type", { exact: true }).selectOption("list");
-  await page.getByLabel("Part of the key").fill("");
+  await page.getByLabel("Part of a key").fill("");
   await button(page, "Search").click();
   await button(page, "list").click();
   await button(page, "Remove Element 2").click();
@@ -226,7 +226,7 @@ test("keys are found, edited, marked and deleted", { skip }, async () => {
   assert.deepEqual(await server.command("LRANGE", "list", 0, -1), ["a", "b"]);
   await button(page, "Delete").click();
   await page.getByRole("dialog").getByRole("button", { name: "Delete" }).click();
-  await page.getByText("Choose a key").waitFor();
+  await page.getByText("Select a key").waitFor();
   assert.equal(await server.command("EXISTS", "list"), 0);
 
   await button(page, "New key").click();
@@ -252,7 +252,7 @@ test("a long string is shown from its beginning on", { skip }, async () => {
   await button(page, "long").click();
   await page.getByText("This string has 2.86 MB").waitFor();
   await page.locator("pre", { hasText: "begin" }).waitFor();
-  await button(page, "Load all of it").click();
+  await button(page, "Load all").click();
   await page.getByText("in memory").waitFor();
 });
 
@@ -312,7 +312,7 @@ test("the keyboard is enough", { skip }, async () => {
   await page.keyboard.press("Control+Enter");
   await result(page).getByText("allowed").waitFor();
   await page.keyboard.press("Control+Shift+Enter");
-  await result(page).getByText("nothing was kept").waitFor();
+  await result(page).getByText("dry run: rolled back").waitFor();
   await page.keyboard.press("Control+Alt+Enter");
   await result(page).getByText("Halted in line").waitFor();
   await button(page, "Stop stepping").click();
@@ -335,7 +335,7 @@ test("a lost server is told of, and found again", { skip }, async () => {
   await own.stop();
   await button(page, /^Run/).click();
   await page.getByText("no answer", { exact: true }).waitFor();
-  await result(page).getByText("The page looks again").waitFor();
+  await result(page).getByText("This page tries again").waitFor();
   // Somebody else may have its port for a moment.
   const again = await until(() => start(host).catch(() => null));
   await page.getByText("connected", { exact: true }).waitFor();
@@ -457,7 +457,7 @@ for (const colorScheme of ["light", "dark"] as const) {
       for (const [name, sign] of [
         ["Scripts", "Ended lately"],
         ["Keys", "{jobs}:leases"],
-        ["Topology", "This server has the data"],
+        ["Topology", "This server holds the data"],
       ] as const) {
         await page.getByRole("link", { name }).click();
         await page.getByText(sign).first().waitFor();

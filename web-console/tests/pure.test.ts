@@ -181,7 +181,7 @@ test("errors tell their line", () => {
   assert.equal(lineOf("ERR Error compiling script (new function): user_script:12: '=' expected"), 12);
   assert.equal(lineOf("WRONGTYPE Operation … script: 44e7, on @user_script:3."), 3);
   assert.equal(lineOf("ERR no such thing"), null);
-  assert.match(hintFor("SCRIPTLIMIT fuel: 1000 units used up by script a") ?? "", /Fuel/);
+  assert.match(hintFor("SCRIPTLIMIT fuel: 1000 units used by script a") ?? "", /Fuel/);
   assert.equal(hintFor("ERR whatever"), null);
 });
 

@@ -32,7 +32,7 @@ const button = (page: Page, name: string | RegExp) => page.getByRole("button", {
 async function example(page: Page, name: string): Promise<void> {
   await button(page, "Examples").click();
   await button(page, `Open with data: ${name}`).click();
-  await page.getByText("Its data is there.").waitFor({ state: "detached" });
+  await page.getByText("The data was loaded.").waitFor({ state: "detached" });
 }
 
 async function picture(

@@ -13,6 +13,9 @@ use crate::guard::{Guard, PAGE};
 use crate::host::{CallFlags, Finishing, HostCall, LogLevel};
 use crate::sandbox::{FREE_IMAGE_BYTES, IMAGE_BYTES_PER_FUEL, MOST_REWINDS};
 
+#[path = "corruption_tests.rs"]
+mod corruption_tests;
+
 /// A host whose commands end runs in the ways a host can.
 struct TestHost;
 

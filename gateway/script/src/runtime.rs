@@ -41,7 +41,7 @@ pub struct RuntimeConfig {
     pub max_memory_bytes: usize,
 }
 
-/// A script: its source, and once it has proved to be used again its compiled image. Or a library of functions: then
+/// A script: its source, and once it has proved to be used again its compiled image. Or a function library: then
 /// [`Runtime::load`] makes the image, in which its functions are registered, before the first run.
 pub struct Script {
     source: Box<[u8]>,

@@ -41,19 +41,20 @@ async fn run(config: &Arc<Config>, accept_loss: bool) -> Result<(), StartError> 
     // What is spoken here is spoken among nodes.
     let tls = certificates.of(Face::Grpc).cloned();
     if tls.is_some() && config.tls_ca_cert_file.get().is_none() {
-        return Err(StartError("tls-cert-file: tls-ca-cert-file is needed to know other nodes".into()));
+        return Err(StartError("tls-cert-file: tls-ca-cert-file is required to verify other nodes".into()));
     }
     let trust = Trust { token: token(config).map_err(StartError)?, tls };
-    let address = config.grpc.get().ok_or_else(|| StartError("grpc: an address is needed".into()))?;
+    let address = config.grpc.get().ok_or_else(|| StartError("grpc: no address is set".into()))?;
     let (listener, bound) = listen("grpc", &address, config)?;
     let knows_peers = trust.token.is_some() || trust.tls.as_ref().is_some_and(|tls| tls.knows_clients());
     if !knows_peers && !bound.ip().is_loopback() {
-        let why = "others than this machine could change everything; give it a cluster-token-file, or TLS with tls-auth-clients";
+        let why = "the address is not a loopback address, so unauthenticated peers could change all data; set \
+                   cluster-token-file, or enable TLS with tls-auth-clients";
         return Err(StartError(format!("grpc: {bound}: {why}")));
     }
     let storage = Storage::open(config, Trust::default(), accept_loss).map_err(StartError)?;
     let Store::Here(node) = storage.store() else {
-        return Err(StartError("stores: a store node has its data itself".into()));
+        return Err(StartError("stores: cannot be set on a store node".into()));
     };
     config.apply_settings_of_data(&node);
     let configure = Box::new({
@@ -112,16 +113,16 @@ async fn run(config: &Arc<Config>, accept_loss: bool) -> Result<(), StartError> 
         ended = &mut serving => {
             let why = match ended {
                 Ok(Err(error)) => error,
-                _ => "it has ended by itself".into(),
+                _ => "the gRPC server stopped unexpectedly".into(),
             };
             return Err(StartError(format!("grpc: {why}")));
         }
     }
-    log::notice("stopping: gateways are told, open transactions are taken back");
+    log::notice("shutting down: gateways are notified, open transactions are rolled back");
     let _ = set_ready.send(false);
     let _ = stop.send(true);
     if tokio::time::timeout(DRAIN, serving).await.is_err() {
-        log::notice("some connections were still open and are cut off");
+        log::notice("shutting down: open connections were closed after the grace period");
     }
     upkeep.abort();
     following.abort();

@@ -17,7 +17,7 @@ use crate::spans::Spans;
 /// The collector, unless there is none or the configuration is wrong, which the log tells then.
 fn open(config: &Config, instance: &str) -> Option<Collector> {
     Collector::open(config, instance).unwrap_or_else(|error| {
-        log::warning(&format!("nothing is told to a collector: {error}"));
+        log::warning(&format!("telemetry is not exported: {error}"));
         None
     })
 }

@@ -9,19 +9,14 @@ use clap_complete::Shell;
 
 /// `moonshard completions` and `moonshard man`.
 pub fn commands() -> [Command; 2] {
-    let shell =
-        Arg::new("SHELL").required(true).value_parser(value_parser!(Shell)).help("The shell to complete in");
+    let shell = Arg::new("SHELL").required(true).value_parser(value_parser!(Shell)).help("Name of the shell");
     let directory = Arg::new("DIR")
         .required(true)
         .value_parser(value_parser!(PathBuf))
-        .help("The directory, made if needed");
+        .help("Directory, which is created if necessary");
     [
-        Command::new("completions")
-            .about("Print a script that completes commands and options in a shell")
-            .arg(shell),
-        Command::new("man")
-            .about("Write the manual pages, one for each command, into a directory")
-            .arg(directory),
+        Command::new("completions").about("Print a shell completion script").arg(shell),
+        Command::new("man").about("Write the manual pages to a directory").arg(directory),
     ]
 }
 

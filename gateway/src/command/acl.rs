@@ -408,8 +408,12 @@ fn generate(args: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
     }
     let digits = (bits as usize).div_ceil(4);
     let mut bytes = vec![0; digits.div_ceil(2)];
-    getrandom::fill(&mut bytes)
-        .map_err(|error| CommandError::owned(format!("ERR internal error: no random numbers: {error}")))?;
+    getrandom::fill(&mut bytes).map_err(|error| {
+        CommandError::owned(format!(
+            "ERR internal error: cannot generate random numbers: \
+                                                      {error}"
+        ))
+    })?;
     out.bulk(&hex(&bytes).as_bytes()[..digits]);
     Ok(())
 }
@@ -473,7 +477,7 @@ async fn load(server: &Server, session: &mut Session) -> Result<(), CommandError
 fn save(server: &Server) -> Result<(), CommandError> {
     let path = server.config.aclfile.get().ok_or(NO_FILE)?;
     server.acl.save(&path).map_err(|error| {
-        log::notice(&format!("cannot save the users in {}: {error}", path.display()));
+        log::notice(&format!("cannot save users to {}: {error}", path.display()));
         CommandError::new(
             "ERR There was an error trying to save the ACLs. Please check the server logs for more information",
         )
@@ -503,7 +507,7 @@ pub async fn recall(server: &Server) -> Result<(), CommandError> {
         }
         let user = parse_rules(rules.split(|byte| *byte == b' '), known).unwrap_or_else(|why| {
             let name = String::from_utf8_lossy(&name);
-            log::notice(&format!("the user {name} is let in no more, since its rules cannot be read: {why}"));
+            log::notice(&format!("the user {name} is disabled because its rules cannot be parsed: {why}"));
             User::new(known)
         });
         let account = server.acl.put(&name, user);

@@ -98,7 +98,7 @@ NO-EVICT (ON|OFF)
 SETINFO <option> <value>
     Set the name or version of the client library.
 TRACEPARENT <context>
-    Set the trace context that the next requests belong to.";
+    Set the trace context of the next requests.";
 
 static CLIENT: &[Command] = &[
     sub(
@@ -158,7 +158,7 @@ static CLIENT: &[Command] = &[
         "traceparent",
         "7.0.0",
         Arity::Exactly(3),
-        "Sets the trace context that the next requests of the connection belong to. Not a command of Redis.",
+        "Sets the trace context of the next requests of the connection. Not a Redis command.",
         "value",
     ),
     sub(
@@ -187,7 +187,7 @@ static CLIENT: &[Command] = &[
         "unblock",
         "5.0.0",
         Arity::AtLeast(3),
-        "Ends the waiting of a client that is blocked by a command, from another connection.",
+        "Unblocks a client that is blocked by a command, from another connection.",
         "client-id:int timeout_error(TIMEOUT | ERROR)?",
     )),
     admin(sub("unpause", "6.2.0", Arity::Exactly(2), "Resumes processing commands from paused clients.", "")),
@@ -232,14 +232,13 @@ fn client(
                 b"" => Parent::Unknown,
                 text => Parent::Caller(Context::parse(text).ok_or_else(|| {
                     CommandError::new(
-                        "ERR traceparent must be 00-TRACE-SPAN-FLAGS as W3C Trace Context has it, or empty",
+                        "ERR traceparent must be 00-TRACE-SPAN-FLAGS as defined by W3C Trace Context, or empty",
                     )
                 })?),
             };
             out.ok();
         }
         b"no-evict" => {
-            // No client is ever evicted for memory: it is only shown.
             session.client.details.lock().no_evict = match &*args[2].to_ascii_lowercase() {
                 b"on" => true,
                 b"off" => false,
@@ -271,6 +270,10 @@ fn client(
     Ok(())
 }
 
+/// Longest name of a client, of its library, and of that library's version. CLIENT LIST, SLOWLOG and ACL LOG hold copies
+/// of them.
+const MOST_NAME_BYTES: usize = 1024;
+
 /// Names the connection; the name must be plain, since CLIENT LIST separates its fields by blanks.
 pub fn set_name(session: &Session, name: &[u8]) -> Result<(), CommandError> {
     if !is_plain(name) {
@@ -278,7 +281,16 @@ pub fn set_name(session: &Session, name: &[u8]) -> Result<(), CommandError> {
             "ERR Client names cannot contain spaces, newlines or special characters.",
         ));
     }
+    refuse_long(name, "Client names")?;
     session.client.details.lock().name = String::from_utf8_lossy(name).into_owned();
+    Ok(())
+}
+
+fn refuse_long(name: &[u8], what: &str) -> Result<(), CommandError> {
+    if name.len() > MOST_NAME_BYTES {
+        let text = format!("ERR {what} cannot be longer than {MOST_NAME_BYTES} bytes.");
+        return Err(CommandError::owned(text));
+    }
     Ok(())
 }
 
@@ -293,6 +305,7 @@ fn set_info(session: &Session, args: Args<'_>) -> Result<(), CommandError> {
         let text = format!("ERR {shown} cannot contain spaces, newlines or special characters.");
         return Err(CommandError::owned(text));
     }
+    refuse_long(value, &shown)?;
     let value = String::from_utf8_lossy(value).into_owned();
     let mut details = session.client.details.lock();
     match &*option {

@@ -375,7 +375,8 @@ fn tell(server: &Server, session: &Session, args: Args<'_>, out: &mut Reply) -> 
         b"help" => super::help(out, "CLUSTER", HELP),
         _ => {
             return Err(CommandError::new(
-                "ERR This server is one node that owns all slots; moonshard topology moves slots between store nodes",
+                "ERR This server is a single cluster node that owns all slots; use moonshard topology to move \
+                 slots between store nodes",
             ));
         }
     }
@@ -465,7 +466,7 @@ async fn keys_in(
     most: usize,
 ) -> Result<BTreeSet<Vec<u8>>, CommandError> {
     let row = command::lookup(b"scan").expect("the engine has it");
-    let unexpected = || CommandError::new("ERR internal error: SCAN gave a reply of another kind");
+    let unexpected = || CommandError::new("ERR internal error: unexpected type of SCAN reply");
     let (mut found, mut cursor) = (BTreeSet::new(), b"0".to_vec());
     loop {
         let items = [&b"SCAN"[..], &cursor, b"COUNT", b"1000"];

@@ -276,7 +276,7 @@ pub async fn recall_libraries(server: &Server) -> Result<(), CommandError> {
         };
         if let Err(error) = library.and_then(|library| libraries.add(library)) {
             let name = String::from_utf8_lossy(&name);
-            log::notice(&format!("the library {name} cannot be loaded again: {}", error.text()));
+            log::notice(&format!("cannot reload the library {name} from the catalog: {}", error.text()));
         }
     }
     server.functions.replace(Arc::new(libraries));
@@ -328,7 +328,8 @@ fn refuse_too_many_bytes(server: &Server, libraries: &Libraries) -> Result<(), C
         return Ok(());
     }
     Err(CommandError::owned(format!(
-        "SCRIPTLIMIT cache: libraries would occupy {held} bytes; the limit of {most} bytes is set by script-cache-max-bytes"
+        "SCRIPTLIMIT cache: libraries would use {held} bytes; the limit of {most} bytes is set by \
+         script-cache-max-bytes"
     )))
 }
 

@@ -19,7 +19,7 @@ pub static COMMANDS: &[SessionCommand] = &[SessionCommand {
         group: Group::Server,
         arity: Arity::AtLeast(1),
         flags: flags::FAST,
-        summary: "Draws the moon as it is now, or on another day.",
+        summary: "Draws the phase of the moon, now or on another day.",
         syntax: "VERSION=version:int? days:int?",
         ..CONNECTION
     },

@@ -12,17 +12,13 @@ use crate::session::Session;
 /// The rows of this family: subcommands of the engine's MEMORY.
 pub static COMMANDS: &[SessionCommand] = &[
     SessionCommand {
-        facts: Command {
-            name: "memory|doctor",
-            summary: "Tells what is wrong with the server's memory, if something is.",
-            ..MEMORY
-        },
+        facts: Command { name: "memory|doctor", summary: "Reports memory problems of the server.", ..MEMORY },
         run: SessionRun::Now(doctor),
     },
     SessionCommand {
         facts: Command {
             name: "memory|malloc-stats",
-            summary: "Returns what the allocator says about itself.",
+            summary: "Returns the statistics of the memory allocator.",
             ..MEMORY
         },
         run: SessionRun::Now(|_, _, _, out| {
@@ -33,7 +29,7 @@ pub static COMMANDS: &[SessionCommand] = &[
     SessionCommand {
         facts: Command {
             name: "memory|purge",
-            summary: "Asks the allocator to give back what it does not use.",
+            summary: "Releases unused memory of the allocator.",
             ..MEMORY
         },
         run: SessionRun::Now(|_, _, _, out| {
@@ -43,11 +39,7 @@ pub static COMMANDS: &[SessionCommand] = &[
         }),
     },
     SessionCommand {
-        facts: Command {
-            name: "memory|stats",
-            summary: "Returns what the server's memory is used for.",
-            ..MEMORY
-        },
+        facts: Command { name: "memory|stats", summary: "Returns memory usage by category.", ..MEMORY },
         run: SessionRun::Now(stats),
     },
 ];
@@ -68,6 +60,7 @@ struct Account {
     keys: u64,
     scripts: u64,
     libraries: u64,
+    clients: u64,
     resident: u64,
     peak: u64,
 }
@@ -81,13 +74,14 @@ impl Account {
             keys: usage.keys.iter().sum::<usize>() as u64,
             scripts: server.scripts.usage().1 as u64,
             libraries: server.functions.libraries().bytes() as u64,
+            clients: server.client_bytes() as u64,
             resident,
             peak: peak_bytes().max(resident),
         }
     }
 
     fn total(&self) -> u64 {
-        self.dataset + self.scripts + self.libraries
+        self.dataset + self.scripts + self.libraries + self.clients
     }
 }
 
@@ -103,6 +97,8 @@ fn stats(server: &Server, _: &mut Session, _: Args<'_>, out: &mut Reply) -> Resu
     let numbers = [
         ("peak.allocated", account.peak),
         ("total.allocated", total),
+        ("clients.slaves", 0),
+        ("clients.normal", account.clients),
         ("lua.caches", account.scripts),
         ("functions.caches", account.libraries),
         ("overhead.total", total - account.dataset),
@@ -139,28 +135,29 @@ fn doctor(server: &Server, _: &mut Session, _: Args<'_>, out: &mut Reply) -> Res
     let mut findings = Vec::new();
     if limit > 0 && account.dataset > limit / 10 * 9 {
         findings.push(format!(
-            "Nearly full: keys and values take {} of {} MB. Raise maxmemory, or choose a maxmemory-policy that evicts \
-             what is not needed.",
+            "Nearly full: keys and values use {} of {} MB. Raise maxmemory, or choose a maxmemory-policy that \
+             evicts keys.",
             mb(account.dataset),
             mb(limit)
         ));
     }
     if total >= ENOUGH && account.resident > total / 2 * 3 + ENOUGH {
         findings.push(format!(
-            "Room that nothing uses: the process occupies {} MB, of which {} MB are accounted for. If much was deleted, \
-             MEMORY PURGE gives some of it back.",
+            "Unused memory: the process occupies {} MB, of which {} MB are in use. If many keys were deleted, \
+             MEMORY PURGE releases some of it.",
             mb(account.resident),
             mb(total)
         ));
     }
     if account.scripts > ENOUGH && account.scripts > account.dataset {
         findings.push(format!(
-            "Scripts take {} MB, more than the data: texts that differ in each call should become KEYS and ARGV.",
+            "Cached scripts use {} MB, more than the data. Pass values that differ between calls as KEYS and \
+             ARGV instead of generating a script for each call.",
             mb(account.scripts)
         ));
     }
     let text = match findings.is_empty() {
-        true => format!("Nothing is wrong: {} MB are used by {} keys.", mb(total), account.keys),
+        true => format!("No problems found: {} keys use {} MB.", mb(total), account.keys),
         false => findings.join("\n"),
     };
     out.verbatim("txt", text.as_bytes());

@@ -9,6 +9,7 @@ use store::Store;
 use store::spans::Part;
 use store_engine::spec::{Access, flags};
 use store_engine::{Args, Arity, Command, CommandError, Group, KeyPart, Reply};
+use tokio::runtime::Handle;
 
 use crate::command::client::tracking;
 use crate::command::{
@@ -19,8 +20,9 @@ use crate::gate::{self, Admitted, Origin, Stage};
 use crate::observe::unix_ms;
 use crate::pubsub::Message;
 use crate::registry::{Later, Row, SessionCommand, SessionRun, run_now};
+use crate::scripts::{parse_sha, sha_of};
 use crate::server::Server;
-use crate::session::{Multi, OwnedCall, Session, Watch};
+use crate::session::{Multi, OwnedCall, Session, Watch, watch_bytes};
 
 /// The rows of this family.
 pub static COMMANDS: &[SessionCommand] = &[
@@ -89,6 +91,9 @@ pub static COMMANDS: &[SessionCommand] = &[
     },
 ];
 
+/// Keys that are watched, and calls that are looked at, before others have their turn.
+const CALLS_PER_TURN: usize = 1000;
+
 const TRANSACTIONS: Command = Command {
     group: Group::Transactions,
     arity: Arity::Exactly(1),
@@ -122,7 +127,15 @@ pub async fn watch(server: &Server, session: &mut Session, args: Args<'_>, out: 
     if session.multi.is_some() {
         return out.error(&CommandError::new("ERR WATCH inside MULTI is not allowed"));
     }
-    for key in args.rest(1) {
+    // Before the first one: it is watched what was asked for, or nothing.
+    let bytes = args.rest(1).iter().map(|key| watch_bytes(key)).sum();
+    if let Err(error) = session.client.held.refuse_more(bytes) {
+        return out.error(&error);
+    }
+    for (at, key) in args.rest(1).iter().enumerate() {
+        if at % CALLS_PER_TURN == CALLS_PER_TURN - 1 {
+            tokio::task::yield_now().await;
+        }
         let watched = (session.db, (*key).into());
         if session.watched.contains_key(&watched) {
             continue;
@@ -140,6 +153,8 @@ pub async fn watch(server: &Server, session: &mut Session, args: Args<'_>, out: 
             },
         };
         session.watched.insert(watched, watch);
+        let held = &session.client.held;
+        held.set_watched(held.watched() + watch_bytes(key));
     }
     out.ok();
 }
@@ -155,18 +170,30 @@ pub fn abort(server: &Server, session: &mut Session, error: &CommandError, out: 
 
 /// Forgets all watched keys of a session.
 pub fn unwatch(server: &Server, session: &mut Session) {
-    if !session.watched.is_empty() {
-        session.client.details.lock().watched.clear();
+    let count = session.watched.len();
+    if count == 0 {
+        return;
     }
-    for ((db, key), watch) in session.watched.drain() {
-        match (watch, &server.store) {
-            (Watch::Here(changed), Store::Here(node)) if !changed.load(Ordering::Relaxed) => {
-                node.unwatch(db, &key, &changed);
+    session.client.details.lock().watched.clear();
+    let watched = std::mem::take(&mut session.watched);
+    let store = server.store.clone();
+    let forget = move || {
+        for ((db, key), watch) in watched {
+            match (watch, &store) {
+                (Watch::Here(changed), Store::Here(node)) if !changed.load(Ordering::Relaxed) => {
+                    node.unwatch(db, &key, &changed);
+                }
+                (Watch::There(watch), Store::Spread(cluster)) => cluster.unwatch(watch),
+                _ => {}
             }
-            (Watch::There(watch), Store::Spread(cluster)) => cluster.unwatch(watch),
-            _ => {}
         }
+    };
+    match Handle::try_current() {
+        // The client need not wait for that.
+        Ok(runtime) if count > CALLS_PER_TURN => drop(runtime.spawn_blocking(forget)),
+        _ => forget(),
     }
+    session.client.held.set_watched(0);
 }
 
 /// EXEC.
@@ -186,7 +213,7 @@ pub async fn exec(server: &Arc<Server>, session: &mut Session, out: &mut Reply) 
         return;
     }
     let calls: Vec<Vec<&[u8]>> = multi.queued.iter().map(slices).collect();
-    let queued = foresee(server, session.db, &calls);
+    let queued = foresee(server, session.db, &calls).await;
     session.in_exec = true;
     let answered = answer_beforehand(server, session, &queued).await;
     let watches = Watches { keys: session.watched_keys(), elsewhere: session.watches_elsewhere() };
@@ -237,17 +264,21 @@ fn slices(call: &OwnedCall) -> Vec<&[u8]> {
 }
 
 /// What is known of the queued calls before any of them is performed: each finds the database that a SELECT before it names.
-fn foresee<'a>(server: &Server, mut db: usize, calls: &'a [Vec<&'a [u8]>]) -> Vec<Queued<'a>> {
-    let queued = calls.iter().map(|call| {
+async fn foresee<'a>(server: &Server, mut db: usize, calls: &'a [Vec<&'a [u8]>]) -> Vec<Queued<'a>> {
+    let mut all = Vec::with_capacity(calls.len());
+    for call in calls {
+        if all.len() % CALLS_PER_TURN == CALLS_PER_TURN - 1 {
+            tokio::task::yield_now().await;
+        }
         let args = Args::new(call);
         let call = gate::admit(&server.registry, args, Origin::Client);
         let queued = Queued { args, call, db };
         if let Ok(Admitted { facts: Command { name: "select", .. }, .. }) = queued.call {
             db = connection::selected(args).unwrap_or(db);
         }
-        queued
-    });
-    queued.collect()
+        all.push(queued);
+    }
+    all
 }
 
 /// The replies of CLUSTER, which may look at all keys: it would wait for those that EXEC locks.
@@ -396,7 +427,8 @@ async fn sort<'a>(
             return Ok(None);
         }
         Later::Eval { by_sha, read_only } => {
-            scripting::script_call(server, session, admitted, by_sha, read_only)?
+            let sha = if by_sha { parse_sha(args[1]) } else { Some(sha_of(args[1])) };
+            scripting::script_call(server, session, admitted, sha, by_sha, read_only)?
         }
         Later::Fcall { read_only } => function::function_call(server, session, admitted, read_only)?,
         Later::Exec | Later::Save | Later::Shutdown | Later::Watch => {

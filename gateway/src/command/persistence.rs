@@ -72,9 +72,9 @@ pub static COMMANDS: &[SessionCommand] = &[
 ];
 
 fn journal(server: &Server) -> Result<&Journal, CommandError> {
-    let node =
-        server.store.node().ok_or(CommandError::new("ERR The data is on store nodes: ask for SAVE"))?;
-    node.journal().ok_or(CommandError::new("ERR Nothing is kept: the server runs with --data-dir none"))
+    let node = server.store.node().ok_or(CommandError::new("ERR The data is on store nodes: use SAVE"))?;
+    node.journal()
+        .ok_or(CommandError::new("ERR Persistence is disabled: the server runs with --data-dir none"))
 }
 
 /// SAVE: waits until all changes so far are in the checkpoint.

@@ -11,7 +11,7 @@ use crate::gate::Admitted;
 use crate::pubsub::{Kind, Subscriptions};
 use crate::registry::{Later, SessionCommand, SessionRun};
 use crate::server::Server;
-use crate::session::Session;
+use crate::session::{Session, subscription_bytes};
 
 /// The rows of this family.
 pub static COMMANDS: &[SessionCommand] = &[
@@ -241,6 +241,9 @@ fn subscribe(
         let word = word.to_uppercase();
         return Err(CommandError::owned(format!("ERR {word} isn't allowed for a DENY BLOCKING client")));
     }
+    // Those that it has already are counted, too: that is simpler, and they are few.
+    let bytes = args.rest(1).iter().map(|name| subscription_bytes(name)).sum();
+    session.client.held.refuse_more(bytes)?;
     let own = session.subscriptions.get_or_insert_default();
     for name in args.rest(1) {
         server.pubsub.subscribe(&session.client, own, kind, name);

@@ -16,7 +16,7 @@ use crate::header::Header;
 use crate::options::{BadOption, Flags, Options};
 use crate::recall;
 use crate::registry::{Later, SessionCommand, SessionRun};
-use crate::scripts::{Known, parse_sha, sha_of};
+use crate::scripts::{Known, Sha, parse_sha, sha_in_pieces, sha_of};
 use crate::server::Server;
 use crate::session::Session;
 use crate::stats::Stats;
@@ -109,19 +109,19 @@ KILL
 LOAD <script>
     Load a script into the scripts cache without executing it.
 FLAGS <sha1> [<flag> ...]
-    Add flags and options to those of a script, loaded or not; without any, return them.
+    Add flags and options to a script, which need not be loaded; without arguments, return them.
 KILL <sha1> | CLIENT <client-id>
-    Kill the scripts of a digest, or that of a client. What they wrote is undone.
+    Kill the runs of a script, or the run of a client. Their writes are rolled back.
 LATENCY
-    Return how long the runs of each script took.
+    Return the latencies of the runs of each script.
 LIST
-    Return digest and text of each script.
+    Return the digest and text of each script.
 RUNNING
-    Return the scripts that are running or waiting for their keys.
+    Return the scripts that are running or waiting for locks.
 SHOW <sha1>
     Return the text of a script.
 STATS [<sha1> | RESET]
-    Return what the runs of a script did, or of all; or begin anew.";
+    Return statistics of the runs of a script or of all scripts, or reset them.";
 
 static SCRIPT: &[Command] = &[
     sub("exists", Arity::AtLeast(3), "Determines whether server-side Lua scripts exist.", "sha1..."),
@@ -131,12 +131,7 @@ static SCRIPT: &[Command] = &[
         "Removes all server-side Lua scripts from the script cache.",
         "async(ASYNC | SYNC)@6.2.0?",
     ),
-    sub(
-        "flags",
-        Arity::AtLeast(3),
-        "Adds flags and options to those of a server-side Lua script.",
-        "sha1 flag...?",
-    ),
+    sub("flags", Arity::AtLeast(3), "Adds flags and options to a server-side Lua script.", "sha1 flag...?"),
     Command {
         since: "5.0.0",
         ..sub("help", Arity::Exactly(2), "Returns helpful text about the different subcommands.", "")
@@ -147,14 +142,19 @@ static SCRIPT: &[Command] = &[
         "Terminates server-side Lua scripts during execution.",
         "which(sha1 | CLIENT=client-id:int)?",
     ),
-    sub("latency", Arity::Exactly(2), "Returns how long the runs of each server-side Lua script took.", ""),
+    sub(
+        "latency",
+        Arity::Exactly(2),
+        "Returns the latencies of the runs of each server-side Lua script.",
+        "",
+    ),
     sub("list", Arity::Exactly(2), "Lists the server-side Lua scripts.", ""),
     sub("running", Arity::Exactly(2), "Lists the server-side Lua scripts that are running.", ""),
     sub("show", Arity::Exactly(3), "Returns the text of a server-side Lua script.", "sha1"),
     sub(
         "stats",
         Arity::AtLeast(2),
-        "Returns what the runs of a server-side Lua script did, or of all.",
+        "Returns statistics of the runs of a server-side Lua script, or of all of them.",
         "which(sha1 | RESET)?",
     ),
     sub("load", Arity::Exactly(3), "Loads a server-side Lua script to the script cache.", "script"),
@@ -172,7 +172,11 @@ pub async fn eval(
     if by_sha && server.store.cluster().is_some() {
         Box::pin(find_elsewhere(server, admitted.args[1])).await;
     }
-    match script_call(server, session, admitted, by_sha, read_only) {
+    let sha = match by_sha {
+        true => parse_sha(admitted.args[1]),
+        false => Some(sha_in_pieces(admitted.args[1]).await),
+    };
+    match script_call(server, session, admitted, sha, by_sha, read_only) {
         Ok(call) => coordinate::run_script(server, call, &mut out.buf).await,
         Err(error) => out.error(&error),
     }
@@ -200,21 +204,22 @@ pub async fn recall_script(server: &Server, text: &[u8]) -> Result<(), CommandEr
     server.scripts.pin(text, &script).map(drop)
 }
 
-/// Finds the script that an EVAL call means, and what it is called with.
+/// Finds the script of this digest that an EVAL call means, and what it is called with.
 pub fn script_call<'a>(
     server: &Server,
     session: &mut Session,
     admitted: &Admitted<'a>,
+    sha: Option<Sha>,
     by_sha: bool,
     read_only: bool,
 ) -> Result<ScriptCall<'a>, CommandError> {
     const UNKNOWN: CommandError = CommandError::new("NOSCRIPT No matching script. Please use EVAL.");
     let args = admitted.args;
+    let sha = sha.ok_or(UNKNOWN)?;
     let known = if by_sha {
-        let sha = parse_sha(args[1]).ok_or(UNKNOWN)?;
         server.scripts.get(&sha).ok_or(UNKNOWN)?
     } else {
-        server.scripts.get_or_add(args[1])?
+        server.scripts.get_or_add(sha, args[1])?
     };
     let (keys, args) = args.rest(3).split_at(key_count(admitted)?);
     session.seed = session.seed.wrapping_add(1);

@@ -320,12 +320,15 @@ fn memory_section(server: &Server, text: &mut String) {
         "used_memory_dataset": used,
         "used_memory_scripts": script_bytes,
         "used_memory_functions": server.functions.libraries().bytes(),
+        "mem_clients_slaves": 0,
+        "mem_clients_normal": server.client_bytes(),
         "maxmemory": most,
         "maxmemory_human": human(most),
         "maxmemory_policy": value_of(server, "maxmemory-policy"),
         "sticky_keys": sticky.keys,
         "sticky_bytes": sticky.bytes,
         "mem_allocator": "mimalloc",
+        "lazyfree_pending_bytes": store_engine::discard::bytes_to_free(),
     );
 }
 
@@ -338,7 +341,7 @@ fn stats_section(server: &Server, text: &mut String) {
     let of = |counter: &AtomicU64| counters.since_reset(counter);
     let [calls, came, went] = server.pulse.rates();
     let [channels, patterns, shard_channels] = server.pubsub.sizes();
-    let Sizes { keys: tracked, items, prefixes, .. } = server.tracking.sizes();
+    let Sizes { keys: tracked, items, prefixes, bytes: tracking_bytes, .. } = server.tracking.sizes();
     lines!(text,
         "total_connections_received": of(&counters.connections_total),
         "total_commands_processed": of(&counters.commands),
@@ -350,6 +353,7 @@ fn stats_section(server: &Server, text: &mut String) {
         "rejected_connections": of(&counters.connections_refused),
         "expired_keys": keys.expired,
         "evicted_keys": keys.evicted,
+        "evicted_clients": of(&counters.clients_evicted),
         "keyspace_hits": keys.hits,
         "keyspace_misses": keys.misses,
         "pubsub_channels": channels,
@@ -359,6 +363,7 @@ fn stats_section(server: &Server, text: &mut String) {
         "tracking_total_keys": tracked,
         "tracking_total_items": items,
         "tracking_total_prefixes": prefixes,
+        "tracking_total_bytes": tracking_bytes,
         "client_output_buffer_limit_disconnections": of(&counters.slow_clients_cut),
         "acl_access_denied_auth": server.acl.log.count(Reason::Auth),
         "acl_access_denied_cmd": server.acl.log.count(Reason::Command),
@@ -399,7 +404,7 @@ fn scripts_section(server: &Server, text: &mut String) {
         "undeclared_keys": of(&server.counters.undeclared_keys),
         "undeclared_refused": of(&server.counters.undeclared_refused),
         "script_traps": of(&server.counters.script_traps),
-        "script_instances_made": server.runtime.instances_made(),
+        "script_instances_created": server.runtime.instances_made(),
     );
     for (limit, count) in server.runtime.limits_hit() {
         let _ = write!(text, "script_limit_{}:{count}\r\n", limit.name());

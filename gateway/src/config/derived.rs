@@ -33,7 +33,6 @@ pub static DERIVED: &[Derived] = &[
         value: |c| c.data_dir.get().map_or(String::new(), |folder| folder.display().to_string()),
     },
     Derived { name: "set-max-intset-entries", value: |_| MOST_NUMBERS.to_string() },
-    Derived { name: "maxmemory-clients", value: |_| "0".to_owned() },
     // No script makes others wait, so nobody is ever told BUSY.
     Derived { name: "busy-reply-threshold", value: |_| "0".to_owned() },
     Derived { name: "lua-time-limit", value: |_| "0".to_owned() },

@@ -20,6 +20,8 @@ pub enum Kind {
     OrNever(fn(&Config) -> &Number),
     /// A number of bytes, with units as in redis.conf.
     Bytes(RangeInclusive<i64>, fn(&Config) -> &Number),
+    /// A number of bytes, or a part of `maxmemory` in percent; kept as the bytes, or as the percentage behind [`PERCENT`].
+    BytesOrPercent(fn(&Config) -> &Number),
     /// One of some words, separated by `|`, kept as its place among them.
     Word(&'static str, fn(&Config) -> &Number),
     /// Any of some words, separated by `|`, kept as a bit for each place; in a text they are separated by commas,
@@ -46,6 +48,9 @@ pub enum Kind {
     /// A text of this form.
     Text(Form, fn(&Config) -> &TextCell),
 }
+
+/// The bit of a number that is a percentage.
+pub const PERCENT: u64 = 1 << 63;
 
 /// What a text has to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -173,6 +178,19 @@ impl Kind {
                     bytes(text).ok_or_else(|| Refusal("argument must be a memory value".to_owned()))?;
                 within(range, number)
             }
+            Kind::BytesOrPercent(_) => {
+                let wrong = || Refusal("argument must be a memory or percent value".to_owned());
+                let number = |text: &str| integer(text).and_then(|number| u64::try_from(number).ok());
+                match text.strip_suffix('%').map(number) {
+                    Some(Some(0)) => Ok(Value::Number(0)),
+                    Some(Some(percent @ ..=100)) => Ok(Value::Number(PERCENT | percent)),
+                    Some(Some(_)) => {
+                        Err(Refusal("percentage argument must be less or equal to 100".to_owned()))
+                    }
+                    Some(None) => Err(wrong()),
+                    None => within(&(0..=i64::MAX), bytes(text).ok_or_else(wrong)?),
+                }
+            }
             Kind::Word(words, _) => match words.split('|').position(|word| text.eq_ignore_ascii_case(word)) {
                 Some(at) => Ok(Value::Number(at as u64)),
                 None if *words == "no|yes" => Err(Refusal("argument must be 'yes' or 'no'".to_owned())),
@@ -238,6 +256,7 @@ impl Kind {
             (
                 Kind::Integer(_, cell)
                 | Kind::Bytes(_, cell)
+                | Kind::BytesOrPercent(cell)
                 | Kind::Word(_, cell)
                 | Kind::Words(_, cell)
                 | Kind::OrNever(cell)
@@ -268,6 +287,10 @@ impl Kind {
     pub fn render(&self, config: &Config) -> String {
         match self {
             Kind::Integer(_, cell) | Kind::Bytes(_, cell) => cell(config).get().to_string(),
+            Kind::BytesOrPercent(cell) => match cell(config).get() {
+                number if number & PERCENT != 0 => format!("{}%", number & !PERCENT),
+                number => number.to_string(),
+            },
             Kind::OrNever(cell) => match i64::try_from(cell(config).get()) {
                 Ok(number) => number.to_string(),
                 Err(_) => "-1".to_owned(),
@@ -322,6 +345,7 @@ impl Kind {
             Kind::Bytes(range, _) => {
                 format!("a size from {} to {}, such as 64mb", humane(*range.start()), humane(*range.end()))
             }
+            Kind::BytesOrPercent(_) => "a size, or a percentage, such as 64mb or 10%".to_owned(),
             Kind::Word(words, _) => words.replace('|', " or "),
             Kind::Words(words, _) => format!("none or any of {}", words.replace('|', ", ")),
             Kind::OrNever(_) => "a whole number of at least -1".to_owned(),
@@ -347,6 +371,7 @@ impl Kind {
         match self {
             Kind::Integer(..) | Kind::OrNever(_) => "N",
             Kind::Bytes(..) => "BYTES",
+            Kind::BytesOrPercent(_) => "BYTES|PERCENT%",
             Kind::Word(words, _) if words.len() > 40 => "WORD",
             Kind::Word(words, _) => words,
             Kind::Words(..) => "FLAGS",

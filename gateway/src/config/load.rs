@@ -74,7 +74,7 @@ struct Given {
 impl Given {
     fn wrong(&self, expected: &str) -> Wrong {
         // Debug quoting keeps the line one line, whatever is in the value.
-        Wrong(format!("{}: {:?} is wrong, expected {expected}", self.at, self.text))
+        Wrong(format!("{}: {:?} is invalid, expected {expected}", self.at, self.text))
     }
 }
 
@@ -138,7 +138,7 @@ fn read(path: &Path, read_file: &dyn Fn(&Path) -> io::Result<String>) -> Result<
     })?;
     for key in table.keys() {
         if key == "user" {
-            let where_else = "users stand in the file that \"aclfile\" names, or are made with ACL SETUSER";
+            let where_else = "define users in the file that \"aclfile\" names, or with ACL SETUSER";
             return Err(Wrong(format!("{name}: unknown key \"user\": {where_else}")));
         }
         if !PARAMETERS.iter().any(|row| row.name == key) {
@@ -246,17 +246,17 @@ mod tests {
             error(None, &[], &[("data-dir", "")]),
         ];
         insta::assert_snapshot!(errors.join("\n"), @r#"
-        flag --shards: "0" is wrong, expected a whole number from 1 to 1024
-        environment variable MOONSHARD_SCRIPT_MEMORY: "1kb" is wrong, expected a size from 1mb to 4gb, such as 64mb
-        environment variable MOONSHARD_CLIENT_QUERY_BUFFER_LIMIT: "1kb" is wrong, expected a size of at least 1mb, such as 64mb
-        moonshard.toml: http: "8080" is wrong, expected HOST:PORT, such as 127.0.0.1:8080, or off
-        moonshard.toml: resp: "off" is wrong, expected HOST:PORT, such as 127.0.0.1:8080
-        moonshard.toml: timeout: "[1, 2]" is wrong, expected a whole number from 0 to 2147483647
-        environment variable MOONSHARD_TIMEOUT: "never\n" is wrong, expected a whole number from 0 to 2147483647
-        flag --script-instances: "reused" is wrong, expected rewind or fresh
-        flag --script-fuel: "-1" is wrong, expected a whole number of at least 1
-        flag --client-output-buffer-limit: "64mb" is wrong, expected CLASS HARD SOFT SECONDS ..., such as normal 1gb 64mb 60
-        flag --data-dir: "" is wrong, expected a folder or none
+        flag --shards: "0" is invalid, expected a whole number from 1 to 1024
+        environment variable MOONSHARD_SCRIPT_MEMORY: "1kb" is invalid, expected a size from 1mb to 4gb, such as 64mb
+        environment variable MOONSHARD_CLIENT_QUERY_BUFFER_LIMIT: "1kb" is invalid, expected a size of at least 1mb, such as 64mb
+        moonshard.toml: http: "8080" is invalid, expected HOST:PORT, such as 127.0.0.1:8080, or off
+        moonshard.toml: resp: "off" is invalid, expected HOST:PORT, such as 127.0.0.1:8080
+        moonshard.toml: timeout: "[1, 2]" is invalid, expected a whole number from 0 to 2147483647
+        environment variable MOONSHARD_TIMEOUT: "never\n" is invalid, expected a whole number from 0 to 2147483647
+        flag --script-instances: "reused" is invalid, expected rewind or fresh
+        flag --script-fuel: "-1" is invalid, expected a whole number of at least 1
+        flag --client-output-buffer-limit: "64mb" is invalid, expected CLASS HARD SOFT SECONDS ..., such as normal 1gb 64mb 60
+        flag --data-dir: "" is invalid, expected a directory or none
         "#);
     }
 
@@ -280,7 +280,7 @@ mod tests {
         insta::assert_snapshot!(errors.join("\n"), @r#"
         moonshard.toml: unknown key "script_fule", the nearest known one is "script-fuel"
         moonshard.toml: unknown key "server", the nearest known one is "stores"
-        moonshard.toml: unknown key "user": users stand in the file that "aclfile" names, or are made with ACL SETUSER
+        moonshard.toml: unknown key "user": define users in the file that "aclfile" names, or with ACL SETUSER
         moonshard.toml: line 2: string values must be quoted, expected literal string
         moonshard.toml: line 2: duplicate key
         cannot read config file /nowhere.toml: permission denied

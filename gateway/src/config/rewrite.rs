@@ -81,8 +81,8 @@ impl Config {
 fn value_of(row: &Parameter, config: &Config) -> Value {
     let text = row.kind.render(config);
     match (&row.kind, text.parse::<i64>()) {
-        (Kind::Bytes(..), Ok(size)) if humane(size) != text => humane(size).into(),
-        (Kind::Integer(..) | Kind::Bytes(..), Ok(number)) => number.into(),
+        (Kind::Bytes(..) | Kind::BytesOrPercent(_), Ok(size)) if humane(size) != text => humane(size).into(),
+        (Kind::Integer(..) | Kind::Bytes(..) | Kind::BytesOrPercent(_), Ok(number)) => number.into(),
         _ => text.into(),
     }
 }

@@ -10,12 +10,12 @@ use super::cell::{
     AddressCell, AddressesCell, FolderCell, NamesCell, Number, OutputLimits, Secret, TextCell,
 };
 use super::kind::{Kind, Sort};
-use super::{access, telemetry};
+use super::{access, clients, scripting, telemetry};
 
 /// Range of what Redis keeps in a C `int`.
-const INT_MAX: i64 = i32::MAX as i64;
+pub(super) const INT_MAX: i64 = i32::MAX as i64;
 /// Smallest limit for things a single command needs, as in Redis.
-const MB: i64 = 1 << 20;
+pub(super) const MB: i64 = 1 << 20;
 
 /// The value of every parameter. A field's meaning stands in the row of the same name in [`PARAMETERS`].
 #[derive(Debug, Default)]
@@ -68,11 +68,13 @@ pub struct Config {
     pub script_concurrency: Number,
     pub script_fuel_slice: Number,
     /// Read it with [`Config::instances`].
-    script_instances: Number,
+    pub(super) script_instances: Number,
     pub proto_max_bulk_len: Number,
     pub client_query_buffer_limit: Number,
     pub client_output_buffer_limit: OutputLimits,
     pub maxclients: Number,
+    /// Read it with `Config::limit_of_clients`.
+    pub(super) maxmemory_clients: Number,
     pub timeout: Number,
     pub tcp_keepalive: Number,
     pub tcp_backlog: Number,
@@ -88,6 +90,7 @@ pub struct Config {
     pub hll_sparse_max_bytes: Number,
     pub notify_keyspace_events: Number,
     pub tracking_table_max_keys: Number,
+    pub tracking_table_max_bytes: Number,
     pub slowlog_log_slower_than: Number,
     pub slowlog_max_len: Number,
     pub latency_monitor_threshold: Number,
@@ -335,219 +338,43 @@ pub static PARAMETERS: &[Parameter] = &[
         live: false,
         doc: "Shards of the data, each with its own lock.",
     },
-    Parameter {
-        name: "script-fuel",
-        kind: Kind::Integer(1..=i64::MAX, |c| &c.script_fuel),
-        default: Fallback::Text("100000000000"),
-        live: true,
-        doc: "Fuel limit of one script run: about one unit per WebAssembly instruction, plus the cost of its \
-              calls.",
-    },
-    Parameter {
-        name: "script-timeout-ms",
-        kind: Kind::Integer(1..=86_400_000, |c| &c.script_timeout_ms),
-        default: Fallback::Text("5000"),
-        live: true,
-        doc: "Milliseconds after which a script run is stopped.",
-    },
-    Parameter {
-        name: "script-memory",
-        kind: Kind::Bytes(MB..=4 << 30, |c| &c.script_memory),
-        default: Fallback::Text("64mb"),
-        live: false,
-        doc: "Memory limit of one script run.",
-    },
-    Parameter {
-        name: "script-fuel-max",
-        kind: Kind::Integer(1..=i64::MAX, |c| &c.script_fuel_max),
-        default: Fallback::Text("200000000000"),
-        live: true,
-        doc: "Maximum fuel that the header of a script can request.",
-    },
-    Parameter {
-        name: "script-timeout-max-ms",
-        kind: Kind::Integer(1..=86_400_000, |c| &c.script_timeout_max_ms),
-        default: Fallback::Text("60000"),
-        live: true,
-        doc: "Maximum timeout that the header of a script can request.",
-    },
-    Parameter {
-        name: "script-memory-max",
-        kind: Kind::Bytes(MB..=4 << 30, |c| &c.script_memory_max),
-        default: Fallback::Text("256mb"),
-        live: false,
-        doc: "Maximum memory that the header of a script can request.",
-    },
-    Parameter {
-        name: "default-script-flags",
-        kind: Kind::Words(SCRIPT_FLAGS, |c| &c.default_script_flags),
-        default: Fallback::Text("none"),
-        live: true,
-        doc: "Flags of every script, in addition to those of its header and of SCRIPT FLAGS.",
-    },
-    Parameter {
-        name: "script-on-error",
-        kind: Kind::Word("keep|rollback", |c| &c.script_on_error),
-        default: Fallback::Text("keep"),
-        live: true,
-        doc: "What happens to the writes of an atomic script that ends with an error of its own: keep \
-              commits them, as Redis does, rollback discards them.",
-    },
-    Parameter {
-        name: "undeclared-keys",
-        kind: Kind::Word("widen|reject", |c| &c.undeclared_keys),
-        default: Fallback::Text("widen"),
-        live: true,
-        doc: "What happens when an atomic script accesses a key that is not among its KEYS: with widen the \
-              key is locked, and the script is run again if necessary; with reject the call fails.",
-    },
-    Parameter {
-        name: "script-auto-async",
-        kind: Kind::Word("never|async|always", |c| &c.script_auto_async),
-        default: Fallback::Text("async"),
-        live: true,
-        doc: "Which scripts batch calls whose result they do not use: none, scripts without atomicity, or \
-              all. always has no benefit while the data is in the same process.",
-    },
-    Parameter {
-        name: "script-queue-max",
-        kind: Kind::Bytes(0..=1 << 30, |c| &c.script_queue_max),
-        default: Fallback::Text("64kb"),
-        live: true,
-        doc: "Size of the batched calls of a script at which they are sent.",
-    },
-    Parameter {
-        name: "script-client-gone",
-        kind: Kind::Word("rollback|finish", |c| &c.script_client_gone),
-        default: Fallback::Text("rollback"),
-        live: true,
-        doc: "What happens to a script whose client disconnects: rollback stops it and discards its writes, \
-              finish lets it run to its end.",
-    },
-    Parameter {
-        name: "script-reply-max",
-        kind: Kind::Bytes(1024..=4 << 30, |c| &c.script_reply_max),
-        default: Fallback::Text("64mb"),
-        live: true,
-        doc: "Maximum size of the reply of a script.",
-    },
-    Parameter {
-        name: "script-cache-max",
-        kind: Kind::Integer(1..=1_000_000, |c| &c.script_cache_max),
-        default: Fallback::Text("1000"),
-        live: true,
-        doc: "Maximum number of cached scripts that were run by EVAL; the least recently used are evicted. \
-              Scripts of SCRIPT LOAD are not evicted.",
-    },
-    Parameter {
-        name: "script-cache-max-bytes",
-        kind: Kind::Bytes(64 << 10..=1 << 40, |c| &c.script_cache_max_bytes),
-        default: Fallback::Text("64mb"),
-        live: true,
-        doc: "Bytes of memory for the texts and compiled images of scripts, and as many for those of libraries. Beyond it \
-              the least recently used scripts of EVAL are forgotten, then images are; SCRIPT LOAD and FUNCTION LOAD are refused.",
-    },
-    Parameter {
-        name: "library-memory-max",
-        kind: Kind::Bytes(64 << 10..=4 << 30, |c| &c.library_memory_max),
-        default: Fallback::Text("8mb"),
-        live: true,
-        doc: "Bytes of memory that a library of functions may occupy once it is loaded. Every call of its functions starts \
-              from a copy.",
-    },
-    Parameter {
-        name: "transaction-memory-max",
-        kind: Kind::Bytes(1 << 20..=1 << 40, |c| &c.transaction_memory_max),
-        default: Fallback::Text("256mb"),
-        live: true,
-        doc: "Bytes that a MULTI transaction may hold in order to be rolled back, beyond which it is. \
-              Of a script these count as its memory.",
-    },
+    scripting::SCRIPT_FUEL,
+    scripting::SCRIPT_TIMEOUT_MS,
+    scripting::SCRIPT_MEMORY,
+    scripting::SCRIPT_FUEL_MAX,
+    scripting::SCRIPT_TIMEOUT_MAX_MS,
+    scripting::SCRIPT_MEMORY_MAX,
+    scripting::DEFAULT_SCRIPT_FLAGS,
+    scripting::SCRIPT_ON_ERROR,
+    scripting::UNDECLARED_KEYS,
+    scripting::SCRIPT_AUTO_ASYNC,
+    scripting::SCRIPT_QUEUE_MAX,
+    scripting::SCRIPT_CLIENT_GONE,
+    scripting::SCRIPT_REPLY_MAX,
+    scripting::SCRIPT_CACHE_MAX,
+    scripting::SCRIPT_CACHE_MAX_BYTES,
+    scripting::LIBRARY_MEMORY_MAX,
+    scripting::TRANSACTION_MEMORY_MAX,
     Parameter {
         name: "maxmemory-transactions",
         kind: Kind::Word("rollback|refuse|allow", |c| &c.maxmemory_transactions),
         default: Fallback::Text("rollback"),
         live: true,
-        doc: "What happens when a script or transaction that has begun to write reaches maxmemory and no key can be evicted: \
-              it is rolled back, its commands that need memory are refused, or it goes on, as in Redis. \
-              A script with allow-oom may exceed maxmemory by its memory limit.",
+        doc: "What happens when a script or transaction that has already written reaches maxmemory and no key can \
+              be evicted: rollback rolls it back, refuse makes its commands that need memory fail, allow lets it \
+              continue, as in Redis. A script with allow-oom may exceed maxmemory by its memory limit.",
     },
-    Parameter {
-        name: "script-instances",
-        kind: Kind::Word("rewind|fresh", |c| &c.script_instances),
-        default: Fallback::Text("rewind"),
-        live: false,
-        doc: "How the sandbox of a run is created: rewind reuses one after restoring its memory, fresh \
-              creates a new one.",
-    },
-    Parameter {
-        name: "script-concurrency",
-        kind: Kind::Integer(1..=4096, |c| &c.script_concurrency),
-        default: Fallback::Text("64"),
-        live: false,
-        doc: "Maximum number of scripts that run at the same time, counted separately for atomic scripts and \
-              scripts without atomicity. Further scripts are queued.",
-    },
-    Parameter {
-        name: "script-fuel-slice",
-        kind: Kind::Integer(1000..=1_000_000_000, |c| &c.script_fuel_slice),
-        default: Fallback::Text("2000000"),
-        live: false,
-        doc: "Fuel after which a running script yields its thread to other tasks.",
-    },
-    Parameter {
-        name: "proto-max-bulk-len",
-        kind: Kind::Bytes(MB..=i64::MAX, |c| &c.proto_max_bulk_len),
-        default: Fallback::Text("512mb"),
-        live: true,
-        doc: "Maximum size of one argument of a command.",
-    },
-    Parameter {
-        name: "client-query-buffer-limit",
-        kind: Kind::Bytes(MB..=i64::MAX, |c| &c.client_query_buffer_limit),
-        default: Fallback::Text("1gb"),
-        live: true,
-        doc: "Maximum size of a command with all its arguments.",
-    },
-    Parameter {
-        name: "client-output-buffer-limit",
-        kind: Kind::OutputLimits(|c| &c.client_output_buffer_limit),
-        default: Fallback::Text("normal 1gb 64mb 60 pubsub 32mb 8mb 60"),
-        live: true,
-        doc: "A client is disconnected when the replies (normal) or messages (pubsub) that it has not read \
-              exceed the hard limit, or the soft limit for that many seconds. 0 means no limit.",
-    },
-    Parameter {
-        name: "maxclients",
-        kind: Kind::Integer(1..=u32::MAX as i64, |c| &c.maxclients),
-        default: Fallback::Text("10000"),
-        live: true,
-        doc: "Maximum number of connections. It is lower if the limit of open files is less than 200 above \
-              it.",
-    },
-    Parameter {
-        name: "timeout",
-        kind: Kind::Integer(0..=INT_MAX, |c| &c.timeout),
-        default: Fallback::Text("0"),
-        live: true,
-        doc: "Seconds after which an idle RESP connection is closed; 0 means never. Idle HTTP connections, \
-              gRPC connections without a call and incomplete TLS handshakes are closed after 60 seconds at \
-              most.",
-    },
-    Parameter {
-        name: "tcp-keepalive",
-        kind: Kind::Integer(0..=INT_MAX, |c| &c.tcp_keepalive),
-        default: Fallback::Text("300"),
-        live: true,
-        doc: "Seconds between TCP keepalive probes, which detect dead connections. 0 disables them.",
-    },
-    Parameter {
-        name: "tcp-backlog",
-        kind: Kind::Integer(1..=INT_MAX, |c| &c.tcp_backlog),
-        default: Fallback::Text("511"),
-        live: false,
-        doc: "Maximum number of connections that wait to be accepted.",
-    },
+    scripting::SCRIPT_INSTANCES,
+    scripting::SCRIPT_CONCURRENCY,
+    scripting::SCRIPT_FUEL_SLICE,
+    clients::PROTO_MAX_BULK_LEN,
+    clients::QUERY_BUFFER_LIMIT,
+    clients::OUTPUT_BUFFER_LIMIT,
+    clients::MAXCLIENTS,
+    clients::MAXMEMORY_CLIENTS,
+    clients::TIMEOUT,
+    clients::TCP_KEEPALIVE,
+    clients::TCP_BACKLOG,
     Parameter {
         name: "hz",
         kind: Kind::Integer(1..=500, |c| &c.hz),
@@ -625,14 +452,8 @@ pub static PARAMETERS: &[Parameter] = &[
         doc: "Keyspace notifications to publish: K and E select the channels by key and by event, the other \
               letters select classes of events as in Redis, A most of them. Empty disables notifications.",
     },
-    Parameter {
-        name: "tracking-table-max-keys",
-        kind: Kind::Integer(0..=i64::MAX, |c| &c.tracking_table_max_keys),
-        default: Fallback::Text("1000000"),
-        live: true,
-        doc: "Maximum number of keys in the invalidation table of client-side caching. Above it, clients are \
-              told to drop another key. 0 means no limit.",
-    },
+    clients::TRACKING_TABLE_MAX_KEYS,
+    clients::TRACKING_TABLE_MAX_BYTES,
     telemetry::SLOWLOG_SLOWER_THAN,
     telemetry::SLOWLOG_MAX_LEN,
     telemetry::LATENCY_MONITOR,

@@ -53,8 +53,10 @@ fn session(server: &Server, caller: &Caller, db: usize, out: &Reply) -> Session 
     let known = server.clients.lock().get(&caller.client).cloned();
     let account = || caller.account.clone().unwrap_or_else(|| server.acl.default_account().clone());
     // It may have gone while its script runs on.
-    let client =
-        known.unwrap_or_else(|| ClientInfo::new(caller.client, String::new(), String::new(), account()));
+    let client = known.unwrap_or_else(|| {
+        let memory = server.client_memory.clone();
+        ClientInfo::new(caller.client, String::new(), String::new(), account(), memory)
+    });
     let account = client.account.lock().clone();
     Session::within(client, account, db, out.protocol)
 }

@@ -42,15 +42,15 @@ impl Declared {
         } else if !admitted.keys.is_empty() && admitted.facts.routing.of(admitted.args) == Routing::Everywhere
         {
             // Of another database, or named by a pattern.
-            format!("keys that no KEYS can name, command: {}; do without", admitted.facts.name)
+            format!("keys that cannot be declared, command: {}; do not use this command", admitted.facts.name)
         } else {
             return Ok(());
         };
         let name = &self.name;
         let otherwise = match self.by {
-            Refuser::User => format!(" of script {name}, as {} wants it", Limit::UndeclaredKeys.rule()),
-            Refuser::Script => format!(", or let script {name} say undeclared-keys=widen"),
-            Refuser::Server => format!(", or give script {name} the flag allow-undeclared-keys"),
+            Refuser::User => format!(" of script {name}, as {} requires", Limit::UndeclaredKeys.rule()),
+            Refuser::Script => format!(", or set undeclared-keys=widen in script {name}"),
+            Refuser::Server => format!(", or set the flag allow-undeclared-keys for script {name}"),
         };
         Counters::add(&server.counters.undeclared_refused, 1);
         if self.by == Refuser::User {
@@ -76,8 +76,8 @@ pub(super) fn note_undeclared<'k>(
     if is_new && server.counters.undeclared_told.swap(second, Ordering::Relaxed) != second {
         let key = String::from_utf8_lossy(&first[..first.len().min(128)]);
         crate::log::notice(&format!(
-            "{program} uses the key {key}, which is not among its KEYS; a script that declares its keys waits \
-             for them once and is never repeated"
+            "{program} uses the key {key}, which is not among its KEYS; declared keys are locked once before \
+             the script runs, undeclared keys can cause it to run again"
         ));
     }
 }

@@ -22,7 +22,8 @@ pub(super) fn refuse(call: &ScriptCall<'_>) -> Result<(), String> {
     }
     if call.options.flags.has(Flags::DISABLE_ATOMICITY) {
         return Err(format!(
-            "ERR {} cannot be run dry: without atomicity others see each of its writes at once",
+            "ERR {} does not support dry runs, because it runs without atomicity and its writes are visible \
+             immediately",
             call.program
         ));
     }

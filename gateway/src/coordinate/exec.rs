@@ -31,6 +31,9 @@ use crate::server::Server;
 use crate::session::Session;
 use crate::stats::Ended;
 
+/// Queued calls of which each does little that are looked at, or performed, before others have their turn.
+const CALLS_PER_TURN: usize = 1000;
+
 /// A queued call of EXEC, as far as it is known before any of them is performed.
 pub struct Queued<'a> {
     /// The call as it came.
@@ -164,7 +167,10 @@ pub async fn exec<'a>(
     out: &mut Reply,
 ) -> Result<bool, CommandError> {
     let mut locks = LockSet::default();
-    for Queued { call, db, .. } in queued {
+    for (at, Queued { call, db, .. }) in queued.iter().enumerate() {
+        if at % CALLS_PER_TURN == CALLS_PER_TURN - 1 {
+            tokio::task::yield_now().await;
+        }
         if let Ok(admitted) = call {
             locks.add(&call_of(admitted, *db, 0));
         }
@@ -305,6 +311,7 @@ async fn round<'a>(
                 }
             }
             Step::Engine(admitted, db) => {
+                make_room(out).await.map_err(|error| Broken::Ended(error.text().to_owned()))?;
                 let (part, mark) = (Part::begin(), out.buf.len());
                 let call = call_of(admitted, *db, shared.present.now_ms);
                 txn.set_limits(server.transaction_limits());
@@ -321,6 +328,7 @@ async fn round<'a>(
                     return Err(Broken::Ended(REPLY_TOO_LARGE.text().to_owned()));
                 }
                 // Of many calls none may be long, and all together nevertheless.
+                out.steps += LONG_CALL_STEPS / CALLS_PER_TURN as u64;
                 if out.steps > LONG_CALL_STEPS {
                     out.steps = 0;
                     tokio::task::yield_now().await;
@@ -342,6 +350,22 @@ async fn round<'a>(
         }
     }
     Ok(txn)
+}
+
+/// Lets a large reply grow before it has to, on another thread: all of it may have to move.
+async fn make_room(out: &mut Reply) -> Result<(), CommandError> {
+    const LARGE_BYTES: usize = 16 << 20;
+    let len = out.buf.len();
+    if len < LARGE_BYTES || out.buf.capacity() - len > len / 8 {
+        return Ok(());
+    }
+    let mut buf = std::mem::take(&mut out.buf);
+    let grown = tokio::task::spawn_blocking(move || {
+        buf.reserve(len);
+        buf
+    });
+    out.buf = grown.await.map_err(|_| CommandError::new("ERR internal error: a reply was lost"))?;
+    Ok(())
 }
 
 async fn script_step(
@@ -426,7 +450,7 @@ async fn run_step(
     let how = if failed { Ended::WithError } else { Ended::Well };
     call.tell_end(how, &done.spent);
     told.iter_mut().for_each(|told| told.end(how, done.spent.fuel));
-    let lost = || Broken::Ended("SCRIPTTRAP the sandbox took its transaction down".into());
+    let lost = || Broken::Ended("SCRIPTTRAP the sandbox failed and its transaction was rolled back".into());
     let ScriptHost { mut txn, outgoing: published, seen, .. } = *done.host.ok_or_else(lost)?;
     shared.seed = seen.seed;
     if call.is_dry() {

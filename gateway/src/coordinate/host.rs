@@ -469,7 +469,7 @@ fn lack_of(trouble: Trouble) -> Lack {
         Trouble::Lost(error) => Lack::Node(error),
         Trouble::Apart => Lack::Begin,
         Trouble::Unfit => Lack::Order,
-        Trouble::Broken => Lack::Node(CommandError::new("ERR internal error: a watch was asked for twice")),
+        Trouble::Broken => Lack::Node(CommandError::new("ERR internal error: a watch was requested twice")),
     }
 }
 

@@ -102,16 +102,16 @@ impl Reached {
         };
         let (used_up, setting) = match limit {
             script::Limit::Fuel => (
-                format!("{} units used up", budget.fuel),
+                format!("{} units used", budget.fuel),
                 of_user(Limit::FuelPerSecond, budget.fuel).unwrap_or("script-fuel"),
             ),
             script::Limit::Time => {
                 let millis = budget.time.as_millis() as u64;
                 let setting = of_user(Limit::ScriptTimeoutMs, millis).unwrap_or("script-timeout-ms");
-                (format!("{millis} ms are over"), setting)
+                (format!("{millis} ms used"), setting)
             }
             script::Limit::Memory => (
-                format!("more than {} bytes wanted", budget.memory_bytes),
+                format!("more than {} bytes requested", budget.memory_bytes),
                 of_user(Limit::ScriptMemory, budget.memory_bytes as u64).unwrap_or("script-memory"),
             ),
             script::Limit::Reply => {
@@ -148,12 +148,12 @@ pub(super) fn limit_error(server: &Server, call: &ScriptCall<'_>, limit: script:
 pub(super) fn memory_error(server: &Server, call: &ScriptCall<'_>, limit: LimitReached) -> String {
     match limit {
         LimitReached::Data => {
-            format!("{DATA_LIMIT}: {} was ended; its writes were rolled back", call.program)
+            format!("{DATA_LIMIT}: {} was stopped; its writes were rolled back", call.program)
         }
         LimitReached::Undo if call.in_exec => exec_memory_error(server, limit),
         LimitReached::Undo => {
             let mut reached = Reached::of(server, call.account.as_ref(), &call.budget, script::Limit::Memory);
-            reached.used_up = format!("rolling back needs more than {} bytes", call.budget.memory_bytes);
+            reached.used_up = format!("rolling back requires more than {} bytes", call.budget.memory_bytes);
             if call.options.memory_bytes.is_some() {
                 reached.setting = "the script's own options";
             }
@@ -167,7 +167,7 @@ pub(super) fn exec_memory_error(server: &Server, limit: LimitReached) -> String 
     match limit {
         LimitReached::Data => format!("{DATA_LIMIT}: the transaction was rolled back"),
         LimitReached::Undo => format!(
-            "TXNLIMIT memory: rolling back needs more than {} bytes; the transaction was rolled back; \
+            "TXNLIMIT memory: rolling back requires more than {} bytes; the transaction was rolled back; \
              the limit is set by transaction-memory-max",
             server.config.transaction_memory_max.get()
         ),

@@ -2,6 +2,7 @@
 
 use store::{Trouble, Unit};
 use store_engine::CommandError;
+use store_engine::discard::discard;
 
 use crate::fleet;
 use crate::pubsub::Message;
@@ -23,7 +24,8 @@ impl Outgoing {
         let bytes = size_of::<Message>() + message.channel.len() + message.text.len();
         if self.bytes + bytes > MOST_BYTES {
             return Err(CommandError::new(
-                "ERR a script or transaction may publish no more than 64mb; nothing of it is heard before its end",
+                "ERR a script or transaction can publish at most 64mb, because its messages are buffered until \
+                 it commits",
             ));
         }
         self.bytes += bytes;
@@ -32,9 +34,15 @@ impl Outgoing {
     }
 
     /// Adds those of a part of the transaction.
-    pub fn append(&mut self, part: Outgoing) {
+    pub fn append(&mut self, mut part: Outgoing) {
         self.bytes += part.bytes;
-        self.messages.extend(part.messages);
+        self.messages.append(&mut part.messages);
+    }
+}
+
+impl Drop for Outgoing {
+    fn drop(&mut self) {
+        discard(std::mem::take(&mut self.messages), self.bytes);
     }
 }
 

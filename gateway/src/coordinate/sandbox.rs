@@ -11,6 +11,9 @@ use super::script::{Program, ScriptCall};
 use super::turns::{self, Pace};
 use crate::server::Server;
 
+/// Bytes of text and arguments that are not copied into a sandbox on a thread that serves connections.
+const MUCH: usize = 1 << 20;
+
 /// Runs what is called, with this host. With a pace it may be made to give way. The host comes back, unless the sandbox
 /// took it down with it.
 pub(super) async fn run_in_sandbox<H: Host>(
@@ -29,6 +32,7 @@ pub(super) async fn run_in_sandbox<H: Host>(
         function: matches!(call.program, Program::Function(_)),
     };
     let input = input.encode();
+    let brings_much = input.len() + call.program.script().source().len() > MUCH;
     let (runtime, script) = (server.runtime.clone(), call.program.script().clone());
     let mut budget = call.budget;
     if let Some(pace) = &pace {
@@ -47,11 +51,11 @@ pub(super) async fn run_in_sandbox<H: Host>(
     // Half of the time that it may take is its own.
     let patience = pace.map(|pace| (pace, budget.time / 2));
     let (host, outcome, spent) = match (call.scope(), server.tracking.is_on()) {
-        (None, false) => turns::drive(server, run, patience).await,
-        (None, true) => turns::drive(server, Box::pin(origin.drive(run)), patience).await,
+        (None, false) => turns::drive(server, run, brings_much, patience).await,
+        (None, true) => turns::drive(server, Box::pin(origin.drive(run)), brings_much, patience).await,
         (Some(scope), _) => {
             let run = Box::pin(async move { scope.drive(origin.drive(run)).await });
-            turns::drive(server, run, patience).await
+            turns::drive(server, run, brings_much, patience).await
         }
     };
     (host.and_then(AnyHost::downcast::<H>), outcome, spent)

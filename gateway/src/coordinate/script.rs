@@ -356,10 +356,10 @@ pub(super) fn killed_error(server: &Server, call: &ScriptCall<'_>) -> String {
     let command = call.program.kind().to_uppercase();
     let fate = match call.options.flags.has(Flags::DISABLE_ATOMICITY) {
         // What it had collected is gone with it.
-        true => "what it has sent stays, as it is not atomic",
+        true => "its writes were not rolled back, because it is not atomic",
         false => fate(call),
     };
-    format!("KILLED {} was ended by {command} KILL; {fate}", call.program)
+    format!("KILLED {} was stopped by {command} KILL; {fate}", call.program)
 }
 
 /// The same of a transaction that was still waiting for its keys, or its user's turn.
@@ -368,7 +368,7 @@ pub(super) fn never_run_error(server: &Server, who: &Who) -> String {
     server.totals.add(Ended::Killed, &Spent::default());
     let kind = if who.function.is_some() { "function" } else { "script" };
     format!(
-        "KILLED {kind} {} was ended by {} KILL before its transaction did anything",
+        "KILLED {kind} {} was stopped by {} KILL before its transaction executed a command",
         who.name,
         kind.to_uppercase()
     )
@@ -377,8 +377,8 @@ pub(super) fn never_run_error(server: &Server, who: &Who) -> String {
 /// What became of the writes of a script that was ended.
 pub(super) fn fate(call: &ScriptCall<'_>) -> &'static str {
     match call.options.flags.has(Flags::DISABLE_ATOMICITY) {
-        true => "what it wrote stays, as it is not atomic",
-        false => "its writes were undone",
+        true => "its writes were not rolled back, because it is not atomic",
+        false => "its writes were rolled back",
     }
 }
 
@@ -576,7 +576,7 @@ pub(super) fn append_reply(
 pub(super) fn lost(trouble: Trouble) -> String {
     match trouble {
         Trouble::Lost(error) => error.text().to_owned(),
-        other => format!("ERR internal error: locks were not had: {other:?}"),
+        other => format!("ERR internal error: locks were not acquired: {other:?}"),
     }
 }
 

@@ -33,17 +33,22 @@ const SLICE_FUEL: u64 = 150_000;
 const SHORT_RUN: Duration = Duration::from_millis(10);
 
 /// Drives `run` to its end. Its first slice is spent on the caller's thread, which is where short scripts end;
-/// what takes longer moves to the compute threads, so that the caller's other connections go on.
+/// what takes longer moves to the compute threads, so that the caller's other connections go on. One that `brings_much` is
+/// there from the start.
 ///
 /// With `patience` it gives way for so long if no CPU is to spare, by slices of this pace: who locks nothing holds up
 /// nobody by taking longer.
 pub(super) async fn drive(
     server: &Server,
     mut run: Pin<Box<impl Future<Output = Ran> + Send + 'static>>,
+    brings_much: bool,
     patience: Option<(Pace, Duration)>,
 ) -> Ran {
     let began = Instant::now();
-    let first = poll_fn(|context| Poll::Ready(poll(&mut run, context))).await;
+    let first = match brings_much {
+        true => Poll::Pending,
+        false => poll_fn(|context| Poll::Ready(poll(&mut run, context))).await,
+    };
     match (first, patience) {
         (Poll::Ready(ran), _) => ran,
         (Poll::Pending, None) => {

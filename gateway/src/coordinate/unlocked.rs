@@ -79,8 +79,8 @@ impl UnlockedHost {
         let UnlockedHost { server, seed, queue, sent, failed, unpaid_steps, .. } = self;
         let mut unread = Reply::new(Protocol::Resp2);
         while *sent < queue.len() {
-            if unread.steps > LONG_CALL_STEPS {
-                // Others have their turn.
+            if unread.steps > LONG_CALL_STEPS || server.store.is_far_ahead_of_disk() {
+                // Others have their turn, or the disk has.
                 return false;
             }
             unread.buf.clear();
@@ -107,6 +107,7 @@ impl UnlockedHost {
                 self.send_elsewhere(&cluster).await;
                 continue;
             }
+            self.server.store.wait_for_disk().await;
             let mut unread = Reply::new(Protocol::Resp2);
             let args = self.queue.args(self.sent);
             let call = self.queue.call(self.sent, &args, 0);
@@ -191,7 +192,7 @@ impl UnlockedHost {
                 return HostCall::Later;
             }
         } else {
-            let sent = self.send();
+            let sent = self.send() && !self.server.store.is_far_ahead_of_disk();
             let Admitted { facts, ref keys, .. } = admitted;
             let call = Call { command: facts, args, keys, db: self.db, now_ms: unix_ms() };
             if self.failed.is_none()
@@ -252,6 +253,7 @@ impl Host for UnlockedHost {
                 out.protocol = protocol;
                 let args = call.args(0);
                 let (store, call) = (&self.server.store, call.call(0, &args, 0));
+                store.wait_for_disk().await;
                 store.execute(&call, self.caller.client, unix_ms, &mut self.seed, &mut out).await;
             }
             let ended = ended(&out);

@@ -101,7 +101,7 @@ async fn last_id(
     let call = Call { command: row, args, keys: &keys, db, now_ms: unix_ms() };
     let mut out = Reply::new(Protocol::Resp2);
     server.store.execute(&call, client.id, unix_ms, &mut 0, &mut out).await;
-    let nothing = CommandError::new("ERR internal error: a stream does not tell its last ID");
+    let nothing = CommandError::new("ERR internal error: cannot read the last ID of a stream");
     match Value::parse(&out.buf, ReplyLimits::default()) {
         Ok(Value::Array(fields)) => {
             let name = fields.iter().position(|field| field.text() == Some(b"last-generated-id"));
@@ -122,7 +122,7 @@ async fn wait_here(
 ) -> Result<Vec<u8>, CommandError> {
     let mut parked = node.park(call, protocol);
     *client.blocked.lock() = Some(Blocked::Here(parked.waiter().clone()));
-    let failed = CommandError::new("ERR internal error: whoever served this call has failed");
+    let failed = CommandError::new("ERR internal error: the task that executed this call failed");
     parked.reply(unix_ms).await.ok_or(failed)
 }
 

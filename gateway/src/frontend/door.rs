@@ -101,7 +101,8 @@ impl Listed {
     /// Lists a client that comes from `addr` and has arrived at `laddr`.
     pub fn new(server: &Arc<Server>, addr: String, laddr: String) -> Listed {
         let account = server.acl.default_account().clone();
-        let client = ClientInfo::new(server.next_client(), addr, laddr, account);
+        let memory = server.client_memory.clone();
+        let client = ClientInfo::new(server.next_client(), addr, laddr, account, memory);
         server.clients.lock().insert(client.id, client.clone());
         Listed { server: server.clone(), client }
     }

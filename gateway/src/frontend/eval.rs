@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use resp::Value;
 
-use super::work::{Failure, Work, parse};
+use super::work::{Failure, Work, apart, parse};
 use crate::command::scripting;
 use crate::options::Flags;
 use crate::stats::Ended;
@@ -36,6 +36,8 @@ pub struct Asked<'a> {
 pub struct Done {
     /// What it used and did.
     pub trace: Arc<Trace>,
+    /// How many bytes it answered with.
+    pub bytes: usize,
     value: Value,
     dry: bool,
     /// What was written and is kept, and how much more there was.
@@ -98,7 +100,9 @@ pub async fn run(work: &mut Work, asked: Asked<'_>) -> Result<Done, Failure> {
     let mut argv = vec![name, asked.script, count.as_bytes()];
     argv.extend(asked.keys);
     argv.extend(asked.args);
-    let value = parse(&work.run(&argv).await?)?;
+    let reply = work.run(&argv).await?;
+    let bytes = reply.len();
+    let value = apart(bytes, move || parse(&reply)).await??;
     let dry = trace.is_dry();
     let seen = trace.seen();
     // One that something ended kept nothing.
@@ -106,5 +110,5 @@ pub async fn run(work: &mut Work, asked: Asked<'_>) -> Result<Done, Failure> {
     let kept = kept.map(|(told, omitted)| Ok::<_, Failure>((parse(told)?, Value::Integer(*omitted as i64))));
     let kept = kept.transpose()?;
     drop(seen);
-    Ok(Done { trace, value, dry, kept })
+    Ok(Done { trace, bytes, value, dry, kept })
 }

@@ -81,7 +81,7 @@ pub async fn serve(server: Arc<Server>, listener: TcpListener, mut ready: Ready)
     }
     let health = health.max_decoding_message_size(QUESTION_BYTES);
     let described = || Builder::configure().register_encoded_file_descriptor_set(DESCRIPTION);
-    let broken = |error: tonic_reflection::server::Error| format!("cannot describe itself: {error}");
+    let broken = |error: tonic_reflection::server::Error| format!("cannot set up reflection: {error}");
     let others = Routes::new(health)
         .add_service(described().build_v1().map_err(broken)?.max_decoding_message_size(QUESTION_BYTES))
         // Many tools know only this one.

@@ -126,7 +126,7 @@ fn router(face: &Arc<Face>) -> Router {
     let book = book.route(book::ROOT, axum::routing::get(book::first));
     let router = book.route("/docs/{*path}", axum::routing::get(book::page));
     let refused = || async {
-        Problem::new(StatusCode::METHOD_NOT_ALLOWED, "METHOD", "this cannot be done with what is here")
+        Problem::new(StatusCode::METHOD_NOT_ALLOWED, "METHOD", "this method is not allowed for this path")
     };
     router.fallback(console::serve).method_not_allowed_fallback(refused).with_state(face.clone())
 }
@@ -211,7 +211,7 @@ async fn answer(
                 Err(_) => Problem::new(
                     StatusCode::GATEWAY_TIMEOUT,
                     "TIMEOUT",
-                    "not answered within http-timeout-ms; what was not done is undone",
+                    "no reply within http-timeout-ms; uncommitted writes were rolled back",
                 )
                 .into_response(),
             };

@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use resp::{Limits, Parser, Progress, Reader, ReplyLimits, Step, Value};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use store_engine::discard::discard;
 use store_engine::work::LONG_CALL_STEPS;
 use store_engine::{Args, CommandError, Protocol, Reply};
 use tls::{Detached, Wire};
@@ -44,6 +45,8 @@ const READ_BYTES: usize = 16 * 1024;
 const FLUSH_BYTES: usize = 256 * 1024;
 /// The same of a client that has to say who it is first.
 const STRANGER_FLUSH_BYTES: usize = 16 * 1024;
+/// Reply bytes that are written before others have their turn.
+const PIECE_BYTES: usize = 1 << 20;
 /// Buffers larger than this are not kept.
 const KEPT_BYTES: usize = 64 * 1024;
 /// Idle buffers a thread keeps.
@@ -59,6 +62,7 @@ fn take_buffer() -> Vec<u8> {
 }
 
 fn give_buffer(mut buffer: Vec<u8>) {
+    let bytes = buffer.capacity();
     if (1..=KEPT_BYTES).contains(&buffer.capacity()) {
         buffer.clear();
         BUFFERS.with_borrow_mut(|buffers| {
@@ -66,6 +70,8 @@ fn give_buffer(mut buffer: Vec<u8>) {
                 buffers.push(buffer);
             }
         });
+    } else {
+        discard(buffer, bytes);
     }
 }
 
@@ -243,7 +249,7 @@ impl Connection {
         let now_ms = unix_ms();
         session.client.active_ms.store(now_ms, Ordering::Relaxed);
         session.clock = None;
-        session.client.held.set_input(input);
+        session.client.held.set_input(input.len(), input.capacity());
         while !session.closing {
             let is_stranger = session.needs_password(&server.acl);
             parser.set_authenticated(!is_stranger);
@@ -254,8 +260,8 @@ impl Connection {
                     answered += 1;
                     if args.get(0).is_some_and(is_http) {
                         log::warning(&format!(
-                            "the connection from {} sent POST or Host: as a command and is closed: a web page may be \
-                             trying to run commands through a browser",
+                            "closed the connection from {}: it sent POST or Host: as a command, which may be a \
+                             cross-protocol attack by a web page",
                             session.client.addr
                         ));
                         session.closing = true;
@@ -336,7 +342,8 @@ impl Connection {
                 Box::pin(ahead.receive(server, session, wire, input, &mut out)).await?;
             }
             let most = if is_stranger { STRANGER_FLUSH_BYTES } else { FLUSH_BYTES };
-            if out.buf.len() >= most && ahead.is_empty() {
+            // One call may change more than all that is read at once: the disk is waited for between any two.
+            if (out.buf.len() >= most || server.store.is_far_ahead_of_disk()) && ahead.is_empty() {
                 write_replies(server, session, wire, &mut out.buf).await?;
                 session.clock = None;
             }
@@ -349,9 +356,10 @@ impl Connection {
         } else {
             input.drain(..at);
         }
-        session.client.held.set_input(input);
+        session.client.held.set_input(input.len(), input.capacity());
         Counters::add(&server.counters.commands, answered);
-        if !out.buf.is_empty() {
+        // A client that wants no replies waits for the disk as others do, if that is far behind.
+        if !out.buf.is_empty() || session.wrote {
             if crowded && (answered > 1 || took_long) {
                 // Others compute before anybody writes: a client that serves many connections is then woken once
                 // and finds many replies. Scripts 16 deep on 50 connections take 0.8 of the CPU time, and so do
@@ -430,7 +438,7 @@ async fn write(
     bytes: &mut Vec<u8>,
 ) -> io::Result<()> {
     if let Some(journal) = server.store.node().and_then(|node| node.journal())
-        && !bytes.is_empty()
+        && (!bytes.is_empty() || journal.is_behind())
         && let Err(failure) = journal.settle().await
         && wrote
     {
@@ -442,9 +450,13 @@ async fn write(
     let mut written = 0;
     let mut deadline = None;
     while written < bytes.len() {
-        let rest = &bytes[written..];
-        held.set_output(rest.len());
-        let exceeds = |limit: usize| limit > 0 && rest.len() > limit;
+        if written > 0 {
+            tokio::task::yield_now().await;
+        }
+        let left = bytes.len() - written;
+        let rest = &bytes[written..written + left.min(PIECE_BYTES)];
+        held.set_output(left, bytes.capacity());
+        let exceeds = |limit: usize| limit > 0 && left > limit;
         let step = if exceeds(soft) {
             let deadline = *deadline.get_or_insert_with(|| Instant::now() + patience);
             let at_once = poll_fn(|context| Poll::Ready(pin!(wire.write(rest)).poll(context))).await;
@@ -464,8 +476,11 @@ async fn write(
         }
     }
     wire.flushed().await?;
-    held.set_output(0);
+    held.set_output(0, 0);
     Counters::add(&server.counters.bytes_out, written as u64);
+    if bytes.capacity() > KEPT_BYTES {
+        give_buffer(std::mem::take(bytes));
+    }
     bytes.clear();
     Ok(())
 }

@@ -133,6 +133,7 @@ mod tests {
     use super::*;
     use crate::acl::{Acl, Commands};
     use crate::config::Config;
+    use crate::session::ClientMemory;
     use crate::spans::Spans;
 
     struct Named(u16);
@@ -156,9 +157,9 @@ mod tests {
         config.otel_sample_ratio.set(1f64.to_bits());
         let spans = Spans::new(config.clone());
         let outlet = spans.outlet().expect("there is a collector");
-        let acl = Acl::new(Commands::new(std::iter::empty()), config);
-        let client =
-            ClientInfo::new(1, "1.2.3.4:5".into(), "5.6.7.8:9".into(), acl.default_account().clone());
+        let acl = Acl::new(Commands::new(std::iter::empty()), config.clone());
+        let (account, memory) = (acl.default_account().clone(), ClientMemory::new(config));
+        let client = ClientInfo::new(1, "1.2.3.4:5".into(), "5.6.7.8:9".into(), account, memory);
         let begin = || {
             let open = spans.begin(&Parent::Unknown, None).expect("all are traced");
             Traced { open, outlet: outlet.clone(), client: client.clone(), facts: Named(0) }

@@ -89,7 +89,7 @@ impl Work {
     pub fn authenticate(&mut self, header: &[u8]) -> Result<(), Failure> {
         let wrong = || {
             let text =
-                "WRONGPASS authorization is neither Basic with user and password nor Bearer with a password";
+                "WRONGPASS authorization must be Basic with user and password or Bearer with a password";
             Failure::Reply(text.as_bytes().to_vec())
         };
         let at = header.iter().position(|byte| *byte == b' ').ok_or_else(wrong)?;
@@ -112,7 +112,7 @@ impl Work {
         match out.buf.split_first() {
             Some((b'+', _)) if !left => Ok(()),
             Some((b'-', text)) => Err(Failure::Reply(text.trim_ascii_end().to_vec())),
-            _ => Err(Failure::Internal("ERR internal error: AUTH has no answer".into())),
+            _ => Err(Failure::Internal("ERR internal error: AUTH returned no reply".into())),
         }
     }
 
@@ -133,16 +133,24 @@ impl Work {
 
     /// Runs a command; an error reply is a failure.
     pub async fn value(&mut self, argv: &[&[u8]]) -> Result<Value, Failure> {
-        match parse(&self.run(argv).await?)? {
+        self.sized_value(argv).await.map(|(value, _)| value)
+    }
+
+    /// [`Work::value`], and how many bytes it has.
+    async fn sized_value(&mut self, argv: &[&[u8]]) -> Result<(Value, usize), Failure> {
+        let reply = self.run(argv).await?;
+        let bytes = reply.len();
+        match apart(bytes, move || parse(&reply)).await?? {
             Value::Error(text) => Err(Failure::Reply(text)),
-            value => Ok(value),
+            value => Ok((value, bytes)),
         }
     }
 
     /// Runs a command whose reply must not be told before [`Work::keep`].
     pub async fn begin(&mut self, argv: &[&[u8]]) -> Result<Vec<u8>, Failure> {
-        // Others on this thread have their turn, however long a pipeline is.
+        // Others on this thread have their turn, however long a pipeline is, and so has the disk.
         tokio::task::coop::consume_budget().await;
+        self.server.store.wait_for_disk().await;
         let reply = if outlives_its_client(&self.server, argv) {
             let client = self.session.client.clone();
             let server = self.server.clone();
@@ -162,6 +170,9 @@ impl Work {
             perform(&self.server, &mut self.session, argv).await
         };
         Counters::add(&self.server.counters.commands, 1);
+        if reply.len() >= LARGE_BYTES {
+            tokio::task::yield_now().await;
+        }
         Ok(reply)
     }
 
@@ -177,19 +188,19 @@ impl Work {
         Ok(())
     }
 
-    /// Runs commands as one transaction: their replies, or why nothing was done.
+    /// Runs commands as one transaction: their replies and how many bytes these have, or why nothing was done.
     pub async fn transaction(
         &mut self,
         commands: impl Iterator<Item = Vec<&[u8]>>,
-    ) -> Result<Vec<Value>, Refused> {
+    ) -> Result<(Vec<Value>, usize), Refused> {
         // Of what nobody asked for there are no spans: those of the commands are parts of that of EXEC.
         let parent = std::mem::replace(&mut self.session.parent, Parent::Untraced);
         let queued = self.queue(commands).await;
         self.session.parent = parent;
         let refused = queued?;
-        match self.value(&[b"EXEC"]).await {
-            Ok(Value::Array(replies)) => Ok(replies),
-            Ok(other) => Ok(vec![other]),
+        match self.sized_value(&[b"EXEC"]).await {
+            Ok((Value::Array(replies), bytes)) => Ok((replies, bytes)),
+            Ok((other, bytes)) => Ok((vec![other], bytes)),
             Err(why) => Err(Refused { why, commands: refused }),
         }
     }
@@ -210,10 +221,24 @@ impl Work {
     }
 }
 
+/// Bytes of a reply from which on it is converted on another thread.
+const LARGE_BYTES: usize = 256 << 10;
+
+/// Does what takes as long as a reply of so many bytes is large: here, or on another thread.
+pub async fn apart<T: Send + 'static>(
+    bytes: usize,
+    convert: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Failure> {
+    match bytes < LARGE_BYTES {
+        true => Ok(convert()),
+        false => tokio::task::spawn_blocking(convert).await.map_err(|error| Failure::internal(&error)),
+    }
+}
+
 /// A reply as a tree.
 pub fn parse(reply: &[u8]) -> Result<Value, Failure> {
     Value::parse(reply, ReplyLimits::default())
-        .map_err(|error| Failure::Internal(format!("ERR a reply that cannot be shown: {error}")))
+        .map_err(|error| Failure::Internal(format!("ERR the reply cannot be encoded: {error}")))
 }
 
 /// The code word of an error text.
@@ -231,19 +256,19 @@ const OF_CONNECTIONS: &[(&str, &str)] = &[
     ("watch", "a script, which is atomic"),
     ("unwatch", "a script, which is atomic"),
     ("select", "the parameter db"),
-    ("hello", "nothing: replies are those of RESP3"),
-    ("reset", "nothing: each request is new"),
-    ("quit", "nothing: each request is new"),
+    ("hello", "no replacement: replies always use the types of RESP3"),
+    ("reset", "no replacement: each request has a session of its own"),
+    ("quit", "no replacement: each request has a session of its own"),
 ];
 
 /// Refuses a command without a name, or one that makes no sense without a connection of its own.
 pub fn admit(name: Option<&[u8]>) -> Result<(), Failure> {
-    let Some(name) = name else { return Err(Failure::Request("a command needs a name".into())) };
+    let Some(name) = name else { return Err(Failure::Request("a command must have a name".into())) };
     let is_named = |(known, _): &&(&str, &str)| name.eq_ignore_ascii_case(known.as_bytes());
     match OF_CONNECTIONS.iter().find(is_named) {
         Some((known, instead)) => {
             let known = known.to_uppercase();
-            let text = format!("ERR {known} needs a connection of its own; instead of it there is {instead}");
+            let text = format!("ERR {known} requires a persistent connection; use instead: {instead}");
             Err(Failure::Reply(text.into_bytes()))
         }
         None => Ok(()),

@@ -23,7 +23,7 @@ pub(super) fn refuse_too_many(
 ) -> Result<(), CommandError> {
     let Some(most) = calls_per_second(account, admitted) else { return Ok(()) };
     account.meter.call(most).map_err(|wait| {
-        let why = format!("has made its {most} calls of a second; try again in {}", shown(wait));
+        let why = format!("has reached its limit of {most} calls per second; try again in {}", shown(wait));
         refusal(server, account, Limit::CommandsPerSecond, &why)
     })
 }
@@ -60,7 +60,7 @@ pub fn grant(
     let mode = is_run_as.mode(read_only);
     if !limits.allow_mode(mode) {
         let allowed = limits.shown(Limit::ScriptModes).unwrap_or_default();
-        let why = format!("may run scripts that are {allowed}, this one is {mode}; change its flags");
+        let why = format!("may only run scripts that are {allowed}, this one is {mode}; change its flags");
         return Err(refusal(server, account, Limit::ScriptModes, &why));
     }
     if limits.get(Limit::UndeclaredKeys).is_some() {
@@ -76,8 +76,10 @@ pub async fn turn(server: &Server, account: &Account) -> Result<Option<OwnedSema
     // Only then: what those before it have used counts.
     if let Some(most) = account.user().limits().get(Limit::FuelPerSecond) {
         account.meter.has_fuel().map_err(|wait| {
-            let why =
-                format!("has used up the {most} units of fuel of a second; try again in {}", shown(wait));
+            let why = format!(
+                "has reached its limit of {most} units of fuel per second; try again in {}",
+                shown(wait)
+            );
             refusal(server, account, Limit::FuelPerSecond, &why)
         })?;
     }

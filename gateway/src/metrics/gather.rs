@@ -67,6 +67,8 @@ fn clients(told: &mut Gathered, server: &Server) {
     told.number("moonshard_connections_max", server.most_connections() as u64);
     told.number("moonshard_connections_refused_total", of(&counters.connections_refused));
     told.number("moonshard_slow_clients_disconnected_total", of(&counters.slow_clients_cut));
+    told.number("moonshard_clients_evicted_total", of(&counters.clients_evicted));
+    told.number("moonshard_client_memory_bytes", server.client_bytes() as u64);
     told.labelled("moonshard_network_bytes_total", "in", of(&counters.bytes_in));
     told.labelled("moonshard_network_bytes_total", "out", of(&counters.bytes_out));
     told.number("moonshard_blocked_clients", server.blocked_clients() as u64);

@@ -88,6 +88,7 @@ pub(super) fn data(told: &mut Gathered, usage: &Usage, counts: Counts, maxmemory
 fn durability(told: &mut Gathered, journal: &Journal) {
     let (progress, newest) = (journal.progress(), journal.newest());
     told.number("moonshard_journal_records_total", newest);
+    told.number("moonshard_journal_waiting_bytes", journal.waiting_bytes() as u64);
     told.number("moonshard_journal_lag_records", newest.saturating_sub(progress.durable));
     told.number("moonshard_journal_uncheckpointed_records", newest.saturating_sub(progress.checkpoint));
     told.number("moonshard_journal_bytes", progress.journal_bytes);
@@ -101,6 +102,7 @@ fn durability(told: &mut Gathered, journal: &Journal) {
 
 /// Whoever has the data itself.
 pub(super) fn data_of(told: &mut Gathered, node: &Node) {
+    told.number("moonshard_memory_to_free_bytes", store_engine::discard::bytes_to_free() as u64);
     told.times("moonshard_shard_lock_wait_seconds", Vec::new(), node.lock_waits.told());
     node.journal().into_iter().for_each(|journal| durability(told, journal));
 }

@@ -106,6 +106,8 @@ pub static METRICS: &[Metric] = &[
     row("moonshard_connections_max", Gauge, "{connection}", &[], Of::Gateway, "Maximum number of connections: maxclients, or less if the limit of open files requires it."),
     row("moonshard_connections_refused_total", Counter, "{connection}", &[], Of::Gateway, "Connections refused because the maximum number was reached."),
     row("moonshard_slow_clients_disconnected_total", Counter, "{connection}", &[], Of::Gateway, "Connections closed because the client did not read its replies or messages."),
+    row("moonshard_clients_evicted_total", Counter, "{connection}", &[], Of::Gateway, "Connections closed because all clients together held more than maxmemory-clients."),
+    row("moonshard_client_memory_bytes", Gauge, "By", &[], Of::Gateway, "Memory held by clients: unread input, queued commands, watched keys, subscriptions and unread output."),
     row("moonshard_network_bytes_total", Counter, "By", &["direction"], Of::Gateway, "Bytes transferred on RESP connections; direction is in or out."),
     row("moonshard_blocked_clients", Gauge, "{client}", &[], Of::Gateway, "Clients blocked by a command that waits for a key."),
     row("moonshard_pubsub_subscriptions", Gauge, "{subscription}", &["kind"], Of::Gateway, "Names with at least one subscriber; kind is channel, pattern or shard_channel."),
@@ -141,9 +143,11 @@ pub static METRICS: &[Metric] = &[
     row("moonshard_keyspace_hits_total", Counter, "{lookup}", &[], Of::All, "Lookups that found their key."),
     row("moonshard_keyspace_misses_total", Counter, "{lookup}", &[], Of::All, "Lookups that did not find their key."),
 
+    row("moonshard_memory_to_free_bytes", Gauge, "By", &[], Of::Data, "Memory of removed and replaced values that wait to be freed in the background; above 64 MB the calling thread frees them."),
     row("moonshard_shard_lock_wait_seconds", Histogram, "s", &[], Of::Data, "Time that calls, scripts and transactions waited for the lock of a shard; acquisitions without a wait are not counted."),
 
     row("moonshard_journal_records_total", Counter, "{record}", &[], Of::Journal, "Records committed since the data-dir was created."),
+    row("moonshard_journal_waiting_bytes", Gauge, "By", &[], Of::Journal, "Bytes of records that the writer has not taken yet; above 64 MB clients that write wait."),
     row("moonshard_journal_lag_records", Gauge, "{record}", &[], Of::Journal, "Committed records that are not on disk yet."),
     row("moonshard_journal_uncheckpointed_records", Gauge, "{record}", &[], Of::Journal, "Records that are not in the checkpoint yet."),
     row("moonshard_journal_bytes", Gauge, "By", &[], Of::Journal, "Bytes of the journal that are not in the checkpoint yet."),

@@ -2,7 +2,8 @@
 
 use std::collections::VecDeque;
 use std::ops::Deref;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -42,6 +43,8 @@ impl Deref for Chunk {
 pub struct Mailbox {
     unread: Mutex<Unread>,
     arrived: Notify,
+    /// Those of `unread`, for others to read without its lock.
+    bytes: Arc<AtomicUsize>,
     resp3: AtomicBool,
     expected: AtomicBool,
     summons: Notify,
@@ -79,6 +82,11 @@ impl Unread {
 }
 
 impl Mailbox {
+    /// The number of bytes that are not written, as it changes.
+    pub fn bytes(&self) -> Arc<AtomicUsize> {
+        self.bytes.clone()
+    }
+
     /// Whether messages are to be in RESP3.
     pub fn is_resp3(&self) -> bool {
         self.resp3.load(Ordering::Relaxed)
@@ -128,6 +136,7 @@ impl Mailbox {
             unread.chunks.clear();
             unread.bytes = 0;
         }
+        self.bytes.store(unread.bytes, Ordering::Relaxed);
         // Whoever has not seen the one before does not wait.
         if was_empty || unread.cut || was_tolerated != unread.tolerated_until.is_some() {
             self.arrived.notify_one();
@@ -201,6 +210,7 @@ impl Mailbox {
         }
         let behind = left.into_iter().chain(rest).collect::<Vec<_>>();
         behind.into_iter().rev().for_each(|chunk| unread.chunks.push_front(chunk));
+        self.bytes.store(unread.bytes, Ordering::Relaxed);
         if unread.bytes <= limit.soft.get_usize() {
             unread.tolerated_until = None;
         }
@@ -212,6 +222,7 @@ impl Mailbox {
         debug_assert!(unread.written == 0, "nothing is answered in the middle of a message");
         unread.chunks.drain(..).for_each(|chunk| out.extend_from_slice(&chunk));
         unread.bytes = 0;
+        self.bytes.store(0, Ordering::Relaxed);
         unread.tolerated_until = None;
     }
 }

@@ -130,7 +130,7 @@ impl Tls {
 }
 
 fn accepted(config: Option<Arc<ServerConfig>>, tcp: TcpStream, protocol: Protocol) -> io::Result<Wire> {
-    let config = config.ok_or_else(|| io::Error::other("there is no certificate to show"))?;
+    let config = config.ok_or_else(|| io::Error::other("no certificate is configured"))?;
     let mut config = ServerConfig::clone(&config);
     config.alpn_protocols = protocol.names();
     let tls = rustls::ServerConnection::new(Arc::new(config)).map_err(io::Error::other)?;
@@ -232,7 +232,7 @@ fn client(
 fn certificates(path: &Path, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
     let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
     match all.map_err(|error| wrong(path, &error))? {
-        none if none.is_empty() => Err(wrong(path, &"there is no certificate in it")),
+        none if none.is_empty() => Err(wrong(path, &"it contains no certificate")),
         some => Ok(some),
     }
 }

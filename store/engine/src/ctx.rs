@@ -2,6 +2,7 @@
 
 use std::num::NonZeroU64;
 
+use crate::discard::discard_entry;
 use crate::edit::{Editor, Log};
 use crate::effect::{Effect, Effects, Marks};
 use crate::error::{self, CommandError};
@@ -299,8 +300,9 @@ impl<'a> Ctx<'a> {
                 None
             }
         };
-        if let Some(log) = undo {
-            log.push(*db, key, Undo::Entry(old));
+        match undo {
+            Some(log) => log.push(*db, key, Undo::Entry(old)),
+            None => old.into_iter().for_each(discard_entry),
         }
     }
 
@@ -331,8 +333,9 @@ impl<'a> Ctx<'a> {
                 None
             }
         };
-        if let Some(log) = undo {
-            log.push(*db, key, Undo::Entry(old));
+        match undo {
+            Some(log) => log.push(*db, key, Undo::Entry(old)),
+            None => old.into_iter().for_each(discard_entry),
         }
     }
 
@@ -361,9 +364,12 @@ impl<'a> Ctx<'a> {
         if let Some(effects) = effects {
             effects.push(*db, from, Effect::Rename(to_db, to));
         }
-        if let Some(log) = undo {
-            log.push(to_db, to, Undo::Entry(old));
-            log.push_moved(*db, from, from_at);
+        match undo {
+            Some(log) => {
+                log.push(to_db, to, Undo::Entry(old));
+                log.push_moved(*db, from, from_at);
+            }
+            None => old.into_iter().for_each(discard_entry),
         }
         true
     }
@@ -381,8 +387,11 @@ impl<'a> Ctx<'a> {
             effects: effects.as_deref_mut(),
             touches: touches.as_deref_mut(),
         };
-        log.undo(Undo::Removed(at, entry));
         log.effect(Effect::Remove);
+        match log.undo {
+            Some(log) => log.push(*db, key, Undo::Removed(at, entry)),
+            None => discard_entry(entry),
+        }
         true
     }
 

@@ -61,7 +61,8 @@ pub const STRING_TOO_LONG: CommandError =
 
 /// The reply would be larger than its reader takes.
 pub const REPLY_TOO_LARGE: CommandError = CommandError::new(
-    "REPLYLIMIT the reply would exceed the limit on reply bytes (client-output-buffer-limit); nothing was changed. Ask for less at once",
+    "REPLYLIMIT the reply would exceed the limit on reply bytes (client-output-buffer-limit); nothing was \
+     changed. Request less data per call",
 );
 
 /// `-ERR wrong number of arguments for 'get' command`

@@ -8,6 +8,7 @@ use std::ops::{AddAssign, SubAssign};
 use crate::Value;
 use crate::dense::Dense;
 pub use crate::dense::Key;
+use crate::discard::discard_entry;
 use crate::horizon::{Horizon, SPAN};
 use crate::hyperloglog::SparseLimit;
 use crate::recency::{Aging, Stamp};
@@ -315,7 +316,7 @@ impl Keyspace {
 
     fn expire_unless_held(&mut self, at: usize) {
         if !self.seat.holds_expired {
-            self.expire(at);
+            discard_entry(self.expire(at).1);
         }
     }
 
@@ -460,7 +461,9 @@ impl Keyspace {
     /// Puts back what [`Keyspace::remove_at`] took from `at`, to that place if possible. An entry that has come
     /// under the key since then is dropped.
     pub(crate) fn restore(&mut self, at: usize, key: &[u8], entry: Entry) {
-        self.remove(key);
+        if let Some(replaced) = self.remove(key) {
+            discard_entry(replaced);
+        }
         self.insert_new(key, entry);
         let last = self.entries.len() - 1;
         let at = at.min(last);

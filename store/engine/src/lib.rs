@@ -11,6 +11,7 @@ pub mod codec;
 pub mod command;
 pub mod ctx;
 mod dense;
+pub mod discard;
 pub mod edit;
 pub mod effect;
 pub mod error;

@@ -6,11 +6,13 @@
 
 use std::num::NonZeroU64;
 
+use crate::discard::{discard, discard_entry};
 use crate::keyspace::{Entry, Key, Keyspace};
 use crate::same::same;
 use crate::value::stream::{Group, Id, Meta, Part};
 use crate::value::{List, Str, Stream, Taken};
 use crate::watch::Broken;
+use crate::work::BYTES_PER_STEP;
 use crate::{Partitions, Value};
 
 /// One step back.
@@ -111,6 +113,8 @@ pub struct UndoLog {
     /// Whether the newest record restores its whole key.
     whole: bool,
     bytes: usize,
+    /// Changes beyond the first that records have taken in.
+    merged: usize,
     broken: Vec<Broken>,
 }
 
@@ -134,6 +138,11 @@ impl UndoLog {
     /// only to drop the rest.
     pub fn take_keys(&mut self) -> Vec<(usize, Key)> {
         std::mem::take(&mut self.keys)
+    }
+
+    /// About how many steps it takes to roll it back.
+    pub fn steps(&self) -> usize {
+        self.records.len() + self.merged + self.bytes / BYTES_PER_STEP
     }
 
     /// Bytes held by the records, roughly: what a transaction's undo may cost is bounded by its caller.
@@ -212,6 +221,7 @@ impl UndoLog {
             && *held == front
         {
             *count += more;
+            self.merged += more;
             return;
         }
         self.whole = matches!(undo, Undo::Entry(_) | Undo::Removed(..));
@@ -235,32 +245,50 @@ impl UndoLog {
     /// Takes everything back, newest first. The partitions must hold [`UndoLog::touched`], and be all there are if
     /// [`UndoLog::is_everywhere`].
     pub fn roll_back(&mut self, partitions: &mut Partitions<'_>) {
-        let mut broken = std::mem::take(&mut self.broken);
+        while self.roll_back_some(partitions, usize::MAX) {}
+    }
+
+    /// [`UndoLog::roll_back`] of so many records; whether there are more. The partitions may be unlocked in between.
+    pub fn roll_back_some(&mut self, partitions: &mut Partitions<'_>, most: usize) -> bool {
         let is_watched = partitions.is_watched();
         if is_watched {
             partitions.hold_watches();
         }
-        while let Some(record) = self.records.pop() {
-            match record {
-                Record::Key(key, Undo::Moved(at, to)) => {
+        for _ in 0..most {
+            match self.records.pop() {
+                None => break,
+                Some(Record::Key(key, Undo::Moved(at, to))) => {
                     let (to_db, to) = &self.keys[to as usize];
                     let entry = partitions.keyspace(*to_db, to).hollow(to);
                     let (db, key) = &self.keys[key as usize];
                     partitions.keyspace(*db, key).restore(at, key, entry);
                 }
-                Record::Key(key, undo) => {
+                Some(Record::Key(key, Undo::ListUnpush(front, count))) if count > most => {
+                    self.records.push(Record::Key(key, Undo::ListUnpush(front, count - most)));
+                    let (db, key) = &self.keys[key as usize];
+                    Undo::ListUnpush(front, most).apply(partitions.keyspace(*db, key), key);
+                    break;
+                }
+                Some(Record::Key(key, undo)) => {
                     let (db, key) = &self.keys[key as usize];
                     undo.apply(partitions.keyspace(*db, key), key);
                 }
-                Record::Flushed(at, db, mut held) => partitions.nth(at).databases[db].swap(&mut held),
-                Record::Swapped(first, second) => partitions.swap_databases(first, second),
+                Some(Record::Flushed(at, db, mut held)) => {
+                    partitions.nth(at).databases[db].swap(&mut held);
+                    let bytes = held.bytes();
+                    discard(held, bytes);
+                }
+                Some(Record::Swapped(first, second)) => partitions.swap_databases(first, second),
             }
         }
         if is_watched {
-            partitions.take_broken(&mut broken);
+            partitions.take_broken(&mut self.broken);
         }
-        broken.into_iter().for_each(|broken| broken.restore(partitions));
-        *self = UndoLog::default();
+        if !self.records.is_empty() {
+            return true;
+        }
+        std::mem::take(self).broken.into_iter().for_each(|broken| broken.restore(partitions));
+        false
     }
 
     /// Adds the records of `newer`, which began when this log ended.
@@ -274,6 +302,7 @@ impl UndoLog {
         }));
         self.everywhere |= newer.everywhere;
         self.bytes += newer.bytes;
+        self.merged += newer.merged;
         self.broken.extend(newer.broken);
         // What was whole in either log need not be so in both.
         self.whole = false;
@@ -329,11 +358,11 @@ impl Undo {
     fn apply(self, space: &mut Keyspace, key: &[u8]) {
         let undo = match self {
             Undo::Entry(Some(entry)) => {
-                space.insert(key, entry);
+                space.insert(key, entry).into_iter().for_each(discard_entry);
                 return;
             }
             Undo::Entry(None) => {
-                space.remove(key);
+                space.remove(key).into_iter().for_each(discard_entry);
                 return;
             }
             Undo::Removed(at, entry) => {

@@ -129,6 +129,8 @@ pub enum Cost {
     /// As many steps as this says of the size of the first key's value, which may be small or missing: the arguments say how
     /// much is done with it.
     Arguments(fn(Args<'_>, Size) -> u64),
+    /// A step for so many pairs of bytes, one of each value under its keys.
+    Product(usize),
     /// With the number of keys in the database, as this says of so many.
     Keyspace(fn(Args<'_>, usize) -> usize),
 }
@@ -149,7 +151,7 @@ impl Size {
     pub fn of(value: &Value) -> Size {
         let bytes = value.bytes();
         let elements = match value {
-            Value::String(_) => bytes,
+            Value::String(text) => text.len(),
             Value::List(list) => list.len(),
             Value::Hash(hash) => hash.len(),
             Value::Set(set) => set.len(),
@@ -198,6 +200,9 @@ pub fn estimate(
         }
         Cost::Elements(of) => sizes.next().map_or(0, |size| size.steps(of(args, size.elements))),
         Cost::Arguments(of) => of(args, sizes.next().unwrap_or_default()),
+        Cost::Product(pairs) => {
+            sizes.map(|size| size.elements as u64).fold(1, u64::saturating_mul) / pairs as u64
+        }
         Cost::Keyspace(of) => of(args, keys_total()) as u64,
     };
     own.saturating_add(values)

@@ -38,7 +38,7 @@ fn block_on<T>(work: impl Future<Output = T>) -> T {
     runtime.expect("a runtime").block_on(work)
 }
 
-fn map(address: &str) -> wire::Map {
+fn map(address: &str) -> wire::SlotMap {
     SlotMap::even(&[address.to_owned()]).expect("one node").founded().to_wire()
 }
 
@@ -57,7 +57,7 @@ fn call(line: &str) -> wire::Call {
 
 /// Addresses become one where nobody is. Whether it is small: some would rightly make a value of half a gigabyte.
 fn is_harmless(request: &mut Request) -> bool {
-    let nowhere = |map: &mut Option<wire::Map>| {
+    let nowhere = |map: &mut Option<wire::SlotMap>| {
         for address in map.iter_mut().flat_map(|map| &mut map.nodes) {
             *address = NOWHERE.to_owned();
         }
@@ -65,13 +65,13 @@ fn is_harmless(request: &mut Request) -> bool {
     let is_small = |bytes: &[u8]| !bytes.windows(6).any(|window| window.iter().all(u8::is_ascii_digit));
     let small_call = |call: &Option<wire::Call>| call.as_ref().is_none_or(|call| is_small(&call.args));
     match &mut request.body {
-        Some(Ask::Hello(hello)) => nowhere(&mut hello.map),
-        Some(Ask::Learn(learn)) => nowhere(&mut learn.map),
+        Some(Ask::Handshake(hello)) => nowhere(&mut hello.map),
+        Some(Ask::SetTopology(learn)) => nowhere(&mut learn.map),
         Some(Ask::Accept(accept)) => nowhere(&mut accept.map),
-        Some(Ask::Forget(forget)) => forget.node = NOWHERE.to_owned(),
-        Some(Ask::Receive(receive)) => {
+        Some(Ask::Acknowledge(forget)) => forget.node = NOWHERE.to_owned(),
+        Some(Ask::ReceiveSlots(receive)) => {
             nowhere(&mut receive.map);
-            receive.decider = NOWHERE.to_owned();
+            receive.coordinator = NOWHERE.to_owned();
             // What effects do, the engine's own target tries.
             receive.changes.clear();
         }
@@ -81,7 +81,7 @@ fn is_harmless(request: &mut Request) -> bool {
             return step.calls.iter().all(|call| is_small(&call.args));
         }
         Some(Ask::Execute(execute)) => return small_call(&execute.call),
-        Some(Ask::Wait(wait)) => return small_call(&wait.call),
+        Some(Ask::ExecuteBlocking(wait)) => return small_call(&wait.call),
         _ => {}
     }
     true
@@ -108,18 +108,18 @@ pub fn requests(input: &[u8]) {
     requests.truncate(MOST_REQUESTS);
     requests.retain(|request| request.id != LAST);
     // Both go on when the peer has gone, until it is known what another node says.
-    let outlasts = |request: &Request| matches!(request.body, Some(Ask::Move(_) | Ask::Receive(_)));
+    let outlasts = |request: &Request| matches!(request.body, Some(Ask::MoveSlots(_) | Ask::ReceiveSlots(_)));
     let outlasts = requests.iter().any(outlasts);
     block_on(async {
         let node = Node::new(2);
         let configure = Box::new(|_: &[(String, String)]| Ok(()));
         let service = Service::new(node, Trust::default(), || NOW_MS, configure, None, |_| ()).await;
         let service = StoreServer::new(service.expect("nothing is kept, so nothing can be wrong"));
-        let beat = request(LAST, Ask::Beat(wire::Beat::default()));
+        let beat = request(LAST, Ask::Heartbeat(wire::Heartbeat::default()));
         let last = talk(&service, &requests, beat).await;
         let Answer::Status(status) = last else { panic!("a beat is answered by {last:?}") };
         if status.prepared == 0 && !outlasts {
-            let execute = wire::Execute { call: Some(call("DBSIZE")), lane: 1, since: 0 };
+            let execute = wire::Execute { call: Some(call("DBSIZE")), sequence: 1, since: 0 };
             talk(&service, &[], request(LAST, Ask::Execute(execute))).await;
         }
     });
@@ -127,11 +127,12 @@ pub fn requests(input: &[u8]) {
 
 /// Sends a hello, these requests and a last one on a stream of its own. The answer to the last.
 async fn talk(service: &StoreServer<Service>, requests: &[Request], last: Request) -> Answer {
-    let hello = wire::Hello { peer: 1, map: Some(map(NOWHERE)), gateway: true, ..wire::Hello::default() };
+    let hello =
+        wire::Handshake { peer: 1, map: Some(map(NOWHERE)), gateway: true, ..wire::Handshake::default() };
     let mut asked: HashMap<u64, usize> = HashMap::new();
     requests.iter().for_each(|request| *asked.entry(request.id).or_default() += 1);
     let (sender, receiver) = mpsc::unbounded_channel();
-    let greeting = Requests { requests: vec![request(LAST - 1, Ask::Hello(Box::new(hello)))] };
+    let greeting = Requests { requests: vec![request(LAST - 1, Ask::Handshake(Box::new(hello)))] };
     for message in [greeting, Requests { requests: requests.to_vec() }, Requests { requests: vec![last] }] {
         sender.send(message).expect("the receiver is here");
     }
@@ -173,8 +174,8 @@ impl store_server::Store for Liar {
     ) -> Result<tonic::Response<Said>, Status> {
         let status = Some(wire::Status::default());
         let map = Some(map(&self.address));
-        let welcome = wire::Welcome { map, status, boot: 1, ..wire::Welcome::default() };
-        let mut welcome = Some(Answer::Welcome(Box::new(welcome)));
+        let welcome = wire::HandshakeReply { map, status, boot: 1, ..wire::HandshakeReply::default() };
+        let mut welcome = Some(Answer::HandshakeReply(Box::new(welcome)));
         let mut says = self.says.clone().into_iter();
         let answers = requests.into_inner().map(move |message| {
             let mut responses = Vec::new();
@@ -201,13 +202,14 @@ pub fn responses(input: &[u8]) {
     let mut says: Vec<Response> = each(input);
     says.truncate(MOST_REQUESTS);
     // A gateway would follow a map to wherever it leads.
-    let mut nowhere = |map: &mut wire::Map| map.nodes.iter_mut().for_each(|node| *node = NOWHERE.to_owned());
+    let mut nowhere =
+        |map: &mut wire::SlotMap| map.nodes.iter_mut().for_each(|node| *node = NOWHERE.to_owned());
     for response in &mut says {
         match &mut response.body {
             Some(Answer::Refusal(refusal)) => refusal.map.iter_mut().for_each(|map| nowhere(map)),
             Some(Answer::Status(status)) => status.map.iter_mut().for_each(&mut nowhere),
-            Some(Answer::Stepped(stepped)) => stepped.map.iter_mut().for_each(&mut nowhere),
-            Some(Answer::Welcome(welcome)) => welcome.map.iter_mut().for_each(&mut nowhere),
+            Some(Answer::StepResult(stepped)) => stepped.map.iter_mut().for_each(&mut nowhere),
+            Some(Answer::HandshakeReply(welcome)) => welcome.map.iter_mut().for_each(&mut nowhere),
             _ => {}
         }
     }

@@ -55,7 +55,10 @@ pub(crate) fn asker(trace: &wire::Trace) -> Option<Context> {
 
 /// Whether a request has an answer, with which its span ends.
 pub(crate) fn is_answered(body: &Ask) -> bool {
-    !matches!(body, Ask::Cancel(_) | Ask::Unwatch(_) | Ask::KeepCopies(_) | Ask::Told(_) | Ask::Trace(_))
+    !matches!(
+        body,
+        Ask::Cancel(_) | Ask::Unwatch(_) | Ask::SetInvalidations(_) | Ask::Report(_) | Ask::Trace(_)
+    )
 }
 
 /// What is told of a request before it is done.
@@ -73,7 +76,9 @@ impl Facts {
     pub fn of(body: &Ask) -> Facts {
         let command = match body {
             Ask::Execute(wire::Execute { call: Some(call), .. })
-            | Ask::Wait(wire::Wait { call: Some(call), .. }) => name_of(call).map(|name| (name, call.db)),
+            | Ask::ExecuteBlocking(wire::ExecuteBlocking { call: Some(call), .. }) => {
+                name_of(call).map(|name| (name, call.db))
+            }
             _ => None,
         };
         let step = match body {
@@ -125,7 +130,7 @@ pub(crate) fn with_answer(span: Span, answer: &Answer) -> Span {
             let (code, status) = match refusal.code() {
                 Code::Unspecified | Code::Invalid => ("INVALID", "INVALID_ARGUMENT"),
                 Code::Moved => ("MOVED", "FAILED_PRECONDITION"),
-                Code::Behind => ("BEHIND", "FAILED_PRECONDITION"),
+                Code::OutOfOrder => ("OUT_OF_ORDER", "FAILED_PRECONDITION"),
                 Code::Denied => ("DENIED", "PERMISSION_DENIED"),
                 Code::Unavailable => ("UNAVAILABLE", "UNAVAILABLE"),
             };
@@ -144,28 +149,28 @@ fn with_error(span: Span, code: &'static str, text: &str) -> Span {
 /// A request in a word, as `store.proto` calls it.
 fn method_of(body: &Ask) -> &'static str {
     match body {
-        Ask::Hello(_) => "Hello",
-        Ask::Beat(_) => "Beat",
+        Ask::Handshake(_) => "Handshake",
+        Ask::Heartbeat(_) => "Heartbeat",
         Ask::Execute(_) => "Execute",
         Ask::Step(_) => "Step",
-        Ask::Wait(_) => "Wait",
+        Ask::ExecuteBlocking(_) => "ExecuteBlocking",
         Ask::Cancel(_) => "Cancel",
         Ask::Watch(_) => "Watch",
         Ask::Unwatch(_) => "Unwatch",
         Ask::ReadRecords(_) => "ReadRecords",
         Ask::WriteRecords(_) => "WriteRecords",
-        Ask::Outcome(_) => "Outcome",
+        Ask::GetDecision(_) => "GetDecision",
         Ask::Resolve(_) => "Resolve",
-        Ask::Forget(_) => "Forget",
+        Ask::Acknowledge(_) => "Acknowledge",
         Ask::Save(_) => "Save",
         Ask::Configure(_) => "Configure",
-        Ask::Learn(_) => "Learn",
-        Ask::Move(_) => "Move",
-        Ask::Receive(_) => "Receive",
-        Ask::Gather(_) => "Gather",
-        Ask::Told(_) => "Told",
-        Ask::KeepCopies(_) => "KeepCopies",
-        Ask::Doubts(_) => "Doubts",
+        Ask::SetTopology(_) => "SetTopology",
+        Ask::MoveSlots(_) => "MoveSlots",
+        Ask::ReceiveSlots(_) => "ReceiveSlots",
+        Ask::Collect(_) => "Collect",
+        Ask::Report(_) => "Report",
+        Ask::SetInvalidations(_) => "SetInvalidations",
+        Ask::ListTransactions(_) => "ListTransactions",
         Ask::Decide(_) => "Decide",
         Ask::Accept(_) => "Accept",
         Ask::Trace(_) => "Trace",

@@ -112,13 +112,13 @@ impl Cluster {
     }
 
     /// Takes what is newer in this map. The nodes hear which folders belong to it: one that has another finds it out.
-    pub fn learn(self: &Arc<Self>, map: &wire::Map) -> Result<(), String> {
+    pub fn learn(self: &Arc<Self>, map: &wire::SlotMap) -> Result<(), String> {
         let map = SlotMap::from_wire(map).map_err(|error| error.0)?;
         let news = {
             let mut view = self.view.write();
             let map = match view.map.is_guess() {
                 true if view.map.is_akin(&map) => map,
-                true => return Err("the node knows others, or in another order".into()),
+                true => return Err("the node has a different list of nodes, or another order".into()),
                 false => view.map.merged(&map).map_err(|error| error.0)?,
             };
             let news = (map.identities() != view.map.identities()).then(|| map.to_wire());
@@ -128,9 +128,9 @@ impl Cluster {
             news
         };
         if let Some(map) = news {
-            self.links()
-                .iter()
-                .for_each(|link| link.tell(Ask::Learn(Box::new(wire::Learn { map: Some(map.clone()) }))));
+            self.links().iter().for_each(|link| {
+                link.tell(Ask::SetTopology(Box::new(wire::SetTopology { map: Some(map.clone()) })))
+            });
         }
         Ok(())
     }
@@ -177,7 +177,7 @@ impl Cluster {
     /// those have to that were sent with it on its way. One that waits for a lock when its answer is given up is not run.
     pub fn send(&self, node: NodeId, call: &Call<'_>, protocol: Protocol, lane: u64, since: u64) -> Pending {
         let link = self.link(node);
-        let execute = wire::Execute { call: Some(wire_call(call, protocol)), lane, since };
+        let execute = wire::Execute { call: Some(wire_call(call, protocol)), sequence: lane, since };
         link.ask(Ask::Execute(execute)).or_nothing(&link)
     }
 
@@ -201,7 +201,7 @@ impl Cluster {
         let code = refusal.code();
         match (code, &refusal.map) {
             (Code::Moved, Some(map)) if self.learn(map).is_ok() => None,
-            (Code::Behind, _) => None,
+            (Code::OutOfOrder, _) => None,
             (Code::Unavailable, _) if refusal.reason.starts_with("MISCONF ") => {
                 Some(CommandError::owned(refusal.reason))
             }
@@ -229,7 +229,8 @@ impl Cluster {
     pub fn counts(&self) -> Counts {
         let mut sum = self.counts_since_reset();
         for link in self.owners() {
-            let wire::Counts { hits, misses, expired, evicted } = link.status().forgotten.unwrap_or_default();
+            let wire::Counts { hits, misses, expired, evicted } =
+                link.status().before_reset.unwrap_or_default();
             sum += Counts { hits, misses, expired, evicted };
         }
         sum
@@ -282,9 +283,9 @@ impl Cluster {
         let first = first % links.len().max(1);
         links.rotate_left(first);
         for link in links {
-            let gather = wire::Gather { question: question.clone(), patience_ms };
-            match link.ask(Ask::Gather(gather)).answer().await {
-                Ok(Answer::Gathered(gathered)) => return Ok(gathered.answers),
+            let gather = wire::Collect { query: question.clone(), timeout_ms: patience_ms };
+            match link.ask(Ask::Collect(gather)).answer().await {
+                Ok(Answer::Collected(gathered)) => return Ok(gathered.answers),
                 Ok(_) => trouble = Some(unexpected()),
                 Err(lost) if lost.maybe_done && !again => return Err(lost_error(&lost, true)),
                 Err(lost) => trouble = Some(lost_error(&lost, true)),
@@ -293,11 +294,11 @@ impl Cluster {
         Err(trouble.unwrap_or_else(unexpected))
     }
 
-    fn answer(&self, node: NodeId, asked: &wire::Asked) {
-        let answer = self.respondent.get().map(|respond| respond(&asked.question)).unwrap_or_default();
+    fn answer(&self, node: NodeId, asked: &wire::Query) {
+        let answer = self.respondent.get().map(|respond| respond(&asked.query)).unwrap_or_default();
         // The node may have left the view that a guess was.
         if let Some(link) = self.links().get(node) {
-            link.tell(Ask::Told(wire::Told { gather: asked.gather, answer }));
+            link.tell(Ask::Report(wire::Report { collect: asked.collect, answer }));
         }
     }
 
@@ -315,12 +316,12 @@ impl Cluster {
         if classes & (class::KEYSPACE | class::KEYEVENT) == 0 { 0 } else { classes }
     }
 
-    fn happened(&self, happened: wire::Happened) {
+    fn happened(&self, happened: wire::KeyEvents) {
         if happened.events.is_empty() {
             self.notify.store(happened.classes, Ordering::Relaxed);
         }
         let Some(audience) = self.audience.get() else { return };
-        let event = |wire::Event { class, name, db, key }| Event {
+        let event = |wire::KeyEvent { class, name, db, key }| Event {
             class,
             name: name.into(),
             db: db as usize,
@@ -339,7 +340,7 @@ impl Cluster {
     pub fn keep_copies(&self, kept: bool) {
         if self.keeps_copies.swap(kept, Ordering::Relaxed) != kept {
             for link in self.links() {
-                link.tell(Ask::KeepCopies(wire::KeepCopies { kept }));
+                link.tell(Ask::SetInvalidations(wire::SetInvalidations { enabled: kept }));
             }
         }
     }
@@ -349,7 +350,7 @@ impl Cluster {
         let _ = self.keeper.set(keeper);
     }
 
-    fn changed(&self, changed: wire::Changed) {
+    fn changed(&self, changed: wire::Invalidation) {
         if let Some(keeper) = self.keeper.get() {
             let keys = changed.keys.iter().map(|key| key.to_vec().into()).collect();
             keeper(Origin::client(changed.client), Changed { keys, everything: changed.everything });
@@ -382,15 +383,21 @@ pub(super) fn lost_error(lost: &Lost, writes: bool) -> CommandError {
         (false, _) => {
             format!("CLUSTERDOWN nothing was done, the node of the key cannot be reached: {}", lost.reason)
         }
-        (true, false) => format!("TRYAGAIN the node was lost before it answered: {}", lost.reason),
+        (true, false) => {
+            format!("TRYAGAIN the connection to the node was lost before it answered: {}", lost.reason)
+        }
         (true, true) => {
-            format!("UNKNOWN whether this was done, the node was lost before it answered: {}", lost.reason)
+            format!(
+                "UNKNOWN whether this was done, the connection to the node was lost before it answered: \
+                     {}",
+                lost.reason
+            )
         }
     })
 }
 
 pub(super) fn unexpected() -> CommandError {
-    CommandError::new("ERR internal error: a node gave an answer of another kind")
+    CommandError::new("ERR internal error: unexpected type of answer from a node")
 }
 
 struct NodeGreeting {
@@ -409,27 +416,39 @@ impl Greeting for NodeGreeting {
         let notify = self.cluster.upgrade().map_or(0, |cluster| cluster.notify.load(Ordering::Relaxed));
         let (node, keeps_copies) = (self.node as u32, self.keeps_copies());
         let map = Some(map);
-        Ask::Hello(Box::new(wire::Hello { peer, map, node, token, gateway: true, notify, keeps_copies }))
+        Ask::Handshake(Box::new(wire::Handshake {
+            peer,
+            map,
+            node,
+            token,
+            gateway: true,
+            notify,
+            invalidations: keeps_copies,
+        }))
     }
 
     fn welcome(&self, answer: Answer) -> Result<(), String> {
         match answer {
-            Answer::Welcome(welcome) if welcome.map.is_some() => {
+            Answer::HandshakeReply(welcome) if welcome.map.is_some() => {
                 let Some(cluster) = self.cluster.upgrade() else { return Ok(()) };
                 if let Some(classes) = welcome.notify {
-                    cluster.happened(wire::Happened { classes, events: Vec::new() });
+                    cluster.happened(wire::KeyEvents { classes, events: Vec::new() });
                 }
                 let map = welcome.map.unwrap_or_default();
                 cluster.learn(&map)?;
                 let told = map.identities.get(self.node).map_or(0, |identity| identity.id);
                 match cluster.map().identities().get(self.node) {
                     // Greeted again it hears so itself, and says what to do.
-                    Some(known) if known.id != told => Err("the node has not the data of its place".into()),
+                    Some(known) if known.id != told => {
+                        Err("the node does not have the data that belongs to \
+                                                            it"
+                        .into())
+                    }
                     _ => Ok(()),
                 }
             }
             Answer::Refusal(refusal) => Err(refusal.reason),
-            _ => Err("no welcome".into()),
+            _ => Err("no handshake".into()),
         }
     }
 
@@ -439,9 +458,9 @@ impl Greeting for NodeGreeting {
                 // One of another cluster was found out when it was greeted.
                 let _ = status.map.map(|map| cluster.learn(&map));
             }
-            (Some(cluster), Answer::Happened(happened)) => cluster.happened(happened),
-            (Some(cluster), Answer::Changed(changed)) => cluster.changed(changed),
-            (Some(cluster), Answer::Asked(asked)) => cluster.answer(self.node, &asked),
+            (Some(cluster), Answer::KeyEvents(happened)) => cluster.happened(happened),
+            (Some(cluster), Answer::Invalidation(changed)) => cluster.changed(changed),
+            (Some(cluster), Answer::Query(asked)) => cluster.answer(self.node, &asked),
             (Some(cluster), _) => cluster.catalog.send_modify(|changes| *changes += 1),
             (None, _) => {}
         }
@@ -453,7 +472,7 @@ impl Greeting for NodeGreeting {
 
     fn lost(&self) {
         if let Some(cluster) = self.cluster.upgrade() {
-            cluster.changed(wire::Changed { everything: true, ..wire::Changed::default() });
+            cluster.changed(wire::Invalidation { everything: true, ..wire::Invalidation::default() });
         }
     }
 

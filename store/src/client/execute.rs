@@ -160,7 +160,9 @@ impl Cluster {
     async fn newest_epoch(self: &Arc<Self>) -> Result<u64, CommandError> {
         let epoch = self.map().epoch();
         let keeps_copies = self.keeps_copies();
-        let ask = |link: &Arc<Link>| link.ask(Ask::Beat(wire::Beat { epoch, keeps_copies }));
+        let ask = |link: &Arc<Link>| {
+            link.ask(Ask::Heartbeat(wire::Heartbeat { epoch, invalidations: keeps_copies }))
+        };
         let pending: Vec<_> = self.owners().iter().map(ask).collect();
         let mut newest = epoch;
         for answer in pending {
@@ -212,7 +214,7 @@ impl Cluster {
             }
             out.buf.truncate(mark);
         }
-        out.error(&CommandError::new("TRYAGAIN nothing was done: others held the keys"));
+        out.error(&CommandError::new("TRYAGAIN nothing was done: the keys were locked by other clients"));
     }
 
     /// Remembers on its node whether this key changes.
@@ -354,8 +356,9 @@ impl Cluster {
         let only_tell = nodes.len() > 1;
         let ask = |node: NodeId| {
             let link = self.link(node);
-            let wait = wire::Wait { call: Some(wire_call(call, protocol)), only_tell };
-            let pending = link.ask(Ask::Wait(wait));
+            let wait =
+                wire::ExecuteBlocking { call: Some(wire_call(call, protocol)), notify_only: only_tell };
+            let pending = link.ask(Ask::ExecuteBlocking(wait));
             (link, pending)
         };
         let (links, pending): (Vec<_>, Vec<_>) = nodes.into_iter().map(ask).unzip();

@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use proto::store::v1::request::Body as Ask;
 use proto::store::v1::response::Body as Answer;
 use proto::store::v1::store_client::StoreClient;
-use proto::store::v1::{Beat, Cancel, Record, Request, Requests, Response, Responses, Status};
+use proto::store::v1::{Cancel, Heartbeat, Record, Request, Requests, Response, Responses, Status};
 use tls::{Protocol, Tls, Wire};
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
@@ -184,7 +184,7 @@ impl Pending {
 
     /// The answer.
     pub async fn answer(self) -> Result<Answer, Lost> {
-        let lost = || Lost { maybe_done: true, reason: "the link is closed".into() };
+        let lost = || Lost { maybe_done: true, reason: "the connection is closed".into() };
         self.answer?.await.unwrap_or_else(|_| Err(lost()))
     }
 }
@@ -258,7 +258,7 @@ impl Link {
     pub fn ask_on(&self, stream: u64, body: Ask) -> Pending {
         self.ask_if(body, |state| match state.stream == stream {
             true => Ok(()),
-            false => Err("the link was lost in the meantime".to_owned()),
+            false => Err("the connection was lost in the meantime".to_owned()),
         })
     }
 
@@ -296,7 +296,7 @@ impl Link {
 impl Drop for Link {
     fn drop(&mut self) {
         self.driver.abort();
-        self.shared.fall("the link is closed");
+        self.shared.fall("the connection is closed");
     }
 }
 
@@ -312,7 +312,7 @@ impl State {
     fn may_send(&self) -> Result<(), String> {
         match self.up || !self.tried {
             false => Err(self.trouble.clone()),
-            true if self.queue_bytes > QUEUE_BYTES => Err("too many requests wait for the network".into()),
+            true if self.queue_bytes > QUEUE_BYTES => Err("too many requests are pending".into()),
             true => Ok(()),
         }
     }
@@ -338,7 +338,7 @@ impl State {
     /// The node is about to end. Nothing more is begun there.
     fn leave(&mut self) {
         self.leaving = true;
-        self.trouble = "the node is about to end".to_owned();
+        self.trouble = "the node is shutting down".to_owned();
         self.wake();
     }
 
@@ -380,12 +380,12 @@ fn bytes_of(body: &Ask) -> usize {
                 + step.calls.iter().map(|call| call.args.len() + 16).sum::<usize>()
                 + locks.sum::<usize>()
         }
-        Ask::Receive(receive) => {
+        Ask::ReceiveSlots(receive) => {
             let record = |record: &Record| record.name.len() + record.content.len() + 16;
             receive.changes.len() + receive.records.iter().map(record).sum::<usize>()
         }
-        Ask::Gather(gather) => gather.question.len(),
-        Ask::Told(told) => told.answer.len(),
+        Ask::Collect(gather) => gather.query.len(),
+        Ask::Report(told) => told.answer.len(),
         _ => 64,
     }
 }
@@ -452,7 +452,7 @@ async fn drive(address: String, tls: Option<Arc<Tls>>, shared: Arc<Shared>, gree
 async fn run(address: &str, tls: Option<&Arc<Tls>>, shared: &Arc<Shared>, greeting: &dyn Greeting) -> String {
     let endpoint = match Endpoint::from_shared(format!("http://{address}")) {
         Ok(endpoint) => endpoint,
-        Err(error) => return format!("{address} is no address: {error}"),
+        Err(error) => return format!("{address} is not an address: {error}"),
     };
     let endpoint = endpoint
         .connect_timeout(CONNECT)
@@ -463,8 +463,8 @@ async fn run(address: &str, tls: Option<&Arc<Tls>>, shared: &Arc<Shared>, greeti
     let connector = service_fn(move |_: Uri| open(to.clone(), tls.clone()));
     let channel = match timeout(CONNECT, endpoint.connect_with_connector(connector)).await {
         Ok(Ok(channel)) => channel,
-        Ok(Err(error)) => return format!("no connection: {}", innermost(&error)),
-        Err(_) => return "no connection in time".into(),
+        Ok(Err(error)) => return format!("cannot connect: {}", innermost(&error)),
+        Err(_) => return "connection timed out".into(),
     };
     let mut client = StoreClient::new(channel)
         .max_decoding_message_size(MESSAGE_BYTES)
@@ -485,7 +485,7 @@ async fn run(address: &str, tls: Option<&Arc<Tls>>, shared: &Arc<Shared>, greeti
             let why = std::error::Error::source(&status).map(innermost);
             return format!("refused: {}", why.as_deref().unwrap_or(status.message()));
         }
-        Err(_) => return "no answer in time".into(),
+        Err(_) => return "no answer within the timeout".into(),
     };
     let mut greeted = false;
     let mut beat = tokio::time::interval(BEAT);
@@ -496,17 +496,17 @@ async fn run(address: &str, tls: Option<&Arc<Tls>>, shared: &Arc<Shared>, greeti
             biased;
             next = answers.message() => match next {
                 Ok(Some(responses)) => responses,
-                Ok(None) => return "the node has ended the stream".into(),
-                Err(status) => return format!("the stream is broken: {}", status.message()),
+                Ok(None) => return "the node closed the stream".into(),
+                Err(status) => return format!("the stream failed: {}", status.message()),
             },
             _ = beat.tick() => {
                 if missed == MISSED {
-                    return "the node is silent".into();
+                    return "the node does not respond".into();
                 }
                 missed += 1;
                 let (epoch, keeps_copies) = (greeting.epoch(), greeting.keeps_copies());
                 let mut state = shared.state.lock();
-                state.push(Ask::Beat(Beat { epoch, keeps_copies }));
+                state.push(Ask::Heartbeat(Heartbeat { epoch, invalidations: keeps_copies }));
                 state.wake();
                 continue;
             }
@@ -535,10 +535,10 @@ fn take(
             if status.map.is_some() {
                 greeting.heard(answer.clone());
             }
-            shared.full.store(status.full, Ordering::Relaxed);
+            shared.full.store(status.memory_full, Ordering::Relaxed);
             shared.state.lock().status = Status { map: None, ..(**status).clone() };
         }
-        if *greeted && response.id != 0 && !matches!(answer, Answer::Leaving(_)) {
+        if *greeted && response.id != 0 && !matches!(answer, Answer::Draining(_)) {
             let state = held.get_or_insert_with(|| shared.state.lock());
             if let Some(waiting) = state.waiting.remove(&response.id) {
                 shared.traffic.times.add(now.saturating_duration_since(waiting.since));
@@ -558,11 +558,11 @@ fn take(
         }
         held = None;
         if !*greeted {
-            if let Answer::Welcome(welcome) = &answer {
+            if let Answer::HandshakeReply(welcome) = &answer {
                 let mut state = shared.state.lock();
                 state.boot = welcome.boot;
                 state.status = welcome.status.clone().unwrap_or_default();
-                shared.full.store(state.status.full, Ordering::Relaxed);
+                shared.full.store(state.status.memory_full, Ordering::Relaxed);
             }
             greeting.welcome(answer)?;
             *greeted = true;
@@ -571,7 +571,7 @@ fn take(
             state.settle();
             continue;
         }
-        if matches!(answer, Answer::Leaving(_)) {
+        if matches!(answer, Answer::Draining(_)) {
             shared.state.lock().leave();
         } else {
             greeting.heard(answer);

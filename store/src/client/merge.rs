@@ -159,7 +159,7 @@ impl Scan {
             Some((scan::cursor(digits).ok()?, usize::try_from(count).ok()?, keys))
         });
         let Some((cursor, count, keys)) = parsed else {
-            out.error(&CommandError::new("ERR internal error: a node gave an answer of another kind"));
+            out.error(&CommandError::new("ERR internal error: unexpected type of answer from a node"));
             return Progress::Over;
         };
         self.found += count;

@@ -79,22 +79,22 @@ pub async fn look(addresses: &[String], trust: &Trust) -> Result<SlotMap, String
         }
     }
     let nobody = || match troubles.is_empty() {
-        true => "these nodes are of no cluster yet: that begins with its first gateway".to_owned(),
+        true => "these nodes do not belong to a cluster yet: start a gateway first".to_owned(),
         false => troubles.join("; "),
     };
     known.ok_or_else(nobody)
 }
 
-/// A transaction that is prepared on a node, and whose decider cannot be asked how it ends.
-pub struct Doubt {
+/// A transaction that is prepared on a node.
+pub struct PreparedTransaction {
     /// Its number.
     pub transaction: u64,
     /// The node.
     pub node: String,
-    /// Who decides.
-    pub decider: String,
-    /// How long nobody could be asked, in milliseconds.
-    pub waits_ms: u64,
+    /// Its coordinator.
+    pub coordinator: String,
+    /// How long the coordinator has been unreachable in milliseconds, if the transaction is in doubt.
+    pub in_doubt_ms: Option<u64>,
     /// Some of the keys that it holds.
     pub keys: Vec<Vec<u8>>,
     /// How many there are; none if it holds the whole node.
@@ -106,7 +106,9 @@ pub struct Doubt {
 pub async fn accept(cluster: &Arc<Cluster>, address: &str, trust: &Trust) -> Result<(), String> {
     let map = cluster.map();
     let node = map.nodes().iter().position(|node| node == address);
-    let node = node.ok_or_else(|| format!("{address} is none of the nodes {}", map.nodes().join(",")))?;
+    let node = node.ok_or_else(|| {
+        format!("{address} is not a node of this cluster; its nodes are {}", map.nodes().join(","))
+    })?;
     let look = Arc::new(Look { token: trust.token.clone().unwrap_or_default(), map: Mutex::default() });
     let link = Link::open(address.to_owned(), trust.tls.clone(), look);
     link.connected().await.map_err(|reason| format!("{address}: {reason}"))?;
@@ -114,34 +116,35 @@ pub async fn accept(cluster: &Arc<Cluster>, address: &str, trust: &Trust) -> Res
     let map = match link.ask(Ask::Accept(Box::new(accept))).answer().await {
         Ok(Answer::Status(status)) if status.map.is_some() => status.map.unwrap_or_default(),
         Ok(Answer::Refusal(refusal)) => return Err(format!("{address}: {}", refusal.reason)),
-        Ok(_) => return Err(format!("{address}: an answer of another kind")),
+        Ok(_) => return Err(format!("{address}: unexpected type of answer")),
         Err(lost) => return Err(format!("{address}: {}", lost.reason)),
     };
     for link in cluster.links() {
         // Who cannot be reached hears of it from the others.
-        let _ = link.ask(Ask::Learn(Box::new(wire::Learn { map: Some(map.clone()) }))).answer().await;
+        let _ =
+            link.ask(Ask::SetTopology(Box::new(wire::SetTopology { map: Some(map.clone()) }))).answer().await;
     }
     Ok(())
 }
 
 struct Look {
     token: String,
-    map: Mutex<Option<wire::Map>>,
+    map: Mutex<Option<wire::SlotMap>>,
 }
 
 impl Greeting for Look {
     fn hello(&self) -> Ask {
-        Ask::Hello(Box::new(wire::Hello { token: self.token.clone(), ..wire::Hello::default() }))
+        Ask::Handshake(Box::new(wire::Handshake { token: self.token.clone(), ..wire::Handshake::default() }))
     }
 
     fn welcome(&self, answer: Answer) -> Result<(), String> {
         match answer {
-            Answer::Welcome(welcome) => {
+            Answer::HandshakeReply(welcome) => {
                 *self.map.lock() = welcome.map;
                 Ok(())
             }
             Answer::Refusal(refusal) => Err(refusal.reason),
-            _ => Err("no welcome".into()),
+            _ => Err("no handshake".into()),
         }
     }
 
@@ -178,20 +181,19 @@ impl Cluster {
         self.links().into_iter().enumerate().map(member).collect()
     }
 
-    /// The transactions that are in doubt on nodes that can be reached.
-    pub async fn doubts(&self) -> Vec<Doubt> {
+    /// The prepared transactions of the nodes that can be reached, or only those in doubt.
+    pub async fn transactions(&self, in_doubt: bool) -> Vec<PreparedTransaction> {
         let mut all = Vec::new();
         for link in self.links() {
-            let Ok(Answer::Doubtful(told)) = link.ask(Ask::Doubts(wire::Doubts {})).answer().await else {
-                continue;
-            };
-            all.extend(told.doubts.into_iter().map(|doubt| Doubt {
-                transaction: doubt.txn,
+            let list = Ask::ListTransactions(wire::ListTransactions { in_doubt });
+            let Ok(Answer::Transactions(listed)) = link.ask(list).answer().await else { continue };
+            all.extend(listed.transactions.into_iter().map(|prepared| PreparedTransaction {
+                transaction: prepared.txn,
                 node: link.address().to_owned(),
-                decider: doubt.decider,
-                waits_ms: doubt.waits_ms,
-                keys: doubt.locks.into_iter().map(|lock| lock.key.to_vec()).collect(),
-                count: (!doubt.everything).then_some(doubt.keys),
+                coordinator: prepared.coordinator,
+                in_doubt_ms: prepared.in_doubt_ms,
+                keys: prepared.locks.into_iter().map(|lock| lock.key.to_vec()).collect(),
+                count: (!prepared.everything).then_some(prepared.keys),
             }));
         }
         all
@@ -223,12 +225,15 @@ impl Cluster {
         let map = map.with_node(address).map_err(|error| error.0)?.to_wire();
         // All who add nodes ask in this order, so that the first one is followed by all.
         for link in self.owners() {
-            let asked = link.ask(Ask::Learn(Box::new(wire::Learn { map: Some(map.clone()) }))).answer().await;
+            let asked = link
+                .ask(Ask::SetTopology(Box::new(wire::SetTopology { map: Some(map.clone()) })))
+                .answer()
+                .await;
             let failed = |why: &str| Err(format!("{}: {why}", link.address()));
             match asked {
                 Ok(Answer::Done(_)) => {}
                 Ok(Answer::Refusal(refusal)) => return failed(&refusal.reason),
-                Ok(_) => return failed("an answer of another kind"),
+                Ok(_) => return failed("unexpected type of answer"),
                 Err(lost) => return failed(&lost.reason),
             }
         }
@@ -238,10 +243,10 @@ impl Cluster {
 
     /// How many gateways have not told a node that they know who has its slots; an error if it cannot be asked.
     pub async fn behind(&self, node: NodeId) -> Result<u64, String> {
-        let beat = wire::Beat { epoch: u64::MAX, keeps_copies: false };
-        match self.link(node).ask(Ask::Beat(beat)).answer().await {
-            Ok(Answer::Status(status)) => Ok(status.behind),
-            Ok(_) => Err("an answer of another kind".into()),
+        let beat = wire::Heartbeat { epoch: u64::MAX, invalidations: false };
+        match self.link(node).ask(Ask::Heartbeat(beat)).answer().await {
+            Ok(Answer::Status(status)) => Ok(status.gateways_behind),
+            Ok(_) => Err("unexpected type of answer".into()),
             Err(lost) => Err(lost.reason),
         }
     }
@@ -257,20 +262,20 @@ impl Cluster {
         let link = self.link(from);
         let failed = |why: &str| format!("{}: {why}", link.address());
         // It may not have heard of the receiver.
-        let learn = Ask::Learn(Box::new(wire::Learn { map: Some(map.to_wire()) }));
+        let learn = Ask::SetTopology(Box::new(wire::SetTopology { map: Some(map.to_wire()) }));
         match link.ask(learn).answer().await {
             Ok(Answer::Refusal(refusal)) => return Err(failed(&refusal.reason)),
             Ok(_) => {}
             Err(lost) => return Err(failed(&lost.reason)),
         }
-        let asked = wire::Move { first: first as u32, last: last as u32, node: to as u32 };
-        match link.ask(Ask::Move(asked)).answer().await {
-            Ok(Answer::Moved(wire::Moved { slots, keys, bytes, left, map })) => {
+        let asked = wire::MoveSlots { first: first as u32, last: last as u32, node: to as u32 };
+        match link.ask(Ask::MoveSlots(asked)).answer().await {
+            Ok(Answer::SlotsMoved(wire::SlotsMoved { slots, keys, bytes, left, map })) => {
                 map.map_or(Ok(()), |map| self.learn(&map))?;
                 Ok(Moved { slots: slots as usize, keys, bytes, left: left as usize })
             }
             Ok(Answer::Refusal(refusal)) => Err(failed(&refusal.reason)),
-            Ok(_) => Err(failed("an answer of another kind")),
+            Ok(_) => Err(failed("unexpected type of answer")),
             Err(lost) => Err(failed(&lost.reason)),
         }
     }

@@ -5,7 +5,7 @@ use proto::store::v1 as wire;
 use crate::txn::{Change, Preview, Rehearsed};
 
 /// As a message.
-pub(crate) fn to_wire(rehearsed: Rehearsed) -> wire::Rehearsed {
+pub(crate) fn to_wire(rehearsed: Rehearsed) -> wire::RolledBack {
     let change = |change: Change| wire::Change {
         db: change.db as u32,
         key: change.key.unwrap_or_default().into_vec().into(),
@@ -14,7 +14,7 @@ pub(crate) fn to_wire(rehearsed: Rehearsed) -> wire::Rehearsed {
     };
     let (before, after): (Vec<u64>, Vec<u64>) =
         rehearsed.databases.iter().map(|(before, after)| (*before as u64, *after as u64)).unzip();
-    wire::Rehearsed {
+    wire::RolledBack {
         changes: rehearsed.keys.into_iter().map(change).collect(),
         omitted: rehearsed.omitted as u64,
         keys_before: before,
@@ -23,7 +23,7 @@ pub(crate) fn to_wire(rehearsed: Rehearsed) -> wire::Rehearsed {
 }
 
 /// From a message.
-pub(super) fn from_wire(told: wire::Rehearsed) -> Rehearsed {
+pub(super) fn from_wire(told: wire::RolledBack) -> Rehearsed {
     let change = |change: wire::Change| Change {
         db: change.db as usize,
         key: Some(change.key.to_vec().into()),

@@ -22,8 +22,8 @@ use store_engine::effect::{Effect, Effects};
 use store_engine::notice::Event;
 use store_engine::{CommandError, Partition, Partitions, Reply, UndoLog};
 use wire::request::Body as Ask;
-use wire::step::{Finish, Part};
-use wire::stepped::How;
+use wire::step::{Finish, Savepoint};
+use wire::step_result::Outcome;
 
 use self::together::Late;
 use super::cluster::{Cluster, unexpected};
@@ -267,7 +267,7 @@ impl Work {
     pub async fn begin_part(&mut self) -> Result<(), Trouble> {
         self.begin().await?;
         self.before = Some((std::mem::take(&mut self.undo), self.events.len()));
-        self.part(Part::Begin).await
+        self.part(Savepoint::Begin).await
     }
 
     /// Makes the present part one with what was before.
@@ -276,7 +276,7 @@ impl Work {
             whole.append(std::mem::take(&mut self.undo));
             self.undo = whole;
         }
-        self.part(Part::Keep).await
+        self.part(Savepoint::Release).await
     }
 
     /// Takes the present part back.
@@ -285,7 +285,7 @@ impl Work {
         let (undo, events) = self.before.take().unwrap_or_default();
         self.undo = undo;
         self.events.truncate(events);
-        self.part(Part::Undo).await
+        self.part(Savepoint::Rollback).await
     }
 
     /// Takes the present part back and tells what it had changed, see [`crate::Transaction::undo_part_telling`].
@@ -300,11 +300,12 @@ impl Work {
         let mut rehearsed = Rehearsed { keys, omitted, databases: Vec::new() };
         if self.everything {
             let tell_keys = most.clamp(1, u32::MAX as usize) as u32;
-            let step = wire::Step { part: Part::Undo.into(), tell_keys, ..self.step() };
+            let step =
+                wire::Step { savepoint: Savepoint::Rollback.into(), report_keys: tell_keys, ..self.step() };
             let pending: Vec<_> = self.shares.iter().map(|share| share.ask(step.clone())).collect();
             for answer in pending {
                 let stepped = self.stepped(answer.answer().await, false)?;
-                let told = stepped.and_then(|stepped| stepped.rehearsed);
+                let told = stepped.and_then(|stepped| stepped.rolled_back);
                 let told = told.ok_or_else(|| Trouble::Lost(unexpected()))?;
                 rehearsed.add(rehearsal::from_wire(told), most);
             }
@@ -318,11 +319,11 @@ impl Work {
     }
 
     /// Where everything is locked commands are run on the nodes, and parts are parts of their transactions.
-    async fn part(&mut self, part: Part) -> Result<(), Trouble> {
+    async fn part(&mut self, part: Savepoint) -> Result<(), Trouble> {
         if !self.everything {
             return Ok(());
         }
-        let ask = |share: &Share| share.ask(wire::Step { part: part.into(), ..self.step() });
+        let ask = |share: &Share| share.ask(wire::Step { savepoint: part.into(), ..self.step() });
         let pending: Vec<_> = self.shares.iter().map(ask).collect();
         for answer in pending {
             self.stepped(answer.answer().await, false)?;
@@ -365,10 +366,10 @@ fn wire_lock(request: &LockRequest) -> wire::Lock {
 }
 
 /// What a node lacked; `locks` is what it was asked for.
-fn conflict_of(stepped: &wire::Stepped, locks: &[LockRequest]) -> Trouble {
-    match stepped.how() {
-        How::LimitData => return Conflict::Limit(LimitReached::Data).into(),
-        How::LimitUndo => return Conflict::Limit(LimitReached::Undo).into(),
+fn conflict_of(stepped: &wire::StepResult, locks: &[LockRequest]) -> Trouble {
+    match stepped.outcome() {
+        Outcome::LimitData => return Conflict::Limit(LimitReached::Data).into(),
+        Outcome::LimitUndo => return Conflict::Limit(LimitReached::Undo).into(),
         _ => {}
     }
     let key = stepped.key.as_ref().map(|key| LockRequest {
@@ -377,7 +378,7 @@ fn conflict_of(stepped: &wire::Stepped, locks: &[LockRequest]) -> Trouble {
         mode: if key.shared { Mode::Shared } else { Mode::Exclusive },
     });
     match key.or_else(|| locks.first().cloned()) {
-        Some(request) if stepped.how() != How::ConflictEverything => Conflict::Key(request).into(),
+        Some(request) if stepped.outcome() != Outcome::ConflictAll => Conflict::Key(request).into(),
         _ => Conflict::Everything.into(),
     }
 }

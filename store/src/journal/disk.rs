@@ -125,8 +125,8 @@ impl DiskError {
 }
 
 /// What to do when data is gone.
-pub const WAY_OUT: &str = "restore a backup; or look at what is left with `moonshard store dump` and go on with it by \
-                       starting once with `--accept-loss`, which keeps the old files";
+pub const WAY_OUT: &str = "restore a backup; or inspect the remaining data with `moonshard store dump`, and \
+                           start once with `--accept-loss` to continue with it, which retains the old files";
 
 impl fmt::Display for DiskError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -140,12 +140,12 @@ impl fmt::Display for DiskError {
                 folder.display()
             )?,
             DiskError::Busy(folder) => {
-                write!(f, "{} is in use by another process; stop that one first", folder.display())?;
+                write!(f, "{} is in use by another process; stop it first", folder.display())?;
             }
             DiskError::Newer { folder, found, known } => write!(
                 f,
-                "{} has format {found}, and this program knows formats up to {known}; use the version that wrote it, \
-                 or a later one",
+                "{} has format {found}, but this program supports formats up to {known}; use the version that \
+                 wrote it, or a later one",
                 folder.display()
             )?,
             DiskError::Io { doing, file, error } => {

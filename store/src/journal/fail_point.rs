@@ -1,9 +1,12 @@
 //! Places where a test lets the writer fail, or a transaction over several nodes end. Builds without debug assertions have none.
 //!
 //! `FAIL_POINTS` in the environment says what happens where: `applied@20=abort` ends the process when it comes there
-//! the 20th time, `flushed=/some/file` is an error as long as there is such a file, and `journal-bytes=1000` is a number
+//! the 20th time, `flushed=/some/file` is an error as long as there is such a file, `applied=until:/some/file` waits until
+//! there is such a file, and `journal-bytes=1000` is a number
 //! to have instead of the usual one. Commas stand between several. The crate `fail` would do the same, but with its
 //! packages the server under test has another Wasmtime than the rest: each would be compiled.
+
+use std::time::Duration;
 
 use super::disk::DiskError;
 
@@ -23,10 +26,16 @@ pub fn number(name: &str) -> Option<u64> {
     if cfg!(debug_assertions) { told::number(name) } else { None }
 }
 
+/// The time that a test wants to have instead of the usual one: `NAME=MILLISECONDS`.
+pub fn time(name: &str, usual: Duration) -> Duration {
+    number(name).map_or(usual, Duration::from_millis)
+}
+
 mod told {
     use std::path::Path;
     use std::sync::LazyLock;
     use std::sync::atomic::{AtomicU64, Ordering};
+    use std::time::Duration;
 
     use super::DiskError;
 
@@ -60,8 +69,14 @@ mod told {
             if point.what == "abort" {
                 std::process::abort();
             }
+            if let Some(file) = point.what.strip_prefix("until:") {
+                while !Path::new(file).exists() {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                continue;
+            }
             if Path::new(&point.what).exists() {
-                return Err(DiskError::Refused(format!("a test wants it to fail: {place}")));
+                return Err(DiskError::Refused(format!("a test makes it fail: {place}")));
             }
         }
         Ok(())

@@ -60,7 +60,7 @@ pub struct Examined {
 pub fn examine(folder: &Path, problem: &mut dyn FnMut(DiskError)) -> Result<Examined, DiskError> {
     if !Sled::is_in(folder) {
         let folder = folder.display();
-        return Err(DiskError::Refused(format!("{folder} is no data-dir: nothing of this server is in it")));
+        return Err(DiskError::Refused(format!("{folder} is not a data-dir: it has no data of this server")));
     }
     let mut found = Found { folder: folder.to_owned(), seq: 0, records: BTreeMap::new() };
     let mut each = |key: &[u8], value: &[u8]| {
@@ -92,7 +92,7 @@ pub(super) fn fill_disk(open: Open, contents: Contents) -> Result<(), DiskError>
     disk.scan(b"", &mut |_, _| {
         let folder = disk.folder().display();
         Err(DiskError::Refused(format!(
-            "{folder} holds data already; name a folder that is empty or not there"
+            "{folder} already has data; use a directory that is empty or does not exist"
         )))
     })?;
     let number = disk.seq() + 1;
@@ -124,7 +124,7 @@ struct Found {
 
 impl Found {
     fn refuse<T>(&self) -> Result<T, DiskError> {
-        Err(DiskError::Refused(format!("{} is only looked at", self.folder.display())))
+        Err(DiskError::Refused(format!("{} is opened read-only", self.folder.display())))
     }
 }
 

@@ -142,7 +142,7 @@ impl Sled {
         }
         match &mut self.state {
             State::Writing(writer) => Ok(writer),
-            State::Dead(why) => Err(DiskError::Refused(format!("nothing is kept since an error: {why}"))),
+            State::Dead(why) => Err(DiskError::Refused(format!("writes are disabled after an error: {why}"))),
             State::Reading(_) => unreachable!("just left"),
         }
     }
@@ -202,7 +202,7 @@ impl Disk for Sled {
                 if key == HEAD { Ok(()) } else { each(key, value) }
             }),
             State::Writing(_) => Err(DiskError::Refused("a scan after the first batch".to_owned())),
-            State::Dead(why) => Err(DiskError::Refused(format!("nothing is kept since an error: {why}"))),
+            State::Dead(why) => Err(DiskError::Refused(format!("writes are disabled after an error: {why}"))),
         }
     }
 }
@@ -399,7 +399,7 @@ fn scan(image: &Image, prefix: &[u8], judge: &mut Judge, each: &mut Each) -> Res
         }
     })?;
     for key in wrong {
-        let what = "our checksum does not fit".to_owned();
+        let what = "our checksum does not match".to_owned();
         judge(DiskError::Damaged {
             file: image.folder().to_owned(),
             place: format!("record \"{key}\""),

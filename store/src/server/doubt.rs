@@ -17,13 +17,20 @@ use wire::request::Body as Ask;
 use wire::response::Body as Answer;
 
 use super::Host;
-use super::pending::{self, ASK_AFTER, Registry, State, named, number_of, way_to};
+use super::pending::{self, Entry, Registry, State, ask_after, named, number_of, way_to};
 use super::place::refusal;
+use crate::journal::fail_point;
 use crate::lock::Mode;
 use crate::txn::{LockRequest, Transaction};
 
 /// How long who decides is asked in vain until a transaction is in doubt: a node that is started again is back before.
-pub(super) const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The same, unless a test has no time for that.
+pub(super) fn patience() -> Duration {
+    fail_point::time("in-doubt-ms", PATIENCE)
+}
+
 /// Before a transaction's number: how somebody has ended it here, and who would have decided that.
 const CHOSEN: &[u8] = b"chosen/";
 /// So many keys of one are told.
@@ -62,8 +69,8 @@ impl Registry {
             };
             if let Some(decider) = held {
                 let reason = format!(
-                    "a transaction holds the key whose outcome only {decider} knows, which cannot be asked; see \
-                     moonshard topology doubts"
+                    "the key is locked by a transaction in doubt, whose coordinator {decider} cannot be \
+                     reached; see moonshard topology transactions --in-doubt"
                 );
                 return refusal(Code::Unavailable, &reason);
             }
@@ -93,21 +100,23 @@ pub(super) fn is_in_the_way(txn: &Transaction, db: usize, key: &[u8], mode: Mode
     txn.holds(db, key, if mode == Mode::Exclusive { Mode::Shared } else { Mode::Exclusive })
 }
 
-/// All that are in doubt.
-pub(super) fn told(host: &Host) -> Vec<wire::Doubt> {
+/// All prepared transactions, or only those in doubt, by number.
+pub(super) fn list(host: &Host, in_doubt: bool) -> Vec<wire::PreparedTransaction> {
     let doubts = host.registry.doubts.borrow().clone();
     let live = host.registry.live.lock();
-    let tell = |(number, since): (u64, Instant)| match &live.get(&number)?.state {
-        State::Prepared(prepared) => {
+    let row = |(number, entry): (&u64, &Entry)| match &entry.state {
+        State::Prepared(prepared) if !in_doubt || doubts.contains_key(number) => {
             let lock = |request: &LockRequest| wire::Lock {
                 db: request.db as u32,
                 key: request.key.to_vec().into(),
                 shared: request.mode == Mode::Shared,
             };
-            Some(wire::Doubt {
-                txn: number,
-                decider: prepared.decider.clone(),
-                waits_ms: (since.elapsed() + PATIENCE).as_millis() as u64,
+            Some(wire::PreparedTransaction {
+                txn: *number,
+                coordinator: prepared.decider.clone(),
+                in_doubt_ms: doubts
+                    .get(number)
+                    .map(|since| (since.elapsed() + patience()).as_millis() as u64),
                 locks: prepared.txn.requests().take(MOST_KEYS).map(lock).collect(),
                 keys: prepared.txn.requests().len() as u64,
                 everything: prepared.txn.holds_everything(),
@@ -115,7 +124,9 @@ pub(super) fn told(host: &Host) -> Vec<wire::Doubt> {
         }
         _ => None,
     };
-    doubts.into_iter().filter_map(tell).collect()
+    let mut rows: Vec<wire::PreparedTransaction> = live.iter().filter_map(row).collect();
+    rows.sort_unstable_by_key(|transaction| transaction.txn);
+    rows
 }
 
 /// Ends one as an operator has decided.
@@ -126,7 +137,7 @@ pub(super) async fn decide(host: Arc<Host>, asked: wire::Decide) -> Answer {
     match pending::chosen(&host, asked.txn, asked.commit).await {
         Ok(true) => Answer::Done(wire::Done {}),
         Ok(false) => {
-            Answer::Refusal(refusal(Code::Invalid, "this transaction has just found out how it ends"))
+            Answer::Refusal(refusal(Code::Invalid, "the coordinator has just decided this transaction"))
         }
         Err(reason) => Answer::Refusal(refusal(Code::Unavailable, &reason)),
     }
@@ -163,18 +174,18 @@ pub(super) fn compare_again(host: &Arc<Host>) {
 pub(super) async fn compare(host: Arc<Host>, number: u64) {
     while let Some((chosen, decider)) = chosen(&host, number) {
         let link = way_to(&host, decider.clone());
-        let asked = link.ask(Ask::Outcome(wire::Outcome { txn: number })).answer().await;
+        let asked = link.ask(Ask::GetDecision(wire::GetDecision { txn: number })).answer().await;
         let Ok(Answer::Decision(wire::Decision { committed })) = asked else {
             drop(link);
-            sleep(ASK_AFTER).await;
+            sleep(ask_after()).await;
             continue;
         };
         if committed != chosen {
-            let how = |committed: bool| if committed { "kept" } else { "undone" };
+            let how = |committed: bool| if committed { "committed" } else { "rolled back" };
             host.registry.contradicted.fetch_add(1, Ordering::Relaxed);
             (host.warn)(&format!(
-                "transaction {number:016x} is there by half: it was {} here because somebody said so, but {} by its \
-                 decider {decider}",
+                "transaction {number:016x} is partly committed: it was {} here by a decision of an operator, \
+                 but {} by its coordinator {decider}; check and repair its keys",
                 how(chosen),
                 how(committed),
             ));
@@ -182,7 +193,7 @@ pub(super) async fn compare(host: Arc<Host>, number: u64) {
         host.node.drop_record(&named(CHOSEN, number));
         if committed {
             let node = host.place.name().unwrap_or_default();
-            let _ = link.ask(Ask::Forget(wire::Forget { txn: number, node })).answer().await;
+            let _ = link.ask(Ask::Acknowledge(wire::Acknowledge { txn: number, node })).answer().await;
         }
     }
 }

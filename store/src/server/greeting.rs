@@ -12,11 +12,11 @@ use crate::client::link::Greeting;
 use crate::topology::SlotMap;
 
 /// Checks who comes and for whom.
-pub(super) fn greet(host: &Host, hello: &wire::Hello) -> Result<wire::Welcome, String> {
+pub(super) fn greet(host: &Host, hello: &wire::Handshake) -> Result<wire::HandshakeReply, String> {
     if let Some(token) = &host.trust.token
         && !bool::from(token.as_bytes().ct_eq(hello.token.as_bytes()))
     {
-        return Err("the token is wrong".into());
+        return Err("wrong cluster token".into());
     }
     let taken = match &hello.map {
         Some(map) => {
@@ -25,7 +25,7 @@ pub(super) fn greet(host: &Host, hello: &wire::Hello) -> Result<wire::Welcome, S
         }
         None => host.place.taken(),
     };
-    Ok(wire::Welcome {
+    Ok(wire::HandshakeReply {
         map: taken.map(|taken| taken.map.to_wire()),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         boot: host.boot,
@@ -49,14 +49,14 @@ pub(super) fn status(host: &Host) -> wire::Status {
         sticky: usage.sticky.iter().map(|sticky| sticky.keys as u64).collect(),
         sticky_bytes: usage.sticky.iter().map(|sticky| sticky.bytes as u64).collect(),
         bytes: usage.bytes as u64,
-        full: host.node.is_full((host.clock)()),
-        failing: progress.failure.map_or_else(String::new, |failure| failure.to_string()),
+        memory_full: host.node.is_full((host.clock)()),
+        disk_error: progress.failure.map_or_else(String::new, |failure| failure.to_string()),
         epoch,
         hits: counts.hits,
         misses: counts.misses,
         expired: counts.expired,
         evicted: counts.evicted,
-        forgotten: Some(wire::Counts {
+        before_reset: Some(wire::Counts {
             hits: forgotten.hits,
             misses: forgotten.misses,
             expired: forgotten.expired,
@@ -68,14 +68,14 @@ pub(super) fn status(host: &Host) -> wire::Status {
         decided: pending::decisions(host) as u64,
         in_doubt: host.registry.doubts.borrow().len() as u64,
         contradicted: host.registry.contradicted.load(Ordering::Relaxed),
-        behind: host.sessions.behind(epoch) as u64,
+        gateways_behind: host.sessions.behind(epoch) as u64,
         map: None,
     }
 }
 
 /// How a node greets another.
 pub(crate) struct PeerGreeting {
-    hello: wire::Hello,
+    hello: wire::Handshake,
 }
 
 impl PeerGreeting {
@@ -83,13 +83,13 @@ impl PeerGreeting {
     pub fn new(host: &Host, decider: &str) -> PeerGreeting {
         let map = host.place.taken().map(|taken| taken.map);
         let node = map.iter().flat_map(|map| map.nodes()).position(|node| node == decider);
-        let hello = wire::Hello {
+        let hello = wire::Handshake {
             peer: 0,
             map: map.map(|map| map.to_wire()),
             node: node.unwrap_or_default() as u32,
             token: host.trust.token.clone().unwrap_or_default(),
             gateway: false,
-            keeps_copies: false,
+            invalidations: false,
             notify: 0,
         };
         PeerGreeting { hello }
@@ -98,14 +98,14 @@ impl PeerGreeting {
 
 impl Greeting for PeerGreeting {
     fn hello(&self) -> Ask {
-        Ask::Hello(Box::new(self.hello.clone()))
+        Ask::Handshake(Box::new(self.hello.clone()))
     }
 
     fn welcome(&self, answer: Answer) -> Result<(), String> {
         match answer {
-            Answer::Welcome(_) => Ok(()),
+            Answer::HandshakeReply(_) => Ok(()),
             Answer::Refusal(refusal) => Err(refusal.reason),
-            _ => Err("no welcome".into()),
+            _ => Err("no handshake".into()),
         }
     }
 

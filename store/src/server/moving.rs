@@ -15,7 +15,7 @@ use wire::refusal::Code;
 use wire::request::Body as Ask;
 use wire::response::Body as Answer;
 use wire::step::Finish;
-use wire::stepped::How;
+use wire::step_result::Outcome;
 
 use super::doubt::unless_held_up;
 use super::pending::{self, Arrival, Found};
@@ -34,30 +34,39 @@ const ATTEMPTS: (u32, Duration) = (200, Duration::from_millis(10));
 const OWN: &[&[u8]] = &[b"prepared/", b"decided/", b"chosen/", b"cluster/"];
 
 /// Gives a batch away. Whoever asked need not wait for the end.
-pub(super) async fn give(host: Arc<Host>, asked: wire::Move) -> Answer {
-    let gone = |_| Err(refusal(Code::Unavailable, "the move has failed"));
+pub(super) async fn give(host: Arc<Host>, asked: wire::MoveSlots) -> Answer {
+    let gone = |_| Err(refusal(Code::Unavailable, "the move failed"));
     match tokio::spawn(async move { batch(&host, &asked).await }).await.unwrap_or_else(gone) {
-        Ok(moved) => Answer::Moved(moved),
+        Ok(moved) => Answer::SlotsMoved(moved),
         Err(refused) => Answer::Refusal(refused),
     }
 }
 
-async fn batch(host: &Arc<Host>, asked: &wire::Move) -> Result<wire::Moved, wire::Refusal> {
+async fn batch(host: &Arc<Host>, asked: &wire::MoveSlots) -> Result<wire::SlotsMoved, wire::Refusal> {
     let _one_at_a_time = host.moving.lock().await;
     let (first, last, to) = (asked.first as usize, asked.last as usize, asked.node as NodeId);
     for _ in 0..ATTEMPTS.0 {
-        let taken = host.place.taken().ok_or_else(|| refusal(Code::Denied, "this node has no place"))?;
+        let taken = host.place.taken().ok_or_else(|| {
+            refusal(
+                Code::Denied,
+                "this node does not belong to a \
+            cluster",
+            )
+        })?;
         if first > last || last >= SLOTS || to >= taken.map.nodes().len() {
-            return Err(refusal(Code::Invalid, "no such slots, or no such node"));
+            return Err(refusal(Code::Invalid, "invalid slots or node"));
         }
         let slots: Vec<u16> =
             (first as u16..=last as u16).filter(|slot| taken.map.owner(*slot) == taken.me).collect();
         if slots.is_empty() || to == taken.me {
-            return Ok(wire::Moved { map: Some(Box::new(taken.map.to_wire())), ..wire::Moved::default() });
+            return Ok(wire::SlotsMoved {
+                map: Some(Box::new(taken.map.to_wire())),
+                ..wire::SlotsMoved::default()
+            });
         }
         if let Some(cargo) = try_batch(host, &taken, &slots, to).await? {
             let map = host.place.taken().map(|taken| Box::new(taken.map.to_wire()));
-            return Ok(wire::Moved {
+            return Ok(wire::SlotsMoved {
                 slots: cargo.slots.len() as u32,
                 keys: cargo.keys.len() as u64,
                 bytes: cargo.bytes as u64,
@@ -67,10 +76,10 @@ async fn batch(host: &Arc<Host>, asked: &wire::Move) -> Result<wire::Moved, wire
         }
         sleep(ATTEMPTS.1).await;
     }
-    Err(refusal(Code::Unavailable, "the receiver is busy"))
+    Err(refusal(Code::Unavailable, "the destination is busy"))
 }
 
-/// Moves a batch; none if the receiver is busy.
+/// Moves a batch; none if the destination is busy.
 async fn try_batch(
     host: &Arc<Host>,
     taken: &Taken,
@@ -81,9 +90,7 @@ async fn try_batch(
     host.node.refuse_while_failing().map_err(|error| unavailable(error.text()))?;
     let receiver = taken.map.nodes()[to].clone();
     let link = host.peer(&receiver);
-    link.connected()
-        .await
-        .map_err(|reason| unavailable(&format!("{receiver} cannot be reached: {reason}")))?;
+    link.connected().await.map_err(|reason| unavailable(&format!("cannot reach {receiver}: {reason}")))?;
 
     let shard = |slot: u16| usize::from(slot) % host.node.shards();
     let of_shard: Vec<u16> = slots.iter().copied().filter(|slot| shard(*slot) == shard(slots[0])).collect();
@@ -96,12 +103,12 @@ async fn try_batch(
     let number = random();
     let map = taken.map.moved(&cargo.slots, to);
     let own_name = host.place.name().unwrap_or_default();
-    let receive = wire::Receive {
+    let receive = wire::ReceiveSlots {
         txn: number,
         map: Some(map.to_wire()),
         changes: cargo.effects.as_bytes().to_vec().into(),
         records: records.clone(),
-        decider: own_name,
+        coordinator: own_name,
     };
     // Known from here on to those who ask for its outcome.
     if !matches!(host.registry.take(number, 0, true), Found::New) {
@@ -110,13 +117,13 @@ async fn try_batch(
     let finish = |finish: Finish| {
         Ask::Step(Box::new(wire::Step { txn: number, finish: finish.into(), ..wire::Step::default() }))
     };
-    let prepared = match timeout(SILENCE, link.ask(Ask::Receive(Box::new(receive))).answer()).await {
-        Ok(Ok(Answer::Stepped(stepped))) if stepped.how() == How::Well => Ok(()),
-        Ok(Ok(Answer::Stepped(_))) => Err(None),
+    let prepared = match timeout(SILENCE, link.ask(Ask::ReceiveSlots(Box::new(receive))).answer()).await {
+        Ok(Ok(Answer::StepResult(stepped))) if stepped.outcome() == Outcome::Ok => Ok(()),
+        Ok(Ok(Answer::StepResult(_))) => Err(None),
         Ok(Ok(Answer::Refusal(refused))) => Err(Some(refused)),
-        Ok(Ok(_)) => Err(Some(unavailable("an answer of another kind"))),
+        Ok(Ok(_)) => Err(Some(unavailable("unexpected type of answer"))),
         Ok(Err(lost)) => Err(Some(unavailable(&lost.reason))),
-        Err(_) => Err(Some(unavailable("no answer in time"))),
+        Err(_) => Err(Some(unavailable("no answer within the timeout"))),
     };
     if let Err(why) = prepared {
         host.registry.abort(number, 0);
@@ -124,7 +131,7 @@ async fn try_batch(
         return why.map_or(Ok(None), Err);
     }
     if !host.registry.finishes(number) {
-        return Err(unavailable("the receiver has given up"));
+        return Err(unavailable("the destination aborted the move"));
     }
     let names = [receiver.clone()];
     pending::decide(host, number, txn.effects_mut(), &names);
@@ -140,7 +147,7 @@ async fn try_batch(
         return Err(unavailable(&reason));
     }
     match link.ask(finish(Finish::Commit)).answer().await {
-        Ok(Answer::Stepped(_)) => pending::forget_decision(host, number, &receiver),
+        Ok(Answer::StepResult(_)) => pending::forget_decision(host, number, &receiver),
         // It asks, for as long as it takes.
         _ => link.tell(Ask::Resolve(wire::Resolve { txn: number })),
     }
@@ -175,27 +182,28 @@ impl Drop for Stay<'_> {
 }
 
 /// Prepares what another node gives.
-pub(super) async fn receive(host: Arc<Host>, session: u64, asked: wire::Receive) -> Answer {
+pub(super) async fn receive(host: Arc<Host>, session: u64, asked: wire::ReceiveSlots) -> Answer {
     match prepare(&host, session, asked).await {
         Ok(how) => {
-            let mut stepped = wire::Stepped::default();
-            stepped.set_how(how);
-            Answer::Stepped(Box::new(stepped))
+            let mut stepped = wire::StepResult::default();
+            stepped.set_outcome(how);
+            Answer::StepResult(Box::new(stepped))
         }
         Err(refused) => Answer::Refusal(refused),
     }
 }
 
-async fn prepare(host: &Host, session: u64, asked: wire::Receive) -> Result<How, wire::Refusal> {
+async fn prepare(host: &Host, session: u64, asked: wire::ReceiveSlots) -> Result<Outcome, wire::Refusal> {
     let number = asked.txn;
     let invalid = |reason: &str| refusal(Code::Invalid, reason);
     let unavailable = |reason: &str| refusal(Code::Unavailable, reason);
     let now_ms = (host.clock)();
     let arrival = Arrival::of(&asked).map_err(|reason| invalid(&reason))?;
-    let mine = host.place.taken().ok_or_else(|| refusal(Code::Denied, "this node has no place"))?;
+    let mine =
+        host.place.taken().ok_or_else(|| refusal(Code::Denied, "this node does not belong to a cluster"))?;
     mine.map.merged(&arrival.map).map_err(|error| refusal(Code::Denied, &error.0))?;
     if host.node.is_full(now_ms) {
-        return Err(unavailable("the receiver's memory is full"));
+        return Err(unavailable("the memory of the destination is full"));
     }
     host.node.refuse_while_failing().map_err(|error| unavailable(error.text()))?;
     let mut requests = Vec::new();
@@ -204,17 +212,17 @@ async fn prepare(host: &Host, session: u64, asked: wire::Receive) -> Result<How,
         requests.push(LockRequest { db, key: key.into(), mode: Mode::Exclusive });
     }
     if !matches!(host.registry.take(number, session, true), Found::New) {
-        return Err(invalid("this transaction has been here before"));
+        return Err(invalid("this transaction number was already used"));
     }
     // Waiting here could end in a ring with those who wait for the giver's shard.
     let Some(mut txn) = Transaction::try_begin(&host.node, &requests) else {
         host.registry.forget(number);
-        return Ok(How::Busy);
+        return Ok(Outcome::Busy);
     };
     if let Err(reason) = txn.apply(&asked.changes, now_ms) {
         host.registry.forget(number);
         return Err(invalid(reason));
     }
-    let prepared = pending::prepare(host, number, txn, asked.decider, Some(arrival)).await;
-    prepared.map(|()| How::Well).map_err(|reason| unavailable(&reason))
+    let prepared = pending::prepare(host, number, txn, asked.coordinator, Some(arrival)).await;
+    prepared.map(|()| Outcome::Ok).map_err(|reason| unavailable(&reason))
 }

@@ -189,7 +189,7 @@ impl Unsent {
 
 /// What is answered instead of this. What the call has done stays.
 fn too_large(answer: Answer) -> Answer {
-    const WHY: &str = "ERR the reply is larger than 1gb, which is the most that store nodes send";
+    const WHY: &str = "ERR the reply exceeds 1gb, the maximum reply size of store nodes";
     match answer {
         Answer::Reply(_) => {
             let mut out = Reply::new(Protocol::Resp2);
@@ -204,15 +204,15 @@ fn too_large(answer: Answer) -> Answer {
 pub(super) fn bytes_of(response: &Response) -> usize {
     32 + match &response.body {
         Some(Answer::Reply(reply)) => reply.len(),
-        Some(Answer::Stepped(stepped)) => {
+        Some(Answer::StepResult(stepped)) => {
             stepped.values.iter().chain(&stepped.replies).map(|bytes| bytes.len() + 8).sum()
         }
-        Some(Answer::Asked(asked)) => asked.question.len(),
-        Some(Answer::Happened(happened)) => {
+        Some(Answer::Query(asked)) => asked.query.len(),
+        Some(Answer::KeyEvents(happened)) => {
             happened.events.iter().map(|event| event.key.len() + event.name.len() + 32).sum()
         }
-        Some(Answer::Changed(changed)) => changed.keys.iter().map(|key| key.len() + 8).sum(),
-        Some(Answer::Gathered(gathered)) => gathered.answers.iter().map(|answer| answer.len() + 8).sum(),
+        Some(Answer::Invalidation(changed)) => changed.keys.iter().map(|key| key.len() + 8).sum(),
+        Some(Answer::Collected(gathered)) => gathered.answers.iter().map(|answer| answer.len() + 8).sum(),
         _ => 64,
     }
 }
@@ -250,8 +250,9 @@ mod tests {
     #[test]
     fn an_answer_that_fits_into_no_message_is_an_error_of_its_own() {
         let outbox = Outbox::default();
-        let stepped = wire::Stepped { values: vec![vec![0; LARGEST].into()], ..wire::Stepped::default() };
-        let step = Response { id: 2, body: Some(Answer::Stepped(Box::new(stepped))) };
+        let stepped =
+            wire::StepResult { values: vec![vec![0; LARGEST].into()], ..wire::StepResult::default() };
+        let step = Response { id: 2, body: Some(Answer::StepResult(Box::new(stepped))) };
         outbox.push([reply(1, LARGEST), step, reply(3, 1)]);
         let all: Vec<Response> = messages(&outbox).into_iter().flatten().collect();
         let [first, second, third] = &all[..] else { panic!("three answers") };

@@ -39,9 +39,14 @@ const DECIDED: &[u8] = b"decided/";
 const REMEMBERED: usize = 100_000;
 /// How old a decision becomes before those are asked who have not told that they followed it: their word is lost if a
 /// gateway was ended.
-pub(super) const ASK_AFTER: Duration = Duration::from_secs(5);
+const ASK_AFTER: Duration = Duration::from_secs(5);
 /// How long between two attempts to ask who decides.
 const ASK_AGAIN: Duration = Duration::from_millis(200);
+
+/// [`ASK_AFTER`], unless a test has no time for that.
+pub(super) fn ask_after() -> Duration {
+    fail_point::time("ask-after-ms", ASK_AFTER)
+}
 
 /// Where a transaction stands.
 pub(super) enum State {
@@ -74,14 +79,14 @@ pub(super) struct Arrival {
 
 impl Arrival {
     /// What the message tells of it.
-    pub fn of(receive: &wire::Receive) -> Result<Arrival, String> {
+    pub fn of(receive: &wire::ReceiveSlots) -> Result<Arrival, String> {
         let map = SlotMap::from_wire(receive.map.as_ref().ok_or("no map")?).map_err(|error| error.0)?;
         Ok(Arrival { map, records: receive.records.clone() })
     }
 
     fn record(&self) -> Vec<u8> {
         let (map, records) = (Some(self.map.to_wire()), self.records.clone());
-        wire::Receive { map, records, ..wire::Receive::default() }.encode_to_vec()
+        wire::ReceiveSlots { map, records, ..wire::ReceiveSlots::default() }.encode_to_vec()
     }
 
     /// Keeps it with these effects.
@@ -329,7 +334,7 @@ pub(super) async fn prepare(
             trace.stays = true;
             Ok(())
         }
-        _ => Err("the transaction was ended".into()),
+        _ => Err("the transaction was aborted".into()),
     }
 }
 
@@ -357,7 +362,7 @@ pub(super) async fn commit(
     others: &[String],
 ) -> Result<(), String> {
     if !host.registry.finishes(number) {
-        return Err("the transaction was ended".into());
+        return Err("the transaction was aborted".into());
     }
     if others.is_empty() {
         txn.commit();
@@ -520,7 +525,7 @@ pub(super) fn forget_decision(host: &Host, number: u64, who: &str) {
 pub(super) async fn follow_decisions(host: Weak<Host>) {
     let mut before = HashSet::new();
     loop {
-        tokio::time::sleep(ASK_AFTER).await;
+        tokio::time::sleep(ask_after()).await;
         let Some(host) = host.upgrade() else { return };
         let mut seen = HashSet::new();
         for (name, record) in host.node.records(DECIDED) {
@@ -532,7 +537,7 @@ pub(super) async fn follow_decisions(host: Weak<Host>) {
             for node in String::from_utf8_lossy(&record).split(',') {
                 let link = way_to(&host, node.to_owned());
                 let asked = link.ask(Ask::Resolve(wire::Resolve { txn: number }));
-                if let Ok(Ok(Answer::Done(_))) = timeout(ASK_AFTER, asked.answer()).await {
+                if let Ok(Ok(Answer::Done(_))) = timeout(ask_after(), asked.answer()).await {
                     forget_decision(&host, number, node);
                 }
             }
@@ -551,7 +556,10 @@ pub(super) async fn resolved(host: Arc<Host>, number: u64) -> Answer {
             unavailable("the transaction is being finished")
         }
         // Who decides is to remember it until then.
-        Ok(()) if doubt::was_chosen(&host, number) => unavailable("the transaction is being compared"),
+        Ok(()) if doubt::was_chosen(&host, number) => unavailable(
+            "the decision of the transaction is being \
+            verified",
+        ),
         Ok(()) => Answer::Done(wire::Done {}),
         Err(reason) => Answer::Refusal(refusal(Code::Unavailable, &reason)),
     }
@@ -562,7 +570,7 @@ pub(super) async fn resolved(host: Arc<Host>, number: u64) -> Answer {
 pub(super) async fn resolve(host: Arc<Host>, number: u64) {
     let Some(decider) = host.registry.decider(number) else { return };
     let mut asking = pin!(ask_decider(&host, number, decider));
-    if timeout(doubt::PATIENCE, &mut asking).await.is_err() {
+    if timeout(doubt::patience(), &mut asking).await.is_err() {
         host.registry.doubt(number);
         asking.await;
     }
@@ -571,13 +579,14 @@ pub(super) async fn resolve(host: Arc<Host>, number: u64) {
 async fn ask_decider(host: &Arc<Host>, number: u64, decider: String) {
     let link = way_to(host, decider);
     while host.registry.decider(number).is_some() {
-        match link.ask(Ask::Outcome(wire::Outcome { txn: number })).answer().await {
+        match link.ask(Ask::GetDecision(wire::GetDecision { txn: number })).answer().await {
             Ok(Answer::Decision(decision)) => {
                 // A disk that cannot be written is told of where commands are refused.
                 let done = decided(host, number, decision.committed).await;
                 if done.is_ok() && decision.committed {
                     let node = host.place.name().unwrap_or_default();
-                    let _ = link.ask(Ask::Forget(wire::Forget { txn: number, node })).answer().await;
+                    let _ =
+                        link.ask(Ask::Acknowledge(wire::Acknowledge { txn: number, node })).answer().await;
                 }
                 return;
             }
@@ -613,7 +622,7 @@ pub(super) async fn recover(host: &Arc<Host>) -> Result<(), String> {
             true => None,
             false => {
                 let bytes = input.bytes().map_err(|_| damaged())?;
-                let receive = wire::Receive::decode(bytes).map_err(|_| damaged())?;
+                let receive = wire::ReceiveSlots::decode(bytes).map_err(|_| damaged())?;
                 Some(Arrival::of(&receive).map_err(|_| damaged())?)
             }
         };

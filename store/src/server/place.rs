@@ -43,7 +43,7 @@ pub(crate) struct Taken {
 impl Taken {
     fn record(&self) -> Vec<u8> {
         let map = Some(self.map.to_wire());
-        wire::Hello { map, node: self.me as u32, ..wire::Hello::default() }.encode_to_vec()
+        wire::Handshake { map, node: self.me as u32, ..wire::Handshake::default() }.encode_to_vec()
     }
 }
 
@@ -53,12 +53,12 @@ pub(crate) struct Owned<'a>(#[expect(dead_code, reason = "held")] RwLockReadGuar
 impl Place {
     /// The place that the data was written in. A new folder gets its number, which is on disk before anybody hears it.
     pub async fn of(node: &Node, now_ms: u64) -> Result<Place, String> {
-        let wrong = |why: String| format!("the record of the node's place in its cluster is damaged: {why}");
+        let wrong = |why: String| format!("the record of the node's cluster membership is damaged: {why}");
         let find = |name: &[u8]| node.records(name).into_iter().find(|(rest, _)| rest.is_empty());
         let taken = match find(RECORD) {
             None => None,
             Some((_, bytes)) => {
-                let hello = wire::Hello::decode(&*bytes).map_err(|error| wrong(error.to_string()))?;
+                let hello = wire::Handshake::decode(&*bytes).map_err(|error| wrong(error.to_string()))?;
                 let map =
                     SlotMap::from_wire(&hello.map.unwrap_or_default()).map_err(|error| wrong(error.0))?;
                 Some(Taken { map: Arc::new(map), me: hello.node as NodeId })
@@ -96,7 +96,7 @@ impl Place {
     /// is known to have had its data in another folder is not believed to be that node.
     pub fn take(&self, node: &Node, map: SlotMap, me: NodeId) -> Result<Taken, String> {
         let Some(name) = map.nodes().get(me) else {
-            return Err(format!("there is no node {me} in the map"));
+            return Err(format!("the slot map has no node {me}"));
         };
         let mut state = self.state.write();
         let known = state.taken.as_ref().and_then(|taken| taken.map.nodes().get(taken.me));
@@ -114,11 +114,11 @@ impl Place {
     /// An operator says that this is node `me` of `map`, with whatever data it has.
     pub fn accept(&self, node: &Node, map: SlotMap, me: NodeId) -> Result<Taken, String> {
         if me >= map.nodes().len() {
-            return Err(format!("there is no node {me} in the map"));
+            return Err(format!("the slot map has no node {me}"));
         }
         let mut state = self.state.write();
         let mine = match &state.taken {
-            Some(mine) if mine.me != me => return Err("this is another one of its nodes".into()),
+            Some(mine) if mine.me != me => return Err("this is another node of the cluster".into()),
             Some(mine) => mine.with(map)?,
             None => Taken { map: Arc::new(map.founded()), me },
         };
@@ -129,7 +129,9 @@ impl Place {
     /// Takes what is newer in this map; an error if it is another cluster's.
     pub fn learn(&self, node: &Node, map: SlotMap) -> Result<(), String> {
         let mut state = self.state.write();
-        let Some(mine) = &state.taken else { return Err("this node has no place in a cluster yet".into()) };
+        let Some(mine) = &state.taken else {
+            return Err("this node does not belong to a cluster yet".into());
+        };
         let taken = mine.with(map)?;
         state.set(node, taken);
         Ok(())
@@ -166,7 +168,7 @@ impl Place {
         match &state.taken {
             None => Err(homeless()),
             Some(taken) if taken.is_right(self.identity).is_err() => {
-                Err(refusal(Code::Denied, "this node has not the data of its place"))
+                Err(refusal(Code::Denied, "this node does not have the data that belongs to it"))
             }
             Some(taken) if taken.map.owner(0) != taken.me || state.catalog_leaves => Err(taken.moved(0)),
             Some(_) => Ok(Owned(state)),
@@ -199,8 +201,8 @@ impl Taken {
         }
         let name = &self.map.nodes()[self.me];
         Err(format!(
-            "this node has not the data of {name}: its folder is empty, or another one. Start it with its own, or say \
-             that what is lost is lost: moonshard topology accept {name}"
+            "this node does not have the data of {name}: its data-dir is empty or belongs to another node. \
+             Start it with the right data-dir, or accept the loss with: moonshard topology accept {name}"
         ))
     }
 
@@ -216,7 +218,7 @@ impl Taken {
     }
 
     fn moved(&self, slot: u16) -> wire::Refusal {
-        self.moved_away(&format!("slot {slot} is not this node's"))
+        self.moved_away(&format!("slot {slot} does not belong to this node"))
     }
 
     fn moved_away(&self, reason: &str) -> wire::Refusal {
@@ -235,7 +237,7 @@ impl State {
 }
 
 fn homeless() -> wire::Refusal {
-    refusal(Code::Denied, "this node has no place in a cluster yet")
+    refusal(Code::Denied, "this node does not belong to a cluster yet")
 }
 
 /// A refusal without a map.

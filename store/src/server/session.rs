@@ -40,7 +40,7 @@ use crate::wait::Waiter;
 const LEAVING: Duration = Duration::from_secs(5);
 /// So many requests of one peer may wait for something.
 const MOST_WAITING: usize = 100_000;
-const TOO_MANY: &str = "too many requests of this peer are waiting";
+const TOO_MANY: &str = "too many pending requests of this peer";
 
 /// What a session has under way, beside transactions.
 #[derive(Default)]
@@ -160,11 +160,11 @@ impl Session {
         self.leave();
     }
 
-    /// Tells the peer that the node is about to end: what is under way is still answered. Who waits for something to
+    /// Tells the peer that the node is shutting down: what is under way is still answered. Who waits for something to
     /// come is sent to ask again.
     fn take_leave(&mut self) {
         self.leaving = true;
-        self.outbox.push([Response { id: 0, body: Some(Answer::Leaving(wire::Leaving {})) }]);
+        self.outbox.push([Response { id: 0, body: Some(Answer::Draining(wire::Draining {})) }]);
         let waiters: Vec<_> = self.waiting.lock().waiters.drain().collect();
         for (_, waiter) in waiters {
             waiter.answer(Vec::new());
@@ -222,14 +222,14 @@ impl Session {
     /// Takes a request. Whether the peer may go on.
     fn take(&mut self, id: u64, body: Ask) -> bool {
         if !self.greeted {
-            let Ask::Hello(hello) = body else {
-                self.refuse(id, Code::Denied, "the first request must be a hello");
+            let Ask::Handshake(hello) = body else {
+                self.refuse(id, Code::Denied, "the first request must be Handshake");
                 return false;
             };
             match greet(&self.host, &hello) {
                 // Nobody may tell it anything before that.
                 Ok(welcome) => {
-                    let body = Some(Answer::Welcome(Box::new(welcome)));
+                    let body = Some(Answer::HandshakeReply(Box::new(welcome)));
                     self.outbox.push([Response { id, body }]);
                 }
                 Err(reason) => {
@@ -247,17 +247,17 @@ impl Session {
                 self.host.sessions.is_gateway(self.number);
             }
             self.host.sessions.knows(self.number, hello.map.map_or(0, |map| map.epoch));
-            self.host.sessions.keeps_copies(&self.host.node, self.number, hello.keeps_copies);
+            self.host.sessions.keeps_copies(&self.host.node, self.number, hello.invalidations);
             return true;
         }
         match body {
-            Ask::Hello(_) => self.refuse(id, Code::Invalid, "a second hello"),
-            Ask::Beat(beat) => {
+            Ask::Handshake(_) => self.refuse(id, Code::Invalid, "a second Handshake"),
+            Ask::Heartbeat(beat) => {
                 self.host.sessions.knows(self.number, beat.epoch);
-                if self.host.sessions.keeps_copies(&self.host.node, self.number, beat.keeps_copies) {
+                if self.host.sessions.keeps_copies(&self.host.node, self.number, beat.invalidations) {
                     // It was said while the stream was made, and what has changed since then was told to nobody.
-                    let changed = wire::Changed { everything: true, ..wire::Changed::default() };
-                    self.answer(0, Answer::Changed(changed));
+                    let changed = wire::Invalidation { everything: true, ..wire::Invalidation::default() };
+                    self.answer(0, Answer::Invalidation(changed));
                 }
                 let mut status = status(&self.host);
                 if status.epoch > beat.epoch {
@@ -265,11 +265,13 @@ impl Session {
                 }
                 self.answer(id, Answer::Status(Box::new(status)));
             }
-            Ask::Execute(wire::Execute { call: Some(call), lane, since }) => {
+            Ask::Execute(wire::Execute { call: Some(call), sequence: lane, since }) => {
                 self.execute(Queued { id, since, call }, lane);
             }
             Ask::Step(step) => self.step(id, *step),
-            Ask::Wait(wire::Wait { call: Some(call), only_tell }) => self.wait(id, call, only_tell),
+            Ask::ExecuteBlocking(wire::ExecuteBlocking { call: Some(call), notify_only: only_tell }) => {
+                self.wait(id, call, only_tell)
+            }
             Ask::Cancel(cancel) => self.cancel(cancel.id),
             Ask::Watch(watch) => self.watch(id, watch),
             Ask::Unwatch(unwatched) => {
@@ -288,7 +290,7 @@ impl Session {
                 }
                 self.answer(id, answer.unwrap_or_else(Answer::Refusal));
             }
-            Ask::Outcome(asked) => self.later(id, move |host| async move {
+            Ask::GetDecision(asked) => self.later(id, move |host| async move {
                 let committed = pending::outcome(&host, asked.txn).await;
                 Answer::Decision(wire::Decision { committed })
             }),
@@ -301,16 +303,16 @@ impl Session {
                     })
                 });
             }
-            Ask::Forget(asked) => {
+            Ask::Acknowledge(asked) => {
                 pending::forget_decision(&self.host, asked.txn, &asked.node);
                 self.answer(id, Answer::Done(wire::Done {}));
             }
-            Ask::Doubts(_) => {
-                let doubts = doubt::told(&self.host);
-                self.answer(id, Answer::Doubtful(wire::Doubtful { doubts }));
+            Ask::ListTransactions(asked) => {
+                let transactions = doubt::list(&self.host, asked.in_doubt);
+                self.answer(id, Answer::Transactions(wire::Transactions { transactions }));
             }
             Ask::Decide(asked) => self.later(id, move |host| doubt::decide(host, asked)),
-            Ask::Learn(learn) => {
+            Ask::SetTopology(learn) => {
                 let learnt = SlotMap::from_wire(&learn.map.unwrap_or_default()).map_err(|error| error.0);
                 match learnt.and_then(|map| self.host.place.learn(&self.host.node, map)) {
                     Ok(()) => self.answer(id, Answer::Done(wire::Done {})),
@@ -328,19 +330,18 @@ impl Session {
                     Err(reason) => self.refuse(id, Code::Denied, &reason),
                 }
             }
-            Ask::Gather(asked) => {
-                let patience =
-                    (asked.patience_ms > 0).then(|| Duration::from_millis(asked.patience_ms.into()));
-                let gathered = self.host.sessions.gather(self.number, &asked.question, patience);
-                self.later(id, |_| async { Answer::Gathered(wire::Gathered { answers: gathered.await }) });
+            Ask::Collect(asked) => {
+                let patience = (asked.timeout_ms > 0).then(|| Duration::from_millis(asked.timeout_ms.into()));
+                let gathered = self.host.sessions.gather(self.number, &asked.query, patience);
+                self.later(id, |_| async { Answer::Collected(wire::Collected { answers: gathered.await }) });
             }
-            Ask::KeepCopies(copies) => {
-                self.host.sessions.keeps_copies(&self.host.node, self.number, copies.kept);
+            Ask::SetInvalidations(copies) => {
+                self.host.sessions.keeps_copies(&self.host.node, self.number, copies.enabled);
             }
             Ask::Trace(trace) => self.asker = asker(&trace),
-            Ask::Told(told) => self.host.sessions.told(self.number, told),
-            Ask::Move(asked) => self.later(id, move |host| moving::give(host, asked)),
-            Ask::Receive(asked) => {
+            Ask::Report(told) => self.host.sessions.told(self.number, told),
+            Ask::MoveSlots(asked) => self.later(id, move |host| moving::give(host, asked)),
+            Ask::ReceiveSlots(asked) => {
                 let session = self.number;
                 self.later(id, move |host| moving::receive(host, session, *asked));
             }
@@ -366,14 +367,14 @@ impl Session {
                         if settings.iter().any(|(name, _)| name == super::NOTIFY) {
                             // All others are to show it too.
                             let said = self.host.say_notify(self.host.node.notified(), false);
-                            debug_assert!(said.is_ok(), "nothing is configured anew");
+                            debug_assert!(said.is_ok(), "the configuration cannot be changed on this node");
                         }
                         self.answer(id, Answer::Status(Box::new(status(&self.host))));
                     }
                     Err(reason) => self.refuse(id, Code::Invalid, &reason),
                 }
             }
-            Ask::Execute(_) | Ask::Wait(_) => self.refuse(id, Code::Invalid, "no call"),
+            Ask::Execute(_) | Ask::ExecuteBlocking(_) => self.refuse(id, Code::Invalid, "no call"),
         }
         true
     }
@@ -472,7 +473,7 @@ impl Session {
 
     fn wait(&mut self, id: u64, call: wire::Call, only_tell: bool) {
         if self.leaving {
-            return self.refuse(id, Code::Unavailable, "the node is about to end");
+            return self.refuse(id, Code::Unavailable, "the node is shutting down");
         }
         let clock = self.host.clock;
         let admitted = match Admitted::new(&call) {
@@ -502,7 +503,9 @@ impl Session {
             match reply {
                 Some(reply) if reply.is_empty() && !only_tell => Answer::Refusal(host.place.moved()),
                 Some(reply) => Answer::Reply(reply.into()),
-                None => Answer::Refusal(refusal(Code::Unavailable, "whoever served this call has failed")),
+                None => {
+                    Answer::Refusal(refusal(Code::Unavailable, "the task that executed this call failed"))
+                }
             }
         });
     }
@@ -551,7 +554,7 @@ impl Owed {
 impl Drop for Owed {
     fn drop(&mut self) {
         if self.id > 0 {
-            let ended = refusal(Code::Invalid, "the transaction was ended");
+            let ended = refusal(Code::Invalid, "the transaction was aborted");
             self.outbox.push([Response { id: self.id, body: Some(Answer::Refusal(ended)) }]);
         }
     }
@@ -560,7 +563,11 @@ impl Drop for Owed {
 /// Runs a call of a lane that none waits in, if nothing is in its way.
 fn execute_now(host: &Host, waiting: &Mutex<Waiting>, origin: Origin, asked: &Queued) -> Option<Answer> {
     if waiting.lock().refused.would_be_overtaken(origin.client, asked.since) {
-        return Some(Answer::Refusal(refusal(Code::Behind, "one before it was refused")));
+        return Some(Answer::Refusal(refusal(
+            Code::OutOfOrder,
+            "an earlier request of the same sequence was \
+            refused",
+        )));
     }
     let answer = origin.act(|| step::execute_now(host, &asked.call))?;
     if is_moved(&answer) {

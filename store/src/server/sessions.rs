@@ -109,12 +109,12 @@ impl Sessions {
             let Some(outbox) = peer.outbox.upgrade() else { continue };
             let everything = changed.everything || outbox.is_full();
             let keys = if everything { &[] } else { &changed.keys[..] };
-            let changed = wire::Changed {
+            let changed = wire::Invalidation {
                 keys: keys.iter().map(|key| key.to_vec().into()).collect(),
                 everything,
                 client: if origin.peer == *session { origin.client } else { 0 },
             };
-            outbox.push([Response { id: 0, body: Some(Answer::Changed(changed)) }]);
+            outbox.push([Response { id: 0, body: Some(Answer::Invalidation(changed)) }]);
         }
     }
 
@@ -146,16 +146,16 @@ impl Sessions {
 
     /// Tells all gateways of events. One that has not fetched what is there for it misses them.
     pub fn tell_of_events(&self, classes: u32, events: Vec<Event>) {
-        let event = |Event { class, name, db, key }: Event| wire::Event {
+        let event = |Event { class, name, db, key }: Event| wire::KeyEvent {
             class,
             name: name.into_owned(),
             db: db as u32,
             key: key.into_vec().into(),
         };
-        let happened = wire::Happened { classes, events: events.into_iter().map(event).collect() };
+        let happened = wire::KeyEvents { classes, events: events.into_iter().map(event).collect() };
         for peer in self.peers.lock().values().filter(|peer| peer.is_gateway) {
             if let Some(outbox) = peer.outbox.upgrade().filter(|outbox| !outbox.is_full()) {
-                outbox.push([Response { id: 0, body: Some(Answer::Happened(happened.clone())) }]);
+                outbox.push([Response { id: 0, body: Some(Answer::KeyEvents(happened.clone())) }]);
             }
         }
     }
@@ -183,8 +183,8 @@ impl Sessions {
                 peer.asked.insert(gather, (now, sender));
                 waits.push((owes_since + patience, answer));
             }
-            let asked = wire::Asked { gather, question: question.clone() };
-            outbox.push([Response { id: 0, body: Some(Answer::Asked(asked)) }]);
+            let asked = wire::Query { collect: gather, query: question.clone() };
+            outbox.push([Response { id: 0, body: Some(Answer::Query(asked)) }]);
         }
         async move {
             let mut answers = Vec::new();
@@ -199,8 +199,8 @@ impl Sessions {
     }
 
     /// A gateway answers what it was asked.
-    pub fn told(&self, session: u64, told: wire::Told) {
-        let waits = self.peers.lock().get_mut(&session).and_then(|peer| peer.asked.remove(&told.gather));
+    pub fn told(&self, session: u64, told: wire::Report) {
+        let waits = self.peers.lock().get_mut(&session).and_then(|peer| peer.asked.remove(&told.collect));
         if let Some((_, waits)) = waits {
             // Whoever came too late is not waited for.
             let _ = waits.send(told.answer);

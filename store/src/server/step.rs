@@ -11,8 +11,8 @@ use store_engine::work::CANCELLED;
 use store_engine::{DATABASES, Reply, Routing};
 use wire::refusal::Code;
 use wire::response::Body as Answer;
-use wire::step::{Finish, Part};
-use wire::stepped::How;
+use wire::step::{Finish, Savepoint};
+use wire::step_result::Outcome;
 
 use super::Host;
 use super::admit::Admitted;
@@ -126,7 +126,7 @@ pub(super) async fn step(host: Arc<Host>, session: u64, watches: Arc<Watches>, s
         Found::Open(txn) => Some(txn),
         Found::Prepared if step.finish() == Finish::Commit => {
             return match pending::decided(&host, number, true).await {
-                Ok(()) => Answer::Stepped(Box::default()),
+                Ok(()) => Answer::StepResult(Box::default()),
                 Err(reason) => Answer::Refusal(refusal(Code::Unavailable, &reason)),
             };
         }
@@ -134,22 +134,22 @@ pub(super) async fn step(host: Arc<Host>, session: u64, watches: Arc<Watches>, s
             return Answer::Refusal(refusal(Code::Invalid, "no such transaction is open"));
         }
     };
-    let mut stepped = wire::Stepped::default();
+    let mut stepped = wire::StepResult::default();
     let done = work(&host, &watches, &step, held, &mut stepped).await;
     let txn = match done {
         Ok(Some(txn)) => txn,
         Ok(None) => {
             host.registry.forget(number);
-            return Answer::Stepped(Box::new(stepped));
+            return Answer::StepResult(Box::new(stepped));
         }
         Err(refused) => {
             host.registry.forget(number);
             return Answer::Refusal(refused);
         }
     };
-    if stepped.how() != How::Well {
+    if stepped.outcome() != Outcome::Ok {
         host.registry.put_back(number, txn);
-        return Answer::Stepped(Box::new(stepped));
+        return Answer::StepResult(Box::new(stepped));
     }
     let finished = match step.finish() {
         Finish::Prepare => {
@@ -163,7 +163,7 @@ pub(super) async fn step(host: Arc<Host>, session: u64, watches: Arc<Watches>, s
         }
     };
     match finished {
-        Ok(()) => Answer::Stepped(Box::new(stepped)),
+        Ok(()) => Answer::StepResult(Box::new(stepped)),
         Err(reason) => Answer::Refusal(refusal(Code::Unavailable, &reason)),
     }
 }
@@ -174,7 +174,7 @@ async fn work(
     watches: &Watches,
     step: &wire::Step,
     held: Option<Box<Transaction>>,
-    stepped: &mut wire::Stepped,
+    stepped: &mut wire::StepResult,
 ) -> Result<Option<Box<Transaction>>, wire::Refusal> {
     let invalid = |reason: &str| refusal(Code::Invalid, reason);
     let txn = match &step.begin {
@@ -183,7 +183,7 @@ async fn work(
     };
     let Some(mut txn) = txn else { return Ok(None) };
     txn.set_limits(limits_of(step));
-    if stepped.how() != How::Well {
+    if stepped.outcome() != Outcome::Ok {
         return Ok(Some(txn));
     }
     stepped.now_ms = (host.clock)();
@@ -197,23 +197,23 @@ async fn work(
         }
     }
     txn.note(step.events.iter().map(events_of));
-    match step.part() {
-        Part::None => {}
-        Part::Begin => txn.begin_part(),
-        Part::Keep => txn.keep_part(),
-        Part::Undo if step.tell_keys > 0 => {
-            stepped.rehearsed = Some(rehearsal::to_wire(txn.rehearsed(step.tell_keys as usize)));
+    match step.savepoint() {
+        Savepoint::None => {}
+        Savepoint::Begin => txn.begin_part(),
+        Savepoint::Release => txn.keep_part(),
+        Savepoint::Rollback if step.report_keys > 0 => {
+            stepped.rolled_back = Some(rehearsal::to_wire(txn.rehearsed(step.report_keys as usize)));
         }
-        Part::Undo => txn.undo_part(),
+        Savepoint::Rollback => txn.undo_part(),
     }
     stepped.seed = step.seed;
     let mode = if step.shared { Mode::Shared } else { Mode::Exclusive };
-    let lacks_memory = step.strict && !step.spares_memory && host.node.is_full(now_ms);
+    let lacks_memory = step.strict && !step.ignore_maxmemory && host.node.is_full(now_ms);
     let part = if step.calls.is_empty() { None } else { spans::Part::begin() };
     for call in &step.calls {
         let admitted = Admitted::new(call).map_err(invalid)?;
         drop(host.place.owns(admitted.key_bytes())?);
-        let mut out = admitted.reply(step.most_reply_bytes);
+        let mut out = admitted.reply(step.max_reply_bytes);
         // Whether memory suffices was asked when the transaction began, or is now.
         let done = match admitted.command.is_write() {
             true => host.node.refuse_while_failing(),
@@ -247,7 +247,7 @@ async fn work(
                 if (step.strict && !fine && !call.may_fail)
                     || (lacks_memory && admitted.command.has(flags::DENY_OOM)) =>
             {
-                stepped.set_how(How::Unfit);
+                stepped.set_outcome(Outcome::Rejected);
                 return Ok(None);
             }
             Ok(_) => stepped.replies.push(out.buf.into()),
@@ -265,11 +265,11 @@ async fn work(
     for (lock, most_bytes) in wanted.chain(step.fetch.iter().map(|lock| (lock, usize::MAX))) {
         let request = lock_request(lock)?;
         if !txn.holds(request.db, &request.key, Mode::Shared) {
-            return Err(invalid("a value is wanted whose key is not locked"));
+            return Err(invalid("a requested value whose key is not locked"));
         }
         stepped.values.push(value(&txn, &request, most_bytes, now_ms));
     }
-    stepped.full = host.node.is_full(now_ms);
+    stepped.memory_full = host.node.is_full(now_ms);
     Ok(Some(txn))
 }
 
@@ -286,18 +286,18 @@ fn limits_of(step: &wire::Step) -> TxnLimits {
     }
 }
 
-fn events_of(event: &wire::Event) -> Event {
-    let wire::Event { class, name, db, key } = event;
+fn events_of(event: &wire::KeyEvent) -> Event {
+    let wire::KeyEvent { class, name, db, key } = event;
     Event { class: *class, name: name.clone().into(), db: *db as usize, key: key.to_vec().into() }
 }
 
-fn tell(conflict: Conflict, stepped: &mut wire::Stepped) {
+fn tell(conflict: Conflict, stepped: &mut wire::StepResult) {
     match conflict {
-        Conflict::Everything => stepped.set_how(How::ConflictEverything),
-        Conflict::Limit(LimitReached::Data) => stepped.set_how(How::LimitData),
-        Conflict::Limit(LimitReached::Undo) => stepped.set_how(How::LimitUndo),
+        Conflict::Everything => stepped.set_outcome(Outcome::ConflictAll),
+        Conflict::Limit(LimitReached::Data) => stepped.set_outcome(Outcome::LimitData),
+        Conflict::Limit(LimitReached::Undo) => stepped.set_outcome(Outcome::LimitUndo),
         Conflict::Key(LockRequest { db, key, mode }) => {
-            stepped.set_how(How::Conflict);
+            stepped.set_outcome(Outcome::Conflict);
             stepped.key =
                 Some(wire::Lock { db: db as u32, key: key.into_vec().into(), shared: mode == Mode::Shared });
         }
@@ -310,7 +310,7 @@ async fn begun(
     watches: &Watches,
     begin: &wire::Begin,
     held: Option<Box<Transaction>>,
-    stepped: &mut wire::Stepped,
+    stepped: &mut wire::StepResult,
 ) -> Result<Option<Box<Transaction>>, wire::Refusal> {
     let requests = begin.locks.iter().map(lock_request).collect::<Result<Vec<_>, _>>()?;
     let keys = || begin.locks.iter().map(|lock| &*lock.key);
@@ -337,7 +337,7 @@ async fn begun(
         None => Transaction::try_begin(&host.node, &requests),
     };
     let Some(txn) = txn else {
-        stepped.set_how(How::Busy);
+        stepped.set_outcome(Outcome::Busy);
         return Ok(None);
     };
     // Slots do not move while a key of theirs is locked, but may have before it was.
@@ -346,7 +346,7 @@ async fn begun(
         stepped.map = host.place.taken().map(|taken| taken.map.to_wire());
     }
     if watches_broken(host, watches, &begin.watches) {
-        stepped.set_how(How::Broken);
+        stepped.set_outcome(Outcome::WatchBroken);
         return Ok(None);
     }
     Ok(Some(txn))

@@ -28,9 +28,9 @@ fn answers(requests: Vec<(u64, Ask)>) -> BTreeMap<u64, String> {
         let service = StoreServer::new(service.expect("nothing is kept, so nothing can be wrong"));
         let nodes = ["127.0.0.1:1", "127.0.0.1:2"].map(str::to_owned);
         let map = SlotMap::even(&nodes).expect("two nodes").founded().to_wire();
-        let hello = wire::Hello { peer: 1, map: Some(map), ..wire::Hello::default() };
+        let hello = wire::Handshake { peer: 1, map: Some(map), ..wire::Handshake::default() };
         let count = requests.len();
-        let mut all = vec![(1000, Ask::Hello(Box::new(hello)))];
+        let mut all = vec![(1000, Ask::Handshake(Box::new(hello)))];
         all.extend(requests);
         let requests = all.into_iter().map(|(id, body)| Request { id, body: Some(body) }).collect();
         // Its end would take back what is under way.
@@ -48,8 +48,8 @@ fn answers(requests: Vec<(u64, Ask)>) -> BTreeMap<u64, String> {
                         assert_eq!(refusal.map.is_some(), refusal.code() == Code::Moved);
                         refusal.code().as_str_name().to_owned()
                     }
-                    Answer::Stepped(stepped) => stepped.how().as_str_name().to_owned(),
-                    Answer::Welcome(_) => continue,
+                    Answer::StepResult(stepped) => stepped.outcome().as_str_name().to_owned(),
+                    Answer::HandshakeReply(_) => continue,
                     other => panic!("{other:?}"),
                 };
                 told.insert(id, answer);
@@ -62,7 +62,7 @@ fn answers(requests: Vec<(u64, Ask)>) -> BTreeMap<u64, String> {
 fn call(lane: u64, since: u64, line: &str) -> Ask {
     let words = line.split(' ').map(|word| [&[word.len() as u8], word.as_bytes()].concat());
     let call = wire::Call { args: words.flatten().collect::<Vec<u8>>().into(), ..wire::Call::default() };
-    Ask::Execute(wire::Execute { call: Some(call), lane, since })
+    Ask::Execute(wire::Execute { call: Some(call), sequence: lane, since })
 }
 
 fn told<const N: usize>(answers: [(u64, &str); N]) -> BTreeMap<u64, String> {

@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tests::{Client, TestServer, Topology, Value, over_nodes};
 
 const CLIENTS: i64 = 8;
+/// Fewer where each round is repeated until no other client was faster.
+const RIVALS: i64 = 4;
 const ROUNDS: i64 = 150;
 
 /// Keys enough to lie in several shards.
@@ -36,10 +38,10 @@ fn load(server: &TestServer, script: &str) -> String {
     String::from_utf8_lossy(reply.text().expect("a sha")).into_owned()
 }
 
-/// Lets every client do this many rounds at the same time.
-fn all_at_once(server: &TestServer, round: impl Fn(&mut Client, i64, i64) + Sync) {
+/// Lets so many clients do their rounds at the same time.
+fn all_at_once(server: &TestServer, clients: i64, round: impl Fn(&mut Client, i64, i64) + Sync) {
     std::thread::scope(|scope| {
-        for number in 0..CLIENTS {
+        for number in 0..clients {
             let round = &round;
             scope.spawn(move || {
                 let mut client = server.client();
@@ -55,7 +57,7 @@ fn evalsha(client: &mut Client, sha: &str, keys: &[&str], args: &[&str]) -> Valu
 }
 
 /// Runs clients that read and write all keys, beside readers that must never see two keys differ.
-fn hold(on: Topology, round: impl Fn(&TestServer, &mut Client, i64, i64) + Sync) {
+fn hold(on: Topology, clients: i64, round: impl Fn(&TestServer, &mut Client, i64, i64) + Sync) {
     let server = on.start(FLAGS);
     let reader = "return {redis.call('GET', KEYS[1]), redis.call('GET', KEYS[2])}";
     let by_name = "return {redis.call('GET', ARGV[1]), redis.call('GET', ARGV[2])}";
@@ -91,7 +93,7 @@ fn hold(on: Topology, round: impl Fn(&TestServer, &mut Client, i64, i64) + Sync)
         ];
         // Ends the readers also when a writer panics.
         let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            all_at_once(&server, |client, number, at| round(&server, client, number, at));
+            all_at_once(&server, clients, |client, number, at| round(&server, client, number, at));
         }));
         ended.store(true, Ordering::Relaxed);
         for reader in readers {
@@ -100,7 +102,7 @@ fn hold(on: Topology, round: impl Fn(&TestServer, &mut Client, i64, i64) + Sync)
         done.expect("all writers wrote");
     });
     let mut client = server.client();
-    let sum = (CLIENTS * ROUNDS).to_string();
+    let sum = (clients * ROUNDS).to_string();
     for key in KEYS {
         assert_eq!(client.call(["GET", key]), Value::Bulk(sum.clone().into()), "updates of {key} are lost");
     }
@@ -115,7 +117,7 @@ fn turned(by: i64) -> Vec<&'static str> {
 
 fn scripts_that_declare_their_keys(on: Topology) {
     let sha = std::sync::OnceLock::new();
-    hold(on, |server, client, number, at| {
+    hold(on, CLIENTS, |server, client, number, at| {
         let sha = sha.get_or_init(|| load(server, DECLARED));
         let reply = evalsha(client, sha, &turned(number + at), &[]);
         assert!(matches!(reply, Value::Integer(1..)), "{reply:?}");
@@ -124,7 +126,7 @@ fn scripts_that_declare_their_keys(on: Topology) {
 
 fn scripts_that_build_their_keys(on: Topology) {
     let sha = std::sync::OnceLock::new();
-    hold(on, |server, client, number, at| {
+    hold(on, CLIENTS, |server, client, number, at| {
         let sha = sha.get_or_init(|| load(server, UNDECLARED));
         let reply = evalsha(client, sha, &[], &[&(number + at).to_string()]);
         assert_eq!(reply, Value::Integer(1));
@@ -132,7 +134,7 @@ fn scripts_that_build_their_keys(on: Topology) {
 }
 
 fn transactions(on: Topology) {
-    hold(on, |_, client, number, at| {
+    hold(on, CLIENTS, |_, client, number, at| {
         client.run("MULTI");
         for key in turned(number + at) {
             client.call(["INCR", key]);
@@ -143,7 +145,7 @@ fn transactions(on: Topology) {
 }
 
 fn watched_keys(on: Topology) {
-    hold(on, |_, client, number, at| {
+    hold(on, RIVALS, |_, client, number, at| {
         let keys = turned(number + at);
         loop {
             client.call(["WATCH"].iter().chain(&keys));
@@ -167,7 +169,7 @@ fn watched_keys(on: Topology) {
 
 fn all_kinds_together(on: Topology) {
     let shas = std::sync::OnceLock::new();
-    hold(on, |server, client, number, at| {
+    hold(on, CLIENTS, |server, client, number, at| {
         let (declared, undeclared) = shas.get_or_init(|| (load(server, DECLARED), load(server, UNDECLARED)));
         let turn = (number + at).to_string();
         match (number + at) % 4 {

@@ -344,7 +344,7 @@ fn who_is_gone_takes_nothing(on: Topology) {
     // One with requests behind it, that nobody will answer.
     let mut waiter = server.client();
     let requests = [encode(["BLPOP", "queue", "0"]), encode(["RPUSH", "queue", "b"])].concat();
-    waiter.send_raw(&requests).expect("the server takes requests");
+    waiter.send_raw(&requests).expect("the server accepts requests");
     wait_for_blocked(&server, 1);
     drop(waiter);
     wait_for_blocked(&server, 0);
@@ -364,7 +364,7 @@ fn requests_wait_behind_a_blocked_one_and_replies_before_it_do_not(on: Topology)
         encode(["SET", "behind", "1"]),
         encode(["BLPOP", "queue", "0.01"]),
     ];
-    waiter.send_raw(&requests.concat()).expect("the server takes requests");
+    waiter.send_raw(&requests.concat()).expect("the server accepts requests");
     assert_eq!(notation::reply(&waiter.read()), "+OK");
     wait_for_blocked(&server, 1);
     assert_eq!(shown(&mut client, "EXISTS before behind"), "1");

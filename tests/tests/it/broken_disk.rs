@@ -106,7 +106,7 @@ fn fail_at(place: &str, durability: &str) {
             assert!(!refusal.contains('/') && !refusal.contains(place), "{refusal}");
         }
         assert_eq!(text(&mut client, "PING"), "+PONG");
-        let logged = format!("changes are refused: a test wants it to fail: {place}");
+        let logged = format!("changes are refused: a test makes it fail: {place}");
         wait_until("the reason is logged", || server.log().contains(&logged));
     }
     set_until_refused(&server, &mut kept, |number| format!("value {number}"));

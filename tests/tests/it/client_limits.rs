@@ -20,7 +20,7 @@ fn too_much_is_refused_in_the_words_of_redis() {
     let server = TestServer::start(&["--proto-max-bulk-len", "1mb", "--client-query-buffer-limit", "2mb"]);
     let announced = |bytes: &[u8]| {
         let mut client = server.client();
-        client.send_raw(bytes).expect("the server takes requests");
+        client.send_raw(bytes).expect("the server accepts requests");
         until_closed(&mut client).join(", ")
     };
     // Refused when they are announced: nobody has to send them.
@@ -74,7 +74,7 @@ fn announcements_cost_nothing() {
             } else {
                 b"PING\r\n*2147483647\r\n$3\r\nDEL\r\n$536870912\r\nx"
             };
-            client.send_raw(start).expect("the server takes requests");
+            client.send_raw(start).expect("the server accepts requests");
             assert_eq!(notation::reply(&client.read()), "+PONG");
             client
         })
@@ -127,7 +127,7 @@ fn a_client_that_reads_late_gets_everything() {
     client.call(["SET".as_bytes(), b"large", &vec![b'v'; 100 * 1024]]);
     let before = server.resident_bytes();
     let count = 3000;
-    client.send_raw(&encode(["GET", "large"]).repeat(count)).expect("the server takes requests");
+    client.send_raw(&encode(["GET", "large"]).repeat(count)).expect("the server accepts requests");
     // 300 MB of replies, of which the server may only have a few at a time.
     for number in 0..count {
         assert_eq!(client.read().text().map(<[u8]>::len), Some(100 * 1024));
@@ -183,8 +183,8 @@ fn connections_leave_room_for_other_files() {
 
     let folder = Folder::new("files");
     let server = TestServer::start_under("-n 260", &["--data-dir", folder.text(), "--durability", "sync"]);
-    let told = "maxclients: 60 connections are let in at the same time, not 10000: \
-                the system lets this process have 260 open files; raise `ulimit -n`";
+    let told = "maxclients: reduced from 10000 to 60 connections, because the limit of open files is 260; \
+                raise `ulimit -n`";
     wait_until("it is told", || server.log().contains(told));
     assert_eq!(server.info("maxclients"), 60);
     let mut clients: Vec<Client> = (0..100).map(|_| server.client()).collect();

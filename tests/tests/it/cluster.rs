@@ -171,12 +171,13 @@ fn a_decision_is_forgotten_though_nobody_told_that_it_was_followed() {
 }
 
 /// What is told to whoever wants a key of a transaction in doubt.
-const IN_DOUBT: &str = "-TRYAGAIN nothing was done: a transaction holds the key whose outcome only ";
+const IN_DOUBT: &str =
+    "-TRYAGAIN nothing was done: the key is locked by a transaction in doubt, whose coordinator ";
 
 /// Who has prepared and cannot ask keeps its keys: whoever wants them is told so, and all else goes on.
 #[test]
 fn a_decider_that_stays_away_holds_only_the_keys_of_its_transaction() {
-    let mut cluster = TestCluster::start(3, 2, Some("sync"));
+    let mut cluster = TestCluster::start_hurried(3, 2, Some("sync"));
     let keys = keys(&cluster, "mark");
     let aside = self::keys(&cluster, "aside");
     let mut client = cluster.client(1);
@@ -219,8 +220,8 @@ fn a_decider_that_stays_away_holds_only_the_keys_of_its_transaction() {
 #[test]
 fn an_operator_decides_for_a_decider_that_stays_away() {
     std::thread::scope(|scope| {
-        scope.spawn(|| decided_by_hand("commit:after-record", "commit", "kept"));
-        scope.spawn(|| decided_by_hand("commit:before-record", "abort", "undone"));
+        scope.spawn(|| decided_by_hand("commit:after-record", "commit", "committed"));
+        scope.spawn(|| decided_by_hand("commit:before-record", "rollback", "rolled back"));
     });
 }
 
@@ -228,13 +229,13 @@ fn an_operator_decides_for_a_decider_that_stays_away() {
 #[test]
 fn an_operator_who_decided_otherwise_is_told() {
     std::thread::scope(|scope| {
-        scope.spawn(|| decided_by_hand("commit:after-record", "abort", "undone"));
-        scope.spawn(|| decided_by_hand("commit:before-record", "commit", "kept"));
+        scope.spawn(|| decided_by_hand("commit:after-record", "rollback", "rolled back"));
+        scope.spawn(|| decided_by_hand("commit:before-record", "commit", "committed"));
     });
 }
 
 fn decided_by_hand(place: &str, how: &str, fate: &str) {
-    let mut cluster = TestCluster::start(3, 1, Some("sync"));
+    let mut cluster = TestCluster::start_hurried(3, 1, Some("sync"));
     let keys = keys(&cluster, "mark");
     let mut client = cluster.client(0);
     assert_eq!(told(&mut client, MARK, &keys, "before"), "+done");
@@ -250,22 +251,22 @@ fn decided_by_hand(place: &str, how: &str, fate: &str) {
     };
     let mut doubts = String::new();
     wait_until("both nodes are in doubt", || {
-        doubts = topology(&["doubts"]).1;
+        doubts = topology(&["transactions", "--in-doubt"]).1;
         doubts.lines().count() == 2
     });
     let number = doubts.split(' ').next().expect("a number").to_owned();
     for (line, key) in doubts.lines().zip(&keys[1..]) {
-        assert!(line.starts_with(&number) && line.contains(&format!("holds \"{key}\"")), "{line}");
+        assert!(line.starts_with(&number) && line.contains(&format!("locks \"{key}\"")), "{line}");
     }
     assert_eq!(topology(&["decide", "0", how]).0, Some(1), "there is no such transaction");
     let (code, told) = topology(&["decide", &number, how]);
     assert_eq!(code, Some(0));
-    assert!(told.starts_with(&format!("{number}: {fate} on 2 nodes")), "{told}");
+    assert!(told.starts_with(&format!("transaction {number} {fate} on 2 nodes")), "{told}");
     let after = if how == "commit" { "after" } else { "before" };
     for key in &keys[1..] {
         assert_eq!(client.call(["GET", key]).text(), Some(after.as_bytes()));
     }
-    assert_eq!(topology(&["doubts"]).1, "no transaction is in doubt\n");
+    assert_eq!(topology(&["transactions", "--in-doubt"]).1, "no transactions\n");
     assert_eq!(topology(&["decide", &number, how]).0, Some(1), "it is decided");
     // A crash does not make it forget that somebody has decided.
     cluster.stores[1].kill();
@@ -281,7 +282,7 @@ fn decided_by_hand(place: &str, how: &str, fate: &str) {
     let says = |store: &str, what: &str| server.info_text(store).split(',').any(|part| part == what);
     wait_until("nobody will ask the decider any more", || says("store0", "decided=0"));
     let warning =
-        format!("transaction {number} is there by half: it was {fate} here because somebody said so");
+        format!("transaction {number} is partly committed: it was {fate} here by a decision of an operator");
     for (store, name) in [(1, "store1"), (2, "store2")] {
         let warned = || cluster.stores[store].server().log().contains(&warning);
         if decided == after {
@@ -336,7 +337,7 @@ fn a_node_without_its_data_is_refused_until_somebody_accepts_that() {
     let aside = Folder::new("aside");
     std::fs::rename(&folder, aside.path()).expect("a free name");
     cluster.stores[1].start();
-    let lost = format!("this node has not the data of {}", cluster.wires[1].address());
+    let lost = format!("this node does not have the data of {}", cluster.wires[1].address());
     let is_refused = |client: &mut Client| {
         let reply = notation::reply(&client.call(["GET", &keys[1]]));
         assert!(is_nothing(&reply), "{reply}");
@@ -522,8 +523,8 @@ fn a_gateway_of_another_cluster_is_refused() {
     let cases: [(&[SocketAddr], &[&str], &str); 4] = [
         (&[b, a], &flags, "this node belongs to another cluster: "),
         (&[a, b, c], &flags, "this node belongs to another cluster: "),
-        (&[a, b], &["--cluster-token-file", &wrong], "the token is wrong"),
-        (&[a, b], &[], "the token is wrong"),
+        (&[a, b], &["--cluster-token-file", &wrong], "wrong cluster token"),
+        (&[a, b], &[], "wrong cluster token"),
     ];
     for (nodes, flags, why) in cases {
         let mut stranger = Member::gateway(nodes, flags);

@@ -64,7 +64,10 @@ fn a_limit_ends_the_function_and_undoes_it(on: Topology) {
             set(&mut client, setting, small);
             let text = error(&client.call(["FCALL", function, "1", "job"]));
             assert!(text.starts_with(&format!("SCRIPTLIMIT {name}: ")), "{text}");
-            assert!(text.contains(&format!(" by function {function}; its writes were undone")), "{text}");
+            assert!(
+                text.contains(&format!(" by function {function}; its writes were rolled back")),
+                "{text}"
+            );
             set(&mut client, setting, ample);
             assert_eq!(notation::reply(&client.run("GET job")), "\"before\"", "{name}");
             assert_eq!(notation::reply(&client.run("FCALL half 0")), "\"fresh\"", "{name}");
@@ -90,7 +93,7 @@ fn loading_is_limited(on: Topology) {
     let text = load(&mut client, greedy);
     assert_eq!(
         text,
-        "-SCRIPTLIMIT memory: more than 4194304 bytes wanted while the library was loaded; the limit is set by \
+        "-SCRIPTLIMIT memory: more than 4194304 bytes requested while the library was loaded; the limit is set by \
          script-memory"
     );
     // The library that was to be replaced is still there.
@@ -126,7 +129,9 @@ fn a_library_says_how_its_functions_are_run(on: Topology) {
     }
     let too_much = load(&mut client, &format!("#!lua name=work fuel=3000000000000000\n{body}"));
     assert!(
-        too_much.starts_with("-ERR The script asks for fuel=3000000000000000, script-fuel-max allows"),
+        too_much.starts_with(
+            "-ERR The script requests fuel=3000000000000000, but script-fuel-max allows at most"
+        ),
         "{too_much}"
     );
     // Dumps have the line, too.
@@ -165,7 +170,7 @@ fn kill_ends_functions_or_scripts(on: Topology) {
     // Libraries may go while one of their functions runs.
     assert_eq!(notation::reply(&other.run("FUNCTION FLUSH")), "+OK");
     wait_until("the function is killed", || notation::reply(&other.run("FUNCTION KILL")) == "+OK");
-    let text = "KILLED function endless was ended by FUNCTION KILL; its writes were undone";
+    let text = "KILLED function endless was stopped by FUNCTION KILL; its writes were rolled back";
     assert_eq!(error(&function.read()), text);
     assert_eq!(notation::reply(&other.run("GET job")), "\"before\"");
     wait_until("nothing is listed", || running(&mut other).is_none());
@@ -174,7 +179,7 @@ fn kill_ends_functions_or_scripts(on: Topology) {
     wait_until("the script runs", || server.info("scripts_running") == 1);
     assert_eq!(error(&other.run("FUNCTION KILL")), "NOTBUSY No scripts in execution right now.");
     wait_until("the script is killed", || notation::reply(&other.run("SCRIPT KILL")) == "+OK");
-    assert!(error(&script.read()).ends_with("was ended by SCRIPT KILL; its writes were undone"));
+    assert!(error(&script.read()).ends_with("was stopped by SCRIPT KILL; its writes were rolled back"));
     assert_eq!(notation::reply(&other.run("GET task")), "\"before\"");
 }
 

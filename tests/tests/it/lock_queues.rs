@@ -359,7 +359,7 @@ fn hold_unending(on: Topology, instances: &str, count: usize) {
         assert_eq!(notation::reply(&reply), "+OK");
     };
     // How long somebody takes to be answered is the machine's matter: who came too late has more of it the next time.
-    let limits = [("time", "script-timeout-ms", 1000), ("fuel", "script-fuel", 500_000_000 / count as u64)];
+    let limits = [("time", "script-timeout-ms", 200), ("fuel", "script-fuel", 100_000_000 / count as u64)];
     for (limit, parameter, start) in limits {
         for body in UNENDING {
             let in_the_meantime = (0..8).any(|doubled| {

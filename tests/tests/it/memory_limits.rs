@@ -95,7 +95,7 @@ fn memory_to_roll_back_counts_as_memory_of_the_script(on: Topology) {
                     redis.call('BITOP', 'NOT', KEYS[2], KEYS[1]) redis.call('BITOP', 'NOT', KEYS[3], KEYS[1]) end";
     client.run("SET {k}a old");
     let told = reply(&mut client, &format!("EVAL \"{replaces}\" 3 {{k}}big {{k}}a {{k}}b"));
-    assert!(told.starts_with("-SCRIPTLIMIT memory: rolling back needs more than 4194304 bytes"), "{told}");
+    assert!(told.starts_with("-SCRIPTLIMIT memory: rolling back requires more than 4194304 bytes"), "{told}");
     assert!(told.ends_with("which were rolled back; the limit is set by script-memory"), "{told}");
     assert_eq!(reply(&mut client, "MGET {k}a {k}b"), "[\"old\", nil]");
     // What a script only removes or moves takes no more memory than before.
@@ -149,7 +149,7 @@ fn scripts_and_libraries_are_limited_in_bytes(on: Topology) {
     let told = notation::reply(&client.call(["FUNCTION", "LOAD", &library("first", 150_000)]));
     assert_eq!(told, "\"first\"");
     let told = notation::reply(&client.call(["FUNCTION", "LOAD", &library("second", 150_000)]));
-    assert!(told.starts_with("-SCRIPTLIMIT cache: libraries would occupy "), "{told}");
+    assert!(told.starts_with("-SCRIPTLIMIT cache: libraries would use "), "{told}");
     assert_eq!(reply(&mut client, "FCALL first 0"), "150000");
 }
 

@@ -354,7 +354,7 @@ fn a_collector_that_is_away_is_told_of_once_and_missed_by_nobody() {
     wait_until("metrics fail often", || {
         metric("moonshard_otel_exports_failed_total{signal=\"metrics\"}") > 5.0
     });
-    let complaint = "the collector does not take metrics";
+    let complaint = "the collector does not accept metrics";
     wait_until("the log says so", || server.log().contains(complaint));
     let log = server.log();
     assert_eq!(log.matches(complaint).count(), 1, "{log}");
@@ -374,7 +374,7 @@ fn a_collector_may_speak_tls() {
     span(&collector, "SET", |_| true);
     let unknown = TestServer::start(&flags);
     wait_until("the log says what is missing", || {
-        unknown.log().contains("otel-ca-cert-file or tls-ca-cert-file is needed to know its certificate")
+        unknown.log().contains("otel-ca-cert-file or tls-ca-cert-file is required to verify its certificate")
     });
     let others = Authority::new();
     let stranger = TestServer::start(&[&flags[..], &["--otel-ca-cert-file", &others.root()]].concat());

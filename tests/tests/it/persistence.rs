@@ -203,7 +203,7 @@ fn memory_only_is_told_so() {
     let server = TestServer::start(&["--data-dir", "none"]);
     assert_eq!(server.info_text("durability"), "memory");
     for line in ["SAVE", "BGSAVE", "BGREWRITEAOF"] {
-        assert_eq!(told(&server, line), "-ERR Nothing is kept: the server runs with --data-dir none");
+        assert_eq!(told(&server, line), "-ERR Persistence is disabled: the server runs with --data-dir none");
     }
     assert_eq!(told(&server, "CONFIG GET appendonly"), "[\"appendonly\", \"no\"]");
 }

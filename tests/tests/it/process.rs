@@ -54,7 +54,7 @@ fn a_signal_ends_it_while_connections_are_idle() {
         }
         clients[0].run("MULTI");
         clients[1].run("WATCH key");
-        clients[2].send_raw(b"*2\r\n$4\r\nECHO\r\n$5\r\nhal").expect("the server takes requests");
+        clients[2].send_raw(b"*2\r\n$4\r\nECHO\r\n$5\r\nhal").expect("the server accepts requests");
         server.signal(signal);
         assert_eq!(server.wait().code(), Some(0), "signal {signal}");
         assert!(clients.iter_mut().all(Client::is_closed));
@@ -152,14 +152,14 @@ fn wrong_settings_are_named_with_their_source() {
     settings.add_filter(&scratch, "");
     settings.add_filter(&regex_of(&folder), "<folder>");
     settings.bind(|| insta::assert_snapshot!(told.join("\n"), @r#"
-    moonshard: flag --shards: "many" is wrong, expected a whole number from 1 to 1024
-    moonshard: flag --script-memory: "1kb" is wrong, expected a size from 1mb to 4gb, such as 64mb
-    moonshard: flag --resp: "6379" is wrong, expected HOST:PORT, such as 127.0.0.1:8080
+    moonshard: flag --shards: "many" is invalid, expected a whole number from 1 to 1024
+    moonshard: flag --script-memory: "1kb" is invalid, expected a size from 1mb to 4gb, such as 64mb
+    moonshard: flag --resp: "6379" is invalid, expected HOST:PORT, such as 127.0.0.1:8080
     moonshard: unexpected argument '--no-such-flag' found; see moonshard --help
-    moonshard: environment variable MOONSHARD_THREADS: "0" is wrong, expected a whole number from 1 to 1024
-    moonshard: environment variable MOONSHARD_CLIENT_OUTPUT_BUFFER_LIMIT: "64mb" is wrong, expected CLASS HARD SOFT SECONDS ..., such as normal 1gb 64mb 60
+    moonshard: environment variable MOONSHARD_THREADS: "0" is invalid, expected a whole number from 1 to 1024
+    moonshard: environment variable MOONSHARD_CLIENT_OUTPUT_BUFFER_LIMIT: "64mb" is invalid, expected CLASS HARD SOFT SECONDS ..., such as normal 1gb 64mb 60
     moonshard: cannot read config file /nowhere/moonshard.toml: No such file or directory (os error 2)
-    moonshard: bad.toml: script-memory: "12 bananas" is wrong, expected a size from 1mb to 4gb, such as 64mb
+    moonshard: bad.toml: script-memory: "12 bananas" is invalid, expected a size from 1mb to 4gb, such as 64mb
     moonshard: unknown.toml: unknown key "script-fule", the nearest known one is "script-fuel"
     moonshard: broken.toml: line 1: extra `=`, expected nothing
     moonshard: cannot read config file binary.toml: stream did not contain valid UTF-8

@@ -2,7 +2,7 @@
 //! know a request refuses it, and both go on. Here a gateway of a later version talks to this version's store node.
 
 use prost::Message;
-use proto::store::v1::{Beat, Done, Responses, Status, Welcome, refusal, response::Body};
+use proto::store::v1::{Done, HandshakeReply, Heartbeat, Responses, Status, refusal, response::Body};
 use tests::cluster::Member;
 use tests::process::TestServer;
 use tests::wait_until;
@@ -24,9 +24,9 @@ struct LaterRequest {
     #[prost(uint64, tag = "1")]
     id: u64,
     #[prost(message, optional, tag = "2")]
-    hello: Option<LaterHello>,
+    handshake: Option<LaterHandshake>,
     #[prost(message, optional, tag = "3")]
-    beat: Option<Beat>,
+    heartbeat: Option<Heartbeat>,
     /// A request that nobody knows yet.
     #[prost(message, optional, tag = "100")]
     wish: Option<Done>,
@@ -35,7 +35,7 @@ struct LaterRequest {
 }
 
 #[derive(Clone, PartialEq, Message)]
-struct LaterHello {
+struct LaterHandshake {
     #[prost(uint64, tag = "1")]
     peer: u64,
     #[prost(string, tag = "4")]
@@ -44,9 +44,9 @@ struct LaterHello {
     knows: Vec<String>,
 }
 
-/// `Welcome` of a later version.
+/// `HandshakeReply` of a later version.
 #[derive(Clone, PartialEq, Message)]
-struct LaterWelcome {
+struct LaterHandshakeReply {
     #[prost(string, tag = "2")]
     version: String,
     #[prost(message, optional, tag = "3")]
@@ -102,16 +102,16 @@ fn node() -> Member {
 #[test]
 fn a_later_gateway_is_served() {
     let node = node();
-    let hello = LaterHello { peer: 1, token: String::new(), knows: vec!["more".into()] };
+    let hello = LaterHandshake { peer: 1, token: String::new(), knows: vec!["more".into()] };
     let messages = vec![
-        requests([LaterRequest { hello: Some(hello), ..request(1) }]),
+        requests([LaterRequest { handshake: Some(hello), ..request(1) }]),
         requests([
             LaterRequest { wish: Some(Done {}), ..request(2) },
-            LaterRequest { beat: Some(Beat::default()), ..request(3) },
+            LaterRequest { heartbeat: Some(Heartbeat::default()), ..request(3) },
         ]),
     ];
     let told = answers(node.server(), "/moonshard.store.v1.Store/Link", messages, 3).expect("answers");
-    let [Body::Welcome(welcome), Body::Refusal(refused), Body::Status(_)] = &told[..] else {
+    let [Body::HandshakeReply(welcome), Body::Refusal(refused), Body::Status(_)] = &told[..] else {
         panic!("{told:?}");
     };
     assert_eq!(welcome.version, env!("CARGO_PKG_VERSION"));
@@ -121,24 +121,25 @@ fn a_later_gateway_is_served() {
 #[test]
 fn another_version_of_the_protocol_is_refused() {
     let node = node();
-    let hello = LaterRequest { hello: Some(LaterHello::default()), ..request(1) };
+    let hello = LaterRequest { handshake: Some(LaterHandshake::default()), ..request(1) };
     let refused = answers(node.server(), "/moonshard.store.v2.Store/Link", vec![requests([hello])], 1);
     assert_eq!(refused.expect_err("nobody serves it").code(), tonic::Code::Unimplemented);
     // And goes on.
     wait_until("the node still answers", || {
-        let hello = LaterRequest { hello: Some(LaterHello::default()), ..request(1) };
+        let hello = LaterRequest { handshake: Some(LaterHandshake::default()), ..request(1) };
         answers(node.server(), "/moonshard.store.v1.Store/Link", vec![requests([hello])], 1).is_ok()
     });
 }
 
 #[test]
 fn what_a_later_node_says_of_itself_is_understood() {
-    let later = LaterWelcome {
+    let later = LaterHandshakeReply {
         version: "0.2.0".into(),
         status: Some(Status::default()),
         boot: 5,
         knows: vec!["more".into()],
     };
-    let known = Welcome::decode(&*later.encode_to_vec()).expect("fields that are not known are ignored");
+    let known =
+        HandshakeReply::decode(&*later.encode_to_vec()).expect("fields that are not known are ignored");
     assert_eq!((&*known.version, known.boot, known.status), ("0.2.0", 5, Some(Status::default())));
 }

@@ -158,7 +158,7 @@ fn a_new_certificate_is_taken_up() {
     wait_until("it is shown", || shown(server.address(), &authority.root(), &[]).0 != before);
     let good = shown(server.address(), &authority.root(), &[]).0;
     std::fs::write(&file, "no certificate").expect("a small file");
-    let complaint = format!("certificates stay as they were: {file}: ");
+    let complaint = format!("certificates not reloaded, the old ones stay in use: {file}: ");
     wait_until("the log says so", || server.log().contains(&complaint));
     assert_eq!(shown(server.address(), &authority.root(), &[]).0, good);
     assert_eq!(notation::reply(&client.run("PING")), "+PONG", "who is there stays");
@@ -208,12 +208,12 @@ fn what_is_missing_is_named() {
         log.trim().to_owned()
     };
     let (cert_flags, key_flags) = (["--tls-cert-file", &*certificate], ["--tls-key-file", &*key]);
-    assert_eq!(complaint(&cert_flags), "moonshard: tls-cert-file: tls-key-file is needed with it");
-    assert_eq!(complaint(&key_flags), "moonshard: tls-key-file: tls-cert-file is needed with it");
+    assert_eq!(complaint(&cert_flags), "moonshard: tls-cert-file: requires tls-key-file");
+    assert_eq!(complaint(&key_flags), "moonshard: tls-key-file: requires tls-cert-file");
     let known = [&cert_flags[..], &key_flags, &["--tls-auth-clients", "yes"]].concat();
     assert_eq!(
         complaint(&known),
-        "moonshard: tls-auth-clients: tls-ca-cert-file is needed to know their certificates"
+        "moonshard: tls-auth-clients: tls-ca-cert-file is required to verify client certificates"
     );
     let swapped = complaint(&["--tls-cert-file", &key, "--tls-key-file", &certificate]);
     assert!(swapped.starts_with(&format!("moonshard: tls: {certificate}: ")), "{swapped}");
@@ -253,10 +253,10 @@ fn health_is_asked_over_tls() {
         (output.status.code().expect("it ends"), said)
     };
     for (flags, code, says) in [
-        (&["--http", &*http, "--name", HOST][..], 0, "takes requests"),
+        (&["--http", &*http, "--name", HOST][..], 0, "accepts requests"),
         (&["--http", &*http], 1, "not valid for name"),
-        (&["--grpc", &*grpc, "--name", HOST], 1, "does not take requests"),
-        (&[&["--grpc", &*grpc, "--name", HOST], &own[..]].concat(), 0, "takes requests"),
+        (&["--grpc", &*grpc, "--name", HOST], 1, "does not accept requests"),
+        (&[&["--grpc", &*grpc, "--name", HOST], &own[..]].concat(), 0, "accepts requests"),
     ] {
         let is_so = || {
             let (given, said) = asked(flags);

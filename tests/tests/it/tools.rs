@@ -137,7 +137,7 @@ fn data_travels_to_redis_and_back() {
 
     let (code, out, err) = tool(&["check", &data]);
     assert_eq!((code, &*out), (Some(2), ""));
-    assert_eq!(err, format!("moonshard: {data} is in use by another process; stop that one first\n"));
+    assert_eq!(err, format!("moonshard: {data} is in use by another process; stop it first\n"));
     stop(server);
     let told = well(&["check", &data]);
     assert!(told.contains("database 0: 12 keys, 1 expire, 1 sticky, "), "{told}");
@@ -146,7 +146,7 @@ fn data_travels_to_redis_and_back() {
     assert_eq!(well(&["dump", &data, &file]), format!("{file} written\n"));
 
     let again = folder.child("again");
-    assert_eq!(well(&["restore", &file, &again]), "18 keys restored, 0 had expired\n");
+    assert_eq!(well(&["restore", &file, &again]), "18 keys restored, 0 expired keys skipped\n");
     assert!(well(&["check", &again]).contains("\nscripts: 1\nlibraries: 1\njournal: 0 records, 0 bytes\n"));
     let server = start(&again);
     assert_eq!(answers(&mut resp3(&server), QUESTIONS), wanted);
@@ -163,7 +163,7 @@ fn data_travels_to_redis_and_back() {
         assert_eq!(notation::reply(&client.run(line)), "+OK", "{line}");
     }
     let back = folder.child("back");
-    assert_eq!(well(&["restore", &file, &back]), "18 keys restored, 0 had expired\n");
+    assert_eq!(well(&["restore", &file, &back]), "18 keys restored, 0 expired keys skipped\n");
     let server = start(&back);
     assert_eq!(answers(&mut resp3(&server), QUESTIONS), wanted);
 }
@@ -182,7 +182,7 @@ fn a_dash_stands_for_the_standard_streams() {
     let mut child = piped.spawn().expect("it starts");
     child.stdin.take().expect("a pipe").write_all(&dump.stdout).expect("it reads all");
     let (code, out, err) = ended(&child.wait_with_output().expect("it ends"));
-    assert_eq!((code, &*out, &*err), (Some(0), "18 keys restored, 0 had expired\n", ""));
+    assert_eq!((code, &*out, &*err), (Some(0), "18 keys restored, 0 expired keys skipped\n", ""));
 }
 
 /// A file with these keys and times of expiry.
@@ -218,25 +218,26 @@ fn what_cannot_be_restored_leaves_no_trace() {
     refuses(b"REDIS0010\x07\x01k");
     refuses(b"REDIS0010\xf5\x04text\xff\0\0\0\0\0\0\0\0");
     insta::assert_snapshot!(told, @r#"
-    1: moonshard: FILE is damaged: byte 0: the data end here; nothing is restored, take another backup
-    1: moonshard: FILE is damaged: byte 18: the data end here; nothing is restored, take another backup
-    1: moonshard: FILE is damaged: byte 27: damaged data: the checksum is another; nothing is restored, take another backup
-    1: moonshard: FILE is damaged: key "\xff" of database 0 comes twice; nothing is restored, take another backup
-    2: moonshard: FILE: byte 12: not supported: values of modules; nothing is restored
-    1: moonshard: FILE is damaged: a library of functions: ERR Missing library metadata; nothing is restored, take another backup
+    1: moonshard: FILE is damaged: byte 0: the data end here; nothing was restored, use another backup
+    1: moonshard: FILE is damaged: byte 18: the data end here; nothing was restored, use another backup
+    1: moonshard: FILE is damaged: byte 27: damaged data: the checksum is another; nothing was restored, use another backup
+    1: moonshard: FILE is damaged: key "\xff" of database 0 occurs twice; nothing was restored, use another backup
+    2: moonshard: FILE: byte 12: not supported: values of modules; nothing was restored
+    1: moonshard: FILE is damaged: a function library: ERR Missing library metadata; nothing was restored, use another backup
     "#);
 
     let (code, _, err) = tool(&["restore", &folder.child("none"), &data]);
     assert_eq!(code, Some(2));
     assert!(err.ends_with(": No such file or directory (os error 2)\n"), "{err}");
     // Nor is anything put where something is.
-    assert_eq!(well(&["restore", &folder.child("good"), &data]), "1 keys restored, 0 had expired\n");
+    assert_eq!(well(&["restore", &folder.child("good"), &data]), "1 keys restored, 0 expired keys skipped\n");
     let (code, _, err) = tool(&["restore", &folder.child("good"), &data]);
-    let wanted = format!("moonshard: {data} holds data already; name a folder that is empty or not there\n");
+    let wanted =
+        format!("moonshard: {data} already has data; use a directory that is empty or does not exist\n");
     assert_eq!((code, err), (Some(2), wanted));
     let none = folder.child("none");
     for args in [&["check", &none][..], &["dump", &none, &file]] {
-        let wanted = format!("moonshard: {none} is no data-dir: nothing of this server is in it\n");
+        let wanted = format!("moonshard: {none} is not a data-dir: it has no data of this server\n");
         assert_eq!(tool(args), (Some(2), String::new(), wanted));
     }
 }
@@ -252,7 +253,7 @@ fn times_and_stamps_are_restored() {
         let (data, file) = (folder.child(policy), folder.child("file.rdb"));
         // A key that has expired may come twice: Redis does not look at it.
         rdb(&file, &[(b"gone", 1), (b"k", far), (b"gone", 2)], marks);
-        assert_eq!(well(&["restore", &file, &data]), "1 keys restored, 2 had expired\n");
+        assert_eq!(well(&["restore", &file, &data]), "1 keys restored, 2 expired keys skipped\n");
         let server = TestServer::start(&["--data-dir", &data, "--maxmemory-policy", policy]);
         let Value::Integer(told) = server.client().run(question) else { panic!("a number") };
         assert!(wanted.contains(&told), "{told}");
@@ -306,7 +307,7 @@ fn what_is_left_of_damaged_data_is_told_saved_and_gone_on_with() {
     assert_eq!((code, dump_err), (Some(1), err));
     assert_eq!(
         well(&["restore", &file, &folder.child("rest")]),
-        format!("{left} keys restored, 0 had expired\n")
+        format!("{left} keys restored, 0 expired keys skipped\n")
     );
 
     let plain = ["--data-dir", &data, "--resp", "127.0.0.1:0", "--http", "off", "--grpc", "off"];
@@ -316,7 +317,7 @@ fn what_is_left_of_damaged_data_is_told_saved_and_gone_on_with() {
     assert!(files(Path::new(&data)) == before, "so far nothing has changed");
 
     let server = TestServer::start(&["--data-dir", &data, "--accept-loss"]);
-    let accepted = format!("moonshard: accepted: {data}/sled");
+    let accepted = format!("moonshard: --accept-loss: {data}/sled");
     wait_until("the log says so", || server.log().contains(&accepted));
     let size = notation::reply(&server.client().run("DBSIZE"));
     assert_eq!(size, left.to_string());

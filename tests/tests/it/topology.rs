@@ -496,7 +496,7 @@ fn what_cannot_be_done_is_refused() {
     };
     assert!(refused(&["show"]).contains("of no cluster yet"));
     let _gateway = TestServer::gateway(&nodes, &[]);
-    assert!(refused(&["drain", "127.0.0.1:1"]).contains("is none of the nodes"));
+    assert!(refused(&["drain", "127.0.0.1:1"]).contains("is not a node of this cluster"));
     done(&nodes, &["drain", &nodes[1].to_string()]);
     assert!(refused(&["drain", &nodes[0].to_string()]).contains("no other node has slots"));
     assert_eq!(counts(&nodes), [SLOTS, 0]);

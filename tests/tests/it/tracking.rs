@@ -120,6 +120,29 @@ fn hears(client: &mut Client, keys: &[&str]) {
     assert_eq!(notation::reply(&client.read()), format!(">[\"invalidate\", [{}]]", keys.join(", ")));
 }
 
+/// A few long names take as much as many short ones.
+#[test]
+fn the_table_is_bounded_in_bytes() {
+    let server = TestServer::start(&["--tracking-table-max-bytes", "1mb"]);
+    let mut keeps = Client::connect(server.address(), Protocol::Resp3);
+    keeps.run("CLIENT TRACKING ON");
+    let key = |number: usize| format!("{number:02}{}", "k".repeat(99_998));
+    (0..12).for_each(|number| keeps.send(["GET", &key(number)]));
+    let heard: Vec<Value> = (0..14).map(|_| keeps.read()).collect();
+    let dropped: Vec<&Value> = heard.iter().filter(|heard| matches!(heard, Value::Push(_))).collect();
+    let told = [key(0), key(1)].map(|key| format!(">[\"invalidate\", [\"{key}\"]]"));
+    assert!(dropped.into_iter().map(notation::reply).eq(told), "the first two are dropped");
+    assert_eq!((server.info("tracking_total_keys"), server.info("tracking_total_items")), (10, 10));
+    assert!((1_000_000..1 << 20).contains(&server.info("tracking_total_bytes")));
+    // One that is larger than all is dropped at once, behind its reply.
+    let huge = "h".repeat(2 << 20);
+    keeps.send(["GET", &huge]);
+    let heard: Vec<Value> = (0..12).map(|_| keeps.read()).collect();
+    assert!(matches!(heard[0], Value::Null), "the reply comes first");
+    assert!(heard[1..].iter().all(|heard| matches!(heard, Value::Push(_))));
+    assert_eq!((server.info("tracking_total_keys"), server.info("tracking_total_bytes")), (0, 0));
+}
+
 #[test]
 fn time_memory_and_the_table_drop_copies() {
     let server = TestServer::start(&["--tracking-table-max-keys", "2"]);

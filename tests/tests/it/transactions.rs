@@ -200,7 +200,7 @@ fn a_script_whose_transaction_waits_for_its_keys_can_be_killed(on: Topology) {
     wait_until("it waits", || array(other.run("SCRIPT RUNNING")).len() == 2);
     assert_eq!(text(&other.run(&format!("SCRIPT KILL CLIENT {id}"))), "+OK");
     let reply = text(&client.read());
-    let end = " was ended by SCRIPT KILL before its transaction did anything";
+    let end = " was stopped by SCRIPT KILL before its transaction executed a command";
     assert!(reply.starts_with("-KILLED script ") && reply.ends_with(end), "{reply}");
     assert_eq!(array(other.run("SCRIPT RUNNING")).len(), 1);
     other.run("SUBSCRIBE go");

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use tests::client::encode;
 use tests::generate::Chance;
 use tests::history::{self, Ending, Op, Transaction};
-use tests::{Client, TestCluster, Value, notation, wait_until};
+use tests::{Client, TestCluster, Value, notation, permits, wait_until};
 
 const STORES: usize = 3;
 const GATEWAYS: usize = 2;
@@ -643,10 +643,12 @@ fn tell_story(sync: bool) {
 
 #[test]
 fn with_sync_everything_told_is_kept() {
+    let _permit = permits::disk();
     tell_story(true);
 }
 
 #[test]
 fn with_periodic_nothing_is_there_by_half() {
+    let _permit = permits::disk();
     tell_story(false);
 }

@@ -14,7 +14,7 @@ use tests::client::encode;
 use tests::contents::{self, Contents};
 use tests::folder::Folder;
 use tests::generate::Chance;
-use tests::{Client, PATIENCE, TestServer, Value, process, wait_until};
+use tests::{Client, PATIENCE, TestServer, Value, permits, process, wait_until};
 
 /// Lives of a server in a bounded run: with sync they are shorter.
 const LIVES: [u64; 2] = [6, 12];
@@ -388,7 +388,7 @@ impl Story {
         // A round takes several turns on the processor and on the disk, and each may be waited for.
         assert!(
             !self.sync && lost < WINDOW + 4 * stall,
-            "{what}, but more was told {lost:?} before the kill"
+            "{what}, but more was told {lost:?} before the kill; the machine stalled for {stall:?} at most"
         );
         self.lost = self.lost.max(lost);
     }
@@ -497,11 +497,13 @@ fn tell_story(sync: bool) {
 
 #[test]
 fn nothing_that_was_acknowledged_is_lost_with_sync() {
+    let _permit = permits::disk();
     tell_story(true);
 }
 
 #[test]
 fn only_the_last_moment_is_lost_with_periodic() {
+    let _permit = permits::disk_alone();
     tell_story(false);
 }
 

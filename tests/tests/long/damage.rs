@@ -11,7 +11,7 @@ use tests::chores::{self, PLAYERS};
 use tests::contents::{self, Contents};
 use tests::folder::Folder;
 use tests::generate::Chance;
-use tests::{TestServer, notation, wait_until};
+use tests::{TestServer, notation, permits, wait_until};
 
 /// Steps of each player, before and after everything is folded.
 const STEPS: u64 = 150;
@@ -113,6 +113,7 @@ fn survives(folder: &Folder, what: &str, expected: &Contents) -> bool {
 
 #[test]
 fn a_damaged_folder_is_whole_or_refused() {
+    let _permit = permits::disk();
     let seed = setting("MOONSHARD_DAMAGE_SEED").unwrap_or(1);
     let places = setting("MOONSHARD_DAMAGE_PLACES").unwrap_or(35) as usize;
     let (folder, expected) = made();

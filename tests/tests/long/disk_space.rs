@@ -9,7 +9,7 @@ use std::time::Instant;
 use tests::contents;
 use tests::folder::Folder;
 use tests::generate::{Call, Chance};
-use tests::{Client, TestServer, Value, wait_until};
+use tests::{Client, TestServer, Value, permits, wait_until};
 
 /// How many times the bytes of keys and values the folder may have ...
 const SHARE: f64 = 3.0;
@@ -194,6 +194,7 @@ fn highest(looks: &[Look], from: f64, to: f64) -> f64 {
 
 #[test]
 fn the_folder_is_bounded_by_the_data() {
+    let _permit = permits::disk();
     let (long, seed) =
         (std::env::var_os("MOONSHARD_DISK_TIMES").is_some(), setting("MOONSHARD_DISK_SEED", 1));
     let bytes = setting("MOONSHARD_DISK_MEGABYTES", 6) << 20;

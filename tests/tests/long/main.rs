@@ -7,5 +7,6 @@ mod damage;
 mod differential;
 mod disk_space;
 mod fuel_sweep;
+mod host_work;
 mod memory;
 mod serializable;

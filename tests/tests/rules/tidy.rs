@@ -204,3 +204,59 @@ fn examples_in_comments_are_run() {
     }
     hold(wrong);
 }
+
+/// Words that users do not read: each has a plain one, such as report, directory, listener or coordinator.
+const NOT_FOR_USERS: &[&str] = &[
+    "anew",
+    "anybody",
+    "decider",
+    "doubts",
+    "face",
+    "faces",
+    "folder",
+    "folders",
+    "nobody",
+    "patience",
+    "shall",
+    "somebody",
+    "stranger",
+    "strangers",
+    "tell",
+    "telling",
+    "tells",
+    "told",
+    "unfolded",
+    "whoever",
+];
+
+/// Texts for users, as far as they are in files of their own. The help has the descriptions of all parameters.
+const FOR_USERS: &[&str] = &[
+    "CHANGELOG.md",
+    "deploy/alerts",
+    "deploy/dashboards",
+    "deploy/helm",
+    "docs/src",
+    "gateway/src/frontend/http/openapi.json",
+    "gateway/src/snapshots",
+    "proto/fleet",
+    "proto/gateway",
+    "proto/store",
+];
+
+#[test]
+fn texts_for_users_are_in_plain_words() {
+    let ours = |path: &&PathBuf| FOR_USERS.iter().any(|start| path.starts_with(root().join(start)));
+    let files = files(&["json", "md", "proto", "snap", "tpl", "txt", "yaml"]);
+    let read: Vec<&PathBuf> = files.iter().filter(ours).collect();
+    assert!(read.len() > 20, "only {} files have texts for users", read.len());
+    let mut wrong = Vec::new();
+    for path in read {
+        for (number, line) in text(path).lines().enumerate() {
+            let words = line.split(|letter: char| !letter.is_alphanumeric() && letter != '_');
+            for word in words.filter(|word| NOT_FOR_USERS.contains(&&*word.to_ascii_lowercase())) {
+                wrong.push(format!("{}:{}: {word}", shown(path), number + 1));
+            }
+        }
+    }
+    hold(wrong);
+}

@@ -20,7 +20,7 @@ export class Problem extends Error {
 /** Nobody answered. */
 export class Lost extends Error {
   constructor() {
-    super("The server does not answer. It may have been stopped, or the network is down.");
+    super("The server does not respond. It may be stopped, or the network is down.");
   }
 }
 

@@ -119,7 +119,7 @@ export interface Member {
   epoch: number;
   lag: number;
   reachable: boolean;
-  trouble: string | null;
+  error: string | null;
 }
 
 export interface Topology {

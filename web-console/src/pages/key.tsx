@@ -52,7 +52,7 @@ async function reload(whole = false): Promise<void> {
     if (chosen.value === key) [value.value, trouble.value] = [told, null];
   } catch (error) {
     const gone = error instanceof Problem && error.status === 404;
-    [value.value, trouble.value] = [null, gone ? "The key is not there any more." : String(error)];
+    [value.value, trouble.value] = [null, gone ? "The key no longer exists." : String(error)];
   }
 }
 
@@ -106,7 +106,7 @@ function Head({ now, done, changed }: { now: KeyValue; done: () => void; changed
   const stick = () =>
     void attempt(
       () => command([now.sticky ? "UNSTICK" : "STICK", now.key]),
-      now.sticky ? "The mark is gone." : "It is never evicted.",
+      now.sticky ? "The key is no longer sticky." : "The key is sticky and never evicted.",
     ).then(done);
   const rename = (event: Event) => {
     event.preventDefault();
@@ -178,7 +178,7 @@ function Head({ now, done, changed }: { now: KeyValue; done: () => void; changed
 }
 
 function refuseZero(reply: Json): void {
-  if (reply === 0) throw new Error("There is a key of this name already.");
+  if (reply === 0) throw new Error("A key with this name already exists.");
 }
 
 function StringValue({ now, done }: { now: KeyValue; done: () => Promise<void> }) {
@@ -244,7 +244,7 @@ function Beginning({ length, text }: { length: number; text: Text }) {
       <Notice sort="info">This string has {bytes(length)}; this is how it begins.</Notice>
       <pre class="code">{shown(text)}</pre>
       <div class="buttons">
-        <Button onClick={() => void reload(true)}>Load all of it</Button>
+        <Button onClick={() => void reload(true)}>Load all</Button>
       </div>
     </div>
   );
@@ -252,7 +252,7 @@ function Beginning({ length, text }: { length: number; text: Text }) {
 
 export function KeyPanel({ changed }: { changed: () => void }) {
   const now = value.value;
-  if (chosen.value === null) return <Empty title="Choose a key" />;
+  if (chosen.value === null) return <Empty title="Select a key" />;
   if (trouble.value) return <Notice sort="warn">{trouble.value}</Notice>;
   if (beginning.value) return <Beginning {...beginning.value} />;
   if (!now) return null;

@@ -87,8 +87,8 @@ export function KeysPage() {
             }}
           >
             <input
-              aria-label="Part of the key, or a pattern"
-              placeholder="part of it, or user:*"
+              aria-label="Part of a key, or a pattern"
+              placeholder="part of a key, or user:*"
               value={match.value}
               onInput={(event) => (match.value = event.currentTarget.value)}
             />
@@ -106,8 +106,10 @@ export function KeysPage() {
             <Button type="submit">Search</Button>
           </form>
           {keys.value.length === 0 && !looking.value ? (
-            <Empty title={match.value || type.value ? "No such keys" : `Database ${database.value} is empty`}>
-              <p>Run an example in the playground, or make a key here.</p>
+            <Empty
+              title={match.value || type.value ? "No matching keys" : `Database ${database.value} is empty`}
+            >
+              <p>Run an example in the playground, or create a key here.</p>
             </Empty>
           ) : (
             <ul class="key-list" aria-busy={looking.value}>

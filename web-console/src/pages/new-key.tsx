@@ -21,10 +21,10 @@ export function NewKey({ close, made }: { close: () => void; made: (key: Text) =
       zset: ["ZADD", name, first.value, first.name],
     }[type];
     const create = async () => {
-      if ((await command(["EXISTS", name])) === 1) throw new Error("There is a key of this name already.");
+      if ((await command(["EXISTS", name])) === 1) throw new Error("A key with this name already exists.");
       await command(words);
     };
-    void attempt(create, "It is there.").then((fine) => fine && made(name));
+    void attempt(create, "Created.").then((fine) => fine && made(name));
   };
   return (
     <Dialog title="New key" close={close}>

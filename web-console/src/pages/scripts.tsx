@@ -100,7 +100,7 @@ function Now() {
         Running now <Badge sort={running.value.length > 0 ? "warn" : ""}>{running.value.length}</Badge>
       </h2>
       {running.value.length === 0 ? (
-        <p class="quiet">Nothing runs or waits for keys.</p>
+        <p class="quiet">No script is running or waiting for locks.</p>
       ) : (
         <table class="list">
           <thead>
@@ -129,7 +129,7 @@ function Now() {
                     onClick={() =>
                       void attempt(
                         () => command(["SCRIPT", "KILL", "CLIENT", run["client-id"]]),
-                        "Killed; it is undone if it was atomic.",
+                        "Killed; rolled back if it was atomic.",
                       ).then(refresh)
                     }
                   >
@@ -149,7 +149,7 @@ function Known({ all }: { all: KnownScript[] }) {
   if (all.length === 0) {
     return (
       <Empty title="No scripts yet">
-        <p>Whatever is run with EVAL is remembered; SCRIPT LOAD keeps it for good.</p>
+        <p>Scripts run by EVAL are cached; SCRIPT LOAD stores a script permanently.</p>
       </Empty>
     );
   }
@@ -159,7 +159,7 @@ function Known({ all }: { all: KnownScript[] }) {
         <thead>
           <tr>
             <th>Script</th>
-            <th>Kept</th>
+            <th>Stored</th>
             <th>Flags</th>
             <th class="number">Runs</th>
             <th class="number">Errors</th>
@@ -173,10 +173,13 @@ function Known({ all }: { all: KnownScript[] }) {
             <th class="number" title="Half of all runs used less">
               Fuel
             </th>
-            <th class="number" title="Commands that its runs called">
+            <th class="number" title="Commands called by its runs">
               Calls
             </th>
-            <th class="number" title="How often a run was undone and began again with more keys locked">
+            <th
+              class="number"
+              title="Number of times that a run was rolled back and repeated with more keys locked"
+            >
               Again
             </th>
             <th class="number">Size</th>
@@ -202,7 +205,7 @@ function Line({ known, stats }: { known: KnownScript; stats: Stats }) {
           {known.name ?? <code>{known.sha.slice(0, 12)}</code>}
         </button>
       </td>
-      <td class="kept">{known.loaded ? "loaded" : "for now"}</td>
+      <td class="kept">{known.loaded ? "loaded" : "cached"}</td>
       <td>{known.flags.join(" ")}</td>
       <td class="number">{number("runs")}</td>
       <td class="number">{number("errors")}</td>
@@ -223,7 +226,7 @@ function Lately() {
       <h2>Ended lately</h2>
       {ended.value.length === 0 ? (
         <p class="quiet">
-          {hearing.value ? "What ends while this page is open is told here." : "Listening…"}
+          {hearing.value ? "Runs that end while this page is open are listed here." : "Listening…"}
         </p>
       ) : (
         <ol class="lately">
@@ -271,7 +274,7 @@ function Opened() {
             onClick={() =>
               void attempt(
                 () => ask("/v1/scripts", { body: { script: script.script } }),
-                "It is kept until all are forgotten.",
+                "It is stored until all scripts are removed.",
               ).then(() => {
                 close();
                 return refresh();
@@ -302,7 +305,7 @@ export function ScriptsPage() {
           Load what is in the playground
         </Button>
         <Button sort="danger" onClick={() => (sure.value = true)}>
-          Forget all
+          Remove all
         </Button>
       </header>
       <Now />
@@ -315,17 +318,17 @@ export function ScriptsPage() {
       <Lately />
       <Opened />
       {sure.value && (
-        <Dialog title="Forget all scripts?" close={() => (sure.value = false)}>
-          <p>EVALSHA of any of them fails until it is loaded again. What they did stays.</p>
+        <Dialog title="Remove all scripts?" close={() => (sure.value = false)}>
+          <p>EVALSHA of any of them fails until it is loaded again. Their writes stay.</p>
           <div class="dialog-end">
             <Button
               sort="danger"
               onClick={() => {
                 sure.value = false;
-                void attempt(() => ask("/v1/scripts", { method: "DELETE" }), "Forgotten.").then(refresh);
+                void attempt(() => ask("/v1/scripts", { method: "DELETE" }), "Removed.").then(refresh);
               }}
             >
-              Forget all
+              Remove all
             </Button>
           </div>
         </Dialog>

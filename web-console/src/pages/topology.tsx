@@ -70,7 +70,7 @@ function SlotMap({ owners }: { owners: Owner[] }) {
           onInput={(event) => (key.value = event.currentTarget.value)}
         />
         <span role="status">
-          {wanted !== null && `slot ${wanted}${at >= 0 ? `, ${owners[at]?.name}` : ", nobody has it"}`}
+          {wanted !== null && `slot ${wanted}${at >= 0 ? `, ${owners[at]?.name}` : ", no node owns it"}`}
         </span>
       </label>
     </section>
@@ -92,12 +92,12 @@ function Members({ members }: { members: Member[] }) {
                 {member.reachable ? "reachable" : "lost"}
               </Badge>
             </header>
-            {member.trouble && <Notice sort="bad">{member.trouble}</Notice>}
+            {member.error && <Notice sort="bad">{member.error}</Notice>}
             <dl class="facts">
               <Fact name="slots" value={count(member.slot_count)} />
               <Fact name="keys" value={count(member.keys)} />
               <Fact name="memory" value={bytes(member.bytes)} />
-              <Fact name="journal behind by" value={count(member.lag)} />
+              <Fact name="journal lag" value={count(member.lag)} />
               <Fact
                 name="map"
                 value={member.epoch === most ? `${member.epoch}, newest` : `${member.epoch}, behind`}
@@ -132,7 +132,7 @@ export function TopologyPage() {
       {now && node && (
         <>
           <section>
-            <h2>{now.mode === "embedded" ? "This server has the data" : "This gateway"}</h2>
+            <h2>{now.mode === "embedded" ? "This server holds the data" : "This gateway"}</h2>
             <dl class="facts">
               <Fact name="version" value={node.version} />
               <Fact name="Redis protocol" value={node.resp} />
@@ -140,7 +140,7 @@ export function TopologyPage() {
               {node.shards !== null && <Fact name="shards" value={count(node.shards)} />}
               <Fact name="keys" value={count(node.keys)} />
               <Fact name="memory of keys" value={bytes(node.bytes)} />
-              {now.epoch !== null && <Fact name="map of slots" value={`epoch ${now.epoch}`} />}
+              {now.epoch !== null && <Fact name="slot map" value={`epoch ${now.epoch}`} />}
               <Fact name="run id" value={node.id.slice(0, 12)} />
             </dl>
           </section>

@@ -72,20 +72,20 @@ export function Changes({ told, dry, mode }: { told: Told; dry: boolean; mode: M
   if (!writes) {
     const why =
       mode === "read-only"
-        ? "A read-only run writes nothing."
-        : "What a run wrote is told of if it is atomic, nothing ended it, “tell changes” is chosen, and the data is in the server's own process.";
+        ? "A read-only run does not write."
+        : "Changes are reported if the run is atomic and was not stopped, “report changes” is selected, and the server holds the data itself.";
     return (
       <Empty title="Nothing to compare">
         <p>{why}</p>
       </Empty>
     );
   }
-  if (writes.length === 0) return <Empty title={dry ? "It would write nothing" : "It wrote nothing"} />;
+  if (writes.length === 0) return <Empty title={dry ? "It would change nothing" : "It changed nothing"} />;
   return (
     <div class="changes">
       <p class="quiet">
-        {dry ? "This would be written. All of it was taken back." : "This was written."} Of long values the
-        first elements are shown.
+        {dry ? "These changes would be made. All of them were rolled back." : "These changes were made."} Of
+        long values the first elements are shown.
       </p>
       {writes.map((write, at) => (
         <Change key={at} write={write} />

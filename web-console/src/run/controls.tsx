@@ -5,27 +5,35 @@ import { server } from "./server";
 import { changes, flags, limits, type Mode, mode } from "./state";
 
 const MODES: { id: Mode; name: string; title: string }[] = [
-  { id: "atomic", name: "Atomic", title: "Its keys are locked; others see all of it or nothing." },
-  { id: "read-only", name: "Read-only", title: "EVAL_RO: shared locks, and a write is an error." },
+  {
+    id: "atomic",
+    name: "Atomic",
+    title: "The keys are locked; other clients see all of its writes or none.",
+  },
+  {
+    id: "read-only",
+    name: "Read-only",
+    title: "EVAL_RO: the keys are locked for reading, and a write is an error.",
+  },
   {
     id: "async",
     name: "Async",
-    title: "disable-atomicity: each call is one of its own, others run between.",
+    title: "disable-atomicity: each call is executed separately, other clients run in between.",
   },
 ];
 
 const FLAGS: { word: string; name: string; title: string }[] = [
   {
     word: "on-error=rollback",
-    name: "undo on error",
-    title: "An error of the script undoes its writes; else they stay, as in Redis.",
+    name: "roll back on error",
+    title: "An error of the script rolls back its writes; otherwise they stay, as in Redis.",
   },
   {
     word: "undeclared-keys=reject",
     name: "declared keys only",
-    title: "A key that is not among KEYS is an error.",
+    title: "Access to a key that is not among KEYS is an error.",
   },
-  { word: "allow-oom", name: "allow-oom", title: "It may write although memory is full." },
+  { word: "allow-oom", name: "allow-oom", title: "The script can write even if memory is full." },
 ];
 
 function toggle(word: string): void {
@@ -48,7 +56,7 @@ export function Controls() {
   ];
   return (
     <fieldset class="controls">
-      <legend>How it runs</legend>
+      <legend>Mode</legend>
       <Choice label="Mode" name="mode" all={MODES} now={mode.value} choose={(id) => (mode.value = id)} />
       <div class="flags">
         {FLAGS.map(({ word, name, title }) => (
@@ -57,7 +65,7 @@ export function Controls() {
             {name}
           </label>
         ))}
-        <label title="What was there before is found by running it twice under its locks: the first time is taken back.">
+        <label title="The script is run twice with the same locks, to compare the values before and after; the first run is rolled back.">
           <input
             type="checkbox"
             checked={changes.value}
@@ -66,7 +74,7 @@ export function Controls() {
               changes.value = !changes.value;
             }}
           />
-          tell changes
+          report changes
         </label>
       </div>
       <div class="budget">

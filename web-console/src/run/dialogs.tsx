@@ -22,7 +22,7 @@ export function ExamplesDialog({ close }: { close: () => void }) {
   const choose = (example: Example, prepared: boolean) => {
     const draft = { ...example.draft, db: database.value };
     if (!prepared) return show(draft, close);
-    void attempt(() => prepare(example), "Its data is there.").then((done) => done && show(draft, close));
+    void attempt(() => prepare(example), "The data was loaded.").then((done) => done && show(draft, close));
   };
   return (
     <Dialog title="Examples" close={close} wide>
@@ -52,7 +52,7 @@ export function ExamplesDialog({ close }: { close: () => void }) {
         ))}
       </ul>
       <p class="quiet">
-        “With data” writes some keys into the database first; the button's hint tells which.
+        “With data” writes some keys into the database first; the tooltip of the button lists them.
       </p>
     </Dialog>
   );
@@ -63,7 +63,7 @@ export function HistoryDialog({ close }: { close: () => void }) {
   return (
     <Dialog title="History" close={close} wide>
       {entries.length === 0 ? (
-        <Empty title="Nothing was run yet" />
+        <Empty title="No runs yet" />
       ) : (
         <>
           <ul class="history">
@@ -82,9 +82,9 @@ export function HistoryDialog({ close }: { close: () => void }) {
           </ul>
           <div class="dialog-end">
             <Button sort="danger" onClick={forgetAll}>
-              Forget all
+              Clear
             </Button>
-            <span class="quiet">Kept in this browser only.</span>
+            <span class="quiet">Stored in this browser only.</span>
           </div>
         </>
       )}
@@ -103,8 +103,8 @@ export function ShareDialog({ close }: { close: () => void }) {
   return (
     <Dialog title="Share" close={close}>
       <p>
-        Whoever opens this address of the server finds script, keys, arguments and settings. Nothing is run by
-        that.
+        This address of the server contains the script, keys, arguments and settings. Opening it does not run
+        the script.
       </p>
       <label class="share">
         Address
@@ -119,7 +119,7 @@ export function ShareDialog({ close }: { close: () => void }) {
         >
           Copy
         </Button>
-        <span class="quiet">It is all in the address: nobody else keeps it.</span>
+        <span class="quiet">All of it is in the address; it is not stored anywhere else.</span>
       </div>
     </Dialog>
   );

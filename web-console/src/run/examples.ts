@@ -24,7 +24,7 @@ function example(
 }
 
 export const EXAMPLES: Example[] = [
-  example("Rate limiter", "At most so many requests in a sliding window of time.", {
+  example("Rate limiter", "A maximum number of requests in a sliding time window.", {
     script: `-- A sliding window: requests in a sorted set, scored by their time.
 local window, most = tonumber(ARGV[1]), tonumber(ARGV[2])
 local time = redis.call('TIME')
@@ -46,7 +46,7 @@ return {'allowed', 'left', most - used - 1}
   }),
   example(
     "Reliable queue",
-    "A worker takes a job; jobs that no worker finished in time come back.",
+    "A worker takes a job; jobs that are not finished in time are queued again.",
     {
       script: `-- Jobs wait in a list. One that is taken has a lease for a while.
 local waiting, leases = KEYS[1], KEYS[2]
@@ -77,7 +77,7 @@ return {job, redis.call('LLEN', waiting)}
       ["ZADD", "{jobs}:leases", 1000, "resize:3"],
     ],
   ),
-  example("Message index", "A message is stored, indexed by its words and counted, all or nothing.", {
+  example("Message index", "Stores a message, indexes it by its words and counts it, atomically.", {
     script: `-- A hash for the message, a set for each word, a list of the newest:
 -- all of it is written, or nothing.
 local message = cjson.decode(ARGV[1])
@@ -100,7 +100,7 @@ return {id = id, words = words, cjson.encode({id = id, words = words})}
   }),
   example(
     "Payload from hashes",
-    "One answer made of many hashes, as JSON, in one round trip and from one moment.",
+    "Builds one JSON document from many hashes, in one round trip and from one consistent state.",
     {
       script: `#!lua name=payload flags=no-writes
 -- An order, its customer and its items as one document.
@@ -136,7 +136,7 @@ return cjson.encode(order)
   ),
   example(
     "Leaderboards over rooms",
-    "The best players of all rooms: keys on many shards, one moment.",
+    "The best players of all rooms: keys on many shards, one consistent state.",
     {
       script: `-- The rooms are on different shards; all are read at one moment.
 local best = {}
@@ -168,9 +168,9 @@ return reply
   ),
   example(
     "Metrics scan, without atomicity",
-    "Sums up many hashes while others keep working: each call is one of its own.",
+    "Sums up many hashes without blocking other clients: each call is executed separately.",
     {
-      script: `-- In mode Async nothing is locked: a long scan holds nobody up, and
+      script: `-- In mode Async nothing is locked: a long scan blocks no other client, and
 -- sees what others write meanwhile.
 local cursor, hosts, sum = '0', 0, 0
 repeat
@@ -184,7 +184,7 @@ repeat
   end
 until cursor == '0'
 
--- Nobody uses the results of these: they are sent together.
+-- The results of these calls are not used: they are sent together.
 redis.call('HSET', KEYS[1], 'hosts', hosts)
 redis.call('HSET', KEYS[1], 'load', sum)
 return {hosts, string.format('%.2f', sum / math.max(hosts, 1))}
@@ -194,7 +194,7 @@ return {hosts, string.format('%.2f', sum / math.max(hosts, 1))}
     },
     Array.from({ length: 12 }, (_, at) => ["HSET", `metrics:host${at + 1}`, "load", ((at * 37) % 100) / 10]),
   ),
-  example("Sticky result", "A costly result is kept although memory is short: it is never evicted.", {
+  example("Sticky result", "An expensive result that is never evicted, even if memory is full.", {
     script: `-- Computed once. What has the mark of STICK is never evicted;
 -- it expires all the same.
 local known = redis.call('GET', KEYS[1])

@@ -78,8 +78,8 @@ export async function run(dry: boolean): Promise<void> {
 
 function cancelHint(of: Draft): string {
   return of.mode === "async"
-    ? "It is not atomic: what it wrote before stays."
-    : "The server ends it and takes back what it wrote (unless script-client-gone is finish).";
+    ? "The script is not atomic: its writes before the cancellation stay."
+    : "The server stops the script and rolls back its writes (unless script-client-gone is finish).";
 }
 
 /** Ends the run by hanging up. */

@@ -70,7 +70,7 @@ function Toolbar() {
               Step
             </Button>
             <Button
-              title={`Run it, tell what it would write, and take it back (${ctrl}Shift+Enter)`}
+              title={`Run it, report what it would change, and roll it back (${ctrl}Shift+Enter)`}
               disabled={busy}
               onClick={() => start(true)}
             >
@@ -92,7 +92,7 @@ export function Playground() {
       void ofFragment(location.hash).then((shared) => {
         if (!shared) return;
         load(shared);
-        say("This is what was shared.");
+        say("This script was shared with you.");
       });
     addEventListener("hashchange", follow);
     addEventListener("keydown", onKey, true);

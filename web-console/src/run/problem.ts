@@ -18,33 +18,36 @@ export function lineOf(message: string): number | null {
 const HINTS: [RegExp, string][] = [
   [
     /^SCRIPTLIMIT fuel/,
-    "It used up its fuel and was undone. Is there a loop that does not end? Else raise Fuel.",
+    "The script used all of its fuel and was rolled back. Check for an endless loop, or raise Fuel.",
   ],
-  [/^SCRIPTLIMIT (time|timeout)/, "It took too long and was undone. Raise Time, or do less in one run."],
+  [
+    /^SCRIPTLIMIT (time|timeout)/,
+    "The script reached its time limit and was rolled back. Raise Time, or do less in one run.",
+  ],
   [
     /^SCRIPTLIMIT memory/,
-    "It needed more memory than it may use, and was undone. Raise Memory, or keep less at a time.",
+    "The script reached its memory limit and was rolled back. Raise Memory, or use less at a time.",
   ],
-  [/^SCRIPTLIMIT/, "A limit of the server ended it; an atomic script is undone."],
-  [/^KILLED/, "Somebody ended it with SCRIPT KILL."],
+  [/^SCRIPTLIMIT/, "A limit of the server stopped the script; an atomic script is rolled back."],
+  [/^KILLED/, "The script was stopped by SCRIPT KILL."],
   [
     /without atomicity others see/,
-    "A run without atomicity cannot be taken back. Choose the mode Atomic for a dry run.",
+    "A run without atomicity cannot be rolled back. Select the mode Atomic for a dry run.",
   ],
   [
     /cannot be run dry: the data is in other/,
-    "Dry runs need the data in the server's own process, which has store nodes here.",
+    "Dry runs require a server that holds the data itself; this one uses store nodes.",
   ],
-  [/^WRONGTYPE/, "The key has another type than the command wants: look at it on the page Keys."],
+  [/^WRONGTYPE/, "The key has a type that the command does not support: see the page Keys."],
   [/nonexistent global variable/, "Variables must be local: write local before the name."],
   [/Error compiling script/, "This is Lua 5.1. The line is marked in the editor."],
-  [/^OOM/, "Memory is full. The flag allow-oom lets a script write all the same; or raise maxmemory."],
+  [/^OOM/, "Memory is full. Set the flag allow-oom to let the script write, or raise maxmemory."],
   [
     /^(CLUSTERDOWN|TRYAGAIN)/,
-    "A store node cannot be reached; nothing was done. The page Topology shows which.",
+    "A store node cannot be reached; nothing was done. The page Topology shows which one.",
   ],
-  [/undeclared|not declared/i, "The script came to a key that is not among its keys."],
-  [/^TIMEOUT/, "The parameter http-timeout-ms ended the request; its script was undone."],
+  [/undeclared|not declared/i, "The script accessed a key that is not among its keys."],
+  [/^TIMEOUT/, "The request was stopped by http-timeout-ms; its script was rolled back."],
 ];
 
 export function hintFor(message: string): string | null {
@@ -62,7 +65,7 @@ export function troubleOf(error: unknown): Trouble {
     return { code: error.code, message, line: lineOf(error.message), hint };
   }
   if (error instanceof Lost) {
-    const hint = "What was running is undone if it was atomic. The page looks again every few seconds.";
+    const hint = "A running script is rolled back if it is atomic. This page tries again every few seconds.";
     return { code: "LOST", message: error.message, line: null, hint };
   }
   return {

@@ -37,7 +37,7 @@ export function ReplyView({ reply, raw }: { reply: Reply; raw: Uint8Array }) {
           sort="quiet"
           onClick={() =>
             void copy(text()).then((done) =>
-              say(done ? "Copied." : "This browser does not let pages copy.", !done),
+              say(done ? "Copied." : "This browser does not allow pages to copy.", !done),
             )
           }
         >

@@ -84,7 +84,7 @@ class Reader {
         this.#pairs(count);
         return this.read();
       default:
-        throw new Error(`a reply of unknown kind: ${line.slice(0, 20)}`);
+        throw new Error(`a reply of unknown type: ${line.slice(0, 20)}`);
     }
   }
 }

@@ -49,7 +49,7 @@ function Used({ run, result }: { run: Run; result: Result }) {
         name="Fuel"
         part={fuel ? logPart(run.fuel, fuel) : 0}
         text={of(short(run.fuel), fuel, short)}
-        title="About one unit for each WebAssembly instruction, and what calls cost. The bar is logarithmic."
+        title="About one unit per WebAssembly instruction, plus the cost of calls. The bar is logarithmic."
       />
       <Meter
         name="Time"
@@ -73,13 +73,13 @@ function Head({ result }: { result: Result }) {
     <div class="result-head">
       <div class="result-line" role="status">
         <Badge sort={trouble ? "bad" : "good"}>{trouble ? (run ? run.outcome : "failed") : "ok"}</Badge>
-        {dry && <Badge sort="warn">dry run: nothing was kept</Badge>}
+        {dry && <Badge sort="warn">dry run: rolled back</Badge>}
         {run && <span>{MODES[run.mode]}</span>}
         {run && run.outcome !== "killed" && <span>{count(run.calls)} calls</span>}
         {run && run.reruns > 0 && (
           <span
             title={reruns
-              .map((one) => (one.why === "key" ? `another had ${String(one.key)}` : one.why))
+              .map((one) => (one.why === "key" ? `another client had locked ${String(one.key)}` : one.why))
               .join(", ")}
           >
             ran again {run.reruns}×
@@ -101,7 +101,7 @@ function Running({ now }: { now: Progress }) {
   const elapsed = performance.now() - now.began;
   // What ends at once is not worth a flicker.
   if (elapsed < 150) return null;
-  // To tell changes it runs twice, each time within its limit.
+  // To report changes it runs twice, each time within its limit.
   const { mode, changes, limits } = draft.value;
   const each = Number(limits.timeout) || server.value.timeout;
   const most = each === null ? null : mode === "atomic" && changes && !now.dry ? 2 * each : each;
@@ -109,7 +109,7 @@ function Running({ now }: { now: Progress }) {
     <div class="running" role="status">
       <p>
         <span class="spinner" aria-hidden="true" /> Running for {(elapsed / 1000).toFixed(1)} s
-        {now.seen !== null && `; the server counts ${(now.seen / 1000).toFixed(1)} s`}
+        {now.seen !== null && `; the server measured ${(now.seen / 1000).toFixed(1)} s`}
       </p>
       {most !== null && (
         <Meter
@@ -140,10 +140,10 @@ export function ResultPanel() {
   if (running) return <Running now={running} />;
   if (!now) {
     return (
-      <Empty title="Nothing was run yet">
+      <Empty title="No runs yet">
         <p>
-          <b>Run</b> does it. <b>Dry run</b> does it for real under its locks, tells what it would write, and
-          takes it back. <b>Step</b> runs the script in this browser and halts before each call.
+          <b>Run</b> executes the script. <b>Dry run</b> executes it, reports what it would change, and rolls
+          it back. <b>Step</b> runs the script in this browser and halts before each call.
         </p>
       </Empty>
     );

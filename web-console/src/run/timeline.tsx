@@ -25,7 +25,7 @@ function quoted(text: Text): string {
 /** What a call was answered, in short. */
 export function answer(call: Call): string {
   if (call.error) return call.error.message;
-  if (call.collected) return "collected: nobody looks at its reply";
+  if (call.collected) return "batched: its reply is not used";
   if (call.long_reply) {
     const { kind, length, bytes } = call.long_reply;
     return `${kind}${length === null ? "" : ` of ${count(length)}`} (${count(bytes)} bytes)`;
@@ -82,7 +82,7 @@ function Picture({
     <div
       class="lanes"
       role="img"
-      aria-label={`${calls.length} calls over ${micros(span)}; the list below tells of each`}
+      aria-label={`${calls.length} calls over ${micros(span)}; details are in the list below`}
     >
       {lanesOf(calls).map((lane) => (
         <div class="lane" key={lane.name}>
@@ -120,7 +120,7 @@ export function Timeline({ trace }: { trace: Trace | undefined }) {
   const [chosen, setChosen] = useState<number | null>(null);
   const [most, setMost] = useState(PAGE);
   const steps = trace?.steps ?? [];
-  if (steps.length === 0) return <Empty title="It made no calls" />;
+  if (steps.length === 0) return <Empty title="No calls" />;
   const calls = steps.flatMap((step) => ("call" in step ? [step.call] : []));
   const choose = (at: number) => {
     setChosen(at);

@@ -142,11 +142,10 @@ export function StepPanel() {
   return (
     <div class="step">
       <Notice sort="warn">
-        <b>Stepping is not atomic.</b> The script runs in this browser; each call is done on the server for
-        good, others work in between, and nothing is taken back. Lua is 5.4 here: whole numbers that a
-        division gave are spelled
-        <code> 5.0</code> behind <code>..</code>, and <code>cmsgpack</code> and <code>struct</code> are
-        missing.
+        <b>Stepping is not atomic.</b> The script runs in this browser; each call is executed on the server
+        permanently, other clients run in between, and nothing is rolled back. The Lua version is 5.4:
+        integral results of divisions are printed as
+        <code> 5.0</code> by <code>..</code>, and <code>cmsgpack</code> and <code>struct</code> are missing.
       </Notice>
       {!ended && <NextCall session={session} />}
       {ended && (

@@ -23,7 +23,7 @@ export function Login() {
     answer(value);
   };
   return (
-    <Dialog title="The server asks who you are" close={() => answer(null)}>
+    <Dialog title="Log in" close={() => answer(null)}>
       <form class="form" onSubmit={send}>
         <label>
           User (leave it empty for a token)
@@ -43,7 +43,7 @@ export function Login() {
             onInput={(event) => (secret.value = event.currentTarget.value)}
           />
         </label>
-        <p class="quiet">It is kept until this tab is closed.</p>
+        <p class="quiet">Stored until this tab is closed.</p>
         <Button sort="primary" type="submit">
           Sign in
         </Button>

@@ -43,13 +43,13 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end -}}
 {{- end -}}
 
-{{/* Whether a face speaks TLS. Its argument is the root and the face. */}}
+{{/* Whether a listener uses TLS. Its argument is the root and the listener. */}}
 {{- define "moonshard.speaksTls" -}}
-{{- if and (include "moonshard.tlsSecret" .root) (has .face .root.Values.tls.faces) -}}yes{{- end -}}
+{{- if and (include "moonshard.tlsSecret" .root) (has .listener .root.Values.tls.listeners) -}}yes{{- end -}}
 {{- end -}}
 
 {{/* What clients connect to: the one process, or the gateways. */}}
-{{- define "moonshard.face" -}}
+{{- define "moonshard.frontend" -}}
 {{- ternary "embedded" "gateway" (eq .Values.mode "embedded") -}}
 {{- end -}}
 
@@ -98,17 +98,17 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- $_ := set $config "data-dir" (ternary "/data" "none" $own.persistence.enabled) -}}
 {{- end -}}
 {{- if include "moonshard.tlsSecret" $root -}}
-{{- if and (has "http" $values.tls.faces) (eq $values.tls.authClients "yes") -}}
-{{- fail "tls.authClients is yes, but probes have no certificate: leave http out of tls.faces" -}}
+{{- if and (has "http" $values.tls.listeners) (eq $values.tls.authClients "yes") -}}
+{{- fail "tls.authClients is yes, but probes have no client certificate: remove http from tls.listeners" -}}
 {{- end -}}
 {{- $_ := set $config "tls-cert-file" "/run/moonshard-tls/tls.crt" -}}
 {{- $_ := set $config "tls-key-file" "/run/moonshard-tls/tls.key" -}}
 {{- $_ := set $config "tls-ca-cert-file" "/run/moonshard-tls/ca.crt" -}}
 {{- if eq .component "store" -}}
 {{- /* Gateways must show a certificate at grpc; probes have none, and http asks for none. */ -}}
-{{- $_ := set $config "tls-faces" (ternary "http,grpc" "grpc" (has "http" $values.tls.faces)) -}}
+{{- $_ := set $config "tls-listeners" (ternary "http,grpc" "grpc" (has "http" $values.tls.listeners)) -}}
 {{- else -}}
-{{- $_ := set $config "tls-faces" (join "," $values.tls.faces) -}}
+{{- $_ := set $config "tls-listeners" (join "," $values.tls.listeners) -}}
 {{- $_ := set $config "tls-auth-clients" $values.tls.authClients -}}
 {{- end -}}
 {{- if eq .component "gateway" -}}
@@ -118,7 +118,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- if and $values.auth.existingSecret (ne .component "store") -}}
 {{- $_ := set $config "requirepass-file" "/run/moonshard-auth/password" -}}
 {{- else if ne .component "store" -}}
-{{- /* Whoever reaches a pod comes from elsewhere: the network is what keeps others out. */ -}}
+{{- /* All connections to a pod come from other machines; the network policy restricts them. */ -}}
 {{- $_ := set $config "protected-mode" "no" -}}
 {{- end -}}
 {{- $lines := list -}}
@@ -137,7 +137,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- $own := index $values .component -}}
 {{- $token := ne .component "embedded" -}}
 {{- if lt (int $values.terminationGracePeriodSeconds) (add $values.drainSeconds 10 | int) -}}
-{{- fail "terminationGracePeriodSeconds must be at least ten more than drainSeconds, or what is open is cut off" -}}
+{{- fail "terminationGracePeriodSeconds must be at least ten more than drainSeconds, so that pending requests are not interrupted" -}}
 {{- end -}}
 metadata:
   annotations:
@@ -213,7 +213,7 @@ spec:
         - {name: http, containerPort: 8080}
         - {name: grpc, containerPort: 50051}
         {{- end }}
-      {{- $scheme := ternary "HTTPS" "HTTP" (eq (include "moonshard.speaksTls" (dict "root" $root "face" "http")) "yes") }}
+      {{- $scheme := ternary "HTTPS" "HTTP" (eq (include "moonshard.speaksTls" (dict "root" $root "listener" "http")) "yes") }}
       {{- $live := dict "httpGet" (dict "path" "/healthz" "port" "http" "scheme" $scheme) }}
       {{- $ready := dict "httpGet" (dict "path" "/readyz" "port" "http" "scheme" $scheme) }}
       startupProbe:

@@ -1,13 +1,18 @@
 //! CLIENT TRACKING, CACHING, GETREDIR and TRACKINGINFO.
 
+use std::collections::BTreeSet;
+use std::ops::Bound;
 use std::sync::Arc;
 
 use store_engine::{Args, CommandError, Reply, error};
 
 use crate::gate::Admitted;
 use crate::server::Server;
-use crate::session::Session;
+use crate::session::{Session, prefix_bytes};
 use crate::tracking::{Follows, Reader, reads};
+
+/// Prefixes that one connection can follow: each time some are added, all of them are copied.
+const MOST_PREFIXES: usize = 10_000;
 
 /// CLIENT TRACKING.
 pub(super) fn tracking(server: &Server, session: &mut Session, args: Args<'_>) -> Result<(), CommandError> {
@@ -48,7 +53,15 @@ pub(super) fn tracking(server: &Server, session: &mut Session, args: Args<'_>) -
                 ));
             }
             let before = session.tracking.as_deref();
+            let count = before.map_or(0, |before| before.prefixes.len()).saturating_add(prefixes.len());
+            if count > MOST_PREFIXES {
+                return Err(CommandError::owned(format!(
+                    "ERR a connection may follow {MOST_PREFIXES} prefixes at the same time"
+                )));
+            }
             refuse(before, &wish, &prefixes)?;
+            let bytes = prefix_bytes(prefixes.iter().copied());
+            session.client.held.refuse_more(bytes)?;
             if wish.broadcast {
                 wish.prefixes = before.map(|before| before.prefixes.clone()).unwrap_or_default();
                 wish.prefixes.extend(prefixes.iter().map(|prefix| Box::from(*prefix)));
@@ -93,7 +106,6 @@ fn refuse(before: Option<&Follows>, wish: &Follows, prefixes: &[&[u8]]) -> Resul
              it with a different mode.",
         ));
     }
-    let overlap = |one: &[u8], other: &[u8]| one.starts_with(other) || other.starts_with(one);
     let refusal = |prefix: &[u8], what: &str, other: &[u8]| {
         CommandError::owned(format!(
             "ERR Prefix '{}' overlaps with {what} prefix '{}'. Prefixes for a single client must not overlap.",
@@ -101,16 +113,27 @@ fn refuse(before: Option<&Follows>, wish: &Follows, prefixes: &[&[u8]]) -> Resul
             String::from_utf8_lossy(other)
         ))
     };
-    let held = before.iter().flat_map(|before| &before.prefixes);
-    for (at, prefix) in prefixes.iter().enumerate() {
-        if let Some(other) = held.clone().find(|held| overlap(prefix, held)) {
+    let none = BTreeSet::new();
+    let held = before.map_or(&none, |before| &before.prefixes);
+    let mut given: BTreeSet<Box<[u8]>> = BTreeSet::new();
+    for prefix in prefixes {
+        if let Some(other) = overlapping(held, prefix) {
             return Err(refusal(prefix, "an existing", other));
         }
-        if let Some(other) = prefixes[at + 1..].iter().find(|other| overlap(prefix, other)) {
-            return Err(refusal(prefix, "another provided", other));
+        if let Some(other) = overlapping(&given, prefix) {
+            return Err(refusal(other, "another provided", prefix));
         }
+        given.insert((*prefix).into());
     }
     Ok(())
+}
+
+/// The one of these prefixes, of which none is a prefix of another, that this one overlaps with: it is beside it.
+fn overlapping<'a>(prefixes: &'a BTreeSet<Box<[u8]>>, prefix: &[u8]) -> Option<&'a [u8]> {
+    let before = prefixes.range::<[u8], _>((Bound::Unbounded, Bound::Included(prefix))).next_back();
+    let behind = prefixes.range::<[u8], _>((Bound::Excluded(prefix), Bound::Unbounded)).next();
+    let before = before.filter(|before| prefix.starts_with(before));
+    before.or(behind.filter(|behind| behind.starts_with(prefix))).map(|found| &**found)
 }
 
 /// CLIENT CACHING.

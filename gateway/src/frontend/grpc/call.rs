@@ -7,6 +7,7 @@ use std::time::Duration;
 use hyper::HeaderMap;
 use hyper::header::AUTHORIZATION;
 use parking_lot::Mutex;
+use prost::Message;
 use tokio::time::{Instant, sleep_until};
 use tonic::{Request, Status};
 
@@ -98,6 +99,13 @@ impl Face {
         let begun = request.extensions().get::<Begun>().and_then(|begun| begun.0.lock().take());
         begun.ok_or_else(|| Status::internal("nobody asks"))
     }
+}
+
+/// Counts a message among what the client of a call makes the server hold, for as long as the call lasts or until the next
+/// one.
+pub fn count_message(work: &Work, message: &impl Message) {
+    let bytes = message.encoded_len();
+    work.session.client.held.set_input(bytes, bytes);
 }
 
 #[cfg(test)]

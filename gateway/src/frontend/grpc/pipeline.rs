@@ -8,16 +8,16 @@ use std::time::Instant;
 use std::vec;
 
 use futures_util::stream::{self, Stream};
-use proto::gateway::v1::{Command, Error, PipelineRequest, PipelineResponse, Refused as RefusedShown};
+use proto::gateway::v1::{Command, Error, PipelineRequest, PipelineResponse, Refused as RefusedShown, Reply};
 use resp::Value;
 use tonic::{Status, Streaming};
 
-use super::call::Bounds;
+use super::call::{Bounds, count_message};
 use super::service::slices;
 use super::{shown, status};
 use crate::frontend::door::Ready;
 use crate::frontend::traced::LONGEST;
-use crate::frontend::work::{Failure, Refused, Work, admit, parse};
+use crate::frontend::work::{Failure, Refused, Work, admit, apart, parse};
 use crate::spans::Parent;
 
 /// Bytes of replies after which they are sent although the batch goes on: a quarter of what clients accept unless they
@@ -75,7 +75,9 @@ impl Line {
                     request = self.requests.message() => request?,
                     _ = self.ready.wait_for(|ready| !ready) => return Err(status::ending()),
                 };
-                let Some(PipelineRequest { id, commands, atomic, db }) = request else { return Ok(None) };
+                let Some(request) = request else { return Ok(None) };
+                count_message(&self.work, &request);
+                let PipelineRequest { id, commands, atomic, db } = request;
                 self.outlive_span();
                 if let Err(why) = self.work.select(usize::try_from(db).ok()) {
                     return nothing_done(id, why.into()).map(Some);
@@ -90,7 +92,7 @@ impl Line {
         let (mut replies, mut bytes) = (Vec::with_capacity(batch.commands.len()), 0);
         while let Some(command) = batch.commands.next() {
             let reply = self.reply(&command, &mut bytes).await?;
-            replies.push(shown::reply(reply));
+            replies.push(reply);
             if bytes >= MESSAGE_BYTES && !batch.commands.as_slice().is_empty() {
                 self.batch = Some(batch);
                 break;
@@ -110,13 +112,13 @@ impl Line {
         }
     }
 
-    async fn reply(&mut self, Command { args }: &Command, bytes: &mut usize) -> Result<Value, Status> {
+    async fn reply(&mut self, Command { args }: &Command, bytes: &mut usize) -> Result<Reply, Status> {
         if let Err(failure) = admit(args.first().map(|name| &**name)) {
-            return Ok(Value::Error(text(failure)?));
+            return Ok(shown::reply(Value::Error(text(failure)?)));
         }
         let reply = self.work.begin(&slices(args)).await?;
         *bytes += reply.len();
-        Ok(parse(&reply)?)
+        Ok(apart(reply.len(), move || parse(&reply).map(shown::reply)).await??)
     }
 
     async fn transaction(&mut self, id: u64, commands: &[Command]) -> Result<PipelineResponse, Status> {
@@ -131,9 +133,10 @@ impl Line {
             return nothing_done(id, Refused { why, commands: vec![(index, text)] });
         }
         match self.work.transaction(commands.iter().map(|command| slices(&command.args))).await {
-            Ok(replies) => {
-                let replies = replies.into_iter().map(shown::reply).collect();
-                Ok(PipelineResponse { id, replies, ..PipelineResponse::default() })
+            Ok((replies, bytes)) => {
+                let shown: Vec<Reply> =
+                    apart(bytes, || replies.into_iter().map(shown::reply).collect()).await?;
+                Ok(PipelineResponse { id, replies: shown, ..PipelineResponse::default() })
             }
             Err(refused) => nothing_done(id, refused),
         }

@@ -12,7 +12,7 @@ use proto::gateway::v1::{
 use resp::Value;
 use tonic::{Request, Response, Status, Streaming, async_trait};
 
-use super::call::Bounds;
+use super::call::{Bounds, count_message};
 use super::{Face, pipeline, shown, status, subscribe, watch};
 use crate::frontend::eval::{self, Asked};
 use crate::frontend::work::{Work, admit};
@@ -31,6 +31,7 @@ impl Gateway for Face {
 
     async fn execute(&self, request: Request<ExecuteRequest>) -> Result<Response<ExecuteResponse>, Status> {
         let (mut work, bounds) = self.begin(&request)?;
+        count_message(&work, request.get_ref());
         let ExecuteRequest { args, db } = request.into_inner();
         admit(args.first().map(|name| &**name))?;
         work.select(usize::try_from(db).ok())?;
@@ -49,6 +50,7 @@ impl Gateway for Face {
 
     async fn eval(&self, request: Request<EvalRequest>) -> Result<Response<EvalResponse>, Status> {
         let (work, bounds) = self.begin(&request)?;
+        count_message(&work, request.get_ref());
         let EvalRequest { script, keys, args, flags, limits, read_only, dry_run, trace, db } =
             request.into_inner();
         let asked = Asked {
@@ -67,6 +69,7 @@ impl Gateway for Face {
 
     async fn eval_sha(&self, request: Request<EvalShaRequest>) -> Result<Response<EvalResponse>, Status> {
         let (work, bounds) = self.begin(&request)?;
+        count_message(&work, request.get_ref());
         let EvalShaRequest { sha, keys, args, flags, limits, read_only, dry_run, trace, db } =
             request.into_inner();
         let asked = Asked {
@@ -88,6 +91,7 @@ impl Gateway for Face {
         request: Request<LoadScriptRequest>,
     ) -> Result<Response<LoadScriptResponse>, Status> {
         let (mut work, bounds) = self.begin(&request)?;
+        count_message(&work, request.get_ref());
         let LoadScriptRequest { script } = request.into_inner();
         let sha = bounds.hold(async { Ok(work.value(&[b"SCRIPT", b"LOAD", &script]).await?) }).await?;
         let sha = String::from_utf8_lossy(sha.text().unwrap_or_default()).into_owned();

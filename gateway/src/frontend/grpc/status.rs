@@ -42,25 +42,25 @@ pub fn forbidden(text: &str) -> Status {
 
 /// More calls on a connection than those may make who do not say who they are.
 pub fn too_many() -> Status {
-    let text = "more calls on one connection are for those who say who they are";
+    let text = "unauthenticated connections are limited to fewer concurrent calls; send credentials";
     with(Code::ResourceExhausted, "NOAUTH", text, HashMap::new())
 }
 
 /// The deadline of the client has passed.
 pub fn too_late() -> Status {
-    let text = "the deadline has passed; what was not done is undone";
+    let text = "the deadline has passed; uncommitted writes were rolled back";
     with(Code::DeadlineExceeded, "TIMEOUT", text, HashMap::new())
 }
 
 /// CLIENT KILL, or the end of the process while the call was waiting for others.
 pub fn killed() -> Status {
-    let text = "the call was ended from outside; what was not done is undone";
+    let text = "the call was cancelled by the server; uncommitted writes were rolled back";
     with(Code::Unavailable, "KILLED", text, HashMap::new())
 }
 
 /// The process ends while a stream is open.
 pub fn ending() -> Status {
-    with(Code::Unavailable, "SHUTDOWN", "the server ends", HashMap::new())
+    with(Code::Unavailable, "SHUTDOWN", "the server is shutting down", HashMap::new())
 }
 
 impl From<Failure> for Status {

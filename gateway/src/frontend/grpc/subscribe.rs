@@ -18,7 +18,7 @@ use crate::frontend::work::Work;
 /// What is heard, as it comes.
 pub type Messages = Pin<Box<dyn Stream<Item = Result<SubscribeResponse, Status>> + Send>>;
 
-/// Subscribes, and tells what is heard until the client goes or the server ends.
+/// Subscribes, and tells what is heard until the client goes or the server is shutting down.
 pub async fn listen(
     mut work: Work,
     bounds: Bounds,
@@ -27,7 +27,7 @@ pub async fn listen(
 ) -> Result<Messages, Status> {
     let SubscribeRequest { channels, patterns, shard_channels } = wanted;
     if channels.is_empty() && patterns.is_empty() && shard_channels.is_empty() {
-        return Err(status::of_request("channels, patterns or shard_channels must name something"));
+        return Err(status::of_request("at least one of channels, patterns and shard_channels must be set"));
     }
     work.session.hears = true;
     work.session.client.mail.set_resp3(true);
@@ -81,7 +81,7 @@ impl Subscriber {
         let mut heard = Vec::new();
         let mut rest = chunks.first().map(|chunk| &**chunk).unwrap_or_default();
         let taken = rest.len();
-        let unreadable = || Status::internal("ERR internal error: a message that cannot be read");
+        let unreadable = || Status::internal("ERR internal error: malformed message");
         while !rest.is_empty() {
             let read = Reader::new(ReplyLimits::default()).read(rest).map_err(|_| unreadable())?;
             let Progress::Done { value, consumed } = read else { return Err(unreadable()) };
@@ -89,6 +89,7 @@ impl Subscriber {
             rest = &rest[consumed..];
         }
         mail.written(chunks, taken, &self.work.server.config.client_output_buffer_limit.pubsub);
+        self.work.session.client.held.report();
         Ok(heard)
     }
 }

@@ -17,7 +17,7 @@ use crate::server::Server;
 /// What is told, as it comes.
 pub type Happenings = Pin<Box<dyn Stream<Item = Result<WatchResponse, Status>> + Send>>;
 
-/// Tells of runs until the client goes or the server ends.
+/// Tells of runs until the client goes or the server is shutting down.
 pub fn listen(server: &Arc<Server>, bounds: Bounds, ready: Ready) -> Happenings {
     // Listens from now on, not from when the answer is first read.
     let listener = server.events.listen();

@@ -57,6 +57,16 @@ pub struct Ask {
     pub work: Work,
     path: String,
     query: Query,
+    _held: HeldBody,
+}
+
+/// Counts a body among what its client makes the server hold, for as long as the request lasts.
+struct HeldBody(Arc<ClientInfo>);
+
+impl Drop for HeldBody {
+    fn drop(&mut self) {
+        self.0.held.set_input(0, 0);
+    }
 }
 
 /// Names and values, decoded.
@@ -73,18 +83,24 @@ impl FromRequest<Arc<Face>> for Ask {
             return Err(Problem::new(
                 StatusCode::UNSUPPORTED_MEDIA_TYPE,
                 "REQUEST",
-                "a POST needs Content-Type: application/json",
+                "POST requires Content-Type: application/json",
             ));
         }
         // Of a stranger nothing more is read.
         let query = parse_query(parts.uri.query().unwrap_or_default());
         let work = work(face, asker.clone(), &parts, &query)?;
         let most = face.server.config.http_body_max.get_usize();
+        let held = HeldBody(asker.client.clone());
+        let body = body.map_frame(|frame| {
+            let bytes = frame.data_ref().map_or(0, Bytes::len);
+            held.0.held.add_input(bytes);
+            frame
+        });
         let body = Limited::new(body, most).collect().await.map_err(|error| {
             if !error.is::<LengthLimitError>() {
-                return Problem::bad("the body could not be read to its end");
+                return Problem::bad("the body could not be read completely");
             }
-            let detail = format!("http-body-max allows bodies of {most} bytes");
+            let detail = format!("the body exceeds http-body-max, {most} bytes");
             Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "TOOLARGE", detail)
         })?;
         asker.client.active_ms.store(unix_ms(), Ordering::Relaxed);
@@ -95,6 +111,7 @@ impl FromRequest<Arc<Face>> for Ask {
             body: body.to_bytes(),
             path: parts.uri.path().to_owned(),
             query,
+            _held: held,
         })
     }
 }
@@ -161,8 +178,7 @@ impl Ask {
     /// The body as JSON of this form; an empty one is `{}`.
     pub fn json<T: DeserializeOwned>(&self) -> Result<T, Problem> {
         let text: &[u8] = if self.body.is_empty() { b"{}" } else { &self.body };
-        serde_json::from_slice(text)
-            .map_err(|error| Problem::bad(format!("the body is not as expected: {error}")))
+        serde_json::from_slice(text).map_err(|error| Problem::bad(format!("invalid body: {error}")))
     }
 
     /// Part `at` of the path, decoded; the first is 1.
@@ -187,7 +203,7 @@ impl Ask {
         match self.query(name) {
             None | Some(b"false" | b"0") => Ok(false),
             Some(b"true" | b"1" | b"") => Ok(true),
-            Some(_) => Err(Problem::bad(format!("{name} is neither true nor false"))),
+            Some(_) => Err(Problem::bad(format!("{name} is not true or false"))),
         }
     }
 
@@ -206,8 +222,16 @@ impl Ask {
         Ok(self.work.value(&slices(&argv)).await?)
     }
 
-    /// Runs commands as one transaction: their replies, or which of them were refused.
-    pub async fn transaction(&mut self, commands: Vec<Argv>) -> Result<Vec<Value>, Problem> {
+    /// Most bytes of an answer: what a client of RESP may leave unread.
+    pub fn most_reply_bytes(&self) -> usize {
+        match self.server().config.client_output_buffer_limit.normal.hard.get_usize() {
+            0 => usize::MAX,
+            most => most,
+        }
+    }
+
+    /// Runs commands as one transaction: their replies and how many bytes these have, or which of them were refused.
+    pub async fn transaction(&mut self, commands: Vec<Argv>) -> Result<(Vec<Value>, usize), Problem> {
         self.work.transaction(commands.iter().map(slices)).await.map_err(|Refused { why, commands }| {
             let shown = |(index, text): (usize, Vec<u8>)| serde_json::json!({ "index": index, "message": String::from_utf8_lossy(&text) });
             match commands.is_empty() {
@@ -219,7 +243,7 @@ impl Ask {
 
     /// The same of commands that the client has not named itself: the first that is refused says why.
     pub async fn all(&mut self, commands: Vec<Argv>) -> Result<Vec<Value>, Problem> {
-        let replies = self.work.transaction(commands.iter().map(slices)).await;
+        let replies = self.work.transaction(commands.iter().map(slices)).await.map(|(replies, _)| replies);
         replies.map_err(|Refused { why, commands }| {
             let first = commands.into_iter().next();
             Problem::from(first.map_or(why, |(_, text)| Failure::Reply(text)))

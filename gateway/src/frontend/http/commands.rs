@@ -2,12 +2,14 @@
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use resp::Value;
 use serde::{Deserialize, Serialize};
+use store_engine::discard::discard;
 
 use super::ask::{Argv, Ask};
 use super::json::{self, Shown, Word};
 use super::problem::Problem;
-use crate::frontend::work::{self, parse};
+use crate::frontend::work::{self, Failure, parse};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -29,8 +31,12 @@ pub async fn command(mut ask: Ask) -> Result<Response, Problem> {
         let reply = ask.run(argv).await?;
         return Ok(raw(reply));
     }
-    let value = ask.value(argv).await?;
-    Ok(json::body(&ReplyBody { reply: Shown(&value, shape) }))
+    let (reply, most) = (ask.run(argv).await?, ask.most_reply_bytes());
+    work::apart(reply.len(), move || match parse(&reply)? {
+        Value::Error(text) => Err(Failure::Reply(text).into()),
+        value => json::body_within(&ReplyBody { reply: Shown(&value, shape) }, most),
+    })
+    .await?
 }
 
 const RESP: &str = "application/resp";
@@ -62,18 +68,35 @@ pub async fn pipeline(mut ask: Ask) -> Result<Response, Problem> {
     let PipelineBody { commands, atomic } = ask.json()?;
     let commands: Vec<Argv> = commands.into_iter().map(admit).collect::<Result<_, _>>()?;
     let shape = ask.shape()?;
-    let replies = if atomic {
-        ask.transaction(commands).await?
-    } else {
-        let mut replies = Vec::with_capacity(commands.len());
-        for command in commands {
-            replies.push(parse(&ask.run(command).await?)?);
-        }
-        replies
+    let most = ask.most_reply_bytes();
+    let shown = move |replies: &[Value]| {
+        let replies = replies.iter().map(|reply| Shown(reply, shape)).collect();
+        json::body_within(&RepliesBody { replies }, most)
     };
-    let replies = replies.iter().map(|reply| Shown(reply, shape)).collect();
-    Ok(json::body(&RepliesBody { replies }))
+    if atomic {
+        let (replies, bytes) = ask.transaction(commands).await?;
+        return work::apart(bytes, move || shown(&replies)).await?;
+    }
+    let (mut replies, mut bytes) = (Vec::with_capacity(commands.len()), 0);
+    for command in commands {
+        let reply = ask.run(command).await?;
+        bytes += reply.len();
+        if bytes > most {
+            discard(replies, bytes);
+            return Err(Failure::Reply(PIPELINE_TOO_LARGE.to_vec()).into());
+        }
+        replies.push(reply);
+    }
+    work::apart(bytes, move || {
+        let replies: Vec<Value> = replies.iter().map(|reply| parse(reply)).collect::<Result<_, _>>()?;
+        shown(&replies)
+    })
+    .await?
 }
+
+/// What a pipeline answers whose replies are too large together. What it has done stays.
+const PIPELINE_TOO_LARGE: &[u8] = b"REPLYLIMIT the replies together exceed the limit on reply bytes \
+    (client-output-buffer-limit); the commands up to here were run. Ask for less at once";
 
 /// Refuses what makes no sense without a connection of its own.
 fn admit(args: Vec<Word>) -> Result<Argv, Problem> {

@@ -42,7 +42,7 @@ pub async fn serve(method: Method, uri: Uri, headers: HeaderMap) -> Response {
 }
 
 fn absent() -> Response {
-    Problem::new(StatusCode::NOT_FOUND, "NOTFOUND", "there is nothing here").into_response()
+    Problem::new(StatusCode::NOT_FOUND, "NOTFOUND", "not found").into_response()
 }
 
 fn not_built() -> Response {

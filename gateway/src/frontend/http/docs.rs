@@ -26,7 +26,7 @@ pub async fn alive() -> &'static str {
     "ok\n"
 }
 
-/// Whether it takes requests that it would not take when it is about to end.
+/// Whether it accepts requests that it would not take when it is about to end.
 pub async fn ready(State(face): State<Arc<Face>>) -> (StatusCode, &'static str) {
     match *face.ready.borrow() {
         true => (StatusCode::OK, "ready\n"),
@@ -66,7 +66,7 @@ struct MemberTold {
     epoch: u64,
     lag: u64,
     reachable: bool,
-    trouble: Option<String>,
+    error: Option<String>,
 }
 
 impl MemberTold {
@@ -81,7 +81,7 @@ impl MemberTold {
             epoch,
             lag,
             reachable: up.is_ok(),
-            trouble: up.err(),
+            error: up.err(),
         }
     }
 }

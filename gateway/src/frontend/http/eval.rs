@@ -9,7 +9,8 @@ use super::ask::Ask;
 use super::json::{self, Shape, Shown, Text, Word};
 use super::problem::Problem;
 use super::told::{RunTold, TraceTold};
-use crate::frontend::eval::{self, Asked};
+use crate::frontend::eval::{self, Asked, Done};
+use crate::frontend::work;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -62,7 +63,7 @@ struct EvalReply<'a> {
 /// Runs a script by its text.
 pub async fn eval(mut ask: Ask) -> Result<Response, Problem> {
     let body: EvalBody = ask.json()?;
-    let script = body.script.as_ref().ok_or_else(|| Problem::bad("a script is needed"))?.0.clone();
+    let script = body.script.as_ref().ok_or_else(|| Problem::bad("script is missing"))?.0.clone();
     run(&mut ask, false, &script, &body).await
 }
 
@@ -70,7 +71,7 @@ pub async fn eval(mut ask: Ask) -> Result<Response, Problem> {
 pub async fn evalsha(mut ask: Ask) -> Result<Response, Problem> {
     let body: EvalBody = ask.json()?;
     if body.script.is_some() {
-        return Err(Problem::bad("the path names the script"));
+        return Err(Problem::bad("the script is given by the path, not by the body"));
     }
     let sha = ask.segment(3);
     run(&mut ask, true, &sha, &body).await
@@ -90,8 +91,14 @@ async fn run(ask: &mut Ask, by_sha: bool, script: &[u8], body: &EvalBody) -> Res
         writes: body.writes,
     };
     let done = eval::run(&mut ask.work, asked).await?;
+    let (wants_raw, wants_trace, most) = (body.raw, body.trace, ask.most_reply_bytes());
+    work::apart(done.bytes, move || answer(&done, shape, wants_raw, wants_trace, most)).await?
+}
+
+/// What came of a run, in no more than `most` bytes.
+fn answer(done: &Done, shape: Shape, raw: bool, trace: bool, most: usize) -> Result<Response, Problem> {
     let seen = done.trace.seen();
-    let (run, steps) = (RunTold::of(&seen), body.trace.then(|| TraceTold::of(&seen)));
+    let (run, steps) = (RunTold::of(&seen), trace.then(|| TraceTold::of(&seen)));
     // What was written is shown in the same form whatever is asked for, as it is ours.
     let ours = |value| Shown(value, Shape::Plain);
     let (writes, omitted) = done.writes().map(|(told, omitted)| (ours(told), ours(omitted))).unzip();
@@ -110,13 +117,13 @@ async fn run(ask: &mut Ask, by_sha: bool, script: &[u8], body: &EvalBody) -> Res
         }
         return Err(problem);
     }
-    let raw = body.raw.then(|| {
+    let raw = raw.then(|| {
         let mut bytes = Vec::new();
         done.reply().write_to(Protocol::Resp3, &mut bytes);
         bytes
     });
     let (raw, reply) = (raw.as_deref().map(Text), Shown(done.reply(), shape));
-    Ok(json::body(&EvalReply { reply, raw, run, writes, writes_omitted: omitted, trace: steps }))
+    json::body_within(&EvalReply { reply, raw, run, writes, writes_omitted: omitted, trace: steps }, most)
 }
 
 /// What the caller asks for, in the words of SCRIPT FLAGS.

@@ -83,14 +83,12 @@ pub fn check<B>(config: &Config, local: IpAddr, request: &Request<B>) -> Result<
     let authority = request.uri().authority().map(|authority| authority.as_str());
     let host = authority.or(text(&header::HOST)).unwrap_or_default();
     if !knows_host(config, local, host) {
-        return forbidden(format!(
-            "this server is not known as {host}; the parameter http-hosts names others"
-        ));
+        return forbidden(format!("unknown host {host}; add it to the parameter http-hosts to allow it"));
     }
     let Some(origin) = text(&header::ORIGIN) else {
         return match text(&FETCH_SITE) {
             Some("cross-site" | "same-site") if request.uri().path().starts_with("/v1/") => {
-                forbidden("another site's page may not use this server".into())
+                forbidden("cross-site requests are not allowed".into())
             }
             _ => Ok(Cors::default()),
         };
@@ -101,7 +99,7 @@ pub fn check<B>(config: &Config, local: IpAddr, request: &Request<B>) -> Result<
     }
     if !config.http_origins.allow(origin) {
         return forbidden(format!(
-            "pages of {origin} may not use this server; http-origins names those that may"
+            "requests from the origin {origin} are not allowed; add it to the parameter http-origins to allow them"
         ));
     }
     Ok(Cors { origin: headers.get(header::ORIGIN).cloned(), preflight: is_preflight(request) })

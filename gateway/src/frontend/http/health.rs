@@ -93,7 +93,8 @@ fn answer(
         (&Method::GET, "/metrics") => {
             ([(header::CONTENT_TYPE, METRICS_TYPE)], metrics(ready)).into_response()
         }
-        _ if !ready => (StatusCode::SERVICE_UNAVAILABLE, "this is about to end\n").into_response(),
-        _ => (StatusCode::NOT_FOUND, "a store node has /healthz, /readyz and /metrics\n").into_response(),
+        _ if !ready => (StatusCode::SERVICE_UNAVAILABLE, "shutting down\n").into_response(),
+        _ => (StatusCode::NOT_FOUND, "a store node serves only /healthz, /readyz and /metrics\n")
+            .into_response(),
     }
 }

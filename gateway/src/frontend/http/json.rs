@@ -25,7 +25,9 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use resp::Value;
 use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 use serde::ser::{Serialize, SerializeMap, Serializer};
+use store_engine::error::REPLY_TOO_LARGE;
 
+use super::problem::Problem;
 use crate::frontend::work::code_of;
 
 /// How much of a reply's types is shown.
@@ -198,9 +200,48 @@ pub fn body(value: &impl Serialize) -> Response {
     ([(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], text).into_response()
 }
 
+/// [`body`] of no more than `most` bytes: a longer one is refused before it is whole.
+pub fn body_within(value: &impl Serialize, most: usize) -> Result<Response, Problem> {
+    let mut text = Bounded { text: Vec::new(), most };
+    match serde_json::to_writer(&mut text, value) {
+        Ok(()) => {
+            let json = HeaderValue::from_static("application/json");
+            Ok(([(header::CONTENT_TYPE, json)], text.text).into_response())
+        }
+        Err(_) => Err(Problem::of_reply(REPLY_TOO_LARGE.text().as_bytes())),
+    }
+}
+
+/// A text that takes no more than so many bytes.
+struct Bounded {
+    text: Vec<u8>,
+    most: usize,
+}
+
+impl std::io::Write for Bounded {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        if bytes.len() > self.most - self.text.len() {
+            return Err(std::io::ErrorKind::FileTooLarge.into());
+        }
+        self.text.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_body_that_is_too_long_is_refused() {
+        assert!(body_within(&"four", 6).is_ok());
+        let refused = body_within(&"\u{1}", 6).err().expect("an escape of six bytes, and quotes");
+        assert_eq!(refused.code, "REPLYLIMIT");
+    }
 
     fn bulk(text: &str) -> Value {
         Value::Bulk(text.into())

@@ -64,7 +64,7 @@ struct KeyBody<'a> {
 }
 
 fn absent() -> Problem {
-    Problem::new(StatusCode::NOT_FOUND, "NOTFOUND", "there is no such key")
+    Problem::new(StatusCode::NOT_FOUND, "NOTFOUND", "no such key")
 }
 
 /// A key's value, its elements from `cursor` on, and what else is known of the key. Read as one transaction.
@@ -98,7 +98,7 @@ pub async fn show(mut ask: Ask) -> Result<Response, Problem> {
             cursor,
         }));
     }
-    Err(Problem::new(StatusCode::CONFLICT, "CHANGED", "the key changes its type faster than it can be read"))
+    Err(Problem::new(StatusCode::CONFLICT, "CHANGED", "the type of the key kept changing while it was read"))
 }
 
 /// Time to live, mark, bytes, length and elements, if the key is still of this type.
@@ -226,7 +226,7 @@ pub async fn put(mut ask: Ask) -> Result<Response, Problem> {
     } else if ask.sends("application/json") {
         ask.json()?
     } else {
-        let detail = format!("a value comes as application/json or as {BYTES}");
+        let detail = format!("a value can be returned as application/json or as {BYTES}");
         return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "REQUEST", detail));
     };
     let mut set = argv(&["SET"], &[&key, &body.value.0]);

@@ -50,6 +50,7 @@ async fn write(server: &Server, client: &ClientInfo, wire: &Wire, count: usize) 
     first.advance(from);
     let written = wire.try_write_vectored(&slices);
     client.mail.written(chunks, *written.as_ref().unwrap_or(&0), limit);
+    client.held.report();
     match written {
         Ok(0) => Err(io::ErrorKind::WriteZero.into()),
         Ok(written) => {

@@ -37,7 +37,7 @@ pub static COMMANDS: &[Command] = &[
         ],
         access: Access::Write,
         flags: flags::DENY_OOM,
-        summary: "Combines strings bit by bit and stores the result.",
+        summary: "Performs bitwise operations on strings and stores the result.",
         complexity: "O(N)",
         syntax: "operation destkey:key key...",
         run: combine,

@@ -14,14 +14,14 @@ use crate::{Args, Ctx};
 pub static COMMANDS: &[Command] = &[
     Command {
         name: "blpop",
-        summary: "Removes and returns the first element of a list, waiting until there is one.",
+        summary: "Removes and returns the first element of a list. Blocks until there is one.",
         cost: Cost::Constant,
         run: |ctx, args| pop(ctx, args, true),
         ..POPS
     },
     Command {
         name: "brpop",
-        summary: "Removes and returns the last element of a list, waiting until there is one.",
+        summary: "Removes and returns the last element of a list. Blocks until there is one.",
         cost: Cost::Constant,
         run: |ctx, args| pop(ctx, args, false),
         ..POPS
@@ -30,8 +30,8 @@ pub static COMMANDS: &[Command] = &[
         name: "blmove",
         since: "6.2.0",
         arity: Arity::Exactly(6),
-        summary: "Moves an element from an end of a list to an end of another or the same one, waiting until there \
-                  is one.",
+        summary: "Moves an element from an end of a list to an end of another or the same list. Blocks until \
+                  there is one.",
         syntax: "source:key destination:key wherefrom(LEFT | RIGHT) whereto(LEFT | RIGHT) timeout:double",
         cost: Cost::Constant,
         run: |ctx, args| {
@@ -45,8 +45,8 @@ pub static COMMANDS: &[Command] = &[
         name: "brpoplpush",
         since: "2.2.0",
         arity: Arity::Exactly(4),
-        summary: "Moves the last element of a list to the front of another or the same one, waiting until there is \
-                  one.",
+        summary: "Moves the last element of a list to the front of another or the same list. Blocks until there \
+                  is one.",
         syntax: "source:key destination:key timeout:double",
         cost: Cost::Constant,
         run: |ctx, args| {
@@ -57,7 +57,7 @@ pub static COMMANDS: &[Command] = &[
     },
     Command {
         name: "blmpop",
-        summary: "Removes and returns elements of the first list that is there, waiting until there is one.",
+        summary: "Removes and returns elements of the first list that exists. Blocks until there is one.",
         complexity: "O(N+M) where N is the number of keys and M the number of elements returned.",
         syntax: "timeout:double numkeys:int key... where(LEFT | RIGHT) COUNT=count:int?",
         run: |ctx, args| {
@@ -72,14 +72,14 @@ pub static COMMANDS: &[Command] = &[
     },
     Command {
         name: "bzpopmax",
-        summary: "Removes and returns the member with the highest score, waiting until there is one.",
+        summary: "Removes and returns the member with the highest score. Blocks until there is one.",
         cost: Cost::Constant,
         run: |ctx, args| pop_scored(ctx, args, End::Max),
         ..SCORED_POPS
     },
     Command {
         name: "bzpopmin",
-        summary: "Removes and returns the member with the lowest score, waiting until there is one.",
+        summary: "Removes and returns the member with the lowest score. Blocks until there is one.",
         cost: Cost::Constant,
         run: |ctx, args| pop_scored(ctx, args, End::Min),
         ..SCORED_POPS
@@ -87,8 +87,8 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "bzmpop",
         group: Group::SortedSet,
-        summary: "Removes and returns members from an end of the first sorted set that is there, waiting until there \
-                  is one.",
+        summary: "Removes and returns members from an end of the first sorted set that exists. Blocks until \
+                  there is one.",
         complexity: "O(K)+O(M*log(N)) with K the number of keys, N the size of the sorted set and M the number of \
                      members removed.",
         syntax: "timeout:double numkeys:int key... where(MIN | MAX) COUNT=count:int?",

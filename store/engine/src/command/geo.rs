@@ -17,8 +17,8 @@ pub static COMMANDS: &[Command] = &[
         keys: KeyPart::FIRST_WRITE,
         access: Access::Write,
         flags: flags::DENY_OOM,
-        summary: "Adds places to a sorted set, creating it if need be, or moves them.",
-        complexity: "O(log(N)) for each place, where N is the number of places.",
+        summary: "Adds locations to a sorted set or updates them. The key is created if it doesn't exist.",
+        complexity: "O(log(N)) for each location, where N is the number of locations.",
         syntax: "key condition(NX | XX)@6.2.0? CH!change@6.2.0? longitude_latitude_member(longitude:double latitude:double member)...",
         run: add,
         ..GEO
@@ -26,7 +26,7 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "geodist",
         arity: Arity::AtLeast(4),
-        summary: "Returns how far two places are from each other.",
+        summary: "Returns the distance between two locations.",
         complexity: "O(1)",
         syntax: "key member1 member2 unit(M | KM | FT | MI)?",
         run: distance,
@@ -34,7 +34,7 @@ pub static COMMANDS: &[Command] = &[
     },
     Command {
         name: "geohash",
-        summary: "Returns the letters that maps have for places.",
+        summary: "Returns the geohashes of locations.",
         complexity: "O(1) for each place.",
         syntax: "key member...",
         run: |ctx, args| {
@@ -49,7 +49,7 @@ pub static COMMANDS: &[Command] = &[
     },
     Command {
         name: "geopos",
-        summary: "Returns longitude and latitude of places.",
+        summary: "Returns the longitude and latitude of locations.",
         complexity: "O(1) for each place.",
         syntax: "key member...",
         run: |ctx, args| {

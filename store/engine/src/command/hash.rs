@@ -12,7 +12,8 @@ use crate::{Args, Ctx, Protocol, number};
 pub static COMMANDS: &[Command] = &[
     Command {
         name: "hset",
-        summary: "Sets fields, creating the hash if need be, and returns how many were new.",
+        summary: "Sets the values of fields and returns the number of new fields. The key is created if it \
+                  doesn't exist.",
         run: |ctx, args| {
             let added = set(ctx, args, "hset")?;
             ctx.out.count(added);
@@ -22,7 +23,7 @@ pub static COMMANDS: &[Command] = &[
     },
     Command {
         name: "hmset",
-        summary: "Sets fields, creating the hash if need be.",
+        summary: "Sets the values of fields. The key is created if it doesn't exist.",
         run: |ctx, args| {
             set(ctx, args, "hmset")?;
             ctx.out.ok();
@@ -34,7 +35,7 @@ pub static COMMANDS: &[Command] = &[
         name: "hsetnx",
         arity: Arity::Exactly(4),
         flags: flags::DENY_OOM | flags::FAST,
-        summary: "Sets a field that is not there yet.",
+        summary: "Sets the value of a field only if the field doesn't exist.",
         syntax: "key field value",
         run: set_if_absent,
         ..WRITES
@@ -52,7 +53,7 @@ pub static COMMANDS: &[Command] = &[
         arity: Arity::AtLeast(3),
         flags: flags::FAST,
         summary: "Returns the values of several fields.",
-        complexity: "O(N) where N is the number of fields asked for.",
+        complexity: "O(N) where N is the number of fields requested.",
         syntax: "key field...",
         run: get_many,
         ..HASH
@@ -62,7 +63,7 @@ pub static COMMANDS: &[Command] = &[
         name: "hdel",
         arity: Arity::AtLeast(3),
         flags: flags::FAST,
-        summary: "Removes fields, and the hash when none is left.",
+        summary: "Removes fields. The key is deleted with its last field.",
         complexity: "O(N) where N is the number of fields to be removed.",
         syntax: "key field...",
         run: remove,
@@ -88,7 +89,7 @@ pub static COMMANDS: &[Command] = &[
     },
     Command {
         name: "hexists",
-        summary: "Tells whether a field is there.",
+        summary: "Determines whether a field exists.",
         run: |ctx, args| {
             ctx.reply_from::<Hash>(args[1], |hash, out| {
                 out.count(usize::from(hash.is_some_and(|hash| hash.contains(args[2]))));
@@ -110,14 +111,15 @@ pub static COMMANDS: &[Command] = &[
     },
     Command {
         name: "hincrby",
-        summary: "Adds to the integer value of a field, from 0 if it is not there.",
+        summary: "Increments the integer value of a field. Uses 0 as initial value if the field doesn't exist.",
         run: increment,
         ..INCREMENTS
     },
     Command {
         name: "hincrbyfloat",
         since: "2.6.0",
-        summary: "Adds to the floating point value of a field, from 0 if it is not there.",
+        summary: "Increments the floating point value of a field. Uses 0 as initial value if the field doesn't \
+                  exist.",
         syntax: "key field increment:double",
         run: increment_float,
         ..INCREMENTS
@@ -127,7 +129,7 @@ pub static COMMANDS: &[Command] = &[
         since: "6.2.0",
         arity: Arity::AtLeast(2),
         flags: flags::RANDOM,
-        summary: "Returns fields chosen by chance.",
+        summary: "Returns random fields.",
         complexity: "O(N) where N is the number of fields returned.",
         syntax: "key options(count:int WITHVALUES?)?",
         cost: Cost::Arguments(pick::steps),
@@ -139,7 +141,7 @@ pub static COMMANDS: &[Command] = &[
         since: "2.8.0",
         arity: Arity::AtLeast(3),
         flags: flags::RANDOM,
-        summary: "Returns the fields with their values in several steps.",
+        summary: "Iterates over the fields and values of a hash.",
         complexity: "O(1) for every call, O(N) for all N fields.",
         syntax: "key cursor:int MATCH=pattern:pattern? COUNT=count:int?",
         cost: Cost::Elements(scan::elements),

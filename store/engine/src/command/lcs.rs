@@ -2,22 +2,18 @@
 
 use crate::error::{self, CommandError};
 use crate::value::Str;
-use crate::work::Size;
-use crate::{Args, Ctx};
+use crate::{Args, Ctx, Work};
 
-/// Largest table of lengths, in cells; Redis refuses what it cannot allocate.
+/// Most pairs of bytes that are compared: 32 MB are needed then. Redis refuses what it cannot allocate.
 const MAX_CELLS: usize = 1 << 28;
+
+/// Pairs of bytes that are compared in a step.
+pub const CELLS_PER_STEP: usize = 256;
 
 /// A stretch that both strings have in common: where it starts and ends in each, both inclusive.
 struct Match {
     a: (usize, usize),
     b: (usize, usize),
-}
-
-/// Steps of a call, if the second string is no longer than the first or than a few thousand bytes: every byte of one is
-/// compared with every byte of the other.
-pub fn steps(_: Args<'_>, size: Size) -> u64 {
-    (size.elements as u64).saturating_mul(size.elements.max(4096) as u64) / 1024
 }
 
 /// LCS key1 key2 [LEN] [IDX] [MINMATCHLEN n] [WITHMATCHLEN]
@@ -48,13 +44,16 @@ pub fn run(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
     }
     let cells = (a.len() + 1).checked_mul(b.len() + 1).filter(|cells| *cells <= MAX_CELLS);
     let cells = cells.ok_or(CommandError::new("ERR String too long for LCS"))?;
-    let table = lengths(&a, &b, cells);
-    let total = table[cells - 1] as usize;
+    let mut ups = if only_len { Bits(Vec::new()) } else { Bits(vec![0; cells / 64 + 1]) };
+    let total = lengths(&a, &b, &mut ups, ctx.work);
+    if ctx.work.is_cancelled() {
+        return Ok(());
+    }
     if only_len {
         ctx.out.count(total);
         return Ok(());
     }
-    let (common, matches) = trace(&a, &b, &table, total);
+    let (common, matches) = trace(&a, &b, &ups, total);
     if !index {
         ctx.out.bulk(&common);
         return Ok(());
@@ -79,24 +78,48 @@ pub fn run(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// Length of the longest common subsequence of every pair of prefixes, row by row.
-fn lengths(a: &[u8], b: &[u8], cells: usize) -> Vec<u32> {
-    let width = b.len() + 1;
-    let mut table = vec![0u32; cells];
-    for i in 1..=a.len() {
-        for j in 1..=b.len() {
-            table[i * width + j] = if a[i - 1] == b[j - 1] {
-                table[(i - 1) * width + j - 1] + 1
-            } else {
-                table[(i - 1) * width + j].max(table[i * width + j - 1])
-            };
+/// A bit for each pair of prefixes: those of `i` and `j` bytes have number `i * (length of the other string + 1) + j`.
+struct Bits(Vec<u64>);
+
+impl Bits {
+    fn set(&mut self, at: usize) {
+        if let Some(word) = self.0.get_mut(at / 64) {
+            *word |= 1 << (at % 64);
         }
     }
-    table
+
+    fn get(&self, at: usize) -> bool {
+        self.0[at / 64] & (1 << (at % 64)) != 0
+    }
 }
 
-/// Walks the table backwards: the subsequence, and its stretches from the last to the first.
-fn trace(a: &[u8], b: &[u8], table: &[u32], total: usize) -> (Vec<u8>, Vec<Match>) {
+/// Length of the longest common subsequence. Bits of `ups` are set where that of a shorter prefix of `a` is longer than that of
+/// a shorter prefix of `b`. Lengths are remembered of the last prefix of the longer string only.
+fn lengths(a: &[u8], b: &[u8], ups: &mut Bits, work: &Work) -> usize {
+    let width = b.len() + 1;
+    let by_rows = b.len() <= a.len();
+    let (long, short) = if by_rows { (a, b) } else { (b, a) };
+    let (mut before, mut now) = (vec![0u32; short.len() + 1], vec![0u32; short.len() + 1]);
+    for (outer, byte) in (1..).zip(long) {
+        if !work.step((short.len() / CELLS_PER_STEP + 1) as u64) {
+            break;
+        }
+        for inner in 1..=short.len() {
+            let (out, back) = (before[inner], now[inner - 1]);
+            now[inner] = if short[inner - 1] == *byte { before[inner - 1] + 1 } else { out.max(back) };
+            if by_rows && out > back {
+                ups.set(outer * width + inner);
+            } else if !by_rows && back > out {
+                ups.set(inner * width + outer);
+            }
+        }
+        std::mem::swap(&mut before, &mut now);
+    }
+    before[short.len()] as usize
+}
+
+/// Walks the prefixes backwards: the subsequence, and its stretches from the last to the first.
+fn trace(a: &[u8], b: &[u8], ups: &Bits, total: usize) -> (Vec<u8>, Vec<Match>) {
     let width = b.len() + 1;
     let mut common = vec![0; total];
     let mut left = total;
@@ -112,7 +135,7 @@ fn trace(a: &[u8], b: &[u8], table: &[u32], total: usize) -> (Vec<u8>, Vec<Match
             }
             i -= 1;
             j -= 1;
-        } else if table[(i - 1) * width + j] > table[i * width + j - 1] {
+        } else if ups.get(i * width + j) {
             i -= 1;
         } else {
             j -= 1;
@@ -135,5 +158,11 @@ mod tests {
             "LCS a b IDX MINMATCHLEN 4 WITHMATCHLEN",
             "*4 $7 matches *1 *3 *2 :4 :7 *2 :5 :8 :4 $3 len :6",
         );
+        // Whichever is longer.
+        bench.run("MSET long xxohmytextxx short mynewtext");
+        bench.expect("LCS long short", "$6 mytext");
+        bench.expect("LCS short long", "$6 mytext");
+        bench.expect("LCS short long LEN", ":6");
+        bench.expect("LCS short nothing IDX", "*4 $7 matches *0 $3 len :0");
     }
 }

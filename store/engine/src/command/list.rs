@@ -10,13 +10,13 @@ use crate::{Args, Ctx, Reply, args, number};
 pub static COMMANDS: &[Command] = &[
     Command {
         name: "lpush",
-        summary: "Adds elements to the front of a list, creating it if need be.",
+        summary: "Adds elements to the front of a list. The key is created if it doesn't exist.",
         run: |ctx, args| push(ctx, args, true, true),
         ..PUSHES
     },
     Command {
         name: "rpush",
-        summary: "Adds elements to the end of a list, creating it if need be.",
+        summary: "Adds elements to the end of a list. The key is created if it doesn't exist.",
         run: |ctx, args| push(ctx, args, false, true),
         ..PUSHES
     },
@@ -99,7 +99,7 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "ltrim",
         arity: Arity::Exactly(4),
-        summary: "Keeps only the elements between two positions.",
+        summary: "Trims a list to the elements between two positions.",
         complexity: "O(N) where N is the number of elements removed.",
         syntax: "key start:int stop:int",
         run: trim,
@@ -144,7 +144,7 @@ pub static COMMANDS: &[Command] = &[
         arity: Arity::AtLeast(4),
         keys: &[KeyPart::Counted { count_at: 1, first: 2, access: Access::Write }],
         flags: flags::MOVABLE_KEYS,
-        summary: "Removes and returns elements of the first list that is there.",
+        summary: "Removes and returns elements of the first list that exists.",
         complexity: "O(N+M) where N is the number of keys and M the number of elements returned.",
         syntax: "numkeys:int key... where(LEFT | RIGHT) COUNT=count:int?",
         run: |ctx, args| {

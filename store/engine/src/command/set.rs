@@ -18,7 +18,7 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "sadd",
         flags: flags::DENY_OOM | flags::FAST,
-        summary: "Adds members, creating the set if need be, and returns how many were new.",
+        summary: "Adds members and returns the number of new ones. The key is created if it doesn't exist.",
         complexity: "O(N) where N is the number of members to be added.",
         run: add,
         ..CHANGES
@@ -26,7 +26,7 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "srem",
         flags: flags::FAST,
-        summary: "Removes members, and the set when none is left.",
+        summary: "Removes members. The key is deleted with its last member.",
         complexity: "O(N) where N is the number of members to be removed.",
         run: remove,
         ..CHANGES
@@ -35,7 +35,7 @@ pub static COMMANDS: &[Command] = &[
         name: "sismember",
         arity: Arity::Exactly(3),
         flags: flags::FAST,
-        summary: "Tells whether something is a member.",
+        summary: "Determines whether a member belongs to a set.",
         syntax: "key member",
         run: |ctx, args| {
             ctx.reply_from::<Set>(args[1], |set, out| {
@@ -49,8 +49,8 @@ pub static COMMANDS: &[Command] = &[
         since: "6.2.0",
         arity: Arity::AtLeast(3),
         flags: flags::FAST,
-        summary: "Tells of several things whether they are members.",
-        complexity: "O(N) where N is the number of members asked for.",
+        summary: "Determines whether several members belong to a set.",
+        complexity: "O(N) where N is the number of members requested.",
         syntax: "key member...",
         run: |ctx, args| {
             let work = ctx.work;
@@ -88,7 +88,7 @@ pub static COMMANDS: &[Command] = &[
         name: "spop",
         arity: Arity::AtLeast(2),
         flags: flags::FAST | flags::RANDOM,
-        summary: "Removes and returns members chosen by chance.",
+        summary: "Removes and returns random members.",
         complexity: "O(N) where N is the number of members returned.",
         syntax: "key count:int@3.2.0?",
         cost: Cost::Elements(|args, len| pick::most(args, len).saturating_mul(2)),
@@ -99,7 +99,7 @@ pub static COMMANDS: &[Command] = &[
         name: "srandmember",
         arity: Arity::AtLeast(2),
         flags: flags::RANDOM,
-        summary: "Returns members chosen by chance.",
+        summary: "Returns random members.",
         complexity: "O(N) where N is the number of members returned.",
         syntax: "key count:int@2.6.0?",
         cost: Cost::Arguments(pick::steps),
@@ -118,13 +118,13 @@ pub static COMMANDS: &[Command] = &[
     },
     Command {
         name: "sinter",
-        summary: "Returns the members that all of several sets have.",
+        summary: "Returns the intersection of several sets.",
         run: |ctx, args| combine(ctx, args, intersection),
         ..COMBINES
     },
     Command {
         name: "sinterstore",
-        summary: "Stores the members that all of several sets have.",
+        summary: "Stores the intersection of several sets.",
         cost: Cost::Values(3),
         run: |ctx, args| combine_and_store(ctx, args, intersection),
         ..STORES
@@ -135,14 +135,14 @@ pub static COMMANDS: &[Command] = &[
         arity: Arity::AtLeast(3),
         keys: &[KeyPart::Counted { count_at: 1, first: 2, access: Access::Read }],
         flags: flags::MOVABLE_KEYS,
-        summary: "Returns how many members all of several sets have.",
+        summary: "Returns the number of members of the intersection of several sets.",
         syntax: "numkeys:int key... LIMIT=limit:int?",
         run: intersection_size,
         ..COMBINES
     },
     Command {
         name: "sunion",
-        summary: "Returns the members that any of several sets has.",
+        summary: "Returns the union of several sets.",
         complexity: "O(N) where N is the number of members of all sets.",
         cost: Cost::Values(2),
         run: |ctx, args| combine(ctx, args, union),
@@ -150,7 +150,7 @@ pub static COMMANDS: &[Command] = &[
     },
     Command {
         name: "sunionstore",
-        summary: "Stores the members that any of several sets has.",
+        summary: "Stores the union of several sets.",
         complexity: "O(N) where N is the number of members of all sets.",
         cost: Cost::Values(4),
         run: |ctx, args| combine_and_store(ctx, args, all),
@@ -158,7 +158,7 @@ pub static COMMANDS: &[Command] = &[
     },
     Command {
         name: "sdiff",
-        summary: "Returns the members of the first set that no further set has.",
+        summary: "Returns the difference of several sets.",
         complexity: "O(N*M) where N is the size of the first set and M the number of sets.",
         cost: Cost::Values(2),
         run: |ctx, args| combine(ctx, args, difference),
@@ -166,7 +166,7 @@ pub static COMMANDS: &[Command] = &[
     },
     Command {
         name: "sdiffstore",
-        summary: "Stores the members of the first set that no further set has.",
+        summary: "Stores the difference of several sets.",
         complexity: "O(N*M) where N is the size of the first set and M the number of sets.",
         cost: Cost::Values(3),
         run: |ctx, args| combine_and_store(ctx, args, difference),
@@ -177,7 +177,7 @@ pub static COMMANDS: &[Command] = &[
         since: "2.8.0",
         arity: Arity::AtLeast(3),
         flags: flags::RANDOM,
-        summary: "Returns the members in several steps.",
+        summary: "Iterates over the members of a set.",
         complexity: "O(1) for every call, O(N) for all N members.",
         syntax: "key cursor:int MATCH=pattern:pattern? COUNT=count:int?",
         cost: Cost::Elements(scan::elements),

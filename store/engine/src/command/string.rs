@@ -32,6 +32,13 @@ pub(super) fn steps_to(args: Args<'_>, size: Size, each: usize) -> u64 {
     if offset < size.bytes { 1 } else { (offset / work::BYTES_PER_STEP) as u64 }
 }
 
+/// Steps of appending: all of a string moves when its buffer has no room for more.
+fn steps_to_append(args: Args<'_>, size: Size) -> u64 {
+    let added = args.get(2).map_or(0, <[u8]>::len);
+    let moved = if size.is_string && size.elements + added > size.bytes { size.elements } else { 0 };
+    ((moved + added) / work::BYTES_PER_STEP) as u64
+}
+
 /// The rows of this family.
 pub static COMMANDS: &[Command] = &[
     Command {
@@ -40,6 +47,7 @@ pub static COMMANDS: &[Command] = &[
         arity: Arity::Exactly(3),
         summary: "Appends a string to the value of a key. Creates the key if it doesn't exist.",
         syntax: "key value",
+        cost: Cost::Arguments(steps_to_append),
         run: append,
         ..WRITES
     },
@@ -137,7 +145,7 @@ pub static COMMANDS: &[Command] = &[
         summary: "Finds the longest common substring.",
         complexity: "O(N*M) where N and M are the lengths of s1 and s2, respectively",
         syntax: "key1:key key2:key#0 LEN? IDX? MINMATCHLEN=len:int? WITHMATCHLEN?",
-        cost: Cost::Arguments(super::lcs::steps),
+        cost: Cost::Product(super::lcs::CELLS_PER_STEP),
         run: super::lcs::run,
         ..STRING
     },

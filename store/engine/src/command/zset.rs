@@ -49,7 +49,7 @@ pub static COMMANDS: &[Command] = &[
         arity: Arity::AtLeast(3),
         flags: flags::FAST,
         summary: "Returns the scores of several members.",
-        complexity: "O(N) with N the number of members asked for.",
+        complexity: "O(N) with N the number of members requested.",
         syntax: "key member...",
         run: zmscore,
         ..READS
@@ -69,7 +69,7 @@ pub static COMMANDS: &[Command] = &[
         name: "zrem",
         arity: Arity::AtLeast(3),
         flags: flags::FAST,
-        summary: "Removes members from a sorted set. The key goes with its last member.",
+        summary: "Removes members from a sorted set. The key is deleted with its last member.",
         complexity: "O(M*log(N)) with N the size of the sorted set and M the number of members to remove.",
         syntax: "key member...",
         run: zrem,

@@ -12,7 +12,7 @@ pub type Element<'a> = Result<Cow<'a, [u8]>, Damage>;
 
 const LONG: Damage = "something follows the end of a packed collection";
 const SIZE: Damage = "a packed collection has another size than it says";
-const COUNT: Damage = "a packed collection has not as many elements as it says";
+const COUNT: Damage = "a packed collection has a wrong number of elements";
 
 /// Size, position of the last element and count at the start of a ziplist.
 const ZIPLIST_HEADER: usize = 10;

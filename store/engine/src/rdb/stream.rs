@@ -71,7 +71,7 @@ pub fn read<R: Read>(kind: u8, from: &mut Decoder<R>) -> Result<Stream, Fault> {
     }
     let len = from.length()?;
     if len != stream.len() as u64 {
-        return Err(from.damage("a stream has not as many entries as it says"));
+        return Err(from.damage("a stream has a wrong number of entries"));
     }
     let mut meta = Meta { last_id: read_id(from)?, entries_added: len, max_deleted_id: Id::MIN };
     if kind != STREAM_LISTPACKS {

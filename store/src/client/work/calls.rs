@@ -7,7 +7,7 @@ use store_engine::command::sort;
 use store_engine::keys::KeyAt;
 use store_engine::spec::flags;
 use store_engine::{Access, Args, DATABASES, Partition, Protocol, Reply, Routing, UndoLog};
-use wire::stepped::How;
+use wire::step_result::Outcome;
 
 use super::{Place, Trouble, Work, conflict_of, wire_lock};
 use crate::client::cluster::{room_in, unexpected, wire_call};
@@ -167,7 +167,7 @@ impl Work {
         }
         for (answer, own) in pending {
             let stepped = self.stepped(answer.answer().await, false)?.ok_or(Conflict::Everything)?;
-            if stepped.how() != How::Well {
+            if stepped.outcome() != Outcome::Ok {
                 return Err(conflict_of(&stepped, &[]));
             }
             if stepped.replies.len() != own.len() {
@@ -231,7 +231,7 @@ impl Work {
         let step = wire::Step {
             changes: changes.as_bytes().to_vec().into(),
             calls: vec![wire_call(call, out.protocol)],
-            most_reply_bytes: room_in(out),
+            max_reply_bytes: room_in(out),
             seed: *seed,
             shared: mode == Mode::Shared,
             ..self.step()
@@ -258,7 +258,7 @@ impl Work {
             loop {
                 let (node, args) = scan.next();
                 let calls = vec![wire_call(&Call { args: Args::new(&args), ..*call }, out.protocol)];
-                let step = wire::Step { calls, most_reply_bytes: room_in(out), ..self.step() };
+                let step = wire::Step { calls, max_reply_bytes: room_in(out), ..self.step() };
                 let mut replies = self.ask_all(&[node], step, false).await?;
                 let (reply, _) = replies.pop().ok_or_else(|| Trouble::Lost(unexpected()))?;
                 match scan.take(&reply, out) {
@@ -277,7 +277,7 @@ impl Work {
             return self.execute_on_copies(call, seed, out).await;
         }
         let calls = vec![wire_call(call, out.protocol)];
-        let step = wire::Step { calls, seed: *seed, most_reply_bytes: room_in(out), ..self.step() };
+        let step = wire::Step { calls, seed: *seed, max_reply_bytes: room_in(out), ..self.step() };
         let replies = self.ask_all(&targets, step, call.command.is_write()).await?;
         if let Some((_, next)) = replies.last() {
             *seed = *next;
@@ -329,7 +329,7 @@ impl Work {
             let stepped = self.stepped(answer.answer().await, false)?;
             // A slot of which all is locked, and whose new node does not know of it yet: as if it had begun earlier.
             let mut stepped = stepped.ok_or(Conflict::Everything)?;
-            if stepped.how() != How::Well {
+            if stepped.outcome() != Outcome::Ok {
                 return Err(conflict_of(&stepped, &[]));
             }
             let reply = stepped.replies.pop().ok_or_else(|| Trouble::Lost(unexpected()))?;

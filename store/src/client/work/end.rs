@@ -15,6 +15,7 @@ use super::together::unfit;
 use super::{OUTCOME_PATIENCE, OUTCOME_PAUSE, Share, Trouble, Work};
 use crate::client::cluster::{lost_error, unexpected};
 use crate::client::link::Lost;
+use crate::journal::fail_point;
 use crate::spans;
 use crate::topology::NodeId;
 
@@ -22,7 +23,7 @@ impl Work {
     /// Keeps all changes and lets the keys go. An error says whether nothing was done or nobody knows; or that calls could
     /// not be done that were left to the end. Whoever does not wait for the end does not prevent it.
     pub async fn commit(self) -> Result<(), Trouble> {
-        let lost = CommandError::new("UNKNOWN whether this was done: the commit has failed");
+        let lost = CommandError::new("UNKNOWN whether this was done: the commit failed");
         tokio::spawn(spans::carried(self.finish())).await.unwrap_or(Err(Trouble::Lost(lost)))
     }
 
@@ -37,11 +38,11 @@ impl Work {
             self.share(*node, bundle.writes);
         }
         let (number, limited) = (self.number, self.step());
-        let mut events: HashMap<NodeId, Vec<wire::Event>> = HashMap::new();
+        let mut events: HashMap<NodeId, Vec<wire::KeyEvent>> = HashMap::new();
         for Event { class, name, db, key } in std::mem::take(&mut self.events) {
             let node = self.cluster.node_of(&key);
             let (name, db, key) = (name.into_owned(), db as u32, key.into_vec().into());
-            events.entry(node).or_default().push(wire::Event { class, name, db, key });
+            events.entry(node).or_default().push(wire::KeyEvent { class, name, db, key });
         }
         let mut events = |node: NodeId| events.remove(&node).unwrap_or_default();
         let step = |finish: Finish| wire::Step { finish: finish.into(), ..limited.clone() };
@@ -97,14 +98,14 @@ impl Work {
         }
         let Some(decider) = decider else { return Ok(()) };
 
-        crate::journal::fail_point::pass("work:prepared");
+        fail_point::pass("work:prepared");
         let own = changes.remove(&decider.node).unwrap_or_default().as_bytes().to_vec().into();
         let events = events(decider.node);
         let mut commit = wire::Step { changes: own, events, others: names, ..step(Finish::Commit) };
         late.add_to(decider.node, &mut commit);
         let answer = decider.ask(commit).answer().await;
         let outcome = match answer {
-            Ok(Answer::Stepped(stepped)) => unfit(&stepped),
+            Ok(Answer::StepResult(stepped)) => unfit(&stepped),
             Ok(Answer::Refusal(refusal)) if refusal.code() == Code::Moved && others.is_empty() => {
                 self.cluster.refused(refusal).map_or(Err(Trouble::Apart), |error| Err(Trouble::Lost(error)))
             }
@@ -120,9 +121,9 @@ impl Work {
                     let (decider, node) = (decider.link.clone(), share.link.address().to_owned());
                     tokio::spawn(async move {
                         match committed.answer().await {
-                            Ok(Answer::Stepped(_)) => {
-                                crate::journal::fail_point::pass("work:followed");
-                                decider.tell(Ask::Forget(wire::Forget { txn: number, node }));
+                            Ok(Answer::StepResult(_)) => {
+                                fail_point::pass("work:followed");
+                                decider.tell(Ask::Acknowledge(wire::Acknowledge { txn: number, node }));
                             }
                             // It asks the decider.
                             _ => share.link.tell(Ask::Resolve(wire::Resolve { txn: number })),
@@ -150,7 +151,7 @@ impl Work {
                 return Err(match code {
                     // It may be done, but not on disk.
                     Code::Unavailable => {
-                        CommandError::owned(format!("UNKNOWN whether this is kept: {}", error.text()))
+                        CommandError::owned(format!("UNKNOWN whether this was committed: {}", error.text()))
                     }
                     _ => error,
                 });
@@ -161,11 +162,11 @@ impl Work {
         if !lost.maybe_done {
             return Err(lost_error(&lost, true));
         }
-        let until = Instant::now() + OUTCOME_PATIENCE;
+        let until = Instant::now() + fail_point::time("outcome-ms", OUTCOME_PATIENCE);
         while Instant::now() < until {
             sleep(OUTCOME_PAUSE).await;
             if let Ok(Answer::Decision(decision)) =
-                decider.link.ask(Ask::Outcome(wire::Outcome { txn: self.number })).answer().await
+                decider.link.ask(Ask::GetDecision(wire::GetDecision { txn: self.number })).answer().await
             {
                 if decision.committed {
                     return Ok(());

@@ -4,7 +4,7 @@ use proto::store::v1 as wire;
 use store_engine::effect::Put;
 use store_engine::{CommandError, Partition};
 use wire::response::Body as Answer;
-use wire::stepped::How;
+use wire::step_result::Outcome;
 
 use super::{COPIED_BYTES, Place, Share, Trouble, Work, conflict_of, once_each, wire_lock};
 use crate::client::cluster::{lost_error, unexpected};
@@ -45,7 +45,7 @@ impl Work {
             for answer in pending {
                 answers.push(answer.answer().await);
             }
-            let is_busy = |answer: &Result<Answer, Lost>| matches!(answer, Ok(Answer::Stepped(stepped)) if stepped.how() == How::Busy);
+            let is_busy = |answer: &Result<Answer, Lost>| matches!(answer, Ok(Answer::StepResult(stepped)) if stepped.outcome() == Outcome::Busy);
             if !answers.iter().any(is_busy) {
                 for (answer, (_, locks)) in answers.into_iter().zip(&nodes) {
                     if !self.granted(answer, locks)? {
@@ -141,19 +141,23 @@ impl Work {
         locks: &[LockRequest],
     ) -> Result<bool, Trouble> {
         let Some(stepped) = self.stepped(answer, false)? else { return Ok(false) };
-        match stepped.how() {
-            How::Well => self.accept(&stepped, locks).map(|()| true),
-            How::Broken => Err(Trouble::Broken),
+        match stepped.outcome() {
+            Outcome::Ok => self.accept(&stepped, locks).map(|()| true),
+            Outcome::WatchBroken => Err(Trouble::Broken),
             _ => Err(conflict_of(&stepped, locks)),
         }
     }
 
     /// Takes what came with locks that are had.
-    pub(super) fn accept(&mut self, stepped: &wire::Stepped, locks: &[LockRequest]) -> Result<(), Trouble> {
+    pub(super) fn accept(
+        &mut self,
+        stepped: &wire::StepResult,
+        locks: &[LockRequest],
+    ) -> Result<(), Trouble> {
         if !self.keeps_time {
             self.now_ms = self.now_ms.max(stepped.now_ms);
         }
-        self.full |= stepped.full;
+        self.full |= stepped.memory_full;
         if let Some(map) = &stepped.map {
             self.cluster
                 .learn(map)
@@ -173,9 +177,9 @@ impl Work {
         &self,
         answer: Result<Answer, Lost>,
         writes: bool,
-    ) -> Result<Option<wire::Stepped>, Trouble> {
+    ) -> Result<Option<wire::StepResult>, Trouble> {
         match answer {
-            Ok(Answer::Stepped(stepped)) => Ok(Some(*stepped)),
+            Ok(Answer::StepResult(stepped)) => Ok(Some(*stepped)),
             Ok(Answer::Refusal(refusal)) => match self.cluster.refused(refusal) {
                 Some(error) => Err(Trouble::Lost(error)),
                 None => Ok(None),

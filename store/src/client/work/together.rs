@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use proto::store::v1 as wire;
 use store_engine::{Protocol, Reply, Routing};
-use wire::stepped::How;
+use wire::step_result::Outcome;
 
 use super::{COPIED_BYTES, Place, Trouble, Work, conflict_of, once_each};
 use crate::client::cluster::{unexpected, wire_call};
@@ -36,7 +36,7 @@ impl Late {
     /// A step with what goes to this node.
     pub fn add_to(&mut self, node: NodeId, step: &mut wire::Step) {
         let Some(bundle) = self.bundles.remove(&node) else { return };
-        (step.strict, step.spares_memory, step.shared) = (true, self.spares_memory, self.shared);
+        (step.strict, step.ignore_maxmemory, step.shared) = (true, self.spares_memory, self.shared);
         bundle.add_to(step, 0);
     }
 }
@@ -81,7 +81,13 @@ impl Work {
         let mut pending = Vec::new();
         for (node, bundle) in bundles {
             let (locks, writes) = (bundle.locks.clone(), bundle.writes);
-            let mut step = wire::Step { seed: *seed, shared, strict: true, spares_memory, ..self.step() };
+            let mut step = wire::Step {
+                seed: *seed,
+                shared,
+                strict: true,
+                ignore_maxmemory: spares_memory,
+                ..self.step()
+            };
             bundle.add_to(&mut step, COPIED_BYTES);
             let share = self.share(node, writes);
             pending.push((node, locks, share.ask(step)));
@@ -153,11 +159,11 @@ impl Work {
 }
 
 /// What a step came to that was to be done as a whole.
-pub(super) fn unfit(stepped: &wire::Stepped) -> Result<(), Trouble> {
-    match stepped.how() {
-        How::Well => Ok(()),
-        How::Unfit => Err(Trouble::Unfit),
-        How::LimitData | How::LimitUndo => Err(conflict_of(stepped, &[])),
+pub(super) fn unfit(stepped: &wire::StepResult) -> Result<(), Trouble> {
+    match stepped.outcome() {
+        Outcome::Ok => Ok(()),
+        Outcome::Rejected => Err(Trouble::Unfit),
+        Outcome::LimitData | Outcome::LimitUndo => Err(conflict_of(stepped, &[])),
         _ => Err(Trouble::Apart),
     }
 }

@@ -61,7 +61,7 @@ impl Metadata {
         let folder = sled.join("metadata");
         let (mut snapshots, mut logs) = (Vec::new(), Vec::new());
         if !folder.exists() {
-            return Err(damaged(&folder, "the whole folder", "it is missing"));
+            return Err(damaged(&folder, "the whole directory", "it is missing"));
         }
         let entries = fs::read_dir(&folder).map_err(DiskError::io("list", &folder))?;
         for entry in entries {
@@ -130,7 +130,7 @@ impl Image {
         for number in logs.into_iter().filter(|number| *number >= first) {
             if number != next {
                 let path = Metadata::log_path(sled, next);
-                judge(damaged(&path, "the whole file", "it is missing, though there are later ones"))?;
+                judge(damaged(&path, "the whole file", "it is missing, although there are later ones"))?;
             }
             next = number + 1;
             let (length, bad) = read_frames(&Metadata::log_path(sled, number), &mut leaves)?;
@@ -166,10 +166,10 @@ impl Image {
             _ if log <= self.snapshot => Ok(()),
             Some(whole) if *whole >= length => Ok(()),
             Some(whole) => {
-                let what = format!("what is there does not fit, though {length} bytes had been flushed");
+                let what = format!("its content does not match, although {length} bytes had been flushed");
                 Err(damaged(&path, &format!("byte {whole}"), &what))
             }
-            None => Err(damaged(&path, "the whole file", "it is missing, though it had been flushed")),
+            None => Err(damaged(&path, "the whole file", "it is missing, although it had been flushed")),
         }
     }
 
@@ -188,7 +188,7 @@ impl Image {
         let Some(lowest) = self.leaves.keys().next() else { return Ok(()) };
         if !lowest.is_empty() {
             let place = format!("keys before \"{}\"", lowest.escape_ascii());
-            judge(damaged(&self.folder.join("metadata"), &place, "nothing tells where they are"))?;
+            judge(damaged(&self.folder.join("metadata"), &place, "their location is not recorded"))?;
         }
         // The leaf that has the first of them begins at or before the prefix.
         let start = self.leaves.range::<[u8], _>((Unbounded, Included(prefix))).next_back();
@@ -209,7 +209,7 @@ impl Image {
                 }
             };
             let Some(leaf) = parse_leaf(&plain).filter(Content::is_ordered) else {
-                bad("its parts do not fit together")?;
+                bad("its parts are inconsistent")?;
                 continue;
             };
             if leaf.low_key != low_key {
@@ -217,7 +217,7 @@ impl Image {
                 continue;
             }
             if leaf.high_key != next {
-                bad("what comes behind it is missing")?;
+                bad("the data after it is missing")?;
             }
             for (key, value) in leaf.records.iter().filter(|(key, _)| key.starts_with(prefix)) {
                 each(key, value)?;
@@ -245,7 +245,7 @@ impl Image {
         file.read_exact_at(&mut bytes, at).map_err(|error| error.to_string())?;
         let (bytes, crc) = bytes.split_at(size - 4);
         if (crc32fast::hash(bytes) ^ CRC_TURN).to_le_bytes() != *crc {
-            return Err("its checksum does not fit".to_owned());
+            return Err("its checksum does not match".to_owned());
         }
         // The length has as many bytes as the size of a slot needs.
         let digits = match size {
@@ -256,7 +256,7 @@ impl Image {
         };
         let mut length = [0; 8];
         length[..digits].copy_from_slice(&bytes[bytes.len() - digits..]);
-        let packed = bytes.get(..usize::from_le_bytes(length)).ok_or("its length does not fit")?;
+        let packed = bytes.get(..usize::from_le_bytes(length)).ok_or("its length does not match")?;
         self.unpack(packed).map_err(|error| error.to_string())
     }
 
@@ -280,7 +280,7 @@ impl Image {
             let is_over = input.pos() == packed.len();
             match wanted {
                 0 if is_over => return Ok(plain),
-                0 => return Err(io::Error::other("there is something behind its end")),
+                0 => return Err(io::Error::other("there is data after its end")),
                 _ if is_over && plain.len() < plain.capacity() => {
                     return Err(io::ErrorKind::UnexpectedEof.into());
                 }
@@ -321,7 +321,7 @@ fn check_cookie(path: &Path, fanout: usize) -> Result<(), DiskError> {
     if fits {
         Ok(())
     } else {
-        Err(damaged(path, "the whole file", "it does not say what this program wrote"))
+        Err(damaged(path, "the whole file", "its content is not what this program wrote"))
     }
 }
 
@@ -340,7 +340,7 @@ fn read_frames(path: &Path, leaves: &mut HashMap<u64, Leaf>) -> Result<(u64, Opt
         let at = bytes.len() - rest.len();
         let Some(updates) = read_frame(&mut rest) else {
             let place = format!("byte {at} of {}", bytes.len());
-            return Ok((at as u64, Some(damaged(path, &place, "the frame there is not whole"))));
+            return Ok((at as u64, Some(damaged(path, &place, "the frame there is incomplete"))));
         };
         for (number, leaf) in updates {
             match leaf {

@@ -69,7 +69,7 @@ fn newest(path: &Path) -> Result<Option<(Flushed, u64)>, DiskError> {
         None => Err(DiskError::Damaged {
             file: path.to_owned(),
             place: "both of its slots".to_owned(),
-            what: "no checksum fits".to_owned(),
+            what: "no checksum matches".to_owned(),
         }),
     }
 }

@@ -131,7 +131,10 @@ fn a_panic_is_an_error_and_the_end() {
     assert!(outcome.unwrap_err().to_string().contains("out of luck"));
     for outcome in [disk.apply(2, &[]), disk.flush(), disk.scan(b"", &mut |_, _| Ok(()))] {
         assert!(
-            outcome.unwrap_err().to_string().contains("nothing is kept since an error: could not write to")
+            outcome
+                .unwrap_err()
+                .to_string()
+                .contains("writes are disabled after an error: could not write to")
         );
     }
 }

@@ -109,7 +109,10 @@ fn all_gateways_know_the_limits() {
     let mut other = cluster.client(1);
     wait_until("the user is known", || say(&mut other, "AUTH u pw") == "+OK");
     let refused = eval(&mut other, "return 1");
-    assert!(refused.starts_with("-LIMIT script-modes: user 'u' may run scripts that are async"), "{refused}");
+    assert!(
+        refused.starts_with("-LIMIT script-modes: user 'u' may only run scripts that are async"),
+        "{refused}"
+    );
 }
 
 #[test]
@@ -120,7 +123,8 @@ fn who_calls_too_often_is_refused() {
         user.pipeline(&vec![call; 50]).iter().map(notation::reply).collect::<Vec<_>>()
     };
     let seen = replies(&mut user, &["GET", "k"]);
-    let refused = "-LIMIT commands-per-second: user 'u' has made its 2 calls of a second; try again in ";
+    let refused =
+        "-LIMIT commands-per-second: user 'u' has reached its limit of 2 calls per second; try again in ";
     let count = seen.iter().filter(|reply| reply.starts_with(refused)).count();
     assert!(seen[0] == "nil" && count > 10, "{seen:?}");
     assert_eq!(reached(&server, "commands-per-second"), count as u64);
@@ -171,14 +175,13 @@ fn http_tells_who_asks_too_often() {
 fn fuel_is_what_a_second_gives() {
     let (server, mut admin, mut user) = with("limit:fuel-per-second=100000");
     let ended = eval(&mut user, ENDLESS);
-    assert!(ended.starts_with("-SCRIPTLIMIT fuel: 100000 units used up by script "), "{ended}");
+    assert!(ended.starts_with("-SCRIPTLIMIT fuel: 100000 units used by script "), "{ended}");
     assert!(ended.ends_with("the limit is set by limit:fuel-per-second"), "{ended}");
     assert_eq!(
         eval(&mut user, "#!lua fuel=200000\nreturn 1"),
-        "-ERR The script asks for fuel=200000, limit:fuel-per-second allows no more than 100000"
+        "-ERR The script requests fuel=200000, but limit:fuel-per-second allows at most 100000"
     );
-    let refused =
-        "-LIMIT fuel-per-second: user 'u' has used up the 100000 units of fuel of a second; try again in ";
+    let refused = "-LIMIT fuel-per-second: user 'u' has reached its limit of 100000 units of fuel per second; try again in ";
     wait_until("it is used up", || eval(&mut user, ENDLESS).starts_with(refused));
     assert!(reached(&server, "fuel-per-second") > 0);
     // A transaction is refused as a whole.
@@ -242,16 +245,17 @@ fn compiling_is_limited_like_running() {
     let sha = notation::reply(&admin.call(["SCRIPT", "LOAD", &text]));
     all(&mut admin, &[("SCRIPT FLUSH", "+OK")]);
     let rules = [
-        ("memory", "more than 1048576 bytes wanted", "limit:script-memory", "1mb"),
-        ("time", "1 ms are over", "limit:script-timeout-ms", "1"),
-        ("fuel", "100000 units used up", "limit:fuel-per-second", "100000"),
+        ("memory", "more than 1048576 bytes requested", "limit:script-memory", "1mb"),
+        ("time", "1 ms used", "limit:script-timeout-ms", "1"),
+        ("fuel", "100000 units used", "limit:fuel-per-second", "100000"),
     ];
     for (limit, used_up, rule, value) in rules {
         assert_eq!(say(&mut admin, &format!("ACL SETUSER u {rule}={value}")), "+OK");
         let ended = format!(
             "-SCRIPTLIMIT {limit}: {used_up} while the script was compiled; the limit is set by {rule}"
         );
-        let refused = "-LIMIT fuel-per-second: user 'u' has used up the 100000 units of fuel of a second";
+        let refused =
+            "-LIMIT fuel-per-second: user 'u' has reached its limit of 100000 units of fuel per second";
         for way in WAYS {
             let before = reached(&server, &rule["limit:".len()..]);
             let mut told = compile(&server, &mut user, way, &text);
@@ -353,18 +357,18 @@ fn scripts_have_what_their_user_may_have() {
     );
     let ended = eval(&mut user, ENDLESS);
     assert!(
-        ended.starts_with("-SCRIPTLIMIT time: 50 ms are over by script ")
+        ended.starts_with("-SCRIPTLIMIT time: 50 ms used by script ")
             && ended.ends_with("the limit is set by limit:script-timeout-ms"),
         "{ended}"
     );
     for (header, wanted) in [
-        ("memory=4mb", "memory=4194304, limit:script-memory allows no more than 2097152"),
-        ("timeout=51", "timeout=51, limit:script-timeout-ms allows no more than 50"),
+        ("memory=4mb", "memory=4194304, but limit:script-memory allows at most 2097152"),
+        ("timeout=51", "timeout=51, but limit:script-timeout-ms allows at most 50"),
     ] {
         let refused = eval(&mut user, &format!("#!lua {header}\nreturn 1"));
-        assert_eq!(refused, format!("-ERR The script asks for {wanted}"));
+        assert_eq!(refused, format!("-ERR The script requests {wanted}"));
     }
-    let refused = "-LIMIT script-modes: user 'u' may run scripts that are";
+    let refused = "-LIMIT script-modes: user 'u' may only run scripts that are";
     let asynchronous = "#!lua flags=disable-atomicity\nreturn 1";
     all(&mut admin, &[("ACL SETUSER u reset on nopass +@all ~* limit:script-modes=atomic", "+OK")]);
     assert_eq!(eval(&mut user, "return 1"), "1");
@@ -402,7 +406,7 @@ fn scripts_have_what_their_user_may_have() {
         );
         for line in ["COPY k k DB 1", "MOVE k 1", "SORT k BY nosort GET other*"] {
             let refused = call(line);
-            let told = "-UNDECLARED script tried accessing keys that no KEYS can name, command: ";
+            let told = "-UNDECLARED script tried accessing keys that cannot be declared, command: ";
             assert!(
                 refused.starts_with(told) && refused.contains("limit:undeclared-keys wants it"),
                 "{refused}"

@@ -69,7 +69,7 @@ static SUBCOMMANDS: &[Command] = &[
     Command {
         name: "sticky",
         since: "7.0.0",
-        summary: "Tells whether a key stays when memory is short.",
+        summary: "Determines whether a key is sticky.",
         run: sticky,
         ..SUB
     },

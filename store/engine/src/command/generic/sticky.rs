@@ -19,13 +19,13 @@ const MARKS: Command = Command {
 pub static COMMANDS: &[Command] = &[
     Command {
         name: "stick",
-        summary: "Marks keys that stay when memory is short. They still expire.",
+        summary: "Makes keys sticky, so that they are never evicted. They still expire.",
         run: |ctx, args| mark(ctx, args, true),
         ..MARKS
     },
     Command {
         name: "unstick",
-        summary: "Takes the mark of STICK from keys.",
+        summary: "Makes keys no longer sticky.",
         run: |ctx, args| mark(ctx, args, false),
         ..MARKS
     },

@@ -18,7 +18,7 @@ pub static COMMANDS: &[Command] = &[
             KeyPart::After { word: "STORE", from: 6, access: Access::Write },
             KeyPart::After { word: "STOREDIST", from: 6, access: Access::Write },
         ],
-        summary: "Returns or stores the places in a circle around a place.",
+        summary: "Returns or stores the locations inside a circle around a location.",
         syntax: "key longitude:double latitude:double radius:double unit(M | KM | FT | MI) WITHCOORD? WITHDIST? WITHHASH? count(COUNT=count:int ANY@6.2.0?)? order(ASC | DESC)? STORE=key? STOREDIST=key?",
         run: |ctx, args| search(ctx, args, Form::Around { stores: true }),
         ..STORES
@@ -27,7 +27,7 @@ pub static COMMANDS: &[Command] = &[
         name: "georadius_ro",
         since: "3.2.10",
         arity: Arity::AtLeast(6),
-        summary: "Returns the places in a circle around a place.",
+        summary: "Returns the locations inside a circle around a location.",
         syntax: "key longitude:double latitude:double radius:double unit(M | KM | FT | MI) WITHCOORD? WITHDIST? WITHHASH? count(COUNT=count:int ANY@6.2.0?)? order(ASC | DESC)?",
         run: |ctx, args| search(ctx, args, Form::Around { stores: false }),
         ..SEARCHES
@@ -40,7 +40,7 @@ pub static COMMANDS: &[Command] = &[
             KeyPart::After { word: "STORE", from: 5, access: Access::Write },
             KeyPart::After { word: "STOREDIST", from: 5, access: Access::Write },
         ],
-        summary: "Returns or stores the places in a circle around a member.",
+        summary: "Returns or stores the locations inside a circle around a member.",
         syntax: "key member radius:double unit(M | KM | FT | MI) WITHCOORD? WITHDIST? WITHHASH? count(COUNT=count:int ANY?)? order(ASC | DESC)? STORE=key? STOREDIST=key?",
         run: |ctx, args| search(ctx, args, Form::AroundMember { stores: true }),
         ..STORES
@@ -49,7 +49,7 @@ pub static COMMANDS: &[Command] = &[
         name: "georadiusbymember_ro",
         since: "3.2.10",
         arity: Arity::AtLeast(5),
-        summary: "Returns the places in a circle around a member.",
+        summary: "Returns the locations inside a circle around a member.",
         syntax: "key member radius:double unit(M | KM | FT | MI) WITHCOORD? WITHDIST? WITHHASH? count(COUNT=count:int ANY?)? order(ASC | DESC)?",
         run: |ctx, args| search(ctx, args, Form::AroundMember { stores: false }),
         ..SEARCHES
@@ -58,7 +58,7 @@ pub static COMMANDS: &[Command] = &[
         name: "geosearch",
         since: "6.2.0",
         arity: Arity::AtLeast(7),
-        summary: "Returns the places in a circle or rectangle.",
+        summary: "Returns the locations inside a circle or rectangle.",
         syntax: "key from(FROMMEMBER=member | FROMLONLAT=longitude_latitude(longitude:double latitude:double)) by(circle(BYRADIUS=radius:double unit(M | KM | FT | MI)) | box(BYBOX=width:double height:double unit(M | KM | FT | MI))) order(ASC | DESC)? count(COUNT=count:int ANY?)? WITHCOORD? WITHDIST? WITHHASH?",
         run: |ctx, args| search(ctx, args, Form::Free { stores: false }),
         ..SEARCHES
@@ -69,7 +69,7 @@ pub static COMMANDS: &[Command] = &[
         arity: Arity::AtLeast(8),
         keys: &[KeyPart::one(1, Access::Write), KeyPart::one(2, Access::Read)],
         flags: flags::DENY_OOM,
-        summary: "Stores the places in a circle or rectangle.",
+        summary: "Stores the locations inside a circle or rectangle.",
         syntax: "destination:key source:key from(FROMMEMBER=member | FROMLONLAT=longitude_latitude(longitude:double latitude:double)) by(circle(BYRADIUS=radius:double unit(M | KM | FT | MI)) | box(BYBOX=width:double height:double unit(M | KM | FT | MI))) order(ASC | DESC)? count(COUNT=count:int ANY?)? STOREDIST?",
         run: |ctx, args| search(ctx, args, Form::Free { stores: true }),
         ..STORES

@@ -8,7 +8,7 @@ use crate::spec::{Arity, Command, flags};
 use crate::value::Stream;
 use crate::value::stream::{Group, Id, Pending};
 use crate::work::Cost;
-use crate::{Args, Ctx, Reply};
+use crate::{Args, Ctx, Reply, Work};
 
 /// The rows of this chapter.
 pub static COMMANDS: &[Command] = &[
@@ -16,7 +16,7 @@ pub static COMMANDS: &[Command] = &[
         name: "xack",
         arity: Arity::AtLeast(4),
         flags: flags::FAST,
-        summary: "Acknowledges entries of a group and returns how many were pending.",
+        summary: "Acknowledges entries of a consumer group and returns the number of entries that were pending.",
         complexity: "O(1) for each entry.",
         syntax: "key group id...",
         cost: Cost::Constant,
@@ -28,9 +28,10 @@ pub static COMMANDS: &[Command] = &[
         since: "6.2.0",
         arity: Arity::AtLeast(6),
         flags: flags::FAST,
-        summary: "Gives a consumer what is pending for others for some time.",
+        summary: "Changes the owner of pending entries to a consumer.",
         complexity: "O(1) if COUNT is small.",
         syntax: "key group consumer min-idle-time start COUNT=count:int? JUSTID?",
+        cost: Cost::Arguments(|args, _| most_claimed(args).saturating_mul(STEPS_PER_CLAIM)),
         run: claim_some,
         ..WRITES
     },
@@ -38,7 +39,7 @@ pub static COMMANDS: &[Command] = &[
         name: "xclaim",
         arity: Arity::AtLeast(6),
         flags: flags::FAST,
-        summary: "Gives a consumer entries that are pending for others for some time.",
+        summary: "Changes the owner of entries that have been pending for some time to a consumer.",
         complexity: "O(log N) with N being the number of entries in the PEL of the consumer group.",
         syntax: "key group consumer min-idle-time id... IDLE=ms:int? TIME=unix-time-milliseconds:time? RETRYCOUNT=count:int? FORCE? JUSTID? LASTID=id?",
         cost: Cost::Constant,
@@ -48,13 +49,24 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "xpending",
         arity: Arity::AtLeast(3),
-        summary: "Returns what is pending in a group: a summary, or a range of it.",
+        summary: "Returns the pending entries of a consumer group, as a summary or a range.",
         complexity: "O(N) with N being the number of elements returned, so asking for a small fixed number of entries per call is O(1). O(M), where M is the total number of entries scanned when used with the IDLE filter.",
         syntax: "key group filters(IDLE=min-idle-time:int@6.2.0? start end count:int consumer?)?",
         run: list,
         ..STREAM
     },
 ];
+
+/// Steps that it takes to give an entry to another consumer.
+const STEPS_PER_CLAIM: u64 = 8;
+
+/// How many entries XAUTOCLAIM may give to a consumer.
+fn most_claimed(args: Args<'_>) -> u64 {
+    let mut options = args.rest(6).windows(2);
+    let given = options.find(|option| option[0].eq_ignore_ascii_case(b"count"));
+    let given = given.and_then(|option| number::parse_i64(option[1]));
+    given.and_then(|given| u64::try_from(given).ok()).unwrap_or(100)
+}
 
 /// `-NOGROUP No such key 'k' or consumer group 'g'`
 fn no_group(key: &[u8], group: &[u8]) -> CommandError {
@@ -63,11 +75,12 @@ fn no_group(key: &[u8], group: &[u8]) -> CommandError {
 }
 
 fn acknowledge(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
+    let work = ctx.work;
     let stream = ctx.edit(args[1]).existing::<Stream>()?;
     let mut settled = 0;
     if let Some(mut stream) = stream.filter(|stream| stream.group(args[2]).is_some()) {
         let ids = ids_of(args.rest(3))?;
-        settled = ids.into_iter().filter(|id| stream.settle(args[2], *id)).count();
+        settled = work.over(ids).filter(|id| stream.settle(args[2], *id)).count();
     }
     ctx.out.count(settled);
     Ok(())
@@ -100,7 +113,7 @@ impl<'a> Range<'a> {
         Ok(Range { min_idle_ms, from, to, count, consumer: args.get(at + 3) })
     }
 
-    fn write(&self, group: &Group, now_ms: i64, out: &mut Reply) {
+    fn write(&self, group: &Group, now_ms: i64, work: &Work, out: &mut Reply) {
         let idle = |pending: &Pending| now_ms.saturating_sub(pending.delivered_ms);
         let rested = |pending: &Pending| self.min_idle_ms == 0 || idle(pending) >= self.min_idle_ms;
         let write = |out: &mut Reply, id: Id, pending: &Pending| {
@@ -112,13 +125,13 @@ impl<'a> Range<'a> {
         };
         out.array_of(|out| match self.consumer {
             None => {
-                let range = group.pending(self.from).take_while(|(id, _)| *id <= self.to);
+                let range = work.over(group.pending(self.from)).take_while(|(id, _)| *id <= self.to);
                 let range = range.filter(|(_, pending)| rested(pending)).take(self.count);
                 range.map(|(id, pending)| write(out, id, pending)).count()
             }
             Some(name) => {
                 let ids = group.consumer(name).into_iter().flat_map(|consumer| consumer.pending(self.from));
-                let range = ids.take_while(|id| *id <= self.to);
+                let range = work.over(ids).take_while(|id| *id <= self.to);
                 let range = range.filter_map(|id| Some((id, group.pending_of(id)?)));
                 let range = range.filter(|(_, pending)| rested(pending)).take(self.count);
                 range.map(|(id, pending)| write(out, id, pending)).count()
@@ -151,13 +164,13 @@ fn write_summary(group: &Group, out: &mut Reply) {
 
 fn list(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
     let range = if args.len() == 3 { None } else { Some(Range::parse(args)?) };
-    let now_ms = ctx.now_ms.cast_signed();
+    let (now_ms, work) = (ctx.now_ms.cast_signed(), ctx.work);
     let mut found = false;
     ctx.reply_from::<Stream>(args[1], |stream, out| {
         let Some(group) = stream.and_then(|stream| stream.group(args[2])) else { return };
         found = true;
         match range {
-            Some(range) => range.write(group, now_ms, out),
+            Some(range) => range.write(group, now_ms, work, out),
             None => write_summary(group, out),
         }
     })?;
@@ -238,6 +251,7 @@ fn claim(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
     let ids: Vec<Id> = args.rest(5).iter().map_while(|text| id_of(text).ok()).collect();
     let claim = Claim::parse(args, 5 + ids.len(), now_ms)?;
     let delivered_ms = claim.delivered_ms.unwrap_or(now_ms);
+    let work = ctx.work;
     let (mut stream, out) = with_group(ctx, args)?;
     if let Some(Group { last_id, entries_read, .. }) = stream.group(group)
         && claim.last_id > *last_id
@@ -248,6 +262,9 @@ fn claim(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
     out.array_of(|out| {
         let mut claimed = 0;
         for id in ids {
+            if !work.step(STEPS_PER_CLAIM) {
+                break;
+            }
             if stream.get(id).is_none() {
                 stream.settle(group, id);
                 continue;
@@ -302,6 +319,7 @@ fn claim_some(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
             return Err(error::SYNTAX);
         }
     }
+    let work = ctx.work;
     let (mut stream, out) = with_group(ctx, args)?;
     let mut attempts = count.saturating_mul(ATTEMPTS);
     let (mut deleted, mut claimed) = (Vec::new(), Vec::new());
@@ -310,7 +328,7 @@ fn claim_some(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
     while let Some(from) = next {
         let pending = stream.group(group).and_then(|group| group.pending(from).next());
         let Some((id, pending)) = pending else { break };
-        if attempts == 0 || count == 0 {
+        if attempts == 0 || count == 0 || !work.step(STEPS_PER_CLAIM) {
             end = id;
             break;
         }

@@ -16,7 +16,8 @@ pub static COMMANDS: &[Command] = &[
         arity: Arity::AtLeast(4),
         keys: &[KeyPart::Halved { access: Access::Read }],
         flags: flags::BLOCKING | flags::MOVABLE_KEYS,
-        summary: "Returns the entries of several streams behind those that were seen, waiting until there are some.",
+        summary: "Returns entries of several streams with IDs greater than the given ones. Blocks until there \
+                  are some if BLOCK is given.",
         complexity: READ,
         syntax: "COUNT=count:int? BLOCK=milliseconds:int? STREAMS=streams(key... id...)",
         run: read,
@@ -27,7 +28,8 @@ pub static COMMANDS: &[Command] = &[
         arity: Arity::AtLeast(7),
         keys: &[KeyPart::Halved { access: Access::Write }],
         flags: flags::BLOCKING | flags::MOVABLE_KEYS,
-        summary: "Returns new entries of several streams to a consumer of a group, or those that are pending for it.",
+        summary: "Returns new or pending entries of several streams for a consumer of a group. Blocks until \
+                  there are some if BLOCK is given.",
         complexity: READ,
         syntax: "GROUP=group_consumer(group consumer) COUNT=count:int? BLOCK=milliseconds:int? NOACK? STREAMS=streams(key... id...)",
         run: read,
@@ -224,7 +226,7 @@ impl Reader<'_> {
 
     /// Whether there was something that nobody in the group had read.
     fn read_new(&self, ctx: &mut Ctx<'_>) -> Result<bool, CommandError> {
-        let now_ms = ctx.now_ms.cast_signed();
+        let (now_ms, work) = (ctx.now_ms.cast_signed(), ctx.work);
         let Some((mut stream, out)) = ctx.edit(self.key).existing_and_reply::<Stream>()? else {
             return Ok(false);
         };
@@ -236,7 +238,7 @@ impl Reader<'_> {
         write_key(out, self.key);
         let mut delivered = Vec::new();
         out.array_of(|out| {
-            for entry in stream.range(from, Id::MAX).take(self.most()) {
+            for entry in work.over(stream.range(from, Id::MAX).take(self.most())) {
                 last_id = entry.id;
                 entries_read = match entries_read {
                     Some(read) if !stream.has_tombstone_from(last_id) => read.checked_add(1),
@@ -245,12 +247,15 @@ impl Reader<'_> {
                 };
                 write_entry(out, entry);
                 delivered.push(last_id);
+                if out.is_over_limit() {
+                    break;
+                }
             }
             delivered.len()
         });
         stream.set_group(self.group, last_id, entries_read);
         if !self.no_ack {
-            for id in delivered {
+            for id in work.over(delivered) {
                 stream.deliver(self.group, id, self.consumer, now_ms, 1);
             }
         }
@@ -259,7 +264,7 @@ impl Reader<'_> {
 
     /// Reads what is pending for the consumer behind this entry; there always is something to tell of it.
     fn read_again(&self, ctx: &mut Ctx<'_>, behind: Id) -> Result<bool, CommandError> {
-        let now_ms = ctx.now_ms.cast_signed();
+        let (now_ms, work) = (ctx.now_ms.cast_signed(), ctx.work);
         let Some((mut stream, out)) = ctx.edit(self.key).existing_and_reply::<Stream>()? else {
             return Ok(false);
         };
@@ -272,7 +277,7 @@ impl Reader<'_> {
         };
         write_key(out, self.key);
         out.array(ids.len());
-        for id in ids {
+        for id in work.over(ids) {
             let Some(entry) = stream.get(id) else {
                 out.array(2);
                 write_id(out, id);

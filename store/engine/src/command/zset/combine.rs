@@ -19,7 +19,7 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "zdiff",
         since: "6.2.0",
-        summary: "Returns the members of the first sorted set that are in none of the others.",
+        summary: "Returns the difference of several sorted sets.",
         complexity: DIFF_COST,
         syntax: "numkeys:int key... WITHSCORES?",
         run: |ctx, args| reply(ctx, args, Operation::Diff),
@@ -28,7 +28,7 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "zdiffstore",
         since: "6.2.0",
-        summary: "Stores the members of the first sorted set that are in none of the others.",
+        summary: "Stores the difference of several sorted sets.",
         complexity: DIFF_COST,
         syntax: "destination:key numkeys:int key...",
         run: |ctx, args| reply_stored(ctx, args, Operation::Diff),
@@ -37,7 +37,7 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "zinter",
         since: "6.2.0",
-        summary: "Returns the members that are in all of several sorted sets.",
+        summary: "Returns the intersection of several sorted sets.",
         complexity: INTER_COST,
         syntax: "numkeys:int key... WEIGHTS=weight:int...? AGGREGATE=aggregate(SUM | MIN | MAX)? WITHSCORES?",
         run: |ctx, args| reply(ctx, args, Operation::Inter),
@@ -46,7 +46,7 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "zintercard",
         since: "7.0.0",
-        summary: "Counts the members that are in all of several sorted sets.",
+        summary: "Counts the members of the intersection of several sorted sets.",
         complexity: "O(N*K) at worst, with N the size of the smallest of the K inputs.",
         syntax: "numkeys:int key... LIMIT=limit:int?",
         run: zintercard,
@@ -55,7 +55,7 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "zinterstore",
         since: "2.0.0",
-        summary: "Stores the members that are in all of several sorted sets.",
+        summary: "Stores the intersection of several sorted sets.",
         complexity: INTER_COST,
         syntax: "destination:key numkeys:int key... WEIGHTS=weight:int...? AGGREGATE=aggregate(SUM | MIN | MAX)?",
         run: |ctx, args| reply_stored(ctx, args, Operation::Inter),
@@ -64,7 +64,7 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "zunion",
         since: "6.2.0",
-        summary: "Returns the members that are in any of several sorted sets.",
+        summary: "Returns the union of several sorted sets.",
         complexity: UNION_COST,
         syntax: "numkeys:int key... WEIGHTS=weight:int...? AGGREGATE=aggregate(SUM | MIN | MAX)? WITHSCORES?",
         run: |ctx, args| reply(ctx, args, Operation::Union),
@@ -73,7 +73,7 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "zunionstore",
         since: "2.0.0",
-        summary: "Stores the members that are in any of several sorted sets.",
+        summary: "Stores the union of several sorted sets.",
         complexity: UNION_COST,
         syntax: "destination:key numkeys:int key... WEIGHTS=weight:int...? AGGREGATE=aggregate(SUM | MIN | MAX)?",
         run: |ctx, args| reply_stored(ctx, args, Operation::Union),

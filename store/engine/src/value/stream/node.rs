@@ -127,7 +127,7 @@ impl Node {
             found += 1;
         }
         if counted != UNCOUNTED && counted != found {
-            return Err("a packed collection has not as many elements as it says");
+            return Err("a packed collection has a wrong number of elements");
         }
         let mut node = Node { pack };
         let master = node.master().filter(|master| master.live >= 0 && master.deleted >= 0).ok_or(FORM)?;

@@ -2,7 +2,7 @@
 //! a time on one connection, and in pipelines of a hundred. The faces take turns, so that whatever else the machine does
 //! meets all of them.
 //!
-//! MOONSHARD_BIN=target/release/moonshard cargo run --package tests --example faces [ROUNDS]
+//! MOONSHARD_BIN=target/release/moonshard cargo run --package tests --example protocols [ROUNDS]
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

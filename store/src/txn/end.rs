@@ -1,0 +1,144 @@
+//! How a transaction ends: its locks are released, its changes are committed or rolled back. A large transaction ends on a
+//! thread that serves no connections.
+
+use smallvec::SmallVec;
+use store_engine::Effects;
+use tokio::runtime::Handle;
+
+use super::{Locks, MANY, Transaction};
+use crate::node;
+
+/// Changes that are rolled back while the shards are held.
+const CHANGES_PER_HOLD: usize = 1024;
+
+impl Transaction {
+    pub(super) fn roll_back(&mut self) {
+        let numbers: SmallVec<[usize; 8]> = if self.undo.is_everywhere() {
+            (0..self.node.shards()).collect()
+        } else {
+            let mut numbers: SmallVec<[usize; 8]> =
+                self.undo.touched().map(|key| self.node.shard_of(key)).collect();
+            numbers.sort_unstable();
+            numbers.dedup();
+            numbers
+        };
+        loop {
+            // The shards are unlocked in between: threads that serve connections wait for them, too.
+            let mut guards = self.node.lock_shards(&numbers);
+            let mut partitions = node::partitions_of(&mut guards, self.node.shards());
+            if !self.undo.roll_back_some(&mut partitions, CHANGES_PER_HOLD) {
+                return;
+            }
+        }
+    }
+
+    /// Whether it takes long to roll it back, or to release its keys.
+    fn is_large(&self) -> bool {
+        self.undo.steps() + self.locks.keys.len() > MANY
+    }
+
+    /// [`Transaction::commit`], on a thread for what takes long if it does.
+    pub async fn commit_any(self: Box<Self>) {
+        if !self.is_large() {
+            return self.commit();
+        }
+        // It goes on if its caller is cancelled. If it fails, it was rolled back.
+        let _ = tokio::task::spawn_blocking(move || self.commit()).await;
+    }
+
+    /// What is left to be rolled back and released, for another thread.
+    fn take_apart(&mut self) -> Transaction {
+        let empty =
+            Locks { id: self.locks.id, gates: SmallVec::new(), keys: SmallVec::new(), whole: false, last: 0 };
+        Transaction {
+            node: self.node.clone(),
+            locks: std::mem::replace(&mut self.locks, empty),
+            undo: std::mem::take(&mut self.undo),
+            effects: Effects::default(),
+            before: None,
+            limits: self.limits,
+            data_bytes: self.data_bytes,
+            events: Vec::new(),
+            now_ms: self.now_ms,
+            is_apart: true,
+        }
+    }
+}
+
+impl Drop for Transaction {
+    fn drop(&mut self) {
+        self.keep_part();
+        if self.is_large()
+            && !self.is_apart
+            && let Ok(runtime) = Handle::try_current()
+        {
+            let rest = self.take_apart();
+            runtime.spawn_blocking(move || drop(rest));
+            return;
+        }
+        if !self.undo.is_empty() {
+            self.roll_back();
+        }
+        let mut woken = Vec::new();
+        for &number in &self.locks.gates {
+            let mut shard = self.node.shard(number).lock();
+            for held in self.locks.keys.iter().filter(|held| held.shard == number) {
+                shard.locks.leave_key(self.locks.id, held.request.db, &held.request.key, &mut woken);
+            }
+            shard.locks.leave_gate(self.locks.id, &mut woken);
+            shard.forget(self.locks.id);
+            shard.wake(&woken);
+            woken.clear();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use store_engine::effect::Marks;
+
+    use super::*;
+    use crate::lock::Mode;
+    use crate::node::Node;
+    use crate::txn::{Found, LockRequest};
+
+    fn request(key: usize, mode: Mode) -> LockRequest {
+        LockRequest { db: 0, key: key.to_string().into_bytes().into(), mode }
+    }
+
+    /// A transaction that has put something under so many keys.
+    async fn writer(node: &Arc<Node>, keys: usize) -> Box<Transaction> {
+        let requests = (0..keys).map(|key| request(key, Mode::Exclusive)).collect();
+        let mut txn = Transaction::begin(node, requests).await;
+        let mut changes = Effects::default();
+        for key in 0..keys {
+            changes.put_string(0, key.to_string().as_bytes(), b"value", Marks::default());
+        }
+        txn.apply(changes.as_bytes(), 1).expect("sound changes");
+        txn
+    }
+
+    #[tokio::test]
+    async fn transactions_of_any_size_end_as_a_whole() {
+        for keys in [10, MANY + 10, 3 * MANY] {
+            let node = Node::new(4);
+            drop(writer(&node, keys).await);
+            // Another transaction gets a key when the last change is rolled back.
+            for key in [0, keys / 2, keys - 1] {
+                let reader = Transaction::begin(&node, vec![request(key, Mode::Shared)]).await;
+                assert_eq!(
+                    reader.value(0, key.to_string().as_bytes(), 100, 2),
+                    Found::Nothing,
+                    "{key} of {keys}"
+                );
+            }
+            assert_eq!(Transaction::begin_whole(&node).await.node.usage().keys[0], 0);
+            writer(&node, keys).await.commit_any().await;
+            let whole = Transaction::begin_whole(&node).await;
+            assert_eq!(whole.node.usage().keys[0], keys);
+            assert!(matches!(whole.value(0, b"0", 100, 2), Found::Entry(_)));
+        }
+    }
+}
