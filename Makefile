@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run cluster build dist install package proto test check doctests bench bench-heavy fuzz fuzz-commands fuzz-histories eviction-quality crash cluster-crash disk-space bench-nodes chart-apply fmt lint clean preflight zig console docs
+.PHONY: help run cluster build dist install package proto test check doctests bench bench-heavy fuzz fuzz-commands fuzz-histories eviction-quality crash cluster-crash disk-space bench-nodes chart-apply fmt lint clean preflight zig console docs reference
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 PYTHON ?= python3
@@ -95,6 +95,13 @@ docs: $(BOOK) ## Build the documentation, which the server serves at /docs/
 
 $(BOOK): docs/build.sh docs/book.toml docs/requirements.txt $(shell find docs/src docs/recipes docs/examples docs/theme -type f)
 	@PYTHON=$(PYTHON) docs/build.sh $(TARGET)
+
+# What the tables in the code say about configuration, metrics, commands, error codes and the functions for scripts. Built
+# with all of the workspace, as for tests, so that nothing is compiled again with other features.
+reference: zig ## Rewrite docs/src/reference from the tables in the code
+	cargo build --locked --workspace --bins
+	for page in commands configuration errors metrics scripting-api; do \
+	    $(TARGET)/debug/moonshard reference $$page >docs/src/reference/$$page.md; done
 
 # BENCH has options, such as "--only ZADD,PUBLISH --rounds 9".
 bench: build ## Compare the cost of commands and keys with Redis

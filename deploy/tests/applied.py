@@ -236,7 +236,7 @@ class Applied(unittest.TestCase):
                 namespace.upgrade(changed)
             namespace.rollback()
             self.check(namespace)
-            # What the chart's README advises.
+            # What the page on Kubernetes advises.
             [nodes] = [one for one in namespace.objects() if one["kind"] == "StatefulSet"]
             self.api.call("DELETE", self.api.path(nodes, namespace.name))
             namespace.upgrade(changed)

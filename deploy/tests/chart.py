@@ -39,8 +39,12 @@ def golden(case):
     return CASES / f"{case}.golden.yaml"
 
 
-def readme():
-    """The chart's README, from the comments of values.yaml."""
+PAGE = DEPLOY.parent / "docs" / "src" / "operations" / "kubernetes.md"
+HEADING = "| value | default | meaning |\n| --- | --- | --- |\n"
+
+
+def page():
+    """The page on the chart, with the table of values from the comments of values.yaml."""
     rows = []
     path = []
     doc = None
@@ -57,7 +61,7 @@ def readme():
             rows.append((".".join(path), default(path), doc))
             doc = None
     table = "\n".join(f"| `{name}` | `{value}` | {doc} |" for name, value, doc in rows)
-    return (CHART / "README.head.md").read_text() + table + "\n"
+    return PAGE.read_text().partition(HEADING)[0] + HEADING + table + "\n"
 
 
 def default(path):
@@ -71,7 +75,7 @@ def default(path):
 def main():
     for case in cases():
         golden(case).write_text(rendered(values(case)))
-    (CHART / "README.md").write_text(readme())
+    PAGE.write_text(page())
 
 
 if __name__ == "__main__":

@@ -221,7 +221,7 @@ class Chart(unittest.TestCase):
         self.assertNotEqual(token(), token())
 
     def test_readme_tells_all_values(self):
-        self.assertEqual((chart.CHART / "README.md").read_text(), chart.readme(), "deploy/tests/chart.py writes it anew")
+        self.assertEqual(chart.PAGE.read_text(), chart.page(), "deploy/tests/chart.py writes it anew")
 
 
 class Served(unittest.TestCase):

@@ -10,7 +10,7 @@ import promql_parser
 import yaml
 
 DEPLOY = Path(__file__).parent.parent
-METRICS = DEPLOY / "METRICS.md"
+METRICS = DEPLOY.parent / "docs" / "src" / "reference" / "metrics.md"
 DASHBOARD = json.loads((DEPLOY / "dashboards" / "moonshard.json").read_text())
 ALERTS = yaml.safe_load((DEPLOY / "alerts" / "moonshard.yaml").read_text())
 

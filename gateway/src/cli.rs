@@ -14,6 +14,7 @@ use crate::config::{self, Config, Kind, PARAMETERS, Sources};
 use crate::health;
 use crate::metrics;
 use crate::observe::Face;
+use crate::reference;
 use crate::tools::Task;
 use crate::topology;
 
@@ -90,6 +91,10 @@ pub fn parse(
     let (part, flags) = match matches.subcommand() {
         Some(("config", _)) => return Ok(Action::Print(config::reference())),
         Some(("metrics", _)) => return Ok(Action::Print(metrics::table::reference())),
+        Some(("reference", of)) => {
+            let name = of.get_one::<String>("PAGE").expect("clap requires it");
+            return Ok(Action::Print(reference::page(name).expect("clap knows the pages")));
+        }
         Some(("completions", of)) => return Ok(Action::Print(pages::completions(command(), of))),
         Some(("man", of)) => return Ok(Action::Manual { directory: pages::directory(of) }),
         Some(("store", matches)) if matches.subcommand().is_some() => return Ok(Action::Tool(task(matches))),
@@ -348,6 +353,14 @@ fn command() -> Command {
         )
         .subcommand(Command::new("config").about("Print the configuration reference as a Markdown table"))
         .subcommand(Command::new("metrics").about("Print the metrics reference as a Markdown table"))
+        .subcommand(
+            Command::new("reference").about("Print a page of the reference as Markdown").arg(
+                Arg::new("PAGE")
+                    .required(true)
+                    .value_parser(reference::PAGES.iter().map(|page| page.name).collect::<Vec<_>>())
+                    .help("Its name"),
+            ),
+        )
         .subcommand(store())
         .subcommand(topology_command())
         .subcommand(health_command())

@@ -451,16 +451,16 @@ fn refuse_wrong_arity(
 pub const NOT_IN_SCRIPT: CommandError =
     CommandError::new("ERR This Redis command is not allowed from script");
 
-/// Rows say themselves which commands are not for scripts; HELP is, whatever its container is about. A session command
-/// that may have to wait would do so while the script holds its locks, but for those that are about channels.
-fn refuse_outside_scripts(row: Row, facts: &Command) -> Result<(), CommandError> {
+/// Whether scripts may call a command, as far as its row tells. HELP is for scripts, whatever its container is about. A
+/// session command that may have to wait would do so while the script holds its locks, except commands about channels.
+pub fn is_for_scripts(row: Row, facts: &Command) -> bool {
     let waits = matches!(row, Row::Session(SessionCommand { run: SessionRun::Later(_), .. }));
     let refused = facts.has(flags::NO_SCRIPT) || (waits && !facts.has(flags::PUBSUB));
-    let is_help = facts.name == "help";
-    match refused && !is_help {
-        true => Err(NOT_IN_SCRIPT),
-        false => Ok(()),
-    }
+    !refused || facts.name == "help"
+}
+
+fn refuse_outside_scripts(row: Row, facts: &Command) -> Result<(), CommandError> {
+    if is_for_scripts(row, facts) { Ok(()) } else { Err(NOT_IN_SCRIPT) }
 }
 
 fn refuse_writes(facts: &Command, read_only: bool) -> Result<(), CommandError> {

@@ -20,6 +20,7 @@
 //! | `__stack_pointer` | the only mutable global: put it back together with memory after a trap |
 
 pub mod abi;
+pub mod api;
 
 /// The compiled module.
 pub const LUA_WASM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/lua.wasm"));

@@ -17,6 +17,8 @@ pub mod image;
 pub mod runtime;
 mod sandbox;
 
+pub use guest_lua::api;
+
 pub use budget::{Budget, Limit, Spent};
 pub use host::{AnyHost, CallFlags, Finishing, Host, HostCall, LogLevel};
 pub use image::Image;

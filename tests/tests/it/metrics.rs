@@ -174,8 +174,9 @@ fn hostile_input_does_not_grow_the_text() {
 
 #[test]
 fn every_metric_of_the_table_is_told_by_somebody() {
-    let table = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/METRICS.md"))
-        .expect("a page");
+    let table =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/src/reference/metrics.md"))
+            .expect("a page");
     let rows = table.lines().filter_map(|line| line.strip_prefix("| `"));
     let wanted: BTreeSet<&str> = rows.filter_map(|row| row.split('`').next()).collect();
     let folder = tests::folder::Folder::new("metrics");

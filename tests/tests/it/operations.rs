@@ -1,4 +1,4 @@
-//! The commands of deploy/OPERATIONS.md, run as they stand there, with a server and a cluster of their own.
+//! The commands of the chapters on operations and security, run as they are, with a server and a cluster of their own.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -50,12 +50,14 @@ fn blocks(page: &str) -> Vec<&str> {
 #[test]
 fn the_commands_of_the_page_work() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace");
-    let page = std::fs::read_to_string(root.join("deploy/OPERATIONS.md")).expect("the page");
+    let read = |page: &str| std::fs::read_to_string(root.join("docs/src").join(page)).expect("a page");
+    let page = ["operations.md", "security.md"].map(read).concat();
     for tool in ["redis-cli", "curl"] {
         if Command::new(tool).arg("--version").stdout(Stdio::null()).status().is_err() {
             // Not through print!, which the test harness would keep for itself.
-            let line =
-                format!("\n***** {tool} is not installed: the commands of OPERATIONS.md are SKIPPED *****\n");
+            let line = format!(
+                "\n***** {tool} is not installed: the commands of the documentation are SKIPPED *****\n"
+            );
             let _ = std::io::Write::write_all(&mut std::io::stderr(), line.as_bytes());
             return;
         }

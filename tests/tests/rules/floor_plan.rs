@@ -85,7 +85,7 @@ const IMPURE: &[&str] = &["std::time", "std::net", "std::fs", "std::thread", "st
 
 /// Modules of the gateway from top to bottom. One may import from its own row and from rows below.
 const GATEWAY: &[&[&str]] = &[
-    &["main", "cli"],
+    &["main", "cli", "reference"],
     &["app", "upkeep", "health", "tools", "topology", "otel"],
     &["frontend"],
     &["dispatch"],
@@ -103,7 +103,7 @@ const GATEWAY: &[&[&str]] = &[
     &["persistence"],
     &["options"],
     &["observe", "log", "config", "counts", "descriptors", "io"],
-    &["file"],
+    &["file", "codes"],
 ];
 
 fn root() -> PathBuf {

@@ -235,8 +235,6 @@ const FOR_USERS: &[&str] = &[
     "deploy/alerts",
     "deploy/dashboards",
     "deploy/helm",
-    "deploy/METRICS.md",
-    "deploy/OPERATIONS.md",
     "docs/src",
     "gateway/src/frontend/http/openapi.json",
     "gateway/src/snapshots",

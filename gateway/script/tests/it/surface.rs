@@ -95,6 +95,27 @@ async fn what_a_function_sees() {
     insta::assert_snapshot!(format!("not there:\n{}\nmore:\n{}", missing.join("\n"), more.join("\n")));
 }
 
+/// The reference has a line for everything that a script sees, and for nothing else.
+#[tokio::test]
+async fn the_reference_names_what_a_script_sees() {
+    let tree = tree(false).await;
+    let lines = tree.lines().filter_map(|line| line.split_once(": ")?.0.strip_prefix("_G."));
+    let is_given = |name: &str| ["_G", "KEYS", "ARGV"].contains(&name.split('.').next().unwrap_or_default());
+    let mut seen: Vec<&str> = lines.filter(|name| !is_given(name)).collect();
+    let tables: Vec<&str> =
+        tree.lines().filter_map(|line| line.strip_prefix("_G.")?.strip_suffix(": table")).collect();
+    seen.retain(|name| !tables.contains(name));
+    let named = |section: &guest_lua::api::Section| {
+        let entries = section.entries.iter().map(|entry| entry.name);
+        entries.chain(section.lua.iter().copied()).collect::<Vec<_>>()
+    };
+    let mut named: Vec<&str> = guest_lua::api::SECTIONS.iter().flat_map(named).collect();
+    named.retain(|name| !guest_lua::api::WHILE_LOADING.contains(name));
+    seen.sort_unstable();
+    named.sort_unstable();
+    assert_eq!(named, seen);
+}
+
 #[test]
 fn what_the_module_reaches() {
     let mut config = wasmtime::Config::new();

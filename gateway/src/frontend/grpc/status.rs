@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt};
 
+use crate::codes;
 use crate::frontend::work::{Failure, code_of};
 
 /// Whose code words these are.
@@ -72,20 +73,9 @@ impl From<Failure> for Status {
     }
 }
 
-/// The status that comes nearest to a code word. Those that scripts make up are unknown.
+/// The status of an error code. Errors that scripts make up are unknown.
 fn code(word: &str) -> Code {
-    match word {
-        "NOAUTH" | "WRONGPASS" => Code::Unauthenticated,
-        "NOPERM" => Code::PermissionDenied,
-        "NOSCRIPT" => Code::NotFound,
-        "SCRIPTLIMIT" | "REPLYLIMIT" | "LIMIT" | "OOM" => Code::ResourceExhausted,
-        "KILLED" | "EXECABORT" | "UNBLOCKED" => Code::Aborted,
-        "WRONGTYPE" | "BUSYKEY" | "NOTBUSY" => Code::FailedPrecondition,
-        "TRYAGAIN" | "CLUSTERDOWN" | "MISCONF" | "LOADING" | "BUSY" => Code::Unavailable,
-        "SCRIPTTRAP" => Code::Internal,
-        "ERR" => Code::InvalidArgument,
-        _ => Code::Unknown,
-    }
+    codes::of(word).map_or(Code::Unknown, |row| Code::from_i32(row.grpc as i32))
 }
 
 #[cfg(test)]

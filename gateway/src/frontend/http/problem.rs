@@ -5,6 +5,7 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use crate::codes;
 use crate::frontend::work::{Failure, code_of};
 
 /// What went wrong.
@@ -99,21 +100,11 @@ impl IntoResponse for Problem {
     }
 }
 
-/// The status that comes nearest to a code word. Those that scripts make up are 422: all was understood and done, and
-/// that was the result.
+/// The status of an error code. Errors that scripts make up are 422: the request was understood and done, and its result is
+/// this error.
 pub fn status_of(code: &str) -> StatusCode {
-    match code {
-        "ERR" | "EXECABORT" => StatusCode::BAD_REQUEST,
-        "NOAUTH" | "WRONGPASS" => StatusCode::UNAUTHORIZED,
-        "NOPERM" => StatusCode::FORBIDDEN,
-        "LIMIT" => StatusCode::TOO_MANY_REQUESTS,
-        "NOSCRIPT" => StatusCode::NOT_FOUND,
-        "WRONGTYPE" | "BUSYKEY" | "NOTBUSY" | "KILLED" | "UNBLOCKED" => StatusCode::CONFLICT,
-        "SCRIPTTRAP" => StatusCode::INTERNAL_SERVER_ERROR,
-        "MISCONF" | "LOADING" | "BUSY" => StatusCode::SERVICE_UNAVAILABLE,
-        "OOM" => StatusCode::INSUFFICIENT_STORAGE,
-        _ => StatusCode::UNPROCESSABLE_ENTITY,
-    }
+    let status = codes::of(code).map(|row| row.http).and_then(|status| StatusCode::from_u16(status).ok());
+    status.unwrap_or(StatusCode::UNPROCESSABLE_ENTITY)
 }
 
 #[cfg(test)]
