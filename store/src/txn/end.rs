@@ -42,8 +42,12 @@ impl Transaction {
         if !self.is_large() {
             return self.commit();
         }
-        // It goes on if its caller is cancelled. If it fails, it was rolled back.
-        let _ = tokio::task::spawn_blocking(move || self.commit()).await;
+        // It goes on if its caller is cancelled.
+        if let Err(error) = tokio::task::spawn_blocking(move || self.commit()).await
+            && error.is_panic()
+        {
+            std::panic::resume_unwind(error.into_panic());
+        }
     }
 
     /// What is left to be rolled back and released, for another thread.
