@@ -142,10 +142,10 @@ fn names_are_short() {
         (vec!["CLIENT", "SETINFO", "LIB-NAME"], "LIB-NAME"),
         (vec!["CLIENT", "SETINFO", "lib-ver"], "lib-ver"),
     ] {
-        let told = notation::reply(&client.call(call.iter().copied().chain([&*long])));
-        assert_eq!(told, format!("-ERR {what} cannot be longer than 1024 bytes."));
-        let told = notation::reply(&client.call(call.into_iter().chain([&*fine])));
-        assert!(!told.starts_with('-'), "{told}");
+        let reply = notation::reply(&client.call(call.iter().copied().chain([&*long])));
+        assert_eq!(reply, format!("-ERR {what} cannot be longer than 1024 bytes."));
+        let reply = notation::reply(&client.call(call.into_iter().chain([&*fine])));
+        assert!(!reply.starts_with('-'), "{reply}");
     }
 }
 
@@ -181,8 +181,8 @@ fn the_limit_of_all_clients_is_set_in_the_words_of_redis() {
     for value in ["05%", "-5%", "5.5%", "1mb%", "%", "x", "1x"] {
         assert_eq!(set(&mut client, value), format!("{failed}argument must be a memory or percent value"));
     }
-    let told = set(&mut client, "101%");
-    assert_eq!(told, format!("{failed}percentage argument must be less or equal to 100"));
+    let reply = set(&mut client, "101%");
+    assert_eq!(reply, format!("{failed}percentage argument must be less or equal to 100"));
     assert_eq!(get(&mut client), "[\"maxmemory-clients\", \"3%\"]");
 }
 
@@ -243,7 +243,7 @@ fn what_is_not_read_is_bounded_in_sum() {
     let server = TestServer::start(&flags);
     let (mut admin, value) = (server.client(), vec![b'v'; 8 << 20]);
     admin.call(["SET".as_bytes(), b"large", &value]);
-    let before = server.resident_bytes();
+    let resident = server.resident_bytes();
     // Replies.
     let mut readers: Vec<Client> = (0..20).map(|_| server.client()).collect();
     readers.iter_mut().for_each(|reader| reader.send(["GET", "large"]));
@@ -252,7 +252,7 @@ fn what_is_not_read_is_bounded_in_sum() {
     assert!(lives(&mut admin));
     drop(readers);
     // Messages.
-    let told = server.info("evicted_clients");
+    let before = server.info("evicted_clients");
     let mut hearers: Vec<Client> = (0..10).map(|_| server.client()).collect();
     for (number, hearer) in hearers.iter_mut().enumerate() {
         assert!(say(hearer, &format!("SUBSCRIBE c{number}")).starts_with("[\"subscribe\""));
@@ -266,21 +266,21 @@ fn what_is_not_read_is_bounded_in_sum() {
             );
         }
     }
-    wait_until("some are disconnected", || server.info("evicted_clients") >= told + 6);
+    wait_until("some are disconnected", || server.info("evicted_clients") >= before + 6);
     wait_until("the rest fits", || server.info("mem_clients_normal") < 32 << 20);
     drop(hearers);
     // Requests that are not complete.
-    let told = server.info("evicted_clients");
+    let before = server.info("evicted_clients");
     let mut writers: Vec<Client> = (0..10).map(|_| server.client()).collect();
     for writer in &mut writers {
         // May be disconnected while it is sending.
         let _ = writer.send_raw(b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$33554432\r\n");
         let _ = writer.send_raw(&value);
     }
-    wait_until("some are disconnected", || server.info("evicted_clients") >= told + 5);
+    wait_until("some are disconnected", || server.info("evicted_clients") >= before + 5);
     wait_until("the rest fits", || server.info("mem_clients_normal") < 32 << 20);
     assert!(lives(&mut admin));
-    let grown = server.resident_bytes().saturating_sub(before);
+    let grown = server.resident_bytes().saturating_sub(resident);
     assert!(grown < 200 << 20, "{grown} bytes more");
 }
 
