@@ -292,6 +292,9 @@ impl Connection {
                             let at_once = poll_fn(|context| Poll::Ready(finish.as_mut().poll(context))).await;
                             if at_once.is_pending() {
                                 write(server, &own.held, wire, wrote, &mut out.buf).await?;
+                                // Many may wait for long, each with its input and the buffer of its reply only.
+                                give_buffer(std::mem::take(&mut out.buf));
+                                own.held.set_output(0, READ_BYTES);
                                 let hears = listener.filter(|_| ahead.is_empty());
                                 let told = async {
                                     match &hears {
