@@ -37,7 +37,7 @@ cluster: build ## Run 3 store nodes and 2 gateways on this machine, data in ./da
 build: zig console docs ## Build target/release/moonshard in a few minutes
 	cargo build --locked --release --package gateway
 
-dist: zig console docs ## Build target/dist/moonshard, the optimized binary: less CPU per request, three times the build time
+dist: zig console docs ## Build target/dist/moonshard, the shipped binary: less CPU per script, longer to build
 	cargo build --locked --profile dist --package gateway
 
 # It installs what is built, also with the rights of another user who has no cargo.
