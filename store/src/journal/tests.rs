@@ -439,7 +439,7 @@ fn a_disk_that_was_filled_is_whole_or_damaged() {
     assert_eq!(difference(&contents(&Rig::start(platter.clone()).node), &contents(&rig.node)), [""; 0]);
     let held = platter.clone();
     let again = fill_disk(Box::new(move || Ok(Box::new(FakeDisk(held.clone())))), filling());
-    assert!(again.expect_err("refused").to_string().starts_with("platter holds data already"));
+    assert!(again.expect_err("refused").to_string().starts_with("platter already has data"));
     // The second write fails, and the first has just begun it.
     let (platter, filled) = fill(2);
     assert!(filled.is_err());

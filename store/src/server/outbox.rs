@@ -257,7 +257,7 @@ mod tests {
         let all: Vec<Response> = messages(&outbox).into_iter().flatten().collect();
         let [first, second, third] = &all[..] else { panic!("three answers") };
         assert!(
-            matches!(&first.body, Some(Answer::Reply(text)) if text.starts_with(b"-ERR the reply is larger"))
+            matches!(&first.body, Some(Answer::Reply(text)) if text.starts_with(b"-ERR the reply exceeds"))
         );
         assert!(
             matches!(&second.body, Some(Answer::Refusal(refused)) if refused.reason.starts_with("ERR the reply"))

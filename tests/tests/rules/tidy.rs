@@ -165,6 +165,7 @@ fn every_parameter_is_read_by_somebody() {
         let name = match field {
             "script_instances" => "instances()",
             "latency_tracking_info_percentiles" => "percentiles()",
+            "maxmemory_clients" => "limit_of_clients()",
             _ => field,
         };
         gateway.contains(&format!(".{name}"))
