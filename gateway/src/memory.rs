@@ -82,7 +82,8 @@ impl Server {
                 1 => OnFull::Refuse,
                 _ => OnFull::Allow,
             },
-            slack_bytes: 0,
+            // What Redis allows without a limit: commands of a script or transaction that has begun to write.
+            slack_bytes: self.config.script_memory.get_usize(),
         }
     }
 

@@ -91,10 +91,10 @@ impl Node {
     }
 
     /// Whether the data exceeds its limit by more than `slack_bytes` and no key can be evicted. Makes room first, if that is
-    /// possible; the caller must not hold a shard.
+    /// possible, also within the slack; the caller must not hold a shard.
     pub fn exceeds_limit(&self, slack_bytes: usize, now_ms: u64) -> bool {
         let bytes = self.limiter.bytes.load(Ordering::Relaxed);
-        if bytes == 0 || self.accounted_bytes() <= bytes.saturating_add(slack_bytes) {
+        if bytes == 0 || self.accounted_bytes() <= bytes {
             return false;
         }
         let time = self.limiter.limit.lock().time;
@@ -104,7 +104,7 @@ impl Node {
                 self.limiter.short.notify_one();
                 false
             }
-            Evicted::Nobody => true,
+            Evicted::Nobody => self.accounted_bytes() > bytes.saturating_add(slack_bytes),
         }
     }
 

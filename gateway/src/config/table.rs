@@ -360,9 +360,9 @@ pub static PARAMETERS: &[Parameter] = &[
         kind: Kind::Word("rollback|refuse|allow", |c| &c.maxmemory_transactions),
         default: Fallback::Text("rollback"),
         live: true,
-        doc: "What happens when a script or transaction that has already written reaches maxmemory and no key can \
-              be evicted: rollback rolls it back, refuse makes its commands that need memory fail, allow lets it \
-              continue, as in Redis. A script with allow-oom may exceed maxmemory by its memory limit.",
+        doc: "What happens when the data exceeds maxmemory by more than the memory limit of a script or transaction that has \
+              already written, and no key can be evicted: rollback rolls it back, refuse makes its commands that need memory \
+              fail, allow lets it continue without a limit, as Redis does.",
     },
     scripting::SCRIPT_INSTANCES,
     scripting::SCRIPT_CONCURRENCY,

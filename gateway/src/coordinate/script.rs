@@ -201,7 +201,7 @@ impl ScriptCall<'_> {
         let limits = server.transaction_limits();
         TxnLimits {
             undo_bytes: if self.in_exec { limits.undo_bytes } else { self.budget.memory_bytes },
-            slack_bytes: self.oom_slack_bytes(),
+            slack_bytes: self.budget.memory_bytes,
             ..limits
         }
     }

@@ -76,7 +76,7 @@ fn a_signal_lets_running_requests_finish() {
         assert_eq!(notation::reply(&client.read()), "\"finished\"", "signal {signal}");
         assert!(client.is_closed());
         assert_eq!(server.wait().code(), Some(0));
-        wait_until("the log says so", || server.log().contains("stopping: "));
+        wait_until("the log says so", || server.log().contains("shutting down: "));
     }
 }
 
@@ -88,7 +88,7 @@ fn new_connections_are_refused_while_it_drains() {
     // Or has run already, on a machine that is busy with other things.
     wait_until("the script runs", || server.info("scripts_running") + server.info("script_limit_time") > 0);
     server.signal(libc::SIGTERM);
-    wait_until("it stops", || server.log().contains("stopping: "));
+    wait_until("it stops", || server.log().contains("shutting down: "));
     wait_until("nobody listens any more", || std::net::TcpStream::connect(server.address()).is_err());
     // The script's own limit ends it.
     let Value::Error(text) = client.read() else { panic!("an error") };

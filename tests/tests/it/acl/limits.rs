@@ -392,7 +392,7 @@ fn scripts_have_what_their_user_may_have() {
     assert_eq!(other(""), "nil");
     let refused = other("x");
     assert!(refused.starts_with("-UNDECLARED script tried accessing undeclared key, key: kx"), "{refused}");
-    assert!(refused.contains("as limit:undeclared-keys wants it"), "{refused}");
+    assert!(refused.contains("as limit:undeclared-keys requires"), "{refused}");
     assert_eq!((reached(&server, "undeclared-keys"), server.info("undeclared_refused")), (1, 1));
     // Not without atomicity either, nor by what names more than its keys.
     let asynchronous = "#!lua flags=disable-atomicity\nreturn redis.call(unpack(ARGV))";
