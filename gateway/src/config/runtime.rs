@@ -109,11 +109,12 @@ mod tests {
         save 
         appendonly yes
         databases 16
+        maxmemory-transactions rollback
+        maxmemory-clients 0
         maxmemory 0
         maxmemory-policy noeviction
         maxmemory-samples 5
         maxmemory-eviction-tenacity 10
-        maxmemory-clients 0
         port 6379
         ");
     }

@@ -140,7 +140,7 @@ fn all_faces_agree_on_what_is_spoken() {
     assert_eq!(said(server.grpc_address(), &[b"h2", b"http/1.1"]).as_deref(), Some(&b"h2"[..]));
     let tunnel = Tunnel::new(server.http_address(), OverHttp, HOST, &authority.root(), None);
     assert_eq!(Http::connect(tunnel.address()).get("/healthz").status, 200);
-    let part = start(&authority.flags("part", &[HOST]), &[&faces[..], &["--tls-faces", "grpc"]].concat());
+    let part = start(&authority.flags("part", &[HOST]), &[&faces[..], &["--tls-listeners", "grpc"]].concat());
     assert_eq!(notation::reply(&part.client().run("PING")), "+PONG");
     assert_eq!(part.http().get("/healthz").status, 200);
     assert_eq!(said(part.grpc_address(), &[b"h2"]).as_deref(), Some(&b"h2"[..]));
@@ -174,7 +174,7 @@ fn parts_of_a_cluster_know_each_other_by_certificates() {
     let stores = [node(&ours, "one"), node(&ours, "two")];
     let addresses = [0, 1].map(|node: usize| stores[node].address());
     let flags = [ours.flags("gateway", &["gateway"]), vec!["--tls-stores".into(), "yes".into()]].concat();
-    let flags: Vec<&str> = flags.iter().map(String::as_str).chain(["--tls-faces", ""]).collect();
+    let flags: Vec<&str> = flags.iter().map(String::as_str).chain(["--tls-listeners", ""]).collect();
     let gateway = TestServer::gateway(&addresses, &flags);
     let mut client = gateway.client();
     let script = "for i = 1, 100 do redis.call('SET', 'key:' .. i, ARGV[1]) end return redis.call('DBSIZE')";
@@ -192,7 +192,7 @@ fn parts_of_a_cluster_know_each_other_by_certificates() {
     ];
     for (flags, why) in refused {
         let addresses = addresses.map(|address| address.to_string()).join(",");
-        let own = ["--stores", &addresses, "--tls-faces", "grpc"];
+        let own = ["--stores", &addresses, "--tls-listeners", "grpc"];
         let stranger = start(&flags, &own);
         wait_until("the log says why", || stranger.log().contains(why));
     }
@@ -232,7 +232,7 @@ fn probes_of_store_nodes_need_no_certificate() {
     for path in ["/readyz", "/metrics"] {
         assert_eq!(http.get(path).status, 200, "{path}");
     }
-    let plain = TestServer::store(&[&flags[..], &["--tls-faces", "grpc"]].concat());
+    let plain = TestServer::store(&[&flags[..], &["--tls-listeners", "grpc"]].concat());
     assert_eq!(plain.http().get("/readyz").status, 200);
 }
 
