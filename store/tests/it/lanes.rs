@@ -82,7 +82,8 @@ fn nothing_overtakes_a_call_that_has_to_be_sent_again() {
         (6, call(7, 0, "RPUSH bar 6")),
         (7, call(7, 6, "RPUSH bar 7")),
     ];
-    let expected = [(1, ":1"), (2, "MOVED"), (3, "OUT_OF_ORDER"), (4, "OUT_OF_ORDER"), (5, ":2"), (6, ":3"), (7, ":4")];
+    let expected =
+        [(1, ":1"), (2, "MOVED"), (3, "OUT_OF_ORDER"), (4, "OUT_OF_ORDER"), (5, ":2"), (6, ":3"), (7, ":4")];
     assert_eq!(answers(asked), told(expected));
 }
 

@@ -379,6 +379,6 @@ fn a_collector_may_speak_tls() {
     let others = Authority::new();
     let stranger = TestServer::start(&[&flags[..], &["--otel-ca-cert-file", &others.root()]].concat());
     wait_until("the log says why", || {
-        stranger.log().contains("does not take metrics: invalid peer certificate")
+        stranger.log().contains("does not accept metrics: invalid peer certificate")
     });
 }

@@ -302,7 +302,7 @@ fn what_is_left_of_damaged_data_is_told_saved_and_gone_on_with() {
     assert!((1..3000).contains(&left), "{told}");
     let (problems, verdict) = err.trim_end().rsplit_once('\n').expect("more than one line");
     assert!(problems.lines().all(|line| line.starts_with(&format!("moonshard: {data}/sled"))), "{err}");
-    assert!(verdict.contains(&format!("problems in {data}; restore a backup; or look at")), "{verdict}");
+    assert!(verdict.contains(&format!("problems in {data}; restore a backup; or inspect")), "{verdict}");
     let (code, _, dump_err) = tool(&["dump", &data, &file]);
     assert_eq!((code, dump_err), (Some(1), err));
     assert_eq!(

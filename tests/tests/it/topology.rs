@@ -494,7 +494,7 @@ fn what_cannot_be_done_is_refused() {
         assert_eq!(output.status.code(), Some(1), "{task:?}");
         String::from_utf8(output.stderr).expect("text")
     };
-    assert!(refused(&["show"]).contains("of no cluster yet"));
+    assert!(refused(&["show"]).contains("do not belong to a cluster yet"));
     let _gateway = TestServer::gateway(&nodes, &[]);
     assert!(refused(&["drain", "127.0.0.1:1"]).contains("is not a node of this cluster"));
     done(&nodes, &["drain", &nodes[1].to_string()]);
