@@ -42,13 +42,13 @@ dist: zig console docs ## Build target/dist/moonshard, the shipped binary: less 
 
 # It installs what is built, also with the rights of another user who has no cargo.
 install: | $(BINARY) ## Install program, manual pages and completions (PREFIX=/usr/local BINARY=target/release/moonshard)
-	packaging/install.sh $(BINARY) '$(DESTDIR)$(PREFIX)'
+	deploy/packaging/install.sh $(BINARY) '$(DESTDIR)$(PREFIX)'
 
 $(TARGET)/release/moonshard:
 	$(MAKE) build
 
 package: dist ## Package target/dist/moonshard as a tarball and a Python wheel in target/package
-	$(PYTHON) packaging/package.py $(TARGET)/dist/moonshard $(TARGET)/package
+	$(PYTHON) deploy/packaging/package.py $(TARGET)/dist/moonshard $(TARGET)/package
 
 proto: preflight ## Generate proto/src/generated from the .proto files
 	cargo run --locked --quiet --package proto-codegen
@@ -78,7 +78,7 @@ doctests:
 
 # Reports what is missing before anything is fetched or compiled.
 preflight:
-	@PYTHON=$(PYTHON) packaging/preflight.sh
+	@PYTHON=$(PYTHON) deploy/packaging/preflight.sh
 
 # The web console is built before the server, which contains it.
 console: preflight $(SITE)
@@ -226,5 +226,5 @@ endef
 
 # The server can do without its web console; preflight.sh reports that.
 define node
-if ! packaging/preflight.sh node; then exit 0; fi;
+if ! deploy/packaging/preflight.sh node; then exit 0; fi;
 endef

@@ -35,7 +35,7 @@ class Packages(unittest.TestCase):
         if shutil.which("strip"):
             run("strip", cls.program)
         cls.packages = Path(cls.directory.name, "packages")
-        run(sys.executable, ROOT / "packaging" / "package.py", cls.program, cls.packages)
+        run(sys.executable, ROOT / "deploy" / "packaging" / "package.py", cls.program, cls.packages)
 
     @classmethod
     def tearDownClass(cls):
@@ -92,7 +92,7 @@ class Packages(unittest.TestCase):
 
     def test_the_same_program_gives_the_same_packages(self):
         again = Path(self.directory.name, "again")
-        run(sys.executable, ROOT / "packaging" / "package.py", self.program, again)
+        run(sys.executable, ROOT / "deploy" / "packaging" / "package.py", self.program, again)
         self.assertEqual(*({path.name: path.read_bytes() for path in made.iterdir()} for made in (self.packages, again)))
 
     def test_what_is_installed_serves(self):

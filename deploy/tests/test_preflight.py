@@ -24,14 +24,14 @@ class Preflight(unittest.TestCase):
             for name, script in programs.items():
                 (path / name).write_text(f'#!/bin/sh\necho {name} "$@" >>"{directory}/calls"\n{script}\n')
                 (path / name).chmod(0o755)
-            for name in ("Makefile", "Cargo.toml", "packaging/preflight.sh", "guest-lua/requirements.txt"):
+            for name in ("Makefile", "Cargo.toml", "deploy/packaging/preflight.sh", "guest-lua/requirements.txt"):
                 (copy / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy(ROOT / name, copy / name)
             done = subprocess.run(words, cwd=copy, env={"PATH": str(path)}, capture_output=True, text=True, timeout=60)
             return done, Path(directory, "calls").read_text().splitlines()
 
     def reported(self, programs):
-        done, _ = self.run_with(programs, shutil.which("bash"), "packaging/preflight.sh")
+        done, _ = self.run_with(programs, shutil.which("bash"), "deploy/packaging/preflight.sh")
         self.assertEqual(done.stdout, "")
         return done.returncode, done.stderr.splitlines()
 

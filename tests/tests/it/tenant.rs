@@ -130,3 +130,38 @@ fn a_tenant_has_no_reply_built_that_is_too_large() {
     let grown = server.peak_bytes() - before;
     assert!(grown < 400 << 20, "{grown} bytes more at the peak");
 }
+
+/// What a tenant's scripts, libraries and writes occupy has limits, and is paid for.
+#[test]
+fn a_tenant_has_limited_memory() {
+    let flags = ["--maxmemory", "64mb", "--script-cache-max-bytes", "1mb", "--library-memory-max", "1mb"];
+    let server = start(&flags);
+    let mut client = tenant(&server);
+    let refused = |reply: &str| {
+        ["-OOM ", "-SCRIPTLIMIT ", "-LIMIT ", "-NOPERM "].iter().any(|code| reply.starts_with(code))
+    };
+    // The data: what was written is rolled back.
+    let writes = "for i = 1, 40 do redis.call('SETRANGE', KEYS[1] .. i, 8388607, 'x') end return 1";
+    for script in [writes.to_owned(), format!("#!lua flags=allow-oom\n{writes}")] {
+        let reply = notation::reply(&client.eval(&script, &["tenant:"], &[]));
+        assert!(refused(&reply) || reply.starts_with("-UNDECLARED "), "{reply}");
+        assert_eq!(notation::reply(&server.client().run("DBSIZE")), "0");
+    }
+    // Texts and images of scripts.
+    for number in 0..30 {
+        let text = format!("local t = {{}} {} return {number}", "t[#t + 1] = 'x' ".repeat(5000));
+        for _ in 0..2 {
+            let reply = notation::reply(&client.call(["EVAL", &text, "0"]));
+            assert!(refused(&reply) || reply == number.to_string(), "{reply}");
+        }
+    }
+    let held = server.info("used_memory_scripts");
+    assert!(held < 3 << 20, "{held} bytes of scripts");
+    // The state of a library, which the tenant may call if an operator has loaded it.
+    let library = "#!lua name=large\nlocal t = ('x'):rep(2000000)\n\
+                   redis.register_function('size', function() return #t end)";
+    let reply = notation::reply(&server.client().call(["FUNCTION", "LOAD", library]));
+    assert!(reply.starts_with("-SCRIPTLIMIT memory: "), "{reply}");
+    let reply = notation::reply(&client.call(["FUNCTION", "LOAD", library]));
+    assert!(refused(&reply), "{reply}");
+}

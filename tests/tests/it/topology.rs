@@ -498,7 +498,7 @@ fn what_cannot_be_done_is_refused() {
     let _gateway = TestServer::gateway(&nodes, &[]);
     assert!(refused(&["drain", "127.0.0.1:1"]).contains("is not a node of this cluster"));
     done(&nodes, &["drain", &nodes[1].to_string()]);
-    assert!(refused(&["drain", &nodes[0].to_string()]).contains("no other node has slots"));
+    assert!(refused(&["drain", &nodes[0].to_string()]).contains("no other node owns slots"));
     assert_eq!(counts(&nodes), [SLOTS, 0]);
     let output = ran(&nodes, &["move", "--slots", "5-4", "--to", "x:1"]);
     assert_eq!(output.status.code(), Some(2));

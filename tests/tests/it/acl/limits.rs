@@ -408,7 +408,7 @@ fn scripts_have_what_their_user_may_have() {
             let refused = call(line);
             let told = "-UNDECLARED script tried accessing keys that cannot be declared, command: ";
             assert!(
-                refused.starts_with(told) && refused.contains("limit:undeclared-keys wants it"),
+                refused.starts_with(told) && refused.contains("limit:undeclared-keys requires"),
                 "{refused}"
             );
         }

@@ -5,7 +5,7 @@
 # Usage: preflight.sh         everything; fails if the server cannot be built
 #        preflight.sh node    whether the web console can be built, without a word
 set -euo pipefail
-cd "${BASH_SOURCE[0]%/*}/.."
+cd "${BASH_SOURCE[0]%/*}/../.."
 
 python=${PYTHON:-python3}
 failed=0

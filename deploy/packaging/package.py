@@ -19,7 +19,7 @@ import time
 import zipfile
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parent.parent.parent
 # 1980, the first year that a zip file can express.
 DATE = int(os.environ.get("SOURCE_DATE_EPOCH", 315532800))
 DOCUMENTS = ["LICENSE", "README.md"]
@@ -125,7 +125,7 @@ def main():
     target = re.search(r"^host: (.*)$", output("rustc", "-vV"), re.MULTILINE)[1]
     directory.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as prefix:
-        output(ROOT / "packaging" / "install.sh", program, prefix)
+        output(ROOT / "deploy" / "packaging" / "install.sh", program, prefix)
         for pack in (tarball, wheel):
             path = pack(Path(prefix), directory, version, target)
             checksum(path)
