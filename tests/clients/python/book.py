@@ -2,7 +2,8 @@
 
 A block ```redis has lines for redis-cli after `> `, and what redis-cli prints. A block ```console has commands for the
 shell after `$ `, which may go on in lines that end with a backslash, and what they print. `…` in what is printed stands
-for any text, and for any lines if it is alone in a line. The examples of a page run in order, on an empty server.
+for any text, and for any lines if it is alone in a line. The examples of a page run in order, on an empty server. A block
+```console that prints nothing lists commands for other machines or for the reader's own choice: it is not run.
 
 Usage: book.py PROGRAM RESP HTTP GRPC, the last three as HOST:PORT
 """
@@ -79,6 +80,8 @@ def main() -> None:
             run("redis", PREPARE, program, addresses)
         for number, kind, lines in blocks:
             commands, printed = split(kind, lines)
+            if kind == "console" and not printed:
+                continue
             seen = run(kind, commands, program, addresses)
             for ours, theirs in zip(ADDRESSES, addresses):
                 seen = seen.replace(theirs, ours)
