@@ -89,7 +89,7 @@ begin lints nice make --no-print-directory lint doctests
 while ((${#parts[@]})); do finish; done
 
 echo '===== The slowest tests, in seconds'
-sed -n 's/^test \(.*\) \.\.\. ok <\(.*\)s>$/\2 \1/p' "$logs"/*.log | sort -rn | head -20 | awk '{ printf "%8.1f  %s\n", $1, $2 }'
+sed -n 's/^test \(.*\) \.\.\. ok <\(.*\)s>$/\2 \1/p' "$logs"/*.log | sort -rn | awk 'NR <= 20 { printf "%8.1f  %s\n", $1, $2 }'
 if ((${#failed[@]})); then
     echo "***** FAILED: ${failed[*]} *****"
     exit 1

@@ -239,7 +239,7 @@ mod tests {
     #[test]
     fn a_body_that_is_too_long_is_refused() {
         assert!(body_within(&"four", 6).is_ok());
-        let refused = body_within(&"\u{1}", 6).err().expect("an escape of six bytes, and quotes");
+        let refused = body_within(&"\u{1}", 6).expect_err("an escape of six bytes, and quotes");
         assert_eq!(refused.code, "REPLYLIMIT");
     }
 
