@@ -21,7 +21,7 @@ const LOOK: Duration = Duration::from_secs(2);
 #[derive(Default)]
 pub struct Certificates {
     tls: Option<Arc<Tls>>,
-    /// Those faces are TLS, as bits in the order of `tls-listeners`.
+    /// Listeners that use TLS, as bits in the order of `tls-listeners`.
     faces: u64,
     stores: bool,
 }
@@ -123,7 +123,7 @@ pub fn to_ask(config: &Config, face: Face, insists: bool) -> Result<Option<Files
     Ok(Some(Files { own, roots, clients: Clients::Anyone }))
 }
 
-/// The place of a face in `tls-listeners`, and what is spoken there.
+/// The position of a listener in `tls-listeners`, and its protocol.
 fn spoken(face: Face) -> (u32, Protocol) {
     match face {
         Face::Resp => (0, Protocol::Resp),

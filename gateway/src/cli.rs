@@ -514,8 +514,8 @@ mod tests {
             task("moonshard health", &[&known[..], &[("MOONSHARD_TLS_LISTENERS", "grpc")]].concat()),
             "http 127.0.0.1:8080"
         );
-        let nobody = "moonshard: no address to check: set --http HOST:PORT or --grpc HOST:PORT";
-        assert_eq!(task("moonshard health", &[("MOONSHARD_HTTP", "off")]), nobody);
+        let no_address = "moonshard: no address to check: set --http HOST:PORT or --grpc HOST:PORT";
+        assert_eq!(task("moonshard health", &[("MOONSHARD_HTTP", "off")]), no_address);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! `moonshard health`: whether a server accepts requests, for whoever starts and stops it.
+//! `moonshard health`: whether a server accepts requests, for the supervisor that starts and stops it.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};

@@ -17,7 +17,7 @@ use crate::server::Server;
 /// What is told, as it comes.
 pub type Happenings = Pin<Box<dyn Stream<Item = Result<WatchResponse, Status>> + Send>>;
 
-/// Tells of runs until the client goes or the server is shutting down.
+/// Sends events of script runs until the client disconnects or the server shuts down.
 pub fn listen(server: &Arc<Server>, bounds: Bounds, ready: Ready) -> Happenings {
     // Listens from now on, not from when the answer is first read.
     let listener = server.events.listen();

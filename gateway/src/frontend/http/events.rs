@@ -15,7 +15,7 @@ use crate::events::{Event as RunEvent, Introduction};
 /// A sign of life for whoever stands between, when nothing happens.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(15);
 
-/// Tells of runs until the client goes or the server is shutting down.
+/// Sends events of script runs until the client disconnects or the server shuts down.
 pub async fn listen(ask: Ask) -> Result<impl IntoResponse, Problem> {
     ask.work.check(&[b"SCRIPT", b"RUNNING"])?;
     Ok(Sse::new(told(&ask)).keep_alive(KeepAlive::new().interval(SIGN_OF_LIFE)))
