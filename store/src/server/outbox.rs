@@ -156,9 +156,8 @@ impl Outbox {
 
     /// Waits until a long call may begin: those that were asked for before their answers filled the memory wait for the peer,
     /// too.
-    pub async fn turn(&self) -> Option<SemaphorePermit<'_>> {
-        // It is never closed.
-        let turn = self.long_calls.acquire().await.ok();
+    pub async fn turn(&self) -> SemaphorePermit<'_> {
+        let turn = self.long_calls.acquire().await.expect("the semaphore is never closed");
         self.has_room().await;
         turn
     }

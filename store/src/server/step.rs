@@ -54,11 +54,20 @@ pub(super) async fn execute(host: &Arc<Host>, call: &wire::Call, outbox: &Outbox
         Routing::ByKey => call.keys().any(|(key, mode)| is_in_the_way(txn, call.db, key, mode)),
         _ => true,
     };
-    let _turn = if host.node.is_long(&call) { outbox.turn().await } else { None };
-    let begin = Transaction::begin_for(&host.node, &call);
-    let txn = match unless_held_up(host, is_wanted, begin).await {
-        Ok(txn) => txn,
-        Err(held_up) => return Answer::Refusal(held_up),
+    let mut turn = None;
+    let txn = loop {
+        let begin = Transaction::begin_for(&host.node, &call);
+        let txn = match unless_held_up(host, is_wanted, begin).await {
+            Ok(txn) => txn,
+            Err(held_up) => return Answer::Refusal(held_up),
+        };
+        // Known only with the locks: values that another long call works on are not in their shards.
+        if turn.is_some() || !txn.is_long(&call) {
+            break txn;
+        }
+        // The keys must not stay locked while the peer does not read.
+        drop(txn);
+        turn = Some(outbox.turn().await);
     };
     if let Err(moved) = host.place.owns(admitted.key_bytes()) {
         return Answer::Refusal(moved);
