@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run cluster build dist install package proto test check doctests bench bench-heavy fuzz fuzz-commands fuzz-histories eviction-quality crash cluster-crash disk-space bench-nodes chart-apply fmt lint clean preflight zig console docs reference
+.PHONY: help run cluster build dist install package proto test check doctests style bench bench-heavy fuzz fuzz-commands fuzz-histories eviction-quality crash cluster-crash disk-space bench-nodes chart-apply fmt lint clean preflight zig console docs reference
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 PYTHON ?= python3
@@ -63,9 +63,7 @@ test: preflight ## Check format and lints, run all tests
 	@$(browser)
 
 # Of some crates only with CRATES="store resp".
-check: zig console docs ## Check format and lints, run the unit tests (for the edit loop)
-	cargo fmt --all --check
-	@$(lint_console)
+check: style docs ## Check format and lints, run the unit tests (for the edit loop)
 	cargo clippy --locked $(packages) --all-targets -- --deny warnings
 	INSTA_UPDATE=no cargo test --locked --quiet $(packages) --lib --bins
 
@@ -186,9 +184,12 @@ fmt: ## Format all sources
 	cargo fmt --all
 	@if [[ -e $(MODULES) ]]; then cd web-console && npm run --silent fmt; fi
 
-lint: zig console docs ## Check format and lints
+# All of `lint` that needs no compiler.
+style: zig console
 	cargo fmt --all --check
 	@$(lint_console)
+
+lint: style docs ## Check format and lints
 	cargo clippy --locked --workspace --all-targets -- --deny warnings
 
 clean: ## Remove everything that was built or downloaded in this directory

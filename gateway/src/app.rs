@@ -127,7 +127,7 @@ async fn run(
     let runtime =
         runtime.await.map_err(|error| StartError(format!("cannot prepare the script engine: {error:#}")))?;
     give_back_memory();
-    let io = IoThreads::new(io);
+    let io = IoThreads::new(io, compute.clone());
     let server = Server::new(Parts {
         store: storage.store(),
         registry: Registry::new(crate::command::FAMILIES),

@@ -12,7 +12,7 @@ use store::{Call, Origin, Store};
 use store_engine::command::resolve;
 use store_engine::keys::keys_of;
 use store_engine::spec::flags;
-use store_engine::{Args, Command, CommandError, Protocol, Reply};
+use store_engine::{Args, Command, CommandError, Protocol, Reply, Routing};
 
 use crate::command;
 use crate::coordinate;
@@ -22,7 +22,7 @@ use crate::monitor::Spike;
 use crate::observe::{Counters, unix_ms};
 use crate::registry::{Later, Row, SessionRun, run_now};
 use crate::server::Server;
-use crate::session::Session;
+use crate::session::{Session, Touched};
 use crate::spans::{CLIENT, Fact, Open, Scope, Span};
 
 /// Handles a request as far as that is possible at once. The reply is in `out`, unless something is returned
@@ -218,7 +218,7 @@ fn try_begin<'a>(
     if command::pubsub::pong(session, admitted.facts, args, out) {
         return None;
     }
-    session.wrote |= admitted.facts.is_write();
+    session.touched = session.touched.max(touched(&admitted));
     // Redis shows SELECT and RESET with the database that they lead to, and EXEC behind what it does.
     let is_late = matches!(admitted.facts.name, "select" | "reset" | "exec");
     if !is_late {
@@ -247,10 +247,20 @@ fn try_begin<'a>(
                 }
                 None
             }
-            SessionRun::Later(later) | SessionRun::Either(_, later) => {
-                session.wrote |= !later.only_reads();
-                Some(Waiting::Later(later, admitted))
-            }
+            SessionRun::Later(later) | SessionRun::Either(_, later) => Some(Waiting::Later(later, admitted)),
+        },
+    }
+}
+
+/// What a call touches, at most.
+fn touched(admitted: &Admitted<'_>) -> Touched {
+    match admitted.row {
+        _ if admitted.facts.is_write() => Touched::Written,
+        Row::Engine(_) if admitted.facts.routing == Routing::Anywhere => Touched::Nothing,
+        Row::Engine(_) => Touched::Read,
+        Row::Session(command) => match command.run {
+            SessionRun::Now(_) => Touched::Nothing,
+            SessionRun::Later(later) | SessionRun::Either(_, later) => later.touches(),
         },
     }
 }

@@ -39,6 +39,8 @@ const AGREEING: u32 = 2;
 /// All I/O threads.
 pub struct IoThreads {
     threads: Vec<IoThread>,
+    /// Where connections live while their requests are large.
+    compute: Handle,
     /// Where new connections go.
     newcomers: AtomicUsize,
     /// Runs in the background that have a CPU of their own.
@@ -68,12 +70,13 @@ struct IoThread {
 /// A connection's place on a thread.
 pub struct Place {
     threads: Arc<IoThreads>,
-    at: usize,
+    /// The I/O thread; none on the compute threads.
+    at: Option<usize>,
 }
 
 impl IoThreads {
-    /// The threads that these runtimes run on.
-    pub fn new(runtimes: Vec<Handle>) -> Arc<IoThreads> {
+    /// The threads that these runtimes run on. Connections with large requests live on `compute`.
+    pub fn new(runtimes: Vec<Handle>, compute: Handle) -> Arc<IoThreads> {
         let thread = |runtime| IoThread {
             runtime,
             connections: AtomicUsize::new(0),
@@ -87,6 +90,7 @@ impl IoThreads {
         let threads = runtimes.into_iter().map(thread).collect();
         Arc::new(IoThreads {
             threads,
+            compute,
             newcomers: AtomicUsize::new(0),
             apart: AtomicUsize::new(0),
             room: AtomicUsize::new(usize::MAX),
@@ -148,22 +152,32 @@ impl IoThreads {
 impl Place {
     fn on(threads: &Arc<IoThreads>, at: usize) -> Place {
         threads.threads[at].connections.fetch_add(1, Ordering::Relaxed);
-        Place { threads: threads.clone(), at }
+        Place { threads: threads.clone(), at: Some(at) }
+    }
+
+    fn thread(&self) -> Option<&IoThread> {
+        self.at.map(|at| &self.threads.threads[at])
     }
 
     /// The runtime of its thread.
     pub fn runtime(&self) -> &Handle {
-        &self.threads.threads[self.at].runtime
+        self.thread().map_or(&self.threads.compute, |thread| &thread.runtime)
     }
 
     /// Whether other connections are on its thread too.
     pub fn is_shared(&self) -> bool {
-        self.threads.threads[self.at].connections.load(Ordering::Relaxed) > 1
+        self.thread().is_some_and(|thread| thread.connections.load(Ordering::Relaxed) > 1)
     }
 
-    /// Another place, if the connection shall move there. Asked between two requests.
-    pub fn better(&self) -> Option<Place> {
-        let thread = &self.threads.threads[self.at];
+    /// The place for a connection with a large request, which would hold up all others of an I/O thread, unless this is
+    /// one.
+    pub fn for_large(&self) -> Option<Place> {
+        self.at.map(|_| Place { threads: self.threads.clone(), at: None })
+    }
+
+    /// Another place, if the connection shall move there. Asked between two requests, of which the last one `was_large`.
+    pub fn better(&self, was_large: bool) -> Option<Place> {
+        let Some(thread) = self.thread() else { return (!was_large).then(|| self.threads.place()) };
         // Nobody else counts.
         thread.answered.store(thread.answered.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
         if thread.leaving.load(Ordering::Relaxed) == 0 {
@@ -177,7 +191,9 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.threads.threads[self.at].connections.fetch_sub(1, Ordering::Relaxed);
+        if let Some(thread) = self.thread() {
+            thread.connections.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 }
 
@@ -302,16 +318,32 @@ mod tests {
     #[test]
     fn connections_move_when_told() {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let threads = IoThreads::new(vec![runtime.handle().clone(), runtime.handle().clone()]);
+        let own = || runtime.handle().clone();
+        let threads = IoThreads::new(vec![own(), own()], own());
         let places = [threads.place(), threads.place()];
-        assert!(places[0].better().is_none());
+        assert!(places[0].better(false).is_none());
         threads.threads[0].target.store(1, Ordering::Relaxed);
         threads.threads[0].leaving.store(1, Ordering::Relaxed);
-        let moved = places[0].better().unwrap();
-        assert_eq!(moved.at, 1);
-        assert!(places[1].better().is_none(), "one was to move");
+        let moved = places[0].better(false).unwrap();
+        assert_eq!(moved.at, Some(1));
+        assert!(places[1].better(false).is_none(), "one was to move");
         drop(places);
         let counts = [0, 1].map(|at: usize| threads.threads[at].connections.load(Ordering::Relaxed));
         assert_eq!(counts, [0, 1]);
+    }
+
+    #[test]
+    fn connections_are_on_compute_threads_while_requests_are_large() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let threads = IoThreads::new(vec![runtime.handle().clone()], runtime.handle().clone());
+        let connections = || threads.threads[0].connections.load(Ordering::Relaxed);
+        let place = threads.place();
+        let large = place.for_large().unwrap();
+        drop(place);
+        assert_eq!(connections(), 0);
+        assert!(large.for_large().is_none() && large.better(true).is_none() && !large.is_shared());
+        let back = large.better(false).unwrap();
+        drop(large);
+        assert_eq!((back.at, connections()), (Some(0), 1));
     }
 }

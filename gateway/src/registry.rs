@@ -6,7 +6,7 @@ use foldhash::fast::RandomState;
 use store_engine::{Args, Command, CommandError, Reply};
 
 use crate::server::Server;
-use crate::session::Session;
+use crate::session::{Session, Touched};
 
 /// A command about the connection or the server instead of keys.
 pub struct SessionCommand {
@@ -72,20 +72,19 @@ pub enum Later {
 }
 
 impl Later {
-    /// Whether it certainly changes nothing.
-    pub fn only_reads(self) -> bool {
-        matches!(
-            self,
-            Later::Eval { read_only: true, .. }
-                | Later::Fcall { read_only: true }
-                | Later::Save
-                | Later::Watch
-                | Later::Config
-                | Later::Publish { .. }
-                | Later::PubSub
-                | Later::Cluster
-                | Later::Wait
-        )
+    /// What it touches, at most.
+    pub fn touches(self) -> Touched {
+        match self {
+            Later::Eval { read_only: true, .. } | Later::Fcall { read_only: true } => Touched::Read,
+            Later::Save
+            | Later::Watch
+            | Later::Config
+            | Later::Publish { .. }
+            | Later::PubSub
+            | Later::Cluster
+            | Later::Wait => Touched::Nothing,
+            _ => Touched::Written,
+        }
     }
 }
 

@@ -349,6 +349,18 @@ impl Replies {
     }
 }
 
+/// What requests have touched: their replies wait for the disk if that is data.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Touched {
+    /// No data.
+    #[default]
+    Nothing,
+    /// Data that was read, and may have been changed by others a moment before.
+    Read,
+    /// Data that was changed, or may have been.
+    Written,
+}
+
 /// One connection's state.
 pub struct Session {
     /// What others may know of it.
@@ -367,8 +379,8 @@ pub struct Session {
     pub multi: Option<Multi>,
     /// WATCHed keys.
     pub watched: HashMap<WatchedKey, Watch>,
-    /// It has run something that may change data, of which the reply is not sent yet.
-    pub wrote: bool,
+    /// What the requests have touched whose replies are not sent yet.
+    pub touched: Touched,
     /// For its scripts.
     pub wishes: Wishes,
     /// What its requests are parts of.
@@ -415,7 +427,7 @@ impl Session {
             seed,
             multi: None,
             watched: HashMap::new(),
-            wrote: false,
+            touched: Touched::Nothing,
             wishes: Wishes::default(),
             parent: Parent::Unknown,
             clock: None,

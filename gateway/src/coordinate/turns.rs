@@ -268,12 +268,12 @@ mod tests {
         /// With a CPU to spare or without.
         fn new(crowded: bool) -> Threads {
             let io = Builder::new_current_thread().build().unwrap();
-            let all = IoThreads::new(vec![io.handle().clone()]);
+            let compute =
+                Builder::new_multi_thread().worker_threads(1).thread_name("compute").build().unwrap();
+            let all = IoThreads::new(vec![io.handle().clone()], compute.handle().clone());
             if crowded {
                 all.crowd();
             }
-            let compute =
-                Builder::new_multi_thread().worker_threads(1).thread_name("compute").build().unwrap();
             Threads { _place: all.place(), io, all, compute }
         }
 

@@ -37,7 +37,7 @@ use crate::io::Place;
 use crate::log;
 use crate::observe::{Counters, Face, unix_ms};
 use crate::server::Server;
-use crate::session::{ClientInfo, Held, Replies, Session};
+use crate::session::{ClientInfo, Held, Replies, Session, Touched};
 
 /// Bytes asked for in one read.
 const READ_BYTES: usize = 16 * 1024;
@@ -47,6 +47,9 @@ const FLUSH_BYTES: usize = 256 * 1024;
 const STRANGER_FLUSH_BYTES: usize = 16 * 1024;
 /// Reply bytes that are written before others have their turn.
 const PIECE_BYTES: usize = 1 << 20;
+/// Requests in the input from which on the connection leaves the I/O thread until they are answered: to parse, check, copy
+/// and free 20,000 arguments takes a millisecond or two.
+const LARGE_BYTES: usize = 256 * 1024;
 /// Buffers larger than this are not kept.
 const KEPT_BYTES: usize = 64 * 1024;
 /// Idle buffers a thread keeps.
@@ -169,30 +172,38 @@ impl Connection {
                 _ = &mut stopping => return wire.shutdown().await.map(|()| Left::Closed),
             }
         }
+        // Of a connection that comes from another thread with a request.
+        let mut has_request = !self.input.is_empty();
         loop {
-            if self.session.listens() {
-                tokio::select! {
+            if !std::mem::take(&mut has_request) {
+                if self.session.listens() {
+                    tokio::select! {
+                        biased;
+                        come = self.tell_until_asked(wire) => come?,
+                        () = &mut killed => return wire.shutdown().await.map(|()| Left::Closed),
+                        _ = &mut stopping => return wire.shutdown().await.map(|()| Left::Closed),
+                    }
+                }
+                let read = tokio::select! {
                     biased;
-                    come = self.tell_until_asked(wire) => come?,
+                    read = self.read(wire) => read?,
+                    // From now on somebody else's changes are to be told here.
+                    () = &mut summoned, if !is_summoned => {
+                        is_summoned = true;
+                        continue;
+                    }
                     () = &mut killed => return wire.shutdown().await.map(|()| Left::Closed),
                     _ = &mut stopping => return wire.shutdown().await.map(|()| Left::Closed),
+                };
+                if read == 0 {
+                    return Ok(Left::Closed);
                 }
+                Counters::add(&self.entry.server.counters.bytes_in, read as u64);
             }
-            let read = tokio::select! {
-                biased;
-                read = self.read(wire) => read?,
-                // From now on somebody else's changes are to be told here.
-                () = &mut summoned, if !is_summoned => {
-                    is_summoned = true;
-                    continue;
-                }
-                () = &mut killed => return wire.shutdown().await.map(|()| Left::Closed),
-                _ = &mut stopping => return wire.shutdown().await.map(|()| Left::Closed),
-            };
-            if read == 0 {
-                return Ok(Left::Closed);
+            let is_large = self.input.len() >= LARGE_BYTES;
+            if is_large && let Some(place) = place.for_large() {
+                return Ok(Left::For(place));
             }
-            Counters::add(&self.entry.server.counters.bytes_in, read as u64);
             tokio::select! {
                 biased;
                 answered = self.answer(wire, place.is_shared()) => answered?,
@@ -202,7 +213,7 @@ impl Connection {
             if self.session.closing || client.killed.load(Ordering::Relaxed) {
                 return wire.shutdown().await.map(|()| Left::Closed);
             }
-            if let Some(better) = place.better() {
+            if let Some(better) = place.better(is_large || !self.input.is_empty()) {
                 return Ok(Left::For(better));
             }
         }
@@ -281,7 +292,7 @@ impl Connection {
                         took_long = true;
                         let ends_with_client =
                             server.config.script_client_gone.get() == 0 || !waiting.runs_scripts();
-                        let (wrote, own) = (session.wrote, session.client.clone());
+                        let (touched, own) = (session.touched, session.client.clone());
                         // Of a value that is on its way the client hears behind it that it has changed.
                         let hears = session.listens() && (session.tracking.is_none() || waiting.blocks());
                         let listener = hears.then(|| session.client.clone());
@@ -291,7 +302,7 @@ impl Connection {
                             // Most answer at once. Whoever waits shall not hold back what was answered before.
                             let at_once = poll_fn(|context| Poll::Ready(finish.as_mut().poll(context))).await;
                             if at_once.is_pending() {
-                                write(server, &own.held, wire, wrote, &mut out.buf).await?;
+                                write(server, &own.held, wire, touched, &mut out.buf).await?;
                                 // Many may wait for long, each with its input and the buffer of its reply only.
                                 give_buffer(std::mem::take(&mut out.buf));
                                 own.held.set_output(0, READ_BYTES);
@@ -362,7 +373,7 @@ impl Connection {
         session.client.held.set_input(input.len(), input.capacity());
         Counters::add(&server.counters.commands, answered);
         // A client that wants no replies waits for the disk as others do, if that is far behind.
-        if !out.buf.is_empty() || session.wrote {
+        if !out.buf.is_empty() || session.touched == Touched::Written {
             if crowded && (answered > 1 || took_long) {
                 // Others compute before anybody writes: a client that serves many connections is then woken once
                 // and finds many replies. Scripts 16 deep on 50 connections take 0.8 of the CPU time, and so do
@@ -420,8 +431,8 @@ async fn write_replies(
     wire: &mut Wire,
     bytes: &mut Vec<u8>,
 ) -> io::Result<()> {
-    let wrote = std::mem::take(&mut session.wrote);
-    let written = write(server, &session.client.held, wire, wrote, bytes);
+    let touched = std::mem::take(&mut session.touched);
+    let written = write(server, &session.client.held, wire, touched, bytes);
     match session.needs_password(&server.acl) {
         true => timeout(patience(&server.config), Box::pin(written)).await.unwrap_or(Err(TIMED_OUT.into())),
         false => written.await,
@@ -429,7 +440,7 @@ async fn write_replies(
 }
 
 /// Writes all of `bytes` and empties it, once the changes they acknowledge are as durable as configured. If these cannot be,
-/// and the client `wrote`, each reply becomes an error.
+/// and the client has `touched` data to change it, each reply becomes an error.
 ///
 /// A client that leaves too much unread is cut off: at once beyond the
 /// hard limit, after a while beyond the soft one.
@@ -437,13 +448,14 @@ async fn write(
     server: &Server,
     held: &Held,
     wire: &mut Wire,
-    wrote: bool,
+    touched: Touched,
     bytes: &mut Vec<u8>,
 ) -> io::Result<()> {
-    if let Some(journal) = server.store.node().and_then(|node| node.journal())
+    if touched != Touched::Nothing
+        && let Some(journal) = server.store.node().and_then(|node| node.journal())
         && (!bytes.is_empty() || journal.is_behind())
         && let Err(failure) = journal.settle().await
-        && wrote
+        && touched == Touched::Written
     {
         refuse_all(bytes, &store::journal::misconf(&failure))?;
     }

@@ -14,7 +14,7 @@ use crate::gate::{self, Origin};
 use crate::observe::{Counters, unix_ms};
 use crate::registry::{Row, SessionRun};
 use crate::server::Server;
-use crate::session::{ClientInfo, Session};
+use crate::session::{ClientInfo, Session, Touched};
 use crate::spans::Parent;
 
 /// Why a request is not answered as it wished.
@@ -178,13 +178,14 @@ impl Work {
 
     /// Waits until what was done is kept as durability promises.
     pub async fn keep(&mut self) -> Result<(), Failure> {
-        if let Some(journal) = self.server.store.node().and_then(|node| node.journal())
+        if self.session.touched != Touched::Nothing
+            && let Some(journal) = self.server.store.node().and_then(|node| node.journal())
             && let Err(reason) = journal.settle().await
-            && self.session.wrote
+            && self.session.touched == Touched::Written
         {
             return Err(Failure::Reply(misconf(&reason).text().as_bytes().to_vec()));
         }
-        self.session.wrote = false;
+        self.session.touched = Touched::Nothing;
         Ok(())
     }
 

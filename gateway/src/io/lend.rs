@@ -173,7 +173,8 @@ mod tests {
 
     #[test]
     fn runs_in_the_background_have_the_cpus_to_spare() {
-        let threads = IoThreads::new(Vec::new());
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let threads = IoThreads::new(Vec::new(), runtime.handle().clone());
         threads.room.store(1, Ordering::Relaxed);
         let (mut one, mut other) = (threads.background(), threads.background());
         assert!(one.has_cpu(false) && !other.has_cpu(false));
@@ -190,7 +191,7 @@ mod tests {
     #[test]
     fn threads_with_connections_lend_their_time() {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let threads = IoThreads::new(vec![runtime.handle().clone(); 3]);
+        let threads = IoThreads::new(vec![runtime.handle().clone(); 3], runtime.handle().clone());
         let run = threads.background();
         assert!(run.lender().is_none(), "nobody is there to be held up");
         let _places = [Place::on(&threads, 1), Place::on(&threads, 2)];
@@ -204,13 +205,13 @@ mod tests {
     #[test]
     fn there_is_no_gap_in_a_burst_but_what_is_due() {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let threads = IoThreads::new(vec![runtime.handle().clone()]);
+        let threads = IoThreads::new(vec![runtime.handle().clone()], runtime.handle().clone());
         let place = threads.place();
         let lender = threads.background().lender().unwrap();
         runtime.block_on(async {
             let burst = tokio::spawn(async move {
                 loop {
-                    assert!(place.better().is_none(), "nothing is to move");
+                    assert!(place.better(false).is_none(), "nothing is to move");
                     tokio::task::yield_now().await;
                 }
             });

@@ -263,7 +263,8 @@ impl Session {
                 if status.epoch > beat.epoch {
                     status.map = self.host.place.taken().map(|taken| taken.map.to_wire());
                 }
-                self.answer(id, Answer::Status(Box::new(status)));
+                // A slow disk does not make a node silent.
+                self.outbox.push([Response { id, body: Some(Answer::Status(Box::new(status))) }]);
             }
             Ask::Execute(wire::Execute { call: Some(call), sequence: lane, since }) => {
                 self.execute(Queued { id, since, call }, lane);

@@ -1,6 +1,7 @@
 //! A disk that takes nothing for a while: clients and scripts wait for it, so that what waits in memory is bounded.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::thread;
 
 use tests::client::encode;
@@ -17,8 +18,18 @@ const FULL: usize = QUEUE_BYTES.div_ceil(VALUE_BYTES);
 const COUNT: usize = 300;
 
 /// A server whose disk takes nothing until there is the file `gate`.
-fn start(folder: &Folder, gate: &Folder) -> TestServer {
-    let flags = ["--data-dir", folder.text(), "--http", "127.0.0.1:0", "--script-timeout-ms", "600000"];
+fn start(folder: &Folder, gate: &Folder, durability: &str) -> TestServer {
+    let (dir, timeout) = (folder.text(), "600000");
+    let flags = [
+        "--data-dir",
+        dir,
+        "--durability",
+        durability,
+        "--http",
+        "127.0.0.1:0",
+        "--script-timeout-ms",
+        timeout,
+    ];
     let file = gate.child("open");
     TestServer::start_failing(&flags, &format!("applied=until:{file},queue-bytes={QUEUE_BYTES}"))
 }
@@ -51,7 +62,7 @@ fn a_script_without_atomicity_waits_between_its_calls() {
         ["redis.call('SET', 'k' .. i, ARGV[1])", "local reply = redis.call('SET', 'k' .. i, ARGV[1])"];
     for call in calls {
         let (folder, gate) = (Folder::new("slow"), Folder::made("gate"));
-        let server = start(&folder, &gate);
+        let server = start(&folder, &gate, "periodic");
         let script = format!("--!df flags=disable-atomicity\nfor i = 1, {COUNT} do {call} end return 'done'");
         let mut client = server.client();
         client.send(["EVAL", &script, "0", &"v".repeat(VALUE_BYTES)]);
@@ -65,7 +76,7 @@ fn a_script_without_atomicity_waits_between_its_calls() {
 #[test]
 fn a_client_without_replies_waits_as_others_do() {
     let (folder, gate) = (Folder::new("slow"), Folder::made("gate"));
-    let server = start(&folder, &gate);
+    let server = start(&folder, &gate, "periodic");
     let mut client = server.client();
     client.send(["CLIENT", "REPLY", "OFF"]);
     let value = "v".repeat(VALUE_BYTES);
@@ -85,7 +96,7 @@ fn a_client_without_replies_waits_as_others_do() {
 #[test]
 fn calls_that_come_together_wait_for_the_disk_one_by_one() {
     let (folder, gate) = (Folder::new("slow"), Folder::made("gate"));
-    let server = start(&folder, &gate);
+    let server = start(&folder, &gate, "periodic");
     let mut client = server.client();
     assert_eq!(notation::reply(&client.call(["SET", "k", &"v".repeat(VALUE_BYTES)])), "+OK");
     let copies: Vec<u8> =
@@ -94,4 +105,27 @@ fn calls_that_come_together_wait_for_the_disk_one_by_one() {
     stops(&server);
     open(&gate);
     (1..COUNT).for_each(|_| assert_eq!(notation::reply(&client.read()), "1"));
+}
+
+/// With sync a reply that may tell of data waits until that is on disk. Others do not.
+#[test]
+fn what_tells_of_no_data_does_not_wait_for_the_disk() {
+    let (folder, gate) = (Folder::new("slow"), Folder::made("gate"));
+    let server = start(&folder, &gate, "sync");
+    let [mut writer, mut reader, mut other] = [(); 3].map(|()| server.client());
+    writer.send(["SET", "k", "v"]);
+    wait_until("the change waits for the disk", || changes_ahead(&server) > 0);
+    reader.send(["GET", "k"]);
+    for (request, reply) in [("PING", "+PONG"), ("ECHO hello", "\"hello\""), ("SELECT 1", "+OK")] {
+        assert_eq!(notation::reply(&other.run(request)), reply);
+    }
+    for waits in [&writer, &reader] {
+        waits.stream().set_nonblocking(true).expect("a socket");
+        let seen = waits.stream().peek(&mut [0]).map_err(|error| error.kind());
+        assert_eq!(seen, Err(ErrorKind::WouldBlock), "the change is not on disk");
+        waits.stream().set_nonblocking(false).expect("a socket");
+    }
+    open(&gate);
+    assert_eq!(notation::reply(&writer.read()), "+OK");
+    assert_eq!(notation::reply(&reader.read()), "\"v\"");
 }
