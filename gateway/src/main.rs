@@ -58,6 +58,7 @@ use cli::{Action, UsageError};
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
+    observe::set_up_allocator();
     // sled looks for the program `sync` whenever it is opened, which would flush all disks of the machine and may take
     // seconds. Whatever has to be durable is flushed without that.
     // SAFETY: there is no other thread yet that could read the environment.

@@ -1,6 +1,6 @@
 //! Counters, and the clocks that the gateway reads.
 
-use std::ffi::{CStr, c_char, c_void};
+use std::ffi::{CStr, c_char, c_long, c_void};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -139,6 +139,20 @@ pub fn resident_bytes() -> u64 {
     let pages = pages.as_deref().and_then(|text| text.split(' ').nth(1)?.parse::<u64>().ok());
     pages.unwrap_or(0) * 4096
 }
+
+/// How long the allocator keeps pages that hold nothing, in milliseconds; ten times as long if they were parts of large
+/// pieces. With the usual 10 ms the system cleared most pages anew for each of several long calls in a row: DEL of 200,000
+/// keys took 1.5 times the CPU time.
+const RETAIN_MS: c_long = 300;
+
+/// Sets up the allocator of the process.
+pub fn set_up_allocator() {
+    // SAFETY: it sets a number that the allocator reads when it retains pages.
+    unsafe { libmimalloc_sys::mi_option_set(PURGE_DELAY, RETAIN_MS) };
+}
+
+/// `mi_option_purge_delay`, which the crate has no name for.
+const PURGE_DELAY: libmimalloc_sys::mi_option_t = 15;
 
 /// Gives pages that hold nothing back to the system.
 pub fn give_back_memory() {

@@ -28,6 +28,7 @@ use limits::{bytes_for, bytes_in, difference};
 pub use exchange::Found;
 pub use limits::{FULL, LimitReached, OnFull, TxnLimits};
 pub use long::Executed;
+use long::Interruption;
 pub(crate) use long::is_long_on;
 pub use rehearse::{Change, Preview};
 pub(crate) use rehearse::{Rehearsed, add_before, changed_keys, changes_of};
@@ -308,7 +309,15 @@ impl Transaction {
         seed: &mut u64,
         out: &mut Reply,
     ) -> bool {
-        let (txn, done) = match self.execute_any(call, Mode::Exclusive, seed, out).await {
+        let room = out.limit().saturating_sub(out.buf.len());
+        // Blocked clients are served by the keys in the undo log.
+        let completes =
+            self.node.waiting() == 0 && work::is_long_request(call.command, call.args, call.keys, room);
+        let executed = match completes {
+            true => Box::pin(self.execute_long(call, Interruption::Never, seed, out)).await,
+            false => self.execute_any(call, Mode::Exclusive, seed, out).await,
+        };
+        let (txn, done) = match executed {
             Executed::Done(txn, fine) => (txn, Ok(fine)),
             // It reads what has become large while it waited. Others may read that, too: it cannot be detached.
             Executed::Lacks(mut txn, _) => {
@@ -393,7 +402,7 @@ impl Transaction {
             return discard(undo, bytes);
         }
         let everywhere = undo.is_everywhere();
-        let mut changed = VecDeque::from(undo.take_keys());
+        let mut changed: VecDeque<_> = undo.take_keys().into_iter().collect();
         discard(undo, bytes);
         if everywhere {
             let shards = 0..self.node.shards();

@@ -243,7 +243,7 @@ def main():
                     rounds = [measure(server, asked, case) for _ in range(options.rounds)]
                 longest, took, cpu = (statistics.median(figures) for figures in zip(*rounds))
                 mark = "*" if longest > MOST_PING_MS else " "
-                print(f" {longest:11.1f}{mark} {took:11.0f} {cpu:11.0f}", end="", flush=True)
+                print(f" {longest:11.1f}{mark} {took:11.0f} {cpu:11.1f}", end="", flush=True)
             print()
 
 

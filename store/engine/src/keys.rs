@@ -74,11 +74,8 @@ pub fn add_keys_of(
     match *part {
         KeyPart::Range { first, last, step, access } => {
             let last = if last < 0 { args.len() as i64 + i64::from(last) } else { i64::from(last) };
-            let mut at = usize::from(first);
-            while (at as i64) <= last && at < args.len() {
-                found.push((at, access));
-                at += usize::from(step);
-            }
+            let end = usize::try_from(last + 1).unwrap_or_default().min(args.len());
+            found.extend((usize::from(first)..end).step_by(usize::from(step)).map(|at| (at, access)));
         }
         KeyPart::Counted { count_at, first, access } => {
             let text = args.get(usize::from(count_at)).unwrap_or_default();

@@ -26,6 +26,7 @@ mod listpack;
 pub mod long_double;
 pub mod notice;
 pub mod number;
+pub mod pieces;
 mod random;
 pub mod rdb;
 pub mod recency;

@@ -8,6 +8,7 @@ use std::num::NonZeroU64;
 
 use crate::discard::{discard, discard_entry};
 use crate::keyspace::{Entry, Key, Keyspace};
+use crate::pieces::Pieces;
 use crate::same::same;
 use crate::value::stream::{Group, Id, Meta, Part};
 use crate::value::{List, Str, Stream, Taken};
@@ -90,6 +91,11 @@ fn restore_size(raw: &mut Vec<u8>, size: Size) {
     raw.shrink_to(size.capacity);
 }
 
+/// The key of this number, which is in the log with the first record that names it.
+fn key_at(keys: &Pieces<(usize, Key)>, number: u32) -> &(usize, Key) {
+    keys.get(number as usize).expect("the key of every record is in the log")
+}
+
 #[derive(Debug)]
 enum Record {
     /// What happened to the key of this number.
@@ -100,15 +106,11 @@ enum Record {
     Swapped(usize, usize),
 }
 
-/// Where there are more records than a few there will be many: they move at once to a place that has room for these.
-const FEW: usize = 4;
-const MANY: usize = 64;
-
 /// The records of one transaction, oldest first.
 #[derive(Default, Debug)]
 pub struct UndoLog {
-    keys: Vec<(usize, Key)>,
-    records: Vec<Record>,
+    keys: Pieces<(usize, Key)>,
+    records: Pieces<Record>,
     everywhere: bool,
     /// Whether the newest record restores its whole key.
     whole: bool,
@@ -136,7 +138,7 @@ impl UndoLog {
 
     /// Takes the keys that were changed, in the order of their first change; for whoever keeps the changes, and then has
     /// only to drop the rest.
-    pub fn take_keys(&mut self) -> Vec<(usize, Key)> {
+    pub fn take_keys(&mut self) -> Pieces<(usize, Key)> {
         std::mem::take(&mut self.keys)
     }
 
@@ -186,7 +188,7 @@ impl UndoLog {
         let keys = &self.keys;
         let removed = self.records.iter_mut().rev().find_map(|record| match record {
             Record::Key(number, Undo::Removed(at, _)) => {
-                let (held_db, held) = &keys[*number as usize];
+                let (held_db, held) = key_at(keys, *number);
                 (*held_db == db && **held == *key).then_some(at)
             }
             _ => None,
@@ -225,9 +227,6 @@ impl UndoLog {
             return;
         }
         self.whole = matches!(undo, Undo::Entry(_) | Undo::Removed(..));
-        if self.records.len() == FEW {
-            self.records.reserve(MANY);
-        }
         self.bytes += size_of::<Record>() + undo.payload();
         self.records.push(Record::Key(self.keys.len() as u32 - 1, undo));
     }
@@ -258,19 +257,19 @@ impl UndoLog {
             match self.records.pop() {
                 None => break,
                 Some(Record::Key(key, Undo::Moved(at, to))) => {
-                    let (to_db, to) = &self.keys[to as usize];
+                    let (to_db, to) = key_at(&self.keys, to);
                     let entry = partitions.keyspace(*to_db, to).hollow(to);
-                    let (db, key) = &self.keys[key as usize];
+                    let (db, key) = key_at(&self.keys, key);
                     partitions.keyspace(*db, key).restore(at, key, entry);
                 }
                 Some(Record::Key(key, Undo::ListUnpush(front, count))) if count > most => {
                     self.records.push(Record::Key(key, Undo::ListUnpush(front, count - most)));
-                    let (db, key) = &self.keys[key as usize];
+                    let (db, key) = key_at(&self.keys, key);
                     Undo::ListUnpush(front, most).apply(partitions.keyspace(*db, key), key);
                     break;
                 }
                 Some(Record::Key(key, undo)) => {
-                    let (db, key) = &self.keys[key as usize];
+                    let (db, key) = key_at(&self.keys, key);
                     undo.apply(partitions.keyspace(*db, key), key);
                 }
                 Some(Record::Flushed(at, db, mut held)) => {

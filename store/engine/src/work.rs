@@ -27,6 +27,9 @@ const STEPS_PER_CHECK: u64 = 4096;
 /// Steps that naming a key costs: it is hashed, looked up and locked.
 const STEPS_PER_KEY: u64 = 4;
 
+/// Bytes of the reply for an argument, at most, where that is a number.
+const REPLY_BYTES_PER_ARGUMENT: usize = 32;
+
 /// What a call whose work was cancelled answers, if anybody still reads it.
 pub const CANCELLED: CommandError = CommandError::new("ERR the command was cancelled; nothing was changed");
 
@@ -135,6 +138,17 @@ pub enum Cost {
     Keyspace(fn(Args<'_>, usize) -> usize),
 }
 
+impl Cost {
+    /// What this means for `command`.
+    fn of(self, command: &Command) -> Cost {
+        match self {
+            Cost::Inferred if command.has(flags::FAST) => Cost::Constant,
+            Cost::Inferred => Cost::Values(1),
+            cost => cost,
+        }
+    }
+}
+
 /// The size of a value, as far as it says what commands on it cost.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub struct Size {
@@ -177,6 +191,15 @@ pub fn is_long_by_itself(args: Args<'_>, keys: &[KeyAt]) -> bool {
         || (args.len() > 1024 && args.len() as u64 > LONG_CALL_STEPS)
 }
 
+/// Whether a call is long only as its request is: it changes something, whatever the values are, and replies with less than
+/// `most_bytes`.
+pub fn is_long_request(command: &Command, args: Args<'_>, keys: &[KeyAt], most_bytes: usize) -> bool {
+    command.is_write()
+        && matches!(command.cost.of(command), Cost::Constant)
+        && is_long_by_itself(args, keys)
+        && args.len().saturating_mul(REPLY_BYTES_PER_ARGUMENT) < most_bytes
+}
+
 /// About how many steps a call takes, at most. `size_of` gives the size of the value under a key; `keys_total` the number of
 /// keys in the database, and is asked only if it matters.
 pub fn estimate(
@@ -187,11 +210,7 @@ pub fn estimate(
     keys_total: impl FnOnce() -> usize,
 ) -> u64 {
     let own = args.len() as u64 + keys.len() as u64 * STEPS_PER_KEY;
-    let cost = match command.cost {
-        Cost::Inferred if command.has(flags::FAST) => Cost::Constant,
-        Cost::Inferred => Cost::Values(1),
-        cost => cost,
-    };
+    let cost = command.cost.of(command);
     let mut sizes = keys.iter().filter_map(|&(at, _)| size_of(args[at]));
     let values: u64 = match cost {
         Cost::Inferred | Cost::Constant => sizes.map(|size| size.steps(usize::from(!size.is_string))).sum(),

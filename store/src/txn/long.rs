@@ -3,7 +3,7 @@
 //! The transaction locks the keys exclusively, takes their values out of the shards, and runs the call on another thread.
 //! Shards stay usable meanwhile: only calls for the same keys wait, in the queues of the locks. When the future that waits
 //! for the call is dropped (its client has gone or was killed, the time limit of its script has passed), the call ends at
-//! its next step and the transaction is rolled back on that thread.
+//! its next step and the transaction is rolled back on that thread: see [`Interruption`].
 
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
@@ -27,8 +27,21 @@ use crate::node::{Call, Guards, Node};
 /// Long calls that run at the same time: more would only take CPU time from each other.
 static PLACES: Semaphore = Semaphore::const_new(4);
 
-/// What a long call answers whose thread has failed.
-const FAILED: CommandError = CommandError::new("ERR internal error: the command failed; nothing was changed");
+/// What a long call answers whose thread has failed,
+const FAILED: CommandError = CommandError::new("ERR internal error: the command failed");
+/// and was rolled back.
+const ROLLED_BACK: CommandError =
+    CommandError::new("ERR internal error: the command failed; nothing was changed");
+
+/// What happens to a long call for which nobody waits any more.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Interruption {
+    /// It ends at its next step, and its transaction is rolled back.
+    RollsBack,
+    /// It is the only call of its transaction, and takes only as long as its request is large. To be able to undo it would
+    /// double the CPU time of many such calls: it goes on to its end and is committed.
+    Never,
+}
 
 /// Whether a call on keys that are all in this partition is long.
 #[inline]
@@ -123,6 +136,7 @@ impl OwnedCall {
 struct LongCall {
     txn: Box<Transaction>,
     call: OwnedCall,
+    interruption: Interruption,
     origin: Origin,
     out: Reply,
     seed: u64,
@@ -160,21 +174,27 @@ impl Transaction {
     ) -> Executed {
         match self.execute_short(call, mode, seed, out) {
             Ok(Some(fine)) => Executed::Done(self, fine),
-            Ok(None) => Box::pin(self.execute_long(call, seed, out)).await,
+            Ok(None) => Box::pin(self.execute_long(call, Interruption::RollsBack, seed, out)).await,
             Err(conflict) => Executed::Lacks(self, conflict),
         }
     }
 
-    /// Runs `call` on a thread for long calls and waits for it. Dropping the future cancels the call and rolls the transaction
-    /// back.
-    async fn execute_long(self: Box<Self>, call: &Call<'_>, seed: &mut u64, out: &mut Reply) -> Executed {
+    /// Runs `call` on a thread for long calls and waits for it. Dropping the future is the `interruption`.
+    pub(super) async fn execute_long(
+        self: Box<Self>,
+        call: &Call<'_>,
+        interruption: Interruption,
+        seed: &mut u64,
+        out: &mut Reply,
+    ) -> Executed {
         let cancel = CancelOnDrop(CancelFlag::default());
         let mut own = Reply::new(out.protocol);
         own.set_limit(out.limit().saturating_sub(out.buf.len()));
-        own.cancel = Some(cancel.0.clone());
+        own.cancel = (interruption == Interruption::RollsBack).then(|| cancel.0.clone());
         let long = LongCall {
             txn: self,
             call: OwnedCall::of(call),
+            interruption,
             origin: Origin::present(),
             out: own,
             seed: *seed,
@@ -187,7 +207,11 @@ impl Transaction {
             long.run()
         });
         let Ok(LongCall { txn, out: own, seed: after, done, .. }) = done.await else {
-            out.error(&FAILED);
+            let error = match interruption {
+                Interruption::RollsBack => ROLLED_BACK,
+                Interruption::Never => FAILED,
+            };
+            out.error(&error);
             return Executed::Failed;
         };
         out.append(own);
@@ -201,15 +225,21 @@ impl Transaction {
 
 impl LongCall {
     fn run(mut self) -> LongCall {
-        let LongCall { txn, call, origin, out, seed, done } = &mut self;
-        *done = call.with(|call| origin.act(|| txn.run_detached(call, seed, out)));
+        let LongCall { txn, call, interruption, origin, out, seed, done } = &mut self;
+        *done = call.with(|call| origin.act(|| txn.run_detached(call, *interruption, seed, out)));
         self
     }
 }
 
 impl Transaction {
     /// Runs a call of which everything is locked exclusively on values that are detached from the shards meanwhile.
-    fn run_detached(&mut self, call: &Call<'_>, seed: &mut u64, out: &mut Reply) -> Result<bool, Conflict> {
+    fn run_detached(
+        &mut self,
+        call: &Call<'_>,
+        interruption: Interruption,
+        seed: &mut u64,
+        out: &mut Reply,
+    ) -> Result<bool, Conflict> {
         self.now_ms = call.now_ms;
         let everywhere = call.command.routing.of(call.args) != Routing::ByKey;
         if everywhere && !self.locks.whole {
@@ -226,15 +256,20 @@ impl Transaction {
         }
         let node = self.node.clone();
         let Transaction { locks, undo, effects, events, data_bytes, .. } = self;
-        let effects = node.journal.is_some().then_some(effects);
+        let mut undo = (interruption == Interruption::RollsBack).then_some(undo);
+        let kept = node.journal.is_some().then_some(&mut *effects);
         let mut detached = match locks.whole {
             true => Detached::everything(&node),
             false => Detached::keys_of(&node, call),
         };
         let before = detached.bytes();
-        let done = detached.run(call, seed, undo, effects, events, out);
+        let done = detached.run(call, seed, undo.as_deref_mut(), kept, events, out);
         *data_bytes += difference(before, detached.bytes());
-        detached.attach(Some(undo));
+        detached.attach(undo);
+        if interruption == Interruption::Never {
+            // Here, as the one who waits for it may be gone.
+            node.record(effects);
+        }
         self.batch().check_undo()?;
         Ok(done)
     }
@@ -300,7 +335,7 @@ impl<'n> Detached<'n> {
         &mut self,
         call: &Call<'_>,
         seed: &mut u64,
-        undo: &mut UndoLog,
+        undo: Option<&mut UndoLog>,
         effects: Option<&mut Effects>,
         events: &mut Vec<Event>,
         out: &mut Reply,
@@ -312,7 +347,7 @@ impl<'n> Detached<'n> {
                 Partitions::Some { held: several.iter_mut().enumerate().collect(), total }
             }
         };
-        self.node.run_telling(call, partitions, false, seed, Some(undo), effects, events, out)
+        self.node.run_telling(call, partitions, false, seed, undo, effects, events, out)
     }
 
     /// Brings all values back, with what has become of them.

@@ -1,6 +1,7 @@
 //! Single commands that take long: they end with their client, are noted when they were slow, and leave nothing behind when
 //! they were ended.
 
+use tests::folder::Folder;
 use tests::{Client, TestServer, Value, notation, wait_until};
 
 /// Members of a large set.
@@ -94,5 +95,44 @@ fn long_calls_are_in_the_slow_log_and_counted() {
         assert!(log.contains(name), "{call}: {log}");
         let counted = notation::reply(&client.run("INFO commandstats"));
         assert!(counted.contains(&format!("cmdstat_{}:calls=1,", name.to_ascii_lowercase())), "{counted}");
+    }
+}
+
+/// It takes only as long as its request is large: it is done as a whole or not at all, in memory and on disk.
+#[test]
+fn a_large_request_is_completed_although_its_client_is_gone() {
+    const KEYS: usize = 50_000;
+    let folder = Folder::new("large");
+    let start = || TestServer::start(&["--data-dir", folder.text(), "--durability", "sync"]);
+    let mut server = start();
+    let mut wanted = Value::Integer(0);
+    for (name, most) in [("MSET", KEYS), ("DEL", 0)] {
+        let keys = (0..KEYS).map(|at| format!("key:{at}"));
+        let words: Vec<String> = match name {
+            "MSET" => keys.flat_map(|key| [key, "value".into()]).collect(),
+            _ => keys.collect(),
+        };
+        for _ in 0..3 {
+            let mut client = server.client();
+            client.send(std::iter::once(name).chain(words.iter().map(String::as_str)));
+            drop(client);
+            for place in ["in memory", "on disk"] {
+                // It may be done after this look, but not be undone.
+                let found = server.client().run("DBSIZE");
+                assert!(
+                    found == wanted || found == Value::Integer(most as i64),
+                    "{name}, {place}: {found:?}"
+                );
+                wanted = found;
+                if place == "in memory" {
+                    server.kill();
+                    server = start();
+                }
+            }
+        }
+        let reply = server.client().call(std::iter::once(name).chain(words.iter().map(String::as_str)));
+        assert!(!matches!(reply, Value::Error(_)), "{reply:?}");
+        wanted = Value::Integer(most as i64);
+        assert_eq!(server.client().run("DBSIZE"), wanted);
     }
 }

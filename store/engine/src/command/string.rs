@@ -168,6 +168,7 @@ pub static COMMANDS: &[Command] = &[
         flags: flags::DENY_OOM,
         summary: "Atomically creates or modifies the string values of one or more keys.",
         complexity: "O(N) where N is the number of keys to set.",
+        cost: Cost::Constant,
         syntax: "key_value(key value)...",
         run: mset,
         ..WRITES
@@ -180,6 +181,7 @@ pub static COMMANDS: &[Command] = &[
         flags: flags::DENY_OOM,
         summary: "Atomically modifies the string values of one or more keys only when all keys don't exist.",
         complexity: "O(N) where N is the number of keys to set.",
+        cost: Cost::Constant,
         syntax: "key_value(key value)...",
         run: msetnx,
         ..WRITES
