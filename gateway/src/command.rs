@@ -14,20 +14,24 @@ pub mod multi;
 pub mod persistence;
 pub mod pubsub;
 pub mod replication;
+mod run_script;
 pub mod scripting;
 pub mod server;
 pub mod watching;
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
-use store_engine::CommandError;
 use store_engine::reply::help;
+use store_engine::{CommandError, Reply};
 
+use crate::gate::Admitted;
 use crate::log;
 use crate::recall;
-use crate::registry::SessionCommand;
+use crate::registry::{Handler, SessionCommand};
 use crate::scripts::parse_sha;
 use crate::server::Server;
+use crate::session::Session;
 
 /// All families of session commands.
 pub static FAMILIES: &[&[SessionCommand]] = &[
@@ -48,6 +52,29 @@ pub static FAMILIES: &[&[SessionCommand]] = &[
     server::COMMANDS,
     watching::COMMANDS,
 ];
+
+/// Performs a session command.
+pub async fn perform(
+    server: &Arc<Server>,
+    session: &mut Session,
+    admitted: &Admitted<'_>,
+    handler: Handler,
+    out: &mut Reply,
+) {
+    let mark = out.buf.len();
+    let done = match handler {
+        Handler::Inline(run) => run(server, session, admitted.args, out),
+        Handler::Async(handler) => (handler.run)(server, session, admitted.args, out).await,
+        Handler::Script { source, read_only } => {
+            run_script::run(server, session, admitted, source, read_only, out).await
+        }
+        Handler::Publish { shard } => pubsub::publish(server, session, admitted.args, shard, out).await,
+    };
+    if let Err(error) = done {
+        out.buf.truncate(mark);
+        out.error(&error);
+    }
+}
 
 /// Makes the users, scripts, flags and libraries known that are kept, and forgets others. Those that this version refuses
 /// are named in the log and stay where they are.

@@ -20,7 +20,7 @@ use crate::counts::Refusal;
 use crate::gate::{self, Admitted};
 use crate::monitor::Spike;
 use crate::observe::{Counters, unix_ms};
-use crate::registry::{Later, Row, SessionRun, run_now};
+use crate::registry::{Handler, Row, SessionCommand, run_now};
 use crate::server::Server;
 use crate::session::{Session, Touched};
 use crate::spans::{CLIENT, Fact, Open, Scope, Span};
@@ -239,16 +239,14 @@ fn try_begin<'a>(
                 None => Some(Waiting::Locked(admitted)),
             }
         }
-        Row::Session(command) => match command.run {
-            SessionRun::Now(run) => {
-                run_now(server, session, args, run, out);
-                if is_late {
-                    show(server, session, &admitted);
-                }
-                None
+        Row::Session(SessionCommand { run: Handler::Inline(run), .. }) => {
+            run_now(server, session, args, *run, out);
+            if is_late {
+                show(server, session, &admitted);
             }
-            SessionRun::Later(later) | SessionRun::Either(_, later) => Some(Waiting::Later(later, admitted)),
-        },
+            None
+        }
+        Row::Session(command) => Some(Waiting::Handled(command, admitted)),
     }
 }
 
@@ -258,10 +256,7 @@ fn touched(admitted: &Admitted<'_>) -> Touched {
         _ if admitted.facts.is_write() => Touched::Written,
         Row::Engine(_) if admitted.facts.routing == Routing::Anywhere => Touched::Nothing,
         Row::Engine(_) => Touched::Read,
-        Row::Session(command) => match command.run {
-            SessionRun::Now(_) => Touched::Nothing,
-            SessionRun::Later(later) | SessionRun::Either(_, later) => later.touches(),
-        },
+        Row::Session(command) => command.run.touches(),
     }
 }
 
@@ -279,8 +274,8 @@ pub enum Waiting<'a> {
     Locked(Admitted<'a>),
     /// It has found nothing and waits for something.
     Blocked(Admitted<'a>),
-    /// It is one of those that take their time.
-    Later(Later, Admitted<'a>),
+    /// Its handler may have to wait.
+    Handled(&'static SessionCommand, Admitted<'a>),
     /// Clients have to wait, or those that may write, as this one does or not.
     Paused(Admitted<'a>, bool),
 }
@@ -289,7 +284,7 @@ impl<'a> Waiting<'a> {
     fn admitted(&self) -> &Admitted<'a> {
         let (Waiting::Locked(admitted)
         | Waiting::Blocked(admitted)
-        | Waiting::Later(_, admitted)
+        | Waiting::Handled(_, admitted)
         | Waiting::Paused(admitted, _)) = self;
         admitted
     }
@@ -299,16 +294,13 @@ impl<'a> Waiting<'a> {
         match self {
             Waiting::Blocked(_) | Waiting::Paused(..) => true,
             Waiting::Locked(admitted) => admitted.facts.has(flags::BLOCKING),
-            Waiting::Later(later, _) => *later == Later::Wait,
+            Waiting::Handled(command, _) => command.run.blocks(),
         }
     }
 
-    /// Whether it is or has a script, which may run to its end although nobody waits for its reply.
-    pub fn runs_scripts(&self) -> bool {
-        matches!(self, Waiting::Later(later, _) if !matches!(
-            later,
-            Later::Publish { .. } | Later::PubSub | Later::Cluster | Later::Wait
-        ))
+    /// Whether it may run to its end although nobody waits for its reply.
+    pub fn outlives_client(&self) -> bool {
+        matches!(self, Waiting::Handled(command, _) if command.run.outlives_client())
     }
 }
 
@@ -460,7 +452,7 @@ pub async fn finish(server: &Arc<Server>, session: &mut Session, waiting: Waitin
     limit(server, out);
     // Whoever waits for something to come does not take long.
     let args = match &waiting {
-        Waiting::Locked(admitted) | Waiting::Later(_, admitted) => Some(admitted.args),
+        Waiting::Locked(admitted) | Waiting::Handled(_, admitted) => Some(admitted.args),
         Waiting::Blocked(_) | Waiting::Paused(..) => None,
     };
     let args = args
@@ -513,46 +505,11 @@ async fn answer(server: &Arc<Server>, session: &mut Session, waiting: Waiting<'_
                 Box::pin(answer(server, session, waiting, out)).await;
             }
         }
-        Waiting::Later(Later::Save, _) => command::persistence::save(server, out).await,
-        Waiting::Later(Later::Shutdown, admitted) => {
-            command::persistence::shutdown(server, session, admitted.args, out).await;
-        }
-        Waiting::Later(Later::Acl, admitted) => {
-            command::acl::acl(server, session, admitted.args, out).await;
-        }
-        Waiting::Later(Later::Config, admitted) => {
-            command::server::config(server, admitted.args, out).await;
-        }
-        Waiting::Later(Later::Watch, admitted) => {
-            command::multi::watch(server, session, admitted.args, out).await;
-        }
-        Waiting::Later(Later::Publish { shard }, admitted) => {
-            command::pubsub::publish(server, session, admitted.args, shard, out).await;
-        }
-        Waiting::Later(Later::Cluster, admitted) => {
-            command::cluster::cluster(server, session, admitted.args, out).await;
-        }
-        Waiting::Later(Later::Wait, admitted) => {
-            command::replication::wait(session, admitted.args, out).await;
-        }
-        Waiting::Later(Later::PubSub, admitted) => {
-            command::pubsub::pubsub(server, admitted.args, out).await;
-        }
-        Waiting::Later(Later::Exec, admitted) => {
-            command::multi::exec(server, session, out).await;
-            show(server, session, &admitted);
-        }
-        Waiting::Later(Later::Eval { by_sha, read_only }, admitted) => {
-            command::scripting::eval(server, session, &admitted, by_sha, read_only, out).await;
-        }
-        Waiting::Later(Later::Script, admitted) => {
-            command::scripting::script(server, session, admitted.args, out).await;
-        }
-        Waiting::Later(Later::Fcall { read_only }, admitted) => {
-            command::function::fcall(server, session, &admitted, read_only, out).await;
-        }
-        Waiting::Later(Later::Function, admitted) => {
-            command::function::function(server, session, admitted.args, out).await;
+        Waiting::Handled(row, admitted) => {
+            command::perform(server, session, &admitted, row.run, out).await;
+            if admitted.facts.name == "exec" {
+                show(server, session, &admitted);
+            }
         }
     }
 }

@@ -16,7 +16,7 @@ use crate::header::Header;
 use crate::memory;
 use crate::monitor::cut;
 use crate::observe::unix_ms;
-use crate::registry::{Later, Registry, Row, SessionCommand, SessionRun};
+use crate::registry::{Handler, Registry, Row, ScriptSource, SessionCommand};
 use crate::scripts::{parse_sha, sha_of};
 use crate::server::Server;
 use crate::session::{ClientInfo, Multi, Session};
@@ -373,25 +373,24 @@ pub fn refuse_what_cannot_be_kept(
 
 /// Whether a call needs memory as far as its row tells, or the header of its script.
 fn needs_memory(server: &Server, admitted: &Admitted<'_>) -> bool {
-    let Row::Session(SessionCommand { run: SessionRun::Later(later), .. }) = admitted.row else {
+    let Row::Session(SessionCommand { run: Handler::Script { source, .. }, .. }) = admitted.row else {
         return admitted.facts.has(flags::DENY_OOM);
     };
-    match later {
-        Later::Eval { by_sha, .. } => {
-            let sha = if *by_sha { parse_sha(admitted.args[1]) } else { Some(sha_of(admitted.args[1])) };
-            match sha.and_then(|sha| server.scripts.get(&sha)) {
-                Some(known) => known.header.shebang && !server.complete(known.options).flags.spares_memory(),
-                None if *by_sha => false,
-                None => Header::parse(admitted.args[1]).is_ok_and(|(header, _)| {
-                    header.shebang && !server.complete(header.options).flags.spares_memory()
-                }),
-            }
+    let script = admitted.args[1];
+    let known = match source {
+        ScriptSource::Function => {
+            let function = server.functions.get(script);
+            return function.is_some_and(|function| !function.flags.spares_memory());
         }
-        Later::Fcall { .. } => {
-            let function = server.functions.get(admitted.args[1]);
-            function.is_some_and(|function| !function.flags.spares_memory())
-        }
-        _ => admitted.facts.has(flags::DENY_OOM),
+        ScriptSource::Digest => parse_sha(script).and_then(|sha| server.scripts.get(&sha)),
+        ScriptSource::Text => server.scripts.get(&sha_of(script)),
+    };
+    match known {
+        Some(known) => known.header.shebang && !server.complete(known.options).flags.spares_memory(),
+        None if *source == ScriptSource::Digest => false,
+        None => Header::parse(script).is_ok_and(|(header, _)| {
+            header.shebang && !server.complete(header.options).flags.spares_memory()
+        }),
     }
 }
 
@@ -454,7 +453,7 @@ pub const NOT_IN_SCRIPT: CommandError =
 /// Whether scripts may call a command, as far as its row tells. HELP is for scripts, whatever its container is about. A
 /// session command that may have to wait would do so while the script holds its locks, except commands about channels.
 pub fn is_for_scripts(row: Row, facts: &Command) -> bool {
-    let waits = matches!(row, Row::Session(SessionCommand { run: SessionRun::Later(_), .. }));
+    let waits = matches!(row, Row::Session(command) if command.run.in_script().is_none());
     let refused = facts.has(flags::NO_SCRIPT) || (waits && !facts.has(flags::PUBSUB));
     !refused || facts.name == "help"
 }

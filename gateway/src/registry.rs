@@ -1,6 +1,9 @@
 //! Every command there is, engine rows and session rows, found by one lookup.
 
 use std::collections::HashMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 use store_engine::{Args, Command, CommandError, Reply};
@@ -13,89 +16,129 @@ pub struct SessionCommand {
     /// The same facts that engine rows have; its `run` is never called.
     pub facts: Command,
     /// What performs it.
-    pub run: SessionRun,
+    pub run: Handler,
 }
 
 /// What performs a session command.
 #[derive(Clone, Copy)]
-pub enum SessionRun {
+pub enum Handler {
     /// A function that answers at once.
-    Now(fn(&Server, &mut Session, Args<'_>, &mut Reply) -> Result<(), CommandError>),
-    /// Something that may have to wait.
-    Later(Later),
-    /// The same, and a function for scripts, which answers what needs no waiting.
-    Either(fn(&Server, &mut Session, Args<'_>, &mut Reply) -> Result<(), CommandError>, Later),
-}
-
-/// Session commands that may have to wait.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Later {
-    /// EVAL and its relatives.
-    Eval {
-        /// The first argument is a digest, not a text.
-        by_sha: bool,
-        /// The `_RO` form.
+    Inline(InlineFn),
+    /// A function that may have to wait.
+    Async(AsyncHandler),
+    /// The script or function that the first argument names.
+    Script {
+        /// What the first argument is.
+        source: ScriptSource,
+        /// Only what writes nothing may be run.
         read_only: bool,
     },
-    /// SCRIPT, for its LOAD.
-    Script,
-    /// FCALL and FCALL_RO.
-    Fcall {
-        /// It is the latter.
-        read_only: bool,
-    },
-    /// FUNCTION, for its LOAD and RESTORE.
-    Function,
-    /// ACL.
-    Acl,
-    /// CONFIG.
-    Config,
-    /// WATCH.
-    Watch,
-    /// EXEC.
-    Exec,
-    /// PUBLISH and SPUBLISH.
+    /// A message for those who listen to the channel that the first argument names.
     Publish {
-        /// It is the latter.
+        /// It is a shard channel.
         shard: bool,
     },
-    /// PUBSUB.
-    PubSub,
-    /// SAVE.
-    Save,
-    /// CLUSTER.
-    Cluster,
-    /// WAIT.
-    Wait,
-    /// SHUTDOWN.
-    Shutdown,
 }
 
-impl Later {
+/// What performs a command at once. With an error the reply is that, whatever was written before.
+pub type InlineFn = fn(&Server, &mut Session, Args<'_>, &mut Reply) -> Result<(), CommandError>;
+
+/// What performs a command that may have to wait.
+pub type AsyncFn = for<'a> fn(&'a Arc<Server>, &'a mut Session, Args<'a>, &'a mut Reply) -> Handling<'a>;
+
+/// A command that is being performed.
+pub type Handling<'a> = Pin<Box<dyn Future<Output = Result<(), CommandError>> + Send + 'a>>;
+
+/// What the first argument of a command that runs a script is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ScriptSource {
+    /// The text of a script.
+    Text,
+    /// The digest of one.
+    Digest,
+    /// The name of a function.
+    Function,
+}
+
+/// A command that may have to wait.
+#[derive(Clone, Copy)]
+pub struct AsyncHandler {
+    /// What performs it.
+    pub run: AsyncFn,
+    /// What performs it for scripts, which may not wait while they hold locks.
+    pub in_script: Option<InlineFn>,
+    /// When EXEC performs it.
+    pub in_exec: InExec,
+    /// What it touches, at most.
+    pub touches: Touched,
+    /// Whether it waits for something that may never come.
+    pub blocks: bool,
+    /// Whether it may be dropped when its client has gone, whatever the configuration says of scripts.
+    pub ends_with_client: bool,
+}
+
+/// When EXEC performs a queued command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InExec {
+    /// In its turn.
+    InTurn,
+    /// Before anything is locked, as it would wait for what EXEC locks.
+    Beforehand,
+    /// Never.
+    Refused,
+}
+
+impl AsyncHandler {
+    /// A command that changes something, in EXEC in its turn, and never in scripts.
+    pub const fn new(run: AsyncFn) -> AsyncHandler {
+        AsyncHandler {
+            run,
+            in_script: None,
+            in_exec: InExec::InTurn,
+            touches: Touched::Written,
+            blocks: false,
+            ends_with_client: false,
+        }
+    }
+}
+
+impl Handler {
+    /// What performs the command for scripts.
+    pub fn in_script(self) -> Option<InlineFn> {
+        match self {
+            Handler::Inline(run) => Some(run),
+            Handler::Async(handler) => handler.in_script,
+            Handler::Script { .. } | Handler::Publish { .. } => None,
+        }
+    }
+
     /// What it touches, at most.
     pub fn touches(self) -> Touched {
         match self {
-            Later::Eval { read_only: true, .. } | Later::Fcall { read_only: true } => Touched::Read,
-            Later::Save
-            | Later::Watch
-            | Later::Config
-            | Later::Publish { .. }
-            | Later::PubSub
-            | Later::Cluster
-            | Later::Wait => Touched::Nothing,
-            _ => Touched::Written,
+            Handler::Inline(_) | Handler::Publish { .. } => Touched::Nothing,
+            Handler::Async(handler) => handler.touches,
+            Handler::Script { read_only: true, .. } => Touched::Read,
+            Handler::Script { read_only: false, .. } => Touched::Written,
+        }
+    }
+
+    /// Whether it waits for something that may never come.
+    pub fn blocks(self) -> bool {
+        matches!(self, Handler::Async(AsyncHandler { blocks: true, .. }))
+    }
+
+    /// Whether it may run to its end although its client has gone.
+    pub fn outlives_client(self) -> bool {
+        match self {
+            Handler::Inline(_) | Handler::Publish { .. } => false,
+            Handler::Async(handler) => !handler.ends_with_client,
+            Handler::Script { .. } => true,
         }
     }
 }
 
 /// Runs a session function; an error takes the place of whatever it had written.
-pub fn run_now(
-    server: &Server,
-    session: &mut Session,
-    args: Args<'_>,
-    run: fn(&Server, &mut Session, Args<'_>, &mut Reply) -> Result<(), CommandError>,
-    out: &mut Reply,
-) {
+pub fn run_now(server: &Server, session: &mut Session, args: Args<'_>, run: InlineFn, out: &mut Reply) {
     let mark = out.buf.len();
     if let Err(error) = run(server, session, args, out) {
         out.buf.truncate(mark);

@@ -17,7 +17,7 @@ use crate::log;
 use crate::observe::unix_ms;
 use crate::pubsub::Kind;
 use crate::recall;
-use crate::registry::{Later, SessionCommand, SessionRun};
+use crate::registry::{AsyncHandler, Handler, SessionCommand};
 use crate::server::Server;
 use crate::session::{ClientInfo, Session};
 
@@ -34,7 +34,9 @@ pub static COMMANDS: &[SessionCommand] = &[SessionCommand {
         help: HELP,
         ..BASE
     },
-    run: SessionRun::Later(Later::Acl),
+    run: Handler::Async(AsyncHandler::new(|server, session, args, out| {
+        Box::pin(perform(server, session, args, out))
+    })),
 }];
 
 const BASE: Command = Command { group: Group::Server, flags: flags::NO_SCRIPT, ..CONNECTION };
@@ -184,14 +186,6 @@ static ACL: &[Command] = &[
 ];
 
 /// ACL.
-pub async fn acl(server: &Server, session: &mut Session, args: Args<'_>, out: &mut Reply) {
-    let mark = out.buf.len();
-    if let Err(error) = perform(server, session, args, out).await {
-        out.buf.truncate(mark);
-        out.error(&error);
-    }
-}
-
 async fn perform(
     server: &Server,
     session: &mut Session,

@@ -10,7 +10,7 @@ use store_engine::{Args, Arity, Command, CommandError, Protocol, Reply, error};
 
 use super::connection::CONNECTION;
 use crate::coordinate;
-use crate::registry::{SessionCommand, SessionRun};
+use crate::registry::{Handler, SessionCommand};
 use crate::server::Server;
 use crate::session::{ClientInfo, Replies, Session};
 use crate::spans::{Context, Parent};
@@ -28,7 +28,7 @@ pub static COMMANDS: &[SessionCommand] = &[SessionCommand {
         help: HELP,
         ..BASE
     },
-    run: SessionRun::Now(client),
+    run: Handler::Inline(client),
 }];
 
 const BASE: Command = Command { flags: flags::NO_SCRIPT, ..CONNECTION };

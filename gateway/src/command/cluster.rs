@@ -14,9 +14,9 @@ use store_engine::{Args, Arity, Command, CommandError, Group, Protocol, Reply, c
 use super::connection::CONNECTION;
 use crate::gate::NOT_IN_SCRIPT;
 use crate::observe::unix_ms;
-use crate::registry::{Later, SessionCommand, SessionRun};
+use crate::registry::{AsyncHandler, Handler, InExec, SessionCommand};
 use crate::server::Server;
-use crate::session::Session;
+use crate::session::{Session, Touched};
 
 /// The rows of this family.
 pub static COMMANDS: &[SessionCommand] = &[
@@ -31,7 +31,13 @@ pub static COMMANDS: &[SessionCommand] = &[
             help: HELP,
             ..BASE
         },
-        run: SessionRun::Either(tell_script, Later::Cluster),
+        run: Handler::Async(AsyncHandler {
+            in_script: Some(tell_script),
+            in_exec: InExec::Beforehand,
+            touches: Touched::Nothing,
+            ends_with_client: true,
+            ..AsyncHandler::new(|server, session, args, out| Box::pin(cluster(server, session, args, out)))
+        }),
     },
     SessionCommand {
         facts: Command {
@@ -41,7 +47,7 @@ pub static COMMANDS: &[SessionCommand] = &[
             summary: "Enables read-only queries for a connection to a Redis Cluster replica node.",
             ..BASE
         },
-        run: SessionRun::Now(fine),
+        run: Handler::Inline(fine),
     },
     SessionCommand {
         facts: Command {
@@ -51,7 +57,7 @@ pub static COMMANDS: &[SessionCommand] = &[
             summary: "Enables read-write queries for a connection to a Redis Cluster replica node.",
             ..BASE
         },
-        run: SessionRun::Now(fine),
+        run: Handler::Inline(fine),
     },
     SessionCommand {
         facts: Command {
@@ -61,7 +67,7 @@ pub static COMMANDS: &[SessionCommand] = &[
             summary: "Signals that a cluster client is following an -ASK redirect.",
             ..BASE
         },
-        run: SessionRun::Now(fine),
+        run: Handler::Inline(fine),
     },
 ];
 
@@ -300,16 +306,16 @@ fn fine(_: &Server, _: &mut Session, _: Args<'_>, out: &mut Reply) -> Result<(),
 }
 
 /// CLUSTER.
-pub async fn cluster(server: &Arc<Server>, session: &Session, args: Args<'_>, out: &mut Reply) {
-    let mark = out.buf.len();
-    let told = match &*args[1].to_ascii_lowercase() {
+async fn cluster(
+    server: &Arc<Server>,
+    session: &Session,
+    args: Args<'_>,
+    out: &mut Reply,
+) -> Result<(), CommandError> {
+    match &*args[1].to_ascii_lowercase() {
         b"countkeysinslot" => count_keys(server, session, args, out).await,
         b"getkeysinslot" => list_keys(server, session, args, out).await,
         _ => tell(server, session, args, out),
-    };
-    if let Err(error) = told {
-        out.buf.truncate(mark);
-        out.error(&error);
     }
 }
 

@@ -9,7 +9,7 @@ use crate::command::client::set_name;
 use crate::command::multi::unwatch;
 use crate::command::pubsub::leave;
 use crate::gate;
-use crate::registry::{SessionCommand, SessionRun};
+use crate::registry::{Handler, SessionCommand};
 use crate::server::Server;
 use crate::session::{Replies, Session};
 
@@ -25,7 +25,7 @@ pub static COMMANDS: &[SessionCommand] = &[
             syntax: "arguments(protover:int AUTH=username_password(username password)? SETNAME=clientname?)?",
             ..CONNECTION
         },
-        run: SessionRun::Now(hello),
+        run: Handler::Inline(hello),
     },
     SessionCommand {
         facts: Command {
@@ -37,7 +37,7 @@ pub static COMMANDS: &[SessionCommand] = &[
             syntax: "username@6.0.0? password",
             ..CONNECTION
         },
-        run: SessionRun::Now(auth),
+        run: Handler::Inline(auth),
     },
     SessionCommand {
         facts: Command {
@@ -47,7 +47,7 @@ pub static COMMANDS: &[SessionCommand] = &[
             syntax: "index:int",
             ..CONNECTION
         },
-        run: SessionRun::Now(select),
+        run: Handler::Inline(select),
     },
     SessionCommand {
         facts: Command {
@@ -58,7 +58,7 @@ pub static COMMANDS: &[SessionCommand] = &[
             syntax: "",
             ..CONNECTION
         },
-        run: SessionRun::Now(|_, session, _, out| {
+        run: Handler::Inline(|_, session, _, out| {
             session.closing = true;
             out.ok();
             Ok(())
@@ -73,7 +73,7 @@ pub static COMMANDS: &[SessionCommand] = &[
             syntax: "",
             ..CONNECTION
         },
-        run: SessionRun::Now(reset),
+        run: Handler::Inline(reset),
     },
 ];
 

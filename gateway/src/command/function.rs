@@ -15,7 +15,7 @@ use crate::gate::{self, Admitted};
 use crate::log;
 use crate::options::{Flags, Options};
 use crate::recall;
-use crate::registry::{Later, SessionCommand, SessionRun};
+use crate::registry::{AsyncHandler, Handler, ScriptSource, SessionCommand};
 use crate::server::Server;
 use crate::session::Session;
 
@@ -29,7 +29,7 @@ pub static COMMANDS: &[SessionCommand] = &[
             summary: "Invokes a function.",
             ..FCALL
         },
-        run: SessionRun::Later(Later::Fcall { read_only: false }),
+        run: Handler::Script { source: ScriptSource::Function, read_only: false },
     },
     SessionCommand {
         facts: Command {
@@ -38,7 +38,7 @@ pub static COMMANDS: &[SessionCommand] = &[
             summary: "Invokes a read-only function.",
             ..FCALL
         },
-        run: SessionRun::Later(Later::Fcall { read_only: true }),
+        run: Handler::Script { source: ScriptSource::Function, read_only: true },
     },
     SessionCommand {
         facts: Command {
@@ -51,7 +51,9 @@ pub static COMMANDS: &[SessionCommand] = &[
             help: HELP,
             ..FUNCTIONS
         },
-        run: SessionRun::Later(Later::Function),
+        run: Handler::Async(AsyncHandler::new(|server, session, args, out| {
+            Box::pin(function(server, session, args, out))
+        })),
     },
 ];
 
@@ -171,20 +173,6 @@ static FUNCTION: &[Command] = &[
     Command { name: "stats", summary: "Returns information about a function during execution.", ..FUNCTIONS },
 ];
 
-/// FCALL and FCALL_RO.
-pub async fn fcall(
-    server: &Arc<Server>,
-    session: &mut Session,
-    admitted: &Admitted<'_>,
-    read_only: bool,
-    out: &mut Reply,
-) {
-    match function_call(server, session, admitted, read_only) {
-        Ok(call) => coordinate::run_script(server, call, &mut out.buf).await,
-        Err(error) => out.error(&error),
-    }
-}
-
 /// Finds the function that an FCALL means, and what it is called with.
 pub fn function_call<'a>(
     server: &Server,
@@ -231,16 +219,16 @@ pub fn function_call<'a>(
 }
 
 /// FUNCTION and its subcommands.
-pub async fn function(server: &Arc<Server>, session: &Session, args: Args<'_>, out: &mut Reply) {
-    let mark = out.buf.len();
-    let done = match &*args[1].to_ascii_lowercase() {
+async fn function(
+    server: &Arc<Server>,
+    session: &Session,
+    args: Args<'_>,
+    out: &mut Reply,
+) -> Result<(), CommandError> {
+    match &*args[1].to_ascii_lowercase() {
         b"load" => load(server, session, args, out).await,
         b"restore" => restore(server, session, args, out).await,
         _ => manage(server, args, out).await,
-    };
-    if let Err(error) = done {
-        out.buf.truncate(mark);
-        out.error(&error);
     }
 }
 

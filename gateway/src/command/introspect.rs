@@ -10,7 +10,7 @@ use store_engine::{Args, Arity, Command, CommandError, Group, Reply, glob, synta
 use super::connection::CONNECTION;
 use crate::facts::{categories, flag_names, key_specs, legacy_range, used_keys};
 use crate::gate::full_name;
-use crate::registry::{SessionCommand, SessionRun};
+use crate::registry::{Handler, SessionCommand};
 use crate::server::Server;
 use crate::session::Session;
 
@@ -25,7 +25,7 @@ pub static COMMANDS: &[SessionCommand] = &[SessionCommand {
         help: HELP,
         ..OF_COMMANDS
     },
-    run: SessionRun::Now(command),
+    run: Handler::Inline(command),
 }];
 
 const OF_COMMANDS: Command =

@@ -7,7 +7,7 @@ use store_engine::{Args, Arity, Command, CommandError, Group, Reply};
 
 use super::connection::CONNECTION;
 use crate::observe::unix_time;
-use crate::registry::{SessionCommand, SessionRun};
+use crate::registry::{Handler, SessionCommand};
 use crate::server::Server;
 use crate::session::Session;
 
@@ -23,7 +23,7 @@ pub static COMMANDS: &[SessionCommand] = &[SessionCommand {
         help: HELP,
         ..ADMIN
     },
-    run: SessionRun::Now(latency),
+    run: Handler::Inline(latency),
 }];
 
 const ADMIN: Command = Command {

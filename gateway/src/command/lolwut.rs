@@ -7,7 +7,7 @@ use store_engine::{Args, Arity, Command, CommandError, Group, Reply, error};
 
 use super::connection::{CONNECTION, REDIS_VERSION};
 use crate::observe::unix_time;
-use crate::registry::{SessionCommand, SessionRun};
+use crate::registry::{Handler, SessionCommand};
 use crate::server::Server;
 use crate::session::Session;
 
@@ -23,7 +23,7 @@ pub static COMMANDS: &[SessionCommand] = &[SessionCommand {
         syntax: "VERSION=version:int? days:int?",
         ..CONNECTION
     },
-    run: SessionRun::Now(lolwut),
+    run: Handler::Inline(lolwut),
 }];
 
 /// Unix time of a new moon, in seconds, and days from one to the next.

@@ -5,7 +5,7 @@ use store_engine::{Args, Arity, Command, CommandError, Group, Reply};
 
 use super::connection::CONNECTION;
 use crate::observe::{allocator_report, give_back_memory, peak_bytes, resident_bytes};
-use crate::registry::{SessionCommand, SessionRun};
+use crate::registry::{Handler, SessionCommand};
 use crate::server::Server;
 use crate::session::Session;
 
@@ -13,7 +13,7 @@ use crate::session::Session;
 pub static COMMANDS: &[SessionCommand] = &[
     SessionCommand {
         facts: Command { name: "memory|doctor", summary: "Reports memory problems of the server.", ..MEMORY },
-        run: SessionRun::Now(doctor),
+        run: Handler::Inline(doctor),
     },
     SessionCommand {
         facts: Command {
@@ -21,7 +21,7 @@ pub static COMMANDS: &[SessionCommand] = &[
             summary: "Returns the statistics of the memory allocator.",
             ..MEMORY
         },
-        run: SessionRun::Now(|_, _, _, out| {
+        run: Handler::Inline(|_, _, _, out| {
             out.verbatim("txt", &allocator_report());
             Ok(())
         }),
@@ -32,7 +32,7 @@ pub static COMMANDS: &[SessionCommand] = &[
             summary: "Releases unused memory of the allocator.",
             ..MEMORY
         },
-        run: SessionRun::Now(|_, _, _, out| {
+        run: Handler::Inline(|_, _, _, out| {
             give_back_memory();
             out.ok();
             Ok(())
@@ -40,7 +40,7 @@ pub static COMMANDS: &[SessionCommand] = &[
     },
     SessionCommand {
         facts: Command { name: "memory|stats", summary: "Returns memory usage by category.", ..MEMORY },
-        run: SessionRun::Now(stats),
+        run: Handler::Inline(stats),
     },
 ];
 

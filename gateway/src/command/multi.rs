@@ -12,17 +12,14 @@ use store_engine::{Args, Arity, Command, CommandError, Group, KeyPart, Reply};
 use tokio::runtime::Handle;
 
 use crate::command::client::tracking;
-use crate::command::{
-    acl, cluster, connection, function, pubsub, replication, scripting, server as administration,
-};
+use crate::command::{connection, run_script};
 use crate::coordinate::{self, Performer, Queued, Step, Stepping, Watches};
 use crate::gate::{self, Admitted, Origin, Stage};
 use crate::observe::unix_ms;
 use crate::pubsub::Message;
-use crate::registry::{Later, Row, SessionCommand, SessionRun, run_now};
-use crate::scripts::{parse_sha, sha_of};
+use crate::registry::{AsyncHandler, Handler, InExec, Row, SessionCommand};
 use crate::server::Server;
-use crate::session::{Multi, OwnedCall, Session, Watch, watch_bytes};
+use crate::session::{Multi, OwnedCall, Session, Touched, Watch, watch_bytes};
 
 /// The rows of this family.
 pub static COMMANDS: &[SessionCommand] = &[
@@ -34,7 +31,7 @@ pub static COMMANDS: &[SessionCommand] = &[
             syntax: "",
             ..TRANSACTIONS
         },
-        run: SessionRun::Now(multi),
+        run: Handler::Inline(multi),
     },
     SessionCommand {
         facts: Command {
@@ -46,7 +43,10 @@ pub static COMMANDS: &[SessionCommand] = &[
             syntax: "",
             ..TRANSACTIONS
         },
-        run: SessionRun::Later(Later::Exec),
+        run: Handler::Async(AsyncHandler {
+            in_exec: InExec::Refused,
+            ..AsyncHandler::new(|server, session, _, out| Box::pin(exec(server, session, out)))
+        }),
     },
     SessionCommand {
         facts: Command {
@@ -57,7 +57,7 @@ pub static COMMANDS: &[SessionCommand] = &[
             syntax: "",
             ..TRANSACTIONS
         },
-        run: SessionRun::Now(discard),
+        run: Handler::Inline(discard),
     },
     SessionCommand {
         facts: Command {
@@ -70,7 +70,11 @@ pub static COMMANDS: &[SessionCommand] = &[
             syntax: "key...",
             ..TRANSACTIONS
         },
-        run: SessionRun::Later(Later::Watch),
+        run: Handler::Async(AsyncHandler {
+            in_exec: InExec::Refused,
+            touches: Touched::Nothing,
+            ..AsyncHandler::new(|server, session, args, out| Box::pin(watch(server, session, args, out)))
+        }),
     },
     SessionCommand {
         facts: Command {
@@ -80,7 +84,7 @@ pub static COMMANDS: &[SessionCommand] = &[
             syntax: "",
             ..TRANSACTIONS
         },
-        run: SessionRun::Now(|server, session, _, out| {
+        run: Handler::Inline(|server, session, _, out| {
             // EXEC looks at the keys until it has done all, and forgets them then.
             if !session.in_exec {
                 unwatch(server, session);
@@ -123,15 +127,18 @@ fn discard(server: &Server, session: &mut Session, _: Args<'_>, out: &mut Reply)
 }
 
 /// WATCH.
-pub async fn watch(server: &Server, session: &mut Session, args: Args<'_>, out: &mut Reply) {
+async fn watch(
+    server: &Server,
+    session: &mut Session,
+    args: Args<'_>,
+    out: &mut Reply,
+) -> Result<(), CommandError> {
     if session.multi.is_some() {
-        return out.error(&CommandError::new("ERR WATCH inside MULTI is not allowed"));
+        return Err(CommandError::new("ERR WATCH inside MULTI is not allowed"));
     }
     // Before the first one: it is watched what was asked for, or nothing.
     let bytes = args.rest(1).iter().map(|key| watch_bytes(key)).sum();
-    if let Err(error) = session.client.held.refuse_more(bytes) {
-        return out.error(&error);
-    }
+    session.client.held.refuse_more(bytes)?;
     for (at, key) in args.rest(1).iter().enumerate() {
         if at % CALLS_PER_TURN == CALLS_PER_TURN - 1 {
             tokio::task::yield_now().await;
@@ -147,16 +154,14 @@ pub async fn watch(server: &Server, session: &mut Session, args: Args<'_>, out: 
                 session.client.details.lock().watched.push(changed.clone());
                 Watch::Here(changed)
             }
-            Store::Spread(cluster) => match cluster.watch(session.db, key).await {
-                Ok(watch) => Watch::There(watch),
-                Err(error) => return out.error(&error),
-            },
+            Store::Spread(cluster) => Watch::There(cluster.watch(session.db, key).await?),
         };
         session.watched.insert(watched, watch);
         let held = &session.client.held;
         held.set_watched(held.watched() + watch_bytes(key));
     }
     out.ok();
+    Ok(())
 }
 
 /// A refused EXEC: Redis gives the transaction up, even one that was never begun.
@@ -197,20 +202,16 @@ pub fn unwatch(server: &Server, session: &mut Session) {
 }
 
 /// EXEC.
-pub async fn exec(server: &Arc<Server>, session: &mut Session, out: &mut Reply) {
-    let Some(multi) = session.multi.take() else {
-        out.error(&CommandError::new("ERR EXEC without MULTI"));
-        return;
-    };
+async fn exec(server: &Arc<Server>, session: &mut Session, out: &mut Reply) -> Result<(), CommandError> {
+    let multi = session.multi.take().ok_or(CommandError::new("ERR EXEC without MULTI"))?;
     if multi.broken {
         unwatch(server, session);
-        out.error(&CommandError::new("EXECABORT Transaction discarded because of previous errors."));
-        return;
+        return Err(CommandError::new("EXECABORT Transaction discarded because of previous errors."));
     }
     if has_changed(server, session) {
         out.null_array();
         unwatch(server, session);
-        return;
+        return Ok(());
     }
     let calls: Vec<Vec<&[u8]>> = multi.queued.iter().map(slices).collect();
     let queued = foresee(server, session.db, &calls).await;
@@ -228,12 +229,13 @@ pub async fn exec(server: &Arc<Server>, session: &mut Session, out: &mut Reply) 
         session.select(db);
         out.buf.truncate(mark);
     }
-    match done {
+    match &done {
         Ok(true) => tell_administrators(server, session, &queued, out.buf.get(mark..).unwrap_or_default()),
         Ok(false) => out.null_array(),
-        Err(error) => out.error(&error),
+        Err(_) => {}
     }
     unwatch(server, session);
+    done.map(drop)
 }
 
 /// Tells the audit log of the commands of the engine that were run.
@@ -289,7 +291,7 @@ async fn answer_beforehand<'a>(
 ) -> BTreeMap<usize, Step<'a>> {
     let mut answered = BTreeMap::new();
     for (at, call) in queued.iter().enumerate() {
-        if call.later() == Some(Later::Cluster) {
+        if matches!(call.handler(), Some(Handler::Async(AsyncHandler { in_exec: InExec::Beforehand, .. }))) {
             let allowed = allow(server, session, call);
             answered.insert(at, perform(server, session, call, allowed, Duration::ZERO).await);
         }
@@ -387,53 +389,20 @@ async fn sort<'a>(
         coordinate::tell_time(clock, reply);
         return Ok(None);
     }
-    let later = match command.run {
-        SessionRun::Now(run) => {
-            run_now(server, session, args, run, reply);
-            return Ok(None);
+    match command.run {
+        Handler::Script { source, read_only } => {
+            let script = run_script::call_of(server, session, admitted, source, read_only)?;
+            Ok(Some(Step::Script(Box::new(script.within_exec()))))
         }
-        SessionRun::Later(later) | SessionRun::Either(_, later) => later,
-    };
-    let script = match later {
-        Later::Script => {
-            scripting::script(server, session, args, reply).await;
-            return Ok(None);
+        Handler::Publish { shard } => {
+            Ok(Some(Step::Publish(Message { shard, channel: args[1].into(), text: args[2].into() })))
         }
-        Later::Acl => {
-            acl::acl(server, session, args, reply).await;
-            return Ok(None);
+        Handler::Async(AsyncHandler { in_exec: InExec::Refused, .. }) => {
+            Err(CommandError::new("ERR Command not allowed inside a transaction"))
         }
-        Later::Config => {
-            administration::config(server, args, reply).await;
-            return Ok(None);
+        Handler::Inline(_) | Handler::Async(_) => {
+            super::perform(server, session, admitted, command.run, reply).await;
+            Ok(None)
         }
-        Later::PubSub => {
-            pubsub::pubsub(server, args, reply).await;
-            return Ok(None);
-        }
-        Later::Cluster => {
-            cluster::cluster(server, session, args, reply).await;
-            return Ok(None);
-        }
-        Later::Wait => {
-            replication::wait(session, args, reply).await;
-            return Ok(None);
-        }
-        Later::Publish { shard } => {
-            return Ok(Some(Step::Publish(Message { shard, channel: args[1].into(), text: args[2].into() })));
-        }
-        Later::Function => {
-            function::function(server, session, args, reply).await;
-            return Ok(None);
-        }
-        Later::Eval { by_sha, read_only } => {
-            let sha = if by_sha { parse_sha(args[1]) } else { Some(sha_of(args[1])) };
-            scripting::script_call(server, session, admitted, sha, by_sha, read_only)?
-        }
-        Later::Fcall { read_only } => function::function_call(server, session, admitted, read_only)?,
-        Later::Exec | Later::Save | Later::Shutdown | Later::Watch => {
-            return Err(CommandError::new("ERR Command not allowed inside a transaction"));
-        }
-    };
-    Ok(Some(Step::Script(Box::new(script.within_exec()))))
+    }
 }

@@ -6,9 +6,9 @@ use store_engine::spec::flags;
 use store_engine::{Args, Arity, Command, CommandError, Group, Reply, error};
 
 use super::connection::CONNECTION;
-use crate::registry::{Later, SessionCommand, SessionRun};
+use crate::registry::{AsyncHandler, Handler, InExec, SessionCommand};
 use crate::server::{Server, Stop};
-use crate::session::Session;
+use crate::session::{Session, Touched};
 use store::journal::misconf;
 
 const ADMIN: Command = Command {
@@ -29,7 +29,11 @@ pub static COMMANDS: &[SessionCommand] = &[
             flags: ADMIN.flags | flags::NO_MULTI,
             ..ADMIN
         },
-        run: SessionRun::Later(Later::Save),
+        run: Handler::Async(AsyncHandler {
+            in_exec: InExec::Refused,
+            touches: Touched::Nothing,
+            ..AsyncHandler::new(|server, _, _, out| Box::pin(save(server, out)))
+        }),
     },
     SessionCommand {
         facts: Command {
@@ -39,7 +43,7 @@ pub static COMMANDS: &[SessionCommand] = &[
             syntax: "SCHEDULE@3.2.2?",
             ..ADMIN
         },
-        run: SessionRun::Now(background_save),
+        run: Handler::Inline(background_save),
     },
     SessionCommand {
         facts: Command {
@@ -47,7 +51,7 @@ pub static COMMANDS: &[SessionCommand] = &[
             summary: "Asynchronously rewrites the append-only file to disk.",
             ..ADMIN
         },
-        run: SessionRun::Now(rewrite),
+        run: Handler::Inline(rewrite),
     },
     SessionCommand {
         facts: Command {
@@ -56,7 +60,7 @@ pub static COMMANDS: &[SessionCommand] = &[
             flags: flags::ADMIN | flags::DANGEROUS | flags::FAST,
             ..ADMIN
         },
-        run: SessionRun::Now(last_save),
+        run: Handler::Inline(last_save),
     },
     SessionCommand {
         facts: Command {
@@ -67,7 +71,10 @@ pub static COMMANDS: &[SessionCommand] = &[
             flags: ADMIN.flags | flags::NO_MULTI,
             ..ADMIN
         },
-        run: SessionRun::Later(Later::Shutdown),
+        run: Handler::Async(AsyncHandler {
+            in_exec: InExec::Refused,
+            ..AsyncHandler::new(|server, session, args, _| Box::pin(shutdown(server, session, args)))
+        }),
     },
 ];
 
@@ -78,16 +85,13 @@ fn journal(server: &Server) -> Result<&Journal, CommandError> {
 }
 
 /// SAVE: waits until all changes so far are in the checkpoint.
-pub async fn save(server: &Server, out: &mut Reply) {
-    let saved = match (server.store.cluster(), journal(server)) {
-        (Some(cluster), _) => cluster.save(true).await,
-        (None, Ok(journal)) => journal.checkpoint().await.map_err(|reason| misconf(&reason)),
-        (None, Err(error)) => Err(error),
-    };
-    match saved {
-        Ok(()) => out.ok(),
-        Err(error) => out.error(&error),
+async fn save(server: &Server, out: &mut Reply) -> Result<(), CommandError> {
+    match server.store.cluster() {
+        Some(cluster) => cluster.save(true).await?,
+        None => journal(server)?.checkpoint().await.map_err(|reason| misconf(&reason))?,
     }
+    out.ok();
+    Ok(())
 }
 
 fn background_save(
@@ -131,28 +135,29 @@ fn last_save(server: &Server, _: &mut Session, _: Args<'_>, out: &mut Reply) -> 
 
 /// SHUTDOWN: ends the process, if what was changed can be kept. Whoever asked hears nothing but the end of the
 /// connection.
-pub async fn shutdown(server: &Server, session: &mut Session, args: Args<'_>, out: &mut Reply) {
+async fn shutdown(server: &Server, session: &mut Session, args: Args<'_>) -> Result<(), CommandError> {
     const WORDS: [&str; 5] = ["nosave", "save", "now", "force", "abort"];
     let mut said = [false; WORDS.len()];
     for word in args.rest(1) {
         match WORDS.iter().position(|known| word.eq_ignore_ascii_case(known.as_bytes())) {
             Some(at) => said[at] = true,
-            None => return out.error(&error::SYNTAX),
+            None => return Err(error::SYNTAX),
         }
     }
     let [nosave, save, now, force, abort] = said;
     if (nosave && save) || (abort && (nosave || save || now || force)) {
-        return out.error(&error::SYNTAX);
+        return Err(error::SYNTAX);
     }
     if abort {
-        return out.error(&CommandError::new("ERR No shutdown in progress."));
+        return Err(CommandError::new("ERR No shutdown in progress."));
     }
     if !nosave && let Some(journal) = server.store.node().and_then(|node| node.journal()) {
         let flushed = journal.flush().await;
         if flushed.is_err() && !force {
-            return out.error(&CommandError::new("ERR Errors trying to SHUTDOWN. Check logs."));
+            return Err(CommandError::new("ERR Errors trying to SHUTDOWN. Check logs."));
         }
     }
     session.closing = true;
     server.stop.send_replace(if nosave { Stop::Abandoning } else { Stop::Saving });
+    Ok(())
 }

@@ -9,9 +9,9 @@ use super::client::tracking;
 use crate::fleet;
 use crate::gate::Admitted;
 use crate::pubsub::{Kind, Subscriptions};
-use crate::registry::{Later, SessionCommand, SessionRun};
+use crate::registry::{AsyncHandler, Handler, SessionCommand};
 use crate::server::Server;
-use crate::session::{Session, subscription_bytes};
+use crate::session::{Session, Touched, subscription_bytes};
 
 /// The rows of this family.
 pub static COMMANDS: &[SessionCommand] = &[
@@ -24,7 +24,7 @@ pub static COMMANDS: &[SessionCommand] = &[
             syntax: "channel...",
             ..LISTENING
         },
-        run: SessionRun::Now(|server, session, args, out| {
+        run: Handler::Inline(|server, session, args, out| {
             subscribe(server, session, args, Kind::Channel, "subscribe", out)
         }),
     },
@@ -37,7 +37,7 @@ pub static COMMANDS: &[SessionCommand] = &[
             syntax: "pattern(pattern:pattern)...",
             ..LISTENING
         },
-        run: SessionRun::Now(|server, session, args, out| {
+        run: Handler::Inline(|server, session, args, out| {
             subscribe(server, session, args, Kind::Pattern, "psubscribe", out)
         }),
     },
@@ -51,7 +51,7 @@ pub static COMMANDS: &[SessionCommand] = &[
             syntax: "shardchannel...",
             ..LISTENING
         },
-        run: SessionRun::Now(|server, session, args, out| {
+        run: Handler::Inline(|server, session, args, out| {
             subscribe(server, session, args, Kind::Shard, "ssubscribe", out)
         }),
     },
@@ -96,7 +96,7 @@ pub static COMMANDS: &[SessionCommand] = &[
             syntax: "channel message",
             ..PUBLISHING
         },
-        run: SessionRun::Later(Later::Publish { shard: false }),
+        run: Handler::Publish { shard: false },
     },
     SessionCommand {
         facts: Command {
@@ -107,7 +107,7 @@ pub static COMMANDS: &[SessionCommand] = &[
             syntax: "shardchannel message",
             ..PUBLISHING
         },
-        run: SessionRun::Later(Later::Publish { shard: true }),
+        run: Handler::Publish { shard: true },
     },
     SessionCommand {
         facts: Command {
@@ -122,7 +122,11 @@ pub static COMMANDS: &[SessionCommand] = &[
             help: HELP,
             ..BASE
         },
-        run: SessionRun::Later(Later::PubSub),
+        run: Handler::Async(AsyncHandler {
+            touches: Touched::Nothing,
+            ends_with_client: true,
+            ..AsyncHandler::new(|server, _, args, out| Box::pin(pubsub(server, args, out)))
+        }),
     },
 ];
 
@@ -146,14 +150,14 @@ const PUBLISHING: Command = Command {
     ..BASE
 };
 
-const UNSUBSCRIBE: [SessionRun; 3] = [
-    SessionRun::Now(|server, session, args, out| {
+const UNSUBSCRIBE: [Handler; 3] = [
+    Handler::Inline(|server, session, args, out| {
         unsubscribe(server, session, args, Kind::Channel, "unsubscribe", out)
     }),
-    SessionRun::Now(|server, session, args, out| {
+    Handler::Inline(|server, session, args, out| {
         unsubscribe(server, session, args, Kind::Pattern, "punsubscribe", out)
     }),
-    SessionRun::Now(|server, session, args, out| {
+    Handler::Inline(|server, session, args, out| {
         unsubscribe(server, session, args, Kind::Shard, "sunsubscribe", out)
     }),
 ];
@@ -361,21 +365,25 @@ pub fn pong(session: &Session, facts: &Command, args: Args<'_>, out: &mut Reply)
 }
 
 /// PUBLISH and SPUBLISH.
-pub async fn publish(server: &Server, session: &mut Session, args: Args<'_>, shard: bool, out: &mut Reply) {
-    match fleet::publish(server, shard, args[1], args[2]).await {
-        Ok(count) => {
-            // Whoever hears itself does so before the reply.
-            session.take_mail(out);
-            out.count(count);
-        }
-        Err(error) => out.error(&error),
-    }
+pub async fn publish(
+    server: &Server,
+    session: &mut Session,
+    args: Args<'_>,
+    shard: bool,
+    out: &mut Reply,
+) -> Result<(), CommandError> {
+    let count = fleet::publish(server, shard, args[1], args[2]).await?;
+    // Whoever hears itself does so before the reply.
+    session.take_mail(out);
+    out.count(count);
+    Ok(())
 }
 
 /// PUBSUB.
-pub async fn pubsub(server: &Arc<Server>, args: Args<'_>, out: &mut Reply) {
+async fn pubsub(server: &Arc<Server>, args: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
     match args[1].eq_ignore_ascii_case(b"help") {
         true => super::help(out, "PUBSUB", HELP),
         false => fleet::tell_channels(server, args, out).await,
     }
+    Ok(())
 }

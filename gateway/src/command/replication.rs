@@ -7,9 +7,9 @@ use store_engine::spec::flags;
 use store_engine::{Args, Arity, Command, CommandError, Group, Reply};
 
 use super::connection::CONNECTION;
-use crate::registry::{Later, SessionCommand, SessionRun};
+use crate::registry::{AsyncHandler, Handler, SessionCommand};
 use crate::server::Server;
-use crate::session::{Blocked, Session, WaitsElsewhere};
+use crate::session::{Blocked, Session, Touched, WaitsElsewhere};
 
 /// The rows of this family.
 pub static COMMANDS: &[SessionCommand] = &[
@@ -25,7 +25,12 @@ pub static COMMANDS: &[SessionCommand] = &[
             syntax: "numreplicas:int timeout:int",
             ..CONNECTION
         },
-        run: SessionRun::Later(Later::Wait),
+        run: Handler::Async(AsyncHandler {
+            touches: Touched::Nothing,
+            blocks: true,
+            ends_with_client: true,
+            ..AsyncHandler::new(|_, session, args, out| Box::pin(wait(session, args, out)))
+        }),
     },
     SessionCommand {
         facts: Command {
@@ -37,7 +42,7 @@ pub static COMMANDS: &[SessionCommand] = &[
             syntax: "",
             ..BASE
         },
-        run: SessionRun::Now(|_, _, _, out| {
+        run: Handler::Inline(|_, _, _, out| {
             out.array(3);
             out.bulk(b"master");
             out.integer(0);
@@ -54,7 +59,7 @@ pub static COMMANDS: &[SessionCommand] = &[
             syntax: "args(host-port(host port:int) | no-one(NO ONE))",
             ..BASE
         },
-        run: SessionRun::Now(replica_of),
+        run: Handler::Inline(replica_of),
     },
     SessionCommand {
         facts: Command {
@@ -65,7 +70,7 @@ pub static COMMANDS: &[SessionCommand] = &[
             syntax: "args(host-port(host port:int) | no-one(NO ONE))",
             ..BASE
         },
-        run: SessionRun::Now(replica_of),
+        run: Handler::Inline(replica_of),
     },
     SessionCommand {
         facts: Command {
@@ -76,7 +81,7 @@ pub static COMMANDS: &[SessionCommand] = &[
             syntax: "TO=target(host port:int FORCE?)? ABORT? TIMEOUT=milliseconds:int?",
             ..BASE
         },
-        run: SessionRun::Now(|_, _, args, _| {
+        run: Handler::Inline(|_, _, args, _| {
             Err(CommandError::new(match args.get(1) {
                 Some(word) if word.eq_ignore_ascii_case(b"abort") => "ERR No failover in progress.",
                 _ => "ERR FAILOVER requires connected replicas.",
@@ -99,21 +104,15 @@ fn replica_of(_: &Server, _: &mut Session, args: Args<'_>, out: &mut Reply) -> R
 }
 
 /// WAIT: no replica will ever confirm anything, so who wants one waits for the time to pass.
-pub async fn wait(session: &Session, args: Args<'_>, out: &mut Reply) {
-    let wanted = match args.integer(1) {
-        Ok(wanted) => wanted,
-        Err(error) => return out.error(&error),
-    };
+async fn wait(session: &Session, args: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
+    let wanted = args.integer(1)?;
     let timeout_ms = match args.integer(2) {
-        Ok(millis) => u64::try_from(millis).map_err(|_| CommandError::new("ERR timeout is negative")),
-        Err(_) => Err(CommandError::new("ERR timeout is not an integer or out of range")),
-    };
-    let timeout_ms = match timeout_ms {
-        Ok(timeout_ms) => timeout_ms,
-        Err(error) => return out.error(&error),
+        Ok(millis) => u64::try_from(millis).map_err(|_| CommandError::new("ERR timeout is negative"))?,
+        Err(_) => return Err(CommandError::new("ERR timeout is not an integer or out of range")),
     };
     if wanted <= 0 || session.in_exec {
-        return out.integer(0);
+        out.integer(0);
+        return Ok(());
     }
     let waits = Arc::<WaitsElsewhere>::default();
     *session.client.blocked.lock() = Some(Blocked::There(waits.clone()));
@@ -132,4 +131,5 @@ pub async fn wait(session: &Session, args: Args<'_>, out: &mut Reply) {
         },
     }
     *session.client.blocked.lock() = None;
+    Ok(())
 }

@@ -15,23 +15,28 @@ use crate::gate::{self, Admitted};
 use crate::header::Header;
 use crate::options::{BadOption, Flags, Options};
 use crate::recall;
-use crate::registry::{Later, SessionCommand, SessionRun};
-use crate::scripts::{Known, Sha, parse_sha, sha_in_pieces, sha_of};
+use crate::registry::{AsyncHandler, Handler, ScriptSource, SessionCommand};
+use crate::scripts::{Known, Sha, parse_sha, sha_of};
 use crate::server::Server;
 use crate::session::Session;
 use crate::stats::Stats;
 
 /// The rows of this family.
 pub static COMMANDS: &[SessionCommand] = &[
-    eval_row("eval", "2.6.0", "script", "Executes a server-side Lua script.", false, false),
-    eval_row("evalsha", "2.6.0", "sha1", "Executes a server-side Lua script by SHA1 digest.", true, false),
-    eval_row("eval_ro", "7.0.0", "script", "Executes a read-only server-side Lua script.", false, true),
+    eval_row("eval", "2.6.0", "Executes a server-side Lua script.", ScriptSource::Text, false),
+    eval_row(
+        "evalsha",
+        "2.6.0",
+        "Executes a server-side Lua script by SHA1 digest.",
+        ScriptSource::Digest,
+        false,
+    ),
+    eval_row("eval_ro", "7.0.0", "Executes a read-only server-side Lua script.", ScriptSource::Text, true),
     eval_row(
         "evalsha_ro",
         "7.0.0",
-        "sha1",
         "Executes a read-only server-side Lua script by SHA1 digest.",
-        true,
+        ScriptSource::Digest,
         true,
     ),
     SessionCommand {
@@ -45,7 +50,9 @@ pub static COMMANDS: &[SessionCommand] = &[
             help: HELP,
             ..SCRIPTING
         },
-        run: SessionRun::Later(Later::Script),
+        run: Handler::Async(AsyncHandler::new(|server, session, args, out| {
+            Box::pin(script(server, session, args, out))
+        })),
     },
 ];
 
@@ -62,15 +69,14 @@ const SCRIPTING: Command = Command {
 const fn eval_row(
     name: &'static str,
     since: &'static str,
-    what: &'static str,
     summary: &'static str,
-    by_sha: bool,
+    source: ScriptSource,
     read_only: bool,
 ) -> SessionCommand {
     const READ: &[KeyPart] = &[KeyPart::Counted { count_at: 2, first: 3, access: Access::Read }];
     const WRITE: &[KeyPart] = &[KeyPart::Counted { count_at: 2, first: 3, access: Access::Write }];
-    let syntax = match what.len() {
-        6 => "script numkeys:int key...? arg...?",
+    let syntax = match source {
+        ScriptSource::Text => "script numkeys:int key...? arg...?",
         _ => "sha1 numkeys:int key...? arg...?",
     };
     SessionCommand {
@@ -86,7 +92,7 @@ const fn eval_row(
             syntax,
             ..SCRIPTING
         },
-        run: SessionRun::Later(Later::Eval { by_sha, read_only }),
+        run: Handler::Script { source, read_only },
     }
 }
 
@@ -160,30 +166,8 @@ static SCRIPT: &[Command] = &[
     sub("load", Arity::Exactly(3), "Loads a server-side Lua script to the script cache.", "script"),
 ];
 
-/// EVAL, EVALSHA, EVAL_RO, EVALSHA_RO.
-pub async fn eval(
-    server: &Arc<Server>,
-    session: &mut Session,
-    admitted: &Admitted<'_>,
-    by_sha: bool,
-    read_only: bool,
-    out: &mut Reply,
-) {
-    if by_sha && server.store.cluster().is_some() {
-        Box::pin(find_elsewhere(server, admitted.args[1])).await;
-    }
-    let sha = match by_sha {
-        true => parse_sha(admitted.args[1]),
-        false => Some(sha_in_pieces(admitted.args[1]).await),
-    };
-    match script_call(server, session, admitted, sha, by_sha, read_only) {
-        Ok(call) => coordinate::run_script(server, call, &mut out.buf).await,
-        Err(error) => out.error(&error),
-    }
-}
-
 /// Another gateway may have loaded a script that is not known here.
-async fn find_elsewhere(server: &Server, sha: &[u8]) {
+pub(super) async fn find_elsewhere(server: &Server, sha: &[u8]) {
     let Some(digest) = parse_sha(sha) else { return };
     if server.scripts.get(&digest).is_some() {
         return;
@@ -205,7 +189,7 @@ pub async fn recall_script(server: &Server, text: &[u8]) -> Result<(), CommandEr
 }
 
 /// Finds the script of this digest that an EVAL call means, and what it is called with.
-pub fn script_call<'a>(
+pub(super) fn script_call<'a>(
     server: &Server,
     session: &mut Session,
     admitted: &Admitted<'a>,
@@ -271,15 +255,17 @@ pub(super) fn key_count(admitted: &Admitted<'_>) -> Result<usize, CommandError> 
 }
 
 /// SCRIPT and its subcommands.
-pub async fn script(server: &Arc<Server>, session: &Session, args: Args<'_>, out: &mut Reply) {
-    let done = if args[1].eq_ignore_ascii_case(b"load") {
-        load(server, session, args[2]).await.map(|known| out.bulk(known.sha.as_bytes()))
-    } else {
-        manage(server, args, out).await
-    };
-    if let Err(error) = done {
-        out.error(&error);
+async fn script(
+    server: &Arc<Server>,
+    session: &Session,
+    args: Args<'_>,
+    out: &mut Reply,
+) -> Result<(), CommandError> {
+    if args[1].eq_ignore_ascii_case(b"load") {
+        out.bulk(load(server, session, args[2]).await?.sha.as_bytes());
+        return Ok(());
     }
+    manage(server, args, out).await
 }
 
 /// Adds a script to those that are kept, if it compiles.

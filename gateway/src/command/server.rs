@@ -17,9 +17,9 @@ use crate::descriptors;
 use crate::log;
 use crate::observe::{resident_bytes, unix_time};
 use crate::pulse::human;
-use crate::registry::{Later, SessionCommand, SessionRun};
+use crate::registry::{AsyncHandler, Handler, SessionCommand};
 use crate::server::Server;
-use crate::session::Session;
+use crate::session::{Session, Touched};
 use crate::tracking::Sizes;
 
 /// The rows of this family.
@@ -33,7 +33,7 @@ pub static COMMANDS: &[SessionCommand] = &[
             syntax: "section...?",
             ..SERVER
         },
-        run: SessionRun::Now(info),
+        run: Handler::Inline(info),
     },
     SessionCommand {
         facts: Command {
@@ -47,7 +47,10 @@ pub static COMMANDS: &[SessionCommand] = &[
             help: HELP,
             ..ADMIN
         },
-        run: SessionRun::Later(Later::Config),
+        run: Handler::Async(AsyncHandler {
+            touches: Touched::Nothing,
+            ..AsyncHandler::new(|server, _, args, out| Box::pin(configure(server, args, out)))
+        }),
     },
     SessionCommand {
         facts: Command {
@@ -58,7 +61,7 @@ pub static COMMANDS: &[SessionCommand] = &[
             syntax: "",
             ..SERVER
         },
-        run: SessionRun::Now(|_, _, _, out| {
+        run: Handler::Inline(|_, _, _, out| {
             coordinate::tell_time(unix_time(), out);
             Ok(())
         }),
@@ -73,7 +76,7 @@ pub static COMMANDS: &[SessionCommand] = &[
             ..ADMIN
         },
         // As Redis refuses it unless its configuration allows it.
-        run: SessionRun::Now(|_, _, _, _| {
+        run: Handler::Inline(|_, _, _, _| {
             Err(CommandError::new(
                 "ERR DEBUG command not allowed. If the enable-debug-command option is set to \"local\", you can run it \
                  from a local connection, otherwise you need to set this option in the configuration file, and then \
@@ -150,14 +153,6 @@ fn of_data(pairs: &[(&[u8], &[u8])]) -> Vec<(String, String)> {
 }
 
 /// CONFIG.
-pub async fn config(server: &Server, args: Args<'_>, out: &mut Reply) {
-    let mark = out.buf.len();
-    if let Err(error) = configure(server, args, out).await {
-        out.buf.truncate(mark);
-        out.error(&error);
-    }
-}
-
 async fn configure(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
     match &*args[1].to_ascii_lowercase() {
         b"get" => {

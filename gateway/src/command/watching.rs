@@ -4,7 +4,7 @@ use store_engine::spec::flags;
 use store_engine::{Args, Arity, Command, CommandError, Group, Reply};
 
 use super::connection::CONNECTION;
-use crate::registry::{SessionCommand, SessionRun};
+use crate::registry::{Handler, SessionCommand};
 use crate::server::Server;
 use crate::session::Session;
 
@@ -19,7 +19,7 @@ pub static COMMANDS: &[SessionCommand] = &[
             syntax: "",
             ..ADMIN
         },
-        run: SessionRun::Now(monitor),
+        run: Handler::Inline(monitor),
     },
     SessionCommand {
         facts: Command {
@@ -33,7 +33,7 @@ pub static COMMANDS: &[SessionCommand] = &[
             help: HELP,
             ..ADMIN
         },
-        run: SessionRun::Now(slowlog),
+        run: Handler::Inline(slowlog),
     },
 ];
 

@@ -7,7 +7,7 @@ use store_engine::{CommandError, DATABASES, Reply};
 
 use super::host::Caller;
 use crate::gate::Admitted;
-use crate::registry::{Row, SessionRun, run_now};
+use crate::registry::{Row, run_now};
 use crate::server::Server;
 use crate::session::{ClientInfo, Session};
 
@@ -37,13 +37,11 @@ pub(super) fn answer(
             let container = row.facts();
             help(out, &container.name.to_ascii_uppercase(), container.help);
         }
-        (_, Row::Session(command)) => match command.run {
-            SessionRun::Now(run) | SessionRun::Either(run, _) => {
-                let mut session = session(server, caller, *db, out);
-                run_now(server, &mut session, args, run, out);
-            }
-            SessionRun::Later(_) => unreachable!("the gate refuses those"),
-        },
+        (_, Row::Session(command)) => {
+            let run = command.run.in_script().expect("the gate refuses others");
+            let mut session = session(server, caller, *db, out);
+            run_now(server, &mut session, args, run, out);
+        }
         (_, Row::Engine(_)) => unreachable!("the hosts ask the store"),
     }
 }

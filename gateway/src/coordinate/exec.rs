@@ -24,7 +24,7 @@ use crate::gate::{self, Admitted};
 use crate::observe::{Counters, unix_time};
 use crate::options::OnError;
 use crate::pubsub::Message;
-use crate::registry::{Later, Row, SessionCommand, SessionRun};
+use crate::registry::{Handler, Row, ScriptSource, SessionCommand};
 use crate::runs::Who;
 use crate::scripts::{sha_of, spelled};
 use crate::server::Server;
@@ -45,40 +45,47 @@ pub struct Queued<'a> {
 }
 
 impl Queued<'_> {
-    /// What performs it, if that may have to wait.
-    pub fn later(&self) -> Option<Later> {
+    fn command(&self) -> Option<&'static SessionCommand> {
         match self.call.as_ref().ok()?.row {
-            Row::Session(SessionCommand {
-                run: SessionRun::Later(later) | SessionRun::Either(_, later),
-                ..
-            }) => Some(*later),
-            _ => None,
+            Row::Session(command) => Some(command),
+            Row::Engine(_) => None,
         }
     }
 
-    fn runs_script(&self) -> bool {
-        matches!(self.later(), Some(Later::Eval { .. } | Later::Fcall { .. }))
+    /// What performs it, if it is about no key.
+    pub fn handler(&self) -> Option<Handler> {
+        self.command().map(|command| command.run)
+    }
+
+    fn script_source(&self) -> Option<ScriptSource> {
+        match self.handler()? {
+            Handler::Script { source, .. } => Some(source),
+            _ => None,
+        }
     }
 
     /// Who runs the script or function of this connection.
     fn who(&self, client: u64) -> Who {
         let word = String::from_utf8_lossy(self.args[1]);
         let function = || self.args.items().iter().map(|item| Box::from(*item)).collect();
-        let (name, function) = match self.later() {
-            Some(Later::Eval { by_sha: false, .. }) => (spelled(&sha_of(self.args[1])), None),
-            Some(Later::Eval { by_sha: true, .. }) => (word.to_ascii_lowercase(), None),
-            _ => (word.into_owned(), Some(function())),
+        let (name, function) = match self.script_source() {
+            Some(ScriptSource::Text) => (spelled(&sha_of(self.args[1])), None),
+            Some(ScriptSource::Digest) => (word.to_ascii_lowercase(), None),
+            Some(ScriptSource::Function) | None => (word.into_owned(), Some(function())),
         };
         Who { name, function, client }
     }
 
     /// Whether it compiles or runs something, for which a user may have to wait.
     fn takes_turn(&self) -> bool {
-        let loads = |call: &Admitted<'_>| matches!(call.facts.name, "load" | "restore");
-        match self.later() {
-            Some(Later::Script | Later::Function) => self.call.as_ref().is_ok_and(loads),
-            _ => self.runs_script(),
-        }
+        let subcommand = self.call.as_ref().map_or("", |call| call.facts.name);
+        let loads = self.command().is_some_and(|command| {
+            matches!(
+                (command.facts.name, subcommand),
+                ("script" | "function", "load") | ("function", "restore")
+            )
+        });
+        loads || self.script_source().is_some()
     }
 }
 
@@ -175,7 +182,7 @@ pub async fn exec<'a>(
             locks.add(&call_of(admitted, *db, 0));
         }
     }
-    let script = queued.iter().find(|queued| queued.runs_script());
+    let script = queued.iter().find(|queued| queued.script_source().is_some());
     // A script may write what it does not declare, and would have to begin again where it may only read.
     let mode = if script.is_some() { Mode::Exclusive } else { Mode::Shared };
     locks.join(LockSet::of(watches.keys.into_iter().map(|key| LockRequest { mode, ..key }).collect()));

@@ -21,7 +21,7 @@ use crate::gate::{self, Admitted, Origin, Recent, Stage};
 use crate::memory;
 use crate::observe::unix_ms;
 use crate::pubsub::Message;
-use crate::registry::{Later, Row, SessionCommand, SessionRun};
+use crate::registry::{Handler, Row};
 use crate::server::Server;
 use crate::session::OwnedCall;
 use crate::trace::Trace;
@@ -495,16 +495,13 @@ pub(super) enum Asking {
 
 /// What a call asks about channels, if it does.
 pub(super) fn about_channels(admitted: &Admitted<'_>, protocol: Protocol) -> Option<Asking> {
-    let Row::Session(SessionCommand { run: SessionRun::Later(later), .. }) = admitted.row else {
-        return None;
-    };
+    let Row::Session(command) = admitted.row else { return None };
     let args = admitted.args;
-    match later {
-        Later::Publish { shard } => {
-            let message = Message { shard: *shard, channel: args[1].into(), text: args[2].into() };
-            Some(Asking::Publish(message))
+    match (command.run, command.facts.name) {
+        (Handler::Publish { shard }, _) => {
+            Some(Asking::Publish(Message { shard, channel: args[1].into(), text: args[2].into() }))
         }
-        Later::PubSub if admitted.facts.name != "help" => {
+        (_, "pubsub") if admitted.facts.name != "help" => {
             Some(Asking::Channels(args.rest(0).iter().map(|item| Box::from(*item)).collect(), protocol))
         }
         _ => None,

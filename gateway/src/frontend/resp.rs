@@ -291,7 +291,7 @@ impl Connection {
                         }
                         took_long = true;
                         let ends_with_client =
-                            server.config.script_client_gone.get() == 0 || !waiting.runs_scripts();
+                            server.config.script_client_gone.get() == 0 || !waiting.outlives_client();
                         let (touched, own) = (session.touched, session.client.clone());
                         // Of a value that is on its way the client hears behind it that it has changed.
                         let hears = session.listens() && (session.tracking.is_none() || waiting.blocks());

@@ -12,7 +12,7 @@ use crate::acl::NOAUTH;
 use crate::dispatch;
 use crate::gate::{self, Origin};
 use crate::observe::{Counters, unix_ms};
-use crate::registry::{Row, SessionRun};
+use crate::registry::Row;
 use crate::server::Server;
 use crate::session::{ClientInfo, Session, Touched};
 use crate::spans::Parent;
@@ -281,7 +281,7 @@ fn outlives_its_client(server: &Server, argv: &[&[u8]]) -> bool {
     server.config.script_client_gone.get() != 0
         && matches!(
             server.registry.lookup(argv[0]),
-            Some(Row::Session(row)) if matches!(row.run, SessionRun::Later(_))
+            Some(Row::Session(row)) if row.run.outlives_client()
         )
 }
 

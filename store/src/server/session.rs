@@ -263,7 +263,8 @@ impl Session {
                 if status.epoch > beat.epoch {
                     status.map = self.host.place.taken().map(|taken| taken.map.to_wire());
                 }
-                // A slow disk does not make a node silent.
+                // Whatever waits for a slow disk: the node is not silent.
+                self.send();
                 self.outbox.push([Response { id, body: Some(Answer::Status(Box::new(status))) }]);
             }
             Ask::Execute(wire::Execute { call: Some(call), sequence: lane, since }) => {
