@@ -1,19 +1,21 @@
 //! Connections of gateways and other nodes, as tonic wants them.
 //!
-//! Anybody may connect; who they are is known when they have greeted. Until then they are strangers: there is room for
-//! some, for a while, and for few bytes of each.
+//! Any client may connect; who it is is known after the handshake. Before that there is room for some clients, for a while,
+//! and for few bytes of each. When there are too many the oldest is cut off: a peer needs a round trip for the handshake, and
+//! is known before as many others have connected.
 
+use std::collections::VecDeque;
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll, ready};
+use std::sync::{Arc, Weak};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tls::{Protocol, Tls, Wire};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpListener;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Sleep, sleep};
 use tokio_stream::Stream;
 use tonic::transport::server::Connected;
@@ -49,7 +51,56 @@ impl Known {
 struct Stranger {
     patience: Pin<Box<Sleep>>,
     bytes: usize,
-    _room: OwnedSemaphorePermit,
+    ticket: Arc<Ticket>,
+}
+
+/// A place among the strangers.
+#[derive(Default)]
+struct Ticket(Mutex<TicketState>);
+
+#[derive(Default)]
+struct TicketState {
+    /// It was given to another.
+    is_lost: bool,
+    reader: Option<Waker>,
+}
+
+impl Ticket {
+    fn lose(&self) {
+        let mut state = self.0.lock();
+        state.is_lost = true;
+        if let Some(reader) = state.reader.take() {
+            reader.wake();
+        }
+    }
+
+    /// Whether it is lost; otherwise the caller is woken when it will be.
+    fn poll_lost(&self, context: &mut Context<'_>) -> bool {
+        let mut state = self.0.lock();
+        state.reader = Some(context.waker().clone());
+        state.is_lost
+    }
+}
+
+/// The places of strangers, oldest first.
+#[derive(Default)]
+struct Tickets(VecDeque<Weak<Ticket>>);
+
+impl Tickets {
+    /// A place for a stranger, if need be that of the oldest.
+    fn take(&mut self) -> Arc<Ticket> {
+        if self.0.len() >= MOST_STRANGERS {
+            self.0.retain(|ticket| ticket.strong_count() > 0);
+        }
+        if self.0.len() >= MOST_STRANGERS
+            && let Some(oldest) = self.0.pop_front().and_then(|ticket| ticket.upgrade())
+        {
+            oldest.lose();
+        }
+        let ticket = Arc::<Ticket>::default();
+        self.0.push_back(Arc::downgrade(&ticket));
+        ticket
+    }
 }
 
 /// Those that come.
@@ -57,7 +108,7 @@ pub struct Peers {
     listener: TcpListener,
     /// They are TLS.
     tls: Option<Arc<Tls>>,
-    room: Arc<Semaphore>,
+    tickets: Tickets,
     /// Nobody can be let in for a while.
     pause: Option<Pin<Box<Sleep>>>,
 }
@@ -65,7 +116,7 @@ pub struct Peers {
 impl Peers {
     /// Those that come to `listener`; with `tls` it is spoken to them.
     pub fn new(listener: TcpListener, tls: Option<Arc<Tls>>) -> Peers {
-        Peers { listener, tls, room: Arc::new(Semaphore::new(MOST_STRANGERS)), pause: None }
+        Peers { listener, tls, tickets: Tickets::default(), pause: None }
     }
 }
 
@@ -83,8 +134,6 @@ impl Stream for Peers {
                 self.pause = Some(Box::pin(sleep(AGAIN)));
                 continue;
             };
-            // One stranger too many is cut off.
-            let Ok(room) = self.room.clone().try_acquire_owned() else { continue };
             // A socket that refuses this still works.
             let _ = tcp.set_nodelay(true);
             let wire = match &self.tls {
@@ -94,8 +143,8 @@ impl Stream for Peers {
                     Err(_) => continue,
                 },
             };
-            let stranger =
-                Stranger { patience: Box::pin(sleep(PATIENCE)), bytes: STRANGER_BYTES, _room: room };
+            let ticket = self.tickets.take();
+            let stranger = Stranger { patience: Box::pin(sleep(PATIENCE)), bytes: STRANGER_BYTES, ticket };
             return Poll::Ready(Some(Ok(Peer { wire, known: Known::default(), stranger: Some(stranger) })));
         }
     }
@@ -121,7 +170,7 @@ impl AsyncRead for Peer {
             *stranger = None;
         }
         let Some(stranger) = stranger else { return Pin::new(wire).poll_read(context, buffer) };
-        if stranger.patience.as_mut().poll(context).is_ready() {
+        if stranger.patience.as_mut().poll(context).is_ready() || stranger.ticket.poll_lost(context) {
             return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
         }
         ready!(Pin::new(wire).poll_read(context, buffer))?;
@@ -159,5 +208,25 @@ impl AsyncWrite for Peer {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.wire).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_stranger_gives_its_place_to_a_newcomer() {
+        let mut tickets = Tickets::default();
+        let mut held: Vec<_> = (0..MOST_STRANGERS).map(|_| tickets.take()).collect();
+        let lost = |ticket: &Ticket| ticket.poll_lost(&mut Context::from_waker(Waker::noop()));
+        assert!(!held.iter().any(|ticket| lost(ticket)));
+        // One that is known, or gone, leaves its place.
+        held.remove(7);
+        held.push(tickets.take());
+        assert!(!held.iter().any(|ticket| lost(ticket)));
+        held.push(tickets.take());
+        assert_eq!(held.iter().position(|ticket| lost(ticket)), Some(0));
+        assert_eq!(held.iter().filter(|ticket| lost(ticket)).count(), 1);
     }
 }
