@@ -33,7 +33,7 @@ pub enum Value {
     Double(f64),
     /// `#`
     Boolean(bool),
-    /// `(`: its digits
+    /// `(`: its digits; of a script's reply any text without line ends
     BigNumber(Vec<u8>),
     /// `=`
     Verbatim {
@@ -293,8 +293,7 @@ impl Reader {
             b'-' => Value::Error(text.to_vec()),
             b':' => Value::Integer(number::parse_i64(text).ok_or(ReplyError::Number)?),
             b',' => Value::Double(double(text)?),
-            b'(' if scan::is_big_number(text) => Value::BigNumber(text.to_vec()),
-            b'(' => return Err(ReplyError::Number),
+            b'(' => Value::BigNumber(text.to_vec()),
             b'#' if text == b"t" => Value::Boolean(true),
             b'#' if text == b"f" => Value::Boolean(false),
             b'#' => return Err(ReplyError::Boolean),

@@ -36,7 +36,7 @@ pub enum ReplyError {
     LineEnd,
     /// A length or count that is no number or negative.
     Length,
-    /// An integer, double or big number spelled wrong.
+    /// An integer or double spelled wrong.
     Number,
     /// Neither `#t` nor `#f`.
     Boolean,
@@ -150,13 +150,6 @@ pub(crate) fn is_double(text: &[u8]) -> bool {
     any && at == unsigned.len()
 }
 
-/// Decimal digits of any number, with or without a sign.
-pub(crate) fn is_big_number(text: &[u8]) -> bool {
-    let unsigned = unsigned(text);
-    let (end, any) = digits(unsigned, 0);
-    any && end == unsigned.len()
-}
-
 fn unsigned(text: &[u8]) -> &[u8] {
     text.strip_prefix(b"+").or_else(|| text.strip_prefix(b"-")).unwrap_or(text)
 }
@@ -205,16 +198,6 @@ mod tests {
             "1,5", "--1",
         ] {
             assert!(!is_double(bad.as_bytes()), "{bad}");
-        }
-    }
-
-    #[test]
-    fn big_numbers() {
-        for good in ["0", "-1", "+1", "3492890328409238509324850943850943825024385"] {
-            assert!(is_big_number(good.as_bytes()), "{good}");
-        }
-        for bad in ["", "-", "1.5", "1e5", "1 ", "a"] {
-            assert!(!is_big_number(bad.as_bytes()), "{bad}");
         }
     }
 

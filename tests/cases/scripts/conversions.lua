@@ -84,6 +84,10 @@ return {ok = '\r\n'}
 return {double = 3.5}
 --- double whole
 return {double = 3}
+--- big number that is none
+return {big_number = 'abc'}
+--- big number with line ends
+return {big_number = '1\r\n2'}
 --- double not a number
 return {double = 0/0}
 --- double infinite
