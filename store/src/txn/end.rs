@@ -11,6 +11,9 @@ use crate::node;
 /// Changes that are rolled back while the shards are held.
 const CHANGES_PER_HOLD: usize = 1024;
 
+/// A record of so many bytes takes more than a millisecond to be copied.
+const LARGE_RECORD_BYTES: usize = 1 << 20;
+
 impl Transaction {
     pub(super) fn roll_back(&mut self) {
         let numbers: SmallVec<[usize; 8]> = if self.undo.is_everywhere() {
@@ -32,9 +35,9 @@ impl Transaction {
         }
     }
 
-    /// Whether it takes long to roll it back, or to release its keys.
+    /// Whether it takes long to copy its record for the journal, to roll it back, or to release its keys.
     fn is_large(&self) -> bool {
-        self.undo.steps() + self.locks.keys.len() > MANY
+        self.effects.as_bytes().len() > LARGE_RECORD_BYTES || self.undo.steps() + self.locks.keys.len() > MANY
     }
 
     /// [`Transaction::commit`], on a thread for what takes long if it does.
