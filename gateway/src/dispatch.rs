@@ -256,7 +256,7 @@ fn touched(admitted: &Admitted<'_>) -> Touched {
         _ if admitted.facts.is_write() => Touched::Written,
         Row::Engine(_) if admitted.facts.routing == Routing::Anywhere => Touched::Nothing,
         Row::Engine(_) => Touched::Read,
-        Row::Session(command) => command.run.touches(),
+        Row::Session(command) => command.run.touches(admitted.facts.name),
     }
 }
 

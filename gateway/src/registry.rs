@@ -69,8 +69,10 @@ pub struct AsyncHandler {
     pub in_script: Option<InlineFn>,
     /// When EXEC performs it.
     pub in_exec: InExec,
-    /// What it touches, at most.
+    /// What it touches, at most,
     pub touches: Touched,
+    /// but for these subcommands, which touch no data.
+    pub untouching: &'static [&'static str],
     /// Whether it waits for something that may never come.
     pub blocks: bool,
     /// Whether it may be dropped when its client has gone, whatever the configuration says of scripts.
@@ -96,6 +98,7 @@ impl AsyncHandler {
             in_script: None,
             in_exec: InExec::InTurn,
             touches: Touched::Written,
+            untouching: &[],
             blocks: false,
             ends_with_client: false,
         }
@@ -112,9 +115,10 @@ impl Handler {
         }
     }
 
-    /// What it touches, at most.
-    pub fn touches(self) -> Touched {
+    /// What the command touches, or its subcommand of this name, at most.
+    pub fn touches(self, name: &str) -> Touched {
         match self {
+            Handler::Async(handler) if handler.untouching.contains(&name) => Touched::Nothing,
             Handler::Inline(_) | Handler::Publish { .. } => Touched::Nothing,
             Handler::Async(handler) => handler.touches,
             Handler::Script { read_only: true, .. } => Touched::Read,

@@ -37,7 +37,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let out = std::env::var("OUT_DIR")?;
     std::fs::write(Path::new(&out).join("gateway.v1.bin"), public)?;
     // Arguments and replies stay slices of the message they came in.
-    let config = tonic_prost_build::configure().bytes(".");
+    let config = tonic_prost_build::configure().bytes(".").codec_path("crate::bounded::BoundedCodec");
     let boxed = |config: Builder, field: &&str| config.boxed(format!(".moonshard.store.v1.{field}"));
     BOXED.iter().fold(config, boxed).compile_fds(files)?;
     Ok(())

@@ -1,6 +1,8 @@
 //! How the engine's vocabulary looks on the wire between processes: the messages and services of the `.proto` files
 //! of this crate, which document them. `make proto` generates the code after a change of a `.proto` file.
 
+pub mod bounded;
+
 /// Gateways ask each other.
 pub mod fleet {
     /// The first version.

@@ -51,9 +51,10 @@ pub static COMMANDS: &[SessionCommand] = &[
             help: HELP,
             ..FUNCTIONS
         },
-        run: Handler::Async(AsyncHandler::new(|server, session, args, out| {
-            Box::pin(function(server, session, args, out))
-        })),
+        run: Handler::Async(AsyncHandler {
+            untouching: &["dump", "help", "kill", "list", "stats"],
+            ..AsyncHandler::new(|server, session, args, out| Box::pin(function(server, session, args, out)))
+        }),
     },
 ];
 

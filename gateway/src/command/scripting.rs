@@ -50,9 +50,10 @@ pub static COMMANDS: &[SessionCommand] = &[
             help: HELP,
             ..SCRIPTING
         },
-        run: Handler::Async(AsyncHandler::new(|server, session, args, out| {
-            Box::pin(script(server, session, args, out))
-        })),
+        run: Handler::Async(AsyncHandler {
+            untouching: &["exists", "help", "kill", "latency", "list", "running", "show", "stats"],
+            ..AsyncHandler::new(|server, session, args, out| Box::pin(script(server, session, args, out)))
+        }),
     },
 ];
 

@@ -73,8 +73,8 @@ impl Config {
         }
         let mut values = Vec::with_capacity(rows.len());
         for (row, (_, text)) in rows.iter().zip(pairs) {
-            let text = String::from_utf8_lossy(text);
-            values.push(row.kind.parse(&text).map_err(|refusal| failed(row.name, &refusal.0))?);
+            let text = std::str::from_utf8(text).map_err(|_| failed(row.name, "the value must be UTF-8"))?;
+            values.push(row.kind.parse(text).map_err(|refusal| failed(row.name, &refusal.0))?);
         }
         for (row, value) in rows.iter().zip(values) {
             row.kind.store(self, value);

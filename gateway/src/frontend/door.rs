@@ -75,8 +75,9 @@ where
         // A socket that refuses these still works. Whoever reads none of its answer for so long is cut off by the system.
         let _ = stream.set_nodelay(true);
         let _ = SockRef::from(&stream).set_tcp_user_timeout(Some(patience(&server.config)));
-        let place = server.io.place();
-        let runtime = place.runtime().clone();
+        // Messages of gRPC are decoded where the connection lives, however large they are: not beside those of RESP.
+        let place = (face != Face::Grpc).then(|| server.io.place());
+        let runtime = place.as_ref().map_or(&server.compute, |place| place.runtime()).clone();
         let Some((stream, entry)) = Entry::new(&server, face, stream) else { continue };
         let (server, live) = (server.clone(), live.clone());
         runtime.spawn(async move {

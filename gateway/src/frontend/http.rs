@@ -35,13 +35,14 @@ use axum::handler::Handler;
 use axum::http::{HeaderValue, Method, Request, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::MethodRouter;
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tls::Wire;
 use tokio::net::TcpListener;
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use self::ask::Asker;
@@ -191,6 +192,27 @@ async fn live(face: Arc<Face>, app: App, wire: Wire, entry: Arc<Entry>) {
     }
 }
 
+/// The handler's answer. A request with a large body, or with one of unknown length, is answered by a compute thread: to
+/// parse it would hold up the other connections of this thread.
+async fn called(face: &Face, app: App, request: Request<Incoming>) -> Result<Response, Infallible> {
+    if request.body().size_hint().upper().is_some_and(|bytes| bytes < LARGE_BYTES) {
+        return app.call(request).await;
+    }
+    // It ends the task when it is dropped.
+    let mut task = JoinSet::new();
+    task.spawn_on(async move { app.call(request).await }, &face.server.compute);
+    match task.join_next().await {
+        Some(Ok(answered)) => answered,
+        Some(Err(_)) | None => {
+            let detail = "internal error: the task that answered this request failed";
+            Ok(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "ERR", detail).into_response())
+        }
+    }
+}
+
+/// Bytes of a body from which on a request is answered by a compute thread.
+const LARGE_BYTES: u64 = 256 << 10;
+
 /// Answers one request: checks who asks, then asks the handler.
 async fn answer(
     face: Arc<Face>,
@@ -206,7 +228,7 @@ async fn answer(
         Ok(cors) => {
             request.extensions_mut().insert(asker);
             let patience = Duration::from_millis(face.server.config.http_timeout_ms.get());
-            let response = match timeout(patience, app.call(request)).await {
+            let response = match timeout(patience, called(&face, app, request)).await {
                 Ok(Ok(response)) => response,
                 Err(_) => Problem::new(
                     StatusCode::GATEWAY_TIMEOUT,

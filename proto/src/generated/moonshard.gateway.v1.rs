@@ -706,7 +706,7 @@ pub mod gateway_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::bounded::BoundedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/moonshard.gateway.v1.Gateway/Execute",
             );
@@ -733,7 +733,7 @@ pub mod gateway_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::bounded::BoundedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/moonshard.gateway.v1.Gateway/Pipeline",
             );
@@ -755,7 +755,7 @@ pub mod gateway_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::bounded::BoundedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/moonshard.gateway.v1.Gateway/Eval",
             );
@@ -777,7 +777,7 @@ pub mod gateway_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::bounded::BoundedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/moonshard.gateway.v1.Gateway/EvalSha",
             );
@@ -802,7 +802,7 @@ pub mod gateway_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::bounded::BoundedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/moonshard.gateway.v1.Gateway/LoadScript",
             );
@@ -827,7 +827,7 @@ pub mod gateway_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::bounded::BoundedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/moonshard.gateway.v1.Gateway/ListScripts",
             );
@@ -852,7 +852,7 @@ pub mod gateway_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::bounded::BoundedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/moonshard.gateway.v1.Gateway/ScriptStats",
             );
@@ -877,7 +877,7 @@ pub mod gateway_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::bounded::BoundedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/moonshard.gateway.v1.Gateway/KillScript",
             );
@@ -902,7 +902,7 @@ pub mod gateway_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::bounded::BoundedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/moonshard.gateway.v1.Gateway/Subscribe",
             );
@@ -927,7 +927,7 @@ pub mod gateway_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::bounded::BoundedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/moonshard.gateway.v1.Gateway/Watch",
             );
@@ -1138,7 +1138,7 @@ pub mod gateway_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ExecuteSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::bounded::BoundedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -1186,7 +1186,7 @@ pub mod gateway_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = PipelineSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::bounded::BoundedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -1229,7 +1229,7 @@ pub mod gateway_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = EvalSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::bounded::BoundedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -1272,7 +1272,7 @@ pub mod gateway_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = EvalShaSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::bounded::BoundedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -1317,7 +1317,7 @@ pub mod gateway_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = LoadScriptSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::bounded::BoundedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -1362,7 +1362,7 @@ pub mod gateway_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ListScriptsSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::bounded::BoundedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -1407,7 +1407,7 @@ pub mod gateway_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ScriptStatsSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::bounded::BoundedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -1452,7 +1452,7 @@ pub mod gateway_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = KillScriptSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::bounded::BoundedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -1498,7 +1498,7 @@ pub mod gateway_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = SubscribeSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::bounded::BoundedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,
@@ -1544,7 +1544,7 @@ pub mod gateway_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = WatchSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::bounded::BoundedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,

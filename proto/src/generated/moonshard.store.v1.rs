@@ -1133,7 +1133,7 @@ pub mod store_client {
                         format!("Service was not ready: {}", e.into()),
                     )
                 })?;
-            let codec = tonic_prost::ProstCodec::default();
+            let codec = crate::bounded::BoundedCodec::default();
             let path = http::uri::PathAndQuery::from_static(
                 "/moonshard.store.v1.Store/Link",
             );
@@ -1276,7 +1276,7 @@ pub mod store_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = LinkSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
+                        let codec = crate::bounded::BoundedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
                                 accept_compression_encodings,

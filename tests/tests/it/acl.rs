@@ -310,6 +310,10 @@ fn strangers_are_asked_for_a_password() {
             ("RESET", "+RESET"),
             ("GET k", "-NOAUTH Authentication required."),
             ("AUTH default secret", "+OK"),
+            (
+                r#"CONFIG SET requirepass "\xff\xfe""#,
+                "-ERR CONFIG SET failed (possibly related to argument 'requirepass') - the value must be UTF-8",
+            ),
             ("CONFIG SET requirepass other", "+OK"),
             ("CONFIG GET requirepass", "[\"requirepass\", \"other\"]"),
             ("GET k", "nil"),

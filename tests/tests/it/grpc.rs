@@ -507,6 +507,11 @@ fn wrong_messages_are_refused_one_by_one(on: Topology) {
     let long = ExecuteRequest { args: owned(&[b"SET", b"k", &[b'x'; 2000]]), db: 0 };
     let status = grpc.wait(grpc.client().execute(long)).expect_err("it is too long");
     assert_eq!(status.code(), Code::OutOfRange, "{status}");
+    // Elements that are many times as large in memory are counted before they are read.
+    assert_eq!(notation::reply(&server.client().run("CONFIG SET grpc-message-max 64mb")), "+OK");
+    let many = ExecuteRequest { args: vec![Vec::new().into(); 1024 * 1024 + 1], db: 0 };
+    let status = grpc.wait(grpc.client().execute(many)).expect_err("these are too many");
+    assert_eq!(status.code(), Code::ResourceExhausted, "{status}");
     let eval = "/moonshard.gateway.v1.Gateway/Eval";
     let kind = ("content-type", "application/grpc");
     let call = |path: &str, headers: &[(&str, &str)], body: &[u8]| {

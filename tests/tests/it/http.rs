@@ -475,6 +475,17 @@ fn requests_have_names_and_limits() {
     let refused = server.http().post("/v1/command", &long);
     assert_eq!((refused.status, &refused.json()["code"]), (413, &json!("TOOLARGE")));
 
+    // Elements that are many times as large in memory are counted before they are read.
+    let mut client = server.client();
+    assert_eq!(text(&mut client, "CONFIG SET http-body-max 64mb"), "+OK");
+    let many = format!("{{\"args\":[\"DEL\"{}]}}", ",\"\"".repeat(1024 * 1024));
+    let refused =
+        server.http().send("POST", "/v1/command", &[("Content-Type", "application/json")], many.as_bytes());
+    assert_eq!((refused.status, &refused.json()["code"]), (413, &json!("TOOLARGE")));
+    let fewer =
+        json!({"args": std::iter::once("DEL").chain(std::iter::repeat_n("k", 200_000)).collect::<Vec<_>>()});
+    assert_eq!(server.http().post("/v1/command", &fewer).status, 200);
+
     // What waits longer than the limit is ended, and takes nothing afterwards.
     let mut client = server.client();
     assert_eq!(text(&mut client, "CONFIG SET http-timeout-ms 500"), "+OK");

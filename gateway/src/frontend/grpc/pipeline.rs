@@ -92,6 +92,8 @@ impl Line {
         let (mut replies, mut bytes) = (Vec::with_capacity(batch.commands.len()), 0);
         while let Some(command) = batch.commands.next() {
             let reply = self.reply(&command, &mut bytes).await?;
+            // One that is refused waits for nothing.
+            tokio::task::coop::consume_budget().await;
             replies.push(reply);
             if bytes >= MESSAGE_BYTES && !batch.commands.as_slice().is_empty() {
                 self.batch = Some(batch);
@@ -114,7 +116,9 @@ impl Line {
 
     async fn reply(&mut self, Command { args }: &Command, bytes: &mut usize) -> Result<Reply, Status> {
         if let Err(failure) = admit(args.first().map(|name| &**name)) {
-            return Ok(shown::reply(Value::Error(text(failure)?)));
+            let text = text(failure)?;
+            *bytes += text.len();
+            return Ok(shown::reply(Value::Error(text)));
         }
         let reply = self.work.begin(&slices(args)).await?;
         *bytes += reply.len();

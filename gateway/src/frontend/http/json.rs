@@ -232,9 +232,34 @@ impl std::io::Write for Bounded {
     }
 }
 
+/// Whether a text in JSON has more elements than so many: each but the first stands behind a comma.
+pub fn has_more_elements(text: &[u8], most: usize) -> bool {
+    // The shortest element is a digit.
+    if text.len() / 2 <= most {
+        return false;
+    }
+    let (mut commas, mut in_string, mut escaped) = (0, false, false);
+    for byte in text {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if in_string => escaped = true,
+            b'"' => in_string = !in_string,
+            b',' if !in_string => commas += 1,
+            _ => {}
+        }
+    }
+    commas >= most
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn elements_are_counted_outside_of_strings() {
+        assert!(has_more_elements(b"[1,2,3]", 2) && !has_more_elements(b"[1,2,3]", 3));
+        assert!(!has_more_elements(br#"["a,b,c,d\",e,f,"]"#, 1), "commas within a string");
+    }
 
     #[test]
     fn a_body_that_is_too_long_is_refused() {
