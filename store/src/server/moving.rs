@@ -21,7 +21,8 @@ use super::doubt::unless_held_up;
 use super::pending::{self, Arrival, Found};
 use super::place::{Taken, refusal};
 use super::{Host, random};
-use crate::client::link::SILENCE;
+use crate::client::link::{MESSAGE_BYTES, SILENCE};
+use crate::journal::fail_point;
 use crate::lock::Mode;
 use crate::topology::{NodeId, SLOTS};
 use crate::txn::{Cargo, LockRequest, Transaction};
@@ -79,6 +80,12 @@ async fn batch(host: &Arc<Host>, asked: &wire::MoveSlots) -> Result<wire::SlotsM
     Err(refusal(Code::Unavailable, "the destination is busy"))
 }
 
+/// Bytes of keys that a message may move, beside all that belongs to it.
+fn most_bytes() -> usize {
+    let most = MESSAGE_BYTES - (16 << 20);
+    fail_point::number("move-bytes").map_or(most, |bytes| bytes as usize)
+}
+
 /// Moves a batch; none if the destination is busy.
 async fn try_batch(
     host: &Arc<Host>,
@@ -97,6 +104,14 @@ async fn try_batch(
     let begin = Transaction::begin_shard(&host.node, shard(slots[0]));
     let mut txn = unless_held_up(host, |_| true, begin).await?;
     let cargo = txn.load(shard(slots[0]), &of_shard, BATCH_BYTES);
+    let (size, most) = (cargo.effects.as_bytes().len(), most_bytes());
+    if size > most {
+        let slot = cargo.slots.first().copied().unwrap_or_default();
+        let reason = format!(
+            "slot {slot} has {size} bytes, and a move sends at most {most} bytes of a slot: delete or split its largest keys"
+        );
+        return Err(refusal(Code::Denied, &reason));
+    }
     let leaving = cargo.slots.first() == Some(&0);
     let _stays = leaving.then(|| Stay::new(host));
     let records = if leaving { catalog(host) } else { Vec::new() };

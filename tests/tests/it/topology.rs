@@ -570,3 +570,29 @@ fn number_or(client: &mut Client, line: &str) -> Option<i64> {
         _ => None,
     }
 }
+
+/// What a message cannot carry is refused with what to do, and nothing happens to it.
+#[test]
+fn a_slot_that_is_too_large_is_refused() {
+    let mut stores = [Member::store(None, &[]), Member::store(None, &[])];
+    stores.iter_mut().for_each(|store| store.start_failing("move-bytes=100000"));
+    let nodes: Vec<SocketAddr> = stores.iter().map(Member::address).collect();
+    let mut gateway = Member::gateway(&nodes, &[]);
+    gateway.start();
+    let mut client = gateway.server().client();
+    let slot = notation::reply(&client.run("CLUSTER KEYSLOT large"));
+    assert_eq!(notation::reply(&client.call(["SET", "large", &"x".repeat(200_000)])), "+OK");
+    let mut refused = 0;
+    for to in &nodes {
+        let output = ran(&nodes, &["move", "--slots", &slot, "--to", &to.to_string()]);
+        // One of them has it already.
+        if !output.status.success() {
+            let told = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(told.contains(&format!("slot {slot} has 200")), "{told}");
+            assert!(told.contains("delete or split its largest keys"), "{told}");
+            refused += 1;
+        }
+    }
+    assert_eq!(refused, 1);
+    assert_eq!(notation::reply(&client.run("STRLEN large")), "200000");
+}
