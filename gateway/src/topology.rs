@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use store::Cluster;
-use store::client::{Member, PreparedTransaction, accept, look};
+use store::client::{Member, MoveError, PreparedTransaction, accept, look};
 use store::topology::{NodeId, SLOTS, SlotMap};
 
 use crate::certificates::Certificates;
@@ -255,13 +255,13 @@ async fn patiently(
     let since = Instant::now();
     loop {
         match cluster.move_some(from, range, to).await {
-            Err(why) if since.elapsed() > RETRIES.0 => {
+            Err(MoveError { why, may_pass }) if !may_pass || since.elapsed() > RETRIES.0 => {
                 return Err(format!(
                     "{why}; slots that were moved stay moved, run the command again to move the rest"
                 ));
             }
             Err(_) => tokio::time::sleep(RETRIES.1).await,
-            moved => return moved,
+            Ok(moved) => return Ok(moved),
         }
     }
 }

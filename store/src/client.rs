@@ -13,7 +13,7 @@ mod work;
 
 pub use cluster::{Cluster, Respondent};
 pub use link::{Greeting, Link, Lost, Pending, Traffic};
-pub use moves::{Member, Moved, PreparedTransaction, accept, look};
+pub use moves::{Member, MoveError, Moved, PreparedTransaction, accept, look};
 pub use patience::Patience;
 pub use trust::Trust;
 pub use work::{Trouble, WatchId, Work};

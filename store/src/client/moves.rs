@@ -13,6 +13,15 @@ use super::link::{Greeting, Link};
 use super::trust::Trust;
 use crate::topology::{NodeId, SlotMap};
 
+/// Why a batch of slots was not moved.
+#[derive(Clone, Debug)]
+pub struct MoveError {
+    /// For people.
+    pub why: String,
+    /// Whether another attempt may succeed.
+    pub may_pass: bool,
+}
+
 /// A batch of slots that has moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moved {
@@ -257,10 +266,12 @@ impl Cluster {
         from: NodeId,
         (first, last): (usize, usize),
         to: NodeId,
-    ) -> Result<Moved, String> {
+    ) -> Result<Moved, MoveError> {
         let map = self.map();
         let link = self.link(from);
-        let failed = |why: &str| format!("{}: {why}", link.address());
+        let error =
+            |why: &str, may_pass: bool| MoveError { why: format!("{}: {why}", link.address()), may_pass };
+        let failed = |why: &str| error(why, true);
         // It may not have heard of the receiver.
         let learn = Ask::SetTopology(Box::new(wire::SetTopology { map: Some(map.to_wire()) }));
         match link.ask(learn).answer().await {
@@ -271,10 +282,10 @@ impl Cluster {
         let asked = wire::MoveSlots { first: first as u32, last: last as u32, node: to as u32 };
         match link.ask(Ask::MoveSlots(asked)).answer().await {
             Ok(Answer::SlotsMoved(wire::SlotsMoved { slots, keys, bytes, left, map })) => {
-                map.map_or(Ok(()), |map| self.learn(&map))?;
+                map.map_or(Ok(()), |map| self.learn(&map)).map_err(|why| failed(&why))?;
                 Ok(Moved { slots: slots as usize, keys, bytes, left: left as usize })
             }
-            Ok(Answer::Refusal(refusal)) => Err(failed(&refusal.reason)),
+            Ok(Answer::Refusal(refusal)) => Err(error(&refusal.reason, refusal.code() != Code::Invalid)),
             Ok(_) => Err(failed("unexpected type of answer")),
             Err(lost) => Err(failed(&lost.reason)),
         }

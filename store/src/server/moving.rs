@@ -110,7 +110,7 @@ async fn try_batch(
         let reason = format!(
             "slot {slot} has {size} bytes, and a move sends at most {most} bytes of a slot: delete or split its largest keys"
         );
-        return Err(refusal(Code::Denied, &reason));
+        return Err(refusal(Code::Invalid, &reason));
     }
     let leaving = cargo.slots.first() == Some(&0);
     let _stays = leaving.then(|| Stay::new(host));
