@@ -82,7 +82,6 @@ fn anything_else_is_refused() {
         (b">-1\r\n", Length),
         (b":x\r\n", Number),
         (b",x\r\n", Number),
-        (b"(x\r\n", Number),
         (b"#x\r\n", Boolean),
         (b"_x\r\n", Null),
         (b"=3\r\ntxt\r\n", Verbatim),

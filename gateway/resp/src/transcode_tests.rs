@@ -94,7 +94,6 @@ fn anything_else_is_refused() {
         ("#t\r\r", Boolean),
         (",\r\n", Number),
         (",1,5\r\n", Number),
-        ("(1.5\r\n", Number),
         (">1\r\n:1\r\n", UnknownType(b'>')),
         ("|1\r\n+a\r\n:1\r\n:2\r\n", UnknownType(b'|')),
         ("!3\r\nERR\r\n", UnknownType(b'!')),

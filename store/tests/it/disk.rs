@@ -251,7 +251,7 @@ fn damage_is_noticed_and_nothing_is_made_worse() {
         let inside = path.strip_prefix(&folder.0).unwrap().to_string_lossy().into_owned();
         let kinds = ["durability_cookie", "snapshot", "log", "slabs", "flushed"];
         let Some(kind) = kinds.into_iter().find(|kind| inside.contains(kind)) else { continue };
-        let step = (content.len() / 12).max(1);
+        let step = (content.len() / 8).max(1);
         for at in (0..content.len()).step_by(step) {
             for damage in ["flip", "zero", "cut"] {
                 let mut content = content.clone();

@@ -7,7 +7,7 @@ use tests::{Client, TestServer, Topology, Value, over_nodes};
 const CLIENTS: i64 = 8;
 /// Fewer where each round is repeated until no other client was faster.
 const RIVALS: i64 = 4;
-const ROUNDS: i64 = 80;
+const ROUNDS: i64 = 50;
 
 /// Keys enough to lie in several shards.
 const KEYS: [&str; 6] = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta"];

@@ -100,6 +100,7 @@ fn the_slow_log_is_that_of_redis(on: Topology) {
         let mut client = Client::connect(address, Protocol::Resp2);
         // On a busy machine any call may be slow.
         say(&mut client, "CONFIG SET slowlog-log-slower-than -1");
+        say(&mut client, "SLOWLOG RESET");
         let mut replies = vec![];
         for line in
             ["SLOWLOG LEN", "CONFIG SET slowlog-log-slower-than -2", "SLOWLOG GET -2", "SLOWLOG GET x"]

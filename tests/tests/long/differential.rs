@@ -340,7 +340,7 @@ fn compare(on: Topology, sequence: fn(u64) -> Vec<Step>) {
     let Some(oracle) = Oracle::start() else { return };
     let servers = [on.start(&[]), on.start(&["--script-auto-async", "always"])];
     let first = setting("MOONSHARD_DIFF_SEED", 1);
-    let sequences = setting("MOONSHARD_DIFF_CALLS", 20_000) / SEQUENCE as u64;
+    let sequences = setting("MOONSHARD_DIFF_CALLS", 15_000) / SEQUENCE as u64;
     let mut pairs: Vec<(Protocol, Pair)> = PROTOCOLS
         .into_iter()
         .zip(&servers)
