@@ -6,6 +6,7 @@
 //!
 //! A script that gave up atomicity takes no locks: each of its calls is like a client's.
 
+mod admission;
 mod aside;
 mod compile;
 mod declared;

@@ -5,7 +5,8 @@ use std::time::Duration;
 use store_engine::reply::help;
 use store_engine::{CommandError, DATABASES, Reply};
 
-use super::host::Caller;
+use super::admission::Caller;
+
 use crate::gate::Admitted;
 use crate::registry::{Row, run_now};
 use crate::server::Server;

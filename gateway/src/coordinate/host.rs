@@ -6,19 +6,17 @@ use std::time::{Duration, Instant};
 use script::{CallFlags, Finishing, Host, HostCall, LogLevel};
 use smallvec::SmallVec;
 use store::{Call, Conflict, LimitReached, Mode, Trouble, Unit};
-use store_engine::command::resolve;
 use store_engine::spec::flags;
 use store_engine::{Args, CommandError, Protocol, Reply, Routing};
 
+use super::admission::{Caller, Calling, admit};
 use super::aside;
 use super::declared::Declared;
 use super::outgoing::Outgoing;
 use super::queue::Queue;
 use super::trace::tell_call;
-use crate::acl::Account;
 use crate::fleet;
-use crate::gate::{self, Admitted, Origin, Recent, Stage};
-use crate::memory;
+use crate::gate::{Admitted, Recent};
 use crate::observe::unix_ms;
 use crate::pubsub::Message;
 use crate::registry::{Handler, Row};
@@ -126,42 +124,6 @@ impl Lack {
     }
 }
 
-/// Who runs a script.
-pub(super) struct Caller {
-    /// The number of the connection.
-    pub client: u64,
-    /// The user, if there is something that it may not do.
-    pub account: Option<Arc<Account>>,
-}
-
-impl Caller {
-    /// Refuses what the user may not do, and tells of what administrators do.
-    pub fn check(&self, server: &Server, admitted: &Admitted<'_>) -> Result<(), CommandError> {
-        if let Some(account) = &self.account {
-            gate::refuse_without_permission(server, account, self.client, Stage::InScript, admitted)?;
-        }
-        if server.audit.concerns(admitted.number)
-            && let Some(client) = server.clients.lock().get(&self.client)
-        {
-            server.audit.tell_in_script(client, admitted.args);
-        }
-        Ok(())
-    }
-
-    /// `redis.acl_check_cmd`: whether the user may make a call.
-    pub fn answer_whether(&self, server: &Server, args: Args<'_>, out: &mut Reply) {
-        let row = server.registry.lookup(args.name());
-        let row = row.map(|row| server.registry.inner(row, args).map_or(row, |(row, _)| row).facts());
-        let Some((row, facts)) = row.and_then(|row| Some((row, resolve(row, args)?))) else {
-            return out.error(&CommandError::new("ERR Invalid command passed to redis.acl_check_cmd()"));
-        };
-        match &self.account {
-            Some(account) if server.acl.check(account, row, facts, args).is_err() => out.null(),
-            _ => out.integer(1),
-        }
-    }
-}
-
 /// The host of an atomic script.
 pub(super) struct ScriptHost {
     pub server: Arc<Server>,
@@ -201,32 +163,21 @@ pub(super) struct Stop;
 impl ScriptHost {
     /// Whether it is answered: not if a node elsewhere has to be asked.
     fn answer(&mut self, args: Args<'_>, flags: CallFlags, out: &mut Reply) -> Result<bool, Stop> {
-        let origin = Origin::Script { read_only: self.seen.read_only };
-        let admitted = match gate::admit_again(&self.server.registry, args, origin, &mut self.recent) {
+        let calling = Calling {
+            server: &self.server,
+            caller: &self.caller,
+            declared: self.declared.as_ref(),
+            read_only: self.seen.read_only,
+            db: self.seen.db,
+        };
+        let is_full = || self.seen.full && !self.wrote;
+        let admitted = match admit(calling, args, &mut self.recent, is_full) {
             Ok(admitted) => admitted,
             Err(error) => {
                 out.error(&error);
                 return Ok(true);
             }
         };
-        if let Err(error) = self.caller.check(&self.server, &admitted) {
-            out.error(&error);
-            return Ok(true);
-        }
-        if let Some(declared) = &self.declared
-            && let Err(error) = declared.check(&self.server, &admitted, self.seen.db)
-        {
-            out.error(&error);
-            return Ok(true);
-        }
-        if self.seen.full && !self.wrote && admitted.facts.has(flags::DENY_OOM) {
-            out.error(&memory::FULL);
-            return Ok(true);
-        }
-        if let Err(error) = gate::refuse_what_cannot_be_kept(&self.server, &admitted, None) {
-            out.error(&error);
-            return Ok(true);
-        }
         if let Some(reader) = &self.reader {
             reader.note(&self.server.tracking, &self.server.pubsub, admitted.facts);
         }

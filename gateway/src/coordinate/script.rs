@@ -11,9 +11,10 @@ use store::spans::Part;
 use store::{Conflict, LockRequest, Mode, Trouble, TxnLimits, Unit};
 use store_engine::{CommandError, Protocol, Reply};
 
+use super::admission::Caller;
 use super::declared::{Declared, Refuser, note_undeclared};
 use super::dry;
-use super::host::{Caller, Circumstances, Collects, Lack, ScriptHost};
+use super::host::{Circumstances, Collects, Lack, ScriptHost};
 use super::limits::{limit_error, memory_error, take_turn};
 use super::locks::LockSet;
 use super::outgoing::{Outgoing, commit};

@@ -5,22 +5,20 @@ use std::time::Instant;
 
 use script::{CallFlags, Finishing, Host, HostCall, LogLevel};
 use store::{Call, Cluster};
-use store_engine::spec::flags::DENY_OOM;
 use store_engine::work::LONG_CALL_STEPS;
 use store_engine::{Args, CommandError, Protocol, Reply};
 
+use super::admission::{Caller, Calling, admit};
 use super::aside;
 use super::declared::Declared;
 use super::host::{
-    Asking, CALL_FUEL, Caller, about_channels, answer_count, can_wait, ended, protocol_of, reply_in,
-    tell_channels,
+    Asking, CALL_FUEL, about_channels, answer_count, can_wait, ended, protocol_of, reply_in, tell_channels,
 };
 use super::queue::Queue;
 use super::trace::tell_call;
 use super::turns::Pace;
 use crate::fleet;
-use crate::gate::{self, Admitted, Origin, Recent};
-use crate::memory;
+use crate::gate::{Admitted, Recent};
 use crate::observe::{unix_ms, unix_time};
 use crate::pubsub::Message;
 use crate::registry::Row;
@@ -134,32 +132,21 @@ impl UnlockedHost {
     }
 
     fn answer(&mut self, args: Args<'_>, flags: CallFlags, out: &mut Reply) -> HostCall {
-        let origin = Origin::Script { read_only: self.read_only };
-        let admitted = match gate::admit_again(&self.server.registry, args, origin, &mut self.recent) {
+        let calling = Calling {
+            server: &self.server,
+            caller: &self.caller,
+            declared: self.declared.as_ref(),
+            read_only: self.read_only,
+            db: self.db,
+        };
+        let is_full = || self.server.memory_exceeds_limit(self.oom_slack_bytes);
+        let admitted = match admit(calling, args, &mut self.recent, is_full) {
             Ok(admitted) => admitted,
             Err(error) => {
                 out.error(&error);
                 return HostCall::Done(CALL_FUEL);
             }
         };
-        if let Err(error) = self.caller.check(&self.server, &admitted) {
-            out.error(&error);
-            return HostCall::Done(CALL_FUEL);
-        }
-        if let Some(declared) = &self.declared
-            && let Err(error) = declared.check(&self.server, &admitted, self.db)
-        {
-            out.error(&error);
-            return HostCall::Done(CALL_FUEL);
-        }
-        if admitted.facts.has(DENY_OOM) && self.server.memory_exceeds_limit(self.oom_slack_bytes) {
-            out.error(&memory::FULL);
-            return HostCall::Done(CALL_FUEL);
-        }
-        if let Err(error) = gate::refuse_what_cannot_be_kept(&self.server, &admitted, None) {
-            out.error(&error);
-            return HostCall::Done(CALL_FUEL);
-        }
         self.server.calls.add_untimed(admitted.number, false);
         if let Some(reader) = &self.reader {
             reader.note(&self.server.tracking, &self.server.pubsub, admitted.facts);
