@@ -298,7 +298,7 @@ impl<'a> Waiting<'a> {
         }
     }
 
-    /// Whether it may run to its end although nobody waits for its reply.
+    /// Whether the request may complete after its client has disconnected.
     pub fn outlives_client(&self) -> bool {
         matches!(self, Waiting::Handled(command, _) if command.run.outlives_client())
     }

@@ -141,8 +141,8 @@ pub fn resident_bytes() -> u64 {
 }
 
 /// How long the allocator keeps pages that hold nothing, in milliseconds; ten times as long if they were parts of large
-/// pieces. With the usual 10 ms the system cleared most pages anew for each of several long calls in a row: DEL of 200,000
-/// keys took 1.5 times the CPU time.
+/// pieces. With the usual 10 ms the system cleared most pages again for each of several long calls in a row: `DEL` of
+/// 200,000 keys took 1.5 times the CPU time.
 const RETAIN_MS: c_long = 300;
 
 /// Sets up the allocator of the process.

@@ -33,7 +33,7 @@ pub enum Handler {
         /// Only what writes nothing may be run.
         read_only: bool,
     },
-    /// A message for those who listen to the channel that the first argument names.
+    /// Publishes a message on the channel that the first argument names.
     Publish {
         /// It is a shard channel.
         shard: bool,
@@ -75,7 +75,7 @@ pub struct AsyncHandler {
     pub untouching: &'static [&'static str],
     /// Whether it waits for something that may never come.
     pub blocks: bool,
-    /// Whether it may be dropped when its client has gone, whatever the configuration says of scripts.
+    /// Whether the command is cancelled when its client disconnects, whatever the configuration says of scripts.
     pub ends_with_client: bool,
 }
 
@@ -131,7 +131,7 @@ impl Handler {
         matches!(self, Handler::Async(AsyncHandler { blocks: true, .. }))
     }
 
-    /// Whether it may run to its end although its client has gone.
+    /// Whether the command may complete after its client has disconnected.
     pub fn outlives_client(self) -> bool {
         match self {
             Handler::Inline(_) | Handler::Publish { .. } => false,

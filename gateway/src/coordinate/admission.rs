@@ -21,7 +21,7 @@ pub(super) struct Caller {
 }
 
 impl Caller {
-    /// Refuses what the user may not do, and tells of what administrators do.
+    /// Refuses what the user may not do, and reports administrative calls to the audit log.
     pub fn check(&self, server: &Server, admitted: &Admitted<'_>) -> Result<(), CommandError> {
         if let Some(account) = &self.account {
             gate::refuse_without_permission(server, account, self.client, Stage::InScript, admitted)?;

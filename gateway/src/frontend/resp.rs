@@ -172,7 +172,7 @@ impl Connection {
                 _ = &mut stopping => return wire.shutdown().await.map(|()| Left::Closed),
             }
         }
-        // Of a connection that comes from another thread with a request.
+        // A connection may have moved here with a request that it has read elsewhere.
         let mut has_request = !self.input.is_empty();
         loop {
             if !std::mem::take(&mut has_request) {

@@ -33,7 +33,7 @@ const FAILED: CommandError = CommandError::new("ERR internal error: the command 
 const ROLLED_BACK: CommandError =
     CommandError::new("ERR internal error: the command failed; nothing was changed");
 
-/// What happens to a long call for which nobody waits any more.
+/// What happens to a long call whose client has disconnected.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Interruption {
     /// It ends at its next step, and its transaction is rolled back.
