@@ -373,7 +373,7 @@ pub async fn publish(
     out: &mut Reply,
 ) -> Result<(), CommandError> {
     let count = fleet::publish(server, shard, args[1], args[2]).await?;
-    // Whoever hears itself does so before the reply.
+    // A client that subscribes to the channel receives its own message before the reply.
     session.take_mail(out);
     out.count(count);
     Ok(())
