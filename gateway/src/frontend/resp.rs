@@ -12,7 +12,7 @@ use std::cell::RefCell;
 use std::future::{Future, pending, poll_fn};
 use std::io;
 use std::os::fd::AsRawFd;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Poll;
@@ -301,11 +301,20 @@ impl Connection {
                             let mut finish = pin!(dispatch::finish(server, session, waiting, &mut late));
                             // Most answer at once. Whoever waits shall not hold back what was answered before.
                             let at_once = poll_fn(|context| Poll::Ready(finish.as_mut().poll(context))).await;
-                            if at_once.is_pending() {
-                                write(server, &own.held, wire, touched, &mut out.buf).await?;
+                            let mut is_done = at_once.is_ready();
+                            if !is_done {
+                                let written = write(server, &own.held, wire, touched, &mut out.buf);
+                                let (done, written) = beside(finish.as_mut(), written).await;
+                                is_done = done;
+                                if written.is_err() && !is_done && !ends_with_client {
+                                    finish.as_mut().await;
+                                }
+                                written?;
                                 // Many may wait for long, each with its input and the buffer of its reply only.
                                 give_buffer(std::mem::take(&mut out.buf));
                                 own.held.set_output(0, READ_BYTES);
+                            }
+                            if !is_done {
                                 let hears = listener.filter(|_| ahead.is_empty());
                                 let told = async {
                                     match &hears {
@@ -385,6 +394,23 @@ impl Connection {
         give_buffer(out.buf);
         Ok(())
     }
+}
+
+/// Drives a request while the replies before it are written; returns whether the request is done, and what became of the
+/// replies. The request may hold locks: they must not wait until the client reads, and the disk that the replies wait for
+/// may itself wait for these locks.
+async fn beside<T>(
+    mut request: Pin<&mut impl Future<Output = ()>>,
+    replies: impl Future<Output = T>,
+) -> (bool, T) {
+    let mut replies = pin!(replies);
+    let mut is_done = false;
+    let written = poll_fn(|context| {
+        is_done = is_done || request.as_mut().poll(context).is_ready();
+        replies.as_mut().poll(context)
+    })
+    .await;
+    (is_done, written)
 }
 
 /// Whether a request begins as one of HTTP does, as Redis looks for them: with the first word of its first line, or of the
