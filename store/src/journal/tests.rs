@@ -16,7 +16,7 @@ use store_engine::{Args, Protocol, Reply, Value, command};
 
 use super::disk::{Disk, DiskError, Each, Op};
 use super::offline::{Contents as Filling, fill_disk};
-use super::writer::Writer;
+use super::writer::{MOST_AWAITED, Writer};
 use super::{Durability, Open, load, prepare};
 use crate::lock::Mode;
 use crate::node::{Call, Node};
@@ -470,6 +470,24 @@ fn a_key_that_was_waited_for_is_not_ahead_of_the_journal() {
     *rig.platter.meanwhile.lock() = Some(Box::new(move || transaction.commit()));
     rig.writer.round(false);
     assert!(rig.platter.meanwhile.lock().is_none(), "it came in between");
+    assert_eq!(difference(&rig.reread(), &contents(&rig.node)), [""; 0]);
+}
+
+#[test]
+fn the_writer_waits_for_few_keys_at_a_time() {
+    let mut rig = Rig::start(Arc::default());
+    let keys: Vec<String> = (0..200).map(|number| format!("string{number}")).collect();
+    for key in &keys {
+        execute(&rig.node, &format!("SET {key} old"));
+    }
+    let transaction = begin(&rig.node, &keys.iter().map(String::as_str).collect::<Vec<_>>());
+    for _ in 0..5 {
+        rig.writer.round(true);
+        assert_eq!(rig.writer.granting.len(), MOST_AWAITED);
+    }
+    transaction.commit();
+    while rig.writer.round(true) > 0 {}
+    assert!(rig.writer.granting.is_empty() && rig.writer.dirt.since().is_none());
     assert_eq!(difference(&rig.reread(), &contents(&rig.node)), [""; 0]);
 }
 

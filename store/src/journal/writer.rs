@@ -38,6 +38,9 @@ const MOST_FOLD_BYTES: usize = 16 << 20;
 const FOLD_TIME: Duration = Duration::from_millis(150);
 /// Memory that is kept for what comes to the journal in a round.
 const SPARE_BYTES: usize = 16 << 20;
+/// Keys in use whose locks the writer waits for at the same time. A transaction may hold all keys, and for long: the others
+/// are tried again in the next round.
+pub(super) const MOST_AWAITED: usize = 64;
 /// Records that a round looks at, at most, to sweep.
 const SWEEP_RECORDS: usize = 20_000;
 
@@ -87,7 +90,7 @@ pub struct Writer {
     node: Arc<Node>,
     disk: Option<Box<dyn Disk>>,
     open: Open,
-    dirt: Dirt,
+    pub(super) dirt: Dirt,
     pub(super) fold: Fold,
     chunks: VecDeque<Chunk>,
     /// Number of the newest record that [`Self::dirt`] knows of.
@@ -97,7 +100,7 @@ pub struct Writer {
     chunk: (u64, Vec<u8>),
     sweeps: VecDeque<Sweep>,
     /// Keys that are in use: the writer waits in their queues.
-    granting: Vec<(Name, Granting)>,
+    pub(super) granting: Vec<(Name, Granting)>,
     /// While the journal is shorter, nothing is folded ...
     pub(super) journal_bytes: u64,
     /// ... and while it is shorter than a quarter of the data, as many times.
@@ -409,7 +412,7 @@ impl Writer {
     /// moment.
     fn await_key(&mut self, wanted: &Name, busy: Name) {
         self.dirt.postpone(wanted.clone());
-        if self.granting.iter().any(|(name, _)| *name == busy) {
+        if self.granting.len() >= MOST_AWAITED || self.granting.iter().any(|(name, _)| *name == busy) {
             return;
         }
         let request = LockRequest { db: busy.db, key: busy.key.as_ref().into(), mode: Mode::Shared };
