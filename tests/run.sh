@@ -19,6 +19,8 @@ export INSTA_UPDATE=no COMPILED_GUEST=$target/debug/guest
 
 declare -A parts=()
 failed=()
+# The longest that all parts may take from the first test on: then the logs of those that go on show which test hangs.
+most_seconds=2700
 begin() { # NAME COMMAND...
     local name=$1
     shift
@@ -30,7 +32,13 @@ passed='^(test .* \.\.\. ok( <.*>)?|running [0-9]+ tests?|TAP version .*|1\.\..*
 # Waits for one part that ends, and shows what it wrote: tests that passed are not worth a line each.
 finish() {
     local id status=0 name
-    wait -n -p id "${!parts[@]}" || status=$?
+    wait -n -p id "${!parts[@]}" ${watchdog:+"$watchdog"} || status=$?
+    if [[ $id == "${watchdog:-}" ]]; then
+        echo "***** A test hangs: not done after $most_seconds s *****"
+        for id in "${!parts[@]}"; do kill -- "-$id" || true; done
+        unset watchdog
+        return
+    fi
     name=${parts[$id]}
     unset "parts[$id]"
     if ((status == 0)); then
@@ -44,7 +52,7 @@ finish() {
 }
 end() {
     trap - EXIT
-    for id in "${!parts[@]}"; do kill -- "-$id" 2>/dev/null || true; done
+    for id in "${!parts[@]}" ${watchdog:+"$watchdog"}; do kill -- "-$id" 2>/dev/null || true; done
 }
 trap end EXIT
 trap 'exit 1' INT TERM
@@ -82,6 +90,8 @@ sed -n 's/.*"manifest_path":"\([^"]*\)\/Cargo.toml".*"profile":{[^}]*"test":true
 program=$target/debug/moonshard
 echo "Testing"
 
+sleep "$most_seconds" &
+watchdog=$!
 # Those that take longest first.
 begin it chosen "^$root/tests .*/it-[0-9a-f]*$"
 begin long chosen "^$root/tests .*/long-[0-9a-f]*$"

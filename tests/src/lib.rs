@@ -33,6 +33,7 @@ pub use store_engine::Protocol;
 pub use topology::Topology;
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// The longest that anything may take before a test gives up.
@@ -59,6 +60,15 @@ pub fn case_files(folder: &str, extension: &str) -> Vec<(String, String)> {
     files.sort();
     assert!(!files.is_empty(), "no .{extension} files in cases/{folder}");
     files
+}
+
+/// Ends the other threads of a test, which work until the flag is set: when the test fails as well, so that its scope ends.
+pub struct SetOnDrop<'a>(pub &'a AtomicBool);
+
+impl Drop for SetOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 /// Asks again and again until the answer is yes.

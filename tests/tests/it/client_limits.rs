@@ -1,6 +1,7 @@
 //! What a client may do to the server by sending too much, reading too little, or talking nonsense.
 
-use std::io::Read;
+use std::io::{Read, Write};
+use std::net::Shutdown;
 
 use tests::client::encode;
 use tests::folder::Folder;
@@ -137,6 +138,32 @@ fn a_client_that_reads_late_gets_everything() {
         }
     }
     assert_eq!(notation::reply(&client.run("PING")), "+PONG");
+}
+
+#[test]
+fn a_script_lets_its_keys_go_whether_or_not_its_client_reads() {
+    let server = TestServer::start(&[]);
+    let (stuck, mut other) = (server.client(), server.client());
+    other.call(["SET".as_bytes(), b"text", &vec![b'v'; 10_000]]);
+    // It outlives its first slice, so that the reply before it is written while it runs.
+    let script = "redis.call('INCR', KEYS[1]) for i = 1, 1e5 do end return redis.call('KEYS', '*')";
+    let pair = [encode(["GET", "text"]), encode(["EVAL", script, "1", "key"])].concat();
+    let mut stream = stuck.stream().try_clone().expect("a second handle");
+    let sender = std::thread::spawn(move || {
+        // Ends when the connection does.
+        while stream.write_all(&pair).is_ok() {}
+    });
+    stuck.stream().read_exact(&mut [0; 16]).expect("the start of the reply");
+    // Replies fill the sockets, and nothing more is done. Whoever asks meanwhile is answered.
+    let (mut last, mut same) = (String::new(), 0);
+    while same < 300 {
+        let now = notation::reply(&other.run("GET key"));
+        same = if now == last { same + 1 } else { 0 };
+        last = now;
+    }
+    assert_eq!(notation::reply(&other.run("DBSIZE")), "2");
+    stuck.stream().shutdown(Shutdown::Both).expect("an open connection");
+    sender.join().expect("no panic");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use tests::{Client, TestCluster, Value, wait_until};
+use tests::{Client, SetOnDrop, TestCluster, Value, wait_until};
 
 /// Clients that write all the time.
 const CLIENTS: usize = 4;
@@ -103,6 +103,7 @@ fn a_rolling_restart_fails_nobody() {
             let (gateways, names, told, over) = (&gateways, &names[client], &told[client], &over);
             scope.spawn(move || work(gateways, client, names, told, over));
         }
+        let _ends = SetOnDrop(&over);
         let all_go_on = || {
             let before: Vec<u64> = told.iter().map(|told| told.done.load(Ordering::Relaxed)).collect();
             wait_until("all clients go on", || {
@@ -126,7 +127,6 @@ fn a_rolling_restart_fails_nobody() {
             cluster.wait();
             all_go_on();
         }
-        over.store(true, Ordering::Relaxed);
     });
     let wrong: Vec<String> =
         told.iter().flat_map(|told| told.wrong.lock().expect("no panic").clone()).collect();

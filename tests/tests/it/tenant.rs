@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-use tests::{Client, TestServer, Value, notation};
+use tests::{Client, SetOnDrop, TestServer, Value, notation};
 
 /// Pages of the project.
 fn pages(directory: &Path, found: &mut Vec<PathBuf>) {
@@ -79,6 +79,7 @@ fn a_tenant_holds_up_nobody() {
                 answered.fetch_add(1, Ordering::Relaxed);
             }
         });
+        let _ends = SetOnDrop(ends);
         for (before, body) in LOOPS {
             client.run("DEL tenant:1 tenant:2");
             before.iter().for_each(|call| assert!(!matches!(client.run(call), Value::Error(_)), "{call}"));
@@ -92,7 +93,6 @@ fn a_tenant_holds_up_nobody() {
             });
             assert!(is_answered, "{body}");
         }
-        ends.store(true, Ordering::Relaxed);
     });
 }
 

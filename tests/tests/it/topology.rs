@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use serde_json::Value as Json;
 use tests::cluster::Member;
 use tests::process::command;
-use tests::{Client, TestServer, Value, notation, wait_until};
+use tests::{Client, SetOnDrop, TestServer, Value, notation, wait_until};
 
 /// So that a move takes several batches, whatever the machine is.
 const FLAGS: &[&str] = &["--shards", "8", "--threads", "2"];
@@ -330,11 +330,11 @@ fn a_scan_sees_every_key_although_slots_move() {
     let ended = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
+            let _ends = SetOnDrop(&ended);
             // What a scan has not come to goes where it has been.
             for to in [0, 1, 0, 1] {
                 done(&nodes, &["move", "--slots", "0-16383", "--to", &nodes[to].to_string()]);
             }
-            ended.store(true, Ordering::Relaxed);
         });
         let mut last = false;
         while !last {

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tests::cluster::TestCluster;
-use tests::{Client, Oracle, Protocol, TestServer, Value, notation, wait_until};
+use tests::{Client, Oracle, Protocol, SetOnDrop, TestServer, Value, notation, wait_until};
 
 /// Who does what, step by step: `a` is the client that keeps copies, in RESP3; `b` another one; `r` one that `a` may let
 /// hear instead of it, whose number is written `R`; `A` is the number of `a`.
@@ -265,9 +265,10 @@ fn copies_stay_true(address: impl Fn(usize) -> SocketAddr, marks: &[String], rou
                 })
             })
             .collect();
+        let ends = SetOnDrop(&stop);
         let mut keeper = Keeper::new(address(0));
         (0..rounds).for_each(|round| keeper.read(&[key(round), key(round * 5), key(round + 3)]));
-        stop.store(true, Ordering::Relaxed);
+        drop(ends);
         writers.into_iter().for_each(|writer| writer.join().expect("no panic"));
         // What is told of these is told behind all that was changed before.
         keeper.read(marks);

@@ -9,7 +9,7 @@ use std::time::Instant;
 use tests::contents;
 use tests::folder::Folder;
 use tests::generate::{Call, Chance};
-use tests::{Client, TestServer, Value, permits, wait_until};
+use tests::{Client, SetOnDrop, TestServer, Value, permits, wait_until};
 
 /// How many times the bytes of keys and values the folder may have ...
 const SHARE: f64 = 3.0;
@@ -153,6 +153,7 @@ fn overwrite(server: &TestServer, folder: &Folder, work: &mut Work, bytes: u64, 
                 std::thread::sleep(std::time::Duration::from_millis(50));
             }
         });
+        let _ends = SetOnDrop(&ended);
         let (mut client, mut looks, mut written) = (server.client(), Vec::new(), 0.0);
         let step = (times / 60.0).max(0.5);
         let mut next = step;
@@ -181,7 +182,6 @@ fn overwrite(server: &TestServer, folder: &Folder, work: &mut Work, bytes: u64, 
             );
             looks.push(look);
         }
-        ended.store(true, Ordering::Relaxed);
         looks
     })
 }

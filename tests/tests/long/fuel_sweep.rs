@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use tests::dump::Dump;
 use tests::generate::Chance;
-use tests::{Client, TestServer, Value, notation, wait_until};
+use tests::{Client, SetOnDrop, TestServer, Value, notation, wait_until};
 
 /// More threads than one, keys on several shards, and slices so short that a run often changes its thread.
 const FLAGS: &[&str] = &["--threads", "2", "--shards", "16", "--script-fuel-slice", "1000"];
@@ -190,7 +190,7 @@ fn hold_with_every_fuel(instances: &str, way: Way) {
                 neighbour.pipeline(&vec![request("PING"); 100]);
             }
         });
-        let _end = EndsNeighbour(&ended);
+        let _end = SetOnDrop(&ended);
         let mut fuel = 1;
         while fuel < need {
             let until = need.min(fuel + BATCH);
@@ -207,15 +207,6 @@ fn hold_with_every_fuel(instances: &str, way: Way) {
     });
     assert!(server.info("scripts_rerun") > 0 || matches!(way, Way::InTransaction), "nothing was widened");
     assert_eq!(server.info("script_traps"), 0);
-}
-
-/// Also when an assertion fails, so that the scope can end.
-struct EndsNeighbour<'a>(&'a AtomicBool);
-
-impl Drop for EndsNeighbour<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
 }
 
 #[test]
@@ -308,8 +299,8 @@ impl Undisturbed {
             let mut answers = 0;
             std::thread::scope(|scope| {
                 scope.spawn(|| {
+                    let _ends = SetOnDrop(&ended);
                     let reply = caller.call(["EVALSHA", sha, "2", "count", "list", &turns.to_string()]);
-                    ended.store(true, Ordering::Relaxed);
                     assert_eq!(notation::reply(&reply), "\"done\"");
                 });
                 while !ended.load(Ordering::Relaxed) {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tests::{Client, TestServer, Value, notation};
+use tests::{Client, SetOnDrop, TestServer, Value, notation};
 
 /// Elements of a large collection, unless `MOONSHARD_WORK_ELEMENTS` says otherwise.
 const ELEMENTS: usize = 100_000;
@@ -405,6 +405,7 @@ fn no_command_outlives_its_script_or_holds_up_others() {
     thread::scope(|scope| {
         let pinger = server.client();
         scope.spawn(|| pinging.run(pinger));
+        let _ends = SetOnDrop(&pinging.ends);
         for (name, body) in RECIPES {
             if !only.is_empty() && !only.split(',').any(|word| word == *name) {
                 continue;
@@ -428,7 +429,6 @@ fn no_command_outlives_its_script_or_holds_up_others() {
                 assert!(attempt < ATTEMPTS, "{name}: others were not answered during {took:?}");
             }
         }
-        pinging.ends.store(true, Ordering::Relaxed);
     });
     // Shown on request.
     for Figures { name, took, longest, reply } in figures {
