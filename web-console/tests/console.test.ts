@@ -330,15 +330,21 @@ test("a lost server is told of, and found again", { skip }, async () => {
   const { host } = new URL(own.url);
   watched = await open(browser, own.url);
   const { page } = watched;
+  // It goes away while the page is loading.
+  const editor = "**/assets/editor-*";
+  await page.route(editor, (route) => route.abort());
+  await page.reload();
   await button(page, /^Run/).click();
   await result(page).getByText("allowed").waitFor();
   await own.stop();
   await button(page, /^Run/).click();
   await page.getByText("no answer", { exact: true }).waitFor();
   await result(page).getByText("This page tries again").waitFor();
+  await page.unroute(editor);
   // Somebody else may have its port for a moment.
   const again = await until(() => start(host).catch(() => null));
   await page.getByText("connected", { exact: true }).waitFor();
+  await page.getByRole("textbox", { name: "Script" }).waitFor();
   await button(page, /^Run/).click();
   await result(page).getByText("allowed").waitFor();
   await again.stop();
