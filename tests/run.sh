@@ -24,7 +24,7 @@ most_seconds=2700
 begin() { # NAME COMMAND...
     local name=$1
     shift
-    (set -e; SECONDS=0; "$@"; echo "$SECONDS" >"$logs/$name.seconds") >"$logs/$name.log" 2>&1 </dev/null &
+    (set -e; SECONDS=0; "$@"; echo "$SECONDS" >"$logs/$name.seconds"; times >"$logs/$name.times") >"$logs/$name.log" 2>&1 </dev/null &
     parts[$!]=$name
 }
 # Lines about tests that passed, of Rust and of Node.js.
@@ -42,7 +42,7 @@ finish() {
     name=${parts[$id]}
     unset "parts[$id]"
     if ((status == 0)); then
-        echo "===== $name: passed in $(<"$logs/$name.seconds") s"
+        echo "===== $name: passed in $(<"$logs/$name.seconds") s, CPU time: $(sed -n '2s/ / user, /p' "$logs/$name.times") system"
         grep -vE "$passed" "$logs/$name.log" || true
     else
         echo "===== $name: FAILED"
