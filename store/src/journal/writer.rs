@@ -105,6 +105,8 @@ pub struct Writer {
     pub(super) journal_bytes: u64,
     /// ... and while it is shorter than a quarter of the data, as many times.
     pub(super) data_share: u64,
+    /// [`ROUND`], unless a test has another time.
+    round: Duration,
     folded_at: Instant,
     /// What a round folds at most.
     pub(super) fold_bytes: usize,
@@ -141,6 +143,7 @@ impl Writer {
             granting: Vec::new(),
             journal_bytes: fail_point::number("journal-bytes").unwrap_or(JOURNAL_BYTES),
             data_share: u64::from(fail_point::number("journal-bytes").is_none()),
+            round: fail_point::time("round-ms", ROUND),
             folded_at: Instant::now(),
             fold_bytes: fail_point::number("fold-bytes").map_or(FOLD_BYTES, |bytes| bytes as usize),
             waker,
@@ -158,8 +161,8 @@ impl Writer {
                 None => RETRY,
                 Some(_) if (checkpoint.is_some() || behind) && written > 0 => Duration::ZERO,
                 // What is left is in use.
-                Some(_) if checkpoint.is_some() => ROUND / 10,
-                Some(_) => ROUND,
+                Some(_) if checkpoint.is_some() => self.round / 10,
+                Some(_) => self.round,
             };
             let wish = journal_of(&self.node).sleep(patience);
             if wish == Wish::Abandon {
@@ -230,7 +233,7 @@ impl Writer {
             self.fold_granted();
             if all
                 || journal_of(&self.node).durability() == Durability::Periodic
-                || self.folded_at.elapsed() >= ROUND
+                || self.folded_at.elapsed() >= self.round
             {
                 self.fold_some(self.batch.bytes + self.fold_bytes);
                 self.folded_at = Instant::now();

@@ -113,7 +113,7 @@ fn ask_unread(strangers: u64, address: SocketAddr, asked: &(impl Fn(u32) -> Vec<
 
 /// What the server needs at most for each of many who read nothing.
 fn unread(server: &TestServer, address: SocketAddr, asked: impl Fn(u32) -> Vec<u8> + Sync) -> u64 {
-    const STRANGERS: u64 = 64;
+    const STRANGERS: u64 = 48;
     // Code that runs for the first time takes memory too, and is not what is asked here.
     ask_unread(4, address, &asked);
     let before = server.resident_bytes();
@@ -123,7 +123,7 @@ fn unread(server: &TestServer, address: SocketAddr, asked: impl Fn(u32) -> Vec<u
         // The system's own note of the most has pages of the program in it, which come and go.
         while !asking.is_finished() {
             most = most.max(server.resident_bytes());
-            thread::sleep(Duration::from_millis(2));
+            thread::sleep(Duration::from_millis(10));
         }
     });
     (most - before) / STRANGERS

@@ -129,7 +129,7 @@ fn the_slow_log_is_that_of_redis(on: Topology) {
 }
 
 /// Longer than a short command takes, however busy the machine is, in microseconds.
-const LONG_US: i64 = 2_000_000;
+const LONG_US: i64 = 1_000_000;
 
 /// Runs a script that takes longer and longer, until `is_noted` says that it took so long.
 fn take_long(client: &mut Client, mut is_noted: impl FnMut(&mut Client) -> bool) {
@@ -147,7 +147,7 @@ fn scripts_that_take_long_are_noted(on: Topology) {
     let mut client = server.client();
     say(&mut client, "SET k v");
     // That it waits does not count.
-    say(&mut client, "BLPOP none 2.5");
+    say(&mut client, "BLPOP none 1.5");
     let noted = |client: &mut Client, name: &str| {
         slow(client, "-1").iter().any(|entry| entry.starts_with(&format!("[\"{name}\"")))
     };

@@ -23,6 +23,9 @@ const TELLERS: usize = 2;
 /// second is promised; a machine with four others at work on each core was seen to need two.
 const WINDOW: Duration = Duration::from_secs(4);
 
+/// Between the steps of a player. The server is always at work, but leaves time to other tests.
+const PAUSE: Duration = Duration::from_micros(500);
+
 /// Those that players and tellers use.
 const DATABASES: [usize; 3] = [0, chores::OWN_DATABASES[0], chores::OWN_DATABASES[1]];
 
@@ -103,7 +106,10 @@ fn play(mut client: Client, seed: u64, player: usize, first: u64) -> Deeds {
         let done = ["SET", &chores::done_key(player), &number.to_string()];
         requests.push(done.iter().map(|word| word.as_bytes().to_vec()).collect());
         match ask(&mut client, &requests) {
-            Some(Value::Status(_)) => deeds.told.push((number, Instant::now())),
+            Some(Value::Status(_)) => {
+                deeds.told.push((number, Instant::now()));
+                std::thread::sleep(PAUSE);
+            }
             Some(other) => panic!("step {number} of player {player}: {other:?}"),
             None => return deeds,
         }
@@ -251,9 +257,10 @@ impl Story {
     /// A server that may end itself at a certain place of a round.
     fn start_doomed(&mut self) -> TestServer {
         let place = self.chance.pick(&["folded", "collected", "applied", "flushed"]);
-        // Not before it is ready and everybody is connected, which takes some idle rounds at most.
+        // Not before it is ready and everybody is connected, which takes some idle rounds at most. Shorter rounds come there
+        // sooner.
         let turn = 30 + self.chance.below(30);
-        let started = self.start_ending(&format!("{place}@{turn}=abort"));
+        let started = self.start_ending(&format!("round-ms=100,{place}@{turn}=abort"));
         self.doomed = started.is_ok();
         started.unwrap_or_else(|_| {
             self.cut_while_starting += 1;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use tests::{Client, SetOnDrop, TestServer, Value, notation};
 
 /// Elements of a large collection, unless `MOONSHARD_WORK_ELEMENTS` says otherwise.
-const ELEMENTS: usize = 100_000;
+const ELEMENTS: usize = 60_000;
 /// Bytes of a large string for each element of a large collection.
 const BYTES_PER_ELEMENT: usize = 160;
 /// Runs of a script within which another connection has to be answered.
@@ -17,6 +17,9 @@ const ATTEMPTS: usize = 20;
 /// PINGs answered from the call of a script to its end, if the server does not answer meanwhile: one as it begins, one as
 /// it ends.
 const ANSWERED_AT_THE_ENDS: u64 = 2;
+
+/// Between two PINGs: many fit into a script's time limit.
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// Keys that all scripts declare. What their names say is in them; there is nothing in `new`, `d` and `e`.
 const KEYS: [&str; 17] = [
@@ -361,6 +364,7 @@ impl Pinging {
             assert_eq!(notation::reply(&client.run("PING")), "+PONG");
             self.longest_us.fetch_max(began.elapsed().as_micros() as u64, Ordering::Relaxed);
             self.answered.fetch_add(1, Ordering::Relaxed);
+            thread::sleep(PAUSE);
         }
     }
 }

@@ -19,7 +19,7 @@ const CLIENTS: usize = 8;
 /// Transactions of each client in a history: lists stay short.
 const TURNS: usize = 60;
 /// Histories of each server in a bounded run.
-const HISTORIES: u64 = 8;
+const HISTORIES: u64 = 6;
 const KEYS: [&str; 4] = ["a", "b", "c", "d"];
 
 /// Slices so short that most scripts are interrupted, and limits that are met only on purpose.
