@@ -10,7 +10,7 @@ use store_engine::{CommandError, Protocol, Reply};
 
 use crate::client::{Cluster, Trouble, WatchId, Work};
 use crate::copies::Keeper;
-use crate::journal::Journal;
+use crate::journal::{Journal, LARGE_RECORD_BYTES};
 use crate::lock::Mode;
 use crate::node::{Call, Node, Usage};
 use crate::txn::{Batch, Change, Conflict, Executed, LockRequest, Transaction, TxnLimits};
@@ -43,6 +43,15 @@ impl Store {
     pub async fn wait_for_disk(&self) {
         if let Some(journal) = self.node().and_then(|node| node.journal()) {
             let _ = journal.catch_up().await;
+        }
+    }
+
+    /// Waits until the disk has taken most of the large records, if a request of so many bytes may have added one.
+    pub async fn wait_for_room(&self, request_bytes: usize) {
+        if request_bytes >= LARGE_RECORD_BYTES
+            && let Some(journal) = self.node().and_then(|node| node.journal())
+        {
+            journal.make_room().await;
         }
     }
 

@@ -39,6 +39,7 @@ use tokio::sync::watch;
 pub use self::disk::{Disk, DiskError, Op, WAY_OUT};
 use self::load::{Judge, Loaded};
 pub use self::offline::{Contents, Examined, examine, fill};
+pub(crate) use self::queue::LARGE_RECORD_BYTES;
 use self::queue::{Drained, Queue};
 pub use self::sled::Sled;
 pub use self::writer::Open;
@@ -165,8 +166,10 @@ pub struct Progress {
     pub checkpoint: u64,
     /// Bytes of the records that are not in the checkpoint.
     pub journal_bytes: u64,
-    /// Whether changes come faster than they can be folded, for long.
+    /// Whether changes come faster than they can be folded, for long. Large records do not count.
     pub behind: bool,
+    /// Whether that is so with large records, whose clients then wait.
+    pub is_long: bool,
     /// Whether everything is being folded because somebody asked for it.
     pub saving: bool,
     /// When that was last done, or the writer began; seconds since 1970.
@@ -191,6 +194,10 @@ impl Node {
 
 /// Records that the disk has not taken may not use more memory than this: then those who change something wait.
 const QUEUE_BYTES: usize = 64 << 20;
+
+/// How many times as much memory large records may use before all wait: those who add them wait themselves long before, but
+/// each of them may add one.
+const MOST_LARGE: usize = 16;
 
 /// The queue between those who commit and the writer.
 pub struct Journal {
@@ -272,20 +279,32 @@ impl Journal {
         self.durability
     }
 
-    /// Adds a record, the effects of one transaction. What they are about must still be locked.
-    pub(crate) fn append(&self, effects: &Effects) {
+    /// Adds a record, the effects of one transaction, and empties them. What they are about must still be locked.
+    pub(crate) fn append(&self, effects: &mut Effects) {
         let mut incoming = self.incoming.lock();
         incoming.queue.append(effects);
-        let bytes = incoming.queue.bytes();
-        if bytes > self.queue_bytes {
+        let bytes = incoming.queue.small_bytes();
+        if bytes > self.queue_bytes || incoming.queue.large_bytes() > MOST_LARGE * self.queue_bytes {
             // Until the writer tells that it has taken them.
             self.behind.store(true, Ordering::Relaxed);
         }
-        let due = self.durability == Durability::Sync || bytes > self.queue_bytes / 8;
+        let due = self.durability == Durability::Sync || incoming.queue.bytes() > self.queue_bytes / 8;
         if due && incoming.wish < Wish::Flush {
             incoming.wish = Wish::Flush;
             self.wake.notify_one();
         }
+    }
+
+    /// Waits until the writer has taken most of the large records: for a client that has just added one. The others go on,
+    /// so that a client with large values holds up only itself.
+    pub async fn make_room(&self) {
+        let mut progress = self.progress.subscribe();
+        let is_there = |progress: &Progress| {
+            progress.failure.is_some()
+                || (!progress.is_long && self.incoming.lock().queue.large_bytes() <= self.queue_bytes)
+        };
+        // The sender lives in this journal.
+        let _ = progress.wait_for(is_there).await;
     }
 
     /// Bytes of the records that the writer has not taken yet.
@@ -322,15 +341,16 @@ impl Journal {
     /// Waits for as long as the disk is far behind. An error: it cannot be written.
     pub async fn catch_up(&self) -> Result<(), Failure> {
         match self.is_behind() {
-            true => self.settle().await,
+            true => self.settle(true).await,
             false => Ok(()),
         }
     }
 
-    /// Waits until what was changed so far may be acknowledged: with [`Durability::Sync`] until it is on disk, otherwise only
-    /// while the disk is far behind. An error: the disk cannot be written, what was changed may be lost.
-    pub async fn settle(&self) -> Result<(), Failure> {
-        let behind = self.is_behind();
+    /// Waits until a reply may be sent: with [`Durability::Sync`] until all that was changed so far is on disk, otherwise only if
+    /// its client `wrote` and while the disk is far behind. An error: the disk cannot be written, what was changed may be
+    /// lost.
+    pub async fn settle(&self, wrote: bool) -> Result<(), Failure> {
+        let behind = wrote && self.is_behind();
         if self.durability == Durability::Periodic && !behind {
             return self.failure().map_or(Ok(()), Err);
         }

@@ -292,7 +292,6 @@ impl Node {
             && !effects.is_empty()
         {
             journal.append(effects);
-            effects.clear();
         }
     }
 

@@ -89,6 +89,8 @@ pub struct Transaction {
     limits: TxnLimits,
     /// How many bytes larger the data is than before the transaction.
     data_bytes: isize,
+    /// Bytes of the record that a long call has committed on its thread.
+    recorded_bytes: usize,
     /// What is to be told when it is kept.
     events: Vec<Event>,
     /// Time of the newest call.
@@ -267,6 +269,7 @@ impl Transaction {
             before: None,
             limits: TxnLimits::default(),
             data_bytes: 0,
+            recorded_bytes: 0,
             events: Vec::new(),
             now_ms: 0,
             is_apart: false,

@@ -346,6 +346,9 @@ impl Connection {
                         out.buf.truncate(mark);
                     }
                     at += request.consumed;
+                    if request.consumed >= LARGE_BYTES {
+                        Box::pin(server.store.wait_for_room(request.consumed)).await;
+                    }
                 }
                 Ok(Step::Incomplete { consumed, .. }) => {
                     at += consumed;
@@ -480,7 +483,7 @@ async fn write(
     if touched != Touched::Nothing
         && let Some(journal) = server.store.node().and_then(|node| node.journal())
         && (!bytes.is_empty() || journal.is_behind())
-        && let Err(failure) = journal.settle().await
+        && let Err(failure) = journal.settle(touched == Touched::Written).await
         && touched == Touched::Written
     {
         refuse_all(bytes, &store::journal::misconf(&failure))?;

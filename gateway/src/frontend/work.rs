@@ -170,6 +170,7 @@ impl Work {
             perform(&self.server, &mut self.session, argv).await
         };
         Counters::add(&self.server.counters.commands, 1);
+        self.server.store.wait_for_room(argv.iter().map(|arg| arg.len()).sum()).await;
         if reply.len() >= LARGE_BYTES {
             tokio::task::yield_now().await;
         }
@@ -180,7 +181,7 @@ impl Work {
     pub async fn keep(&mut self) -> Result<(), Failure> {
         if self.session.touched != Touched::Nothing
             && let Some(journal) = self.server.store.node().and_then(|node| node.journal())
-            && let Err(reason) = journal.settle().await
+            && let Err(reason) = journal.settle(self.session.touched == Touched::Written).await
             && self.session.touched == Touched::Written
         {
             return Err(Failure::Reply(misconf(&reason).text().as_bytes().to_vec()));

@@ -147,7 +147,7 @@ pub static METRICS: &[Metric] = &[
     row("moonshard_shard_lock_wait_seconds", Histogram, "s", &[], Of::Data, "Time that calls, scripts and transactions waited for the lock of a shard; acquisitions without a wait are not counted."),
 
     row("moonshard_journal_records_total", Counter, "{record}", &[], Of::Journal, "Records committed since the data-dir was created."),
-    row("moonshard_journal_waiting_bytes", Gauge, "By", &[], Of::Journal, "Bytes of records that the writer has not taken yet; above 64 MB clients that write wait."),
+    row("moonshard_journal_waiting_bytes", Gauge, "By", &[], Of::Journal, "Bytes of records that the writer has not taken yet; above 64 MB clients that write wait, for records of 1 MB or more only those that commit such."),
     row("moonshard_journal_lag_records", Gauge, "{record}", &[], Of::Journal, "Committed records that are not on disk yet."),
     row("moonshard_journal_uncheckpointed_records", Gauge, "{record}", &[], Of::Journal, "Records that are not in the checkpoint yet."),
     row("moonshard_journal_bytes", Gauge, "By", &[], Of::Journal, "Bytes of the journal that are not in the checkpoint yet."),

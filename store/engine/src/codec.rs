@@ -93,8 +93,14 @@ const STREAM: u8 = 5;
 
 /// Writes a string value.
 pub fn put_string(bytes: &[u8], out: &mut Vec<u8>) {
+    begin_string(bytes.len(), out);
+    out.extend_from_slice(bytes);
+}
+
+/// Writes the beginning of a string of `len` bytes, which follow.
+pub fn begin_string(len: usize, out: &mut Vec<u8>) {
     out.push(STRING);
-    put_bytes(bytes, out);
+    put_number(len as u64, out);
 }
 
 /// Writes a value of any type with all its elements.

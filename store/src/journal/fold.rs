@@ -124,8 +124,7 @@ impl Fold {
                 None
             }
             Some(entry) if !self.is_big(name, &entry.value) => {
-                self.forget(name);
-                batch.put(head, record::whole(noted, entry));
+                self.put_whole(name, record::whole(noted, entry), batch);
                 None
             }
             Some(entry) => {
@@ -139,6 +138,12 @@ impl Fold {
                 change
             }
         }
+    }
+
+    /// [`Fold::fold`] with the whole record, of a value that is not kept in parts.
+    pub fn put_whole(&mut self, name: &Name, record: Vec<u8>, batch: &mut Batch) {
+        self.forget(name);
+        batch.put(record::head_key(name.db, &name.key), record);
     }
 
     /// The parts of a key, if it has any, are of no use any more.

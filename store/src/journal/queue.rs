@@ -15,16 +15,32 @@ use store_engine::effect::{CATALOG, Effect};
 const SETS: usize = 1 << 12;
 const WAYS: usize = 8;
 
-/// Records, oldest first, each behind its length.
+/// Records of so many bytes are moved instead of copied: a copy takes more than a millisecond, during which all who commit
+/// would wait.
+pub const LARGE_RECORD_BYTES: usize = 1 << 20;
+
+/// Records, oldest first.
 #[derive(Default)]
 pub struct Queue {
+    /// Small ones, each behind its length.
     bytes: Vec<u8>,
+    large: Vec<Large>,
+    large_bytes: usize,
+    /// [`LARGE_RECORD_BYTES`], unless a test has another number.
+    large_from: usize,
     newest: u64,
     /// Where the newest records about keys stand that may be written over; empty until there is one.
     places: Vec<[Place; WAYS]>,
     /// Changes when all places are forgotten.
     turn: u16,
     hasher: RandomState,
+}
+
+/// A large record.
+struct Large {
+    /// How many bytes of small records are older.
+    behind: usize,
+    record: Effects,
 }
 
 /// Where a record stands.
@@ -40,16 +56,31 @@ struct Place {
 
 /// What the writer takes from the queue.
 pub struct Drained {
-    /// Records, each behind its length.
+    /// Small records, each behind its length.
     pub bytes: Vec<u8>,
-    /// Number of the last of them, or of the one before if there is none.
+    large: Vec<Large>,
+    /// Number of the newest record, or of the one before if there is none.
     pub newest: u64,
+}
+
+impl Drained {
+    /// All records, oldest first.
+    pub fn records(&self) -> impl Iterator<Item = &[u8]> {
+        let (mut input, mut large) = (Input(&self.bytes), self.large.iter().peekable());
+        std::iter::from_fn(move || {
+            let at = self.bytes.len() - input.0.len();
+            match large.next_if(|large| large.behind == at) {
+                Some(large) => Some(large.record.as_bytes()),
+                None => input.bytes().ok(),
+            }
+        })
+    }
 }
 
 impl Queue {
     /// Empty, behind the record with this number.
     pub fn new(newest: u64) -> Queue {
-        Queue { newest, turn: 1, ..Queue::default() }
+        Queue { newest, turn: 1, large_from: LARGE_RECORD_BYTES, ..Queue::default() }
     }
 
     /// Number of the newest record.
@@ -59,18 +90,41 @@ impl Queue {
 
     /// Size of all records.
     pub fn bytes(&self) -> usize {
+        self.small_bytes() + self.large_bytes
+    }
+
+    /// Size of the small records.
+    pub fn small_bytes(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Takes all records; `into` is memory for those to come.
-    pub fn drain(&mut self, into: Vec<u8>) -> Drained {
-        self.forget_all();
-        Drained { bytes: std::mem::replace(&mut self.bytes, into), newest: self.newest }
+    /// Size of the large records.
+    pub fn large_bytes(&self) -> usize {
+        self.large_bytes
     }
 
-    /// Adds a record, or writes it over one that it makes superfluous.
-    pub fn append(&mut self, effects: &Effects) {
-        let record = effects.as_bytes();
+    /// Takes all records; `into` is memory for small ones to come.
+    pub fn drain(&mut self, into: Vec<u8>) -> Drained {
+        self.forget_all();
+        self.large_bytes = 0;
+        let bytes = std::mem::replace(&mut self.bytes, into);
+        Drained { bytes, large: std::mem::take(&mut self.large), newest: self.newest }
+    }
+
+    /// Adds a record, or writes it over one that it makes superfluous. The effects are empty then.
+    pub fn append(&mut self, effects: &mut Effects) {
+        if effects.as_bytes().len() < self.large_from {
+            self.append_small(effects.as_bytes());
+            return effects.clear();
+        }
+        let record = std::mem::take(effects);
+        self.forget(Effects::read(record.as_bytes()).flatten());
+        self.large_bytes += record.as_bytes().len();
+        self.large.push(Large { behind: self.bytes.len(), record });
+        self.newest += 1;
+    }
+
+    fn append_small(&mut self, record: &[u8]) {
         let mut read = Effects::read(record).flatten();
         let (Some(first), rest) = (read.next(), read.next()) else { return };
         let (db, key, effect) = first;
@@ -190,9 +244,12 @@ mod tests {
         #[test]
         fn what_is_drained_makes_what_was_appended(
             turns in prop::collection::vec(prop::collection::vec(prop::collection::vec(effect(), 1..3), 1..40), 1..4),
+            large_from in 5..30usize,
         ) {
             let (mut queue, mut wanted, mut found) = (Queue::new(0), Texts::new(), Texts::new());
+            queue.large_from = large_from;
             for turn in turns {
+                let before = queue.newest();
                 for record in turn {
                     let mut effects = Effects::default();
                     for (kind, db, key, bytes) in record {
@@ -208,13 +265,11 @@ mod tests {
                         });
                     }
                     apply(effects.as_bytes(), &mut wanted);
-                    queue.append(&effects);
+                    queue.append(&mut effects);
                 }
                 let drained = queue.drain(Vec::new());
-                let mut input = Input(&drained.bytes);
-                while let Ok(record) = input.bytes() {
-                    apply(record, &mut found);
-                }
+                drained.records().for_each(|record| apply(record, &mut found));
+                prop_assert_eq!(drained.records().count() as u64, drained.newest - before);
                 prop_assert_eq!(&wanted, &found);
             }
         }
@@ -227,14 +282,14 @@ mod tests {
             for key in [b"a", b"b"] {
                 let mut effects = Effects::default();
                 effects.push(0, key, Effect::Text(&[number]));
-                queue.append(&effects);
+                queue.append(&mut effects);
             }
         }
         assert_eq!(queue.newest(), 9);
         let again = queue.drain(Vec::new());
         let mut effects = Effects::default();
         effects.push(0, b"a", Effect::Text(b"!"));
-        queue.append(&effects);
+        queue.append(&mut effects);
         assert_eq!((again.newest, queue.newest(), queue.bytes() * 2), (9, 10, again.bytes.len()));
     }
 }

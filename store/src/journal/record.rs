@@ -104,6 +104,17 @@ pub fn whole(number: u64, entry: &Entry) -> Vec<u8> {
     out
 }
 
+/// The beginning of [`whole`] for a string of `len` bytes, which follow.
+pub fn begin_string(number: u64, marks: Marks, len: usize) -> Vec<u8> {
+    // Some 30 bytes stand before the string.
+    let mut out = Vec::with_capacity(len + 64);
+    put_number(number, &mut out);
+    out.push(WHOLE);
+    marks.write(&mut out);
+    codec::begin_string(len, &mut out);
+    out
+}
+
 /// The record of a key whose elements are parts.
 pub fn in_parts(number: u64, entry: &Entry, parts: Parts) -> Vec<u8> {
     let mut out = Vec::new();

@@ -6,13 +6,14 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use store_engine::codec::{Input, put_bytes};
-use store_engine::effect::{CATALOG, Effect, Effects};
+use store_engine::codec::put_bytes;
+use store_engine::effect::{CATALOG, Effect, Effects, Marks};
 use store_engine::{Entry, Stamp, Value};
 
-use super::dirt::{Dirt, Name, NameRef};
+use super::dirt::{Dirt, Name, NameRef, What};
 use super::disk::{Disk, DiskError};
 use super::fold::{Batch, Fold};
+use super::queue::{Drained, LARGE_RECORD_BYTES};
 use super::{Durability, Failure, Journal, Wish, fail_point, record};
 use crate::lock::Mode;
 use crate::node::{Guards, Node};
@@ -36,6 +37,8 @@ const FOLD_BYTES: usize = 1 << 20;
 const MOST_FOLD_BYTES: usize = 16 << 20;
 /// How long a round may take because it folds: what came to the journal meanwhile waits for the next one.
 const FOLD_TIME: Duration = Duration::from_millis(150);
+/// How much of a large string is copied while its shard is locked: some 50 us.
+const SLICE_BYTES: usize = 256 << 10;
 /// Memory that is kept for what comes to the journal in a round.
 const SPARE_BYTES: usize = 16 << 20;
 /// Keys in use whose locks the writer waits for at the same time. A transaction may hold all keys, and for long: the others
@@ -96,8 +99,9 @@ pub struct Writer {
     /// Number of the newest record that [`Self::dirt`] knows of.
     noted: u64,
     batch: Batch,
-    /// Records that were taken and are not in the batch yet, and the number of the first.
-    chunk: (u64, Vec<u8>),
+    /// What was taken and is not in the batch yet, and the number of the last record that is.
+    taken: Vec<Drained>,
+    packed: u64,
     sweeps: VecDeque<Sweep>,
     /// Keys that are in use: the writer waits in their queues.
     pub(super) granting: Vec<(Name, Granting)>,
@@ -138,7 +142,8 @@ impl Writer {
             chunks,
             noted: newest,
             batch: Batch::default(),
-            chunk: (0, Vec::new()),
+            taken: Vec::new(),
+            packed: newest,
             sweeps,
             granting: Vec::new(),
             journal_bytes: fail_point::number("journal-bytes").unwrap_or(JOURNAL_BYTES),
@@ -227,7 +232,7 @@ impl Writer {
         if self.batch.ops.is_empty() {
             self.note_expired();
             self.drain();
-            self.close_chunk();
+            self.pack();
             self.sweep()?;
             self.dirt.begin_round(all || self.journal_is_long(1));
             self.fold_granted();
@@ -240,7 +245,7 @@ impl Writer {
             }
             // What was folded of the catalog may know of records that came meanwhile. These must not be missing.
             self.drain();
-            self.close_chunk();
+            self.pack();
             self.dirt.begin_round(false);
             fail_point::reach("folded")?;
             self.trim();
@@ -259,13 +264,20 @@ impl Writer {
         }
         let checkpoint = self.kept_from() - 1;
         let journal_bytes = self.journal_length();
-        let behind = self.journal_is_long(JOURNAL_PATIENCE);
+        let is_long = self.journal_is_long(JOURNAL_PATIENCE);
+        let small_bytes = self
+            .chunks
+            .iter()
+            .map(|chunk| chunk.bytes)
+            .filter(|bytes| *bytes < LARGE_RECORD_BYTES as u64)
+            .sum();
+        let behind = self.is_long(small_bytes, JOURNAL_PATIENCE);
         let durable = self.noted;
         journal_of(&self.node).tell(|progress| {
             progress.flushes += u64::from(progress.durable != durable);
             (progress.durable, progress.checkpoint, progress.journal_bytes) =
                 (durable, checkpoint, journal_bytes);
-            progress.behind = behind;
+            (progress.is_long, progress.behind) = (is_long, behind);
             progress.failure = None;
         });
         Ok(written)
@@ -277,8 +289,12 @@ impl Writer {
 
     /// Whether the journal is more than `times` as long as it should be.
     fn journal_is_long(&self, times: u64) -> bool {
+        self.is_long(self.journal_length(), times)
+    }
+
+    fn is_long(&self, bytes: u64, times: u64) -> bool {
         let data_bytes = self.data_share * self.node.usage().bytes as u64 / 4;
-        self.journal_length() > times * self.journal_bytes.max(data_bytes)
+        bytes > times * self.journal_bytes.max(data_bytes)
     }
 
     /// Folds more or less in the next round, by how long this one took.
@@ -311,37 +327,46 @@ impl Writer {
         }
     }
 
-    /// Takes what came to the journal: into the batch, and note of what it changed.
+    /// Takes what came to the journal, and note of what it changed. Copies nothing: shards may be locked.
     fn drain(&mut self) {
         let drained = journal_of(&self.node).drain(std::mem::take(&mut self.spare));
-        let (mut input, mut number) = (Input(&drained.bytes), self.noted);
-        while let Ok(effects) = input.bytes() {
-            if self.chunk.1.len() + effects.len() > CHUNK_BYTES {
-                self.close_chunk();
-            }
+        let mut number = self.noted;
+        for record in drained.records() {
             number += 1;
-            if self.chunk.1.is_empty() {
-                self.chunk.0 = number;
-            }
-            put_bytes(effects, &mut self.chunk.1);
             // They come from memory: they are well formed.
-            for effect in Effects::read(effects).flatten() {
+            for effect in Effects::read(record).flatten() {
                 note(&mut self.dirt, &self.fold, &mut self.sweeps, number, effect);
             }
-            self.noted = number;
         }
         debug_assert_eq!(number, drained.newest);
-        if drained.bytes.capacity() <= SPARE_BYTES {
-            self.spare = drained.bytes;
-            self.spare.clear();
-        }
+        self.noted = number;
+        self.taken.push(drained);
     }
 
-    /// Puts what was taken into the batch.
-    fn close_chunk(&mut self) {
-        let (first, bytes) = std::mem::take(&mut self.chunk);
+    /// Puts what was taken into the batch, in chunks.
+    fn pack(&mut self) {
+        let (mut first, mut chunk) = (self.packed + 1, Vec::new());
+        for drained in std::mem::take(&mut self.taken) {
+            for record in drained.records() {
+                if chunk.len() + record.len() > CHUNK_BYTES {
+                    self.put_chunk(first, std::mem::take(&mut chunk));
+                    first = self.packed + 1;
+                }
+                self.packed += 1;
+                put_bytes(record, &mut chunk);
+            }
+            if drained.bytes.capacity() <= SPARE_BYTES {
+                self.spare = drained.bytes;
+                self.spare.clear();
+            }
+        }
+        self.put_chunk(first, chunk);
+    }
+
+    /// Puts the records from `first` to the last that was packed into the batch.
+    fn put_chunk(&mut self, first: u64, bytes: Vec<u8>) {
         if !bytes.is_empty() {
-            self.chunks.push_back(Chunk { first, last: self.noted, bytes: bytes.len() as u64 });
+            self.chunks.push_back(Chunk { first, last: self.packed, bytes: bytes.len() as u64 });
             self.batch.put(record::log_key(first), bytes);
         }
     }
@@ -386,6 +411,13 @@ impl Writer {
         if (granted && !alone) || self.sweeps.iter().any(|sweep| sweep.there.is_some()) {
             return self.dirt.postpone(group[0].clone());
         }
+        if alone && is_large_string(&node, &guards, &group[0]) {
+            drop(guards);
+            return match granted {
+                true => self.fold_string(&group[0]),
+                false => self.await_key(&group[0], group[0].clone()),
+            };
+        }
         for name in &group {
             let Some(change) = self.dirt.take(name) else { continue };
             let entry = shard_in(&node, &guards, name).partition.databases[name.db].peek(&name.key, 0);
@@ -394,6 +426,34 @@ impl Writer {
                 self.dirt.put_back(name.clone(), rest);
             }
         }
+    }
+
+    /// Folds a large string that the writer has locked, so that nobody changes it. It is copied in slices, between which others
+    /// have the shard.
+    fn fold_string(&mut self, name: &Name) {
+        self.dirt.take(name);
+        let shard = self.node.shard(self.node.shard_of(&name.key));
+        let mut out = Vec::new();
+        let mut copied = 0;
+        loop {
+            let state = shard.lock();
+            let entry = state.partition.databases[name.db].peek(&name.key, 0);
+            let Some(Entry { value: Value::String(text), .. }) = entry else { break };
+            let text = text.as_bytes();
+            if copied == 0 {
+                out = record::begin_string(self.noted, entry.map(Marks::of).unwrap_or_default(), text.len());
+            }
+            let end = text.len().min(copied + SLICE_BYTES);
+            out.extend_from_slice(&text[copied..end]);
+            copied = end;
+            if copied == text.len() {
+                drop(state);
+                return self.fold.put_whole(name, out, &mut self.batch);
+            }
+        }
+        // Whoever holds a lock finds what was there.
+        debug_assert!(false, "a locked string is gone");
+        self.dirt.put_back(name.clone(), What::Whole);
     }
 
     /// Folds a record of the catalog.
@@ -500,6 +560,12 @@ fn shard_in<'a>(node: &Node, guards: &'a Guards<'_>, name: &Name) -> &'a ShardSt
     let number = node.shard_of(&name.key);
     let at = guards.iter().position(|(held, _)| *held == number);
     &guards[at.expect("the shards of the whole group are locked")].1
+}
+
+/// Whether a string takes so long to be copied that others would notice.
+fn is_large_string(node: &Node, guards: &Guards<'_>, name: &Name) -> bool {
+    let entry = shard_in(node, guards, name).partition.databases[name.db].peek(&name.key, 0);
+    matches!(entry, Some(Entry { value: Value::String(text), .. }) if text.len() >= LARGE_RECORD_BYTES)
 }
 
 fn is_written(node: &Node, guards: &Guards<'_>, name: &Name) -> bool {

@@ -648,7 +648,7 @@ fn settle(host: &Arc<Host>, outbox: &Arc<Outbox>, mut responses: Vec<Response>) 
     let mut settling = Box::pin(async move {
         let waits: Vec<Part> = scopes.iter().map(Scope::part).collect();
         let settled = match host.node.journal() {
-            Some(journal) => journal.settle().await,
+            Some(journal) => journal.settle(true).await,
             None => Ok(()),
         };
         for part in waits {

@@ -6,13 +6,11 @@ use store_engine::Effects;
 use tokio::runtime::Handle;
 
 use super::{Locks, MANY, Transaction};
+use crate::journal::LARGE_RECORD_BYTES;
 use crate::node;
 
 /// Changes that are rolled back while the shards are held.
 const CHANGES_PER_HOLD: usize = 1024;
-
-/// A record of so many bytes takes more than a millisecond to be copied.
-const LARGE_RECORD_BYTES: usize = 1 << 20;
 
 impl Transaction {
     pub(super) fn roll_back(&mut self) {
@@ -35,13 +33,23 @@ impl Transaction {
         }
     }
 
-    /// Whether it takes long to copy its record for the journal, to roll it back, or to release its keys.
+    /// Whether it takes long to roll it back, or to release its keys.
     fn is_large(&self) -> bool {
-        self.effects.as_bytes().len() > LARGE_RECORD_BYTES || self.undo.steps() + self.locks.keys.len() > MANY
+        self.undo.steps() + self.locks.keys.len() > MANY
     }
 
-    /// [`Transaction::commit`], on a thread for what takes long if it does.
+    /// [`Transaction::commit`], on a thread for what takes long if it does. After a large record it waits for the writer of the
+    /// journal.
     pub async fn commit_any(self: Box<Self>) {
+        let is_large = self.recorded_bytes + self.effects.as_bytes().len() >= LARGE_RECORD_BYTES;
+        let node = is_large.then(|| self.node.clone());
+        self.commit_somewhere().await;
+        if let Some(journal) = node.as_ref().and_then(|node| node.journal()) {
+            journal.make_room().await;
+        }
+    }
+
+    async fn commit_somewhere(self: Box<Self>) {
         if !self.is_large() {
             return self.commit();
         }
@@ -65,6 +73,7 @@ impl Transaction {
             before: None,
             limits: self.limits,
             data_bytes: self.data_bytes,
+            recorded_bytes: 0,
             events: Vec::new(),
             now_ms: self.now_ms,
             is_apart: true,

@@ -255,7 +255,7 @@ impl Transaction {
             }
         }
         let node = self.node.clone();
-        let Transaction { locks, undo, effects, events, data_bytes, .. } = self;
+        let Transaction { locks, undo, effects, events, data_bytes, recorded_bytes, .. } = self;
         let mut undo = (interruption == Interruption::RollsBack).then_some(undo);
         let kept = node.journal.is_some().then_some(&mut *effects);
         let mut detached = match locks.whole {
@@ -268,6 +268,7 @@ impl Transaction {
         detached.attach(undo);
         if interruption == Interruption::Never {
             // Here, as the one who waits for it may be gone.
+            *recorded_bytes = effects.as_bytes().len();
             node.record(effects);
         }
         self.batch().check_undo()?;

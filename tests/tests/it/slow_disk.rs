@@ -34,12 +34,22 @@ fn start(folder: &Folder, gate: &Folder, durability: &str) -> TestServer {
     TestServer::start_failing(&flags, &format!("applied=until:{file},queue-bytes={QUEUE_BYTES}"))
 }
 
-/// Changes that are in memory only, as the metrics show them without waiting.
-fn changes_ahead(server: &TestServer) -> usize {
+/// A metric: it does not wait for the disk.
+fn metric(server: &TestServer, name: &str) -> usize {
     let answer = server.http().get("/metrics");
     let text = String::from_utf8_lossy(&answer.body);
-    let line = text.lines().find_map(|line| line.strip_prefix("moonshard_journal_lag_records "));
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
     line.expect("the metric").parse().expect("a number")
+}
+
+/// Changes that are in memory only.
+fn changes_ahead(server: &TestServer) -> usize {
+    metric(server, "moonshard_journal_lag_records")
+}
+
+/// Bytes of changes that the writer has not taken.
+fn waiting_bytes(server: &TestServer) -> usize {
+    metric(server, "moonshard_journal_waiting_bytes")
 }
 
 /// The client or script that writes stops when too much waits. Before the writer stopped, it may have emptied the queue
@@ -133,4 +143,49 @@ fn what_tells_of_no_data_does_not_wait_for_the_disk() {
     open(&gate);
     assert_eq!(notation::reply(&writer.read()), "+OK");
     assert_eq!(notation::reply(&reader.read()), "\"v\"");
+}
+
+/// A client with large values waits for the disk. Others do not: neither those who read nor those who write.
+#[test]
+fn large_values_make_only_their_client_wait() {
+    const LARGE_BYTES: usize = 8 << 20;
+    const LARGE: usize = 6;
+    let (folder, gate) = (Folder::new("slow"), Folder::made("gate"));
+    let server = start(&folder, &gate, "periodic");
+    let [mut writer, mut other] = [(); 2].map(|()| server.client());
+    let value = "v".repeat(LARGE_BYTES);
+    let sender = thread::spawn(move || {
+        (0..LARGE).for_each(|number| writer.send(["SET", &format!("large{number}"), &value]));
+        writer
+    });
+    wait_until("a large value is there", || changes_ahead(&server) > 0);
+    for number in 0..100 {
+        assert_eq!(notation::reply(&other.run(&format!("SET small{number} v"))), "+OK");
+        assert_eq!(notation::reply(&other.run("STRLEN large0")), LARGE_BYTES.to_string());
+        assert!(waiting_bytes(&server) < 2 * LARGE_BYTES, "its client goes on");
+    }
+    open(&gate);
+    let mut writer = sender.join().expect("no panic");
+    (0..LARGE).for_each(|_| assert_eq!(notation::reply(&writer.read()), "+OK"));
+    assert_eq!(notation::reply(&other.run("DBSIZE")), (LARGE + 100).to_string());
+}
+
+/// With periodic durability, only those who write wait.
+#[test]
+fn reading_does_not_wait_for_the_disk() {
+    let (folder, gate) = (Folder::new("slow"), Folder::made("gate"));
+    let server = start(&folder, &gate, "periodic");
+    let mut other = server.client();
+    assert_eq!(notation::reply(&other.run("SET key value")), "+OK");
+    let mut writer = server.client();
+    writer.send(["CLIENT", "REPLY", "OFF"]);
+    let value = "v".repeat(VALUE_BYTES);
+    let sender = thread::spawn(move || {
+        (0..COUNT).for_each(|number| writer.send(["SET", &format!("k{number}"), &value]));
+        writer
+    });
+    stops(&server);
+    assert_eq!(notation::reply(&other.run("GET key")), "\"value\"");
+    open(&gate);
+    drop(sender.join().expect("no panic"));
 }
