@@ -98,6 +98,7 @@ impl Rig {
         writer.journal_bytes = 2_000;
         writer.data_share = 0;
         writer.fold_bytes = 500;
+        writer.slice_bytes = 1;
         Rig { platter, node, writer }
     }
 

@@ -39,6 +39,8 @@ const MOST_FOLD_BYTES: usize = 16 << 20;
 const FOLD_TIME: Duration = Duration::from_millis(150);
 /// How much of a large string is copied while its shard is locked: some 50 us.
 const SLICE_BYTES: usize = 256 << 10;
+/// A string of so many slices is large.
+const MANY_SLICES: usize = 4;
 /// Memory that is kept for what comes to the journal in a round.
 const SPARE_BYTES: usize = 16 << 20;
 /// Keys in use whose locks the writer waits for at the same time. A transaction may hold all keys, and for long: the others
@@ -104,11 +106,13 @@ pub struct Writer {
     packed: u64,
     sweeps: VecDeque<Sweep>,
     /// Keys that are in use: the writer waits in their queues.
-    pub(super) granting: Vec<(Name, Granting)>,
+    pub(super) granting: Vec<(Vec<Name>, Granting)>,
     /// While the journal is shorter, nothing is folded ...
     pub(super) journal_bytes: u64,
     /// ... and while it is shorter than a quarter of the data, as many times.
     pub(super) data_share: u64,
+    /// [`SLICE_BYTES`], unless a test has another number.
+    pub(super) slice_bytes: usize,
     /// [`ROUND`], unless a test has another time.
     round: Duration,
     folded_at: Instant,
@@ -148,6 +152,7 @@ impl Writer {
             granting: Vec::new(),
             journal_bytes: fail_point::number("journal-bytes").unwrap_or(JOURNAL_BYTES),
             data_share: u64::from(fail_point::number("journal-bytes").is_none()),
+            slice_bytes: SLICE_BYTES,
             round: fail_point::time("round-ms", ROUND),
             folded_at: Instant::now(),
             fold_bytes: fail_point::number("fold-bytes").map_or(FOLD_BYTES, |bytes| bytes as usize),
@@ -377,12 +382,12 @@ impl Writer {
             && self.sweeps.iter().all(|sweep| sweep.there.is_none())
             && let Some(name) = self.dirt.next()
         {
-            self.fold_key(name, limit, false);
+            self.fold_key(name, limit, &[]);
         }
     }
 
-    /// Folds a key, with those that must come with it. `granted`: the writer holds it.
-    fn fold_key(&mut self, name: Name, limit: usize, granted: bool) {
+    /// Folds a key, with those that must come with it. The writer holds the keys in `granted`.
+    fn fold_key(&mut self, name: Name, limit: usize, granted: &[Name]) {
         if name.db == CATALOG {
             return self.fold_record(&name);
         }
@@ -393,10 +398,12 @@ impl Writer {
             shards.sort_unstable();
             shards.dedup();
             let guards = node.lock_shards(&shards);
-            if !granted && let Some(busy) = group.iter().find(|name| is_written(&node, &guards, name)) {
+            if granted.is_empty()
+                && let Some(busy) = group.iter().find(|name| is_written(&node, &guards, name))
+            {
                 let busy = busy.clone();
                 drop(guards);
-                return self.await_key(&group[0], busy);
+                return self.await_keys(&group[0], vec![busy]);
             }
             // What is written must be just what the noted records have made; they may tell of more keys that
             // took something over.
@@ -407,31 +414,57 @@ impl Writer {
             }
             group = grown;
         };
-        let alone = group.len() == 1;
-        if (granted && !alone) || self.sweeps.iter().any(|sweep| sweep.there.is_some()) {
+        let is_held = group.iter().all(|name| granted.contains(name));
+        if !(granted.is_empty() || is_held) || self.sweeps.iter().any(|sweep| sweep.there.is_some()) {
             return self.dirt.postpone(group[0].clone());
         }
-        if alone && is_large_string(&node, &guards, &group[0]) {
+        let limit = if group.len() == 1 { limit } else { usize::MAX };
+        if group.iter().any(|name| self.is_large_string(&guards, name)) {
             drop(guards);
-            return match granted {
-                true => self.fold_string(&group[0]),
-                false => self.await_key(&group[0], group[0].clone()),
+            return match is_held {
+                true => group.iter().for_each(|name| self.fold_held(name, limit)),
+                false => self.await_keys(&group[0], group.clone()),
             };
         }
         for name in &group {
-            let Some(change) = self.dirt.take(name) else { continue };
-            let entry = shard_in(&node, &guards, name).partition.databases[name.db].peek(&name.key, 0);
-            let limit = if alone { limit } else { usize::MAX };
-            if let Some(rest) = self.fold.fold(name, entry, change, self.noted, limit, &mut self.batch) {
-                self.dirt.put_back(name.clone(), rest);
-            }
+            self.fold_locked(name, shard_in(&node, &guards, name), limit);
         }
     }
 
-    /// Folds a large string that the writer has locked, so that nobody changes it. It is copied in slices, between which others
-    /// have the shard.
+    /// Folds a key whose shard is locked.
+    fn fold_locked(&mut self, name: &Name, shard: &ShardState, limit: usize) {
+        let Some(change) = self.dirt.take(name) else { return };
+        let entry = shard.partition.databases[name.db].peek(&name.key, 0);
+        if let Some(rest) = self.fold.fold(name, entry, change, self.noted, limit, &mut self.batch) {
+            self.dirt.put_back(name.clone(), rest);
+        }
+    }
+
+    /// Folds a key that the writer has locked, so that nobody changes it.
+    fn fold_held(&mut self, name: &Name, limit: usize) {
+        let node = self.node.clone();
+        let guards = node.lock_shards(&[node.shard_of(&name.key)]);
+        match self.is_large_string(&guards, name) {
+            true => {
+                drop(guards);
+                self.fold_string(name);
+            }
+            false => self.fold_locked(name, shard_in(&node, &guards, name), limit),
+        }
+    }
+
+    /// Whether it is a string that takes so long to be copied that others would notice.
+    fn is_large_string(&self, guards: &Guards<'_>, name: &Name) -> bool {
+        let large_bytes = MANY_SLICES * self.slice_bytes;
+        let entry = shard_in(&self.node, guards, name).partition.databases[name.db].peek(&name.key, 0);
+        matches!(entry, Some(Entry { value: Value::String(text), .. }) if text.len() >= large_bytes)
+    }
+
+    /// Folds a large string that the writer has locked. It is copied in slices, between which others have the shard.
     fn fold_string(&mut self, name: &Name) {
-        self.dirt.take(name);
+        if self.dirt.take(name).is_none() {
+            return;
+        }
         let shard = self.node.shard(self.node.shard_of(&name.key));
         let mut out = Vec::new();
         let mut copied = 0;
@@ -443,7 +476,7 @@ impl Writer {
             if copied == 0 {
                 out = record::begin_string(self.noted, entry.map(Marks::of).unwrap_or_default(), text.len());
             }
-            let end = text.len().min(copied + SLICE_BYTES);
+            let end = text.len().min(copied + self.slice_bytes);
             out.extend_from_slice(&text[copied..end]);
             copied = end;
             if copied == text.len() {
@@ -471,16 +504,18 @@ impl Writer {
         }
     }
 
-    /// Waits in the queue of a key that is in use; those who use it get done, those behind the writer wait for a
-    /// moment.
-    fn await_key(&mut self, wanted: &Name, busy: Name) {
+    /// Waits in the queues of keys that are in use, or that take long to be copied; those who use them get done, those behind
+    /// the writer wait for a moment.
+    fn await_keys(&mut self, wanted: &Name, names: Vec<Name>) {
         self.dirt.postpone(wanted.clone());
-        if self.granting.len() >= MOST_AWAITED || self.granting.iter().any(|(name, _)| *name == busy) {
+        if self.granting.len() >= MOST_AWAITED || self.granting.iter().any(|(awaited, _)| *awaited == names) {
             return;
         }
-        let request = LockRequest { db: busy.db, key: busy.key.as_ref().into(), mode: Mode::Shared };
+        let request =
+            |name: &Name| LockRequest { db: name.db, key: name.key.as_ref().into(), mode: Mode::Shared };
+        let requests = names.iter().map(request).collect();
         let node = self.node.clone();
-        self.granting.push((busy, Box::pin(async move { Transaction::begin(&node, vec![request]).await })));
+        self.granting.push((names, Box::pin(async move { Transaction::begin(&node, requests).await })));
         self.fold_granted();
     }
 
@@ -488,18 +523,19 @@ impl Writer {
     fn fold_granted(&mut self) {
         let mut granted = Vec::new();
         let waker = self.waker.clone();
-        self.granting.retain_mut(|(name, granting)| {
+        self.granting.retain_mut(|(names, granting)| {
             match granting.as_mut().poll(&mut Context::from_waker(&waker)) {
                 Poll::Ready(transaction) => {
-                    granted.push((name.clone(), transaction));
+                    granted.push((std::mem::take(names), transaction));
                     false
                 }
                 Poll::Pending => true,
             }
         });
-        for (name, transaction) in granted {
-            if self.dirt.group(name.clone()).len() == 1 {
-                self.fold_key(name, self.batch.bytes + self.fold_bytes, true);
+        for (names, transaction) in granted {
+            let first = names[0].clone();
+            if self.dirt.group(first.clone()).iter().all(|name| names.contains(name)) {
+                self.fold_key(first, self.batch.bytes + self.fold_bytes, &names);
             }
             drop(transaction);
         }
@@ -560,12 +596,6 @@ fn shard_in<'a>(node: &Node, guards: &'a Guards<'_>, name: &Name) -> &'a ShardSt
     let number = node.shard_of(&name.key);
     let at = guards.iter().position(|(held, _)| *held == number);
     &guards[at.expect("the shards of the whole group are locked")].1
-}
-
-/// Whether a string takes so long to be copied that others would notice.
-fn is_large_string(node: &Node, guards: &Guards<'_>, name: &Name) -> bool {
-    let entry = shard_in(node, guards, name).partition.databases[name.db].peek(&name.key, 0);
-    matches!(entry, Some(Entry { value: Value::String(text), .. }) if text.len() >= LARGE_RECORD_BYTES)
 }
 
 fn is_written(node: &Node, guards: &Guards<'_>, name: &Name) -> bool {
