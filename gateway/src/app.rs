@@ -1,5 +1,6 @@
 //! Builds the parts bottom-up, serves, and drains top-down.
 
+mod background;
 pub mod store;
 mod telemetry;
 
@@ -15,20 +16,19 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::watch;
 
-use crate::certificates::Certificates;
-use crate::command;
+use crate::commands::reload::reload;
 use crate::config::{Address, Config};
-use crate::descriptors;
-use crate::fleet;
-use crate::frontend;
-use crate::io::IoThreads;
-use crate::log;
-use crate::observe::{Face, give_back_memory};
-use crate::persistence::Storage;
-use crate::registry::Registry;
+use crate::net;
+use crate::process::certificates::Certificates;
+use crate::process::descriptors;
+use crate::process::io::IoThreads;
+use crate::process::persistence::Storage;
+use crate::server::Registry;
+use crate::server::gateways;
 use crate::server::{self, Parts, Server, Stop};
 use crate::session::ClientInfo;
-use crate::upkeep;
+use crate::telemetry::counters::{Face, give_back_memory};
+use crate::telemetry::log;
 
 /// Why the server did not start: one line.
 #[derive(Debug)]
@@ -130,7 +130,7 @@ async fn run(
     let io = IoThreads::new(io, compute.clone());
     let server = Server::new(Parts {
         store: storage.store(),
-        registry: Registry::new(crate::command::FAMILIES),
+        registry: Registry::new(crate::commands::table::FAMILIES),
         runtime,
         compute,
         io: io.clone(),
@@ -148,12 +148,12 @@ async fn run(
     hear_of_events(&server);
     if let Some(node) = server.store.node() {
         server.config.apply_settings_of_data(node);
-        let _ = command::recall(&server).await;
+        let _ = reload(&server).await;
     }
     open_doors(&server).await?;
     if server.store.cluster().is_some() {
         // Whoever hears that it is ready may call what others have loaded. Nodes may not be there yet.
-        let _ = tokio::time::timeout(CATALOG_KNOWN, command::recall(&server)).await;
+        let _ = tokio::time::timeout(CATALOG_KNOWN, reload(&server)).await;
     }
     let (set_ready, ready) = watch::channel(true);
     let addresses = [("http", &http), ("grpc", &grpc)].map(|(name, face)| match face {
@@ -162,14 +162,14 @@ async fn run(
     });
     // Ends with the process: it tells to the last that this is about to end.
     if let Some((listener, _)) = http {
-        tokio::spawn(frontend::http::serve(server.clone(), listener, ready.clone()));
+        tokio::spawn(net::http::serve(server.clone(), listener, ready.clone()));
     }
-    let grpc = grpc
-        .map(|(listener, _)| tokio::spawn(frontend::grpc::serve(server.clone(), listener, ready.clone())));
+    let grpc =
+        grpc.map(|(listener, _)| tokio::spawn(net::grpc::serve(server.clone(), listener, ready.clone())));
     let (stop_telling, telling) = watch::channel(true);
     let balancing = tokio::spawn(io.clone().balance());
     let accepting = tokio::spawn(accept(server.clone(), resp_listener, io, ready));
-    let upkeep = tokio::spawn(upkeep::run(server.clone()));
+    let upkeep = tokio::spawn(background::run(server.clone()));
     let telling = tokio::spawn(telemetry::of_server(server.clone(), telling));
     println!("moonshard ready resp={resp_addr}{}", addresses.concat());
 
@@ -223,7 +223,7 @@ async fn open_doors(server: &Arc<Server>) -> Result<(), StartError> {
         // Nodes elsewhere may not be there yet.
         None if server.store.node().is_none() => {
             server.acl.wait_for_users();
-            let _ = tokio::time::timeout(CATALOG_KNOWN, command::acl::recall(server)).await;
+            let _ = tokio::time::timeout(CATALOG_KNOWN, crate::commands::acl::recall(server)).await;
         }
         None => {}
     }
@@ -273,7 +273,7 @@ fn hear_of_events(server: &Arc<Server>) {
             }
         })),
         ::store::Store::Spread(cluster) => {
-            cluster.respond(fleet::respondent(server));
+            cluster.respond(gateways::respondent(server));
             cluster.set_audience(Box::new(move |classes, events| {
                 let Some(server) = told.upgrade() else { return };
                 if events.is_empty() {
@@ -338,7 +338,7 @@ async fn accept(
         let (id, memory) = (server.next_client(), server.client_memory.clone());
         let client = ClientInfo::new(id, peer.to_string(), own.to_string(), account, memory);
         match server.certificates.wire(stream, Face::Resp).and_then(Wire::detach) {
-            Ok(stream) => frontend::resp::serve(&server, stream, client, &ready, io.place()),
+            Ok(stream) => net::resp::serve(&server, stream, client, &ready, io.place()),
             Err(_) => {
                 server.counters.connections.fetch_sub(1, Ordering::Relaxed);
             }

@@ -164,8 +164,8 @@ mod tests {
     use store_engine::syntax;
 
     use super::*;
-    use crate::command::FAMILIES;
-    use crate::registry::Registry;
+    use crate::commands::table::FAMILIES;
+    use crate::server::Registry;
 
     /// Upper-case words at the beginning of texts that are no error codes.
     const OTHER_WORDS: &[&str] =

@@ -11,25 +11,32 @@ mod access;
 pub mod cell;
 mod clients;
 mod derived;
+pub mod file;
 mod kind;
 mod load;
+mod parameter;
 mod rewrite;
 mod runtime;
 mod scripting;
 mod table;
 mod telemetry;
+mod values;
 
 pub use cell::Address;
 pub use kind::Kind;
 pub use kind::bytes as parse_bytes;
 pub use load::{Sources, load};
-pub use table::{Config, OF_DATA, PARAMETERS, SCRIPT_FLAGS, reference};
+pub use parameter::SCRIPT_FLAGS;
+pub use table::{OF_DATA, PARAMETERS, reference};
+pub use values::Config;
 
 #[cfg(test)]
 mod tests {
     use super::derived::DERIVED;
     use super::kind::Kind;
-    use super::table::{Config, Fallback, PARAMETERS};
+    use super::parameter::Fallback;
+    use super::table::PARAMETERS;
+    use super::values::Config;
 
     #[test]
     fn names_are_unique_and_plain() {

@@ -1,64 +1,34 @@
 //! `moonshard`: a Lua scripting server that speaks the Redis protocol.
 
 mod acl;
+mod admin;
+mod admission;
 mod app;
-mod audit;
-mod certificates;
-mod channel;
-mod cli;
 mod codes;
-mod command;
+mod commands;
 mod config;
-mod coordinate;
-mod counts;
-mod descriptors;
-mod dispatch;
-mod events;
-mod facts;
-mod file;
-mod fleet;
-mod frontend;
-mod functions;
-mod gate;
-mod header;
-mod health;
-mod io;
-mod log;
-mod memory;
-mod metrics;
-mod monitor;
-mod observe;
-mod options;
-mod otel;
-mod pause;
-mod persistence;
-mod pubsub;
-mod pulse;
-mod recall;
-mod reference;
+mod export;
+mod net;
+mod process;
 mod registry;
-mod runs;
+mod scripting;
 mod scripts;
 mod server;
 mod session;
-mod spans;
-mod stats;
-mod tools;
-mod topology;
-mod trace;
-mod tracking;
-mod upkeep;
+mod telemetry;
 
 use std::process::ExitCode;
 
-use cli::{Action, UsageError};
+use admin::cli::{Action, UsageError};
+use admin::{cli, health, tools, topology};
+use telemetry::counters;
 
 /// Many small values live and die here; this allocator is quicker at that than the system's.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    observe::set_up_allocator();
+    counters::set_up_allocator();
     // sled looks for the program `sync` whenever it is opened, which would flush all disks of the machine and may take
     // seconds. Whatever has to be durable is flushed without that.
     // SAFETY: there is no other thread yet that could read the environment.

@@ -1,165 +1,31 @@
-//! Every command there is, engine rows and session rows, found by one lookup.
+//! Every command there is, rows of the engine and session rows, found by one lookup. What performs a session row is for
+//! those above to say: the type `H`.
+
+pub mod info;
 
 use std::collections::HashMap;
-use std::future::Future;
-use std::pin::Pin;
-use std::sync::Arc;
 
 use foldhash::fast::RandomState;
-use store_engine::{Args, Command, CommandError, Reply};
-
-use crate::server::Server;
-use crate::session::{Session, Touched};
+use store_engine::{Args, Command};
 
 /// A command about the connection or the server instead of keys.
-pub struct SessionCommand {
+pub struct SessionCommand<H: 'static> {
     /// The same facts that engine rows have; its `run` is never called.
     pub facts: Command,
     /// What performs it.
-    pub run: Handler,
-}
-
-/// What performs a session command.
-#[derive(Clone, Copy)]
-pub enum Handler {
-    /// A function that answers at once.
-    Inline(InlineFn),
-    /// A function that may have to wait.
-    Async(AsyncHandler),
-    /// The script or function that the first argument names.
-    Script {
-        /// What the first argument is.
-        source: ScriptSource,
-        /// Only what writes nothing may be run.
-        read_only: bool,
-    },
-    /// Publishes a message on the channel that the first argument names.
-    Publish {
-        /// It is a shard channel.
-        shard: bool,
-    },
-}
-
-/// What performs a command at once. With an error the reply is that, whatever was written before.
-pub type InlineFn = fn(&Server, &mut Session, Args<'_>, &mut Reply) -> Result<(), CommandError>;
-
-/// What performs a command that may have to wait.
-pub type AsyncFn = for<'a> fn(&'a Arc<Server>, &'a mut Session, Args<'a>, &'a mut Reply) -> Handling<'a>;
-
-/// A command that is being performed.
-pub type Handling<'a> = Pin<Box<dyn Future<Output = Result<(), CommandError>> + Send + 'a>>;
-
-/// What the first argument of a command that runs a script is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ScriptSource {
-    /// The text of a script.
-    Text,
-    /// The digest of one.
-    Digest,
-    /// The name of a function.
-    Function,
-}
-
-/// A command that may have to wait.
-#[derive(Clone, Copy)]
-pub struct AsyncHandler {
-    /// What performs it.
-    pub run: AsyncFn,
-    /// What performs it for scripts, which may not wait while they hold locks.
-    pub in_script: Option<InlineFn>,
-    /// When EXEC performs it.
-    pub in_exec: InExec,
-    /// What it touches, at most,
-    pub touches: Touched,
-    /// but for these subcommands, which touch no data.
-    pub untouching: &'static [&'static str],
-    /// Whether it waits for something that may never come.
-    pub blocks: bool,
-    /// Whether the command is cancelled when its client disconnects, whatever the configuration says of scripts.
-    pub ends_with_client: bool,
-}
-
-/// When EXEC performs a queued command.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum InExec {
-    /// In its turn.
-    InTurn,
-    /// Before anything is locked, as it would wait for what EXEC locks.
-    Beforehand,
-    /// Never.
-    Refused,
-}
-
-impl AsyncHandler {
-    /// A command that changes something, in EXEC in its turn, and never in scripts.
-    pub const fn new(run: AsyncFn) -> AsyncHandler {
-        AsyncHandler {
-            run,
-            in_script: None,
-            in_exec: InExec::InTurn,
-            touches: Touched::Written,
-            untouching: &[],
-            blocks: false,
-            ends_with_client: false,
-        }
-    }
-}
-
-impl Handler {
-    /// What performs the command for scripts.
-    pub fn in_script(self) -> Option<InlineFn> {
-        match self {
-            Handler::Inline(run) => Some(run),
-            Handler::Async(handler) => handler.in_script,
-            Handler::Script { .. } | Handler::Publish { .. } => None,
-        }
-    }
-
-    /// What the command touches, or its subcommand of this name, at most.
-    pub fn touches(self, name: &str) -> Touched {
-        match self {
-            Handler::Async(handler) if handler.untouching.contains(&name) => Touched::Nothing,
-            Handler::Inline(_) | Handler::Publish { .. } => Touched::Nothing,
-            Handler::Async(handler) => handler.touches,
-            Handler::Script { read_only: true, .. } => Touched::Read,
-            Handler::Script { read_only: false, .. } => Touched::Written,
-        }
-    }
-
-    /// Whether it waits for something that may never come.
-    pub fn blocks(self) -> bool {
-        matches!(self, Handler::Async(AsyncHandler { blocks: true, .. }))
-    }
-
-    /// Whether the command may complete after its client has disconnected.
-    pub fn outlives_client(self) -> bool {
-        match self {
-            Handler::Inline(_) | Handler::Publish { .. } => false,
-            Handler::Async(handler) => !handler.ends_with_client,
-            Handler::Script { .. } => true,
-        }
-    }
-}
-
-/// Runs a session function; an error takes the place of whatever it had written.
-pub fn run_now(server: &Server, session: &mut Session, args: Args<'_>, run: InlineFn, out: &mut Reply) {
-    let mark = out.buf.len();
-    if let Err(error) = run(server, session, args, out) {
-        out.buf.truncate(mark);
-        out.error(&error);
-    }
+    pub run: H,
 }
 
 /// One row of either kind.
 #[derive(Clone, Copy)]
-pub enum Row {
+pub enum Row<H: 'static> {
     /// Performed by the engine.
     Engine(&'static Command),
     /// Performed by the gateway.
-    Session(&'static SessionCommand),
+    Session(&'static SessionCommand<H>),
 }
 
-impl Row {
+impl<H> Row<H> {
     /// The row's facts.
     pub fn facts(self) -> &'static Command {
         match self {
@@ -170,9 +36,9 @@ impl Row {
 }
 
 /// All rows by name.
-pub struct Registry {
+pub struct Registry<H: 'static> {
     /// Each with its number: that of the first of its subcommands is one more.
-    rows: HashMap<&'static [u8], (Row, u16), RandomState>,
+    rows: HashMap<&'static [u8], (Row<H>, u16), RandomState>,
     names: Vec<&'static str>,
     /// All commands and subcommands by number.
     numbered: Vec<&'static Command>,
@@ -185,9 +51,9 @@ pub struct Registry {
 /// Longest name of a command, so that a name can be lower-cased on the stack.
 const LONGEST_NAME: usize = 32;
 
-impl Registry {
+impl<H: Copy> Registry<H> {
     /// The engine's commands and those of `families`.
-    pub fn new(families: &[&'static [SessionCommand]]) -> Registry {
+    pub fn new(families: &[&'static [SessionCommand<H>]]) -> Registry<H> {
         let engine = store_engine::command::all().map(Row::Engine);
         let session = families.iter().flat_map(|family| family.iter()).map(Row::Session);
         let (mut numbered, mut containers) = (Vec::new(), Vec::new());
@@ -235,12 +101,12 @@ impl Registry {
     }
 
     /// The command called `name` in any case. Of a container that is the container's row.
-    pub fn lookup(&self, name: &[u8]) -> Option<Row> {
+    pub fn lookup(&self, name: &[u8]) -> Option<Row<H>> {
         self.find(name).map(|(row, _)| row)
     }
 
     /// The same with its number.
-    pub fn find(&self, name: &[u8]) -> Option<(Row, u16)> {
+    pub fn find(&self, name: &[u8]) -> Option<(Row<H>, u16)> {
         let mut lower = [0; LONGEST_NAME];
         let lower = lower.get_mut(..name.len())?;
         lower.copy_from_slice(name);
@@ -249,7 +115,7 @@ impl Registry {
     }
 
     /// The session command that a call of the engine's container `row` means, if it is one: it has both names.
-    pub fn inner(&self, row: Row, args: Args<'_>) -> Option<(Row, u16)> {
+    pub fn inner(&self, row: Row<H>, args: Args<'_>) -> Option<(Row<H>, u16)> {
         let Row::Engine(Command { name, subcommands: [_, ..], .. }) = row else { return None };
         self.find(&[name.as_bytes(), b"|", args.get(1)?].concat())
     }

@@ -1,7 +1,12 @@
 //! What all parts of the gateway share.
 
+pub mod gateways;
+pub mod memory;
+
 use std::collections::HashMap;
+use std::future::Future;
 use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -9,34 +14,174 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use script::{AnyHost, Budget, Runtime};
 use store::Store;
-use store_engine::CommandError;
 use store_engine::spec::flags;
+use store_engine::{Args, CommandError, Reply};
 use tokio::sync::watch;
 
 use crate::acl::limits::{Limit, Limits};
 use crate::acl::{Acl, Commands};
-use crate::audit::Audit;
-use crate::certificates::Certificates;
 use crate::config::Config;
-use crate::counts::{Calls, Errors};
-use crate::descriptors;
-use crate::events::Events;
-use crate::functions::Functions;
-use crate::io::IoThreads;
-use crate::log;
-use crate::monitor::{Latency, Monitors, SlowLog};
-use crate::observe::Counters;
-use crate::options::{Flags, OnError, Options, UndeclaredKeys};
-use crate::pause::Pause;
-use crate::pubsub::PubSub;
-use crate::pulse::Pulse;
-use crate::registry::Registry;
-use crate::runs::Runs;
-use crate::scripts::Scripts;
-use crate::session::{ClientInfo, ClientMemory};
-use crate::spans::Spans;
-use crate::stats::Totals;
-use crate::tracking::Tracking;
+use crate::process::certificates::Certificates;
+use crate::process::descriptors;
+use crate::process::io::IoThreads;
+use crate::registry;
+use crate::scripts::cache::Scripts;
+use crate::scripts::functions::Functions;
+use crate::scripts::options::{Flags, OnError, Options, UndeclaredKeys};
+use crate::scripts::runs::Runs;
+use crate::session::monitors::Monitors;
+use crate::session::pause::Pause;
+use crate::session::pubsub::PubSub;
+use crate::session::tracking::Tracking;
+use crate::session::{ClientInfo, ClientMemory, Session, Touched};
+use crate::telemetry::audit::{Audit, Caller};
+use crate::telemetry::counters::Counters;
+use crate::telemetry::counts::{Calls, Errors};
+use crate::telemetry::latency::Latency;
+use crate::telemetry::log;
+use crate::telemetry::rates::Pulse;
+use crate::telemetry::script_events::Events;
+use crate::telemetry::script_stats::Totals;
+use crate::telemetry::slow_log::SlowLog;
+use crate::telemetry::spans::Spans;
+
+/// All commands.
+pub type Registry = registry::Registry<Handler>;
+/// A command.
+pub type Row = registry::Row<Handler>;
+/// A command that the gateway performs.
+pub type SessionCommand = registry::SessionCommand<Handler>;
+
+/// What performs a session command.
+#[derive(Clone, Copy)]
+pub enum Handler {
+    /// A function that answers at once.
+    Inline(InlineFn),
+    /// A function that may have to wait.
+    Async(AsyncHandler),
+    /// The script or function that the first argument names.
+    Script {
+        /// What the first argument is.
+        source: ScriptSource,
+        /// Only what writes nothing may be run.
+        read_only: bool,
+    },
+    /// Publishes a message on the channel that the first argument names.
+    Publish {
+        /// It is a shard channel.
+        shard: bool,
+    },
+}
+
+/// What performs a command at once. With an error the reply is that, whatever was written before.
+pub type InlineFn = fn(&Server, &mut Session, Args<'_>, &mut Reply) -> Result<(), CommandError>;
+
+/// What performs a command that may have to wait.
+pub type AsyncFn = for<'a> fn(&'a Arc<Server>, &'a mut Session, Args<'a>, &'a mut Reply) -> Handling<'a>;
+
+/// A command that is being performed.
+pub type Handling<'a> = Pin<Box<dyn Future<Output = Result<(), CommandError>> + Send + 'a>>;
+
+/// What the first argument of a command that runs a script is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ScriptSource {
+    /// The text of a script.
+    Text,
+    /// The digest of one.
+    Digest,
+    /// The name of a function.
+    Function,
+}
+
+/// A command that may have to wait.
+#[derive(Clone, Copy)]
+pub struct AsyncHandler {
+    /// What performs it.
+    pub run: AsyncFn,
+    /// What performs it for scripts, which may not wait while they hold locks.
+    pub in_script: Option<InlineFn>,
+    /// When EXEC performs it.
+    pub in_exec: InExec,
+    /// What it touches, at most,
+    pub touches: Touched,
+    /// but for these subcommands, which touch no data.
+    pub untouching: &'static [&'static str],
+    /// Whether it waits for something that may never come.
+    pub blocks: bool,
+    /// Whether the command is cancelled when its client disconnects, whatever the configuration says of scripts.
+    pub ends_with_client: bool,
+}
+
+/// When EXEC performs a queued command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InExec {
+    /// In its turn.
+    InTurn,
+    /// Before anything is locked, as it would wait for what EXEC locks.
+    Beforehand,
+    /// Never.
+    Refused,
+}
+
+impl AsyncHandler {
+    /// A command that changes something, in EXEC in its turn, and never in scripts.
+    pub const fn new(run: AsyncFn) -> AsyncHandler {
+        AsyncHandler {
+            run,
+            in_script: None,
+            in_exec: InExec::InTurn,
+            touches: Touched::Written,
+            untouching: &[],
+            blocks: false,
+            ends_with_client: false,
+        }
+    }
+}
+
+impl Handler {
+    /// What performs the command for scripts.
+    pub fn in_script(self) -> Option<InlineFn> {
+        match self {
+            Handler::Inline(run) => Some(run),
+            Handler::Async(handler) => handler.in_script,
+            Handler::Script { .. } | Handler::Publish { .. } => None,
+        }
+    }
+
+    /// What the command touches, or its subcommand of this name, at most.
+    pub fn touches(self, name: &str) -> Touched {
+        match self {
+            Handler::Async(handler) if handler.untouching.contains(&name) => Touched::Nothing,
+            Handler::Inline(_) | Handler::Publish { .. } => Touched::Nothing,
+            Handler::Async(handler) => handler.touches,
+            Handler::Script { read_only: true, .. } => Touched::Read,
+            Handler::Script { read_only: false, .. } => Touched::Written,
+        }
+    }
+
+    /// Whether it waits for something that may never come.
+    pub fn blocks(self) -> bool {
+        matches!(self, Handler::Async(AsyncHandler { blocks: true, .. }))
+    }
+
+    /// Whether the command may complete after its client has disconnected.
+    pub fn outlives_client(self) -> bool {
+        match self {
+            Handler::Inline(_) | Handler::Publish { .. } => false,
+            Handler::Async(handler) => !handler.ends_with_client,
+            Handler::Script { .. } => true,
+        }
+    }
+}
+
+/// Runs a session function; an error takes the place of whatever it had written.
+pub fn run_now(server: &Server, session: &mut Session, args: Args<'_>, run: InlineFn, out: &mut Reply) {
+    let mark = out.buf.len();
+    if let Err(error) = run(server, session, args, out) {
+        out.buf.truncate(mark);
+        out.error(&error);
+    }
+}
 
 /// The gateway's shared state.
 pub struct Server {
@@ -161,8 +306,8 @@ impl Server {
     /// Puts the parts together.
     pub fn new(parts: Parts) -> Arc<Server> {
         let Parts { config, certificates, store, registry, runtime, compute, io, resp_addr } = parts;
-        let id = crate::scripts::sha_of(
-            format!("{:?}{}", crate::observe::unix_time(), std::process::id()).as_bytes(),
+        let id = crate::scripts::cache::sha_of(
+            format!("{:?}{}", crate::telemetry::counters::unix_time(), std::process::id()).as_bytes(),
         );
         let is_admin = |number| registry.facts_of(number).has(flags::ADMIN);
         let commands = (0..registry.count()).map(|number| (registry.name_of(number), is_admin(number)));
@@ -198,7 +343,7 @@ impl Server {
             registry,
             resp_addr,
             started: Instant::now(),
-            started_at: crate::observe::unix_time().as_secs(),
+            started_at: crate::telemetry::counters::unix_time().as_secs(),
             stop: watch::Sender::new(Stop::Never),
             run_id: id.iter().map(|byte| format!("{byte:02x}")).collect(),
             next_client: AtomicU64::new(1),
@@ -278,6 +423,15 @@ impl Server {
             client.kill();
             Counters::add(&self.counters.clients_evicted, 1);
             sum = sum.saturating_sub(bytes);
+        }
+    }
+
+    /// Writes a line of the audit log about a call that had this reply, if the log records calls of the command.
+    #[inline]
+    pub fn audit_call(&self, client: &ClientInfo, number: u16, args: Args<'_>, reply: &[u8]) {
+        if self.audit.concerns(number) {
+            let account = client.account.lock().clone();
+            self.audit.record_call(Caller { user: account.name(), addr: &client.addr }, args, reply);
         }
     }
 

@@ -8,7 +8,7 @@ use store_engine::keys::add_keys_of;
 use store_engine::spec::flags;
 use store_engine::{Args, Command, KeyPart};
 
-use crate::facts::{self, Use};
+use crate::registry::info::{self, Use};
 
 /// The categories, in Redis' order. The place of each is its number.
 pub const CATEGORIES: [&str; 21] = [
@@ -74,7 +74,7 @@ const ON_CHANNELS: [(&str, Channels); 5] = [
     ("psubscribe", Channels::Patterns),
 ];
 
-/// The keys of a call, each with what must be allowed, of [`facts::need`].
+/// The keys of a call, each with what must be allowed, of [`info::need`].
 pub type Needs = SmallVec<[(usize, u8); 4]>;
 
 impl Entry {
@@ -85,7 +85,7 @@ impl Entry {
             is_inner,
             for_everybody: command.has(flags::NO_AUTH),
             channels: on_channels.map(|(_, channels)| (1, *channels)),
-            keys: facts::needs(command, &name),
+            keys: info::needs(command, &name),
             name,
         }
     }
@@ -145,7 +145,7 @@ impl Commands {
 
     fn add(&mut self, command: &Command, name: String, is_inner: bool) -> Id {
         let id = self.entries.len();
-        for name in facts::categories(command) {
+        for name in info::categories(command) {
             if let Some(at) = category(name.trim_start_matches('@').as_bytes()) {
                 self.of_category[at].push(id);
             }

@@ -8,7 +8,7 @@ use std::path::Path;
 use super::commands::Commands;
 use super::selector::has_spaces;
 use super::user::{Known, User, merged};
-use crate::file::replace;
+use crate::config::file::replace;
 
 /// Users by name.
 pub type Users = BTreeMap<Box<[u8]>, User>;

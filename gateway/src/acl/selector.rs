@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use store_engine::{Args, glob};
 
 use super::commands::{Allowed, CATEGORIES, Commands, Id, Needs, category};
-use crate::facts::need;
+use crate::registry::info::need;
 
 /// What is wrong with a rule, in Redis' words.
 pub type Wrong = &'static str;

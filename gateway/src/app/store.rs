@@ -9,15 +9,15 @@ use tokio::runtime::Builder;
 
 use super::telemetry::OfNode;
 use super::{DRAIN, Signals, StartError, listen};
-use crate::certificates::Certificates;
 use crate::config::Config;
-use crate::descriptors;
-use crate::frontend;
-use crate::log;
-use crate::metrics;
-use crate::observe::{Face, give_back_memory, unix_ms};
-use crate::persistence::{Storage, token};
-use crate::spans::Spans;
+use crate::export::metrics;
+use crate::net;
+use crate::process::certificates::Certificates;
+use crate::process::descriptors;
+use crate::process::persistence::{Storage, token};
+use crate::telemetry::counters::{Face, give_back_memory, unix_ms};
+use crate::telemetry::log;
+use crate::telemetry::spans::Spans;
 
 /// Serves gateways until SIGTERM or SIGINT. With `accept_loss` it does so although data is lost.
 pub fn serve(config: Config, accept_loss: bool) -> Result<(), StartError> {
@@ -76,7 +76,7 @@ async fn run(config: &Arc<Config>, accept_loss: bool) -> Result<(), StartError> 
         let (node, config) = (node.clone(), config.clone());
         async move {
             let upkeep = store::upkeep::run(&node, || config.pace(), unix_ms);
-            tokio::join!(upkeep, crate::upkeep::log_disk_failures(&node))
+            tokio::join!(upkeep, crate::app::background::log_disk_failures(&node))
         }
     });
     let following = tokio::spawn({
@@ -97,7 +97,7 @@ async fn run(config: &Arc<Config>, accept_loss: bool) -> Result<(), StartError> 
         addresses.push_str(&format!(" http={bound}"));
         let told = told.clone();
         let text = move |ready| metrics::render(&told.gather(ready));
-        tokio::spawn(frontend::http::serve_health(
+        tokio::spawn(net::http::serve_health(
             config.clone(),
             listener,
             ready.clone(),

@@ -8,11 +8,11 @@ use store::server::Service;
 use tokio::sync::watch;
 
 use crate::config::Config;
-use crate::log;
-use crate::metrics::{self, Gathered};
-use crate::otel::{Collector, send_last, send_metrics, send_spans};
+use crate::export::metrics::{self, Gathered};
+use crate::export::otel::{Collector, send_last, send_metrics, send_spans};
 use crate::server::Server;
-use crate::spans::Spans;
+use crate::telemetry::log;
+use crate::telemetry::spans::Spans;
 
 /// The collector, unless there is none or the configuration is wrong, which the log tells then.
 fn open(config: &Config, instance: &str) -> Option<Collector> {

@@ -1,7 +1,7 @@
 //! Parameters that say who is let in.
 
 use super::kind::Kind;
-use super::table::{Fallback, Parameter};
+use super::parameter::{Fallback, Parameter};
 
 /// The password of `default`.
 pub const REQUIREPASS: Parameter = Parameter {

@@ -1,7 +1,8 @@
 //! Parameters about clients: how many there are, and what they may make the server hold.
 
 use super::kind::{Kind, PERCENT};
-use super::table::{Config, Fallback, INT_MAX, MB, Parameter};
+use super::parameter::{Fallback, INT_MAX, MB, Parameter};
+use super::values::Config;
 
 /// What one argument may be.
 pub const PROTO_MAX_BULK_LEN: Parameter = Parameter {

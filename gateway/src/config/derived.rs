@@ -3,7 +3,7 @@
 use store_engine::DATABASES;
 use store_engine::value::set::MOST_NUMBERS;
 
-use super::table::Config;
+use super::values::Config;
 
 /// A read-only answer of `CONFIG GET` that is no parameter: what clients ask for by its name in redis.conf.
 pub struct Derived {

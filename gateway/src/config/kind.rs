@@ -9,7 +9,7 @@ use super::cell::{
     Address, AddressCell, AddressesCell, FolderCell, NamesCell, Number, OutputLimit, OutputLimits, Secret,
     TextCell,
 };
-use super::table::Config;
+use super::values::Config;
 
 /// A parameter's type with the cell its value is kept in.
 #[derive(Clone)]

@@ -5,7 +5,9 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::table::{Config, PARAMETERS, Parameter};
+use super::parameter::Parameter;
+use super::table::PARAMETERS;
+use super::values::Config;
 
 /// Where values come from, besides the defaults.
 pub struct Sources<'a> {

@@ -5,7 +5,9 @@ use std::sync::Mutex;
 use store_engine::glob;
 
 use super::derived::DERIVED;
-use super::table::{Config, PARAMETERS, Parameter};
+use super::parameter::Parameter;
+use super::table::PARAMETERS;
+use super::values::Config;
 
 /// Held by a `CONFIG SET` from check to store, and by a `CONFIG REWRITE`, so that two of them never mix.
 pub(super) static SETTING: Mutex<()> = Mutex::new(());

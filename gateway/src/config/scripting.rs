@@ -1,7 +1,7 @@
 //! Parameters of scripts: their budgets, how they run, and what is kept of them.
 
 use super::kind::Kind;
-use super::table::{Fallback, MB, Parameter, SCRIPT_FLAGS};
+use super::parameter::{Fallback, MB, Parameter, SCRIPT_FLAGS};
 
 /// `script-fuel`.
 pub const SCRIPT_FUEL: Parameter = Parameter {

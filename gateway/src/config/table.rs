@@ -1,125 +1,14 @@
-//! The parameters, one row each, and the struct of their values.
+//! The parameters, one row each.
 
 use std::fmt::Write as _;
-use std::path::PathBuf;
 use std::thread::available_parallelism;
 
 use script::Instances;
 
-use super::cell::{
-    AddressCell, AddressesCell, FolderCell, NamesCell, Number, OutputLimits, Secret, TextCell,
-};
 use super::kind::{Kind, Sort};
+use super::parameter::{Fallback, INT_MAX, Parameter};
+use super::values::Config;
 use super::{access, clients, scripting, telemetry};
-
-/// Range of what Redis keeps in a C `int`.
-pub(super) const INT_MAX: i64 = i32::MAX as i64;
-/// Smallest limit for things a single command needs, as in Redis.
-pub(super) const MB: i64 = 1 << 20;
-
-/// The value of every parameter. A field's meaning stands in the row of the same name in [`PARAMETERS`].
-#[derive(Debug, Default)]
-#[allow(missing_docs, reason = "the rows of PARAMETERS are the documentation")]
-pub struct Config {
-    /// Where values were read from, and `CONFIG REWRITE` writes to.
-    pub(super) file: Option<PathBuf>,
-    /// Names of parameters that some source had a value for.
-    pub(super) given: Vec<&'static str>,
-    pub resp: AddressCell,
-    pub http: AddressCell,
-    pub grpc: AddressCell,
-    pub http_hosts: NamesCell,
-    pub http_origins: NamesCell,
-    pub http_body_max: Number,
-    pub http_timeout_ms: Number,
-    pub grpc_message_max: Number,
-    pub data_dir: FolderCell,
-    pub stores: AddressesCell,
-    pub cluster_token_file: FolderCell,
-    pub tls_cert_file: FolderCell,
-    pub tls_key_file: FolderCell,
-    pub tls_ca_cert_file: FolderCell,
-    pub tls_auth_clients: Number,
-    pub tls_listeners: Number,
-    pub tls_stores: Number,
-    pub cluster_enabled: Number,
-    pub cluster_announce: AddressCell,
-    pub durability: Number,
-    pub threads: Number,
-    pub shards: Number,
-    pub script_fuel: Number,
-    pub script_timeout_ms: Number,
-    pub script_memory: Number,
-    pub script_fuel_max: Number,
-    pub script_timeout_max_ms: Number,
-    pub script_memory_max: Number,
-    pub default_script_flags: Number,
-    pub script_on_error: Number,
-    pub undeclared_keys: Number,
-    pub script_auto_async: Number,
-    pub script_queue_max: Number,
-    pub script_client_gone: Number,
-    pub script_reply_max: Number,
-    pub script_cache_max: Number,
-    pub script_cache_max_bytes: Number,
-    pub transaction_memory_max: Number,
-    pub maxmemory_transactions: Number,
-    pub library_memory_max: Number,
-    pub script_concurrency: Number,
-    pub script_fuel_slice: Number,
-    /// Read it with [`Config::instances`].
-    pub(super) script_instances: Number,
-    pub proto_max_bulk_len: Number,
-    pub client_query_buffer_limit: Number,
-    pub client_output_buffer_limit: OutputLimits,
-    pub maxclients: Number,
-    /// Read it with `Config::limit_of_clients`.
-    pub(super) maxmemory_clients: Number,
-    pub timeout: Number,
-    pub tcp_keepalive: Number,
-    pub tcp_backlog: Number,
-    pub hz: Number,
-    pub active_expire_effort: Number,
-    pub maxmemory: Number,
-    /// Read it with `Config::policy`.
-    pub maxmemory_policy: Number,
-    pub maxmemory_samples: Number,
-    pub maxmemory_eviction_tenacity: Number,
-    pub lfu_log_factor: Number,
-    pub lfu_decay_time: Number,
-    pub hll_sparse_max_bytes: Number,
-    pub notify_keyspace_events: Number,
-    pub tracking_table_max_keys: Number,
-    pub tracking_table_max_bytes: Number,
-    pub slowlog_log_slower_than: Number,
-    pub slowlog_max_len: Number,
-    pub latency_monitor_threshold: Number,
-    pub requirepass: Secret,
-    pub requirepass_file: FolderCell,
-    pub aclfile: FolderCell,
-    pub acl_pubsub_default: Number,
-    pub acllog_max_len: Number,
-    pub audit_log: Number,
-    pub protected_mode: Number,
-    pub latency_tracking: Number,
-    pub(super) latency_tracking_info_percentiles: TextCell,
-    pub log_format: Number,
-    pub log_level: Number,
-    pub otel_endpoint: TextCell,
-    pub otel_ca_cert_file: FolderCell,
-    pub otel_service_name: TextCell,
-    /// The bits of a floating point number.
-    pub otel_sample_ratio: Number,
-    pub otel_metrics_interval_ms: Number,
-}
-
-/// What a parameter is if nobody says otherwise.
-pub enum Fallback {
-    /// As it would stand in a file.
-    Text(&'static str),
-    /// Computed from rows before it; described in words.
-    Computed(&'static str, fn(&Config) -> u64),
-}
 
 /// Parameters that hold where the data is: a gateway tells its store nodes of their change.
 pub const OF_DATA: &[&str] = &[
@@ -134,26 +23,6 @@ pub const OF_DATA: &[&str] = &[
     "hz",
     "notify-keyspace-events",
 ];
-
-/// A row.
-pub struct Parameter {
-    /// Name, as in redis.conf where it has one.
-    pub name: &'static str,
-    /// Type, range and cell.
-    pub kind: Kind,
-    /// Value without any source.
-    pub default: Fallback,
-    /// Whether `CONFIG SET` may change it while the server runs.
-    pub live: bool,
-    /// One or two sentences.
-    pub doc: &'static str,
-}
-
-/// The flags a script can have: those of Redis 7, then those of Dragonfly, then ours. Some say what is true of every script
-/// here: there is no replica that could be stale, a script may touch any slot, and fractions of a result are cut
-/// off as in Redis.
-pub const SCRIPT_FLAGS: &str = "no-writes|allow-oom|allow-stale|no-cluster|allow-cross-slot-keys|\
-                                disable-atomicity|allow-undeclared-keys|legacy-float|dry-run|trace";
 
 /// The values of `maxmemory-policy`; `Config::policy` knows their order.
 const POLICIES: &str = "volatile-lru|volatile-lfu|volatile-random|volatile-ttl|\

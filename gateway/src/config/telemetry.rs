@@ -1,7 +1,7 @@
 //! Parameters about what the server tells of itself.
 
 use super::kind::{Form, Kind};
-use super::table::{Fallback, Parameter};
+use super::parameter::{Fallback, Parameter};
 
 /// What SLOWLOG notes.
 pub const SLOWLOG_SLOWER_THAN: Parameter = Parameter {

@@ -1,0 +1,609 @@
+//! The command line: from arguments, environment and config file to what is to be done. Pure.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use clap::error::ErrorKind;
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use store::topology::SLOTS;
+
+use crate::admin::health;
+use crate::admin::reference;
+use crate::admin::tools::Task;
+use crate::admin::topology;
+use crate::config::{self, Config, Kind, PARAMETERS, Sources};
+use crate::export::metrics;
+use crate::process::certificates::to_ask;
+use crate::telemetry::counters::Face;
+
+mod pages;
+
+/// What the command line asks for.
+#[derive(Debug)]
+pub enum Action {
+    /// Run the server.
+    Serve {
+        /// With these settings.
+        config: Box<Config>,
+        /// Although data is lost.
+        accept_loss: bool,
+    },
+    /// Run a store node.
+    Store {
+        /// With these settings.
+        config: Box<Config>,
+        /// Although data is lost.
+        accept_loss: bool,
+    },
+    /// Look at or change who has which slots.
+    Topology {
+        /// With these settings.
+        config: Box<Config>,
+        /// What is to be done.
+        task: topology::Task,
+    },
+    /// Do something with the data of a server that does not run.
+    Tool(Task),
+    /// Ask whether a server accepts requests.
+    Health(health::Task),
+    /// Write this to standard output and exit.
+    Print(String),
+    /// Write the manual pages.
+    Manual {
+        /// Into this directory.
+        directory: PathBuf,
+    },
+}
+
+/// Why nothing is done: one line for standard error.
+#[derive(Debug, PartialEq, Eq)]
+pub struct UsageError(String);
+
+impl UsageError {
+    /// What the process exits with.
+    pub const EXIT_CODE: u8 = 2;
+}
+
+impl fmt::Display for UsageError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "moonshard: {}", self.0)
+    }
+}
+
+/// The variable that stands for `--config`.
+const CONFIG_VARIABLE: &str = "MOONSHARD_CONFIG";
+
+/// The flag that is for one start, and therefore no parameter.
+const ACCEPT_LOSS: &str = "accept-loss";
+
+/// Reads the command line. `args` begins with the program's name.
+pub fn parse(
+    args: impl IntoIterator<Item = OsString>,
+    environment: impl Fn(&str) -> Option<OsString>,
+    read_file: impl Fn(&Path) -> io::Result<String>,
+) -> Result<Action, UsageError> {
+    let matches = match command().try_get_matches_from(args) {
+        Ok(matches) => matches,
+        Err(error) => return printed_or_wrong(&error),
+    };
+    let (part, flags) = match matches.subcommand() {
+        Some(("config", _)) => return Ok(Action::Print(config::reference())),
+        Some(("metrics", _)) => return Ok(Action::Print(metrics::table::reference())),
+        Some(("reference", of)) => {
+            let name = of.get_one::<String>("PAGE").expect("clap requires it");
+            return Ok(Action::Print(reference::page(name).expect("clap knows the pages")));
+        }
+        Some(("completions", of)) => return Ok(Action::Print(pages::completions(command(), of))),
+        Some(("man", of)) => return Ok(Action::Manual { directory: pages::directory(of) }),
+        Some(("store", matches)) if matches.subcommand().is_some() => return Ok(Action::Tool(task(matches))),
+        Some((part, flags)) => (part, flags),
+        None => ("serve", &matches),
+    };
+    let variable = || environment(CONFIG_VARIABLE).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let sources = Sources {
+        file: flags.try_get_one::<PathBuf>("config").ok().flatten().cloned().or_else(variable),
+        read_file: &read_file,
+        environment: &environment,
+        flags: given(flags),
+    };
+    let config = config::load(&sources).map_err(|wrong| UsageError(wrong.to_string()))?;
+    if part == "store" && !config.is_given("http") {
+        // Nodes live beside each other, and most are looked at by their gateways only.
+        config.http.set(None);
+    }
+    let config = Box::new(config);
+    if part == "topology" {
+        if config.stores.get().is_empty() {
+            return Err(UsageError("no store node is given: set --stores HOST:PORT,...".into()));
+        }
+        return Ok(Action::Topology { config, task: change(flags) });
+    }
+    if part == "health" {
+        return asked(flags, &config).map(Action::Health);
+    }
+    let accept_loss = flags.get_flag(ACCEPT_LOSS);
+    match part {
+        "store" => Ok(Action::Store { config, accept_loss }),
+        "gateway" if config.stores.get().is_empty() => {
+            Err(UsageError("a gateway needs store nodes: set --stores HOST:PORT,...".into()))
+        }
+        _ => Ok(Action::Serve { config, accept_loss }),
+    }
+}
+
+/// The parameters set by flags.
+fn given(matches: &ArgMatches) -> Vec<(&'static str, String)> {
+    // Not every subcommand has them all.
+    let value = |name| {
+        let text = matches.try_get_one::<String>(name).ok().flatten()?;
+        Some((name, text.clone()))
+    };
+    PARAMETERS.iter().filter_map(|row| value(row.name)).collect()
+}
+
+/// What `moonshard store` is told to do.
+fn task(matches: &ArgMatches) -> Task {
+    let (name, matches) = matches.subcommand().expect("the caller has found one");
+    let path = |name| matches.get_one::<PathBuf>(name).cloned().expect("clap requires it");
+    match name {
+        "check" => Task::Check { folder: path("DIR") },
+        "dump" => Task::Dump { folder: path("DIR"), file: path("FILE") },
+        _ => Task::Restore { file: path("FILE"), folder: path("DIR") },
+    }
+}
+
+/// What `moonshard topology` is told to do.
+fn change(matches: &ArgMatches) -> topology::Task {
+    let text =
+        |matches: &ArgMatches, name| matches.get_one::<String>(name).cloned().expect("clap requires it");
+    match matches.subcommand() {
+        Some(("move", of)) => {
+            let slots = *of.get_one::<(usize, usize)>("slots").expect("clap requires it");
+            topology::Task::Move { slots, to: text(of, "to") }
+        }
+        Some(("add", of)) => topology::Task::Add { node: text(of, "NODE") },
+        Some(("drain", of)) => topology::Task::Drain { node: text(of, "NODE") },
+        Some(("accept", of)) => topology::Task::Accept { node: text(of, "NODE") },
+        Some(("transactions", of)) => topology::Task::Transactions { in_doubt: of.get_flag("in-doubt") },
+        Some(("decide", of)) => topology::Task::Decide {
+            transaction: *of.get_one::<u64>("TRANSACTION").expect("clap requires it"),
+            commit: text(of, "DECISION") == "commit",
+        },
+        _ => topology::Task::Show { json: matches.get_flag("json") },
+    }
+}
+
+/// Whom `moonshard health` asks.
+fn asked(flags: &ArgMatches, config: &Config) -> Result<health::Task, UsageError> {
+    let off = || UsageError("no address to check: set --http HOST:PORT or --grpc HOST:PORT".into());
+    let (face, address) = match flags.contains_id("grpc") {
+        true => (Face::Grpc, config.grpc.get()),
+        false => (Face::Http, config.http.get()),
+    };
+    let tls = to_ask(config, face, flags.contains_id("tls-ca-cert-file")).map_err(UsageError)?;
+    let name = flags.get_one::<String>("name").cloned();
+    Ok(health::Task { face, address: address.ok_or_else(off)?, tls, name })
+}
+
+/// `moonshard health`.
+fn health_command() -> Command {
+    let own =
+        ["config", "http", "grpc", "tls-ca-cert-file", "tls-cert-file", "tls-key-file", "tls-listeners"];
+    Command::new("health")
+        .about("Check whether a server accepts requests, over HTTP, or over gRPC if --grpc is given")
+        .after_help(
+            "The check uses TLS if the configuration enables it for that listener, or if --tls-ca-cert-file is given.\n\
+             Exit codes: 0 the server accepts requests, 1 it does not, 2 usage error.",
+        )
+        .args(flags().into_iter().filter(|flag| own.contains(&flag.get_id().as_str())))
+        .arg(
+            Arg::new("name")
+                .long("name")
+                .value_name("HOST")
+                .help("Host name that the server's certificate must have, if it is not the host of the address"),
+        )
+}
+
+/// Slots as `FIRST-LAST`, or one.
+fn slots(text: &str) -> Result<(usize, usize), String> {
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    let wrong = || format!("expected FIRST-LAST, from 0 to {}", SLOTS - 1);
+    let number = |text: &str| text.parse().ok().filter(|slot| *slot < SLOTS).ok_or_else(wrong);
+    let (first, last) = (number(first)?, number(last)?);
+    if first <= last { Ok((first, last)) } else { Err(wrong()) }
+}
+
+/// `moonshard topology` with its subcommands.
+fn topology_command() -> Command {
+    let parameter = |name: &'static str| {
+        let row = PARAMETERS.iter().find(|row| row.name == name).expect("a parameter");
+        Arg::new(name).long(name).value_name(row.kind.metavar()).global(true)
+    };
+    let node = || Arg::new("NODE").required(true).help("Address of the node, HOST:PORT");
+    let repeated = "Requests are served meanwhile. An interrupted command is completed by running it again.";
+    Command::new("topology")
+        .about("Show or change which store node owns which slots, without downtime")
+        .arg(parameter("stores").help("Store nodes of the cluster; one that is reachable is enough"))
+        .arg(parameter("cluster-token-file").help("File with the secret token of the cluster"))
+        .arg(parameter("tls-stores").help("Whether to connect to them over TLS"))
+        .arg(parameter("tls-ca-cert-file").help("Certificate authorities that their certificates must be signed by"))
+        .arg(parameter("tls-cert-file").help("Client certificate to present"))
+        .arg(parameter("tls-key-file").help("Private key of that certificate"))
+        .arg(Arg::new("json").long("json").action(ArgAction::SetTrue).global(true).help("Print JSON"))
+        .subcommand(
+            Command::new("show")
+                .about("Show slots, keys, bytes, epoch and journal lag of each node; the default"),
+        )
+        .subcommand(
+            Command::new("move")
+                .about("Move slots to a node")
+                .after_help(repeated)
+                .arg(
+                    Arg::new("slots")
+                        .long("slots")
+                        .value_name("FIRST-LAST")
+                        .required(true)
+                        .value_parser(slots)
+                        .help("The slots to move, whichever nodes own them"),
+                )
+                .arg(
+                    Arg::new("to")
+                        .long("to")
+                        .value_name("NODE")
+                        .required(true)
+                        .help("Address of the destination, HOST:PORT"),
+                ),
+        )
+        .subcommand(
+            Command::new("add")
+                .about("Add an empty node and move an equal number of slots to it")
+                .after_help(repeated)
+                .arg(node()),
+        )
+        .subcommand(
+            Command::new("drain")
+                .about("Move all slots of a node to the other nodes, after which it can be stopped")
+                .after_help(repeated)
+                .arg(node()),
+        )
+        .subcommand(
+            Command::new("accept")
+                .about("Accept a node whose data was lost, with the data that its directory has now, or none")
+                .arg(node()),
+        )
+        .subcommand(
+            Command::new("transactions")
+                .about("List prepared transactions, which hold locks until their coordinator decides")
+                .arg(Arg::new("in-doubt").long("in-doubt").action(ArgAction::SetTrue).help(
+                    "Only transactions in doubt, whose coordinator has been unreachable for 5 seconds",
+                )),
+        )
+        .subcommand(
+            Command::new("decide")
+                .about("Commit or roll back a transaction in doubt whose coordinator is lost")
+                .after_help(
+                    "The coordinator may have decided differently, and some participants may have followed it: then a \
+                     part of the transaction is committed and a part is rolled back. Restart the coordinator with \
+                     its data instead if that is possible.",
+                )
+                .arg(
+                    Arg::new("TRANSACTION")
+                        .required(true)
+                        .value_parser(|text: &str| u64::from_str_radix(text, 16))
+                        .help("Number of the transaction, as transactions shows it"),
+                )
+                .arg(
+                    Arg::new("DECISION")
+                        .required(true)
+                        .value_parser(["commit", "rollback"])
+                        .help("What all participants that wait for the coordinator do"),
+                ),
+        )
+}
+
+/// `moonshard store` with its subcommands.
+fn store() -> Command {
+    let path = |name: &'static str, help: &'static str| {
+        Arg::new(name).required(true).value_parser(value_parser!(PathBuf)).help(help)
+    };
+    let codes = "Exit codes: 0 success, 1 damaged data found, 2 failure.";
+    Command::new("store")
+        .about("Run a store node, which holds a part of the data of gateways; or check, dump or restore a data-dir")
+        .after_help(codes)
+        .args_conflicts_with_subcommands(true)
+        .args(flags())
+        .subcommand(
+            Command::new("check")
+                .about("Read all of a data-dir without changing it, and report its contents and any damage")
+                .after_help(codes)
+                .arg(path("DIR", "The data-dir")),
+        )
+        .subcommand(
+            Command::new("dump")
+                .about(
+                    "Write the keys, scripts and libraries of a data-dir to an RDB file that Redis can read; of a \
+                     damaged one, what can be read",
+                )
+                .after_help(codes)
+                .arg(path("DIR", "The data-dir"))
+                .arg(path("FILE", "The RDB file; - is standard output")),
+        )
+        .subcommand(
+            Command::new("restore")
+                .about("Create a data-dir from an RDB file of this server or of any Redis up to 7.4")
+                .after_help(codes)
+                .arg(path("FILE", "The RDB file; - is standard input"))
+                .arg(path("DIR", "The new data-dir, which must be empty or not exist")),
+        )
+}
+
+fn command() -> Command {
+    Command::new("moonshard")
+        .version(env!("CARGO_PKG_VERSION"))
+        .about("A Lua scripting server that speaks the Redis protocol")
+        .args_conflicts_with_subcommands(true)
+        .args(flags())
+        .subcommand(Command::new("serve").about("Run the server; the default").args(flags()))
+        .subcommand(
+            Command::new("gateway")
+                .about("Run a server whose data is on store nodes; requires --stores")
+                .args(flags()),
+        )
+        .subcommand(Command::new("config").about("Print the configuration reference as a Markdown table"))
+        .subcommand(Command::new("metrics").about("Print the metrics reference as a Markdown table"))
+        .subcommand(
+            Command::new("reference").about("Print a page of the reference as Markdown").arg(
+                Arg::new("PAGE")
+                    .required(true)
+                    .value_parser(reference::PAGES.iter().map(|page| page.name).collect::<Vec<_>>())
+                    .help("Its name"),
+            ),
+        )
+        .subcommand(store())
+        .subcommand(topology_command())
+        .subcommand(health_command())
+        .subcommands(pages::commands())
+        .after_help(
+            "Every option can also be set by an environment variable (--script-fuel is MOONSHARD_SCRIPT_FUEL) \
+             and in the config file (script-fuel = 1000000). Flags override the environment, which overrides the file.",
+        )
+}
+
+/// Writes the manual pages.
+pub fn write_manual(directory: &Path) -> io::Result<()> {
+    pages::write_manual(command(), directory)
+}
+
+/// A flag for each parameter, and one for the file.
+fn flags() -> Vec<Arg> {
+    let file = Arg::new("config")
+        .long("config")
+        .value_name("FILE")
+        .value_parser(value_parser!(PathBuf))
+        .help("Config file in TOML");
+    let accept_loss = Arg::new(ACCEPT_LOSS).long(ACCEPT_LOSS).action(ArgAction::SetTrue).help(
+        "Start even if data is damaged, this once: log what is lost, serve the rest, and retain the damaged files",
+    );
+    let parameters = PARAMETERS.iter().filter(|row| !matches!(row.kind, Kind::Secret(_))).map(|row| {
+        Arg::new(row.name)
+            .long(row.name)
+            .value_name(row.kind.metavar())
+            .allow_negative_numbers(true)
+            .help(format!("{} [default: {}]", row.doc.trim_end_matches('.'), row.default_text()))
+    });
+    [file, accept_loss].into_iter().chain(parameters).collect()
+}
+
+/// Help and version travel as errors in clap.
+fn printed_or_wrong(error: &clap::Error) -> Result<Action, UsageError> {
+    let text = error.render().to_string();
+    if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
+        return Ok(Action::Print(text));
+    }
+    // Paragraphs of clap's message up to the usage, in one line.
+    let told = text.split("Usage:").next().unwrap_or(&text);
+    let told = told.split("For more information").next().unwrap_or(told);
+    let lines: Vec<&str> = told.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let line = lines.join("; ");
+    let line = line.strip_prefix("error: ").unwrap_or(&line);
+    Err(UsageError(format!("{line}; see moonshard --help")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(line: &str, environment: &[(&str, &str)]) -> Result<Action, UsageError> {
+        parse(
+            line.split(' ').map(OsString::from),
+            |wanted| environment.iter().find(|(name, _)| *name == wanted).map(|(_, value)| value.into()),
+            |path| match path.to_str() {
+                Some("good.toml") => Ok("maxclients = 5\nhz = 5\n".to_owned()),
+                _ => Err(io::Error::from(io::ErrorKind::NotFound)),
+            },
+        )
+    }
+
+    fn config(line: &str, environment: &[(&str, &str)]) -> Box<Config> {
+        match run(line, environment).expect("good") {
+            Action::Serve { config, .. } => config,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn printed(line: &str) -> String {
+        match run(line, &[]).expect("good") {
+            Action::Print(text) => text,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn bare_and_serve_are_the_same() {
+        for line in ["moonshard --hz 7", "moonshard serve --hz 7", "moonshard serve --hz=7"] {
+            let config = config(line, &[]);
+            assert_eq!((config.hz.get(), config.timeout.get()), (7, 0), "{line}");
+        }
+    }
+
+    #[test]
+    fn the_file_is_named_by_flag_or_environment() {
+        assert_eq!(config("moonshard --config good.toml --hz 7", &[]).maxclients.get(), 5);
+        assert_eq!(config("moonshard", &[("MOONSHARD_CONFIG", "good.toml")]).hz.get(), 5);
+        let both =
+            config("moonshard --config good.toml", &[("MOONSHARD_CONFIG", "missing"), ("MOONSHARD_HZ", "6")]);
+        assert_eq!(both.hz.get(), 6);
+        assert_eq!(config("moonshard", &[("MOONSHARD_CONFIG", "")]).hz.get(), 10);
+    }
+
+    #[test]
+    fn help() {
+        insta::assert_snapshot!(printed("moonshard --help"));
+    }
+
+    #[test]
+    fn help_of_the_tools() {
+        let store = ["store", "store check", "store dump", "store restore"];
+        let topology = ["", " move", " add", " drain", " accept", " transactions", " decide"]
+            .map(|task| format!("topology{task}"));
+        let topology: Vec<&str> = topology.iter().map(String::as_str).collect();
+        let lines = [&store[..], &topology, &["health"]].concat();
+        let helps: Vec<String> =
+            lines.iter().map(|line| printed(&format!("moonshard {line} --help"))).collect();
+        insta::assert_snapshot!(helps.join("\n----\n"));
+    }
+
+    #[test]
+    fn tools_have_their_paths() {
+        let task = |line: &str| match run(line, &[]) {
+            Ok(Action::Tool(task)) => task,
+            other => panic!("{other:?}"),
+        };
+        let (folder, file) = (PathBuf::from("data"), PathBuf::from("-"));
+        assert_eq!(task("moonshard store check data"), Task::Check { folder: folder.clone() });
+        let dump = Task::Dump { folder: folder.clone(), file: file.clone() };
+        assert_eq!(task("moonshard store dump data -"), dump);
+        assert_eq!(task("moonshard store restore - data"), Task::Restore { file, folder });
+    }
+
+    #[test]
+    fn health_asks_who_is_named() {
+        let task = |line: &str, environment: &[(&str, &str)]| match run(line, environment) {
+            Ok(Action::Health(health::Task { face, address, tls, name })) => {
+                let face = if face == Face::Grpc { "grpc" } else { "http" };
+                let roots = tls.and_then(|tls| tls.roots).map(|roots| format!(" {}", roots.display()));
+                let name = name.map(|name| format!(" {name}")).unwrap_or_default();
+                format!("{face} {address}{}{name}", roots.unwrap_or_default())
+            }
+            Err(wrong) => wrong.to_string(),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(task("moonshard health", &[]), "http 127.0.0.1:8080");
+        assert_eq!(task("moonshard health", &[("MOONSHARD_HTTP", "a:1")]), "http a:1");
+        assert_eq!(task("moonshard health --grpc a:2", &[("MOONSHARD_HTTP", "off")]), "grpc a:2");
+        let tls = "moonshard health --http a:3 --tls-ca-cert-file r.pem --name b";
+        assert_eq!(task(tls, &[]), "http a:3 r.pem b");
+        let cert = [("MOONSHARD_TLS_CERT_FILE", "c.pem"), ("MOONSHARD_TLS_KEY_FILE", "c.key")];
+        let missing = "moonshard: tls-ca-cert-file: required to verify the server's certificate";
+        assert_eq!(task("moonshard health", &cert), missing);
+        let known = [&cert[..], &[("MOONSHARD_TLS_CA_CERT_FILE", "r.pem")]].concat();
+        assert_eq!(task("moonshard health --grpc a:2", &known), "grpc a:2 r.pem");
+        assert_eq!(
+            task("moonshard health", &[&known[..], &[("MOONSHARD_TLS_LISTENERS", "grpc")]].concat()),
+            "http 127.0.0.1:8080"
+        );
+        let no_address = "moonshard: no address to check: set --http HOST:PORT or --grpc HOST:PORT";
+        assert_eq!(task("moonshard health", &[("MOONSHARD_HTTP", "off")]), no_address);
+    }
+
+    #[test]
+    fn topology_has_its_tasks() {
+        use topology::Task;
+        let task = |line: &str| match run(line, &[("MOONSHARD_STORES", "a:1")]) {
+            Ok(Action::Topology { config, task }) => (config.stores.get()[0].to_string(), task),
+            other => panic!("{line}: {other:?}"),
+        };
+        let (named, plain) = (|| "b:2".to_owned(), || "a:1".to_owned());
+        assert_eq!(task("moonshard topology"), (plain(), Task::Show { json: false }));
+        assert_eq!(task("moonshard topology --json"), (plain(), Task::Show { json: true }));
+        let moved = Task::Move { slots: (5, 9), to: "c:3".to_owned() };
+        assert_eq!(task("moonshard topology --stores b:2 move --slots 5-9 --to c:3"), (named(), moved));
+        assert_eq!(
+            task("moonshard topology add c:3 --stores b:2"),
+            (named(), Task::Add { node: "c:3".to_owned() })
+        );
+        assert_eq!(task("moonshard topology drain c:3"), (plain(), Task::Drain { node: "c:3".to_owned() }));
+        let wrong = [
+            "topology",
+            "topology --stores a:1 move --slots 9-5 --to c:3",
+            "topology add",
+            "topology --hz 5",
+        ];
+        assert!(wrong.iter().all(|line| run(&format!("moonshard {line}"), &[]).is_err()));
+    }
+
+    #[test]
+    fn loss_is_accepted_by_a_flag_only() {
+        let accepts = |line: &str| match run(line, &[("MOONSHARD_ACCEPT_LOSS", "yes")]) {
+            Ok(Action::Serve { accept_loss, .. }) => accept_loss,
+            other => panic!("{other:?}"),
+        };
+        let lines = ["moonshard", "moonshard --accept-loss", "moonshard serve --accept-loss --hz 5"];
+        assert_eq!(lines.map(accepts), [false, true, true]);
+    }
+
+    #[test]
+    fn version() {
+        assert_eq!(printed("moonshard --version"), concat!("moonshard ", env!("CARGO_PKG_VERSION"), "\n"));
+    }
+
+    #[test]
+    fn wrong_lines_are_answered_in_one_line() {
+        let lines = [
+            "moonshard --shrads 4",
+            "moonshard srve",
+            "moonshard gateway",
+            "moonshard serve extra",
+            "moonshard --shards",
+            "moonshard --shards 1 --shards 2",
+            "moonshard --shards 4 config",
+            "moonshard config --shards 4",
+            "moonshard --timeout -1",
+            "moonshard --config missing.toml",
+            "moonshard --accept-loss=yes",
+            "moonshard store dump data",
+            "moonshard store check data more",
+        ];
+        let errors = lines.map(|line| format!("{line}\n    {}", run(line, &[]).expect_err(line)));
+        insta::assert_snapshot!(errors.join("\n"), @r#"
+        moonshard --shrads 4
+            moonshard: unexpected argument '--shrads' found; tip: a similar argument exists: '--shards'; see moonshard --help
+        moonshard srve
+            moonshard: unrecognized subcommand 'srve'; tip: a similar subcommand exists: 'serve'; see moonshard --help
+        moonshard gateway
+            moonshard: a gateway needs store nodes: set --stores HOST:PORT,...
+        moonshard serve extra
+            moonshard: unexpected argument 'extra' found; see moonshard --help
+        moonshard --shards
+            moonshard: a value is required for '--shards <N>' but none was supplied; see moonshard --help
+        moonshard --shards 1 --shards 2
+            moonshard: the argument '--shards <N>' cannot be used multiple times; see moonshard --help
+        moonshard --shards 4 config
+            moonshard: the subcommand 'config' cannot be used with '--shards <N>'; see moonshard --help
+        moonshard config --shards 4
+            moonshard: unexpected argument '--shards' found; see moonshard --help
+        moonshard --timeout -1
+            moonshard: flag --timeout: "-1" is invalid, expected a whole number from 0 to 2147483647
+        moonshard --config missing.toml
+            moonshard: cannot read config file missing.toml: entity not found
+        moonshard --accept-loss=yes
+            moonshard: unexpected value 'yes' for '--accept-loss' found; no more were expected; see moonshard --help
+        moonshard store dump data
+            moonshard: the following required arguments were not provided:; <FILE>; see moonshard --help
+        moonshard store check data more
+            moonshard: unexpected argument 'more' found; see moonshard --help
+        "#);
+    }
+}

@@ -1,0 +1,268 @@
+//! The page of all commands: which are supported, different, absent, or this server's own.
+
+use std::fmt::Write as _;
+
+use store_engine::{Command, syntax};
+
+use crate::admission::is_for_scripts;
+use crate::commands::table::FAMILIES;
+use crate::server::{Registry, Row};
+
+/// Commands of Redis 7.0 that are not here, and why. A test compares them with a Redis server.
+const ABSENT: &[(&str, &str)] = &[
+    ("MIGRATE", "`moonshard topology` moves slots between store nodes; data moves to Redis as an RDB file"),
+    ("MODULE", "there are no modules"),
+    ("MODULE HELP", "there are no modules"),
+    ("MODULE LIST", "there are no modules"),
+    ("MODULE LOAD", "there are no modules"),
+    ("MODULE LOADEX", "there are no modules"),
+    ("MODULE UNLOAD", "there are no modules"),
+    ("PSYNC", "there are no replicas"),
+    ("REPLCONF", "there are no replicas"),
+    ("RESTORE-ASKING", "clients are not redirected while slots move"),
+    ("SCRIPT DEBUG", "the web console steps through scripts"),
+    ("SYNC", "there are no replicas"),
+];
+
+/// Commands that Redis 7.0 does not have.
+const ADDED: &[(&str, &str)] = &[
+    ("CLIENT SETINFO", "as in Redis 7.2"),
+    ("CLIENT TRACEPARENT", "sets the trace context of the next requests of the connection"),
+    ("OBJECT STICKY", "whether a key is sticky"),
+    ("SCRIPT FLAGS", "adds flags and options to those of a script"),
+    ("SCRIPT LATENCY", "how long the runs of each script took"),
+    ("SCRIPT LIST", "digest and text of each script"),
+    ("SCRIPT RUNNING", "scripts that run or wait"),
+    ("SCRIPT SHOW", "the text of a script"),
+    ("SCRIPT STATS", "what the runs of scripts did and used"),
+    ("STICK", "marks keys as sticky: they are never evicted (Dragonfly's command)"),
+    ("UNSTICK", "removes that mark"),
+];
+
+/// Commands that behave differently from Redis 7.0.15.
+const DIFFERENT: &[(&str, &str)] = &[
+    ("ACL GETUSER", "has one more field for a user with `limit:` rules"),
+    (
+        "ACL SETUSER",
+        "has `limit:` rules besides. Refuses `+command\\|word` with blanks in the word, and unclosed quotes within parentheses: Redis takes the former and cannot load what it saves then, and turns the latter into a selector without rules. Where a rule in parentheses has quotes, `ACL LIST` quotes it, and it shows the pattern `*` beside others as `%RW~*`, which can be given again",
+    ),
+    ("BGREWRITEAOF", "writes the journal into the checkpoint, as BGSAVE does"),
+    ("BGSAVE", "writes the journal into the checkpoint; no RDB file is written, see `moonshard store dump`"),
+    (
+        "CLIENT LIST",
+        "`argv-mem`, `rbs` and `rbp` are 0: a call is read where it has arrived (`qbuf`), and a connection has a reply buffer only while replies are written (`obl`). Flag `d` covers keys that are watched in this process; flag `c` is never shown. `lib-name` and `lib-ver` are shown if the client has set them",
+    ),
+    (
+        "CLIENT PAUSE",
+        "pauses the clients of this gateway. In one process no key expires meanwhile; keys on store nodes do, since other gateways go on",
+    ),
+    (
+        "CLUSTER COUNTKEYSINSLOT",
+        "not callable in scripts, as it looks at keys that the script may have locked",
+    ),
+    ("CLUSTER GETKEYSINSLOT", "not callable in scripts, as it looks at keys that the script may have locked"),
+    ("CLUSTER INFO", "a gateway presents itself as one node that owns all slots"),
+    ("CLUSTER NODES", "the same; so do SLOTS and SHARDS, with the address of `cluster-announce`"),
+    ("COMMAND GETKEYS", "refuses a count such as `1e5`, which Redis reads as 1"),
+    (
+        "CONFIG GET",
+        "answers the parameters of this server, and what is true of it for well-known parameters of redis.conf",
+    ),
+    ("CONFIG SET", "`hz` is refused outside of 1 to 500, where Redis takes the nearest value"),
+    (
+        "EVAL",
+        "runs in a sandbox with a budget; a script that is ended by a limit, a kill or a lost client is rolled back",
+    ),
+    (
+        "FCALL",
+        "every call sees the library as it was when it was loaded: a library's own variables do not outlive the call",
+    ),
+    ("FUNCTION KILL", "also ends functions that have written; their writes are rolled back"),
+    (
+        "FUNCTION LOAD",
+        "the first line of a library also takes options such as `fuel=N` and `on-error=rollback`",
+    ),
+    (
+        "INFO",
+        "`used_memory` is the memory of keys and values alone, so there is no ratio to `used_memory_rss`; fields about forks, replication and Redis' allocator are left out",
+    ),
+    (
+        "PUBLISH",
+        "over store nodes, subscribers of a gateway that does not answer within half a second are not counted",
+    ),
+    ("REPLICAOF", "`NO ONE` only"),
+    ("RESTORE", "has the option STICK, which marks the key as sticky"),
+    ("ROLE", "always a master without replicas"),
+    ("SAVE", "writes the journal into the checkpoint; no RDB file is written, see `moonshard store dump`"),
+    (
+        "SCRIPT KILL",
+        "also ends scripts that have written; their writes are rolled back. Takes a digest, or CLIENT and a client id",
+    ),
+    ("SET", "has the option STICK, which marks the key as sticky"),
+    ("SLAVEOF", "`NO ONE` only"),
+    (
+        "SORT",
+        "compares whole texts, where Redis stops at their first zero byte; a weight is a number or not, where Redis also looks at what an earlier call left in `errno`",
+    ),
+    ("WAIT", "there are no replicas: waits for the timeout and answers 0"),
+    (
+        "XAUTOCLAIM",
+        "takes any `COUNT`; Redis refuses one that it has no memory for, whether there are entries or not",
+    ),
+    (
+        "XREAD",
+        "a blocked client goes on waiting if what came was trimmed or removed at once, where Redis answers with no entries",
+    ),
+    ("XREADGROUP", "the same as XREAD"),
+];
+
+/// Commands that only answer with an error.
+const REFUSED: &[(&str, &str)] = &[
+    ("CLUSTER ADDSLOTS", MANAGED),
+    ("CLUSTER ADDSLOTSRANGE", MANAGED),
+    ("CLUSTER BUMPEPOCH", MANAGED),
+    ("CLUSTER DELSLOTS", MANAGED),
+    ("CLUSTER DELSLOTSRANGE", MANAGED),
+    ("CLUSTER FAILOVER", "there are no replicas"),
+    ("CLUSTER FLUSHSLOTS", MANAGED),
+    ("CLUSTER FORGET", MANAGED),
+    ("CLUSTER MEET", MANAGED),
+    ("CLUSTER REPLICATE", MANAGED),
+    ("CLUSTER RESET", MANAGED),
+    ("CLUSTER SET-CONFIG-EPOCH", MANAGED),
+    ("CLUSTER SETSLOT", MANAGED),
+    ("DEBUG", "there is no access to the server's insides"),
+    ("FAILOVER", "there are no replicas"),
+];
+
+const MANAGED: &str = "`moonshard topology` adds and removes nodes and moves slots";
+
+/// Commands that a script may not call although their rows allow it: they look at keys that the script may have locked.
+const NOT_IN_SCRIPTS: &[&str] = &["CLUSTER COUNTKEYSINSLOT", "CLUSTER GETKEYSINSLOT"];
+
+/// What a command is to a client of Redis.
+fn status(name: &str) -> &'static str {
+    let in_list = |list: &[(&str, &str)]| list.iter().any(|(listed, _)| *listed == name);
+    if in_list(ADDED) {
+        "added"
+    } else if in_list(DIFFERENT) {
+        "different"
+    } else if in_list(REFUSED) {
+        "refused"
+    } else {
+        "supported"
+    }
+}
+
+/// A command or subcommand with its full name, in capital letters.
+struct Shown {
+    name: String,
+    facts: &'static Command,
+    scripts: bool,
+}
+
+/// All commands in the order of their names, subcommands behind their container.
+fn all(registry: &Registry) -> Vec<Shown> {
+    let mut shown = Vec::new();
+    for (facts, inners) in registry.families() {
+        let Some(row) = registry.lookup(facts.name.as_bytes()) else { continue };
+        let name = facts.name.to_uppercase();
+        if !facts.is_container() {
+            shown.push(Shown { name: name.clone(), facts, scripts: is_for_scripts(row, facts) });
+        }
+        let own = facts.subcommands.iter().map(|sub| (sub, row));
+        let inners = inners.into_iter().filter_map(|inner| {
+            let row = registry.lookup(inner.name.as_bytes())?;
+            Some((inner, row))
+        });
+        let mut subcommands: Vec<(String, &'static Command, Row)> = own
+            .chain(inners)
+            .map(|(sub, row)| {
+                let word = sub.name.split_once('|').map_or(sub.name, |(_, word)| word);
+                (format!("{name} {}", word.to_uppercase()), sub, row)
+            })
+            .collect();
+        subcommands.sort_unstable_by(|one, other| one.0.cmp(&other.0));
+        for (name, facts, row) in subcommands {
+            shown.push(Shown { name, facts, scripts: is_for_scripts(row, facts) });
+        }
+    }
+    shown
+}
+
+fn list(text: &mut String, title: &str, columns: [&str; 2], rows: &[(&str, &str)]) {
+    let [first, second] = columns;
+    let _ = write!(text, "## {title}\n\n| {first} | {second} |\n| --- | --- |\n");
+    for (name, meaning) in rows {
+        let _ = writeln!(text, "| `{name}` | {meaning} |");
+    }
+    text.push('\n');
+}
+
+/// The page.
+pub fn page() -> String {
+    let registry = Registry::new(FAMILIES);
+    let shown = all(&registry);
+    let count = |wanted: &str| shown.iter().filter(|shown| status(&shown.name) == wanted).count();
+    let intro = format!(
+        "All commands and subcommands of Redis 7.0, and those that this server adds: {} behave as in Redis 7.0.15, {} behave \
+         differently in a known way, {} exist and are always refused, {} are absent, {} are additions. Random calls are compared with Redis by a test; what is \
+         not listed as different is meant to be the same, texts of errors included.",
+        count("supported"),
+        count("different"),
+        count("refused"),
+        ABSENT.len(),
+        count("added")
+    );
+    let mut text = super::begin("Commands", &intro);
+    list(&mut text, "Absent", ["command", "why"], ABSENT);
+    list(&mut text, "Always refused", ["command", "why"], REFUSED);
+    list(&mut text, "Different from Redis 7.0", ["command", "difference"], DIFFERENT);
+    list(&mut text, "Added", ["command", "meaning"], ADDED);
+    let mut groups: Vec<&str> = shown.iter().map(|shown| shown.facts.group.name()).collect();
+    groups.sort_unstable();
+    groups.dedup();
+    text.push_str("The column *scripts* says whether a script may call the command.\n\n");
+    for group in groups {
+        let title = group[..1].to_uppercase() + &group[1..];
+        let _ = write!(
+            text,
+            "## {title}\n\n| command | status | scripts | since | complexity | summary |\n\
+             | --- | --- | --- | --- | --- | --- |\n"
+        );
+        for Shown { name, facts, scripts } in shown.iter().filter(|shown| shown.facts.group.name() == group) {
+            let manual = syntax::manual(facts.syntax);
+            let call = format!("{name} {manual}").trim_end().replace('|', "\\|");
+            let (status, scripts) =
+                (status(name), if *scripts && !NOT_IN_SCRIPTS.contains(&&**name) { "yes" } else { "no" });
+            let complexity = facts.complexity.replace('|', "\\|");
+            let (since, summary) = (facts.since, facts.summary.replace('|', "\\|"));
+            let _ =
+                writeln!(text, "| `{call}` | {status} | {scripts} | {since} | {complexity} | {summary} |");
+        }
+        text.push('\n');
+    }
+    text.truncate(text.trim_end().len());
+    text.push('\n');
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lists_name_commands_that_exist() {
+        let shown = all(&Registry::new(FAMILIES));
+        let exists = |name: &str| shown.iter().any(|shown| shown.name == name);
+        for (name, _) in ADDED.iter().chain(DIFFERENT).chain(REFUSED) {
+            assert!(exists(name), "{name} is no command");
+        }
+        for (name, _) in ABSENT {
+            assert!(!exists(name), "{name} is a command");
+        }
+        for list in [ABSENT, ADDED, DIFFERENT, REFUSED] {
+            assert!(list.is_sorted_by_key(|(name, _)| *name), "{:?}", list.first());
+        }
+    }
+}

@@ -1,0 +1,415 @@
+//! `moonshard topology`: which store node has which slots, and how that is changed while all serve.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use store::Cluster;
+use store::client::{Member, MoveError, PreparedTransaction, accept, look};
+use store::topology::{NodeId, SLOTS, SlotMap};
+
+use crate::config::{Address, Config};
+use crate::process::certificates::Certificates;
+use crate::telemetry::log;
+
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Task {
+    /// Tell who has what.
+    Show {
+        /// As JSON.
+        json: bool,
+    },
+    /// Move slots to a node.
+    Move {
+        /// First and last.
+        slots: (usize, usize),
+        /// Its address.
+        to: String,
+    },
+    /// Add a node and give it its share.
+    Add {
+        /// Its address.
+        node: String,
+    },
+    /// Take all slots from a node.
+    Drain {
+        /// Its address.
+        node: String,
+    },
+    /// Let a node go on without the data it had.
+    Accept {
+        /// Its address.
+        node: String,
+    },
+    /// Tell of transactions that cannot find out how they end.
+    Transactions {
+        /// Only those in doubt.
+        in_doubt: bool,
+    },
+    /// Say how one of them ends.
+    Decide {
+        /// Its number.
+        transaction: u64,
+        /// It is kept, not undone.
+        commit: bool,
+    },
+}
+
+/// How long a node that cannot move slots is asked again, and how often.
+const RETRIES: (Duration, Duration) = (Duration::from_secs(30), Duration::from_millis(200));
+
+/// How long gateways may take to tell that they know of a change, which they hear with the next beat, and how often it is
+/// looked whether they have. One that stands still is given up long before.
+const HEARD: (Duration, Duration) = (Duration::from_secs(30), Duration::from_millis(200));
+
+/// Slots that a node shall get.
+type Step = ((usize, usize), NodeId);
+
+/// Does it with the cluster of the nodes that the configuration names; returns what the process exits with.
+pub fn run(config: &Config, task: &Task) -> u8 {
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            log::notice(&format!("cannot start the runtime: {error}"));
+            return 1;
+        }
+    };
+    match runtime.block_on(done(config, task)) {
+        Ok(()) => 0,
+        Err(why) => {
+            log::notice(&why);
+            1
+        }
+    }
+}
+
+async fn done(config: &Config, task: &Task) -> Result<(), String> {
+    let stores: Vec<String> = config.stores.get().iter().map(Address::to_string).collect();
+    let trust = Certificates::load(config)?.trust(config)?;
+    let map = look(&stores, &trust).await?;
+    let cluster = Cluster::of(map, trust.clone());
+    for link in cluster.links() {
+        // Whether it is there is told where it is needed.
+        let _ = link.connected().await;
+    }
+    match task {
+        Task::Show { json } => {
+            let rows = cluster.members();
+            tell(&if *json { as_json(cluster.map().epoch(), &rows) } else { as_table(&rows) });
+            Ok(())
+        }
+        Task::Move { slots, to } => {
+            let to = known(&cluster.map(), to)?;
+            go(&cluster, &[(*slots, to)]).await
+        }
+        Task::Add { node } => {
+            let node = cluster.add_node(node).await?;
+            let link = cluster.link(node);
+            link.connected().await.map_err(|reason| format!("{}: {reason}", link.address()))?;
+            let steps = shares(&cluster.map(), node);
+            go(&cluster, &steps).await
+        }
+        Task::Drain { node } => {
+            let node = known(&cluster.map(), node)?;
+            let steps = rest(&cluster.map(), node)?;
+            go(&cluster, &steps).await?;
+            heard(&cluster, node).await?;
+            tell("all connected gateways use the new slot map; the node can be stopped\n");
+            Ok(())
+        }
+        Task::Accept { node } => {
+            accept(&cluster, node, &trust).await?;
+            tell(&format!("{node} accepted with the data that it has\n"));
+            Ok(())
+        }
+        Task::Transactions { in_doubt } => {
+            tell(&as_list(&cluster.transactions(*in_doubt).await));
+            Ok(())
+        }
+        Task::Decide { transaction, commit } => match cluster.decide(*transaction, *commit).await? {
+            0 => Err(format!("transaction {transaction:016x} is not in doubt on any reachable node")),
+            count => {
+                let decision = if *commit { "committed" } else { "rolled back" };
+                tell(&format!("transaction {transaction:016x} {decision} on {count} nodes\n"));
+                Ok(())
+            }
+        },
+    }
+}
+
+fn known(map: &SlotMap, address: &str) -> Result<NodeId, String> {
+    let found = map.nodes().iter().position(|node| node == address);
+    found.ok_or_else(|| {
+        format!("{address} is not a node of this cluster; its nodes are {}", map.nodes().join(","))
+    })
+}
+
+/// Waits until all gateways that have a link to this node know who has its slots now.
+async fn heard(cluster: &Cluster, node: NodeId) -> Result<(), String> {
+    let since = Instant::now();
+    // One that cannot be asked has no links.
+    while let Ok(behind @ 1..) = cluster.behind(node).await {
+        if since.elapsed() > HEARD.0 {
+            return Err(format!(
+                "the node has no slots left, but {behind} gateways have not received the new slot map yet; run the command again"
+            ));
+        }
+        tokio::time::sleep(HEARD.1).await;
+    }
+    Ok(())
+}
+
+/// What a new node is to get, so that all have equal shares.
+fn shares(map: &SlotMap, to: NodeId) -> Vec<Step> {
+    let mut members = map.owners();
+    if !members.contains(&to) {
+        members.push(to);
+    }
+    let mut wanted = (SLOTS / members.len()).saturating_sub(map.count_of(to));
+    let most = SLOTS.div_ceil(members.len());
+    let mut steps = Vec::new();
+    for member in members.into_iter().filter(|member| *member != to) {
+        let spare = map.count_of(member).saturating_sub(most).min(wanted);
+        let taken = last_of(map, member, spare);
+        wanted -= spare;
+        steps.extend(taken.into_iter().map(|run| (run, to)));
+    }
+    steps
+}
+
+/// The last `count` slots of a node, in runs.
+fn last_of(map: &SlotMap, node: NodeId, mut count: usize) -> Vec<(usize, usize)> {
+    let mut taken = Vec::new();
+    for (first, last) in map.runs_of(node).into_iter().rev() {
+        let len = (last - first + 1).min(count);
+        if len > 0 {
+            taken.push((last + 1 - len, last));
+        }
+        count -= len;
+    }
+    taken
+}
+
+/// Where the slots of a node go that shall have none, so that all others have equal shares.
+fn rest(map: &SlotMap, from: NodeId) -> Result<Vec<Step>, String> {
+    let mut others: Vec<(usize, NodeId)> =
+        map.owners().into_iter().map(|node| (map.count_of(node), node)).collect();
+    others.retain(|(_, node)| *node != from);
+    if others.is_empty() {
+        return Err("no other node owns slots: move some slots to another node first".into());
+    }
+    let fair = SLOTS.div_ceil(others.len());
+    let mut steps = Vec::new();
+    for (mut first, last) in map.runs_of(from) {
+        while first <= last {
+            let (count, to) = others.iter_mut().min().expect("there is one");
+            let len = (last - first + 1).min(fair.saturating_sub(*count).max(1));
+            steps.push(((first, first + len - 1), *to));
+            *count += len;
+            first += len;
+        }
+    }
+    Ok(steps)
+}
+
+/// Moves slots and tells of it.
+async fn go(cluster: &Arc<Cluster>, steps: &[Step]) -> Result<(), String> {
+    let outside = |map: &SlotMap| {
+        let left = |((first, last), to): &Step| {
+            (*first..=*last).filter(|slot| map.owner(*slot as u16) != *to).count()
+        };
+        steps.iter().map(left).sum::<usize>()
+    };
+    let all = outside(&cluster.map());
+    let mut sum = (0, 0);
+    for (range, to) in steps {
+        let name = cluster.link(*to).address().to_owned();
+        for from in 0..cluster.map().nodes().len() {
+            let has = |map: &SlotMap| (range.0..=range.1).any(|slot| map.owner(slot as u16) == from);
+            while from != *to && has(&cluster.map()) {
+                let moved = patiently(cluster, from, *range, *to).await?;
+                (sum.0, sum.1) = (sum.0 + moved.keys, sum.1 + moved.bytes);
+                let done = all - outside(&cluster.map());
+                tell(&format!("{done} of {all} slots moved, {} keys, {} bytes, to {name}\n", sum.0, sum.1));
+            }
+        }
+    }
+    tell(&format!(
+        "done: {all} slots moved, {} keys, {} bytes; epoch {}\n",
+        sum.0,
+        sum.1,
+        cluster.map().epoch()
+    ));
+    Ok(())
+}
+
+/// Moves a batch, although that may fail for a while.
+async fn patiently(
+    cluster: &Arc<Cluster>,
+    from: NodeId,
+    range: (usize, usize),
+    to: NodeId,
+) -> Result<store::client::Moved, String> {
+    let since = Instant::now();
+    loop {
+        match cluster.move_some(from, range, to).await {
+            Err(MoveError { why, may_pass }) if !may_pass || since.elapsed() > RETRIES.0 => {
+                return Err(format!(
+                    "{why}; slots that were moved stay moved, run the command again to move the rest"
+                ));
+            }
+            Err(_) => tokio::time::sleep(RETRIES.1).await,
+            Ok(moved) => return Ok(moved),
+        }
+    }
+}
+
+/// Writes to standard output; whoever has closed it does not want to know.
+fn tell(text: &str) {
+    let _ = std::io::stdout().lock().write_all(text.as_bytes());
+}
+
+fn as_list(transactions: &[PreparedTransaction]) -> String {
+    let line = |prepared: &PreparedTransaction| {
+        let PreparedTransaction { transaction, node, coordinator, in_doubt_ms, keys, count } = prepared;
+        let names: Vec<String> = keys.iter().map(|key| quoted(&String::from_utf8_lossy(key))).collect();
+        let held = match count {
+            None => "all keys".to_owned(),
+            Some(count) if *count as usize > keys.len() => format!("{} … {count} keys", names.join(" ")),
+            Some(_) => names.join(" "),
+        };
+        let state = match in_doubt_ms {
+            Some(ms) => format!("in doubt for {} s", ms / 1000),
+            None => "prepared".to_owned(),
+        };
+        format!("{transaction:016x}  node {node}  coordinator {coordinator}  {state}  locks {held}\n")
+    };
+    match transactions {
+        [] => "no transactions\n".to_owned(),
+        transactions => transactions.iter().map(line).collect(),
+    }
+}
+
+fn as_table(rows: &[Member]) -> String {
+    let head = ["node", "slots", "keys", "bytes", "epoch", "lag", "in doubt", "reachable", "ranges"]
+        .map(str::to_owned);
+    let row = |row: &Member| {
+        let up = row.up.as_ref().map_or_else(|why| format!("no: {why}"), |()| "yes".to_owned());
+        let numbers = [row.count as u64, row.keys, row.bytes, row.epoch, row.lag, row.in_doubt]
+            .map(|number| number.to_string());
+        let [count, keys, bytes, epoch, lag, in_doubt] = numbers;
+        [row.node.clone(), count, keys, bytes, epoch, lag, in_doubt, up, row.slots.clone()]
+    };
+    let lines: Vec<[String; 9]> = std::iter::once(head).chain(rows.iter().map(row)).collect();
+    let mut text = String::new();
+    for line in &lines {
+        let cells = line.iter().enumerate().map(|(at, cell)| {
+            let width = lines.iter().map(|line| line[at].chars().count()).max().unwrap_or(0);
+            format!("{cell:width$}")
+        });
+        let cells: Vec<String> = cells.collect();
+        text.push_str(cells.join("  ").trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+fn as_json(epoch: u64, rows: &[Member]) -> String {
+    let row = |row: &Member| {
+        let Member { keys, bytes, epoch, lag, prepared, decided, in_doubt, contradicted, .. } = row;
+        let error = row.up.as_ref().err().map_or_else(|| "null".to_owned(), |why| quoted(why));
+        format!(
+            "{{\"node\":{},\"slots\":{},\"ranges\":{},\"keys\":{keys},\"bytes\":{bytes},\"epoch\":{epoch},\
+             \"lag\":{lag},\"prepared\":{prepared},\"decided\":{decided},\"in_doubt\":{in_doubt},\
+             \"contradicted\":{contradicted},\"reachable\":{},\"error\":{error}}}",
+            quoted(&row.node),
+            row.count,
+            quoted(&row.slots),
+            row.up.is_ok(),
+        )
+    };
+    let rows: Vec<String> = rows.iter().map(row).collect();
+    format!("{{\"epoch\":{epoch},\"nodes\":[{}]}}\n", rows.join(","))
+}
+
+/// As a string of JSON.
+fn quoted(text: &str) -> String {
+    let mut out = String::from("\"");
+    for letter in text.chars() {
+        match letter {
+            '"' | '\\' => out.extend(['\\', letter]),
+            // Writing to a string cannot fail.
+            control if control < ' ' => _ = write!(out, "\\u{:04x}", u32::from(control)),
+            letter => out.push(letter),
+        }
+    }
+    out.push('"');
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(nodes: usize) -> SlotMap {
+        let names: Vec<String> = (0..nodes).map(|at| format!("node{at}:1")).collect();
+        SlotMap::even(&names).expect("good names").founded()
+    }
+
+    fn after(mut map: SlotMap, steps: &[Step]) -> SlotMap {
+        for ((first, last), to) in steps {
+            let slots: Vec<u16> = (*first..=*last).map(|slot| slot as u16).collect();
+            map = map.moved(&slots, *to);
+        }
+        map
+    }
+
+    fn counts(map: &SlotMap) -> Vec<usize> {
+        (0..map.nodes().len()).map(|node| map.count_of(node)).collect()
+    }
+
+    #[test]
+    fn shares_are_equal_after_nodes_have_come_and_gone() {
+        let mut map = map(3).with_node("node3:1").expect("a good name");
+        map = after(map.clone(), &shares(&map, 3));
+        assert_eq!(counts(&map), [4096; 4]);
+        assert_eq!(shares(&map, 3), [], "repeated, there is nothing to do");
+        map = after(map.clone(), &rest(&map, 0).expect("there are others"));
+        assert_eq!(counts(&map)[0], 0);
+        assert!(counts(&map)[1..].iter().all(|count| (5460..=5462).contains(count)), "{:?}", counts(&map));
+        map = after(map.clone(), &rest(&map, 2).expect("there are others"));
+        assert_eq!(counts(&map), [0, 8192, 0, 8192]);
+        map = after(map.clone(), &rest(&map, 1).expect("there is another"));
+        assert_eq!(counts(&map), [0, 0, 0, 16384]);
+        assert!(rest(&map, 3).is_err());
+    }
+
+    #[test]
+    fn a_table_and_json_tell_the_same() {
+        let row = |up| Member {
+            node: "a:1".to_owned(),
+            slots: "0-9".to_owned(),
+            count: 10,
+            keys: 2,
+            bytes: 300,
+            epoch: 4,
+            lag: 5,
+            prepared: 6,
+            decided: 7,
+            in_doubt: 8,
+            contradicted: 9,
+            up,
+        };
+        let rows = [row(Ok(())), row(Err("no \"way\"".to_owned()))];
+        let table = "node  slots  keys  bytes  epoch  lag  in doubt  reachable     ranges\n\
+                     a:1   10     2     300    4      5    8         yes           0-9\n\
+                     a:1   10     2     300    4      5    8         no: no \"way\"  0-9\n";
+        assert_eq!(as_table(&rows), table);
+        let start = r#"{"node":"a:1","slots":10,"ranges":"0-9","keys":2,"bytes":300,"epoch":4,"lag":5,"prepared":6,"decided":7,"in_doubt":8,"contradicted":9,"#;
+        let (up, down) = (r#""reachable":true,"error":null}"#, r#""reachable":false,"error":"no \"way\""}"#);
+        let json = format!("{{\"epoch\":7,\"nodes\":[{start}{up},{start}{down}]}}\n");
+        assert_eq!(as_json(7, &rows), json);
+    }
+}

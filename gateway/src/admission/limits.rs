@@ -1,0 +1,97 @@
+//! What the limits of users refuse, and what they make wait.
+
+use std::time::Duration;
+
+use script::Budget;
+use store_engine::CommandError;
+use store_engine::spec::flags;
+use tokio::sync::OwnedSemaphorePermit;
+
+use super::call::Admitted;
+use crate::acl::Account;
+use crate::acl::limits::{Limit, Limits};
+use crate::scripts::options::{Options, UndeclaredKeys};
+use crate::server::Server;
+use crate::session::Session;
+
+/// Refuses a call of somebody who makes too many. What makes a connection that of another user, or ends it, is always
+/// heard.
+pub(super) fn refuse_too_many(
+    server: &Server,
+    account: &Account,
+    admitted: &Admitted<'_>,
+) -> Result<(), CommandError> {
+    let Some(most) = calls_per_second(account, admitted) else { return Ok(()) };
+    account.meter.call(most).map_err(|wait| {
+        let why = format!("has reached its limit of {most} calls per second; try again in {}", shown(wait));
+        refusal(server, account, Limit::CommandsPerSecond, &why)
+    })
+}
+
+/// A call that is not refused has to wait, and is asked anew when it goes on: it counts then.
+pub fn count_later(account: &Account, admitted: &Admitted<'_>) {
+    if let Some(most) = calls_per_second(account, admitted) {
+        account.meter.take_back(most);
+    }
+}
+
+/// How many calls such as this one a user may make in a second, if not any number.
+fn calls_per_second(account: &Account, admitted: &Admitted<'_>) -> Option<u64> {
+    if admitted.facts.has(flags::NO_AUTH) {
+        return None;
+    }
+    account.user().limits().get(Limit::CommandsPerSecond)
+}
+
+/// What a script may use that the user of this session runs, and what becomes of its options. `read_only`: it may not
+/// write.
+pub fn grant(
+    server: &Server,
+    session: &Session,
+    options: &mut Options,
+    read_only: bool,
+) -> Result<Budget, CommandError> {
+    let account = &session.account;
+    if account.is_unlimited() {
+        return server.budget_for(options, &Limits::default());
+    }
+    let limits = *account.user().limits();
+    let is_run_as = if session.in_exec { options.within_exec() } else { *options };
+    let mode = is_run_as.mode(read_only);
+    if !limits.allow_mode(mode) {
+        let allowed = limits.shown(Limit::ScriptModes).unwrap_or_default();
+        let why = format!("may only run scripts that are {allowed}, this one is {mode}; change its flags");
+        return Err(refusal(server, account, Limit::ScriptModes, &why));
+    }
+    if limits.get(Limit::UndeclaredKeys).is_some() {
+        options.undeclared_keys = Some(UndeclaredKeys::Reject);
+    }
+    server.budget_for(options, &limits)
+}
+
+/// Waits until one more script of this user may run, which it may for as long as what is given is held. It is refused
+/// if its fuel is used up.
+pub async fn turn(server: &Server, account: &Account) -> Result<Option<OwnedSemaphorePermit>, CommandError> {
+    let turn = account.meter.turn(|| server.acl.note_limit(Limit::ScriptsAtOnce)).await;
+    // Only then: what those before it have used counts.
+    if let Some(most) = account.user().limits().get(Limit::FuelPerSecond) {
+        account.meter.has_fuel().map_err(|wait| {
+            let why = format!(
+                "has reached its limit of {most} units of fuel per second; try again in {}",
+                shown(wait)
+            );
+            refusal(server, account, Limit::FuelPerSecond, &why)
+        })?;
+    }
+    Ok(turn)
+}
+
+fn shown(wait: Duration) -> String {
+    format!("{} ms", wait.as_millis() + 1)
+}
+
+fn refusal(server: &Server, account: &Account, limit: Limit, why: &str) -> CommandError {
+    server.acl.note_limit(limit);
+    let user = String::from_utf8_lossy(account.name());
+    CommandError::owned(format!("LIMIT {}: user '{user}' {why}", limit.name()))
+}

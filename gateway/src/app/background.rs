@@ -1,0 +1,130 @@
+//! What goes on beside requests: the node's own work on the data, and news from nodes elsewhere.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use store::{Cluster, Node, Store, upkeep};
+
+use crate::commands::reload::reload;
+use crate::config::Config;
+use crate::server::Server;
+use crate::telemetry::counters::{Counters, unix_ms};
+use crate::telemetry::log;
+use crate::telemetry::rates::{BEAT, Looks};
+
+/// Runs for as long as the server.
+pub async fn run(server: Arc<Server>) {
+    tokio::join!(server.certificates.follow(), feel_pulse(&server), bound_clients(&server), of_data(&server));
+}
+
+/// Looks now and then how fast things go, and how much memory the data takes.
+async fn feel_pulse(server: &Server) {
+    let mut looks = Looks::default();
+    loop {
+        let Counters { commands, bytes_in, bytes_out, .. } = &server.counters;
+        let sums = [commands, bytes_in, bytes_out].map(|sum| sum.load(Ordering::Relaxed));
+        server.pulse.look(&mut looks, Instant::now(), sums);
+        server.pulse.peak(server.store.usage().bytes as u64);
+        tokio::time::sleep(BEAT).await;
+    }
+}
+
+/// After clients were looked at one by one, they are not for so long: whatever they do, that takes little of the time.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
+
+/// Disconnects clients that hold too much together: when some have reported it, and now and then, since what many hold
+/// of which each is little is not reported.
+async fn bound_clients(server: &Server) {
+    loop {
+        let _ = tokio::time::timeout(BEAT, server.client_memory.exceeded()).await;
+        server.evict_clients();
+        tokio::time::sleep(BETWEEN_LOOKS).await;
+    }
+}
+
+async fn of_data(server: &Arc<Server>) {
+    match &server.store {
+        Store::Here(node) => {
+            tokio::join!(upkeep::run(node, || pace(server, node), unix_ms), log_disk_failures(node));
+        }
+        Store::Spread(cluster) => {
+            tokio::join!(follow_catalog(server, cluster), tell_of_links(cluster));
+        }
+    }
+}
+
+/// Logs when the data directory cannot be written, and when it can be again.
+pub async fn log_disk_failures(node: &Node) {
+    let Some(journal) = node.journal() else { return };
+    let mut is_failing = false;
+    loop {
+        let failure = journal.failure_change(is_failing).await;
+        is_failing = failure.is_some();
+        match failure {
+            Some(failure) => log::notice(&format!(
+                "the data directory cannot be written, changes are refused: {}",
+                failure.detail
+            )),
+            None => log::notice("the data directory can be written again"),
+        }
+    }
+}
+
+/// As in Redis nothing expires while clients are paused. That the time of a pause is over is noticed here.
+fn pace(server: &Server, node: &Node) -> upkeep::Pace {
+    let is_paused = server.pause.is_on() && server.pause.holds(true);
+    node.hold_expired(is_paused);
+    let pace = server.config.pace();
+    if is_paused { upkeep::Pace { share: Duration::ZERO, ..pace } } else { pace }
+}
+
+impl Config {
+    /// How much time goes into the removal of expired keys.
+    pub fn pace(&self) -> upkeep::Pace {
+        let tick = Duration::from_millis(1000 / self.hz.get().max(1));
+        let percent = 23 + 2 * self.active_expire_effort.get();
+        upkeep::Pace { tick, share: tick * u32::try_from(percent).unwrap_or(100) / 100 }
+    }
+}
+
+/// How often it is tried to read the catalog, while that fails.
+const AGAIN: Duration = Duration::from_millis(100);
+/// How often the catalog is read although nobody has told of a change: a link that was broken misses what is told.
+const ANYWAY: Duration = Duration::from_secs(10);
+
+/// Learns of the scripts and libraries that other gateways load.
+async fn follow_catalog(server: &Server, cluster: &Cluster) {
+    let mut changes = cluster.catalog_changes();
+    loop {
+        let wait = match reload(server).await {
+            Ok(()) => ANYWAY,
+            Err(_) => AGAIN,
+        };
+        let _ = tokio::time::timeout(wait, changes.changed()).await;
+    }
+}
+
+/// How often it is looked whether store nodes are reached.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// Writes to the log which store nodes cannot be used, and why, whenever that changes.
+async fn tell_of_links(cluster: &Cluster) {
+    let mut told = Vec::new();
+    loop {
+        let links = cluster.links();
+        told.resize(links.len(), Ok(()));
+        for (link, told) in links.iter().zip(&mut told) {
+            let state = link.is_up();
+            if state == *told {
+                continue;
+            }
+            match &state {
+                Ok(()) => log::notice(&format!("store node {} is reachable", link.address())),
+                Err(why) => log::notice(&format!("store node {} cannot be used: {why}", link.address())),
+            }
+            *told = state;
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}

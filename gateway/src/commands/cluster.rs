@@ -1,0 +1,504 @@
+//! CLUSTER, READONLY, READWRITE and ASKING: to clients of Redis Cluster this server is a cluster of one healthy node
+//! that owns all slots, wherever the data is. So they connect, and are never sent elsewhere.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use resp::{ReplyLimits, Value};
+use store::Call;
+use store_engine::reply;
+use store_engine::slot::{SLOTS, slot};
+use store_engine::spec::flags;
+use store_engine::{Args, Arity, Command, CommandError, Group, Protocol, Reply, command};
+
+use super::rows::CONNECTION;
+use crate::admission::NOT_IN_SCRIPT;
+use crate::server::Server;
+use crate::server::{AsyncHandler, Handler, InExec, SessionCommand};
+use crate::session::{Session, Touched};
+use crate::telemetry::counters::unix_ms;
+
+/// The rows of this family.
+pub static COMMANDS: &[SessionCommand] = &[
+    SessionCommand {
+        facts: Command {
+            name: "cluster",
+            arity: Arity::AtLeast(2),
+            flags: 0,
+            summary: "A container for Redis Cluster commands.",
+            complexity: "Depends on subcommand.",
+            subcommands: CLUSTER,
+            help: HELP,
+            ..BASE
+        },
+        run: Handler::Async(AsyncHandler {
+            in_script: Some(tell_script),
+            in_exec: InExec::Beforehand,
+            touches: Touched::Nothing,
+            ends_with_client: true,
+            ..AsyncHandler::new(|server, session, args, out| Box::pin(cluster(server, session, args, out)))
+        }),
+    },
+    SessionCommand {
+        facts: Command {
+            name: "readonly",
+            arity: Arity::Exactly(1),
+            flags: flags::FAST,
+            summary: "Enables read-only queries for a connection to a Redis Cluster replica node.",
+            ..BASE
+        },
+        run: Handler::Inline(fine),
+    },
+    SessionCommand {
+        facts: Command {
+            name: "readwrite",
+            arity: Arity::Exactly(1),
+            flags: flags::FAST,
+            summary: "Enables read-write queries for a connection to a Redis Cluster replica node.",
+            ..BASE
+        },
+        run: Handler::Inline(fine),
+    },
+    SessionCommand {
+        facts: Command {
+            name: "asking",
+            arity: Arity::Exactly(1),
+            flags: flags::FAST,
+            summary: "Signals that a cluster client is following an -ASK redirect.",
+            ..BASE
+        },
+        run: Handler::Inline(fine),
+    },
+];
+
+const BASE: Command = Command { since: "3.0.0", group: Group::Cluster, flags: 0, syntax: "", ..CONNECTION };
+
+const fn sub(
+    name: &'static str,
+    arity: Arity,
+    summary: &'static str,
+    complexity: &'static str,
+    syntax: &'static str,
+) -> Command {
+    Command { name, arity, summary, complexity, syntax, ..BASE }
+}
+
+/// One of those that change a cluster, which this one does not let be changed.
+const fn change(
+    name: &'static str,
+    since: &'static str,
+    arity: Arity,
+    summary: &'static str,
+    syntax: &'static str,
+) -> Command {
+    const FLAGS: u32 = flags::ADMIN | flags::DANGEROUS;
+    Command { since, flags: FLAGS, ..sub(name, arity, summary, "O(1)", syntax) }
+}
+
+/// What CLUSTER HELP tells: Redis' text, what would change a cluster included.
+const HELP: &str = "\
+ADDSLOTS <slot> [<slot> ...]
+    Assign slots to current node.
+ADDSLOTSRANGE <start slot> <end slot> [<start slot> <end slot> ...]
+    Assign slots which are between <start-slot> and <end-slot> to current node.
+BUMPEPOCH
+    Advance the cluster config epoch.
+COUNT-FAILURE-REPORTS <node-id>
+    Return number of failure reports for <node-id>.
+COUNTKEYSINSLOT <slot>
+    Return the number of keys in <slot>.
+DELSLOTS <slot> [<slot> ...]
+    Delete slots information from current node.
+DELSLOTSRANGE <start slot> <end slot> [<start slot> <end slot> ...]
+    Delete slots information which are between <start-slot> and <end-slot> from current node.
+FAILOVER [FORCE|TAKEOVER]
+    Promote current replica node to being a master.
+FORGET <node-id>
+    Remove a node from the cluster.
+GETKEYSINSLOT <slot> <count>
+    Return key names stored by current node in a slot.
+FLUSHSLOTS
+    Delete current node own slots information.
+INFO
+    Return information about the cluster.
+KEYSLOT <key>
+    Return the hash slot for <key>.
+MEET <ip> <port> [<bus-port>]
+    Connect nodes into a working cluster.
+MYID
+    Return the node id.
+NODES
+    Return cluster configuration seen by node. Output format:
+    <id> <ip:port> <flags> <master> <pings> <pongs> <epoch> <link> <slot> ...
+REPLICATE <node-id>
+    Configure current node as replica to <node-id>.
+RESET [HARD|SOFT]
+    Reset current node (default: soft).
+SET-CONFIG-EPOCH <epoch>
+    Set config epoch of current node.
+SETSLOT <slot> (IMPORTING <node-id>|MIGRATING <node-id>|STABLE|NODE <node-id>)
+    Set slot state.
+REPLICAS <node-id>
+    Return <node-id> replicas.
+SAVECONFIG
+    Force saving cluster configuration on disk.
+SLOTS
+    Return information about slots range mappings. Each range is made of:
+    start, end, master and replicas IP addresses, ports and ids
+SHARDS
+    Return information about slot range mappings and the nodes associated with them.
+LINKS
+    Return information about all network links between this node and its peers.
+    Output format is an array where each array element is a map containing attributes of a link";
+
+static CLUSTER: &[Command] = &[
+    change("addslots", "3.0.0", Arity::AtLeast(3), "Assigns new hash slots to a node.", "slot:int..."),
+    change(
+        "addslotsrange",
+        "7.0.0",
+        Arity::AtLeast(4),
+        "Assigns new hash slot ranges to a node.",
+        "start-slot_end-slot(start-slot:int end-slot:int)...",
+    ),
+    change("bumpepoch", "3.0.0", Arity::Exactly(2), "Advances the cluster config epoch.", ""),
+    Command {
+        flags: flags::ADMIN | flags::DANGEROUS,
+        ..sub(
+            "count-failure-reports",
+            Arity::Exactly(3),
+            "Returns the number of active failure reports active for a node.",
+            "O(N) where N is the number of failure reports",
+            "node-id",
+        )
+    },
+    sub(
+        "countkeysinslot",
+        Arity::Exactly(3),
+        "Returns the number of keys in a hash slot.",
+        "O(N) where N is the number of keys in the database",
+        "slot:int",
+    ),
+    change("delslots", "3.0.0", Arity::AtLeast(3), "Sets hash slots as unbound for a node.", "slot:int..."),
+    change(
+        "delslotsrange",
+        "7.0.0",
+        Arity::AtLeast(4),
+        "Sets hash slot ranges as unbound for a node.",
+        "start-slot_end-slot(start-slot:int end-slot:int)...",
+    ),
+    change(
+        "failover",
+        "3.0.0",
+        Arity::AtLeast(2),
+        "Forces a replica to perform a manual failover of its master.",
+        "options(FORCE | TAKEOVER)?",
+    ),
+    change("flushslots", "3.0.0", Arity::Exactly(2), "Deletes all slots information from a node.", ""),
+    change("forget", "3.0.0", Arity::Exactly(3), "Removes a node from the nodes table.", "node-id"),
+    sub(
+        "getkeysinslot",
+        Arity::Exactly(4),
+        "Returns the key names in a hash slot.",
+        "O(N) where N is the number of keys in the database",
+        "slot:int count:int",
+    ),
+    Command {
+        since: "5.0.0",
+        ..sub("help", Arity::Exactly(2), "Returns helpful text about the different subcommands.", "O(1)", "")
+    },
+    sub("info", Arity::Exactly(2), "Returns information about the state of a node.", "O(1)", ""),
+    sub(
+        "keyslot",
+        Arity::Exactly(3),
+        "Returns the hash slot for a key.",
+        "O(N) where N is the number of bytes in the key",
+        "key:string",
+    ),
+    Command {
+        since: "7.0.0",
+        ..sub(
+            "links",
+            Arity::Exactly(2),
+            "Returns a list of all TCP links to and from peer nodes.",
+            "O(N) where N is the total number of Cluster nodes",
+            "",
+        )
+    },
+    change(
+        "meet",
+        "3.0.0",
+        Arity::AtLeast(4),
+        "Forces a node to handshake with another node.",
+        "ip port:int cluster_bus_port:int@4.0.0?",
+    ),
+    sub("myid", Arity::Exactly(2), "Returns the ID of a node.", "O(1)", ""),
+    sub(
+        "nodes",
+        Arity::Exactly(2),
+        "Returns the cluster configuration for a node.",
+        "O(N) where N is the total number of Cluster nodes",
+        "",
+    ),
+    Command {
+        since: "5.0.0",
+        flags: flags::ADMIN | flags::DANGEROUS,
+        ..sub("replicas", Arity::Exactly(3), "Lists the replica nodes of a master node.", "O(1)", "node-id")
+    },
+    change(
+        "replicate",
+        "3.0.0",
+        Arity::Exactly(3),
+        "Configures a node as replica of a master node.",
+        "node-id",
+    ),
+    Command {
+        flags: flags::NO_SCRIPT | flags::ADMIN | flags::DANGEROUS,
+        ..change("reset", "3.0.0", Arity::AtLeast(2), "Resets a node.", "hard_soft(HARD | SOFT)?")
+    },
+    change(
+        "saveconfig",
+        "3.0.0",
+        Arity::Exactly(2),
+        "Forces a node to save the cluster configuration to disk.",
+        "",
+    ),
+    change(
+        "set-config-epoch",
+        "3.0.0",
+        Arity::Exactly(3),
+        "Sets the configuration epoch for a new node.",
+        "config-epoch:int",
+    ),
+    change(
+        "setslot",
+        "3.0.0",
+        Arity::AtLeast(4),
+        "Binds a hash slot to a node.",
+        "slot:int subcommand(IMPORTING=node-id | MIGRATING=node-id | NODE=node-id | STABLE)",
+    ),
+    Command {
+        since: "7.0.0",
+        ..sub(
+            "shards",
+            Arity::Exactly(2),
+            "Returns the mapping of cluster slots to shards.",
+            "O(N) where N is the total number of cluster nodes",
+            "",
+        )
+    },
+    Command {
+        flags: flags::ADMIN | flags::DANGEROUS,
+        ..sub("slaves", Arity::Exactly(3), "Lists the replica nodes of a master node.", "O(1)", "node-id")
+    },
+    sub(
+        "slots",
+        Arity::Exactly(2),
+        "Returns the mapping of cluster slots to nodes.",
+        "O(N) where N is the total number of Cluster nodes",
+        "",
+    ),
+];
+
+/// There is nothing to switch: all that there is can be read and written here.
+fn fine(_: &Server, _: &mut Session, _: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
+    out.ok();
+    Ok(())
+}
+
+/// CLUSTER.
+async fn cluster(
+    server: &Arc<Server>,
+    session: &Session,
+    args: Args<'_>,
+    out: &mut Reply,
+) -> Result<(), CommandError> {
+    match &*args[1].to_ascii_lowercase() {
+        b"countkeysinslot" => count_keys(server, session, args, out).await,
+        b"getkeysinslot" => list_keys(server, session, args, out).await,
+        _ => tell(server, session, args, out),
+    }
+}
+
+/// CLUSTER in a script. What looks at all keys would wait for those that the script has locked.
+fn tell_script(
+    server: &Server,
+    session: &mut Session,
+    args: Args<'_>,
+    out: &mut Reply,
+) -> Result<(), CommandError> {
+    match &*args[1].to_ascii_lowercase() {
+        b"countkeysinslot" | b"getkeysinslot" => Err(NOT_IN_SCRIPT),
+        _ => tell(server, session, args, out),
+    }
+}
+
+/// What is known without a look at the keys.
+fn tell(server: &Server, session: &Session, args: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
+    let id = &server.run_id;
+    match &*args[1].to_ascii_lowercase() {
+        b"info" => {
+            let slots = SLOTS;
+            let text = format!(
+                "cluster_state:ok\r\ncluster_slots_assigned:{slots}\r\ncluster_slots_ok:{slots}\r\n\
+                 cluster_slots_pfail:0\r\ncluster_slots_fail:0\r\ncluster_known_nodes:1\r\ncluster_size:1\r\n\
+                 cluster_current_epoch:0\r\ncluster_my_epoch:0\r\ncluster_stats_messages_sent:0\r\n\
+                 cluster_stats_messages_received:0\r\ntotal_cluster_links_buffer_limit_exceeded:0\r\n"
+            );
+            out.verbatim("txt", text.as_bytes());
+        }
+        b"slots" => {
+            let (host, port) = announced(server, session);
+            out.array(1);
+            out.array(3);
+            out.integer(0);
+            out.integer(i64::from(SLOTS) - 1);
+            out.array(4);
+            out.bulk(host.as_bytes());
+            out.integer(port.into());
+            out.bulk(id.as_bytes());
+            out.array(0);
+        }
+        b"shards" => shards(server, session, out),
+        b"nodes" => {
+            let (host, port) = announced(server, session);
+            // The second port is that of Redis' own bus, which there is none of.
+            let line = format!("{id} {host}:{port}@0 myself,master - 0 0 0 connected 0-{}\n", SLOTS - 1);
+            out.verbatim("txt", line.as_bytes());
+        }
+        b"myid" => out.bulk(id.as_bytes()),
+        b"links" => out.array(0),
+        b"keyslot" => out.integer(slot(args[2]).into()),
+        b"replicas" | b"slaves" => {
+            knows(server, args[2])?;
+            out.array(0);
+        }
+        b"count-failure-reports" => {
+            knows(server, args[2])?;
+            out.integer(0);
+        }
+        b"failover" => return Err(CommandError::new("ERR You should send CLUSTER FAILOVER to a replica")),
+        b"saveconfig" => out.ok(),
+        b"help" => reply::help(out, "CLUSTER", HELP),
+        _ => {
+            return Err(CommandError::new(
+                "ERR This server is a single cluster node that owns all slots; use moonshard topology to move \
+                 slots between store nodes",
+            ));
+        }
+    }
+    Ok(())
+}
+
+async fn count_keys(
+    server: &Arc<Server>,
+    session: &Session,
+    args: Args<'_>,
+    out: &mut Reply,
+) -> Result<(), CommandError> {
+    let wanted = slot_of(args.integer(2)?).ok_or(CommandError::new("ERR Invalid slot"))?;
+    out.count(keys_in(server, session, wanted, usize::MAX).await?.len());
+    Ok(())
+}
+
+async fn list_keys(
+    server: &Arc<Server>,
+    session: &Session,
+    args: Args<'_>,
+    out: &mut Reply,
+) -> Result<(), CommandError> {
+    let (wanted, count) = (slot_of(args.integer(2)?), args.integer(3)?);
+    let (Some(wanted), Ok(count)) = (wanted, usize::try_from(count)) else {
+        return Err(CommandError::new("ERR Invalid slot or number of keys"));
+    };
+    let keys = keys_in(server, session, wanted, count).await?;
+    out.array(keys.len());
+    keys.iter().for_each(|key| out.bulk(key));
+    Ok(())
+}
+
+fn slot_of(number: i64) -> Option<u16> {
+    u16::try_from(number).ok().filter(|slot| *slot < SLOTS)
+}
+
+/// Refuses what is no node.
+fn knows(server: &Server, id: &[u8]) -> Result<(), CommandError> {
+    if id == server.run_id.as_bytes() {
+        return Ok(());
+    }
+    Err(CommandError::owned(format!("ERR Unknown node {}", String::from_utf8_lossy(id))))
+}
+
+/// Where clients are to connect: as configured, or where this one has.
+fn announced(server: &Server, session: &Session) -> (String, u16) {
+    if let Some(address) = server.config.cluster_announce.get() {
+        return (address.host, address.port);
+    }
+    let own = session.client.laddr.parse::<SocketAddr>().unwrap_or(server.resp_addr);
+    // Empty: the host by which the client has come, which it knows better.
+    let host = if own.ip().is_unspecified() { String::new() } else { own.ip().to_string() };
+    (host, server.resp_addr.port())
+}
+
+fn shards(server: &Server, session: &Session, out: &mut Reply) {
+    let (host, port) = announced(server, session);
+    out.array(1);
+    out.map(2);
+    out.bulk(b"slots");
+    out.array(2);
+    out.integer(0);
+    out.integer(i64::from(SLOTS) - 1);
+    out.bulk(b"nodes");
+    out.array(1);
+    out.map(7);
+    out.bulk(b"id");
+    out.bulk(server.run_id.as_bytes());
+    out.bulk(b"port");
+    out.integer(port.into());
+    for (field, value) in [("ip", &*host), ("endpoint", &*host), ("role", "master")] {
+        out.bulk(field.as_bytes());
+        out.bulk(value.as_bytes());
+    }
+    out.bulk(b"replication-offset");
+    out.integer(0);
+    out.bulk(b"health");
+    out.bulk(b"online");
+}
+
+/// Up to `most` keys of database 0 in a slot.
+async fn keys_in(
+    server: &Arc<Server>,
+    session: &Session,
+    wanted: u16,
+    most: usize,
+) -> Result<BTreeSet<Vec<u8>>, CommandError> {
+    let row = command::lookup(b"scan").expect("the engine has it");
+    let unexpected = || CommandError::new("ERR internal error: unexpected type of SCAN reply");
+    let (mut found, mut cursor) = (BTreeSet::new(), b"0".to_vec());
+    loop {
+        let items = [&b"SCAN"[..], &cursor, b"COUNT", b"1000"];
+        let call = Call { command: row, args: Args::new(&items), keys: &[], db: 0, now_ms: unix_ms() };
+        let mut out = Reply::new(Protocol::Resp2);
+        server.store.execute(&call, session.client.id, unix_ms, &mut 0, &mut out).await;
+        let (next, keys) = match Value::parse(&out.buf, ReplyLimits::default()) {
+            Ok(Value::Array(parts)) => match <[Value; 2]>::try_from(parts) {
+                Ok([next, Value::Array(keys)]) => (next, keys),
+                _ => return Err(unexpected()),
+            },
+            Ok(Value::Error(text)) => {
+                return Err(CommandError::owned(String::from_utf8_lossy(&text).into_owned()));
+            }
+            _ => return Err(unexpected()),
+        };
+        let keys = keys.iter().filter_map(Value::text).filter(|key| slot(key) == wanted);
+        for key in keys {
+            if found.len() < most {
+                found.insert(key.to_vec());
+            }
+        }
+        cursor = next.text().ok_or_else(unexpected)?.to_vec();
+        if cursor == b"0" || found.len() >= most {
+            return Ok(found);
+        }
+    }
+}

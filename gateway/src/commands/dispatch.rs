@@ -1,0 +1,547 @@
+//! The road of a request: gate, then the engine, a session function, or something that waits.
+
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use store::client::Pending;
+use store::topology::{NodeId, SlotMap};
+use store::{Call, Origin, Store};
+use store_engine::command::resolve;
+use store_engine::keys::keys_of;
+use store_engine::spec::flags;
+use store_engine::{Args, Command, CommandError, Protocol, Reply, Routing};
+
+use crate::admission::{self, Admitted};
+use crate::commands;
+use crate::commands::perform::perform;
+use crate::scripting;
+use crate::server::Server;
+use crate::server::{Handler, Row, SessionCommand, run_now};
+use crate::session::{Session, Touched};
+use crate::telemetry::counters::{Counters, unix_ms};
+use crate::telemetry::counts::Refusal;
+use crate::telemetry::latency::Spike;
+use crate::telemetry::spans::{CLIENT, Fact, Open, Scope, Span};
+
+/// Handles a request as far as that is possible at once. The reply is in `out`, unless something is returned
+/// that has to be awaited with [`finish`].
+pub fn begin<'a>(
+    server: &Server,
+    session: &mut Session,
+    args: Args<'a>,
+    now_ms: u64,
+    out: &mut Reply,
+) -> Option<Waiting<'a>> {
+    let began = session_time(server, session);
+    let mark = out.buf.len();
+    limit(server, out);
+    let span = server.spans.begin(&session.parent, began);
+    session.span = span.filter(|_| !session.needs_password(&server.acl));
+    let mut called = None;
+    let waiting = match server.tracking.is_on() {
+        true => Origin::client(session.client.id)
+            .act(|| try_begin(server, session, args, now_ms, &mut called, out)),
+        false => try_begin(server, session, args, now_ms, &mut called, out),
+    };
+    if waiting.is_none() {
+        let took = began.map(|began| note_time(server, session, args, began));
+        if let Some(number) = called {
+            count(server, number, took, out, mark);
+            server.audit_call(&session.client, number, args, out.buf.get(mark..).unwrap_or_default());
+        }
+        if let Some(span) = session.span.take() {
+            let name = match called {
+                Some(number) => server.registry.shown_name(usize::from(number)),
+                None => admission::shown_name(&server.registry, args),
+            };
+            tell(server, session, &span, name, began.and(session.clock), out, mark);
+        }
+    }
+    waiting
+}
+
+/// The reply to one request may be as large as what a client may leave unread, as that is what it would be.
+fn limit(server: &Server, out: &mut Reply) {
+    let bytes = server.config.client_output_buffer_limit.normal.hard.get_usize();
+    out.set_limit(if bytes == 0 { usize::MAX } else { bytes });
+}
+
+/// Tells of a request that was traced and has been answered: `now`, if somebody knows when that is.
+#[cold]
+fn tell(
+    server: &Server,
+    session: &Session,
+    open: &Open,
+    name: &str,
+    now: Option<Instant>,
+    out: &Reply,
+    mark: usize,
+) {
+    let span = span_of(open, name, now)
+        .with("db.namespace", Fact::Digits(session.db as u64))
+        .with_address(CLIENT, &session.client.addr);
+    server.spans.end(&span.with_reply(out.buf.get(mark..).unwrap_or_default()));
+}
+
+/// The span of a request that ends `now`, if somebody knows when that is.
+fn span_of(open: &Open, name: &str, now: Option<Instant>) -> Span {
+    let span = open.end(name, now.unwrap_or_else(Instant::now));
+    span.with("db.system.name", "redis").with("db.operation.name", name)
+}
+
+/// Counts a call that was run, with how long it took if somebody has measured that. Its reply stands behind `mark`.
+fn count(server: &Server, number: u16, took: Option<Duration>, out: &Reply, mark: usize) {
+    let failed = out.buf.get(mark) == Some(&b'-');
+    match took {
+        Some(took) => server.calls.add(number, took, failed),
+        None => server.calls.add_untimed(number, failed),
+    }
+    if failed {
+        server.errors.add(&out.buf[mark..]);
+    }
+}
+
+/// Counts a call that was not run.
+fn count_refusal(server: &Server, args: Args<'_>, error: &CommandError) {
+    server.errors.add(error.text().as_bytes());
+    let why = if error.text().starts_with("NOPERM ") { Refusal::Denied } else { Refusal::Rejected };
+    match admission::number_of(&server.registry, args) {
+        Some(number) => server.calls.refuse(number, why),
+        None => Counters::add(&server.counters.commands_unknown, 1),
+    }
+}
+
+/// When what is done next for the session begins, if anybody wants to know.
+fn session_time(server: &Server, session: &mut Session) -> Option<Instant> {
+    server.takes_times().then(|| *session.clock.get_or_insert_with(Instant::now))
+}
+
+/// Notes a call that has ended now. How long it took.
+fn note_time(server: &Server, session: &mut Session, args: Args<'_>, began: Instant) -> Duration {
+    let now = Instant::now();
+    session.clock = Some(now);
+    let took = now - began;
+    note_slow(server, session, args, took);
+    took
+}
+
+/// Whether a call took longer than is tolerated.
+pub fn is_slow(server: &Server, took: Duration) -> bool {
+    exceeds(server, nanos(took)) != (false, false)
+}
+
+/// In nanoseconds; those of a call fit.
+fn nanos(took: Duration) -> u64 {
+    took.as_secs().wrapping_mul(1_000_000_000).wrapping_add(took.subsec_nanos().into())
+}
+
+/// Whether a call that took so long is for SLOWLOG, and for LATENCY. Every call comes here: nothing is divided.
+#[inline]
+fn exceeds(server: &Server, nanos: u64) -> (bool, bool) {
+    // Never is the largest number.
+    let slow = server.config.slowlog_log_slower_than.get().saturating_mul(1000);
+    let spike = server.config.latency_monitor_threshold.get();
+    (nanos >= slow, spike > 0 && nanos >= spike.saturating_mul(1_000_000))
+}
+
+/// Notes a call if it took longer than is tolerated.
+pub fn note_slow(server: &Server, session: &Session, args: Args<'_>, took: Duration) {
+    let (is_slow, is_spike) = exceeds(server, nanos(took));
+    if is_slow {
+        Counters::add(&server.counters.slow_calls, 1);
+        let name = session.client.details.lock().name.clone();
+        server.slow_log.add(
+            args,
+            (&session.client.addr, &name),
+            took,
+            server.config.slowlog_max_len.get_usize(),
+        );
+    }
+    if is_spike {
+        let row = server.registry.lookup(args.name());
+        let facts = row.and_then(|row| resolve(row.facts(), args));
+        let is_fast = facts.is_some_and(|facts| facts.has(flags::FAST));
+        let millis = took.as_millis() as u64;
+        server.latency.add(is_fast, Spike { at: unix_ms() / 1000, millis });
+    }
+}
+
+/// Shows a call to those who watch, unless it is for administrators only.
+fn show(server: &Server, session: &Session, admitted: &Admitted<'_>) {
+    if server.monitors.listen() && !admitted.facts.has(flags::ADMIN) {
+        server.monitors.show(&server.pubsub, session.db, &session.client.addr, admitted.args);
+    }
+}
+
+fn try_begin<'a>(
+    server: &Server,
+    session: &mut Session,
+    args: Args<'a>,
+    now_ms: u64,
+    called: &mut Option<u16>,
+    out: &mut Reply,
+) -> Option<Waiting<'a>> {
+    if let Some(follows) = &mut session.tracking {
+        follows.next_command(args.name().eq_ignore_ascii_case(b"client"), session.multi.is_some());
+        if follows.no_loop {
+            server.tracking.command_begins(session.client.id);
+        }
+    }
+    let admitted = admission::admit(&server.registry, args, admission::Origin::Client).and_then(|admitted| {
+        admission::refuse_to_session(server, session, &admitted)?;
+        admission::refuse_when_full(server, &admitted, session.multi.as_ref())?;
+        admission::refuse_what_cannot_be_kept(server, &admitted, session.multi.as_ref())?;
+        commands::pubsub::refuse_while_subscribed(session, &admitted)?;
+        Ok(admitted)
+    });
+    let admitted = match admitted {
+        Ok(admitted) => admitted,
+        Err(error) => {
+            count_refusal(server, args, &error);
+            match args.name().eq_ignore_ascii_case(b"exec") {
+                true => commands::multi::abort(server, session, &error, out),
+                false => refuse(session, &error, out),
+            }
+            return None;
+        }
+    };
+    session.client.set_command(admitted.number);
+    if server.pause.is_on() {
+        let writes = may_write(server, session, &admitted);
+        if server.pause.holds(writes) {
+            admission::count_later(&session.account, &admitted);
+            return Some(Waiting::Paused(admitted, writes));
+        }
+    }
+    if session.multi.is_some() && queue(server, session, &admitted, out) {
+        return None;
+    }
+    *called = Some(admitted.number);
+    if commands::pubsub::pong(session, admitted.facts, args, out) {
+        return None;
+    }
+    session.touched = session.touched.max(touched(&admitted));
+    // Redis shows SELECT and RESET with the database that they lead to, and EXEC behind what it does.
+    let is_late = matches!(admitted.facts.name, "select" | "reset" | "exec");
+    if !is_late {
+        show(server, session, &admitted);
+    }
+    match admitted.row {
+        Row::Engine(_) => {
+            commands::client::tracking::note(server, session, &admitted);
+            let Admitted { facts, ref keys, .. } = admitted;
+            let call = Call { command: facts, args, keys, db: session.db, now_ms };
+            let mark = out.buf.len();
+            match server.store.try_execute(&call, &mut session.seed, out) {
+                Some(_) if scripting::found_nothing(&admitted, out, mark) => {
+                    out.buf.truncate(mark);
+                    Some(Waiting::Blocked(admitted))
+                }
+                Some(_) => None,
+                None => Some(Waiting::Locked(admitted)),
+            }
+        }
+        Row::Session(SessionCommand { run: Handler::Inline(run), .. }) => {
+            run_now(server, session, args, *run, out);
+            if is_late {
+                show(server, session, &admitted);
+            }
+            None
+        }
+        Row::Session(command) => Some(Waiting::Handled(command, admitted)),
+    }
+}
+
+/// What a call touches, at most.
+fn touched(admitted: &Admitted<'_>) -> Touched {
+    match admitted.row {
+        _ if admitted.facts.is_write() => Touched::Written,
+        Row::Engine(_) if admitted.facts.routing == Routing::Anywhere => Touched::Nothing,
+        Row::Engine(_) => Touched::Read,
+        Row::Session(command) => command.run.touches(admitted.facts.name),
+    }
+}
+
+/// Whether CLIENT PAUSE … WRITE holds this call up.
+fn may_write(server: &Server, session: &Session, admitted: &Admitted<'_>) -> bool {
+    let writes = |facts: &Command| facts.is_write() || facts.has(flags::PUBLISHES);
+    let queued = session.multi.iter().flat_map(|multi| &multi.queued);
+    let mut queued = queued.filter_map(|call| server.registry.lookup(call.first()?));
+    writes(admitted.facts) || (admitted.facts.name == "exec" && queued.any(|row| writes(row.facts())))
+}
+
+/// A request that could not be answered at once.
+pub enum Waiting<'a> {
+    /// Its keys are in use.
+    Locked(Admitted<'a>),
+    /// It has found nothing and waits for something.
+    Blocked(Admitted<'a>),
+    /// Its handler may have to wait.
+    Handled(&'static SessionCommand, Admitted<'a>),
+    /// Clients have to wait, or those that may write, as this one does or not.
+    Paused(Admitted<'a>, bool),
+}
+
+impl<'a> Waiting<'a> {
+    fn admitted(&self) -> &Admitted<'a> {
+        let (Waiting::Locked(admitted)
+        | Waiting::Blocked(admitted)
+        | Waiting::Handled(_, admitted)
+        | Waiting::Paused(admitted, _)) = self;
+        admitted
+    }
+
+    /// Whether it may wait for something to come.
+    pub fn blocks(&self) -> bool {
+        match self {
+            Waiting::Blocked(_) | Waiting::Paused(..) => true,
+            Waiting::Locked(admitted) => admitted.facts.has(flags::BLOCKING),
+            Waiting::Handled(command, _) => command.run.blocks(),
+        }
+    }
+
+    /// Whether the request may complete after its client has disconnected.
+    pub fn outlives_client(&self) -> bool {
+        matches!(self, Waiting::Handled(command, _) if command.run.outlives_client())
+    }
+}
+
+/// A command on its way to a node elsewhere. Its reply is awaited later, with those of the commands behind it.
+pub struct Sent {
+    pending: Pending,
+    node: NodeId,
+    asked: Asked,
+}
+
+/// What was asked, with its arguments.
+pub struct Asked {
+    facts: &'static Command,
+    number: u16,
+    /// Of the session when it was sent.
+    db: usize,
+    protocol: Protocol,
+    /// If it is traced.
+    span: Option<Open>,
+    /// When it was sent, if anybody wants to know how long it takes.
+    began: Option<Instant>,
+}
+
+/// Sends what [`begin`] left open to the only node it concerns by this map, if there is one; otherwise it is given back.
+/// `before` are those on their way, by the same map: a write does not overtake a write to another node, so that nobody
+/// sees the later one and misses the earlier.
+pub fn send<'a, 'b>(
+    server: &Server,
+    session: &mut Session,
+    waiting: Waiting<'a>,
+    map: &SlotMap,
+    before: impl Iterator<Item = &'b Sent> + Clone,
+) -> Result<Sent, Waiting<'a>> {
+    let (Store::Spread(cluster), Waiting::Locked(admitted)) = (&server.store, &waiting) else {
+        return Err(waiting);
+    };
+    let Admitted { facts, args, ref keys, number, .. } = *admitted;
+    let call = Call { command: facts, args, keys, db: session.db, now_ms: 0 };
+    let is_write_elsewhere = |sent: &Sent, node: NodeId| sent.asked.facts.is_write() && sent.node != node;
+    let overtakes =
+        |node: NodeId| facts.is_write() && before.clone().any(|sent| is_write_elsewhere(sent, node));
+    match map.only_node(&call) {
+        Some(node) if !keys.is_empty() && !facts.has(flags::BLOCKING) && !overtakes(node) => {
+            let (db, protocol) = (session.db, session.protocol);
+            // Behind what was sent there; what could not be has no number.
+            let mut there = before.filter(|sent| sent.node == node).map(|sent| sent.pending.id());
+            let since = there.find(|id| *id > 0).unwrap_or_default();
+            let send = || cluster.send(node, &call, protocol, session.client.id, since);
+            let scope = session.span.as_ref().and_then(|span| server.spans.scope(span.context));
+            let pending = scope.map_or_else(send, |scope| scope.act(send));
+            // What is sent together is sent at about the same time.
+            let began = session_time(server, session);
+            let asked = Asked { facts, number, db, protocol, span: session.span.take(), began };
+            Ok(Sent { pending, node, asked })
+        }
+        _ => Err(waiting),
+    }
+}
+
+/// Waits for the reply to a command that was sent; gives it back if it has to be done [`again`]. How long that took, if
+/// anybody wants to know; `clock` is where the clock stood when it was last read, if nothing was awaited since.
+pub async fn receive(
+    server: &Server,
+    sent: Sent,
+    clock: &mut Option<Instant>,
+    out: &mut Reply,
+) -> Result<Option<Duration>, Asked> {
+    let Sent { pending, asked, .. } = sent;
+    let Store::Spread(cluster) = &server.store else { return Err(asked) };
+    let mark = out.buf.len();
+    let mut received = pin!(cluster.received(pending, asked.facts.is_write()));
+    let received = match poll_fn(|context| Poll::Ready(received.as_mut().poll(context))).await {
+        Poll::Ready(received) => received,
+        Poll::Pending => {
+            *clock = None;
+            received.await
+        }
+    };
+    match received {
+        Some(Ok(reply)) => out.buf.extend_from_slice(&reply),
+        Some(Err(error)) => out.error(&error),
+        None => return Err(asked),
+    }
+    Ok(note_answer(server, asked, clock, out, mark))
+}
+
+/// Does a command that was sent to a node which has refused it as slots have moved: as it was asked, whatever the
+/// session has become since.
+pub async fn again(
+    server: &Arc<Server>,
+    session: &mut Session,
+    asked: Asked,
+    args: Args<'_>,
+    clock: &mut Option<Instant>,
+    out: &mut Reply,
+) -> Option<Duration> {
+    let mark = out.buf.len();
+    // Whoever admitted it found them, too.
+    let keys = keys_of(asked.facts, args).unwrap_or_default();
+    let call = Call { command: asked.facts, args, keys: &keys, db: asked.db, now_ms: 0 };
+    let protocol = std::mem::replace(&mut out.protocol, asked.protocol);
+    let scope = asked.span.as_ref().and_then(|span| server.spans.scope(span.context));
+    {
+        let client = session.client.id;
+        let done = pin!(server.store.execute(&call, client, unix_ms, &mut session.seed, out));
+        drive(server, client, scope, done).await;
+    }
+    out.protocol = protocol;
+    *clock = None;
+    note_answer(server, asked, clock, out, mark)
+}
+
+/// Notes that a command that was sent has its answer, behind `mark`. How long it took, if anybody wants to know.
+fn note_answer(
+    server: &Server,
+    asked: Asked,
+    clock: &mut Option<Instant>,
+    out: &Reply,
+    mark: usize,
+) -> Option<Duration> {
+    let Asked { number, span, began, .. } = asked;
+    let took = began.map(|began| clock.get_or_insert_with(Instant::now).saturating_duration_since(began));
+    count(server, number, took, out, mark);
+    if let Some(open) = span {
+        let span = span_of(&open, server.registry.shown_name(usize::from(number)), began.and(*clock));
+        server.spans.end(&span.with_reply(out.buf.get(mark..).unwrap_or_default()));
+    }
+    took
+}
+
+/// Does what a client has asked for, as part of its span if that is traced.
+async fn drive<F: Future>(
+    server: &Server,
+    client: u64,
+    scope: Option<Scope>,
+    work: Pin<&mut F>,
+) -> F::Output {
+    let origin = Origin::client(client);
+    match (scope, server.tracking.is_on()) {
+        (None, false) => work.await,
+        (None, true) => origin.drive(work).await,
+        (Some(scope), _) => scope.drive(origin.drive(work)).await,
+    }
+}
+
+/// Answers what [`begin`] left open.
+pub async fn finish(server: &Arc<Server>, session: &mut Session, waiting: Waiting<'_>, out: &mut Reply) {
+    let began = session_time(server, session);
+    limit(server, out);
+    // Whoever waits for something to come does not take long.
+    let args = match &waiting {
+        Waiting::Locked(admitted) | Waiting::Handled(_, admitted) => Some(admitted.args),
+        Waiting::Blocked(_) | Waiting::Paused(..) => None,
+    };
+    let args = args
+        .filter(|_| !matches!(&waiting, Waiting::Locked(admitted) if admitted.facts.has(flags::BLOCKING)));
+    let (number, mark) = (waiting.admitted().number, out.buf.len());
+    let called = waiting.admitted().args;
+    let scope = session.span.as_ref().and_then(|span| server.spans.scope(span.context));
+    let client = session.client.id;
+    {
+        // It is large: it stays where it is made, whoever drives it.
+        let answered = pin!(answer(server, session, waiting, out));
+        drive(server, client, scope, answered).await;
+    }
+    let took = match (began, args) {
+        (Some(began), Some(args)) => Some(note_time(server, session, args, began)),
+        _ => {
+            session.clock = None;
+            None
+        }
+    };
+    if let Some(span) = session.span.take() {
+        let name = server.registry.shown_name(usize::from(number));
+        tell(server, session, &span, name, took.and(session.clock), out, mark);
+    }
+    count(server, number, took, out, mark);
+    server.audit_call(&session.client, number, called, out.buf.get(mark..).unwrap_or_default());
+}
+
+async fn answer(server: &Arc<Server>, session: &mut Session, waiting: Waiting<'_>, out: &mut Reply) {
+    match waiting {
+        Waiting::Locked(admitted) => {
+            let Admitted { facts, args, ref keys, .. } = admitted;
+            let call = Call { command: facts, args, keys, db: session.db, now_ms: 0 };
+            let mark = out.buf.len();
+            server.store.execute(&call, session.client.id, unix_ms, &mut session.seed, out).await;
+            if scripting::found_nothing(&admitted, out, mark) {
+                out.buf.truncate(mark);
+                scripting::wait(server, &session.client, &admitted, session.db, out).await;
+            }
+        }
+        Waiting::Blocked(admitted) => {
+            scripting::wait(server, &session.client, &admitted, session.db, out).await;
+        }
+        Waiting::Paused(admitted, writes) => {
+            server.pause.over(writes).await;
+            let args = admitted.args;
+            if let Some(waiting) = try_begin(server, session, args, unix_ms(), &mut None, out) {
+                Box::pin(answer(server, session, waiting, out)).await;
+            }
+        }
+        Waiting::Handled(row, admitted) => {
+            perform(server, session, &admitted, row.run, out).await;
+            if admitted.facts.name == "exec" {
+                show(server, session, &admitted);
+            }
+        }
+    }
+}
+
+fn refuse(session: &mut Session, error: &CommandError, out: &mut Reply) {
+    if let Some(multi) = &mut session.multi {
+        multi.broken = true;
+    }
+    out.error(error);
+}
+
+/// Inside MULTI: queues the call, unless it is one that acts at once. Whether the reply is written.
+fn queue(server: &Server, session: &mut Session, admitted: &Admitted<'_>, out: &mut Reply) -> bool {
+    if matches!(admitted.facts.name, "exec" | "discard" | "multi" | "watch" | "quit" | "reset") {
+        return false;
+    }
+    if admitted.facts.has(flags::NO_MULTI) {
+        let error = CommandError::new("ERR Command not allowed inside a transaction");
+        count_refusal(server, admitted.args, &error);
+        refuse(session, &error, out);
+        return true;
+    }
+    let multi = session.multi.as_mut().expect("the caller found a MULTI in progress");
+    match multi.push(admitted.args.items()) {
+        Ok(()) => out.status("QUEUED"),
+        Err(error) => {
+            count_refusal(server, admitted.args, &error);
+            out.error(&error);
+        }
+    }
+    true
+}

@@ -1,0 +1,288 @@
+//! MULTI, EXEC, DISCARD.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use store::spans::Part;
+use store_engine::spec::flags;
+use store_engine::{Args, Command, CommandError, Reply};
+
+use crate::admission::{self, Admitted, Origin, Stage};
+use crate::commands::client::tracking;
+use crate::commands::rows::TRANSACTIONS;
+use crate::commands::watch::{has_changed, unwatch};
+use crate::commands::{connection, perform, run_script};
+use crate::scripting::{self, Performer, Queued, Step, Stepping, Watches};
+use crate::server::Server;
+use crate::server::{AsyncHandler, Handler, InExec, Row, SessionCommand};
+use crate::session::pubsub::Message;
+use crate::session::{Multi, OwnedCall, Session};
+use crate::telemetry::counters::unix_ms;
+
+/// The rows of this family.
+pub static COMMANDS: &[SessionCommand] = &[
+    SessionCommand {
+        facts: Command {
+            name: "multi",
+            since: "1.2.0",
+            summary: "Starts a transaction.",
+            syntax: "",
+            ..TRANSACTIONS
+        },
+        run: Handler::Inline(multi),
+    },
+    SessionCommand {
+        facts: Command {
+            name: "exec",
+            since: "1.2.0",
+            summary: "Executes all commands in a transaction.",
+            complexity: "Depends on commands in the transaction",
+            flags: flags::NO_SCRIPT,
+            syntax: "",
+            ..TRANSACTIONS
+        },
+        run: Handler::Async(AsyncHandler {
+            in_exec: InExec::Refused,
+            ..AsyncHandler::new(|server, session, _, out| Box::pin(exec(server, session, out)))
+        }),
+    },
+    SessionCommand {
+        facts: Command {
+            name: "discard",
+            since: "2.0.0",
+            summary: "Discards a transaction.",
+            complexity: "O(N), when N is the number of queued commands",
+            syntax: "",
+            ..TRANSACTIONS
+        },
+        run: Handler::Inline(discard),
+    },
+];
+
+/// Keys that are watched, and calls that are looked at, before others have their turn.
+const CALLS_PER_TURN: usize = 1000;
+
+fn multi(_: &Server, session: &mut Session, _: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
+    if session.multi.is_some() {
+        return Err(CommandError::new("ERR MULTI calls can not be nested"));
+    }
+    session.multi = Some(Multi::begin(session.client.clone()));
+    out.ok();
+    Ok(())
+}
+
+fn discard(server: &Server, session: &mut Session, _: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
+    if session.multi.take().is_none() {
+        return Err(CommandError::new("ERR DISCARD without MULTI"));
+    }
+    unwatch(server, session);
+    out.ok();
+    Ok(())
+}
+
+/// A refused EXEC: Redis gives the transaction up, even one that was never begun.
+pub fn abort(server: &Server, session: &mut Session, error: &CommandError, out: &mut Reply) {
+    session.multi = None;
+    unwatch(server, session);
+    let text = error.text();
+    let why = text.strip_prefix("ERR ").unwrap_or(text);
+    out.error(&CommandError::owned(format!("EXECABORT Transaction discarded because of: {why}")));
+}
+
+/// EXEC.
+async fn exec(server: &Arc<Server>, session: &mut Session, out: &mut Reply) -> Result<(), CommandError> {
+    let multi = session.multi.take().ok_or(CommandError::new("ERR EXEC without MULTI"))?;
+    if multi.broken {
+        unwatch(server, session);
+        return Err(CommandError::new("EXECABORT Transaction discarded because of previous errors."));
+    }
+    if has_changed(server, session, unix_ms()) {
+        out.null_array();
+        unwatch(server, session);
+        return Ok(());
+    }
+    let calls: Vec<Vec<&[u8]>> = multi.queued.iter().map(slices).collect();
+    let queued = foresee(server, session.db, &calls).await;
+    session.in_exec = true;
+    let answered = answer_beforehand(server, session, &queued).await;
+    let watches = Watches { keys: session.watched_keys(), elsewhere: session.watches_elsewhere() };
+    let (db, first_seed, mut seed) = (session.db, session.seed, session.seed);
+    let mark = out.buf.len();
+    let mut performer = Performing { server, session: &mut *session, queued: &queued, answered };
+    let done = scripting::exec(server, &queued, &mut performer, watches, &mut seed, out).await;
+    session.in_exec = false;
+    // Each script has counted it up.
+    session.seed = seed.wrapping_add(session.seed.wrapping_sub(first_seed));
+    if !matches!(done, Ok(true)) {
+        session.select(db);
+        out.buf.truncate(mark);
+    }
+    match &done {
+        Ok(true) => tell_administrators(server, session, &queued, out.buf.get(mark..).unwrap_or_default()),
+        Ok(false) => out.null_array(),
+        Err(_) => {}
+    }
+    unwatch(server, session);
+    done.map(drop)
+}
+
+/// Tells the audit log of the commands of the engine that were run.
+fn tell_administrators(server: &Server, session: &Session, queued: &[Queued<'_>], reply: &[u8]) {
+    for Queued { args, call, .. } in queued {
+        if let Ok(Admitted { row: Row::Engine(_), number, .. }) = call {
+            server.audit_call(&session.client, *number, *args, reply);
+        }
+    }
+}
+
+fn slices(call: &OwnedCall) -> Vec<&[u8]> {
+    call.iter().map(|item| &**item).collect()
+}
+
+/// What is known of the queued calls before any of them is performed: each finds the database that a SELECT before it names.
+async fn foresee<'a>(server: &Server, mut db: usize, calls: &'a [Vec<&'a [u8]>]) -> Vec<Queued<'a>> {
+    let mut all = Vec::with_capacity(calls.len());
+    for call in calls {
+        if all.len() % CALLS_PER_TURN == CALLS_PER_TURN - 1 {
+            tokio::task::yield_now().await;
+        }
+        let args = Args::new(call);
+        let call = admission::admit(&server.registry, args, Origin::Client);
+        let queued = Queued { args, call, db };
+        if let Ok(Admitted { facts: Command { name: "select", .. }, .. }) = queued.call {
+            db = connection::selected(args).unwrap_or(db);
+        }
+        all.push(queued);
+    }
+    all
+}
+
+/// The replies of CLUSTER, which may look at all keys: it would wait for those that EXEC locks.
+async fn answer_beforehand<'a>(
+    server: &Arc<Server>,
+    session: &mut Session,
+    queued: &'a [Queued<'a>],
+) -> BTreeMap<usize, Step<'a>> {
+    let mut answered = BTreeMap::new();
+    for (at, call) in queued.iter().enumerate() {
+        if matches!(call.handler(), Some(Handler::Async(AsyncHandler { in_exec: InExec::Beforehand, .. }))) {
+            let allowed = allow(server, session, call);
+            answered.insert(at, perform(server, session, call, allowed, Duration::ZERO).await);
+        }
+    }
+    answered
+}
+
+/// A session that performs what it has queued.
+struct Performing<'s, 'a> {
+    server: &'s Arc<Server>,
+    session: &'s mut Session,
+    queued: &'a [Queued<'a>],
+    /// What was answered before anything was locked.
+    answered: BTreeMap<usize, Step<'a>>,
+}
+
+impl<'a> Performer<'a> for Performing<'_, 'a> {
+    fn session(&self) -> &Session {
+        self.session
+    }
+
+    fn watch_broken(&self, now_ms: u64) -> bool {
+        has_changed(self.server, self.session, now_ms)
+    }
+
+    fn step<'s>(&'s mut self, at: usize, clock: Duration) -> Stepping<'s, 'a> {
+        if let Some(step) = self.answered.remove(&at) {
+            return Stepping::Now(step);
+        }
+        let Performing { server, session, queued, .. } = self;
+        let queued = &queued[at];
+        match (&queued.call, allow(server, session, queued)) {
+            (Ok(admitted @ Admitted { row: Row::Engine(_), .. }), Ok(())) => {
+                tracking::note(server, session, admitted);
+                Stepping::Now(Step::Engine(admitted, session.db))
+            }
+            (_, allowed) => Stepping::Later(Box::pin(perform(server, session, queued, allowed, clock))),
+        }
+    }
+}
+
+/// Refuses what may not be performed now, and shows the rest to those who watch.
+fn allow(server: &Server, session: &Session, queued: &Queued<'_>) -> Result<(), CommandError> {
+    let admitted = queued.call.as_ref().map_err(Clone::clone)?;
+    if server.monitors.listen() && !admitted.facts.has(flags::ADMIN) {
+        server.monitors.show(&server.pubsub, session.db, &session.client.addr, queued.args);
+    }
+    admission::refuse_without_permission(
+        server,
+        &session.account,
+        session.client.id,
+        Stage::Executed,
+        admitted,
+    )
+}
+
+/// Performs a queued call that is about no key, if it is `allowed`; what others are to do is left.
+async fn perform<'a>(
+    server: &Arc<Server>,
+    session: &mut Session,
+    queued: &'a Queued<'a>,
+    allowed: Result<(), CommandError>,
+    clock: Duration,
+) -> Step<'a> {
+    let mut reply = Reply::new(session.protocol);
+    let (part, db, args) = (Part::begin(), session.db, queued.args);
+    let sorted = match allowed {
+        Ok(()) => sort(server, session, queued, clock, &mut reply).await,
+        Err(error) => Err(error),
+    };
+    match sorted {
+        Ok(Some(step)) => return step,
+        Ok(None) => {
+            if let Some(number) = admission::number_of(&server.registry, args) {
+                server.audit_call(&session.client, number, args, &reply.buf);
+            }
+        }
+        Err(error) => reply.error(&error),
+    }
+    if let Some(part) = part {
+        let name = admission::shown_name(&server.registry, args);
+        scripting::tell_queued(server, part, name, db, &reply.buf);
+    }
+    Step::Answered(reply.buf)
+}
+
+/// A queued call as a step, unless `reply` has its answer already.
+async fn sort<'a>(
+    server: &Arc<Server>,
+    session: &mut Session,
+    queued: &'a Queued<'a>,
+    clock: Duration,
+    reply: &mut Reply,
+) -> Result<Option<Step<'a>>, CommandError> {
+    let (args, admitted) = (queued.args, queued.call.as_ref().map_err(Clone::clone)?);
+    let Row::Session(command) = admitted.row else {
+        return Ok(Some(Step::Engine(admitted, session.db)));
+    };
+    if admitted.facts.name == "time" {
+        scripting::tell_time(clock, reply);
+        return Ok(None);
+    }
+    match command.run {
+        Handler::Script { source, read_only } => {
+            let script = run_script::call_of(server, session, admitted, source, read_only)?;
+            Ok(Some(Step::Script(Box::new(script.within_exec()))))
+        }
+        Handler::Publish { shard } => {
+            Ok(Some(Step::Publish(Message { shard, channel: args[1].into(), text: args[2].into() })))
+        }
+        Handler::Async(AsyncHandler { in_exec: InExec::Refused, .. }) => {
+            Err(CommandError::new("ERR Command not allowed inside a transaction"))
+        }
+        Handler::Inline(_) | Handler::Async(_) => {
+            perform::perform(server, session, admitted, command.run, reply).await;
+            Ok(None)
+        }
+    }
+}

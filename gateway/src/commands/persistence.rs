@@ -1,0 +1,163 @@
+//! SAVE, BGSAVE, LASTSAVE, BGREWRITEAOF and SHUTDOWN. Everything is on disk within a second anyway; what is saved here
+//! is that, and that all of it is in the checkpoint, so that the next start has nothing to repeat.
+
+use store::journal::Journal;
+use store_engine::spec::flags;
+use store_engine::{Args, Arity, Command, CommandError, Group, Reply, error};
+
+use super::rows::CONNECTION;
+use crate::server::{AsyncHandler, Handler, InExec, SessionCommand};
+use crate::server::{Server, Stop};
+use crate::session::{Session, Touched};
+use store::journal::misconf;
+
+const ADMIN: Command = Command {
+    group: Group::Server,
+    flags: flags::NO_SCRIPT | flags::ADMIN | flags::DANGEROUS,
+    arity: Arity::Exactly(1),
+    syntax: "",
+    ..CONNECTION
+};
+
+/// The rows of this family.
+pub static COMMANDS: &[SessionCommand] = &[
+    SessionCommand {
+        facts: Command {
+            name: "save",
+            summary: "Synchronously saves the database(s) to disk.",
+            complexity: "O(N) where N is the total number of keys in all databases",
+            flags: ADMIN.flags | flags::NO_MULTI,
+            ..ADMIN
+        },
+        run: Handler::Async(AsyncHandler {
+            in_exec: InExec::Refused,
+            touches: Touched::Nothing,
+            ..AsyncHandler::new(|server, _, _, out| Box::pin(save(server, out)))
+        }),
+    },
+    SessionCommand {
+        facts: Command {
+            name: "bgsave",
+            arity: Arity::AtLeast(1),
+            summary: "Asynchronously saves the database(s) to disk.",
+            syntax: "SCHEDULE@3.2.2?",
+            ..ADMIN
+        },
+        run: Handler::Inline(background_save),
+    },
+    SessionCommand {
+        facts: Command {
+            name: "bgrewriteaof",
+            summary: "Asynchronously rewrites the append-only file to disk.",
+            ..ADMIN
+        },
+        run: Handler::Inline(rewrite),
+    },
+    SessionCommand {
+        facts: Command {
+            name: "lastsave",
+            summary: "Returns the Unix timestamp of the last successful save to disk.",
+            flags: flags::ADMIN | flags::DANGEROUS | flags::FAST,
+            ..ADMIN
+        },
+        run: Handler::Inline(last_save),
+    },
+    SessionCommand {
+        facts: Command {
+            name: "shutdown",
+            arity: Arity::AtLeast(1),
+            summary: "Synchronously saves the database(s) to disk and shuts down the Redis server.",
+            syntax: "nosave_save(NOSAVE | SAVE)? NOW@7.0.0? FORCE@7.0.0? ABORT@7.0.0?",
+            flags: ADMIN.flags | flags::NO_MULTI,
+            ..ADMIN
+        },
+        run: Handler::Async(AsyncHandler {
+            in_exec: InExec::Refused,
+            ..AsyncHandler::new(|server, session, args, _| Box::pin(shutdown(server, session, args)))
+        }),
+    },
+];
+
+fn journal(server: &Server) -> Result<&Journal, CommandError> {
+    let node = server.store.node().ok_or(CommandError::new("ERR The data is on store nodes: use SAVE"))?;
+    node.journal()
+        .ok_or(CommandError::new("ERR Persistence is disabled: the server runs with --data-dir none"))
+}
+
+/// SAVE: waits until all changes so far are in the checkpoint.
+async fn save(server: &Server, out: &mut Reply) -> Result<(), CommandError> {
+    match server.store.cluster() {
+        Some(cluster) => cluster.save(true).await?,
+        None => journal(server)?.checkpoint().await.map_err(|reason| misconf(&reason))?,
+    }
+    out.ok();
+    Ok(())
+}
+
+fn background_save(
+    server: &Server,
+    _: &mut Session,
+    args: Args<'_>,
+    out: &mut Reply,
+) -> Result<(), CommandError> {
+    let scheduled = match args.rest(1) {
+        [] => false,
+        [word] if word.eq_ignore_ascii_case(b"schedule") => true,
+        _ => return Err(error::SYNTAX),
+    };
+    let journal = journal(server)?;
+    if journal.progress().saving && !scheduled {
+        return Err(CommandError::new("ERR Background save already in progress"));
+    }
+    journal.begin_checkpoint();
+    out.status("Background saving started");
+    Ok(())
+}
+
+fn rewrite(server: &Server, _: &mut Session, _: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
+    let journal = journal(server)?;
+    if journal.progress().saving {
+        return Err(CommandError::new("ERR Background append only file rewriting already in progress"));
+    }
+    journal.begin_checkpoint();
+    out.status("Background append only file rewriting started");
+    Ok(())
+}
+
+fn last_save(server: &Server, _: &mut Session, _: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
+    let saved_at = match server.store.node().and_then(|node| node.journal()) {
+        Some(journal) => journal.progress().saved_at,
+        None => server.started_at,
+    };
+    out.integer(saved_at as i64);
+    Ok(())
+}
+
+/// SHUTDOWN: ends the process, if what was changed can be kept. Whoever asked hears nothing but the end of the
+/// connection.
+async fn shutdown(server: &Server, session: &mut Session, args: Args<'_>) -> Result<(), CommandError> {
+    const WORDS: [&str; 5] = ["nosave", "save", "now", "force", "abort"];
+    let mut said = [false; WORDS.len()];
+    for word in args.rest(1) {
+        match WORDS.iter().position(|known| word.eq_ignore_ascii_case(known.as_bytes())) {
+            Some(at) => said[at] = true,
+            None => return Err(error::SYNTAX),
+        }
+    }
+    let [nosave, save, now, force, abort] = said;
+    if (nosave && save) || (abort && (nosave || save || now || force)) {
+        return Err(error::SYNTAX);
+    }
+    if abort {
+        return Err(CommandError::new("ERR No shutdown in progress."));
+    }
+    if !nosave && let Some(journal) = server.store.node().and_then(|node| node.journal()) {
+        let flushed = journal.flush().await;
+        if flushed.is_err() && !force {
+            return Err(CommandError::new("ERR Errors trying to SHUTDOWN. Check logs."));
+        }
+    }
+    session.closing = true;
+    server.stop.send_replace(if nosave { Stop::Abandoning } else { Stop::Saving });
+    Ok(())
+}

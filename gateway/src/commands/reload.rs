@@ -1,0 +1,40 @@
+//! Reads users, scripts, flags and libraries again from the catalog.
+
+use std::collections::HashSet;
+
+use store_engine::CommandError;
+
+use super::{acl, function, script};
+use crate::scripting::records;
+use crate::scripts::cache::parse_sha;
+use crate::server::Server;
+use crate::telemetry::log;
+
+/// Makes the users, scripts, flags and libraries known that are kept, and forgets others. Those that this version refuses
+/// are named in the log and stay where they are.
+pub async fn reload(server: &Server) -> Result<(), CommandError> {
+    let _turn = server.loading.lock().await;
+    let store = &server.store;
+    acl::recall(server).await?;
+    for (sha, words) in store.records(records::FLAGS).await? {
+        let words: Vec<&[u8]> = words.split(|byte| *byte == b' ').filter(|word| !word.is_empty()).collect();
+        let said = script::options(&words);
+        if let (Some(sha), Ok(said)) = (parse_sha(&sha), said) {
+            // Too many are too many for whoever says it first.
+            let _ = server.scripts.add_flags(&sha, said);
+        }
+    }
+    let mut kept = HashSet::new();
+    for (sha, text) in store.records(records::SCRIPT).await? {
+        let Some(digest) = parse_sha(&sha) else { continue };
+        kept.insert(digest);
+        if !server.scripts.is_pinned(&digest)
+            && let Err(error) = script::recall_script(server, &text).await
+        {
+            let sha = String::from_utf8_lossy(&sha);
+            log::notice(&format!("cannot reload the script {sha} from the catalog: {}", error.text()));
+        }
+    }
+    server.scripts.keep_only(&kept);
+    function::recall_libraries(server).await
+}

@@ -1,0 +1,131 @@
+//! WATCH, UNWATCH.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use store::Store;
+use store_engine::{Args, Arity, Command, CommandError, KeyPart, Reply};
+use tokio::runtime::Handle;
+
+use super::rows::TRANSACTIONS;
+use crate::server::Server;
+use crate::server::{AsyncHandler, Handler, InExec, SessionCommand};
+use crate::session::{Session, Touched, Watch, watch_bytes};
+use crate::telemetry::counters::unix_ms;
+
+/// The rows of this family.
+pub static COMMANDS: &[SessionCommand] = &[
+    SessionCommand {
+        facts: Command {
+            name: "watch",
+            since: "2.2.0",
+            arity: Arity::AtLeast(2),
+            keys: KeyPart::ALL_READ,
+            summary: "Monitors changes to keys to determine the execution of a transaction.",
+            complexity: "O(1) for every key.",
+            syntax: "key...",
+            ..TRANSACTIONS
+        },
+        run: Handler::Async(AsyncHandler {
+            in_exec: InExec::Refused,
+            touches: Touched::Nothing,
+            ..AsyncHandler::new(|server, session, args, out| Box::pin(watch(server, session, args, out)))
+        }),
+    },
+    SessionCommand {
+        facts: Command {
+            name: "unwatch",
+            since: "2.2.0",
+            summary: "Forgets about watched keys of a transaction.",
+            syntax: "",
+            ..TRANSACTIONS
+        },
+        run: Handler::Inline(|server, session, _, out| {
+            // EXEC looks at the keys until it has done all, and forgets them then.
+            if !session.in_exec {
+                unwatch(server, session);
+            }
+            out.ok();
+            Ok(())
+        }),
+    },
+];
+
+/// Keys that are watched before others have their turn.
+const KEYS_PER_TURN: usize = 1000;
+
+/// WATCH.
+async fn watch(
+    server: &Server,
+    session: &mut Session,
+    args: Args<'_>,
+    out: &mut Reply,
+) -> Result<(), CommandError> {
+    if session.multi.is_some() {
+        return Err(CommandError::new("ERR WATCH inside MULTI is not allowed"));
+    }
+    // Before the first one: it is watched what was asked for, or nothing.
+    let bytes = args.rest(1).iter().map(|key| watch_bytes(key)).sum();
+    session.client.held.refuse_more(bytes)?;
+    for (at, key) in args.rest(1).iter().enumerate() {
+        if at % KEYS_PER_TURN == KEYS_PER_TURN - 1 {
+            tokio::task::yield_now().await;
+        }
+        let watched = (session.db, (*key).into());
+        if session.watched.contains_key(&watched) {
+            continue;
+        }
+        let watch = match &server.store {
+            Store::Here(node) => {
+                let changed = Arc::new(AtomicBool::new(false));
+                node.watch(session.db, key, unix_ms(), &changed);
+                session.client.details.lock().watched.push(changed.clone());
+                Watch::Here(changed)
+            }
+            Store::Spread(cluster) => Watch::There(cluster.watch(session.db, key).await?),
+        };
+        session.watched.insert(watched, watch);
+        let held = &session.client.held;
+        held.set_watched(held.watched() + watch_bytes(key));
+    }
+    out.ok();
+    Ok(())
+}
+
+/// Forgets all watched keys of a session.
+pub fn unwatch(server: &Server, session: &mut Session) {
+    let count = session.watched.len();
+    if count == 0 {
+        return;
+    }
+    session.client.details.lock().watched.clear();
+    let watched = std::mem::take(&mut session.watched);
+    let store = server.store.clone();
+    let forget = move || {
+        for ((db, key), watch) in watched {
+            match (watch, &store) {
+                (Watch::Here(changed), Store::Here(node)) if !changed.load(Ordering::Relaxed) => {
+                    node.unwatch(db, &key, &changed);
+                }
+                (Watch::There(watch), Store::Spread(cluster)) => cluster.unwatch(watch),
+                _ => {}
+            }
+        }
+    };
+    match Handle::try_current() {
+        // The client need not wait for that.
+        Ok(runtime) if count > KEYS_PER_TURN => drop(runtime.spawn_blocking(forget)),
+        _ => forget(),
+    }
+    session.client.held.set_watched(0);
+}
+
+/// Whether a watched key has changed. One that has expired counts: looking at it removes it, which raises its flag.
+pub(super) fn has_changed(server: &Server, session: &Session, now_ms: u64) -> bool {
+    // Over nodes it is they who see that a key expired.
+    let expired = server
+        .store
+        .node()
+        .is_some_and(|node| session.watched.keys().any(|(db, key)| node.refresh(*db, key, now_ms)));
+    expired || session.watch_broken()
+}

@@ -1,0 +1,151 @@
+//! Where connections of HTTP and gRPC come in, and where it is known who is there.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use socket2::SockRef;
+use tls::Wire;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+
+use crate::config::Config;
+use crate::server::{PROTECTED, Server};
+use crate::session::ClientInfo;
+use crate::telemetry::counters::Face;
+
+/// Whether the process is starting or serving, or draining.
+pub type Ready = watch::Receiver<bool>;
+
+/// How long a connection of HTTP or gRPC may take to ask for something or to read any of its answer, one of TLS to agree
+/// on how it is sealed, and one of a Redis client that has to say who it is to read its replies.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Most bytes of the head of a request of HTTP/1. The path may name a long key.
+pub const HEAD_BYTES: usize = 64 * 1024;
+
+/// How long a connection may take until it is known what it wants: not longer than idle ones are kept.
+pub fn patience(config: &Config) -> Duration {
+    match config.timeout.get() {
+        0 => PATIENCE,
+        seconds => PATIENCE.min(Duration::from_secs(seconds)),
+    }
+}
+
+/// Lets connections in until `ready` turns to false, and has each served by `live` on a thread that has time for it.
+/// `full` is what one too many is told, unless it speaks TLS, `refused` makes of a text what one is told that comes from elsewhere. Those that
+/// were let in finish what they are doing, which the caller waits for. Gives the listener back.
+pub async fn keep<Live, Life>(
+    server: Arc<Server>,
+    face: Face,
+    listener: TcpListener,
+    mut ready: Ready,
+    full: &[u8],
+    refused: fn(&str) -> Vec<u8>,
+    live: Live,
+) -> TcpListener
+where
+    Live: Fn(Wire, Arc<Entry>) -> Life + Clone + Send + 'static,
+    Life: Future<Output = ()> + Send,
+{
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            _ = ready.wait_for(|ready| !ready) => return listener,
+            accepted = listener.accept() => accepted,
+        };
+        let Ok((stream, peer)) = accepted else {
+            // Out of file descriptors, most likely: connections that end will free some.
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            continue;
+        };
+        if server.is_protected_from(peer.ip()) {
+            if server.certificates.of(face).is_none() {
+                let _ = stream.try_write(&refused(PROTECTED));
+            }
+            continue;
+        }
+        if !server.lets_in() {
+            if server.certificates.of(face).is_none() {
+                let _ = stream.try_write(full);
+            }
+            continue;
+        }
+        // A socket that refuses these still works. Whoever reads none of its answer for so long is cut off by the system.
+        let _ = stream.set_nodelay(true);
+        let _ = SockRef::from(&stream).set_tcp_user_timeout(Some(patience(&server.config)));
+        // Messages of gRPC are decoded where the connection lives, however large they are: not beside those of RESP.
+        let place = (face != Face::Grpc).then(|| server.io.place());
+        let runtime = place.as_ref().map_or(&server.compute, |place| place.runtime()).clone();
+        let Some((stream, entry)) = Entry::new(&server, face, stream) else { continue };
+        let (server, live) = (server.clone(), live.clone());
+        runtime.spawn(async move {
+            // How it ended concerns nobody: the client is gone, or was told why.
+            let stream = TcpStream::from_std(stream);
+            if let Ok(wire) = stream.and_then(|stream| server.certificates.wire(stream, face)) {
+                live(wire, entry).await;
+            }
+            drop(place);
+        });
+    }
+}
+
+/// A place in the list of clients.
+pub struct Listed {
+    server: Arc<Server>,
+    /// What is listed.
+    pub client: Arc<ClientInfo>,
+}
+
+impl Listed {
+    /// Lists a client that comes from `addr` and has arrived at `laddr`.
+    pub fn new(server: &Arc<Server>, addr: String, laddr: String) -> Listed {
+        let account = server.acl.default_account().clone();
+        let memory = server.client_memory.clone();
+        let client = ClientInfo::new(server.next_client(), addr, laddr, account, memory);
+        server.clients.lock().insert(client.id, client.clone());
+        Listed { server: server.clone(), client }
+    }
+}
+
+impl Drop for Listed {
+    fn drop(&mut self) {
+        self.server.clients.lock().remove(&self.client.id);
+    }
+}
+
+/// A connection's place in the list of clients, and in the count of connections.
+pub struct Entry {
+    listed: Listed,
+    face: Face,
+    /// The address it came to.
+    pub local: IpAddr,
+}
+
+impl Entry {
+    fn new(server: &Arc<Server>, face: Face, stream: TcpStream) -> Option<(std::net::TcpStream, Arc<Entry>)> {
+        let addresses = stream.peer_addr().and_then(|peer| Ok((peer, stream.local_addr()?)));
+        let Ok((peer, local)) = addresses else {
+            server.counters.connections.fetch_sub(1, Ordering::Relaxed);
+            return None;
+        };
+        let listed = Listed::new(server, peer.to_string(), local.to_string());
+        server.counters.enter(face);
+        let entry = Entry { listed, face, local: local.ip() };
+        Some((stream.into_std().ok()?, Arc::new(entry)))
+    }
+
+    /// The connection as a client.
+    pub fn client(&self) -> &Arc<ClientInfo> {
+        &self.listed.client
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        let counters = &self.listed.server.counters;
+        counters.connections.fetch_sub(1, Ordering::Relaxed);
+        counters.leave(self.face);
+    }
+}

@@ -1,0 +1,208 @@
+//! gRPC: the API `moonshard.gateway.v1`, health, and reflection.
+//!
+//! A call is a session of its own, as a request of HTTP is; calls of one connection run beside each other. Connections
+//! live on the I/O threads, as those of Redis clients do. A call is a future that is dropped when its client cancels it
+//! or is gone, which ends its script and takes back what it did.
+//!
+//! Health is for everybody, which costs little: a connection on which nobody says who they are ends soon, and after few
+//! calls.
+
+mod call;
+mod caller;
+mod pipeline;
+mod service;
+mod shown;
+mod span;
+mod status;
+mod subscribe;
+mod watch;
+
+use std::convert::Infallible;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::StreamExt;
+use http_body_util::{BodyStream, Full, StreamBody};
+use hyper::body::Incoming;
+use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderValue, ORIGIN};
+use hyper::service::service_fn;
+use hyper::{Request, Response, StatusCode, Version};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use proto::gateway::v1::DESCRIPTION;
+use proto::gateway::v1::gateway_server::{GatewayServer, SERVICE_NAME};
+use tls::Wire;
+use tokio::net::TcpListener;
+use tonic::body::Body;
+use tonic::codegen::Service;
+use tonic::service::Routes;
+use tonic_health::ServingStatus;
+use tonic_health::pb::health_server::SERVICE_NAME as HEALTH;
+use tonic_reflection::server::Builder;
+
+use self::call::Begun;
+use self::caller::Caller;
+use self::span::Facts;
+use super::door::{self, Entry, Ready};
+use super::http::guard;
+use super::traced;
+use crate::server::Server;
+use crate::telemetry::counters;
+
+/// How often a connection that says nothing is asked whether it is still there.
+const SILENCE: Duration = Duration::from_secs(60);
+
+/// How long the calls of a connection of strangers that is to end may still take: a probe takes milliseconds.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// Most bytes of a message to health, which anybody may ask, or reflection: a name.
+const QUESTION_BYTES: usize = 4096;
+
+/// Calls that a connection may have at the same time; its client holds back more. Each may bring a large message, so
+/// many of them are better spread over connections, which are counted.
+const MOST_CALLS: u32 = 200;
+
+/// What all connections share.
+struct Face {
+    server: Arc<Server>,
+    ready: Ready,
+    /// Health and reflection.
+    others: Routes,
+}
+
+/// Serves until `ready` turns to false. Connections finish what they are doing, which the caller waits for.
+pub async fn serve(server: Arc<Server>, listener: TcpListener, mut ready: Ready) -> Result<(), String> {
+    const WELL: [&str; 2] = ["", SERVICE_NAME];
+    let (mut reporter, health) = tonic_health::server::health_reporter();
+    for name in WELL {
+        reporter.set_service_status(name, ServingStatus::Serving).await;
+    }
+    let health = health.max_decoding_message_size(QUESTION_BYTES);
+    let described = || Builder::configure().register_encoded_file_descriptor_set(DESCRIPTION);
+    let broken = |error: tonic_reflection::server::Error| format!("cannot set up reflection: {error}");
+    let others = Routes::new(health)
+        .add_service(described().build_v1().map_err(broken)?.max_decoding_message_size(QUESTION_BYTES))
+        // Many tools know only this one.
+        .add_service(described().build_v1alpha().map_err(broken)?.max_decoding_message_size(QUESTION_BYTES));
+    let face = Arc::new(Face { server: server.clone(), ready: ready.clone(), others });
+    let live = move |wire, entry| live(face.clone(), wire, entry);
+    // One too many is cut off.
+    drop(door::keep(server, counters::Face::Grpc, listener, ready.clone(), b"", goodbye, live).await);
+    let _ = ready.wait_for(|ready| !ready).await;
+    for name in WELL {
+        reporter.set_service_status(name, ServingStatus::NotServing).await;
+        // Ends the streams of those who watch.
+        reporter.clear_service_status(name).await;
+    }
+    Ok(())
+}
+
+/// The frames that end a connection of HTTP/2 with a reason: SETTINGS, then GOAWAY of no stream, for lack of security.
+fn goodbye(text: &str) -> Vec<u8> {
+    const INADEQUATE_SECURITY: u32 = 0xc;
+    let settings = [0, 0, 0, 4, 0, 0, 0, 0, 0];
+    let length = (8 + text.len()) as u32;
+    let mut frames = settings.to_vec();
+    frames.extend_from_slice(&length.to_be_bytes()[1..]);
+    frames.extend_from_slice(&[7, 0, 0, 0, 0, 0]);
+    frames.extend_from_slice(&0u32.to_be_bytes());
+    frames.extend_from_slice(&INADEQUATE_SECURITY.to_be_bytes());
+    frames.extend_from_slice(text.as_bytes());
+    frames
+}
+
+/// Answers calls until the connection ends, or is ended by CLIENT KILL or the process.
+async fn live(face: Arc<Face>, wire: Wire, entry: Arc<Entry>) {
+    let client = entry.client().clone();
+    let patience = door::patience(&face.server.config);
+    let caller = Arc::new(Caller::new(entry));
+    let service = service_fn(|request| answer(face.clone(), caller.clone(), request));
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    let http1 = &mut builder.http1();
+    http1.timer(TokioTimer::new()).header_read_timeout(patience).max_buf_size(door::HEAD_BYTES);
+    builder.http2().timer(TokioTimer::new()).max_concurrent_streams(MOST_CALLS).keep_alive_interval(SILENCE);
+    let mut killed = pin!(client.wake.notified());
+    let mut ready = face.ready.clone();
+    let mut connection = pin!(builder.serve_connection(TokioIo::new(wire), service));
+    let is_stranger = tokio::select! {
+        biased;
+        _ = connection.as_mut() => return,
+        () = &mut killed => return,
+        () = caller.stays_unknown(patience) => true,
+        _ = ready.wait_for(|ready| !ready) => false,
+    };
+    connection.as_mut().graceful_shutdown();
+    tokio::select! {
+        _ = connection => {}
+        () = killed => {}
+        () = caller.stays_unknown(FAREWELL), if is_stranger => {}
+    }
+}
+
+/// Answers one call: checks what it is and who asks, then asks the service.
+async fn answer(
+    face: Arc<Face>,
+    caller: Arc<Caller>,
+    mut request: Request<Incoming>,
+) -> Result<Response<Body>, Infallible> {
+    if request.version() != Version::HTTP_2 || !is_grpc(request.headers()) {
+        return Ok(not_grpc());
+    }
+    let headers = request.headers();
+    if (headers.contains_key(ORIGIN) || headers.contains_key(guard::FETCH_SITE))
+        // A web page, by way of a proxy that translates.
+        && let Err(problem) = guard::check(&face.server.config, caller.entry.local, &request)
+    {
+        return Ok(status::forbidden(&problem.detail).into_http());
+    }
+    let service = request.uri().path().strip_prefix('/').and_then(|path| path.split_once('/'));
+    let service = service.map(|(service, _)| service);
+    match face.meet(&caller.entry, headers) {
+        Ok((mut work, bounds)) => {
+            caller.recognize();
+            if service == Some(SERVICE_NAME) {
+                let traced = traced::begin(&mut work, headers, || Facts::of(request.uri()));
+                request.extensions_mut().insert(Begun::new(work, bounds));
+                let most = face.server.config.grpc_message_max.get_usize();
+                let mut service = GatewayServer::from_arc(face).max_decoding_message_size(most);
+                let answer = service.call(request).await?;
+                return Ok(match traced {
+                    Some(traced) => traced.around(answer).map(Body::new),
+                    None => answer,
+                });
+            }
+        }
+        Err(refused) => {
+            let may_ask = caller.admit_stranger();
+            if service != Some(HEALTH) {
+                return Ok(refused.into_http());
+            }
+            if !may_ask {
+                return Ok(status::too_many().into_http());
+            }
+        }
+    }
+    let mut ready = face.ready.clone();
+    let stopped = async move { ready.wait_for(|ready| !ready).await.map(drop) };
+    let until_stopped =
+        |body: Incoming| Body::new(StreamBody::new(BodyStream::new(body).take_until(Box::pin(stopped))));
+    face.others.clone().call(request.map(until_stopped)).await
+}
+
+/// Whether the body is of messages as gRPC has them, in the only encoding known here.
+fn is_grpc(headers: &HeaderMap) -> bool {
+    let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    let kind = kind.split(';').next().unwrap_or_default().trim();
+    kind.eq_ignore_ascii_case("application/grpc") || kind.eq_ignore_ascii_case("application/grpc+proto")
+}
+
+/// For clients that want something else here.
+fn not_grpc() -> Response<Body> {
+    const TEXT: &str = "this port speaks gRPC: HTTP/2 with Content-Type: application/grpc\n";
+    let mut response = Response::new(Body::new(Full::new(Bytes::from_static(TEXT.as_bytes()))));
+    *response.status_mut() = StatusCode::UNSUPPORTED_MEDIA_TYPE;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain"));
+    response
+}

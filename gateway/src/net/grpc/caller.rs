@@ -1,0 +1,65 @@
+//! Who is at the other end of a connection, as far as its calls have said it.
+
+use std::future::pending;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::timeout;
+
+use crate::net::door::Entry;
+
+/// Calls that a connection may make on which nobody says who they are: a probe makes one. Each may cost 15 KB until the
+/// connection ends.
+const MOST_OF_STRANGERS: u32 = 16;
+
+/// A connection.
+pub struct Caller {
+    /// Its place in the list of clients.
+    pub entry: Arc<Entry>,
+    /// A call has come that did not have to say who it is, or has said it.
+    is_known: AtomicBool,
+    /// Calls of others.
+    strange: AtomicU32,
+    /// There are too many of those.
+    too_strange: Notify,
+}
+
+impl Caller {
+    /// One that has not called yet.
+    pub fn new(entry: Arc<Entry>) -> Caller {
+        Caller {
+            entry,
+            is_known: AtomicBool::new(false),
+            strange: AtomicU32::new(0),
+            too_strange: Notify::new(),
+        }
+    }
+
+    /// One of its calls is not a stranger's.
+    pub fn recognize(&self) {
+        self.is_known.store(true, Ordering::Relaxed);
+    }
+
+    /// One of its calls is a stranger's; whether that may be answered.
+    pub fn admit_stranger(&self) -> bool {
+        let fits = self.strange.fetch_add(1, Ordering::Relaxed) < MOST_OF_STRANGERS;
+        if !fits {
+            self.too_strange.notify_one();
+        }
+        fits || self.is_known()
+    }
+
+    /// Ends if nobody has said who they are when so much time has passed, or so many calls.
+    pub async fn stays_unknown(&self, wait: Duration) {
+        let _ = timeout(wait, self.too_strange.notified()).await;
+        if self.is_known() {
+            pending().await
+        }
+    }
+
+    fn is_known(&self) -> bool {
+        self.is_known.load(Ordering::Relaxed)
+    }
+}

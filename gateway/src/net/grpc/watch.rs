@@ -1,0 +1,70 @@
+//! What happens to scripts, while it happens.
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use futures_util::stream::{self, Stream};
+use proto::gateway::v1::watch_response::Event as EventShown;
+use proto::gateway::v1::{Began, Dropped, Ended, Listening, WatchResponse};
+use tonic::Status;
+
+use super::call::Bounds;
+use super::status;
+use crate::net::door::Ready;
+use crate::server::Server;
+use crate::telemetry::script_events::{Event, Introduction};
+
+/// What is told, as it comes.
+pub type Happenings = Pin<Box<dyn Stream<Item = Result<WatchResponse, Status>> + Send>>;
+
+/// Sends events of script runs until the client disconnects or the server shuts down.
+pub fn listen(server: &Arc<Server>, bounds: Bounds, ready: Ready) -> Happenings {
+    // Listens from now on, not from when the answer is first read.
+    let listener = server.events.listen();
+    let hello = Some(EventShown::Listening(Listening {}));
+    Box::pin(stream::unfold(Some((hello, listener, bounds, ready)), |state| async {
+        let (hello, mut listener, bounds, mut ready) = state?;
+        let told = match hello {
+            Some(hello) => Ok(hello),
+            None => {
+                let next = async {
+                    tokio::select! {
+                        biased;
+                        _ = ready.wait_for(|ready| !ready) => Err(status::ending()),
+                        next = listener.next() => Ok(match next {
+                            Ok(event) => shown(&event),
+                            Err(count) => EventShown::Dropped(Dropped { count }),
+                        }),
+                    }
+                };
+                bounds.hold(next).await
+            }
+        };
+        match told {
+            Ok(event) => {
+                Some((Ok(WatchResponse { event: Some(event) }), Some((None, listener, bounds, ready))))
+            }
+            Err(status) => Some((Err(status), None)),
+        }
+    }))
+}
+
+fn shown(event: &Event) -> EventShown {
+    let Event { run, who: Introduction { name, is_function, mode, client }, end } = event;
+    let began = Began {
+        run: *run,
+        what: name.clone(),
+        is_function: *is_function,
+        mode: (*mode).to_owned(),
+        client: *client,
+    };
+    match end {
+        None => EventShown::Began(began),
+        Some(end) => EventShown::Ended(Ended {
+            run: Some(began),
+            outcome: end.outcome.to_owned(),
+            fuel: end.fuel,
+            microseconds: end.micros,
+        }),
+    }
+}

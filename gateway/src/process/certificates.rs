@@ -1,0 +1,133 @@
+//! Which connections are TLS, and who has to show a certificate.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use store::client::Trust;
+use tls::{Clients, Files, Protocol, Tls, Wire};
+use tokio::net::TcpStream;
+
+use crate::config::Config;
+use crate::process::persistence::token;
+use crate::telemetry::counters::Face;
+use crate::telemetry::log;
+
+/// How often it is looked whether the files have changed.
+const LOOK: Duration = Duration::from_secs(2);
+
+/// What the parameters that begin with `tls-` say.
+#[derive(Default)]
+pub struct Certificates {
+    tls: Option<Arc<Tls>>,
+    /// Listeners that use TLS, as bits in the order of `tls-listeners`.
+    faces: u64,
+    stores: bool,
+}
+
+impl Certificates {
+    /// Reads the files; else which parameter is wrong, and why.
+    pub fn load(config: &Config) -> Result<Certificates, String> {
+        let [cert, key, roots] =
+            [&config.tls_cert_file, &config.tls_key_file, &config.tls_ca_cert_file].map(|file| file.get());
+        let stores = config.tls_stores.get() == 1;
+        if stores && roots.is_none() {
+            return Err(
+                "tls-stores: tls-ca-cert-file is required to verify the certificates of store nodes".into()
+            );
+        }
+        let own: Option<(PathBuf, PathBuf)> = match (cert, key) {
+            (Some(cert), Some(key)) => Some((cert, key)),
+            (None, None) => None,
+            (Some(_), None) => return Err("tls-cert-file: requires tls-key-file".into()),
+            (None, Some(_)) => return Err("tls-key-file: requires tls-cert-file".into()),
+        };
+        let clients = match (config.tls_auth_clients.get(), &roots) {
+            (0, None) | (3, _) => Clients::Anyone,
+            (0 | 1, Some(_)) => Clients::Known,
+            (2, Some(_)) => Clients::Optional,
+            _ => {
+                return Err(
+                    "tls-auth-clients: tls-ca-cert-file is required to verify client certificates".into()
+                );
+            }
+        };
+        if own.is_none() && roots.is_none() {
+            return Ok(Certificates::default());
+        }
+        let faces = if own.is_some() { config.tls_listeners.get() } else { 0 };
+        let tls = Tls::load(Files { own, roots, clients }).map_err(|why| format!("tls: {why}"))?;
+        Ok(Certificates { tls: Some(Arc::new(tls)), faces, stores })
+    }
+
+    /// A connection of a client.
+    pub fn wire(&self, tcp: TcpStream, face: Face) -> io::Result<Wire> {
+        match self.of(face) {
+            Some(tls) => tls.accept(tcp, spoken(face).1),
+            None => Ok(tcp.into()),
+        }
+    }
+
+    /// A connection of whoever asks a store node whether it is well: probes have no certificate to show.
+    pub fn wire_of_probe(&self, tcp: TcpStream) -> io::Result<Wire> {
+        match self.of(Face::Http) {
+            Some(tls) => tls.accept_anyone(tcp, Protocol::Http),
+            None => Ok(tcp.into()),
+        }
+    }
+
+    /// The certificates of a face, if it is TLS.
+    pub fn of(&self, face: Face) -> Option<&Arc<Tls>> {
+        self.tls.as_ref().filter(|_| self.faces & 1 << spoken(face).0 != 0)
+    }
+
+    /// How store nodes are known, and how this is known to them.
+    pub fn trust(&self, config: &Config) -> Result<Trust, String> {
+        Ok(Trust { token: token(config)?, tls: self.tls.clone().filter(|_| self.stores) })
+    }
+
+    /// Takes up what changes in the files, for new connections. Never returns.
+    pub async fn follow(&self) {
+        let Some(tls) = &self.tls else { return std::future::pending().await };
+        let mut told = String::new();
+        loop {
+            tokio::time::sleep(LOOK).await;
+            let why = match tls.refresh() {
+                Ok(false) => String::new(),
+                Ok(true) => {
+                    log::notice("certificates reloaded");
+                    String::new()
+                }
+                Err(why) => why,
+            };
+            if !why.is_empty() && why != told {
+                log::notice(&format!("certificates not reloaded, the old ones stay in use: {why}"));
+            }
+            told = why;
+        }
+    }
+}
+
+/// What is needed to ask a server of this configuration whether it is well, if that face of it is TLS; `insists` says that
+/// it is although the configuration has no certificate of it.
+pub fn to_ask(config: &Config, face: Face, insists: bool) -> Result<Option<Files>, String> {
+    let own = config.tls_cert_file.get().zip(config.tls_key_file.get());
+    if config.tls_listeners.get() & 1 << spoken(face).0 == 0 || (own.is_none() && !insists) {
+        return Ok(None);
+    }
+    let roots = config.tls_ca_cert_file.get();
+    if roots.is_none() {
+        return Err("tls-ca-cert-file: required to verify the server's certificate".into());
+    }
+    Ok(Some(Files { own, roots, clients: Clients::Anyone }))
+}
+
+/// The position of a listener in `tls-listeners`, and its protocol.
+fn spoken(face: Face) -> (u32, Protocol) {
+    match face {
+        Face::Resp => (0, Protocol::Resp),
+        Face::Http => (1, Protocol::Http),
+        Face::Grpc => (2, Protocol::Grpc),
+    }
+}

@@ -1,0 +1,40 @@
+//! Open files: the system limits them, and each connection is one.
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::config::Config;
+use crate::telemetry::log;
+
+/// What is open beside connections: some 80 files of data, links to store nodes, what threads wait with, and connections
+/// that are about to be refused.
+const BESIDE: usize = 200;
+
+/// Raises the limit of open files as far as this process may, as Redis does.
+pub fn raise_limit() {
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    // Where it is refused, fewer connections are let in.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
+}
+
+/// How many files may be open.
+fn limit() -> usize {
+    let limit = getrlimit(Resource::Nofile).current;
+    limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX)
+}
+
+/// How many connections the limit of open files has room for.
+pub fn room_for_connections() -> usize {
+    limit().saturating_sub(BESIDE).max(1)
+}
+
+/// Tells in the log if `maxclients` is more than there is room for.
+pub fn tell_if_short(config: &Config) {
+    let (wanted, room) = (config.maxclients.get_usize(), room_for_connections());
+    if wanted > room {
+        log::notice(&format!(
+            "maxclients: reduced from {wanted} to {room} connections, because the limit of open files is {}; \
+             raise `ulimit -n`",
+            limit()
+        ));
+    }
+}

@@ -1,0 +1,112 @@
+//! What the gateway has to do with the data's life on disk: it opens and closes it, says how it is, and refuses
+//! changes that could not be kept.
+
+use std::fmt::Write as _;
+
+use store::client::Trust;
+use store::journal::{Durability, Kept};
+use store::{Cluster, Node, Store};
+
+use crate::config::{Address, Config};
+use crate::telemetry::log;
+
+/// The node, and what writes it down if it outlives the process.
+pub struct Storage {
+    store: Store,
+    kept: Option<Kept>,
+}
+
+/// Why the data cannot be had, or was not kept: one line.
+pub type Trouble = String;
+
+impl Storage {
+    /// As the configuration says: the data of other processes, which it has to `trust`, of its folder, or none. With `accept_loss` what is left of it, if some is
+    /// lost.
+    pub fn open(config: &Config, trust: Trust, accept_loss: bool) -> Result<Storage, Trouble> {
+        let stores: Vec<String> = config.stores.get().iter().map(Address::to_string).collect();
+        if !stores.is_empty() {
+            let notify = u32::try_from(config.notify_keyspace_events.get()).unwrap_or_default();
+            let cluster =
+                Cluster::open(&stores, trust, notify).map_err(|error| format!("stores: {error}"))?;
+            cluster.set_sparse_limit(config.sparse_limit());
+            return Ok(Storage { store: Store::Spread(cluster), kept: None });
+        }
+        let shards = config.shards.get_usize();
+        let Some(folder) = config.data_dir.get() else {
+            return Ok(Storage { store: Store::Here(Node::new(shards)), kept: None });
+        };
+        let durability = if config.durability.get() == 1 { Durability::Sync } else { Durability::Periodic };
+        let begun = std::time::Instant::now();
+        let opened = match Kept::open(store::journal::in_folder(folder.clone()), shards, durability) {
+            Err(error) if error.is_loss() && accept_loss => {
+                Kept::open_accepting_loss(folder.clone(), shards, durability, &mut |error| {
+                    log::notice(&format!("--accept-loss: {error:#}"));
+                })
+            }
+            opened => opened,
+        };
+        let kept = opened.map_err(|error| format!("data-dir: {error}"))?;
+        let keys: usize = kept.node.usage().keys.iter().sum();
+        if keys > 0 {
+            let (folder, seconds) = (folder.display(), begun.elapsed().as_secs_f64());
+            log::notice(&format!("{keys} keys read from {folder} in {seconds:.1} seconds"));
+        }
+        Ok(Storage { store: Store::Here(kept.node.clone()), kept: Some(kept) })
+    }
+
+    /// Where the data is.
+    pub fn store(&self) -> Store {
+        self.store.clone()
+    }
+
+    /// Writes down what is left to be, unless `abandon`. Nothing may change any more.
+    pub fn close(self, abandon: bool) -> Result<(), Trouble> {
+        let Some(kept) = self.kept else { return Ok(()) };
+        kept.close(abandon).map_err(|reason| format!("the last writes are lost: {reason}"))
+    }
+}
+
+/// The word that gateways and store nodes of a cluster must know.
+pub fn token(config: &Config) -> Result<Option<String>, Trouble> {
+    let Some(file) = config.cluster_token_file.get() else { return Ok(None) };
+    let failed = |why: String| format!("cluster-token-file: {}: {why}", file.display());
+    let text = std::fs::read_to_string(&file).map_err(|error| failed(error.to_string()))?;
+    match text.trim() {
+        "" => Err(failed("the file is empty".into())),
+        token => Ok(Some(token.to_owned())),
+    }
+}
+
+/// INFO's section.
+pub fn describe(store: &Store, text: &mut String) {
+    let line = |text: &mut String, name: &str, value: &dyn std::fmt::Display| {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{name}:{value}\r\n");
+    };
+    line(text, "loading", &0);
+    let Some(journal) = store.node().and_then(|node| node.journal()) else {
+        line(text, "durability", &"memory");
+        line(text, "rdb_bgsave_in_progress", &0);
+        line(text, "aof_enabled", &0);
+        return;
+    };
+    let progress = journal.progress();
+    let durability = match journal.durability() {
+        Durability::Periodic => "periodic",
+        Durability::Sync => "sync",
+    };
+    let status = if progress.failure.is_none() { "ok" } else { "err" };
+    line(text, "durability", &durability);
+    line(text, "rdb_changes_since_last_save", &(journal.newest().saturating_sub(progress.checkpoint)));
+    line(text, "rdb_bgsave_in_progress", &u8::from(progress.saving));
+    line(text, "rdb_last_save_time", &progress.saved_at);
+    line(text, "rdb_last_bgsave_status", &status);
+    line(text, "aof_enabled", &1);
+    line(text, "aof_rewrite_in_progress", &u8::from(progress.saving));
+    line(text, "aof_last_write_status", &status);
+    line(text, "aof_current_size", &progress.journal_bytes);
+    line(text, "journal_newest", &journal.newest());
+    line(text, "journal_durable", &progress.durable);
+    line(text, "journal_checkpoint", &progress.checkpoint);
+    line(text, "journal_flushes", &progress.flushes);
+}

@@ -1,0 +1,34 @@
+//! Scripts and EXEC: which locks they take, and how often they run.
+//!
+//! An atomic unit locks the keys it names and runs. If a call then needs a key that somebody else holds, the
+//! unit is taken back, the key joins its lock set, and it runs again: with the same time, random seed and
+//! arguments, so nobody can tell. After a few rounds the whole store is locked, which cannot fail.
+//!
+//! A script that gave up atomicity takes no locks: each of its calls is like a client's.
+
+mod aside;
+mod caller;
+mod compile;
+mod declared;
+mod dry;
+mod exec;
+mod host;
+mod limits;
+mod locks;
+mod outgoing;
+mod queue;
+pub mod records;
+mod sandbox;
+mod script;
+mod spans;
+mod trace;
+mod turns;
+mod unlocked;
+mod wait;
+
+pub use aside::tell_time;
+pub use compile::{compile, load_library};
+pub use exec::{Performer, Queued, Step, Stepping, Watches, exec};
+pub use script::{Program, ScriptCall, run_script};
+pub use spans::tell_queued;
+pub use wait::{found_nothing, timed_out, wait};

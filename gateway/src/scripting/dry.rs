@@ -1,0 +1,132 @@
+//! Dry runs: a script runs for real under its locks, is undone, and its reply tells what it would have changed. And runs
+//! that are kept, of which the same is to be told.
+
+use std::sync::Arc;
+
+use script::Outcome;
+use store::{Change, Preview, Unit};
+use store_engine::{Protocol, Reply};
+
+use super::host::{Circumstances, Collects};
+use super::script::{Round, ScriptCall, lost, run_once};
+use crate::scripts::options::{Flags, OnError};
+use crate::server::Server;
+
+/// Keys that a dry run tells of.
+const MOST_CHANGES: usize = 1000;
+
+/// Refuses a dry run that could not be undone, with the text of the reply.
+pub(super) fn refuse(call: &ScriptCall<'_>) -> Result<(), String> {
+    if !call.is_dry() {
+        return Ok(());
+    }
+    if call.options.flags.has(Flags::DISABLE_ATOMICITY) {
+        return Err(format!(
+            "ERR {} does not support dry runs, because it runs without atomicity and its writes are visible \
+             immediately",
+            call.program
+        ));
+    }
+    Ok(())
+}
+
+/// Undoes a run that has ended and was a part of its transaction, and replaces its reply, which begins at `mark`, by
+/// what is to be known of it. An error is the text that becomes the reply.
+pub(super) async fn tell(
+    call: &ScriptCall<'_>,
+    txn: &mut Unit,
+    failed: bool,
+    mark: usize,
+    out: &mut Vec<u8>,
+) -> Result<(), String> {
+    let (changes, omitted) = if failed && call.options.on_error == Some(OnError::RollBack) {
+        txn.undo_part().await.map_err(lost)?;
+        (Vec::new(), 0)
+    } else {
+        txn.undo_part_telling(MOST_CHANGES).await.map_err(lost)?
+    };
+    let own = out.split_off(mark);
+    let mut reply = Reply::append_to(std::mem::take(out), call.protocol);
+    reply.map(6);
+    reply.bulk(b"reply");
+    reply.buf.extend_from_slice(&own);
+    reply.bulk(b"writes");
+    reply.array(changes.len());
+    changes.iter().for_each(|change| tell_change(change, &mut reply));
+    reply.bulk(b"omitted");
+    reply.count(omitted);
+    let (spent, reruns) = call.trace.as_ref().map_or_else(Default::default, |trace| {
+        trace.set_dry();
+        let seen = trace.seen();
+        (seen.spent, seen.reruns.len())
+    });
+    for (name, number) in
+        [("fuel", spent.fuel), ("memory", spent.memory_bytes as u64), ("reruns", reruns as u64)]
+    {
+        reply.bulk(name.as_bytes());
+        reply.integer(i64::try_from(number).unwrap_or(i64::MAX));
+    }
+    *out = reply.buf;
+    Ok(())
+}
+
+/// Notes what a run that has ended is about to keep, if its caller wants to know. What was there before is told by taking
+/// it back and nothing else, for which it is a part of its transaction; then the script runs once more, under the same
+/// locks, at the same time and with the same random numbers, so that it does the same.
+pub(super) async fn note_changes(
+    server: &Arc<Server>,
+    call: &ScriptCall<'_>,
+    mut round: Round,
+    seen: Circumstances,
+    collects: Collects,
+) -> Result<Round, String> {
+    let (Some(trace), Outcome::Reply(reply)) = (&call.trace, &round.outcome) else { return Ok(round) };
+    let Some(host) = &mut round.host else { return Ok(round) };
+    if host.lack.is_some() {
+        return Ok(round);
+    }
+    let is_undone = reply.starts_with(b"-") && call.options.on_error == Some(OnError::RollBack);
+    let (changes, omitted) = match is_undone {
+        true => (Vec::new(), 0),
+        false => host.txn.undo_part_telling(MOST_CHANGES).await.map_err(lost)?,
+    };
+    let mut told = Reply::new(Protocol::Resp3);
+    told.array(changes.len());
+    changes.iter().for_each(|change| tell_change(change, &mut told));
+    trace.set_changes(told.buf, omitted);
+    match round.host.take_if(|_| !changes.is_empty()) {
+        Some(host) => Ok(run_once(server, call, host.txn, seen, collects, false).await),
+        None => Ok(round),
+    }
+}
+
+fn tell_change(change: &Change, reply: &mut Reply) {
+    reply.map(4);
+    reply.bulk(b"db");
+    reply.count(change.db);
+    reply.bulk(b"key");
+    reply.optional(change.key.as_deref());
+    reply.bulk(b"before");
+    tell_preview(change.before.as_ref(), reply);
+    reply.bulk(b"after");
+    tell_preview(change.after.as_ref(), reply);
+}
+
+fn tell_preview(preview: Option<&Preview>, reply: &mut Reply) {
+    let Some(preview) = preview else { return reply.null() };
+    reply.map(5);
+    reply.bulk(b"type");
+    reply.bulk(preview.type_name.as_bytes());
+    reply.bulk(b"length");
+    reply.count(preview.length);
+    reply.bulk(b"expire_at_ms");
+    match preview.expire_at_ms {
+        Some(at) => reply.integer(i64::try_from(at).unwrap_or(i64::MAX)),
+        None => reply.null(),
+    }
+    reply.bulk(b"sticky");
+    reply.boolean(preview.sticky);
+    reply.bulk(b"elements");
+    reply.array(preview.elements.len());
+    preview.elements.iter().for_each(|element| reply.bulk(element));
+}

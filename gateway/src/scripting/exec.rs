@@ -1,0 +1,475 @@
+//! EXEC.
+
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::time::Duration;
+
+use script::{Outcome, Spent};
+use store::spans::Part;
+use store::{Call, Conflict, LockRequest, Mode, Trouble, Unit, WatchId};
+use store_engine::error::REPLY_TOO_LARGE;
+use store_engine::work::LONG_CALL_STEPS;
+use store_engine::{Args, CommandError, Reply};
+
+use super::dry;
+use super::host::{Circumstances, Collects, Lack, ScriptHost};
+use super::limits::{exec_memory_error, memory_error};
+use super::locks::LockSet;
+use super::outgoing::{Outgoing, commit};
+use super::script::{ScriptCall, append_reply, killed_error, never_run_error, note_end, run_once};
+use super::spans;
+use crate::admission::{self, Admitted};
+use crate::scripts::cache::{sha_of, spelled};
+use crate::scripts::options::OnError;
+use crate::scripts::runs::Who;
+use crate::server::Server;
+use crate::server::gateways;
+use crate::server::{Handler, Row, ScriptSource, SessionCommand};
+use crate::session::Session;
+use crate::session::pubsub::Message;
+use crate::telemetry::counters::{Counters, unix_time};
+use crate::telemetry::script_stats::Ended;
+
+/// Queued calls of which each does little that are looked at, or performed, before others have their turn.
+const CALLS_PER_TURN: usize = 1000;
+
+/// A queued call of EXEC, as far as it is known before any of them is performed.
+pub struct Queued<'a> {
+    /// The call as it came.
+    pub args: Args<'a>,
+    /// What the gate says of it.
+    pub call: Result<Admitted<'a>, CommandError>,
+    /// The database that it will find selected.
+    pub db: usize,
+}
+
+impl Queued<'_> {
+    fn command(&self) -> Option<&'static SessionCommand> {
+        match self.call.as_ref().ok()?.row {
+            Row::Session(command) => Some(command),
+            Row::Engine(_) => None,
+        }
+    }
+
+    /// What performs it, if it is about no key.
+    pub fn handler(&self) -> Option<Handler> {
+        self.command().map(|command| command.run)
+    }
+
+    fn script_source(&self) -> Option<ScriptSource> {
+        match self.handler()? {
+            Handler::Script { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+
+    /// Who runs the script or function of this connection.
+    fn who(&self, client: u64) -> Who {
+        let word = String::from_utf8_lossy(self.args[1]);
+        let function = || self.args.items().iter().map(|item| Box::from(*item)).collect();
+        let (name, function) = match self.script_source() {
+            Some(ScriptSource::Text) => (spelled(&sha_of(self.args[1])), None),
+            Some(ScriptSource::Digest) => (word.to_ascii_lowercase(), None),
+            Some(ScriptSource::Function) | None => (word.into_owned(), Some(function())),
+        };
+        Who { name, function, client }
+    }
+
+    /// Whether it compiles or runs something, for which a user may have to wait.
+    fn takes_turn(&self) -> bool {
+        let subcommand = self.call.as_ref().map_or("", |call| call.facts.name);
+        let loads = self.command().is_some_and(|command| {
+            matches!(
+                (command.facts.name, subcommand),
+                ("script" | "function", "load") | ("function", "restore")
+            )
+        });
+        loads || self.script_source().is_some()
+    }
+}
+
+/// A queued call of EXEC when its turn has come. What is about no key is done by then.
+pub enum Step<'a> {
+    /// A command of the engine.
+    Engine(&'a Admitted<'a>, usize),
+    /// Something that was answered thus.
+    Answered(Vec<u8>),
+    /// PUBLISH or SPUBLISH.
+    Publish(Message),
+    /// A script or a function.
+    Script(Box<ScriptCall<'a>>),
+}
+
+/// Performs what is about no key, for the session whose EXEC it is.
+pub trait Performer<'a>: Send {
+    /// The session.
+    fn session(&self) -> &Session;
+
+    /// Whether a watched key has changed, as far as that is known here. `now_ms` is the time that the calls see.
+    fn watch_broken(&self, now_ms: u64) -> bool;
+
+    /// What is left to do for call number `at`, now that all before it are done. `clock` is what it sees as the present
+    /// time. Nobody asks twice for the same.
+    fn step<'s>(&'s mut self, at: usize, clock: Duration) -> Stepping<'s, 'a>;
+}
+
+/// What an EXEC depends on.
+pub struct Watches {
+    /// Locks on the watched keys: nobody may change one between the look at it and the commit.
+    pub keys: Vec<LockRequest>,
+    /// What nodes elsewhere are to be asked about.
+    pub elsewhere: Vec<WatchId>,
+}
+
+/// What comes to a step.
+pub enum Stepping<'s, 'a> {
+    /// It is one.
+    Now(Step<'a>),
+    /// It may have to wait.
+    Later(Pin<Box<dyn Future<Output = Step<'a>> + Send + 's>>),
+}
+
+fn call_of<'a>(admitted: &'a Admitted<'_>, db: usize, now_ms: u64) -> Call<'a> {
+    Call { command: admitted.facts, args: admitted.args, keys: &admitted.keys, db, now_ms }
+}
+
+/// The present time, which stands still for all steps in all rounds.
+#[derive(Clone, Copy)]
+struct Present {
+    now_ms: u64,
+    micros: u32,
+    clock_seconds: f64,
+}
+
+impl Present {
+    /// The time of nodes elsewhere, or ours if none was asked.
+    fn of(server: &Server, txn: &mut Unit) -> Present {
+        let here = unix_time();
+        Present {
+            now_ms: txn.keep_time(|| here.as_millis() as u64),
+            micros: here.subsec_micros() % 1000,
+            clock_seconds: server.started.elapsed().as_secs_f64(),
+        }
+    }
+
+    fn clock(self) -> Duration {
+        Duration::from_millis(self.now_ms) + Duration::from_micros(self.micros.into())
+    }
+
+    fn seen_by(self, call: &ScriptCall<'_>, seed: u64) -> Circumstances {
+        let Present { now_ms, micros, clock_seconds } = self;
+        Circumstances { micros, clock_seconds, seed, ..Circumstances::of(call, now_ms) }
+    }
+}
+
+/// Runs the queued calls of an EXEC as one transaction. `Ok(false)`: a watched key has changed before all was locked. With
+/// an error nothing of it is kept, but for what the `performer` has done that is about no key.
+pub async fn exec<'a>(
+    server: &Arc<Server>,
+    queued: &'a [Queued<'a>],
+    performer: &mut (dyn Performer<'a> + '_),
+    watches: Watches,
+    seed: &mut u64,
+    out: &mut Reply,
+) -> Result<bool, CommandError> {
+    let mut locks = LockSet::default();
+    for (at, Queued { call, db, .. }) in queued.iter().enumerate() {
+        if at % CALLS_PER_TURN == CALLS_PER_TURN - 1 {
+            tokio::task::yield_now().await;
+        }
+        if let Ok(admitted) = call {
+            locks.add(&call_of(admitted, *db, 0));
+        }
+    }
+    let script = queued.iter().find(|queued| queued.script_source().is_some());
+    // A script may write what it does not declare, and would have to begin again where it may only read.
+    let mode = if script.is_some() { Mode::Exclusive } else { Mode::Shared };
+    locks.join(LockSet::of(watches.keys.into_iter().map(|key| LockRequest { mode, ..key }).collect()));
+    let client = performer.session().client.id;
+    // One turn for all: they run one behind the other. It is waited for while nothing is locked.
+    let _turn = match performer.session().limited_account() {
+        Some(account) if queued.iter().any(Queued::takes_turn) => {
+            wait(server, script, client, admission::turn(server, &account)).await??
+        }
+        _ => None,
+    };
+    let mark = out.buf.len();
+    let mut collects = Collects::at_first(server);
+    let mut present: Option<Present> = None;
+    let mut steps = Vec::with_capacity(queued.len());
+    loop {
+        let lock = locks.lock(server, present.map(|present| present.now_ms), watches.elsewhere.clone());
+        let mut txn = match wait(server, script, client, server.counters.lock_waits.of(lock)).await? {
+            Ok(txn) => txn,
+            Err(Trouble::Broken) => return Ok(false),
+            Err(trouble) => return Err(error_of(trouble)),
+        };
+        let present = *present.get_or_insert_with(|| Present::of(server, &mut txn));
+        if performer.watch_broken(present.now_ms) {
+            return Ok(false);
+        }
+        let mut shared =
+            Shared { present, seed: *seed, collects, outgoing: Outgoing::default(), ended: Vec::new() };
+        out.array(queued.len());
+        match round(server, queued.len(), performer, &mut steps, txn, &mut shared, out).await {
+            Ok(txn) => {
+                *seed = shared.seed;
+                for (at, failed, spent) in shared.ended {
+                    if let Some(Step::Script(call)) = steps.get(at) {
+                        note_end(server, call, failed, &spent);
+                    }
+                }
+                return match commit(server, txn, shared.outgoing).await {
+                    Err(Trouble::Conflict(Conflict::Limit(limit))) => {
+                        Err(CommandError::owned(exec_memory_error(server, limit)))
+                    }
+                    done => done.map(|()| true).map_err(error_of),
+                };
+            }
+            Err(Broken::Lack(txn, lack)) => {
+                Counters::add(&server.counters.scripts_rerun, 1);
+                for step in &steps {
+                    if let Step::Script(call) = step {
+                        call.tell_rerun(&lack);
+                    }
+                }
+                collects = collects.after(&lack);
+                locks.widen(txn.as_deref(), lack.conflict());
+            }
+            // What ends a script undoes it, and with it the transaction it is part of.
+            Err(Broken::Ended(text)) => return Err(CommandError::owned(text)),
+        }
+        out.buf.truncate(mark);
+    }
+}
+
+/// Waits. Whoever kills the first `script` ends that, and nothing was done.
+async fn wait<T>(
+    server: &Server,
+    script: Option<&Queued<'_>>,
+    client: u64,
+    waits: impl Future<Output = T>,
+) -> Result<T, CommandError> {
+    let Some(script) = script else { return Ok(waits.await) };
+    match server.runs.drive(|| script.who(client), pin!(waits)).await {
+        Some(done) => Ok(done),
+        None => Err(CommandError::owned(never_run_error(server, &script.who(client)))),
+    }
+}
+
+/// What becomes the reply when a transaction is lost.
+fn error_of(trouble: Trouble) -> CommandError {
+    match trouble {
+        Trouble::Lost(error) => error,
+        other => CommandError::owned(format!("ERR internal error: a transaction was lost: {other:?}")),
+    }
+}
+
+/// Why a round came to nothing.
+enum Broken {
+    /// It has to be repeated, with the locks it had and those it lacked.
+    Lack(Option<Box<Unit>>, Lack),
+    /// A script was ended; the text is EXEC's reply.
+    Ended(String),
+}
+
+/// What the steps of a round share.
+struct Shared {
+    present: Present,
+    seed: u64,
+    collects: Collects,
+    outgoing: Outgoing,
+    /// The scripts that have come to their end: number, whether with an error, and what they used.
+    ended: Vec<(usize, bool, Spent)>,
+}
+
+/// Runs all `count` steps; `steps` are those that an earlier round has come to. The transaction comes back if it may be
+/// committed.
+async fn round<'a>(
+    server: &Arc<Server>,
+    count: usize,
+    performer: &mut (dyn Performer<'a> + '_),
+    steps: &mut Vec<Step<'a>>,
+    mut txn: Unit,
+    shared: &mut Shared,
+    out: &mut Reply,
+) -> Result<Unit, Broken> {
+    for at in 0..count {
+        if steps.len() == at {
+            let step = match performer.step(at, shared.present.clock()) {
+                Stepping::Now(step) => step,
+                Stepping::Later(step) => step.await,
+            };
+            steps.push(step);
+        }
+        match &steps[at] {
+            Step::Answered(bytes) => out.buf.extend_from_slice(bytes),
+            Step::Publish(message) => {
+                let (part, mark) = (Part::begin(), out.buf.len());
+                let receivers = gateways::receivers(server, message.shard, &message.channel).await;
+                match shared.outgoing.push(message.clone()).and(receivers) {
+                    Ok(count) => out.count(count),
+                    Err(error) => out.error(&error),
+                }
+                if let Some(part) = part {
+                    let name = if message.shard { "SPUBLISH" } else { "PUBLISH" };
+                    spans::tell_queued(server, part, name, 0, &out.buf[mark..]);
+                }
+            }
+            Step::Engine(admitted, db) => {
+                make_room(out).await.map_err(|error| Broken::Ended(error.text().to_owned()))?;
+                let (part, mark) = (Part::begin(), out.buf.len());
+                let call = call_of(admitted, *db, shared.present.now_ms);
+                txn.set_limits(server.transaction_limits());
+                let execute = txn.execute(&call, Mode::Exclusive, &mut shared.seed, out);
+                let done = match &part {
+                    Some(part) => part.scope().drive(execute).await,
+                    None => execute.await,
+                };
+                if let Some(part) = part {
+                    let name = admission::shown_name(&server.registry, admitted.args);
+                    spans::tell_queued(server, part, name, *db, &out.buf[mark..]);
+                }
+                if out.is_over_limit() {
+                    return Err(Broken::Ended(REPLY_TOO_LARGE.text().to_owned()));
+                }
+                // Of many calls none may be long, and all together nevertheless.
+                out.steps += LONG_CALL_STEPS / CALLS_PER_TURN as u64;
+                if out.steps > LONG_CALL_STEPS {
+                    out.steps = 0;
+                    tokio::task::yield_now().await;
+                }
+                match done {
+                    Ok(fine) => server.calls.add_untimed(admitted.number, !fine),
+                    Err(Trouble::Conflict(Conflict::Limit(limit))) => {
+                        return Err(Broken::Ended(exec_memory_error(server, limit)));
+                    }
+                    Err(Trouble::Conflict(conflict)) => {
+                        return Err(Broken::Lack(Some(Box::new(txn)), Lack::Lock(conflict)));
+                    }
+                    Err(trouble) => return Err(Broken::Ended(error_of(trouble).text().to_owned())),
+                }
+            }
+            Step::Script(call) => {
+                txn = script_step(server, call, at, txn, shared, out).await?;
+            }
+        }
+    }
+    Ok(txn)
+}
+
+/// Lets a large reply grow before it has to, on another thread: all of it may have to move.
+async fn make_room(out: &mut Reply) -> Result<(), CommandError> {
+    const LARGE_BYTES: usize = 16 << 20;
+    let len = out.buf.len();
+    if len < LARGE_BYTES || out.buf.capacity() - len > len / 8 {
+        return Ok(());
+    }
+    let mut buf = std::mem::take(&mut out.buf);
+    let grown = tokio::task::spawn_blocking(move || {
+        buf.reserve(len);
+        buf
+    });
+    out.buf = grown.await.map_err(|_| CommandError::new("ERR internal error: a reply was lost"))?;
+    Ok(())
+}
+
+async fn script_step(
+    server: &Arc<Server>,
+    call: &ScriptCall<'_>,
+    at: usize,
+    txn: Unit,
+    shared: &mut Shared,
+    out: &mut Reply,
+) -> Result<Unit, Broken> {
+    let (began, mark) = (call.phase(), out.buf.len());
+    let done = run_step(server, call, at, txn, shared, out).await;
+    let Some(began) = began else { return done };
+    match &done {
+        // It is told of when it has ended.
+        Err(Broken::Lack(..)) => {}
+        Err(Broken::Ended(text)) => spans::tell(server, call, began, format!("-{text}").as_bytes()),
+        Ok(_) => spans::tell(server, call, began, out.buf.get(mark..).unwrap_or_default()),
+    }
+    done
+}
+
+async fn run_step(
+    server: &Arc<Server>,
+    call: &ScriptCall<'_>,
+    at: usize,
+    mut txn: Unit,
+    shared: &mut Shared,
+    out: &mut Reply,
+) -> Result<Unit, Broken> {
+    let ended = |trouble| Broken::Ended(error_of(trouble).text().to_owned());
+    txn.begin_part().await.map_err(ended)?;
+    if let Err(error) = dry::refuse(call) {
+        out.error(&CommandError::owned(error));
+        return Ok(txn);
+    }
+    let mark = out.buf.len();
+    let mut told = server.events.begin(|| call.introduction("transaction"));
+    let (seen, collects) = (shared.present.seen_by(call, shared.seed), shared.collects);
+    let before = txn.requests().count();
+    let run = pin!(async {
+        // Not before: nobody who holds a place waits for keys, or for others who load something.
+        let _permit = server.runtime.admit(false).await;
+        run_once(server, call, txn, seen, collects, false).await
+    });
+    let Some(mut done) = server.runs.drive(|| call.who(), run).await else {
+        told.iter_mut().for_each(|told| told.end(Ended::Killed, 0));
+        return Err(Broken::Ended(killed_error(server, call)));
+    };
+    let lack = done.lack();
+    // What an earlier round has come to is locked from the start.
+    let found = done.host.iter().flat_map(|host| host.txn.requests().skip(before));
+    let lacked = match &lack {
+        Some(Lack::Lock(Conflict::Key(request))) => Some(request),
+        _ => None,
+    };
+    call.note_undeclared(server, found.chain(lacked));
+    if let Some(Lack::Node(error)) = lack {
+        return Err(Broken::Ended(error.text().to_owned()));
+    }
+    if let Some(Lack::Limit(limit)) = lack {
+        return Err(Broken::Ended(memory_error(server, call, limit)));
+    }
+    if let Some(lack) = lack {
+        call.program.stats().add_rerun();
+        told.iter_mut().for_each(|told| told.repeat());
+        return Err(Broken::Lack(done.host.map(|host| Box::new(host.txn)), lack));
+    }
+    let failed = match done.outcome {
+        Outcome::CompileError(message) => {
+            out.error(&CommandError::owned(call.compile_error(server, &message)));
+            true
+        }
+        outcome => {
+            told.iter_mut().for_each(|told| told.end(Ended::ByLimit, done.spent.fuel));
+            let failed =
+                append_reply(server, call, outcome, &done.spent, &mut out.buf).map_err(Broken::Ended)?;
+            shared.ended.push((at, failed, done.spent));
+            failed
+        }
+    };
+    let how = if failed { Ended::WithError } else { Ended::Well };
+    call.tell_end(how, &done.spent);
+    told.iter_mut().for_each(|told| told.end(how, done.spent.fuel));
+    let lost = || Broken::Ended("SCRIPTTRAP the sandbox failed and its transaction was rolled back".into());
+    let ScriptHost { mut txn, outgoing: published, seen, .. } = *done.host.ok_or_else(lost)?;
+    shared.seed = seen.seed;
+    if call.is_dry() {
+        dry::tell(call, &mut txn, failed, mark, &mut out.buf).await.map_err(Broken::Ended)?;
+        return Ok(txn);
+    }
+    match failed && call.options.on_error == Some(OnError::RollBack) {
+        true => txn.undo_part().await.map_err(ended)?,
+        false => {
+            txn.keep_part().await.map_err(ended)?;
+            shared.outgoing.append(published);
+        }
+    }
+    Ok(txn)
+}

@@ -1,0 +1,549 @@
+//! What the calls of an atomic script meet: the gate, then the transaction.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use script::{CallFlags, Finishing, Host, HostCall, LogLevel};
+use smallvec::SmallVec;
+use store::{Call, Conflict, LimitReached, Mode, Trouble, Unit};
+use store_engine::spec::flags;
+use store_engine::{Args, CommandError, Protocol, Reply, Routing};
+
+use super::aside;
+use super::caller::{Caller, Calling, admit};
+use super::declared::Declared;
+use super::outgoing::Outgoing;
+use super::queue::Queue;
+use super::trace::tell_call;
+use crate::admission::{Admitted, Recent};
+use crate::server::Server;
+use crate::server::gateways;
+use crate::server::{Handler, Row};
+use crate::session::OwnedCall;
+use crate::session::pubsub::Message;
+use crate::session::tracking::Reader;
+use crate::telemetry::counters::unix_ms;
+use crate::telemetry::script_trace::Trace;
+
+/// Fuel that a call costs beside what its reply's bytes cost.
+pub(super) const CALL_FUEL: u64 = 100;
+
+/// Fuel that a step costs which a command takes: a step is some 50 ns, see [`store_engine::work`].
+pub(super) const STEP_FUEL: u64 = 64;
+
+/// How a call has ended whose reply is `out`, and what it cost.
+pub(super) fn ended(out: &Reply) -> HostCall {
+    if out.is_over_limit() { HostCall::TooLarge } else { HostCall::Done(cost_of(out)) }
+}
+
+/// What a call cost whose reply is `out`.
+pub(super) fn cost_of(out: &Reply) -> u64 {
+    (CALL_FUEL + out.buf.len() as u64).saturating_add(out.steps.saturating_mul(STEP_FUEL))
+}
+
+/// The circumstances of a unit, which every round sees alike.
+#[derive(Clone, Copy)]
+pub(super) struct Circumstances {
+    pub now_ms: u64,
+    /// What TIME tells beside it: nothing else is that exact.
+    pub micros: u32,
+    pub clock_seconds: f64,
+    pub seed: u64,
+    pub db: usize,
+    pub read_only: bool,
+    /// Memory was full when the unit began: it may not begin to write with a call that needs some.
+    pub full: bool,
+    /// Which does not matter.
+    pub spares_memory: bool,
+}
+
+impl Circumstances {
+    /// The present time, which stands still for a script.
+    pub(super) fn clock(&self) -> Duration {
+        Duration::from_millis(self.now_ms) + Duration::from_micros(self.micros.into())
+    }
+}
+
+/// Which calls are sent later and together, of those whose results nobody reads.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Collects {
+    /// None.
+    Nothing,
+    /// Those that a node elsewhere has to do: each would cost a round trip.
+    Away,
+    /// All.
+    All,
+}
+
+impl Collects {
+    /// What is collected until a call fails that was.
+    pub fn at_first(server: &Server) -> Collects {
+        match (server.config.collects_always(), server.store.node()) {
+            (true, _) => Collects::All,
+            (false, None) => Collects::Away,
+            (false, Some(_)) => Collects::Nothing,
+        }
+    }
+
+    /// What is collected after this was lacking.
+    pub fn after(self, lack: &Lack) -> Collects {
+        if matches!(lack, Lack::Order) { Collects::Nothing } else { self }
+    }
+}
+
+/// What an atomic script lacked.
+pub(super) enum Lack {
+    /// Something that is not locked.
+    Lock(Conflict),
+    /// The error of a collected call, where the call stands in the script: nothing may be collected.
+    Order,
+    /// Its locks, before its first call.
+    Begin,
+    /// Memory that its writes, or rolling them back, would need: it cannot be repeated.
+    Limit(LimitReached),
+    /// A node that has part of the transaction: it cannot be repeated, and nothing was done.
+    Node(CommandError),
+}
+
+impl From<Conflict> for Lack {
+    fn from(conflict: Conflict) -> Lack {
+        match conflict {
+            Conflict::Limit(limit) => Lack::Limit(limit),
+            conflict => Lack::Lock(conflict),
+        }
+    }
+}
+
+impl Lack {
+    /// What has to be locked.
+    pub fn conflict(self) -> Option<Conflict> {
+        match self {
+            Lack::Lock(conflict) => Some(conflict),
+            Lack::Order | Lack::Begin | Lack::Limit(_) | Lack::Node(_) => None,
+        }
+    }
+}
+
+/// The host of an atomic script.
+pub(super) struct ScriptHost {
+    pub server: Arc<Server>,
+    pub txn: Unit,
+    pub seen: Circumstances,
+    pub caller: Caller,
+    /// Why the round has to be repeated.
+    pub lack: Option<Lack>,
+    pub recent: Recent,
+    /// Which calls are sent later.
+    pub collects: Collects,
+    /// Those that wait for that.
+    pub queue: Queue,
+    /// A call that needs a node elsewhere, with the protocol of its reply.
+    pub waiting: Option<Box<(Queue, Protocol)>>,
+    /// The only keys the script may touch, where that is the rule.
+    pub declared: Option<Declared>,
+    /// Whether it has made a call that writes.
+    pub wrote: bool,
+    /// Most bytes of a call's reply.
+    pub reply_bytes: usize,
+    /// What it publishes when it is committed.
+    pub outgoing: Outgoing,
+    /// TIME has to be answered, in this protocol, as soon as it is known.
+    pub clock_asked: Option<Protocol>,
+    /// A call about channels, which other gateways have to be asked about.
+    pub asking: Option<Box<Asking>>,
+    /// Who hears when what it reads changes.
+    pub reader: Option<Reader>,
+    /// Where to tell of its calls, if somebody asks.
+    pub trace: Option<Arc<Trace>>,
+}
+
+/// The round must end.
+pub(super) struct Stop;
+
+impl ScriptHost {
+    /// Whether it is answered: not if a node elsewhere has to be asked.
+    fn answer(&mut self, args: Args<'_>, flags: CallFlags, out: &mut Reply) -> Result<bool, Stop> {
+        let calling = Calling {
+            server: &self.server,
+            caller: &self.caller,
+            declared: self.declared.as_ref(),
+            read_only: self.seen.read_only,
+            db: self.seen.db,
+        };
+        let is_full = || self.seen.full && !self.wrote;
+        let admitted = match admit(calling, args, &mut self.recent, is_full) {
+            Ok(admitted) => admitted,
+            Err(error) => {
+                out.error(&error);
+                return Ok(true);
+            }
+        };
+        if let Some(reader) = &self.reader {
+            reader.note(&self.server.tracking, &self.server.pubsub, admitted.facts);
+        }
+        match about_channels(&admitted, out.protocol) {
+            Some(Asking::Publish(message)) => return Ok(self.publish(message, out)),
+            asking @ Some(_) => {
+                self.server.calls.add_untimed(admitted.number, false);
+                self.asking = asking.map(Box::new);
+                return Ok(false);
+            }
+            None => {}
+        }
+        if admitted.facts.name == "time" && self.seen.now_ms == 0 {
+            if !self.queue.is_empty() || self.txn.requests().next().is_some() {
+                // What time it is says the first node that is asked.
+                self.server.calls.add_untimed(admitted.number, false);
+                self.clock_asked = Some(out.protocol);
+                return Ok(false);
+            }
+            // None would be.
+            self.seen.now_ms = self.txn.keep_time(unix_ms);
+        }
+        if matches!(admitted.row, Row::Session(_)) {
+            let (clock, mark) = (self.seen.clock(), out.buf.len());
+            aside::answer(&self.server, &self.caller, &admitted, &mut self.seen.db, clock, out);
+            self.server.calls.add_untimed(admitted.number, out.buf.get(mark) == Some(&b'-'));
+            return Ok(true);
+        }
+        self.wrote |= admitted.facts.is_write();
+        let can_wait = self.collects != Collects::Nothing
+            && flags.unused()
+            && can_wait(&admitted)
+            && !self.is_long(&admitted);
+        if self.collects == Collects::All {
+            if can_wait {
+                return self.collect(admitted, flags);
+            }
+            if !self.flush()? {
+                self.wait(admitted, out.protocol);
+                return Ok(false);
+            }
+        }
+        let ScriptHost { txn, seen, lack, server, queue, .. } = self;
+        let Admitted { facts, ref keys, number, .. } = admitted;
+        let call = Call { command: facts, args, keys, db: seen.db, now_ms: seen.now_ms };
+        let done = match queue.is_ahead_of(&admitted, seen.db) {
+            true => Ok(None),
+            false => txn.execute_now(&call, mode_of(seen), &mut seen.seed, out),
+        };
+        match done {
+            Ok(Some(fine)) => {
+                server.calls.add_untimed(number, !fine);
+                Ok(true)
+            }
+            // What can be done here has other keys: in which order that is done makes no difference.
+            Ok(None) if can_wait => self.collect(admitted, flags),
+            Ok(None) => {
+                self.wait(admitted, out.protocol);
+                Ok(false)
+            }
+            Err(conflict) => {
+                *lack = Some(conflict.into());
+                Err(Stop)
+            }
+        }
+    }
+
+    /// Whether a call of a store in this process is long: those are not collected.
+    fn is_long(&self, admitted: &Admitted<'_>) -> bool {
+        let Admitted { facts, args, ref keys, .. } = *admitted;
+        let call = Call { command: facts, args, keys, db: self.seen.db, now_ms: self.seen.now_ms };
+        matches!(&self.txn, Unit::Here(txn) if txn.is_long(&call))
+    }
+
+    /// Keeps a message for the end. Whether it is answered how many would hear it now.
+    fn publish(&mut self, message: Message, out: &mut Reply) -> bool {
+        if self.server.store.node().is_none() {
+            self.asking = Some(Box::new(Asking::Publish(message)));
+            return false;
+        }
+        let count = self.server.pubsub.receivers(message.shard, &message.channel);
+        match self.outgoing.push(message) {
+            Ok(()) => out.count(count),
+            Err(error) => out.error(&error),
+        }
+        true
+    }
+
+    /// How a call ends that must not be answered.
+    fn stopped(&self) -> HostCall {
+        match self.lack {
+            Some(Lack::Limit(LimitReached::Undo)) => HostCall::TooLarge,
+            _ => HostCall::Stop,
+        }
+    }
+
+    /// Keeps a call for later. Whether it is not later yet.
+    fn collect(&mut self, admitted: Admitted<'_>, flags: CallFlags) -> Result<bool, Stop> {
+        self.server.calls.add_untimed(admitted.number, false);
+        self.queue.push(admitted, self.seen.db, flags.protected());
+        let is_full = self.queue.bytes() >= self.server.config.script_queue_max.get_usize();
+        if is_full { self.flush() } else { Ok(true) }
+    }
+
+    fn wait(&mut self, admitted: Admitted<'_>, protocol: Protocol) {
+        self.server.calls.add_untimed(admitted.number, false);
+        let mut alone = Queue::default();
+        alone.push(admitted, self.seen.db, true);
+        self.waiting = Some(Box::new((alone, protocol)));
+    }
+
+    /// Does what had to wait for nodes elsewhere: what was collected, then the call that is waiting.
+    async fn catch_up(&mut self, out: &mut Reply) -> Result<(), Stop> {
+        if self.txn.is_open() {
+            return self.begin(out).await;
+        }
+        self.flush_elsewhere().await?;
+        let Some((call, protocol)) = self.waiting.take().map(|waiting| *waiting) else { return Ok(()) };
+        out.protocol = protocol;
+        let args = call.args(0);
+        let ScriptHost { txn, seen, lack, .. } = self;
+        let mode = mode_of(seen);
+        let done = txn.execute(&call.call(0, &args, seen.now_ms), mode, &mut seen.seed, out).await;
+        done.map(drop).map_err(|trouble| {
+            *lack = Some(lack_of(trouble));
+            Stop
+        })
+    }
+
+    /// Begins with what was collected and the call that is waiting, in one step.
+    async fn begin(&mut self, out: &mut Reply) -> Result<(), Stop> {
+        let ScriptHost { txn, seen, lack, queue, waiting, .. } = self;
+        let waiting = waiting.take();
+        let args: Vec<_> = (0..queue.len()).map(|at| queue.args(at)).collect();
+        let mut calls = unread(queue, &args);
+        let own = waiting.as_ref().map(|waiting| waiting.0.args(0));
+        if let (Some(waiting), Some(own)) = (&waiting, &own) {
+            calls.push((waiting.0.call(0, own, 0), true));
+        }
+        let protocol = waiting.as_ref().map(|waiting| waiting.1);
+        out.protocol = protocol.unwrap_or(Protocol::Resp2);
+        let read = protocol.is_some().then_some(out);
+        let done = txn.begin_with(&calls, mode_of(seen), seen.spares_memory, &mut seen.seed, read).await;
+        if let Err(trouble) = done {
+            *lack = Some(lack_of(trouble));
+            return Err(Stop);
+        }
+        drop(calls);
+        drop(args);
+        queue.clear();
+        seen.now_ms = txn.now_ms().unwrap_or(seen.now_ms);
+        seen.full |= txn.is_full() && !seen.spares_memory;
+        Ok(())
+    }
+
+    async fn flush_elsewhere(&mut self) -> Result<(), Stop> {
+        let ScriptHost { txn, seen, lack, queue, .. } = self;
+        if queue.is_empty() {
+            return Ok(());
+        }
+        *lack = {
+            let args: Vec<_> = (0..queue.len()).map(|at| queue.args(at)).collect();
+            let calls = args.iter().enumerate().map(|(at, args)| queue.call(at, args, seen.now_ms));
+            let calls: Vec<Call<'_>> = calls.collect();
+            match txn.execute_all(&calls, mode_of(seen), &mut seen.seed).await {
+                Ok(failed) if failed.iter().any(|at| queue.error_counts(*at)) => Some(Lack::Order),
+                Ok(_) => None,
+                Err(trouble) => Some(lack_of(trouble)),
+            }
+        };
+        if lack.is_some() {
+            return Err(Stop);
+        }
+        queue.clear();
+        Ok(())
+    }
+
+    /// Sends what was collected. Nobody else sees in between, so the order of the shards does not matter; if a
+    /// call fails, the script runs again and meets the error where it stands.
+    ///
+    /// Whether that is done: not if nodes elsewhere have to be asked.
+    fn flush(&mut self) -> Result<bool, Stop> {
+        let ScriptHost { server, txn, seen, lack, queue, .. } = self;
+        if queue.is_empty() {
+            return Ok(true);
+        }
+        let mode = mode_of(seen);
+        let mut unread = Reply::new(Protocol::Resp2);
+        let Some(mut batch) = txn.batch() else { return Ok(false) };
+        for (_, at) in queue.by_shard(|key| server.store.place_of(key)) {
+            unread.buf.clear();
+            let args = queue.args(at);
+            let call = queue.call(at, &args, seen.now_ms);
+            *lack = match batch.execute(&call, mode, &mut seen.seed, &mut unread) {
+                Ok(fine) if fine || !queue.error_counts(at) => continue,
+                Ok(_) => Some(Lack::Order),
+                Err(conflict) => Some(conflict.into()),
+            };
+            return Err(Stop);
+        }
+        queue.clear();
+        Ok(true)
+    }
+
+    /// Sends what is left when the script has ended, or leaves it to the end of the transaction, if that is near. What was
+    /// lacking is noted as for a call.
+    pub async fn end(&mut self, is_near: bool) {
+        if is_near && self.leave() {
+            return;
+        }
+        // Whoever ends the round looks for the lack.
+        if let Ok(false) = self.flush() {
+            let _ = Box::pin(self.catch_up(&mut Reply::new(Protocol::Resp2))).await;
+        }
+    }
+
+    fn leave(&mut self) -> bool {
+        let ScriptHost { txn, seen, queue, .. } = self;
+        let args: Vec<_> = (0..queue.len()).map(|at| queue.args(at)).collect();
+        // Whether memory sufficed is known if it has begun.
+        let spares_memory = seen.spares_memory || !txn.is_open();
+        let left = txn.leave_to_end(&unread(queue, &args), mode_of(seen), spares_memory);
+        drop(args);
+        if left {
+            queue.clear();
+        }
+        left
+    }
+}
+
+/// Collected calls, with their arguments; of each, whether it may fail.
+fn unread<'a, 'q: 'a>(queue: &'q Queue, args: &'a [SmallVec<[&'q [u8]; 8]>]) -> Vec<(Call<'a>, bool)> {
+    args.iter().enumerate().map(|(at, args)| (queue.call(at, args, 0), !queue.error_counts(at))).collect()
+}
+
+/// What a call has met.
+fn lack_of(trouble: Trouble) -> Lack {
+    match trouble {
+        Trouble::Conflict(conflict) => conflict.into(),
+        Trouble::Lost(error) => Lack::Node(error),
+        Trouble::Apart => Lack::Begin,
+        Trouble::Unfit => Lack::Order,
+        Trouble::Broken => Lack::Node(CommandError::new("ERR internal error: a watch was requested twice")),
+    }
+}
+
+fn mode_of(seen: &Circumstances) -> Mode {
+    if seen.read_only { Mode::Shared } else { Mode::Exclusive }
+}
+
+/// Whether a call may be sent later: it acts on keys that it names, and leaves nothing to chance.
+pub(super) fn can_wait(admitted: &Admitted<'_>) -> bool {
+    let facts = admitted.facts;
+    !admitted.keys.is_empty()
+        && facts.routing.of(admitted.args) == Routing::ByKey
+        && !facts.has(flags::RANDOM)
+}
+
+/// A call about channels.
+pub(super) enum Asking {
+    /// What it publishes.
+    Publish(Message),
+    /// PUBSUB, with the protocol of its reply.
+    Channels(OwnedCall, Protocol),
+}
+
+/// What a call asks about channels, if it does.
+pub(super) fn about_channels(admitted: &Admitted<'_>, protocol: Protocol) -> Option<Asking> {
+    let Row::Session(command) = admitted.row else { return None };
+    let args = admitted.args;
+    match (command.run, command.facts.name) {
+        (Handler::Publish { shard }, _) => {
+            Some(Asking::Publish(Message { shard, channel: args[1].into(), text: args[2].into() }))
+        }
+        (_, "pubsub") if admitted.facts.name != "help" => {
+            Some(Asking::Channels(args.rest(0).iter().map(|item| Box::from(*item)).collect(), protocol))
+        }
+        _ => None,
+    }
+}
+
+/// Answers a call of PUBSUB.
+pub(super) async fn tell_channels(server: &Server, call: &OwnedCall, protocol: Protocol, out: &mut Reply) {
+    let items: Vec<&[u8]> = call.iter().map(|item| &**item).collect();
+    out.protocol = protocol;
+    gateways::tell_channels(server, Args::new(&items), out).await;
+}
+
+/// Answers a call that publishes.
+pub(super) fn answer_count(count: Result<usize, CommandError>, out: &mut Reply) {
+    match count {
+        Ok(count) => out.count(count),
+        Err(error) => out.error(&error),
+    }
+}
+
+/// What the host of either mode answers in, no more than so many bytes.
+pub(super) fn reply_in(reply: &mut Vec<u8>, protocol: Protocol, most_bytes: usize) -> Reply {
+    let mut out = Reply::append_to(std::mem::take(reply), protocol);
+    out.set_limit(most_bytes);
+    out
+}
+
+/// The protocol that a call asks for.
+pub(super) fn protocol_of(flags: CallFlags) -> Protocol {
+    if flags.resp3() { Protocol::Resp3 } else { Protocol::Resp2 }
+}
+
+impl Host for ScriptHost {
+    fn call(&mut self, args: &[&[u8]], flags: CallFlags, reply: &mut Vec<u8>) -> HostCall {
+        let args = Args::new(args);
+        let mut out = reply_in(reply, protocol_of(flags), self.reply_bytes);
+        let (began, db) = (self.trace.as_ref().map(|_| Instant::now()), self.seen.db);
+        let done = if flags.acl_check() {
+            self.caller.answer_whether(&self.server, args, &mut out);
+            Ok(true)
+        } else {
+            if self.server.monitors.listen() {
+                self.server.monitors.show(&self.server.pubsub, db, "lua", args);
+            }
+            self.answer(args, flags, &mut out)
+        };
+        let ended = match done {
+            Ok(true) => ended(&out),
+            Ok(false) => HostCall::Later,
+            Err(Stop) => self.stopped(),
+        };
+        *reply = out.buf;
+        if let (Some(trace), Some(began)) = (&self.trace, began) {
+            tell_call(&self.server, trace, began, db, args, reply);
+        }
+        ended
+    }
+
+    fn finish<'a>(&'a mut self, reply: &'a mut Vec<u8>) -> Finishing<'a> {
+        Box::pin(async move {
+            reply.clear();
+            let mut out = reply_in(reply, Protocol::Resp2, self.reply_bytes);
+            let began = self.trace.as_ref().map(|_| Instant::now());
+            match self.asking.take().map(|asking| *asking) {
+                Some(Asking::Publish(message)) => {
+                    let receivers = gateways::receivers(&self.server, message.shard, &message.channel).await;
+                    answer_count(self.outgoing.push(message).and(receivers), &mut out);
+                }
+                Some(Asking::Channels(call, protocol)) => {
+                    tell_channels(&self.server, &call, protocol, &mut out).await;
+                }
+                None if self.catch_up(&mut out).await.is_err() => return self.stopped(),
+                None => {}
+            }
+            if let Some(protocol) = self.clock_asked.take() {
+                out.protocol = protocol;
+                aside::tell_time(self.seen.clock(), &mut out);
+            }
+            let ended = ended(&out);
+            *reply = out.buf;
+            if let (Some(trace), Some(began)) = (&self.trace, began) {
+                trace.answered(reply, began.elapsed());
+            }
+            ended
+        })
+    }
+
+    fn log(&mut self, level: LogLevel, text: &[u8]) {
+        self.trace.iter().for_each(|trace| trace.log(level, text));
+        let span = self.trace.as_ref().and_then(|trace| trace.seen().span);
+        crate::telemetry::log::script(level, text, span);
+    }
+}

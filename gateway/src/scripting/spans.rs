@@ -1,0 +1,120 @@
+//! The spans of a run that is traced: made from what [`crate::telemetry::script_trace`] has seen, when it has ended.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Instant;
+
+use script::Spent;
+use store::spans::Part;
+
+use super::script::{Program, ScriptCall};
+use crate::server::Server;
+use crate::telemetry::script_trace::{BriefCall, Seen, Trace};
+use crate::telemetry::spans::{Batch, Context, Fact, SERVER, Scope, Side, Span};
+
+impl ScriptCall<'_> {
+    /// Lets it tell what becomes spans, if it is traced.
+    pub(super) fn tell_spans(&mut self) {
+        let Some(part) = &self.span else { return };
+        let context = part.context();
+        let (mode, name) = (self.mode(), self.program.name().to_owned());
+        let trace = self.trace.get_or_insert_with(|| Arc::new(Trace::new(false)));
+        trace.want_spans();
+        let mut seen = trace.seen();
+        seen.span = Some(context);
+        (seen.mode, seen.name) = (mode, name);
+    }
+
+    /// For what is done in its span, if it is traced.
+    pub(super) fn scope(&self) -> Option<Scope> {
+        self.span.as_ref().map(|part| part.scope().clone())
+    }
+
+    /// The beginning of a part of the run that becomes a span, if the run is traced.
+    pub(super) fn phase(&self) -> Option<Instant> {
+        self.span.is_some().then(Instant::now)
+    }
+
+    /// The end of such a part.
+    pub(super) fn end_phase(&self, name: &'static str, began: Option<Instant>) {
+        if let (Some(began), Some(trace)) = (began, &self.trace) {
+            trace.phase(name, began);
+        }
+    }
+}
+
+/// Tells of a queued call of EXEC that was run now.
+pub fn tell_queued(server: &Server, part: Part, name: &str, db: usize, reply: &[u8]) {
+    let span = operation(part.span(name, Side::Internal), name, db);
+    server.spans.end(&span.with_reply(reply));
+}
+
+/// A span with the facts that all calls have.
+fn operation(span: Span, name: &str, db: usize) -> Span {
+    let span = span.with("db.system.name", "redis").with("db.operation.name", name);
+    span.with("db.namespace", Fact::Digits(db as u64))
+}
+
+/// Tells of a run that began then, with this reply.
+pub(super) fn tell(server: &Server, call: &ScriptCall<'_>, began: Instant, reply: &[u8]) {
+    let (Some(part), Some(trace)) = (&call.span, &call.trace) else { return };
+    let seen = trace.seen();
+    let context = part.context();
+    let mut batch = Batch::default();
+    for phase in &seen.phases {
+        let times = phase.began..phase.began + phase.took;
+        batch.add(&Span::within(&context, phase.name, Side::Internal, times));
+    }
+    seen.calls.iter().for_each(|call| batch.add(&span_of_call(server, &context, call)));
+    batch.add(&span_of_run(call, part, began..Instant::now(), &seen, reply));
+    server.spans.end_all(&batch);
+}
+
+/// The span of a run.
+fn span_of_run(call: &ScriptCall<'_>, part: &Part, times: Range<Instant>, seen: &Seen, reply: &[u8]) -> Span {
+    let Spent { fuel, memory_bytes, calls, .. } = seen.spent;
+    let (kind, name) = match call.program {
+        Program::Script(_) => ("moonshard.script.sha", "script"),
+        Program::Function(_) => ("moonshard.function.name", "function"),
+    };
+    let mut run = part
+        .span_of(name, Side::Internal, times)
+        .with(kind, &*seen.name)
+        .with("moonshard.script.mode", seen.mode)
+        .with("moonshard.script.keys", call.keys.len())
+        .with("moonshard.script.fuel", fuel)
+        .with("moonshard.script.memory_bytes", memory_bytes)
+        .with("moonshard.script.calls", calls)
+        .with("moonshard.script.reruns", seen.reruns.len())
+        .with("moonshard.script.outcome", seen.ended.map_or("lost", |ended| ended.word()));
+    if let Some(limit) = reply.strip_prefix(b"-SCRIPTLIMIT ") {
+        let limit = limit.split(|byte| *byte == b':').next().unwrap_or_default();
+        run = run.with("moonshard.script.limit", &*String::from_utf8_lossy(limit));
+    }
+    if let Some(name) = call.program.given_name() {
+        run = run.with("moonshard.script.name", &*name);
+    }
+    let flags = call.options.flags.names().collect::<Vec<_>>().join(" ");
+    if !flags.is_empty() {
+        run = run.with("moonshard.script.flags", &*flags);
+    }
+    if seen.calls_omitted > 0 {
+        run = run.with("moonshard.script.calls_omitted", seen.calls_omitted);
+    }
+    run.with_reply(reply)
+}
+
+/// The span of a call.
+fn span_of_call(server: &Server, run: &Context, call: &BriefCall) -> Span {
+    let name = call.number.map_or("unknown", |number| server.registry.shown_name(usize::from(number)));
+    let span = operation(Span::within(run, name, Side::Internal, call.times.clone()), name, call.db);
+    let span = span.with_reply(call.error.as_deref().unwrap_or_default());
+    match (server.store.cluster(), call.place) {
+        (Some(cluster), Some(node)) => {
+            let links = cluster.links();
+            span.with_address(SERVER, links.get(node).map_or("", |link| link.address()))
+        }
+        (None, Some(shard)) => span.with("moonshard.shard", shard),
+        _ => span,
+    }
+}

@@ -1,0 +1,39 @@
+//! How hosts tell of what a script does, when somebody asks.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use store_engine::Args;
+
+use super::script::ScriptCall;
+use crate::admission::{self, Origin};
+use crate::server::Server;
+use crate::telemetry::script_trace::{CallNow, Trace};
+
+impl ScriptCall<'_> {
+    /// Where the calls of a round that begins now are told of, if they are.
+    pub(super) fn traced(&self) -> Option<Arc<Trace>> {
+        let trace = self.trace.as_ref().filter(|trace| trace.has_calls())?;
+        trace.begin_round();
+        Some(trace.clone())
+    }
+}
+
+/// Tells of a call in database `db` that `began` then and has this reply.
+pub(super) fn tell_call(
+    server: &Server,
+    trace: &Trace,
+    began: Instant,
+    db: usize,
+    args: Args<'_>,
+    reply: &[u8],
+) {
+    let admitted = admission::admit(&server.registry, args, Origin::Script { read_only: false }).ok();
+    let number = admitted
+        .as_ref()
+        .map(|admitted| admitted.number)
+        .or_else(|| admission::number_of(&server.registry, args));
+    let key = admitted.and_then(|admitted| admitted.keys.first().map(|(at, _)| args[*at]));
+    let key = key.map(|key| (key, server.store.place_of(key)));
+    trace.call(&CallNow { args: args.items(), number, db, key, began, reply });
+}

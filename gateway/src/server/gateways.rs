@@ -1,0 +1,147 @@
+//! What gateways of the same store nodes ask each other.
+
+mod channels;
+
+use std::sync::Arc;
+
+use prost::Message;
+use proto::fleet::v1::query::Body;
+use proto::fleet::v1::{Answer, CountReceivers, CountSubscribers, Kill, ListNames, Publish, Query};
+use store::client::Respondent;
+use store_engine::CommandError;
+
+use crate::server::Server;
+use crate::session::pubsub::Kind;
+pub use channels::tell_channels;
+
+/// Ends runs here and on all other gateways: those of the functions or those of scripts, and if `sha` is given only
+/// those of that script. How many there were. An error: none here, and others could not be asked.
+pub async fn kill(server: &Server, functions: bool, sha: Option<&str>) -> Result<usize, CommandError> {
+    let kill = Kill { functions, sha: sha.unwrap_or_default().to_owned() };
+    let killed = kill_here(server, &kill);
+    let Some(cluster) = server.store.cluster() else { return Ok(killed) };
+    let query = Query { body: Some(Body::Kill(kill)) };
+    match cluster.gather(query.encode_to_vec().into()).await {
+        Ok(answers) => {
+            let counts = answers.into_iter().filter_map(|answer| Answer::decode(answer).ok());
+            Ok(killed + counts.map(|answer| answer.count as usize).sum::<usize>())
+        }
+        Err(_) if killed > 0 => Ok(killed),
+        Err(error) => Err(error),
+    }
+}
+
+/// Asks all others; nothing if there cannot be any.
+async fn ask(server: &Server, body: Body) -> Result<Vec<Answer>, CommandError> {
+    let Some(cluster) = server.store.cluster() else { return Ok(Vec::new()) };
+    let query = Query { body: Some(body) };
+    Ok(decoded(cluster.gather(query.encode_to_vec().into()).await?))
+}
+
+fn decoded(answers: Vec<bytes::Bytes>) -> Vec<Answer> {
+    answers.into_iter().filter_map(|answer| Answer::decode(answer).ok()).collect()
+}
+
+fn sum(answers: &[Answer]) -> usize {
+    answers.iter().map(|answer| answer.count as usize).sum()
+}
+
+/// Gives a message to all who listen, to whichever gateway they are connected; how many they are. Others first: an error
+/// that says that nothing was done is true.
+pub async fn publish(
+    server: &Server,
+    shard: bool,
+    channel: &[u8],
+    text: &[u8],
+) -> Result<usize, CommandError> {
+    let mut count = 0;
+    if let Some(cluster) = server.store.cluster() {
+        let publish = Publish { shard, channel: channel.to_vec().into(), text: text.to_vec().into() };
+        let query = Query { body: Some(Body::Publish(publish)) };
+        count = sum(&decoded(cluster.gather_once(channel, query.encode_to_vec().into()).await?));
+    }
+    Ok(count + server.pubsub.publish(shard, channel, text))
+}
+
+/// How many would get a message.
+pub async fn receivers(server: &Server, shard: bool, channel: &[u8]) -> Result<usize, CommandError> {
+    let asked = CountReceivers { shard, channel: channel.to_vec().into() };
+    let elsewhere = ask(server, Body::CountReceivers(asked)).await?;
+    Ok(sum(&elsewhere) + server.pubsub.receivers(shard, channel))
+}
+
+/// The names that somebody is subscribed to and that match `pattern`, each once.
+pub async fn names(
+    server: &Server,
+    kind: Kind,
+    pattern: Option<&[u8]>,
+) -> Result<Vec<Box<[u8]>>, CommandError> {
+    let asked = ListNames { kind: number(kind), pattern: pattern.map(|pattern| pattern.to_vec().into()) };
+    let elsewhere = ask(server, Body::ListNames(asked)).await?;
+    let mut names = server.pubsub.names(kind, pattern);
+    names.extend(elsewhere.iter().flat_map(|answer| &answer.names).map(|name| Box::from(&**name)));
+    names.sort_unstable();
+    names.dedup();
+    Ok(names)
+}
+
+/// How many are subscribed to each of these names.
+pub async fn listeners(server: &Server, kind: Kind, names: &[&[u8]]) -> Result<Vec<usize>, CommandError> {
+    let asked = names.iter().map(|name| name.to_vec().into()).collect();
+    let elsewhere =
+        ask(server, Body::CountSubscribers(CountSubscribers { kind: number(kind), names: asked })).await?;
+    let mut counts: Vec<usize> = names.iter().map(|name| server.pubsub.listeners(kind, name)).collect();
+    for answer in elsewhere {
+        counts.iter_mut().zip(answer.counts).for_each(|(sum, count)| *sum += count as usize);
+    }
+    Ok(counts)
+}
+
+fn number(kind: Kind) -> i32 {
+    kind as i32
+}
+
+fn kind_of(number: i32) -> Option<Kind> {
+    Kind::ALL.into_iter().find(|kind| *kind as i32 == number)
+}
+
+fn kill_here(server: &Server, kill: &Kill) -> usize {
+    server
+        .runs
+        .kill(|who| who.function.is_some() == kill.functions && (kill.sha.is_empty() || who.name == kill.sha))
+}
+
+/// Answers the questions of others.
+pub fn respondent(server: &Arc<Server>) -> Respondent {
+    let server = Arc::downgrade(server);
+    Box::new(move |query| {
+        let body = Query::decode(query.clone()).ok().and_then(|query| query.body);
+        match (server.upgrade(), body) {
+            (Some(server), Some(body)) => answer(&server, body).encode_to_vec().into(),
+            _ => bytes::Bytes::new(),
+        }
+    })
+}
+
+fn answer(server: &Server, body: Body) -> Answer {
+    let pubsub = &server.pubsub;
+    let mut answer = Answer::default();
+    match body {
+        Body::Kill(kill) => answer.count = kill_here(server, &kill) as u64,
+        Body::Publish(Publish { shard, channel, text }) => {
+            answer.count = pubsub.publish(shard, &channel, &text) as u64;
+        }
+        Body::CountReceivers(CountReceivers { shard, channel }) => {
+            answer.count = pubsub.receivers(shard, &channel) as u64;
+        }
+        Body::ListNames(ListNames { kind, pattern }) => {
+            let names = kind_of(kind).map(|kind| pubsub.names(kind, pattern.as_deref()));
+            answer.names = names.into_iter().flatten().map(|name| name.into_vec().into()).collect();
+        }
+        Body::CountSubscribers(CountSubscribers { kind, names }) => {
+            let count = |name: &[u8]| kind_of(kind).map_or(0, |kind| pubsub.listeners(kind, name) as u64);
+            answer.counts = names.iter().map(|name| count(name)).collect();
+        }
+    }
+    answer
+}

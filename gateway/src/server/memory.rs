@@ -1,0 +1,103 @@
+//! The limit of memory, as the configuration has it. The store keeps it.
+
+use std::time::Duration;
+
+use store::{Limit, Node, OnFull, Store, TxnLimits};
+use store_engine::evict::{Order, Policy};
+use store_engine::hyperloglog::SparseLimit;
+use store_engine::{Aging, CommandError};
+
+use crate::config::Config;
+use crate::server::Server;
+use crate::telemetry::counters::unix_ms;
+
+/// The refusal of a command that needs memory.
+pub const FULL: CommandError = store::server::FULL;
+
+impl Config {
+    /// Which keys are evicted when memory is short.
+    fn policy(&self) -> Option<Policy> {
+        // In the order of the words.
+        let (volatile, order) = match self.maxmemory_policy.get() {
+            0 => (true, Order::Idle),
+            1 => (true, Order::Rare),
+            2 => (true, Order::Random),
+            3 => (true, Order::Soonest),
+            4 => (false, Order::Idle),
+            5 => (false, Order::Rare),
+            6 => (false, Order::Random),
+            _ => return None,
+        };
+        Some(Policy { volatile, order })
+    }
+
+    /// What is remembered of accesses to keys.
+    fn aging(&self) -> Aging {
+        let small = |value: u64| u32::try_from(value).unwrap_or(u32::MAX);
+        match self.policy().map(|policy| policy.order) {
+            Some(Order::Rare) => Aging::Frequency {
+                log_factor: small(self.lfu_log_factor.get()),
+                decay_minutes: small(self.lfu_decay_time.get()),
+            },
+            _ => Aging::Recency,
+        }
+    }
+
+    /// From how many bytes on a HyperLogLog is dense.
+    pub fn sparse_limit(&self) -> SparseLimit {
+        SparseLimit(self.hll_sparse_max_bytes.get_usize())
+    }
+
+    /// How long a command may evict keys.
+    fn eviction_time(&self) -> Duration {
+        match self.maxmemory_eviction_tenacity.get() {
+            tenacity @ 0..=10 => Duration::from_micros(50 * tenacity),
+            tenacity @ 11..100 => Duration::from_micros(500).mul_f64(1.15_f64.powf((tenacity - 10) as f64)),
+            _ => Duration::from_secs(86_400),
+        }
+    }
+
+    /// Tells the node what the configuration says about its data: at the start and after each `CONFIG SET`.
+    pub fn apply_settings_of_data(&self, node: &Node) {
+        node.set_aging(self.aging());
+        node.set_sparse_limit(self.sparse_limit());
+        node.set_limit(Limit {
+            bytes: self.maxmemory.get_usize(),
+            policy: self.policy(),
+            samples: self.maxmemory_samples.get_usize(),
+            time: self.eviction_time(),
+        });
+        node.notify(u32::try_from(self.notify_keyspace_events.get()).unwrap_or_default());
+    }
+}
+
+impl Server {
+    /// The limits of a transaction of commands.
+    pub fn transaction_limits(&self) -> TxnLimits {
+        TxnLimits {
+            undo_bytes: self.config.transaction_memory_max.get_usize(),
+            // In the order of the words.
+            on_full: match self.config.maxmemory_transactions.get() {
+                0 => OnFull::RollBack,
+                1 => OnFull::Refuse,
+                _ => OnFull::Allow,
+            },
+            // What Redis allows without a limit: commands of a script or transaction that has begun to write.
+            slack_bytes: self.config.script_memory.get_usize(),
+        }
+    }
+
+    /// Whether the data exceeds its limit by more than `slack_bytes`, as [`Server::memory_is_full`] knows it.
+    pub fn memory_exceeds_limit(&self, slack_bytes: usize) -> bool {
+        match &self.store {
+            Store::Here(node) => node.exceeds_limit(slack_bytes, unix_ms()),
+            Store::Spread(cluster) => slack_bytes == 0 && cluster.is_full(),
+        }
+    }
+
+    /// Whether commands that need memory have to be refused. Makes room first, if that is possible. Of nodes in
+    /// other processes it is known as of a second ago; they refuse what they have no room for.
+    pub fn memory_is_full(&self) -> bool {
+        self.memory_exceeds_limit(0)
+    }
+}

@@ -1,0 +1,239 @@
+//! Lines of the log about what administrators do and what users are refused.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use store_engine::Args;
+
+use crate::config::Config;
+use crate::telemetry::arguments::{quote, shortened};
+use crate::telemetry::log;
+
+/// Commands with the flag ADMIN that only look: whoever watches a server calls them all the time.
+pub const LOOK: &[&str] = &[
+    "acl|dryrun",
+    "acl|getuser",
+    "acl|list",
+    "acl|users",
+    "client|list",
+    "cluster|count-failure-reports",
+    "cluster|replicas",
+    "cluster|slaves",
+    "config|get",
+    "config|help",
+    "lastsave",
+    "latency|doctor",
+    "latency|graph",
+    "latency|histogram",
+    "latency|history",
+    "latency|latest",
+    "pfdebug",
+    "pfselftest",
+    "role",
+    "slowlog|get",
+    "slowlog|len",
+];
+
+/// Commands without it that change something for everybody.
+pub const ALSO: &[&str] = &[
+    "flushall",
+    "flushdb",
+    "function|delete",
+    "function|flush",
+    "function|kill",
+    "function|load",
+    "function|restore",
+    "script|flags",
+    "script|flush",
+    "script|kill",
+    "swapdb",
+];
+
+/// Bits of the parameter audit-log.
+const ADMIN: u64 = 1;
+const DENIED: u64 = 2;
+
+/// Lines a second about refusals, so that nobody hides behind them what else is told.
+const MOST_REFUSALS: u32 = 10;
+
+/// Whose call a line is about.
+#[derive(Clone, Copy)]
+pub struct Caller<'a> {
+    /// The name of the user.
+    pub user: &'a [u8],
+    /// The address of the client.
+    pub addr: &'a str,
+}
+
+/// A call that was refused.
+pub struct Denial<'a> {
+    /// Whose it was.
+    pub caller: Caller<'a>,
+    /// Unix time in milliseconds.
+    pub at_ms: u64,
+    /// What was not allowed: a command, a key, a channel, or to log in.
+    pub reason: &'a str,
+    /// Where the call came from.
+    pub context: &'a str,
+    /// The command, key, channel or user.
+    pub object: &'a [u8],
+}
+
+/// Who writes them.
+pub struct Audit {
+    config: Arc<Config>,
+    /// By the numbers of the registry.
+    told: Box<[bool]>,
+    /// The second that refusals were told of last, and how many.
+    refusals: Mutex<(u64, u32)>,
+}
+
+impl Audit {
+    /// For these commands, by their numbers: the name of each, and whether it has the flag ADMIN.
+    pub fn new(config: Arc<Config>, commands: impl Iterator<Item = (String, bool)>) -> Audit {
+        let is_told = |(name, is_admin): (String, bool)| match is_admin {
+            true => !LOOK.contains(&&*name),
+            false => ALSO.contains(&&*name),
+        };
+        let told = commands.map(is_told).collect();
+        Audit { config, told, refusals: Mutex::default() }
+    }
+
+    /// Whether calls of this command are told of.
+    #[inline]
+    pub fn concerns(&self, number: u16) -> bool {
+        self.told.get(usize::from(number)).copied().unwrap_or_default()
+    }
+
+    /// Writes a line about a call that has this reply.
+    #[cold]
+    pub fn record_call(&self, caller: Caller<'_>, args: Args<'_>, reply: &[u8]) {
+        let outcome = match reply.strip_prefix(b"-") {
+            None => "ok".to_owned(),
+            // The code word only: texts repeat what was wrong, which may be a password.
+            Some(error) => {
+                let word = error.split(|byte| byte.is_ascii_whitespace()).next().unwrap_or_default();
+                word.escape_ascii().to_string()
+            }
+        };
+        self.write(caller, args, &outcome);
+    }
+
+    /// Writes a line about a call that a script makes; what becomes of it is known when the script has ended.
+    #[cold]
+    pub fn record_call_of_script(&self, caller: Caller<'_>, args: Args<'_>) {
+        self.write(caller, args, "called by a script");
+    }
+
+    fn write(&self, caller: Caller<'_>, args: Args<'_>, outcome: &str) {
+        // Nobody turns it off unseen.
+        let is_off = self.config.audit_log.get() & ADMIN == 0 && !turns_off(args);
+        if is_off || looks(args) {
+            return;
+        }
+        let fields = [
+            ("user", caller.user.escape_ascii().to_string()),
+            ("addr", caller.addr.to_owned()),
+            ("command", command(args, outcome == "ok")),
+            ("outcome", outcome.to_owned()),
+        ];
+        log::audit("admin", &fields);
+    }
+
+    /// Writes a line about a call that was refused.
+    pub fn record_denial(&self, denial: &Denial<'_>) {
+        if self.config.audit_log.get() & DENIED == 0 || !self.has_line(denial.at_ms / 1000) {
+            return;
+        }
+        let Denial { caller, reason, context, object, .. } = denial;
+        let fields = [
+            ("user", caller.user.escape_ascii().to_string()),
+            ("addr", caller.addr.to_owned()),
+            ("reason", (*reason).to_owned()),
+            ("context", (*context).to_owned()),
+            ("object", object[..object.len().min(128)].escape_ascii().to_string()),
+        ];
+        log::audit("denied", &fields);
+    }
+
+    /// Whether there may be a line in this second.
+    fn has_line(&self, second: u64) -> bool {
+        let mut told = self.refusals.lock();
+        if told.0 != second {
+            *told = (second, 0);
+        }
+        told.1 += 1;
+        told.1 <= MOST_REFUSALS
+    }
+}
+
+fn is(args: Args<'_>, at: usize, word: &str) -> bool {
+    args.get(at).is_some_and(|arg| arg.eq_ignore_ascii_case(word.as_bytes()))
+}
+
+/// Whether a call that might change something only looks.
+fn looks(args: Args<'_>) -> bool {
+    is(args, 0, "acl") && is(args, 1, "log") && !is(args, 2, "reset")
+}
+
+/// Whether a call may be the end of lines about such calls.
+fn turns_off(args: Args<'_>) -> bool {
+    is(args, 0, "config") && (2..args.len()).any(|at| is(args, at, "audit-log"))
+}
+
+/// A call without what is secret in it. Of users it is told what they may do from now on, but no passwords; and nothing of
+/// what was not understood, which may be one.
+fn command(args: Args<'_>, fine: bool) -> String {
+    let of_user = is(args, 0, "acl") && (is(args, 1, "setuser") || is(args, 1, "deluser"));
+    let is_password = |arg: &[u8]| matches!(arg.first(), Some(b'>' | b'<' | b'#' | b'!'));
+    let mut line = String::new();
+    let words = shortened(args);
+    // The last one may tell how many more there are.
+    let kept = if words.len() < args.len() { words.len() - 1 } else { words.len() };
+    for (at, word) in words.into_iter().enumerate() {
+        let word = match args.get(at).filter(|_| at < kept) {
+            Some(arg) if of_user && (at <= 2 || (fine && !is_password(arg))) => {
+                arg[..arg.len().min(128)].to_vec()
+            }
+            _ => word,
+        };
+        if at > 0 {
+            line.push(' ');
+        }
+        match word.iter().all(|byte| byte.is_ascii_graphic() && *byte != b'"') && !word.is_empty() {
+            true => line.push_str(&String::from_utf8_lossy(&word)),
+            false => quote(&word, &mut line),
+        }
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(line: &str, fine: bool) -> String {
+        let items: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+        command(Args::new(&items), fine)
+    }
+
+    #[test]
+    fn secrets_are_left_out() {
+        for (line, fine, wanted) in [
+            ("acl setuser u on >pw #abc ~k +get", true, "acl setuser u on (redacted) (redacted) ~k +get"),
+            ("ACL SETUSER u pw", false, "ACL SETUSER u (redacted)"),
+            ("acl deluser a b", true, "acl deluser a b"),
+            ("config set hz 10 requirepass pw", true, "config set hz 10 requirepass (redacted)"),
+            ("flushall", true, "flushall"),
+        ] {
+            assert_eq!(shown(line, fine), wanted);
+        }
+    }
+
+    #[test]
+    fn few_refusals_are_told_of() {
+        let audit = Audit::new(Arc::new(Config::defaults()), std::iter::empty());
+        assert_eq!((0..50).filter(|_| audit.has_line(1)).count(), MOST_REFUSALS as usize);
+        assert!(audit.has_line(2));
+    }
+}

@@ -1,0 +1,176 @@
+//! What happens to scripts while it happens, for those who listen. Nobody waits for a listener: each has a queue that
+//! forgets its oldest events when it is full, and is told how many.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Instant;
+
+use tokio::sync::broadcast;
+
+use crate::telemetry::script_stats::Ended;
+
+/// Events that a listener may be behind.
+const QUEUE: usize = 1024;
+
+/// What is run, how, and for whom.
+#[derive(Clone, Debug)]
+pub struct Introduction {
+    /// The script's digest, or the function's name.
+    pub name: String,
+    /// Whether it is a function.
+    pub is_function: bool,
+    /// `atomic`, `async`, `read-only` or `transaction`.
+    pub mode: &'static str,
+    /// The connection that asked for it.
+    pub client: u64,
+}
+
+/// Something that happened to a run.
+#[derive(Debug)]
+pub struct Event {
+    /// Number of the run.
+    pub run: u64,
+    /// What it is.
+    pub who: Introduction,
+    /// How it ended, unless it has just begun.
+    pub end: Option<End>,
+}
+
+/// The end of a run.
+#[derive(Debug)]
+pub struct End {
+    /// `ok`, `error`, `limit`, `killed`, `gone` if its client did not wait for it, `repeated` if its transaction begins
+    /// again.
+    pub outcome: &'static str,
+    /// Fuel it used.
+    pub fuel: u64,
+    /// Microseconds from its call to its end, waiting for keys included.
+    pub micros: u64,
+}
+
+/// Where runs tell of themselves.
+pub struct Events {
+    sender: broadcast::Sender<Arc<Event>>,
+    listeners: AtomicUsize,
+    next: AtomicU64,
+}
+
+impl Default for Events {
+    fn default() -> Events {
+        Events {
+            sender: broadcast::Sender::new(QUEUE),
+            listeners: AtomicUsize::new(0),
+            next: AtomicU64::new(1),
+        }
+    }
+}
+
+impl Events {
+    /// A listener to everything from now on.
+    pub fn listen(self: &Arc<Self>) -> Listener {
+        self.listeners.fetch_add(1, Ordering::Relaxed);
+        Listener { events: self.clone(), receiver: self.sender.subscribe() }
+    }
+
+    /// Tells that a run begins, if anybody listens.
+    pub fn begin(&self, who: impl FnOnce() -> Introduction) -> Option<Told<'_>> {
+        if self.listeners.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        let told = Told {
+            events: self,
+            run: self.next.fetch_add(1, Ordering::Relaxed),
+            who: who(),
+            began: Instant::now(),
+            outcome: "gone",
+            fuel: 0,
+        };
+        told.tell(None);
+        Some(told)
+    }
+}
+
+/// A run whose beginning was told; its end is told when this is dropped.
+pub struct Told<'a> {
+    events: &'a Events,
+    run: u64,
+    who: Introduction,
+    began: Instant,
+    outcome: &'static str,
+    fuel: u64,
+}
+
+impl Told<'_> {
+    /// Notes how the run ended.
+    pub fn end(&mut self, ended: Ended, fuel: u64) {
+        (self.outcome, self.fuel) = (ended.word(), fuel);
+    }
+
+    /// Notes that the run begins again, with the transaction that it is a part of.
+    pub fn repeat(&mut self) {
+        self.outcome = "repeated";
+    }
+
+    fn tell(&self, end: Option<End>) {
+        // It fails if the last listener has just gone.
+        let _ = self.events.sender.send(Arc::new(Event { run: self.run, who: self.who.clone(), end }));
+    }
+}
+
+impl Drop for Told<'_> {
+    fn drop(&mut self) {
+        let micros = self.began.elapsed().as_micros() as u64;
+        self.tell(Some(End { outcome: self.outcome, fuel: self.fuel, micros }));
+    }
+}
+
+/// Hears events.
+pub struct Listener {
+    events: Arc<Events>,
+    receiver: broadcast::Receiver<Arc<Event>>,
+}
+
+impl Listener {
+    /// The next event, or how many were forgotten because this listener was too slow.
+    pub async fn next(&mut self) -> Result<Arc<Event>, u64> {
+        match self.receiver.recv().await {
+            Ok(event) => Ok(event),
+            Err(broadcast::error::RecvError::Lagged(count)) => Err(count),
+            Err(broadcast::error::RecvError::Closed) => {
+                unreachable!("the sender lives in what this listener holds")
+            }
+        }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.events.listeners.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_slow_listener_is_told_what_it_missed() {
+        let events = Arc::new(Events::default());
+        assert!(events.begin(|| unreachable!("nobody listens")).is_none());
+        let mut listener = events.listen();
+        for _ in 0..QUEUE {
+            let who = || Introduction { name: "f".into(), is_function: true, mode: "atomic", client: 7 };
+            let mut told = events.begin(who).expect("somebody listens");
+            told.end(Ended::Well, 5);
+        }
+        assert_eq!(listener.next().await.err(), Some(QUEUE as u64));
+        let event = listener.next().await.expect("an event");
+        assert!(event.end.is_none() && event.who.client == 7);
+        let end = listener.next().await.expect("an event");
+        assert!(
+            end.run == event.run && end.end.as_ref().is_some_and(|end| end.outcome == "ok" && end.fuel == 5)
+        );
+        drop(listener);
+        assert!(events.begin(|| unreachable!("nobody listens any more")).is_none());
+    }
+}

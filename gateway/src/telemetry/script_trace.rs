@@ -1,0 +1,344 @@
+//! What one run of a script did, for whoever asked to be told before it began.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::{Mutex, MutexGuard};
+use script::{LogLevel, Spent};
+
+use crate::telemetry::script_stats::Ended;
+use crate::telemetry::spans::Context;
+
+/// Steps that are kept of one run.
+const MOST_STEPS: usize = 1000;
+/// Bytes of arguments, replies and texts that are kept of one run.
+const MOST_BYTES: usize = 1 << 20;
+/// Calls of one run that become spans.
+const MOST_BRIEF: usize = 256;
+/// Waits that are kept of one run.
+const MOST_PHASES: usize = 32;
+/// Arguments that are kept of one call.
+const MOST_ARGS: usize = 16;
+/// Bytes that are kept of an argument or a text; a longer reply is told of by its kind and length.
+pub const MOST_TEXT: usize = 256;
+
+/// Shared between a run and whoever asked about it.
+pub struct Trace {
+    /// Whether steps are told.
+    steps: bool,
+    /// Whether calls become spans.
+    spans: AtomicBool,
+    dry: AtomicBool,
+    wants_changes: bool,
+    seen: Mutex<Seen>,
+}
+
+/// What is known of a run so far.
+#[derive(Default)]
+pub struct Seen {
+    /// How it ended. Nothing: it goes on, or never began.
+    pub ended: Option<Ended>,
+    /// What its last round used.
+    pub spent: Spent,
+    /// How it was run: `atomic`, `async` or `read-only`.
+    pub mode: &'static str,
+    /// Its script's digest or its function's name.
+    pub name: String,
+    /// Why it was repeated, each time.
+    pub reruns: Vec<Rerun>,
+    /// What its last round did, in order.
+    pub steps: Vec<Step>,
+    /// Steps that were not kept.
+    pub omitted: u64,
+    /// The calls of its last round, for spans.
+    pub calls: Vec<BriefCall>,
+    /// Calls that were not kept for that.
+    pub calls_omitted: u64,
+    /// What it changed as RESP3, and how many keys more, if that was wanted and it was kept.
+    pub changes: Option<(Vec<u8>, usize)>,
+    /// Its span, for its log lines.
+    pub span: Option<Context>,
+    /// Where it waited: for its keys, for its turn, and until its changes were kept.
+    pub phases: Vec<Phase>,
+    /// When its last round began, if it tells of calls.
+    began: Option<Instant>,
+    bytes: usize,
+}
+
+/// A part of a run, beside its calls.
+pub struct Phase {
+    /// What it is.
+    pub name: &'static str,
+    /// When it began.
+    pub began: Instant,
+    /// How long it took.
+    pub took: Duration,
+}
+
+/// Why a run was repeated.
+#[derive(Clone, Debug)]
+pub struct Rerun {
+    /// In one word: `key`, `everything` or `order`.
+    pub why: &'static str,
+    /// The key that somebody else had locked, with its database.
+    pub key: Option<(usize, Box<[u8]>)>,
+}
+
+/// One step of a run.
+pub enum Step {
+    /// `redis.call` and its relatives.
+    Call(CallStep),
+    /// `redis.log`
+    Log {
+        /// At which level.
+        level: LogLevel,
+        /// What was said, cut.
+        text: Vec<u8>,
+    },
+}
+
+/// A call as its host sees it.
+pub struct CallNow<'a> {
+    /// The command's name, and its arguments.
+    pub args: &'a [&'a [u8]],
+    /// The command's number, if there is such a command.
+    pub number: Option<u16>,
+    /// The selected database.
+    pub db: usize,
+    /// Its first key, and the shard of that.
+    pub key: Option<(&'a [u8], usize)>,
+    /// When it was made.
+    pub began: Instant,
+    /// RESP; nothing if it was collected, or has to wait.
+    pub reply: &'a [u8],
+}
+
+/// A call of a run.
+pub struct CallStep {
+    /// The first arguments, the command's name among them, each cut.
+    pub args: Vec<Vec<u8>>,
+    /// How many there were.
+    pub arg_count: usize,
+    /// The selected database.
+    pub db: usize,
+    /// Its first key, and the shard of that.
+    pub key: Option<(Vec<u8>, usize)>,
+    /// Since the round began.
+    pub at: Duration,
+    /// How long it took.
+    pub took: Duration,
+    /// RESP. Nothing: the call was collected, and nobody looks at its reply.
+    pub reply: Vec<u8>,
+    /// Bytes of the reply, all of which are in `reply` if they are few.
+    pub reply_bytes: usize,
+}
+
+/// A call as its span tells of it: neither its arguments nor its reply.
+#[derive(Clone, Debug)]
+pub struct BriefCall {
+    /// The command's number, if there is such a command.
+    pub number: Option<u16>,
+    /// The selected database.
+    pub db: usize,
+    /// The shard of its first key, or the node.
+    pub place: Option<usize>,
+    /// When it began, and ended.
+    pub times: Range<Instant>,
+    /// Its reply, if that is an error.
+    pub error: Option<Box<[u8]>>,
+}
+
+impl Trace {
+    /// Of a run whose `steps` are to be told too, or only their number and what they cost.
+    pub fn new(steps: bool) -> Trace {
+        Trace {
+            steps,
+            spans: AtomicBool::new(false),
+            dry: AtomicBool::new(false),
+            wants_changes: false,
+            seen: Mutex::default(),
+        }
+    }
+
+    /// The same of a run that is to tell what it changed, too, if it is one that can.
+    pub fn with_changes(self, wants_changes: bool) -> Trace {
+        Trace { wants_changes, ..self }
+    }
+
+    /// Whether it is.
+    pub fn wants_changes(&self) -> bool {
+        self.wants_changes
+    }
+
+    /// Notes what the run is about to change.
+    pub fn set_changes(&self, told: Vec<u8>, omitted: usize) {
+        self.seen.lock().changes = Some((told, omitted));
+    }
+
+    /// Whether single calls are to be told, in whatever way.
+    pub fn has_calls(&self) -> bool {
+        self.steps || self.wants_spans()
+    }
+
+    /// Calls become spans.
+    pub fn want_spans(&self) {
+        self.spans.store(true, Ordering::Relaxed);
+    }
+
+    fn wants_spans(&self) -> bool {
+        self.spans.load(Ordering::Relaxed)
+    }
+
+    /// Notes a part of the run, beside its calls, that began then and is over.
+    pub fn phase(&self, name: &'static str, began: Instant) {
+        let mut seen = self.seen.lock();
+        if seen.phases.len() < MOST_PHASES {
+            seen.phases.push(Phase { name, began, took: began.elapsed() });
+        }
+    }
+
+    /// What is known so far.
+    pub fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock()
+    }
+
+    /// Notes that the reply is that of a dry run, which tells of more than the script returned.
+    pub fn set_dry(&self) {
+        self.dry.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether that is so.
+    pub fn is_dry(&self) -> bool {
+        self.dry.load(Ordering::Relaxed)
+    }
+
+    /// A round begins; what the one before did never happened.
+    pub fn begin_round(&self) {
+        let mut seen = self.seen.lock();
+        seen.steps.clear();
+        seen.calls.clear();
+        (seen.omitted, seen.calls_omitted, seen.bytes) = (0, 0, 0);
+        seen.began = Some(Instant::now());
+    }
+
+    /// Adds a call that is over, or goes on to wait.
+    pub fn call(&self, call: &CallNow<'_>) {
+        let times = call.began..Instant::now();
+        let mut seen = self.seen.lock();
+        if self.steps {
+            seen.add_call(call, &times);
+        }
+        if self.wants_spans() {
+            seen.add_brief(call, times);
+        }
+    }
+
+    /// The newest call had to wait and has its reply now.
+    pub fn answered(&self, reply: &[u8], took: Duration) {
+        let mut seen = self.seen.lock();
+        if seen.omitted == 0
+            && let Some(Step::Call(step)) = seen.steps.last_mut()
+        {
+            step.took += took;
+            (step.reply, step.reply_bytes) = (cut(reply), reply.len());
+        }
+        if seen.calls_omitted == 0
+            && let Some(call) = seen.calls.last_mut()
+        {
+            (call.times.end, call.error) = (Instant::now(), error_of(reply));
+        }
+    }
+
+    /// Adds a line of `redis.log`.
+    pub fn log(&self, level: LogLevel, text: &[u8]) {
+        let text = cut(text);
+        let bytes = text.len();
+        self.seen.lock().add(Step::Log { level, text }, bytes);
+    }
+}
+
+impl Seen {
+    fn add_call(&mut self, call: &CallNow<'_>, times: &Range<Instant>) {
+        let args: Vec<Vec<u8>> = call.args.iter().take(MOST_ARGS).map(|arg| cut(arg)).collect();
+        let reply = cut(call.reply);
+        let bytes = reply.len() + args.iter().map(Vec::len).sum::<usize>();
+        let step = CallStep {
+            args,
+            arg_count: call.args.len(),
+            db: call.db,
+            key: call.key.map(|(key, place)| (cut(key), place)),
+            at: self.began.map_or(Duration::ZERO, |began| times.start.saturating_duration_since(began)),
+            took: times.end - times.start,
+            reply,
+            reply_bytes: call.reply.len(),
+        };
+        self.add(Step::Call(step), bytes);
+    }
+
+    fn add_brief(&mut self, call: &CallNow<'_>, times: Range<Instant>) {
+        if self.calls.len() >= MOST_BRIEF {
+            self.calls_omitted += 1;
+            return;
+        }
+        let CallNow { number, db, .. } = *call;
+        let place = call.key.map(|(_, place)| place);
+        self.calls.push(BriefCall { number, db, place, times, error: error_of(call.reply) });
+    }
+
+    fn add(&mut self, step: Step, bytes: usize) {
+        if self.omitted > 0 || self.steps.len() >= MOST_STEPS || self.bytes + bytes > MOST_BYTES {
+            self.omitted += 1;
+            return;
+        }
+        self.bytes += bytes;
+        self.steps.push(step);
+    }
+}
+
+/// A reply that is an error, cut.
+fn error_of(reply: &[u8]) -> Option<Box<[u8]>> {
+    reply.starts_with(b"-").then(|| cut(reply).into())
+}
+
+fn cut(bytes: &[u8]) -> Vec<u8> {
+    bytes[..bytes.len().min(MOST_TEXT)].to_vec()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_has_bounds() {
+        let trace = Trace::new(true);
+        trace.want_spans();
+        trace.begin_round();
+        let long = vec![b'x'; 10_000];
+        for _ in 0..MOST_STEPS + 5 {
+            let (args, reply) = (&[&long[..]; 40], &long[..]);
+            trace.call(&CallNow { args, number: None, db: 0, key: None, began: Instant::now(), reply });
+        }
+        {
+            let seen = trace.seen();
+            let bytes = |step: &Step| match step {
+                Step::Call(call) => {
+                    assert_eq!((call.args.len(), call.arg_count, call.reply_bytes), (MOST_ARGS, 40, 10_000));
+                    call.args.concat().len() + call.reply.len()
+                }
+                Step::Log { text, .. } => text.len(),
+            };
+            assert!(seen.steps.iter().map(bytes).sum::<usize>() <= MOST_BYTES);
+            assert_eq!(seen.steps.len() as u64 + seen.omitted, MOST_STEPS as u64 + 5);
+            assert!(seen.omitted > 5, "bytes are bounded too");
+            assert_eq!(
+                (seen.calls.len(), seen.calls_omitted),
+                (MOST_BRIEF, (MOST_STEPS + 5 - MOST_BRIEF) as u64)
+            );
+        }
+        trace.begin_round();
+        let seen = trace.seen();
+        assert!(seen.steps.is_empty() && seen.omitted == 0);
+        assert!(seen.calls.is_empty() && seen.calls_omitted == 0);
+    }
+}
