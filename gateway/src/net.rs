@@ -1,6 +1,6 @@
 //! The faces: protocols that turn into [`store_engine::Args`] and replies that turn into protocols.
 
-mod door;
+mod acceptor;
 mod eval;
 pub mod grpc;
 pub mod http;
@@ -9,4 +9,4 @@ mod told;
 mod traced;
 mod work;
 
-pub use door::Ready;
+pub use acceptor::Ready;

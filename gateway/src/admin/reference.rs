@@ -2,6 +2,7 @@
 //! `make reference` writes them all.
 
 mod commands;
+mod page;
 
 use std::fmt::Write as _;
 
@@ -33,13 +34,6 @@ pub fn page(name: &str) -> Option<String> {
     PAGES.iter().find(|page| page.name == name).map(|page| (page.text)())
 }
 
-/// The first lines of every page.
-fn begin(title: &str, intro: &str) -> String {
-    format!(
-        "<!-- Made by `make reference` from the tables in the code: do not edit. -->\n\n# {title}\n\n{intro}\n\n"
-    )
-}
-
 fn configuration() -> String {
     let intro = "\
 Every parameter below is a command line flag (`--script-fuel 1000000`), an environment variable
@@ -52,7 +46,7 @@ Where the fourth column says yes, `CONFIG SET` changes the value while the serve
 that are not the default into the configuration file; comments and order of the file stay. `moonshard config` prints this
 table. `CONFIG GET` also answers parameters that clients know from redis.conf, such as `save`, `appendonly` and
 `databases`, with what is true of this server.";
-    begin("Configuration", intro) + &config::reference()
+    page::begin("Configuration", intro) + &config::reference()
 }
 
 fn metrics() -> String {
@@ -67,7 +61,7 @@ bounds of 1.024 microseconds times powers of four, up to 4.3 seconds. A gateway 
 the sum over its store nodes as of at most a second ago.
 
 [Observability](../observability.md) has more about dashboards, alerts and traces.";
-    begin("Metrics", intro) + &metrics::table::reference()
+    page::begin("Metrics", intro) + &metrics::table::reference()
 }
 
 fn errors() -> String {
@@ -81,7 +75,7 @@ which is status 422 by HTTP and UNKNOWN by gRPC.
 again. *yes, after a pause*: nothing was done (or the script was rolled back), and the same request may succeed later, maybe
 at another gateway. *check first*: a write may or may not have been made; read the data before the request is repeated, or
 write so that a repetition does no harm.";
-    let mut text = begin("Error codes", intro);
+    let mut text = page::begin("Error codes", intro);
     for (origin, title) in [
         (Origin::Own, "Codes of this server"),
         (Origin::Redis, "Codes of Redis"),
@@ -109,7 +103,7 @@ fn scripting_api() -> String {
     let intro = "\
 What a script sees: `KEYS`, `ARGV` and the functions and constants below, which are those of Redis 7.0 and two of Dragonfly
 (`redis.acall`, `redis.apcall`). [The redis.* functions](../scripting/api.md) has examples.";
-    let mut text = begin("Scripting API", intro);
+    let mut text = page::begin("Scripting API", intro);
     for api::Section { title, intro, entries, lua } in api::SECTIONS {
         let _ = write!(text, "## {title}\n\n");
         if !intro.is_empty() {

@@ -13,6 +13,7 @@ mod pipeline;
 mod service;
 mod shown;
 mod span;
+mod state;
 mod status;
 mod subscribe;
 mod watch;
@@ -45,7 +46,8 @@ use tonic_reflection::server::Builder;
 use self::call::Begun;
 use self::caller::Caller;
 use self::span::Facts;
-use super::door::{self, Entry, Ready};
+use self::state::GrpcState;
+use super::acceptor::{self, Entry, Ready};
 use super::http::guard;
 use super::traced;
 use crate::server::Server;
@@ -64,14 +66,6 @@ const QUESTION_BYTES: usize = 4096;
 /// many of them are better spread over connections, which are counted.
 const MOST_CALLS: u32 = 200;
 
-/// What all connections share.
-struct Face {
-    server: Arc<Server>,
-    ready: Ready,
-    /// Health and reflection.
-    others: Routes,
-}
-
 /// Serves until `ready` turns to false. Connections finish what they are doing, which the caller waits for.
 pub async fn serve(server: Arc<Server>, listener: TcpListener, mut ready: Ready) -> Result<(), String> {
     const WELL: [&str; 2] = ["", SERVICE_NAME];
@@ -86,10 +80,10 @@ pub async fn serve(server: Arc<Server>, listener: TcpListener, mut ready: Ready)
         .add_service(described().build_v1().map_err(broken)?.max_decoding_message_size(QUESTION_BYTES))
         // Many tools know only this one.
         .add_service(described().build_v1alpha().map_err(broken)?.max_decoding_message_size(QUESTION_BYTES));
-    let face = Arc::new(Face { server: server.clone(), ready: ready.clone(), others });
-    let live = move |wire, entry| live(face.clone(), wire, entry);
+    let state = Arc::new(GrpcState { server: server.clone(), ready: ready.clone(), others });
+    let live = move |wire, entry| live(state.clone(), wire, entry);
     // One too many is cut off.
-    drop(door::keep(server, counters::Face::Grpc, listener, ready.clone(), b"", goodbye, live).await);
+    drop(acceptor::keep(server, counters::Face::Grpc, listener, ready.clone(), b"", goodbye, live).await);
     let _ = ready.wait_for(|ready| !ready).await;
     for name in WELL {
         reporter.set_service_status(name, ServingStatus::NotServing).await;
@@ -114,17 +108,17 @@ fn goodbye(text: &str) -> Vec<u8> {
 }
 
 /// Answers calls until the connection ends, or is ended by CLIENT KILL or the process.
-async fn live(face: Arc<Face>, wire: Wire, entry: Arc<Entry>) {
+async fn live(state: Arc<GrpcState>, wire: Wire, entry: Arc<Entry>) {
     let client = entry.client().clone();
-    let patience = door::patience(&face.server.config);
+    let patience = acceptor::patience(&state.server.config);
     let caller = Arc::new(Caller::new(entry));
-    let service = service_fn(|request| answer(face.clone(), caller.clone(), request));
+    let service = service_fn(|request| answer(state.clone(), caller.clone(), request));
     let mut builder = auto::Builder::new(TokioExecutor::new());
     let http1 = &mut builder.http1();
-    http1.timer(TokioTimer::new()).header_read_timeout(patience).max_buf_size(door::HEAD_BYTES);
+    http1.timer(TokioTimer::new()).header_read_timeout(patience).max_buf_size(acceptor::HEAD_BYTES);
     builder.http2().timer(TokioTimer::new()).max_concurrent_streams(MOST_CALLS).keep_alive_interval(SILENCE);
     let mut killed = pin!(client.wake.notified());
-    let mut ready = face.ready.clone();
+    let mut ready = state.ready.clone();
     let mut connection = pin!(builder.serve_connection(TokioIo::new(wire), service));
     let is_stranger = tokio::select! {
         biased;
@@ -143,7 +137,7 @@ async fn live(face: Arc<Face>, wire: Wire, entry: Arc<Entry>) {
 
 /// Answers one call: checks what it is and who asks, then asks the service.
 async fn answer(
-    face: Arc<Face>,
+    state: Arc<GrpcState>,
     caller: Arc<Caller>,
     mut request: Request<Incoming>,
 ) -> Result<Response<Body>, Infallible> {
@@ -153,20 +147,20 @@ async fn answer(
     let headers = request.headers();
     if (headers.contains_key(ORIGIN) || headers.contains_key(guard::FETCH_SITE))
         // A web page, by way of a proxy that translates.
-        && let Err(problem) = guard::check(&face.server.config, caller.entry.local, &request)
+        && let Err(problem) = guard::check(&state.server.config, caller.entry.local, &request)
     {
         return Ok(status::forbidden(&problem.detail).into_http());
     }
     let service = request.uri().path().strip_prefix('/').and_then(|path| path.split_once('/'));
     let service = service.map(|(service, _)| service);
-    match face.meet(&caller.entry, headers) {
+    match state.meet(&caller.entry, headers) {
         Ok((mut work, bounds)) => {
             caller.recognize();
             if service == Some(SERVICE_NAME) {
                 let traced = traced::begin(&mut work, headers, || Facts::of(request.uri()));
                 request.extensions_mut().insert(Begun::new(work, bounds));
-                let most = face.server.config.grpc_message_max.get_usize();
-                let mut service = GatewayServer::from_arc(face).max_decoding_message_size(most);
+                let most = state.server.config.grpc_message_max.get_usize();
+                let mut service = GatewayServer::from_arc(state).max_decoding_message_size(most);
                 let answer = service.call(request).await?;
                 return Ok(match traced {
                     Some(traced) => traced.around(answer).map(Body::new),
@@ -184,11 +178,11 @@ async fn answer(
             }
         }
     }
-    let mut ready = face.ready.clone();
+    let mut ready = state.ready.clone();
     let stopped = async move { ready.wait_for(|ready| !ready).await.map(drop) };
     let until_stopped =
         |body: Incoming| Body::new(StreamBody::new(BodyStream::new(body).take_until(Box::pin(stopped))));
-    face.others.clone().call(request.map(until_stopped)).await
+    state.others.clone().call(request.map(until_stopped)).await
 }
 
 /// Whether the body is of messages as gRPC has them, in the only encoding known here.

@@ -19,6 +19,7 @@ mod keys;
 mod problem;
 mod scripts;
 mod span;
+mod state;
 mod told;
 
 use std::convert::Infallible;
@@ -49,21 +50,12 @@ use self::ask::Asker;
 use self::guard::{Cors, REQUEST_ID};
 use self::problem::Problem;
 use self::span::Slot;
-use super::door::{self, Entry, Ready};
+use self::state::HttpState;
+use super::acceptor::{self, Entry, Ready};
 use crate::export::metrics;
 use crate::server::Server;
 use crate::telemetry::counters;
 pub use health::serve_health;
-
-/// What all connections share.
-struct Face {
-    server: Arc<Server>,
-    ready: Ready,
-    /// State of the random source of requests, and part of their names.
-    requests: AtomicU64,
-    /// The paths of [`routes`].
-    paths: Vec<&'static str>,
-}
 
 type App = TowerToHyperService<Router>;
 
@@ -72,22 +64,22 @@ struct Route {
     #[cfg_attr(not(test), expect(dead_code, reason = "what a test compares with openapi.json"))]
     method: Method,
     path: &'static str,
-    handler: MethodRouter<Arc<Face>>,
+    handler: MethodRouter<Arc<HttpState>>,
 }
 
-fn get<T: 'static>(path: &'static str, handler: impl Handler<T, Arc<Face>>) -> Route {
+fn get<T: 'static>(path: &'static str, handler: impl Handler<T, Arc<HttpState>>) -> Route {
     Route { method: Method::GET, path, handler: axum::routing::get(handler) }
 }
 
-fn post<T: 'static>(path: &'static str, handler: impl Handler<T, Arc<Face>>) -> Route {
+fn post<T: 'static>(path: &'static str, handler: impl Handler<T, Arc<HttpState>>) -> Route {
     Route { method: Method::POST, path, handler: axum::routing::post(handler) }
 }
 
-fn put<T: 'static>(path: &'static str, handler: impl Handler<T, Arc<Face>>) -> Route {
+fn put<T: 'static>(path: &'static str, handler: impl Handler<T, Arc<HttpState>>) -> Route {
     Route { method: Method::PUT, path, handler: axum::routing::put(handler) }
 }
 
-fn delete<T: 'static>(path: &'static str, handler: impl Handler<T, Arc<Face>>) -> Route {
+fn delete<T: 'static>(path: &'static str, handler: impl Handler<T, Arc<HttpState>>) -> Route {
     Route { method: Method::DELETE, path, handler: axum::routing::delete(handler) }
 }
 
@@ -118,7 +110,7 @@ fn routes() -> Vec<Route> {
     ]
 }
 
-fn router(face: &Arc<Face>) -> Router {
+fn router(state: &Arc<HttpState>) -> Router {
     let mut router = Router::new();
     for Route { path, handler, .. } in routes() {
         router = router.route(path, handler);
@@ -129,7 +121,7 @@ fn router(face: &Arc<Face>) -> Router {
     let refused = || async {
         Problem::new(StatusCode::METHOD_NOT_ALLOWED, "METHOD", "this method is not allowed for this path")
     };
-    router.fallback(console::serve).method_not_allowed_fallback(refused).with_state(face.clone())
+    router.fallback(console::serve).method_not_allowed_fallback(refused).with_state(state.clone())
 }
 
 /// Serves until `ready` turns to false; from then on, for as long as it is polled, it only tells that. Connections finish
@@ -137,10 +129,10 @@ fn router(face: &Arc<Face>) -> Router {
 pub async fn serve(server: Arc<Server>, listener: TcpListener, ready: Ready) {
     let requests = AtomicU64::new(server.started_at);
     let paths = routes().into_iter().map(|route| route.path).collect();
-    let face = Arc::new(Face { server: server.clone(), ready: ready.clone(), requests, paths });
-    let app = TowerToHyperService::new(router(&face));
+    let state = Arc::new(HttpState { server: server.clone(), ready: ready.clone(), requests, paths });
+    let app = TowerToHyperService::new(router(&state));
     let full = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n";
-    let live = move |wire, entry| live(face.clone(), app.clone(), wire, entry);
+    let live = move |wire, entry| live(state.clone(), app.clone(), wire, entry);
     let refused = |text: &str| {
         let length = text.len();
         format!(
@@ -149,7 +141,8 @@ pub async fn serve(server: Arc<Server>, listener: TcpListener, ready: Ready) {
         .into_bytes()
     };
     let listener =
-        door::keep(server.clone(), counters::Face::Http, listener, ready.clone(), full, refused, live).await;
+        acceptor::keep(server.clone(), counters::Face::Http, listener, ready.clone(), full, refused, live)
+            .await;
     let config = server.config.clone();
     let told = server.clone();
     let enter = move |stream, peer: SocketAddr| match server.is_protected_from(peer.ip()) {
@@ -162,22 +155,22 @@ pub async fn serve(server: Arc<Server>, listener: TcpListener, ready: Ready) {
 
 /// Answers requests until the connection ends, or is ended by CLIENT KILL or the process. If the client hangs up in the
 /// middle of a request, the request is dropped: that ends its script and takes back what it did.
-async fn live(face: Arc<Face>, app: App, wire: Wire, entry: Arc<Entry>) {
+async fn live(state: Arc<HttpState>, app: App, wire: Wire, entry: Arc<Entry>) {
     let (client, local) = (entry.client(), entry.local);
     let service = service_fn(|request| {
-        let span = face.server.spans.are_on().then(Slot::default);
+        let span = state.server.spans.are_on().then(Slot::default);
         let asker = Asker { client: client.clone(), local, span };
-        answer(face.clone(), app.clone(), asker, request)
+        answer(state.clone(), app.clone(), asker, request)
     });
     let mut connection = pin!(
         http1::Builder::new()
             .timer(TokioTimer::new())
             // It bounds how long a connection may be idle too.
-            .header_read_timeout(door::patience(&face.server.config))
-            .max_buf_size(door::HEAD_BYTES)
+            .header_read_timeout(acceptor::patience(&state.server.config))
+            .max_buf_size(acceptor::HEAD_BYTES)
             .serve_connection(TokioIo::new(wire), service)
     );
-    let mut ready = face.ready.clone();
+    let mut ready = state.ready.clone();
     let mut killed = pin!(client.wake.notified());
     tokio::select! {
         biased;
@@ -194,13 +187,13 @@ async fn live(face: Arc<Face>, app: App, wire: Wire, entry: Arc<Entry>) {
 
 /// The handler's answer. A request with a large body, or with one of unknown length, is answered by a compute thread: to
 /// parse it would hold up the other connections of this thread.
-async fn called(face: &Face, app: App, request: Request<Incoming>) -> Result<Response, Infallible> {
+async fn called(state: &HttpState, app: App, request: Request<Incoming>) -> Result<Response, Infallible> {
     if request.body().size_hint().upper().is_some_and(|bytes| bytes < LARGE_BYTES) {
         return app.call(request).await;
     }
     // It ends the task when it is dropped.
     let mut task = JoinSet::new();
-    task.spawn_on(async move { app.call(request).await }, &face.server.compute);
+    task.spawn_on(async move { app.call(request).await }, &state.server.compute);
     match task.join_next().await {
         Some(Ok(answered)) => answered,
         Some(Err(_)) | None => {
@@ -215,20 +208,20 @@ const LARGE_BYTES: u64 = 256 << 10;
 
 /// Answers one request: checks who asks, then asks the handler.
 async fn answer(
-    face: Arc<Face>,
+    state: Arc<HttpState>,
     app: App,
     asker: Asker,
     mut request: Request<Incoming>,
 ) -> Result<Response, Infallible> {
-    let id = guard::request_id(&face, request.headers());
+    let id = guard::request_id(&state, request.headers());
     let span = asker.span.clone();
-    let checked = guard::check(&face.server.config, asker.local, &request);
+    let checked = guard::check(&state.server.config, asker.local, &request);
     let (mut response, cors) = match checked {
         Ok(cors) if guard::is_preflight(&request) => (StatusCode::NO_CONTENT.into_response(), cors),
         Ok(cors) => {
             request.extensions_mut().insert(asker);
-            let patience = Duration::from_millis(face.server.config.http_timeout_ms.get());
-            let response = match timeout(patience, called(&face, app, request)).await {
+            let patience = Duration::from_millis(state.server.config.http_timeout_ms.get());
+            let response = match timeout(patience, called(&state, app, request)).await {
                 Ok(Ok(response)) => response,
                 Err(_) => Problem::new(
                     StatusCode::GATEWAY_TIMEOUT,

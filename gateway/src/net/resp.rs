@@ -7,8 +7,8 @@
 
 mod ahead;
 mod mail;
+mod wire;
 
-use std::cell::RefCell;
 use std::future::{Future, pending, poll_fn};
 use std::io;
 use std::os::fd::AsRawFd;
@@ -19,8 +19,6 @@ use std::task::Poll;
 use std::time::Duration;
 
 use resp::{Limits, Parser, Progress, Reader, ReplyLimits, Step, Value};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use store_engine::discard::discard;
 use store_engine::work::LONG_CALL_STEPS;
 use store_engine::{Args, CommandError, Protocol, Reply};
 use tls::{Detached, Wire};
@@ -28,19 +26,18 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use self::ahead::Ahead;
+use self::wire::{KEPT_BYTES, READ_BYTES, TIMED_OUT, give_buffer, hung_up, take_buffer};
 use crate::commands::dispatch;
 use crate::commands::pubsub::leave;
 use crate::commands::watch::unwatch;
 use crate::net::Ready;
-use crate::net::door::patience;
+use crate::net::acceptor::patience;
 use crate::process::io::Place;
 use crate::server::Server;
 use crate::session::{ClientInfo, Held, Replies, Session, Touched};
 use crate::telemetry::counters::{Counters, Face, unix_ms};
 use crate::telemetry::log;
 
-/// Bytes asked for in one read.
-const READ_BYTES: usize = 16 * 1024;
 /// Reply bytes after which a batch of pipelined requests is interrupted to write them.
 const FLUSH_BYTES: usize = 256 * 1024;
 /// The same of a client that has to say who it is first.
@@ -50,34 +47,6 @@ const PIECE_BYTES: usize = 1 << 20;
 /// Requests in the input from which on the connection leaves the I/O thread until they are answered: to parse, check, copy
 /// and free 20,000 arguments takes a millisecond or two.
 const LARGE_BYTES: usize = 256 * 1024;
-/// Buffers larger than this are not kept.
-const KEPT_BYTES: usize = 64 * 1024;
-/// Idle buffers a thread keeps.
-const KEPT_BUFFERS: usize = 64;
-
-thread_local! {
-    static BUFFERS: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
-}
-
-/// An empty buffer.
-fn take_buffer() -> Vec<u8> {
-    BUFFERS.with_borrow_mut(Vec::pop).unwrap_or_else(|| Vec::with_capacity(READ_BYTES))
-}
-
-fn give_buffer(mut buffer: Vec<u8>) {
-    let bytes = buffer.capacity();
-    if (1..=KEPT_BYTES).contains(&buffer.capacity()) {
-        buffer.clear();
-        BUFFERS.with_borrow_mut(|buffers| {
-            if buffers.len() < KEPT_BUFFERS {
-                buffers.push(buffer);
-            }
-        });
-    } else {
-        discard(buffer, bytes);
-    }
-}
-
 /// Serves one connection to its end, beginning at `place`.
 pub fn serve(server: &Arc<Server>, wire: Detached, client: Arc<ClientInfo>, ready: &Ready, place: Place) {
     server.clients.lock().insert(client.id, client.clone());
@@ -432,27 +401,6 @@ fn append(out: &mut Vec<u8>, mut late: Vec<u8>) {
     give_buffer(late);
 }
 
-/// When a connection that waits for its own request looks whether its client is still there; with requests behind
-/// it, how often.
-const HANG_UP_CHECK: Duration = Duration::from_millis(50);
-
-/// Waits until the client has closed its end. If there are requests in the socket that wait behind the present
-/// one, its readiness does not tell.
-async fn hung_up(wire: &Wire) {
-    tokio::time::sleep(HANG_UP_CHECK).await;
-    if matches!(wire.tcp().peek(&mut [0]).await, Ok(0) | Err(_)) {
-        return;
-    }
-    loop {
-        tokio::time::sleep(HANG_UP_CHECK).await;
-        let mut sockets = [PollFd::new(wire.tcp(), PollFlags::RDHUP)];
-        let now = Timespec::default();
-        if poll(&mut sockets, Some(&now)).is_ok_and(|ready| ready > 0) {
-            return;
-        }
-    }
-}
-
 /// Writes the replies of a session. Whoever has to say who they are first has to read them in time, however few.
 async fn write_replies(
     server: &Server,
@@ -550,6 +498,3 @@ fn refuse_all(bytes: &mut Vec<u8>, error: &CommandError) -> io::Result<()> {
     *bytes = out.buf;
     Ok(())
 }
-
-/// How a write to a client that does not read ends, which is cut off.
-const TIMED_OUT: io::ErrorKind = io::ErrorKind::TimedOut;

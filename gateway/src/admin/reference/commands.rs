@@ -214,7 +214,7 @@ pub fn page() -> String {
         ABSENT.len(),
         count("added")
     );
-    let mut text = super::begin("Commands", &intro);
+    let mut text = super::page::begin("Commands", &intro);
     list(&mut text, "Absent", ["command", "why"], ABSENT);
     list(&mut text, "Always refused", ["command", "why"], REFUSED);
     list(&mut text, "Different from Redis 7.0", ["command", "difference"], DIFFERENT);

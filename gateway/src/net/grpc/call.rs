@@ -4,6 +4,7 @@ use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use hyper::HeaderMap;
 use hyper::header::AUTHORIZATION;
 use parking_lot::Mutex;
@@ -11,8 +12,9 @@ use prost::Message;
 use tokio::time::{Instant, sleep_until};
 use tonic::{Request, Status};
 
-use super::{Face, status};
-use crate::net::door::{Entry, Listed};
+use super::state::GrpcState;
+use super::status;
+use crate::net::acceptor::{Entry, Listed};
 use crate::net::work::Work;
 use crate::telemetry::counters::unix_ms;
 
@@ -79,7 +81,7 @@ impl Bounds {
     }
 }
 
-impl Face {
+impl GrpcState {
     /// A session for a call. This is where it says who it is.
     pub fn meet(&self, entry: &Entry, headers: &HeaderMap) -> Result<(Work, Bounds), Status> {
         let deadline = deadline(headers)?;
@@ -106,6 +108,11 @@ impl Face {
 pub fn count_message(work: &Work, message: &impl Message) {
     let bytes = message.encoded_len();
     work.session.client.held.set_input(bytes, bytes);
+}
+
+/// The arguments of a command.
+pub fn slices(args: &[Bytes]) -> Vec<&[u8]> {
+    args.iter().map(|arg| &**arg).collect()
 }
 
 #[cfg(test)]

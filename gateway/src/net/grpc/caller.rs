@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
-use crate::net::door::Entry;
+use crate::net::acceptor::Entry;
 
 /// Calls that a connection may make on which nobody says who they are: a probe makes one. Each may cost 15 KB until the
 /// connection ends.

@@ -12,10 +12,9 @@ use proto::gateway::v1::{Command, Error, PipelineRequest, PipelineResponse, Refu
 use resp::Value;
 use tonic::{Status, Streaming};
 
-use super::call::{Bounds, count_message};
-use super::service::slices;
+use super::call::{Bounds, count_message, slices};
 use super::{shown, status};
-use crate::net::door::Ready;
+use crate::net::acceptor::Ready;
 use crate::net::traced::LONGEST;
 use crate::net::work::{Failure, Refused, Work, admit, apart, parse};
 use crate::telemetry::spans::Parent;

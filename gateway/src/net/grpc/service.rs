@@ -12,19 +12,15 @@ use proto::gateway::v1::{
 use resp::Value;
 use tonic::{Request, Response, Status, Streaming, async_trait};
 
-use super::call::{Bounds, count_message};
-use super::{Face, pipeline, shown, status, subscribe, watch};
+use super::call::{Bounds, count_message, slices};
+use super::state::GrpcState;
+use super::{pipeline, shown, status, subscribe, watch};
 use crate::net::eval::{self, Asked};
 use crate::net::work::{Work, admit};
 use crate::telemetry::spans::Parent;
 
-/// The arguments of a command.
-pub fn slices(args: &[Bytes]) -> Vec<&[u8]> {
-    args.iter().map(|arg| &**arg).collect()
-}
-
 #[async_trait]
-impl Gateway for Face {
+impl Gateway for GrpcState {
     type PipelineStream = pipeline::Replies;
     type SubscribeStream = subscribe::Messages;
     type WatchStream = watch::Happenings;

@@ -12,7 +12,7 @@ use tonic::Status;
 use super::call::Bounds;
 use super::status;
 use crate::commands::pubsub::leave;
-use crate::net::door::Ready;
+use crate::net::acceptor::Ready;
 use crate::net::work::Work;
 
 /// What is heard, as it comes.

@@ -10,7 +10,7 @@ use tonic::Status;
 
 use super::call::Bounds;
 use super::status;
-use crate::net::door::Ready;
+use crate::net::acceptor::Ready;
 use crate::server::Server;
 use crate::telemetry::script_events::{Event, Introduction};
 

@@ -14,11 +14,11 @@ use percent_encoding::percent_decode_str;
 use resp::Value;
 use serde::de::DeserializeOwned;
 
-use super::Face;
 use super::guard::DB;
 use super::json::{self, Shape};
 use super::problem::Problem;
 use super::span::{Facts, Slot};
+use super::state::HttpState;
 use crate::net::traced;
 use crate::net::work::{Failure, Refused, Work};
 use crate::server::Server;
@@ -48,7 +48,7 @@ pub fn argv(words: &[&str], more: &[&[u8]]) -> Argv {
 /// One request, read to its end.
 pub struct Ask {
     /// What all requests share.
-    pub face: Arc<Face>,
+    pub state: Arc<HttpState>,
     /// Its headers.
     pub headers: HeaderMap,
     /// Its body.
@@ -76,10 +76,10 @@ const MOST_ELEMENTS: usize = 1024 * 1024;
 /// Names and values, decoded.
 type Query = Vec<(String, Vec<u8>)>;
 
-impl FromRequest<Arc<Face>> for Ask {
+impl FromRequest<Arc<HttpState>> for Ask {
     type Rejection = Problem;
 
-    async fn from_request(request: Request<Body>, face: &Arc<Face>) -> Result<Ask, Problem> {
+    async fn from_request(request: Request<Body>, state: &Arc<HttpState>) -> Result<Ask, Problem> {
         let (mut parts, body) = request.into_parts();
         let unsigned = || Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "ERR", "nobody asks");
         let asker = parts.extensions.remove::<Asker>().ok_or_else(unsigned)?;
@@ -92,8 +92,8 @@ impl FromRequest<Arc<Face>> for Ask {
         }
         // Of a stranger nothing more is read.
         let query = parse_query(parts.uri.query().unwrap_or_default());
-        let work = work(face, asker.clone(), &parts, &query)?;
-        let most = face.server.config.http_body_max.get_usize();
+        let work = work(state, asker.clone(), &parts, &query)?;
+        let most = state.server.config.http_body_max.get_usize();
         let held = HeldBody(asker.client.clone());
         let body = body.map_frame(|frame| {
             let bytes = frame.data_ref().map_or(0, Bytes::len);
@@ -109,7 +109,7 @@ impl FromRequest<Arc<Face>> for Ask {
         })?;
         asker.client.active_ms.store(unix_ms(), Ordering::Relaxed);
         Ok(Ask {
-            face: face.clone(),
+            state: state.clone(),
             work,
             headers: parts.headers,
             body: body.to_bytes(),
@@ -121,17 +121,17 @@ impl FromRequest<Arc<Face>> for Ask {
 }
 
 /// A session for a request, in the database that it names, of the user that it says it is.
-fn work(face: &Face, asker: Asker, parts: &Parts, query: &Query) -> Result<Work, Problem> {
+fn work(state: &HttpState, asker: Asker, parts: &Parts, query: &Query) -> Result<Work, Problem> {
     let headers = &parts.headers;
-    let mut work = Work::new(&face.server, asker.client);
+    let mut work = Work::new(&state.server, asker.client);
     // A connection's requests are sessions of their own: each needs other random numbers.
-    work.session.seed ^= face.requests.fetch_add(1, Ordering::Relaxed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    work.session.seed ^= state.requests.fetch_add(1, Ordering::Relaxed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     if let Some(header) = headers.get(header::AUTHORIZATION) {
         work.authenticate(header.as_bytes())?;
     }
     work.refuse_strangers()?;
     if let Some(slot) = asker.span {
-        *slot.lock() = traced::begin(&mut work, headers, || Facts::of(face, parts));
+        *slot.lock() = traced::begin(&mut work, headers, || Facts::of(state, parts));
     }
     // The query counts, but the header has to be right too.
     for text in [headers.get(DB).map(|value| value.as_bytes()), last(query, "db")].into_iter().flatten() {
@@ -166,7 +166,7 @@ fn says(headers: &HeaderMap, name: &header::HeaderName, wanted: &str) -> bool {
 impl Ask {
     /// The server.
     pub fn server(&self) -> &Arc<Server> {
-        &self.face.server
+        &self.state.server
     }
 
     /// Whether the client asks for this media type by name.

@@ -10,10 +10,10 @@ use serde::Serialize;
 use store::client::Member;
 use store_engine::{Command, syntax};
 
-use super::Face;
 use super::ask::Ask;
 use super::json;
 use super::problem::Problem;
+use super::state::HttpState;
 use crate::config::Address;
 use crate::export::metrics;
 use crate::registry::info::{categories, flag_names};
@@ -27,17 +27,17 @@ pub async fn alive() -> &'static str {
 }
 
 /// Whether it accepts requests that it would not take when it is about to end.
-pub async fn ready(State(face): State<Arc<Face>>) -> (StatusCode, &'static str) {
-    match *face.ready.borrow() {
+pub async fn ready(State(state): State<Arc<HttpState>>) -> (StatusCode, &'static str) {
+    match *state.ready.borrow() {
         true => (StatusCode::OK, "ready\n"),
         false => (StatusCode::SERVICE_UNAVAILABLE, "not ready\n"),
     }
 }
 
 /// Counters and states, as Prometheus reads them.
-pub async fn metrics(State(face): State<Arc<Face>>) -> Response {
-    let ready = *face.ready.borrow();
-    let text = metrics::render(&metrics::of_server(&face.server, ready));
+pub async fn metrics(State(state): State<Arc<HttpState>>) -> Response {
+    let ready = *state.ready.borrow();
+    let text = metrics::render(&metrics::of_server(&state.server, ready));
     ([(header::CONTENT_TYPE, super::health::METRICS_TYPE)], text).into_response()
 }
 

@@ -26,7 +26,7 @@ fn told(ask: &Ask) -> impl Stream<Item = Result<Event, Infallible>> + use<> {
     let listener = ask.server().events.listen();
     let hello = Event::default().event("listening").data("{}");
     stream::unfold(
-        (Some(hello), listener, ask.face.ready.clone()),
+        (Some(hello), listener, ask.state.ready.clone()),
         |(hello, mut listener, mut ready)| async {
             if let Some(hello) = hello {
                 return Some((Ok(hello), (None, listener, ready)));

@@ -10,8 +10,8 @@ use std::sync::atomic::Ordering;
 use axum::http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use axum::http::{Method, Request, StatusCode};
 
-use super::Face;
 use super::problem::Problem;
+use super::state::HttpState;
 use crate::config::Config;
 
 /// Names a request in its answer and in error bodies.
@@ -26,13 +26,13 @@ pub const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const LONGEST_ID: usize = 128;
 
 /// The request's name: the client's, or a new one.
-pub(super) fn request_id(face: &Face, headers: &HeaderMap) -> String {
+pub(super) fn request_id(state: &HttpState, headers: &HeaderMap) -> String {
     let given = headers.get(REQUEST_ID).and_then(|id| id.to_str().ok());
     match given.filter(|id| !id.is_empty() && id.len() <= LONGEST_ID) {
         Some(id) => id.to_owned(),
         None => {
-            let number = face.requests.fetch_add(1, Ordering::Relaxed);
-            format!("{}-{number:x}", face.server.run_id.get(..8).unwrap_or_default())
+            let number = state.requests.fetch_add(1, Ordering::Relaxed);
+            format!("{}-{number:x}", state.server.run_id.get(..8).unwrap_or_default())
         }
     }
 }

@@ -17,7 +17,7 @@ use tls::Wire;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 
-use super::super::door::{HEAD_BYTES, Ready};
+use super::super::acceptor::{HEAD_BYTES, Ready};
 use super::guard;
 use crate::config::Config;
 

@@ -6,7 +6,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use parking_lot::Mutex;
 
-use super::Face;
+use super::state::HttpState;
 use crate::net::traced::{self, Traced};
 use crate::telemetry::counters;
 use crate::telemetry::spans::Span;
@@ -25,12 +25,12 @@ pub struct Facts {
 
 impl Facts {
     /// Before it is answered.
-    pub fn of(face: &Face, parts: &Parts) -> Facts {
-        let is_sealed = face.server.certificates.of(counters::Face::Http).is_some();
+    pub fn of(state: &HttpState, parts: &Parts) -> Facts {
+        let is_sealed = state.server.certificates.of(counters::Face::Http).is_some();
         Facts {
             method: parts.method.clone(),
             // Whoever is answered by a handler has come by one of these.
-            route: face
+            route: state
                 .paths
                 .iter()
                 .find(|route| leads(route, parts.uri.path()))

@@ -10,7 +10,7 @@ use store::topology::SlotMap;
 use store_engine::{Args, Reply};
 use tls::Wire;
 
-use super::{give_buffer, hung_up, take_buffer};
+use super::wire::{give_buffer, hung_up, take_buffer};
 use crate::commands::dispatch::{self, Sent, Waiting};
 use crate::server::Server;
 use crate::session::Session;

@@ -6,7 +6,7 @@ use std::io::{self, IoSlice};
 use tls::Wire;
 use tokio::time::timeout_at;
 
-use super::TIMED_OUT;
+use super::wire::TIMED_OUT;
 use crate::server::Server;
 use crate::session::ClientInfo;
 use crate::telemetry::counters::Counters;
