@@ -12,13 +12,10 @@ use super::numbers::{self, Numbers};
 use super::packed::{Packed, room};
 use crate::value::Str;
 pub use member::Member;
-use table::Table;
+use table::{ORDERED_UP_TO, Table};
 
 /// As for hashes.
 const LIMIT: Limit = Limit { len: ORDERED_UP_TO, room: 4 << 10 };
-
-/// Up to this many members a removal keeps the order of the others.
-const ORDERED_UP_TO: usize = 64;
 
 /// So many numbers are kept in order, as in Redis. A table of numbers becomes this again at half of it.
 pub const MOST_NUMBERS: usize = 512;

@@ -4,9 +4,11 @@
 use foldhash::fast::RandomState;
 use indexmap::IndexMap;
 
-use super::ORDERED_UP_TO;
 use crate::size::{allocated, dense_table};
 use crate::value::form::Weight;
+
+/// Up to this many fields a removal keeps the order of the others, as Redis' compact encoding does.
+pub const ORDERED_UP_TO: usize = 64;
 
 /// Bytes of a field's entry: two fat pointers and the kept hash.
 const ENTRY: usize = size_of::<(Box<[u8]>, Box<[u8]>, usize)>();

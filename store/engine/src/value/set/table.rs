@@ -3,11 +3,13 @@
 use foldhash::fast::RandomState;
 use indexmap::IndexSet;
 
-use super::ORDERED_UP_TO;
 use crate::size::{allocated, dense_table};
 use crate::value::Str;
 use crate::value::form::Weight;
 use crate::value::numbers::width_of;
+
+/// Up to this many members a removal keeps the order of the others.
+pub const ORDERED_UP_TO: usize = 64;
 
 /// Bytes of a member's entry: fat pointer and kept hash.
 const ENTRY: usize = size_of::<(Box<[u8]>, usize)>();
