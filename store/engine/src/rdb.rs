@@ -6,6 +6,7 @@
 mod codec;
 mod crc64;
 pub mod file;
+mod kind;
 mod lzf;
 mod object;
 mod packed;

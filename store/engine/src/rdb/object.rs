@@ -4,6 +4,12 @@
 use std::io::{self, Read, Write};
 
 use super::codec::{Decoder, Fault, write_length, write_string};
+use super::kind::{
+    HASH, HASH_EXPIRING_FIRST, HASH_EXPIRING_LAST, HASH_LISTPACK, HASH_ZIPLIST, HASH_ZIPMAP, LIST,
+    LIST_QUICKLIST, LIST_QUICKLIST_2, LIST_ZIPLIST, MODULE, MODULE_2, SET, SET_INTSET, SET_LISTPACK,
+    STREAM_LISTPACKS, STREAM_LISTPACKS_2, STREAM_LISTPACKS_3, STRING, ZSET, ZSET_2, ZSET_LISTPACK,
+    ZSET_ZIPLIST,
+};
 use super::packed::{self, Damage, Element, Listpack};
 use super::stream;
 use crate::value::{Hash, List, Set, Str, ZSet};
@@ -11,31 +17,6 @@ use crate::{Value, number};
 
 /// Lists of more bytes are written element by element; Redis would begin a second listpack.
 const MOST_IN_ONE: usize = 8192;
-
-const STRING: u8 = 0;
-const LIST: u8 = 1;
-const SET: u8 = 2;
-const ZSET: u8 = 3;
-const HASH: u8 = 4;
-const ZSET_2: u8 = 5;
-const MODULE: u8 = 6;
-const MODULE_2: u8 = 7;
-const HASH_ZIPMAP: u8 = 9;
-const LIST_ZIPLIST: u8 = 10;
-const SET_INTSET: u8 = 11;
-const ZSET_ZIPLIST: u8 = 12;
-const HASH_ZIPLIST: u8 = 13;
-const LIST_QUICKLIST: u8 = 14;
-pub(super) const STREAM_LISTPACKS: u8 = 15;
-const HASH_LISTPACK: u8 = 16;
-const ZSET_LISTPACK: u8 = 17;
-const LIST_QUICKLIST_2: u8 = 18;
-const STREAM_LISTPACKS_2: u8 = 19;
-const SET_LISTPACK: u8 = 20;
-pub(super) const STREAM_LISTPACKS_3: u8 = 21;
-/// From here to [`HASH_EXPIRING_LAST`]: hashes whose fields have expiries, since Redis 7.4.
-const HASH_EXPIRING_FIRST: u8 = 22;
-const HASH_EXPIRING_LAST: u8 = 25;
 
 /// How an element of a quicklist is kept: by itself.
 const PLAIN: u64 = 1;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 
 use super::codec::{Decoder, Fault, write_length, write_string};
-use super::object::{STREAM_LISTPACKS, STREAM_LISTPACKS_3};
+use super::kind::{STREAM_LISTPACKS, STREAM_LISTPACKS_3};
 use super::packed::Damage;
 use crate::value::Stream;
 use crate::value::stream::{Group, Id, Meta, Node, Part};
