@@ -7,7 +7,7 @@ use crate::geo::{self, Place};
 use crate::number;
 use crate::spec::{Access, Arity, Command, Group, KeyPart, flags};
 use crate::value::ZSet;
-use crate::{Args, Ctx};
+use crate::{Args, Ctx, Reply};
 
 /// The rows of this family.
 pub static COMMANDS: &[Command] = &[
@@ -57,7 +57,7 @@ pub static COMMANDS: &[Command] = &[
                 out.array(args.len() - 2);
                 for place in places(zset, args) {
                     match place {
-                        Some(place) => search::reply_place(out, place),
+                        Some(place) => reply_place(out, place),
                         None => out.null_array(),
                     }
                 }
@@ -89,6 +89,20 @@ fn unit(word: &[u8]) -> Result<f64, CommandError> {
         _ => return Err(CommandError::new("ERR unsupported unit provided. please use M, KM, FT, MI")),
     };
     Ok(metres)
+}
+
+/// Four digits are enough even for kilometres.
+fn reply_distance(out: &mut Reply, distance: f64) {
+    out.bulk(format!("{distance:.4}").as_bytes());
+}
+
+fn reply_place(out: &mut Reply, place: Place) {
+    out.array(2);
+    for degrees in place {
+        let text = format!("{degrees:.17}");
+        let text = text.trim_end_matches('0').trim_end_matches('.');
+        out.spelled_double(if text == "-0" { "0" } else { text });
+    }
 }
 
 /// The places of the members that a call names.
@@ -124,7 +138,7 @@ fn distance(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
     ctx.reply_from::<ZSet>(args[1], |zset, out| {
         let of = |at: usize| zset?.score(args[at]).map(geo::place_of);
         match (of(2), of(3)) {
-            (Some(one), Some(other)) => search::reply_distance(out, geo::distance(one, other) / metres),
+            (Some(one), Some(other)) => reply_distance(out, geo::distance(one, other) / metres),
             _ => out.null(),
         }
     })

@@ -1,6 +1,6 @@
 //! Which places are in a circle or rectangle.
 
-use super::{GEO, place, unit};
+use super::{GEO, place, reply_distance, reply_place, unit};
 use crate::ctx::Expiry;
 use crate::error::{self, CommandError};
 use crate::geo::{self, Area, Place, Shape};
@@ -339,20 +339,6 @@ impl Options<'_> {
                 reply_place(out, *place);
             }
         }
-    }
-}
-
-/// Four digits are enough even for kilometres.
-pub(super) fn reply_distance(out: &mut Reply, distance: f64) {
-    out.bulk(format!("{distance:.4}").as_bytes());
-}
-
-pub(super) fn reply_place(out: &mut Reply, place: Place) {
-    out.array(2);
-    for degrees in place {
-        let text = format!("{degrees:.17}");
-        let text = text.trim_end_matches('0').trim_end_matches('.');
-        out.spelled_double(if text == "-0" { "0" } else { text });
     }
 }
 
