@@ -6,7 +6,8 @@
 
 use std::num::NonZeroU64;
 
-use crate::codec::{self, Input, Malformed, put_bytes, put_number};
+use crate::codec;
+use crate::coding::{Input, Malformed, put_bytes, put_number};
 use crate::keyspace::{Entry, Keyspace};
 use crate::value::stream::{Fields, Id, Part, put_id, read_id};
 use crate::value::{Hash, Kind, List, Set, Str, Stream, ZSet};

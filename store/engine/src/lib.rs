@@ -8,6 +8,7 @@
 
 pub mod args;
 pub mod codec;
+mod coding;
 pub mod command;
 pub mod ctx;
 mod dense;

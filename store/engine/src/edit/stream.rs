@@ -1,7 +1,7 @@
 //! Changes of streams.
 
 use super::Editor;
-use crate::codec::put_bytes;
+use crate::coding::put_bytes;
 use crate::effect::Effect;
 use crate::notice::Touch;
 use crate::undo::{StreamUndo, Undo};

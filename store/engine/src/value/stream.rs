@@ -14,7 +14,7 @@ pub use id::{Id, Spelled, parse};
 pub use node::{Entry, Fields, Node};
 pub use part::{Part, id as read_id, put_id};
 
-use crate::codec::Malformed;
+use crate::coding::Malformed;
 use crate::size::{allocated, tree};
 
 /// Redis' `stream-node-max-bytes`.

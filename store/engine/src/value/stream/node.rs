@@ -11,7 +11,7 @@
 use std::fmt;
 
 use super::Id;
-use crate::codec::{Input, Malformed};
+use crate::coding::{Input, Malformed};
 use crate::listpack::{self, Damage, END, HEADER, Item, UNCOUNTED};
 use crate::size::allocated;
 

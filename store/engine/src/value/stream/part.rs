@@ -1,7 +1,7 @@
 //! Parts of a stream: what the journal, the checkpoint and the undo log know of it one by one.
 
 use super::{Group, Id, Meta, Node, Stream};
-use crate::codec::{Input, Malformed, put_bytes, put_number};
+use crate::coding::{Input, Malformed, put_bytes, put_number};
 
 /// Names a part. Its bytes are in the order in which parts can be put together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::codec::put_bytes;
+use crate::coding::put_bytes;
 use crate::listpack;
 
 type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
