@@ -163,7 +163,8 @@ pub fn call(chance: &mut Chance) -> Call {
     }
     // A stream means something only when several of its commands have come together.
     if chance.percent(12) {
-        let streams: Vec<&'static Command> = command::stream::FAMILIES.iter().copied().flatten().collect();
+        let streams: Vec<&'static Command> =
+            command::all().filter(|row| row.group == Group::Stream).collect();
         row = chance.pick(&streams);
     }
     let mut words = vec![row.name.to_ascii_uppercase().into_bytes()];

@@ -39,6 +39,7 @@ pub mod spec;
 pub mod syntax;
 #[cfg(test)]
 pub(crate) mod testing;
+mod timeout;
 pub mod undo;
 pub mod value;
 pub mod wait;

@@ -5,8 +5,8 @@ use super::zset::pick::End;
 use super::{list, zset};
 use crate::error::CommandError;
 use crate::spec::{Access, Arity, Command, Group, KeyPart, flags};
+use crate::timeout::timeout_ms;
 use crate::value::ZSet;
-use crate::wait::timeout_ms;
 use crate::work::Cost;
 use crate::{Args, Ctx};
 

@@ -1,6 +1,7 @@
 //! Streams: entries added, read, and taken away.
 
 pub mod group;
+mod ids;
 pub mod info;
 pub mod pending;
 pub mod read;
@@ -10,9 +11,10 @@ use crate::error::{self, CommandError};
 use crate::listpack::Item;
 use crate::spec::{Access, Arity, Command, Group, KeyPart, flags};
 use crate::value::Stream;
-use crate::value::stream::{self, Entry, Id, Spelled};
+use crate::value::stream::{Entry, Id, Spelled};
 use crate::work::Cost;
 use crate::{Args, Ctx, Reply};
+use ids::{from_id, id_of, ids_of, to_id};
 use trim::Options;
 
 /// How many entries XRANGE and XREVRANGE look at.
@@ -91,10 +93,6 @@ pub static COMMANDS: &[Command] = &[
     },
 ];
 
-/// All rows of streams.
-pub static FAMILIES: &[&[Command]] =
-    &[COMMANDS, group::COMMANDS, info::COMMANDS, pending::COMMANDS, read::COMMANDS];
-
 const STREAM: Command = Command { since: "5.0.0", group: Group::Stream, ..Command::BASE };
 const WRITES: Command = Command { keys: KeyPart::FIRST_WRITE, access: Access::Write, ..STREAM };
 const RANGES: Command = Command {
@@ -102,57 +100,6 @@ const RANGES: Command = Command {
     complexity: "O(N) with N being the number of elements being returned. If N is constant (e.g. always asking for the first 10 elements with COUNT), you can consider it O(1).",
     ..STREAM
 };
-
-/// `-ERR Invalid stream ID specified as stream command argument`
-const INVALID_ID: CommandError =
-    CommandError::new("ERR Invalid stream ID specified as stream command argument");
-
-/// Reads an ID whose number is not left to us.
-fn id_of(text: &[u8]) -> Result<Id, CommandError> {
-    id_with(text, 0)
-}
-
-fn id_with(text: &[u8], missing_seq: u64) -> Result<Id, CommandError> {
-    match stream::parse(text, missing_seq) {
-        Some(Spelled { ms, seq: Some(seq) }) => Ok(Id { ms, seq }),
-        _ => Err(INVALID_ID),
-    }
-}
-
-/// Reads an ID, or the least or greatest one.
-fn loose_id(text: &[u8], missing_seq: u64) -> Result<Id, CommandError> {
-    match text {
-        b"-" => Ok(Id::MIN),
-        b"+" => Ok(Id::MAX),
-        _ => id_with(text, missing_seq),
-    }
-}
-
-/// Reads IDs.
-fn ids_of(texts: &[&[u8]]) -> Result<Vec<Id>, CommandError> {
-    texts.iter().map(|text| id_of(text)).collect()
-}
-
-/// Reads the start of an interval: the first ID in it.
-fn from_id(text: &[u8]) -> Result<Id, CommandError> {
-    match text {
-        [b'(', text @ ..] if !text.is_empty() => {
-            id_of(text)?.next().ok_or(CommandError::new("ERR invalid start ID for the interval"))
-        }
-        _ => loose_id(text, 0),
-    }
-}
-
-/// Reads the end of an interval: the last ID in it.
-fn to_id(text: &[u8]) -> Result<Id, CommandError> {
-    match text {
-        [b'(', text @ ..] if !text.is_empty() => {
-            let end = id_with(text, u64::MAX)?;
-            end.previous().ok_or(CommandError::new("ERR invalid end ID for the interval"))
-        }
-        _ => loose_id(text, u64::MAX),
-    }
-}
 
 /// Bytes as an error shows them: as C prints a text.
 fn shown(bytes: &[u8]) -> String {

@@ -1,6 +1,7 @@
 //! XGROUP: groups and their consumers.
 
-use super::{STREAM, id_of, loose_id, misplaced, shown};
+use super::ids::{id_of, loose_id};
+use super::{STREAM, misplaced, shown};
 use crate::error::CommandError;
 use crate::spec::{Access, Arity, Command, KeyPart, Routing, flags};
 use crate::value::Stream;

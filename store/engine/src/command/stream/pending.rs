@@ -1,6 +1,7 @@
 //! What was delivered and not acknowledged: XACK, XPENDING, XCLAIM and XAUTOCLAIM.
 
-use super::{STREAM, WRITES, count_of, from_id, id_of, ids_of, shown, to_id, write_entry, write_id};
+use super::ids::{from_id, id_of, ids_of, to_id};
+use super::{STREAM, WRITES, count_of, shown, write_entry, write_id};
 use crate::edit::Editor;
 use crate::error::{self, CommandError};
 use crate::number;

@@ -1,13 +1,14 @@
 //! XREAD and XREADGROUP. Here each makes one attempt and answers null if there is nothing new; [`crate::wait`] says
 //! what ends the waiting of those that want to.
 
-use super::{STREAM, WRITES, id_of, shown, write_entries, write_entry, write_id};
+use super::ids::id_of;
+use super::{STREAM, WRITES, shown, write_entries, write_entry, write_id};
 use crate::error::{self, CommandError};
 use crate::spec::{Access, Arity, Command, KeyPart, flags};
+use crate::timeout::whole_timeout_ms;
 use crate::value::Stream;
 use crate::value::stream::Id;
-use crate::wait::{Verdict, whole_timeout_ms};
-use crate::{Args, Ctx, Protocol, Value};
+use crate::{Args, Ctx, Protocol};
 
 /// The rows of this chapter.
 pub static COMMANDS: &[Command] = &[
@@ -108,7 +109,7 @@ impl<'a> Wanted<'a> {
     }
 
     /// The entry behind which a stream is read.
-    fn behind(&self, at: usize, stream: Option<&Stream>) -> Result<Id, CommandError> {
+    pub fn behind(&self, at: usize, stream: Option<&Stream>) -> Result<Id, CommandError> {
         if let Some((group, _)) = self.group
             && stream.is_none_or(|stream| stream.group(group).is_none())
         {
@@ -137,29 +138,6 @@ impl<'a> Wanted<'a> {
         let (ids_at, ids) = (self.keys_at + self.keys.len(), self.ids);
         let keys = self.keys.iter().zip(ids).enumerate();
         keys.filter(|(_, (_, id))| **id == b"$").map(move |(at, (key, _))| (ids_at + at, *key))
-    }
-
-    /// What the value under its only key means to one that waits.
-    pub fn verdict(&self, value: Option<&Value>) -> Verdict {
-        let stream = match (value, self.group) {
-            (Some(Value::Stream(stream)), _) => stream,
-            (_, Some(_)) => {
-                return Verdict::Refuse(CommandError::new("UNBLOCKED the stream key no longer exists"));
-            }
-            (_, None) => return Verdict::Wait,
-        };
-        let behind = match self.group {
-            Some((name, _)) => match stream.group(name) {
-                Some(group) => group.last_id,
-                None => {
-                    return Verdict::Refuse(CommandError::new(
-                        "NOGROUP the consumer group this client was blocked on no longer exists",
-                    ));
-                }
-            },
-            None => self.behind(0, Some(stream)).unwrap_or(Id::MAX),
-        };
-        if stream.top_id() > behind { Verdict::Serve } else { Verdict::Wait }
     }
 }
 

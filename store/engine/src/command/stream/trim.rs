@@ -1,6 +1,6 @@
 //! What XADD and XTRIM can be told.
 
-use super::id_of;
+use super::ids::{INVALID_ID, id_of};
 use crate::Args;
 use crate::edit::Editor;
 use crate::error::{self, CommandError};
@@ -73,7 +73,7 @@ impl Options {
             } else if adds && cursor.flag("NOMKSTREAM") {
                 options.no_mkstream = true;
             } else if adds {
-                options.id = Some(stream::parse(word, 0).ok_or(super::INVALID_ID)?);
+                options.id = Some(stream::parse(word, 0).ok_or(INVALID_ID)?);
                 break;
             } else {
                 return Err(error::SYNTAX);

@@ -239,7 +239,8 @@ pub fn call_like(number: u64, name: Option<&str>) -> Vec<String> {
     let mut row = chance.pick(&rows);
     // A stream means something only when several of its commands have come together.
     if chance.one_in(4) {
-        let streams: Vec<&'static Command> = command::stream::FAMILIES.iter().copied().flatten().collect();
+        let streams: Vec<&'static Command> =
+            command::all().filter(|row| row.group == Group::Stream).collect();
         row = chance.pick(&streams);
     }
     // Emptying everything too often would leave little to look at.
