@@ -2,124 +2,18 @@
 
 use std::num::NonZeroU64;
 
-use crate::discard::discard_entry;
 use crate::edit::{Editor, Log};
 use crate::effect::{Effect, Effects, Marks};
+use crate::entry::Entry;
 use crate::error::{self, CommandError};
-use crate::keyspace::{Entry, Keyspace, Partition};
-use crate::notice::{Touch, Touches};
+use crate::keyspace::Keyspace;
+use crate::partition::Partitions;
+pub use crate::partition::partition_of;
 use crate::reply::Reply;
-use crate::slot;
+use crate::touch::{Touch, Touches};
 use crate::undo::{Undo, UndoLog};
 use crate::value::Kind;
 use crate::{Value, Work, random};
-
-/// The partitions a call has locked.
-pub enum Partitions<'a> {
-    /// All keys of the call live here.
-    One(&'a mut Partition),
-    /// Several of `total` partitions, with their numbers, ascending.
-    Some {
-        /// The locked ones.
-        held: Vec<(usize, &'a mut Partition)>,
-        /// How many partitions the node has.
-        total: usize,
-    },
-}
-
-/// Which of `total` partitions a key belongs to.
-pub fn partition_of(key: &[u8], total: usize) -> usize {
-    usize::from(slot::slot(key)) % total
-}
-
-impl Partitions<'_> {
-    /// The keyspace of database `db` that `key` belongs to. Its partition must be held: callers lock what
-    /// [`crate::keys::keys_of`] names.
-    pub fn keyspace(&mut self, db: usize, key: &[u8]) -> &mut Keyspace {
-        &mut self.partition(key).databases[db]
-    }
-
-    /// The partition that `key` belongs to, which must be held.
-    pub(crate) fn partition(&mut self, key: &[u8]) -> &mut Partition {
-        match self {
-            Partitions::One(partition) => partition,
-            Partitions::Some { held, total } => {
-                let wanted = partition_of(key, *total);
-                let at = held.binary_search_by_key(&wanted, |(number, _)| *number);
-                held[at.expect("the partition of every key of the call is locked")].1
-            }
-        }
-    }
-
-    /// The entry under `key`, without removing it if it has expired: for commands that look at several keys at
-    /// once. As with [`Partitions::keyspace`], the key's partition must be held.
-    pub fn peek(&self, db: usize, key: &[u8], now_ms: u64) -> Option<&Entry> {
-        let partition = match self {
-            Partitions::One(partition) => &**partition,
-            Partitions::Some { held, total } => {
-                let wanted = partition_of(key, *total);
-                let at = held.binary_search_by_key(&wanted, |(number, _)| *number);
-                &*held[at.expect("the partition of every key of the call is locked")].1
-            }
-        };
-        partition.databases[db].peek(key, now_ms)
-    }
-
-    /// Number of partitions held.
-    pub fn len(&self) -> usize {
-        match self {
-            Partitions::One(_) => 1,
-            Partitions::Some { held, .. } => held.len(),
-        }
-    }
-
-    /// Number of partitions there are.
-    pub fn total(&self) -> usize {
-        match self {
-            Partitions::One(_) => 1,
-            Partitions::Some { total, .. } => *total,
-        }
-    }
-
-    /// The partition of this number, which must be held.
-    pub fn numbered(&mut self, number: usize) -> &mut Partition {
-        match self {
-            Partitions::One(partition) => partition,
-            Partitions::Some { held, .. } => {
-                let at = held.binary_search_by_key(&number, |(held, _)| *held);
-                held[at.expect("the caller locked it")].1
-            }
-        }
-    }
-
-    /// Whether none is held.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// Says of every held partition whether keys of database `db` that have expired stay:
-    /// [`Keyspace::hold_expired`].
-    pub fn hold_expired(&mut self, db: usize, held: bool) {
-        (0..self.len()).for_each(|at| self.nth(at).databases[db].hold_expired(held));
-    }
-
-    /// Exchanges two databases in every held partition.
-    pub(crate) fn swap_databases(&mut self, first: usize, second: usize) {
-        for at in 0..self.len() {
-            if let Ok([one, other]) = self.nth(at).databases.get_disjoint_mut([first, second]) {
-                one.swap(other);
-            }
-        }
-    }
-
-    /// The `at`th held partition, for commands that walk over everything.
-    pub fn nth(&mut self, at: usize) -> &mut Partition {
-        match self {
-            Partitions::One(partition) => partition,
-            Partitions::Some { held, .. } => held[at].1,
-        }
-    }
-}
 
 /// What happens to a key's expiry when its value is replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -302,7 +196,7 @@ impl<'a> Ctx<'a> {
         };
         match undo {
             Some(log) => log.push(*db, key, Undo::Entry(old)),
-            None => old.into_iter().for_each(discard_entry),
+            None => old.into_iter().for_each(Entry::discard),
         }
     }
 
@@ -335,7 +229,7 @@ impl<'a> Ctx<'a> {
         };
         match undo {
             Some(log) => log.push(*db, key, Undo::Entry(old)),
-            None => old.into_iter().for_each(discard_entry),
+            None => old.into_iter().for_each(Entry::discard),
         }
     }
 
@@ -369,7 +263,7 @@ impl<'a> Ctx<'a> {
                 log.push(to_db, to, Undo::Entry(old));
                 log.push_moved(*db, from, from_at);
             }
-            None => old.into_iter().for_each(discard_entry),
+            None => old.into_iter().for_each(Entry::discard),
         }
         true
     }
@@ -390,7 +284,7 @@ impl<'a> Ctx<'a> {
         log.effect(Effect::Remove);
         match log.undo {
             Some(log) => log.push(*db, key, Undo::Removed(at, entry)),
-            None => discard_entry(entry),
+            None => entry.discard(),
         }
         true
     }
@@ -482,6 +376,29 @@ impl<'a> Ctx<'a> {
             }
         }
         removed
+    }
+}
+
+impl Ctx<'_> {
+    /// Does `work`. If there is an undo log, the watches that this breaks are kept there.
+    #[inline(always)] // A context would be moved.
+    pub fn watched<R>(&mut self, work: impl FnOnce(&mut Self) -> R) -> R {
+        if self.undo.is_none() || !self.partitions.is_watched() {
+            return work(self);
+        }
+        self.partitions.hold_watches();
+        let open = Open(self);
+        work(open.0)
+    }
+}
+
+/// It is open whether changes stay until this is dropped, by a panic too.
+struct Open<'c, 'a>(&'c mut Ctx<'a>);
+
+impl Drop for Open<'_, '_> {
+    fn drop(&mut self) {
+        let Ctx { partitions, undo: Some(undo), .. } = &mut *self.0 else { return };
+        partitions.take_broken(undo.broken());
     }
 }
 

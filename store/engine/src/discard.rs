@@ -8,8 +8,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{LazyLock, mpsc};
 use std::thread;
 
-use crate::Entry;
-
 /// From this size on it is freed elsewhere. Less is freed faster than it is handed over.
 pub const LARGE_BYTES: usize = 64 << 10;
 
@@ -60,13 +58,6 @@ pub fn discard<T: Send + 'static>(garbage: T, bytes: usize) {
     if bytes >= LARGE_BYTES {
         hand_over(garbage, bytes);
     }
-}
-
-/// Frees an entry.
-#[inline]
-pub(crate) fn discard_entry(entry: Entry) {
-    let bytes = entry.value.bytes();
-    discard(entry, bytes);
 }
 
 #[cold]

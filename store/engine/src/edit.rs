@@ -9,8 +9,9 @@ use std::marker::PhantomData;
 use std::ops::Deref;
 
 use crate::effect::{Effect, Effects};
-use crate::keyspace::{Entry, Keyspace};
-use crate::notice::{Touch, Touches};
+use crate::entry::Entry;
+use crate::keyspace::Keyspace;
+use crate::touch::{Touch, Touches};
 use crate::undo::{Size, Undo, UndoLog};
 use crate::value::{Hash, Kind, List, Set, Str, Taken, ZSet};
 

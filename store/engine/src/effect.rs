@@ -6,12 +6,14 @@
 
 use std::num::NonZeroU64;
 
+use crate::Stamp;
 use crate::codec;
 use crate::coding::{Input, Malformed, put_bytes, put_number};
-use crate::keyspace::{Entry, Keyspace};
+use crate::entry::Entry;
+use crate::keyspace::Keyspace;
+use crate::partition::Partitions;
 use crate::value::stream::{Fields, Id, Part, put_id, read_id};
 use crate::value::{Hash, Kind, List, Set, Str, Stream, ZSet};
-use crate::{Partitions, Stamp};
 
 /// The database of what is no client's data. The engine knows none of this number; effects may name it.
 pub const CATALOG: usize = crate::DATABASES;

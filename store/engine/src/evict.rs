@@ -1,6 +1,7 @@
 //! Which keys go when memory is short. A sticky key never does.
 
-use crate::keyspace::{Entry, Keyspace};
+use crate::entry::Entry;
+use crate::keyspace::Keyspace;
 
 /// Which keys may be evicted, and which of them first: `maxmemory-policy`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

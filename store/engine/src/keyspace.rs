@@ -8,7 +8,7 @@ use std::ops::{AddAssign, SubAssign};
 use crate::Value;
 use crate::dense::Dense;
 pub use crate::dense::Key;
-use crate::discard::discard_entry;
+pub use crate::entry::Entry;
 use crate::horizon::{Horizon, SPAN};
 use crate::hyperloglog::SparseLimit;
 use crate::recency::{Aging, Stamp};
@@ -29,31 +29,6 @@ pub const LARGE_VALUE_BYTES: usize = 16 << 10;
 
 /// An expired key that may not be removed yet is looked at again after this many milliseconds.
 const VETOED_MS: u64 = 50;
-
-/// What a key holds, and everything Redis remembers beside it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Entry {
-    /// The value; collections are never empty.
-    pub value: Value,
-    /// Unix time in milliseconds at which the key ceases to exist.
-    pub expire_at_ms: Option<NonZeroU64>,
-    /// How recently or how often it was used.
-    pub stamp: Stamp,
-    /// Whether it stays when memory is short: STICK.
-    pub sticky: bool,
-}
-
-impl Entry {
-    /// An entry without expiry and mark.
-    pub fn new(value: Value, stamp: Stamp) -> Self {
-        Entry { value, expire_at_ms: None, stamp, sticky: false }
-    }
-
-    /// Whether the key no longer exists at `now_ms`.
-    pub fn is_expired(&self, now_ms: u64) -> bool {
-        self.expire_at_ms.is_some_and(|at| at.get() <= now_ms)
-    }
-}
 
 /// One database's share of one partition.
 ///
@@ -316,7 +291,7 @@ impl Keyspace {
 
     fn expire_unless_held(&mut self, at: usize) {
         if !self.seat.holds_expired {
-            discard_entry(self.expire(at).1);
+            self.expire(at).1.discard();
         }
     }
 
@@ -462,7 +437,7 @@ impl Keyspace {
     /// under the key since then is dropped.
     pub(crate) fn restore(&mut self, at: usize, key: &[u8], entry: Entry) {
         if let Some(replaced) = self.remove(key) {
-            discard_entry(replaced);
+            replaced.discard();
         }
         self.insert_new(key, entry);
         let last = self.entries.len() - 1;
@@ -626,20 +601,4 @@ fn is_large(bytes: usize) -> usize {
 /// Whether a buffer of `capacity` bytes may hold a string of `len` without wasting much.
 fn fits(len: usize, capacity: usize) -> bool {
     len <= capacity && capacity <= 2 * len + 32
-}
-
-/// All databases' share of the keys of one shard: what one lock guards.
-#[derive(Default)]
-pub struct Partition {
-    /// By database number.
-    pub databases: [Keyspace; DATABASES],
-    /// Whether somebody may watch a key.
-    pub(crate) is_watched: bool,
-}
-
-impl Partition {
-    /// Bytes of all databases.
-    pub fn bytes(&self) -> usize {
-        self.databases.iter().map(Keyspace::bytes).sum()
-    }
 }

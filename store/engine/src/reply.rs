@@ -4,7 +4,7 @@
 //! guest reads. RESP is the form both ends need anyway, so nothing is built as a tree and encoded again; faces
 //! that speak another language (HTTP, gRPC) parse these bytes.
 
-use crate::work::CancelFlag;
+use crate::steps::CancelFlag;
 use crate::{CommandError, Work, number};
 
 /// The client's protocol version.

@@ -1,6 +1,6 @@
 //! What a command is: facts that every part of the server reads from one row.
 
-use crate::work::Cost;
+use crate::cost::Cost;
 use crate::{Args, CommandError, Ctx};
 
 /// A command of the engine: its facts and the function that performs it.

@@ -6,15 +6,18 @@
 
 use std::num::NonZeroU64;
 
-use crate::discard::{discard, discard_entry};
-use crate::keyspace::{Entry, Key, Keyspace};
+use crate::Value;
+use crate::dense::Key;
+use crate::discard::discard;
+use crate::entry::Entry;
+use crate::keyspace::Keyspace;
+use crate::partition::Partitions;
 use crate::pieces::Pieces;
 use crate::same::same;
+use crate::steps::BYTES_PER_STEP;
 use crate::value::stream::{Group, Id, Meta, Part};
 use crate::value::{List, Str, Stream, Taken};
 use crate::watch::Broken;
-use crate::work::BYTES_PER_STEP;
-use crate::{Partitions, Value};
 
 /// One step back.
 #[derive(Debug)]
@@ -286,7 +289,7 @@ impl UndoLog {
         if !self.records.is_empty() {
             return true;
         }
-        std::mem::take(self).broken.into_iter().for_each(|broken| broken.restore(partitions));
+        std::mem::take(self).broken.into_iter().for_each(|broken| partitions.restore_watches(broken));
         false
     }
 
@@ -314,7 +317,7 @@ impl UndoLog {
 
     /// The keys that a roll-back has to reach.
     pub fn touched(&self) -> impl Iterator<Item = &[u8]> {
-        self.keys.iter().map(|(_, key)| &**key).chain(self.broken.iter().map(Broken::key))
+        self.keys.iter().map(|(_, key)| &**key).chain(self.broken.iter().map(|broken| &*broken.key))
     }
 
     /// The keys that were changed, with their database.
@@ -357,11 +360,11 @@ impl Undo {
     fn apply(self, space: &mut Keyspace, key: &[u8]) {
         let undo = match self {
             Undo::Entry(Some(entry)) => {
-                space.insert(key, entry).into_iter().for_each(discard_entry);
+                space.insert(key, entry).into_iter().for_each(Entry::discard);
                 return;
             }
             Undo::Entry(None) => {
-                space.remove(key).into_iter().for_each(discard_entry);
+                space.remove(key).into_iter().for_each(Entry::discard);
                 return;
             }
             Undo::Removed(at, entry) => {

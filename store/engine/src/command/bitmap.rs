@@ -3,11 +3,11 @@
 pub mod field;
 
 use super::string;
+use crate::cost::Cost;
 use crate::ctx::Expiry;
 use crate::error::{self, CommandError};
 use crate::spec::{Access, Arity, Command, Group, KeyPart, flags};
 use crate::value::Str;
-use crate::work::Cost;
 use crate::{Args, Ctx, Value, number};
 
 /// Longest string in bytes, as Redis' default `proto-max-bulk-len`.

@@ -3,11 +3,11 @@
 
 use super::zset::pick::End;
 use super::{list, zset};
+use crate::cost::Cost;
 use crate::error::CommandError;
 use crate::spec::{Access, Arity, Command, Group, KeyPart, flags};
 use crate::timeout::timeout_ms;
 use crate::value::ZSet;
-use crate::work::Cost;
 use crate::{Args, Ctx};
 
 /// The rows of this family.

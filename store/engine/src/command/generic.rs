@@ -7,9 +7,9 @@ pub mod memory;
 pub mod object;
 pub mod sticky;
 
+use crate::cost::Cost;
 use crate::error::{self, CommandError};
 use crate::spec::{Access, Arity, Command, KeyPart, Routing, flags};
-use crate::work::Cost;
 use crate::{Args, Ctx, DATABASES};
 
 const FAST: Command = Command { flags: flags::FAST, ..Command::BASE };

@@ -1,11 +1,11 @@
 //! Hashes.
 
 use super::{pick, scan};
+use crate::cost::Cost;
 use crate::error::{self, CommandError};
 use crate::long_double::LongDouble;
 use crate::spec::{Access, Arity, Command, Group, KeyPart, flags};
 use crate::value::Hash;
-use crate::work::Cost;
 use crate::{Args, Ctx, Protocol, number};
 
 /// The rows of this family.

@@ -1,9 +1,9 @@
 //! Lists.
 
+use crate::cost::Cost;
 use crate::error::{self, CommandError};
 use crate::spec::{Access, Arity, Command, Group, KeyPart, flags};
 use crate::value::List;
-use crate::work::Cost;
 use crate::{Args, Ctx, Reply, args, number};
 
 /// The rows of this family.

@@ -5,8 +5,8 @@ use std::vec;
 use foldhash::fast::RandomState;
 use indexmap::IndexSet;
 
+use crate::cost::Size;
 use crate::error::CommandError;
-use crate::work::Size;
 use crate::{Args, Ctx, number, random};
 
 /// Most elements that one call picks with repetition: the reply would be as large as the caller likes.

@@ -5,12 +5,12 @@ use std::collections::HashSet;
 use foldhash::fast::RandomState;
 
 use super::{pick, scan};
+use crate::cost::Cost;
 use crate::ctx::Expiry;
 use crate::error::{self, CommandError};
 use crate::spec::{Access, Arity, Command, Group, KeyPart, flags};
 use crate::value::set::Member;
 use crate::value::{Kind, Set};
-use crate::work::Cost;
 use crate::{Args, Ctx, Partitions, Value, Work, number};
 
 /// The rows of this family.

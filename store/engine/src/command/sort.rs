@@ -2,11 +2,11 @@
 
 use std::cmp::Ordering;
 
+use crate::cost::Cost;
 use crate::ctx::Expiry;
 use crate::error::{self, CommandError};
 use crate::spec::{Access, Arity, Command, KeyPart, Routing, flags};
 use crate::value::{List, Str};
-use crate::work::Cost;
 use crate::{Args, Ctx, Value, number};
 
 const SORT: Command = Command {

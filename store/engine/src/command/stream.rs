@@ -7,12 +7,12 @@ pub mod pending;
 pub mod read;
 mod trim;
 
+use crate::cost::Cost;
 use crate::error::{self, CommandError};
 use crate::listpack::Item;
 use crate::spec::{Access, Arity, Command, Group, KeyPart, flags};
 use crate::value::Stream;
 use crate::value::stream::{Entry, Id, Spelled};
-use crate::work::Cost;
 use crate::{Args, Ctx, Reply};
 use ids::{from_id, id_of, ids_of, to_id};
 use trim::Options;

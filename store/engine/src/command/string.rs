@@ -2,12 +2,13 @@
 
 use std::num::NonZeroU64;
 
+use crate::cost::{Cost, Size};
 use crate::ctx::Expiry;
 use crate::error::{self, CommandError, invalid_expire};
 use crate::long_double::LongDouble;
 use crate::spec::{Access, Arity, Command, Group, KeyPart, flags};
+use crate::steps::BYTES_PER_STEP;
 use crate::value::Str;
-use crate::work::{self, Cost, Size};
 use crate::{Args, Ctx, Cursor, Value, args, number};
 
 /// Longest string, as Redis' default `proto-max-bulk-len`.
@@ -29,14 +30,14 @@ pub(super) fn steps_to(args: Args<'_>, size: Size, each: usize) -> u64 {
     let offset = args.get(2).and_then(number::parse_i64);
     let offset = offset.and_then(|offset| usize::try_from(offset).ok()).unwrap_or(0) / each;
     // What is there may have to move.
-    if offset < size.bytes { 1 } else { (offset / work::BYTES_PER_STEP) as u64 }
+    if offset < size.bytes { 1 } else { (offset / BYTES_PER_STEP) as u64 }
 }
 
 /// Steps of appending: all of a string moves when its buffer has no room for more.
 fn steps_to_append(args: Args<'_>, size: Size) -> u64 {
     let added = args.get(2).map_or(0, <[u8]>::len);
     let moved = if size.is_string && size.elements + added > size.bytes { size.elements } else { 0 };
-    ((moved + added) / work::BYTES_PER_STEP) as u64
+    ((moved + added) / BYTES_PER_STEP) as u64
 }
 
 /// The rows of this family.

@@ -3,7 +3,7 @@
 use super::Editor;
 use crate::coding::put_bytes;
 use crate::effect::Effect;
-use crate::notice::Touch;
+use crate::touch::Touch;
 use crate::undo::{StreamUndo, Undo};
 use crate::value::Stream;
 use crate::value::stream::{Fields, Id, Meta, Part};

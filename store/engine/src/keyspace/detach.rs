@@ -1,8 +1,9 @@
 //! Values that leave their keyspace for a while: a long call works on them on another thread, with the keys locked and no
 //! shard held up.
 
-use super::{Counts, Entry, Keyspace};
+use super::{Counts, Keyspace};
 use crate::Value;
+use crate::entry::Entry;
 use crate::value::Str;
 
 /// What a detached value has left behind.

@@ -1,11 +1,11 @@
 //! BITFIELD: numbers of any width in a string.
 
 use super::{BITMAP, MAX_BYTES};
+use crate::cost::Cost;
 use crate::ctx::Expiry;
 use crate::error::{self, CommandError};
 use crate::spec::{Access, Arity, Command, KeyPart, flags};
 use crate::value::Str;
-use crate::work::Cost;
 use crate::{Args, Ctx, Value, number};
 
 /// The rows of this chapter.

@@ -2,11 +2,11 @@
 
 use std::num::NonZeroU64;
 
+use crate::cost::Cost;
 use crate::ctx::Expiry;
 use crate::error::{self, CommandError};
 use crate::rdb::{self, Cause, Fault, Marks};
 use crate::spec::{Access, Arity, Command, KeyPart, flags};
-use crate::work::Cost;
 use crate::{Args, Ctx};
 
 /// The rows of this chapter.

@@ -1,10 +1,10 @@
 //! Commands on a database as a whole, and those on no key at all.
 
 use crate::command::scan::{self, Options, Page};
+use crate::cost::Cost;
 use crate::error::{self, CommandError};
 use crate::keyspace::Keyspace;
 use crate::spec::{Access, Arity, Command, Group, KeyPart, Routing, flags};
-use crate::work::Cost;
 use crate::{Args, Ctx, DATABASES, glob};
 
 const WHOLE: Command = Command {

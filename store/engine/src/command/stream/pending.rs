@@ -2,13 +2,13 @@
 
 use super::ids::{from_id, id_of, ids_of, to_id};
 use super::{STREAM, WRITES, count_of, shown, write_entry, write_id};
+use crate::cost::Cost;
 use crate::edit::Editor;
 use crate::error::{self, CommandError};
 use crate::number;
 use crate::spec::{Arity, Command, flags};
 use crate::value::Stream;
 use crate::value::stream::{Group, Id, Pending};
-use crate::work::Cost;
 use crate::{Args, Ctx, Reply, Work};
 
 /// The rows of this chapter.

@@ -7,11 +7,11 @@ use indexmap::IndexMap;
 use smallvec::SmallVec;
 
 use super::range::{reply_len, reply_pair, store};
+use crate::cost::Cost;
 use crate::error::{self, CommandError};
 use crate::spec::{Access, Arity, Command, Group, KeyPart, flags};
 use crate::value::set::Member;
 use crate::value::{Set, ZSet};
-use crate::work::Cost;
 use crate::{Args, Ctx, Cursor, Partitions, Value, Work};
 
 /// The rows of this chapter.

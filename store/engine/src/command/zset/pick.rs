@@ -2,10 +2,10 @@
 
 use super::range::{remove_span, reply_len, reply_pair};
 use crate::command::{pick, scan};
+use crate::cost::Cost;
 use crate::error::{self, CommandError};
 use crate::spec::{Access, Arity, Command, Group, KeyPart, flags};
 use crate::value::ZSet;
-use crate::work::Cost;
 use crate::{Args, Ctx, Protocol, Reply, args, number};
 
 /// The rows of this chapter.

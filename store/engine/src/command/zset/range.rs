@@ -5,11 +5,11 @@
 
 use std::ops::Range;
 
+use crate::cost::Cost;
 use crate::ctx::Expiry;
 use crate::error::{self, CommandError};
 use crate::spec::{Access, Arity, Command, Group, KeyPart, flags};
 use crate::value::ZSet;
-use crate::work::Cost;
 use crate::{Args, Ctx, Reply, Value, args, number};
 
 /// The rows of this chapter.
