@@ -4,13 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use store_engine::effect::{CATALOG, Effect, Effects, Marks};
 
 use crate::node::Node;
-
-/// Records by name.
-pub(crate) type Catalog = Mutex<BTreeMap<Vec<u8>, Arc<[u8]>>>;
 
 impl Node {
     /// Keeps a record under this name, in place of the one before; whether that changed anything.

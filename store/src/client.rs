@@ -2,8 +2,10 @@
 
 pub(crate) mod asked;
 mod cluster;
+mod error;
 mod execute;
 pub(crate) mod link;
+mod lost;
 mod merge;
 mod moves;
 mod patience;
@@ -12,8 +14,10 @@ mod trust;
 mod work;
 
 pub use cluster::{Cluster, Respondent};
-pub use link::{Greeting, Link, Lost, Pending, Traffic};
+pub use error::Trouble;
+pub use link::{Greeting, Link, Pending, Traffic};
+pub use lost::Lost;
 pub use moves::{Member, MoveError, Moved, PreparedTransaction, accept, look};
 pub use patience::Patience;
 pub use trust::Trust;
-pub use work::{Trouble, WatchId, Work};
+pub use work::{WatchId, Work};

@@ -13,8 +13,6 @@ use std::sync::{Arc, OnceLock};
 use store_engine::Partition;
 use store_engine::keyspace::Changed;
 
-use crate::node::Node;
-
 /// On whose behalf something is done: 0 is nobody.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Origin {
@@ -78,8 +76,8 @@ pub type Keeper = Box<dyn Fn(Origin, Changed) + Send + Sync>;
 /// Whether copies are kept, and who is to be told.
 #[derive(Default)]
 pub(crate) struct Copies {
-    kept: AtomicBool,
-    keeper: OnceLock<Keeper>,
+    pub kept: AtomicBool,
+    pub keeper: OnceLock<Keeper>,
 }
 
 impl Copies {
@@ -114,21 +112,5 @@ impl Copies {
         if let Some(keeper) = self.keeper.get() {
             keeper(origin, changed);
         }
-    }
-}
-
-impl Node {
-    /// Says whether anybody keeps copies. Of what changes after that the keeper is told.
-    pub fn keep_copies(&self, kept: bool) {
-        if self.copies.kept.swap(kept, Ordering::Relaxed) != kept {
-            for (_, shard) in &mut self.lock_everything() {
-                shard.partition.databases.iter_mut().for_each(|space| space.keep_changed(kept));
-            }
-        }
-    }
-
-    /// Says who is told; the first one stays.
-    pub fn set_keeper(&self, keeper: Keeper) {
-        let _ = self.copies.keeper.set(keeper);
     }
 }

@@ -1,5 +1,6 @@
 //! Room for new data: keys that a policy chooses by sampling go, the best of the last samples first.
 
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use store_engine::discard::discard;
@@ -9,6 +10,7 @@ use store_engine::keyspace::Key;
 use store_engine::notice::class;
 use store_engine::{DATABASES, Entry};
 
+use crate::memory::{Candidate, Evictor, Hunt, Limit};
 use crate::node::Node;
 use crate::shard::ShardState;
 
@@ -45,38 +47,58 @@ pub enum Evicted {
     Nobody,
 }
 
-/// A key that may go.
-struct Candidate {
-    merit: u64,
-    shard: usize,
-    db: usize,
-    key: Key,
-}
-
-/// What is remembered from one eviction to the next.
-#[derive(Default)]
-pub(crate) struct Evictor {
-    policy: Option<Policy>,
-    /// Those who deserve it most stand last.
-    pool: Vec<Candidate>,
-    /// The shard that was sampled last.
-    shard: usize,
-    dice: u64,
-    hunt: Hunt,
-}
-
-/// A search without chance, for data of which hardly anything may go.
-#[derive(Default)]
-struct Hunt {
-    /// A database of a shard: `shard * DATABASES + db`.
-    place: usize,
-    /// Position there.
-    at: usize,
-    /// Places seen to their end since anybody was found.
-    passed: usize,
-}
+/// How long the background evicts keys in a row.
+const BACKGROUND: Duration = Duration::from_millis(1);
 
 impl Node {
+    /// Says how much memory the data may use.
+    pub fn set_limit(&self, limit: Limit) {
+        self.keep_account(limit.bytes > 0);
+        *self.limiter.limit.lock() = limit;
+        self.limiter.bytes.store(limit.bytes, Ordering::Relaxed);
+        self.limiter.short.notify_one();
+    }
+
+    /// Whether commands that need memory have to be refused. Makes room first, if that is possible.
+    pub fn is_full(&self, now_ms: u64) -> bool {
+        self.exceeds_limit(0, now_ms)
+    }
+
+    /// Whether the data exceeds its limit by more than `slack_bytes` and no key can be evicted. Makes room first, if that is
+    /// possible, also within the slack; the caller must not hold a shard.
+    pub fn exceeds_limit(&self, slack_bytes: usize, now_ms: u64) -> bool {
+        let bytes = self.limiter.bytes.load(Ordering::Relaxed);
+        if bytes == 0 || self.accounted_bytes() <= bytes {
+            return false;
+        }
+        let time = self.limiter.limit.lock().time;
+        match self.keep_limit(time, now_ms) {
+            Evicted::Enough => false,
+            Evicted::More => {
+                self.limiter.short.notify_one();
+                false
+            }
+            Evicted::Nobody => self.accounted_bytes() > bytes.saturating_add(slack_bytes),
+        }
+    }
+
+    /// Evicts keys for so long, if there are too many.
+    fn keep_limit(&self, time: Duration, now_ms: u64) -> Evicted {
+        let Limit { bytes, policy, samples, .. } = *self.limiter.limit.lock();
+        let limit = if bytes == 0 { usize::MAX } else { bytes };
+        self.evict(&Demand { limit, policy, samples, time }, now_ms)
+    }
+
+    /// Makes room for as long as it is polled, whenever a command has left that to be done.
+    pub(crate) async fn make_room(&self, clock: impl Fn() -> u64) {
+        loop {
+            self.limiter.short.notified().await;
+            while self.keep_limit(BACKGROUND, clock()) == Evicted::More {
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+
     /// Keeps an account of the bytes of all shards from now on, or no longer. [`Node::evict`] needs it.
     pub fn keep_account(&self, kept: bool) {
         let mut guards = self.lock_everything();

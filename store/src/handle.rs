@@ -8,12 +8,14 @@ use store_engine::keyspace::Counts;
 use store_engine::work::{CANCELLED, LONG_CALL_STEPS};
 use store_engine::{CommandError, Protocol, Reply};
 
+use crate::call::Call;
 use crate::client::{Cluster, Trouble, WatchId, Work};
 use crate::copies::Keeper;
 use crate::journal::{Journal, LARGE_RECORD_BYTES};
-use crate::lock::Mode;
-use crate::node::{Call, Node, Usage};
-use crate::txn::{Batch, Change, Conflict, Executed, LockRequest, Transaction, TxnLimits};
+use crate::lock::{LockRequest, Mode};
+use crate::memory::Usage;
+use crate::node::Node;
+use crate::txn::{Batch, Change, Conflict, Executed, Transaction, TxnLimits};
 
 /// Where the data is.
 #[derive(Clone)]

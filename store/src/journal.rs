@@ -1,8 +1,8 @@
 //! The journal: what was committed, in the order of commits.
 //!
-//! Whoever commits appends a record while what it changed is still locked; that costs a copy of its bytes. One
-//! [`writer::Writer`] per node takes what has come together, writes it to disk, folds changed keys into checkpoint
-//! records at its leisure, and tells how far the disk has come. Memory is the truth for reads; the disk is read at
+//! A commit appends a record while what it changed is still locked; that costs a copy of its bytes. One writer per
+//! node, in [`crate::persist`], takes what has come together, writes it to disk, folds changed keys into checkpoint
+//! records at its leisure, and reports how far the disk has come. Memory is the truth for reads; the disk is read at
 //! the start only ([`load`]).
 //!
 //! ```text
@@ -10,130 +10,31 @@
 //!                                                 └─fold: reads keys under their shard's mutex
 //! ```
 
-mod dirt;
+pub(crate) mod dirt;
 pub mod disk;
 pub(crate) mod fail_point;
-mod fold;
-mod load;
-mod offline;
+pub(crate) mod fold;
+pub(crate) mod load;
 mod queue;
-mod record;
+pub(crate) mod record;
 mod sled;
-mod writer;
-
-#[cfg(test)]
-mod tests;
+pub(crate) mod state;
 
 use std::fmt;
-use std::io;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use parking_lot::{Condvar, Mutex};
 use store_engine::{CommandError, Effects};
 use tokio::sync::watch;
 
-pub use self::disk::{Disk, DiskError, Op, WAY_OUT};
-use self::load::{Judge, Loaded};
-pub use self::offline::{Contents, Examined, examine, fill};
-pub(crate) use self::queue::LARGE_RECORD_BYTES;
-use self::queue::{Drained, Queue};
-pub use self::sled::Sled;
-pub use self::writer::Open;
-use self::writer::Writer;
-use crate::node::Node;
+pub use self::disk::{Disk, DiskError, Op, Open, WAY_OUT};
+use self::queue::Queue;
+pub(crate) use self::queue::{Drained, LARGE_RECORD_BYTES};
+pub use self::sled::{Sled, in_folder};
 use crate::spans;
 use crate::times::Times;
-
-/// A node whose data outlives the process, with the thread that writes it down.
-pub struct Kept {
-    /// The node, as it was left.
-    pub node: Arc<Node>,
-    writer: JoinHandle<()>,
-}
-
-impl Kept {
-    /// Reads what the disk holds into a node with `shards` shards, and begins to write down what happens to it.
-    pub fn open(open: Open, shards: usize, durability: Durability) -> Result<Kept, DiskError> {
-        let disk = open()?;
-        let (node, writer) = prepare(disk, open, shards, durability, &mut Err)?;
-        Kept::begin(node, writer)
-    }
-
-    /// The same with the disk in a folder, though data is lost. What is missing is told to `lost`. Damaged files are
-    /// kept beside the new ones.
-    pub fn open_accepting_loss(
-        folder: PathBuf,
-        shards: usize,
-        durability: Durability,
-        lost: &mut dyn FnMut(DiskError),
-    ) -> Result<Kept, DiskError> {
-        let disk = Box::new(Sled::open_accepting_loss(&folder, lost)?);
-        let (node, writer) = prepare(disk, in_folder(folder), shards, durability, &mut |error| {
-            lost(error);
-            Ok(())
-        })?;
-        Kept::begin(node, writer)
-    }
-
-    fn begin(node: Arc<Node>, writer: Writer) -> Result<Kept, DiskError> {
-        let thread = std::thread::Builder::new().name("journal".into()).spawn(move || writer.run());
-        let failed = |error: io::Error| DiskError::Refused(format!("cannot start a thread: {error}"));
-        Ok(Kept { node, writer: thread.map_err(failed)? })
-    }
-
-    /// Writes down what is left to be, unless `abandon`, and ends the thread. Nothing may change any more. An error:
-    /// the disk does not have everything.
-    pub fn close(self, abandon: bool) -> Result<(), Failure> {
-        let Some(journal) = self.node.journal() else { return Ok(()) };
-        journal.close(abandon);
-        if self.writer.join().is_err() {
-            return Err("the writer of the journal has panicked".into());
-        }
-        let progress = journal.progress();
-        match progress.failure {
-            Some(reason) if !abandon => Err(reason),
-            _ => Ok(()),
-        }
-    }
-}
-
-/// The disk in a folder, which is made if it is not there.
-pub fn in_folder(folder: PathBuf) -> Open {
-    Box::new(move || Ok(Box::new(Sled::open(&folder)?)))
-}
-
-fn prepare(
-    mut disk: Box<dyn Disk>,
-    open: Open,
-    shards: usize,
-    durability: Durability,
-    judge: &mut Judge,
-) -> Result<(Arc<Node>, Writer), DiskError> {
-    let loaded = load::load(&*disk, shards.max(1), judge)?;
-    let Loaded { mut partitions, catalog, state, is_sound, waste } = loaded;
-    let now_ms = writer::unix_ms();
-    for space in partitions.iter_mut().flat_map(|partition| &mut partition.databases) {
-        space.stamp_all(now_ms);
-        space.keep_expired();
-    }
-    let newest = state.newest;
-    let node = Node::with(partitions, Some(Journal::new(durability, newest)));
-    *node.catalog.lock() = catalog;
-    let node = Arc::new(node);
-    if !waste.is_empty() {
-        disk.apply(newest, &waste.into_iter().map(Op::Delete).collect::<Vec<_>>())?;
-        disk.flush()?;
-    }
-    let mut writer = Writer::new(node.clone(), disk, open, state);
-    if !is_sound {
-        writer.fold_all()?;
-    }
-    Ok((node, writer))
-}
 
 /// When a change is told to be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -182,16 +83,6 @@ pub fn misconf(failure: &Failure) -> CommandError {
     CommandError::owned(format!("MISCONF Errors writing to the journal: {cause}"))
 }
 
-impl Node {
-    /// Refuses a change while the disk cannot be written.
-    pub fn refuse_while_failing(&self) -> Result<(), CommandError> {
-        match self.journal().and_then(|journal| journal.failure()) {
-            None => Ok(()),
-            Some(failure) => Err(misconf(&failure)),
-        }
-    }
-}
-
 /// Records that the disk has not taken may not use more memory than this: then those who change something wait.
 const QUEUE_BYTES: usize = 64 << 20;
 
@@ -231,7 +122,7 @@ struct Incoming {
 
 /// What the writer is asked to do beside its rounds.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
-enum Wish {
+pub(crate) enum Wish {
     #[default]
     None,
     /// To write now.
@@ -259,8 +150,8 @@ impl From<&'static str> for Failure {
 
 impl Journal {
     /// A journal whose newest record has this number; 0 if there is none.
-    fn new(durability: Durability, newest: u64) -> Journal {
-        let saved_at = writer::unix_ms() / 1000;
+    pub(crate) fn new(durability: Durability, newest: u64) -> Journal {
+        let saved_at = unix_ms() / 1000;
         let progress = Progress { durable: newest, saved_at, ..Progress::default() };
         Journal {
             durability,
@@ -390,7 +281,7 @@ impl Journal {
     }
 
     /// Tells everybody how far the disk has come.
-    fn tell(&self, change: impl FnOnce(&mut Progress)) {
+    pub(crate) fn tell(&self, change: impl FnOnce(&mut Progress)) {
         self.progress.send_modify(|progress| {
             change(progress);
             self.failing.store(progress.failure.is_some(), Ordering::Relaxed);
@@ -398,7 +289,7 @@ impl Journal {
         });
     }
 
-    fn ask(&self, wish: Wish) -> u64 {
+    pub(crate) fn ask(&self, wish: Wish) -> u64 {
         let mut incoming = self.incoming.lock();
         incoming.wish = incoming.wish.max(wish);
         self.wake.notify_one();
@@ -417,12 +308,12 @@ impl Journal {
     }
 
     /// Takes all records, by the writer.
-    fn drain(&self, into: Vec<u8>) -> Drained {
+    pub(crate) fn drain(&self, into: Vec<u8>) -> Drained {
         self.incoming.lock().queue.drain(into)
     }
 
     /// Waits until something is to be done, at most for `patience`; returns what, once.
-    fn sleep(&self, patience: Duration) -> Wish {
+    pub(crate) fn sleep(&self, patience: Duration) -> Wish {
         let mut incoming = self.incoming.lock();
         if incoming.wish == Wish::None {
             self.wake.wait_for(&mut incoming, patience);
@@ -433,4 +324,9 @@ impl Journal {
             _ => std::mem::take(&mut incoming.wish),
         }
     }
+}
+
+/// The time, in milliseconds.
+pub(crate) fn unix_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
 }

@@ -29,6 +29,17 @@ impl Mode {
     }
 }
 
+/// A key to be locked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LockRequest {
+    /// Its database.
+    pub db: usize,
+    /// Its bytes.
+    pub key: Box<[u8]>,
+    /// How.
+    pub mode: Mode,
+}
+
 /// A key of a database, as the table keeps it.
 #[derive(PartialEq, Eq, Hash, Debug)]
 pub(crate) struct OwnedKey(pub usize, pub Box<[u8]>);

@@ -1,14 +1,39 @@
-//! How many bytes all shards hold, for those who may not lock them all to ask, and how many they may hold.
+//! How many bytes all shards hold, for callers that may not lock them all to ask, and how many they may hold. What is done
+//! about more is in [`crate::evict`].
 
+use std::ops::AddAssign;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use store_engine::DATABASES;
 use store_engine::evict::Policy;
+use store_engine::keyspace::{Key, Sticky};
 use tokio::sync::Notify;
 
-use crate::evict::{Demand, Evicted};
-use crate::node::Node;
+/// How many keys there are and what they take.
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+pub struct Usage {
+    /// Keys by database.
+    pub keys: [usize; DATABASES],
+    /// Of these, keys with an expiry.
+    pub expiring: [usize; DATABASES],
+    /// Of these, keys with the mark of STICK.
+    pub sticky: [Sticky; DATABASES],
+    /// Bytes of all keys and values with their overhead.
+    pub bytes: usize,
+}
+
+impl AddAssign for Usage {
+    fn add_assign(&mut self, other: Usage) {
+        for db in 0..DATABASES {
+            self.keys[db] += other.keys[db];
+            self.expiring[db] += other.expiring[db];
+            self.sticky[db] += other.sticky[db];
+        }
+        self.bytes += other.bytes;
+    }
+}
 
 /// The account of a node. It is kept only while there is a limit: then every change of a shard's size is added
 /// before the shard is unlocked.
@@ -60,14 +85,11 @@ pub struct Limit {
 #[derive(Default)]
 pub(crate) struct Limiter {
     /// [`Limit::bytes`], to be asked before each command.
-    bytes: AtomicUsize,
-    limit: Mutex<Limit>,
+    pub bytes: AtomicUsize,
+    pub limit: Mutex<Limit>,
     /// Told when the data exceeds the limit and nobody has the time to change that.
-    short: Notify,
+    pub short: Notify,
 }
-
-/// How long the background evicts keys in a row.
-const BACKGROUND: Duration = Duration::from_millis(1);
 
 impl Limiter {
     /// Whether there is a limit.
@@ -76,52 +98,33 @@ impl Limiter {
     }
 }
 
-impl Node {
-    /// Says how much memory the data may use.
-    pub fn set_limit(&self, limit: Limit) {
-        self.keep_account(limit.bytes > 0);
-        *self.limiter.limit.lock() = limit;
-        self.limiter.bytes.store(limit.bytes, Ordering::Relaxed);
-        self.limiter.short.notify_one();
-    }
+/// A key that may go.
+pub(crate) struct Candidate {
+    pub merit: u64,
+    pub shard: usize,
+    pub db: usize,
+    pub key: Key,
+}
 
-    /// Whether commands that need memory have to be refused. Makes room first, if that is possible.
-    pub fn is_full(&self, now_ms: u64) -> bool {
-        self.exceeds_limit(0, now_ms)
-    }
+/// What is remembered from one eviction to the next.
+#[derive(Default)]
+pub(crate) struct Evictor {
+    pub policy: Option<Policy>,
+    /// Those who deserve it most stand last.
+    pub pool: Vec<Candidate>,
+    /// The shard that was sampled last.
+    pub shard: usize,
+    pub dice: u64,
+    pub hunt: Hunt,
+}
 
-    /// Whether the data exceeds its limit by more than `slack_bytes` and no key can be evicted. Makes room first, if that is
-    /// possible, also within the slack; the caller must not hold a shard.
-    pub fn exceeds_limit(&self, slack_bytes: usize, now_ms: u64) -> bool {
-        let bytes = self.limiter.bytes.load(Ordering::Relaxed);
-        if bytes == 0 || self.accounted_bytes() <= bytes {
-            return false;
-        }
-        let time = self.limiter.limit.lock().time;
-        match self.keep_limit(time, now_ms) {
-            Evicted::Enough => false,
-            Evicted::More => {
-                self.limiter.short.notify_one();
-                false
-            }
-            Evicted::Nobody => self.accounted_bytes() > bytes.saturating_add(slack_bytes),
-        }
-    }
-
-    /// Evicts keys for so long, if there are too many.
-    fn keep_limit(&self, time: Duration, now_ms: u64) -> Evicted {
-        let Limit { bytes, policy, samples, .. } = *self.limiter.limit.lock();
-        let limit = if bytes == 0 { usize::MAX } else { bytes };
-        self.evict(&Demand { limit, policy, samples, time }, now_ms)
-    }
-
-    /// Makes room for as long as it is polled, whenever a command has left that to be done.
-    pub(crate) async fn make_room(&self, clock: impl Fn() -> u64) {
-        loop {
-            self.limiter.short.notified().await;
-            while self.keep_limit(BACKGROUND, clock()) == Evicted::More {
-                tokio::task::yield_now().await;
-            }
-        }
-    }
+/// A search without chance, for data of which hardly anything may go.
+#[derive(Default)]
+pub(crate) struct Hunt {
+    /// A database of a shard: `shard * DATABASES + db`.
+    pub place: usize,
+    /// Position there.
+    pub at: usize,
+    /// Places seen to their end since anybody was found.
+    pub passed: usize,
 }

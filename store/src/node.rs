@@ -1,6 +1,6 @@
 //! The node: its shards, and commands that are no part of a transaction.
 
-use std::ops::AddAssign;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
@@ -10,81 +10,22 @@ use store_engine::command::scan;
 use store_engine::ctx::partition_of;
 use store_engine::discard::discard;
 use store_engine::hyperloglog::SparseLimit;
-use store_engine::keys::KeyAt;
-use store_engine::keyspace::{Counts, Sticky};
-use store_engine::notice::{Event, Touches, class};
-use store_engine::{
-    Access, Aging, Args, Command, Ctx, DATABASES, Effects, Partition, Partitions, Protocol, Reply, Routing,
-    UndoLog,
-};
-use store_engine::{error, work};
+use store_engine::keyspace::Counts;
+use store_engine::notice::{Event, class};
+use store_engine::work;
+use store_engine::{Aging, CommandError, Ctx, Effects, Partition, Partitions, Reply, Routing, UndoLog};
 
-use crate::catalog::Catalog;
-use crate::copies::Copies;
-use crate::evict::Evictor;
-use crate::journal::Journal;
+use crate::call::{Call, is_long, is_long_on, mode_of, run, run_in};
+use crate::copies::{Copies, Keeper};
+use crate::journal::{Journal, misconf};
 use crate::lock::{Mode, TxnId};
-use crate::memory::{Account, Limiter};
-use crate::notify::{Notifier, expired};
-use crate::shard::{Shard, ShardGuard, ShardState};
+use crate::memory::{Account, Evictor, Limiter, Usage};
+use crate::notify::{Audience, Notifier};
+use crate::shard::{Guards, Shard, ShardState, partitions_of};
 use crate::times::Times;
-use crate::txn::{Transaction, is_long_on};
-use crate::wait::Parked;
 
-/// A call that passed every check and may be run.
-#[derive(Clone, Copy)]
-pub struct Call<'a> {
-    /// Its row.
-    pub command: &'static Command,
-    /// Name and arguments.
-    pub args: Args<'a>,
-    /// The keys among them, as `store_engine::keys::keys_of` finds them.
-    pub keys: &'a [KeyAt],
-    /// The selected database.
-    pub db: usize,
-    /// Unix time in milliseconds.
-    pub now_ms: u64,
-}
-
-impl<'a> Call<'a> {
-    /// The keys' bytes with what is done to them.
-    pub fn keys(&self) -> impl Iterator<Item = (&'a [u8], Mode)> + '_ {
-        let args = self.args;
-        self.keys.iter().map(move |&(at, access)| (args[at], mode_of(access)))
-    }
-}
-
-/// The lock that an access needs.
-pub fn mode_of(access: Access) -> Mode {
-    match access {
-        Access::Read => Mode::Shared,
-        Access::Write => Mode::Exclusive,
-    }
-}
-
-/// How many keys there are and what they take.
-#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
-pub struct Usage {
-    /// Keys by database.
-    pub keys: [usize; DATABASES],
-    /// Of these, keys with an expiry.
-    pub expiring: [usize; DATABASES],
-    /// Of these, keys with the mark of STICK.
-    pub sticky: [Sticky; DATABASES],
-    /// Bytes of all keys and values with their overhead.
-    pub bytes: usize,
-}
-
-impl AddAssign for Usage {
-    fn add_assign(&mut self, other: Usage) {
-        for db in 0..DATABASES {
-            self.keys[db] += other.keys[db];
-            self.expiring[db] += other.expiring[db];
-            self.sticky[db] += other.sticky[db];
-        }
-        self.bytes += other.bytes;
-    }
-}
+/// Records of the catalog by name.
+pub(crate) type Catalog = Mutex<BTreeMap<Vec<u8>, Arc<[u8]>>>;
 
 /// A node's shards.
 pub struct Node {
@@ -137,6 +78,14 @@ impl Node {
     /// Where changes are written down, if they are.
     pub fn journal(&self) -> Option<&Journal> {
         self.journal.as_ref()
+    }
+
+    /// Refuses a change while the disk cannot be written.
+    pub fn refuse_while_failing(&self) -> Result<(), CommandError> {
+        match self.journal().and_then(|journal| journal.failure()) {
+            None => Ok(()),
+            Some(failure) => Err(misconf(&failure)),
+        }
     }
 
     /// Number of shards.
@@ -210,19 +159,6 @@ impl Node {
         }
     }
 
-    /// Runs `call` as a transaction of its own, after all that are in its way. `clock` tells the Unix time in
-    /// milliseconds, which it sees when its turn has come. Whether the reply is no error.
-    pub async fn execute(
-        self: &Arc<Self>,
-        call: &Call<'_>,
-        clock: impl Fn() -> u64,
-        seed: &mut u64,
-        out: &mut Reply,
-    ) -> bool {
-        let txn = Transaction::begin_for(self, call).await;
-        txn.finish_with(&Call { now_ms: clock(), ..*call }, seed, out).await
-    }
-
     /// Runs a step of SCAN that ends within one shard, and disturbs no other.
     fn try_page(&self, call: &Call<'_>, seed: &mut u64, out: &mut Reply) -> bool {
         let Some(page) = scan::page(call.args, self.shards()) else { return false };
@@ -234,17 +170,6 @@ impl Node {
         let held = vec![(page.partition, &mut shard.partition)];
         let some = Partitions::Some { held, total: self.shards() };
         self.run_telling(call, some, false, seed, None, None, &mut Vec::new(), out)
-    }
-
-    /// Lets a blocking call, which has just found nothing, wait for its keys.
-    pub fn park(self: &Arc<Self>, call: &Call<'_>, protocol: Protocol) -> Parked {
-        Parked::new(self, call, protocol, false)
-    }
-
-    /// Lets a blocking call wait that nobody here can serve, as its other keys are on other nodes: it is told when
-    /// something comes to a key that is here. Those behind it in a queue do not wait with it.
-    pub fn park_to_be_told(self: &Arc<Self>, call: &Call<'_>, protocol: Protocol) -> Parked {
-        Parked::new(self, call, protocol, true)
     }
 
     /// How many calls wait.
@@ -267,6 +192,23 @@ impl Node {
 
     pub(crate) fn lock_everything(&self) -> Guards<'_> {
         self.shards.iter().enumerate().map(|(number, shard)| (number, shard.lock())).collect()
+    }
+
+    /// Whether a call is long at present.
+    pub(crate) fn is_long(&self, call: &Call<'_>) -> bool {
+        call.command.routing.of(call.args) != Routing::ByKey
+            || self.is_long_in(&self.lock_shards_of(call), call)
+    }
+
+    /// Whether a call is long; `guards` are the locked shards of its keys, or all.
+    pub(crate) fn is_long_in(&self, guards: &Guards<'_>, call: &Call<'_>) -> bool {
+        let partition_of = |key: &[u8]| {
+            let number = self.shard_of(key);
+            let at = guards.binary_search_by_key(&number, |(held, _)| *held);
+            &guards[at.expect("the shard of every key is locked")].1.partition
+        };
+        let keys_total = || guards.iter().map(|(_, shard)| shard.partition.databases[call.db].len()).sum();
+        is_long(call, partition_of, keys_total)
     }
 
     /// Runs a call that is a transaction of its own over several locked shards.
@@ -435,6 +377,43 @@ impl Node {
         }
     }
 
+    /// Says of which classes of events somebody wants to know: bits of [`class`].
+    pub fn notify(&self, classes: u32) {
+        self.notifier.said.store(classes, Ordering::Relaxed);
+        // Without a kind of channel nobody hears anything.
+        let wanted = if classes & (class::KEYSPACE | class::KEYEVENT) == 0 { 0 } else { classes };
+        if self.notifier.classes.swap(wanted, Ordering::Relaxed) != wanted {
+            for (_, shard) in &mut self.lock_everything() {
+                let spaces = &mut shard.partition.databases;
+                spaces.iter_mut().for_each(|space| space.announce_expired(wanted & class::EXPIRED != 0));
+            }
+        }
+    }
+
+    /// What was said last.
+    pub fn notified(&self) -> u32 {
+        self.notifier.said.load(Ordering::Relaxed)
+    }
+
+    /// Says who is told; the first one stays.
+    pub fn set_audience(&self, audience: Audience) {
+        let _ = self.notifier.audience.set(audience);
+    }
+
+    /// Says whether anybody keeps copies. Of what changes after that the keeper is told.
+    pub fn keep_copies(&self, kept: bool) {
+        if self.copies.kept.swap(kept, Ordering::Relaxed) != kept {
+            for (_, shard) in &mut self.lock_everything() {
+                shard.partition.databases.iter_mut().for_each(|space| space.keep_changed(kept));
+            }
+        }
+    }
+
+    /// Says who is told; the first one stays.
+    pub fn set_keeper(&self, keeper: Keeper) {
+        let _ = self.copies.keeper.set(keeper);
+    }
+
     /// What has happened to keys since the start.
     pub fn counts(&self) -> Counts {
         let mut counts = Counts::default();
@@ -462,90 +441,5 @@ impl Node {
             usage += shard.lock().usage();
         }
         usage
-    }
-}
-
-/// Locked shards with their numbers, ascending.
-pub(crate) type Guards<'a> = SmallVec<[(usize, ShardGuard<'a>); 8]>;
-
-/// Several of `total` locked shards, as commands see them.
-pub(crate) fn partitions_of<'a>(guards: &'a mut [(usize, ShardGuard<'_>)], total: usize) -> Partitions<'a> {
-    let held = guards.iter_mut().map(|(number, shard)| (*number, &mut shard.partition)).collect();
-    Partitions::Some { held, total }
-}
-
-/// Runs the command's function; an error takes the place of whatever it had written. Whether it succeeded.
-pub(crate) fn run(
-    call: &Call<'_>,
-    partitions: Partitions<'_>,
-    seed: &mut u64,
-    undo: Option<&mut UndoLog>,
-    effects: Option<&mut Effects>,
-    out: &mut Reply,
-) -> bool {
-    let (touches, work) = (None, out.work());
-    let mut ctx =
-        Ctx { partitions, db: call.db, now_ms: call.now_ms, seed, undo, effects, touches, work: &work, out };
-    run_in(&mut ctx, call)
-}
-
-/// [`run`] on copies that belong to an undo log, leaving the events of these classes in `events`. Of keys that have
-/// expired those are told that the log has; of others whoever has their truth tells.
-pub(crate) fn run_noting(
-    call: &Call<'_>,
-    partition: &mut Partition,
-    seed: &mut u64,
-    undo: &mut UndoLog,
-    classes: u32,
-    events: &mut Vec<Event>,
-    out: &mut Reply,
-) -> bool {
-    let mut touches = Touches::default();
-    let announced = classes & class::EXPIRED != 0;
-    partition.databases.iter_mut().for_each(|space| space.announce_expired(announced));
-    let done = {
-        let (partitions, undo, touches) = (Partitions::One(partition), Some(&mut *undo), Some(&mut touches));
-        let (effects, work) = (None, out.work());
-        let mut ctx = Ctx {
-            partitions,
-            db: call.db,
-            now_ms: call.now_ms,
-            seed,
-            undo,
-            effects,
-            touches,
-            work: &work,
-            out,
-        };
-        run_in(&mut ctx, call)
-    };
-    for (db, space) in partition.databases.iter_mut().enumerate() {
-        let keys = space.take_announced().into_iter();
-        let own = keys.filter(|key| undo.keys().any(|changed| changed == (db, &**key)));
-        events.extend(own.map(|key| expired(db, key)));
-    }
-    touches.take_events(call.command, call.args, classes, events);
-    done
-}
-
-/// Arguments that are part of what any call costs. Each that is more is a step.
-const FEW_ARGS: usize = 64;
-
-fn run_in(ctx: &mut Ctx<'_>, call: &Call<'_>) -> bool {
-    let mark = ctx.out.buf.len();
-    let done = (call.command.run)(ctx, call.args);
-    ctx.out.steps += ctx.work.steps() + call.args.len().saturating_sub(FEW_ARGS) as u64;
-    let done = match done {
-        _ if ctx.work.is_cancelled() => Err(work::CANCELLED),
-        _ if ctx.out.is_over_limit() => Err(error::REPLY_TOO_LARGE),
-        done => done,
-    };
-    match done {
-        Ok(()) => true,
-        Err(error) => {
-            ctx.out.buf.truncate(mark);
-            ctx.out.error(&error);
-            false
-        }
     }
 }

@@ -7,8 +7,6 @@ use store_engine::keyspace::Key;
 use store_engine::notice::{Event, Touches, class};
 use store_engine::{Partitions, UndoLog};
 
-use crate::node::Node;
-
 /// Where events go: called while the keys they are about are locked, so it may neither wait nor look at data.
 /// With the classes that somebody wants to know of, which say what kinds of channels there are.
 pub type Audience = Box<dyn Fn(u32, Vec<Event>) + Send + Sync>;
@@ -17,10 +15,10 @@ pub type Audience = Box<dyn Fn(u32, Vec<Event>) + Send + Sync>;
 #[derive(Default)]
 pub(crate) struct Notifier {
     /// Bits of [`class`]; 0 while nobody wants to know anything.
-    classes: AtomicU32,
+    pub classes: AtomicU32,
     /// As they were said.
-    said: AtomicU32,
-    audience: OnceLock<Audience>,
+    pub said: AtomicU32,
+    pub audience: OnceLock<Audience>,
 }
 
 impl Notifier {
@@ -82,29 +80,4 @@ impl Notifier {
 /// That a key's time was over.
 pub(crate) fn expired(db: usize, key: Key) -> Event {
     Event { class: class::EXPIRED, name: "expired".into(), db, key }
-}
-
-impl Node {
-    /// Says of which classes of events somebody wants to know: bits of [`class`].
-    pub fn notify(&self, classes: u32) {
-        self.notifier.said.store(classes, Ordering::Relaxed);
-        // Without a kind of channel nobody hears anything.
-        let wanted = if classes & (class::KEYSPACE | class::KEYEVENT) == 0 { 0 } else { classes };
-        if self.notifier.classes.swap(wanted, Ordering::Relaxed) != wanted {
-            for (_, shard) in &mut self.lock_everything() {
-                let spaces = &mut shard.partition.databases;
-                spaces.iter_mut().for_each(|space| space.announce_expired(wanted & class::EXPIRED != 0));
-            }
-        }
-    }
-
-    /// What was said last.
-    pub fn notified(&self) -> u32 {
-        self.notifier.said.load(Ordering::Relaxed)
-    }
-
-    /// Says who is told; the first one stays.
-    pub fn set_audience(&self, audience: Audience) {
-        let _ = self.notifier.audience.set(audience);
-    }
 }

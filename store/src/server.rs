@@ -30,6 +30,7 @@ use tonic::{Request, Response, Status, Streaming};
 use crate::client::Trust;
 use crate::client::link::{Link, MESSAGE_BYTES, WINDOW_BYTES};
 use crate::node::Node;
+use crate::random::random;
 use crate::spans::Outlet;
 pub use crate::txn::FULL;
 use greeting::PeerGreeting;
@@ -106,12 +107,6 @@ const NOTIFY: &str = "notify-keyspace-events";
 
 /// Changes parameters of a node, given as names and values; else why not.
 pub type Configure = Box<dyn Fn(&[(String, String)]) -> Result<(), String> + Send + Sync>;
-
-/// A number that nobody else has.
-pub fn random() -> u64 {
-    // Keyed anew for each by the operating system.
-    std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), std::process::id())
-}
 
 /// A node that is served.
 #[derive(Clone)]

@@ -5,14 +5,14 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
+use smallvec::SmallVec;
 use store_engine::wait::Verdict;
-use store_engine::{Effects, Partition};
+use store_engine::{Effects, Partition, Partitions};
 use tokio::sync::oneshot;
 
 use crate::copies::Copies;
 use crate::lock::{LockTable, Mode, TxnId};
-use crate::memory::Account;
-use crate::node::Usage;
+use crate::memory::{Account, Usage};
 use crate::wait::{Queues, Waiter};
 
 /// Aligned to two cache lines, so that neighbours do not slow each other down.
@@ -163,4 +163,13 @@ impl ShardState {
     pub fn forget(&mut self, txn: TxnId) {
         self.waiting.remove(&txn);
     }
+}
+
+/// Locked shards with their numbers, ascending.
+pub(crate) type Guards<'a> = SmallVec<[(usize, ShardGuard<'a>); 8]>;
+
+/// Several of `total` locked shards, as commands see them.
+pub(crate) fn partitions_of<'a>(guards: &'a mut [(usize, ShardGuard<'_>)], total: usize) -> Partitions<'a> {
+    let held = guards.iter_mut().map(|(number, shard)| (*number, &mut shard.partition)).collect();
+    Partitions::Some { held, total }
 }

@@ -1,6 +1,6 @@
 //! Calls that found nothing and wait: who waits for which key of a shard, first come first served.
 //!
-//! Whoever changes a key that is waited for does so in a [`Transaction`], which serves those who wait before it
+//! Whoever changes a key that is waited for does so in a [`crate::Transaction`], which serves those who wait before it
 //! lets the key go, so nobody comes between. A waiter is served by whoever first claims it: the commit of a
 //! transaction, its timeout, or its client's end.
 
@@ -16,9 +16,8 @@ use store_engine::wait::{self, Verdict, Wish, is_served_by};
 use store_engine::{Args, Command, CommandError, Group, Protocol, Reply, Value};
 use tokio::sync::{Notify, oneshot};
 
-use crate::lock::{KeyRef, Mode, OwnedKey};
-use crate::node::{Call, Node};
-use crate::txn::{LockRequest, Transaction};
+use crate::call::Call;
+use crate::lock::{KeyRef, LockRequest, Mode, OwnedKey};
 
 /// Waiters by their number, which grows.
 type Queue = BTreeMap<u64, Arc<Waiter>>;
@@ -81,7 +80,8 @@ impl Queues {
         }
     }
 
-    fn join(&mut self, db: usize, key: &[u8], waiter: &Arc<Waiter>) {
+    /// Puts one into the queue of this key.
+    pub fn join(&mut self, db: usize, key: &[u8], waiter: &Arc<Waiter>) {
         let queue = match self.by_key.get_mut(&KeyRef(db, key)) {
             Some(queue) => queue,
             None => self.by_key.entry(OwnedKey(db, key.into())).or_default(),
@@ -118,6 +118,37 @@ pub struct Waiter {
 }
 
 impl Waiter {
+    pub(crate) fn new(
+        number: u64,
+        call: &Call<'_>,
+        protocol: Protocol,
+        waiting: Arc<AtomicUsize>,
+        only_told: bool,
+    ) -> Waiter {
+        Waiter {
+            number,
+            command: call.command,
+            items: call.args.items().iter().map(|item| (*item).into()).collect(),
+            db: call.db,
+            protocol,
+            answer: Mutex::default(),
+            turn: Notify::new(),
+            waiting,
+            only_told,
+        }
+    }
+
+    /// From now on it can be served, and is counted. Its reply goes to `answer`.
+    pub(crate) fn begin(&self, answer: oneshot::Sender<Vec<u8>>) {
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        *self.answer.lock() = Some(answer);
+    }
+
+    /// Waits until it has to look for itself.
+    pub(crate) fn turn(&self) -> impl Future<Output = ()> {
+        self.turn.notified()
+    }
+
     /// Its place: whoever came earlier has a lower one.
     pub(crate) fn number(&self) -> u64 {
         self.number
@@ -181,7 +212,7 @@ impl Waiter {
     }
 
     /// The keys it waits for, in its order.
-    fn keys(&self) -> Vec<(usize, Box<[u8]>)> {
+    pub(crate) fn keys(&self) -> Vec<(usize, Box<[u8]>)> {
         let items: Vec<&[u8]> = self.items.iter().map(|item| &**item).collect();
         let wish = Wish::of(self.command, Args::new(&items));
         wish.keys().iter().map(|key| (self.db, Box::from(*key))).collect()
@@ -193,90 +224,10 @@ impl Waiter {
     }
 
     /// Everything that it may touch.
-    fn locks(&self) -> Vec<LockRequest> {
+    pub(crate) fn locks(&self) -> Vec<LockRequest> {
         let items: Vec<&[u8]> = self.items.iter().map(|item| &**item).collect();
         let keys = keys_of(self.command, Args::new(&items)).unwrap_or_default();
         let request = |at: usize| LockRequest { db: self.db, key: items[at].into(), mode: Mode::Exclusive };
         keys.iter().map(|(at, _)| request(*at)).collect()
-    }
-}
-
-/// A place in the queues of the keys that a call waits for. It is given up when this is dropped.
-pub struct Parked {
-    node: Arc<Node>,
-    waiter: Arc<Waiter>,
-    hears: oneshot::Receiver<Vec<u8>>,
-}
-
-impl Parked {
-    pub(crate) fn new(node: &Arc<Node>, call: &Call<'_>, protocol: Protocol, only_told: bool) -> Parked {
-        let (answer, hears) = oneshot::channel();
-        let waiter = Arc::new(Waiter {
-            number: node.next_txn(),
-            command: call.command,
-            items: call.args.items().iter().map(|item| (*item).into()).collect(),
-            db: call.db,
-            protocol,
-            answer: Mutex::default(),
-            turn: Notify::new(),
-            waiting: node.waiting.clone(),
-            only_told,
-        });
-        for (db, key) in waiter.keys() {
-            node.shard(node.shard_of(&key)).lock().queues.join(db, &key, &waiter);
-        }
-        // Only now can it be served: whoever is counted stands in all its queues.
-        waiter.waiting.fetch_add(1, Ordering::Relaxed);
-        *waiter.answer.lock() = Some(answer);
-        Parked { node: node.clone(), waiter, hears }
-    }
-
-    /// The waiter, for those who end the waiting otherwise.
-    pub fn waiter(&self) -> &Arc<Waiter> {
-        &self.waiter
-    }
-
-    /// Waits until something has come to one of its keys: an empty reply; or the one that ended the waiting.
-    pub async fn told(&mut self) -> Option<Vec<u8>> {
-        tokio::select! {
-            biased;
-            reply = &mut self.hears => reply.ok(),
-            () = self.waiter.turn.notified() => Some(Vec::new()),
-        }
-    }
-
-    /// The reply, when it comes; `None` if whoever was about to give it failed. `clock` tells the Unix time in
-    /// milliseconds.
-    pub async fn reply(&mut self, clock: impl Fn() -> u64) -> Option<Vec<u8>> {
-        let Parked { node, waiter, hears } = self;
-        loop {
-            // At first because something may have come before the place in the queue was taken.
-            tokio::select! {
-                biased;
-                reply = &mut *hears => return reply.ok(),
-                () = look(node, waiter, &clock) => {}
-            }
-            tokio::select! {
-                biased;
-                reply = &mut *hears => return reply.ok(),
-                () = waiter.turn.notified() => {}
-            }
-        }
-    }
-}
-
-/// Locks everything that the call may touch and serves those who wait for its keys.
-async fn look(node: &Arc<Node>, waiter: &Waiter, clock: &impl Fn() -> u64) {
-    let mut txn = Transaction::begin(node, waiter.locks()).await;
-    txn.serve(waiter.keys().into(), clock());
-}
-
-impl Drop for Parked {
-    fn drop(&mut self) {
-        drop(self.waiter.claim());
-        for (db, key) in self.waiter.keys() {
-            let mut shard = self.node.shard(self.node.shard_of(&key)).lock();
-            shard.queues.leave(db, &key, self.waiter.number);
-        }
     }
 }

@@ -4,7 +4,8 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
-use store::journal::{self, Contents, Examined, WAY_OUT};
+use store::journal::WAY_OUT;
+use store::persist::{self, Contents, Examined};
 use store_engine::rdb::file::{Event, Reader, Writer};
 use store_engine::rdb::{Cause, Fault, Marks};
 use store_engine::{Aging, Entry, Keyspace};
@@ -105,7 +106,7 @@ fn dump(folder: &Path, file: &Path) -> Result<(), Failure> {
 /// What there is, and how many problems, which are told.
 fn examine(folder: &Path) -> Result<(Examined, usize), Failure> {
     let mut problems = 0;
-    let found = journal::examine(folder, &mut |problem| {
+    let found = persist::examine(folder, &mut |problem| {
         problems += 1;
         log::notice(&format!("{problem:#}"));
     });
@@ -177,7 +178,7 @@ fn restore(file: &Path, folder: &Path) -> Result<(), Failure> {
         }
         Failure::NotDone(why) => Failure::NotDone(format!("{name}: {why}; nothing was restored")),
     })?;
-    journal::fill(folder.to_owned(), contents).map_err(|error| {
+    persist::fill(folder.to_owned(), contents).map_err(|error| {
         let why = error.to_string();
         if error.is_loss() { Failure::Damaged(why) } else { Failure::NotDone(why) }
     })?;

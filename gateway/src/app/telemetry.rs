@@ -60,7 +60,7 @@ impl OfNode {
 
     /// Tells of it until it is not ready any more, and then what is left.
     pub async fn run(self: Arc<Self>, mut ready: watch::Receiver<bool>) {
-        let instance = format!("{:016x}", store::server::random());
+        let instance = format!("{:016x}", store::random());
         let (Some(collector), Some(outlet)) = (open(&self.config, &instance), self.spans.outlet()) else {
             return;
         };

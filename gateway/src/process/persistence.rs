@@ -4,7 +4,8 @@
 use std::fmt::Write as _;
 
 use store::client::Trust;
-use store::journal::{Durability, Kept};
+use store::journal::{Durability, in_folder};
+use store::persist::Kept;
 use store::{Cluster, Node, Store};
 
 use crate::config::{Address, Config};
@@ -37,7 +38,7 @@ impl Storage {
         };
         let durability = if config.durability.get() == 1 { Durability::Sync } else { Durability::Periodic };
         let begun = std::time::Instant::now();
-        let opened = match Kept::open(store::journal::in_folder(folder.clone()), shards, durability) {
+        let opened = match Kept::open(in_folder(folder.clone()), shards, durability) {
             Err(error) if error.is_loss() && accept_loss => {
                 Kept::open_accepting_loss(folder.clone(), shards, durability, &mut |error| {
                     log::notice(&format!("--accept-loss: {error:#}"));

@@ -7,7 +7,7 @@ use wire::request::Body as Ask;
 use wire::response::Body as Answer;
 use wire::step::Finish;
 
-use super::link::Lost;
+use super::lost::Lost;
 use crate::spans::{Context, Fact, Part, SERVER, Side, Span};
 
 /// The service that all requests are for.

@@ -16,12 +16,14 @@ use wire::refusal::Code;
 use wire::request::Body as Ask;
 use wire::response::Body as Answer;
 
-use super::link::{Greeting, Link, Lost, Pending};
+use super::link::{Greeting, Link, Pending};
+use super::lost::Lost;
 use super::trust::Trust;
+use crate::call::Call;
 use crate::copies::{Keeper, Origin};
-use crate::node::{Call, Usage};
+use crate::memory::Usage;
 use crate::notify::Audience;
-use crate::server::random;
+use crate::random::random;
 use crate::topology::{InvalidMap, NodeId, SlotMap};
 
 /// How long a message that is published waits for a gateway that stands still. One that lives has answered long before,

@@ -13,14 +13,15 @@ use wire::request::Body as Ask;
 use wire::response::Body as Answer;
 
 use super::cluster::{Cluster, lost_error, unexpected, wire_call};
+use super::error::Trouble;
 use super::link::{Link, Pending};
 use super::merge::{self, Progress};
 use super::patience::Patience;
-use super::work::{Trouble, WatchId, Work};
-use crate::lock::Mode;
-use crate::node::{self, Call};
+use super::work::{WatchId, Work};
+use crate::call::{self, Call};
+use crate::lock::{LockRequest, Mode};
 use crate::topology::{NodeId, SlotMap};
-use crate::txn::{Conflict, LockRequest};
+use crate::txn::Conflict;
 
 /// How often a transaction of one command is begun anew with more locks.
 const MOST_ROUNDS: usize = 4;
@@ -54,7 +55,7 @@ impl Cluster {
         match call.command.routing.of(call.args) {
             Routing::Anywhere => {
                 let nothing = Partitions::Some { held: Vec::new(), total: 1 };
-                return node::run(call, nothing, seed, None, None, out);
+                return call::run(call, nothing, seed, None, None, out);
             }
             Routing::ByKey if self.only_node(call).is_some() => self.execute_on_one(call, lane, out).await,
             Routing::Paged => self.execute_page(call, lane, out).await,

@@ -2,7 +2,6 @@
 //! that was asked is answered with that, and the stream is opened again.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -26,6 +25,7 @@ use tonic::transport::{Endpoint, Uri};
 use tower::service_fn;
 
 use super::asked::Asked;
+use super::lost::Lost;
 use crate::spans::Part;
 use crate::times::Times;
 
@@ -51,21 +51,6 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_
 
 // Each command is one of each, moved from hand to hand: see `BOXED` in proto/build.rs.
 const _: () = assert!(size_of::<Request>() <= 64 && size_of::<Response>() <= 64);
-
-/// Why there is no answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Lost {
-    /// Whether the request may have arrived and been carried out.
-    pub maybe_done: bool,
-    /// For people.
-    pub reason: String,
-}
-
-impl fmt::Display for Lost {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.reason)
-    }
-}
 
 /// What a new stream begins with, and what its first answer must be.
 pub trait Greeting: Send + Sync + 'static {

@@ -3,7 +3,7 @@
 use store_engine::command::scan;
 use store_engine::{Args, CommandError, Reply, number};
 
-use crate::node::Call;
+use crate::call::Call;
 use crate::topology::{MOST_NODES, NodeId};
 
 /// What becomes of the answers.

@@ -7,9 +7,11 @@
 //!
 //! If several nodes have something to change, all but one prepare it; that one decides, see `server/pending.rs`.
 
+mod bundle;
 mod calls;
 mod end;
 mod locks;
+mod parts;
 mod together;
 
 use std::collections::HashMap;
@@ -20,23 +22,21 @@ use proto::store::v1 as wire;
 use smallvec::SmallVec;
 use store_engine::effect::{Effect, Effects};
 use store_engine::notice::Event;
-use store_engine::{CommandError, Partition, Partitions, Reply, UndoLog};
+use store_engine::{Partition, Partitions, Reply, UndoLog};
 use wire::request::Body as Ask;
-use wire::step::{Finish, Savepoint};
-use wire::step_result::Outcome;
+use wire::response::Body as Answer;
+use wire::step::Finish;
 
-use self::together::Late;
-use super::cluster::{Cluster, unexpected};
+use self::bundle::{Late, once_each};
+use super::cluster::{Cluster, lost_error, unexpected};
+use super::error::Trouble;
 use super::link::{Link, Pending};
-use super::rehearsal;
+use super::lost::Lost;
+use crate::call::{self, Call};
 use crate::copies::Origin;
-use crate::lock::Mode;
-use crate::node::{self, Call};
+use crate::lock::{LockRequest, Mode};
 use crate::topology::NodeId;
-use crate::txn::{
-    Change, Conflict, LimitReached, LockRequest, Preview, Rehearsed, TxnLimits, add_before, changed_keys,
-    changes_of,
-};
+use crate::txn::{Conflict, LimitReached, OnFull, TxnLimits};
 
 /// Values up to this size come with their locks.
 const COPIED_BYTES: u32 = 64 << 10;
@@ -46,27 +46,6 @@ const COPIES_MAX_BYTES: usize = 256 << 20;
 const OUTCOME_PATIENCE: Duration = Duration::from_secs(5);
 /// How often it is asked.
 const OUTCOME_PAUSE: Duration = Duration::from_millis(50);
-
-/// Why a call could not be run.
-#[derive(Clone, Debug)]
-pub enum Trouble {
-    /// It needs more locks: the transaction has to be begun again with them.
-    Conflict(Conflict),
-    /// The transaction is lost, and nothing was done.
-    Lost(CommandError),
-    /// A watched key has changed; nothing was done.
-    Broken,
-    /// Its begin or its end has to be done apart from calls that were to go with it; nothing was done.
-    Apart,
-    /// A call that was to go with its begin or its end has failed, or memory is full; nothing was done.
-    Unfit,
-}
-
-impl From<Conflict> for Trouble {
-    fn from(conflict: Conflict) -> Trouble {
-        Trouble::Conflict(conflict)
-    }
-}
 
 /// Where the truth about a key is.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -222,10 +201,10 @@ impl Work {
         let call = Call { now_ms: if self.now_ms == 0 { call.now_ms } else { self.now_ms }, ..*call };
         self.copies.databases[call.db].set_sparse_limit(self.cluster.sparse_limit());
         match self.cluster.notify() {
-            0 => node::run(&call, Partitions::One(&mut self.copies), seed, Some(&mut self.undo), None, out),
+            0 => call::run(&call, Partitions::One(&mut self.copies), seed, Some(&mut self.undo), None, out),
             classes => {
                 let Work { copies, undo, events, .. } = self;
-                node::run_noting(&call, copies, seed, undo, classes, events, out)
+                call::run_noting(&call, copies, seed, undo, classes, events, out)
             }
         }
     }
@@ -263,72 +242,57 @@ impl Work {
         changes
     }
 
-    /// Begins a part that can be taken back alone, see [`crate::Transaction::begin_part`].
-    pub async fn begin_part(&mut self) -> Result<(), Trouble> {
-        self.begin().await?;
-        self.before = Some((std::mem::take(&mut self.undo), self.events.len()));
-        self.part(Savepoint::Begin).await
-    }
-
-    /// Makes the present part one with what was before.
-    pub async fn keep_part(&mut self) -> Result<(), Trouble> {
-        if let Some((mut whole, _)) = self.before.take() {
-            whole.append(std::mem::take(&mut self.undo));
-            self.undo = whole;
+    /// Its part on a node, which begins with what is asked there first.
+    fn share(&mut self, node: NodeId, wrote: bool) -> &mut Share {
+        let at = self.shares.partition_point(|held| held.node < node);
+        if self.shares.get(at).is_none_or(|share| share.node != node) {
+            let link = self.cluster.link(node);
+            let (stream, boot) = (link.stream(), link.boot());
+            self.shares.insert(at, Share { node, link, stream, boot, wrote: false });
         }
-        self.part(Savepoint::Release).await
+        let share = &mut self.shares[at];
+        share.wrote |= wrote;
+        share
     }
 
-    /// Takes the present part back.
-    pub async fn undo_part(&mut self) -> Result<(), Trouble> {
-        self.undo.roll_back(&mut Partitions::One(&mut self.copies));
-        let (undo, events) = self.before.take().unwrap_or_default();
-        self.undo = undo;
-        self.events.truncate(events);
-        self.part(Savepoint::Rollback).await
+    fn step(&self) -> wire::Step {
+        let (txn, now_ms, client) = (self.number, self.now_ms, self.client);
+        let TxnLimits { undo_bytes, on_full, slack_bytes } = self.limits;
+        let on_full = match on_full {
+            OnFull::Allow => wire::step::OnFull::Allow,
+            OnFull::Refuse => wire::step::OnFull::Refuse,
+            OnFull::RollBack => wire::step::OnFull::RollBack,
+        };
+        wire::Step {
+            txn,
+            now_ms,
+            client,
+            on_full: on_full.into(),
+            memory_slack_bytes: slack_bytes as u64,
+            undo_max_bytes: undo_bytes as u64,
+            ..wire::Step::default()
+        }
     }
 
-    /// Takes the present part back and tells what it had changed, see [`crate::Transaction::undo_part_telling`].
-    pub async fn undo_part_telling(&mut self, most: usize) -> Result<(Vec<Change>, usize), Trouble> {
-        let (keys, omitted) = changed_keys(&self.undo, most);
-        let mut keys = changes_of(keys, |db, key| self.preview(db, key));
-        self.undo.roll_back(&mut Partitions::One(&mut self.copies));
-        let (undo, events) = self.before.take().unwrap_or_default();
-        self.undo = undo;
-        self.events.truncate(events);
-        add_before(&mut keys, |db, key| self.preview(db, key));
-        let mut rehearsed = Rehearsed { keys, omitted, databases: Vec::new() };
-        if self.everything {
-            let tell_keys = most.clamp(1, u32::MAX as usize) as u32;
-            let step =
-                wire::Step { savepoint: Savepoint::Rollback.into(), report_keys: tell_keys, ..self.step() };
-            let pending: Vec<_> = self.shares.iter().map(|share| share.ask(step.clone())).collect();
-            for answer in pending {
-                let stepped = self.stepped(answer.answer().await, false)?;
-                let told = stepped.and_then(|stepped| stepped.rolled_back);
-                let told = told.ok_or_else(|| Trouble::Lost(unexpected()))?;
-                rehearsed.add(rehearsal::from_wire(told), most);
+    /// The good part of an answer; none if slots have moved.
+    fn stepped(
+        &self,
+        answer: Result<Answer, Lost>,
+        writes: bool,
+    ) -> Result<Option<wire::StepResult>, Trouble> {
+        match answer {
+            Ok(Answer::StepResult(stepped)) => Ok(Some(*stepped)),
+            Ok(Answer::Refusal(refusal)) => match self.cluster.refused(refusal) {
+                Some(error) => Err(Trouble::Lost(error)),
+                None => Ok(None),
+            },
+            Ok(_) => Err(Trouble::Lost(unexpected())),
+            // The transaction is taken back with the stream.
+            Err(lost) => {
+                let lost = Lost { maybe_done: lost.maybe_done && writes, ..lost };
+                Err(Trouble::Lost(lost_error(&lost, writes)))
             }
         }
-        Ok(rehearsed.told())
-    }
-
-    /// What is under a key whose value is here.
-    fn preview(&self, db: usize, key: &[u8]) -> Option<Preview> {
-        self.copies.databases[db].peek(key, self.now_ms).map(Preview::of)
-    }
-
-    /// Where everything is locked commands are run on the nodes, and parts are parts of their transactions.
-    async fn part(&mut self, part: Savepoint) -> Result<(), Trouble> {
-        if !self.everything {
-            return Ok(());
-        }
-        let ask = |share: &Share| share.ask(wire::Step { savepoint: part.into(), ..self.step() });
-        let pending: Vec<_> = self.shares.iter().map(ask).collect();
-        for answer in pending {
-            self.stepped(answer.answer().await, false)?;
-        }
-        Ok(())
     }
 
     /// Takes everything back.
@@ -349,36 +313,5 @@ impl Drop for Work {
         if !self.ended {
             self.abort();
         }
-    }
-}
-
-/// One request for each key: of several the exclusive one.
-fn once_each(mut requests: Vec<LockRequest>) -> Vec<LockRequest> {
-    let is_shared = |request: &LockRequest| request.mode == Mode::Shared;
-    requests.sort_unstable_by(|a, b| (a.db, &a.key, is_shared(a)).cmp(&(b.db, &b.key, is_shared(b))));
-    requests.dedup_by(|b, a| a.db == b.db && a.key == b.key);
-    requests
-}
-
-fn wire_lock(request: &LockRequest) -> wire::Lock {
-    let shared = request.mode == Mode::Shared;
-    wire::Lock { db: request.db as u32, key: request.key.to_vec().into(), shared }
-}
-
-/// What a node lacked; `locks` is what it was asked for.
-fn conflict_of(stepped: &wire::StepResult, locks: &[LockRequest]) -> Trouble {
-    match stepped.outcome() {
-        Outcome::LimitData => return Conflict::Limit(LimitReached::Data).into(),
-        Outcome::LimitUndo => return Conflict::Limit(LimitReached::Undo).into(),
-        _ => {}
-    }
-    let key = stepped.key.as_ref().map(|key| LockRequest {
-        db: key.db as usize,
-        key: (&*key.key).into(),
-        mode: if key.shared { Mode::Shared } else { Mode::Exclusive },
-    });
-    match key.or_else(|| locks.first().cloned()) {
-        Some(request) if stepped.outcome() != Outcome::ConflictAll => Conflict::Key(request).into(),
-        _ => Conflict::Everything.into(),
     }
 }

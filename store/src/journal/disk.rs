@@ -38,6 +38,9 @@ pub trait Disk: Send {
     fn keys(&mut self, prefix: &[u8], from: &[u8], most: usize) -> Result<Vec<Vec<u8>>, DiskError>;
 }
 
+/// Opens a disk, again if it has failed.
+pub type Open = Box<dyn Fn() -> Result<Box<dyn Disk>, DiskError> + Send>;
+
 /// Is told a key and its value; what it returns ends the scan.
 pub type Each<'a> = dyn FnMut(&[u8], &[u8]) -> Result<(), DiskError> + 'a;
 

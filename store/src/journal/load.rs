@@ -14,7 +14,7 @@ use super::dirt::{Name, NameRef};
 use super::disk::{Disk, DiskError};
 use super::fold::Fold;
 use super::record::{self, HEAD, LOG, PART, Parts};
-use super::writer::{Chunk, State, note};
+use super::state::{Chunk, State, note};
 
 /// What a disk holds.
 pub struct Loaded {

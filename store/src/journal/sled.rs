@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 use self::image::{Image, Judge, Metadata};
 use self::mark::{Flushed, Mark};
-use super::disk::{Disk, DiskError, Each, Op};
+use super::disk::{Disk, DiskError, Each, Op, Open};
 
 /// Records in a leaf, which is written whole when one of them changes. With 16 a fold of most keys takes longer and so does
 /// a start, since each leaf is packed apart; with 64 an append of 4 KB costs twice as much.
@@ -337,6 +337,11 @@ impl Writer {
     fn close(&mut self) -> Result<(), DiskError> {
         self.db.take().map_or(Ok(()), |db| close_db(db, &self.home))
     }
+}
+
+/// The disk in a folder, which is made if it is not there.
+pub fn in_folder(folder: PathBuf) -> Open {
+    Box::new(move || Ok(Box::new(Sled::open(&folder)?)))
 }
 
 fn home(folder: &Path) -> PathBuf {

@@ -6,7 +6,8 @@ use store_engine::keys::{Keys, keys_of};
 use store_engine::spec::flags;
 use store_engine::{Args, Command, CommandError, Protocol, Reply, command};
 
-use crate::node::{Call, Node};
+use crate::call::Call;
+use crate::node::Node;
 use crate::txn::FULL;
 use proto::store::v1 as wire;
 

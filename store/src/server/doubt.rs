@@ -20,8 +20,8 @@ use super::Host;
 use super::pending::{self, Entry, Registry, State, ask_after, named, number_of, way_to};
 use super::place::refusal;
 use crate::journal::fail_point;
-use crate::lock::Mode;
-use crate::txn::{LockRequest, Transaction};
+use crate::lock::{LockRequest, Mode};
+use crate::txn::Transaction;
 
 /// How long who decides is asked in vain until a transaction is in doubt: a node that is started again is back before.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -17,15 +17,16 @@ use wire::response::Body as Answer;
 use wire::step::Finish;
 use wire::step_result::Outcome;
 
+use super::Host;
 use super::doubt::unless_held_up;
 use super::pending::{self, Arrival, Found};
 use super::place::{Taken, refusal};
-use super::{Host, random};
 use crate::client::link::{MESSAGE_BYTES, SILENCE};
 use crate::journal::fail_point;
-use crate::lock::Mode;
+use crate::lock::{LockRequest, Mode};
+use crate::random::random;
 use crate::topology::{NodeId, SLOTS};
-use crate::txn::{Cargo, LockRequest, Transaction};
+use crate::txn::{Cargo, Transaction};
 
 /// A batch takes no more slots than have so many bytes, unless it is one.
 const BATCH_BYTES: usize = 8 << 20;

@@ -26,10 +26,10 @@ use super::doubt::{self, Doubts};
 use super::place::refusal;
 use crate::client::link::Link;
 use crate::journal::fail_point;
-use crate::lock::Mode;
+use crate::lock::{LockRequest, Mode};
 use crate::server::greeting::PeerGreeting;
 use crate::topology::SlotMap;
-use crate::txn::{LockRequest, Transaction};
+use crate::txn::Transaction;
 
 /// Before a transaction's number: what it will do if it is committed, and who decides that.
 const PREPARED: &[u8] = b"prepared/";

@@ -9,8 +9,8 @@ use store_engine::Effects;
 use store_engine::slot::slot;
 use wire::refusal::Code;
 
-use super::random;
 use crate::node::Node;
+use crate::random::random;
 use crate::topology::{NodeId, SlotMap};
 
 /// Name of the record that keeps it.

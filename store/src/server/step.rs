@@ -22,9 +22,9 @@ use super::pending::{self, Found};
 use super::place::{Owned, refusal};
 use super::session::Watches;
 use crate::client::rehearsal;
-use crate::lock::Mode;
+use crate::lock::{LockRequest, Mode};
 use crate::spans::{self, Side, Span};
-use crate::txn::{self, Conflict, Executed, LimitReached, LockRequest, OnFull, Transaction, TxnLimits};
+use crate::txn::{self, Conflict, Executed, LimitReached, OnFull, Transaction, TxnLimits};
 
 /// Runs a call as a unit of its own, if nothing is in its way.
 pub(super) fn execute_now(host: &Host, call: &wire::Call) -> Option<Answer> {

@@ -1,36 +1,105 @@
 //! How a transaction ends: its locks are released, its changes are committed or rolled back. A large transaction ends on a
 //! thread that serves no connections.
 
+use std::collections::VecDeque;
+
 use smallvec::SmallVec;
-use store_engine::Effects;
+use store_engine::discard::discard;
+use store_engine::keyspace::Key;
+use store_engine::wait::Verdict;
+use store_engine::{Effects, Reply};
 use tokio::runtime::Handle;
 
-use super::{Locks, MANY, Transaction};
+use super::locks::Locks;
+use super::{Conflict, MANY, Transaction, TxnLimits};
+use crate::call::Call;
 use crate::journal::LARGE_RECORD_BYTES;
-use crate::node;
-
-/// Changes that are rolled back while the shards are held.
-const CHANGES_PER_HOLD: usize = 1024;
+use crate::lock::Mode;
 
 impl Transaction {
-    pub(super) fn roll_back(&mut self) {
-        let numbers: SmallVec<[usize; 8]> = if self.undo.is_everywhere() {
-            (0..self.node.shards()).collect()
-        } else {
-            let mut numbers: SmallVec<[usize; 8]> =
-                self.undo.touched().map(|key| self.node.shard_of(key)).collect();
-            numbers.sort_unstable();
-            numbers.dedup();
-            numbers
-        };
-        loop {
-            // The shards are unlocked in between: threads that serve connections wait for them, too.
-            let mut guards = self.node.lock_shards(&numbers);
-            let mut partitions = node::partitions_of(&mut guards, self.node.shards());
-            if !self.undo.roll_back_some(&mut partitions, CHANGES_PER_HOLD) {
-                return;
+    /// Keeps all changes, serves those who wait for them, and lets the keys go.
+    pub fn commit(mut self: Box<Self>) {
+        self.keep_part();
+        self.limits = TxnLimits::default();
+        self.node.record(&mut self.effects);
+        self.node.notifier.tell(&mut self.events);
+        self.undo.tell_watchers();
+        let mut undo = std::mem::take(&mut self.undo);
+        let bytes = undo.bytes();
+        if self.node.waiting() == 0 {
+            // Whoever has just begun to wait looks once more, as soon as the keys are let go.
+            return discard(undo, bytes);
+        }
+        let everywhere = undo.is_everywhere();
+        let mut changed: VecDeque<_> = undo.take_keys().into_iter().collect();
+        discard(undo, bytes);
+        if everywhere {
+            let shards = 0..self.node.shards();
+            changed.extend(
+                shards.flat_map(|number| self.node.shard(number).lock().queues.keys().collect::<Vec<_>>()),
+            );
+        }
+        self.serve(changed, self.now_ms);
+    }
+
+    /// Serves those who wait for the keys in `changed`, all of which are locked: key by key in the order of their
+    /// change, as Redis does, and those of a key in the order of their coming. What is moved from one list to
+    /// another may serve others in turn.
+    ///
+    /// Whoever cannot be served because its destination is in use looks for itself when it gets that; those behind
+    /// it do not wait with it.
+    pub(crate) fn serve(&mut self, mut changed: VecDeque<(usize, Key)>, now_ms: u64) {
+        let node = self.node.clone();
+        while let Some((db, key)) = changed.pop_front() {
+            let shard = node.shard(node.shard_of(&key));
+            let mut after = 0;
+            loop {
+                let next = shard.lock().next_waiter(db, &key, after, now_ms);
+                let Some((waiter, verdict)) = next else { break };
+                after = waiter.number();
+                if let Verdict::Refuse(error) = verdict {
+                    waiter.refuse(&error);
+                    continue;
+                }
+                if waiter.is_only_told() {
+                    waiter.nudge();
+                    continue;
+                }
+                waiter.with_call_on(&key, now_ms, |call| {
+                    if self.secure(call).is_err() || self.is_long(call) {
+                        return waiter.nudge();
+                    }
+                    let Some(answer) = waiter.claim() else { return };
+                    shard.lock().queues.leave(db, &key, after);
+                    let mut out = Reply::new(waiter.protocol());
+                    let done = self.execute(call, Mode::Exclusive, &mut 0, &mut out);
+                    debug_assert!(done.is_ok(), "everything that it needs is locked");
+                    match answer.send(out.buf) {
+                        Ok(()) => {
+                            self.node.record(&mut self.effects);
+                            self.node.notifier.tell(&mut self.events);
+                            self.undo.tell_watchers();
+                            let mut undo = std::mem::take(&mut self.undo);
+                            changed.extend(undo.take_keys());
+                            let bytes = undo.bytes();
+                            discard(undo, bytes);
+                        }
+                        // Its client has gone in this moment.
+                        Err(_) => {
+                            self.effects.clear();
+                            self.events.clear();
+                            self.roll_back();
+                        }
+                    }
+                });
             }
         }
+    }
+
+    /// Locks what `call` needs, as far as that is free.
+    fn secure(&mut self, call: &Call<'_>) -> Result<(), Conflict> {
+        let mut guards = self.node.lock_shards_of(call);
+        self.locks.secure_all(&self.node, &mut guards, call, Mode::Exclusive).map(drop)
     }
 
     /// Whether it takes long to roll it back, or to release its keys.
@@ -116,9 +185,9 @@ mod tests {
     use store_engine::effect::Marks;
 
     use super::*;
-    use crate::lock::Mode;
+    use crate::lock::LockRequest;
     use crate::node::Node;
-    use crate::txn::{Found, LockRequest};
+    use crate::txn::Found;
 
     fn request(key: usize, mode: Mode) -> LockRequest {
         LockRequest { db: 0, key: key.to_string().into_bytes().into(), mode }

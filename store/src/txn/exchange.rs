@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use store_engine::codec;
 use store_engine::effect::{CATALOG, Effect, Effects, Marks};
-use store_engine::work;
-use store_engine::{Ctx, Partitions, Protocol, Reply, Routing, Work};
+use store_engine::{Ctx, Partitions, Protocol, Reply, Work};
 
 use super::limits::difference;
-use super::{Conflict, LimitReached, LockRequest, OnFull, Transaction, TxnLimits};
-use crate::lock::Mode;
-use crate::node::{self, Call, Node};
+use super::{Conflict, LimitReached, OnFull, Transaction, TxnLimits};
+use crate::lock::{LockRequest, Mode};
+use crate::node::Node;
+use crate::shard::partitions_of;
 
 /// What is under a key.
 #[derive(Debug, PartialEq, Eq)]
@@ -24,30 +24,7 @@ pub enum Found {
     TooLarge,
 }
 
-/// A call with more keys locks the whole node.
-const MANY_KEYS: usize = 1024;
-
 impl Transaction {
-    /// Waits until everything is locked that `call` needs.
-    pub async fn begin_for(node: &Arc<Node>, call: &Call<'_>) -> Box<Transaction> {
-        match call.command.routing.of(call.args) {
-            Routing::Everywhere | Routing::Paged => Transaction::begin_whole(node).await,
-            // To lock each of so many keys takes longer than to wait for everything.
-            _ if work::is_long_by_itself(call.args, call.keys) && call.keys.len() > MANY_KEYS => {
-                Transaction::begin_whole(node).await
-            }
-            _ => {
-                // What a long call reads is detached: nobody else can read it meanwhile.
-                let is_long = node.is_long(call);
-                let request = |(key, mode): (&[u8], Mode)| {
-                    let mode = if is_long { Mode::Exclusive } else { mode };
-                    LockRequest { db: call.db, key: key.into(), mode }
-                };
-                Transaction::begin(node, call.keys().map(request).collect()).await
-            }
-        }
-    }
-
     /// A transaction that has locked all of `requests`, if that is possible without waiting.
     pub fn try_begin(node: &Arc<Node>, requests: &[LockRequest]) -> Option<Box<Transaction>> {
         let mut txn = Transaction::new(node);
@@ -159,7 +136,7 @@ impl Transaction {
     pub(crate) fn repeat(mut self, changes: &[u8], effects: Effects, now_ms: u64) {
         let mut changed = VecDeque::new();
         let mut guards = self.node.lock_everything();
-        let mut partitions = node::partitions_of(&mut guards, self.node.shards());
+        let mut partitions = partitions_of(&mut guards, self.node.shards());
         for change in Effects::read(changes) {
             // They were read when their keys were locked.
             let Ok((db, key, effect)) = change else { break };

@@ -12,7 +12,7 @@ use foldhash::fast::RandomState;
 use store_engine::keys::KeyAt;
 use store_engine::keyspace::{Key, Vacancy};
 use store_engine::notice::Event;
-use store_engine::work::{self, CancelFlag, Size};
+use store_engine::work::{self, CancelFlag};
 use store_engine::{
     Args, Command, CommandError, Ctx, Effects, Partition, Partitions, Protocol, Reply, Routing, UndoLog, Work,
 };
@@ -20,9 +20,10 @@ use tokio::sync::Semaphore;
 
 use super::limits::difference;
 use super::{Conflict, Transaction};
+use crate::call::Call;
 use crate::copies::Origin;
 use crate::lock::Mode;
-use crate::node::{Call, Guards, Node};
+use crate::node::Node;
 
 /// Long calls that run at the same time: more would only take CPU time from each other.
 static PLACES: Semaphore = Semaphore::const_new(4);
@@ -41,48 +42,6 @@ pub(super) enum Interruption {
     /// It is the only call of its transaction, and takes only as long as its request is large. To be able to undo it would
     /// double the CPU time of many such calls: it goes on to its end and is committed.
     Never,
-}
-
-/// Whether a call on keys that are all in this partition is long.
-#[inline]
-pub(crate) fn is_long_on(call: &Call<'_>, partition: &Partition) -> bool {
-    call.args.len() as u64 > work::LONG_CALL_STEPS
-        || ((partition.databases[call.db].large_values() > 0
-            || matches!(call.command.cost, work::Cost::Arguments(_)))
-            && is_long(call, |_| partition, || 0))
-}
-
-/// Whether a call is long whose keys are in the partitions that `partition_of` gives, in a database of `keys_total` keys.
-#[cold]
-pub(crate) fn is_long<'p>(
-    call: &Call<'_>,
-    partition_of: impl Fn(&[u8]) -> &'p Partition,
-    keys_total: impl FnOnce() -> usize,
-) -> bool {
-    let size_of = |key: &[u8]| {
-        let entry = partition_of(key).databases[call.db].peek(key, call.now_ms)?;
-        Some(Size::of(&entry.value))
-    };
-    work::estimate(call.command, call.args, call.keys, size_of, keys_total) > work::LONG_CALL_STEPS
-}
-
-impl Node {
-    /// Whether a call is long at present.
-    pub(crate) fn is_long(&self, call: &Call<'_>) -> bool {
-        call.command.routing.of(call.args) != Routing::ByKey
-            || self.is_long_in(&self.lock_shards_of(call), call)
-    }
-
-    /// Whether a call is long; `guards` are the locked shards of its keys, or all.
-    pub(crate) fn is_long_in(&self, guards: &Guards<'_>, call: &Call<'_>) -> bool {
-        let partition_of = |key: &[u8]| {
-            let number = self.shard_of(key);
-            let at = guards.binary_search_by_key(&number, |(held, _)| *held);
-            &guards[at.expect("the shard of every key is locked")].1.partition
-        };
-        let keys_total = || guards.iter().map(|(_, shard)| shard.partition.databases[call.db].len()).sum();
-        is_long(call, partition_of, keys_total)
-    }
 }
 
 impl Transaction {

@@ -10,6 +10,7 @@ use store_engine::{Ctx, Effects, Partitions, Protocol, Reply, Work};
 use super::Transaction;
 use crate::lock::Mode;
 use crate::node::Node;
+use crate::wait::Waiter;
 
 /// Slots of one shard with all that is in them.
 pub(crate) struct Cargo {
@@ -109,7 +110,7 @@ impl Transaction {
         }
         // A call may await one key and be about to change another: they stand in the queues of other shards too.
         for number in 0..self.node.shards() {
-            let concerned = |waiter: &&Arc<_>| crate::wait::Waiter::concerns(waiter, |key| cargo.has(key));
+            let concerned = |waiter: &&Arc<_>| Waiter::concerns(waiter, |key| cargo.has(key));
             let waiters: Vec<_> =
                 self.node.shard(number).lock().queues.all().filter(concerned).cloned().collect();
             for waiter in waiters {

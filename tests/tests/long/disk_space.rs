@@ -15,7 +15,7 @@ use tests::{Client, SetOnDrop, TestServer, Value, permits, wait_until};
 const SHARE: f64 = 3.0;
 /// ... beside this many times the length that a journal of little data has: then the writer's patience ends.
 const JOURNALS: u64 = 2;
-/// That length, as in `store/src/journal/writer.rs`, and in a short run, as a share of the data.
+/// That length, as in `store/src/persist/writer.rs`, and in a short run, as a share of the data.
 const JOURNAL_BYTES: u64 = 32 << 20;
 const SHORT_JOURNAL: u64 = 4;
 /// ... and, as so much more data, what a round of the writer puts elsewhere before the old place is free.

@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use store::Node;
+use store::Usage;
 use store::journal::Journal;
-use store::node::Usage;
 use store::server::Service;
 use store_engine::DATABASES;
 use store_engine::keyspace::Counts;

@@ -9,13 +9,15 @@ use store_engine::spec::flags;
 use store_engine::{Access, Args, DATABASES, Partition, Protocol, Reply, Routing, UndoLog};
 use wire::step_result::Outcome;
 
-use super::{Place, Trouble, Work, conflict_of, wire_lock};
+use super::bundle::wire_lock;
+use super::{Place, Work};
+use crate::call::Call;
 use crate::client::cluster::{room_in, unexpected, wire_call};
+use crate::client::error::{Trouble, conflict_of};
 use crate::client::merge;
-use crate::lock::Mode;
-use crate::node::Call;
+use crate::lock::{LockRequest, Mode};
 use crate::topology::NodeId;
-use crate::txn::{Conflict, FULL, LimitReached, LockRequest, OnFull, TxnLimits};
+use crate::txn::{Conflict, FULL, LimitReached, OnFull, TxnLimits};
 
 impl Work {
     /// Runs a call if that needs nobody else. Whether its reply is no error.

@@ -12,9 +12,10 @@ use wire::response::Body as Answer;
 use wire::step::Finish;
 
 use super::together::unfit;
-use super::{OUTCOME_PATIENCE, OUTCOME_PAUSE, Share, Trouble, Work};
+use super::{OUTCOME_PATIENCE, OUTCOME_PAUSE, Share, Work};
 use crate::client::cluster::{lost_error, unexpected};
-use crate::client::link::Lost;
+use crate::client::error::Trouble;
+use crate::client::lost::Lost;
 use crate::journal::fail_point;
 use crate::spans;
 use crate::topology::NodeId;

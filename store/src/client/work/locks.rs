@@ -6,14 +6,17 @@ use store_engine::{CommandError, Partition};
 use wire::response::Body as Answer;
 use wire::step_result::Outcome;
 
-use super::{COPIED_BYTES, Place, Share, Trouble, Work, conflict_of, once_each, wire_lock};
-use crate::client::cluster::{lost_error, unexpected};
-use crate::client::link::{Lost, Pending};
+use super::bundle::{once_each, wire_lock};
+use super::{COPIED_BYTES, Place, Work};
+use crate::call::Call;
+use crate::client::cluster::unexpected;
+use crate::client::error::{Trouble, conflict_of};
+use crate::client::link::Pending;
+use crate::client::lost::Lost;
 use crate::client::patience::Patience;
-use crate::lock::Mode;
-use crate::node::Call;
+use crate::lock::{LockRequest, Mode};
 use crate::topology::NodeId;
-use crate::txn::{Conflict, LockRequest, OnFull, TxnLimits};
+use crate::txn::Conflict;
 
 impl Work {
     /// Waits until everything is locked.
@@ -102,38 +105,6 @@ impl Work {
         self.share(node, false).ask(step)
     }
 
-    /// Its part on a node, which begins with what is asked there first.
-    pub(super) fn share(&mut self, node: NodeId, wrote: bool) -> &mut Share {
-        let at = self.shares.partition_point(|held| held.node < node);
-        if self.shares.get(at).is_none_or(|share| share.node != node) {
-            let link = self.cluster.link(node);
-            let (stream, boot) = (link.stream(), link.boot());
-            self.shares.insert(at, Share { node, link, stream, boot, wrote: false });
-        }
-        let share = &mut self.shares[at];
-        share.wrote |= wrote;
-        share
-    }
-
-    pub(super) fn step(&self) -> wire::Step {
-        let (txn, now_ms, client) = (self.number, self.now_ms, self.client);
-        let TxnLimits { undo_bytes, on_full, slack_bytes } = self.limits;
-        let on_full = match on_full {
-            OnFull::Allow => wire::step::OnFull::Allow,
-            OnFull::Refuse => wire::step::OnFull::Refuse,
-            OnFull::RollBack => wire::step::OnFull::RollBack,
-        };
-        wire::Step {
-            txn,
-            now_ms,
-            client,
-            on_full: on_full.into(),
-            memory_slack_bytes: slack_bytes as u64,
-            undo_max_bytes: undo_bytes as u64,
-            ..wire::Step::default()
-        }
-    }
-
     /// Takes the answer to a begin. Whether the locks are there; not if they are another node's.
     pub(super) fn granted(
         &mut self,
@@ -170,27 +141,6 @@ impl Work {
             self.take_value(request, value)?;
         }
         Ok(())
-    }
-
-    /// The good part of an answer; none if slots have moved.
-    pub(super) fn stepped(
-        &self,
-        answer: Result<Answer, Lost>,
-        writes: bool,
-    ) -> Result<Option<wire::StepResult>, Trouble> {
-        match answer {
-            Ok(Answer::StepResult(stepped)) => Ok(Some(*stepped)),
-            Ok(Answer::Refusal(refusal)) => match self.cluster.refused(refusal) {
-                Some(error) => Err(Trouble::Lost(error)),
-                None => Ok(None),
-            },
-            Ok(_) => Err(Trouble::Lost(unexpected())),
-            // The transaction is taken back with the stream.
-            Err(lost) => {
-                let lost = Lost { maybe_done: lost.maybe_done && writes, ..lost };
-                Err(Trouble::Lost(lost_error(&lost, writes)))
-            }
-        }
     }
 
     /// Keeps a copy of a value, if there is one.

@@ -7,48 +7,13 @@ use proto::store::v1 as wire;
 use store_engine::{Protocol, Reply, Routing};
 use wire::step_result::Outcome;
 
-use super::{COPIED_BYTES, Place, Trouble, Work, conflict_of, once_each};
+use super::bundle::{Bundle, Late, once_each};
+use super::{COPIED_BYTES, Place, Work};
+use crate::call::Call;
 use crate::client::cluster::{unexpected, wire_call};
-use crate::lock::Mode;
-use crate::node::Call;
+use crate::client::error::{Trouble, conflict_of};
+use crate::lock::{LockRequest, Mode};
 use crate::topology::NodeId;
-use crate::txn::LockRequest;
-
-/// What one node is asked at once.
-#[derive(Default)]
-pub(super) struct Bundle {
-    /// Locks that are not had yet,
-    locks: Vec<LockRequest>,
-    /// and the calls that need them.
-    calls: Vec<wire::Call>,
-    pub writes: bool,
-}
-
-/// What goes with the end, by node.
-#[derive(Default)]
-pub(super) struct Late {
-    pub bundles: BTreeMap<NodeId, Bundle>,
-    shared: bool,
-    spares_memory: bool,
-}
-
-impl Late {
-    /// A step with what goes to this node.
-    pub fn add_to(&mut self, node: NodeId, step: &mut wire::Step) {
-        let Some(bundle) = self.bundles.remove(&node) else { return };
-        (step.strict, step.ignore_maxmemory, step.shared) = (true, self.spares_memory, self.shared);
-        bundle.add_to(step, 0);
-    }
-}
-
-impl Bundle {
-    fn add_to(self, step: &mut wire::Step, value_bytes: u32) {
-        step.calls = self.calls;
-        let locks: Vec<_> = once_each(self.locks).iter().map(super::wire_lock).collect();
-        step.begin =
-            (!locks.is_empty()).then(|| wire::Begin { locks, value_bytes, ..wire::Begin::default() });
-    }
-}
 
 impl Work {
     /// Whether it has not begun and may do so with its first calls: [`Work::begin_with`].

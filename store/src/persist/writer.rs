@@ -4,21 +4,23 @@ use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use store_engine::codec::put_bytes;
 use store_engine::effect::{CATALOG, Effect, Effects, Marks};
 use store_engine::{Entry, Stamp, Value};
 
-use super::dirt::{Dirt, Name, NameRef, What};
-use super::disk::{Disk, DiskError};
-use super::fold::{Batch, Fold};
-use super::queue::{Drained, LARGE_RECORD_BYTES};
-use super::{Durability, Failure, Journal, Wish, fail_point, record};
-use crate::lock::Mode;
-use crate::node::{Guards, Node};
-use crate::shard::ShardState;
-use crate::txn::{LockRequest, Transaction};
+use crate::journal::dirt::{Dirt, Name, What};
+use crate::journal::fold::{Batch, Fold};
+use crate::journal::state::{Chunk, State, Sweep, note};
+use crate::journal::{
+    Disk, DiskError, Drained, Durability, Failure, Journal, LARGE_RECORD_BYTES, Open, Wish, fail_point,
+    record, unix_ms,
+};
+use crate::lock::{LockRequest, Mode};
+use crate::node::Node;
+use crate::shard::{Guards, ShardState};
+use crate::txn::Transaction;
 
 /// How long a change may be in memory only: a flush must fit into what is left of the promised second.
 const ROUND: Duration = Duration::from_millis(400);
@@ -49,46 +51,7 @@ pub(super) const MOST_AWAITED: usize = 64;
 /// Records that a round looks at, at most, to sweep.
 const SWEEP_RECORDS: usize = 20_000;
 
-/// A run of journal records on disk.
-pub struct Chunk {
-    /// Number of its first record.
-    pub first: u64,
-    /// Number of its last.
-    pub last: u64,
-    /// Its size.
-    pub bytes: u64,
-}
-
-/// Records of a database that the checkpoint may have too many of.
-pub struct Sweep {
-    db: usize,
-    /// The database that it was exchanged with.
-    there: Option<usize>,
-    /// The journal record that began it.
-    since: u64,
-    /// Where to go on.
-    from: Vec<u8>,
-}
-
-/// How the disk relates to memory.
-#[derive(Default)]
-pub struct State {
-    /// What the checkpoint lacks.
-    pub dirt: Dirt,
-    /// What the checkpoint has in parts.
-    pub fold: Fold,
-    /// The journal on disk.
-    pub chunks: VecDeque<Chunk>,
-    /// What the checkpoint may have too much.
-    pub sweeps: VecDeque<Sweep>,
-    /// Number of the newest record.
-    pub newest: u64,
-}
-
 type Granting = Pin<Box<dyn Future<Output = Box<Transaction>> + Send>>;
-
-/// Opens the disk, again if it has failed.
-pub type Open = Box<dyn Fn() -> Result<Box<dyn Disk>, DiskError> + Send>;
 
 /// Takes records from the journal to the disk and folds changed keys.
 pub struct Writer {
@@ -600,36 +563,6 @@ fn shard_in<'a>(node: &Node, guards: &'a Guards<'_>, name: &Name) -> &'a ShardSt
 
 fn is_written(node: &Node, guards: &Guards<'_>, name: &Name) -> bool {
     shard_in(node, guards, name).locks.is_written(name.db, &name.key)
-}
-
-/// Notes what record `number` changed.
-pub(super) fn note(
-    dirt: &mut Dirt,
-    fold: &Fold,
-    sweeps: &mut VecDeque<Sweep>,
-    number: u64,
-    (db, key, effect): (usize, &[u8], Effect<'_>),
-) {
-    let mut sweep = |db, there| {
-        dirt.mark_all(number, db, there);
-        sweeps.push_back(Sweep { db, there, since: number, from: record::head_key(db, b"") });
-    };
-    match effect {
-        Effect::Flush => sweep(db, None),
-        Effect::Swap(other) => {
-            sweep(db, Some(other));
-            sweep(other, Some(db));
-        }
-        effect => {
-            let name = NameRef { db, key };
-            dirt.note(number, name, effect, || fold.window(name));
-        }
-    }
-}
-
-/// The time, in milliseconds.
-pub(super) fn unix_ms() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
 }
 
 fn journal_of(node: &Node) -> &Journal {

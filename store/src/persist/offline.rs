@@ -7,13 +7,13 @@ use std::sync::Arc;
 use store_engine::effect::CATALOG;
 use store_engine::{Entry, Keyspace, Partition};
 
-use super::dirt::NameRef;
-use super::disk::{Disk, DiskError, Each, Op};
-use super::load::{self, Loaded};
-use super::record::log_key;
-use super::sled::Sled;
-use super::writer::{Chunk, Open, State, Writer};
-use super::{Durability, Journal, in_folder};
+use super::writer::Writer;
+use crate::journal::dirt::NameRef;
+use crate::journal::disk::{Disk, DiskError, Each, Op, Open};
+use crate::journal::load::{self, Loaded};
+use crate::journal::record::log_key;
+use crate::journal::state::{Chunk, State};
+use crate::journal::{Durability, Journal, Sled, in_folder};
 use crate::node::Node;
 
 /// Keys, and what is kept beside them.

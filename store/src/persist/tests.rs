@@ -14,13 +14,15 @@ use store_engine::effect::CATALOG;
 use store_engine::keys::keys_of;
 use store_engine::{Args, Protocol, Reply, Value, command};
 
-use super::disk::{Disk, DiskError, Each, Op};
 use super::offline::{Contents as Filling, fill_disk};
 use super::writer::{MOST_AWAITED, Writer};
-use super::{Durability, Open, load, prepare};
-use crate::lock::Mode;
-use crate::node::{Call, Node};
-use crate::txn::{LockRequest, Transaction};
+use super::{load, prepare};
+use crate::call::Call;
+use crate::journal::disk::{Disk, DiskError, Each, Op, Open};
+use crate::journal::{Durability, record};
+use crate::lock::{LockRequest, Mode};
+use crate::node::Node;
+use crate::txn::Transaction;
 
 /// What outlives a crash.
 #[derive(Default)]
@@ -375,7 +377,7 @@ fn play(steps: &[Step]) {
     assert_eq!(progress.checkpoint, progress.durable, "everything is folded in the end");
     assert_eq!(difference(&rig.reread(), &contents(&rig.node)), [""; 0]);
     let records = rig.platter.records.lock();
-    let left: Vec<_> = records.keys().filter(|key| key[0] == super::record::LOG).collect();
+    let left: Vec<_> = records.keys().filter(|key| key[0] == record::LOG).collect();
     assert!(left.is_empty(), "the journal is cut off when everything is folded: {left:?}");
     assert_eq!(rig.writer.fold.waste.len(), 0);
 }

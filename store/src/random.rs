@@ -1,0 +1,7 @@
+//! Numbers of chance.
+
+/// A number that nobody else has.
+pub fn random() -> u64 {
+    // Keyed anew for each by the operating system.
+    std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), std::process::id())
+}
