@@ -1,7 +1,25 @@
 //! A store node: owns shards of the data, runs commands on them, keeps transactions apart.
 //!
-//! Architecture invariant: nothing is awaited while a shard's mutex is held. Whoever must wait for a key waits
+//! Architecture invariant: nothing is awaited while a shard's mutex is held. A transaction that must wait for a key waits
 //! in that key's queue in the [`lock::LockTable`], outside the mutex.
+//!
+//! A file imports only from files below it:
+//!
+//! | file | what it has |
+//! | --- | --- |
+//! | `handle` | the data as the gateway sees it, in this process or on nodes in others |
+//! | `server` | a node as gateways and other nodes see it |
+//! | `client` | the way to nodes in other processes, and transactions over several of them |
+//! | `persist` | nodes whose data outlives the process, and the thread that writes it down |
+//! | `parked`, `upkeep` | blocked calls; what is done in the background |
+//! | `txn` | transactions on one node |
+//! | `evict`, `catalog` | what needs the whole node: room in memory, records beside the data |
+//! | `node` | the shards, and calls that are no part of a transaction |
+//! | `shard` | a partition of the data with its locks and queues, behind one mutex |
+//! | `journal` | what was committed, on its way to the disk; the disk |
+//! | `wait` | who waits for which key |
+//! | `call` | a call, and how it runs on partitions |
+//! | `copies`, `lock`, `memory`, `notify`, `random`, `spans`, `times`, `topology` | what knows nothing of the others |
 
 mod call;
 mod catalog;

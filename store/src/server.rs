@@ -3,110 +3,50 @@
 mod admit;
 mod doubt;
 mod greeting;
+mod host;
 mod moving;
 mod outbox;
 mod peer;
 mod pending;
 mod place;
+mod records;
+mod refusal;
 mod refused;
+mod registry;
 mod session;
 mod sessions;
+mod status;
 mod step;
+mod watches;
 
-use std::collections::HashMap;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
-use parking_lot::Mutex;
 use proto::store::v1::store_server::{Store, StoreServer};
 use proto::store::v1::{Requests, Responses};
-use store_engine::notice::show_classes;
 use tokio::net::TcpListener;
 use tokio_stream::Stream;
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::client::Trust;
-use crate::client::link::{Link, MESSAGE_BYTES, WINDOW_BYTES};
+use crate::client::link::{MESSAGE_BYTES, WINDOW_BYTES};
 use crate::node::Node;
 use crate::random::random;
 use crate::spans::Outlet;
 pub use crate::txn::FULL;
-use greeting::PeerGreeting;
+pub use host::Configure;
+use host::Host;
 use outbox::Outbox;
 use peer::{Known, Peers};
-use pending::Registry;
 use place::Place;
+use registry::Registry;
 use session::Session;
 use sessions::Sessions;
 
-/// What all sessions of a node share.
-pub(crate) struct Host {
-    pub node: Arc<Node>,
-    pub place: Place,
-    pub registry: Registry,
-    pub sessions: Sessions,
-    /// What a peer has to know and to have.
-    trust: Trust,
-    /// Where spans of traced requests go, if anybody collects them.
-    outlet: Option<Arc<Outlet>>,
-    /// Tells the Unix time in milliseconds.
-    clock: fn() -> u64,
-    /// Another one each time the node starts.
-    boot: u64,
-    /// Requests that have come.
-    requests: AtomicU64,
-    configure: Configure,
-    /// Writes to the log that something is wrong.
-    warn: fn(&str),
-    /// Somebody has said which events are to be told of, maybe none.
-    said_notify: AtomicBool,
-    /// The way to other nodes, by address.
-    peers: Mutex<HashMap<String, Arc<Link>>>,
-    /// Held while slots leave.
-    moving: tokio::sync::Mutex<()>,
-}
-
-impl Host {
-    /// A gateway says which events are to be told of; `if_first`: only if nobody has.
-    fn say_notify(&self, classes: u32, if_first: bool) -> Result<(), String> {
-        if if_first && (classes == 0 || self.said_notify.load(Ordering::Relaxed)) {
-            return Ok(());
-        }
-        if self.node.notified() != classes {
-            (self.configure)(&[(NOTIFY.to_owned(), show_classes(classes))])?;
-        }
-        self.said_notify.store(true, Ordering::Relaxed);
-        self.sessions.tell_of_events(classes, Vec::new());
-        Ok(())
-    }
-
-    /// Which events are to be told of, if anybody has said so.
-    fn notify(&self) -> Option<u32> {
-        self.said_notify.load(Ordering::Relaxed).then(|| self.node.notified())
-    }
-
-    /// The way to another node, which stays open.
-    fn peer(&self, address: &str) -> Arc<Link> {
-        let mut peers = self.peers.lock();
-        if let Some(link) = peers.get(address) {
-            return link.clone();
-        }
-        let greeting = Arc::new(PeerGreeting::new(self, address));
-        let link = Link::open(address.to_owned(), self.trust.tls.clone(), greeting);
-        peers.entry(address.to_owned()).or_insert(Arc::new(link)).clone()
-    }
-}
-
 /// Streams of one connection: a peer has one, and may ask for health beside it.
 const MOST_STREAMS: u32 = 16;
-
-/// The parameter that all gateways and nodes agree on.
-const NOTIFY: &str = "notify-keyspace-events";
-
-/// Changes parameters of a node, given as names and values; else why not.
-pub type Configure = Box<dyn Fn(&[(String, String)]) -> Result<(), String> + Send + Sync>;
 
 /// A node that is served.
 #[derive(Clone)]
@@ -130,7 +70,7 @@ impl Service {
     ) -> Result<Service, String> {
         let place = Place::of(&node, clock()).await?;
         let (registry, sessions) = (Registry::default(), Sessions::default());
-        let (peers, moving, boot) = (Mutex::default(), tokio::sync::Mutex::default(), random());
+        let (peers, moving, boot) = (parking_lot::Mutex::default(), tokio::sync::Mutex::default(), random());
         let said_notify = AtomicBool::new(node.notified() != 0);
         let host = Host {
             node,
@@ -162,6 +102,7 @@ impl Service {
             }
         }));
         pending::recover(&host).await?;
+        doubt::compare_again(&host);
         tokio::spawn(pending::follow_decisions(Arc::downgrade(&host)));
         Ok(Service { host })
     }

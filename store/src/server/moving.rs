@@ -17,10 +17,13 @@ use wire::response::Body as Answer;
 use wire::step::Finish;
 use wire::step_result::Outcome;
 
-use super::Host;
 use super::doubt::unless_held_up;
-use super::pending::{self, Arrival, Found};
-use super::place::{Taken, refusal};
+use super::host::Host;
+use super::pending;
+use super::place::Taken;
+use super::records::OWN;
+use super::refusal::refusal;
+use super::registry::{Arrival, Found};
 use crate::client::link::{MESSAGE_BYTES, SILENCE};
 use crate::journal::fail_point;
 use crate::lock::{LockRequest, Mode};
@@ -32,9 +35,6 @@ use crate::txn::{Cargo, Transaction};
 const BATCH_BYTES: usize = 8 << 20;
 /// How often a batch is begun whose receiver is busy, and how long that one is left alone.
 const ATTEMPTS: (u32, Duration) = (200, Duration::from_millis(10));
-/// Before names in the catalog: what is the node's own, and stays.
-const OWN: &[&[u8]] = &[b"prepared/", b"decided/", b"chosen/", b"cluster/"];
-
 /// Gives a batch away. Whoever asked need not wait for the end.
 pub(super) async fn give(host: Arc<Host>, asked: wire::MoveSlots) -> Answer {
     let gone = |_| Err(refusal(Code::Unavailable, "the move failed"));

@@ -11,7 +11,7 @@ use wire::refusal::Code;
 use wire::response::Body as Answer;
 use wire::{Response, Responses};
 
-use super::place::refusal;
+use super::refusal::refusal;
 use crate::client::asked::{Facts, with_answer};
 use crate::client::link::MESSAGE_BYTES;
 use crate::spans::{Part, Scope, Side};

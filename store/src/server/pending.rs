@@ -1,306 +1,48 @@
-//! Transactions that others have begun here, by their number; and how those are finished whose gateway is gone.
+//! How transactions over several nodes are prepared and decided; and how those are finished whose gateway is gone.
 //!
 //! A transaction over several nodes is prepared on all but one: they keep what they would have to do in a record,
 //! and their locks. The one that is left decides: its record of the commit holds for all. Whoever has prepared and
 //! hears nothing asks it. What it knows nothing of was not committed, and from then on cannot be.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::HashSet;
 use std::pin::pin;
-use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use prost::Message;
 use proto::store::v1 as wire;
 use store_engine::codec::{Input, put_bytes};
 use store_engine::effect::{CATALOG, Effect, Effects};
-use tokio::task::AbortHandle;
 use tokio::time::timeout;
 use wire::refusal::Code;
 use wire::request::Body as Ask;
 use wire::response::Body as Answer;
 
-use super::Host;
-use super::doubt::{self, Doubts};
-use super::place::refusal;
-use crate::client::link::Link;
+use super::host::Host;
+use super::records::{self, DECIDED, PREPARED, named, number_of};
+use super::refusal::refusal;
+use super::registry::{Arrival, Entry, Prepared, State};
 use crate::journal::fail_point;
 use crate::lock::{LockRequest, Mode};
-use crate::server::greeting::PeerGreeting;
-use crate::topology::SlotMap;
 use crate::txn::Transaction;
 
-/// Before a transaction's number: what it will do if it is committed, and who decides that.
-const PREPARED: &[u8] = b"prepared/";
-/// Before a transaction's number: it is committed, whatever becomes of its gateway.
-const DECIDED: &[u8] = b"decided/";
-/// So many transactions are remembered that are committed, or that cannot be any more.
-const REMEMBERED: usize = 100_000;
 /// How old a decision becomes before those are asked who have not told that they followed it: their word is lost if a
 /// gateway was ended.
 const ASK_AFTER: Duration = Duration::from_secs(5);
 /// How long between two attempts to ask who decides.
 const ASK_AGAIN: Duration = Duration::from_millis(200);
 
+/// How long who decides is asked in vain until a transaction is in doubt: a node that is started again is back before.
+const PATIENCE: Duration = Duration::from_secs(5);
+
 /// [`ASK_AFTER`], unless a test has no time for that.
 pub(super) fn ask_after() -> Duration {
     fail_point::time("ask-after-ms", ASK_AFTER)
 }
 
-/// Where a transaction stands.
-pub(super) enum State {
-    /// It waits for its next step.
-    Open(Box<Transaction>),
-    /// A step is being done; if that has to wait, this ends it.
-    Working(Option<AbortHandle>),
-    /// It is being committed.
-    Finishing,
-    /// It is not for this node to say whether it is committed.
-    Prepared(Box<Prepared>),
-}
-
-pub(super) struct Prepared {
-    pub txn: Box<Transaction>,
-    pub decider: String,
-    /// What is to be done yet, if it was prepared before the last start.
-    rest: Option<Vec<u8>>,
-    /// The slots that come with it.
-    arrival: Option<Arrival>,
-}
-
-/// Slots that come to this node.
-pub(super) struct Arrival {
-    /// The map then.
-    pub map: SlotMap,
-    /// The catalog, if it comes too.
-    pub records: Vec<wire::Record>,
-}
-
-impl Arrival {
-    /// What the message tells of it.
-    pub fn of(receive: &wire::ReceiveSlots) -> Result<Arrival, String> {
-        let map = SlotMap::from_wire(receive.map.as_ref().ok_or("no map")?).map_err(|error| error.0)?;
-        Ok(Arrival { map, records: receive.records.clone() })
-    }
-
-    fn record(&self) -> Vec<u8> {
-        let (map, records) = (Some(self.map.to_wire()), self.records.clone());
-        wire::ReceiveSlots { map, records, ..wire::ReceiveSlots::default() }.encode_to_vec()
-    }
-
-    /// Keeps it with these effects.
-    fn keep(&self, host: &Host, effects: &mut Effects) {
-        for record in &self.records {
-            host.node.record_with(effects, &record.name, Some(&record.content));
-        }
-        host.place.change(&host.node, effects, &self.map);
-    }
-}
-
-pub(super) struct Entry {
-    session: u64,
-    pub state: State,
-}
-
-/// All transactions of others on a node.
-#[derive(Default)]
-pub(crate) struct Registry {
-    pub(super) live: Mutex<HashMap<u64, Entry>>,
-    /// Those that are prepared and cannot find out how they end.
-    pub(super) doubts: Doubts,
-    /// How many somebody has ended otherwise than their decider.
-    pub contradicted: AtomicU64,
-    committed: Mutex<Memory>,
-    refused: Mutex<Memory>,
-    /// Held while the record of a decision is changed.
-    decisions: Mutex<()>,
-    /// The ways to those who decide, while somebody has something to ask.
-    deciders: Mutex<HashMap<String, Weak<Link>>>,
-}
-
-/// The last numbers of something.
-#[derive(Default)]
-struct Memory {
-    order: VecDeque<u64>,
-    numbers: HashSet<u64>,
-}
-
-impl Memory {
-    fn add(&mut self, number: u64) {
-        if self.numbers.insert(number) {
-            self.order.push_back(number);
-        }
-        if self.order.len() > REMEMBERED
-            && let Some(oldest) = self.order.pop_front()
-        {
-            self.numbers.remove(&oldest);
-        }
-    }
-
-    fn has(&self, number: u64) -> bool {
-        self.numbers.contains(&number)
-    }
-}
-
-/// What a step finds.
-pub(crate) enum Found {
-    /// Nothing yet: it begins.
-    New,
-    /// The transaction, which is the step's until it is given back.
-    Open(Box<Transaction>),
-    /// It is prepared.
-    Prepared,
-    /// Nothing, and it may not begin; or a step is still being done.
-    Missing,
-}
-
-impl Registry {
-    /// Takes a transaction for a step.
-    pub fn take(&self, number: u64, session: u64, begins: bool) -> Found {
-        let mut live = self.live.lock();
-        let Some(entry) = live.get_mut(&number) else {
-            if !begins || self.refused.lock().has(number) || self.committed.lock().has(number) {
-                return Found::Missing;
-            }
-            live.insert(number, Entry { session, state: State::Working(None) });
-            return Found::New;
-        };
-        if matches!(entry.state, State::Prepared(_)) {
-            return Found::Prepared;
-        }
-        if !matches!(entry.state, State::Open(_)) || entry.session != session {
-            return Found::Missing;
-        }
-        match std::mem::replace(&mut entry.state, State::Working(None)) {
-            State::Open(txn) => Found::Open(txn),
-            _ => Found::Missing,
-        }
-    }
-
-    /// Lets a step that waits go on by itself. Whoever ends the transaction ends the step, unless that is committing.
-    pub fn go_on(&self, number: u64, step: impl Future<Output = ()> + Send + 'static) {
-        // Held until its handle is known, so that it does not end before.
-        let mut live = self.live.lock();
-        let task = tokio::spawn(step);
-        match live.get_mut(&number) {
-            Some(Entry { state: State::Working(handle), .. }) => *handle = Some(task.abort_handle()),
-            // Ended meanwhile.
-            None => task.abort(),
-            Some(_) => {}
-        }
-    }
-
-    /// Puts a transaction back after a step; if it was ended meanwhile it is taken back.
-    pub fn put_back(&self, number: u64, txn: Box<Transaction>) {
-        let mut live = self.live.lock();
-        match live.get_mut(&number) {
-            Some(entry) if matches!(entry.state, State::Working(_)) => entry.state = State::Open(txn),
-            _ => {
-                drop(live);
-                drop(txn);
-            }
-        }
-    }
-
-    /// Marks that the step's transaction is being committed; whether it still may.
-    pub fn finishes(&self, number: u64) -> bool {
-        match self.live.lock().get_mut(&number) {
-            Some(entry) if matches!(entry.state, State::Working(_)) => {
-                entry.state = State::Finishing;
-                true
-            }
-            _ => false,
-        }
-    }
-
-    /// It is committed.
-    pub fn finished(&self, number: u64) {
-        self.committed.lock().add(number);
-        self.live.lock().remove(&number);
-    }
-
-    /// Forgets a transaction that came to nothing during its step.
-    pub fn forget(&self, number: u64) {
-        self.live.lock().remove(&number);
-    }
-
-    /// Ends a transaction of this session that is not prepared, wherever it stands: what was done is taken back. Whether
-    /// there was one.
-    pub fn abort(&self, number: u64, session: u64) -> bool {
-        let mut live = self.live.lock();
-        let ends = |entry: &Entry| {
-            entry.session == session && matches!(entry.state, State::Open(_) | State::Working(_))
-        };
-        let entry = if live.get(&number).is_some_and(ends) { live.remove(&number) } else { None };
-        drop(live);
-        let found = entry.is_some();
-        self.end(entry);
-        found
-    }
-
-    fn end(&self, entry: Option<Entry>) {
-        if let Some(Entry { state: State::Working(Some(handle)), .. }) = entry {
-            handle.abort();
-        }
-    }
-
-    /// A session is over: what it began and did not finish is taken back, but for what is prepared, whose numbers are
-    /// returned.
-    pub fn leave(&self, session: u64) -> Vec<u64> {
-        let mut live = self.live.lock();
-        let mine: Vec<u64> =
-            live.iter().filter(|(_, entry)| entry.session == session).map(|(number, _)| *number).collect();
-        let (mut ended, mut prepared) = (Vec::new(), Vec::new());
-        for number in mine {
-            match live.get(&number).map(|entry| &entry.state) {
-                Some(State::Prepared(_)) => prepared.push(number),
-                // It is committed in this moment, whoever hears of it.
-                Some(State::Finishing) | None => {}
-                Some(_) => ended.extend(live.remove(&number)),
-            }
-        }
-        drop(live);
-        ended.into_iter().for_each(|entry| self.end(Some(entry)));
-        prepared
-    }
-
-    /// How many are prepared.
-    pub fn prepared(&self) -> usize {
-        self.live.lock().values().filter(|entry| matches!(entry.state, State::Prepared(_))).count()
-    }
-
-    fn take_prepared(&self, number: u64) -> Option<Box<Prepared>> {
-        let mut live = self.live.lock();
-        let entry = live.get_mut(&number)?;
-        match std::mem::replace(&mut entry.state, State::Finishing) {
-            State::Prepared(prepared) => {
-                self.no_doubt(number);
-                Some(prepared)
-            }
-            other => {
-                entry.state = other;
-                None
-            }
-        }
-    }
-
-    fn decider(&self, number: u64) -> Option<String> {
-        match self.live.lock().get(&number).map(|entry| &entry.state) {
-            Some(State::Prepared(prepared)) => Some(prepared.decider.clone()),
-            _ => None,
-        }
-    }
-}
-
-/// Name of the record about a transaction.
-pub(super) fn named(prefix: &[u8], number: u64) -> Vec<u8> {
-    [prefix, format!("{number:016x}").as_bytes()].concat()
-}
-
-/// The transaction that a record is about; its name is given without prefix.
-pub(super) fn number_of(name: &[u8]) -> Option<u64> {
-    u64::from_str_radix(std::str::from_utf8(name).ok()?, 16).ok()
+/// [`PATIENCE`], unless a test has no time for that.
+pub(super) fn patience() -> Duration {
+    fail_point::time("in-doubt-ms", PATIENCE)
 }
 
 /// Keeps what a transaction has done for the case that it is committed, on disk too. Its locks stay.
@@ -336,6 +78,14 @@ pub(super) async fn prepare(
         }
         _ => Err("the transaction was aborted".into()),
     }
+}
+
+/// Keeps what comes to this node with these effects.
+fn arrive(host: &Host, arrival: &Arrival, effects: &mut Effects) {
+    for record in &arrival.records {
+        host.node.record_with(effects, &record.name, Some(&record.content));
+    }
+    host.place.change(&host.node, effects, &arrival.map);
 }
 
 /// The record of a transaction that is being prepared. Whoever ends that, which may be in the middle of it, leaves no
@@ -419,24 +169,20 @@ pub(super) async fn decided(host: &Host, number: u64, committed: bool) -> Result
     end_prepared(host, number, committed, false).await.map(drop)
 }
 
-/// Ends a prepared transaction as somebody has decided in the place of its decider, who is asked when it is back. Whether
-/// it was still prepared.
-pub(super) async fn chosen(host: &Arc<Host>, number: u64, committed: bool) -> Result<bool, String> {
-    let ended = end_prepared(host, number, committed, true).await?;
-    if ended {
-        tokio::spawn(doubt::compare(host.clone(), number));
-    }
-    Ok(ended)
-}
-
-async fn end_prepared(host: &Host, number: u64, committed: bool, is_choice: bool) -> Result<bool, String> {
+/// The same; `is_choice`: an operator has decided, in the place of the node that should have.
+pub(super) async fn end_prepared(
+    host: &Host,
+    number: u64,
+    committed: bool,
+    is_choice: bool,
+) -> Result<bool, String> {
     let Some(prepared) = host.registry.take_prepared(number) else {
         return Ok(false);
     };
     fail_point::pass("decided:before");
     let Prepared { mut txn, decider, rest, arrival } = *prepared;
     let name = named(PREPARED, number);
-    let choice = is_choice.then(|| doubt::choice(number, committed, &decider));
+    let choice = is_choice.then(|| records::choice(number, committed, &decider));
     let settle = |effects: &mut Effects| {
         host.node.record_with(effects, &name, None);
         if let Some((name, record)) = &choice {
@@ -447,7 +193,7 @@ async fn end_prepared(host: &Host, number: u64, committed: bool, is_choice: bool
         (true, None) => {
             settle(txn.effects_mut());
             if let Some(arrival) = arrival {
-                arrival.keep(host, txn.effects_mut());
+                arrive(host, &arrival, txn.effects_mut());
             }
             txn.commit();
         }
@@ -455,7 +201,7 @@ async fn end_prepared(host: &Host, number: u64, committed: bool, is_choice: bool
             let mut effects = Effects::from_bytes(&rest);
             settle(&mut effects);
             if let Some(arrival) = arrival {
-                arrival.keep(host, &mut effects);
+                arrive(host, &arrival, &mut effects);
             }
             txn.repeat(&rest, effects, (host.clock)());
         }
@@ -535,7 +281,7 @@ pub(super) async fn follow_decisions(host: Weak<Host>) {
                 continue;
             }
             for node in String::from_utf8_lossy(&record).split(',') {
-                let link = way_to(&host, node.to_owned());
+                let link = host.way_to(node.to_owned());
                 let asked = link.ask(Ask::Resolve(wire::Resolve { txn: number }));
                 if let Ok(Ok(Answer::Done(_))) = timeout(ask_after(), asked.answer()).await {
                     forget_decision(&host, number, node);
@@ -556,7 +302,7 @@ pub(super) async fn resolved(host: Arc<Host>, number: u64) -> Answer {
             unavailable("the transaction is being finished")
         }
         // Who decides is to remember it until then.
-        Ok(()) if doubt::was_chosen(&host, number) => unavailable(
+        Ok(()) if records::chosen(&host.node, number).is_some() => unavailable(
             "the decision of the transaction is being \
             verified",
         ),
@@ -570,14 +316,14 @@ pub(super) async fn resolved(host: Arc<Host>, number: u64) -> Answer {
 pub(super) async fn resolve(host: Arc<Host>, number: u64) {
     let Some(decider) = host.registry.decider(number) else { return };
     let mut asking = pin!(ask_decider(&host, number, decider));
-    if timeout(doubt::patience(), &mut asking).await.is_err() {
+    if timeout(patience(), &mut asking).await.is_err() {
         host.registry.doubt(number);
         asking.await;
     }
 }
 
 async fn ask_decider(host: &Arc<Host>, number: u64, decider: String) {
-    let link = way_to(host, decider);
+    let link = host.way_to(decider);
     while host.registry.decider(number).is_some() {
         match link.ask(Ask::GetDecision(wire::GetDecision { txn: number })).answer().await {
             Ok(Answer::Decision(decision)) => {
@@ -593,19 +339,6 @@ async fn ask_decider(host: &Arc<Host>, number: u64, decider: String) {
             _ => tokio::time::sleep(ASK_AGAIN).await,
         }
     }
-}
-
-/// One for all that wait for the same decider.
-pub(super) fn way_to(host: &Host, decider: String) -> Arc<Link> {
-    let mut deciders = host.registry.deciders.lock();
-    if let Some(link) = deciders.get(&decider).and_then(Weak::upgrade) {
-        return link;
-    }
-    deciders.retain(|_, link| link.strong_count() > 0);
-    let greeting = PeerGreeting::new(host, &decider);
-    let link = Arc::new(Link::open(decider.clone(), host.trust.tls.clone(), Arc::new(greeting)));
-    deciders.insert(decider, Arc::downgrade(&link));
-    link
 }
 
 /// Takes up what was prepared when the data was last written.
@@ -632,7 +365,6 @@ pub(super) async fn recover(host: &Arc<Host>) -> Result<(), String> {
         host.registry.live.lock().insert(number, Entry { session: 0, state });
         tokio::spawn(resolve(host.clone(), number));
     }
-    doubt::compare_again(host);
     Ok(())
 }
 

@@ -9,14 +9,11 @@ use store_engine::Effects;
 use store_engine::slot::slot;
 use wire::refusal::Code;
 
+use super::records::{IDENTITY, MEMBERSHIP};
+use super::refusal::refusal;
 use crate::node::Node;
 use crate::random::random;
 use crate::topology::{NodeId, SlotMap};
-
-/// Name of the record that keeps it.
-const RECORD: &[u8] = b"cluster/place";
-/// Name of the record with the number of the folder, which it has from its first start on.
-const IDENTITY: &[u8] = b"cluster/identity";
 
 /// The node's place, once somebody has told it.
 ///
@@ -55,7 +52,7 @@ impl Place {
     pub async fn of(node: &Node, now_ms: u64) -> Result<Place, String> {
         let wrong = |why: String| format!("the record of the node's cluster membership is damaged: {why}");
         let find = |name: &[u8]| node.records(name).into_iter().find(|(rest, _)| rest.is_empty());
-        let taken = match find(RECORD) {
+        let taken = match find(MEMBERSHIP) {
             None => None,
             Some((_, bytes)) => {
                 let hello = wire::Handshake::decode(&*bytes).map_err(|error| wrong(error.to_string()))?;
@@ -145,7 +142,7 @@ impl Place {
         // That they are of one cluster was known before anything was prepared.
         let Ok(merged) = mine.map.merged(map) else { return };
         let taken = Taken { map: Arc::new(merged), me: mine.me };
-        node.record_with(effects, RECORD, Some(&taken.record()));
+        node.record_with(effects, MEMBERSHIP, Some(&taken.record()));
         node.record(effects);
         *state = State { taken: Some(taken), catalog_leaves: false };
     }
@@ -229,7 +226,7 @@ impl Taken {
 impl State {
     fn set(&mut self, node: &Node, taken: Taken) -> Taken {
         if self.taken.as_ref().is_none_or(|mine| mine.map != taken.map) {
-            node.put_record(RECORD, &taken.record());
+            node.put_record(MEMBERSHIP, &taken.record());
             self.taken = Some(taken.clone());
         }
         taken
@@ -238,9 +235,4 @@ impl State {
 
 fn homeless() -> wire::Refusal {
     refusal(Code::Denied, "this node does not belong to a cluster yet")
-}
-
-/// A refusal without a map.
-pub(crate) fn refusal(code: Code, reason: &str) -> wire::Refusal {
-    wire::Refusal { code: code.into(), reason: reason.to_owned(), map: None }
 }

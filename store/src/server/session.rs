@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -18,17 +18,18 @@ use wire::request::Body as Ask;
 use wire::response::Body as Answer;
 use wire::{Requests, Response};
 
-use super::Host;
 use super::admit::Admitted;
 use super::doubt;
-use super::greeting::{greet, status};
+use super::host::{Host, NOTIFY};
 use super::moving;
 use super::outbox::{Outbox, UNREAD_BYTES, bytes_of};
 use super::peer::Known;
 use super::pending;
-use super::place::refusal;
+use super::refusal::refusal;
 use super::refused::Refused;
+use super::status::{greet, status};
 use super::step;
+use super::watches::{Watched, Watches};
 use crate::client::asked::{Facts, asker, is_answered};
 use crate::client::link::unless_silent;
 use crate::copies::Origin;
@@ -80,16 +81,6 @@ pub(crate) struct Session {
     /// Answers of the present message.
     ready: Vec<Response>,
     ready_bytes: usize,
-}
-
-/// The watches of a session: keys, and whether they have changed.
-pub(crate) type Watches = Mutex<HashMap<u64, Vec<Watched>>>;
-
-/// A watched key.
-pub(crate) struct Watched {
-    pub db: usize,
-    pub key: Vec<u8>,
-    pub changed: Arc<AtomicBool>,
 }
 
 impl Session {
@@ -366,7 +357,7 @@ impl Session {
                 }
                 match (self.host.configure)(&settings) {
                     Ok(()) => {
-                        if settings.iter().any(|(name, _)| name == super::NOTIFY) {
+                        if settings.iter().any(|(name, _)| name == NOTIFY) {
                             // All others are to show it too.
                             let said = self.host.say_notify(self.host.node.notified(), false);
                             debug_assert!(said.is_ok(), "the configuration cannot be changed on this node");

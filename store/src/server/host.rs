@@ -1,0 +1,99 @@
+//! What all sessions of a node share.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
+use store_engine::notice::show_classes;
+
+use super::greeting::PeerGreeting;
+use super::place::Place;
+use super::registry::Registry;
+use super::sessions::Sessions;
+use crate::client::Trust;
+use crate::client::link::Link;
+use crate::node::Node;
+use crate::spans::Outlet;
+
+/// The parameter that all gateways and nodes agree on.
+pub const NOTIFY: &str = "notify-keyspace-events";
+
+/// Changes parameters of a node, given as names and values; else why not.
+pub type Configure = Box<dyn Fn(&[(String, String)]) -> Result<(), String> + Send + Sync>;
+
+/// What all sessions of a node share.
+pub(crate) struct Host {
+    pub node: Arc<Node>,
+    pub place: Place,
+    pub registry: Registry,
+    pub sessions: Sessions,
+    /// What a peer has to know and to have.
+    pub trust: Trust,
+    /// Where spans of traced requests go, if anybody collects them.
+    pub outlet: Option<Arc<Outlet>>,
+    /// Tells the Unix time in milliseconds.
+    pub clock: fn() -> u64,
+    /// Another one each time the node starts.
+    pub boot: u64,
+    /// Requests that have come.
+    pub requests: AtomicU64,
+    pub configure: Configure,
+    /// Writes to the log that something is wrong.
+    pub warn: fn(&str),
+    /// Somebody has said which events are to be told of, maybe none.
+    pub said_notify: AtomicBool,
+    /// The way to other nodes, by address.
+    pub peers: Mutex<HashMap<String, Arc<Link>>>,
+    /// Held while slots leave.
+    pub moving: tokio::sync::Mutex<()>,
+}
+
+impl Host {
+    /// A gateway says which events are to be told of; `if_first`: only if nobody has.
+    pub fn say_notify(&self, classes: u32, if_first: bool) -> Result<(), String> {
+        if if_first && (classes == 0 || self.said_notify.load(Ordering::Relaxed)) {
+            return Ok(());
+        }
+        if self.node.notified() != classes {
+            (self.configure)(&[(NOTIFY.to_owned(), show_classes(classes))])?;
+        }
+        self.said_notify.store(true, Ordering::Relaxed);
+        self.sessions.tell_of_events(classes, Vec::new());
+        Ok(())
+    }
+
+    /// Which events are to be told of, if anybody has said so.
+    pub fn notify(&self) -> Option<u32> {
+        self.said_notify.load(Ordering::Relaxed).then(|| self.node.notified())
+    }
+
+    /// The way to another node, which stays open.
+    pub fn peer(&self, address: &str) -> Arc<Link> {
+        let mut peers = self.peers.lock();
+        if let Some(link) = peers.get(address) {
+            return link.clone();
+        }
+        let greeting = Arc::new(self.greeting(address));
+        let link = Link::open(address.to_owned(), self.trust.tls.clone(), greeting);
+        peers.entry(address.to_owned()).or_insert(Arc::new(link)).clone()
+    }
+
+    /// One for all that wait for the same decider.
+    pub fn way_to(&self, decider: String) -> Arc<Link> {
+        let mut deciders = self.registry.deciders.lock();
+        if let Some(link) = deciders.get(&decider).and_then(Weak::upgrade) {
+            return link;
+        }
+        deciders.retain(|_, link| link.strong_count() > 0);
+        let greeting = self.greeting(&decider);
+        let link = Arc::new(Link::open(decider.clone(), self.trust.tls.clone(), Arc::new(greeting)));
+        deciders.insert(decider, Arc::downgrade(&link));
+        link
+    }
+
+    /// How this node greets another.
+    fn greeting(&self, address: &str) -> PeerGreeting {
+        PeerGreeting::new(&self.place, self.trust.token.as_deref(), address)
+    }
+}

@@ -1,0 +1,304 @@
+//! Transactions that others have begun on a node, by their number, and where they stand.
+
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::sync::Weak;
+use std::sync::atomic::AtomicU64;
+
+use parking_lot::Mutex;
+use prost::Message;
+use proto::store::v1 as wire;
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
+use tokio::time::Instant;
+use wire::refusal::Code;
+
+use super::refusal::refusal;
+use crate::client::link::Link;
+use crate::topology::SlotMap;
+use crate::txn::Transaction;
+
+/// So many transactions are remembered that are committed, or that cannot be any more.
+const REMEMBERED: usize = 100_000;
+
+/// Numbers of transactions that are in doubt, and since when.
+pub(super) type Doubts = watch::Sender<BTreeMap<u64, Instant>>;
+
+/// Where a transaction stands.
+pub(super) enum State {
+    /// It waits for its next step.
+    Open(Box<Transaction>),
+    /// A step is being done; if that has to wait, this ends it.
+    Working(Option<AbortHandle>),
+    /// It is being committed.
+    Finishing,
+    /// It is not for this node to say whether it is committed.
+    Prepared(Box<Prepared>),
+}
+
+pub(super) struct Prepared {
+    pub txn: Box<Transaction>,
+    pub decider: String,
+    /// What is to be done yet, if it was prepared before the last start.
+    pub rest: Option<Vec<u8>>,
+    /// The slots that come with it.
+    pub arrival: Option<Arrival>,
+}
+
+/// Slots that come to this node.
+pub(super) struct Arrival {
+    /// The map then.
+    pub map: SlotMap,
+    /// The catalog, if it comes too.
+    pub records: Vec<wire::Record>,
+}
+
+impl Arrival {
+    /// What the message tells of it.
+    pub fn of(receive: &wire::ReceiveSlots) -> Result<Arrival, String> {
+        let map = SlotMap::from_wire(receive.map.as_ref().ok_or("no map")?).map_err(|error| error.0)?;
+        Ok(Arrival { map, records: receive.records.clone() })
+    }
+
+    pub fn record(&self) -> Vec<u8> {
+        let (map, records) = (Some(self.map.to_wire()), self.records.clone());
+        wire::ReceiveSlots { map, records, ..wire::ReceiveSlots::default() }.encode_to_vec()
+    }
+}
+
+pub(super) struct Entry {
+    pub session: u64,
+    pub state: State,
+}
+
+/// All transactions of others on a node.
+#[derive(Default)]
+pub(crate) struct Registry {
+    pub(super) live: Mutex<HashMap<u64, Entry>>,
+    /// Those that are prepared and cannot find out how they end.
+    pub(super) doubts: Doubts,
+    /// How many somebody has ended otherwise than their decider.
+    pub contradicted: AtomicU64,
+    pub(super) committed: Mutex<Memory>,
+    pub(super) refused: Mutex<Memory>,
+    /// Held while the record of a decision is changed.
+    pub(super) decisions: Mutex<()>,
+    /// The ways to those who decide, while somebody has something to ask.
+    pub(super) deciders: Mutex<HashMap<String, Weak<Link>>>,
+}
+
+/// The last numbers of something.
+#[derive(Default)]
+pub(super) struct Memory {
+    order: VecDeque<u64>,
+    numbers: HashSet<u64>,
+}
+
+impl Memory {
+    pub fn add(&mut self, number: u64) {
+        if self.numbers.insert(number) {
+            self.order.push_back(number);
+        }
+        if self.order.len() > REMEMBERED
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.numbers.remove(&oldest);
+        }
+    }
+
+    pub fn has(&self, number: u64) -> bool {
+        self.numbers.contains(&number)
+    }
+}
+
+/// What a step finds.
+pub(crate) enum Found {
+    /// Nothing yet: it begins.
+    New,
+    /// The transaction, which is the step's until it is given back.
+    Open(Box<Transaction>),
+    /// It is prepared.
+    Prepared,
+    /// Nothing, and it may not begin; or a step is still being done.
+    Missing,
+}
+
+impl Registry {
+    /// Takes a transaction for a step.
+    pub fn take(&self, number: u64, session: u64, begins: bool) -> Found {
+        let mut live = self.live.lock();
+        let Some(entry) = live.get_mut(&number) else {
+            if !begins || self.refused.lock().has(number) || self.committed.lock().has(number) {
+                return Found::Missing;
+            }
+            live.insert(number, Entry { session, state: State::Working(None) });
+            return Found::New;
+        };
+        if matches!(entry.state, State::Prepared(_)) {
+            return Found::Prepared;
+        }
+        if !matches!(entry.state, State::Open(_)) || entry.session != session {
+            return Found::Missing;
+        }
+        match std::mem::replace(&mut entry.state, State::Working(None)) {
+            State::Open(txn) => Found::Open(txn),
+            _ => Found::Missing,
+        }
+    }
+
+    /// Lets a step that waits go on by itself. Whoever ends the transaction ends the step, unless that is committing.
+    pub fn go_on(&self, number: u64, step: impl Future<Output = ()> + Send + 'static) {
+        // Held until its handle is known, so that it does not end before.
+        let mut live = self.live.lock();
+        let task = tokio::spawn(step);
+        match live.get_mut(&number) {
+            Some(Entry { state: State::Working(handle), .. }) => *handle = Some(task.abort_handle()),
+            // Ended meanwhile.
+            None => task.abort(),
+            Some(_) => {}
+        }
+    }
+
+    /// Puts a transaction back after a step; if it was ended meanwhile it is taken back.
+    pub fn put_back(&self, number: u64, txn: Box<Transaction>) {
+        let mut live = self.live.lock();
+        match live.get_mut(&number) {
+            Some(entry) if matches!(entry.state, State::Working(_)) => entry.state = State::Open(txn),
+            _ => {
+                drop(live);
+                drop(txn);
+            }
+        }
+    }
+
+    /// Marks that the step's transaction is being committed; whether it still may.
+    pub fn finishes(&self, number: u64) -> bool {
+        match self.live.lock().get_mut(&number) {
+            Some(entry) if matches!(entry.state, State::Working(_)) => {
+                entry.state = State::Finishing;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// It is committed.
+    pub fn finished(&self, number: u64) {
+        self.committed.lock().add(number);
+        self.live.lock().remove(&number);
+    }
+
+    /// Forgets a transaction that came to nothing during its step.
+    pub fn forget(&self, number: u64) {
+        self.live.lock().remove(&number);
+    }
+
+    /// Ends a transaction of this session that is not prepared, wherever it stands: what was done is taken back. Whether
+    /// there was one.
+    pub fn abort(&self, number: u64, session: u64) -> bool {
+        let mut live = self.live.lock();
+        let ends = |entry: &Entry| {
+            entry.session == session && matches!(entry.state, State::Open(_) | State::Working(_))
+        };
+        let entry = if live.get(&number).is_some_and(ends) { live.remove(&number) } else { None };
+        drop(live);
+        let found = entry.is_some();
+        self.end(entry);
+        found
+    }
+
+    pub fn end(&self, entry: Option<Entry>) {
+        if let Some(Entry { state: State::Working(Some(handle)), .. }) = entry {
+            handle.abort();
+        }
+    }
+
+    /// A session is over: what it began and did not finish is taken back, but for what is prepared, whose numbers are
+    /// returned.
+    pub fn leave(&self, session: u64) -> Vec<u64> {
+        let mut live = self.live.lock();
+        let mine: Vec<u64> =
+            live.iter().filter(|(_, entry)| entry.session == session).map(|(number, _)| *number).collect();
+        let (mut ended, mut prepared) = (Vec::new(), Vec::new());
+        for number in mine {
+            match live.get(&number).map(|entry| &entry.state) {
+                Some(State::Prepared(_)) => prepared.push(number),
+                // It is committed in this moment, whoever hears of it.
+                Some(State::Finishing) | None => {}
+                Some(_) => ended.extend(live.remove(&number)),
+            }
+        }
+        drop(live);
+        ended.into_iter().for_each(|entry| self.end(Some(entry)));
+        prepared
+    }
+
+    /// How many are prepared.
+    pub fn prepared(&self) -> usize {
+        self.live.lock().values().filter(|entry| matches!(entry.state, State::Prepared(_))).count()
+    }
+
+    pub fn take_prepared(&self, number: u64) -> Option<Box<Prepared>> {
+        let mut live = self.live.lock();
+        let entry = live.get_mut(&number)?;
+        match std::mem::replace(&mut entry.state, State::Finishing) {
+            State::Prepared(prepared) => {
+                self.no_doubt(number);
+                Some(prepared)
+            }
+            other => {
+                entry.state = other;
+                None
+            }
+        }
+    }
+
+    pub fn decider(&self, number: u64) -> Option<String> {
+        match self.live.lock().get(&number).map(|entry| &entry.state) {
+            Some(State::Prepared(prepared)) => Some(prepared.decider.clone()),
+            _ => None,
+        }
+    }
+}
+
+impl Registry {
+    /// From now on nobody waits for what this transaction holds, if it is still prepared.
+    pub fn doubt(&self, number: u64) {
+        let live = self.live.lock();
+        if live.get(&number).is_some_and(|entry| matches!(entry.state, State::Prepared(_))) {
+            self.doubts.send_modify(|doubts| {
+                doubts.insert(number, Instant::now());
+            });
+        }
+    }
+
+    /// It is known how this one ends.
+    pub fn no_doubt(&self, number: u64) {
+        self.doubts.send_if_modified(|doubts| doubts.remove(&number).is_some());
+    }
+
+    /// Ready when one that is in doubt holds what `is_wanted` says: why it is not to be had.
+    pub async fn holds_up(&self, is_wanted: impl Fn(&Transaction) -> bool) -> wire::Refusal {
+        let mut doubts = self.doubts.subscribe();
+        loop {
+            let numbers: Vec<u64> = doubts.borrow_and_update().keys().copied().collect();
+            let held = {
+                let live = self.live.lock();
+                numbers.iter().find_map(|number| match &live.get(number)?.state {
+                    State::Prepared(prepared) if is_wanted(&prepared.txn) => Some(prepared.decider.clone()),
+                    _ => None,
+                })
+            };
+            if let Some(decider) = held {
+                let reason = format!(
+                    "the key is locked by a transaction in doubt, whose coordinator {decider} cannot be \
+                     reached; see moonshard topology transactions --in-doubt"
+                );
+                return refusal(Code::Unavailable, &reason);
+            }
+            if doubts.changed().await.is_err() {
+                // There is no node any more.
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+}
