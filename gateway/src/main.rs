@@ -29,10 +29,8 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     counters::set_up_allocator();
-    // sled looks for the program `sync` whenever it is opened, which would flush all disks of the machine and may take
-    // seconds. Whatever has to be durable is flushed without that.
-    // SAFETY: there is no other thread yet that could read the environment.
-    unsafe { std::env::set_var("PATH", "") };
+    // SAFETY: there is no other thread yet.
+    unsafe { store::journal::prepare_process() };
     let action =
         cli::parse(std::env::args_os(), |name| std::env::var_os(name), |path| std::fs::read_to_string(path));
     match action {

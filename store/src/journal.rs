@@ -32,7 +32,7 @@ use tokio::sync::watch;
 pub use self::disk::{Disk, DiskError, Op, Open, WAY_OUT};
 use self::queue::Queue;
 pub(crate) use self::queue::{Drained, LARGE_RECORD_BYTES};
-pub use self::sled::{Sled, in_folder};
+pub use self::sled::{Database, in_folder, prepare_process};
 use crate::spans;
 use crate::times::Times;
 

@@ -14,7 +14,7 @@ use std::thread::JoinHandle;
 pub use self::offline::{Contents, Examined, examine, fill};
 use self::writer::Writer;
 use crate::journal::load::{self, Judge, Loaded};
-use crate::journal::{Disk, DiskError, Durability, Failure, Journal, Op, Open, Sled, in_folder, unix_ms};
+use crate::journal::{Database, Disk, DiskError, Durability, Failure, Journal, Op, Open, in_folder, unix_ms};
 use crate::node::Node;
 
 /// A node whose data outlives the process, with the thread that writes it down.
@@ -40,7 +40,7 @@ impl Kept {
         durability: Durability,
         lost: &mut dyn FnMut(DiskError),
     ) -> Result<Kept, DiskError> {
-        let disk = Box::new(Sled::open_accepting_loss(&folder, lost)?);
+        let disk = Box::new(Database::open_accepting_loss(&folder, lost)?);
         let (node, writer) = prepare(disk, in_folder(folder), shards, durability, &mut |error| {
             lost(error);
             Ok(())

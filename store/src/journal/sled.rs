@@ -47,7 +47,7 @@ const LEAF_BYTES: u64 = 1100;
 type Db = sled::Db<FANOUT>;
 
 /// A folder with a database, our lock and the mark.
-pub struct Sled {
+pub struct Database {
     folder: PathBuf,
     seq: u64,
     state: State,
@@ -62,7 +62,7 @@ enum State {
     Dead(String),
 }
 
-impl Sled {
+impl Database {
     /// Whether there is, or has been, a database in `folder`.
     pub fn is_in(folder: &Path) -> bool {
         home(folder).exists() || !matches!(mark::read(folder), Ok(None))
@@ -70,12 +70,12 @@ impl Sled {
 
     /// Opens the database in `folder`, or makes one. Damage in what is read here or by `scan` is an error, and then
     /// nothing was changed.
-    pub fn open(folder: &Path) -> Result<Sled, DiskError> {
+    pub fn open(folder: &Path) -> Result<Database, DiskError> {
         fs::create_dir_all(folder).map_err(DiskError::io("create", folder))?;
-        Sled::open_locked(folder, lock(folder, true)?)
+        Database::open_locked(folder, lock(folder, true)?)
     }
 
-    fn open_locked(folder: &Path, lock: File) -> Result<Sled, DiskError> {
+    fn open_locked(folder: &Path, lock: File) -> Result<Database, DiskError> {
         let home = home(folder);
         let again = folder.join(AGAIN);
         if !home.exists() && again.exists() {
@@ -89,12 +89,15 @@ impl Sled {
             make(folder, &home, |_| Ok(0))?;
         }
         let (image, seq) = read(folder, &mut Err)?;
-        Ok(Sled { folder: folder.to_owned(), seq, state: State::Reading(image), _lock: lock })
+        Ok(Database { folder: folder.to_owned(), seq, state: State::Reading(image), _lock: lock })
     }
 
     /// Opens it with what is left of it. What is missing is told to `lost`; if that is anything, the damaged files are
     /// kept as `sled.damaged-…`.
-    pub fn open_accepting_loss(folder: &Path, lost: &mut dyn FnMut(DiskError)) -> Result<Sled, DiskError> {
+    pub fn open_accepting_loss(
+        folder: &Path,
+        lost: &mut dyn FnMut(DiskError),
+    ) -> Result<Database, DiskError> {
         let lock = lock(folder, true)?;
         let (home, rescued) = (home(folder), folder.join("sled.rescued"));
         if !home.exists() && rescued.exists() {
@@ -111,7 +114,7 @@ impl Sled {
             rename(folder, &rescued, &home)?;
             Mark::reset(folder, seq)?;
         }
-        Sled::open_locked(folder, lock)
+        Database::open_locked(folder, lock)
     }
 
     /// Reads a database that nobody has open and changes nothing: all records that are whole go to `each`, all that is
@@ -157,7 +160,7 @@ impl Sled {
     }
 }
 
-impl Disk for Sled {
+impl Disk for Database {
     fn seq(&self) -> u64 {
         self.seq
     }
@@ -207,7 +210,7 @@ impl Disk for Sled {
     }
 }
 
-impl Drop for Sled {
+impl Drop for Database {
     fn drop(&mut self) {
         // What was applied and not flushed becomes durable if that works; nobody was promised it.
         if let State::Writing(writer) = &mut self.state
@@ -341,7 +344,20 @@ impl Writer {
 
 /// The disk in a folder, which is made if it is not there.
 pub fn in_folder(folder: PathBuf) -> Open {
-    Box::new(move || Ok(Box::new(Sled::open(&folder)?)))
+    Box::new(move || Ok(Box::new(Database::open(&folder)?)))
+}
+
+/// Prepares the process for databases in its directories: for the first lines of `main`.
+///
+/// sled looks for the program `sync` whenever it is opened, which would flush all disks of the machine and may take
+/// seconds. Without `PATH` it finds none. What has to be durable is flushed by this module.
+///
+/// # Safety
+///
+/// There must be no other thread, as it could read the environment.
+pub unsafe fn prepare_process() {
+    // SAFETY: the caller promises that nobody reads the environment.
+    unsafe { std::env::set_var("PATH", "") };
 }
 
 fn home(folder: &Path) -> PathBuf {

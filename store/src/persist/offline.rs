@@ -13,7 +13,7 @@ use crate::journal::disk::{Disk, DiskError, Each, Op, Open};
 use crate::journal::load::{self, Loaded};
 use crate::journal::record::log_key;
 use crate::journal::state::{Chunk, State};
-use crate::journal::{Durability, Journal, Sled, in_folder};
+use crate::journal::{Database, Durability, Journal, in_folder};
 use crate::node::Node;
 
 /// Keys, and what is kept beside them.
@@ -58,7 +58,7 @@ pub struct Examined {
 
 /// Reads a folder that nobody has open, and changes nothing. What is damaged is told to `problem` and left out.
 pub fn examine(folder: &Path, problem: &mut dyn FnMut(DiskError)) -> Result<Examined, DiskError> {
-    if !Sled::is_in(folder) {
+    if !Database::is_in(folder) {
         let folder = folder.display();
         return Err(DiskError::Refused(format!("{folder} is not a data-dir: it has no data of this server")));
     }
@@ -67,7 +67,7 @@ pub fn examine(folder: &Path, problem: &mut dyn FnMut(DiskError)) -> Result<Exam
         found.records.insert(key.to_vec(), value.to_vec());
         Ok(())
     };
-    found.seq = Sled::examine(folder, &mut each, problem)?;
+    found.seq = Database::examine(folder, &mut each, problem)?;
     let Loaded { mut partitions, catalog, state, .. } = load::load(&found, 1, &mut |error| {
         problem(error);
         Ok(())

@@ -26,7 +26,7 @@ use crate::txn::Transaction;
 const ROUND: Duration = Duration::from_millis(400);
 /// How long the writer waits before it tries a disk again that failed.
 const RETRY: Duration = Duration::from_secs(1);
-/// Journal records are put together up to this size. As many as are in a full leaf just fit into a slot of sled's.
+/// Journal records are put together up to this size. As many as are in a full leaf just fit into a slot of the database.
 const CHUNK_BYTES: usize = 16 << 10;
 /// While the journal is shorter than this, and than a quarter of the data, nothing is folded: keys that change often are
 /// then folded seldom, and many that are neighbours on the disk at once. A longer one costs less time and more room.

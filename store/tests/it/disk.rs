@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use store::journal::{Disk, DiskError, Op, Sled};
+use store::journal::{Database, Disk, DiskError, Op};
 
 /// A folder of its own for each test.
 struct Folder(PathBuf);
@@ -84,7 +84,7 @@ fn read(disk: &dyn Disk, prefix: &[u8]) -> Result<Records, DiskError> {
 
 /// Opens a database and reads all of it.
 fn open(folder: &Path) -> Result<(u64, Records), DiskError> {
-    let disk = Sled::open(folder)?;
+    let disk = Database::open(folder)?;
     Ok((disk.seq(), read(&disk, b"")?))
 }
 
@@ -137,12 +137,12 @@ fn part_folder() -> PathBuf {
 fn what_was_written_is_there_after_reopening() {
     let folder = Folder::new();
     for seq in [0, 1, 2, 50, 51, 300] {
-        let mut disk = Sled::open(&folder.0).unwrap();
+        let mut disk = Database::open(&folder.0).unwrap();
         if seq > 0 {
             write(&mut disk, seq);
         }
         drop(disk);
-        let disk = Sled::open(&folder.0).unwrap();
+        let disk = Database::open(&folder.0).unwrap();
         assert_eq!(disk.seq(), seq);
         assert_eq!(read(&disk, b"").unwrap(), records(seq));
         for prefix in [&b"l"[..], b"h", b"f1", b"f199", b"x", b"\xff"] {
@@ -156,7 +156,7 @@ fn what_was_written_is_there_after_reopening() {
 #[test]
 fn steps_of_a_batch_count_in_their_order() {
     let folder = Folder::new();
-    let mut disk = Sled::open(&folder.0).unwrap();
+    let mut disk = Database::open(&folder.0).unwrap();
     let put = |key: &str, value: &str| Op::Put(key.into(), value.into());
     let delete = |key: &str| Op::Delete(key.into());
     let batch = [put("a", "1"), delete("a"), put("b", "1"), put("b", "2"), delete("c"), put("c", "")];
@@ -169,7 +169,7 @@ fn steps_of_a_batch_count_in_their_order() {
 #[test]
 fn wrong_use_is_refused_and_harms_nothing() {
     let folder = Folder::new();
-    let mut disk = Sled::open(&folder.0).unwrap();
+    let mut disk = Database::open(&folder.0).unwrap();
     write(&mut disk, 7);
     let refused = |outcome| assert!(matches!(outcome, Err(DiskError::Refused(_))), "{outcome:?}");
     refused(disk.apply(6, &batch(8)));
@@ -184,8 +184,8 @@ fn wrong_use_is_refused_and_harms_nothing() {
 #[test]
 fn a_scan_ends_with_the_error_of_its_caller() {
     let folder = Folder::new();
-    write(&mut Sled::open(&folder.0).unwrap(), 9);
-    let disk = Sled::open(&folder.0).unwrap();
+    write(&mut Database::open(&folder.0).unwrap(), 9);
+    let disk = Database::open(&folder.0).unwrap();
     let mut seen = 0;
     let outcome = disk.scan(b"", &mut |_, _| {
         seen += 1;
@@ -198,7 +198,7 @@ fn a_scan_ends_with_the_error_of_its_caller() {
 #[test]
 #[ignore = "a part of the next test"]
 fn part_writer() {
-    let mut disk = Sled::open(&part_folder()).unwrap();
+    let mut disk = Database::open(&part_folder()).unwrap();
     loop {
         let seq = disk.seq() + 1;
         disk.apply(seq, &batch(seq)).unwrap();
@@ -241,9 +241,9 @@ fn a_kill_loses_nothing_that_was_flushed_and_no_part_of_a_batch() {
 #[test]
 fn damage_is_noticed_and_nothing_is_made_worse() {
     let folder = Folder::new();
-    write(&mut Sled::open(&folder.0).unwrap(), 60);
+    write(&mut Database::open(&folder.0).unwrap(), 60);
     // Once more, so that there is a snapshot with something in it and a log after it.
-    write(&mut Sled::open(&folder.0).unwrap(), 100);
+    write(&mut Database::open(&folder.0).unwrap(), 100);
     let whole = files(&folder.0);
     let wanted = (100, records(100));
     let mut noticed: BTreeMap<&str, usize> = BTreeMap::new();
@@ -289,8 +289,8 @@ fn damage_is_noticed_and_nothing_is_made_worse() {
 #[test]
 fn a_missing_file_is_noticed() {
     let folder = Folder::new();
-    write(&mut Sled::open(&folder.0).unwrap(), 60);
-    write(&mut Sled::open(&folder.0).unwrap(), 100);
+    write(&mut Database::open(&folder.0).unwrap(), 60);
+    write(&mut Database::open(&folder.0).unwrap(), 100);
     let whole = files(&folder.0);
     let mut used = 0;
     for (path, content) in &whole {
@@ -320,16 +320,16 @@ fn a_missing_file_is_noticed() {
 #[test]
 fn an_older_database_is_not_taken_for_the_newest() {
     let folder = Folder::new();
-    write(&mut Sled::open(&folder.0).unwrap(), 30);
+    write(&mut Database::open(&folder.0).unwrap(), 30);
     let older = files(&folder.0.join("sled"));
-    write(&mut Sled::open(&folder.0).unwrap(), 60);
+    write(&mut Database::open(&folder.0).unwrap(), 60);
     restore(&folder.0.join("sled"), &older);
     let error = open(&folder.0).unwrap_err();
     assert!(error.is_loss(), "{error}");
     assert!(error.to_string().contains("--accept-loss"), "{error}");
 
     let mut lost = Vec::new();
-    let mut disk = Sled::open_accepting_loss(&folder.0, &mut |error| lost.push(error)).unwrap();
+    let mut disk = Database::open_accepting_loss(&folder.0, &mut |error| lost.push(error)).unwrap();
     assert!(!lost.is_empty());
     // Numbers that were used are not used again.
     assert_eq!(disk.seq(), 60);
@@ -344,7 +344,7 @@ fn an_older_database_is_not_taken_for_the_newest() {
 #[test]
 fn who_accepts_a_loss_keeps_the_rest_and_the_evidence() {
     let folder = Folder::new();
-    write(&mut Sled::open(&folder.0).unwrap(), 100);
+    write(&mut Database::open(&folder.0).unwrap(), 100);
     let path = files(&folder.0.join("sled/slabs"))
         .into_iter()
         .max_by_key(|(_, content)| content.len())
@@ -361,7 +361,7 @@ fn who_accepts_a_loss_keeps_the_rest_and_the_evidence() {
         left.insert(key.to_vec(), value.to_vec());
         Ok(())
     };
-    let seq = Sled::examine(&folder.0, &mut each, &mut |problem| problems.push(problem)).unwrap();
+    let seq = Database::examine(&folder.0, &mut each, &mut |problem| problems.push(problem)).unwrap();
     assert_eq!(seq, 100);
     assert!(files(&folder.0) == damaged);
     assert!(!problems.is_empty() && problems.iter().all(DiskError::is_loss), "{problems:?}");
@@ -371,7 +371,7 @@ fn who_accepts_a_loss_keeps_the_rest_and_the_evidence() {
 
     assert!(open(&folder.0).unwrap_err().is_loss());
     let mut told = 0;
-    drop(Sled::open_accepting_loss(&folder.0, &mut |_| told += 1).unwrap());
+    drop(Database::open_accepting_loss(&folder.0, &mut |_| told += 1).unwrap());
     assert_eq!(told, problems.len());
     assert_eq!(open(&folder.0).unwrap(), (100, left));
     let kept = folder.0.join("sled.damaged-1/slabs").join(path.file_name().unwrap());
@@ -381,9 +381,9 @@ fn who_accepts_a_loss_keeps_the_rest_and_the_evidence() {
 #[test]
 fn accepting_a_loss_where_there_is_none_changes_nothing() {
     let folder = Folder::new();
-    write(&mut Sled::open(&folder.0).unwrap(), 10);
+    write(&mut Database::open(&folder.0).unwrap(), 10);
     let before = files(&folder.0);
-    let disk = Sled::open_accepting_loss(&folder.0, &mut |error| panic!("{error}")).unwrap();
+    let disk = Database::open_accepting_loss(&folder.0, &mut |error| panic!("{error}")).unwrap();
     assert_eq!(read(&disk, b"").unwrap(), records(10));
     assert!(files(&folder.0) == before);
 }
@@ -391,7 +391,7 @@ fn accepting_a_loss_where_there_is_none_changes_nothing() {
 #[test]
 #[ignore = "a part of the next test"]
 fn part_holder() {
-    let mut disk = Sled::open(&part_folder()).unwrap();
+    let mut disk = Database::open(&part_folder()).unwrap();
     write(&mut disk, 3);
     writeln!(std::io::stdout(), "open.").unwrap();
     // Until it is killed.
@@ -408,7 +408,7 @@ fn only_one_process_has_it_open() {
     assert!(out.lines().map_while(Result::ok).any(|line| line.contains("open.")), "the other one opened it");
     let error = open(&folder.0).unwrap_err();
     assert!(matches!(error, DiskError::Busy(_)) && error.to_string().contains("in use"), "{error}");
-    let examined = Sled::examine(&folder.0, &mut |_, _| Ok(()), &mut |_| {});
+    let examined = Database::examine(&folder.0, &mut |_, _| Ok(()), &mut |_| {});
     assert!(matches!(examined, Err(DiskError::Busy(_))));
     child.kill().unwrap();
     child.wait().unwrap();
@@ -418,7 +418,7 @@ fn only_one_process_has_it_open() {
 #[test]
 #[ignore = "a part of the next test"]
 fn part_full() {
-    let mut disk = Sled::open(&part_folder()).unwrap();
+    let mut disk = Database::open(&part_folder()).unwrap();
     write(&mut disk, 30);
     // Files may not grow beyond this: an error like that of a full disk, without a disk to fill.
     limit_files(40_000);
@@ -438,7 +438,7 @@ fn part_full() {
     drop(disk);
     // With room again it goes on, in the same process.
     limit_files(libc::RLIM_INFINITY);
-    let mut disk = Sled::open(&part_folder()).unwrap();
+    let mut disk = Database::open(&part_folder()).unwrap();
     assert!(disk.seq() >= flushed);
     let next = disk.seq() + 1;
     write(&mut disk, next);
@@ -464,7 +464,7 @@ fn a_full_disk_is_an_error_and_loses_nothing_that_was_flushed() {
     assert!(child.wait().unwrap().success(), "{lines:?}");
     let number = |line: &String| line.split("flushed ").nth(1)?.trim_end_matches('.').parse().ok();
     let flushed: u64 = lines.iter().find_map(number).expect("its last words");
-    let mut disk = Sled::open(&folder.0).unwrap();
+    let mut disk = Database::open(&folder.0).unwrap();
     let seq = disk.seq();
     assert!(seq >= flushed && seq >= 30, "{seq} {flushed}");
     assert_eq!(read(&disk, b"").unwrap(), records(seq));
