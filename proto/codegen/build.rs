@@ -21,11 +21,11 @@ const BOXED: [&str; 11] = [
 ];
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    for directory in ["fleet", "gateway", "store"] {
+    for directory in ["disk", "fleet", "gateway", "store"] {
         println!("cargo:rerun-if-changed=../{directory}");
     }
     let files = protox::compile(
-        ["fleet/v1/fleet.proto", "gateway/v1/gateway.proto", "store/v1/store.proto"],
+        ["disk/v1/disk.proto", "fleet/v1/fleet.proto", "gateway/v1/gateway.proto", "store/v1/store.proto"],
         [".."],
     )?;
     // For clients that ask the server which services it has.

@@ -1,7 +1,17 @@
-//! How the engine's vocabulary looks on the wire between processes: the messages and services of the `.proto` files
-//! of this crate, which document them. `make proto` generates the code after a change of a `.proto` file.
+//! How the engine's vocabulary looks on the wire between processes, and on disk: the messages and services of the
+//! `.proto` files of this crate, which document them. `make proto` generates the code after a change of a `.proto` file.
 
 pub mod bounded;
+
+/// Store nodes keep records on disk.
+pub mod disk {
+    /// The first version.
+    #[allow(missing_docs, reason = "generated; the .proto file documents it")]
+    #[allow(clippy::all, reason = "generated")]
+    pub mod v1 {
+        include!("generated/moonshard.disk.v1.rs");
+    }
+}
 
 /// Gateways ask each other.
 pub mod fleet {

@@ -9,9 +9,7 @@ use std::pin::pin;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use prost::Message;
 use proto::store::v1 as wire;
-use store_engine::codec::{Input, put_bytes};
 use store_engine::effect::{CATALOG, Effect, Effects};
 use tokio::time::timeout;
 use wire::refusal::Code;
@@ -56,12 +54,7 @@ pub(super) async fn prepare(
     fail_point::pass("prepare:before-record");
     let mut trace = Trace { host, number, stays: false };
     if let Some(journal) = host.node.journal() {
-        let mut record = Vec::new();
-        put_bytes(decider.as_bytes(), &mut record);
-        put_bytes(txn.effects().as_bytes(), &mut record);
-        if let Some(arrival) = &arrival {
-            put_bytes(&arrival.record(), &mut record);
-        }
+        let record = records::prepared(&decider, txn.effects().as_bytes(), arrival.as_ref());
         host.node.put_record(&named(PREPARED, number), &record);
         if let Err(reason) = journal.flush().await {
             host.registry.forget(number);
@@ -82,8 +75,8 @@ pub(super) async fn prepare(
 
 /// Keeps what comes to this node with these effects.
 fn arrive(host: &Host, arrival: &Arrival, effects: &mut Effects) {
-    for record in &arrival.records {
-        host.node.record_with(effects, &record.name, Some(&record.content));
+    for (name, content) in &arrival.records {
+        host.node.record_with(effects, name, Some(content));
     }
     host.place.change(&host.node, effects, &arrival.map);
 }
@@ -347,20 +340,9 @@ pub(super) async fn recover(host: &Arc<Host>) -> Result<(), String> {
         let damaged =
             || format!("the record of the prepared transaction {:?} is damaged", name.escape_ascii());
         let number = number_of(&name).ok_or_else(damaged)?;
-        let mut input = Input(&record);
-        let decider = input.bytes().map_err(|_| damaged())?;
-        let decider = String::from_utf8(decider.to_vec()).map_err(|_| damaged())?;
-        let rest = input.bytes().map_err(|_| damaged())?;
-        let arrival = match input.is_empty() {
-            true => None,
-            false => {
-                let bytes = input.bytes().map_err(|_| damaged())?;
-                let receive = wire::ReceiveSlots::decode(bytes).map_err(|_| damaged())?;
-                Some(Arrival::of(&receive).map_err(|_| damaged())?)
-            }
-        };
-        let txn = lock_again(host, rest).await.ok_or_else(damaged)?;
-        let prepared = Prepared { txn, decider, rest: Some(rest.to_vec()), arrival };
+        let (decider, rest, arrival) = records::read_prepared(&record).ok_or_else(damaged)?;
+        let txn = lock_again(host, &rest).await.ok_or_else(damaged)?;
+        let prepared = Prepared { txn, decider, rest: Some(rest), arrival };
         let state = State::Prepared(Box::new(prepared));
         host.registry.live.lock().insert(number, Entry { session: 0, state });
         tokio::spawn(resolve(host.clone(), number));

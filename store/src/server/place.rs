@@ -3,13 +3,12 @@
 use std::sync::Arc;
 
 use parking_lot::{RwLock, RwLockReadGuard};
-use prost::Message;
 use proto::store::v1 as wire;
 use store_engine::Effects;
 use store_engine::slot::slot;
 use wire::refusal::Code;
 
-use super::records::{IDENTITY, MEMBERSHIP};
+use super::records::{self, IDENTITY, MEMBERSHIP};
 use super::refusal::refusal;
 use crate::node::Node;
 use crate::random::random;
@@ -39,8 +38,7 @@ pub(crate) struct Taken {
 
 impl Taken {
     fn record(&self) -> Vec<u8> {
-        let map = Some(self.map.to_wire());
-        wire::Handshake { map, node: self.me as u32, ..wire::Handshake::default() }.encode_to_vec()
+        records::membership(&self.map, self.me)
     }
 }
 
@@ -55,10 +53,8 @@ impl Place {
         let taken = match find(MEMBERSHIP) {
             None => None,
             Some((_, bytes)) => {
-                let hello = wire::Handshake::decode(&*bytes).map_err(|error| wrong(error.to_string()))?;
-                let map =
-                    SlotMap::from_wire(&hello.map.unwrap_or_default()).map_err(|error| wrong(error.0))?;
-                Some(Taken { map: Arc::new(map), me: hello.node as NodeId })
+                let (map, me) = records::read_membership(&bytes).map_err(wrong)?;
+                Some(Taken { map: Arc::new(map), me })
             }
         };
         let identity = match (node.journal(), find(IDENTITY)) {

@@ -1,6 +1,13 @@
 //! Records of the catalog that are a node's own, and are not given away with the rest of it.
 
+use prost::{DecodeError, Message};
+use proto::disk::v1 as disk;
+use proto::store::v1 as wire;
+use store_engine::codec::{Input, put_bytes};
+
+use super::registry::Arrival;
 use crate::node::Node;
+use crate::topology::{NodeId, SlotMap};
 
 /// Which node of the cluster this is, and the slot map as it knows it.
 pub const MEMBERSHIP: &[u8] = b"cluster/place";
@@ -25,6 +32,66 @@ pub fn number_of(name: &[u8]) -> Option<u64> {
     u64::from_str_radix(std::str::from_utf8(name).ok()?, 16).ok()
 }
 
+fn map_to_disk(map: &SlotMap) -> disk::SlotMap {
+    let wire::SlotMap { epoch, nodes, runs, identities } = map.to_wire();
+    let run = |wire::Run { slots, node, version }: wire::Run| disk::Run { slots, node, version };
+    let identity = |wire::Identity { id, version }: wire::Identity| disk::Identity { id, version };
+    let (runs, identities) =
+        (runs.into_iter().map(run).collect(), identities.into_iter().map(identity).collect());
+    disk::SlotMap { epoch, nodes, runs, identities }
+}
+
+fn map_from_disk(map: Option<disk::SlotMap>) -> Result<SlotMap, String> {
+    let disk::SlotMap { epoch, nodes, runs, identities } = map.unwrap_or_default();
+    let run = |disk::Run { slots, node, version }: disk::Run| wire::Run { slots, node, version };
+    let identity = |disk::Identity { id, version }: disk::Identity| wire::Identity { id, version };
+    let (runs, identities) =
+        (runs.into_iter().map(run).collect(), identities.into_iter().map(identity).collect());
+    SlotMap::from_wire(&wire::SlotMap { epoch, nodes, runs, identities }).map_err(|error| error.0)
+}
+
+/// The content of [`MEMBERSHIP`].
+pub fn membership(map: &SlotMap, me: NodeId) -> Vec<u8> {
+    disk::Membership { map: Some(map_to_disk(map)), node: me as u32 }.encode_to_vec()
+}
+
+/// Reads what [`membership`] wrote; an error says what is wrong with it.
+pub fn read_membership(record: &[u8]) -> Result<(SlotMap, NodeId), String> {
+    let disk::Membership { map, node } =
+        disk::Membership::decode(record).map_err(|error: DecodeError| error.to_string())?;
+    Ok((map_from_disk(map)?, node as NodeId))
+}
+
+/// The content of the record of a prepared transaction: who decides, its effects, and the slots that come with it.
+pub fn prepared(decider: &str, effects: &[u8], arrival: Option<&Arrival>) -> Vec<u8> {
+    let mut record = Vec::new();
+    put_bytes(decider.as_bytes(), &mut record);
+    put_bytes(effects, &mut record);
+    if let Some(Arrival { map, records }) = arrival {
+        let of_catalog = |(name, content): &(bytes::Bytes, bytes::Bytes)| disk::CatalogRecord {
+            name: name.clone(),
+            content: content.clone(),
+        };
+        let records = records.iter().map(of_catalog).collect();
+        put_bytes(&disk::Arrival { map: Some(map_to_disk(map)), records }.encode_to_vec(), &mut record);
+    }
+    record
+}
+
+/// Reads what [`prepared`] wrote, unless it is damaged.
+pub fn read_prepared(record: &[u8]) -> Option<(String, Vec<u8>, Option<Arrival>)> {
+    let mut input = Input(record);
+    let decider = String::from_utf8(input.bytes().ok()?.to_vec()).ok()?;
+    let effects = input.bytes().ok()?.to_vec();
+    if input.is_empty() {
+        return Some((decider, effects, None));
+    }
+    let disk::Arrival { map, records } = disk::Arrival::decode(input.bytes().ok()?).ok()?;
+    let records = records.into_iter().map(|record| (record.name, record.content)).collect();
+    // Without a map it is damaged, too.
+    Some((decider, effects, Some(Arrival { map: map_from_disk(map).ok()?, records })))
+}
+
 /// The record that somebody has ended a transaction so: name and content.
 pub fn choice(number: u64, committed: bool, decider: &str) -> (Vec<u8>, Vec<u8>) {
     (named(CHOSEN, number), [&[u8::from(committed)], decider.as_bytes()].concat())
@@ -35,4 +102,53 @@ pub fn chosen(node: &Node, number: u64) -> Option<(bool, String)> {
     let (_, record) = node.records(&named(CHOSEN, number)).into_iter().next()?;
     let (committed, decider) = record.split_first()?;
     Some((*committed != 0, String::from_utf8_lossy(decider).into_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is written of [`map`].
+    const MAP: &[u8] = b"\x08\x02\x12\x03a:1\x12\x03b:2\
+        \x1a\x06\x08\x01\x10\x01\x18\x01\x1a\x03\x08\xff\x3f\x1a\x05\x08\x80\x40\x10\x01\
+        \x22\x09\x09\x02\x01\0\0\0\0\0\0\x22\0";
+
+    fn map() -> SlotMap {
+        let map = SlotMap::even(&["a:1".to_owned(), "b:2".to_owned()]).expect("good names").founded();
+        map.moved(&[0], 1).identified(0, 0x0102)
+    }
+
+    /// A field of a message: `tag` is its number and its kind.
+    fn field(tag: u8, bytes: &[u8]) -> Vec<u8> {
+        [&[tag, bytes.len() as u8], bytes].concat()
+    }
+
+    #[test]
+    fn a_membership_is_written_as_ever() {
+        let record = membership(&map(), 1);
+        assert_eq!(record, [field(0x12, MAP), vec![0x18, 1]].concat());
+        assert!(read_membership(&record).is_ok_and(|read| read == (map(), 1)));
+        // In the first programs it was a handshake, with fields that mean nothing here.
+        let handshake = [&[0x08, 7][..], &record, b"\x22\x05token"].concat();
+        assert!(read_membership(&handshake).is_ok_and(|read| read == (map(), 1)));
+        assert!(read_membership(&record[..9]).is_err() && read_membership(b"").is_err());
+    }
+
+    #[test]
+    fn a_prepared_transaction_is_written_as_ever() {
+        let records = vec![("name".into(), "content".into())];
+        let arrival = Arrival { map: map(), records };
+        let record = prepared("a:1", b"effects", Some(&arrival));
+        let of_catalog = [field(0x0a, b"name"), field(0x12, b"content")].concat();
+        let mut expected = prepared("a:1", b"effects", None);
+        assert_eq!(expected, [&[3][..], b"a:1", &[7], b"effects"].concat());
+        put_bytes(&[field(0x12, MAP), field(0x22, &of_catalog)].concat(), &mut expected);
+        assert_eq!(record, expected);
+        let read = read_prepared(&record).expect("it is whole");
+        assert_eq!((&*read.0, &*read.1), ("a:1", &b"effects"[..]));
+        assert!(read.2.is_some_and(|read| read.map == map() && read.records == arrival.records));
+        assert!(read_prepared(&record[..record.len() - 1]).is_none());
+        let plain = read_prepared(&prepared("a:1", b"effects", None)).expect("it is whole");
+        assert!(plain.2.is_none());
+    }
 }

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Weak;
 use std::sync::atomic::AtomicU64;
 
+use bytes::Bytes;
 use parking_lot::Mutex;
-use prost::Message;
 use proto::store::v1 as wire;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
@@ -48,20 +48,16 @@ pub(super) struct Prepared {
 pub(super) struct Arrival {
     /// The map then.
     pub map: SlotMap,
-    /// The catalog, if it comes too.
-    pub records: Vec<wire::Record>,
+    /// Names and contents of the catalog's records, if it comes too.
+    pub records: Vec<(Bytes, Bytes)>,
 }
 
 impl Arrival {
     /// What the message tells of it.
     pub fn of(receive: &wire::ReceiveSlots) -> Result<Arrival, String> {
         let map = SlotMap::from_wire(receive.map.as_ref().ok_or("no map")?).map_err(|error| error.0)?;
-        Ok(Arrival { map, records: receive.records.clone() })
-    }
-
-    pub fn record(&self) -> Vec<u8> {
-        let (map, records) = (Some(self.map.to_wire()), self.records.clone());
-        wire::ReceiveSlots { map, records, ..wire::ReceiveSlots::default() }.encode_to_vec()
+        let record = |record: &wire::Record| (record.name.clone(), record.content.clone());
+        Ok(Arrival { map, records: receive.records.iter().map(record).collect() })
     }
 }
 

@@ -239,6 +239,7 @@ const FOR_USERS: &[&str] = &[
     "docs/src",
     "gateway/src/net/http/openapi.json",
     "gateway/src/admin/snapshots",
+    "proto/disk",
     "proto/fleet",
     "proto/gateway",
     "proto/store",
