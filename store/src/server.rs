@@ -13,6 +13,7 @@ mod records;
 mod refusal;
 mod refused;
 mod registry;
+mod requests;
 mod session;
 mod sessions;
 mod status;

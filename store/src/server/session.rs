@@ -20,13 +20,14 @@ use wire::{Requests, Response};
 
 use super::admit::Admitted;
 use super::doubt;
-use super::host::{Host, NOTIFY};
+use super::host::Host;
 use super::moving;
 use super::outbox::{Outbox, UNREAD_BYTES, bytes_of};
 use super::peer::Known;
 use super::pending;
 use super::refusal::refusal;
 use super::refused::Refused;
+use super::requests;
 use super::status::{greet, status};
 use super::step;
 use super::watches::{Watched, Watches};
@@ -34,7 +35,6 @@ use crate::client::asked::{Facts, asker, is_answered};
 use crate::client::link::unless_silent;
 use crate::copies::Origin;
 use crate::spans::{self, Part, Scope, Side};
-use crate::topology::SlotMap;
 use crate::wait::Waiter;
 
 /// How long peers may take to finish what they have begun when the node ends. Told in `store.proto`.
@@ -175,7 +175,7 @@ impl Session {
             handle.abort();
         }
         for (_, watched) in self.watches.lock().drain() {
-            unwatch(&self.host, watched);
+            unwatch_all(&self.host, watched);
         }
         for number in self.host.registry.leave(self.number) {
             tokio::spawn(pending::resolve(self.host.clone(), number));
@@ -213,88 +213,31 @@ impl Session {
     /// Takes a request. Whether the peer may go on.
     fn take(&mut self, id: u64, body: Ask) -> bool {
         if !self.greeted {
-            let Ask::Handshake(hello) = body else {
-                self.refuse(id, Code::Denied, "the first request must be Handshake");
-                return false;
-            };
-            match greet(&self.host, &hello) {
-                // Nobody may tell it anything before that.
-                Ok(welcome) => {
-                    let body = Some(Answer::HandshakeReply(Box::new(welcome)));
-                    self.outbox.push([Response { id, body }]);
-                }
-                Err(reason) => {
-                    self.refuse(id, Code::Denied, &reason);
-                    return false;
-                }
-            }
-            self.greeted = true;
-            self.known.set();
-            if let Err(reason) = self.host.say_notify(hello.notify, true) {
-                self.refuse(id, Code::Invalid, &reason);
-                return false;
-            }
-            if hello.gateway {
-                self.host.sessions.is_gateway(self.number);
-            }
-            self.host.sessions.knows(self.number, hello.map.map_or(0, |map| map.epoch));
-            self.host.sessions.keeps_copies(&self.host.node, self.number, hello.invalidations);
-            return true;
+            return self.greet(id, body);
         }
         match body {
             Ask::Handshake(_) => self.refuse(id, Code::Invalid, "a second Handshake"),
-            Ask::Heartbeat(beat) => {
-                self.host.sessions.knows(self.number, beat.epoch);
-                if self.host.sessions.keeps_copies(&self.host.node, self.number, beat.invalidations) {
-                    // It was said while the stream was made, and what has changed since then was told to nobody.
-                    let changed = wire::Invalidation { everything: true, ..wire::Invalidation::default() };
-                    self.answer(0, Answer::Invalidation(changed));
-                }
-                let mut status = status(&self.host);
-                if status.epoch > beat.epoch {
-                    status.map = self.host.place.taken().map(|taken| taken.map.to_wire());
-                }
-                // Whatever waits for a slow disk: the node is not silent.
-                self.send();
-                self.outbox.push([Response { id, body: Some(Answer::Status(Box::new(status))) }]);
-            }
+            Ask::Heartbeat(asked) => self.heartbeat(id, asked),
             Ask::Execute(wire::Execute { call: Some(call), sequence: lane, since }) => {
                 self.execute(Queued { id, since, call }, lane);
             }
             Ask::Step(step) => self.step(id, *step),
-            Ask::ExecuteBlocking(wire::ExecuteBlocking { call: Some(call), notify_only: only_tell }) => {
-                self.wait(id, call, only_tell)
+            Ask::ExecuteBlocking(wire::ExecuteBlocking { call: Some(call), notify_only }) => {
+                self.wait(id, call, notify_only)
             }
-            Ask::Cancel(cancel) => self.cancel(cancel.id),
-            Ask::Watch(watch) => self.watch(id, watch),
-            Ask::Unwatch(unwatched) => {
-                if let Some(watched) = self.watches.lock().remove(&unwatched.watch) {
-                    unwatch(&self.host, watched);
-                }
+            Ask::Execute(_) | Ask::ExecuteBlocking(_) => self.refuse(id, Code::Invalid, "no call"),
+            Ask::Cancel(asked) => self.cancel(asked.id),
+            Ask::Watch(asked) => self.watch(id, asked),
+            Ask::Unwatch(asked) => self.unwatch(asked.watch),
+            Ask::ReadRecords(asked) => self.answer(id, requests::read_records(&self.host, &asked)),
+            Ask::WriteRecords(asked) => {
+                self.answer(id, requests::write_records(&self.host, self.number, &asked))
             }
-            Ask::ReadRecords(read) => {
-                let answer = step::read_records(&self.host, &read);
-                self.answer(id, answer.unwrap_or_else(Answer::Refusal));
-            }
-            Ask::WriteRecords(write) => {
-                let answer = step::write_records(&self.host, &write);
-                if answer.is_ok() {
-                    self.host.sessions.tell_of_catalog(self.number);
-                }
-                self.answer(id, answer.unwrap_or_else(Answer::Refusal));
-            }
-            Ask::GetDecision(asked) => self.later(id, move |host| async move {
-                let committed = pending::outcome(&host, asked.txn).await;
-                Answer::Decision(wire::Decision { committed })
-            }),
+            Ask::GetDecision(asked) => self.later(id, move |host| requests::decision(host, asked.txn)),
             Ask::Resolve(asked) => {
                 // Goes on when the peer is gone.
                 let resolving = tokio::spawn(pending::resolved(self.host.clone(), asked.txn));
-                self.later(id, |_| async {
-                    resolving.await.unwrap_or_else(|error| {
-                        Answer::Refusal(refusal(Code::Unavailable, &error.to_string()))
-                    })
-                });
+                self.later(id, |_| requests::joined(resolving));
             }
             Ask::Acknowledge(asked) => {
                 pending::forget_decision(&self.host, asked.txn, &asked.node);
@@ -305,71 +248,73 @@ impl Session {
                 self.answer(id, Answer::Transactions(wire::Transactions { transactions }));
             }
             Ask::Decide(asked) => self.later(id, move |host| doubt::decide(host, asked)),
-            Ask::SetTopology(learn) => {
-                let learnt = SlotMap::from_wire(&learn.map.unwrap_or_default()).map_err(|error| error.0);
-                match learnt.and_then(|map| self.host.place.learn(&self.host.node, map)) {
-                    Ok(()) => self.answer(id, Answer::Done(wire::Done {})),
-                    Err(reason) => self.refuse(id, Code::Denied, &reason),
-                }
-            }
-            Ask::Accept(accept) => {
-                let map = SlotMap::from_wire(&accept.map.unwrap_or_default()).map_err(|error| error.0);
-                let host = &self.host;
-                match map.and_then(|map| host.place.accept(&host.node, map, accept.node as usize)) {
-                    Ok(taken) => {
-                        let map = Some(taken.map.to_wire());
-                        self.answer(id, Answer::Status(Box::new(wire::Status { map, ..status(&self.host) })));
-                    }
-                    Err(reason) => self.refuse(id, Code::Denied, &reason),
-                }
-            }
+            Ask::SetTopology(asked) => self.answer(id, requests::set_topology(&self.host, *asked)),
+            Ask::Accept(asked) => self.answer(id, requests::accept(&self.host, *asked)),
             Ask::Collect(asked) => {
-                let patience = (asked.timeout_ms > 0).then(|| Duration::from_millis(asked.timeout_ms.into()));
-                let gathered = self.host.sessions.gather(self.number, &asked.query, patience);
-                self.later(id, |_| async { Answer::Collected(wire::Collected { answers: gathered.await }) });
+                let collected = requests::collect(&self.host, self.number, &asked);
+                self.later(id, |_| collected);
             }
-            Ask::SetInvalidations(copies) => {
-                self.host.sessions.keeps_copies(&self.host.node, self.number, copies.enabled);
+            Ask::SetInvalidations(asked) => {
+                self.host.sessions.keeps_copies(&self.host.node, self.number, asked.enabled);
             }
             Ask::Trace(trace) => self.asker = asker(&trace),
-            Ask::Report(told) => self.host.sessions.told(self.number, told),
+            Ask::Report(report) => self.host.sessions.told(self.number, report),
             Ask::MoveSlots(asked) => self.later(id, move |host| moving::give(host, asked)),
             Ask::ReceiveSlots(asked) => {
                 let session = self.number;
                 self.later(id, move |host| moving::receive(host, session, *asked));
             }
-            Ask::Save(save) => self.later(id, move |host| async move {
-                let saved = match host.node.journal() {
-                    None => Ok(()),
-                    Some(journal) if save.checkpoint => journal.checkpoint().await,
-                    Some(journal) => journal.flush().await,
-                };
-                match saved {
-                    Ok(()) => Answer::Done(wire::Done {}),
-                    Err(failure) => Answer::Refusal(refusal(Code::Unavailable, &failure.cause)),
-                }
-            }),
-            Ask::Configure(configure) => {
-                let setting = |setting: wire::Setting| (setting.name, setting.value);
-                let settings: Vec<_> = configure.settings.into_iter().map(setting).collect();
-                if configure.reset_counts {
-                    self.host.node.reset_counts();
-                }
-                match (self.host.configure)(&settings) {
-                    Ok(()) => {
-                        if settings.iter().any(|(name, _)| name == NOTIFY) {
-                            // All others are to show it too.
-                            let said = self.host.say_notify(self.host.node.notified(), false);
-                            debug_assert!(said.is_ok(), "the configuration cannot be changed on this node");
-                        }
-                        self.answer(id, Answer::Status(Box::new(status(&self.host))));
-                    }
-                    Err(reason) => self.refuse(id, Code::Invalid, &reason),
-                }
-            }
-            Ask::Execute(_) | Ask::ExecuteBlocking(_) => self.refuse(id, Code::Invalid, "no call"),
+            Ask::Save(asked) => self.later(id, move |host| requests::save(host, asked)),
+            Ask::Configure(asked) => self.answer(id, requests::configure(&self.host, asked)),
         }
         true
+    }
+
+    /// Takes the first request. Whether the peer may go on.
+    fn greet(&mut self, id: u64, body: Ask) -> bool {
+        let Ask::Handshake(hello) = body else {
+            self.refuse(id, Code::Denied, "the first request must be Handshake");
+            return false;
+        };
+        match greet(&self.host, &hello) {
+            // Nobody may tell it anything before that.
+            Ok(welcome) => {
+                let body = Some(Answer::HandshakeReply(Box::new(welcome)));
+                self.outbox.push([Response { id, body }]);
+            }
+            Err(reason) => {
+                self.refuse(id, Code::Denied, &reason);
+                return false;
+            }
+        }
+        self.greeted = true;
+        self.known.set();
+        if let Err(reason) = self.host.say_notify(hello.notify, true) {
+            self.refuse(id, Code::Invalid, &reason);
+            return false;
+        }
+        if hello.gateway {
+            self.host.sessions.is_gateway(self.number);
+        }
+        self.host.sessions.knows(self.number, hello.map.map_or(0, |map| map.epoch));
+        self.host.sessions.keeps_copies(&self.host.node, self.number, hello.invalidations);
+        true
+    }
+
+    fn heartbeat(&mut self, id: u64, asked: wire::Heartbeat) {
+        self.host.sessions.knows(self.number, asked.epoch);
+        if self.host.sessions.keeps_copies(&self.host.node, self.number, asked.invalidations) {
+            // It was said while the stream was made, and what has changed since then was told to nobody.
+            let changed = wire::Invalidation { everything: true, ..wire::Invalidation::default() };
+            self.answer(0, Answer::Invalidation(changed));
+        }
+        let mut status = status(&self.host);
+        if status.epoch > asked.epoch {
+            status.map = self.host.place.taken().map(|taken| taken.map.to_wire());
+        }
+        // Whatever waits for a slow disk: the node is not silent.
+        self.send();
+        self.outbox.push([Response { id, body: Some(Answer::Status(Box::new(status))) }]);
     }
 
     /// Nobody waits for this request any more.
@@ -520,9 +465,15 @@ impl Session {
         self.watches.lock().entry(watch.watch).or_default().extend(watched);
         self.answer(id, Answer::Done(wire::Done {}));
     }
+
+    fn unwatch(&self, number: u64) {
+        if let Some(watched) = self.watches.lock().remove(&number) {
+            unwatch_all(&self.host, watched);
+        }
+    }
 }
 
-fn unwatch(host: &Host, watched: Vec<Watched>) {
+fn unwatch_all(host: &Host, watched: Vec<Watched>) {
     for Watched { db, key, changed } in watched {
         if !changed.load(Ordering::Relaxed) {
             host.node.unwatch(db, &key, &changed);

@@ -398,30 +398,3 @@ fn value(txn: &Transaction, request: &LockRequest, most_bytes: usize, now_ms: u6
     }
     .into()
 }
-
-/// The records of the catalog that are asked for, if it is here.
-pub(super) fn read_records(host: &Host, read: &wire::ReadRecords) -> Result<Answer, wire::Refusal> {
-    let _owned = host.place.owns_catalog()?;
-    let records = host.node.records(&read.prefix).into_iter();
-    let record = |(name, content): (Vec<u8>, Arc<[u8]>)| wire::Record {
-        name: name.into(),
-        content: content.to_vec().into(),
-    };
-    Ok(Answer::Records(wire::Records { records: records.map(record).collect() }))
-}
-
-/// Keeps records of the catalog, if it is here.
-pub(super) fn write_records(host: &Host, write: &wire::WriteRecords) -> Result<Answer, wire::Refusal> {
-    let node = &host.node;
-    node.refuse_while_failing().map_err(|error| refusal(Code::Unavailable, error.text()))?;
-    let _owned = host.place.owns_catalog()?;
-    if write.replace {
-        node.set_records(&write.prefix, write.records.iter().map(|record| (&*record.name, &*record.content)));
-    } else {
-        let record = |record: &wire::Record| (record.name.to_vec(), record.content.to_vec());
-        let records: Vec<_> = write.records.iter().map(record).collect();
-        let gone: Vec<_> = write.gone.iter().map(|name| name.to_vec()).collect();
-        node.change_records(&write.prefix, &records, &gone);
-    }
-    Ok(Answer::Done(wire::Done {}))
-}

@@ -1,0 +1,131 @@
+//! Requests about the node as a whole: its catalog, its disk, its configuration, the cluster's map.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use proto::store::v1 as wire;
+use tokio::task::JoinHandle;
+use wire::refusal::Code;
+use wire::response::Body as Answer;
+
+use super::host::{Host, NOTIFY};
+use super::pending;
+use super::refusal::refusal;
+use super::status::status;
+use crate::topology::SlotMap;
+
+/// The records of the catalog that are asked for, if it is here.
+pub(super) fn read_records(host: &Host, asked: &wire::ReadRecords) -> Answer {
+    let _owned = match host.place.owns_catalog() {
+        Ok(owned) => owned,
+        Err(refused) => return Answer::Refusal(refused),
+    };
+    let records = host.node.records(&asked.prefix).into_iter();
+    let record = |(name, content): (Vec<u8>, Arc<[u8]>)| wire::Record {
+        name: name.into(),
+        content: content.to_vec().into(),
+    };
+    Answer::Records(wire::Records { records: records.map(record).collect() })
+}
+
+/// Keeps records of the catalog, if it is here, and reports that to all sessions but this one.
+pub(super) fn write_records(host: &Host, session: u64, asked: &wire::WriteRecords) -> Answer {
+    match try_write_records(host, asked) {
+        Ok(()) => {
+            host.sessions.tell_of_catalog(session);
+            Answer::Done(wire::Done {})
+        }
+        Err(refused) => Answer::Refusal(refused),
+    }
+}
+
+fn try_write_records(host: &Host, asked: &wire::WriteRecords) -> Result<(), wire::Refusal> {
+    let node = &host.node;
+    node.refuse_while_failing().map_err(|error| refusal(Code::Unavailable, error.text()))?;
+    let _owned = host.place.owns_catalog()?;
+    if asked.replace {
+        node.set_records(&asked.prefix, asked.records.iter().map(|record| (&*record.name, &*record.content)));
+    } else {
+        let record = |record: &wire::Record| (record.name.to_vec(), record.content.to_vec());
+        let records: Vec<_> = asked.records.iter().map(record).collect();
+        let gone: Vec<_> = asked.gone.iter().map(|name| name.to_vec()).collect();
+        node.change_records(&asked.prefix, &records, &gone);
+    }
+    Ok(())
+}
+
+/// What became of a transaction that this node decides.
+pub(super) async fn decision(host: Arc<Host>, txn: u64) -> Answer {
+    let committed = pending::outcome(&host, txn).await;
+    Answer::Decision(wire::Decision { committed })
+}
+
+/// The answer that a task gives.
+pub(super) async fn joined(task: JoinHandle<Answer>) -> Answer {
+    task.await.unwrap_or_else(|error| Answer::Refusal(refusal(Code::Unavailable, &error.to_string())))
+}
+
+/// Takes what is newer in a map.
+pub(super) fn set_topology(host: &Host, asked: wire::SetTopology) -> Answer {
+    let map = SlotMap::from_wire(&asked.map.unwrap_or_default()).map_err(|error| error.0);
+    match map.and_then(|map| host.place.learn(&host.node, map)) {
+        Ok(()) => Answer::Done(wire::Done {}),
+        Err(reason) => Answer::Refusal(refusal(Code::Denied, &reason)),
+    }
+}
+
+/// An operator says which node this is.
+pub(super) fn accept(host: &Host, asked: wire::Accept) -> Answer {
+    let map = SlotMap::from_wire(&asked.map.unwrap_or_default()).map_err(|error| error.0);
+    match map.and_then(|map| host.place.accept(&host.node, map, asked.node as usize)) {
+        Ok(taken) => {
+            let map = Some(taken.map.to_wire());
+            Answer::Status(Box::new(wire::Status { map, ..status(host) }))
+        }
+        Err(reason) => Answer::Refusal(refusal(Code::Denied, &reason)),
+    }
+}
+
+/// Asks all gateways but the one of this session, at once. What is returned waits for their answers.
+pub(super) fn collect(
+    host: &Host,
+    session: u64,
+    asked: &wire::Collect,
+) -> impl Future<Output = Answer> + use<> {
+    let patience = (asked.timeout_ms > 0).then(|| Duration::from_millis(asked.timeout_ms.into()));
+    let gathered = host.sessions.gather(session, &asked.query, patience);
+    async { Answer::Collected(wire::Collected { answers: gathered.await }) }
+}
+
+/// Brings everything to disk, or into the checkpoint.
+pub(super) async fn save(host: Arc<Host>, asked: wire::Save) -> Answer {
+    let saved = match host.node.journal() {
+        None => Ok(()),
+        Some(journal) if asked.checkpoint => journal.checkpoint().await,
+        Some(journal) => journal.flush().await,
+    };
+    match saved {
+        Ok(()) => Answer::Done(wire::Done {}),
+        Err(failure) => Answer::Refusal(refusal(Code::Unavailable, &failure.cause)),
+    }
+}
+
+/// Changes parameters of the node.
+pub(super) fn configure(host: &Host, asked: wire::Configure) -> Answer {
+    let setting = |setting: wire::Setting| (setting.name, setting.value);
+    let settings: Vec<_> = asked.settings.into_iter().map(setting).collect();
+    if asked.reset_counts {
+        host.node.reset_counts();
+    }
+    match (host.configure)(&settings) {
+        Ok(()) => {
+            if settings.iter().any(|(name, _)| name == NOTIFY) {
+                // All others are to show it too.
+                let said = host.say_notify(host.node.notified(), false);
+                debug_assert!(said.is_ok(), "the configuration cannot be changed on this node");
+            }
+            Answer::Status(Box::new(status(host)))
+        }
+        Err(reason) => Answer::Refusal(refusal(Code::Invalid, &reason)),
+    }
+}
