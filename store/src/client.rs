@@ -10,14 +10,14 @@ mod merge;
 mod moves;
 mod patience;
 pub(crate) mod rehearsal;
+mod transaction;
 mod trust;
-mod work;
 
 pub use cluster::{Cluster, Respondent};
-pub use error::Trouble;
+pub use error::TransactionError;
 pub use link::{Greeting, Link, Pending, Traffic};
 pub use lost::Lost;
 pub use moves::{Member, MoveError, Moved, PreparedTransaction, accept, look};
 pub use patience::Patience;
+pub use transaction::{DistributedTransaction, WatchId};
 pub use trust::Trust;
-pub use work::{WatchId, Work};

@@ -9,13 +9,13 @@ use store_engine::work::{CANCELLED, LONG_CALL_STEPS};
 use store_engine::{CommandError, Protocol, Reply};
 
 use crate::call::Call;
-use crate::client::{Cluster, Trouble, WatchId, Work};
+use crate::client::{Cluster, DistributedTransaction, TransactionError, WatchId};
 use crate::copies::Keeper;
 use crate::journal::{Journal, LARGE_RECORD_BYTES};
 use crate::lock::{LockRequest, Mode};
 use crate::memory::Usage;
 use crate::node::Node;
-use crate::txn::{Batch, Change, Conflict, Executed, Transaction, TxnLimits};
+use crate::txn::{Batch, Change, Conflict, Executed, LocalTransaction, TxnLimits};
 
 /// Where the data is.
 #[derive(Clone)]
@@ -65,7 +65,7 @@ impl Store {
         }
     }
 
-    /// Runs a call as a unit of its own, if nobody has to be waited for: [`Node::try_execute`].
+    /// Runs a call as a transaction of its own, if nobody has to be waited for: [`Node::try_execute`].
     pub fn try_execute(&self, call: &Call<'_>, seed: &mut u64, out: &mut Reply) -> Option<bool> {
         match self {
             Store::Here(node) => node.try_execute(call, seed, out),
@@ -73,7 +73,7 @@ impl Store {
         }
     }
 
-    /// Runs a call as a unit of its own, after all that are in its way. Whether its reply is no error. Calls of one
+    /// Runs a call as a transaction of its own, after all that are in its way. Whether its reply is no error. Calls of one
     /// `lane` that touch the same keys are run in their order. `clock` tells the Unix time in milliseconds.
     pub async fn execute(
         &self,
@@ -100,14 +100,17 @@ impl Store {
         everything: bool,
         now_ms: Option<u64>,
         watches: Vec<WatchId>,
-    ) -> Result<Unit, Trouble> {
+    ) -> Result<Transaction, TransactionError> {
         match self {
-            Store::Here(node) if everything => Ok(Unit::Here(Transaction::begin_whole(node).await)),
-            Store::Here(node) => Ok(Unit::Here(Transaction::begin(node, requests).await)),
+            Store::Here(node) if everything => {
+                Ok(Transaction::Local(LocalTransaction::begin_whole(node).await))
+            }
+            Store::Here(node) => Ok(Transaction::Local(LocalTransaction::begin(node, requests).await)),
             Store::Spread(cluster) => {
-                let mut work = Box::new(Work::new(cluster, requests, everything, now_ms, watches));
-                Box::pin(work.begin()).await?;
-                Ok(Unit::Spread(work))
+                let mut txn =
+                    Box::new(DistributedTransaction::new(cluster, requests, everything, now_ms, watches));
+                Box::pin(txn.begin()).await?;
+                Ok(Transaction::Distributed(txn))
             }
         }
     }
@@ -128,10 +131,16 @@ impl Store {
         }
     }
 
-    /// A transaction that begins with its first calls, if the data is elsewhere: [`Unit::begin_with`].
-    pub fn open(&self, requests: Vec<LockRequest>) -> Option<Unit> {
+    /// A transaction that begins with its first calls, if the data is elsewhere: [`Transaction::begin_with`].
+    pub fn open(&self, requests: Vec<LockRequest>) -> Option<Transaction> {
         let cluster = self.cluster()?;
-        Some(Unit::Spread(Box::new(Work::new(cluster, requests, false, None, Vec::new()))))
+        Some(Transaction::Distributed(Box::new(DistributedTransaction::new(
+            cluster,
+            requests,
+            false,
+            None,
+            Vec::new(),
+        ))))
     }
 
     /// How many keys there are and what they take; elsewhere as of a second ago.
@@ -225,23 +234,23 @@ impl Store {
     }
 }
 
-/// A transaction. Dropping it without [`Unit::commit`] takes all its changes back.
-pub enum Unit {
+/// A transaction. Dropping it without [`Transaction::commit`] takes all its changes back.
+pub enum Transaction {
     /// On the node of this process.
-    Here(Box<Transaction>),
+    Local(Box<LocalTransaction>),
     /// Over nodes in other processes.
-    Spread(Box<Work>),
+    Distributed(Box<DistributedTransaction>),
     /// A long call has it, or had it when it was cancelled: nothing is left to be done with it.
     Away,
 }
 
-impl Unit {
+impl Transaction {
     /// Sets the limits of all further calls.
     pub fn set_limits(&mut self, limits: TxnLimits) {
         match self {
-            Unit::Here(txn) => txn.set_limits(limits),
-            Unit::Spread(work) => work.set_limits(limits),
-            Unit::Away => {}
+            Transaction::Local(txn) => txn.set_limits(limits),
+            Transaction::Distributed(txn) => txn.set_limits(limits),
+            Transaction::Away => {}
         }
     }
 
@@ -254,9 +263,9 @@ impl Unit {
         out: &mut Reply,
     ) -> Result<Option<bool>, Conflict> {
         match self {
-            Unit::Here(txn) => txn.execute_short(call, mode, seed, out),
-            Unit::Spread(work) => work.execute_here(call, seed, out),
-            Unit::Away => Ok(None),
+            Transaction::Local(txn) => txn.execute_short(call, mode, seed, out),
+            Transaction::Distributed(txn) => txn.execute_here(call, seed, out),
+            Transaction::Away => Ok(None),
         }
     }
 
@@ -267,35 +276,37 @@ impl Unit {
         mode: Mode,
         seed: &mut u64,
         out: &mut Reply,
-    ) -> Result<bool, Trouble> {
+    ) -> Result<bool, TransactionError> {
         match self {
-            Unit::Here(txn) => {
+            Transaction::Local(txn) => {
                 if let Some(fine) = txn.execute_short(call, mode, seed, out)? {
                     return Ok(fine);
                 }
                 Box::pin(self.execute_away(call, mode, seed, out)).await
             }
-            Unit::Spread(work) => Box::pin(work.execute(call, mode, seed, out)).await,
-            Unit::Away => Err(cancelled()),
+            Transaction::Distributed(txn) => Box::pin(txn.execute(call, mode, seed, out)).await,
+            Transaction::Away => Err(cancelled()),
         }
     }
 
-    /// [`Transaction::execute_any`], which takes the transaction with it.
+    /// [`LocalTransaction::execute_any`], which takes the transaction with it.
     async fn execute_away(
         &mut self,
         call: &Call<'_>,
         mode: Mode,
         seed: &mut u64,
         out: &mut Reply,
-    ) -> Result<bool, Trouble> {
-        let Unit::Here(txn) = std::mem::replace(self, Unit::Away) else { return Err(cancelled()) };
+    ) -> Result<bool, TransactionError> {
+        let Transaction::Local(txn) = std::mem::replace(self, Transaction::Away) else {
+            return Err(cancelled());
+        };
         match txn.execute_any(call, mode, seed, out).await {
             Executed::Done(txn, fine) => {
-                *self = Unit::Here(txn);
+                *self = Transaction::Local(txn);
                 Ok(fine)
             }
-            Executed::Lacks(txn, conflict) => {
-                *self = Unit::Here(txn);
+            Executed::Conflict(txn, conflict) => {
+                *self = Transaction::Local(txn);
                 Err(conflict.into())
             }
             Executed::Failed => Err(cancelled()),
@@ -309,9 +320,9 @@ impl Unit {
         calls: &[Call<'_>],
         mode: Mode,
         seed: &mut u64,
-    ) -> Result<Vec<usize>, Trouble> {
+    ) -> Result<Vec<usize>, TransactionError> {
         match self {
-            Unit::Spread(work) => Box::pin(work.execute_all(calls, mode, seed)).await,
+            Transaction::Distributed(txn) => Box::pin(txn.execute_all(calls, mode, seed)).await,
             _ => {
                 let mut failed = Vec::new();
                 let mut unread = Reply::new(Protocol::Resp2);
@@ -333,17 +344,17 @@ impl Unit {
     /// For several calls in a row that nobody waits between; only where the data is in this process.
     pub fn batch(&mut self) -> Option<Batch<'_>> {
         match self {
-            Unit::Here(txn) => Some(txn.batch()),
-            Unit::Spread(_) | Unit::Away => None,
+            Transaction::Local(txn) => Some(txn.batch()),
+            Transaction::Distributed(_) | Transaction::Away => None,
         }
     }
 
     /// The keys that are locked one by one.
     pub fn requests(&self) -> impl Iterator<Item = &LockRequest> {
         let (here, spread) = match self {
-            Unit::Here(txn) => (Some(txn.requests()), None),
-            Unit::Spread(work) => (None, Some(work.requests())),
-            Unit::Away => (None, None),
+            Transaction::Local(txn) => (Some(txn.requests()), None),
+            Transaction::Distributed(txn) => (None, Some(txn.requests())),
+            Transaction::Away => (None, None),
         };
         here.into_iter().flatten().chain(spread.into_iter().flatten())
     }
@@ -351,81 +362,81 @@ impl Unit {
     /// The present time as the nodes see it, if they are elsewhere.
     pub fn now_ms(&self) -> Option<u64> {
         match self {
-            Unit::Here(_) | Unit::Away => None,
-            Unit::Spread(work) => Some(work.now_ms()).filter(|now_ms| *now_ms > 0),
+            Transaction::Local(_) | Transaction::Away => None,
+            Transaction::Distributed(txn) => Some(txn.now_ms()).filter(|now_ms| *now_ms > 0),
         }
     }
 
     /// The present time: what the nodes elsewhere have said, or what this clock tells, which then is theirs too.
     pub fn keep_time(&mut self, clock: impl FnOnce() -> u64) -> u64 {
         match self {
-            Unit::Here(_) | Unit::Away => clock(),
-            Unit::Spread(work) => work.keep_time(clock),
+            Transaction::Local(_) | Transaction::Away => clock(),
+            Transaction::Distributed(txn) => txn.keep_time(clock),
         }
     }
 
     /// Whether memory was full on a node elsewhere when it began.
     pub fn is_full(&self) -> bool {
         match self {
-            Unit::Here(_) | Unit::Away => false,
-            Unit::Spread(work) => work.is_full(),
+            Transaction::Local(_) | Transaction::Away => false,
+            Transaction::Distributed(txn) => txn.is_full(),
         }
     }
 
-    /// [`Transaction::begin_part`].
-    pub async fn begin_part(&mut self) -> Result<(), Trouble> {
+    /// [`LocalTransaction::begin_part`].
+    pub async fn begin_part(&mut self) -> Result<(), TransactionError> {
         match self {
-            Unit::Here(txn) => {
+            Transaction::Local(txn) => {
                 txn.begin_part();
                 Ok(())
             }
-            Unit::Spread(work) => Box::pin(work.begin_part()).await,
-            Unit::Away => Err(cancelled()),
+            Transaction::Distributed(txn) => Box::pin(txn.begin_part()).await,
+            Transaction::Away => Err(cancelled()),
         }
     }
 
-    /// [`Transaction::keep_part`].
-    pub async fn keep_part(&mut self) -> Result<(), Trouble> {
+    /// [`LocalTransaction::keep_part`].
+    pub async fn keep_part(&mut self) -> Result<(), TransactionError> {
         match self {
-            Unit::Here(txn) => {
+            Transaction::Local(txn) => {
                 txn.keep_part();
                 Ok(())
             }
-            Unit::Spread(work) => Box::pin(work.keep_part()).await,
-            Unit::Away => Err(cancelled()),
+            Transaction::Distributed(txn) => Box::pin(txn.keep_part()).await,
+            Transaction::Away => Err(cancelled()),
         }
     }
 
-    /// [`Transaction::undo_part`].
-    pub async fn undo_part(&mut self) -> Result<(), Trouble> {
+    /// [`LocalTransaction::undo_part`].
+    pub async fn undo_part(&mut self) -> Result<(), TransactionError> {
         match self {
-            Unit::Here(txn) => {
+            Transaction::Local(txn) => {
                 txn.undo_part();
                 Ok(())
             }
-            Unit::Spread(work) => Box::pin(work.undo_part()).await,
-            Unit::Away => Err(cancelled()),
+            Transaction::Distributed(txn) => Box::pin(txn.undo_part()).await,
+            Transaction::Away => Err(cancelled()),
         }
     }
 
-    /// [`Transaction::undo_part_telling`], of a part that has begun.
-    pub async fn undo_part_telling(&mut self, most: usize) -> Result<(Vec<Change>, usize), Trouble> {
+    /// [`LocalTransaction::undo_part_telling`], of a part that has begun.
+    pub async fn undo_part_telling(&mut self, most: usize) -> Result<(Vec<Change>, usize), TransactionError> {
         match self {
-            Unit::Here(txn) => Ok(txn.undo_part_telling(most)),
-            Unit::Spread(work) => Box::pin(work.undo_part_telling(most)).await,
-            Unit::Away => Err(cancelled()),
+            Transaction::Local(txn) => Ok(txn.undo_part_telling(most)),
+            Transaction::Distributed(txn) => Box::pin(txn.undo_part_telling(most)).await,
+            Transaction::Away => Err(cancelled()),
         }
     }
 
-    /// Whether it has not begun, and may do so with its first calls: [`Unit::begin_with`].
+    /// Whether it has not begun, and may do so with its first calls: [`Transaction::begin_with`].
     pub fn is_open(&self) -> bool {
         match self {
-            Unit::Here(_) | Unit::Away => false,
-            Unit::Spread(work) => work.is_open(),
+            Transaction::Local(_) | Transaction::Away => false,
+            Transaction::Distributed(txn) => txn.is_open(),
         }
     }
 
-    /// [`Work::begin_with`].
+    /// [`DistributedTransaction::begin_with`].
     pub async fn begin_with(
         &mut self,
         calls: &[(Call<'_>, bool)],
@@ -433,36 +444,38 @@ impl Unit {
         spares_memory: bool,
         seed: &mut u64,
         out: Option<&mut Reply>,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), TransactionError> {
         match self {
-            Unit::Here(_) | Unit::Away => Err(Trouble::Apart),
-            Unit::Spread(work) => Box::pin(work.begin_with(calls, mode, spares_memory, seed, out)).await,
+            Transaction::Local(_) | Transaction::Away => Err(TransactionError::NotBatched),
+            Transaction::Distributed(txn) => {
+                Box::pin(txn.begin_with(calls, mode, spares_memory, seed, out)).await
+            }
         }
     }
 
-    /// [`Work::leave_to_end`].
+    /// [`DistributedTransaction::leave_to_end`].
     pub fn leave_to_end(&mut self, calls: &[(Call<'_>, bool)], mode: Mode, spares_memory: bool) -> bool {
         match self {
-            Unit::Here(_) | Unit::Away => false,
-            Unit::Spread(work) => work.leave_to_end(calls, mode, spares_memory),
+            Transaction::Local(_) | Transaction::Away => false,
+            Transaction::Distributed(txn) => txn.leave_to_end(calls, mode, spares_memory),
         }
     }
 
     /// Keeps all changes and lets the keys go. An error says whether nothing was done, or nobody knows; or that calls
     /// could not be done that were left to the end.
-    pub async fn commit(self) -> Result<(), Trouble> {
+    pub async fn commit(self) -> Result<(), TransactionError> {
         match self {
-            Unit::Here(txn) => {
+            Transaction::Local(txn) => {
                 txn.commit_any().await;
                 Ok(())
             }
-            Unit::Spread(work) => Box::pin(work.commit()).await,
-            Unit::Away => Err(cancelled()),
+            Transaction::Distributed(txn) => Box::pin(txn.commit()).await,
+            Transaction::Away => Err(cancelled()),
         }
     }
 }
 
 /// Of a transaction whose long call has failed, or was cancelled.
-fn cancelled() -> Trouble {
-    Trouble::Lost(CANCELLED)
+fn cancelled() -> TransactionError {
+    TransactionError::Lost(CANCELLED)
 }

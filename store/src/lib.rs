@@ -45,15 +45,15 @@ pub mod upkeep;
 pub mod wait;
 
 pub use call::Call;
-pub use client::{Cluster, Trouble, WatchId};
+pub use client::{Cluster, TransactionError, WatchId};
 pub use copies::{Keeper, Origin};
 pub use evict::{Demand, Evicted};
-pub use handle::{Store, Unit};
+pub use handle::{Store, Transaction};
 pub use lock::{LockRequest, Mode, TxnId};
 pub use memory::{Limit, Usage};
 pub use node::Node;
 pub use notify::Audience;
 pub use parked::Parked;
 pub use random::random;
-pub use txn::{Batch, Change, Conflict, LimitReached, OnFull, Preview, Transaction, TxnLimits};
+pub use txn::{Batch, Change, Conflict, LimitReached, LocalTransaction, OnFull, Preview, TxnLimits};
 pub use wait::Waiter;

@@ -110,7 +110,7 @@ impl Node {
     /// waits for a key.
     ///
     /// `Some(true)`: done; `Some(false)`: done, the reply is an error; `None`: nothing has happened,
-    /// [`crate::Transaction`] is the way.
+    /// [`crate::LocalTransaction`] is the way.
     pub fn try_execute(&self, call: &Call<'_>, seed: &mut u64, out: &mut Reply) -> Option<bool> {
         match call.command.routing.of(call.args) {
             Routing::Anywhere => {

@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 
 use crate::call::Call;
 use crate::node::Node;
-use crate::txn::Transaction;
+use crate::txn::LocalTransaction;
 use crate::wait::Waiter;
 
 impl Node {
@@ -78,7 +78,7 @@ impl Parked {
 
 /// Locks everything that the call may touch and serves those who wait for its keys.
 async fn look(node: &Arc<Node>, waiter: &Waiter, clock: &impl Fn() -> u64) {
-    let mut txn = Transaction::begin(node, waiter.locks()).await;
+    let mut txn = LocalTransaction::begin(node, waiter.locks()).await;
     txn.serve(waiter.keys().into(), clock());
 }
 

@@ -113,7 +113,7 @@ impl Service {
         self.host.place.taken().map_or(0, |taken| taken.map.epoch())
     }
 
-    /// How many transactions were ended by somebody, and otherwise by their decider.
+    /// How many transactions were ended by an operator, and otherwise by their coordinator.
     pub fn contradicted(&self) -> u64 {
         self.host.registry.contradicted.load(Ordering::Relaxed)
     }

@@ -41,8 +41,8 @@ async fn sort_in_slices(requests: &mut [Held]) {
     }
 }
 
-/// A transaction on one node. Dropping it without [`Transaction::commit`] takes all its changes back.
-pub struct Transaction {
+/// A transaction on one node. Dropping it without [`LocalTransaction::commit`] takes all its changes back.
+pub struct LocalTransaction {
     node: Arc<Node>,
     locks: Locks,
     undo: UndoLog,
@@ -84,10 +84,10 @@ async fn granted<T>(node: &Node, shard: usize, grant: impl Future<Output = T>) -
     node.lock_waits.of(wait).await
 }
 
-impl Transaction {
+impl LocalTransaction {
     /// Waits until all of `requests` are locked. Nobody waits in a ring: all take locks in the same order.
-    pub async fn begin(node: &Arc<Node>, requests: Vec<LockRequest>) -> Box<Transaction> {
-        let mut txn = Transaction::new(node);
+    pub async fn begin(node: &Arc<Node>, requests: Vec<LockRequest>) -> Box<LocalTransaction> {
+        let mut txn = LocalTransaction::new(node);
         let mut wanted: SmallVec<[Held; 2]> = requests
             .into_iter()
             .map(|request| Held { shard: node.shard_of(&request.key), request })
@@ -132,8 +132,8 @@ impl Transaction {
     }
 
     /// Waits until the whole node is locked.
-    pub async fn begin_whole(node: &Arc<Node>) -> Box<Transaction> {
-        let mut txn = Transaction::new(node);
+    pub async fn begin_whole(node: &Arc<Node>) -> Box<LocalTransaction> {
+        let mut txn = LocalTransaction::new(node);
         txn.locks.whole = true;
         for number in 0..node.shards() {
             txn.locks.gates.push(number);
@@ -150,10 +150,10 @@ impl Transaction {
     }
 
     /// Boxed at once: it is large, goes through many hands, and each of them would move it.
-    fn new(node: &Arc<Node>) -> Box<Transaction> {
+    fn new(node: &Arc<Node>) -> Box<LocalTransaction> {
         let (gates, keys) = (SmallVec::new(), SmallVec::new());
         let locks = Locks { id: node.next_txn(), gates, keys, whole: false, last: 0 };
-        Box::new(Transaction {
+        Box::new(LocalTransaction {
             node: node.clone(),
             locks,
             undo: UndoLog::default(),
@@ -178,8 +178,8 @@ impl Transaction {
         self.locks.keys.iter().map(|held| &held.request)
     }
 
-    /// Begins a part that can be taken back alone. It ends with [`Transaction::keep_part`],
-    /// [`Transaction::undo_part`], or the transaction.
+    /// Begins a part that can be taken back alone. It ends with [`LocalTransaction::keep_part`],
+    /// [`LocalTransaction::undo_part`], or the transaction.
     pub fn begin_part(&mut self) {
         self.keep_part();
         self.before = Some(Before {

@@ -1,6 +1,6 @@
 //! Calls that found nothing and wait: who waits for which key of a shard, first come first served.
 //!
-//! Whoever changes a key that is waited for does so in a [`crate::Transaction`], which serves those who wait before it
+//! Whoever changes a key that is waited for does so in a [`crate::LocalTransaction`], which serves those who wait before it
 //! lets the key go, so nobody comes between. A waiter is served by whoever first claims it: the commit of a
 //! transaction, its timeout, or its client's end.
 

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use script::Outcome;
-use store::{Change, Preview, Unit};
+use store::{Change, Preview, Transaction};
 use store_engine::{Protocol, Reply};
 
 use super::host::{Circumstances, Collects};
@@ -34,7 +34,7 @@ pub(super) fn refuse(call: &ScriptCall<'_>) -> Result<(), String> {
 /// what is to be known of it. An error is the text that becomes the reply.
 pub(super) async fn tell(
     call: &ScriptCall<'_>,
-    txn: &mut Unit,
+    txn: &mut Transaction,
     failed: bool,
     mark: usize,
     out: &mut Vec<u8>,

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use script::{Outcome, Spent};
 use store::spans::Part;
-use store::{Call, Conflict, LockRequest, Mode, Trouble, Unit, WatchId};
+use store::{Call, Conflict, LockRequest, Mode, Transaction, TransactionError, WatchId};
 use store_engine::error::REPLY_TOO_LARGE;
 use store_engine::work::LONG_CALL_STEPS;
 use store_engine::{Args, CommandError, Reply};
@@ -144,7 +144,7 @@ struct Present {
 
 impl Present {
     /// The time of nodes elsewhere, or ours if none was asked.
-    fn of(server: &Server, txn: &mut Unit) -> Present {
+    fn of(server: &Server, txn: &mut Transaction) -> Present {
         let here = unix_time();
         Present {
             now_ms: txn.keep_time(|| here.as_millis() as u64),
@@ -202,7 +202,7 @@ pub async fn exec<'a>(
         let lock = locks.lock(server, present.map(|present| present.now_ms), watches.elsewhere.clone());
         let mut txn = match wait(server, script, client, server.counters.lock_waits.of(lock)).await? {
             Ok(txn) => txn,
-            Err(Trouble::Broken) => return Ok(false),
+            Err(TransactionError::WatchBroken) => return Ok(false),
             Err(trouble) => return Err(error_of(trouble)),
         };
         let present = *present.get_or_insert_with(|| Present::of(server, &mut txn));
@@ -221,7 +221,7 @@ pub async fn exec<'a>(
                     }
                 }
                 return match commit(server, txn, shared.outgoing).await {
-                    Err(Trouble::Conflict(Conflict::Limit(limit))) => {
+                    Err(TransactionError::Conflict(Conflict::Limit(limit))) => {
                         Err(CommandError::owned(exec_memory_error(server, limit)))
                     }
                     done => done.map(|()| true).map_err(error_of),
@@ -259,9 +259,9 @@ async fn wait<T>(
 }
 
 /// What becomes the reply when a transaction is lost.
-fn error_of(trouble: Trouble) -> CommandError {
+fn error_of(trouble: TransactionError) -> CommandError {
     match trouble {
-        Trouble::Lost(error) => error,
+        TransactionError::Lost(error) => error,
         other => CommandError::owned(format!("ERR internal error: a transaction was lost: {other:?}")),
     }
 }
@@ -269,7 +269,7 @@ fn error_of(trouble: Trouble) -> CommandError {
 /// Why a round came to nothing.
 enum Broken {
     /// It has to be repeated, with the locks it had and those it lacked.
-    Lack(Option<Box<Unit>>, Lack),
+    Lack(Option<Box<Transaction>>, Lack),
     /// A script was ended; the text is EXEC's reply.
     Ended(String),
 }
@@ -291,10 +291,10 @@ async fn round<'a>(
     count: usize,
     performer: &mut (dyn Performer<'a> + '_),
     steps: &mut Vec<Step<'a>>,
-    mut txn: Unit,
+    mut txn: Transaction,
     shared: &mut Shared,
     out: &mut Reply,
-) -> Result<Unit, Broken> {
+) -> Result<Transaction, Broken> {
     for at in 0..count {
         if steps.len() == at {
             let step = match performer.step(at, shared.present.clock()) {
@@ -342,10 +342,10 @@ async fn round<'a>(
                 }
                 match done {
                     Ok(fine) => server.calls.add_untimed(admitted.number, !fine),
-                    Err(Trouble::Conflict(Conflict::Limit(limit))) => {
+                    Err(TransactionError::Conflict(Conflict::Limit(limit))) => {
                         return Err(Broken::Ended(exec_memory_error(server, limit)));
                     }
-                    Err(Trouble::Conflict(conflict)) => {
+                    Err(TransactionError::Conflict(conflict)) => {
                         return Err(Broken::Lack(Some(Box::new(txn)), Lack::Lock(conflict)));
                     }
                     Err(trouble) => return Err(Broken::Ended(error_of(trouble).text().to_owned())),
@@ -379,10 +379,10 @@ async fn script_step(
     server: &Arc<Server>,
     call: &ScriptCall<'_>,
     at: usize,
-    txn: Unit,
+    txn: Transaction,
     shared: &mut Shared,
     out: &mut Reply,
-) -> Result<Unit, Broken> {
+) -> Result<Transaction, Broken> {
     let (began, mark) = (call.phase(), out.buf.len());
     let done = run_step(server, call, at, txn, shared, out).await;
     let Some(began) = began else { return done };
@@ -399,10 +399,10 @@ async fn run_step(
     server: &Arc<Server>,
     call: &ScriptCall<'_>,
     at: usize,
-    mut txn: Unit,
+    mut txn: Transaction,
     shared: &mut Shared,
     out: &mut Reply,
-) -> Result<Unit, Broken> {
+) -> Result<Transaction, Broken> {
     let ended = |trouble| Broken::Ended(error_of(trouble).text().to_owned());
     txn.begin_part().await.map_err(ended)?;
     if let Err(error) = dry::refuse(call) {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use script::{CallFlags, Finishing, Host, HostCall, LogLevel};
 use smallvec::SmallVec;
-use store::{Call, Conflict, LimitReached, Mode, Trouble, Unit};
+use store::{Call, Conflict, LimitReached, Mode, Transaction, TransactionError};
 use store_engine::spec::flags;
 use store_engine::{Args, CommandError, Protocol, Reply, Routing};
 
@@ -127,7 +127,7 @@ impl Lack {
 /// The host of an atomic script.
 pub(super) struct ScriptHost {
     pub server: Arc<Server>,
-    pub txn: Unit,
+    pub txn: Transaction,
     pub seen: Circumstances,
     pub caller: Caller,
     /// Why the round has to be repeated.
@@ -249,7 +249,7 @@ impl ScriptHost {
     fn is_long(&self, admitted: &Admitted<'_>) -> bool {
         let Admitted { facts, args, ref keys, .. } = *admitted;
         let call = Call { command: facts, args, keys, db: self.seen.db, now_ms: self.seen.now_ms };
-        matches!(&self.txn, Unit::Here(txn) if txn.is_long(&call))
+        matches!(&self.txn, Transaction::Local(txn) if txn.is_long(&call))
     }
 
     /// Keeps a message for the end. Whether it is answered how many would hear it now.
@@ -414,13 +414,15 @@ fn unread<'a, 'q: 'a>(queue: &'q Queue, args: &'a [SmallVec<[&'q [u8]; 8]>]) -> 
 }
 
 /// What a call has met.
-fn lack_of(trouble: Trouble) -> Lack {
+fn lack_of(trouble: TransactionError) -> Lack {
     match trouble {
-        Trouble::Conflict(conflict) => conflict.into(),
-        Trouble::Lost(error) => Lack::Node(error),
-        Trouble::Apart => Lack::Begin,
-        Trouble::Unfit => Lack::Order,
-        Trouble::Broken => Lack::Node(CommandError::new("ERR internal error: a watch was requested twice")),
+        TransactionError::Conflict(conflict) => conflict.into(),
+        TransactionError::Lost(error) => Lack::Node(error),
+        TransactionError::NotBatched => Lack::Begin,
+        TransactionError::BatchFailed => Lack::Order,
+        TransactionError::WatchBroken => {
+            Lack::Node(CommandError::new("ERR internal error: a watch was requested twice"))
+        }
     }
 }
 

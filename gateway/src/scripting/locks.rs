@@ -1,6 +1,6 @@
 //! What an atomic unit locks, and how that grows from round to round.
 
-use store::{Call, Conflict, LockRequest, Mode, Trouble, Unit, WatchId};
+use store::{Call, Conflict, LockRequest, Mode, Transaction, TransactionError, WatchId};
 use store_engine::Routing;
 
 use crate::server::Server;
@@ -34,20 +34,20 @@ impl LockSet {
         server: &Server,
         now_ms: Option<u64>,
         watches: Vec<WatchId>,
-    ) -> Result<Unit, Trouble> {
+    ) -> Result<Transaction, TransactionError> {
         let requests = if self.whole { Vec::new() } else { std::mem::take(&mut self.requests) };
         server.store.begin(requests, self.whole, now_ms, watches).await
     }
 
     /// The same for what begins with its first calls, if the data is elsewhere.
-    pub fn open(&mut self, server: &Server) -> Option<Unit> {
+    pub fn open(&mut self, server: &Server) -> Option<Transaction> {
         server.store.open(std::mem::take(&mut self.requests))
     }
 
     /// For the next round: what the last one held, with what it lacked.
-    pub fn widen(&mut self, held: Option<&Unit>, lack: Option<Conflict>) {
+    pub fn widen(&mut self, held: Option<&Transaction>, lack: Option<Conflict>) {
         self.rounds += usize::from(lack.is_some());
-        self.requests.extend(held.into_iter().flat_map(Unit::requests).cloned());
+        self.requests.extend(held.into_iter().flat_map(Transaction::requests).cloned());
         match lack {
             Some(Conflict::Key(request)) if self.rounds < MOST_ROUNDS => self.requests.push(request),
             Some(_) => self.whole = true,

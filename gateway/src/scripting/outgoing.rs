@@ -1,6 +1,6 @@
 //! What a transaction publishes: heard if it is kept, and not before it is certain that it is.
 
-use store::{Trouble, Unit};
+use store::{Transaction, TransactionError};
 use store_engine::CommandError;
 use store_engine::discard::discard;
 
@@ -48,8 +48,12 @@ impl Drop for Outgoing {
 
 /// Commits, and publishes. What cannot fail publishes first, while its keys are locked: then the messages of
 /// transactions that wait for each other are heard in the order of these.
-pub(super) async fn commit(server: &Server, unit: Unit, outgoing: Outgoing) -> Result<(), Trouble> {
-    if let Unit::Here(_) = unit {
+pub(super) async fn commit(
+    server: &Server,
+    unit: Transaction,
+    outgoing: Outgoing,
+) -> Result<(), TransactionError> {
+    if let Transaction::Local(_) = unit {
         for Message { shard, channel, text } in &outgoing.messages {
             server.pubsub.publish(*shard, channel, text);
         }

@@ -8,7 +8,7 @@ use std::time::Instant;
 use resp::ReplyLimits;
 use script::{Budget, Outcome, Spent};
 use store::spans::Part;
-use store::{Conflict, LockRequest, Mode, Trouble, TxnLimits, Unit};
+use store::{Conflict, LockRequest, Mode, Transaction, TransactionError, TxnLimits};
 use store_engine::{CommandError, Protocol, Reply};
 
 use super::caller::Caller;
@@ -321,9 +321,9 @@ async fn run(server: &Arc<Server>, call: &mut ScriptCall<'_>, out: &mut Vec<u8>)
         let done = commit(server, txn, outgoing).await;
         call.end_phase("commit", began);
         match done {
-            Err(Trouble::Apart) => rounds.again(server, call, Lack::Begin),
-            Err(Trouble::Unfit) => rounds.again(server, call, Lack::Order),
-            Err(Trouble::Conflict(Conflict::Limit(limit))) => {
+            Err(TransactionError::NotBatched) => rounds.again(server, call, Lack::Begin),
+            Err(TransactionError::BatchFailed) => rounds.again(server, call, Lack::Order),
+            Err(TransactionError::Conflict(Conflict::Limit(limit))) => {
                 call.note(server, Ended::ByLimit, &spent);
                 break Err(memory_error(server, call, limit));
             }
@@ -407,7 +407,7 @@ impl Rounds {
     }
 
     /// For the next round, after what this one `held` came to nothing.
-    fn repeat(&mut self, server: &Server, call: &ScriptCall<'_>, held: Option<&Unit>, lack: Lack) {
+    fn repeat(&mut self, server: &Server, call: &ScriptCall<'_>, held: Option<&Transaction>, lack: Lack) {
         match lack {
             Lack::Begin => call.program.stats().begin_apart(),
             _ => {
@@ -431,7 +431,7 @@ impl Rounds {
 
 /// What a script has come to that is to be kept.
 struct Kept {
-    txn: Unit,
+    txn: Transaction,
     outgoing: Outgoing,
     failed: bool,
     spent: Spent,
@@ -574,9 +574,9 @@ pub(super) fn append_reply(
 }
 
 /// The text for a unit that could not begin.
-pub(super) fn lost(trouble: Trouble) -> String {
+pub(super) fn lost(trouble: TransactionError) -> String {
     match trouble {
-        Trouble::Lost(error) => error.text().to_owned(),
+        TransactionError::Lost(error) => error.text().to_owned(),
         other => format!("ERR internal error: locks were not acquired: {other:?}"),
     }
 }
@@ -615,7 +615,7 @@ impl Circumstances {
 pub(super) async fn run_once(
     server: &Arc<Server>,
     call: &ScriptCall<'_>,
-    mut txn: Unit,
+    mut txn: Transaction,
     seen: Circumstances,
     collects: Collects,
     ends: bool,

@@ -174,7 +174,7 @@ impl Cluster {
         (self.peer << 40) | (count & ((1 << 40) - 1))
     }
 
-    /// Sends a command to a node, as a unit of its own. Commands of one `lane` to one node are run in order; `since` is
+    /// Sends a command to a node, as a transaction of its own. Commands of one `lane` to one node are run in order; `since` is
     /// the number of the first one of them that is on its way, 0 if none is: behind one that has to be sent again, all
     /// those have to that were sent with it on its way. One that waits for a lock when its answer is given up is not run.
     pub fn send(&self, node: NodeId, call: &Call<'_>, protocol: Protocol, lane: u64, since: u64) -> Pending {

@@ -9,27 +9,27 @@ use crate::txn::{Conflict, LimitReached};
 
 /// Why a call could not be run.
 #[derive(Clone, Debug)]
-pub enum Trouble {
+pub enum TransactionError {
     /// It needs more locks: the transaction has to be begun again with them.
     Conflict(Conflict),
     /// The transaction is lost, and nothing was done.
     Lost(CommandError),
     /// A watched key has changed; nothing was done.
-    Broken,
+    WatchBroken,
     /// Its begin or its end has to be done apart from calls that were to go with it; nothing was done.
-    Apart,
+    NotBatched,
     /// A call that was to go with its begin or its end has failed, or memory is full; nothing was done.
-    Unfit,
+    BatchFailed,
 }
 
-impl From<Conflict> for Trouble {
-    fn from(conflict: Conflict) -> Trouble {
-        Trouble::Conflict(conflict)
+impl From<Conflict> for TransactionError {
+    fn from(conflict: Conflict) -> TransactionError {
+        TransactionError::Conflict(conflict)
     }
 }
 
 /// What a node lacked; `locks` is what it was asked for.
-pub(super) fn conflict_of(stepped: &wire::StepResult, locks: &[LockRequest]) -> Trouble {
+pub(super) fn conflict_of(stepped: &wire::StepResult, locks: &[LockRequest]) -> TransactionError {
     match stepped.outcome() {
         Outcome::LimitData => return Conflict::Limit(LimitReached::Data).into(),
         Outcome::LimitUndo => return Conflict::Limit(LimitReached::Undo).into(),

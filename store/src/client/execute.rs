@@ -13,11 +13,11 @@ use wire::request::Body as Ask;
 use wire::response::Body as Answer;
 
 use super::cluster::{Cluster, lost_error, unexpected, wire_call};
-use super::error::Trouble;
+use super::error::TransactionError;
 use super::link::{Link, Pending};
 use super::merge::{self, Progress};
 use super::patience::Patience;
-use super::work::{WatchId, Work};
+use super::transaction::{DistributedTransaction, WatchId};
 use crate::call::{self, Call};
 use crate::lock::{LockRequest, Mode};
 use crate::topology::{NodeId, SlotMap};
@@ -42,7 +42,7 @@ impl Cluster {
         self.map().only_node(call)
     }
 
-    /// Runs a call as a unit of its own. Whether its reply is no error. Calls of one `lane` to one node are run in
+    /// Runs a call as a transaction of its own. Whether its reply is no error. Calls of one `lane` to one node are run in
     /// their order.
     pub async fn execute(
         self: &Arc<Self>,
@@ -64,7 +64,7 @@ impl Cluster {
         out.buf.get(mark) != Some(&b'-')
     }
 
-    /// Runs calls of which nobody reads more than errors, each as a unit of its own: at the same time, but those of one
+    /// Runs calls of which nobody reads more than errors, each as a transaction of its own: at the same time, but those of one
     /// node in their order, and one that needs several nodes after those before it and before those behind it. The
     /// numbers of those that failed, with their replies.
     pub async fn execute_all(
@@ -187,31 +187,35 @@ impl Cluster {
         let mut everything = everything;
         let mark = out.buf.len();
         for _ in 0..MOST_ROUNDS {
-            let mut work = Work::new(self, requests.clone(), everything, None, Vec::new());
-            let done = match work.begin().await {
-                Ok(()) if work.is_full() && call.command.has(flags::DENY_OOM) => {
-                    return out.error(&crate::server::FULL);
+            let mut txn = DistributedTransaction::new(self, requests.clone(), everything, None, Vec::new());
+            let done = match txn.begin().await {
+                Ok(()) if txn.is_full() && call.command.has(flags::DENY_OOM) => {
+                    return out.error(&crate::txn::FULL);
                 }
-                Ok(()) => work.execute(call, Mode::Exclusive, seed, out).await,
-                Err(trouble) => Err(trouble),
+                Ok(()) => txn.execute(call, Mode::Exclusive, seed, out).await,
+                Err(error) => Err(error),
             };
             match done {
                 Ok(_) => {
-                    if let Err(trouble) = work.commit().await {
+                    if let Err(error) = txn.commit().await {
                         out.buf.truncate(mark);
-                        out.error(&match trouble {
-                            Trouble::Lost(error) => error,
+                        out.error(&match error {
+                            TransactionError::Lost(error) => error,
                             _ => unexpected(),
                         });
                     }
                     return;
                 }
-                Err(Trouble::Conflict(Conflict::Key(request))) => requests.push(request),
-                Err(Trouble::Conflict(Conflict::Everything)) => everything = true,
+                Err(TransactionError::Conflict(Conflict::Key(request))) => requests.push(request),
+                Err(TransactionError::Conflict(Conflict::Everything)) => everything = true,
                 // A single call has no limits of a transaction.
-                Err(Trouble::Conflict(Conflict::Limit(_))) => return out.error(&unexpected()),
-                Err(Trouble::Lost(error)) => return out.error(&error),
-                Err(Trouble::Broken | Trouble::Apart | Trouble::Unfit) => break,
+                Err(TransactionError::Conflict(Conflict::Limit(_))) => return out.error(&unexpected()),
+                Err(TransactionError::Lost(error)) => return out.error(&error),
+                Err(
+                    TransactionError::WatchBroken
+                    | TransactionError::NotBatched
+                    | TransactionError::BatchFailed,
+                ) => break,
             }
             out.buf.truncate(mark);
         }

@@ -55,9 +55,9 @@ pub struct Member {
     pub prepared: u64,
     /// Decisions that other nodes have not told to have followed.
     pub decided: u64,
-    /// Of the transactions that wait, those whose decider stays away.
+    /// Of the transactions that wait, those whose coordinator cannot be reached.
     pub in_doubt: u64,
-    /// Transactions that somebody has decided there, and their decider otherwise, since the node was started.
+    /// Transactions that an operator has decided there, and their coordinator otherwise, since the node was started.
     pub contradicted: u64,
     /// Whether it can be reached; else why not.
     pub up: Result<(), String>,

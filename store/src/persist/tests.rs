@@ -22,7 +22,7 @@ use crate::journal::disk::{Disk, DiskError, Each, Op, Open};
 use crate::journal::{Durability, record};
 use crate::lock::{LockRequest, Mode};
 use crate::node::Node;
-use crate::txn::Transaction;
+use crate::txn::LocalTransaction;
 
 /// What outlives a crash.
 #[derive(Default)]
@@ -261,10 +261,10 @@ fn execute(node: &Node, line: &str) {
 }
 
 /// A transaction over keys that nobody else has.
-fn begin(node: &Arc<Node>, keys: &[&str]) -> Box<Transaction> {
+fn begin(node: &Arc<Node>, keys: &[&str]) -> Box<LocalTransaction> {
     let request = |key: &&str| LockRequest { db: 0, key: key.as_bytes().into(), mode: Mode::Exclusive };
     let requests = keys.iter().map(request).collect();
-    let mut granting = Box::pin(Transaction::begin(node, requests));
+    let mut granting = Box::pin(LocalTransaction::begin(node, requests));
     match granting.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(transaction) => transaction,
         Poll::Pending => unreachable!("nobody holds anything"),
@@ -280,11 +280,11 @@ enum Step {
     /// Everything is folded, as far as possible.
     Checkpoint,
     /// One of the next rounds fails.
-    Trouble(u64),
+    TransactionError(u64),
     /// The process ends without a word, and another one begins.
     Crash,
     /// A transaction does these; it ends at the next of these, committed or not.
-    Transaction(Vec<u64>, bool),
+    LocalTransaction(Vec<u64>, bool),
 }
 
 impl fmt::Debug for Step {
@@ -295,10 +295,10 @@ impl fmt::Debug for Step {
             Step::Round => write!(f, "Round"),
             Step::Record(number) => write!(f, "Record {number}"),
             Step::Checkpoint => write!(f, "Checkpoint"),
-            Step::Trouble(when) => write!(f, "Trouble {when}"),
+            Step::TransactionError(when) => write!(f, "TransactionError {when}"),
             Step::Crash => write!(f, "Crash"),
-            Step::Transaction(calls, commits) => {
-                write!(f, "Transaction {commits} {:?}", calls.iter().map(told).collect::<Vec<_>>())
+            Step::LocalTransaction(calls, commits) => {
+                write!(f, "LocalTransaction {commits} {:?}", calls.iter().map(told).collect::<Vec<_>>())
             }
         }
     }
@@ -310,16 +310,16 @@ fn step() -> impl Strategy<Value = Step> {
         4 => Just(Step::Round),
         1 => Just(Step::Checkpoint),
         1 => any::<u8>().prop_map(Step::Record),
-        1 => (1u64..4).prop_map(Step::Trouble),
+        1 => (1u64..4).prop_map(Step::TransactionError),
         1 => Just(Step::Crash),
-        1 => (prop::collection::vec(any::<u64>(), 1..6), any::<bool>()).prop_map(|(calls, ends)| Step::Transaction(calls, ends)),
+        1 => (prop::collection::vec(any::<u64>(), 1..6), any::<bool>()).prop_map(|(calls, ends)| Step::LocalTransaction(calls, ends)),
     ]
 }
 
 fn play(steps: &[Step]) {
     let mut rig = Rig::start(Arc::default());
-    let mut open: Option<(Box<Transaction>, bool)> = None;
-    let end = |open: &mut Option<(Box<Transaction>, bool)>| match open.take() {
+    let mut open: Option<(Box<LocalTransaction>, bool)> = None;
+    let end = |open: &mut Option<(Box<LocalTransaction>, bool)>| match open.take() {
         Some((transaction, true)) => transaction.commit(),
         Some((transaction, false)) => drop(transaction),
         None => {}
@@ -327,7 +327,7 @@ fn play(steps: &[Step]) {
     for step in steps {
         match step {
             Step::Call(number) => execute(&rig.node, &line_of(*number)),
-            Step::Transaction(calls, commits) => {
+            Step::LocalTransaction(calls, commits) => {
                 end(&mut open);
                 // The writer lets go what it has waited for.
                 rig.writer.round(false);
@@ -349,7 +349,7 @@ fn play(steps: &[Step]) {
             }
             Step::Record(0..30) => rig.node.set_records(b"r", [(&b"kept"[..], &b"x"[..])]),
             Step::Record(number) => drop(rig.node.put_record(&[b'r', number % 4], &[*number])),
-            Step::Trouble(when) => rig.platter.trouble.store(*when, Ordering::Relaxed),
+            Step::TransactionError(when) => rig.platter.trouble.store(*when, Ordering::Relaxed),
             Step::Round | Step::Checkpoint => {
                 let all = matches!(step, Step::Checkpoint);
                 for _ in 0..if all { 40 } else { 1 } {

@@ -20,7 +20,7 @@ use crate::journal::{
 use crate::lock::{LockRequest, Mode};
 use crate::node::Node;
 use crate::shard::{Guards, ShardState};
-use crate::txn::Transaction;
+use crate::txn::LocalTransaction;
 
 /// How long a change may be in memory only: a flush must fit into what is left of the promised second.
 const ROUND: Duration = Duration::from_millis(400);
@@ -51,7 +51,7 @@ pub(super) const MOST_AWAITED: usize = 64;
 /// Records that a round looks at, at most, to sweep.
 const SWEEP_RECORDS: usize = 20_000;
 
-type Granting = Pin<Box<dyn Future<Output = Box<Transaction>> + Send>>;
+type Granting = Pin<Box<dyn Future<Output = Box<LocalTransaction>> + Send>>;
 
 /// Takes records from the journal to the disk and folds changed keys.
 pub struct Writer {
@@ -478,7 +478,7 @@ impl Writer {
             |name: &Name| LockRequest { db: name.db, key: name.key.as_ref().into(), mode: Mode::Shared };
         let requests = names.iter().map(request).collect();
         let node = self.node.clone();
-        self.granting.push((names, Box::pin(async move { Transaction::begin(&node, requests).await })));
+        self.granting.push((names, Box::pin(async move { LocalTransaction::begin(&node, requests).await })));
         self.fold_granted();
     }
 

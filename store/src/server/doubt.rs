@@ -1,7 +1,7 @@
-//! Prepared transactions whose decider stays away. Nobody else knows how they end, so they hold their keys until it is
+//! Prepared transactions whose coordinator stays away. Nobody else knows how they end, so they hold their keys until it is
 //! back, or until an operator decides in its place. Whoever wants these keys is told so instead of being left to wait.
 //!
-//! What an operator has decided is remembered until the decider can be asked: if that had it otherwise, half of the
+//! What an operator has decided is remembered until the coordinator can be asked: if that had it otherwise, half of the
 //! transaction is there, and somebody has to know.
 
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use super::records::{self, CHOSEN, named, number_of};
 use super::refusal::refusal;
 use super::registry::{Entry, State};
 use crate::lock::{LockRequest, Mode};
-use crate::txn::Transaction;
+use crate::txn::LocalTransaction;
 
 /// So many keys of one are told.
 const MOST_KEYS: usize = 20;
@@ -27,7 +27,7 @@ const MOST_KEYS: usize = 20;
 /// Waits for the locks that `begin` brings; an error if a transaction in doubt holds what `is_wanted` says.
 pub(super) async fn unless_held_up<T>(
     host: &Host,
-    is_wanted: impl Fn(&Transaction) -> bool,
+    is_wanted: impl Fn(&LocalTransaction) -> bool,
     begin: impl Future<Output = T>,
 ) -> Result<T, wire::Refusal> {
     tokio::select! {
@@ -38,7 +38,7 @@ pub(super) async fn unless_held_up<T>(
 }
 
 /// Whether a transaction is in the way of whoever wants this key.
-pub(super) fn is_in_the_way(txn: &Transaction, db: usize, key: &[u8], mode: Mode) -> bool {
+pub(super) fn is_in_the_way(txn: &LocalTransaction, db: usize, key: &[u8], mode: Mode) -> bool {
     txn.holds(db, key, if mode == Mode::Exclusive { Mode::Shared } else { Mode::Exclusive })
 }
 
@@ -55,7 +55,7 @@ pub(super) fn list(host: &Host, in_doubt: bool) -> Vec<wire::PreparedTransaction
             };
             Some(wire::PreparedTransaction {
                 txn: *number,
-                coordinator: prepared.decider.clone(),
+                coordinator: prepared.coordinator.clone(),
                 in_doubt_ms: doubts
                     .get(number)
                     .map(|since| (since.elapsed() + patience()).as_millis() as u64),
@@ -71,7 +71,7 @@ pub(super) fn list(host: &Host, in_doubt: bool) -> Vec<wire::PreparedTransaction
     rows
 }
 
-/// Ends a prepared transaction as somebody has decided in the place of its decider, who is asked when it is back. Whether
+/// Ends a prepared transaction as somebody has decided in the place of its coordinator, who is asked when it is back. Whether
 /// it was still prepared.
 async fn choose(host: &Arc<Host>, number: u64, committed: bool) -> Result<bool, String> {
     let ended = pending::end_prepared(host, number, committed, true).await?;
@@ -107,8 +107,8 @@ pub(super) fn compare_again(host: &Arc<Host>) {
 /// Asks who would have decided how this transaction should have ended, however long that takes, and warns if it was
 /// otherwise.
 pub(super) async fn compare(host: Arc<Host>, number: u64) {
-    while let Some((chosen, decider)) = records::chosen(&host.node, number) {
-        let link = host.way_to(decider.clone());
+    while let Some((chosen, coordinator)) = records::chosen(&host.node, number) {
+        let link = host.way_to(coordinator.clone());
         let asked = link.ask(Ask::GetDecision(wire::GetDecision { txn: number })).answer().await;
         let Ok(Answer::Decision(wire::Decision { committed })) = asked else {
             drop(link);
@@ -120,7 +120,7 @@ pub(super) async fn compare(host: Arc<Host>, number: u64) {
             host.registry.contradicted.fetch_add(1, Ordering::Relaxed);
             (host.warn)(&format!(
                 "transaction {number:016x} is partly committed: it was {} here by a decision of an operator, \
-                 but {} by its coordinator {decider}; check and repair its keys",
+                 but {} by its coordinator {coordinator}; check and repair its keys",
                 how(chosen),
                 how(committed),
             ));

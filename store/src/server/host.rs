@@ -79,16 +79,16 @@ impl Host {
         peers.entry(address.to_owned()).or_insert(Arc::new(link)).clone()
     }
 
-    /// One for all that wait for the same decider.
-    pub fn way_to(&self, decider: String) -> Arc<Link> {
-        let mut deciders = self.registry.deciders.lock();
-        if let Some(link) = deciders.get(&decider).and_then(Weak::upgrade) {
+    /// One for all that wait for the same coordinator.
+    pub fn way_to(&self, coordinator: String) -> Arc<Link> {
+        let mut coordinators = self.registry.coordinators.lock();
+        if let Some(link) = coordinators.get(&coordinator).and_then(Weak::upgrade) {
             return link;
         }
-        deciders.retain(|_, link| link.strong_count() > 0);
-        let greeting = self.greeting(&decider);
-        let link = Arc::new(Link::open(decider.clone(), self.trust.tls.clone(), Arc::new(greeting)));
-        deciders.insert(decider, Arc::downgrade(&link));
+        coordinators.retain(|_, link| link.strong_count() > 0);
+        let greeting = self.greeting(&coordinator);
+        let link = Arc::new(Link::open(coordinator.clone(), self.trust.tls.clone(), Arc::new(greeting)));
+        coordinators.insert(coordinator, Arc::downgrade(&link));
         link
     }
 

@@ -29,7 +29,7 @@ use crate::journal::fail_point;
 use crate::lock::{LockRequest, Mode};
 use crate::random::random;
 use crate::topology::{NodeId, SLOTS};
-use crate::txn::{Cargo, Transaction};
+use crate::txn::{Cargo, LocalTransaction};
 
 /// A batch takes no more slots than have so many bytes, unless it is one.
 const BATCH_BYTES: usize = 8 << 20;
@@ -102,7 +102,7 @@ async fn try_batch(
 
     let shard = |slot: u16| usize::from(slot) % host.node.shards();
     let of_shard: Vec<u16> = slots.iter().copied().filter(|slot| shard(*slot) == shard(slots[0])).collect();
-    let begin = Transaction::begin_shard(&host.node, shard(slots[0]));
+    let begin = LocalTransaction::begin_shard(&host.node, shard(slots[0]));
     let mut txn = unless_held_up(host, |_| true, begin).await?;
     let cargo = txn.load(shard(slots[0]), &of_shard, BATCH_BYTES);
     let (size, most) = (cargo.effects.as_bytes().len(), most_bytes());
@@ -231,7 +231,7 @@ async fn prepare(host: &Host, session: u64, asked: wire::ReceiveSlots) -> Result
         return Err(invalid("this transaction number was already used"));
     }
     // Waiting here could end in a ring with those who wait for the giver's shard.
-    let Some(mut txn) = Transaction::try_begin(&host.node, &requests) else {
+    let Some(mut txn) = LocalTransaction::try_begin(&host.node, &requests) else {
         host.registry.forget(number);
         return Ok(Outcome::Busy);
     };

@@ -22,7 +22,7 @@ use super::refusal::refusal;
 use super::registry::{Arrival, Entry, Prepared, State};
 use crate::journal::fail_point;
 use crate::lock::{LockRequest, Mode};
-use crate::txn::Transaction;
+use crate::txn::LocalTransaction;
 
 /// How old a decision becomes before those are asked who have not told that they followed it: their word is lost if a
 /// gateway was ended.
@@ -47,14 +47,14 @@ pub(super) fn patience() -> Duration {
 pub(super) async fn prepare(
     host: &Host,
     number: u64,
-    txn: Box<Transaction>,
-    decider: String,
+    txn: Box<LocalTransaction>,
+    coordinator: String,
     arrival: Option<Arrival>,
 ) -> Result<(), String> {
     fail_point::pass("prepare:before-record");
     let mut trace = Trace { host, number, stays: false };
     if let Some(journal) = host.node.journal() {
-        let record = records::prepared(&decider, txn.effects().as_bytes(), arrival.as_ref());
+        let record = records::prepared(&coordinator, txn.effects().as_bytes(), arrival.as_ref());
         host.node.put_record(&named(PREPARED, number), &record);
         if let Err(reason) = journal.flush().await {
             host.registry.forget(number);
@@ -65,7 +65,7 @@ pub(super) async fn prepare(
     let mut live = host.registry.live.lock();
     match live.get_mut(&number) {
         Some(entry) if matches!(entry.state, State::Working(_)) => {
-            entry.state = State::Prepared(Box::new(Prepared { txn, decider, rest: None, arrival }));
+            entry.state = State::Prepared(Box::new(Prepared { txn, coordinator, rest: None, arrival }));
             trace.stays = true;
             Ok(())
         }
@@ -101,7 +101,7 @@ impl Drop for Trace<'_> {
 pub(super) async fn commit(
     host: &Arc<Host>,
     number: u64,
-    mut txn: Box<Transaction>,
+    mut txn: Box<LocalTransaction>,
     others: &[String],
 ) -> Result<(), String> {
     if !host.registry.finishes(number) {
@@ -173,9 +173,9 @@ pub(super) async fn end_prepared(
         return Ok(false);
     };
     fail_point::pass("decided:before");
-    let Prepared { mut txn, decider, rest, arrival } = *prepared;
+    let Prepared { mut txn, coordinator, rest, arrival } = *prepared;
     let name = named(PREPARED, number);
-    let choice = is_choice.then(|| records::choice(number, committed, &decider));
+    let choice = is_choice.then(|| records::choice(number, committed, &coordinator));
     let settle = |effects: &mut Effects| {
         host.node.record_with(effects, &name, None);
         if let Some((name, record)) = &choice {
@@ -307,17 +307,17 @@ pub(super) async fn resolved(host: Arc<Host>, number: u64) -> Answer {
 /// Finds out what became of a prepared transaction whose gateway does not tell, however long that takes. If it is too
 /// long, those who wait for its keys are told.
 pub(super) async fn resolve(host: Arc<Host>, number: u64) {
-    let Some(decider) = host.registry.decider(number) else { return };
-    let mut asking = pin!(ask_decider(&host, number, decider));
+    let Some(coordinator) = host.registry.coordinator(number) else { return };
+    let mut asking = pin!(ask_coordinator(&host, number, coordinator));
     if timeout(patience(), &mut asking).await.is_err() {
         host.registry.doubt(number);
         asking.await;
     }
 }
 
-async fn ask_decider(host: &Arc<Host>, number: u64, decider: String) {
-    let link = host.way_to(decider);
-    while host.registry.decider(number).is_some() {
+async fn ask_coordinator(host: &Arc<Host>, number: u64, coordinator: String) {
+    let link = host.way_to(coordinator);
+    while host.registry.coordinator(number).is_some() {
         match link.ask(Ask::GetDecision(wire::GetDecision { txn: number })).answer().await {
             Ok(Answer::Decision(decision)) => {
                 // A disk that cannot be written is told of where commands are refused.
@@ -340,9 +340,9 @@ pub(super) async fn recover(host: &Arc<Host>) -> Result<(), String> {
         let damaged =
             || format!("the record of the prepared transaction {:?} is damaged", name.escape_ascii());
         let number = number_of(&name).ok_or_else(damaged)?;
-        let (decider, rest, arrival) = records::read_prepared(&record).ok_or_else(damaged)?;
+        let (coordinator, rest, arrival) = records::read_prepared(&record).ok_or_else(damaged)?;
         let txn = lock_again(host, &rest).await.ok_or_else(damaged)?;
-        let prepared = Prepared { txn, decider, rest: Some(rest), arrival };
+        let prepared = Prepared { txn, coordinator, rest: Some(rest), arrival };
         let state = State::Prepared(Box::new(prepared));
         host.registry.live.lock().insert(number, Entry { session: 0, state });
         tokio::spawn(resolve(host.clone(), number));
@@ -351,13 +351,13 @@ pub(super) async fn recover(host: &Arc<Host>) -> Result<(), String> {
 }
 
 /// Locks what these effects are about.
-async fn lock_again(host: &Host, effects: &[u8]) -> Option<Box<Transaction>> {
+async fn lock_again(host: &Host, effects: &[u8]) -> Option<Box<LocalTransaction>> {
     let mut requests = Vec::new();
     let lock = |db: usize, key: &[u8]| LockRequest { db, key: key.into(), mode: Mode::Exclusive };
     for effect in Effects::read(effects) {
         let (db, key, effect) = effect.ok()?;
         match effect {
-            Effect::Flush | Effect::Swap(_) => return Some(Transaction::begin_whole(&host.node).await),
+            Effect::Flush | Effect::Swap(_) => return Some(LocalTransaction::begin_whole(&host.node).await),
             Effect::Rename(to_db, to) => requests.push(lock(to_db, to)),
             _ => {}
         }
@@ -365,5 +365,5 @@ async fn lock_again(host: &Host, effects: &[u8]) -> Option<Box<Transaction>> {
             requests.push(lock(db, key));
         }
     }
-    Some(Transaction::begin(&host.node, requests).await)
+    Some(LocalTransaction::begin(&host.node, requests).await)
 }

@@ -63,9 +63,9 @@ pub fn read_membership(record: &[u8]) -> Result<(SlotMap, NodeId), String> {
 }
 
 /// The content of the record of a prepared transaction: who decides, its effects, and the slots that come with it.
-pub fn prepared(decider: &str, effects: &[u8], arrival: Option<&Arrival>) -> Vec<u8> {
+pub fn prepared(coordinator: &str, effects: &[u8], arrival: Option<&Arrival>) -> Vec<u8> {
     let mut record = Vec::new();
-    put_bytes(decider.as_bytes(), &mut record);
+    put_bytes(coordinator.as_bytes(), &mut record);
     put_bytes(effects, &mut record);
     if let Some(Arrival { map, records }) = arrival {
         let of_catalog = |(name, content): &(bytes::Bytes, bytes::Bytes)| disk::CatalogRecord {
@@ -81,27 +81,27 @@ pub fn prepared(decider: &str, effects: &[u8], arrival: Option<&Arrival>) -> Vec
 /// Reads what [`prepared`] wrote, unless it is damaged.
 pub fn read_prepared(record: &[u8]) -> Option<(String, Vec<u8>, Option<Arrival>)> {
     let mut input = Input(record);
-    let decider = String::from_utf8(input.bytes().ok()?.to_vec()).ok()?;
+    let coordinator = String::from_utf8(input.bytes().ok()?.to_vec()).ok()?;
     let effects = input.bytes().ok()?.to_vec();
     if input.is_empty() {
-        return Some((decider, effects, None));
+        return Some((coordinator, effects, None));
     }
     let disk::Arrival { map, records } = disk::Arrival::decode(input.bytes().ok()?).ok()?;
     let records = records.into_iter().map(|record| (record.name, record.content)).collect();
     // Without a map it is damaged, too.
-    Some((decider, effects, Some(Arrival { map: map_from_disk(map).ok()?, records })))
+    Some((coordinator, effects, Some(Arrival { map: map_from_disk(map).ok()?, records })))
 }
 
 /// The record that somebody has ended a transaction so: name and content.
-pub fn choice(number: u64, committed: bool, decider: &str) -> (Vec<u8>, Vec<u8>) {
-    (named(CHOSEN, number), [&[u8::from(committed)], decider.as_bytes()].concat())
+pub fn choice(number: u64, committed: bool, coordinator: &str) -> (Vec<u8>, Vec<u8>) {
+    (named(CHOSEN, number), [&[u8::from(committed)], coordinator.as_bytes()].concat())
 }
 
 /// How somebody has ended a transaction here, and who would have decided that; none once that one was asked.
 pub fn chosen(node: &Node, number: u64) -> Option<(bool, String)> {
     let (_, record) = node.records(&named(CHOSEN, number)).into_iter().next()?;
-    let (committed, decider) = record.split_first()?;
-    Some((*committed != 0, String::from_utf8_lossy(decider).into_owned()))
+    let (committed, coordinator) = record.split_first()?;
+    Some((*committed != 0, String::from_utf8_lossy(coordinator).into_owned()))
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use wire::refusal::Code;
 use super::refusal::refusal;
 use crate::client::link::Link;
 use crate::topology::SlotMap;
-use crate::txn::Transaction;
+use crate::txn::LocalTransaction;
 
 /// So many transactions are remembered that are committed, or that cannot be any more.
 const REMEMBERED: usize = 100_000;
@@ -26,7 +26,7 @@ pub(super) type Doubts = watch::Sender<BTreeMap<u64, Instant>>;
 /// Where a transaction stands.
 pub(super) enum State {
     /// It waits for its next step.
-    Open(Box<Transaction>),
+    Open(Box<LocalTransaction>),
     /// A step is being done; if that has to wait, this ends it.
     Working(Option<AbortHandle>),
     /// It is being committed.
@@ -36,8 +36,8 @@ pub(super) enum State {
 }
 
 pub(super) struct Prepared {
-    pub txn: Box<Transaction>,
-    pub decider: String,
+    pub txn: Box<LocalTransaction>,
+    pub coordinator: String,
     /// What is to be done yet, if it was prepared before the last start.
     pub rest: Option<Vec<u8>>,
     /// The slots that come with it.
@@ -72,14 +72,14 @@ pub(crate) struct Registry {
     pub(super) live: Mutex<HashMap<u64, Entry>>,
     /// Those that are prepared and cannot find out how they end.
     pub(super) doubts: Doubts,
-    /// How many somebody has ended otherwise than their decider.
+    /// How many somebody has ended otherwise than their coordinator.
     pub contradicted: AtomicU64,
     pub(super) committed: Mutex<Memory>,
     pub(super) refused: Mutex<Memory>,
     /// Held while the record of a decision is changed.
     pub(super) decisions: Mutex<()>,
     /// The ways to those who decide, while somebody has something to ask.
-    pub(super) deciders: Mutex<HashMap<String, Weak<Link>>>,
+    pub(super) coordinators: Mutex<HashMap<String, Weak<Link>>>,
 }
 
 /// The last numbers of something.
@@ -111,7 +111,7 @@ pub(crate) enum Found {
     /// Nothing yet: it begins.
     New,
     /// The transaction, which is the step's until it is given back.
-    Open(Box<Transaction>),
+    Open(Box<LocalTransaction>),
     /// It is prepared.
     Prepared,
     /// Nothing, and it may not begin; or a step is still being done.
@@ -155,7 +155,7 @@ impl Registry {
     }
 
     /// Puts a transaction back after a step; if it was ended meanwhile it is taken back.
-    pub fn put_back(&self, number: u64, txn: Box<Transaction>) {
+    pub fn put_back(&self, number: u64, txn: Box<LocalTransaction>) {
         let mut live = self.live.lock();
         match live.get_mut(&number) {
             Some(entry) if matches!(entry.state, State::Working(_)) => entry.state = State::Open(txn),
@@ -248,9 +248,9 @@ impl Registry {
         }
     }
 
-    pub fn decider(&self, number: u64) -> Option<String> {
+    pub fn coordinator(&self, number: u64) -> Option<String> {
         match self.live.lock().get(&number).map(|entry| &entry.state) {
-            Some(State::Prepared(prepared)) => Some(prepared.decider.clone()),
+            Some(State::Prepared(prepared)) => Some(prepared.coordinator.clone()),
             _ => None,
         }
     }
@@ -273,20 +273,22 @@ impl Registry {
     }
 
     /// Ready when one that is in doubt holds what `is_wanted` says: why it is not to be had.
-    pub async fn holds_up(&self, is_wanted: impl Fn(&Transaction) -> bool) -> wire::Refusal {
+    pub async fn holds_up(&self, is_wanted: impl Fn(&LocalTransaction) -> bool) -> wire::Refusal {
         let mut doubts = self.doubts.subscribe();
         loop {
             let numbers: Vec<u64> = doubts.borrow_and_update().keys().copied().collect();
             let held = {
                 let live = self.live.lock();
                 numbers.iter().find_map(|number| match &live.get(number)?.state {
-                    State::Prepared(prepared) if is_wanted(&prepared.txn) => Some(prepared.decider.clone()),
+                    State::Prepared(prepared) if is_wanted(&prepared.txn) => {
+                        Some(prepared.coordinator.clone())
+                    }
                     _ => None,
                 })
             };
-            if let Some(decider) = held {
+            if let Some(coordinator) = held {
                 let reason = format!(
-                    "the key is locked by a transaction in doubt, whose coordinator {decider} cannot be \
+                    "the key is locked by a transaction in doubt, whose coordinator {coordinator} cannot be \
                      reached; see moonshard topology transactions --in-doubt"
                 );
                 return refusal(Code::Unavailable, &reason);

@@ -26,9 +26,9 @@ use super::watches::Watches;
 use crate::client::rehearsal;
 use crate::lock::{LockRequest, Mode};
 use crate::spans::{self, Side, Span};
-use crate::txn::{self, Conflict, Executed, LimitReached, OnFull, Transaction, TxnLimits};
+use crate::txn::{self, Conflict, Executed, LimitReached, LocalTransaction, OnFull, TxnLimits};
 
-/// Runs a call as a unit of its own, if nothing is in its way.
+/// Runs a call as a transaction of its own, if nothing is in its way.
 pub(super) fn execute_now(host: &Host, call: &wire::Call) -> Option<Answer> {
     let now_ms = (host.clock)();
     let (admitted, mut out, _owned) = match admitted(host, call, now_ms) {
@@ -52,13 +52,13 @@ pub(super) async fn execute(host: &Arc<Host>, call: &wire::Call, outbox: &Outbox
     let mut seed = seed(host);
     // Slots do not move while a key of theirs is locked, but may have before it was.
     let call = admitted.call(0);
-    let is_wanted = |txn: &Transaction| match call.command.routing.of(call.args) {
+    let is_wanted = |txn: &LocalTransaction| match call.command.routing.of(call.args) {
         Routing::ByKey => call.keys().any(|(key, mode)| is_in_the_way(txn, call.db, key, mode)),
         _ => true,
     };
     let mut turn = None;
     let txn = loop {
-        let begin = Transaction::begin_for(&host.node, &call);
+        let begin = LocalTransaction::begin_for(&host.node, &call);
         let txn = match unless_held_up(host, is_wanted, begin).await {
             Ok(txn) => txn,
             Err(held_up) => return Answer::Refusal(held_up),
@@ -164,8 +164,8 @@ pub(super) async fn step(host: Arc<Host>, session: u64, watches: Arc<Watches>, s
     }
     let finished = match step.finish() {
         Finish::Prepare => {
-            let decider = step.others.first().cloned().unwrap_or_default();
-            pending::prepare(&host, number, txn, decider, None).await
+            let coordinator = step.others.first().cloned().unwrap_or_default();
+            pending::prepare(&host, number, txn, coordinator, None).await
         }
         Finish::Commit => pending::commit(&host, number, txn, &step.others).await,
         Finish::Open | Finish::Abort => {
@@ -184,9 +184,9 @@ async fn work(
     host: &Host,
     watches: &Watches,
     step: &wire::Step,
-    held: Option<Box<Transaction>>,
+    held: Option<Box<LocalTransaction>>,
     stepped: &mut wire::StepResult,
-) -> Result<Option<Box<Transaction>>, wire::Refusal> {
+) -> Result<Option<Box<LocalTransaction>>, wire::Refusal> {
     let invalid = |reason: &str| refusal(Code::Invalid, reason);
     let txn = match &step.begin {
         None => held,
@@ -241,7 +241,7 @@ async fn work(
                         txn = same;
                         Ok(fine)
                     }
-                    Executed::Lacks(same, conflict) => {
+                    Executed::Conflict(same, conflict) => {
                         txn = same;
                         Err(conflict)
                     }
@@ -320,9 +320,9 @@ async fn begun(
     host: &Host,
     watches: &Watches,
     begin: &wire::Begin,
-    held: Option<Box<Transaction>>,
+    held: Option<Box<LocalTransaction>>,
     stepped: &mut wire::StepResult,
-) -> Result<Option<Box<Transaction>>, wire::Refusal> {
+) -> Result<Option<Box<LocalTransaction>>, wire::Refusal> {
     let requests = begin.locks.iter().map(lock_request).collect::<Result<Vec<_>, _>>()?;
     let keys = || begin.locks.iter().map(|lock| &*lock.key);
     drop(host.place.owns(keys())?);
@@ -336,16 +336,16 @@ async fn begun(
             return Ok(Some(txn));
         }
         None if begin.everything => {
-            Some(unless_held_up(host, |_| true, Transaction::begin_whole(&host.node)).await?)
+            Some(unless_held_up(host, |_| true, LocalTransaction::begin_whole(&host.node)).await?)
         }
         None if begin.wait => {
             let wanted = requests.clone();
-            let is_wanted = |txn: &Transaction| {
+            let is_wanted = |txn: &LocalTransaction| {
                 wanted.iter().any(|lock| is_in_the_way(txn, lock.db, &lock.key, lock.mode))
             };
-            Some(unless_held_up(host, is_wanted, Transaction::begin(&host.node, requests)).await?)
+            Some(unless_held_up(host, is_wanted, LocalTransaction::begin(&host.node, requests)).await?)
         }
-        None => Transaction::try_begin(&host.node, &requests),
+        None => LocalTransaction::try_begin(&host.node, &requests),
     };
     let Some(txn) = txn else {
         stepped.set_outcome(Outcome::Busy);
@@ -387,7 +387,7 @@ fn lock_request(lock: &wire::Lock) -> Result<LockRequest, wire::Refusal> {
 }
 
 /// A value as it travels.
-fn value(txn: &Transaction, request: &LockRequest, most_bytes: usize, now_ms: u64) -> bytes::Bytes {
+fn value(txn: &LocalTransaction, request: &LockRequest, most_bytes: usize, now_ms: u64) -> bytes::Bytes {
     match txn.value(request.db, &request.key, most_bytes, now_ms) {
         txn::Found::Nothing => vec![0],
         txn::Found::TooLarge => vec![2],

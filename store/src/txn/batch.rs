@@ -7,13 +7,13 @@ use store_engine::{Effects, Group, Partition, Partitions, Reply, Routing, UndoLo
 
 use super::limits::{difference, held_bytes};
 use super::locks::Locks;
-use super::{Conflict, FULL, LimitReached, OnFull, Transaction, TxnLimits};
+use super::{Conflict, FULL, LimitReached, LocalTransaction, OnFull, TxnLimits};
 use crate::call::{self, Call, is_long_on};
 use crate::lock::Mode;
 use crate::node::Node;
 use crate::shard::{Guards, ShardGuard};
 
-impl Transaction {
+impl LocalTransaction {
     /// Runs `call` under the transaction's locks. A key that is not locked yet is taken if it is free, in
     /// `mode`. Whether the reply is no error, or what has to be locked beforehand.
     pub fn execute(
@@ -26,7 +26,7 @@ impl Transaction {
         self.batch().execute(call, mode, seed, out)
     }
 
-    /// [`Transaction::execute`] of a call that is not long; nothing has happened to one that is.
+    /// [`LocalTransaction::execute`] of a call that is not long; nothing has happened to one that is.
     pub fn execute_short(
         &mut self,
         call: &Call<'_>,
@@ -39,7 +39,9 @@ impl Transaction {
 
     /// For several calls in a row that nobody waits between.
     pub fn batch(&mut self) -> Batch<'_> {
-        let Transaction { node, locks, undo, effects, events, now_ms, limits, data_bytes, before, .. } = self;
+        let LocalTransaction {
+            node, locks, undo, effects, events, now_ms, limits, data_bytes, before, ..
+        } = self;
         let effects = node.journal.is_some().then_some(effects);
         let undo_before = before.as_ref().map_or(0, |before| before.undo.bytes());
         let limits = *limits;
@@ -63,7 +65,7 @@ pub struct Batch<'a> {
 }
 
 impl<'a> Batch<'a> {
-    /// [`Transaction::execute`].
+    /// [`LocalTransaction::execute`].
     pub fn execute(
         &mut self,
         call: &Call<'_>,
@@ -75,7 +77,7 @@ impl<'a> Batch<'a> {
         Ok(ran.expect("every call is run unless only short ones are"))
     }
 
-    /// [`Transaction::execute_short`].
+    /// [`LocalTransaction::execute_short`].
     pub fn execute_short(
         &mut self,
         call: &Call<'_>,

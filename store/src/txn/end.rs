@@ -11,12 +11,12 @@ use store_engine::{Effects, Reply};
 use tokio::runtime::Handle;
 
 use super::locks::Locks;
-use super::{Conflict, MANY, Transaction, TxnLimits};
+use super::{Conflict, LocalTransaction, MANY, TxnLimits};
 use crate::call::Call;
 use crate::journal::LARGE_RECORD_BYTES;
 use crate::lock::Mode;
 
-impl Transaction {
+impl LocalTransaction {
     /// Keeps all changes, serves those who wait for them, and lets the keys go.
     pub fn commit(mut self: Box<Self>) {
         self.keep_part();
@@ -107,7 +107,7 @@ impl Transaction {
         self.undo.steps() + self.locks.keys.len() > MANY
     }
 
-    /// [`Transaction::commit`], on a thread for what takes long if it does. After a large record it waits for the writer of the
+    /// [`LocalTransaction::commit`], on a thread for what takes long if it does. After a large record it waits for the writer of the
     /// journal.
     pub async fn commit_any(self: Box<Self>) {
         let is_large = self.recorded_bytes + self.effects.as_bytes().len() >= LARGE_RECORD_BYTES;
@@ -131,10 +131,10 @@ impl Transaction {
     }
 
     /// What is left to be rolled back and released, for another thread.
-    fn take_apart(&mut self) -> Transaction {
+    fn take_apart(&mut self) -> LocalTransaction {
         let empty =
             Locks { id: self.locks.id, gates: SmallVec::new(), keys: SmallVec::new(), whole: false, last: 0 };
-        Transaction {
+        LocalTransaction {
             node: self.node.clone(),
             locks: std::mem::replace(&mut self.locks, empty),
             undo: std::mem::take(&mut self.undo),
@@ -150,7 +150,7 @@ impl Transaction {
     }
 }
 
-impl Drop for Transaction {
+impl Drop for LocalTransaction {
     fn drop(&mut self) {
         self.keep_part();
         if self.is_large()
@@ -194,9 +194,9 @@ mod tests {
     }
 
     /// A transaction that has put something under so many keys.
-    async fn writer(node: &Arc<Node>, keys: usize) -> Box<Transaction> {
+    async fn writer(node: &Arc<Node>, keys: usize) -> Box<LocalTransaction> {
         let requests = (0..keys).map(|key| request(key, Mode::Exclusive)).collect();
-        let mut txn = Transaction::begin(node, requests).await;
+        let mut txn = LocalTransaction::begin(node, requests).await;
         let mut changes = Effects::default();
         for key in 0..keys {
             changes.put_string(0, key.to_string().as_bytes(), b"value", Marks::default());
@@ -212,16 +212,16 @@ mod tests {
             drop(writer(&node, keys).await);
             // Another transaction gets a key when the last change is rolled back.
             for key in [0, keys / 2, keys - 1] {
-                let reader = Transaction::begin(&node, vec![request(key, Mode::Shared)]).await;
+                let reader = LocalTransaction::begin(&node, vec![request(key, Mode::Shared)]).await;
                 assert_eq!(
                     reader.value(0, key.to_string().as_bytes(), 100, 2),
                     Found::Nothing,
                     "{key} of {keys}"
                 );
             }
-            assert_eq!(Transaction::begin_whole(&node).await.node.usage().keys[0], 0);
+            assert_eq!(LocalTransaction::begin_whole(&node).await.node.usage().keys[0], 0);
             writer(&node, keys).await.commit_any().await;
-            let whole = Transaction::begin_whole(&node).await;
+            let whole = LocalTransaction::begin_whole(&node).await;
             assert_eq!(whole.node.usage().keys[0], keys);
             assert!(matches!(whole.value(0, b"0", 100, 2), Found::Entry(_)));
         }

@@ -8,7 +8,7 @@ use store_engine::effect::{CATALOG, Effect, Effects, Marks};
 use store_engine::{Ctx, Partitions, Protocol, Reply, Work};
 
 use super::limits::difference;
-use super::{Conflict, LimitReached, OnFull, Transaction, TxnLimits};
+use super::{Conflict, LimitReached, LocalTransaction, OnFull, TxnLimits};
 use crate::lock::{LockRequest, Mode};
 use crate::node::Node;
 use crate::shard::partitions_of;
@@ -24,10 +24,10 @@ pub enum Found {
     TooLarge,
 }
 
-impl Transaction {
+impl LocalTransaction {
     /// A transaction that has locked all of `requests`, if that is possible without waiting.
-    pub fn try_begin(node: &Arc<Node>, requests: &[LockRequest]) -> Option<Box<Transaction>> {
-        let mut txn = Transaction::new(node);
+    pub fn try_begin(node: &Arc<Node>, requests: &[LockRequest]) -> Option<Box<LocalTransaction>> {
+        let mut txn = LocalTransaction::new(node);
         txn.lock_free(requests).ok().map(|()| txn)
     }
 
@@ -85,7 +85,7 @@ impl Transaction {
                 Effect::Remove => None,
                 _ => return Err("a change of another kind than put and remove"),
             };
-            let Transaction { node, undo, effects, data_bytes, .. } = self;
+            let LocalTransaction { node, undo, effects, data_bytes, .. } = self;
             let mut shard = node.shard(node.shard_of(key)).lock();
             let before = shard.partition.databases[db].bytes();
             let effects = node.journal.is_some().then_some(effects);
@@ -161,14 +161,14 @@ mod tests {
     async fn a_value_that_has_expired_is_nothing_and_stays_for_those_who_have_locked_it_earlier() {
         let node = Node::new(1);
         let request = |mode| vec![LockRequest { db: 0, key: b"k".as_slice().into(), mode }];
-        let mut writer = Transaction::begin(&node, request(Mode::Exclusive)).await;
+        let mut writer = LocalTransaction::begin(&node, request(Mode::Exclusive)).await;
         let mut changes = Effects::default();
         let expire_at_ms = std::num::NonZeroU64::new(1000);
         changes.put_string(0, b"k", b"v", Marks { expire_at_ms, ..Marks::default() });
         writer.apply(changes.as_bytes(), 1).expect("sound changes");
         writer.commit();
-        let earlier = Transaction::begin(&node, request(Mode::Shared)).await;
-        let later = Transaction::begin(&node, request(Mode::Shared)).await;
+        let earlier = LocalTransaction::begin(&node, request(Mode::Shared)).await;
+        let later = LocalTransaction::begin(&node, request(Mode::Shared)).await;
         assert!(matches!(later.value(0, b"k", 100, 1000), Found::Nothing));
         assert!(matches!(earlier.value(0, b"k", 100, 999), Found::Entry(_)));
     }

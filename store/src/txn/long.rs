@@ -19,7 +19,7 @@ use store_engine::{
 use tokio::sync::Semaphore;
 
 use super::limits::difference;
-use super::{Conflict, Transaction};
+use super::{Conflict, LocalTransaction};
 use crate::call::Call;
 use crate::copies::Origin;
 use crate::lock::Mode;
@@ -44,8 +44,8 @@ pub(super) enum Interruption {
     Never,
 }
 
-impl Transaction {
-    /// Whether `call` is to be run by [`Transaction::execute_long`].
+impl LocalTransaction {
+    /// Whether `call` is to be run by [`LocalTransaction::execute_long`].
     pub fn is_long(&self, call: &Call<'_>) -> bool {
         if work::is_long_by_itself(call.args, call.keys) {
             return true;
@@ -93,7 +93,7 @@ impl OwnedCall {
 
 /// What runs on the other thread.
 struct LongCall {
-    txn: Box<Transaction>,
+    txn: Box<LocalTransaction>,
     call: OwnedCall,
     interruption: Interruption,
     origin: Origin,
@@ -115,14 +115,14 @@ impl Drop for CancelOnDrop {
 /// What became of a call and its transaction.
 pub enum Executed {
     /// It has run; the transaction goes on. Whether the reply is no error.
-    Done(Box<Transaction>, bool),
+    Done(Box<LocalTransaction>, bool),
     /// It needs something that is not locked.
-    Lacks(Box<Transaction>, Conflict),
+    Conflict(Box<LocalTransaction>, Conflict),
     /// The transaction was rolled back; the reply says why.
     Failed,
 }
 
-impl Transaction {
+impl LocalTransaction {
     /// Runs a call: here, or on a thread for long calls. Dropping the future rolls the transaction back.
     pub async fn execute_any(
         mut self: Box<Self>,
@@ -134,7 +134,7 @@ impl Transaction {
         match self.execute_short(call, mode, seed, out) {
             Ok(Some(fine)) => Executed::Done(self, fine),
             Ok(None) => Box::pin(self.execute_long(call, Interruption::RollsBack, seed, out)).await,
-            Err(conflict) => Executed::Lacks(self, conflict),
+            Err(conflict) => Executed::Conflict(self, conflict),
         }
     }
 
@@ -177,7 +177,7 @@ impl Transaction {
         *seed = after;
         match done {
             Ok(fine) => Executed::Done(txn, fine),
-            Err(conflict) => Executed::Lacks(txn, conflict),
+            Err(conflict) => Executed::Conflict(txn, conflict),
         }
     }
 }
@@ -190,7 +190,7 @@ impl LongCall {
     }
 }
 
-impl Transaction {
+impl LocalTransaction {
     /// Runs a call of which everything is locked exclusively on values that are detached from the shards meanwhile.
     fn run_detached(
         &mut self,
@@ -214,7 +214,7 @@ impl Transaction {
             }
         }
         let node = self.node.clone();
-        let Transaction { locks, undo, effects, events, data_bytes, recorded_bytes, .. } = self;
+        let LocalTransaction { locks, undo, effects, events, data_bytes, recorded_bytes, .. } = self;
         let mut undo = (interruption == Interruption::RollsBack).then_some(undo);
         let kept = node.journal.is_some().then_some(&mut *effects);
         let mut detached = match locks.whole {

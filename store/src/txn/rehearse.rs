@@ -7,7 +7,7 @@ use store_engine::keyspace::{Entry, Key};
 use store_engine::value::stream::Id;
 use store_engine::{UndoLog, Value, number};
 
-use super::Transaction;
+use super::LocalTransaction;
 
 /// Elements of a value that are shown.
 const MOST_ELEMENTS: usize = 10;
@@ -152,7 +152,7 @@ pub(crate) fn add_before(changes: &mut [Change], preview: impl Fn(usize, &[u8]) 
     }
 }
 
-impl Transaction {
+impl LocalTransaction {
     /// Takes the present part back, and tells of up to `most` of the keys it had changed, in the order of their first
     /// change, and how many more there were. Whole databases come last.
     pub fn undo_part_telling(&mut self, most: usize) -> (Vec<Change>, usize) {
@@ -163,7 +163,8 @@ impl Transaction {
     pub(crate) fn rehearsed(&mut self, most: usize) -> Rehearsed {
         let (keys, omitted) = changed_keys(&self.undo, most);
         let everywhere = self.undo.is_everywhere();
-        let counts = |txn: &Transaction| if everywhere { txn.node.usage().keys.to_vec() } else { Vec::new() };
+        let counts =
+            |txn: &LocalTransaction| if everywhere { txn.node.usage().keys.to_vec() } else { Vec::new() };
         let mut keys = changes_of(keys, |db, key| self.preview(db, key));
         let after = counts(self);
         self.undo_part();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use store_engine::{CommandError, Reply, Routing, work};
 
 use super::long::Interruption;
-use super::{Executed, Transaction};
+use super::{Executed, LocalTransaction};
 use crate::call::Call;
 use crate::lock::{LockRequest, Mode};
 use crate::node::Node;
@@ -23,19 +23,19 @@ impl Node {
         seed: &mut u64,
         out: &mut Reply,
     ) -> bool {
-        let txn = Transaction::begin_for(self, call).await;
+        let txn = LocalTransaction::begin_for(self, call).await;
         txn.finish_with(&Call { now_ms: clock(), ..*call }, seed, out).await
     }
 }
 
-impl Transaction {
+impl LocalTransaction {
     /// Waits until everything is locked that `call` needs.
-    pub async fn begin_for(node: &Arc<Node>, call: &Call<'_>) -> Box<Transaction> {
+    pub async fn begin_for(node: &Arc<Node>, call: &Call<'_>) -> Box<LocalTransaction> {
         match call.command.routing.of(call.args) {
-            Routing::Everywhere | Routing::Paged => Transaction::begin_whole(node).await,
+            Routing::Everywhere | Routing::Paged => LocalTransaction::begin_whole(node).await,
             // To lock each of so many keys takes longer than to wait for everything.
             _ if work::is_long_by_itself(call.args, call.keys) && call.keys.len() > MANY_KEYS => {
-                Transaction::begin_whole(node).await
+                LocalTransaction::begin_whole(node).await
             }
             _ => {
                 // What a long call reads is detached: nobody else can read it meanwhile.
@@ -44,7 +44,7 @@ impl Transaction {
                     let mode = if is_long { Mode::Exclusive } else { mode };
                     LockRequest { db: call.db, key: key.into(), mode }
                 };
-                Transaction::begin(node, call.keys().map(request).collect()).await
+                LocalTransaction::begin(node, call.keys().map(request).collect()).await
             }
         }
     }
@@ -68,7 +68,7 @@ impl Transaction {
         let (txn, done) = match executed {
             Executed::Done(txn, fine) => (txn, Ok(fine)),
             // It reads what has become large while it waited. Others may read that, too: it cannot be detached.
-            Executed::Lacks(mut txn, _) => {
+            Executed::Conflict(mut txn, _) => {
                 let done = txn.execute(call, Mode::Exclusive, seed, out);
                 (txn, done)
             }

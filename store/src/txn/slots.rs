@@ -7,7 +7,7 @@ use store_engine::keyspace::Key;
 use store_engine::slot::slot;
 use store_engine::{Ctx, Effects, Partitions, Protocol, Reply, Work};
 
-use super::Transaction;
+use super::LocalTransaction;
 use crate::lock::Mode;
 use crate::node::Node;
 use crate::wait::Waiter;
@@ -31,10 +31,10 @@ impl Cargo {
     }
 }
 
-impl Transaction {
+impl LocalTransaction {
     /// Waits until all of one shard is locked.
-    pub(crate) async fn begin_shard(node: &Arc<Node>, shard: usize) -> Box<Transaction> {
-        let mut txn = Transaction::new(node);
+    pub(crate) async fn begin_shard(node: &Arc<Node>, shard: usize) -> Box<LocalTransaction> {
+        let mut txn = LocalTransaction::new(node);
         txn.locks.gates.push(shard);
         let grant = {
             let mut state = node.shard(shard).lock();
@@ -84,7 +84,7 @@ impl Transaction {
 
     /// Removes all that is in these slots.
     pub(crate) fn unload(&mut self, cargo: &Cargo) {
-        let Transaction { node, undo, effects, .. } = self;
+        let LocalTransaction { node, undo, effects, .. } = self;
         let mut state = node.shard(cargo.shard).lock();
         for (db, key) in &cargo.keys {
             let mut ctx = Ctx {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use store::{Call, Demand, Evicted, LockRequest, Mode, Node, Transaction};
+use store::{Call, Demand, Evicted, LocalTransaction, LockRequest, Mode, Node};
 use store_engine::evict::{Order, Policy};
 use store_engine::keys::keys_of;
 use store_engine::{Aging, Args, Protocol, Reply, command};
@@ -71,7 +71,7 @@ async fn what_a_transaction_holds_is_not_evicted_under_it() {
         store.run(&format!("SET key:{number} value"));
     }
     let request = LockRequest { db: 0, key: b"key:5"[..].into(), mode: Mode::Shared };
-    let txn = Transaction::begin(&store.node, vec![request]).await;
+    let txn = LocalTransaction::begin(&store.node, vec![request]).await;
     assert_eq!(store.evict(0, Some(LRU)), Evicted::Nobody);
     assert_eq!(store.node.usage().keys[0], 1);
     drop(txn);
@@ -126,7 +126,7 @@ async fn the_account_is_true_whatever_happens() {
         if round % 10 == 0 {
             let request =
                 |key: &str| LockRequest { db: 0, key: key.as_bytes().into(), mode: Mode::Exclusive };
-            let mut txn = Transaction::begin(&node, vec![request("key:1"), request("list:2")]).await;
+            let mut txn = LocalTransaction::begin(&node, vec![request("key:1"), request("list:2")]).await;
             for line in ["SET key:1 changed", "RPUSH list:2 x y z", "DEL key:1"] {
                 let items: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
                 let args = Args::new(&items);

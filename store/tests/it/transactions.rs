@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use store::{Call, Change, Conflict, LockRequest, Mode, Node, Preview, Transaction};
+use store::{Call, Change, Conflict, LocalTransaction, LockRequest, Mode, Node, Preview};
 use store_engine::keys::keys_of;
 use store_engine::{Args, Protocol, Reply, command};
 
@@ -25,7 +25,7 @@ fn execute_at(node: &Node, line: &str, now_ms: u64) -> Option<String> {
 }
 
 /// The same inside a transaction.
-fn execute_in(txn: &mut Transaction, line: &str) -> Result<String, Conflict> {
+fn execute_in(txn: &mut LocalTransaction, line: &str) -> Result<String, Conflict> {
     with_call(line, |call| {
         let mut out = Reply::new(Protocol::Resp2);
         txn.execute(call, Mode::Exclusive, &mut 1, &mut out)?;
@@ -57,7 +57,7 @@ async fn a_dropped_transaction_never_happened() {
     execute(&node, "RPUSH l x y z");
     execute(&node, "ZADD z 1 m 2 n");
     let before = (node.usage(), execute(&node, "LRANGE l 0 -1"), execute(&node, "ZRANGE z 0 -1 WITHSCORES"));
-    let mut txn = Transaction::begin(&node, exclusive(&["a", "l", "z", "new"])).await;
+    let mut txn = LocalTransaction::begin(&node, exclusive(&["a", "l", "z", "new"])).await;
     for line in
         ["INCR a", "LPOP l", "LPUSH l w", "ZADD z 9 m", "ZREM z n", "SET new 1", "DEL a", "LTRIM l 5 9"]
     {
@@ -72,7 +72,7 @@ async fn a_dropped_transaction_never_happened() {
 #[tokio::test]
 async fn a_committed_one_stays_and_lets_its_keys_go() {
     let node = Node::new(8);
-    let mut txn = Transaction::begin(&node, exclusive(&["a", "b"])).await;
+    let mut txn = LocalTransaction::begin(&node, exclusive(&["a", "b"])).await;
     execute_in(&mut txn, "SET a 1").unwrap();
     assert_eq!(execute(&node, "GET a"), None, "others wait");
     assert_eq!(execute(&node, "GET other").unwrap(), "$-1\r\n", "but not for other keys");
@@ -84,8 +84,8 @@ async fn a_committed_one_stays_and_lets_its_keys_go() {
 #[tokio::test]
 async fn an_undeclared_key_is_taken_if_it_is_free() {
     let node = Node::new(8);
-    let mut first = Transaction::begin(&node, exclusive(&["a"])).await;
-    let mut second = Transaction::begin(&node, exclusive(&["b"])).await;
+    let mut first = LocalTransaction::begin(&node, exclusive(&["a"])).await;
+    let mut second = LocalTransaction::begin(&node, exclusive(&["b"])).await;
     assert!(execute_in(&mut first, "SET c 1").is_ok());
     assert_eq!(execute_in(&mut second, "GET c"), Err(Conflict::Key(exclusive(&["c"]).remove(0))));
     assert_eq!(execute_in(&mut first, "DBSIZE"), Err(Conflict::Everything));
@@ -96,10 +96,10 @@ async fn an_undeclared_key_is_taken_if_it_is_free() {
 #[tokio::test]
 async fn waiters_are_served_in_order_and_may_give_up() {
     let node = Node::new(4);
-    let first = Transaction::begin(&node, exclusive(&["k"])).await;
+    let first = LocalTransaction::begin(&node, exclusive(&["k"])).await;
     let wait = |node: &Arc<Node>| {
         let node = node.clone();
-        tokio::spawn(async move { Transaction::begin(&node, exclusive(&["k"])).await })
+        tokio::spawn(async move { LocalTransaction::begin(&node, exclusive(&["k"])).await })
     };
     let second = wait(&node);
     tokio::task::yield_now().await;
@@ -115,10 +115,10 @@ async fn waiters_are_served_in_order_and_may_give_up() {
 #[tokio::test]
 async fn the_whole_store_waits_for_everybody() {
     let node = Node::new(4);
-    let mut txn = Transaction::begin(&node, exclusive(&["a"])).await;
+    let mut txn = LocalTransaction::begin(&node, exclusive(&["a"])).await;
     let whole = {
         let node = node.clone();
-        tokio::spawn(async move { Transaction::begin_whole(&node).await })
+        tokio::spawn(async move { LocalTransaction::begin_whole(&node).await })
     };
     tokio::task::yield_now().await;
     execute_in(&mut txn, "SET a 1").unwrap();
@@ -135,7 +135,7 @@ async fn a_watch_leaves_alone_what_expires_while_it_is_locked() {
     let node = Node::new(4);
     execute(&node, "RPUSH l x");
     execute(&node, "PEXPIRE l 10");
-    let mut txn = Transaction::begin(&node, exclusive(&["l"])).await;
+    let mut txn = LocalTransaction::begin(&node, exclusive(&["l"])).await;
     execute_in(&mut txn, "RPUSH l y").unwrap();
     let changed = Arc::new(AtomicBool::new(false));
     node.watch(0, b"l", LATER_MS, &changed);
@@ -153,12 +153,12 @@ async fn a_reader_leaves_alone_what_expires_while_another_reads_it() {
     execute(&node, "SET k v");
     execute(&node, "PEXPIRE k 10");
     let shared = vec![LockRequest { mode: Mode::Shared, ..exclusive(&["k"]).remove(0) }];
-    let mut txn = Transaction::begin(&node, shared.clone()).await;
+    let mut txn = LocalTransaction::begin(&node, shared.clone()).await;
     assert_eq!(execute_in(&mut txn, "GET k").unwrap(), "$1\r\nv\r\n");
     assert_eq!(execute_at(&node, "GET k", LATER_MS).unwrap(), "$-1\r\n", "for others it is gone");
     assert_eq!(execute_at(&node, "EXISTS k none", LATER_MS).unwrap(), ":0\r\n");
     assert_eq!(execute_at(&node, "SUNIONSTORE s k", LATER_MS).unwrap(), ":0\r\n");
-    let mut later = Transaction::begin(&node, shared).await;
+    let mut later = LocalTransaction::begin(&node, shared).await;
     for (line, reply) in [("GET k", "$-1\r\n"), ("MGET k none", "*2\r\n$-1\r\n$-1\r\n")] {
         let done = with_call_at(line, LATER_MS, |call| {
             let mut out = Reply::new(Protocol::Resp2);
@@ -181,7 +181,7 @@ async fn what_is_taken_back_can_be_told() {
     execute(&node, "SET a 1");
     execute(&node, "RPUSH l x y z");
     let before = node.usage();
-    let mut txn = Transaction::begin(&node, exclusive(&["a", "l", "new", "gone"])).await;
+    let mut txn = LocalTransaction::begin(&node, exclusive(&["a", "l", "new", "gone"])).await;
     for line in ["INCR a", "LPUSH l w", "INCR a", "SADD new m", "PEXPIRE new 50", "SET gone 1", "DEL gone"] {
         execute_in(&mut txn, line).unwrap();
     }
@@ -212,7 +212,7 @@ async fn what_is_taken_back_can_be_told() {
     assert_eq!(node.usage(), before, "nothing of it is left");
     assert_eq!(execute(&node, "LRANGE l 0 -1").unwrap(), "*3\r\n$1\r\nx\r\n$1\r\ny\r\n$1\r\nz\r\n");
 
-    let mut txn = Transaction::begin_whole(&node).await;
+    let mut txn = LocalTransaction::begin_whole(&node).await;
     execute_in(&mut txn, "FLUSHALL").unwrap();
     let (changes, _) = txn.undo_part_telling(3);
     let [Change { before: Some(was), after: Some(is), .. }] = &changes[..] else {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use store::{Call, Mode, Node, Parked, Transaction};
+use store::{Call, LocalTransaction, Mode, Node, Parked};
 use store_engine::keys::keys_of;
 use store_engine::{Args, Protocol, Reply, command};
 
@@ -26,8 +26,8 @@ fn execute(node: &Node, line: &str) -> Option<String> {
 }
 
 /// A transaction that has made these calls.
-async fn transaction(node: &Arc<Node>, lines: &[&str]) -> Box<Transaction> {
-    let mut txn = Transaction::begin(node, Vec::new()).await;
+async fn transaction(node: &Arc<Node>, lines: &[&str]) -> Box<LocalTransaction> {
+    let mut txn = LocalTransaction::begin(node, Vec::new()).await;
     for line in lines {
         let mut out = Reply::new(Protocol::Resp2);
         with_call(line, |call| txn.execute(call, Mode::Exclusive, &mut 1, &mut out)).unwrap();

@@ -7,10 +7,10 @@ use wire::response::Body as Answer;
 use wire::step_result::Outcome;
 
 use super::bundle::{once_each, wire_lock};
-use super::{COPIED_BYTES, Place, Work};
+use super::{COPIED_BYTES, DistributedTransaction, Place};
 use crate::call::Call;
 use crate::client::cluster::unexpected;
-use crate::client::error::{Trouble, conflict_of};
+use crate::client::error::{TransactionError, conflict_of};
 use crate::client::link::Pending;
 use crate::client::lost::Lost;
 use crate::client::patience::Patience;
@@ -18,9 +18,9 @@ use crate::lock::{LockRequest, Mode};
 use crate::topology::NodeId;
 use crate::txn::Conflict;
 
-impl Work {
+impl DistributedTransaction {
     /// Waits until everything is locked.
-    pub async fn begin(&mut self) -> Result<(), Trouble> {
+    pub async fn begin(&mut self) -> Result<(), TransactionError> {
         if self.begun {
             return Ok(());
         }
@@ -28,17 +28,17 @@ impl Work {
         while !self.try_begin().await? {
             self.abort();
             self.number = self.cluster.next_transaction();
-            self.shares.clear();
+            self.participants.clear();
             self.places.clear();
             *self.copies = Partition::default();
-            patience.again().await.map_err(Trouble::Lost)?;
+            patience.again().await.map_err(TransactionError::Lost)?;
         }
         (self.begun, self.keeps_time) = (true, self.now_ms > 0);
         Ok(())
     }
 
     /// Whether it has begun; not if slots had moved.
-    pub(super) async fn try_begin(&mut self) -> Result<bool, Trouble> {
+    pub(super) async fn try_begin(&mut self) -> Result<bool, TransactionError> {
         let nodes = self.nodes_wanted();
         if nodes.len() > 1 && !self.everything {
             // All at once, if nobody is in the way,
@@ -59,7 +59,7 @@ impl Work {
             }
             self.abort();
             self.number = self.cluster.next_transaction();
-            self.shares.clear();
+            self.participants.clear();
         }
         // otherwise in one order for all, so that nobody waits in a ring.
         for (node, locks) in &nodes {
@@ -69,7 +69,7 @@ impl Work {
             }
         }
         // By now the map is known as it stays, and may have others.
-        let has = |node: &NodeId| self.shares.iter().any(|share| share.node == *node);
+        let has = |node: &NodeId| self.participants.iter().any(|participant| participant.node == *node);
         Ok(!self.everything || self.cluster.map().owners().iter().all(has))
     }
 
@@ -90,7 +90,7 @@ impl Work {
     }
 
     pub(super) fn ask_to_begin(&mut self, node: NodeId, locks: &[LockRequest], wait: bool) -> Pending {
-        let stream = self.share(node, false).stream;
+        let stream = self.participant(node, false).stream;
         let on_node = self.watches.iter().filter(|watch| watch.node == node);
         // A watch of another stream is unknown to the node: it is told 0, which is unknown to all.
         let watches = on_node.map(|watch| if watch.stream == stream { watch.number } else { 0 }).collect();
@@ -102,7 +102,7 @@ impl Work {
             watches,
         };
         let step = wire::Step { begin: Some(begin), ..self.step() };
-        self.share(node, false).ask(step)
+        self.participant(node, false).ask(step)
     }
 
     /// Takes the answer to a begin. Whether the locks are there; not if they are another node's.
@@ -110,11 +110,11 @@ impl Work {
         &mut self,
         answer: Result<Answer, Lost>,
         locks: &[LockRequest],
-    ) -> Result<bool, Trouble> {
+    ) -> Result<bool, TransactionError> {
         let Some(stepped) = self.stepped(answer, false)? else { return Ok(false) };
         match stepped.outcome() {
             Outcome::Ok => self.accept(&stepped, locks).map(|()| true),
-            Outcome::WatchBroken => Err(Trouble::Broken),
+            Outcome::WatchBroken => Err(TransactionError::WatchBroken),
             _ => Err(conflict_of(&stepped, locks)),
         }
     }
@@ -124,7 +124,7 @@ impl Work {
         &mut self,
         stepped: &wire::StepResult,
         locks: &[LockRequest],
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), TransactionError> {
         if !self.keeps_time {
             self.now_ms = self.now_ms.max(stepped.now_ms);
         }
@@ -132,10 +132,10 @@ impl Work {
         if let Some(map) = &stepped.map {
             self.cluster
                 .learn(map)
-                .map_err(|reason| Trouble::Lost(CommandError::owned(format!("ERR {reason}"))))?;
+                .map_err(|reason| TransactionError::Lost(CommandError::owned(format!("ERR {reason}"))))?;
         }
         if stepped.values.len() < locks.len() {
-            return Err(Trouble::Lost(unexpected()));
+            return Err(TransactionError::Lost(unexpected()));
         }
         for (request, value) in locks.iter().zip(&stepped.values) {
             self.take_value(request, value)?;
@@ -144,7 +144,7 @@ impl Work {
     }
 
     /// Keeps a copy of a value, if there is one.
-    pub(super) fn take_value(&mut self, request: &LockRequest, value: &[u8]) -> Result<(), Trouble> {
+    pub(super) fn take_value(&mut self, request: &LockRequest, value: &[u8]) -> Result<(), TransactionError> {
         let LockRequest { db, key, mode } = request;
         let space = &mut self.copies.databases[*db];
         let place = match value.split_first() {
@@ -153,7 +153,7 @@ impl Work {
                 Place::Here
             }
             Some((1, entry)) => {
-                let entry = Put::encoded(entry).entry().map_err(|_| Trouble::Lost(unexpected()))?;
+                let entry = Put::encoded(entry).entry().map_err(|_| TransactionError::Lost(unexpected()))?;
                 space.insert(key, entry);
                 Place::Here
             }
@@ -164,7 +164,7 @@ impl Work {
     }
 
     /// Locks the keys of calls that are not yet, if they are free: all at once.
-    pub(super) async fn lock_more(&mut self, calls: &[Call<'_>], mode: Mode) -> Result<(), Trouble> {
+    pub(super) async fn lock_more(&mut self, calls: &[Call<'_>], mode: Mode) -> Result<(), TransactionError> {
         if self.everything {
             return Ok(());
         }
@@ -181,12 +181,12 @@ impl Work {
         let mut pending = Vec::new();
         for (node, locks) in by_node {
             let locks = once_each(locks);
-            let answer = match self.shares.iter().find(|share| share.node == node) {
+            let answer = match self.participants.iter().find(|participant| participant.node == node) {
                 None => self.ask_to_begin(node, &locks, false),
-                Some(share) => {
+                Some(participant) => {
                     let locks = locks.iter().map(wire_lock).collect();
                     let begin = wire::Begin { locks, value_bytes: COPIED_BYTES, ..wire::Begin::default() };
-                    share.ask(wire::Step { begin: Some(begin), ..self.step() })
+                    participant.ask(wire::Step { begin: Some(begin), ..self.step() })
                 }
             };
             pending.push((answer, locks));

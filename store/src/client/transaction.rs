@@ -29,7 +29,7 @@ use wire::step::Finish;
 
 use self::bundle::{Late, once_each};
 use super::cluster::{Cluster, lost_error, unexpected};
-use super::error::Trouble;
+use super::error::TransactionError;
 use super::link::{Link, Pending};
 use super::lost::Lost;
 use crate::call::{self, Call};
@@ -60,7 +60,7 @@ enum Place {
 type Places = HashMap<(usize, Box<[u8]>), (Place, Mode), foldhash::fast::RandomState>;
 
 /// The part of a transaction that is on one node.
-struct Share {
+struct Participant {
     node: NodeId,
     link: Arc<Link>,
     /// The stream that it lives and dies with.
@@ -70,7 +70,7 @@ struct Share {
     wrote: bool,
 }
 
-impl Share {
+impl Participant {
     /// Does a step where the transaction has begun already.
     fn ask(&self, step: wire::Step) -> Pending {
         self.link.ask_on(self.stream, Ask::Step(Box::new(step)))
@@ -88,8 +88,8 @@ pub struct WatchId {
     pub stream: u64,
 }
 
-/// A transaction. Dropping it without [`Work::commit`] takes it back.
-pub struct Work {
+/// A transaction. Dropping it without [`DistributedTransaction::commit`] takes it back.
+pub struct DistributedTransaction {
     cluster: Arc<Cluster>,
     number: u64,
     requests: Vec<LockRequest>,
@@ -97,7 +97,7 @@ pub struct Work {
     watches: Vec<WatchId>,
     begun: bool,
     /// Ascending by node.
-    shares: SmallVec<[Share; 2]>,
+    participants: SmallVec<[Participant; 2]>,
     /// Copies of what is Here.
     copies: Box<Partition>,
     places: Places,
@@ -119,7 +119,7 @@ pub struct Work {
     late: Late,
 }
 
-impl Work {
+impl DistributedTransaction {
     /// A transaction that will lock `requests`, or everything, when it is first used.
     ///
     /// Its calls see `now_ms` as the present time, or what the nodes say then. It fails if one of `watches` is broken
@@ -130,16 +130,16 @@ impl Work {
         everything: bool,
         now_ms: Option<u64>,
         watches: Vec<WatchId>,
-    ) -> Work {
+    ) -> DistributedTransaction {
         let requests = once_each(requests);
-        Work {
+        DistributedTransaction {
             number: cluster.next_transaction(),
             cluster: cluster.clone(),
             requests,
             everything,
             watches,
             begun: false,
-            shares: SmallVec::new(),
+            participants: SmallVec::new(),
             copies: Box::default(),
             places: HashMap::default(),
             undo: UndoLog::default(),
@@ -203,7 +203,7 @@ impl Work {
         match self.cluster.notify() {
             0 => call::run(&call, Partitions::One(&mut self.copies), seed, Some(&mut self.undo), None, out),
             classes => {
-                let Work { copies, undo, events, .. } = self;
+                let DistributedTransaction { copies, undo, events, .. } = self;
                 call::run_noting(&call, copies, seed, undo, classes, events, out)
             }
         }
@@ -243,16 +243,16 @@ impl Work {
     }
 
     /// Its part on a node, which begins with what is asked there first.
-    fn share(&mut self, node: NodeId, wrote: bool) -> &mut Share {
-        let at = self.shares.partition_point(|held| held.node < node);
-        if self.shares.get(at).is_none_or(|share| share.node != node) {
+    fn participant(&mut self, node: NodeId, wrote: bool) -> &mut Participant {
+        let at = self.participants.partition_point(|held| held.node < node);
+        if self.participants.get(at).is_none_or(|participant| participant.node != node) {
             let link = self.cluster.link(node);
             let (stream, boot) = (link.stream(), link.boot());
-            self.shares.insert(at, Share { node, link, stream, boot, wrote: false });
+            self.participants.insert(at, Participant { node, link, stream, boot, wrote: false });
         }
-        let share = &mut self.shares[at];
-        share.wrote |= wrote;
-        share
+        let participant = &mut self.participants[at];
+        participant.wrote |= wrote;
+        participant
     }
 
     fn step(&self) -> wire::Step {
@@ -279,36 +279,36 @@ impl Work {
         &self,
         answer: Result<Answer, Lost>,
         writes: bool,
-    ) -> Result<Option<wire::StepResult>, Trouble> {
+    ) -> Result<Option<wire::StepResult>, TransactionError> {
         match answer {
             Ok(Answer::StepResult(stepped)) => Ok(Some(*stepped)),
             Ok(Answer::Refusal(refusal)) => match self.cluster.refused(refusal) {
-                Some(error) => Err(Trouble::Lost(error)),
+                Some(error) => Err(TransactionError::Lost(error)),
                 None => Ok(None),
             },
-            Ok(_) => Err(Trouble::Lost(unexpected())),
+            Ok(_) => Err(TransactionError::Lost(unexpected())),
             // The transaction is taken back with the stream.
             Err(lost) => {
                 let lost = Lost { maybe_done: lost.maybe_done && writes, ..lost };
-                Err(Trouble::Lost(lost_error(&lost, writes)))
+                Err(TransactionError::Lost(lost_error(&lost, writes)))
             }
         }
     }
 
     /// Takes everything back.
     fn abort(&mut self) {
-        for share in &self.shares {
+        for participant in &self.participants {
             // What another stream knew is gone with it.
-            if share.link.stream() == share.stream {
+            if participant.link.stream() == participant.stream {
                 let finish = Finish::Abort.into();
                 let step = wire::Step { txn: self.number, finish, ..wire::Step::default() };
-                share.link.tell(Ask::Step(Box::new(step)));
+                participant.link.tell(Ask::Step(Box::new(step)));
             }
         }
     }
 }
 
-impl Drop for Work {
+impl Drop for DistributedTransaction {
     fn drop(&mut self) {
         if !self.ended {
             self.abort();

@@ -11,24 +11,24 @@ use wire::request::Body as Ask;
 use wire::response::Body as Answer;
 use wire::step::Finish;
 
-use super::together::unfit;
-use super::{OUTCOME_PATIENCE, OUTCOME_PAUSE, Share, Work};
+use super::together::check_batch;
+use super::{DistributedTransaction, OUTCOME_PATIENCE, OUTCOME_PAUSE, Participant};
 use crate::client::cluster::{lost_error, unexpected};
-use crate::client::error::Trouble;
+use crate::client::error::TransactionError;
 use crate::client::lost::Lost;
 use crate::journal::fail_point;
 use crate::spans;
 use crate::topology::NodeId;
 
-impl Work {
+impl DistributedTransaction {
     /// Keeps all changes and lets the keys go. An error says whether nothing was done or nobody knows; or that calls could
     /// not be done that were left to the end. Whoever does not wait for the end does not prevent it.
-    pub async fn commit(self) -> Result<(), Trouble> {
+    pub async fn commit(self) -> Result<(), TransactionError> {
         let lost = CommandError::new("UNKNOWN whether this was done: the commit failed");
-        tokio::spawn(spans::carried(self.finish())).await.unwrap_or(Err(Trouble::Lost(lost)))
+        tokio::spawn(spans::carried(self.finish())).await.unwrap_or(Err(TransactionError::Lost(lost)))
     }
 
-    pub(super) async fn finish(mut self) -> Result<(), Trouble> {
+    pub(super) async fn finish(mut self) -> Result<(), TransactionError> {
         if let Some((mut whole, _)) = self.before.take() {
             whole.append(std::mem::take(&mut self.undo));
             self.undo = whole;
@@ -36,7 +36,7 @@ impl Work {
         let mut changes = self.changes(|_, _| true);
         let mut late = std::mem::take(&mut self.late);
         for (node, bundle) in &late.bundles {
-            self.share(*node, bundle.writes);
+            self.participant(*node, bundle.writes);
         }
         let (number, limited) = (self.number, self.step());
         let mut events: HashMap<NodeId, Vec<wire::KeyEvent>> = HashMap::new();
@@ -47,92 +47,103 @@ impl Work {
         }
         let mut events = |node: NodeId| events.remove(&node).unwrap_or_default();
         let step = |finish: Finish| wire::Step { finish: finish.into(), ..limited.clone() };
-        let abort = |share: &Share| share.link.tell(Ask::Step(Box::new(step(Finish::Abort))));
-        let shares = std::mem::take(&mut self.shares);
+        let abort =
+            |participant: &Participant| participant.link.tell(Ask::Step(Box::new(step(Finish::Abort))));
+        let participants = std::mem::take(&mut self.participants);
         self.ended = true;
-        let is_spread = shares.len() > 1;
-        let (writers, readers): (Vec<Share>, Vec<Share>) =
-            shares.into_iter().partition(|share| share.wrote || changes.contains_key(&share.node));
+        let is_spread = participants.len() > 1;
+        let (writers, readers): (Vec<Participant>, Vec<Participant>) = participants
+            .into_iter()
+            .partition(|participant| participant.wrote || changes.contains_key(&participant.node));
         let mut writers = writers.into_iter();
-        let decider = writers.next();
-        let others: Vec<Share> = writers.collect();
-        let names: Vec<String> = others.iter().map(|share| share.link.address().to_owned()).collect();
-        let decides: Vec<String> = decider.iter().map(|share| share.link.address().to_owned()).collect();
+        let coordinator = writers.next();
+        let others: Vec<Participant> = writers.collect();
+        let names: Vec<String> =
+            others.iter().map(|participant| participant.link.address().to_owned()).collect();
+        let decides: Vec<String> =
+            coordinator.iter().map(|participant| participant.link.address().to_owned()).collect();
 
         let mut pending = Vec::new();
-        for share in &others {
-            let changes = changes.remove(&share.node).unwrap_or_default().as_bytes().to_vec().into();
-            let (events, others) = (events(share.node), decides.clone());
+        for participant in &others {
+            let changes = changes.remove(&participant.node).unwrap_or_default().as_bytes().to_vec().into();
+            let (events, others) = (events(participant.node), decides.clone());
             let mut step = wire::Step { changes, events, others, ..step(Finish::Prepare) };
-            late.add_to(share.node, &mut step);
-            pending.push(share.ask(step));
+            late.add_to(participant.node, &mut step);
+            pending.push(participant.ask(step));
         }
         // What was read on several nodes was there at one time only if it is still locked now that all was read. And
         // whoever decides has done its calls before.
-        let decides_late = decider.iter().filter(|_| !others.is_empty() || !readers.is_empty());
-        for share in readers.iter().chain(decides_late) {
-            let has_calls = late.bundles.contains_key(&share.node);
-            if has_calls || (is_spread && !share.wrote && !changes.contains_key(&share.node)) {
+        let decides_late = coordinator.iter().filter(|_| !others.is_empty() || !readers.is_empty());
+        for participant in readers.iter().chain(decides_late) {
+            let has_calls = late.bundles.contains_key(&participant.node);
+            if has_calls || (is_spread && !participant.wrote && !changes.contains_key(&participant.node)) {
                 let mut step = step(Finish::Open);
-                late.add_to(share.node, &mut step);
-                pending.push(share.ask(step));
+                late.add_to(participant.node, &mut step);
+                pending.push(participant.ask(step));
             }
         }
         let mut refused = None;
         for answer in pending {
             match self.stepped(answer.answer().await, false) {
-                Ok(Some(stepped)) => refused = unfit(&stepped).err().or(refused),
+                Ok(Some(stepped)) => refused = check_batch(&stepped).err().or(refused),
                 // Slots have moved: of keys that were not locked before.
-                Ok(None) => refused = Some(Trouble::Apart),
-                Err(trouble) => refused = Some(trouble),
+                Ok(None) => refused = Some(TransactionError::NotBatched),
+                Err(error) => refused = Some(error),
             }
         }
-        if let Some(trouble) = refused {
-            readers.iter().chain(&others).chain(&decider).for_each(abort);
-            return Err(trouble);
+        if let Some(error) = refused {
+            readers.iter().chain(&others).chain(&coordinator).for_each(abort);
+            return Err(error);
         }
         // Nodes where nothing changed have nothing to keep, but keyspace events of keys that were missed.
         let ends = if self.cluster.notify() == 0 { Finish::Abort } else { Finish::Commit };
-        for share in &readers {
-            let events = events(share.node);
-            share.link.tell(Ask::Step(Box::new(wire::Step { events, ..step(ends) })));
+        for participant in &readers {
+            let events = events(participant.node);
+            participant.link.tell(Ask::Step(Box::new(wire::Step { events, ..step(ends) })));
         }
-        let Some(decider) = decider else { return Ok(()) };
+        let Some(coordinator) = coordinator else { return Ok(()) };
 
         fail_point::pass("work:prepared");
-        let own = changes.remove(&decider.node).unwrap_or_default().as_bytes().to_vec().into();
-        let events = events(decider.node);
+        let own = changes.remove(&coordinator.node).unwrap_or_default().as_bytes().to_vec().into();
+        let events = events(coordinator.node);
         let mut commit = wire::Step { changes: own, events, others: names, ..step(Finish::Commit) };
-        late.add_to(decider.node, &mut commit);
-        let answer = decider.ask(commit).answer().await;
+        late.add_to(coordinator.node, &mut commit);
+        let answer = coordinator.ask(commit).answer().await;
         let outcome = match answer {
-            Ok(Answer::StepResult(stepped)) => unfit(&stepped),
-            Ok(Answer::Refusal(refusal)) if refusal.code() == Code::Moved && others.is_empty() => {
-                self.cluster.refused(refusal).map_or(Err(Trouble::Apart), |error| Err(Trouble::Lost(error)))
+            Ok(Answer::StepResult(stepped)) => check_batch(&stepped),
+            Ok(Answer::Refusal(refusal)) if refusal.code() == Code::Moved && others.is_empty() => self
+                .cluster
+                .refused(refusal)
+                .map_or(Err(TransactionError::NotBatched), |error| Err(TransactionError::Lost(error))),
+            answer => {
+                self.outcome(&coordinator, answer, !others.is_empty()).await.map_err(TransactionError::Lost)
             }
-            answer => self.outcome(&decider, answer, !others.is_empty()).await.map_err(Trouble::Lost),
         };
-        if let Err(Trouble::Apart | Trouble::Unfit | Trouble::Conflict(_)) = outcome {
-            abort(&decider);
+        if let Err(
+            TransactionError::NotBatched | TransactionError::BatchFailed | TransactionError::Conflict(_),
+        ) = outcome
+        {
+            abort(&coordinator);
         }
-        for share in others {
+        for participant in others {
             match &outcome {
                 Ok(()) => {
-                    let committed = share.link.ask(Ask::Step(Box::new(step(Finish::Commit))));
-                    let (decider, node) = (decider.link.clone(), share.link.address().to_owned());
+                    let committed = participant.link.ask(Ask::Step(Box::new(step(Finish::Commit))));
+                    let (coordinator, node) =
+                        (coordinator.link.clone(), participant.link.address().to_owned());
                     tokio::spawn(async move {
                         match committed.answer().await {
                             Ok(Answer::StepResult(_)) => {
                                 fail_point::pass("work:followed");
-                                decider.tell(Ask::Acknowledge(wire::Acknowledge { txn: number, node }));
+                                coordinator.tell(Ask::Acknowledge(wire::Acknowledge { txn: number, node }));
                             }
-                            // It asks the decider.
-                            _ => share.link.tell(Ask::Resolve(wire::Resolve { txn: number })),
+                            // It asks the coordinator.
+                            _ => participant.link.tell(Ask::Resolve(wire::Resolve { txn: number })),
                         }
                     });
                 }
-                // Whoever has prepared asks the decider, for as long as it takes.
-                Err(_) => share.link.tell(Ask::Resolve(wire::Resolve { txn: number })),
+                // Whoever has prepared asks the coordinator, for as long as it takes.
+                Err(_) => participant.link.tell(Ask::Resolve(wire::Resolve { txn: number })),
             }
         }
         outcome
@@ -141,7 +152,7 @@ impl Work {
     /// What became of a commit.
     pub(super) async fn outcome(
         &self,
-        decider: &Share,
+        coordinator: &Participant,
         answer: Result<Answer, Lost>,
         is_recorded: bool,
     ) -> Result<(), CommandError> {
@@ -167,13 +178,13 @@ impl Work {
         while Instant::now() < until {
             sleep(OUTCOME_PAUSE).await;
             if let Ok(Answer::Decision(decision)) =
-                decider.link.ask(Ask::GetDecision(wire::GetDecision { txn: self.number })).answer().await
+                coordinator.link.ask(Ask::GetDecision(wire::GetDecision { txn: self.number })).answer().await
             {
                 if decision.committed {
                     return Ok(());
                 }
                 // A node that was started again remembers only what was recorded.
-                if is_recorded || decider.link.boot() == decider.boot {
+                if is_recorded || coordinator.link.boot() == coordinator.boot {
                     let reason = lost.reason.clone();
                     return Err(lost_error(&Lost { maybe_done: false, reason }, true));
                 }

@@ -10,16 +10,16 @@ use store_engine::{Access, Args, DATABASES, Partition, Protocol, Reply, Routing,
 use wire::step_result::Outcome;
 
 use super::bundle::wire_lock;
-use super::{Place, Work};
+use super::{DistributedTransaction, Place};
 use crate::call::Call;
 use crate::client::cluster::{room_in, unexpected, wire_call};
-use crate::client::error::{Trouble, conflict_of};
+use crate::client::error::{TransactionError, conflict_of};
 use crate::client::merge;
 use crate::lock::{LockRequest, Mode};
 use crate::topology::NodeId;
 use crate::txn::{Conflict, FULL, LimitReached, OnFull, TxnLimits};
 
-impl Work {
+impl DistributedTransaction {
     /// Runs a call if that needs nobody else. Whether its reply is no error.
     pub fn execute_here(
         &mut self,
@@ -61,7 +61,7 @@ impl Work {
         mode: Mode,
         seed: &mut u64,
         out: &mut Reply,
-    ) -> Result<bool, Trouble> {
+    ) -> Result<bool, TransactionError> {
         self.begin().await?;
         match call.command.routing.of(call.args) {
             Routing::Anywhere => return Ok(self.run(call, seed, out)),
@@ -98,7 +98,7 @@ impl Work {
         calls: &[Call<'_>],
         mode: Mode,
         seed: &mut u64,
-    ) -> Result<Vec<usize>, Trouble> {
+    ) -> Result<Vec<usize>, TransactionError> {
         self.begin().await?;
         let is_by_key = |call: &Call<'_>| call.command.routing.of(call.args) == Routing::ByKey;
         if calls.iter().all(is_by_key) {
@@ -157,15 +157,15 @@ impl Work {
         mode: Mode,
         seed: u64,
         failed: &mut Vec<usize>,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), TransactionError> {
         let step = wire::Step { seed, shared: mode == Mode::Shared, ..self.step() };
         let mut pending = Vec::new();
         for (node, own) in away {
-            let share = self.shares.iter_mut().find(|share| share.node == node);
-            let share = share.ok_or_else(|| Trouble::Lost(unexpected()))?;
-            share.wrote |= own.iter().any(|at| calls[*at].command.is_write());
+            let participant = self.participants.iter_mut().find(|participant| participant.node == node);
+            let participant = participant.ok_or_else(|| TransactionError::Lost(unexpected()))?;
+            participant.wrote |= own.iter().any(|at| calls[*at].command.is_write());
             let calls = own.iter().map(|at| wire_call(&calls[*at], Protocol::Resp2)).collect();
-            pending.push((share.ask(wire::Step { calls, ..step.clone() }), own));
+            pending.push((participant.ask(wire::Step { calls, ..step.clone() }), own));
         }
         for (answer, own) in pending {
             let stepped = self.stepped(answer.answer().await, false)?.ok_or(Conflict::Everything)?;
@@ -173,7 +173,7 @@ impl Work {
                 return Err(conflict_of(&stepped, &[]));
             }
             if stepped.replies.len() != own.len() {
-                return Err(Trouble::Lost(unexpected()));
+                return Err(TransactionError::Lost(unexpected()));
             }
             let replies = own.into_iter().zip(&stepped.replies);
             failed.extend(replies.filter(|(_, reply)| reply.first() == Some(&b'-')).map(|(at, _)| at));
@@ -182,7 +182,7 @@ impl Work {
     }
 
     /// Brings the keys of a call here that are not.
-    pub(super) async fn fetch(&mut self, call: &Call<'_>) -> Result<(), Trouble> {
+    pub(super) async fn fetch(&mut self, call: &Call<'_>) -> Result<(), TransactionError> {
         let mut by_node: BTreeMap<NodeId, Vec<LockRequest>> = Default::default();
         for (key, need) in call.keys() {
             let place = self.place_of(call.db, key);
@@ -194,16 +194,16 @@ impl Work {
         }
         let ask = |(node, locks): (NodeId, Vec<LockRequest>)| {
             let fetch = locks.iter().map(wire_lock).collect();
-            let share = self.shares.iter().find(|share| share.node == node);
-            share.map(|share| (share.ask(wire::Step { fetch, ..self.step() }), locks))
+            let participant = self.participants.iter().find(|participant| participant.node == node);
+            participant.map(|participant| (participant.ask(wire::Step { fetch, ..self.step() }), locks))
         };
         let pending: Option<Vec<_>> = by_node.into_iter().map(ask).collect();
-        for (answer, locks) in pending.ok_or_else(|| Trouble::Lost(unexpected()))? {
+        for (answer, locks) in pending.ok_or_else(|| TransactionError::Lost(unexpected()))? {
             let Some(stepped) = self.stepped(answer.answer().await, false)? else {
-                return Err(Trouble::Lost(unexpected()));
+                return Err(TransactionError::Lost(unexpected()));
             };
             if stepped.values.len() != locks.len() {
-                return Err(Trouble::Lost(unexpected()));
+                return Err(TransactionError::Lost(unexpected()));
             }
             for (request, value) in locks.iter().zip(&stepped.values) {
                 self.take_value(request, value)?;
@@ -220,7 +220,7 @@ impl Work {
         mode: Mode,
         seed: &mut u64,
         out: &mut Reply,
-    ) -> Result<bool, Trouble> {
+    ) -> Result<bool, TransactionError> {
         let keys: Vec<(usize, Box<[u8]>)> = call.keys().map(|(key, _)| (call.db, key.into())).collect();
         let changes = self.changes(|db, key| keys.iter().any(|(held, named)| *held == db && **named == *key));
         for key in keys {
@@ -240,7 +240,7 @@ impl Work {
         };
         let wrote = call.command.is_write() || !step.changes.is_empty();
         let mut replies = self.ask_all(&[node], step, wrote).await?;
-        let (reply, next) = replies.pop().ok_or_else(|| Trouble::Lost(unexpected()))?;
+        let (reply, next) = replies.pop().ok_or_else(|| TransactionError::Lost(unexpected()))?;
         *seed = next;
         out.buf.extend_from_slice(&reply);
         Ok(reply.first() != Some(&b'-'))
@@ -252,8 +252,8 @@ impl Work {
         call: &Call<'_>,
         seed: &mut u64,
         out: &mut Reply,
-    ) -> Result<bool, Trouble> {
-        let nodes: Vec<NodeId> = self.shares.iter().map(|share| share.node).collect();
+    ) -> Result<bool, TransactionError> {
+        let nodes: Vec<NodeId> = self.participants.iter().map(|participant| participant.node).collect();
         if call.command.name == "scan" {
             let epoch = self.cluster.map().epoch();
             let mut scan = merge::Scan::new(call, nodes, epoch);
@@ -262,7 +262,7 @@ impl Work {
                 let calls = vec![wire_call(&Call { args: Args::new(&args), ..*call }, out.protocol)];
                 let step = wire::Step { calls, max_reply_bytes: room_in(out), ..self.step() };
                 let mut replies = self.ask_all(&[node], step, false).await?;
-                let (reply, _) = replies.pop().ok_or_else(|| Trouble::Lost(unexpected()))?;
+                let (reply, _) = replies.pop().ok_or_else(|| TransactionError::Lost(unexpected()))?;
                 match scan.take(&reply, out) {
                     merge::Progress::More => {}
                     merge::Progress::Over => return Ok(reply.first() != Some(&b'-')),
@@ -296,7 +296,7 @@ impl Work {
         call: &Call<'_>,
         seed: &mut u64,
         out: &mut Reply,
-    ) -> Result<bool, Trouble> {
+    ) -> Result<bool, TransactionError> {
         self.fetch(call).await?;
         if let Some(db) = merge::other_database(call.args).filter(|db| *db < DATABASES) {
             self.fetch(&Call { db, ..*call }).await?;
@@ -320,11 +320,13 @@ impl Work {
         nodes: &[NodeId],
         step: wire::Step,
         wrote: bool,
-    ) -> Result<Vec<(bytes::Bytes, u64)>, Trouble> {
+    ) -> Result<Vec<(bytes::Bytes, u64)>, TransactionError> {
         let mut pending = Vec::new();
-        for share in self.shares.iter_mut().filter(|share| nodes.contains(&share.node)) {
-            share.wrote |= wrote;
-            pending.push(share.ask(step.clone()));
+        for participant in
+            self.participants.iter_mut().filter(|participant| nodes.contains(&participant.node))
+        {
+            participant.wrote |= wrote;
+            pending.push(participant.ask(step.clone()));
         }
         let mut replies = Vec::new();
         for answer in pending {
@@ -334,25 +336,25 @@ impl Work {
             if stepped.outcome() != Outcome::Ok {
                 return Err(conflict_of(&stepped, &[]));
             }
-            let reply = stepped.replies.pop().ok_or_else(|| Trouble::Lost(unexpected()))?;
+            let reply = stepped.replies.pop().ok_or_else(|| TransactionError::Lost(unexpected()))?;
             replies.push((reply, stepped.seed));
         }
         Ok(replies)
     }
 
     /// Where everything is locked: what was changed on copies goes to its nodes at once.
-    pub(super) async fn put_away(&mut self) -> Result<(), Trouble> {
+    pub(super) async fn put_away(&mut self) -> Result<(), TransactionError> {
         let changes = self.changes(|_, _| true);
         self.undo = UndoLog::default();
         self.places.clear();
         *self.copies = Partition::default();
         let mut pending = Vec::new();
         let step = self.step();
-        for share in &mut self.shares {
-            if let Some(changes) = changes.get(&share.node) {
-                share.wrote = true;
+        for participant in &mut self.participants {
+            if let Some(changes) = changes.get(&participant.node) {
+                participant.wrote = true;
                 let changes = changes.as_bytes().to_vec().into();
-                pending.push(share.ask(wire::Step { changes, ..step.clone() }));
+                pending.push(participant.ask(wire::Step { changes, ..step.clone() }));
             }
         }
         for answer in pending {

@@ -8,15 +8,15 @@ use store_engine::{Protocol, Reply, Routing};
 use wire::step_result::Outcome;
 
 use super::bundle::{Bundle, Late, once_each};
-use super::{COPIED_BYTES, Place, Work};
+use super::{COPIED_BYTES, DistributedTransaction, Place};
 use crate::call::Call;
 use crate::client::cluster::{unexpected, wire_call};
-use crate::client::error::{Trouble, conflict_of};
+use crate::client::error::{TransactionError, conflict_of};
 use crate::lock::{LockRequest, Mode};
 use crate::topology::NodeId;
 
-impl Work {
-    /// Whether it has not begun and may do so with its first calls: [`Work::begin_with`].
+impl DistributedTransaction {
+    /// Whether it has not begun and may do so with its first calls: [`DistributedTransaction::begin_with`].
     pub fn is_open(&self) -> bool {
         !self.begun && !self.everything && self.watches.is_empty()
     }
@@ -30,9 +30,9 @@ impl Work {
         spares_memory: bool,
         seed: &mut u64,
         out: Option<&mut Reply>,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), TransactionError> {
         let protocol = out.as_ref().map_or(Protocol::Resp2, |out| out.protocol);
-        let mut bundles = self.bundles(calls, mode, protocol).ok_or(Trouble::Apart)?;
+        let mut bundles = self.bundles(calls, mode, protocol).ok_or(TransactionError::NotBatched)?;
         for request in &self.requests {
             bundles.entry(self.cluster.node_of(&request.key)).or_default().locks.push(request.clone());
         }
@@ -54,8 +54,8 @@ impl Work {
                 ..self.step()
             };
             bundle.add_to(&mut step, COPIED_BYTES);
-            let share = self.share(node, writes);
-            pending.push((node, locks, share.ask(step)));
+            let participant = self.participant(node, writes);
+            pending.push((node, locks, participant.ask(step)));
         }
         let mut answers = Vec::new();
         for (node, locks, answer) in pending {
@@ -64,21 +64,21 @@ impl Work {
         let mut reply = None;
         for (node, locks, answer) in answers {
             // Slots have moved: where they are now is found out step by step.
-            let mut stepped = self.stepped(answer, false)?.ok_or(Trouble::Apart)?;
-            unfit(&stepped)?;
+            let mut stepped = self.stepped(answer, false)?.ok_or(TransactionError::NotBatched)?;
+            check_batch(&stepped)?;
             self.accept(&stepped, &locks)?;
             if last == Some(node) {
                 (*seed, reply) = (stepped.seed, stepped.replies.pop());
             }
         }
         if let Some(out) = out {
-            out.buf.extend_from_slice(&reply.ok_or_else(|| Trouble::Lost(unexpected()))?);
+            out.buf.extend_from_slice(&reply.ok_or_else(|| TransactionError::Lost(unexpected()))?);
         }
         (self.begun, self.keeps_time) = (true, true);
         Ok(())
     }
 
-    /// Leaves calls whose replies nobody reads to the end, see [`Work::begin_with`]. Not if that cannot be: the caller
+    /// Leaves calls whose replies nobody reads to the end, see [`DistributedTransaction::begin_with`]. Not if that cannot be: the caller
     /// has to do them before.
     pub fn leave_to_end(&mut self, calls: &[(Call<'_>, bool)], mode: Mode, spares_memory: bool) -> bool {
         let is_apart = self.everything || self.before.is_some() || !self.watches.is_empty();
@@ -124,11 +124,11 @@ impl Work {
 }
 
 /// What a step came to that was to be done as a whole.
-pub(super) fn unfit(stepped: &wire::StepResult) -> Result<(), Trouble> {
+pub(super) fn check_batch(stepped: &wire::StepResult) -> Result<(), TransactionError> {
     match stepped.outcome() {
         Outcome::Ok => Ok(()),
-        Outcome::Rejected => Err(Trouble::Unfit),
+        Outcome::Rejected => Err(TransactionError::BatchFailed),
         Outcome::LimitData | Outcome::LimitUndo => Err(conflict_of(stepped, &[])),
-        _ => Err(Trouble::Apart),
+        _ => Err(TransactionError::NotBatched),
     }
 }
