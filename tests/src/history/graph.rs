@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::{Anomaly, Transaction};
+use super::model::{Anomaly, Transaction};
 
 /// Why one transaction must have come before another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
