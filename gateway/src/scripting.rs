@@ -6,18 +6,27 @@
 //!
 //! A script that gave up atomicity takes no locks: each of its calls is like a client's.
 
+mod answer;
 mod aside;
+mod atomic;
+mod burning;
+mod call;
 mod caller;
+mod channels;
+mod circumstances;
 mod compile;
 mod declared;
 mod dry;
+mod errors;
 mod exec;
 mod host;
 mod limits;
 mod locks;
+mod outcome;
 mod outgoing;
 mod queue;
 pub mod records;
+mod round;
 mod sandbox;
 mod script;
 mod spans;
@@ -27,8 +36,9 @@ mod unlocked;
 mod wait;
 
 pub use aside::tell_time;
+pub use call::{Program, ScriptCall};
 pub use compile::{compile, load_library};
 pub use exec::{Performer, Queued, Step, Stepping, Watches, exec};
-pub use script::{Program, ScriptCall, run_script};
+pub use script::run_script;
 pub use spans::tell_queued;
 pub use wait::{found_nothing, timed_out, wait};

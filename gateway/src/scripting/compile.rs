@@ -11,8 +11,9 @@ use script::{
 };
 use store_engine::CommandError;
 
-use super::limits::{Burning, Reached};
-use super::script::compile_error;
+use super::burning::Burning;
+use super::errors::compile_error;
+use super::limits::Reached;
 use crate::acl::Account;
 use crate::admission;
 use crate::scripts::functions::{Library, Outline};

@@ -7,8 +7,10 @@ use script::Outcome;
 use store::{Change, Preview, Transaction};
 use store_engine::{Protocol, Reply};
 
-use super::host::{Circumstances, Collects};
-use super::script::{Round, ScriptCall, lost, run_once};
+use super::call::ScriptCall;
+use super::circumstances::{Circumstances, Collects};
+use super::errors::lost;
+use super::round::{Round, run_once};
 use crate::scripts::options::{Flags, OnError};
 use crate::server::Server;
 

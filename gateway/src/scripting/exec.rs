@@ -12,12 +12,16 @@ use store_engine::error::REPLY_TOO_LARGE;
 use store_engine::work::LONG_CALL_STEPS;
 use store_engine::{Args, CommandError, Reply};
 
+use super::call::ScriptCall;
+use super::circumstances::{Circumstances, Collects, Lack};
 use super::dry;
-use super::host::{Circumstances, Collects, Lack, ScriptHost};
+use super::errors::{killed_error, never_run_error};
+use super::host::ScriptHost;
 use super::limits::{exec_memory_error, memory_error};
 use super::locks::LockSet;
+use super::outcome::{append_reply, note_end};
 use super::outgoing::{Outgoing, commit};
-use super::script::{ScriptCall, append_reply, killed_error, never_run_error, note_end, run_once};
+use super::round::run_once;
 use super::spans;
 use crate::admission::{self, Admitted};
 use crate::scripts::cache::{sha_of, spelled};
@@ -159,7 +163,7 @@ impl Present {
 
     fn seen_by(self, call: &ScriptCall<'_>, seed: u64) -> Circumstances {
         let Present { now_ms, micros, clock_seconds } = self;
-        Circumstances { micros, clock_seconds, seed, ..Circumstances::of(call, now_ms) }
+        Circumstances { micros, clock_seconds, seed, ..call.circumstances(now_ms) }
     }
 }
 

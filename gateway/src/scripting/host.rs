@@ -1,128 +1,30 @@
 //! What the calls of an atomic script meet: the gate, then the transaction.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use script::{CallFlags, Finishing, Host, HostCall, LogLevel};
 use smallvec::SmallVec;
-use store::{Call, Conflict, LimitReached, Mode, Transaction, TransactionError};
-use store_engine::spec::flags;
-use store_engine::{Args, CommandError, Protocol, Reply, Routing};
+use store::{Call, LimitReached, Mode, Trouble, Unit};
+use store_engine::{Args, CommandError, Protocol, Reply};
 
+use super::answer::{can_wait, ended, protocol_of, reply_in};
 use super::aside;
 use super::caller::{Caller, Calling, admit};
+use super::channels::{Asking, about_channels, answer_count, tell_channels};
+use super::circumstances::{Circumstances, Collects, Lack};
 use super::declared::Declared;
 use super::outgoing::Outgoing;
 use super::queue::Queue;
 use super::trace::tell_call;
 use crate::admission::{Admitted, Recent};
+use crate::server::Row;
 use crate::server::Server;
 use crate::server::gateways;
-use crate::server::{Handler, Row};
-use crate::session::OwnedCall;
 use crate::session::pubsub::Message;
 use crate::session::tracking::Reader;
 use crate::telemetry::counters::unix_ms;
 use crate::telemetry::script_trace::Trace;
-
-/// Fuel that a call costs beside what its reply's bytes cost.
-pub(super) const CALL_FUEL: u64 = 100;
-
-/// Fuel that a step costs which a command takes: a step is some 50 ns, see [`store_engine::work`].
-pub(super) const STEP_FUEL: u64 = 64;
-
-/// How a call has ended whose reply is `out`, and what it cost.
-pub(super) fn ended(out: &Reply) -> HostCall {
-    if out.is_over_limit() { HostCall::TooLarge } else { HostCall::Done(cost_of(out)) }
-}
-
-/// What a call cost whose reply is `out`.
-pub(super) fn cost_of(out: &Reply) -> u64 {
-    (CALL_FUEL + out.buf.len() as u64).saturating_add(out.steps.saturating_mul(STEP_FUEL))
-}
-
-/// The circumstances of a unit, which every round sees alike.
-#[derive(Clone, Copy)]
-pub(super) struct Circumstances {
-    pub now_ms: u64,
-    /// What TIME tells beside it: nothing else is that exact.
-    pub micros: u32,
-    pub clock_seconds: f64,
-    pub seed: u64,
-    pub db: usize,
-    pub read_only: bool,
-    /// Memory was full when the unit began: it may not begin to write with a call that needs some.
-    pub full: bool,
-    /// Which does not matter.
-    pub spares_memory: bool,
-}
-
-impl Circumstances {
-    /// The present time, which stands still for a script.
-    pub(super) fn clock(&self) -> Duration {
-        Duration::from_millis(self.now_ms) + Duration::from_micros(self.micros.into())
-    }
-}
-
-/// Which calls are sent later and together, of those whose results nobody reads.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Collects {
-    /// None.
-    Nothing,
-    /// Those that a node elsewhere has to do: each would cost a round trip.
-    Away,
-    /// All.
-    All,
-}
-
-impl Collects {
-    /// What is collected until a call fails that was.
-    pub fn at_first(server: &Server) -> Collects {
-        match (server.config.collects_always(), server.store.node()) {
-            (true, _) => Collects::All,
-            (false, None) => Collects::Away,
-            (false, Some(_)) => Collects::Nothing,
-        }
-    }
-
-    /// What is collected after this was lacking.
-    pub fn after(self, lack: &Lack) -> Collects {
-        if matches!(lack, Lack::Order) { Collects::Nothing } else { self }
-    }
-}
-
-/// What an atomic script lacked.
-pub(super) enum Lack {
-    /// Something that is not locked.
-    Lock(Conflict),
-    /// The error of a collected call, where the call stands in the script: nothing may be collected.
-    Order,
-    /// Its locks, before its first call.
-    Begin,
-    /// Memory that its writes, or rolling them back, would need: it cannot be repeated.
-    Limit(LimitReached),
-    /// A node that has part of the transaction: it cannot be repeated, and nothing was done.
-    Node(CommandError),
-}
-
-impl From<Conflict> for Lack {
-    fn from(conflict: Conflict) -> Lack {
-        match conflict {
-            Conflict::Limit(limit) => Lack::Limit(limit),
-            conflict => Lack::Lock(conflict),
-        }
-    }
-}
-
-impl Lack {
-    /// What has to be locked.
-    pub fn conflict(self) -> Option<Conflict> {
-        match self {
-            Lack::Lock(conflict) => Some(conflict),
-            Lack::Order | Lack::Begin | Lack::Limit(_) | Lack::Node(_) => None,
-        }
-    }
-}
 
 /// The host of an atomic script.
 pub(super) struct ScriptHost {
@@ -428,64 +330,6 @@ fn lack_of(trouble: TransactionError) -> Lack {
 
 fn mode_of(seen: &Circumstances) -> Mode {
     if seen.read_only { Mode::Shared } else { Mode::Exclusive }
-}
-
-/// Whether a call may be sent later: it acts on keys that it names, and leaves nothing to chance.
-pub(super) fn can_wait(admitted: &Admitted<'_>) -> bool {
-    let facts = admitted.facts;
-    !admitted.keys.is_empty()
-        && facts.routing.of(admitted.args) == Routing::ByKey
-        && !facts.has(flags::RANDOM)
-}
-
-/// A call about channels.
-pub(super) enum Asking {
-    /// What it publishes.
-    Publish(Message),
-    /// PUBSUB, with the protocol of its reply.
-    Channels(OwnedCall, Protocol),
-}
-
-/// What a call asks about channels, if it does.
-pub(super) fn about_channels(admitted: &Admitted<'_>, protocol: Protocol) -> Option<Asking> {
-    let Row::Session(command) = admitted.row else { return None };
-    let args = admitted.args;
-    match (command.run, command.facts.name) {
-        (Handler::Publish { shard }, _) => {
-            Some(Asking::Publish(Message { shard, channel: args[1].into(), text: args[2].into() }))
-        }
-        (_, "pubsub") if admitted.facts.name != "help" => {
-            Some(Asking::Channels(args.rest(0).iter().map(|item| Box::from(*item)).collect(), protocol))
-        }
-        _ => None,
-    }
-}
-
-/// Answers a call of PUBSUB.
-pub(super) async fn tell_channels(server: &Server, call: &OwnedCall, protocol: Protocol, out: &mut Reply) {
-    let items: Vec<&[u8]> = call.iter().map(|item| &**item).collect();
-    out.protocol = protocol;
-    gateways::tell_channels(server, Args::new(&items), out).await;
-}
-
-/// Answers a call that publishes.
-pub(super) fn answer_count(count: Result<usize, CommandError>, out: &mut Reply) {
-    match count {
-        Ok(count) => out.count(count),
-        Err(error) => out.error(&error),
-    }
-}
-
-/// What the host of either mode answers in, no more than so many bytes.
-pub(super) fn reply_in(reply: &mut Vec<u8>, protocol: Protocol, most_bytes: usize) -> Reply {
-    let mut out = Reply::append_to(std::mem::take(reply), protocol);
-    out.set_limit(most_bytes);
-    out
-}
-
-/// The protocol that a call asks for.
-pub(super) fn protocol_of(flags: CallFlags) -> Protocol {
-    if flags.resp3() { Protocol::Resp3 } else { Protocol::Resp2 }
 }
 
 impl Host for ScriptHost {

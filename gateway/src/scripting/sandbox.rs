@@ -6,8 +6,8 @@ use std::sync::Arc;
 use script::{AnyHost, Host, Outcome, RunInput, Spent};
 use store::Origin;
 
-use super::limits::Burning;
-use super::script::{Program, ScriptCall};
+use super::burning::Burning;
+use super::call::{Program, ScriptCall};
 use super::turns::{self, Pace};
 use crate::server::Server;
 

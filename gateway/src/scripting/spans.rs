@@ -7,7 +7,7 @@ use std::time::Instant;
 use script::Spent;
 use store::spans::Part;
 
-use super::script::{Program, ScriptCall};
+use super::call::{Program, ScriptCall};
 use crate::server::Server;
 use crate::telemetry::script_trace::{BriefCall, Seen, Trace};
 use crate::telemetry::spans::{Batch, Context, Fact, SERVER, Scope, Side, Span};

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use store_engine::Args;
 
-use super::script::ScriptCall;
+use super::call::ScriptCall;
 use crate::admission::{self, Origin};
 use crate::server::Server;
 use crate::telemetry::script_trace::{CallNow, Trace};

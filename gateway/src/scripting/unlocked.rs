@@ -8,12 +8,11 @@ use store::{Call, Cluster};
 use store_engine::work::LONG_CALL_STEPS;
 use store_engine::{Args, CommandError, Protocol, Reply};
 
+use super::answer::{CALL_FUEL, can_wait, ended, protocol_of, reply_in};
 use super::aside;
 use super::caller::{Caller, Calling, admit};
+use super::channels::{Asking, about_channels, answer_count, tell_channels};
 use super::declared::Declared;
-use super::host::{
-    Asking, CALL_FUEL, about_channels, answer_count, can_wait, ended, protocol_of, reply_in, tell_channels,
-};
 use super::queue::Queue;
 use super::trace::tell_call;
 use super::turns::Pace;

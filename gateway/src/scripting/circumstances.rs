@@ -1,0 +1,91 @@
+//! What all rounds of an atomic unit see alike, and what one may lack, so that there is another.
+
+use std::time::Duration;
+
+use store::{Conflict, LimitReached};
+use store_engine::CommandError;
+
+use crate::server::Server;
+
+/// The circumstances of a unit, which every round sees alike.
+#[derive(Clone, Copy)]
+pub(super) struct Circumstances {
+    pub now_ms: u64,
+    /// What TIME tells beside it: nothing else is that exact.
+    pub micros: u32,
+    pub clock_seconds: f64,
+    pub seed: u64,
+    pub db: usize,
+    pub read_only: bool,
+    /// Memory was full when the unit began: it may not begin to write with a call that needs some.
+    pub full: bool,
+    /// Which does not matter.
+    pub spares_memory: bool,
+}
+
+impl Circumstances {
+    /// The present time, which stands still for a script.
+    pub(super) fn clock(&self) -> Duration {
+        Duration::from_millis(self.now_ms) + Duration::from_micros(self.micros.into())
+    }
+}
+
+/// Which calls are sent later and together, of those whose results nobody reads.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Collects {
+    /// None.
+    Nothing,
+    /// Those that a node elsewhere has to do: each would cost a round trip.
+    Away,
+    /// All.
+    All,
+}
+
+impl Collects {
+    /// What is collected until a call fails that was.
+    pub fn at_first(server: &Server) -> Collects {
+        match (server.config.collects_always(), server.store.node()) {
+            (true, _) => Collects::All,
+            (false, None) => Collects::Away,
+            (false, Some(_)) => Collects::Nothing,
+        }
+    }
+
+    /// What is collected after this was lacking.
+    pub fn after(self, lack: &Lack) -> Collects {
+        if matches!(lack, Lack::Order) { Collects::Nothing } else { self }
+    }
+}
+
+/// What an atomic script lacked.
+pub(super) enum Lack {
+    /// Something that is not locked.
+    Lock(Conflict),
+    /// The error of a collected call, where the call stands in the script: nothing may be collected.
+    Order,
+    /// Its locks, before its first call.
+    Begin,
+    /// Memory that its writes, or rolling them back, would need: it cannot be repeated.
+    Limit(LimitReached),
+    /// A node that has part of the transaction: it cannot be repeated, and nothing was done.
+    Node(CommandError),
+}
+
+impl From<Conflict> for Lack {
+    fn from(conflict: Conflict) -> Lack {
+        match conflict {
+            Conflict::Limit(limit) => Lack::Limit(limit),
+            conflict => Lack::Lock(conflict),
+        }
+    }
+}
+
+impl Lack {
+    /// What has to be locked.
+    pub fn conflict(self) -> Option<Conflict> {
+        match self {
+            Lack::Lock(conflict) => Some(conflict),
+            Lack::Order | Lack::Begin | Lack::Limit(_) | Lack::Node(_) => None,
+        }
+    }
+}

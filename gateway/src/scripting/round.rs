@@ -1,0 +1,71 @@
+//! One round of an atomic script.
+
+use std::sync::Arc;
+
+use script::{Outcome, Spent};
+use store::Unit;
+
+use super::call::ScriptCall;
+use super::circumstances::{Circumstances, Collects, Lack};
+use super::host::ScriptHost;
+use super::outgoing::Outgoing;
+use super::queue::Queue;
+use super::sandbox::run_in_sandbox;
+use crate::admission::Recent;
+use crate::scripts::options::OnError;
+use crate::server::Server;
+
+/// How one round went.
+pub(super) struct Round {
+    /// The host with the transaction, unless the sandbox took it down with it.
+    pub host: Option<Box<ScriptHost>>,
+    pub outcome: Outcome,
+    pub spent: Spent,
+}
+
+impl Round {
+    /// Why it has to be repeated.
+    pub fn lack(&mut self) -> Option<Lack> {
+        self.host.as_mut()?.lack.take()
+    }
+}
+
+/// One round. `ends`: if nothing is lacking, its transaction is committed at once.
+pub(super) async fn run_once(
+    server: &Arc<Server>,
+    call: &ScriptCall<'_>,
+    mut txn: Unit,
+    seen: Circumstances,
+    collects: Collects,
+    ends: bool,
+) -> Round {
+    let trace = call.traced();
+    txn.set_limits(call.txn_limits(server));
+    // Boxed for its way to the sandbox and back: it is large.
+    let host = Box::new(ScriptHost {
+        server: server.clone(),
+        txn,
+        seen,
+        caller: call.caller(),
+        lack: None,
+        recent: Recent::default(),
+        collects,
+        queue: Queue::default(),
+        waiting: None,
+        declared: call.declared(),
+        wrote: false,
+        reply_bytes: call.budget.memory_bytes,
+        outgoing: Outgoing::default(),
+        clock_asked: None,
+        asking: None,
+        trace,
+        reader: call.reader.clone(),
+    });
+    let (mut host, outcome, spent) = run_in_sandbox(server, call, seen.clock_seconds, host, None).await;
+    if let (Some(host), Outcome::Reply(reply)) = (&mut host, &outcome) {
+        // What will be undone has no end to go with: an error of a collected call comes before the script's own.
+        let is_kept = call.options.on_error != Some(OnError::RollBack) || reply.first() != Some(&b'-');
+        host.end(ends && is_kept).await;
+    }
+    Round { host, outcome, spent }
+}
