@@ -36,6 +36,8 @@ pub struct Reply {
     /// Most bytes that `buf` may hold. What would exceed it is left out, and [`Reply::is_over_limit`] from then on.
     limit: usize,
     is_over_limit: bool,
+    /// Where the latest error begins.
+    error_at: Option<usize>,
     /// Steps that the calls which wrote it have taken.
     pub steps: u64,
     /// Raised when nobody wants it any more.
@@ -50,7 +52,15 @@ impl Reply {
 
     /// A reply behind what is in `buf` already.
     pub fn append_to(buf: Vec<u8>, protocol: Protocol) -> Self {
-        Reply { buf, protocol, limit: usize::MAX, is_over_limit: false, steps: 0, cancel: None }
+        Reply {
+            buf,
+            protocol,
+            limit: usize::MAX,
+            is_over_limit: false,
+            error_at: None,
+            steps: 0,
+            cancel: None,
+        }
     }
 
     /// From now on no more than `bytes` may come to what is there.
@@ -59,8 +69,41 @@ impl Reply {
         self.is_over_limit = false;
     }
 
+    /// Where another reply begins, behind those that are there.
+    pub fn begin(&mut self) -> usize {
+        self.error_at = None;
+        self.buf.len()
+    }
+
+    /// Takes back what was written from `mark` on.
+    pub fn truncate(&mut self, mark: usize) {
+        self.buf.truncate(mark);
+        self.error_at = self.error_at.filter(|at| *at < mark);
+    }
+
+    /// Whether what was written from `mark` on is an error, and not only an element of it.
+    pub fn is_error_from(&self, mark: usize) -> bool {
+        self.error_at == Some(mark)
+    }
+
+    /// Notes that an error was written into `buf`, from `mark` on.
+    pub fn note_error(&mut self, mark: usize) {
+        self.error_at = Some(mark);
+    }
+
+    /// Adds a whole reply that came as bytes from elsewhere.
+    pub fn relay(&mut self, reply: &[u8]) {
+        if reply.first() == Some(&b'-') {
+            self.note_error(self.buf.len());
+        }
+        self.buf.extend_from_slice(reply);
+    }
+
     /// Adds a reply that was written elsewhere, with what is known of it.
     pub fn append(&mut self, other: Reply) {
+        if let Some(at) = other.error_at {
+            self.note_error(self.buf.len() + at);
+        }
         if self.buf.is_empty() {
             self.buf = other.buf;
         } else {
@@ -141,6 +184,7 @@ impl Reply {
 
     /// An error line. CR and LF become blanks, so that no text can forge a second reply.
     pub fn error(&mut self, error: &CommandError) {
+        self.note_error(self.buf.len());
         self.buf.push(b'-');
         let text = error.text().bytes().map(|byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { byte });
         self.buf.extend(text);
@@ -282,6 +326,7 @@ impl Reply {
 
     /// Makes what was written from `mark` on an array of `len` elements.
     pub fn array_from(&mut self, mark: usize, len: usize) {
+        self.error_at = None;
         let end = self.buf.len();
         self.array(len);
         let header = self.buf.len() - end;
@@ -290,9 +335,59 @@ impl Reply {
 
     /// The same of a map.
     pub fn map_from(&mut self, mark: usize, pairs: usize) {
+        self.error_at = None;
         let end = self.buf.len();
         self.map(pairs);
         let header = self.buf.len() - end;
         self.buf[mark..].rotate_right(header);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::SYNTAX;
+
+    #[test]
+    fn an_element_that_is_an_error_makes_no_error_of_the_reply() {
+        let mut out = Reply::new(Protocol::Resp2);
+        let first = out.begin();
+        out.array(1);
+        out.error(&SYNTAX);
+        assert!(!out.is_error_from(first));
+        let second = out.begin();
+        out.array_of(|out| {
+            out.error(&SYNTAX);
+            1
+        });
+        assert!(!out.is_error_from(second));
+        let third = out.begin();
+        out.error(&SYNTAX);
+        assert!(out.is_error_from(third));
+    }
+
+    #[test]
+    fn what_is_taken_back_is_no_error() {
+        let mut out = Reply::new(Protocol::Resp2);
+        out.ok();
+        let mark = out.begin();
+        out.error(&SYNTAX);
+        out.truncate(mark);
+        out.ok();
+        assert!(!out.is_error_from(mark));
+    }
+
+    #[test]
+    fn replies_from_elsewhere_are_told_apart() {
+        let mut other = Reply::new(Protocol::Resp2);
+        other.relay(b"-ERR no\r\n");
+        let mut out = Reply::new(Protocol::Resp2);
+        out.ok();
+        let mark = out.begin();
+        out.append(other);
+        assert!(out.is_error_from(mark));
+        let mark = out.begin();
+        out.relay(b"+OK\r\n");
+        assert!(!out.is_error_from(mark));
     }
 }

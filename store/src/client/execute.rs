@@ -124,7 +124,7 @@ impl Cluster {
             };
             let pending = self.send(node, call, out.protocol, lane, 0);
             match self.received(pending, call.command.is_write()).await {
-                Some(Ok(reply)) => return out.buf.extend_from_slice(&reply),
+                Some(Ok(reply)) => return out.relay(&reply),
                 Some(Err(error)) => return out.error(&error),
                 None => {}
             }

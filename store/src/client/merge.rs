@@ -58,7 +58,7 @@ impl Plan {
     pub fn merge(&self, replies: impl IntoIterator<Item = bytes::Bytes>, out: &mut Reply) {
         let replies: Vec<bytes::Bytes> = replies.into_iter().collect();
         if let Some(error) = replies.iter().find(|reply| reply.first() == Some(&b'-')) {
-            return out.buf.extend_from_slice(error);
+            return out.relay(error);
         }
         match self.merge {
             Merge::Sum => out.integer(replies.iter().filter_map(|reply| header(reply)).map(|(n, _)| n).sum()),
@@ -72,10 +72,10 @@ impl Plan {
                 let found: Vec<&bytes::Bytes> = replies.iter().filter(something).collect();
                 match found.len() as u64 {
                     0 => out.null(),
-                    count => out.buf.extend_from_slice(found[(chance % count) as usize]),
+                    count => out.relay(found[(chance % count) as usize]),
                 }
             }
-            Merge::Agree => out.buf.extend_from_slice(replies.first().map_or(b"+OK\r\n", |reply| &**reply)),
+            Merge::Agree => out.relay(replies.first().map_or(b"+OK\r\n", |reply| &**reply)),
         }
     }
 }
@@ -149,7 +149,7 @@ impl Scan {
     /// Takes the reply of that node.
     pub fn take(&mut self, reply: &[u8], out: &mut Reply) -> Progress {
         if reply.first() == Some(&b'-') {
-            out.buf.extend_from_slice(reply);
+            out.relay(reply);
             return Progress::Over;
         }
         let parsed = header(reply).and_then(|(_, rest)| {

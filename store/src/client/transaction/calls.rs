@@ -242,7 +242,7 @@ impl DistributedTransaction {
         let mut replies = self.ask_all(&[node], step, wrote).await?;
         let (reply, next) = replies.pop().ok_or_else(|| TransactionError::Lost(unexpected()))?;
         *seed = next;
-        out.buf.extend_from_slice(&reply);
+        out.relay(&reply);
         Ok(reply.first() != Some(&b'-'))
     }
 
