@@ -22,7 +22,7 @@ use store_engine::{Args, Command, CommandError};
 use crate::config::Config;
 
 pub use commands::Commands;
-use file::Users;
+use file::{FileError, Users};
 use limits::Limit;
 use log::Log;
 pub use meter::Meter;
@@ -99,6 +99,30 @@ pub enum Refused {
     Gone,
     /// By the user's rules.
     Denied(Denied),
+}
+
+/// A rule of ACL SETUSER that is refused.
+#[derive(Debug)]
+pub enum WrongRule {
+    /// The parenthesis with which it begins has no partner.
+    Unmatched(Vec<u8>),
+    /// It means nothing, for this reason.
+    Means(Vec<u8>, selector::Wrong),
+}
+
+impl From<WrongRule> for CommandError {
+    fn from(wrong: WrongRule) -> CommandError {
+        CommandError::owned(match wrong {
+            WrongRule::Unmatched(first) => {
+                let first = String::from_utf8_lossy(&first);
+                format!("ERR Unmatched parenthesis in acl selector starting at '{first}'.")
+            }
+            WrongRule::Means(rule, why) => {
+                let rule = String::from_utf8_lossy(&rule);
+                format!("ERR Error in ACL SETUSER modifier '{rule}': {why}")
+            }
+        })
+    }
 }
 
 /// All users.
@@ -242,19 +266,13 @@ impl Acl {
         account.filter(|account| known && !account.is_gone())
     }
 
-    /// What a user would be after these rules. An error is the text of a reply.
-    pub fn planned<'a>(&self, name: &[u8], rules: impl Iterator<Item = &'a [u8]>) -> Result<User, String> {
-        let rules = user::merged(rules).map_err(|first| {
-            let first = String::from_utf8_lossy(&first).into_owned();
-            format!("ERR Unmatched parenthesis in acl selector starting at '{first}'.")
-        })?;
+    /// What a user would be after these rules.
+    pub fn planned<'a>(&self, name: &[u8], rules: impl Iterator<Item = &'a [u8]>) -> Result<User, WrongRule> {
+        let rules = user::merged(rules).map_err(WrongRule::Unmatched)?;
         let account = self.find(name);
         let mut user =
             account.map_or_else(|| User::new(self.known()), |account| User::clone(&account.user()));
-        user.apply_all(self.known(), &rules).map_err(|(rule, wrong)| {
-            let rule = String::from_utf8_lossy(&rule).into_owned();
-            format!("ERR Error in ACL SETUSER modifier '{rule}': {wrong}")
-        })?;
+        user.apply_all(self.known(), &rules).map_err(|(rule, why)| WrongRule::Means(rule, why))?;
         Ok(user)
     }
 
@@ -322,8 +340,8 @@ impl Acl {
         self.put(DEFAULT, user);
     }
 
-    /// Reads users from a file. An error is what Redis says of it.
-    pub fn load(&self, path: &Path) -> Result<Users, String> {
+    /// Reads users from a file.
+    pub fn load(&self, path: &Path) -> Result<Users, FileError> {
         file::load(path, self.known())
     }
 

@@ -217,7 +217,7 @@ async fn open_doors(server: &Arc<Server>) -> Result<(), StartError> {
     let config = &server.config;
     match config.aclfile.get() {
         Some(path) => {
-            let users = server.acl.load(&path).map_err(StartError)?;
+            let users = server.acl.load(&path).map_err(|error| StartError(error.to_string()))?;
             server.acl.replace(users);
         }
         // Nodes elsewhere may not be there yet.

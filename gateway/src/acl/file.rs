@@ -1,60 +1,132 @@
 //! Users as lines of a file, in Redis' form: `user NAME RULE …`.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::io::Write as _;
-use std::path::Path;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::{fmt, fs};
 
 use super::commands::Commands;
-use super::selector::has_spaces;
+use super::limits;
+use super::selector::{self, has_spaces};
 use super::user::{Known, User, merged};
 use crate::config::file::replace;
 
 /// Users by name.
 pub type Users = BTreeMap<Box<[u8]>, User>;
 
-/// Reads a file. An error tells of every wrong line, as Redis does.
-pub fn load(path: &Path, known: Known<'_>) -> Result<Users, String> {
-    let name = path.display();
-    let text = fs::read(path).map_err(|error| {
-        let why = error.to_string();
-        let why = why.split(" (os error").next().unwrap_or_default();
-        format!("Error loading ACLs, opening file '{name}': {why}")
-    })?;
-    parse(&name.to_string(), &text, known)
+/// Why a file of users is not used.
+#[derive(Debug)]
+pub enum FileError {
+    /// It cannot be read.
+    Unreadable(PathBuf, io::Error),
+    /// Some of its lines are wrong.
+    Lines(PathBuf, Vec<WrongLine>),
 }
 
-fn parse(name: &str, text: &[u8], known: Known<'_>) -> Result<Users, String> {
+/// As Redis tells it: of every wrong line.
+impl fmt::Display for FileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            FileError::Unreadable(path, error) => {
+                let why = error.to_string();
+                let why = why.split(" (os error").next().unwrap_or_default();
+                write!(f, "Error loading ACLs, opening file '{}': {why}", path.display())
+            }
+            FileError::Lines(path, lines) => {
+                let path = path.display();
+                for WrongLine { number, wrong } in lines {
+                    match wrong {
+                        Wrong::NoUser => {
+                            write!(
+                                f,
+                                "{path}:{number} should start with user keyword followed by the username. "
+                            )?;
+                        }
+                        Wrong::Name(name) => {
+                            write!(f, "{path}:{number}: username '{name}' contains invalid characters. ")?;
+                        }
+                        Wrong::Twice(name) => {
+                            write!(f, "WARNING: Duplicate user '{name}' found on line {number}. ")?;
+                        }
+                        Wrong::Rules(error) => write!(f, "{path}:{number}: {error}")?,
+                    }
+                }
+                f.write_str(
+                    "WARNING: ACL errors detected, no change to the previously active ACL rules was performed",
+                )
+            }
+        }
+    }
+}
+
+/// A line that makes no user.
+#[derive(Debug)]
+pub struct WrongLine {
+    number: usize,
+    wrong: Wrong,
+}
+
+#[derive(Debug)]
+enum Wrong {
+    /// It names no user.
+    NoUser,
+    /// No user may have this name.
+    Name(String),
+    /// The user was there before.
+    Twice(String),
+    /// Its rules.
+    Rules(RulesError),
+}
+
+/// Why rules make no user.
+#[derive(Debug, PartialEq, Eq)]
+pub enum RulesError {
+    /// A parenthesis has no partner.
+    Unmatched,
+    /// These rules are wrong, each for this reason.
+    Wrong(Vec<(Vec<u8>, selector::Wrong)>),
+}
+
+impl fmt::Display for RulesError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let RulesError::Wrong(rules) = self else {
+            return f.write_str("Unmatched parenthesis in selector definition.");
+        };
+        let mut told = false;
+        for (rule, why) in rules {
+            // A name that is not known is no secret, other rules may be one.
+            if [selector::UNKNOWN, limits::UNKNOWN].contains(why) {
+                let rule = String::from_utf8_lossy(rule);
+                write!(f, "Error in applying operation '{rule}': {why}. ")?;
+            } else if !std::mem::replace(&mut told, true) {
+                write!(f, "{why}. ")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Reads a file.
+pub fn load(path: &Path, known: Known<'_>) -> Result<Users, FileError> {
+    let text = fs::read(path).map_err(|error| FileError::Unreadable(path.to_owned(), error))?;
+    parse(&text, known).map_err(|lines| FileError::Lines(path.to_owned(), lines))
+}
+
+fn parse(text: &[u8], known: Known<'_>) -> Result<Users, Vec<WrongLine>> {
     let mut users = Users::new();
     let mut seen = BTreeSet::new();
-    let mut errors = String::new();
+    let mut errors = Vec::new();
     for (at, line) in text.split(|byte| *byte == b'\n').enumerate() {
-        let (line, number) = (line.trim_ascii(), at + 1);
+        let line = line.trim_ascii();
         if line.is_empty() {
             continue;
         }
         match parse_line(line, known, &mut seen) {
             Ok((name, user)) => _ = users.insert(name, user),
-            Err(Wrong::Twice(user)) => {
-                errors.push_str(&format!("WARNING: Duplicate user '{user}' found on line {number}. "));
-            }
-            Err(Wrong::Line(why)) => errors.push_str(&format!("{name}:{number}{why}")),
+            Err(wrong) => errors.push(WrongLine { number: at + 1, wrong }),
         }
     }
-    if !errors.is_empty() {
-        errors.push_str(
-            "WARNING: ACL errors detected, no change to the previously active ACL rules was performed",
-        );
-        return Err(errors);
-    }
-    Ok(users)
-}
-
-enum Wrong {
-    /// The user was there before.
-    Twice(String),
-    /// What stands behind the line's number.
-    Line(String),
+    if errors.is_empty() { Ok(users) } else { Err(errors) }
 }
 
 /// `seen` are the names that stood before, also before wrong rules.
@@ -65,37 +137,31 @@ fn parse_line(
 ) -> Result<(Box<[u8]>, User), Wrong> {
     let mut words = line.split(|byte| *byte == b' ');
     let (Some(b"user"), Some(name)) = (words.next(), words.next()) else {
-        return Err(Wrong::Line(" should start with user keyword followed by the username. ".into()));
+        return Err(Wrong::NoUser);
     };
     let shown = String::from_utf8_lossy(name).into_owned();
     if has_spaces(name) {
-        return Err(Wrong::Line(format!(": username '{shown}' contains invalid characters. ")));
+        return Err(Wrong::Name(shown));
     }
     if !seen.insert(name.into()) {
         return Err(Wrong::Twice(shown));
     }
-    let user = parse_rules(words, known).map_err(|why| Wrong::Line(format!(": {why}")))?;
+    let user = parse_rules(words, known).map_err(Wrong::Rules)?;
     Ok((name.into(), user))
 }
 
 /// A user of its rules.
-pub fn parse_rules<'a>(words: impl Iterator<Item = &'a [u8]>, known: Known<'_>) -> Result<User, String> {
+pub fn parse_rules<'a>(words: impl Iterator<Item = &'a [u8]>, known: Known<'_>) -> Result<User, RulesError> {
     let words = words.map(<[u8]>::trim_ascii);
-    let rules = merged(words).map_err(|_| "Unmatched parenthesis in selector definition.".to_owned())?;
+    let rules = merged(words).map_err(|_| RulesError::Unmatched)?;
     let mut user = User::new(known);
-    let mut errors = String::new();
-    let mut told = false;
-    for rule in &rules {
-        let Err(why) = user.apply(known, rule) else { continue };
-        // A name that is not known is no secret, other rules may be one.
-        if why.starts_with("Unknown") {
-            let rule = String::from_utf8_lossy(rule);
-            errors.push_str(&format!("Error in applying operation '{rule}': {why}. "));
-        } else if !std::mem::replace(&mut told, true) {
-            errors.push_str(&format!("{why}. "));
+    let mut errors = Vec::new();
+    for rule in rules {
+        if let Err(why) = user.apply(known, &rule) {
+            errors.push((rule, why));
         }
     }
-    if errors.is_empty() { Ok(user) } else { Err(errors) }
+    if errors.is_empty() { Ok(user) } else { Err(RulesError::Wrong(errors)) }
 }
 
 /// Writes users into a file, in the place of what it has.

@@ -10,7 +10,8 @@ const NONE: &str = "none";
 /// How scripts are run, a bit each.
 const MODES: [&str; 3] = ["atomic", "read-only", "async"];
 
-const UNKNOWN: Wrong = "Unknown limit. The limits are commands-per-second, fuel-per-second, scripts-at-once, \
+/// A name that is none of a limit.
+pub const UNKNOWN: Wrong = "Unknown limit. The limits are commands-per-second, fuel-per-second, scripts-at-once, \
                         script-memory, script-timeout-ms, script-modes and undeclared-keys";
 const NO_NUMBER: Wrong = "A limit must be a whole number of at least 1, or none";
 const NO_SIZE: Wrong = "This limit must be a size of at least 1mb, such as 64mb, or none";

@@ -12,7 +12,8 @@ pub type Wrong = &'static str;
 
 /// A rule that means nothing.
 pub const SYNTAX: Wrong = "Syntax error";
-const UNKNOWN: Wrong = "Unknown command or category name in ACL";
+/// A name that is none.
+pub const UNKNOWN: Wrong = "Unknown command or category name in ACL";
 const ALL_KEYS: Wrong = "Adding a pattern after the * pattern (or the 'allkeys' flag) is not valid and does not \
                          have any effect. Try 'resetkeys' to start with an empty list of patterns";
 const ALL_CHANNELS: Wrong = "Adding a pattern after the * pattern (or the 'allchannels' flag) is not valid and \

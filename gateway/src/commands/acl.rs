@@ -238,7 +238,7 @@ async fn set_user(server: &Server, session: &mut Session, args: Args<'_>) -> Res
         return Err(CommandError::new("ERR Usernames can't contain spaces or null characters"));
     }
     let _turn = server.loading.lock().await;
-    let user = server.acl.planned(name, args.rest(3).iter().copied()).map_err(CommandError::owned)?;
+    let user = server.acl.planned(name, args.rest(3).iter().copied())?;
     if keeps_users(server) {
         let rules = user.show(server.acl.commands());
         server.store.put_record(records::USER, name, &rules).await?;

@@ -60,7 +60,7 @@ impl<'a> Outline<'a> {
                     ));
                 }
                 Some((key, value)) if key.eq_ignore_ascii_case(b"name=") => name = Some(value),
-                _ => set_option(&mut options, &String::from_utf8_lossy(word)).map_err(CommandError::owned)?,
+                _ => set_option(&mut options, &String::from_utf8_lossy(word))?,
             }
         }
         let name = name.ok_or(CommandError::new("ERR Library name was not given"))?;
@@ -77,14 +77,16 @@ impl<'a> Outline<'a> {
 }
 
 /// Adds one of our options. Redis knows none but the name.
-fn set_option(options: &mut Options, word: &str) -> Result<(), String> {
+fn set_option(options: &mut Options, word: &str) -> Result<(), CommandError> {
     let known = word.split_once('=').filter(|(key, _)| *key != "flags");
     let set = known.map_or(Err(BadOption::Key(word.to_owned())), |(key, value)| options.set(key, value));
-    set.map_err(|bad| match bad {
-        BadOption::Value(word, expected) => {
-            format!("ERR Invalid value in library metadata: {word}, expected {expected}")
-        }
-        BadOption::Key(_) | BadOption::Flag(_) => format!("ERR Invalid metadata value given: {word}"),
+    set.map_err(|bad| {
+        CommandError::owned(match bad {
+            BadOption::Value(word, expected) => {
+                format!("ERR Invalid value in library metadata: {word}, expected {expected}")
+            }
+            BadOption::Key(_) | BadOption::Flag(_) => format!("ERR Invalid metadata value given: {word}"),
+        })
     })
 }
 
