@@ -17,4 +17,4 @@ pub use inline::split_words;
 pub use reader::{Progress, Reader, Value};
 pub use request::{Limits, Parser, ProtocolError, Request, Step};
 pub use scan::{ReplyError, ReplyLimits};
-pub use transcode::transcode;
+pub use transcode::{is_error, transcode};

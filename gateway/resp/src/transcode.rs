@@ -52,6 +52,11 @@ pub fn transcode(
     }
 }
 
+/// Whether a guest's reply is an error, if it is a reply at all.
+pub fn is_error(reply: &[u8]) -> bool {
+    reply.first() == Some(&b'-')
+}
+
 /// Walks over the whole reply. With `RESP2`, writes what must change and all that stands before it; returns
 /// up to where the reply has been written.
 fn walk<const RESP2: bool>(

@@ -34,7 +34,7 @@ pub async fn run(
             script::script_call(server, session, admitted, parse_sha(admitted.args[1]), true, read_only)?
         }
     };
-    scripting::run_script(server, call, &mut out.buf).await;
+    scripting::run_script(server, call, out).await;
     Ok(())
 }
 

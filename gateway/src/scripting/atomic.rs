@@ -8,9 +8,8 @@ use store::Unit;
 use super::call::ScriptCall;
 use super::circumstances::{Circumstances, Collects, Lack};
 use super::dry;
-use super::errors::lost;
+use super::errors::ScriptError;
 use super::host::ScriptHost;
-use super::limits::memory_error;
 use super::locks::LockSet;
 use super::outcome::{append_reply, note_end};
 use super::outgoing::Outgoing;
@@ -74,13 +73,21 @@ pub(super) struct Kept {
     pub spent: Spent,
 }
 
-/// What is to be committed; an error is the text that becomes the reply.
+/// What a script has come to.
+pub(super) enum Ran {
+    /// It is to be kept.
+    Kept(Kept),
+    /// Nothing of it is. Whether its reply is an error.
+    Over { is_error: bool },
+}
+
+/// Runs a script until its locks suffice, and appends its reply to `out`.
 pub(super) async fn run_atomic(
     server: &Arc<Server>,
     call: &ScriptCall<'_>,
     rounds: &mut Rounds,
     out: &mut Vec<u8>,
-) -> Result<Option<Kept>, String> {
+) -> Result<Ran, ScriptError> {
     let tells = !call.is_dry() && call.trace.as_ref().is_some_and(|trace| trace.wants_changes());
     loop {
         let now_ms = rounds.seen.map(|seen| seen.now_ms).filter(|now_ms| *now_ms > 0);
@@ -90,11 +97,11 @@ pub(super) async fn run_atomic(
             Some(txn) => txn,
             None => {
                 let lock = rounds.locks.lock(server, now_ms, Vec::new());
-                server.counters.lock_waits.of(lock).await.map_err(lost)?
+                server.counters.lock_waits.of(lock).await?
             }
         };
         if call.is_dry() || tells {
-            txn.begin_part().await.map_err(lost)?;
+            txn.begin_part().await?;
         }
         call.end_phase("lock", began);
         // Not before: those who wait for a key shall not keep others from running.
@@ -124,11 +131,11 @@ pub(super) async fn run_atomic(
         let Round { host, outcome, spent } = round;
         if let Some(Lack::Node(error)) = lack {
             call.note(server, Ended::WithError, &spent);
-            return Err(error.text().to_owned());
+            return Err(ScriptError::NodeLost(error));
         }
         if let Some(Lack::Limit(limit)) = lack {
             call.note(server, Ended::ByLimit, &spent);
-            return Err(memory_error(server, call, limit));
+            return Err(ScriptError::memory(server, call, limit));
         }
         if let Some(lack) = lack {
             rounds.repeat(server, call, host.as_ref().map(|host| &host.txn), lack);
@@ -143,7 +150,8 @@ pub(super) async fn run_atomic(
             if let Some(mut host) = host {
                 Box::pin(dry::tell(call, &mut host.txn, failed, mark, out)).await?;
             }
-            return Ok(None);
+            // It tells of the run, however that ended.
+            return Ok(Ran::Over { is_error: false });
         }
         if let Some(ScriptHost { txn, outgoing, .. }) = host.map(|host| *host)
             && !(failed && call.options.on_error == Some(OnError::RollBack))
@@ -151,9 +159,9 @@ pub(super) async fn run_atomic(
             if txn.requests().count() > call.keys.len() {
                 call.note_undeclared(server, txn.requests());
             }
-            return Ok(Some(Kept { txn, outgoing, failed, spent }));
+            return Ok(Ran::Kept(Kept { txn, outgoing, failed, spent }));
         }
         note_end(server, call, failed, &spent);
-        return Ok(None);
+        return Ok(Ran::Over { is_error: failed });
     }
 }

@@ -74,7 +74,7 @@ pub async fn compile(
     let compiling = Compiling::of(server, session)?;
     let compiled = compiling.drive(server.runtime.compile(script, &compiling.budget)).await?;
     compiled.map_err(|outcome| match outcome {
-        Outcome::CompileError(message) => CommandError::owned(compile_error(&message)),
+        Outcome::CompileError(message) => compile_error(&message),
         Outcome::Limit(limit) => compiling.reached(limit, "while the script was compiled"),
         other => CommandError::owned(format!("SCRIPTTRAP the script could not be compiled: {other:?}")),
     })

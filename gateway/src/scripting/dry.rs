@@ -9,7 +9,8 @@ use store_engine::{Protocol, Reply};
 
 use super::call::ScriptCall;
 use super::circumstances::{Circumstances, Collects};
-use super::errors::lost;
+use super::errors::ScriptError;
+use super::outcome::is_error;
 use super::round::{Round, run_once};
 use crate::scripts::options::{Flags, OnError};
 use crate::server::Server;
@@ -17,35 +18,28 @@ use crate::server::Server;
 /// Keys that a dry run tells of.
 const MOST_CHANGES: usize = 1000;
 
-/// Refuses a dry run that could not be undone, with the text of the reply.
-pub(super) fn refuse(call: &ScriptCall<'_>) -> Result<(), String> {
-    if !call.is_dry() {
-        return Ok(());
+/// Refuses a dry run that could not be undone.
+pub(super) fn refuse(call: &ScriptCall<'_>) -> Result<(), ScriptError> {
+    match call.is_dry() && call.options.flags.has(Flags::DISABLE_ATOMICITY) {
+        true => Err(ScriptError::DryRun),
+        false => Ok(()),
     }
-    if call.options.flags.has(Flags::DISABLE_ATOMICITY) {
-        return Err(format!(
-            "ERR {} does not support dry runs, because it runs without atomicity and its writes are visible \
-             immediately",
-            call.program
-        ));
-    }
-    Ok(())
 }
 
 /// Undoes a run that has ended and was a part of its transaction, and replaces its reply, which begins at `mark`, by
-/// what is to be known of it. An error is the text that becomes the reply.
+/// what is to be known of it.
 pub(super) async fn tell(
     call: &ScriptCall<'_>,
     txn: &mut Transaction,
     failed: bool,
     mark: usize,
     out: &mut Vec<u8>,
-) -> Result<(), String> {
+) -> Result<(), ScriptError> {
     let (changes, omitted) = if failed && call.options.on_error == Some(OnError::RollBack) {
-        txn.undo_part().await.map_err(lost)?;
+        txn.undo_part().await?;
         (Vec::new(), 0)
     } else {
-        txn.undo_part_telling(MOST_CHANGES).await.map_err(lost)?
+        txn.undo_part_telling(MOST_CHANGES).await?
     };
     let own = out.split_off(mark);
     let mut reply = Reply::append_to(std::mem::take(out), call.protocol);
@@ -81,16 +75,16 @@ pub(super) async fn note_changes(
     mut round: Round,
     seen: Circumstances,
     collects: Collects,
-) -> Result<Round, String> {
-    let (Some(trace), Outcome::Reply(reply)) = (&call.trace, &round.outcome) else { return Ok(round) };
+) -> Result<Round, ScriptError> {
+    let (Some(trace), Outcome::Reply(_)) = (&call.trace, &round.outcome) else { return Ok(round) };
     let Some(host) = &mut round.host else { return Ok(round) };
     if host.lack.is_some() {
         return Ok(round);
     }
-    let is_undone = reply.starts_with(b"-") && call.options.on_error == Some(OnError::RollBack);
+    let is_undone = is_error(&round.outcome) && call.options.on_error == Some(OnError::RollBack);
     let (changes, omitted) = match is_undone {
         true => (Vec::new(), 0),
-        false => host.txn.undo_part_telling(MOST_CHANGES).await.map_err(lost)?,
+        false => host.txn.undo_part_telling(MOST_CHANGES).await?,
     };
     let mut told = Reply::new(Protocol::Resp3);
     told.array(changes.len());

@@ -15,11 +15,10 @@ use store_engine::{Args, CommandError, Reply};
 use super::call::ScriptCall;
 use super::circumstances::{Circumstances, Collects, Lack};
 use super::dry;
-use super::errors::{killed_error, never_run_error};
+use super::errors::{ScriptError, exec_memory_error, never_run_error};
 use super::host::ScriptHost;
-use super::limits::{exec_memory_error, memory_error};
 use super::locks::LockSet;
-use super::outcome::{append_reply, note_end};
+use super::outcome::{append_reply, forget, note_end, note_killed, note_never_run};
 use super::outgoing::{Outgoing, commit};
 use super::round::run_once;
 use super::spans;
@@ -225,9 +224,7 @@ pub async fn exec<'a>(
                     }
                 }
                 return match commit(server, txn, shared.outgoing).await {
-                    Err(TransactionError::Conflict(Conflict::Limit(limit))) => {
-                        Err(CommandError::owned(exec_memory_error(server, limit)))
-                    }
+                    Err(Trouble::Conflict(Conflict::Limit(limit))) => Err(exec_memory_error(server, limit)),
                     done => done.map(|()| true).map_err(error_of),
                 };
             }
@@ -242,9 +239,9 @@ pub async fn exec<'a>(
                 locks.widen(txn.as_deref(), lack.conflict());
             }
             // What ends a script undoes it, and with it the transaction it is part of.
-            Err(Broken::Ended(text)) => return Err(CommandError::owned(text)),
+            Err(Broken::Ended(error)) => return Err(error),
         }
-        out.buf.truncate(mark);
+        out.truncate(mark);
     }
 }
 
@@ -258,7 +255,10 @@ async fn wait<T>(
     let Some(script) = script else { return Ok(waits.await) };
     match server.runs.drive(|| script.who(client), pin!(waits)).await {
         Some(done) => Ok(done),
-        None => Err(CommandError::owned(never_run_error(server, &script.who(client)))),
+        None => {
+            note_never_run(server);
+            Err(never_run_error(&script.who(client)))
+        }
     }
 }
 
@@ -273,9 +273,9 @@ fn error_of(trouble: TransactionError) -> CommandError {
 /// Why a round came to nothing.
 enum Broken {
     /// It has to be repeated, with the locks it had and those it lacked.
-    Lack(Option<Box<Transaction>>, Lack),
-    /// A script was ended; the text is EXEC's reply.
-    Ended(String),
+    Lack(Option<Box<Unit>>, Lack),
+    /// A script was ended; the error is EXEC's reply.
+    Ended(CommandError),
 }
 
 /// What the steps of a round share.
@@ -322,7 +322,7 @@ async fn round<'a>(
                 }
             }
             Step::Engine(admitted, db) => {
-                make_room(out).await.map_err(|error| Broken::Ended(error.text().to_owned()))?;
+                make_room(out).await.map_err(Broken::Ended)?;
                 let (part, mark) = (Part::begin(), out.buf.len());
                 let call = call_of(admitted, *db, shared.present.now_ms);
                 txn.set_limits(server.transaction_limits());
@@ -336,7 +336,7 @@ async fn round<'a>(
                     spans::tell_queued(server, part, name, *db, &out.buf[mark..]);
                 }
                 if out.is_over_limit() {
-                    return Err(Broken::Ended(REPLY_TOO_LARGE.text().to_owned()));
+                    return Err(Broken::Ended(REPLY_TOO_LARGE));
                 }
                 // Of many calls none may be long, and all together nevertheless.
                 out.steps += LONG_CALL_STEPS / CALLS_PER_TURN as u64;
@@ -352,7 +352,7 @@ async fn round<'a>(
                     Err(TransactionError::Conflict(conflict)) => {
                         return Err(Broken::Lack(Some(Box::new(txn)), Lack::Lock(conflict)));
                     }
-                    Err(trouble) => return Err(Broken::Ended(error_of(trouble).text().to_owned())),
+                    Err(trouble) => return Err(Broken::Ended(error_of(trouble))),
                 }
             }
             Step::Script(call) => {
@@ -393,7 +393,7 @@ async fn script_step(
     match &done {
         // It is told of when it has ended.
         Err(Broken::Lack(..)) => {}
-        Err(Broken::Ended(text)) => spans::tell(server, call, began, format!("-{text}").as_bytes()),
+        Err(Broken::Ended(error)) => spans::tell(server, call, began, format!("-{error}").as_bytes()),
         Ok(_) => spans::tell(server, call, began, out.buf.get(mark..).unwrap_or_default()),
     }
     done
@@ -406,11 +406,12 @@ async fn run_step(
     mut txn: Transaction,
     shared: &mut Shared,
     out: &mut Reply,
-) -> Result<Transaction, Broken> {
-    let ended = |trouble| Broken::Ended(error_of(trouble).text().to_owned());
-    txn.begin_part().await.map_err(ended)?;
+) -> Result<Unit, Broken> {
+    let lost = |trouble| Broken::Ended(error_of(trouble));
+    let ended = |error: ScriptError| Broken::Ended(error.reply(call));
+    txn.begin_part().await.map_err(lost)?;
     if let Err(error) = dry::refuse(call) {
-        out.error(&CommandError::owned(error));
+        out.error(&error.reply(call));
         return Ok(txn);
     }
     let mark = out.buf.len();
@@ -424,7 +425,7 @@ async fn run_step(
     });
     let Some(mut done) = server.runs.drive(|| call.who(), run).await else {
         told.iter_mut().for_each(|told| told.end(Ended::Killed, 0));
-        return Err(Broken::Ended(killed_error(server, call)));
+        return Err(ended(note_killed(server, call)));
     };
     let lack = done.lack();
     // What an earlier round has come to is locked from the start.
@@ -435,10 +436,10 @@ async fn run_step(
     };
     call.note_undeclared(server, found.chain(lacked));
     if let Some(Lack::Node(error)) = lack {
-        return Err(Broken::Ended(error.text().to_owned()));
+        return Err(Broken::Ended(error));
     }
     if let Some(Lack::Limit(limit)) = lack {
-        return Err(Broken::Ended(memory_error(server, call, limit)));
+        return Err(ended(ScriptError::memory(server, call, limit)));
     }
     if let Some(lack) = lack {
         call.program.stats().add_rerun();
@@ -447,13 +448,13 @@ async fn run_step(
     }
     let failed = match done.outcome {
         Outcome::CompileError(message) => {
-            out.error(&CommandError::owned(call.compile_error(server, &message)));
+            forget(server, call);
+            out.error(&ScriptError::Compile(message).reply(call));
             true
         }
         outcome => {
             told.iter_mut().for_each(|told| told.end(Ended::ByLimit, done.spent.fuel));
-            let failed =
-                append_reply(server, call, outcome, &done.spent, &mut out.buf).map_err(Broken::Ended)?;
+            let failed = append_reply(server, call, outcome, &done.spent, &mut out.buf).map_err(ended)?;
             shared.ended.push((at, failed, done.spent));
             failed
         }
@@ -461,17 +462,17 @@ async fn run_step(
     let how = if failed { Ended::WithError } else { Ended::Well };
     call.tell_end(how, &done.spent);
     told.iter_mut().for_each(|told| told.end(how, done.spent.fuel));
-    let lost = || Broken::Ended("SCRIPTTRAP the sandbox failed and its transaction was rolled back".into());
-    let ScriptHost { mut txn, outgoing: published, seen, .. } = *done.host.ok_or_else(lost)?;
+    let host = done.host.ok_or_else(|| ended(ScriptError::SandboxLost))?;
+    let ScriptHost { mut txn, outgoing: published, seen, .. } = *host;
     shared.seed = seen.seed;
     if call.is_dry() {
-        dry::tell(call, &mut txn, failed, mark, &mut out.buf).await.map_err(Broken::Ended)?;
+        dry::tell(call, &mut txn, failed, mark, &mut out.buf).await.map_err(ended)?;
         return Ok(txn);
     }
     match failed && call.options.on_error == Some(OnError::RollBack) {
-        true => txn.undo_part().await.map_err(ended)?,
+        true => txn.undo_part().await.map_err(lost)?,
         false => {
-            txn.keep_part().await.map_err(ended)?;
+            txn.keep_part().await.map_err(lost)?;
             shared.outgoing.append(published);
         }
     }

@@ -1,13 +1,11 @@
-//! What is told of runs that a limit ended.
+//! The limits that end runs, and who has set them.
 
 use std::fmt;
 use std::sync::Arc;
 
 use script::Budget;
-use store::LimitReached;
 
 use super::call::ScriptCall;
-use super::errors::fate;
 use crate::acl::Account;
 use crate::acl::limits::Limit;
 use crate::server::Server;
@@ -55,58 +53,28 @@ impl Reached {
         Reached { limit, used_up, setting }
     }
 
+    /// By a run of this call.
+    pub fn by_call(server: &Server, call: &ScriptCall<'_>, limit: script::Limit) -> Reached {
+        let options = &call.options;
+        let own = match limit {
+            script::Limit::Fuel => options.fuel.is_some(),
+            script::Limit::Time => options.timeout_ms.is_some(),
+            script::Limit::Memory => options.memory_bytes.is_some(),
+            script::Limit::Reply => false,
+        };
+        let reached = Reached::of(server, call.account.as_ref(), &call.budget, limit);
+        Reached { setting: if own { "the script's own options" } else { reached.setting }, ..reached }
+    }
+
+    /// By the memory that rolling back this call would require.
+    pub fn when_undone(server: &Server, call: &ScriptCall<'_>) -> Reached {
+        let used_up = format!("rolling back requires more than {} bytes", call.budget.memory_bytes);
+        Reached { used_up, ..Reached::by_call(server, call, script::Limit::Memory) }
+    }
+
     /// The error of what was ended; `what` says what that was.
     pub fn error(&self, what: impl fmt::Display) -> String {
         let Reached { limit, used_up, setting } = self;
         format!("SCRIPTLIMIT {}: {used_up} {what}; the limit is set by {setting}", limit.name())
     }
 }
-
-/// What is told of a run that a limit ended.
-pub(super) fn limit_error(server: &Server, call: &ScriptCall<'_>, limit: script::Limit) -> String {
-    let mut reached = Reached::of(server, call.account.as_ref(), &call.budget, limit);
-    let options = &call.options;
-    let own = match limit {
-        script::Limit::Fuel => options.fuel.is_some(),
-        script::Limit::Time => options.timeout_ms.is_some(),
-        script::Limit::Memory => options.memory_bytes.is_some(),
-        script::Limit::Reply => false,
-    };
-    if own {
-        reached.setting = "the script's own options";
-    }
-    reached.error(format_args!("by {}; {}", call.program, fate(call)))
-}
-
-/// The reply of an atomic script that memory ended.
-pub(super) fn memory_error(server: &Server, call: &ScriptCall<'_>, limit: LimitReached) -> String {
-    match limit {
-        LimitReached::Data => {
-            format!("{DATA_LIMIT}: {} was stopped; its writes were rolled back", call.program)
-        }
-        LimitReached::Undo if call.in_exec => exec_memory_error(server, limit),
-        LimitReached::Undo => {
-            let mut reached = Reached::of(server, call.account.as_ref(), &call.budget, script::Limit::Memory);
-            reached.used_up = format!("rolling back requires more than {} bytes", call.budget.memory_bytes);
-            if call.options.memory_bytes.is_some() {
-                reached.setting = "the script's own options";
-            }
-            reached.error(format_args!("after the writes of {}, which were rolled back", call.program))
-        }
-    }
-}
-
-/// The reply of a MULTI transaction that memory ended.
-pub(super) fn exec_memory_error(server: &Server, limit: LimitReached) -> String {
-    match limit {
-        LimitReached::Data => format!("{DATA_LIMIT}: the transaction was rolled back"),
-        LimitReached::Undo => format!(
-            "TXNLIMIT memory: rolling back requires more than {} bytes; the transaction was rolled back; \
-             the limit is set by transaction-memory-max",
-            server.config.transaction_memory_max.get()
-        ),
-    }
-}
-
-/// Redis' words for commands that need memory.
-const DATA_LIMIT: &str = "OOM command not allowed when used memory > 'maxmemory'";

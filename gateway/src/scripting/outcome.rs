@@ -3,9 +3,9 @@
 use resp::ReplyLimits;
 use script::{Outcome, Spent};
 
-use super::call::ScriptCall;
-use super::errors::fate;
-use super::limits::limit_error;
+use super::call::{Program, ScriptCall};
+use super::errors::ScriptError;
+use super::limits::Reached;
 use crate::server::Server;
 use crate::telemetry::counters::Counters;
 use crate::telemetry::script_stats::Ended;
@@ -16,6 +16,31 @@ pub(super) fn note_end(server: &Server, call: &ScriptCall<'_>, failed: bool, spe
     Counters::add(&server.counters.scripts_run, 1);
 }
 
+/// Counts a script that was killed.
+pub(super) fn note_killed(server: &Server, call: &ScriptCall<'_>) -> ScriptError {
+    Counters::add(&server.counters.scripts_killed, 1);
+    call.note(server, Ended::Killed, &Spent::default());
+    ScriptError::Killed
+}
+
+/// Counts a transaction that was killed while it was still waiting for its keys, or its user's turn.
+pub(super) fn note_never_run(server: &Server) {
+    Counters::add(&server.counters.scripts_killed, 1);
+    server.totals.add(Ended::Killed, &Spent::default());
+}
+
+/// Forgets a script that does not compile.
+pub(super) fn forget(server: &Server, call: &ScriptCall<'_>) {
+    if let Program::Script(known) = &call.program {
+        server.scripts.forget(known);
+    }
+}
+
+/// Whether a run ended by itself with an error.
+pub(super) fn is_error(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Reply(reply) if resp::is_error(reply))
+}
+
 /// [`append_reply`], and [`note_end`].
 pub(super) fn append_outcome(
     server: &Server,
@@ -23,41 +48,40 @@ pub(super) fn append_outcome(
     outcome: Outcome,
     spent: &Spent,
     out: &mut Vec<u8>,
-) -> Result<bool, String> {
+) -> Result<bool, ScriptError> {
     let failed = append_reply(server, call, outcome, spent, out)?;
     note_end(server, call, failed, spent);
     Ok(failed)
 }
 
-/// Appends the reply of a run that ended by itself, and says whether that is an error; the error's text if
-/// something ended it, which is counted.
+/// Appends the reply of a run that ended by itself, and says whether that is an error. What ended it otherwise is counted.
 pub(super) fn append_reply(
     server: &Server,
     call: &ScriptCall<'_>,
     outcome: Outcome,
     spent: &Spent,
     out: &mut Vec<u8>,
-) -> Result<bool, String> {
-    let (program, writes) = (&call.program, fate(call));
-    let trapped = |what: String| {
+) -> Result<bool, ScriptError> {
+    let trapped = |error: ScriptError| {
         Counters::add(&server.counters.script_traps, 1);
         call.note(server, Ended::ByLimit, spent);
-        Err(format!("SCRIPTTRAP {what}; {writes}"))
+        Err(error)
     };
+    let failed = is_error(&outcome);
     match outcome {
-        Outcome::Reply(bytes) => {
-            let mark = out.len();
-            if let Err(error) = resp::transcode(&bytes, call.protocol, out, ReplyLimits::default()) {
-                return trapped(format!("the sandbox returned no valid reply: {error}"));
-            }
-            Ok(out.get(mark) == Some(&b'-'))
+        Outcome::Reply(bytes) => match resp::transcode(&bytes, call.protocol, out, ReplyLimits::default()) {
+            Ok(()) => Ok(failed),
+            Err(error) => trapped(ScriptError::InvalidReply(error)),
+        },
+        Outcome::CompileError(message) => {
+            forget(server, call);
+            Err(ScriptError::Compile(message))
         }
-        Outcome::CompileError(message) => Err(call.compile_error(server, &message)),
         Outcome::Limit(limit) => {
             call.note(server, Ended::ByLimit, spent);
-            Err(limit_error(server, call, limit))
+            Err(ScriptError::Limit(Reached::by_call(server, call, limit)))
         }
-        Outcome::Stopped => trapped(format!("{program} was stopped")),
-        Outcome::Trap(what) => trapped(format!("the sandbox stopped {program}: {what}")),
+        Outcome::Stopped => trapped(ScriptError::Stopped),
+        Outcome::Trap(what) => trapped(ScriptError::Trap(what)),
     }
 }

@@ -8,6 +8,7 @@ use store::Unit;
 use super::call::ScriptCall;
 use super::circumstances::{Circumstances, Collects, Lack};
 use super::host::ScriptHost;
+use super::outcome::is_error;
 use super::outgoing::Outgoing;
 use super::queue::Queue;
 use super::sandbox::run_in_sandbox;
@@ -62,9 +63,9 @@ pub(super) async fn run_once(
         reader: call.reader.clone(),
     });
     let (mut host, outcome, spent) = run_in_sandbox(server, call, seen.clock_seconds, host, None).await;
-    if let (Some(host), Outcome::Reply(reply)) = (&mut host, &outcome) {
+    if let (Some(host), Outcome::Reply(_)) = (&mut host, &outcome) {
         // What will be undone has no end to go with: an error of a collected call comes before the script's own.
-        let is_kept = call.options.on_error != Some(OnError::RollBack) || reply.first() != Some(&b'-');
+        let is_kept = call.options.on_error != Some(OnError::RollBack) || !is_error(&outcome);
         host.end(ends && is_kept).await;
     }
     Round { host, outcome, spent }

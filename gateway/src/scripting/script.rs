@@ -5,17 +5,16 @@ use std::sync::Arc;
 
 use script::Outcome;
 use store::{Conflict, Trouble};
-use store_engine::{CommandError, Reply};
+use store_engine::Reply;
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::atomic::{Kept, Rounds, run_atomic};
+use super::atomic::{Kept, Ran, Rounds, run_atomic};
 use super::call::ScriptCall;
 use super::circumstances::Lack;
 use super::declared::Refuser;
 use super::dry;
-use super::errors::{killed_error, lost};
-use super::limits::memory_error;
-use super::outcome::{append_outcome, note_end};
+use super::errors::ScriptError;
+use super::outcome::{append_outcome, note_end, note_killed};
 use super::outgoing::commit;
 use super::queue::Queue;
 use super::sandbox::run_in_sandbox;
@@ -29,33 +28,46 @@ use crate::telemetry::script_stats::Ended;
 use crate::telemetry::script_trace::Trace;
 
 /// Runs a script and appends its reply to `out`.
-pub async fn run_script(server: &Arc<Server>, mut call: ScriptCall<'_>, out: &mut Vec<u8>) {
-    let mark = out.len();
-    if let Err(error) = dry::refuse(&call) {
-        return append_error(out, &call, error);
-    }
-    let _turn = match take_turn(server, &call).await {
-        Ok(turn) => turn,
-        Err(error) => return append_error(out, &call, error),
+pub async fn run_script(server: &Arc<Server>, mut call: ScriptCall<'_>, out: &mut Reply) {
+    let turn = match dry::refuse(&call) {
+        Ok(()) => take_turn(server, &call).await,
+        Err(error) => Err(error),
     };
+    let _turn = match turn {
+        Ok(turn) => turn,
+        Err(error) => return out.error(&error.reply(&call)),
+    };
+    let mark = out.buf.len();
     let scope = call.scope();
     let began = call.phase();
     call.tell_spans();
-    {
+    let done = {
         // It is large: it stays where it is made, whoever drives it.
-        let run = pin!(run(server, &mut call, out));
+        let run = pin!(run(server, &mut call, &mut out.buf));
         match &scope {
             None => run.await,
             Some(scope) => scope.drive(run).await,
         }
+    };
+    match done {
+        Ok(true) => out.note_error(mark),
+        Ok(false) => {}
+        Err(error) => {
+            out.truncate(mark);
+            out.error(&error.reply(&call));
+        }
     }
     if let Some(began) = began {
-        spans::tell(server, &call, began, out.get(mark..).unwrap_or_default());
+        spans::tell(server, &call, began, out.buf.get(mark..).unwrap_or_default());
     }
 }
 
-/// Runs one that may be run.
-async fn run(server: &Arc<Server>, call: &mut ScriptCall<'_>, out: &mut Vec<u8>) {
+/// Runs one that may be run. Whether its reply is an error.
+async fn run(
+    server: &Arc<Server>,
+    call: &mut ScriptCall<'_>,
+    out: &mut Vec<u8>,
+) -> Result<bool, ScriptError> {
     let mark = out.len();
     let mut told = server.events.begin(|| call.introduction(call.mode()));
     if told.is_some() || call.is_dry() {
@@ -66,11 +78,14 @@ async fn run(server: &Arc<Server>, call: &mut ScriptCall<'_>, out: &mut Vec<u8>)
         (seen.mode, seen.name) = (call.mode(), call.program.name().to_owned());
     }
     let mut rounds = Rounds::new(server, call);
-    let kept = loop {
+    let ran = loop {
         let done = {
             let run = pin!(async {
                 match call.options.flags.has(Flags::DISABLE_ATOMICITY) {
-                    true => Box::pin(run_unlocked(server, call, out)).await.map(|()| None),
+                    true => {
+                        let ran = Box::pin(run_unlocked(server, call, out)).await;
+                        ran.map(|is_error| Ran::Over { is_error })
+                    }
                     false => run_atomic(server, call, &mut rounds, out).await,
                 }
             });
@@ -78,10 +93,10 @@ async fn run(server: &Arc<Server>, call: &mut ScriptCall<'_>, out: &mut Vec<u8>)
         };
         // What follows is beyond the reach of SCRIPT KILL, which promises that nothing stays.
         let Kept { txn, outgoing, failed, spent } = match done {
-            Some(Ok(Some(kept))) => kept,
-            Some(Ok(None)) => break Ok(()),
+            Some(Ok(Ran::Kept(kept))) => kept,
+            Some(Ok(Ran::Over { is_error })) => break Ok(is_error),
             Some(Err(error)) => break Err(error),
-            None => break Err(killed_error(server, call)),
+            None => break Err(note_killed(server, call)),
         };
         let began = call.phase();
         let done = commit(server, txn, outgoing).await;
@@ -91,11 +106,11 @@ async fn run(server: &Arc<Server>, call: &mut ScriptCall<'_>, out: &mut Vec<u8>)
             Err(TransactionError::BatchFailed) => rounds.again(server, call, Lack::Order),
             Err(TransactionError::Conflict(Conflict::Limit(limit))) => {
                 call.note(server, Ended::ByLimit, &spent);
-                break Err(memory_error(server, call, limit));
+                break Err(ScriptError::memory(server, call, limit));
             }
             done => {
                 note_end(server, call, failed, &spent);
-                break done.map_err(lost);
+                break done.map(|()| failed).map_err(ScriptError::from);
             }
         }
         out.truncate(mark);
@@ -104,20 +119,15 @@ async fn run(server: &Arc<Server>, call: &mut ScriptCall<'_>, out: &mut Vec<u8>)
         let seen = trace.seen();
         told.end(seen.ended.unwrap_or(Ended::WithError), seen.spent.fuel);
     }
-    if let Err(error) = kept {
-        out.truncate(mark);
-        append_error(out, call, error);
-    }
+    ran
 }
 
-fn append_error(out: &mut Vec<u8>, call: &ScriptCall<'_>, text: String) {
-    let mut reply = Reply::append_to(std::mem::take(out), call.protocol);
-    reply.error(&CommandError::owned(text));
-    *out = reply.buf;
-}
-
-/// A run without locks. An error is the text that becomes the reply.
-async fn run_unlocked(server: &Arc<Server>, call: &ScriptCall<'_>, out: &mut Vec<u8>) -> Result<(), String> {
+/// A run without locks. Whether its reply is an error.
+async fn run_unlocked(
+    server: &Arc<Server>,
+    call: &ScriptCall<'_>,
+    out: &mut Vec<u8>,
+) -> Result<bool, ScriptError> {
     let pace = Pace::new(call.budget.slice_fuel);
     let host = Box::new(UnlockedHost {
         server: server.clone(),
@@ -146,25 +156,23 @@ async fn run_unlocked(server: &Arc<Server>, call: &ScriptCall<'_>, out: &mut Vec
     if let Some(mut host) = host {
         // Also those of a script that was ended: it did call them.
         host.send_all().await;
-        if let (Some(error), Outcome::Reply(_) | Outcome::Stopped) = (&host.failed, &outcome) {
+        if let (Some(error), Outcome::Reply(_) | Outcome::Stopped) = (host.failed.take(), &outcome) {
             call.note(server, Ended::WithError, &spent);
-            return Err(format!(
-                "{} script: {}, by a call whose result it does not use.",
-                error.text(),
-                call.program.name()
-            ));
+            return Err(ScriptError::UnusedCall(error));
         }
     }
-    append_outcome(server, call, outcome, &spent, out).map(drop)
+    append_outcome(server, call, outcome, &spent, out)
 }
 
-/// Waits in the line of the user's scripts, if there is one. Nothing is locked yet. An error is the text that becomes
-/// the reply.
-async fn take_turn(server: &Server, call: &ScriptCall<'_>) -> Result<Option<OwnedSemaphorePermit>, String> {
+/// Waits in the line of the user's scripts, if there is one. Nothing is locked yet.
+async fn take_turn(
+    server: &Server,
+    call: &ScriptCall<'_>,
+) -> Result<Option<OwnedSemaphorePermit>, ScriptError> {
     let Some(account) = &call.account else { return Ok(None) };
     let waits = pin!(admission::turn(server, account));
     match server.runs.drive(|| call.who(), waits).await {
-        Some(turn) => turn.map_err(|error| error.text().to_owned()),
-        None => Err(killed_error(server, call)),
+        Some(turn) => turn.map_err(ScriptError::Turn),
+        None => Err(note_killed(server, call)),
     }
 }
