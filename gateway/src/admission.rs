@@ -10,5 +10,5 @@ pub use call::{
     shown_name,
 };
 pub use limits::{count_later, grant, turn};
-pub use permission::{Stage, note_refusal, refuse_to_session, refuse_without_permission};
+pub use permission::{NotAdmitted, Stage, note_refusal, refuse_to_session, refuse_without_permission};
 pub use resources::{refuse_what_cannot_be_kept, refuse_when_full};

@@ -178,7 +178,7 @@ impl Handler {
 pub fn run_now(server: &Server, session: &mut Session, args: Args<'_>, run: InlineFn, out: &mut Reply) {
     let mark = out.buf.len();
     if let Err(error) = run(server, session, args, out) {
-        out.buf.truncate(mark);
+        out.truncate(mark);
         out.error(&error);
     }
 }
@@ -426,12 +426,13 @@ impl Server {
         }
     }
 
-    /// Writes a line of the audit log about a call that had this reply, if the log records calls of the command.
+    /// Writes a line of the audit log about a call, whose reply is this `error` if it is one, if the log records calls of
+    /// the command.
     #[inline]
-    pub fn audit_call(&self, client: &ClientInfo, number: u16, args: Args<'_>, reply: &[u8]) {
+    pub fn audit_call(&self, client: &ClientInfo, number: u16, args: Args<'_>, error: Option<&[u8]>) {
         if self.audit.concerns(number) {
             let account = client.account.lock().clone();
-            self.audit.record_call(Caller { user: account.name(), addr: &client.addr }, args, reply);
+            self.audit.record_call(Caller { user: account.name(), addr: &client.addr }, args, error);
         }
     }
 

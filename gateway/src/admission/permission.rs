@@ -26,21 +26,51 @@ pub enum Stage {
     InScript,
 }
 
+/// Why a call is not made.
+#[derive(Debug)]
+pub enum NotAdmitted {
+    /// The rules of its user deny it.
+    Denied(CommandError),
+    /// Something else.
+    Rejected(CommandError),
+}
+
+impl NotAdmitted {
+    /// What its client is told.
+    pub fn error(&self) -> &CommandError {
+        let (NotAdmitted::Denied(error) | NotAdmitted::Rejected(error)) = self;
+        error
+    }
+}
+
+impl From<CommandError> for NotAdmitted {
+    fn from(error: CommandError) -> NotAdmitted {
+        NotAdmitted::Rejected(error)
+    }
+}
+
+impl From<NotAdmitted> for CommandError {
+    fn from(why: NotAdmitted) -> CommandError {
+        let (NotAdmitted::Denied(error) | NotAdmitted::Rejected(error)) = why;
+        error
+    }
+}
+
 /// Refuses what a connection may not do: anything but being let in, or what its user may not do.
 #[inline]
 pub fn refuse_to_session(
     server: &Server,
     session: &Session,
     admitted: &Admitted<'_>,
-) -> Result<(), CommandError> {
+) -> Result<(), NotAdmitted> {
     if session.authenticated && session.account.is_unlimited() {
         return Ok(());
     }
     if !server.acl.is_known() && !is_harmless(admitted.facts) {
-        return Err(server.acl.why_unknown());
+        return Err(server.acl.why_unknown().into());
     }
     if session.needs_password(&server.acl) && !admitted.facts.has(flags::NO_AUTH) {
-        return Err(acl::NOAUTH);
+        return Err(acl::NOAUTH.into());
     }
     refuse_too_many(server, &session.account, admitted)?;
     let stage = if session.multi.is_some() { Stage::Queued } else { Stage::Asked };
@@ -62,7 +92,7 @@ pub fn refuse_without_permission(
     client: u64,
     stage: Stage,
     admitted: &Admitted<'_>,
-) -> Result<(), CommandError> {
+) -> Result<(), NotAdmitted> {
     if account.is_unlimited() {
         return Ok(());
     }
@@ -76,12 +106,12 @@ fn refuse_by_rules(
     client: u64,
     stage: Stage,
     admitted: &Admitted<'_>,
-) -> Result<(), CommandError> {
+) -> Result<(), NotAdmitted> {
     let Admitted { row, facts, args, .. } = *admitted;
     let denied = match server.acl.check(account, row.facts(), facts, args) {
-        Ok(()) if stage != Stage::Queued => return refuse_hidden_keys(server, account, facts, args),
+        Ok(()) if stage != Stage::Queued => return Ok(refuse_hidden_keys(server, account, facts, args)?),
         Ok(()) => return Ok(()),
-        Err(Refused::Gone) => return Err(acl::NOAUTH),
+        Err(Refused::Gone) => return Err(acl::NOAUTH.into()),
         Err(Refused::Denied(denied)) => denied,
     };
     let context = match stage {
@@ -96,7 +126,7 @@ fn refuse_by_rules(
     };
     let client = server.clients.lock().get(&client).cloned();
     note_refusal(server, reason, context, object, account.name(), client.as_deref());
-    Err(refusal(stage, denied, row.facts(), facts))
+    Err(NotAdmitted::Denied(refusal(stage, denied, row.facts(), facts)))
 }
 
 /// Bytes of a key, a channel or the name of a user that ACL LOG keeps.

@@ -14,7 +14,7 @@ use store_engine::keys::keys_of;
 use store_engine::spec::flags;
 use store_engine::{Args, Command, CommandError, Protocol, Reply, Routing};
 
-use crate::admission::{self, Admitted};
+use crate::admission::{self, Admitted, NotAdmitted};
 use crate::commands;
 use crate::commands::perform::perform;
 use crate::scripting;
@@ -36,7 +36,7 @@ pub fn begin<'a>(
     out: &mut Reply,
 ) -> Option<Waiting<'a>> {
     let began = session_time(server, session);
-    let mark = out.buf.len();
+    let mark = out.begin();
     limit(server, out);
     let span = server.spans.begin(&session.parent, began);
     session.span = span.filter(|_| !session.needs_password(&server.acl));
@@ -50,7 +50,7 @@ pub fn begin<'a>(
         let took = began.map(|began| note_time(server, session, args, began));
         if let Some(number) = called {
             count(server, number, took, out, mark);
-            server.audit_call(&session.client, number, args, out.buf.get(mark..).unwrap_or_default());
+            server.audit_call(&session.client, number, args, error_from(out, mark));
         }
         if let Some(span) = session.span.take() {
             let name = match called {
@@ -92,22 +92,30 @@ fn span_of(open: &Open, name: &str, now: Option<Instant>) -> Span {
     span.with("db.system.name", "redis").with("db.operation.name", name)
 }
 
+/// The reply from `mark` on, if it is an error.
+fn error_from(out: &Reply, mark: usize) -> Option<&[u8]> {
+    out.buf.get(mark..).filter(|_| out.is_error_from(mark))
+}
+
 /// Counts a call that was run, with how long it took if somebody has measured that. Its reply stands behind `mark`.
 fn count(server: &Server, number: u16, took: Option<Duration>, out: &Reply, mark: usize) {
-    let failed = out.buf.get(mark) == Some(&b'-');
+    let error = error_from(out, mark);
     match took {
-        Some(took) => server.calls.add(number, took, failed),
-        None => server.calls.add_untimed(number, failed),
+        Some(took) => server.calls.add(number, took, error.is_some()),
+        None => server.calls.add_untimed(number, error.is_some()),
     }
-    if failed {
-        server.errors.add(&out.buf[mark..]);
+    if let Some(error) = error {
+        server.errors.add(error);
     }
 }
 
 /// Counts a call that was not run.
-fn count_refusal(server: &Server, args: Args<'_>, error: &CommandError) {
-    server.errors.add(error.text().as_bytes());
-    let why = if error.text().starts_with("NOPERM ") { Refusal::Denied } else { Refusal::Rejected };
+fn count_refusal(server: &Server, args: Args<'_>, why: &NotAdmitted) {
+    server.errors.add(why.error().text().as_bytes());
+    let why = match why {
+        NotAdmitted::Denied(_) => Refusal::Denied,
+        NotAdmitted::Rejected(_) => Refusal::Rejected,
+    };
     match admission::number_of(&server.registry, args) {
         Some(number) => server.calls.refuse(number, why),
         None => Counters::add(&server.counters.commands_unknown, 1),
@@ -190,7 +198,8 @@ fn try_begin<'a>(
             server.tracking.command_begins(session.client.id);
         }
     }
-    let admitted = admission::admit(&server.registry, args, admission::Origin::Client).and_then(|admitted| {
+    let admitted = admission::admit(&server.registry, args, admission::Origin::Client);
+    let admitted = admitted.map_err(NotAdmitted::from).and_then(|admitted| {
         admission::refuse_to_session(server, session, &admitted)?;
         admission::refuse_when_full(server, &admitted, session.multi.as_ref())?;
         admission::refuse_what_cannot_be_kept(server, &admitted, session.multi.as_ref())?;
@@ -199,8 +208,9 @@ fn try_begin<'a>(
     });
     let admitted = match admitted {
         Ok(admitted) => admitted,
-        Err(error) => {
-            count_refusal(server, args, &error);
+        Err(why) => {
+            count_refusal(server, args, &why);
+            let error = CommandError::from(why);
             match args.name().eq_ignore_ascii_case(b"exec") {
                 true => commands::multi::abort(server, session, &error, out),
                 false => refuse(session, &error, out),
@@ -237,7 +247,7 @@ fn try_begin<'a>(
             let mark = out.buf.len();
             match server.store.try_execute(&call, &mut session.seed, out) {
                 Some(_) if scripting::found_nothing(&admitted, out, mark) => {
-                    out.buf.truncate(mark);
+                    out.truncate(mark);
                     Some(Waiting::Blocked(admitted))
                 }
                 Some(_) => None,
@@ -375,7 +385,7 @@ pub async fn receive(
 ) -> Result<Option<Duration>, Asked> {
     let Sent { pending, asked, .. } = sent;
     let Store::Spread(cluster) = &server.store else { return Err(asked) };
-    let mark = out.buf.len();
+    let mark = out.begin();
     let mut received = pin!(cluster.received(pending, asked.facts.is_write()));
     let received = match poll_fn(|context| Poll::Ready(received.as_mut().poll(context))).await {
         Poll::Ready(received) => received,
@@ -385,7 +395,7 @@ pub async fn receive(
         }
     };
     match received {
-        Some(Ok(reply)) => out.buf.extend_from_slice(&reply),
+        Some(Ok(reply)) => out.relay(&reply),
         Some(Err(error)) => out.error(&error),
         None => return Err(asked),
     }
@@ -402,7 +412,7 @@ pub async fn again(
     clock: &mut Option<Instant>,
     out: &mut Reply,
 ) -> Option<Duration> {
-    let mark = out.buf.len();
+    let mark = out.begin();
     // Whoever admitted it found them, too.
     let keys = keys_of(asked.facts, args).unwrap_or_default();
     let call = Call { command: asked.facts, args, keys: &keys, db: asked.db, now_ms: 0 };
@@ -462,7 +472,7 @@ pub async fn finish(server: &Arc<Server>, session: &mut Session, waiting: Waitin
     };
     let args = args
         .filter(|_| !matches!(&waiting, Waiting::Locked(admitted) if admitted.facts.has(flags::BLOCKING)));
-    let (number, mark) = (waiting.admitted().number, out.buf.len());
+    let (number, mark) = (waiting.admitted().number, out.begin());
     let called = waiting.admitted().args;
     let scope = session.span.as_ref().and_then(|span| server.spans.scope(span.context));
     let client = session.client.id;
@@ -483,7 +493,7 @@ pub async fn finish(server: &Arc<Server>, session: &mut Session, waiting: Waitin
         tell(server, session, &span, name, took.and(session.clock), out, mark);
     }
     count(server, number, took, out, mark);
-    server.audit_call(&session.client, number, called, out.buf.get(mark..).unwrap_or_default());
+    server.audit_call(&session.client, number, called, error_from(out, mark));
 }
 
 async fn answer(server: &Arc<Server>, session: &mut Session, waiting: Waiting<'_>, out: &mut Reply) {
@@ -494,7 +504,7 @@ async fn answer(server: &Arc<Server>, session: &mut Session, waiting: Waiting<'_
             let mark = out.buf.len();
             server.store.execute(&call, session.client.id, unix_ms, &mut session.seed, out).await;
             if scripting::found_nothing(&admitted, out, mark) {
-                out.buf.truncate(mark);
+                out.truncate(mark);
                 scripting::wait(server, &session.client, &admitted, session.db, out).await;
             }
         }
@@ -530,17 +540,18 @@ fn queue(server: &Server, session: &mut Session, admitted: &Admitted<'_>, out: &
         return false;
     }
     if admitted.facts.has(flags::NO_MULTI) {
-        let error = CommandError::new("ERR Command not allowed inside a transaction");
-        count_refusal(server, admitted.args, &error);
-        refuse(session, &error, out);
+        let why = NotAdmitted::from(CommandError::new("ERR Command not allowed inside a transaction"));
+        count_refusal(server, admitted.args, &why);
+        refuse(session, why.error(), out);
         return true;
     }
     let multi = session.multi.as_mut().expect("the caller found a MULTI in progress");
     match multi.push(admitted.args.items()) {
         Ok(()) => out.status("QUEUED"),
         Err(error) => {
-            count_refusal(server, admitted.args, &error);
-            out.error(&error);
+            let why = NotAdmitted::from(error);
+            count_refusal(server, admitted.args, &why);
+            out.error(why.error());
         }
     }
     true

@@ -116,10 +116,10 @@ async fn exec(server: &Arc<Server>, session: &mut Session, out: &mut Reply) -> R
     session.seed = seed.wrapping_add(session.seed.wrapping_sub(first_seed));
     if !matches!(done, Ok(true)) {
         session.select(db);
-        out.buf.truncate(mark);
+        out.truncate(mark);
     }
     match &done {
-        Ok(true) => tell_administrators(server, session, &queued, out.buf.get(mark..).unwrap_or_default()),
+        Ok(true) => tell_administrators(server, session, &queued),
         Ok(false) => out.null_array(),
         Err(_) => {}
     }
@@ -128,10 +128,10 @@ async fn exec(server: &Arc<Server>, session: &mut Session, out: &mut Reply) -> R
 }
 
 /// Tells the audit log of the commands of the engine that were run.
-fn tell_administrators(server: &Server, session: &Session, queued: &[Queued<'_>], reply: &[u8]) {
+fn tell_administrators(server: &Server, session: &Session, queued: &[Queued<'_>]) {
     for Queued { args, call, .. } in queued {
         if let Ok(Admitted { row: Row::Engine(_), number, .. }) = call {
-            server.audit_call(&session.client, *number, *args, reply);
+            server.audit_call(&session.client, *number, *args, None);
         }
     }
 }
@@ -214,13 +214,8 @@ fn allow(server: &Server, session: &Session, queued: &Queued<'_>) -> Result<(), 
     if server.monitors.listen() && !admitted.facts.has(flags::ADMIN) {
         server.monitors.show(&server.pubsub, session.db, &session.client.addr, queued.args);
     }
-    admission::refuse_without_permission(
-        server,
-        &session.account,
-        session.client.id,
-        Stage::Executed,
-        admitted,
-    )
+    let (account, client) = (&session.account, session.client.id);
+    Ok(admission::refuse_without_permission(server, account, client, Stage::Executed, admitted)?)
 }
 
 /// Performs a queued call that is about no key, if it is `allowed`; what others are to do is left.
@@ -241,7 +236,8 @@ async fn perform<'a>(
         Ok(Some(step)) => return step,
         Ok(None) => {
             if let Some(number) = admission::number_of(&server.registry, args) {
-                server.audit_call(&session.client, number, args, &reply.buf);
+                let error = reply.is_error_from(0).then_some(&*reply.buf);
+                server.audit_call(&session.client, number, args, error);
             }
         }
         Err(error) => reply.error(&error),

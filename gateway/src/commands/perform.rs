@@ -28,7 +28,7 @@ pub async fn perform(
         Handler::Publish { shard } => pubsub::publish(server, session, admitted.args, shard, out).await,
     };
     if let Err(error) = done {
-        out.buf.truncate(mark);
+        out.truncate(mark);
         out.error(&error);
     }
 }

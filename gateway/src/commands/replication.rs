@@ -124,10 +124,10 @@ async fn wait(session: &Session, args: Args<'_>, out: &mut Reply) -> Result<(), 
     };
     tokio::select! {
         () = time_is_over => out.integer(0),
-        end = waits.ended() => match end.first() {
+        end = waits.ended() => match resp::is_error(&end) {
             // CLIENT UNBLOCK … ERROR.
-            Some(b'-') => out.buf.extend_from_slice(&end),
-            _ => out.integer(0),
+            true => out.relay(&end),
+            false => out.integer(0),
         },
     }
     *session.client.blocked.lock() = None;

@@ -80,7 +80,7 @@ impl Work {
     pub fn check(&self, argv: &[&[u8]]) -> Result<(), Failure> {
         let admitted = admission::admit(&self.server.registry, Args::new(argv), Origin::Client);
         let allowed = admitted
-            .and_then(|admitted| admission::refuse_to_session(&self.server, &self.session, &admitted));
+            .and_then(|admitted| Ok(admission::refuse_to_session(&self.server, &self.session, &admitted)?));
         allowed.map_err(|error| Failure::Reply(error.text().as_bytes().to_vec()))
     }
 

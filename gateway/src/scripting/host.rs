@@ -105,7 +105,7 @@ impl ScriptHost {
         if matches!(admitted.row, Row::Session(_)) {
             let (clock, mark) = (self.seen.clock(), out.buf.len());
             aside::answer(&self.server, &self.caller, &admitted, &mut self.seen.db, clock, out);
-            self.server.calls.add_untimed(admitted.number, out.buf.get(mark) == Some(&b'-'));
+            self.server.calls.add_untimed(admitted.number, out.is_error_from(mark));
             return Ok(true);
         }
         self.wrote |= admitted.facts.is_write();
@@ -351,10 +351,10 @@ impl Host for ScriptHost {
             Ok(false) => HostCall::Later,
             Err(Stop) => self.stopped(),
         };
-        *reply = out.buf;
         if let (Some(trace), Some(began)) = (&self.trace, began) {
-            tell_call(&self.server, trace, began, db, args, reply);
+            tell_call(&self.server, trace, began, db, args, &out);
         }
+        *reply = out.buf;
         ended
     }
 
@@ -379,10 +379,10 @@ impl Host for ScriptHost {
                 aside::tell_time(self.seen.clock(), &mut out);
             }
             let ended = ended(&out);
-            *reply = out.buf;
             if let (Some(trace), Some(began)) = (&self.trace, began) {
-                trace.answered(reply, began.elapsed());
+                trace.answered(&out.buf, out.is_error_from(0), began.elapsed());
             }
+            *reply = out.buf;
             ended
         })
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use store_engine::Args;
+use store_engine::{Args, Reply};
 
 use super::call::ScriptCall;
 use crate::admission::{self, Origin};
@@ -26,7 +26,7 @@ pub(super) fn tell_call(
     began: Instant,
     db: usize,
     args: Args<'_>,
-    reply: &[u8],
+    reply: &Reply,
 ) {
     let admitted = admission::admit(&server.registry, args, Origin::Script { read_only: false }).ok();
     let number = admitted
@@ -35,5 +35,6 @@ pub(super) fn tell_call(
         .or_else(|| admission::number_of(&server.registry, args));
     let key = admitted.and_then(|admitted| admitted.keys.first().map(|(at, _)| args[*at]));
     let key = key.map(|key| (key, server.store.place_of(key)));
-    trace.call(&CallNow { args: args.items(), number, db, key, began, reply });
+    let (args, is_error) = (args.items(), reply.is_error_from(0));
+    trace.call(&CallNow { args, number, db, key, began, reply: &reply.buf, is_error });
 }

@@ -209,10 +209,10 @@ impl Host for UnlockedHost {
             }
             self.answer(args, flags, &mut out)
         };
-        *reply = out.buf;
         if let (Some(trace), Some(began)) = (&self.trace, began) {
-            tell_call(&self.server, trace, began, db, args, reply);
+            tell_call(&self.server, trace, began, db, args, &out);
         }
+        *reply = out.buf;
         done
     }
 
@@ -243,10 +243,10 @@ impl Host for UnlockedHost {
                 store.execute(&call, self.caller.client, unix_ms, &mut self.seed, &mut out).await;
             }
             let ended = ended(&out);
-            *reply = out.buf;
             if let (Some(trace), Some(began)) = (&self.trace, began) {
-                trace.answered(reply, began.elapsed());
+                trace.answered(&out.buf, out.is_error_from(0), began.elapsed());
             }
+            *reply = out.buf;
             ended
         })
     }

@@ -81,7 +81,7 @@ pub async fn wait(
     };
     *client.blocked.lock() = None;
     match reply {
-        Ok(reply) => out.buf.extend_from_slice(&reply),
+        Ok(reply) => out.relay(&reply),
         Err(error) => out.error(&error),
     }
 }

@@ -105,10 +105,10 @@ impl Audit {
         self.told.get(usize::from(number)).copied().unwrap_or_default()
     }
 
-    /// Writes a line about a call that has this reply.
+    /// Writes a line about a call, whose reply is this `error` if it is one.
     #[cold]
-    pub fn record_call(&self, caller: Caller<'_>, args: Args<'_>, reply: &[u8]) {
-        let outcome = match reply.strip_prefix(b"-") {
+    pub fn record_call(&self, caller: Caller<'_>, args: Args<'_>, error: Option<&[u8]>) {
+        let outcome = match error.map(|error| error.strip_prefix(b"-").unwrap_or(error)) {
             None => "ok".to_owned(),
             // The code word only: texts repeat what was wrong, which may be a password.
             Some(error) => {

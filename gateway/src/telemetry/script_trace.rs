@@ -112,6 +112,8 @@ pub struct CallNow<'a> {
     pub began: Instant,
     /// RESP; nothing if it was collected, or has to wait.
     pub reply: &'a [u8],
+    /// Whether that is an error.
+    pub is_error: bool,
 }
 
 /// A call of a run.
@@ -235,7 +237,7 @@ impl Trace {
     }
 
     /// The newest call had to wait and has its reply now.
-    pub fn answered(&self, reply: &[u8], took: Duration) {
+    pub fn answered(&self, reply: &[u8], is_error: bool, took: Duration) {
         let mut seen = self.seen.lock();
         if seen.omitted == 0
             && let Some(Step::Call(step)) = seen.steps.last_mut()
@@ -246,7 +248,7 @@ impl Trace {
         if seen.calls_omitted == 0
             && let Some(call) = seen.calls.last_mut()
         {
-            (call.times.end, call.error) = (Instant::now(), error_of(reply));
+            (call.times.end, call.error) = (Instant::now(), is_error.then(|| cut(reply).into()));
         }
     }
 
@@ -283,7 +285,8 @@ impl Seen {
         }
         let CallNow { number, db, .. } = *call;
         let place = call.key.map(|(_, place)| place);
-        self.calls.push(BriefCall { number, db, place, times, error: error_of(call.reply) });
+        let error = call.is_error.then(|| cut(call.reply).into());
+        self.calls.push(BriefCall { number, db, place, times, error });
     }
 
     fn add(&mut self, step: Step, bytes: usize) {
@@ -294,11 +297,6 @@ impl Seen {
         self.bytes += bytes;
         self.steps.push(step);
     }
-}
-
-/// A reply that is an error, cut.
-fn error_of(reply: &[u8]) -> Option<Box<[u8]>> {
-    reply.starts_with(b"-").then(|| cut(reply).into())
 }
 
 fn cut(bytes: &[u8]) -> Vec<u8> {
@@ -317,7 +315,8 @@ mod tests {
         let long = vec![b'x'; 10_000];
         for _ in 0..MOST_STEPS + 5 {
             let (args, reply) = (&[&long[..]; 40], &long[..]);
-            trace.call(&CallNow { args, number: None, db: 0, key: None, began: Instant::now(), reply });
+            let began = Instant::now();
+            trace.call(&CallNow { args, number: None, db: 0, key: None, began, reply, is_error: false });
         }
         {
             let seen = trace.seen();
