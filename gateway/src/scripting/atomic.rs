@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use script::Spent;
-use store::Unit;
+use store::Transaction;
 
 use super::call::ScriptCall;
 use super::circumstances::{Circumstances, Collects, Lack};
@@ -43,7 +43,7 @@ impl Rounds {
     }
 
     /// For the next round, after what this one `held` came to nothing.
-    fn repeat(&mut self, server: &Server, call: &ScriptCall<'_>, held: Option<&Unit>, lack: Lack) {
+    fn repeat(&mut self, server: &Server, call: &ScriptCall<'_>, held: Option<&Transaction>, lack: Lack) {
         match lack {
             Lack::Begin => call.program.stats().begin_apart(),
             _ => {
@@ -67,7 +67,7 @@ impl Rounds {
 
 /// What a script has come to that is to be kept.
 pub(super) struct Kept {
-    pub txn: Unit,
+    pub txn: Transaction,
     pub outgoing: Outgoing,
     pub failed: bool,
     pub spent: Spent,

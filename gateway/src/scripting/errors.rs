@@ -1,7 +1,7 @@
 //! Why a script has no reply of its own, and what is told of it instead.
 
 use resp::ReplyError;
-use store::{LimitReached, Trouble};
+use store::{LimitReached, TransactionError};
 use store_engine::CommandError;
 
 use super::call::ScriptCall;
@@ -41,13 +41,13 @@ pub(super) enum ScriptError {
     /// A node that has part of its data was lost, or refused to go on.
     NodeLost(CommandError),
     /// Its locks could not be acquired.
-    Locks(Trouble),
+    Locks(TransactionError),
 }
 
-impl From<Trouble> for ScriptError {
-    fn from(trouble: Trouble) -> ScriptError {
+impl From<TransactionError> for ScriptError {
+    fn from(trouble: TransactionError) -> ScriptError {
         match trouble {
-            Trouble::Lost(error) => ScriptError::NodeLost(error),
+            TransactionError::Lost(error) => ScriptError::NodeLost(error),
             other => ScriptError::Locks(other),
         }
     }

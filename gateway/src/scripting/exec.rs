@@ -224,7 +224,7 @@ pub async fn exec<'a>(
                     }
                 }
                 return match commit(server, txn, shared.outgoing).await {
-                    Err(Trouble::Conflict(Conflict::Limit(limit))) => Err(exec_memory_error(server, limit)),
+                    Err(TransactionError::Conflict(Conflict::Limit(limit))) => Err(exec_memory_error(server, limit)),
                     done => done.map(|()| true).map_err(error_of),
                 };
             }
@@ -273,7 +273,7 @@ fn error_of(trouble: TransactionError) -> CommandError {
 /// Why a round came to nothing.
 enum Broken {
     /// It has to be repeated, with the locks it had and those it lacked.
-    Lack(Option<Box<Unit>>, Lack),
+    Lack(Option<Box<Transaction>>, Lack),
     /// A script was ended; the error is EXEC's reply.
     Ended(CommandError),
 }
@@ -406,7 +406,7 @@ async fn run_step(
     mut txn: Transaction,
     shared: &mut Shared,
     out: &mut Reply,
-) -> Result<Unit, Broken> {
+) -> Result<Transaction, Broken> {
     let lost = |trouble| Broken::Ended(error_of(trouble));
     let ended = |error: ScriptError| Broken::Ended(error.reply(call));
     txn.begin_part().await.map_err(lost)?;

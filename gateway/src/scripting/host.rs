@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use script::{CallFlags, Finishing, Host, HostCall, LogLevel};
 use smallvec::SmallVec;
-use store::{Call, LimitReached, Mode, Trouble, Unit};
+use store::{Call, LimitReached, Mode, TransactionError, Transaction};
 use store_engine::{Args, CommandError, Protocol, Reply};
 
 use super::answer::{can_wait, ended, protocol_of, reply_in};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use script::{Outcome, Spent};
-use store::Unit;
+use store::Transaction;
 
 use super::call::ScriptCall;
 use super::circumstances::{Circumstances, Collects, Lack};
@@ -35,7 +35,7 @@ impl Round {
 pub(super) async fn run_once(
     server: &Arc<Server>,
     call: &ScriptCall<'_>,
-    mut txn: Unit,
+    mut txn: Transaction,
     seen: Circumstances,
     collects: Collects,
     ends: bool,

@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use script::Outcome;
-use store::{Conflict, Trouble};
+use store::{Conflict, TransactionError};
 use store_engine::Reply;
 use tokio::sync::OwnedSemaphorePermit;
 

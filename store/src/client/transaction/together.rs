@@ -72,7 +72,7 @@ impl DistributedTransaction {
             }
         }
         if let Some(out) = out {
-            out.relay(&reply.ok_or_else(|| Trouble::Lost(unexpected()))?);
+            out.relay(&reply.ok_or_else(|| TransactionError::Lost(unexpected()))?);
         }
         (self.begun, self.keeps_time) = (true, true);
         Ok(())
