@@ -38,16 +38,18 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::MethodRouter;
 use hyper::body::{Body as _, Incoming};
 use hyper::server::conn::http1;
-use hyper::service::{Service, service_fn};
+use hyper::service::Service;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tls::Wire;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tower::{Layer, ServiceBuilder, ServiceExt};
+use tower_http::request_id::{PropagateRequestIdLayer, RequestId, SetRequestIdLayer};
+use tower_http::timeout::TimeoutLayer;
 
 use self::ask::Asker;
-use self::guard::{Cors, REQUEST_ID};
+use self::guard::{Numbered, Page, REQUEST_ID};
 use self::problem::Problem;
 use self::span::Slot;
 use self::state::HttpState;
@@ -129,7 +131,13 @@ fn router(state: &Arc<HttpState>) -> Router {
 pub async fn serve(server: Arc<Server>, listener: TcpListener, ready: Ready) {
     let requests = AtomicU64::new(server.started_at);
     let paths = routes().into_iter().map(|route| route.path).collect();
-    let state = Arc::new(HttpState { server: server.clone(), ready: ready.clone(), requests, paths });
+    let state = Arc::new(HttpState {
+        server: server.clone(),
+        ready: ready.clone(),
+        requests,
+        cors: guard::cors(),
+        paths,
+    });
     let app = TowerToHyperService::new(router(&state));
     let full = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n";
     let live = move |wire, entry| live(state.clone(), app.clone(), wire, entry);
@@ -157,18 +165,29 @@ pub async fn serve(server: Arc<Server>, listener: TcpListener, ready: Ready) {
 /// middle of a request, the request is dropped: that ends its script and takes back what it did.
 async fn live(state: Arc<HttpState>, app: App, wire: Wire, entry: Arc<Entry>) {
     let (client, local) = (entry.client(), entry.local);
-    let service = service_fn(|request| {
-        let span = state.server.spans.are_on().then(Slot::default);
-        let asker = Asker { client: client.clone(), local, span };
-        answer(state.clone(), app.clone(), asker, request)
+    let (asking, answering) = (client.clone(), state.clone());
+    let answers = tower::service_fn(move |request| {
+        let span = answering.server.spans.are_on().then(Slot::default);
+        let asker = Asker { client: asking.clone(), local, span };
+        answer(answering.clone(), app.clone(), asker, request)
     });
+    let named = ServiceBuilder::new()
+        .map_request(|mut request: Request<Incoming>| {
+            if request.headers().get(REQUEST_ID).is_some_and(|id| !guard::is_request_id(id)) {
+                request.headers_mut().remove(REQUEST_ID);
+            }
+            request
+        })
+        .layer(SetRequestIdLayer::new(REQUEST_ID, Numbered(state.clone())))
+        .layer(PropagateRequestIdLayer::new(REQUEST_ID))
+        .service(answers);
     let mut connection = pin!(
         http1::Builder::new()
             .timer(TokioTimer::new())
             // It bounds how long a connection may be idle too.
             .header_read_timeout(acceptor::patience(&state.server.config))
             .max_buf_size(acceptor::HEAD_BYTES)
-            .serve_connection(TokioIo::new(wire), service)
+            .serve_connection(TokioIo::new(wire), TowerToHyperService::new(named))
     );
     let mut ready = state.ready.clone();
     let mut killed = pin!(client.wake.notified());
@@ -206,6 +225,26 @@ async fn called(state: &HttpState, app: App, request: Request<Incoming>) -> Resu
 /// Bytes of a body from which on a request is answered by a compute thread.
 const LARGE_BYTES: u64 = 256 << 10;
 
+/// An answer with its problem in words, if it has one.
+fn rendered(mut response: Response, id: Option<&RequestId>) -> Response {
+    // Handlers say why they fail, the timeout does not.
+    let has_timed_out = response.status() == StatusCode::GATEWAY_TIMEOUT;
+    let problem = response.extensions_mut().remove::<Problem>();
+    let Some(problem) = problem.or_else(|| has_timed_out.then(timed_out)) else {
+        return response;
+    };
+    let id = id.and_then(|id| id.header_value().to_str().ok()).unwrap_or_default();
+    problem.render(id, response.headers_mut().remove(header::ALLOW))
+}
+
+fn timed_out() -> Problem {
+    Problem::new(
+        StatusCode::GATEWAY_TIMEOUT,
+        "TIMEOUT",
+        "no reply within http-timeout-ms; uncommitted writes were rolled back",
+    )
+}
+
 /// Answers one request: checks who asks, then asks the handler.
 async fn answer(
     state: Arc<HttpState>,
@@ -213,36 +252,26 @@ async fn answer(
     asker: Asker,
     mut request: Request<Incoming>,
 ) -> Result<Response, Infallible> {
-    let id = guard::request_id(&state, request.headers());
+    let id = request.extensions().get::<RequestId>().cloned();
     let span = asker.span.clone();
     let checked = guard::check(&state.server.config, asker.local, &request);
-    let (mut response, cors) = match checked {
-        Ok(cors) if guard::is_preflight(&request) => (StatusCode::NO_CONTENT.into_response(), cors),
-        Ok(cors) => {
-            request.extensions_mut().insert(asker);
-            let patience = Duration::from_millis(state.server.config.http_timeout_ms.get());
-            let response = match timeout(patience, called(&state, app, request)).await {
-                Ok(Ok(response)) => response,
-                Err(_) => Problem::new(
-                    StatusCode::GATEWAY_TIMEOUT,
-                    "TIMEOUT",
-                    "no reply within http-timeout-ms; uncommitted writes were rolled back",
-                )
-                .into_response(),
-            };
-            (response, cors)
-        }
-        Err(problem) => (problem.into_response(), Cors::default()),
+    let is_preflight = guard::is_preflight(&request);
+    request.extensions_mut().insert(asker);
+    let patience = Duration::from_millis(state.server.config.http_timeout_ms.get());
+    let answered = ServiceBuilder::new()
+        .map_response(|response| rendered(response, id.as_ref()))
+        .layer(TimeoutLayer::with_status_code(StatusCode::GATEWAY_TIMEOUT, patience))
+        .service_fn(|request| called(&state, app.clone(), request));
+    let mut response = match checked {
+        Ok(Page::Own) if !is_preflight => answered.oneshot(request).await?,
+        Ok(_) => state.cors.layer(answered).oneshot(request).await?,
+        Err(problem) => rendered(problem.into_response(), id.as_ref()),
     };
-    if let Some(problem) = response.extensions_mut().remove::<Problem>() {
-        response = problem.render(&id, response.headers_mut().remove(header::ALLOW));
+    if is_preflight && response.status() == StatusCode::OK {
+        *response.status_mut() = StatusCode::NO_CONTENT;
     }
-    cors.apply(response.headers_mut());
     // A value that a browser is led to is never run as something else than it says.
     response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    if let Ok(id) = HeaderValue::from_str(&id) {
-        response.headers_mut().insert(REQUEST_ID, id);
-    }
     let traced = span.and_then(|span| span.lock().take());
     Ok(match traced {
         Some(traced) => traced.around(response).map(Body::new),

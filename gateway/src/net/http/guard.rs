@@ -5,10 +5,14 @@
 //! leads here would do it. Bodies must say that they are JSON, which browsers ask permission for first.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
-use axum::http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use axum::http::header::{self, HeaderName, HeaderValue};
 use axum::http::{Method, Request, StatusCode};
+use tower_http::cors::{AllowOrigin, CorsLayer};
+use tower_http::request_id::{MakeRequestId, RequestId};
 
 use super::problem::Problem;
 use super::state::HttpState;
@@ -25,45 +29,49 @@ pub const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 /// Longest name that a client may give a request.
 const LONGEST_ID: usize = 128;
 
-/// The request's name: the client's, or a new one.
-pub(super) fn request_id(state: &HttpState, headers: &HeaderMap) -> String {
-    let given = headers.get(REQUEST_ID).and_then(|id| id.to_str().ok());
-    match given.filter(|id| !id.is_empty() && id.len() <= LONGEST_ID) {
-        Some(id) => id.to_owned(),
-        None => {
-            let number = state.requests.fetch_add(1, Ordering::Relaxed);
-            format!("{}-{number:x}", state.server.run_id.get(..8).unwrap_or_default())
-        }
+/// Whether a client may name its request so.
+pub(super) fn is_request_id(id: &HeaderValue) -> bool {
+    id.to_str().is_ok_and(|id| !id.is_empty() && id.len() <= LONGEST_ID)
+}
+
+/// Names requests that have no name.
+#[derive(Clone)]
+pub(super) struct Numbered(pub Arc<HttpState>);
+
+impl MakeRequestId for Numbered {
+    fn make_request_id<B>(&mut self, _: &Request<B>) -> Option<RequestId> {
+        let Numbered(state) = self;
+        let number = state.requests.fetch_add(1, Ordering::Relaxed);
+        let id = format!("{}-{number:x}", state.server.run_id.get(..8).unwrap_or_default());
+        HeaderValue::try_from(id).ok().map(RequestId::new)
     }
 }
 
-/// What a browser is told beside the answer.
-#[derive(Default)]
-pub struct Cors {
-    origin: Option<HeaderValue>,
-    preflight: bool,
+/// What a page of another origin that [`check`] lets in is told beside the answer.
+pub fn cors() -> CorsLayer {
+    CorsLayer::new()
+        .allow_origin(AllowOrigin::mirror_request())
+        .allow_methods([Method::GET, Method::POST, Method::PUT, Method::DELETE])
+        .allow_headers([
+            header::CONTENT_TYPE,
+            header::ACCEPT,
+            header::AUTHORIZATION,
+            REQUEST_ID,
+            DB,
+            HeaderName::from_static("traceparent"),
+        ])
+        .expose_headers([REQUEST_ID])
+        .max_age(Duration::from_secs(600))
+        .vary([header::ORIGIN])
 }
 
-impl Cors {
-    /// Adds it to an answer.
-    pub fn apply(self, headers: &mut HeaderMap) {
-        let Some(origin) = self.origin else { return };
-        headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
-        headers.insert(header::VARY, HeaderValue::from_static("Origin"));
-        headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static("X-Request-Id"));
-        if self.preflight {
-            for (name, value) in [
-                (header::ACCESS_CONTROL_ALLOW_METHODS, "GET, POST, PUT, DELETE"),
-                (
-                    header::ACCESS_CONTROL_ALLOW_HEADERS,
-                    "Content-Type, Accept, Authorization, X-Request-Id, X-Moonshard-Db, Traceparent",
-                ),
-                (header::ACCESS_CONTROL_MAX_AGE, "600"),
-            ] {
-                headers.insert(name, HeaderValue::from_static(value));
-            }
-        }
-    }
+/// Which page a request that is let in comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Page {
+    /// None, or one of this server.
+    Own,
+    /// One of another origin, whose browser has to be told that it is let in.
+    Foreign,
 }
 
 /// Whether a browser asks what it may ask.
@@ -73,10 +81,10 @@ pub fn is_preflight<B>(request: &Request<B>) -> bool {
 }
 
 /// Refuses what a foreign web page could have sent. `local` is the address that the connection came to.
-pub fn check<B>(config: &Config, local: IpAddr, request: &Request<B>) -> Result<Cors, Problem> {
+pub fn check<B>(config: &Config, local: IpAddr, request: &Request<B>) -> Result<Page, Problem> {
     let headers = request.headers();
     if matches!(request.uri().path(), "/healthz" | "/readyz") {
-        return Ok(Cors::default());
+        return Ok(Page::Own);
     }
     let forbidden = |detail: String| Err(Problem::new(StatusCode::FORBIDDEN, "FORBIDDEN", detail));
     let text = |name: &HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
@@ -90,19 +98,19 @@ pub fn check<B>(config: &Config, local: IpAddr, request: &Request<B>) -> Result<
             Some("cross-site" | "same-site") if request.uri().path().starts_with("/v1/") => {
                 forbidden("cross-site requests are not allowed".into())
             }
-            _ => Ok(Cors::default()),
+            _ => Ok(Page::Own),
         };
     };
     let own = origin.split_once("://").is_some_and(|(_, its_host)| its_host.eq_ignore_ascii_case(host));
     if own {
-        return Ok(Cors::default());
+        return Ok(Page::Own);
     }
     if !config.http_origins.allow(origin) {
         return forbidden(format!(
             "requests from the origin {origin} are not allowed; add it to the parameter http-origins to allow them"
         ));
     }
-    Ok(Cors { origin: headers.get(header::ORIGIN).cloned(), preflight: is_preflight(request) })
+    Ok(Page::Foreign)
 }
 
 /// Whether a Host header means this server, and not whatever name leads to it.
@@ -133,7 +141,7 @@ mod tests {
         }
         let request = request.body(()).expect("a request");
         let local = IpAddr::from([10, 1, 2, 3]);
-        check(&config, local, &request).map(|cors| cors.origin.is_some()).map_err(|problem| problem.detail)
+        check(&config, local, &request).map(|page| page == Page::Foreign).map_err(|problem| problem.detail)
     }
 
     #[test]

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use tower_http::cors::CorsLayer;
+
 use crate::net::acceptor::Ready;
 use crate::server::Server;
 
@@ -14,6 +16,8 @@ pub struct HttpState {
     pub ready: Ready,
     /// State of the random source of requests, and part of their names.
     pub requests: AtomicU64,
+    /// Answers preflights, and tells browsers what other origins may read.
+    pub cors: CorsLayer,
     /// The paths of [`super::routes`].
     pub paths: Vec<&'static str>,
 }
