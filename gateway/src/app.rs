@@ -15,6 +15,7 @@ use tls::Wire;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::watch;
+use tracing::info;
 
 use crate::commands::reload::reload;
 use crate::config::{Address, Config};
@@ -178,7 +179,7 @@ async fn run(
         () = signals.any() => {}
         _ = stop.wait_for(|stop| *stop != Stop::Never) => {}
     }
-    log::notice("shutting down: new connections are refused, pending requests are completed");
+    info!("shutting down: new connections are refused, pending requests are completed");
     accepting.abort();
     upkeep.abort();
     balancing.abort();
@@ -199,7 +200,7 @@ async fn run(
         }
     };
     if tokio::time::timeout(DRAIN, drained).await.is_err() {
-        log::notice("shutting down: connections with pending requests were closed after the grace period");
+        info!("shutting down: connections with pending requests were closed after the grace period");
     }
     // It ends when it has sent what was left.
     let _ = stop_telling.send(false);
@@ -315,7 +316,7 @@ async fn accept(
             Ok(accepted) => accepted,
             Err(error) => {
                 // Out of file descriptors, most likely: connections that end will free some.
-                log::notice(&format!("cannot accept a connection: {error}"));
+                info!("cannot accept a connection: {error}");
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;
             }

@@ -21,7 +21,7 @@ use std::process::ExitCode;
 
 use admin::cli::{Action, UsageError};
 use admin::{cli, health, tools, topology};
-use telemetry::counters;
+use telemetry::{counters, log};
 
 /// Many small values live and die here; this allocator is quicker at that than the system's.
 #[global_allocator]
@@ -29,6 +29,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     counters::set_up_allocator();
+    log::start();
     // SAFETY: there is no other thread yet.
     unsafe { store::journal::prepare_process() };
     let action =

@@ -17,6 +17,7 @@ use store::Store;
 use store_engine::spec::flags;
 use store_engine::{Args, CommandError, Reply};
 use tokio::sync::watch;
+use tracing::info;
 
 use crate::acl::limits::{Limit, Limits};
 use crate::acl::{Acl, Commands};
@@ -38,7 +39,6 @@ use crate::telemetry::audit::{Audit, Caller};
 use crate::telemetry::counters::Counters;
 use crate::telemetry::counts::{Calls, Errors};
 use crate::telemetry::latency::Latency;
-use crate::telemetry::log;
 use crate::telemetry::rates::Pulse;
 use crate::telemetry::script_events::Events;
 use crate::telemetry::script_stats::Totals;
@@ -419,7 +419,7 @@ impl Server {
             if sum < limit {
                 break;
             }
-            log::notice(&format!("maxmemory-clients: disconnected {}", self.line_of(&client).trim_end()));
+            info!("maxmemory-clients: disconnected {}", self.line_of(&client).trim_end());
             client.kill();
             Counters::add(&self.counters.clients_evicted, 1);
             sum = sum.saturating_sub(bytes);

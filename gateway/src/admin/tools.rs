@@ -9,6 +9,7 @@ use store::persist::{self, Contents, Examined};
 use store_engine::rdb::file::{Event, Reader, Writer};
 use store_engine::rdb::{Cause, Fault, Marks};
 use store_engine::{Aging, Entry, Keyspace};
+use tracing::info;
 
 use crate::commands::rows::REDIS_VERSION;
 use crate::config::file::replace;
@@ -16,7 +17,6 @@ use crate::scripting::records::{FLAGS, LIBRARY, SCRIPT};
 use crate::scripts::cache::{parse_sha, sha_of, spelled};
 use crate::scripts::functions::Outline;
 use crate::telemetry::counters::unix_time;
-use crate::telemetry::log;
 
 /// What is to be done.
 #[derive(Debug, PartialEq, Eq)]
@@ -66,7 +66,7 @@ pub fn run(task: &Task) -> u8 {
         Err(Failure::Damaged(why)) => (1, why),
         Err(Failure::NotDone(why)) => (2, why),
     };
-    log::notice(&why);
+    info!("{why}");
     code
 }
 
@@ -108,7 +108,7 @@ fn examine(folder: &Path) -> Result<(Examined, usize), Failure> {
     let mut problems = 0;
     let found = persist::examine(folder, &mut |problem| {
         problems += 1;
-        log::notice(&format!("{problem:#}"));
+        info!("{problem:#}");
     });
     Ok((found.map_err(|error| Failure::NotDone(error.to_string()))?, problems))
 }

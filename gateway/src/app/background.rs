@@ -5,12 +5,12 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use store::{Cluster, Node, Store, upkeep};
+use tracing::info;
 
 use crate::commands::reload::reload;
 use crate::config::Config;
 use crate::server::Server;
 use crate::telemetry::counters::{Counters, unix_ms};
-use crate::telemetry::log;
 use crate::telemetry::rates::{BEAT, Looks};
 
 /// Runs for as long as the server.
@@ -62,11 +62,10 @@ pub async fn log_disk_failures(node: &Node) {
         let failure = journal.failure_change(is_failing).await;
         is_failing = failure.is_some();
         match failure {
-            Some(failure) => log::notice(&format!(
-                "the data directory cannot be written, changes are refused: {}",
-                failure.detail
-            )),
-            None => log::notice("the data directory can be written again"),
+            Some(failure) => {
+                info!("the data directory cannot be written, changes are refused: {}", failure.detail)
+            }
+            None => info!("the data directory can be written again"),
         }
     }
 }
@@ -120,8 +119,8 @@ async fn tell_of_links(cluster: &Cluster) {
                 continue;
             }
             match &state {
-                Ok(()) => log::notice(&format!("store node {} is reachable", link.address())),
-                Err(why) => log::notice(&format!("store node {} cannot be used: {why}", link.address())),
+                Ok(()) => info!("store node {} is reachable", link.address()),
+                Err(why) => info!("store node {} cannot be used: {why}", link.address()),
             }
             *told = state;
         }

@@ -6,6 +6,7 @@ use store::Store;
 use store::client::Trust;
 use store::server::Service;
 use tokio::runtime::Builder;
+use tracing::{info, warn};
 
 use super::telemetry::OfNode;
 use super::{DRAIN, Signals, StartError, listen};
@@ -69,7 +70,8 @@ async fn run(config: &Arc<Config>, accept_loss: bool) -> Result<(), StartError> 
         }
     });
     let spans = Spans::new(config.clone());
-    let service = Service::new(node.clone(), trust, unix_ms, configure, spans.outlet(), log::warning);
+    let warning = |text: &str| warn!("{text}");
+    let service = Service::new(node.clone(), trust, unix_ms, configure, spans.outlet(), warning);
     let service = service.await.map_err(StartError)?;
     give_back_memory();
     let upkeep = tokio::spawn({
@@ -118,11 +120,11 @@ async fn run(config: &Arc<Config>, accept_loss: bool) -> Result<(), StartError> 
             return Err(StartError(format!("grpc: {why}")));
         }
     }
-    log::notice("shutting down: gateways are notified, open transactions are rolled back");
+    info!("shutting down: gateways are notified, open transactions are rolled back");
     let _ = set_ready.send(false);
     let _ = stop.send(true);
     if tokio::time::timeout(DRAIN, serving).await.is_err() {
-        log::notice("shutting down: open connections were closed after the grace period");
+        info!("shutting down: open connections were closed after the grace period");
     }
     upkeep.abort();
     following.abort();

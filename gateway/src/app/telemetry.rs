@@ -6,18 +6,18 @@ use std::time::Instant;
 use store::Node;
 use store::server::Service;
 use tokio::sync::watch;
+use tracing::warn;
 
 use crate::config::Config;
 use crate::export::metrics::{self, Gathered};
 use crate::export::otel::{Collector, send_last, send_metrics, send_spans};
 use crate::server::Server;
-use crate::telemetry::log;
 use crate::telemetry::spans::Spans;
 
 /// The collector, unless there is none or the configuration is wrong, which the log tells then.
 fn open(config: &Config, instance: &str) -> Option<Collector> {
     Collector::open(config, instance).unwrap_or_else(|error| {
-        log::warning(&format!("telemetry is not exported: {error}"));
+        warn!("telemetry is not exported: {error}");
         None
     })
 }

@@ -6,6 +6,7 @@ use store_engine::command::resolve;
 use store_engine::reply;
 use store_engine::spec::flags;
 use store_engine::{Args, Arity, Command, CommandError, Group, Reply, error};
+use tracing::info;
 
 use super::rows::CONNECTION;
 use crate::acl::commands::{CATEGORIES, category};
@@ -20,7 +21,6 @@ use crate::server::{AsyncHandler, Handler, SessionCommand};
 use crate::session::pubsub::Kind;
 use crate::session::{ClientInfo, Session};
 use crate::telemetry::counters::unix_ms;
-use crate::telemetry::log;
 
 /// The rows of this family.
 pub static COMMANDS: &[SessionCommand] = &[SessionCommand {
@@ -472,7 +472,7 @@ async fn load(server: &Server, session: &mut Session) -> Result<(), CommandError
 fn save(server: &Server) -> Result<(), CommandError> {
     let path = server.config.aclfile.get().ok_or(NO_FILE)?;
     server.acl.save(&path).map_err(|error| {
-        log::notice(&format!("cannot save users to {}: {error}", path.display()));
+        info!("cannot save users to {}: {error}", path.display());
         CommandError::new(
             "ERR There was an error trying to save the ACLs. Please check the server logs for more information",
         )
@@ -502,7 +502,7 @@ pub async fn recall(server: &Server) -> Result<(), CommandError> {
         }
         let user = parse_rules(rules.split(|byte| *byte == b' '), known).unwrap_or_else(|why| {
             let name = String::from_utf8_lossy(&name);
-            log::notice(&format!("the user {name} is disabled because its rules cannot be parsed: {why}"));
+            info!("the user {name} is disabled because its rules cannot be parsed: {why}");
             User::new(known)
         });
         let account = server.acl.put(&name, user);

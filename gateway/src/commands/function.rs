@@ -6,6 +6,7 @@ use std::time::Instant;
 use store_engine::reply;
 use store_engine::spec::{Access, flags};
 use store_engine::{Args, Arity, Command, CommandError, Group, KeyPart, Reply, Routing, glob, rdb};
+use tracing::info;
 
 use super::script::{key_count, run_span};
 use crate::acl::limits::Limits;
@@ -18,7 +19,6 @@ use crate::server::Server;
 use crate::server::gateways;
 use crate::server::{AsyncHandler, Handler, ScriptSource, SessionCommand};
 use crate::session::Session;
-use crate::telemetry::log;
 
 /// The rows of this family.
 pub static COMMANDS: &[SessionCommand] = &[
@@ -266,7 +266,7 @@ pub async fn recall_libraries(server: &Server) -> Result<(), CommandError> {
         };
         if let Err(error) = library.and_then(|library| libraries.add(library)) {
             let name = String::from_utf8_lossy(&name);
-            log::notice(&format!("cannot reload the library {name} from the catalog: {}", error.text()));
+            info!("cannot reload the library {name} from the catalog: {}", error.text());
         }
     }
     server.functions.replace(Arc::new(libraries));

@@ -3,12 +3,12 @@
 use std::collections::HashSet;
 
 use store_engine::CommandError;
+use tracing::info;
 
 use super::{acl, function, script};
 use crate::scripting::records;
 use crate::scripts::cache::parse_sha;
 use crate::server::Server;
-use crate::telemetry::log;
 
 /// Makes the users, scripts, flags and libraries known that are kept, and forgets others. Those that this version refuses
 /// are named in the log and stay where they are.
@@ -32,7 +32,7 @@ pub async fn reload(server: &Server) -> Result<(), CommandError> {
             && let Err(error) = script::recall_script(server, &text).await
         {
             let sha = String::from_utf8_lossy(&sha);
-            log::notice(&format!("cannot reload the script {sha} from the catalog: {}", error.text()));
+            info!("cannot reload the script {sha} from the catalog: {}", error.text());
         }
     }
     server.scripts.keep_only(&kept);

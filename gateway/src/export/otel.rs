@@ -23,12 +23,12 @@ use tonic::codegen::http::uri::PathAndQuery;
 use tonic::metadata::{Ascii, MetadataKey, MetadataValue};
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Status};
+use tracing::{info, warn};
 
 use crate::config::Config;
 use crate::export::metrics::Gathered;
 use crate::process::channel::Remote;
 use crate::telemetry::counters::unix_time;
-use crate::telemetry::log;
 use crate::telemetry::spans::{Batch, Outlet, Spans};
 
 /// The method that takes spans.
@@ -148,18 +148,14 @@ impl Telling {
         match sent {
             Ok(()) => {
                 if std::mem::take(&mut self.lost) {
-                    log::notice(&format!("the collector accepts {} again", self.signal));
+                    info!("the collector accepts {} again", self.signal);
                 }
                 true
             }
             Err(status) => {
                 failures.fetch_add(1, Ordering::Relaxed);
                 if !std::mem::replace(&mut self.lost, true) {
-                    log::warning(&format!(
-                        "the collector does not accept {}: {}",
-                        self.signal,
-                        reason(&status)
-                    ));
+                    warn!("the collector does not accept {}: {}", self.signal, reason(&status));
                 }
                 false
             }

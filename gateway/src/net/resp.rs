@@ -24,6 +24,7 @@ use store_engine::{Args, CommandError, Protocol, Reply};
 use tls::{Detached, Wire};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, timeout, timeout_at};
+use tracing::warn;
 
 use self::ahead::Ahead;
 use self::wire::{KEPT_BYTES, READ_BYTES, TIMED_OUT, give_buffer, hung_up, take_buffer};
@@ -36,7 +37,6 @@ use crate::process::io::Place;
 use crate::server::Server;
 use crate::session::{ClientInfo, Held, Replies, Session, Touched};
 use crate::telemetry::counters::{Counters, Face, unix_ms};
-use crate::telemetry::log;
 
 /// Reply bytes after which a batch of pipelined requests is interrupted to write them.
 const FLUSH_BYTES: usize = 256 * 1024;
@@ -239,11 +239,11 @@ impl Connection {
                     let args = Args::new(&args);
                     answered += 1;
                     if args.get(0).is_some_and(is_http) {
-                        log::warning(&format!(
+                        warn!(
                             "closed the connection from {}: it sent POST or Host: as a command, which may be a \
                              cross-protocol attack by a web page",
                             session.client.addr
-                        ));
+                        );
                         session.closing = true;
                         break;
                     }

@@ -8,11 +8,11 @@ use std::time::Duration;
 use store::client::Trust;
 use tls::{Clients, Files, Protocol, Tls, Wire};
 use tokio::net::TcpStream;
+use tracing::info;
 
 use crate::config::Config;
 use crate::process::persistence::token;
 use crate::telemetry::counters::Face;
-use crate::telemetry::log;
 
 /// How often it is looked whether the files have changed.
 const LOOK: Duration = Duration::from_secs(2);
@@ -96,13 +96,13 @@ impl Certificates {
             let why = match tls.refresh() {
                 Ok(false) => String::new(),
                 Ok(true) => {
-                    log::notice("certificates reloaded");
+                    info!("certificates reloaded");
                     String::new()
                 }
                 Err(why) => why,
             };
             if !why.is_empty() && why != told {
-                log::notice(&format!("certificates not reloaded, the old ones stay in use: {why}"));
+                info!("certificates not reloaded, the old ones stay in use: {why}");
             }
             told = why;
         }

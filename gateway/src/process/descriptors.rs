@@ -1,9 +1,9 @@
 //! Open files: the system limits them, and each connection is one.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tracing::info;
 
 use crate::config::Config;
-use crate::telemetry::log;
 
 /// What is open beside connections: some 80 files of data, links to store nodes, what threads wait with, and connections
 /// that are about to be refused.
@@ -31,10 +31,10 @@ pub fn room_for_connections() -> usize {
 pub fn tell_if_short(config: &Config) {
     let (wanted, room) = (config.maxclients.get_usize(), room_for_connections());
     if wanted > room {
-        log::notice(&format!(
+        info!(
             "maxclients: reduced from {wanted} to {room} connections, because the limit of open files is {}; \
              raise `ulimit -n`",
             limit()
-        ));
+        );
     }
 }

@@ -7,9 +7,9 @@ use store::client::Trust;
 use store::journal::{Durability, in_folder};
 use store::persist::Kept;
 use store::{Cluster, Node, Store};
+use tracing::info;
 
 use crate::config::{Address, Config};
-use crate::telemetry::log;
 
 /// The node, and what writes it down if it outlives the process.
 pub struct Storage {
@@ -41,7 +41,7 @@ impl Storage {
         let opened = match Kept::open(in_folder(folder.clone()), shards, durability) {
             Err(error) if error.is_loss() && accept_loss => {
                 Kept::open_accepting_loss(folder.clone(), shards, durability, &mut |error| {
-                    log::notice(&format!("--accept-loss: {error:#}"));
+                    info!("--accept-loss: {error:#}");
                 })
             }
             opened => opened,
@@ -50,7 +50,7 @@ impl Storage {
         let keys: usize = kept.node.usage().keys.iter().sum();
         if keys > 0 {
             let (folder, seconds) = (folder.display(), begun.elapsed().as_secs_f64());
-            log::notice(&format!("{keys} keys read from {folder} in {seconds:.1} seconds"));
+            info!("{keys} keys read from {folder} in {seconds:.1} seconds");
         }
         Ok(Storage { store: Store::Here(kept.node.clone()), kept: Some(kept) })
     }

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 
 use store::LockRequest;
 use store_engine::{CommandError, Routing};
+use tracing::info;
 
 use crate::acl::limits::Limit;
 use crate::admission::Admitted;
@@ -75,9 +76,9 @@ pub(super) fn note_undeclared<'k>(
     let second = unix_time().as_secs();
     if is_new && server.counters.undeclared_told.swap(second, Ordering::Relaxed) != second {
         let key = String::from_utf8_lossy(&first[..first.len().min(128)]);
-        crate::telemetry::log::notice(&format!(
+        info!(
             "{program} uses the key {key}, which is not among its KEYS; declared keys are locked once before \
              the script runs, undeclared keys can cause it to run again"
-        ));
+        );
     }
 }

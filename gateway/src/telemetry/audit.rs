@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use store_engine::Args;
+use tracing::info;
 
 use crate::config::Config;
 use crate::telemetry::arguments::{quote, shortened};
@@ -131,13 +132,9 @@ impl Audit {
         if is_off || looks(args) {
             return;
         }
-        let fields = [
-            ("user", caller.user.escape_ascii().to_string()),
-            ("addr", caller.addr.to_owned()),
-            ("command", command(args, outcome == "ok")),
-            ("outcome", outcome.to_owned()),
-        ];
-        log::audit("admin", &fields);
+        let (user, addr) = (caller.user.escape_ascii(), caller.addr);
+        let command = command(args, outcome == "ok");
+        info!(target: log::AUDIT, user = %user, addr, command, outcome, "admin");
     }
 
     /// Writes a line about a call that was refused.
@@ -145,15 +142,10 @@ impl Audit {
         if self.config.audit_log.get() & DENIED == 0 || !self.has_line(denial.at_ms / 1000) {
             return;
         }
-        let Denial { caller, reason, context, object, .. } = denial;
-        let fields = [
-            ("user", caller.user.escape_ascii().to_string()),
-            ("addr", caller.addr.to_owned()),
-            ("reason", (*reason).to_owned()),
-            ("context", (*context).to_owned()),
-            ("object", object[..object.len().min(128)].escape_ascii().to_string()),
-        ];
-        log::audit("denied", &fields);
+        let Denial { caller: Caller { user, addr }, reason, context, object, .. } = denial;
+        let user = user.escape_ascii();
+        let object = object[..object.len().min(128)].escape_ascii();
+        info!(target: log::AUDIT, user = %user, addr, reason, context, object = %object, "denied");
     }
 
     /// Whether there may be a line in this second.
