@@ -147,6 +147,7 @@ async fn run(
         }
     }));
     hear_of_events(&server);
+    let collector = telemetry::open(&server.config, &server.run_id, &server.spans);
     if let Some(node) = server.store.node() {
         server.config.apply_settings_of_data(node);
         let _ = reload(&server).await;
@@ -171,7 +172,7 @@ async fn run(
     let balancing = tokio::spawn(io.clone().balance());
     let accepting = tokio::spawn(accept(server.clone(), resp_listener, io, ready));
     let upkeep = tokio::spawn(background::run(server.clone()));
-    let telling = tokio::spawn(telemetry::of_server(server.clone(), telling));
+    let telling = tokio::spawn(telemetry::of_server(server.clone(), collector, telling));
     println!("moonshard ready resp={resp_addr}{}", addresses.concat());
 
     let mut stop = server.stop.subscribe();

@@ -35,7 +35,7 @@ use crate::client::Trust;
 use crate::client::link::{MESSAGE_BYTES, WINDOW_BYTES};
 use crate::node::Node;
 use crate::random::random;
-use crate::spans::Outlet;
+use crate::spans::Sink;
 pub use crate::txn::FULL;
 pub use host::Configure;
 use host::Host;
@@ -57,7 +57,7 @@ pub struct Service {
 
 impl Service {
     /// Serves `node`. Peers are those that `trust` lets in; with TLS it is spoken here too. `clock` tells the Unix time in milliseconds, `configure`
-    /// changes parameters. Spans of traced requests go to `outlet`, `warn` tells of what an operator has to know.
+    /// changes parameters. Spans of traced requests go to `sink`, `warn` tells of what an operator has to know.
     ///
     /// Transactions that were prepared when the data was last written are finished as soon as it is known how: their
     /// keys are locked until then.
@@ -66,7 +66,7 @@ impl Service {
         trust: Trust,
         clock: fn() -> u64,
         configure: Configure,
-        outlet: Option<Arc<Outlet>>,
+        sink: Option<Sink>,
         warn: fn(&str),
     ) -> Result<Service, String> {
         let place = Place::of(&node, clock()).await?;
@@ -79,7 +79,7 @@ impl Service {
             registry,
             sessions,
             trust,
-            outlet,
+            sink,
             clock,
             boot,
             requests: AtomicU64::new(0),

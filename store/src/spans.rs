@@ -1,72 +1,79 @@
 //! Spans of OpenTelemetry: what was done for a request that is traced, here and on the nodes that were asked for it.
 //!
 //! A thread knows the [`Scope`] of what it is doing, if that is traced: whoever waits, asks a node or works there makes
-//! a [`Part`] of it. Spans that have ended wait in an [`Outlet`] of bounded length; what does not fit is counted and
-//! forgotten, so that nobody ever waits for a collector.
+//! a [`Part`] of it. Spans that have ended go to a [`Sink`], which nobody waits for.
 
 mod context;
-pub mod message;
-mod outlet;
 mod span;
 
-pub use context::Context;
-pub use outlet::{Batch, Outlet};
-pub use span::{CLIENT, Fact, SERVER, Side, Span};
+pub use context::{child, parse_traceparent, remote, root};
+pub use opentelemetry::trace::{SpanContext, SpanId, SpanKind, TraceFlags, TraceId};
+pub use opentelemetry_sdk::trace::SpanData;
+pub use span::{CLIENT, Fact, Name, SERVER, Span};
 
-use std::cell::{Cell, RefCell};
-use std::future::poll_fn;
+use std::cell::Cell;
 use std::ops::Range;
-use std::pin::pin;
-use std::sync::Arc;
 use std::time::Instant;
+
+use opentelemetry::Context;
+use opentelemetry::trace::{FutureExt, TraceContextExt};
+
+/// Where spans go that have ended. It is a context without a span, of which those with one are made.
+#[derive(Clone, Debug)]
+pub struct Sink(Context);
+
+/// What a context knows beside its span: who takes those that have ended.
+struct Taker(Box<dyn Fn(Span) + Send + Sync>);
+
+impl Sink {
+    /// Gives them to this one, which keeps nobody waiting.
+    pub fn new(take: impl Fn(Span) + Send + Sync + 'static) -> Sink {
+        Sink(Context::new().with_value(Taker(Box::new(take))))
+    }
+
+    /// Takes a span that has ended.
+    pub fn end(&self, span: Span) {
+        end(&self.0, span);
+    }
+
+    /// For what is done in the span with this context.
+    pub fn scope(&self, span: SpanContext) -> Scope {
+        Scope(self.0.with_remote_span_context(span))
+    }
+}
+
+fn end(context: &Context, span: Span) {
+    if let Some(Taker(take)) = context.get() {
+        take(span);
+    }
+}
 
 /// Something traced that is being done.
 #[derive(Clone, Debug)]
-pub struct Scope {
-    context: Context,
-    outlet: Arc<Outlet>,
-}
-
-thread_local! {
-    static PRESENT: RefCell<Option<Scope>> = const { RefCell::new(None) };
-}
-
-/// Ends what is being done in a scope, also if it panics.
-struct End(Option<Scope>);
-
-impl Drop for End {
-    fn drop(&mut self) {
-        PRESENT.set(self.0.take());
-    }
-}
+pub struct Scope(Context);
 
 impl Scope {
-    /// Of the span with this context.
-    pub fn new(context: Context, outlet: Arc<Outlet>) -> Scope {
-        Scope { context, outlet }
-    }
-
     /// That of what the present thread is doing.
     pub fn present() -> Option<Scope> {
-        PRESENT.with_borrow(Clone::clone)
+        Context::map_current(|present| present.has_active_span().then(|| Scope(present.clone())))
     }
 
     /// Does something in it.
     pub fn act<T>(&self, work: impl FnOnce() -> T) -> T {
-        let _end = End(PRESENT.replace(Some(self.clone())));
+        let _attached = self.0.clone().attach();
         work()
     }
 
     /// The same for something that waits.
-    pub async fn drive<F: Future>(&self, work: F) -> F::Output {
-        let mut work = pin!(work);
-        poll_fn(|context| self.act(|| work.as_mut().poll(context))).await
+    pub fn drive<F: Future>(&self, work: F) -> impl Future<Output = F::Output> + use<F> {
+        work.with_context(self.0.clone())
     }
 
     /// A part of it that begins now.
     pub fn part(&self) -> Part {
-        let scope = Scope { context: self.context.child(), outlet: self.outlet.clone() };
-        Part { scope, parent: self.context.span, began: Instant::now() }
+        let whole = self.0.span();
+        let scope = Scope(self.0.with_remote_span_context(child(whole.span_context())));
+        Part { scope, parent: whole.span_context().clone(), began: Instant::now() }
     }
 }
 
@@ -74,14 +81,14 @@ impl Scope {
 #[derive(Debug)]
 pub struct Part {
     scope: Scope,
-    parent: [u8; 8],
+    parent: SpanContext,
     began: Instant,
 }
 
 impl Part {
     /// Begins one of what the present thread is doing, if that is traced.
     pub fn begin() -> Option<Part> {
-        PRESENT.with_borrow(|present| present.as_ref().map(Scope::part))
+        Scope::present().map(|present| present.part())
     }
 
     /// For what is done in it.
@@ -90,23 +97,23 @@ impl Part {
     }
 
     /// Where it belongs.
-    pub fn context(&self) -> Context {
-        self.scope.context
+    pub fn context(&self) -> SpanContext {
+        self.scope.0.span().span_context().clone()
     }
 
     /// Its span, if it has ended now.
-    pub fn span(&self, name: &str, side: Side) -> Span {
-        self.span_of(name, side, self.began..Instant::now())
+    pub fn span(&self, name: impl Into<Name>, kind: SpanKind) -> Span {
+        self.span_of(name, kind, self.began..Instant::now())
     }
 
     /// The same with this beginning and end.
-    pub fn span_of(&self, name: &str, side: Side, times: Range<Instant>) -> Span {
-        Span::new(self.scope.context, Some(self.parent), name, side, times)
+    pub fn span_of(&self, name: impl Into<Name>, kind: SpanKind, times: Range<Instant>) -> Span {
+        Span::new(self.context(), Some(&self.parent), name, kind, times)
     }
 
     /// Tells of it.
-    pub fn end(self, span: &Span) {
-        self.scope.outlet.end(span);
+    pub fn end(self, span: Span) {
+        end(&self.scope.0, span);
     }
 }
 
@@ -114,8 +121,8 @@ impl Part {
 pub async fn within<F: Future>(name: &'static str, facts: impl FnOnce(Span) -> Span, work: F) -> F::Output {
     let Some(part) = Part::begin() else { return work.await };
     let done = part.scope.drive(work).await;
-    let span = facts(part.span(name, Side::Internal));
-    part.end(&span);
+    let span = facts(part.span(name, SpanKind::Internal));
+    part.end(span);
     done
 }
 
@@ -154,32 +161,33 @@ pub fn chance() -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use opentelemetry_proto::tonic::trace::v1::ScopeSpans;
-    use prost::Message as _;
+    use std::sync::mpsc::channel;
 
     use super::*;
 
     #[tokio::test]
     async fn parts_belong_to_what_is_being_done() {
-        let outlet = Arc::new(Outlet::default());
+        let (sender, ended) = channel();
+        let sink = Sink::new(move |span| sender.send(span.into_data()).expect("the test goes on"));
         assert!(Part::begin().is_none() && Scope::present().is_none());
         within("nobody asks", |span| span, async {}).await;
-        let root = Context::root();
-        let scope = Scope::new(root, outlet.clone());
+        let root = root();
+        let scope = sink.scope(root.clone());
+        let present = || Scope::present().map(|scope| scope.0.span().span_context().clone());
         let inner = within("outer", |span| span.with("at", 7u64), async {
             tokio::task::yield_now().await;
-            within("inner", |span| span, async { Scope::present().expect("it is traced").context }).await
+            within("inner", |span| span, async { present().expect("it is traced") }).await
         });
         let inner = scope.drive(inner).await;
         assert!(Scope::present().is_none(), "it is over");
-        let batch = outlet.take().expect("two spans");
-        let taken = ScopeSpans::decode(batch.message.as_bytes()).expect("a message").spans;
+        let taken: Vec<SpanData> = ended.try_iter().collect();
         let [first, second] = &taken[..] else { panic!("two spans and not {taken:?}") };
-        assert_eq!((&*first.name, &*first.span_id), ("inner", &inner.span[..]));
-        assert_eq!((&*second.name, &*second.parent_span_id), ("outer", &root.span[..]));
-        assert_eq!((&first.parent_span_id, &*first.trace_id), (&second.span_id, &root.trace[..]));
-        assert_eq!(second.attributes.iter().map(|fact| &*fact.key).collect::<Vec<_>>(), ["at"]);
-        let carried = scope.act(|| carried(async { Scope::present().map(|scope| scope.context) }));
+        assert_eq!((&*first.name, &first.span_context), ("inner", &inner));
+        assert_eq!((&*second.name, second.parent_span_id), ("outer", root.span_id()));
+        assert_eq!(first.parent_span_id, second.span_context.span_id());
+        assert_eq!(first.span_context.trace_id(), root.trace_id());
+        assert_eq!(second.attributes.iter().map(|fact| fact.key.as_str()).collect::<Vec<_>>(), ["at"]);
+        let carried = scope.act(|| carried(async { present() }));
         assert_eq!(carried.await, Some(root));
     }
 }

@@ -8,7 +8,7 @@ use store::server::Service;
 use tokio::runtime::Builder;
 use tracing::{info, warn};
 
-use super::telemetry::OfNode;
+use super::telemetry::{self, OfNode};
 use super::{DRAIN, Signals, StartError, listen};
 use crate::config::Config;
 use crate::export::metrics;
@@ -70,8 +70,9 @@ async fn run(config: &Arc<Config>, accept_loss: bool) -> Result<(), StartError> 
         }
     });
     let spans = Spans::new(config.clone());
+    let collector = telemetry::open(config, &format!("{:016x}", store::random()), &spans);
     let warning = |text: &str| warn!("{text}");
-    let service = Service::new(node.clone(), trust, unix_ms, configure, spans.outlet(), warning);
+    let service = Service::new(node.clone(), trust, unix_ms, configure, spans.sink(), warning);
     let service = service.await.map_err(StartError)?;
     give_back_memory();
     let upkeep = tokio::spawn({
@@ -107,7 +108,7 @@ async fn run(config: &Arc<Config>, accept_loss: bool) -> Result<(), StartError> 
             text,
         ));
     }
-    let telling = tokio::spawn(told.run(ready));
+    let telling = tokio::spawn(told.run(collector, ready));
     println!("moonshard store ready {addresses}");
 
     tokio::select! {

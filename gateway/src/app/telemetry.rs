@@ -10,31 +10,28 @@ use tracing::warn;
 
 use crate::config::Config;
 use crate::export::metrics::{self, Gathered};
-use crate::export::otel::{Collector, send_last, send_metrics, send_spans};
+use crate::export::otel::{Collector, send_last, send_metrics};
 use crate::server::Server;
 use crate::telemetry::spans::Spans;
 
-/// The collector, unless there is none or the configuration is wrong, which the log tells then.
-fn open(config: &Config, instance: &str) -> Option<Collector> {
-    Collector::open(config, instance).unwrap_or_else(|error| {
+/// The collector, unless there is none or the configuration is wrong, which the log tells then; `spans` go there from now
+/// on. `instance` tells this process from others.
+pub fn open(config: &Config, instance: &str, spans: &Spans) -> Option<Collector> {
+    Collector::open(config, instance, spans).unwrap_or_else(|error| {
         warn!("telemetry is not exported: {error}");
         None
     })
 }
 
 /// Tells of a server until `going` turns to false, and then what is left.
-pub async fn of_server(server: Arc<Server>, mut going: watch::Receiver<bool>) {
-    let (Some(collector), Some(outlet)) = (open(&server.config, &server.run_id), server.spans.outlet())
-    else {
-        return;
-    };
+pub async fn of_server(server: Arc<Server>, collector: Option<Collector>, mut going: watch::Receiver<bool>) {
+    let Some(collector) = collector else { return };
     let gather = || metrics::of_server(&server, true);
     tokio::select! {
-        () = send_spans(&collector, &server.spans, &outlet) => {}
-        () = send_metrics(&collector, &server.config, &server.spans.exports_failed[1], gather) => {}
+        () = send_metrics(&collector, &server.config, &server.spans.counts.exports_failed[1], gather) => {}
         _ = going.wait_for(|going| !going) => {}
     }
-    send_last(&collector, &outlet, &metrics::of_server(&server, false)).await;
+    send_last(&collector, &metrics::of_server(&server, false)).await;
 }
 
 /// What a store node tells of itself.
@@ -59,16 +56,12 @@ impl OfNode {
     }
 
     /// Tells of it until it is not ready any more, and then what is left.
-    pub async fn run(self: Arc<Self>, mut ready: watch::Receiver<bool>) {
-        let instance = format!("{:016x}", store::random());
-        let (Some(collector), Some(outlet)) = (open(&self.config, &instance), self.spans.outlet()) else {
-            return;
-        };
+    pub async fn run(self: Arc<Self>, collector: Option<Collector>, mut ready: watch::Receiver<bool>) {
+        let Some(collector) = collector else { return };
         tokio::select! {
-            () = send_spans(&collector, &self.spans, &outlet) => {}
-            () = send_metrics(&collector, &self.config, &self.spans.exports_failed[1], || self.gather(true)) => {}
+            () = send_metrics(&collector, &self.config, &self.spans.counts.exports_failed[1], || self.gather(true)) => {}
             _ = ready.wait_for(|ready| !ready) => {}
         }
-        send_last(&collector, &outlet, &self.gather(false)).await;
+        send_last(&collector, &self.gather(false)).await;
     }
 }

@@ -14,7 +14,7 @@ use crate::scripting;
 use crate::server::Server;
 use crate::server::{Handler, SessionCommand};
 use crate::session::{ClientInfo, Replies, Session};
-use crate::telemetry::spans::{Context, Parent};
+use crate::telemetry::spans::{Parent, parse_traceparent};
 
 /// The rows of this family.
 pub static COMMANDS: &[SessionCommand] = &[SessionCommand {
@@ -231,7 +231,7 @@ fn client(
         b"traceparent" => {
             session.parent = match args[2] {
                 b"" => Parent::Unknown,
-                text => Parent::Caller(Context::parse(text).ok_or_else(|| {
+                text => Parent::Caller(parse_traceparent(text).ok_or_else(|| {
                     CommandError::new(
                         "ERR traceparent must be 00-TRACE-SPAN-FLAGS as defined by W3C Trace Context, or empty",
                     )

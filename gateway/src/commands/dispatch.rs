@@ -57,7 +57,7 @@ pub fn begin<'a>(
                 Some(number) => server.registry.shown_name(usize::from(number)),
                 None => admission::shown_name(&server.registry, args),
             };
-            tell(server, session, &span, name, began.and(session.clock), out, mark);
+            tell(server, session, span, name, began.and(session.clock), out, mark);
         }
     }
     waiting
@@ -74,7 +74,7 @@ fn limit(server: &Server, out: &mut Reply) {
 fn tell(
     server: &Server,
     session: &Session,
-    open: &Open,
+    open: Open,
     name: &str,
     now: Option<Instant>,
     out: &Reply,
@@ -83,13 +83,13 @@ fn tell(
     let span = span_of(open, name, now)
         .with("db.namespace", Fact::Digits(session.db as u64))
         .with_address(CLIENT, &session.client.addr);
-    server.spans.end(&span.with_reply(out.buf.get(mark..).unwrap_or_default()));
+    server.spans.end(span.with_reply(out.buf.get(mark..).unwrap_or_default()));
 }
 
 /// The span of a request that ends `now`, if somebody knows when that is.
-fn span_of(open: &Open, name: &str, now: Option<Instant>) -> Span {
-    let span = open.end(name, now.unwrap_or_else(Instant::now));
-    span.with("db.system.name", "redis").with("db.operation.name", name)
+fn span_of(open: Open, name: &str, now: Option<Instant>) -> Span {
+    let span = open.end(name.to_owned(), now.unwrap_or_else(Instant::now));
+    span.with("db.system.name", "redis").with("db.operation.name", Fact::Text(name))
 }
 
 /// The reply from `mark` on, if it is an error.
@@ -364,7 +364,7 @@ pub fn send<'a, 'b>(
             let mut there = before.filter(|sent| sent.node == node).map(|sent| sent.pending.id());
             let since = there.find(|id| *id > 0).unwrap_or_default();
             let send = || cluster.send(node, &call, protocol, session.client.id, since);
-            let scope = session.span.as_ref().and_then(|span| server.spans.scope(span.context));
+            let scope = session.span.as_ref().and_then(|span| server.spans.scope(span));
             let pending = scope.map_or_else(send, |scope| scope.act(send));
             // What is sent together is sent at about the same time.
             let began = session_time(server, session);
@@ -417,7 +417,7 @@ pub async fn again(
     let keys = keys_of(asked.facts, args).unwrap_or_default();
     let call = Call { command: asked.facts, args, keys: &keys, db: asked.db, now_ms: 0 };
     let protocol = std::mem::replace(&mut out.protocol, asked.protocol);
-    let scope = asked.span.as_ref().and_then(|span| server.spans.scope(span.context));
+    let scope = asked.span.as_ref().and_then(|span| server.spans.scope(span));
     {
         let client = session.client.id;
         let done = pin!(server.store.execute(&call, client, unix_ms, &mut session.seed, out));
@@ -440,8 +440,8 @@ fn note_answer(
     let took = began.map(|began| clock.get_or_insert_with(Instant::now).saturating_duration_since(began));
     count(server, number, took, out, mark);
     if let Some(open) = span {
-        let span = span_of(&open, server.registry.shown_name(usize::from(number)), began.and(*clock));
-        server.spans.end(&span.with_reply(out.buf.get(mark..).unwrap_or_default()));
+        let span = span_of(open, server.registry.shown_name(usize::from(number)), began.and(*clock));
+        server.spans.end(span.with_reply(out.buf.get(mark..).unwrap_or_default()));
     }
     took
 }
@@ -474,7 +474,7 @@ pub async fn finish(server: &Arc<Server>, session: &mut Session, waiting: Waitin
         .filter(|_| !matches!(&waiting, Waiting::Locked(admitted) if admitted.facts.has(flags::BLOCKING)));
     let (number, mark) = (waiting.admitted().number, out.begin());
     let called = waiting.admitted().args;
-    let scope = session.span.as_ref().and_then(|span| server.spans.scope(span.context));
+    let scope = session.span.as_ref().and_then(|span| server.spans.scope(span));
     let client = session.client.id;
     {
         // It is large: it stays where it is made, whoever drives it.
@@ -490,7 +490,7 @@ pub async fn finish(server: &Arc<Server>, session: &mut Session, waiting: Waitin
     };
     if let Some(span) = session.span.take() {
         let name = server.registry.shown_name(usize::from(number));
-        tell(server, session, &span, name, took.and(session.clock), out, mark);
+        tell(server, session, span, name, took.and(session.clock), out, mark);
     }
     count(server, number, took, out, mark);
     server.audit_call(&session.client, number, called, error_from(out, mark));

@@ -243,8 +243,7 @@ pub(super) fn run_span(server: &Server, session: &mut Session, options: &Options
     if session.span.is_none() && options.flags.has(Flags::TRACE) {
         session.span = server.spans.begin_wanted(&session.parent);
     }
-    let scope = server.spans.scope(session.span.as_ref()?.context)?;
-    Some(scope.part())
+    Some(server.spans.scope(session.span.as_ref()?)?.part())
 }
 
 /// How many keys a call names whose third word tells it.

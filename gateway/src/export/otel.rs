@@ -1,49 +1,43 @@
 //! Traces and metrics on their way to an OpenTelemetry collector, by OTLP over gRPC.
 //!
 //! Nobody waits for the collector. What it does not take is counted and forgotten, and the log tells once that it
-//! cannot be reached, and once that it can. The messages are those of `opentelemetry-proto`: spans and counters of our
-//! own cost less on the way of a request than those of the SDK, whose queue hides what it drops and whose histograms
-//! cannot be filled from counters that are there already.
+//! cannot be reached, and once that it can. Spans go through the batch processor and the exporter of the SDK. The messages
+//! of metrics are made here: the SDK's histograms cannot be filled from counters that are there already.
 
-mod codec;
+mod telling;
+mod traces;
 mod wire;
 
 use std::str::FromStr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 use opentelemetry_proto::tonic::collector::metrics::v1::metrics_service_client::MetricsServiceClient;
-use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceResponse;
 use opentelemetry_proto::tonic::resource::v1::Resource;
 use tls::{Clients, Files, Tls};
 use tokio::time::{sleep, timeout};
-use tonic::client::Grpc;
-use tonic::codegen::http::uri::PathAndQuery;
 use tonic::metadata::{Ascii, MetadataKey, MetadataValue};
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Status};
-use tracing::{info, warn};
 
+use self::telling::Telling;
+use self::traces::Traces;
 use crate::config::Config;
 use crate::export::metrics::Gathered;
 use crate::process::channel::Remote;
 use crate::telemetry::counters::unix_time;
-use crate::telemetry::spans::{Batch, Outlet, Spans};
+use crate::telemetry::spans::{Sink, Spans};
 
-/// The method that takes spans.
-const TRACES: &str = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
-/// How long a few spans wait for more.
-const PATIENCE: Duration = Duration::from_millis(500);
 /// How long the collector may take.
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// How long it may take when the process is about to end.
 const LAST: Duration = Duration::from_secs(2);
 
 /// The way to the collector.
-#[derive(Clone)]
 pub struct Collector {
     channel: Channel,
+    traces: Arc<Traces>,
     resource: Resource,
     headers: Vec<(MetadataKey<Ascii>, MetadataValue<Ascii>)>,
     /// Unix time at which counting began.
@@ -51,8 +45,9 @@ pub struct Collector {
 }
 
 impl Collector {
-    /// The one that the configuration names, if it does. `instance` tells this process from others. Needs a runtime.
-    pub fn open(config: &Config, instance: &str) -> Result<Option<Collector>, String> {
+    /// The one that the configuration names, if it does; `spans` go there from now on. `instance` tells this process from
+    /// others. Needs a runtime.
+    pub fn open(config: &Config, instance: &str, spans: &Spans) -> Result<Option<Collector>, String> {
         let url = config.otel_endpoint.get();
         if url == "none" {
             return Ok(None);
@@ -82,7 +77,12 @@ impl Collector {
         };
         let headers =
             pairs("OTEL_EXPORTER_OTLP_HEADERS").into_iter().map(header).collect::<Result<_, _>>()?;
-        Ok(Some(Collector { channel, resource: wire::resource(facts), headers, since: unix_time() }))
+        let exported = Traces::new(channel.clone(), TIMEOUT, &facts, spans.counts.clone());
+        let traces = Arc::new(exported.map_err(|error| wrong(&error))?);
+        let takes = traces.clone();
+        spans.go_to(Sink::new(move |span| takes.end(span)));
+        let resource = wire::resource(facts);
+        Ok(Some(Collector { channel, traces, resource, headers, since: unix_time() }))
     }
 
     fn request<T>(&self, message: T) -> Request<T> {
@@ -91,14 +91,6 @@ impl Collector {
             request.metadata_mut().insert(name.clone(), value.clone());
         }
         request
-    }
-
-    async fn send_spans(&self, batch: &Batch) -> Result<(), Status> {
-        let mut collector = Grpc::new(self.channel.clone());
-        collector.ready().await.map_err(|error| Status::from_error(error.into()))?;
-        let request = self.request(wire::traces(&self.resource, batch));
-        let codec = codec::Written::<ExportTraceServiceResponse>::default();
-        collector.unary(request, PathAndQuery::from_static(TRACES), codec).await.map(drop)
     }
 
     async fn send_metrics(&self, gathered: &Gathered) -> Result<(), Status> {
@@ -136,55 +128,13 @@ fn reason(status: &Status) -> String {
     deepest.map_or_else(|| status.message().to_owned(), ToString::to_string)
 }
 
-/// Tells the log when the collector is lost and found.
-struct Telling {
-    signal: &'static str,
-    lost: bool,
-}
-
-impl Telling {
-    /// An export has ended so.
-    fn note(&mut self, failures: &AtomicU64, sent: Result<(), Status>) -> bool {
-        match sent {
-            Ok(()) => {
-                if std::mem::take(&mut self.lost) {
-                    info!("the collector accepts {} again", self.signal);
-                }
-                true
-            }
-            Err(status) => {
-                failures.fetch_add(1, Ordering::Relaxed);
-                if !std::mem::replace(&mut self.lost, true) {
-                    warn!("the collector does not accept {}: {}", self.signal, reason(&status));
-                }
-                false
-            }
-        }
-    }
-}
-
-/// Sends spans for as long as it is polled.
-pub async fn send_spans(collector: &Collector, spans: &Spans, outlet: &Outlet) {
-    let mut telling = Telling { signal: "traces", lost: false };
-    loop {
-        let _ = timeout(PATIENCE, outlet.filled()).await;
-        if let Some(batch) = outlet.take() {
-            let took = telling.note(&spans.exports_failed[0], collector.send_spans(&batch).await);
-            let counter = if took { &spans.sent } else { &spans.failed };
-            counter.fetch_add(batch.spans, Ordering::Relaxed);
-        }
-    }
-}
-
 /// Sends what is left when the process is about to end, if the collector is quick.
-pub async fn send_last(collector: &Collector, outlet: &Outlet, gathered: &Gathered) {
+pub async fn send_last(collector: &Collector, gathered: &Gathered) {
+    let traces = collector.traces.clone();
     let last = async {
         let _ = collector.send_metrics(gathered).await;
-        while let Some(batch) = outlet.take() {
-            if collector.send_spans(&batch).await.is_err() {
-                return;
-            }
-        }
+        // It waits for the thread that exports.
+        let _ = tokio::task::spawn_blocking(move || traces.end_all(LAST)).await;
     };
     let _ = timeout(LAST, last).await;
 }
@@ -198,7 +148,7 @@ pub async fn send_metrics(
 ) {
     /// How often it is looked whether the interval has changed.
     const LOOK: Duration = Duration::from_secs(1);
-    let mut telling = Telling { signal: "metrics", lost: false };
+    let telling = Telling::new("metrics");
     let mut last = Instant::now();
     loop {
         let interval = Duration::from_millis(config.otel_metrics_interval_ms.get());
@@ -209,6 +159,6 @@ pub async fn send_metrics(
         }
         last = Instant::now();
         let sent = collector.send_metrics(&gather()).await;
-        telling.note(failures, sent);
+        telling.note(failures, sent.err().map(|status| reason(&status)));
     }
 }

@@ -10,7 +10,7 @@ use store::spans::Part;
 use super::call::{Program, ScriptCall};
 use crate::server::Server;
 use crate::telemetry::script_trace::{BriefCall, Seen, Trace};
-use crate::telemetry::spans::{Batch, Context, Fact, SERVER, Scope, Side, Span};
+use crate::telemetry::spans::{Fact, SERVER, Scope, Span, SpanContext, SpanKind};
 
 impl ScriptCall<'_> {
     /// Lets it tell what becomes spans, if it is traced.
@@ -45,13 +45,13 @@ impl ScriptCall<'_> {
 
 /// Tells of a queued call of EXEC that was run now.
 pub fn tell_queued(server: &Server, part: Part, name: &str, db: usize, reply: &[u8]) {
-    let span = operation(part.span(name, Side::Internal), name, db);
-    server.spans.end(&span.with_reply(reply));
+    let span = operation(part.span(name.to_owned(), SpanKind::Internal), name, db);
+    server.spans.end(span.with_reply(reply));
 }
 
 /// A span with the facts that all calls have.
 fn operation(span: Span, name: &str, db: usize) -> Span {
-    let span = span.with("db.system.name", "redis").with("db.operation.name", name);
+    let span = span.with("db.system.name", "redis").with("db.operation.name", Fact::Text(name));
     span.with("db.namespace", Fact::Digits(db as u64))
 }
 
@@ -60,14 +60,14 @@ pub(super) fn tell(server: &Server, call: &ScriptCall<'_>, began: Instant, reply
     let (Some(part), Some(trace)) = (&call.span, &call.trace) else { return };
     let seen = trace.seen();
     let context = part.context();
-    let mut batch = Batch::default();
     for phase in &seen.phases {
         let times = phase.began..phase.began + phase.took;
-        batch.add(&Span::within(&context, phase.name, Side::Internal, times));
+        server.spans.end(Span::within(&context, phase.name, SpanKind::Internal, times));
     }
-    seen.calls.iter().for_each(|call| batch.add(&span_of_call(server, &context, call)));
-    batch.add(&span_of_run(call, part, began..Instant::now(), &seen, reply));
-    server.spans.end_all(&batch);
+    for call in &seen.calls {
+        server.spans.end(span_of_call(server, &context, call));
+    }
+    server.spans.end(span_of_run(call, part, began..Instant::now(), &seen, reply));
 }
 
 /// The span of a run.
@@ -78,8 +78,8 @@ fn span_of_run(call: &ScriptCall<'_>, part: &Part, times: Range<Instant>, seen: 
         Program::Function(_) => ("moonshard.function.name", "function"),
     };
     let mut run = part
-        .span_of(name, Side::Internal, times)
-        .with(kind, &*seen.name)
+        .span_of(name, SpanKind::Internal, times)
+        .with(kind, Fact::Text(&seen.name))
         .with("moonshard.script.mode", seen.mode)
         .with("moonshard.script.keys", call.keys.len())
         .with("moonshard.script.fuel", fuel)
@@ -89,14 +89,14 @@ fn span_of_run(call: &ScriptCall<'_>, part: &Part, times: Range<Instant>, seen: 
         .with("moonshard.script.outcome", seen.ended.map_or("lost", |ended| ended.word()));
     if let Some(limit) = reply.strip_prefix(b"-SCRIPTLIMIT ") {
         let limit = limit.split(|byte| *byte == b':').next().unwrap_or_default();
-        run = run.with("moonshard.script.limit", &*String::from_utf8_lossy(limit));
+        run = run.with("moonshard.script.limit", Fact::Text(&String::from_utf8_lossy(limit)));
     }
     if let Some(name) = call.program.given_name() {
-        run = run.with("moonshard.script.name", &*name);
+        run = run.with("moonshard.script.name", Fact::Text(&name));
     }
     let flags = call.options.flags.names().collect::<Vec<_>>().join(" ");
     if !flags.is_empty() {
-        run = run.with("moonshard.script.flags", &*flags);
+        run = run.with("moonshard.script.flags", Fact::Text(&flags));
     }
     if seen.calls_omitted > 0 {
         run = run.with("moonshard.script.calls_omitted", seen.calls_omitted);
@@ -105,9 +105,10 @@ fn span_of_run(call: &ScriptCall<'_>, part: &Part, times: Range<Instant>, seen: 
 }
 
 /// The span of a call.
-fn span_of_call(server: &Server, run: &Context, call: &BriefCall) -> Span {
+fn span_of_call(server: &Server, run: &SpanContext, call: &BriefCall) -> Span {
     let name = call.number.map_or("unknown", |number| server.registry.shown_name(usize::from(number)));
-    let span = operation(Span::within(run, name, Side::Internal, call.times.clone()), name, call.db);
+    let span =
+        operation(Span::within(run, name.to_owned(), SpanKind::Internal, call.times.clone()), name, call.db);
     let span = span.with_reply(call.error.as_deref().unwrap_or_default());
     match (server.store.cluster(), call.place) {
         (Some(cluster), Some(node)) => {

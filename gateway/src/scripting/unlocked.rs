@@ -253,7 +253,7 @@ impl Host for UnlockedHost {
 
     fn log(&mut self, level: LogLevel, text: &[u8]) {
         self.trace.iter().for_each(|trace| trace.log(level, text));
-        let span = self.trace.as_ref().and_then(|trace| trace.seen().span);
+        let span = self.trace.as_ref().and_then(|trace| trace.seen().span.clone());
         crate::telemetry::log::script(level, text, span);
     }
 

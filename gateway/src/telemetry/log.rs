@@ -12,7 +12,8 @@ use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 
 use script::LogLevel;
-use store::spans::Context;
+use store::spans::SpanContext;
+use tracing::field::display;
 use tracing::{Level, event};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
@@ -59,10 +60,10 @@ pub fn follow(config: &Config) {
 }
 
 /// A line that a script wrote with `redis.log`. `span` is where it belongs if its run is traced: trace and span.
-pub fn script(level: LogLevel, text: &[u8], span: Option<Context>) {
+pub fn script(level: LogLevel, text: &[u8], span: Option<SpanContext>) {
     let text = text[..text.len().min(LONGEST)].escape_ascii();
-    let trace_id = span.map(|span| span.trace_text());
-    let span_id = span.map(|span| span.span_text());
+    let trace_id = span.as_ref().map(|span| display(span.trace_id()));
+    let span_id = span.as_ref().map(|span| display(span.span_id()));
     macro_rules! line {
         ($level:expr) => {
             event!(target: SCRIPT, $level, trace_id, span_id, "{text}")

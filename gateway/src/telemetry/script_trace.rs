@@ -8,7 +8,7 @@ use parking_lot::{Mutex, MutexGuard};
 use script::{LogLevel, Spent};
 
 use crate::telemetry::script_stats::Ended;
-use crate::telemetry::spans::Context;
+use crate::telemetry::spans::SpanContext;
 
 /// Steps that are kept of one run.
 const MOST_STEPS: usize = 1000;
@@ -58,7 +58,7 @@ pub struct Seen {
     /// What it changed as RESP3, and how many keys more, if that was wanted and it was kept.
     pub changes: Option<(Vec<u8>, usize)>,
     /// Its span, for its log lines.
-    pub span: Option<Context>,
+    pub span: Option<SpanContext>,
     /// Where it waited: for its keys, for its turn, and until its changes were kept.
     pub phases: Vec<Phase>,
     /// When its last round began, if it tells of calls.

@@ -2,27 +2,29 @@
 //!
 //! Whoever answers a request asks [`Spans::begin`].
 
-pub use store::spans::{Batch, CLIENT, Context, Fact, Outlet, SERVER, Scope, Side, Span};
+pub use store::spans::{
+    CLIENT, Fact, Name, SERVER, Scope, Sink, Span, SpanContext, SpanKind, parse_traceparent,
+};
 
 use std::cell::Cell;
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-use store::spans::chance;
+use store::spans::{chance, child, root};
 
 use crate::config::Config;
 
 /// What a session is asked as a part of, which decides whether that is traced.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub enum Parent {
     /// Nothing that is known: a share of it is traced.
     #[default]
     Unknown,
     /// Something that whoever asks does, as they have told.
-    Caller(Context),
+    Caller(SpanContext),
     /// A request of HTTP or gRPC that is traced.
-    Request(Context),
+    Request(SpanContext),
     /// Such a request that is not.
     Untraced,
 }
@@ -30,10 +32,10 @@ pub enum Parent {
 impl Parent {
     /// As `traceparent` says, if it says something.
     pub fn of(text: Option<&[u8]>) -> Parent {
-        text.and_then(Context::parse).map_or(Parent::Unknown, Parent::Caller)
+        text.and_then(parse_traceparent).map_or(Parent::Unknown, Parent::Caller)
     }
 
-    fn context(&self) -> Option<&Context> {
+    fn context(&self) -> Option<&SpanContext> {
         match self {
             Parent::Caller(context) | Parent::Request(context) => Some(context),
             Parent::Unknown | Parent::Untraced => None,
@@ -42,19 +44,19 @@ impl Parent {
 }
 
 /// A request that is being traced.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Open {
     /// Its span.
-    pub context: Context,
-    parent: Option<[u8; 8]>,
-    side: Side,
+    pub context: SpanContext,
+    parent: Option<SpanContext>,
+    kind: SpanKind,
     began: Instant,
 }
 
 impl Open {
     /// Its span, if it ended then.
-    pub fn end(&self, name: &str, ended: Instant) -> Span {
-        Span::new(self.context, self.parent, name, self.side, self.began..ended)
+    pub fn end(self, name: impl Into<Name>, ended: Instant) -> Span {
+        Span::new(self.context, self.parent.as_ref(), name, self.kind, self.began..ended)
     }
 }
 
@@ -62,11 +64,20 @@ impl Open {
 pub struct Spans {
     config: Arc<Config>,
     /// Nothing if there is no collector.
-    outlet: Option<Arc<Outlet>>,
+    sink: OnceLock<Sink>,
+    /// What became of them.
+    pub counts: Arc<Outcomes>,
+}
+
+/// What became of spans, and of exports.
+#[derive(Debug, Default)]
+pub struct Outcomes {
     /// Spans that the collector has taken.
     pub sent: AtomicU64,
     /// Spans that it has not.
     pub failed: AtomicU64,
+    /// Spans that found no room.
+    pub dropped: AtomicU64,
     /// Exports that failed: of traces, and of metrics.
     pub exports_failed: [AtomicU64; 2],
 }
@@ -74,25 +85,23 @@ pub struct Spans {
 impl Spans {
     /// As the configuration says.
     pub fn new(config: Arc<Config>) -> Spans {
-        let has_collector = config.otel_endpoint.get() != "none";
-        Spans {
-            config,
-            outlet: has_collector.then(Arc::default),
-            sent: AtomicU64::new(0),
-            failed: AtomicU64::new(0),
-            exports_failed: Default::default(),
-        }
+        Spans { config, sink: OnceLock::new(), counts: Arc::default() }
+    }
+
+    /// From now on they go there, if they do not go anywhere yet.
+    pub fn go_to(&self, sink: Sink) {
+        let _ = self.sink.set(sink);
     }
 
     /// Whether anything is ever traced.
     pub fn are_on(&self) -> bool {
-        self.outlet.is_some()
+        self.sink.get().is_some()
     }
 
     /// Begins a request that is a part of this, if it is to be traced. It begins `now`, if somebody knows when that is.
     #[inline]
     pub fn begin(&self, parent: &Parent, now: Option<Instant>) -> Option<Open> {
-        (self.outlet.is_some() && self.chooses(parent)).then(|| open(parent, now))
+        (self.are_on() && self.chooses(parent)).then(|| open(parent, now))
     }
 
     /// Whether it is to be traced.
@@ -100,7 +109,7 @@ impl Spans {
     fn chooses(&self, parent: &Parent) -> bool {
         match parent {
             Parent::Unknown => is_next(self.config.otel_sample_ratio.get()),
-            Parent::Caller(parent) | Parent::Request(parent) => parent.sampled,
+            Parent::Caller(parent) | Parent::Request(parent) => parent.is_sampled(),
             Parent::Untraced => false,
         }
     }
@@ -108,46 +117,34 @@ impl Spans {
     /// Begins a request that is a part of this and turns out to be one that is always traced: unless whoever asks has
     /// said that it is not.
     pub fn begin_wanted(&self, parent: &Parent) -> Option<Open> {
-        (self.outlet.is_some() && parent.context().is_none()).then(|| open(parent, None))
+        (self.are_on() && parent.context().is_none()).then(|| open(parent, None))
     }
 
-    /// For what is done in a span of this context.
-    pub fn scope(&self, context: Context) -> Option<Scope> {
-        self.outlet.as_ref().map(|outlet| Scope::new(context, outlet.clone()))
+    /// For what is done in the span of this request.
+    pub fn scope(&self, of: &Open) -> Option<Scope> {
+        self.sink.get().map(|sink| sink.scope(of.context.clone()))
     }
 
     /// Where spans go, if there is a collector.
-    pub fn outlet(&self) -> Option<Arc<Outlet>> {
-        self.outlet.clone()
+    pub fn sink(&self) -> Option<Sink> {
+        self.sink.get().cloned()
     }
 
     /// Takes a span that has ended.
-    pub fn end(&self, span: &Span) {
-        if let Some(outlet) = &self.outlet {
-            outlet.end(span);
+    pub fn end(&self, span: Span) {
+        if let Some(sink) = self.sink.get() {
+            sink.end(span);
         }
-    }
-
-    /// Takes spans that have ended.
-    pub fn end_all(&self, spans: &Batch) {
-        if let Some(outlet) = &self.outlet {
-            outlet.end_all(spans);
-        }
-    }
-
-    /// Spans that found no room.
-    pub fn dropped(&self) -> u64 {
-        self.outlet.as_ref().map_or(0, |outlet| outlet.dropped())
     }
 }
 
 #[cold]
 fn open(parent: &Parent, now: Option<Instant>) -> Open {
     // What is asked in a request is not asked by anybody else.
-    let side = if matches!(parent, Parent::Request(_)) { Side::Internal } else { Side::Server };
-    let parent = parent.context();
-    let context = parent.map_or_else(Context::root, Context::child);
-    Open { context, parent: parent.map(|parent| parent.span), side, began: now.unwrap_or_else(Instant::now) }
+    let kind = if matches!(parent, Parent::Request(_)) { SpanKind::Internal } else { SpanKind::Server };
+    let parent = parent.context().cloned();
+    let context = parent.as_ref().map_or_else(root, child);
+    Open { context, parent, kind, began: now.unwrap_or_else(Instant::now) }
 }
 
 thread_local! {
@@ -178,41 +175,45 @@ fn gap(ratio: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc::channel;
+
+    use store::spans::{TraceFlags, remote};
+
     use super::*;
 
     #[test]
     fn as_many_are_traced_as_is_asked_for() {
         let config = Arc::new(Config::defaults());
-        assert!(
-            Spans::new(config.clone()).begin(&Parent::Caller(Context::root()), None).is_none(),
-            "nobody would take it"
-        );
-        config.otel_endpoint.set("http://127.0.0.1:1".into());
         let spans = Spans::new(config.clone());
+        assert!(spans.begin(&Parent::Caller(root()), None).is_none(), "nobody would take it");
+        let (sender, ended) = channel();
+        spans.go_to(Sink::new(move |span| sender.send(span).expect("the test goes on")));
         let count = || (0..10_000).filter(|_| spans.begin(&Parent::Unknown, None).is_some()).count();
         assert_eq!(count(), 0);
         config.otel_sample_ratio.set(0.25f64.to_bits());
         assert!((2000..3000).contains(&count()));
         config.otel_sample_ratio.set(1f64.to_bits());
         assert_eq!(count(), 10_000);
-        let parent = Parent::Caller(Context { sampled: false, ..Context::root() });
+        let unsampled = remote(root().trace_id(), root().span_id(), TraceFlags::NOT_SAMPLED);
+        let parent = Parent::Caller(unsampled.expect("it is valid"));
         assert!(spans.begin(&parent, None).is_none(), "who asks decides");
         assert!(spans.begin(&Parent::Untraced, None).is_none(), "its request decides");
-        let context = Context::root();
+        let context = root();
         config.otel_sample_ratio.set(0f64.to_bits());
-        for (parent, side) in
-            [(Parent::Caller(context), Side::Server), (Parent::Request(context), Side::Internal)]
-        {
+        for (parent, kind) in [
+            (Parent::Caller(context.clone()), SpanKind::Server),
+            (Parent::Request(context.clone()), SpanKind::Internal),
+        ] {
             let open = spans.begin(&parent, None).expect("who asks decides");
-            assert_eq!((open.context.trace, open.parent), (context.trace, Some(context.span)));
-            assert_eq!(open.side, side);
-            assert_ne!(open.context.span, context.span);
-            spans.end(&open.end("GET", Instant::now()));
+            assert_eq!((open.context.trace_id(), &open.parent), (context.trace_id(), &Some(context.clone())));
+            assert_eq!(open.kind, kind);
+            assert_ne!(open.context.span_id(), context.span_id());
+            spans.end(open.end("GET", Instant::now()));
             assert!(spans.begin_wanted(&parent).is_none());
         }
-        assert_eq!(spans.outlet().and_then(|outlet| outlet.take()).map(|batch| batch.spans), Some(2));
+        assert_eq!(ended.try_iter().count(), 2);
         for parent in [Parent::Unknown, Parent::Untraced] {
-            assert_eq!(spans.begin_wanted(&parent).map(|open| open.side), Some(Side::Server));
+            assert_eq!(spans.begin_wanted(&parent).map(|open| open.kind), Some(SpanKind::Server));
         }
     }
 }

@@ -8,7 +8,7 @@ use wire::response::Body as Answer;
 use wire::step::Finish;
 
 use super::lost::Lost;
-use crate::spans::{Context, Fact, Part, SERVER, Side, Span};
+use crate::spans::{self, Fact, Part, SERVER, Span, SpanContext, SpanId, SpanKind, TraceFlags, TraceId};
 
 /// The service that all requests are for.
 const SERVICE: &str = "moonshard.store.v1.Store";
@@ -28,29 +28,28 @@ impl Asked {
 
     /// What the node is told of it.
     pub fn told(&self) -> wire::Trace {
-        let Context { trace, span, .. } = self.part.context();
-        let trace = u128::from_be_bytes(trace);
-        wire::Trace { high: (trace >> 64) as u64, low: trace as u64, span: u64::from_be_bytes(span) }
+        let context = self.part.context();
+        let trace = u128::from_be_bytes(context.trace_id().to_bytes());
+        let span = u64::from_be_bytes(context.span_id().to_bytes());
+        wire::Trace { high: (trace >> 64) as u64, low: trace as u64, span }
     }
 
     /// The answer has come, or never will.
     pub fn end(self, answer: &Result<Answer, Lost>) {
-        let span = self.facts.put(&self.part, Side::Client);
+        let span = self.facts.put(&self.part, SpanKind::Client);
         let span = span.with_address(SERVER, &self.address);
         let span = match answer {
             Ok(answer) => with_answer(span, answer),
             Err(lost) => with_error(span.with(STATUS, "UNAVAILABLE"), "LOST", &lost.reason),
         };
-        self.part.end(&span);
+        self.part.end(span);
     }
 }
 
 /// Where the asker's span is.
-pub(crate) fn asker(trace: &wire::Trace) -> Option<Context> {
-    let name = u128::from(trace.high) << 64 | u128::from(trace.low);
-    let is_named = name != 0 && trace.span != 0;
-    let (trace, span) = (name.to_be_bytes(), trace.span.to_be_bytes());
-    is_named.then_some(Context { trace, span, sampled: true })
+pub(crate) fn asker(trace: &wire::Trace) -> Option<SpanContext> {
+    let name = TraceId::from(u128::from(trace.high) << 64 | u128::from(trace.low));
+    spans::remote(name, SpanId::from(trace.span), TraceFlags::SAMPLED)
 }
 
 /// Whether a request has an answer, with which its span ends.
@@ -98,12 +97,15 @@ impl Facts {
     }
 
     /// The span of one side, which has ended.
-    pub fn put(self, part: &Part, side: Side) -> Span {
+    pub fn put(self, part: &Part, kind: SpanKind) -> Span {
         let Facts { method, command, step } = self;
         let method = format!("{SERVICE}/{method}");
-        let mut span = part.span(&method, side).with("rpc.system.name", "grpc").with("rpc.method", &*method);
+        let mut span = part.span(method.clone(), kind);
+        span = span.with("rpc.system.name", "grpc").with("rpc.method", Fact::Text(&method));
         if let Some((name, db)) = command {
-            span = span.with("db.system.name", "redis").with("db.operation.name", &*name.to_uppercase());
+            span = span
+                .with("db.system.name", "redis")
+                .with("db.operation.name", Fact::Text(&name.to_uppercase()));
             span = span.with("db.namespace", Fact::Digits(db.into()));
         }
         if let Some((calls, locks, finish)) = step {

@@ -14,7 +14,7 @@ use super::sessions::Sessions;
 use crate::client::Trust;
 use crate::client::link::Link;
 use crate::node::Node;
-use crate::spans::Outlet;
+use crate::spans::Sink;
 
 /// The parameter that all gateways and nodes agree on.
 pub const NOTIFY: &str = "notify-keyspace-events";
@@ -31,7 +31,7 @@ pub(crate) struct Host {
     /// What a peer has to know and to have.
     pub trust: Trust,
     /// Where spans of traced requests go, if anybody collects them.
-    pub outlet: Option<Arc<Outlet>>,
+    pub sink: Option<Sink>,
     /// Tells the Unix time in milliseconds.
     pub clock: fn() -> u64,
     /// Another one each time the node starts.

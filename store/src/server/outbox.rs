@@ -14,7 +14,7 @@ use wire::{Response, Responses};
 use super::refusal::refusal;
 use crate::client::asked::{Facts, with_answer};
 use crate::client::link::MESSAGE_BYTES;
-use crate::spans::{Part, Scope, Side};
+use crate::spans::{Part, Scope, SpanKind};
 
 /// Answers that a peer has not fetched may use so much memory; then no more of its requests are read.
 pub(super) const UNREAD_BYTES: usize = 64 << 20;
@@ -180,9 +180,9 @@ impl Outbox {
 impl Unsent {
     fn answered(&mut self, response: &Response) {
         let Some((part, facts)) = self.traced.remove(&response.id) else { return };
-        let span = facts.put(&part, Side::Server);
+        let span = facts.put(&part, SpanKind::Server);
         let span = response.body.iter().fold(span, with_answer);
-        part.end(&span);
+        part.end(span);
     }
 }
 

@@ -34,7 +34,7 @@ use super::watches::{Watched, Watches};
 use crate::client::asked::{Facts, asker, is_answered};
 use crate::client::link::unless_silent;
 use crate::copies::Origin;
-use crate::spans::{self, Part, Scope, Side};
+use crate::spans::{self, Part, Scope, SpanKind};
 use crate::wait::Waiter;
 
 /// How long peers may take to finish what they have begun when the node ends. Told in `store.proto`.
@@ -77,7 +77,7 @@ pub(crate) struct Session {
     waiting: Arc<Mutex<Waiting>>,
     watches: Arc<Watches>,
     /// The span that the next request belongs to, if that is traced.
-    asker: Option<spans::Context>,
+    asker: Option<spans::SpanContext>,
     /// Answers of the present message.
     ready: Vec<Response>,
     ready_bytes: usize,
@@ -205,8 +205,7 @@ impl Session {
     /// For what is done for a request that is traced, if anybody collects that.
     fn traced(&mut self, id: u64, body: &Ask) -> Option<Scope> {
         let asker = self.asker.take().filter(|_| is_answered(body))?;
-        let outlet = self.host.outlet.as_ref()?;
-        let part = Scope::new(asker, outlet.clone()).part();
+        let part = self.host.sink.as_ref()?.scope(asker).part();
         Some(self.outbox.traces(id, part, Facts::of(body)))
     }
 
@@ -529,7 +528,7 @@ fn is_moved(answer: &Answer) -> bool {
 fn lead(host: Arc<Host>, waiting: Arc<Mutex<Waiting>>, outbox: Arc<Outbox>, origin: Origin, asked: Queued) {
     let Queued { id, call, .. } = asked;
     let shared = waiting.clone();
-    let scope = host.outlet.as_ref().and_then(|_| outbox.scope(id));
+    let scope = host.sink.as_ref().and_then(|_| outbox.scope(id));
     // Held until its handle is known, so that it does not end before.
     let mut registered = shared.lock();
     let task = tokio::spawn(async move {
@@ -586,7 +585,7 @@ fn settle(host: &Arc<Host>, outbox: &Arc<Outbox>, mut responses: Vec<Response>) 
     }
     let mut context = Context::from_waker(Waker::noop());
     let (host, outbox) = (host.clone(), outbox.clone());
-    let scopes = host.outlet.as_ref().map_or_else(Vec::new, |_| outbox.scopes(&responses));
+    let scopes = host.sink.as_ref().map_or_else(Vec::new, |_| outbox.scopes(&responses));
     let mut settling = Box::pin(async move {
         let waits: Vec<Part> = scopes.iter().map(Scope::part).collect();
         let settled = match host.node.journal() {
@@ -594,8 +593,8 @@ fn settle(host: &Arc<Host>, outbox: &Arc<Outbox>, mut responses: Vec<Response>) 
             None => Ok(()),
         };
         for part in waits {
-            let span = part.span("journal", Side::Internal);
-            part.end(&span);
+            let span = part.span("journal", SpanKind::Internal);
+            part.end(span);
         }
         if let Err(reason) = settled {
             for response in &mut responses {

@@ -25,7 +25,7 @@ use super::registry::Found;
 use super::watches::Watches;
 use crate::client::rehearsal;
 use crate::lock::{LockRequest, Mode};
-use crate::spans::{self, Side, Span};
+use crate::spans::{self, Span, SpanKind};
 use crate::txn::{self, Conflict, Executed, LimitReached, LocalTransaction, OnFull, TxnLimits};
 
 /// Runs a call as a transaction of its own, if nothing is in its way.
@@ -84,8 +84,8 @@ pub(super) async fn execute(host: &Arc<Host>, call: &wire::Call, outbox: &Outbox
 /// Tells that calls were run, if that is traced.
 fn worked(part: Option<spans::Part>, facts: impl FnOnce(Span) -> Span) {
     if let Some(part) = part {
-        let span = facts(part.span("work", Side::Internal));
-        part.end(&span);
+        let span = facts(part.span("work", SpanKind::Internal));
+        part.end(span);
     }
 }
 

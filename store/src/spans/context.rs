@@ -1,58 +1,40 @@
 //! Where a span belongs, as W3C Trace Context writes it.
 
-use super::chance;
+use opentelemetry::trace::{SpanContext, SpanId, TraceFlags, TraceId, TraceState};
+use opentelemetry_sdk::trace::{IdGenerator, RandomIdGenerator};
 
-/// A span's place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Context {
-    /// The trace, which all spans of a request share.
-    pub trace: [u8; 16],
-    /// The span.
-    pub span: [u8; 8],
-    /// Whether it is recorded.
-    pub sampled: bool,
+/// The first span of a new trace, which is recorded.
+pub fn root() -> SpanContext {
+    let ids = RandomIdGenerator::default();
+    local(ids.new_trace_id(), ids.new_span_id(), TraceFlags::SAMPLED)
 }
 
-impl Context {
-    /// The first of a new trace, which is recorded.
-    pub fn root() -> Context {
-        let mut trace = [0; 16];
-        trace[..8].copy_from_slice(&id());
-        trace[8..].copy_from_slice(&id());
-        Context { trace, span: id(), sampled: true }
-    }
-
-    /// Another one in the same trace.
-    pub fn child(&self) -> Context {
-        Context { span: id(), ..*self }
-    }
-
-    /// What `traceparent` says, if it is one that we understand: `00-TRACE-SPAN-FLAGS`, or longer in later versions.
-    pub fn parse(text: &[u8]) -> Option<Context> {
-        let mut parts = text.trim_ascii().split(|byte| *byte == b'-');
-        let [version] = hex(parts.next()?)?;
-        let (trace, span) = (hex(parts.next()?)?, hex(parts.next()?)?);
-        let [flags] = hex(parts.next()?)?;
-        let has_more = parts.next().is_some();
-        let is_known = version != 0xff && !(version == 0 && has_more);
-        let is_named = trace != [0; 16] && span != [0; 8];
-        (is_known && is_named).then_some(Context { trace, span, sampled: flags & 1 == 1 })
-    }
-
-    /// The trace as text.
-    pub fn trace_text(&self) -> String {
-        self.trace.iter().map(|byte| format!("{byte:02x}")).collect()
-    }
-
-    /// The span as text.
-    pub fn span_text(&self) -> String {
-        self.span.iter().map(|byte| format!("{byte:02x}")).collect()
-    }
+/// Another span in the same trace.
+pub fn child(of: &SpanContext) -> SpanContext {
+    local(of.trace_id(), RandomIdGenerator::default().new_span_id(), of.trace_flags())
 }
 
-/// A name that nobody else has; not zero.
-fn id() -> [u8; 8] {
-    chance().max(1).to_be_bytes()
+fn local(trace: TraceId, span: SpanId, flags: TraceFlags) -> SpanContext {
+    SpanContext::new(trace, span, flags, false, TraceState::NONE)
+}
+
+/// A span of whoever asks.
+pub fn remote(trace: TraceId, span: SpanId, flags: TraceFlags) -> Option<SpanContext> {
+    let context = SpanContext::new(trace, span, flags, true, TraceState::NONE);
+    context.is_valid().then_some(context)
+}
+
+/// What `traceparent` says, if it is one that we understand: `00-TRACE-SPAN-FLAGS`, or longer in later versions. The
+/// propagator of the SDK takes numbers that are too short, too.
+pub fn parse_traceparent(text: &[u8]) -> Option<SpanContext> {
+    let mut parts = text.trim_ascii().split(|byte| *byte == b'-');
+    let [version] = hex(parts.next()?)?;
+    let (trace, span) = (hex(parts.next()?)?, hex(parts.next()?)?);
+    let [flags] = hex(parts.next()?)?;
+    let has_more = parts.next().is_some();
+    let is_known = version != 0xff && !(version == 0 && has_more);
+    let flags = TraceFlags::new(flags) & TraceFlags::SAMPLED;
+    remote(TraceId::from_bytes(trace), SpanId::from_bytes(span), flags).filter(|_| is_known)
 }
 
 /// Lower-case digits, as the standard wants them.
@@ -80,13 +62,17 @@ mod tests {
     #[test]
     fn traceparent_is_read() {
         let good = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
-        let context = Context::parse(good.as_bytes()).expect("good");
-        assert_eq!(context.trace_text(), "0af7651916cd43dd8448eb211c80319c");
-        assert_eq!((context.span_text().as_str(), context.sampled), ("b7ad6b7169203331", true));
-        assert!(
-            Context::parse(good.replace("-01", "-02").as_bytes()).is_some_and(|context| !context.sampled)
+        let context = parse_traceparent(good.as_bytes()).expect("good");
+        assert_eq!(context.trace_id().to_string(), "0af7651916cd43dd8448eb211c80319c");
+        assert_eq!(
+            (context.span_id().to_string().as_str(), context.is_sampled()),
+            ("b7ad6b7169203331", true)
         );
-        assert!(Context::parse(format!("01{}-more", &good[2..]).as_bytes()).is_some());
+        assert!(
+            parse_traceparent(good.replace("-01", "-02").as_bytes())
+                .is_some_and(|context| !context.is_sampled())
+        );
+        assert!(parse_traceparent(format!("01{}-more", &good[2..]).as_bytes()).is_some());
         for bad in [
             "",
             "00",
@@ -98,7 +84,7 @@ mod tests {
             "00-0af7651916cd43dd8448eb211c80319-b7ad6b7169203331-01",
             "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-1",
         ] {
-            assert_eq!(Context::parse(bad.as_bytes()), None, "{bad}");
+            assert_eq!(parse_traceparent(bad.as_bytes()), None, "{bad}");
         }
     }
 }

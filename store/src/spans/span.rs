@@ -1,14 +1,18 @@
-//! A span as OTLP writes it.
+//! A span as the SDK takes it when it has ended.
 
+use std::borrow::Cow;
 use std::cell::Cell;
 use std::ops::Range;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use super::Context;
-use super::message::Message;
+use opentelemetry::trace::{SpanContext, SpanId, SpanKind, Status};
+use opentelemetry::{InstrumentationScope, KeyValue, Value};
+use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
+
+use super::context::child;
 
 /// Room for what is told of most.
-const BYTES: usize = 320;
+const FACTS: usize = 8;
 /// Bytes that are told of a text: scripts name themselves, and peers word their errors.
 const MOST_TEXT: usize = 256;
 /// The clocks are compared so often.
@@ -19,30 +23,24 @@ pub const CLIENT: [&str; 2] = ["client.address", "client.port"];
 /// And where whoever answers is.
 pub const SERVER: [&str; 2] = ["server.address", "server.port"];
 
-/// On which side of a call a span is, by the numbers of OTLP's `SpanKind`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
-    /// Neither.
-    Internal = 1,
-    /// It answers.
-    Server = 2,
-    /// It asks somebody else.
-    Client = 3,
-}
+/// What a span is called.
+pub type Name = Cow<'static, str>;
 
 /// What is told of a span.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Fact<'a> {
-    /// A word.
-    Word(&'a str),
+    /// A word of ours.
+    Word(&'static str),
+    /// What somebody else has said.
+    Text(&'a str),
     /// A number.
     Number(u64),
     /// A number that is told as a word.
     Digits(u64),
 }
 
-impl<'a> From<&'a str> for Fact<'a> {
-    fn from(word: &'a str) -> Self {
+impl From<&'static str> for Fact<'_> {
+    fn from(word: &'static str) -> Self {
         Fact::Word(word)
     }
 }
@@ -59,77 +57,82 @@ impl From<usize> for Fact<'_> {
     }
 }
 
-/// Something that was done: a `Span` of OTLP, written as it is sent, with its fields in the order in which they become
-/// known.
+impl From<Fact<'_>> for Value {
+    fn from(fact: Fact<'_>) -> Value {
+        match fact {
+            Fact::Word(word) => word.into(),
+            Fact::Text(text) => cut(text).to_owned().into(),
+            Fact::Number(number) => i64::try_from(number).unwrap_or(i64::MAX).into(),
+            Fact::Digits(number) => number.to_string().into(),
+        }
+    }
+}
+
+/// Something that was done.
 #[derive(Clone, Debug)]
-pub struct Span(Message);
+pub struct Span(SpanData);
 
 impl Span {
     /// One of this context and parent, with its beginning and end.
     pub fn new(
-        context: Context,
-        parent: Option<[u8; 8]>,
-        name: &str,
-        side: Side,
+        context: SpanContext,
+        parent: Option<&SpanContext>,
+        name: impl Into<Name>,
+        kind: SpanKind,
         times: Range<Instant>,
     ) -> Span {
         let took = times.end.saturating_duration_since(times.start);
         let ended = unix_time(times.end);
-        let mut message = Message::with_capacity(BYTES);
-        message.bytes(1, &context.trace);
-        message.bytes(2, &context.span);
-        if let Some(parent) = &parent {
-            message.bytes(4, parent);
-        }
-        message.bytes(5, name.as_bytes());
-        message.number(6, side as u64);
-        message.fixed64(7, nanos(ended.saturating_sub(took)));
-        message.fixed64(8, nanos(ended));
-        // It is sampled.
-        message.fixed32(16, 1);
-        Span(message)
+        let version = env!("CARGO_PKG_VERSION");
+        Span(SpanData {
+            span_context: context,
+            parent_span_id: parent.map_or(SpanId::INVALID, SpanContext::span_id),
+            parent_span_is_remote: parent.is_some_and(SpanContext::is_remote),
+            span_kind: kind,
+            name: name.into(),
+            start_time: UNIX_EPOCH + ended.saturating_sub(took),
+            end_time: UNIX_EPOCH + ended,
+            attributes: Vec::with_capacity(FACTS),
+            dropped_attributes_count: 0,
+            events: SpanEvents::default(),
+            links: SpanLinks::default(),
+            status: Status::Unset,
+            instrumentation_scope: InstrumentationScope::builder("moonshard").with_version(version).build(),
+        })
     }
 
     /// A part of `parent`, with its beginning and end.
-    pub fn within(parent: &Context, name: &str, side: Side, times: Range<Instant>) -> Span {
-        Span::new(parent.child(), Some(parent.span), name, side, times)
+    pub fn within(
+        parent: &SpanContext,
+        name: impl Into<Name>,
+        kind: SpanKind,
+        times: Range<Instant>,
+    ) -> Span {
+        Span::new(child(parent), Some(parent), name, kind, times)
     }
 
     /// With a fact more.
-    pub fn with<'a>(mut self, name: &str, fact: impl Into<Fact<'a>>) -> Span {
-        self.add(name, fact.into());
+    pub fn with<'a>(mut self, name: &'static str, fact: impl Into<Fact<'a>>) -> Span {
+        self.0.attributes.push(KeyValue::new(name, fact.into()));
         self
     }
 
     /// With the host and the port of an address.
-    pub fn with_address(self, [host_name, port_name]: [&str; 2], address: &str) -> Span {
-        let Some((host, port)) = address.rsplit_once(':') else { return self.with(host_name, address) };
+    pub fn with_address(self, [host_name, port_name]: [&'static str; 2], address: &str) -> Span {
+        let Some((host, port)) = address.rsplit_once(':') else {
+            return self.with(host_name, Fact::Text(address));
+        };
         let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-        let span = self.with(host_name, bare);
+        let span = self.with(host_name, Fact::Text(bare));
         match port.parse::<u64>() {
             Ok(port) => span.with(port_name, port),
             Err(_) => span,
         }
     }
 
-    fn add(&mut self, name: &str, fact: Fact<'_>) {
-        self.0.message(9, |attribute| {
-            attribute.bytes(1, name.as_bytes());
-            attribute.message(2, |value| match fact {
-                Fact::Word(text) => value.bytes(1, cut(text).as_bytes()),
-                Fact::Number(number) => value.number(3, i64::try_from(number).unwrap_or(i64::MAX) as u64),
-                Fact::Digits(number) => value.bytes(1, itoa::Buffer::new().format(number).as_bytes()),
-            });
-        });
-    }
-
     /// With an error.
     pub fn with_error(mut self, text: &str) -> Span {
-        const ERROR: u64 = 2;
-        self.0.message(15, |status| {
-            status.bytes(2, cut(text).as_bytes());
-            status.number(3, ERROR);
-        });
+        self.0.status = Status::error(cut(text).to_owned());
         self
     }
 
@@ -138,13 +141,13 @@ impl Span {
         let Some(text) = reply.strip_prefix(b"-") else { return self };
         let end = text.iter().position(|byte| *byte == b'\r').unwrap_or(text.len()).min(MOST_TEXT);
         let text = String::from_utf8_lossy(&text[..end]);
-        let code = text.split(' ').next().unwrap_or_default();
+        let code = Fact::Text(text.split(' ').next().unwrap_or_default());
         self.with("db.response.status_code", code).with("error.type", code).with_error(&text)
     }
 
-    /// The message.
-    pub fn as_bytes(&self) -> &[u8] {
-        self.0.as_bytes()
+    /// As the SDK takes it.
+    pub fn into_data(self) -> SpanData {
+        self.0
     }
 }
 
@@ -152,11 +155,7 @@ fn cut(text: &str) -> &str {
     &text[..text.floor_char_boundary(MOST_TEXT)]
 }
 
-fn nanos(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
-}
-
-/// The Unix time of an instant. The clock that tells it is rarely read.
+/// The time of an instant since 1970. The clock that tells it is rarely read.
 fn unix_time(at: Instant) -> Duration {
     thread_local! {
         /// An instant and its Unix time.
@@ -176,87 +175,73 @@ fn unix_time(at: Instant) -> Duration {
 
 #[cfg(test)]
 mod tests {
-    use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue, any_value::Value};
-    use opentelemetry_proto::tonic::trace::v1 as otlp;
-    use prost::Message as _;
-
     use super::*;
+    use crate::spans::root;
 
-    fn read(span: &Span) -> otlp::Span {
-        otlp::Span::decode(span.as_bytes()).expect("a message")
+    fn facts(span: Span) -> Vec<(String, Value)> {
+        let facts = span.into_data().attributes.into_iter();
+        facts.map(|fact| (fact.key.to_string(), fact.value)).collect()
     }
 
     #[test]
-    fn spans_are_read_as_they_were_written() {
-        let (root, began) = (Context::root(), Instant::now());
+    fn a_span_has_what_it_is_given() {
+        let (root, began) = (root(), Instant::now());
         let times = began..began + Duration::from_nanos(1_234_567);
-        let told = read(&Span::new(root, None, "GET", Side::Server, times.clone()));
-        assert_eq!((&*told.trace_id, &*told.span_id), (&root.trace[..], &root.span[..]));
-        assert_eq!(
-            (told.parent_span_id.len(), told.kind(), &*told.name),
-            (0, otlp::span::SpanKind::Server, "GET")
-        );
-        assert_eq!((told.end_time_unix_nano - told.start_time_unix_nano, told.flags), (1_234_567, 1));
-        for length in [0, 1, 100, 127, 128, 256] {
-            let text = "x".repeat(length);
-            let span = Span::within(&root, &text, Side::Client, times.clone());
-            let span = span.with("word", &*text).with("number", 0usize).with("large", u64::MAX);
-            let told = read(&span.with("digits", Fact::Digits(10)).with_error(&text));
-            assert_eq!((&*told.parent_span_id, told.kind()), (&root.span[..], otlp::span::SpanKind::Client));
-            assert_eq!((&told.name, told.trace_id), (&text, root.trace.to_vec()));
-            let of = |value| Some(AnyValue { value: Some(value) });
-            let values: Vec<_> = told.attributes.into_iter().map(|fact| (fact.key, fact.value)).collect();
-            let expected = [
-                ("word", of(Value::StringValue(text.clone()))),
-                ("number", of(Value::IntValue(0))),
-                ("large", of(Value::IntValue(i64::MAX))),
-                ("digits", of(Value::StringValue("10".to_owned()))),
-            ];
-            assert_eq!(values, expected.map(|(name, value)| (name.to_owned(), value)));
-            let code = otlp::status::StatusCode::Error.into();
-            assert_eq!(told.status, Some(otlp::Status { message: text, code }));
-        }
+        let told = Span::new(root.clone(), None, "GET", SpanKind::Server, times.clone()).into_data();
+        assert_eq!((&told.span_context, told.parent_span_id), (&root, SpanId::INVALID));
+        assert_eq!((told.span_kind, &*told.name), (SpanKind::Server, "GET"));
+        let took = told.end_time.duration_since(told.start_time);
+        assert_eq!(took.expect("it ended later"), Duration::from_nanos(1_234_567));
+        let span = Span::within(&root, "SET", SpanKind::Client, times);
+        let span = span.with("word", "a").with("text", Fact::Text("b")).with("number", 0usize);
+        let span = span.with("large", u64::MAX).with("digits", Fact::Digits(10)).with_error("c");
+        let told = span.clone().into_data();
+        assert_eq!((told.parent_span_id, told.span_context.trace_id()), (root.span_id(), root.trace_id()));
+        assert_eq!(told.status, Status::error("c"));
+        let expected: [(&str, Value); 5] = [
+            ("word", "a".into()),
+            ("text", "b".into()),
+            ("number", 0i64.into()),
+            ("large", i64::MAX.into()),
+            ("digits", "10".into()),
+        ];
+        assert_eq!(facts(span), expected.map(|(name, value)| (name.to_owned(), value)));
     }
 
     #[test]
     fn of_a_long_text_the_beginning_is_told() {
         let (now, long) = (Instant::now(), "\u{e9}x".repeat(100_000));
-        let span = Span::within(&Context::root(), "script", Side::Internal, now..now);
-        let told = read(&span.with("moonshard.script.name", &*long).with_error(&long));
-        let word = told.attributes[0].value.clone().and_then(|value| value.value);
+        let span = Span::within(&root(), "script", SpanKind::Internal, now..now);
+        let span = span.with("moonshard.script.name", Fact::Text(&long)).with_error(&long);
+        assert_eq!(span.clone().into_data().status, Status::error(long[..255].to_owned()));
         // The next byte is the first half of a letter.
-        assert_eq!(word, Some(Value::StringValue(long[..255].to_owned())));
-        assert_eq!(told.status.expect("an error").message, long[..255]);
+        assert_eq!(facts(span)[0].1, long[..255].to_owned().into());
     }
 
     #[test]
     fn an_address_is_told_as_host_and_port() {
         let now = Instant::now();
-        for (address, told) in [
-            ("10.0.0.1:7101", ("10.0.0.1", Some(7101))),
-            ("[2001:db8::1]:7101", ("2001:db8::1", Some(7101))),
-            ("node.example", ("node.example", None)),
+        for (address, host, port) in [
+            ("10.0.0.1:7101", "10.0.0.1", Some(7101)),
+            ("[2001:db8::1]:7101", "2001:db8::1", Some(7101)),
+            ("node.example", "node.example", None),
         ] {
-            let span = Span::within(&Context::root(), "SET", Side::Client, now..now);
-            let facts = read(&span.with_address(SERVER, address)).attributes.into_iter();
-            let values: Vec<_> =
-                facts.map(|fact| (fact.key, fact.value.and_then(|value| value.value))).collect();
-            let host = (SERVER[0].to_owned(), Some(Value::StringValue(told.0.to_owned())));
-            let port = told.1.map(|port| (SERVER[1].to_owned(), Some(Value::IntValue(port))));
-            assert_eq!(values, [host].into_iter().chain(port).collect::<Vec<_>>());
+            let span = Span::within(&root(), "SET", SpanKind::Client, now..now);
+            let host = (SERVER[0].to_owned(), host.into());
+            let port = port.map(|port: i64| (SERVER[1].to_owned(), port.into()));
+            let expected: Vec<(String, Value)> = [host].into_iter().chain(port).collect();
+            assert_eq!(facts(span.with_address(SERVER, address)), expected);
         }
     }
 
     #[test]
     fn an_error_is_told_with_its_code_word() {
         let now = Instant::now();
-        let span = Span::within(&Context::root(), "GET", Side::Server, now..now);
-        assert!(read(&span.clone().with_reply(b"+OK\r\n")).status.is_none());
-        let told = read(&span.with_reply(b"-WRONGTYPE no\r\n"));
-        assert_eq!(told.status.expect("an error").message, "WRONGTYPE no");
-        let is_type = |fact: &&KeyValue| fact.key == "error.type";
-        let code = told.attributes.iter().find(is_type).and_then(|fact| fact.value.clone()?.value);
-        assert_eq!(code, Some(Value::StringValue("WRONGTYPE".to_owned())));
+        let span = Span::within(&root(), "GET", SpanKind::Server, now..now);
+        assert_eq!(span.clone().with_reply(b"+OK\r\n").into_data().status, Status::Unset);
+        let span = span.with_reply(b"-WRONGTYPE no\r\n");
+        assert_eq!(span.clone().into_data().status, Status::error("WRONGTYPE no"));
+        assert!(facts(span).contains(&("error.type".to_owned(), "WRONGTYPE".into())));
     }
 
     #[test]

@@ -13,7 +13,7 @@ use store_engine::keyspace::Counts;
 use super::Gathered;
 use crate::telemetry::counters::{cpu_seconds, resident_bytes, unix_time};
 use crate::telemetry::log;
-use crate::telemetry::spans::Spans;
+use crate::telemetry::spans::{Outcomes, Spans};
 
 /// What a store node tells, which began to serve then.
 pub fn of_node(
@@ -39,8 +39,8 @@ pub fn of_node(
 /// What the collector has taken.
 pub(super) fn exports(told: &mut Gathered, spans: &Spans) {
     let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-    let Spans { sent, failed, exports_failed: [traces, metrics], .. } = spans;
-    for (outcome, count) in [("sent", of(sent)), ("queue_full", spans.dropped()), ("failed", of(failed))] {
+    let Outcomes { sent, failed, dropped, exports_failed: [traces, metrics] } = &*spans.counts;
+    for (outcome, count) in [("sent", of(sent)), ("queue_full", of(dropped)), ("failed", of(failed))] {
         told.labelled("moonshard_otel_spans_total", outcome, count);
     }
     for (signal, count) in [("traces", traces), ("metrics", metrics)] {

@@ -1,4 +1,4 @@
-//! Spans and metrics as messages of OTLP.
+//! Metrics as messages of OTLP.
 
 use std::time::Duration;
 
@@ -9,13 +9,10 @@ use opentelemetry_proto::tonic::metrics::v1::{
     ScopeMetrics, Sum, metric, number_data_point,
 };
 use opentelemetry_proto::tonic::resource::v1::Resource;
-use prost::Message as _;
-use store::spans::message::Message;
 use store::times::BOUNDS;
 
 use crate::export::metrics::table::{self, Kind};
 use crate::export::metrics::{Gathered, Labels, Point, Value};
-use crate::telemetry::spans::Batch;
 
 fn word(name: &str, value: String) -> KeyValue {
     let value = Some(AnyValue { value: Some(any_value::Value::StringValue(value)) });
@@ -35,21 +32,6 @@ fn scope() -> InstrumentationScope {
 pub fn resource(facts: Vec<(String, String)>) -> Resource {
     let attributes = facts.into_iter().map(|(name, value)| word(&name, value)).collect();
     Resource { attributes, ..Resource::default() }
-}
-
-/// Spans of this process: an `ExportTraceServiceRequest`.
-pub fn traces(resource: &Resource, batch: &Batch) -> Message {
-    let mut of_scope = Message::default();
-    of_scope.bytes(1, &scope().encode_to_vec());
-    let mut of_resource = Message::default();
-    of_resource.bytes(1, &resource.encode_to_vec());
-    of_resource.head(2, of_scope.byte_count() + batch.message.byte_count());
-    of_resource.append(&of_scope);
-    let mut request = Message::default();
-    request.head(1, of_resource.byte_count() + batch.message.byte_count());
-    request.append(&of_resource);
-    request.append(&batch.message);
-    request
 }
 
 /// Metrics of this process, which has counted since then.
@@ -113,33 +95,5 @@ fn family(metric: &table::Metric, points: &[Point], since: Duration, now: Durati
         unit: metric.unit.to_owned(),
         data: Some(data),
         ..Metric::default()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::time::Instant;
-
-    use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
-    use prost::Message as _;
-
-    use super::*;
-    use crate::telemetry::spans::{Context, Outlet, Side, Span};
-
-    #[test]
-    fn spans_are_read_with_their_process() {
-        let process = resource(vec![("service.name".to_owned(), "moonshard".to_owned())]);
-        for count in [1, 300] {
-            let (outlet, now) = (Outlet::default(), Instant::now());
-            (0..count)
-                .for_each(|_| outlet.end(&Span::within(&Context::root(), "GET", Side::Server, now..now)));
-            let request = traces(&process, &outlet.take().expect("there are spans"));
-            let request = ExportTraceServiceRequest::decode(request.as_bytes()).expect("a message");
-            let [of_process] = &request.resource_spans[..] else { panic!("one process and not {request:?}") };
-            let [of_scope] = &of_process.scope_spans[..] else { panic!("one scope and not {of_process:?}") };
-            assert_eq!((&of_process.resource, &of_scope.scope), (&Some(process.clone()), &Some(scope())));
-            assert_eq!(of_scope.spans.len(), count);
-            assert!(of_scope.spans.iter().all(|span| span.name == "GET"));
-        }
     }
 }

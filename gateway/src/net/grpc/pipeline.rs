@@ -109,7 +109,7 @@ impl Line {
     fn outlive_span(&mut self) {
         if self.span_ends.is_some_and(|ends| Instant::now() >= ends) {
             self.span_ends = None;
-            self.work.session.parent = self.caller;
+            self.work.session.parent = self.caller.clone();
         }
     }
 

@@ -5,7 +5,7 @@ use hyper::{StatusCode, Uri};
 use tonic::Code;
 
 use crate::net::traced;
-use crate::telemetry::spans::Span;
+use crate::telemetry::spans::{Fact, Span};
 
 /// What is known of a call.
 pub struct Facts {
@@ -41,7 +41,9 @@ impl traced::Facts for Facts {
     }
 
     fn tell(&self, span: Span) -> Span {
-        let span = span.with("rpc.system.name", "grpc").with("rpc.method", self.method().unwrap_or("_OTHER"));
+        let span = span
+            .with("rpc.system.name", "grpc")
+            .with("rpc.method", Fact::Text(self.method().unwrap_or("_OTHER")));
         // Whoever hangs up has none.
         let Some(code) = self.code else { return span };
         let word = word(code);

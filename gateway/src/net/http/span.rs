@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use super::state::HttpState;
 use crate::net::traced::{self, Traced};
 use crate::telemetry::counters;
-use crate::telemetry::spans::Span;
+use crate::telemetry::spans::{Fact, Span};
 
 /// Where the span of a request is once it is known who asks, if it is traced.
 pub type Slot = Arc<Mutex<Option<Traced<Facts>>>>;
@@ -67,16 +67,16 @@ impl traced::Facts for Facts {
 
     fn tell(&self, span: Span) -> Span {
         let span = span
-            .with("http.request.method", self.method.as_str())
+            .with("http.request.method", Fact::Text(self.method.as_str()))
             .with("http.route", self.route)
-            .with("url.path", self.uri.path())
+            .with("url.path", Fact::Text(self.uri.path()))
             .with("url.scheme", self.scheme);
         // Whoever hangs up has none.
         let Some(status) = self.status else { return span };
         let span = span.with("http.response.status_code", u64::from(status.as_u16()));
         match status.is_server_error() {
             true => span
-                .with("error.type", status.as_str())
+                .with("error.type", Fact::Text(status.as_str()))
                 .with_error(status.canonical_reason().unwrap_or_default()),
             false => span,
         }
