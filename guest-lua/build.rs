@@ -88,14 +88,14 @@ fn lua_sources() -> PathBuf {
     panic::set_hook(old);
     assert!(result.is_err(), "lua-src built Lua for a target that does not exist");
     let file = PLACE.lock().unwrap().take().expect("place of lua-src");
-    let folder = file.parent().and_then(Path::parent).expect("lua-src/src").join("lua-5.1.5");
+    let dir = file.parent().and_then(Path::parent).expect("lua-src/src").join("lua-5.1.5");
     assert!(
-        folder.join("lapi.c").is_file(),
+        dir.join("lapi.c").is_file(),
         "no Lua sources in {} (found through {})",
-        folder.display(),
+        dir.display(),
         file.display()
     );
-    folder
+    dir
 }
 
 /// Copies Lua's files and applies our edits; each pattern must occur exactly once.

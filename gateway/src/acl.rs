@@ -27,7 +27,7 @@ use limits::Limit;
 use log::Log;
 pub use meter::Meter;
 pub use selector::{Denied, Selector, allows_channel, has_spaces};
-use user::{Known, User};
+use user::{RuleContext, User};
 
 /// The name of the user that a connection begins as.
 pub const DEFAULT: &[u8] = b"default";
@@ -140,7 +140,7 @@ pub struct Acl {
     /// The password of `default` that the process was started with.
     required: OnceLock<String>,
     /// What was recalled of users last.
-    recalled: Mutex<BTreeMap<Vec<u8>, Vec<u8>>>,
+    reloaded: Mutex<BTreeMap<Vec<u8>, Vec<u8>>>,
     /// What was refused.
     pub log: Log,
     /// How often each limit of a user was reached.
@@ -150,7 +150,7 @@ pub struct Acl {
 impl Acl {
     /// The user `default`, which may do everything.
     pub fn new(commands: Commands, config: Arc<Config>) -> Acl {
-        let known = Known { commands: &commands, all_channels: false };
+        let known = RuleContext { commands: &commands, all_channels: false };
         let default = Account::new(DEFAULT, User::unlimited(known));
         let accounts = BTreeMap::from([(DEFAULT.into(), default.clone())]);
         Acl {
@@ -160,7 +160,7 @@ impl Acl {
             unknown: AtomicBool::new(false),
             why_unknown: Mutex::new(UNKNOWN),
             required: OnceLock::new(),
-            recalled: Mutex::default(),
+            reloaded: Mutex::default(),
             log: Log::default(),
             reached: Default::default(),
             commands,
@@ -169,8 +169,8 @@ impl Acl {
     }
 
     /// What rules are applied to.
-    pub fn known(&self) -> Known<'_> {
-        Known { commands: &self.commands, all_channels: self.config.acl_pubsub_default.get() == 0 }
+    pub fn known(&self) -> RuleContext<'_> {
+        RuleContext { commands: &self.commands, all_channels: self.config.acl_pubsub_default.get() == 0 }
     }
 
     /// The commands that rules know.
@@ -190,7 +190,7 @@ impl Acl {
     }
 
     /// Whether a connection that begins now is let in without saying anything.
-    pub fn lets_in_strangers(&self) -> bool {
+    pub fn allows_unauthenticated(&self) -> bool {
         self.is_known() && self.is_open()
     }
 
@@ -245,7 +245,7 @@ impl Acl {
 
     /// Whether what is kept of a user is news.
     pub fn is_news(&self, name: &[u8], rules: &[u8]) -> bool {
-        self.recalled.lock().insert(name.to_vec(), rules.to_vec()).is_none_or(|before| before != rules)
+        self.reloaded.lock().insert(name.to_vec(), rules.to_vec()).is_none_or(|before| before != rules)
     }
 
     /// The user of this name.
@@ -307,7 +307,7 @@ impl Acl {
         if name == DEFAULT {
             return None;
         }
-        self.recalled.lock().remove(name);
+        self.reloaded.lock().remove(name);
         let account = self.accounts.write().remove(name)?;
         account.end();
         Some(account)
@@ -317,17 +317,17 @@ impl Acl {
     pub fn replace(&self, mut users: Users) -> Vec<Arc<Account>> {
         users.entry(DEFAULT.into()).or_insert_with(|| User::unlimited(self.known()));
         let mut accounts = self.accounts.write();
-        let mut touched = Vec::new();
+        let mut changed = Vec::new();
         accounts.retain(|name, account| {
             let stays = users.contains_key(name);
             if !stays {
                 account.end();
-                touched.push(account.clone());
+                changed.push(account.clone());
             }
             stays
         });
-        touched.extend(users.into_iter().map(|(name, user)| self.put_in(&mut accounts, &name, user)));
-        touched
+        changed.extend(users.into_iter().map(|(name, user)| self.put_in(&mut accounts, &name, user)));
+        changed
     }
 
     /// `requirepass`: the only password of `default`, or none is needed.
@@ -351,12 +351,12 @@ impl Acl {
         file::save(path, &self.commands, all.iter().map(|(account, user)| (account.name(), &**user)))
     }
 
-    /// Checks a call. `row` is what was called, `facts` the same or its subcommand.
+    /// Checks a call. `row` is what was called, `spec` the same or its subcommand.
     pub fn check(
         &self,
         account: &Account,
         row: &Command,
-        facts: &Command,
+        spec: &Command,
         args: Args<'_>,
     ) -> Result<(), Refused> {
         if account.is_gone() {
@@ -367,13 +367,13 @@ impl Acl {
             return Ok(());
         }
         // Whatever has no number is allowed to nobody who is not allowed everything.
-        let id = self.commands.of(row, facts).ok_or(Refused::Denied(Denied::Command))?;
+        let id = self.commands.of(row, spec).ok_or(Refused::Denied(Denied::Command))?;
         user.check(&self.commands, id, args).map_err(Refused::Denied)
     }
 
     /// Whether a call is allowed by rules that let it read every key.
-    pub fn reads_all_keys(&self, account: &Account, facts: &Command, args: Args<'_>) -> bool {
-        let id = self.commands.of(facts, facts);
+    pub fn reads_all_keys(&self, account: &Account, spec: &Command, args: Args<'_>) -> bool {
+        let id = self.commands.of(spec, spec);
         let user = account.user();
         user.may_do_everything() || id.is_some_and(|id| user.reads_all_keys(&self.commands, id, args))
     }

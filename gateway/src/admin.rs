@@ -2,6 +2,6 @@
 
 pub mod cli;
 pub mod health;
+pub mod offline_tools;
 pub mod reference;
-pub mod tools;
 pub mod topology;

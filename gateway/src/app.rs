@@ -28,7 +28,7 @@ use crate::server::Registry;
 use crate::server::gateways;
 use crate::server::{self, Parts, Server, Stop};
 use crate::session::ClientInfo;
-use crate::telemetry::counters::{Face, give_back_memory};
+use crate::telemetry::counters::{Listener, give_back_memory};
 use crate::telemetry::log;
 
 /// Why the server did not start: one line.
@@ -55,7 +55,7 @@ pub fn serve(config: Config, accept_loss: bool) -> Result<(), StartError> {
     let config = Arc::new(config);
     log::follow(&config);
     descriptors::raise_limit();
-    descriptors::tell_if_short(&config);
+    descriptors::warn_if_short(&config);
     let threads = config.threads.get_usize();
     let failed =
         |what: &'static str| move |error: std::io::Error| StartError(format!("cannot start {what}: {error}"));
@@ -110,8 +110,8 @@ async fn run(
     let storage = {
         // Streams to nodes elsewhere live where most connections do: what these ask is then sent together.
         let _on_first_thread = io.first().map(Handle::enter);
-        let trust = certificates.trust(&config).map_err(StartError)?;
-        Storage::open(&config, trust, accept_loss).map_err(StartError)?
+        let peer_credentials = certificates.peer_credentials(&config).map_err(StartError)?;
+        Storage::open(&config, peer_credentials, accept_loss).map_err(StartError)?
     };
     let resp = config.resp.get().ok_or_else(|| StartError("resp: no address is set".into()))?;
     let (resp_listener, resp_addr) = listen("resp", &resp, &config)?;
@@ -140,9 +140,9 @@ async fn run(
         config,
     });
 
-    let told = Arc::downgrade(&server);
-    server.store.set_keeper(Box::new(move |origin, changed| {
-        if let Some(server) = told.upgrade() {
+    let weak = Arc::downgrade(&server);
+    server.store.set_invalidation_listener(Box::new(move |origin, changed| {
+        if let Some(server) = weak.upgrade() {
             server.tracking.changed(&server.pubsub, origin.client, &changed);
         }
     }));
@@ -158,7 +158,7 @@ async fn run(
         let _ = tokio::time::timeout(CATALOG_KNOWN, reload(&server)).await;
     }
     let (set_ready, ready) = watch::channel(true);
-    let addresses = [("http", &http), ("grpc", &grpc)].map(|(name, face)| match face {
+    let addresses = [("http", &http), ("grpc", &grpc)].map(|(name, listener)| match listener {
         Some((_, address)) => format!(" {name}={address}"),
         None => String::new(),
     });
@@ -168,11 +168,11 @@ async fn run(
     }
     let grpc =
         grpc.map(|(listener, _)| tokio::spawn(net::grpc::serve(server.clone(), listener, ready.clone())));
-    let (stop_telling, telling) = watch::channel(true);
+    let (stop_exporting, exporting) = watch::channel(true);
     let balancing = tokio::spawn(io.clone().balance());
     let accepting = tokio::spawn(accept(server.clone(), resp_listener, io, ready));
-    let upkeep = tokio::spawn(background::run(server.clone()));
-    let telling = tokio::spawn(telemetry::of_server(server.clone(), collector, telling));
+    let background = tokio::spawn(background::run(server.clone()));
+    let exporting = tokio::spawn(telemetry::of_server(server.clone(), collector, exporting));
     println!("moonshard ready resp={resp_addr}{}", addresses.concat());
 
     let mut stop = server.stop.subscribe();
@@ -182,7 +182,7 @@ async fn run(
     }
     info!("shutting down: new connections are refused, pending requests are completed");
     accepting.abort();
-    upkeep.abort();
+    background.abort();
     balancing.abort();
     let _ = set_ready.send(false);
     let drained = async {
@@ -204,8 +204,8 @@ async fn run(
         info!("shutting down: connections with pending requests were closed after the grace period");
     }
     // It ends when it has sent what was left.
-    let _ = stop_telling.send(false);
-    let _ = telling.await;
+    let _ = stop_exporting.send(false);
+    let _ = exporting.await;
     let abandon = *server.stop.borrow() == Stop::Abandoning;
     storage.close(abandon).map_err(StartError)
 }
@@ -225,7 +225,7 @@ async fn open_doors(server: &Arc<Server>) -> Result<(), StartError> {
         // Nodes elsewhere may not be there yet.
         None if server.store.node().is_none() => {
             server.acl.wait_for_users();
-            let _ = tokio::time::timeout(CATALOG_KNOWN, crate::commands::acl::recall(server)).await;
+            let _ = tokio::time::timeout(CATALOG_KNOWN, crate::commands::acl::reload_users(server)).await;
         }
         None => {}
     }
@@ -267,17 +267,17 @@ impl Signals {
 /// Lets clients hear of what happens to keys, and other gateways ask. Before any client is there, so that it misses
 /// nothing.
 fn hear_of_events(server: &Arc<Server>) {
-    let told = Arc::downgrade(server);
+    let weak = Arc::downgrade(server);
     match &server.store {
-        ::store::Store::Here(node) => node.set_audience(Box::new(move |classes, events| {
-            if let Some(server) = told.upgrade() {
+        ::store::Store::Local(node) => node.set_audience(Box::new(move |classes, events| {
+            if let Some(server) = weak.upgrade() {
                 server.pubsub.announce(classes, &events);
             }
         })),
-        ::store::Store::Spread(cluster) => {
-            cluster.respond(gateways::respondent(server));
+        ::store::Store::Distributed(cluster) => {
+            cluster.respond(gateways::query_handler(server));
             cluster.set_audience(Box::new(move |classes, events| {
-                let Some(server) = told.upgrade() else { return };
+                let Some(server) = weak.upgrade() else { return };
                 if events.is_empty() {
                     // All gateways of a cluster show the same.
                     server.config.notify_keyspace_events.set(classes.into());
@@ -323,13 +323,13 @@ async fn accept(
             }
         };
         if server.is_protected_from(peer.ip()) {
-            if server.certificates.of(Face::Resp).is_none() {
+            if server.certificates.of(Listener::Resp).is_none() {
                 let _ = stream.try_write(format!("-{}\r\n", server::PROTECTED).as_bytes());
             }
             continue;
         }
         if !server.lets_in() {
-            if server.certificates.of(Face::Resp).is_none() {
+            if server.certificates.of(Listener::Resp).is_none() {
                 let _ = stream.try_write(b"-ERR max number of clients reached\r\n");
             }
             continue;
@@ -339,8 +339,8 @@ async fn accept(
         let own = stream.local_addr().unwrap_or(server.resp_addr);
         let (id, memory) = (server.next_client(), server.client_memory.clone());
         let client = ClientInfo::new(id, peer.to_string(), own.to_string(), account, memory);
-        match server.certificates.wire(stream, Face::Resp).and_then(Wire::detach) {
-            Ok(stream) => net::resp::serve(&server, stream, client, &ready, io.place()),
+        match server.certificates.wire(stream, Listener::Resp).and_then(Wire::detach) {
+            Ok(stream) => net::resp::serve(&server, stream, client, &ready, io.slot()),
             Err(_) => {
                 server.counters.connections.fetch_sub(1, Ordering::Relaxed);
             }

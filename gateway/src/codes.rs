@@ -3,7 +3,7 @@
 
 /// Who defined a code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Origin {
+pub enum CodeOrigin {
     /// Redis 7.0, with the same meaning.
     Redis,
     /// This server.
@@ -76,7 +76,7 @@ pub struct ErrorCode {
     /// The first word of the error's text.
     pub code: &'static str,
     /// Who defined it.
-    pub origin: Origin,
+    pub origin: CodeOrigin,
     /// The status of an HTTP response.
     pub http: u16,
     /// The status of a gRPC call.
@@ -89,7 +89,7 @@ pub struct ErrorCode {
 
 const fn row(
     code: &'static str,
-    origin: Origin,
+    origin: CodeOrigin,
     http: u16,
     grpc: Grpc,
     retry: Retry,
@@ -98,7 +98,7 @@ const fn row(
     ErrorCode { code, origin, http, grpc, retry, meaning }
 }
 
-use Origin::{Listener, Own, Redis};
+use CodeOrigin::{Listener, Own, Redis};
 use Retry::{Check, Later, Never};
 
 /// Every code that the server itself answers with. Scripts may make up others.
@@ -221,12 +221,12 @@ mod tests {
         let registry = Registry::new(FAMILIES);
         let mut of_commands: BTreeSet<String> = OTHER_WORDS.iter().map(|word| (*word).to_owned()).collect();
         for number in 0..registry.count() {
-            let facts = registry.facts_of(number);
-            let manual = syntax::manual(facts.syntax);
+            let spec = registry.spec_of(number);
+            let manual = syntax::manual(spec.syntax);
             let words = manual.split(|letter: char| !letter.is_ascii_uppercase()).map(str::to_owned);
-            of_commands.extend(words.chain([facts.name.to_uppercase()]));
+            of_commands.extend(words.chain([spec.name.to_uppercase()]));
             // HELP begins its lines with subcommands.
-            let help = facts.help.lines().filter_map(|line| line.split(' ').next());
+            let help = spec.help.lines().filter_map(|line| line.split(' ').next());
             of_commands.extend(help.map(str::to_owned));
         }
         let mut seen = BTreeSet::new();

@@ -8,10 +8,10 @@
 //! keeps what it needs of memory's limits. Reading a number is one relaxed atomic load.
 
 mod access;
+pub mod atomic_file;
 pub mod cell;
 mod clients;
 mod derived;
-pub mod file;
 mod kind;
 mod load;
 mod parameter;
@@ -23,7 +23,7 @@ mod telemetry;
 mod values;
 
 pub use cell::Address;
-pub use kind::Kind;
+pub use kind::ParameterKind;
 pub use kind::bytes as parse_bytes;
 pub use load::{Sources, load};
 pub use parameter::SCRIPT_FLAGS;
@@ -33,7 +33,7 @@ pub use values::Config;
 #[cfg(test)]
 mod tests {
     use super::derived::DERIVED;
-    use super::kind::Kind;
+    use super::kind::ParameterKind;
     use super::parameter::Fallback;
     use super::table::PARAMETERS;
     use super::values::Config;
@@ -139,7 +139,11 @@ mod tests {
         for row in PARAMETERS.iter().filter(|row| row.live) {
             let locked = matches!(
                 row.kind,
-                Kind::Address(..) | Kind::Folder(_) | Kind::File(_) | Kind::Addresses(_) | Kind::Names(..)
+                ParameterKind::Address(..)
+                    | ParameterKind::Dir(_)
+                    | ParameterKind::File(_)
+                    | ParameterKind::Addresses(_)
+                    | ParameterKind::Names(..)
             );
             // The one secret is read when a password changes.
             let plain = !locked;

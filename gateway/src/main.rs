@@ -20,7 +20,7 @@ mod telemetry;
 use std::process::ExitCode;
 
 use admin::cli::{Action, UsageError};
-use admin::{cli, health, tools, topology};
+use admin::{cli, health, offline_tools, topology};
 use telemetry::{counters, log};
 
 /// Many small values live and die here; this allocator is quicker at that than the system's.
@@ -46,7 +46,7 @@ fn main() -> ExitCode {
                 ExitCode::FAILURE
             }
         },
-        Ok(Action::Tool(task)) => ExitCode::from(tools::run(&task)),
+        Ok(Action::Tool(task)) => ExitCode::from(offline_tools::run(&task)),
         Ok(Action::Health(task)) => ExitCode::from(health::run(&task)),
         Ok(Action::Topology { config, task }) => ExitCode::from(topology::run(&config, &task)),
         Ok(Action::Serve { config, accept_loss }) => ended(app::serve(*config, accept_loss)),

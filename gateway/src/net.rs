@@ -4,9 +4,9 @@ mod acceptor;
 mod eval;
 pub mod grpc;
 pub mod http;
+mod report;
+mod request;
 pub mod resp;
-mod told;
 mod traced;
-mod work;
 
 pub use acceptor::Ready;

@@ -2,7 +2,7 @@
 //! directory.
 
 pub mod certificates;
-pub mod channel;
 pub mod descriptors;
+pub mod dial;
 pub mod io;
 pub mod persistence;

@@ -11,7 +11,7 @@ use store_engine::{Args, Command};
 /// A command about the connection or the server instead of keys.
 pub struct SessionCommand<H: 'static> {
     /// The same facts that engine rows have; its `run` is never called.
-    pub facts: Command,
+    pub spec: Command,
     /// What performs it.
     pub run: H,
 }
@@ -27,10 +27,10 @@ pub enum Row<H: 'static> {
 
 impl<H> Row<H> {
     /// The row's facts.
-    pub fn facts(self) -> &'static Command {
+    pub fn spec(self) -> &'static Command {
         match self {
             Row::Engine(command) => command,
-            Row::Session(command) => &command.facts,
+            Row::Session(command) => &command.spec,
         }
     }
 }
@@ -59,15 +59,15 @@ impl<H: Copy> Registry<H> {
         let (mut numbered, mut containers) = (Vec::new(), Vec::new());
         let mut rows = HashMap::default();
         for row in engine.chain(session) {
-            let facts = row.facts();
+            let spec = row.spec();
             let number = u16::try_from(numbered.len()).expect("there are some hundred commands");
-            rows.insert(facts.name.as_bytes(), (row, number));
-            numbered.push(facts);
+            rows.insert(spec.name.as_bytes(), (row, number));
+            numbered.push(spec);
             containers.push(None);
-            numbered.extend(facts.subcommands);
-            containers.extend(facts.subcommands.iter().map(|_| Some(facts)));
+            numbered.extend(spec.subcommands);
+            containers.extend(spec.subcommands.iter().map(|_| Some(spec)));
         }
-        let names = rows.values().map(|(row, _)| row.facts().name);
+        let names = rows.values().map(|(row, _)| row.spec().name);
         let mut names: Vec<_> = names.filter(|name| !name.contains('|')).collect();
         names.sort_unstable();
         let mut registry = Registry { rows, names, numbered, containers, shown: Vec::new() };
@@ -96,7 +96,7 @@ impl<H: Copy> Registry<H> {
     }
 
     /// The facts of a command by its number.
-    pub fn facts_of(&self, number: usize) -> &'static Command {
+    pub fn spec_of(&self, number: usize) -> &'static Command {
         self.numbered[number]
     }
 
@@ -122,18 +122,18 @@ impl<H: Copy> Registry<H> {
 
     /// All session commands of the engine's container of this name.
     pub fn inners(&self, container: &str) -> impl Iterator<Item = &'static Command> {
-        let facts = self.rows.values().map(|(row, _)| row.facts());
-        let mut inners: Vec<_> = facts
-            .filter(|facts| facts.name.split_once('|').is_some_and(|(name, _)| name == container))
+        let spec = self.rows.values().map(|(row, _)| row.spec());
+        let mut inners: Vec<_> = spec
+            .filter(|spec| spec.name.split_once('|').is_some_and(|(name, _)| name == container))
             .collect();
-        inners.sort_unstable_by_key(|facts| facts.name);
+        inners.sort_unstable_by_key(|spec| spec.name);
         inners.into_iter()
     }
 
     /// All commands, each with those session commands that are subcommands of it.
     pub fn families(&self) -> impl Iterator<Item = (&'static Command, Vec<&'static Command>)> {
         let rows = self.names.iter().filter_map(|name| self.lookup(name.as_bytes()));
-        rows.map(|row| (row.facts(), self.inners(row.facts().name).collect()))
+        rows.map(|row| (row.spec(), self.inners(row.spec().name).collect()))
     }
 
     /// All names, sorted.

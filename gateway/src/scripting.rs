@@ -7,38 +7,38 @@
 //! A script that gave up atomicity takes no locks: each of its calls is like a client's.
 
 mod answer;
-mod aside;
 mod atomic;
-mod burning;
+mod attempt;
 mod call;
 mod caller;
 mod channels;
 mod circumstances;
 mod compile;
 mod declared;
-mod dry;
+mod dry_run;
 mod errors;
 mod exec;
+mod fuel_meter;
 mod host;
+mod inline;
 mod limits;
 mod locks;
 mod outcome;
 mod outgoing;
 mod queue;
 pub mod records;
-mod round;
 mod sandbox;
 mod script;
+mod slices;
 mod spans;
 mod trace;
-mod turns;
 mod unlocked;
 mod wait;
 
-pub use aside::tell_time;
 pub use call::{Program, ScriptCall};
 pub use compile::{compile, load_library};
-pub use exec::{Performer, Queued, Step, Stepping, Watches, exec};
+pub use exec::{Performer, Queued, QueuedStep, Stepping, Watches, exec};
+pub use inline::reply_time;
 pub use script::run_script;
-pub use spans::tell_queued;
+pub use spans::report_queued;
 pub use wait::{found_nothing, timed_out, wait};

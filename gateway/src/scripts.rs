@@ -4,4 +4,4 @@ pub mod cache;
 pub mod functions;
 pub mod header;
 pub mod options;
-pub mod runs;
+pub mod running;

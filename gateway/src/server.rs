@@ -19,7 +19,7 @@ use store_engine::{Args, CommandError, Reply};
 use tokio::sync::watch;
 use tracing::info;
 
-use crate::acl::limits::{Limit, Limits};
+use crate::acl::limits::{Limit, UserLimits};
 use crate::acl::{Acl, Commands};
 use crate::config::Config;
 use crate::process::certificates::Certificates;
@@ -29,17 +29,17 @@ use crate::registry;
 use crate::scripts::cache::Scripts;
 use crate::scripts::functions::Functions;
 use crate::scripts::options::{Flags, OnError, Options, UndeclaredKeys};
-use crate::scripts::runs::Runs;
+use crate::scripts::running::Runs;
 use crate::session::monitors::Monitors;
 use crate::session::pause::Pause;
 use crate::session::pubsub::PubSub;
 use crate::session::tracking::Tracking;
-use crate::session::{ClientInfo, ClientMemory, Session, Touched};
+use crate::session::{ClientInfo, ClientMemory, DataAccess, Session};
 use crate::telemetry::audit::{Audit, Caller};
 use crate::telemetry::counters::Counters;
 use crate::telemetry::counts::{Calls, Errors};
 use crate::telemetry::latency::Latency;
-use crate::telemetry::rates::Pulse;
+use crate::telemetry::rates::RateSampler;
 use crate::telemetry::script_events::Events;
 use crate::telemetry::script_stats::Totals;
 use crate::telemetry::slow_log::SlowLog;
@@ -103,7 +103,7 @@ pub struct AsyncHandler {
     /// When EXEC performs it.
     pub in_exec: InExec,
     /// What it touches, at most,
-    pub touches: Touched,
+    pub data_access: DataAccess,
     /// but for these subcommands, which touch no data.
     pub untouching: &'static [&'static str],
     /// Whether it waits for something that may never come.
@@ -116,7 +116,7 @@ pub struct AsyncHandler {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InExec {
     /// In its turn.
-    InTurn,
+    InOrder,
     /// Before anything is locked, as it would wait for what EXEC locks.
     Beforehand,
     /// Never.
@@ -129,8 +129,8 @@ impl AsyncHandler {
         AsyncHandler {
             run,
             in_script: None,
-            in_exec: InExec::InTurn,
-            touches: Touched::Written,
+            in_exec: InExec::InOrder,
+            data_access: DataAccess::Written,
             untouching: &[],
             blocks: false,
             ends_with_client: false,
@@ -149,13 +149,13 @@ impl Handler {
     }
 
     /// What the command touches, or its subcommand of this name, at most.
-    pub fn touches(self, name: &str) -> Touched {
+    pub fn data_access(self, name: &str) -> DataAccess {
         match self {
-            Handler::Async(handler) if handler.untouching.contains(&name) => Touched::Nothing,
-            Handler::Inline(_) | Handler::Publish { .. } => Touched::Nothing,
-            Handler::Async(handler) => handler.touches,
-            Handler::Script { read_only: true, .. } => Touched::Read,
-            Handler::Script { read_only: false, .. } => Touched::Written,
+            Handler::Async(handler) if handler.untouching.contains(&name) => DataAccess::Nothing,
+            Handler::Inline(_) | Handler::Publish { .. } => DataAccess::Nothing,
+            Handler::Async(handler) => handler.data_access,
+            Handler::Script { read_only: true, .. } => DataAccess::Read,
+            Handler::Script { read_only: false, .. } => DataAccess::Written,
         }
     }
 
@@ -176,9 +176,9 @@ impl Handler {
 
 /// Runs a session function; an error takes the place of whatever it had written.
 pub fn run_now(server: &Server, session: &mut Session, args: Args<'_>, run: InlineFn, out: &mut Reply) {
-    let mark = out.buf.len();
+    let start = out.buf.len();
     if let Err(error) = run(server, session, args, out) {
-        out.truncate(mark);
+        out.truncate(start);
         out.error(&error);
     }
 }
@@ -228,7 +228,7 @@ pub struct Server {
     /// Counters for INFO.
     pub counters: Counters,
     /// How fast they grow.
-    pub pulse: Pulse,
+    pub rate_sampler: RateSampler,
     /// What is counted of each command, by its number in the registry.
     pub calls: Calls,
     /// Error replies by code word.
@@ -309,7 +309,7 @@ impl Server {
         let id = crate::scripts::cache::sha_of(
             format!("{:?}{}", crate::telemetry::counters::unix_time(), std::process::id()).as_bytes(),
         );
-        let is_admin = |number| registry.facts_of(number).has(flags::ADMIN);
+        let is_admin = |number| registry.spec_of(number).has(flags::ADMIN);
         let commands = (0..registry.count()).map(|number| (registry.name_of(number), is_admin(number)));
         Arc::new(Server {
             acl: Acl::new(Commands::new(registry.families()), config.clone()),
@@ -333,7 +333,7 @@ impl Server {
             errors: Errors::default(),
             totals: Totals::default(),
             spans: Spans::new(config.clone()),
-            pulse: Pulse::default(),
+            rate_sampler: RateSampler::default(),
             counters: Counters::default(),
             client_memory: ClientMemory::new(config.clone()),
             clients: Mutex::default(),
@@ -466,23 +466,24 @@ impl Server {
 
     /// What a script with these options may use whose user has these limits. Wishes beyond what these or the configuration allow
     /// are refused.
-    pub fn budget_for(&self, options: &Options, limits: &Limits) -> Result<Budget, CommandError> {
+    pub fn budget_for(&self, options: &Options, limits: &UserLimits) -> Result<Budget, CommandError> {
         let (config, usual) = (&self.config, self.budget());
-        let granted = |wish: Option<u64>, usual: u64, name: &str, most: u64, setting: &str, limit: Limit| {
-            let own = limits.get(limit).unwrap_or(u64::MAX);
-            let (most, setting) = if own < most { (own, limit.rule()) } else { (most, setting) };
-            match wish {
-                Some(wish) if wish > most => {
-                    if wish > own {
-                        self.acl.note_limit(limit);
+        let granted =
+            |requested: Option<u64>, usual: u64, name: &str, most: u64, setting: &str, limit: Limit| {
+                let own = limits.get(limit).unwrap_or(u64::MAX);
+                let (most, setting) = if own < most { (own, limit.rule()) } else { (most, setting) };
+                match requested {
+                    Some(requested) if requested > most => {
+                        if requested > own {
+                            self.acl.note_limit(limit);
+                        }
+                        Err(CommandError::owned(format!(
+                            "ERR The script requests {name}={requested}, but {setting} allows at most {most}"
+                        )))
                     }
-                    Err(CommandError::owned(format!(
-                        "ERR The script requests {name}={wish}, but {setting} allows at most {most}"
-                    )))
+                    requested => Ok(requested.unwrap_or(usual.min(own))),
                 }
-                wish => Ok(wish.unwrap_or(usual.min(own))),
-            }
-        };
+            };
         let most = config.script_fuel_max.get();
         let fuel = granted(options.fuel, usual.fuel, "fuel", most, "script-fuel-max", Limit::FuelPerSecond)?;
         let (most, setting) = (config.script_timeout_max_ms.get(), "script-timeout-max-ms");

@@ -1,11 +1,11 @@
 //! What a connection remembers between its requests.
 
 mod client;
-mod held;
-mod mailbox;
+mod memory;
 pub mod monitors;
 pub mod pause;
 pub mod pubsub;
+mod push_queue;
 pub mod tracking;
 
 use std::collections::HashMap;
@@ -23,8 +23,8 @@ use crate::session::tracking::Follows;
 use crate::telemetry::script_trace::Trace;
 use crate::telemetry::spans::{Open, Parent};
 
-pub use client::{Blocked, ClientInfo, WaitsElsewhere};
-pub use held::{ClientMemory, Held, prefix_bytes, subscription_bytes, watch_bytes};
+pub use client::{Blocked, ClientInfo, RemoteWaits};
+pub use memory::{ClientMemory, ConnectionMemory, prefix_bytes, subscription_bytes, watch_bytes};
 
 /// One call, owned: kept in a MULTI queue.
 pub type OwnedCall = Vec<Box<[u8]>>;
@@ -51,8 +51,8 @@ impl Multi {
         if self.broken {
             return Ok(());
         }
-        let bytes =
-            call.iter().map(|item| item.len() + held::ARGUMENT_BYTES).sum::<usize>() + held::COMMAND_BYTES;
+        let bytes = call.iter().map(|item| item.len() + memory::ARGUMENT_BYTES).sum::<usize>()
+            + memory::COMMAND_BYTES;
         if let Err(error) = self.client.held.refuse_more(bytes) {
             self.broken = true;
             self.queued = Vec::new();
@@ -77,14 +77,14 @@ pub type WatchedKey = (usize, Box<[u8]>);
 /// How it is known whether a watched key has changed.
 pub enum Watch {
     /// Raised when it changed.
-    Here(Arc<AtomicBool>),
+    Local(Arc<AtomicBool>),
     /// Its node knows.
-    There(WatchId),
+    Remote(WatchId),
 }
 
 /// What a session asks of the scripts it runs, beside what they say themselves.
 #[derive(Clone, Default)]
-pub struct Wishes {
+pub struct ScriptOverrides {
     /// These count before a script's own.
     pub options: Options,
     /// Where to tell what a script did.
@@ -119,7 +119,7 @@ impl Replies {
 
 /// What requests have touched: their replies wait for the disk if that is data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Touched {
+pub enum DataAccess {
     /// No data.
     #[default]
     Nothing,
@@ -148,9 +148,9 @@ pub struct Session {
     /// WATCHed keys.
     pub watched: HashMap<WatchedKey, Watch>,
     /// What the requests have touched whose replies are not sent yet.
-    pub touched: Touched,
+    pub data_access: DataAccess,
     /// For its scripts.
-    pub wishes: Wishes,
+    pub overrides: ScriptOverrides,
     /// What its requests are parts of.
     pub parent: Parent,
     /// Where the clock stood when it was last read, if nothing was awaited since: the end of one request of a batch is
@@ -181,7 +181,7 @@ impl Session {
     pub fn new(client: Arc<ClientInfo>, acl: &Acl) -> Session {
         let account = acl.default_account();
         *client.account.lock() = account.clone();
-        let authenticated = acl.lets_in_strangers();
+        let authenticated = acl.allows_unauthenticated();
         Session { authenticated, ..Session::within(client, account.clone(), 0, Protocol::Resp2) }
     }
 
@@ -197,8 +197,8 @@ impl Session {
             seed,
             multi: None,
             watched: HashMap::new(),
-            touched: Touched::Nothing,
-            wishes: Wishes::default(),
+            data_access: DataAccess::Nothing,
+            overrides: ScriptOverrides::default(),
             parent: Parent::Unknown,
             clock: None,
             span: None,
@@ -238,19 +238,19 @@ impl Session {
     /// Speaks another protocol from now on.
     pub fn speak(&mut self, protocol: Protocol) {
         self.protocol = protocol;
-        self.client.mail.set_resp3(protocol == Protocol::Resp3);
+        self.client.pushes.set_resp3(protocol == Protocol::Resp3);
         self.client.details.lock().resp = if protocol == Protocol::Resp3 { 3 } else { 2 };
     }
 
     /// Whether something may have come for it that it has not asked for.
     pub fn listens(&self) -> bool {
-        self.monitors || self.subscriptions.is_some() || self.client.mail.is_expected()
+        self.monitors || self.subscriptions.is_some() || self.client.pushes.is_expected()
     }
 
     /// Moves what has come for it to its replies.
-    pub fn take_mail(&self, out: &mut Reply) {
+    pub fn take_pushes(&self, out: &mut Reply) {
         if self.hears {
-            self.client.mail.take(&mut out.buf);
+            self.client.pushes.take(&mut out.buf);
             self.client.held.report();
         }
     }
@@ -258,19 +258,19 @@ impl Session {
     /// Whether a watched key changed since WATCH, as far as that is known here.
     pub fn watch_broken(&self) -> bool {
         let has_changed = |watch: &Watch| match watch {
-            Watch::Here(changed) => changed.load(Ordering::Relaxed),
-            Watch::There(_) => false,
+            Watch::Local(changed) => changed.load(Ordering::Relaxed),
+            Watch::Remote(_) => false,
         };
         self.watched.values().any(has_changed)
     }
 
     /// The watches that nodes elsewhere have to be asked about.
-    pub fn watches_elsewhere(&self) -> Vec<WatchId> {
-        let elsewhere = |watch: &Watch| match watch {
-            Watch::There(watch) => Some(*watch),
-            Watch::Here(_) => None,
+    pub fn remote_watches(&self) -> Vec<WatchId> {
+        let remote = |watch: &Watch| match watch {
+            Watch::Remote(watch) => Some(*watch),
+            Watch::Local(_) => None,
         };
-        self.watched.values().filter_map(elsewhere).collect()
+        self.watched.values().filter_map(remote).collect()
     }
 
     /// Locks under which nobody changes a watched key.

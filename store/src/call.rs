@@ -1,7 +1,7 @@
 //! A call, and how it is run on partitions, whoever has them.
 
 use store_engine::keys::KeyAt;
-use store_engine::notice::{Event, Touches, class};
+use store_engine::notifications::{KeyActions, Notification, class};
 use store_engine::work::{self, Size};
 use store_engine::{Access, Args, Command, Ctx, Effects, Partition, Partitions, Reply, UndoLog, error};
 
@@ -71,9 +71,18 @@ pub(crate) fn run(
     effects: Option<&mut Effects>,
     out: &mut Reply,
 ) -> bool {
-    let (touches, work) = (None, out.work());
-    let mut ctx =
-        Ctx { partitions, db: call.db, now_ms: call.now_ms, seed, undo, effects, touches, work: &work, out };
+    let (key_actions, work) = (None, out.work());
+    let mut ctx = Ctx {
+        partitions,
+        db: call.db,
+        now_ms: call.now_ms,
+        seed,
+        undo,
+        effects,
+        key_actions,
+        work: &work,
+        out,
+    };
     run_in(&mut ctx, call)
 }
 
@@ -85,14 +94,15 @@ pub(crate) fn run_noting(
     seed: &mut u64,
     undo: &mut UndoLog,
     classes: u32,
-    events: &mut Vec<Event>,
+    events: &mut Vec<Notification>,
     out: &mut Reply,
 ) -> bool {
-    let mut touches = Touches::default();
+    let mut key_actions = KeyActions::default();
     let announced = classes & class::EXPIRED != 0;
     partition.databases.iter_mut().for_each(|space| space.announce_expired(announced));
     let done = {
-        let (partitions, undo, touches) = (Partitions::One(partition), Some(&mut *undo), Some(&mut touches));
+        let (partitions, undo, key_actions) =
+            (Partitions::One(partition), Some(&mut *undo), Some(&mut key_actions));
         let (effects, work) = (None, out.work());
         let mut ctx = Ctx {
             partitions,
@@ -101,7 +111,7 @@ pub(crate) fn run_noting(
             seed,
             undo,
             effects,
-            touches,
+            key_actions,
             work: &work,
             out,
         };
@@ -112,7 +122,7 @@ pub(crate) fn run_noting(
         let own = keys.filter(|key| undo.keys().any(|changed| changed == (db, &**key)));
         events.extend(own.map(|key| expired(db, key)));
     }
-    touches.take_events(call.command, call.args, classes, events);
+    key_actions.take_events(call.command, call.args, classes, events);
     done
 }
 
@@ -120,7 +130,7 @@ pub(crate) fn run_noting(
 const FEW_ARGS: usize = 64;
 
 pub(crate) fn run_in(ctx: &mut Ctx<'_>, call: &Call<'_>) -> bool {
-    let mark = ctx.out.buf.len();
+    let start = ctx.out.buf.len();
     let done = (call.command.run)(ctx, call.args);
     ctx.out.steps += ctx.work.steps() + call.args.len().saturating_sub(FEW_ARGS) as u64;
     let done = match done {
@@ -131,7 +141,7 @@ pub(crate) fn run_in(ctx: &mut Ctx<'_>, call: &Call<'_>) -> bool {
     match done {
         Ok(()) => true,
         Err(error) => {
-            ctx.out.buf.truncate(mark);
+            ctx.out.buf.truncate(start);
             ctx.out.error(&error);
             false
         }

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use store_engine::effect::{CATALOG, Effect, Effects, Marks};
+use store_engine::effect::{CATALOG, Effect, Effects, EntryMeta};
 
 use crate::node::Node;
 
@@ -17,7 +17,7 @@ impl Node {
         }
         catalog.insert(name.into(), record.into());
         let mut effects = Effects::default();
-        effects.put_string(CATALOG, name, record, Marks::default());
+        effects.put_string(CATALOG, name, record, EntryMeta::default());
         self.record(&mut effects);
         true
     }
@@ -28,7 +28,7 @@ impl Node {
         match record {
             Some(record) => {
                 catalog.insert(name.into(), record.into());
-                effects.put_string(CATALOG, name, record, Marks::default());
+                effects.put_string(CATALOG, name, record, EntryMeta::default());
             }
             None => {
                 catalog.remove(name);
@@ -65,7 +65,7 @@ impl Node {
             let name = [prefix, name].concat();
             goes.remove(&name);
             if catalog.get(&name).is_none_or(|held| **held != *record) {
-                effects.put_string(CATALOG, &name, record, Marks::default());
+                effects.put_string(CATALOG, &name, record, EntryMeta::default());
                 catalog.insert(name, record.into());
             }
         }

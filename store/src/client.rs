@@ -1,23 +1,23 @@
 //! The way to nodes in other processes.
 
-pub(crate) mod asked;
+mod backoff;
 mod cluster;
+mod credentials;
+pub(crate) mod dry_run;
 mod error;
 mod execute;
 pub(crate) mod link;
 mod lost;
 mod merge;
 mod moves;
-mod patience;
-pub(crate) mod rehearsal;
+pub(crate) mod request;
 mod transaction;
-mod trust;
 
-pub use cluster::{Cluster, Respondent};
+pub use backoff::Backoff;
+pub use cluster::{Cluster, QueryHandler};
+pub use credentials::PeerCredentials;
 pub use error::TransactionError;
-pub use link::{Greeting, Link, Pending, Traffic};
+pub use link::{Link, LinkHandshake, Pending, Traffic};
 pub use lost::Lost;
 pub use moves::{Member, MoveError, Moved, PreparedTransaction, accept, look};
-pub use patience::Patience;
 pub use transaction::{DistributedTransaction, WatchId};
-pub use trust::Trust;

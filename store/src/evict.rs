@@ -7,7 +7,7 @@ use store_engine::discard::discard;
 use store_engine::effect::Effect;
 use store_engine::evict::Policy;
 use store_engine::keyspace::Key;
-use store_engine::notice::class;
+use store_engine::notifications::class;
 use store_engine::{DATABASES, Entry};
 
 use crate::memory::{Candidate, Evictor, Hunt, Limit};
@@ -21,7 +21,7 @@ const REACH: usize = 64;
 /// Keys that a search without chance looks at while a shard is locked.
 const STRIDE: usize = 1024;
 /// Evictions between two looks at the clock, as in Redis.
-const ROUNDS_PER_LOOK: usize = 16;
+const EVICTIONS_PER_CHECK: usize = 16;
 
 /// What has to be done about memory.
 #[derive(Clone, Copy, Debug)]
@@ -44,7 +44,7 @@ pub enum Evicted {
     /// Time is up; there is more to do.
     More,
     /// The data does not fit, and nobody else may go.
-    Nobody,
+    Exhausted,
 }
 
 /// How long the background evicts keys in a row.
@@ -78,7 +78,7 @@ impl Node {
                 self.limiter.short.notify_one();
                 false
             }
-            Evicted::Nobody => self.accounted_bytes() > bytes.saturating_add(slack_bytes),
+            Evicted::Exhausted => self.accounted_bytes() > bytes.saturating_add(slack_bytes),
         }
     }
 
@@ -103,14 +103,14 @@ impl Node {
     pub fn keep_account(&self, kept: bool) {
         let mut guards = self.lock_everything();
         if kept != self.account.is_kept() {
-            let sum = kept.then(|| guards.iter_mut().map(|(_, shard)| shard.told_bytes()).sum());
+            let sum = kept.then(|| guards.iter_mut().map(|(_, shard)| shard.reported_bytes()).sum());
             self.account.keep(sum);
         }
     }
 
     fn evict_at(&self, shard: &mut ShardState, db: usize, at: usize) -> (Key, Entry) {
         let (key, entry) = shard.partition.databases[db].evict(at);
-        self.notifier.tell_of(class::EVICTED, "evicted", db, &key);
+        self.notifier.publish_event(class::EVICTED, "evicted", db, &key);
         if self.journal.is_some() {
             shard.effects.push(db, &key, Effect::Remove);
             self.record(&mut shard.effects);
@@ -129,17 +129,17 @@ impl Node {
         if fits() {
             return Evicted::Enough;
         }
-        let Some(policy) = demand.policy else { return Evicted::Nobody };
+        let Some(policy) = demand.policy else { return Evicted::Exhausted };
         // Whoever is at it works for all.
         let Some(mut evictor) = self.evictor.try_lock_for(demand.time) else { return Evicted::More };
         if evictor.policy.replace(policy) != Some(policy) {
             evictor.pool.clear();
         }
         let until = Instant::now() + demand.time;
-        let mut rounds = 0;
+        let mut evictions = 0;
         while !fits() {
-            rounds += 1;
-            if rounds % ROUNDS_PER_LOOK == 0 && Instant::now() >= until {
+            evictions += 1;
+            if evictions % EVICTIONS_PER_CHECK == 0 && Instant::now() >= until {
                 return Evicted::More;
             }
             if !evictor.samples(self, demand.samples, policy, now_ms) {
@@ -197,34 +197,34 @@ impl Evictor {
 
     /// Puts a key into the pool, if it deserves that more than one of those in it.
     fn offer(&mut self, merit: u64, shard: usize, db: usize, key: &Key) {
-        let place = self.pool.partition_point(|held| held.merit < merit);
+        let index = self.pool.partition_point(|held| held.merit < merit);
         let full = self.pool.len() == POOL;
         let is_in = |held: &Candidate| (held.shard, held.db) == (shard, db) && held.key == *key;
-        if full && place == 0 || self.pool.iter().any(is_in) {
+        if full && index == 0 || self.pool.iter().any(is_in) {
             return;
         }
         let candidate = Candidate { merit, shard, db, key: key.clone() };
         if full {
             // The least deserving leaves.
-            self.pool[..place].rotate_left(1);
-            self.pool[place - 1] = candidate;
+            self.pool[..index].rotate_left(1);
+            self.pool[index - 1] = candidate;
         } else {
-            self.pool.insert(place, candidate);
+            self.pool.insert(index, candidate);
         }
     }
 
     /// Looks at one key after the other until one is evicted.
     fn hunts(&mut self, node: &Node, policy: Policy, until: Instant) -> Evicted {
-        let places = node.shards() * DATABASES;
+        let spaces = node.shards() * DATABASES;
         // The first place is seen from the middle on, and at last once more.
-        while self.hunt.passed <= places {
-            let Hunt { place, at, passed } = &mut self.hunt;
-            let db = *place % DATABASES;
-            let mut shard = node.shard(*place / DATABASES).lock();
+        while self.hunt.passed <= spaces {
+            let Hunt { index, at, passed } = &mut self.hunt;
+            let db = *index % DATABASES;
+            let mut shard = node.shard(*index / DATABASES).lock();
             let space = &shard.partition.databases[db];
             if space.evictable(policy) == 0 || *at >= space.len() {
                 *passed += 1;
-                (*place, *at) = ((*place + 1) % places, 0);
+                (*index, *at) = ((*index + 1) % spaces, 0);
                 continue;
             }
             match space.seek_evictable(*at, STRIDE, policy, |key| is_held(&shard, db, key)) {
@@ -246,7 +246,7 @@ impl Evictor {
         self.hunt.passed = 0;
         // A long call that has taken everything out will bring it back.
         let is_away = (0..node.shards()).any(|number| node.shard(number).lock().away.is_some());
-        if is_away { Evicted::More } else { Evicted::Nobody }
+        if is_away { Evicted::More } else { Evicted::Exhausted }
     }
 }
 

@@ -10,7 +10,7 @@ use store_engine::{CommandError, Protocol, Reply};
 
 use crate::call::Call;
 use crate::client::{Cluster, DistributedTransaction, TransactionError, WatchId};
-use crate::copies::Keeper;
+use crate::invalidations::InvalidationListener;
 use crate::journal::{Journal, LARGE_RECORD_BYTES};
 use crate::lock::{LockRequest, Mode};
 use crate::memory::Usage;
@@ -21,17 +21,17 @@ use crate::txn::{Batch, Change, Conflict, Executed, LocalTransaction, TxnLimits}
 #[derive(Clone)]
 pub enum Store {
     /// In this process.
-    Here(Arc<Node>),
+    Local(Arc<Node>),
     /// On nodes in other processes.
-    Spread(Arc<Cluster>),
+    Distributed(Arc<Cluster>),
 }
 
 impl Store {
     /// The node, if it is in this process.
     pub fn node(&self) -> Option<&Arc<Node>> {
         match self {
-            Store::Here(node) => Some(node),
-            Store::Spread(_) => None,
+            Store::Local(node) => Some(node),
+            Store::Distributed(_) => None,
         }
     }
 
@@ -60,34 +60,34 @@ impl Store {
     /// The cluster, if the data is elsewhere.
     pub fn cluster(&self) -> Option<&Arc<Cluster>> {
         match self {
-            Store::Here(_) => None,
-            Store::Spread(cluster) => Some(cluster),
+            Store::Local(_) => None,
+            Store::Distributed(cluster) => Some(cluster),
         }
     }
 
     /// Runs a call as a transaction of its own, if nobody has to be waited for: [`Node::try_execute`].
     pub fn try_execute(&self, call: &Call<'_>, seed: &mut u64, out: &mut Reply) -> Option<bool> {
         match self {
-            Store::Here(node) => node.try_execute(call, seed, out),
-            Store::Spread(_) => None,
+            Store::Local(node) => node.try_execute(call, seed, out),
+            Store::Distributed(_) => None,
         }
     }
 
     /// Runs a call as a transaction of its own, after all that are in its way. Whether its reply is no error. Calls of one
-    /// `lane` that touch the same keys are run in their order. `clock` tells the Unix time in milliseconds.
+    /// `sequence` that touch the same keys are run in their order. `clock` tells the Unix time in milliseconds.
     pub async fn execute(
         &self,
         call: &Call<'_>,
-        lane: u64,
+        sequence: u64,
         clock: impl Fn() -> u64,
         seed: &mut u64,
         out: &mut Reply,
     ) -> bool {
         match self {
-            Store::Here(node) => node.execute(call, clock, seed, out).await,
-            Store::Spread(cluster) => {
+            Store::Local(node) => node.execute(call, clock, seed, out).await,
+            Store::Distributed(cluster) => {
                 let call = Call { now_ms: clock(), ..*call };
-                Box::pin(cluster.execute(&call, lane, seed, out)).await
+                Box::pin(cluster.execute(&call, sequence, seed, out)).await
             }
         }
     }
@@ -102,11 +102,11 @@ impl Store {
         watches: Vec<WatchId>,
     ) -> Result<Transaction, TransactionError> {
         match self {
-            Store::Here(node) if everything => {
+            Store::Local(node) if everything => {
                 Ok(Transaction::Local(LocalTransaction::begin_whole(node).await))
             }
-            Store::Here(node) => Ok(Transaction::Local(LocalTransaction::begin(node, requests).await)),
-            Store::Spread(cluster) => {
+            Store::Local(node) => Ok(Transaction::Local(LocalTransaction::begin(node, requests).await)),
+            Store::Distributed(cluster) => {
                 let mut txn =
                     Box::new(DistributedTransaction::new(cluster, requests, everything, now_ms, watches));
                 Box::pin(txn.begin()).await?;
@@ -116,18 +116,18 @@ impl Store {
     }
 
     /// Says whether anybody keeps copies of values.
-    pub fn keep_copies(&self, kept: bool) {
+    pub fn enable_invalidations(&self, kept: bool) {
         match self {
-            Store::Here(node) => node.keep_copies(kept),
-            Store::Spread(cluster) => cluster.keep_copies(kept),
+            Store::Local(node) => node.enable_invalidations(kept),
+            Store::Distributed(cluster) => cluster.enable_invalidations(kept),
         }
     }
 
     /// Says who is told of what changes then; the first one stays.
-    pub fn set_keeper(&self, keeper: Keeper) {
+    pub fn set_invalidation_listener(&self, listener: InvalidationListener) {
         match self {
-            Store::Here(node) => node.set_keeper(keeper),
-            Store::Spread(cluster) => cluster.set_keeper(keeper),
+            Store::Local(node) => node.set_invalidation_listener(listener),
+            Store::Distributed(cluster) => cluster.set_invalidation_listener(listener),
         }
     }
 
@@ -146,35 +146,35 @@ impl Store {
     /// How many keys there are and what they take; elsewhere as of a second ago.
     pub fn usage(&self) -> Usage {
         match self {
-            Store::Here(node) => node.usage(),
-            Store::Spread(cluster) => cluster.usage(),
+            Store::Local(node) => node.usage(),
+            Store::Distributed(cluster) => cluster.usage(),
         }
     }
 
     /// What has happened to keys since the start.
     pub fn counts(&self) -> Counts {
         match self {
-            Store::Here(node) => node.counts(),
-            Store::Spread(cluster) => cluster.counts(),
+            Store::Local(node) => node.counts(),
+            Store::Distributed(cluster) => cluster.counts(),
         }
     }
 
     /// What has happened to them since somebody has asked to begin anew.
     pub fn counts_since_reset(&self) -> Counts {
         match self {
-            Store::Here(node) => node.counts().since(node.counts_forgotten()),
-            Store::Spread(cluster) => cluster.counts_since_reset(),
+            Store::Local(node) => node.counts().since(node.counts_forgotten()),
+            Store::Distributed(cluster) => cluster.counts_since_reset(),
         }
     }
 
     /// Records of the catalog whose names begin with `prefix`, without which they are given.
     pub async fn records(&self, prefix: &[u8]) -> Result<Vec<(Vec<u8>, Vec<u8>)>, CommandError> {
         match self {
-            Store::Here(node) => {
+            Store::Local(node) => {
                 let records = node.records(prefix).into_iter();
                 Ok(records.map(|(name, record)| (name, record.to_vec())).collect())
             }
-            Store::Spread(cluster) => {
+            Store::Distributed(cluster) => {
                 let records = cluster.records(prefix).await?.into_iter();
                 Ok(records.map(|(name, record)| (name.to_vec(), record.to_vec())).collect())
             }
@@ -184,11 +184,11 @@ impl Store {
     /// Keeps a record of the catalog under this name, in place of the one before.
     pub async fn put_record(&self, prefix: &[u8], name: &[u8], record: &[u8]) -> Result<(), CommandError> {
         match self {
-            Store::Here(node) => {
+            Store::Local(node) => {
                 node.put_record(&[prefix, name].concat(), record);
                 Ok(())
             }
-            Store::Spread(cluster) => {
+            Store::Distributed(cluster) => {
                 cluster.write_records(prefix, vec![(name.to_vec(), record.to_vec())], Vec::new(), false).await
             }
         }
@@ -201,11 +201,11 @@ impl Store {
         records: Vec<(Vec<u8>, Vec<u8>)>,
     ) -> Result<(), CommandError> {
         match self {
-            Store::Here(node) => {
+            Store::Local(node) => {
                 node.set_records(prefix, records.iter().map(|(name, record)| (&**name, &**record)));
                 Ok(())
             }
-            Store::Spread(cluster) => cluster.write_records(prefix, records, Vec::new(), true).await,
+            Store::Distributed(cluster) => cluster.write_records(prefix, records, Vec::new(), true).await,
         }
     }
 
@@ -217,19 +217,19 @@ impl Store {
         gone: Vec<Vec<u8>>,
     ) -> Result<(), CommandError> {
         match self {
-            Store::Here(node) => {
+            Store::Local(node) => {
                 node.change_records(prefix, &records, &gone);
                 Ok(())
             }
-            Store::Spread(cluster) => cluster.write_records(prefix, records, gone, false).await,
+            Store::Distributed(cluster) => cluster.write_records(prefix, records, gone, false).await,
         }
     }
 
     /// A number by which calls can be grouped that are done together.
-    pub fn place_of(&self, key: &[u8]) -> usize {
+    pub fn group_of(&self, key: &[u8]) -> usize {
         match self {
-            Store::Here(node) => node.shard_of(key),
-            Store::Spread(cluster) => cluster.node_of(key),
+            Store::Local(node) => node.shard_of(key),
+            Store::Distributed(cluster) => cluster.node_of(key),
         }
     }
 }
@@ -264,7 +264,7 @@ impl Transaction {
     ) -> Result<Option<bool>, Conflict> {
         match self {
             Transaction::Local(txn) => txn.execute_short(call, mode, seed, out),
-            Transaction::Distributed(txn) => txn.execute_here(call, seed, out),
+            Transaction::Distributed(txn) => txn.execute_local(call, seed, out),
             Transaction::Away => Ok(None),
         }
     }
@@ -419,11 +419,14 @@ impl Transaction {
         }
     }
 
-    /// [`LocalTransaction::undo_part_telling`], of a part that has begun.
-    pub async fn undo_part_telling(&mut self, most: usize) -> Result<(Vec<Change>, usize), TransactionError> {
+    /// [`LocalTransaction::undo_part_with_changes`], of a part that has begun.
+    pub async fn undo_part_with_changes(
+        &mut self,
+        most: usize,
+    ) -> Result<(Vec<Change>, usize), TransactionError> {
         match self {
-            Transaction::Local(txn) => Ok(txn.undo_part_telling(most)),
-            Transaction::Distributed(txn) => Box::pin(txn.undo_part_telling(most)).await,
+            Transaction::Local(txn) => Ok(txn.undo_part_with_changes(most)),
+            Transaction::Distributed(txn) => Box::pin(txn.undo_part_with_changes(most)).await,
             Transaction::Away => Err(cancelled()),
         }
     }

@@ -10,10 +10,10 @@
 //!                                                 └─fold: reads keys under their shard's mutex
 //! ```
 
-pub(crate) mod dirt;
+pub(crate) mod checkpoint;
+pub(crate) mod dirty;
 pub mod disk;
 pub(crate) mod fail_point;
-pub(crate) mod fold;
 pub(crate) mod load;
 mod queue;
 pub(crate) mod record;
@@ -32,9 +32,9 @@ use tokio::sync::watch;
 pub use self::disk::{Disk, DiskError, Op, Open, WAY_OUT};
 use self::queue::Queue;
 pub(crate) use self::queue::{Drained, LARGE_RECORD_BYTES};
-pub use self::sled::{Database, in_folder, prepare_process};
+pub use self::sled::{Database, in_dir, prepare_process};
+use crate::latency::Times;
 use crate::spans;
-use crate::times::Times;
 
 /// When a change is told to be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,28 +101,28 @@ pub struct Journal {
     failing: AtomicBool,
     /// Whether [`Progress::behind`]; to be asked before each reply.
     behind: AtomicBool,
-    pace: Pace,
+    pace: FlushTimes,
     /// [`QUEUE_BYTES`], unless a test has another number.
     queue_bytes: usize,
 }
 
 /// How long the writer takes.
 #[derive(Default)]
-pub struct Pace {
+pub struct FlushTimes {
     /// To write and flush a batch.
     pub writes: Times,
     /// For a whole round in which something was written.
-    pub rounds: Times,
+    pub cycles: Times,
 }
 
 struct Incoming {
     queue: Queue,
-    wish: Wish,
+    request: WriterRequest,
 }
 
 /// What the writer is asked to do beside its rounds.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Wish {
+pub(crate) enum WriterRequest {
     #[default]
     None,
     /// To write now.
@@ -155,12 +155,12 @@ impl Journal {
         let progress = Progress { durable: newest, saved_at, ..Progress::default() };
         Journal {
             durability,
-            incoming: Mutex::new(Incoming { queue: Queue::new(newest), wish: Wish::None }),
+            incoming: Mutex::new(Incoming { queue: Queue::new(newest), request: WriterRequest::None }),
             wake: Condvar::new(),
             progress: watch::Sender::new(progress),
             failing: AtomicBool::new(false),
             behind: AtomicBool::new(false),
-            pace: Pace::default(),
+            pace: FlushTimes::default(),
             queue_bytes: fail_point::number("queue-bytes").map_or(QUEUE_BYTES, |bytes| bytes as usize),
         }
     }
@@ -180,8 +180,8 @@ impl Journal {
             self.behind.store(true, Ordering::Relaxed);
         }
         let due = self.durability == Durability::Sync || incoming.queue.bytes() > self.queue_bytes / 8;
-        if due && incoming.wish < Wish::Flush {
-            incoming.wish = Wish::Flush;
+        if due && incoming.request < WriterRequest::Flush {
+            incoming.request = WriterRequest::Flush;
             self.wake.notify_one();
         }
     }
@@ -214,7 +214,7 @@ impl Journal {
     }
 
     /// How long the writer takes.
-    pub fn pace(&self) -> &Pace {
+    pub fn pace(&self) -> &FlushTimes {
         &self.pace
     }
 
@@ -251,14 +251,14 @@ impl Journal {
 
     /// Waits until everything that was appended so far is on disk.
     pub async fn flush(&self) -> Result<(), Failure> {
-        let newest = self.ask(Wish::Flush);
+        let newest = self.ask(WriterRequest::Flush);
         let reached = self.reached(|progress| progress.durable >= newest);
         spans::within("journal", |span| span.with("moonshard.journal.record", newest), reached).await
     }
 
     /// Begins to fold all changes into the checkpoint; returns the number of the newest record.
     pub fn begin_checkpoint(&self) -> u64 {
-        self.ask(Wish::Checkpoint)
+        self.ask(WriterRequest::Checkpoint)
     }
 
     /// Waits until all changes so far are in the checkpoint.
@@ -269,7 +269,7 @@ impl Journal {
 
     /// Ends the writer: after it has written everything, or at once if `abandon`.
     pub(crate) fn close(&self, abandon: bool) {
-        self.ask(if abandon { Wish::Abandon } else { Wish::Close });
+        self.ask(if abandon { WriterRequest::Abandon } else { WriterRequest::Close });
     }
 
     /// Waits until the disk begins to fail, or no longer does if `is_failing`. The failure, if there is one now.
@@ -281,7 +281,7 @@ impl Journal {
     }
 
     /// Tells everybody how far the disk has come.
-    pub(crate) fn tell(&self, change: impl FnOnce(&mut Progress)) {
+    pub(crate) fn report(&self, change: impl FnOnce(&mut Progress)) {
         self.progress.send_modify(|progress| {
             change(progress);
             self.failing.store(progress.failure.is_some(), Ordering::Relaxed);
@@ -289,9 +289,9 @@ impl Journal {
         });
     }
 
-    pub(crate) fn ask(&self, wish: Wish) -> u64 {
+    pub(crate) fn ask(&self, request: WriterRequest) -> u64 {
         let mut incoming = self.incoming.lock();
-        incoming.wish = incoming.wish.max(wish);
+        incoming.request = incoming.request.max(request);
         self.wake.notify_one();
         incoming.queue.newest()
     }
@@ -312,16 +312,16 @@ impl Journal {
         self.incoming.lock().queue.drain(into)
     }
 
-    /// Waits until something is to be done, at most for `patience`; returns what, once.
-    pub(crate) fn sleep(&self, patience: Duration) -> Wish {
+    /// Waits until something is to be done, at most for `timeout`; returns what, once.
+    pub(crate) fn sleep(&self, timeout: Duration) -> WriterRequest {
         let mut incoming = self.incoming.lock();
-        if incoming.wish == Wish::None {
-            self.wake.wait_for(&mut incoming, patience);
+        if incoming.request == WriterRequest::None {
+            self.wake.wait_for(&mut incoming, timeout);
         }
-        match incoming.wish {
+        match incoming.request {
             // It stays true.
-            last @ (Wish::Close | Wish::Abandon) => last,
-            _ => std::mem::take(&mut incoming.wish),
+            last @ (WriterRequest::Close | WriterRequest::Abandon) => last,
+            _ => std::mem::take(&mut incoming.request),
         }
     }
 }

@@ -11,7 +11,7 @@
 //! | `server` | a node as gateways and other nodes see it |
 //! | `client` | the way to nodes in other processes, and transactions over several of them |
 //! | `persist` | nodes whose data outlives the process, and the thread that writes it down |
-//! | `parked`, `upkeep` | blocked calls; what is done in the background |
+//! | `blocked`, `background` | blocked calls; what is done in the background |
 //! | `txn` | transactions on one node |
 //! | `evict`, `catalog` | what needs the whole node: room in memory, records beside the data |
 //! | `node` | the shards, and calls that are no part of a transaction |
@@ -19,41 +19,41 @@
 //! | `journal` | what was committed, on its way to the disk; the disk |
 //! | `wait` | who waits for which key |
 //! | `call` | a call, and how it runs on partitions |
-//! | `copies`, `lock`, `memory`, `notify`, `random`, `spans`, `times`, `topology` | what knows nothing of the others |
+//! | `invalidations`, `lock`, `memory`, `notify`, `random`, `spans`, `times`, `topology` | what knows nothing of the others |
 
+pub mod background;
+mod blocked;
 mod call;
 mod catalog;
 pub mod client;
-mod copies;
 mod evict;
 mod handle;
+mod invalidations;
 pub mod journal;
+pub mod latency;
 pub mod lock;
 mod memory;
 pub mod node;
 mod notify;
-mod parked;
 pub mod persist;
 mod random;
 pub mod server;
 mod shard;
 pub mod spans;
-pub mod times;
 pub mod topology;
 pub mod txn;
-pub mod upkeep;
 pub mod wait;
 
+pub use blocked::BlockedCall;
 pub use call::Call;
 pub use client::{Cluster, TransactionError, WatchId};
-pub use copies::{Keeper, Origin};
 pub use evict::{Demand, Evicted};
 pub use handle::{Store, Transaction};
+pub use invalidations::{InvalidationListener, Origin};
 pub use lock::{LockRequest, Mode, TxnId};
 pub use memory::{Limit, Usage};
 pub use node::Node;
 pub use notify::Audience;
-pub use parked::Parked;
 pub use random::random;
 pub use txn::{Batch, Change, Conflict, LimitReached, LocalTransaction, OnFull, Preview, TxnLimits};
 pub use wait::Waiter;

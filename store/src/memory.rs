@@ -122,7 +122,7 @@ pub(crate) struct Evictor {
 #[derive(Default)]
 pub(crate) struct Hunt {
     /// A database of a shard: `shard * DATABASES + db`.
-    pub place: usize,
+    pub index: usize,
     /// Position there.
     pub at: usize,
     /// Places seen to their end since anybody was found.

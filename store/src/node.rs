@@ -11,18 +11,18 @@ use store_engine::ctx::partition_of;
 use store_engine::discard::discard;
 use store_engine::hyperloglog::SparseLimit;
 use store_engine::keyspace::Counts;
-use store_engine::notice::{Event, class};
+use store_engine::notifications::{Notification, class};
 use store_engine::work;
 use store_engine::{Aging, CommandError, Ctx, Effects, Partition, Partitions, Reply, Routing, UndoLog};
 
 use crate::call::{Call, is_long, is_long_on, mode_of, run, run_in};
-use crate::copies::{Copies, Keeper};
+use crate::invalidations::{InvalidationListener, Invalidations};
 use crate::journal::{Journal, misconf};
+use crate::latency::Times;
 use crate::lock::{Mode, TxnId};
 use crate::memory::{Account, Evictor, Limiter, Usage};
 use crate::notify::{Audience, Notifier};
 use crate::shard::{Guards, Shard, ShardState, partitions_of};
-use crate::times::Times;
 
 /// Records of the catalog by name.
 pub(crate) type Catalog = Mutex<BTreeMap<Vec<u8>, Arc<[u8]>>>;
@@ -40,7 +40,7 @@ pub struct Node {
     pub(crate) notifier: Notifier,
     /// What [`Node::hold_expired`] said.
     holds_expired: AtomicBool,
-    pub(crate) copies: Arc<Copies>,
+    pub(crate) invalidations: Arc<Invalidations>,
     /// What had happened to keys when somebody asked last to count anew.
     forgotten: Mutex<Counts>,
     /// How long it was waited for locks that were not free.
@@ -56,8 +56,8 @@ impl Node {
 
     /// A node with this data; `journal` is where its changes go.
     pub(crate) fn with(partitions: Vec<Partition>, journal: Option<Journal>) -> Node {
-        let (account, copies) = (Arc::default(), Arc::default());
-        let shard = |partition| Shard::new(partition, &account, &copies);
+        let (account, invalidations) = (Arc::default(), Arc::default());
+        let shard = |partition| Shard::new(partition, &account, &invalidations);
         Node {
             shards: partitions.into_iter().map(shard).collect(),
             next_txn: AtomicU64::new(1),
@@ -69,7 +69,7 @@ impl Node {
             catalog: Catalog::default(),
             notifier: Notifier::default(),
             holds_expired: AtomicBool::new(false),
-            copies,
+            invalidations,
             forgotten: Mutex::default(),
             lock_waits: Times::default(),
         }
@@ -128,7 +128,8 @@ impl Node {
                     let ShardState { partition, effects, .. } = &mut *shard;
                     let kept = self.journal.is_some().then_some(&mut *effects);
                     let one = Partitions::One(partition);
-                    let done = self.run_telling(call, one, shared, seed, None, kept, &mut Vec::new(), out);
+                    let done =
+                        self.run_and_publish(call, one, shared, seed, None, kept, &mut Vec::new(), out);
                     self.record(effects);
                     Some(done)
                 }
@@ -169,7 +170,7 @@ impl Node {
         }
         let held = vec![(page.partition, &mut shard.partition)];
         let some = Partitions::Some { held, total: self.shards() };
-        self.run_telling(call, some, false, seed, None, None, &mut Vec::new(), out)
+        self.run_and_publish(call, some, false, seed, None, None, &mut Vec::new(), out)
     }
 
     /// How many calls wait.
@@ -247,21 +248,21 @@ impl Node {
         seed: &mut u64,
         undo: Option<&mut UndoLog>,
         effects: Option<&mut Effects>,
-        events: &mut Vec<Event>,
+        events: &mut Vec<Notification>,
         out: &mut Reply,
     ) -> bool {
         let partitions = match &mut guards[..] {
             [(_, shard)] => Partitions::One(&mut shard.partition),
             several => partitions_of(several, self.shards.len()),
         };
-        self.run_telling(call, partitions, shared, seed, undo, effects, events, out)
+        self.run_and_publish(call, partitions, shared, seed, undo, effects, events, out)
     }
 
     /// [`run`], and tells of what it did. With an undo log the events are left in `events` until it is kept. Of keys
     /// that are `shared` nothing is removed: what has expired may be alive for another, whose time stands still.
     #[allow(clippy::too_many_arguments, reason = "all belong to the one call")]
     #[inline(always)] // `partitions` would be moved.
-    pub(crate) fn run_telling(
+    pub(crate) fn run_and_publish(
         &self,
         call: &Call<'_>,
         partitions: Partitions<'_>,
@@ -269,12 +270,12 @@ impl Node {
         seed: &mut u64,
         undo: Option<&mut UndoLog>,
         effects: Option<&mut Effects>,
-        events: &mut Vec<Event>,
+        events: &mut Vec<Notification>,
         out: &mut Reply,
     ) -> bool {
         let is_alone = undo.is_none();
-        let mut noted = self.notifier.touches();
-        let touches = noted.as_mut();
+        let mut noted = self.notifier.key_actions();
+        let key_actions = noted.as_mut();
         let work = out.work();
         let mut ctx = Ctx {
             partitions,
@@ -283,7 +284,7 @@ impl Node {
             seed,
             undo,
             effects,
-            touches,
+            key_actions,
             work: &work,
             out,
         };
@@ -294,11 +295,11 @@ impl Node {
         if shared {
             ctx.partitions.hold_expired(call.db, self.holds_expired.load(Ordering::Relaxed));
         }
-        if let Some(touches) = ctx.touches {
-            self.notifier.tell_of_expired_within(&mut ctx.partitions, ctx.undo.as_deref(), events);
-            touches.take_events(call.command, call.args, self.notifier.classes(), events);
+        if let Some(key_actions) = ctx.key_actions {
+            self.notifier.publish_expired_within(&mut ctx.partitions, ctx.undo.as_deref(), events);
+            key_actions.take_events(call.command, call.args, self.notifier.classes(), events);
             if is_alone {
-                self.notifier.tell(events);
+                self.notifier.publish(events);
             }
         }
         done
@@ -318,7 +319,7 @@ impl Node {
         let overdue = shard.partition.databases[db].is_overdue(key, now_ms);
         if overdue && !shard.locks.is_held(db, key) {
             shard.partition.databases[db].find(key, now_ms);
-            self.notifier.tell_of_expired(&mut Partitions::One(&mut shard.partition));
+            self.notifier.publish_expired(&mut Partitions::One(&mut shard.partition));
         }
         overdue
     }
@@ -342,9 +343,9 @@ impl Node {
             more |= space.sweep(now_ms, veto, &mut removed);
         }
         let is_gone = |db: usize, key: &[u8]| partition.databases[db].peek(key, now_ms).is_none();
-        queues.tell_the_bereaved(is_gone);
+        queues.wake_orphaned(is_gone);
         if !removed.is_empty() {
-            self.notifier.tell_of_expired(&mut Partitions::One(partition));
+            self.notifier.publish_expired(&mut Partitions::One(partition));
             // Freed when the shard is unlocked again.
             drop(guard);
             let bytes = removed.iter().map(|(_, entry)| entry.value.bytes()).sum();
@@ -401,8 +402,8 @@ impl Node {
     }
 
     /// Says whether anybody keeps copies. Of what changes after that the keeper is told.
-    pub fn keep_copies(&self, kept: bool) {
-        if self.copies.kept.swap(kept, Ordering::Relaxed) != kept {
+    pub fn enable_invalidations(&self, kept: bool) {
+        if self.invalidations.kept.swap(kept, Ordering::Relaxed) != kept {
             for (_, shard) in &mut self.lock_everything() {
                 shard.partition.databases.iter_mut().for_each(|space| space.keep_changed(kept));
             }
@@ -410,8 +411,8 @@ impl Node {
     }
 
     /// Says who is told; the first one stays.
-    pub fn set_keeper(&self, keeper: Keeper) {
-        let _ = self.copies.keeper.set(keeper);
+    pub fn set_invalidation_listener(&self, listener: InvalidationListener) {
+        let _ = self.invalidations.listener.set(listener);
     }
 
     /// What has happened to keys since the start.

@@ -4,12 +4,12 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use store_engine::keyspace::Key;
-use store_engine::notice::{Event, Touches, class};
+use store_engine::notifications::{KeyActions, Notification, class};
 use store_engine::{Partitions, UndoLog};
 
 /// Where events go: called while the keys they are about are locked, so it may neither wait nor look at data.
 /// With the classes that somebody wants to know of, which say what kinds of channels there are.
-pub type Audience = Box<dyn Fn(u32, Vec<Event>) + Send + Sync>;
+pub type Audience = Box<dyn Fn(u32, Vec<Notification>) + Send + Sync>;
 
 /// Who is told of events, and of which.
 #[derive(Default)]
@@ -28,12 +28,12 @@ impl Notifier {
     }
 
     /// Where a command notes what it does, if somebody wants to know.
-    pub fn touches(&self) -> Option<Touches> {
-        (self.classes() != 0).then(Touches::default)
+    pub fn key_actions(&self) -> Option<KeyActions> {
+        (self.classes() != 0).then(KeyActions::default)
     }
 
     /// Tells of events, which are about to be forgotten here.
-    pub fn tell(&self, events: &mut Vec<Event>) {
+    pub fn publish(&self, events: &mut Vec<Notification>) {
         if let Some(audience) = self.audience.get()
             && !events.is_empty()
             && self.classes() != 0
@@ -44,24 +44,24 @@ impl Notifier {
     }
 
     /// Tells of one event of a key that nobody has asked for.
-    pub fn tell_of(&self, class: u32, name: &'static str, db: usize, key: &Key) {
+    pub fn publish_event(&self, class: u32, name: &'static str, db: usize, key: &Key) {
         if self.classes() & class != 0 {
-            self.tell(&mut vec![Event { class, name: name.into(), db, key: key.clone() }]);
+            self.publish(&mut vec![Notification { class, name: name.into(), db, key: key.clone() }]);
         }
     }
 
     /// Tells of keys that have expired in these partitions since this was last done.
-    pub fn tell_of_expired(&self, partitions: &mut Partitions<'_>) {
-        self.tell_of_expired_within(partitions, None, &mut Vec::new());
+    pub fn publish_expired(&self, partitions: &mut Partitions<'_>) {
+        self.publish_expired_within(partitions, None, &mut Vec::new());
     }
 
     /// The same after a call. Those that its transaction has changed before are noted in `events`: they come back if that
     /// is undone.
-    pub fn tell_of_expired_within(
+    pub fn publish_expired_within(
         &self,
         partitions: &mut Partitions<'_>,
         undo: Option<&UndoLog>,
-        events: &mut Vec<Event>,
+        events: &mut Vec<Notification>,
     ) {
         for at in 0..partitions.len() {
             for (db, space) in partitions.nth(at).databases.iter_mut().enumerate() {
@@ -69,7 +69,7 @@ impl Notifier {
                     if undo.is_some_and(|undo| undo.keys().any(|changed| changed == (db, &*key))) {
                         events.push(expired(db, key));
                     } else {
-                        self.tell_of(class::EXPIRED, "expired", db, &key);
+                        self.publish_event(class::EXPIRED, "expired", db, &key);
                     }
                 }
             }
@@ -78,6 +78,6 @@ impl Notifier {
 }
 
 /// That a key's time was over.
-pub(crate) fn expired(db: usize, key: Key) -> Event {
-    Event { class: class::EXPIRED, name: "expired".into(), db, key }
+pub(crate) fn expired(db: usize, key: Key) -> Notification {
+    Notification { class: class::EXPIRED, name: "expired".into(), db, key }
 }

@@ -14,7 +14,7 @@ use std::thread::JoinHandle;
 pub use self::offline::{Contents, Examined, examine, fill};
 use self::writer::Writer;
 use crate::journal::load::{self, Judge, Loaded};
-use crate::journal::{Database, Disk, DiskError, Durability, Failure, Journal, Op, Open, in_folder, unix_ms};
+use crate::journal::{Database, Disk, DiskError, Durability, Failure, Journal, Op, Open, in_dir, unix_ms};
 use crate::node::Node;
 
 /// A node whose data outlives the process, with the thread that writes it down.
@@ -35,13 +35,13 @@ impl Kept {
     /// The same with the disk in a folder, though data is lost. What is missing is told to `lost`. Damaged files are
     /// kept beside the new ones.
     pub fn open_accepting_loss(
-        folder: PathBuf,
+        dir: PathBuf,
         shards: usize,
         durability: Durability,
         lost: &mut dyn FnMut(DiskError),
     ) -> Result<Kept, DiskError> {
-        let disk = Box::new(Database::open_accepting_loss(&folder, lost)?);
-        let (node, writer) = prepare(disk, in_folder(folder), shards, durability, &mut |error| {
+        let disk = Box::new(Database::open_accepting_loss(&dir, lost)?);
+        let (node, writer) = prepare(disk, in_dir(dir), shards, durability, &mut |error| {
             lost(error);
             Ok(())
         })?;
@@ -78,7 +78,7 @@ fn prepare(
     judge: &mut Judge,
 ) -> Result<(Arc<Node>, Writer), DiskError> {
     let loaded = load::load(&*disk, shards.max(1), judge)?;
-    let Loaded { mut partitions, catalog, state, is_sound, waste } = loaded;
+    let Loaded { mut partitions, catalog, state, is_sound, garbage } = loaded;
     let now_ms = unix_ms();
     for space in partitions.iter_mut().flat_map(|partition| &mut partition.databases) {
         space.stamp_all(now_ms);
@@ -88,13 +88,13 @@ fn prepare(
     let node = Node::with(partitions, Some(Journal::new(durability, newest)));
     *node.catalog.lock() = catalog;
     let node = Arc::new(node);
-    if !waste.is_empty() {
-        disk.apply(newest, &waste.into_iter().map(Op::Delete).collect::<Vec<_>>())?;
+    if !garbage.is_empty() {
+        disk.apply(newest, &garbage.into_iter().map(Op::Delete).collect::<Vec<_>>())?;
         disk.flush()?;
     }
     let mut writer = Writer::new(node.clone(), disk, open, state);
     if !is_sound {
-        writer.fold_all()?;
+        writer.checkpoint_all()?;
     }
     Ok((node, writer))
 }

@@ -1,14 +1,14 @@
 //! A node's face to gateways and to other nodes: it decodes requests, lets the [`Node`] do them, encodes answers.
 
 mod admit;
-mod doubt;
-mod greeting;
+mod handshake;
 mod host;
+mod in_doubt;
+mod membership;
 mod moving;
 mod outbox;
 mod peer;
 mod pending;
-mod place;
 mod records;
 mod refusal;
 mod refused;
@@ -31,7 +31,7 @@ use tokio::net::TcpListener;
 use tokio_stream::Stream;
 use tonic::{Request, Response, Status, Streaming};
 
-use crate::client::Trust;
+use crate::client::PeerCredentials;
 use crate::client::link::{MESSAGE_BYTES, WINDOW_BYTES};
 use crate::node::Node;
 use crate::random::random;
@@ -39,9 +39,9 @@ use crate::spans::Sink;
 pub use crate::txn::FULL;
 pub use host::Configure;
 use host::Host;
+use membership::Membership;
 use outbox::Outbox;
 use peer::{Known, Peers};
-use place::Place;
 use registry::Registry;
 use session::Session;
 use sessions::Sessions;
@@ -56,29 +56,29 @@ pub struct Service {
 }
 
 impl Service {
-    /// Serves `node`. Peers are those that `trust` lets in; with TLS it is spoken here too. `clock` tells the Unix time in milliseconds, `configure`
+    /// Serves `node`. Peers are those that `credentials` lets in; with TLS it is spoken here too. `clock` tells the Unix time in milliseconds, `configure`
     /// changes parameters. Spans of traced requests go to `sink`, `warn` tells of what an operator has to know.
     ///
     /// Transactions that were prepared when the data was last written are finished as soon as it is known how: their
     /// keys are locked until then.
     pub async fn new(
         node: Arc<Node>,
-        trust: Trust,
+        credentials: PeerCredentials,
         clock: fn() -> u64,
         configure: Configure,
         sink: Option<Sink>,
         warn: fn(&str),
     ) -> Result<Service, String> {
-        let place = Place::of(&node, clock()).await?;
+        let membership = Membership::of(&node, clock()).await?;
         let (registry, sessions) = (Registry::default(), Sessions::default());
         let (peers, moving, boot) = (parking_lot::Mutex::default(), tokio::sync::Mutex::default(), random());
         let said_notify = AtomicBool::new(node.notified() != 0);
         let host = Host {
             node,
-            place,
+            membership,
             registry,
             sessions,
-            trust,
+            credentials,
             sink,
             clock,
             boot,
@@ -93,24 +93,24 @@ impl Service {
         let weak = Arc::downgrade(&host);
         host.node.set_audience(Box::new(move |classes, events| {
             if let Some(host) = weak.upgrade() {
-                host.sessions.tell_of_events(classes, events);
+                host.sessions.send_events(classes, events);
             }
         }));
         let weak = Arc::downgrade(&host);
-        host.node.set_keeper(Box::new(move |origin, changed| {
+        host.node.set_invalidation_listener(Box::new(move |origin, changed| {
             if let Some(host) = weak.upgrade() {
-                host.sessions.tell_of_changes(origin, &changed);
+                host.sessions.send_invalidations(origin, &changed);
             }
         }));
         pending::recover(&host).await?;
-        doubt::compare_again(&host);
+        in_doubt::compare_again(&host);
         tokio::spawn(pending::follow_decisions(Arc::downgrade(&host)));
         Ok(Service { host })
     }
 
     /// Epoch of the slot map; 0 if it has heard of none.
     pub fn epoch(&self) -> u64 {
-        self.host.place.taken().map_or(0, |taken| taken.map.epoch())
+        self.host.membership.taken().map_or(0, |taken| taken.map.epoch())
     }
 
     /// How many transactions were ended by an operator, and otherwise by their coordinator.
@@ -135,7 +135,7 @@ impl Service {
         stop: impl Future<Output = ()> + Send,
     ) -> Result<(), String> {
         let host = self.host.clone();
-        let peers = Peers::new(listener, host.trust.tls.clone());
+        let peers = Peers::new(listener, host.credentials.tls.clone());
         let (reporter, health) = tonic_health::server::health_reporter();
         reporter.set_service_status("", tonic_health::ServingStatus::Serving).await;
         let store = StoreServer::new(self)

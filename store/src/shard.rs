@@ -10,7 +10,7 @@ use store_engine::wait::Verdict;
 use store_engine::{Effects, Partition, Partitions};
 use tokio::sync::oneshot;
 
-use crate::copies::Copies;
+use crate::invalidations::Invalidations;
 use crate::lock::{LockTable, Mode, TxnId};
 use crate::memory::{Account, Usage};
 use crate::wait::{Queues, Waiter};
@@ -20,7 +20,7 @@ use crate::wait::{Queues, Waiter};
 pub(crate) struct Shard {
     state: Mutex<ShardState>,
     account: Arc<Account>,
-    copies: Arc<Copies>,
+    invalidations: Arc<Invalidations>,
 }
 
 /// A locked shard. When it is let go, the node's account learns of its size, and whoever keeps copies of what has
@@ -28,7 +28,7 @@ pub(crate) struct Shard {
 pub(crate) struct ShardGuard<'a> {
     state: MutexGuard<'a, ShardState>,
     account: &'a Account,
-    copies: &'a Arc<Copies>,
+    invalidations: &'a Arc<Invalidations>,
 }
 
 impl Deref for ShardGuard<'_> {
@@ -48,20 +48,20 @@ impl DerefMut for ShardGuard<'_> {
 impl Drop for ShardGuard<'_> {
     #[inline]
     fn drop(&mut self) {
-        if self.account.is_kept() || self.copies.are_kept() {
-            self.tell();
+        if self.account.is_kept() || self.invalidations.are_enabled() {
+            self.publish();
         }
     }
 }
 
 impl ShardGuard<'_> {
     #[inline(never)] // Mostly there is nobody to tell, and that is known at once.
-    fn tell(&mut self) {
+    fn publish(&mut self) {
         if self.account.is_kept() {
-            self.state.tell(self.account);
+            self.state.publish(self.account);
         }
-        if self.copies.are_kept() {
-            self.copies.tell(&mut self.state.partition);
+        if self.invalidations.are_enabled() {
+            self.invalidations.publish(&mut self.state.partition);
         }
     }
 }
@@ -76,32 +76,32 @@ pub(crate) struct ShardState {
     /// What there is while everything was taken out by a long call.
     pub away: Option<Usage>,
     /// Bytes as the account knows them.
-    told_bytes: usize,
+    reported_bytes: usize,
     waiting: HashMap<TxnId, oneshot::Sender<()>>,
 }
 
 impl Shard {
-    pub fn new(partition: Partition, account: &Arc<Account>, copies: &Arc<Copies>) -> Shard {
+    pub fn new(partition: Partition, account: &Arc<Account>, invalidations: &Arc<Invalidations>) -> Shard {
         let state = Mutex::new(ShardState { partition, ..ShardState::default() });
-        let shard = Shard { state, account: account.clone(), copies: copies.clone() };
+        let shard = Shard { state, account: account.clone(), invalidations: invalidations.clone() };
         // The account learns of what is there already.
         drop(shard.lock());
         shard
     }
 
     pub fn lock(&self) -> ShardGuard<'_> {
-        ShardGuard { state: self.state.lock(), account: &self.account, copies: &self.copies }
+        ShardGuard { state: self.state.lock(), account: &self.account, invalidations: &self.invalidations }
     }
 }
 
 impl ShardState {
     /// Tells the account what has changed since it was told last.
-    fn tell(&mut self, account: &Account) {
+    fn publish(&mut self, account: &Account) {
         if self.away.is_some() {
             return;
         }
         let bytes = self.partition.bytes();
-        account.changed(std::mem::replace(&mut self.told_bytes, bytes), bytes);
+        account.changed(std::mem::replace(&mut self.reported_bytes, bytes), bytes);
     }
 
     /// How many keys there are and what they take.
@@ -119,9 +119,9 @@ impl ShardState {
     }
 
     /// The size with which an account begins.
-    pub fn told_bytes(&mut self) -> usize {
-        self.told_bytes = self.usage().bytes;
-        self.told_bytes
+    pub fn reported_bytes(&mut self) -> usize {
+        self.reported_bytes = self.usage().bytes;
+        self.reported_bytes
     }
 
     /// Whether a call that is no transaction may touch this key now. Not if that could serve somebody who waits.

@@ -9,7 +9,7 @@ mod span;
 pub use context::{child, parse_traceparent, remote, root};
 pub use opentelemetry::trace::{SpanContext, SpanId, SpanKind, TraceFlags, TraceId};
 pub use opentelemetry_sdk::trace::SpanData;
-pub use span::{CLIENT, Fact, Name, SERVER, Span};
+pub use span::{AttributeValue, CLIENT, Name, SERVER, Span};
 
 use std::cell::Cell;
 use std::ops::Range;
@@ -117,11 +117,15 @@ impl Part {
     }
 }
 
-/// Waits for something, which is a part of what the present thread is doing if that is traced. `facts` tell of it.
-pub async fn within<F: Future>(name: &'static str, facts: impl FnOnce(Span) -> Span, work: F) -> F::Output {
+/// Waits for something, which is a part of what the present thread is doing if that is traced. `attributes` tell of it.
+pub async fn within<F: Future>(
+    name: &'static str,
+    attributes: impl FnOnce(Span) -> Span,
+    work: F,
+) -> F::Output {
     let Some(part) = Part::begin() else { return work.await };
     let done = part.scope.drive(work).await;
-    let span = facts(part.span(name, SpanKind::Internal));
+    let span = attributes(part.span(name, SpanKind::Internal));
     part.end(span);
     done
 }

@@ -1,20 +1,20 @@
 //! Transactions: take the keys, run calls, then commit or take everything back.
 
 mod batch;
+mod commit;
 mod conflict;
-mod end;
+mod dry_run;
 mod exchange;
 mod limits;
 mod locks;
 mod long;
-mod rehearse;
 mod single;
 mod slots;
 
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use store_engine::notice::Event;
+use store_engine::notifications::Notification;
 use store_engine::{Effects, UndoLog};
 
 use crate::lock::{LockRequest, Mode};
@@ -25,11 +25,11 @@ use locks::{Held, Locks};
 
 pub use batch::Batch;
 pub use conflict::{Conflict, LimitReached};
+pub use dry_run::{Change, Preview};
+pub(crate) use dry_run::{DryRunChanges, add_before, changed_keys, changes_of};
 pub use exchange::Found;
 pub use limits::{FULL, OnFull, TxnLimits};
 pub use long::Executed;
-pub use rehearse::{Change, Preview};
-pub(crate) use rehearse::{Rehearsed, add_before, changed_keys, changes_of};
 pub(crate) use slots::Cargo;
 
 /// Sorts many requests shard by shard, and gives way in between.
@@ -55,7 +55,7 @@ pub struct LocalTransaction {
     /// Bytes of the record that a long call has committed on its thread.
     recorded_bytes: usize,
     /// What is to be told when it is kept.
-    events: Vec<Event>,
+    events: Vec<Notification>,
     /// Time of the newest call.
     now_ms: u64,
     /// It is on a thread that serves no connections.
@@ -232,7 +232,7 @@ impl LocalTransaction {
     }
 
     /// Adds what others have done on its behalf, to be told when it is kept.
-    pub(crate) fn note(&mut self, events: impl Iterator<Item = Event>) {
+    pub(crate) fn note(&mut self, events: impl Iterator<Item = Notification>) {
         self.events.extend(events);
     }
 }

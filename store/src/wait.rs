@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use foldhash::fast::RandomState;
 use parking_lot::Mutex;
 use store_engine::keys::keys_of;
-use store_engine::wait::{self, Verdict, Wish, is_served_by};
+use store_engine::wait::{self, BlockingCall, Verdict, is_served_by};
 use store_engine::{Args, Command, CommandError, Group, Protocol, Reply, Value};
 use tokio::sync::{Notify, oneshot};
 
@@ -20,12 +20,12 @@ use crate::call::Call;
 use crate::lock::{KeyRef, LockRequest, Mode, OwnedKey};
 
 /// Waiters by their number, which grows.
-type Queue = BTreeMap<u64, Arc<Waiter>>;
+type WaitQueue = BTreeMap<u64, Arc<Waiter>>;
 
 /// Who waits for the keys of one shard.
 #[derive(Default)]
 pub(crate) struct Queues {
-    by_key: hashbrown::HashMap<OwnedKey, Queue, RandomState>,
+    by_key: hashbrown::HashMap<OwnedKey, WaitQueue, RandomState>,
 }
 
 impl Queues {
@@ -69,13 +69,13 @@ impl Queues {
 
     /// Lets those look for themselves who wait for something that must be there, and is gone without anybody having
     /// removed it: it has expired.
-    pub fn tell_the_bereaved(&self, is_gone: impl Fn(usize, &[u8]) -> bool) {
+    pub fn wake_orphaned(&self, is_gone: impl Fn(usize, &[u8]) -> bool) {
         for (OwnedKey(db, key), queue) in &self.by_key {
             let needs_key =
                 |waiter: &&Arc<Waiter>| waiter.command.group == Group::Stream && waiter.command.is_write();
-            let mut bereaved = queue.values().filter(needs_key).peekable();
-            if bereaved.peek().is_some() && is_gone(*db, key) {
-                bereaved.for_each(|waiter| waiter.nudge());
+            let mut orphaned = queue.values().filter(needs_key).peekable();
+            if orphaned.peek().is_some() && is_gone(*db, key) {
+                orphaned.for_each(|waiter| waiter.wake());
             }
         }
     }
@@ -110,11 +110,11 @@ pub struct Waiter {
     /// Where the answer goes. Whoever takes it out has to give it.
     answer: Mutex<Option<oneshot::Sender<Vec<u8>>>>,
     /// Told when it has to take its turn itself.
-    turn: Notify,
+    wakeup: Notify,
     /// How many wait on this node.
     waiting: Arc<AtomicUsize>,
     /// It is not to be served, only to be told: its keys are on several nodes.
-    only_told: bool,
+    notify_only: bool,
 }
 
 impl Waiter {
@@ -123,7 +123,7 @@ impl Waiter {
         call: &Call<'_>,
         protocol: Protocol,
         waiting: Arc<AtomicUsize>,
-        only_told: bool,
+        notify_only: bool,
     ) -> Waiter {
         Waiter {
             number,
@@ -132,9 +132,9 @@ impl Waiter {
             db: call.db,
             protocol,
             answer: Mutex::default(),
-            turn: Notify::new(),
+            wakeup: Notify::new(),
             waiting,
-            only_told,
+            notify_only,
         }
     }
 
@@ -145,8 +145,8 @@ impl Waiter {
     }
 
     /// Waits until it has to look for itself.
-    pub(crate) fn turn(&self) -> impl Future<Output = ()> {
-        self.turn.notified()
+    pub(crate) fn wakeup(&self) -> impl Future<Output = ()> {
+        self.wakeup.notified()
     }
 
     /// Its place: whoever came earlier has a lower one.
@@ -155,8 +155,8 @@ impl Waiter {
     }
 
     /// Whether it serves itself when it is told that something has come.
-    pub(crate) fn is_only_told(&self) -> bool {
-        self.only_told
+    pub(crate) fn is_notify_only(&self) -> bool {
+        self.notify_only
     }
 
     pub(crate) fn protocol(&self) -> Protocol {
@@ -182,14 +182,14 @@ impl Waiter {
     }
 
     /// Lets it look for itself, with the patience for locks that others do not have for it.
-    pub(crate) fn nudge(&self) {
-        self.turn.notify_one();
+    pub(crate) fn wake(&self) {
+        self.wakeup.notify_one();
     }
 
     /// Its call as if it had named no other key than this one to wait for.
     pub(crate) fn with_call_on<T>(&self, key: &[u8], now_ms: u64, run: impl FnOnce(&Call<'_>) -> T) -> T {
         let items: Vec<&[u8]> = self.items.iter().map(|item| &**item).collect();
-        let narrowed = Wish::of(self.command, Args::new(&items)).narrowed(key);
+        let narrowed = BlockingCall::of(self.command, Args::new(&items)).narrowed(key);
         let args = Args::new(&narrowed);
         let keys = keys_of(self.command, args).unwrap_or_default();
         run(&Call { command: self.command, args, keys: &keys, db: self.db, now_ms })
@@ -214,8 +214,8 @@ impl Waiter {
     /// The keys it waits for, in its order.
     pub(crate) fn keys(&self) -> Vec<(usize, Box<[u8]>)> {
         let items: Vec<&[u8]> = self.items.iter().map(|item| &**item).collect();
-        let wish = Wish::of(self.command, Args::new(&items));
-        wish.keys().iter().map(|key| (self.db, Box::from(*key))).collect()
+        let blocking = BlockingCall::of(self.command, Args::new(&items));
+        blocking.keys().iter().map(|key| (self.db, Box::from(*key))).collect()
     }
 
     /// Whether it may touch a key that `wanted` says this of.

@@ -22,7 +22,7 @@ const CALLS: usize = 5000;
 /// Calls in a batch.
 const DEEP: usize = 100;
 
-struct Faces {
+struct Listeners {
     runtime: Runtime,
     sha: String,
     resp: TcpStream,
@@ -32,8 +32,8 @@ struct Faces {
     replies: Streaming<proto::gateway::v1::PipelineResponse>,
 }
 
-impl Faces {
-    fn new(server: &TestServer) -> Faces {
+impl Listeners {
+    fn new(server: &TestServer) -> Listeners {
         let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
         let sha = server.client().run("SCRIPT LOAD 'return 1'");
         let sha = String::from_utf8_lossy(sha.text().expect("a digest")).into_owned();
@@ -46,7 +46,7 @@ impl Faces {
             let replies = grpc.pipeline(ReceiverStream::new(requests)).await.expect("a stream");
             (grpc, replies.into_inner())
         });
-        Faces { runtime, sha, resp, http: server.http(), grpc, send, replies }
+        Listeners { runtime, sha, resp, http: server.http(), grpc, send, replies }
     }
 
     fn resp(&mut self, deep: usize) {
@@ -89,25 +89,25 @@ impl Faces {
 }
 
 /// A face, and how it is called.
-type Way = (&'static str, fn(&mut Faces));
+type Way = (&'static str, fn(&mut Listeners));
 
 fn main() {
     let rounds = std::env::args().nth(1).map_or(7, |rounds| rounds.parse().expect("a number of rounds"));
     let server = TestServer::start(&["--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0", "--threads", "1"]);
-    let mut faces = Faces::new(&server);
+    let mut listeners = Listeners::new(&server);
     let ways: [Way; 5] = [
-        ("RESP one by one", |faces| faces.resp(1)),
-        ("HTTP /v1/evalsha", Faces::http),
-        ("gRPC EvalSha", Faces::grpc),
-        ("gRPC Pipeline 100 deep", Faces::pipeline),
-        ("RESP 100 deep", |faces| faces.resp(DEEP)),
+        ("RESP one by one", |listeners| listeners.resp(1)),
+        ("HTTP /v1/evalsha", Listeners::http),
+        ("gRPC EvalSha", Listeners::grpc),
+        ("gRPC Pipeline 100 deep", Listeners::pipeline),
+        ("RESP 100 deep", |listeners| listeners.resp(DEEP)),
     ];
     let mut spent = vec![Vec::new(); ways.len()];
     // The first round warms up.
     for round in 0..=rounds {
         for (at, (_, call)) in ways.iter().enumerate() {
             let before = server.cpu_nanos();
-            call(&mut faces);
+            call(&mut listeners);
             if round > 0 {
                 spent[at].push((server.cpu_nanos() - before) as f64 / 1000.0 / CALLS as f64);
             }

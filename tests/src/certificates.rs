@@ -11,36 +11,36 @@ use tls::{Clients, Files, Protocol, Tls};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::folder::Folder;
+use crate::temp_dir::TempDir;
 
 /// Gives out certificates that lead to it.
 pub struct Authority {
-    folder: Folder,
+    dir: TempDir,
     issuer: Issuer<'static, KeyPair>,
 }
 
 impl Authority {
     /// A new one, which nobody knows yet.
     pub fn new() -> Authority {
-        let folder = Folder::made("certificates");
+        let dir = TempDir::made("certificates");
         let key = KeyPair::generate().expect("a key");
         let mut params = CertificateParams::new(Vec::new()).expect("no names");
         // Two of the same name would only differ in their signatures.
-        params.distinguished_name.push(DnType::CommonName, folder.text());
+        params.distinguished_name.push(DnType::CommonName, dir.text());
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let root = params.self_signed(&key).expect("a certificate");
-        fs::write(folder.child("root.pem"), pem("CERTIFICATE", root.der())).expect("a small file");
-        Authority { folder, issuer: Issuer::new(params, key) }
+        fs::write(dir.child("root.pem"), pem("CERTIFICATE", root.der())).expect("a small file");
+        Authority { dir, issuer: Issuer::new(params, key) }
     }
 
     /// File with the root.
     pub fn root(&self) -> String {
-        self.folder.child("root.pem")
+        self.dir.child("root.pem")
     }
 
     /// Files with a new certificate for these hosts, and its key.
     pub fn certificate(&self, name: &str, hosts: &[&str]) -> (String, String) {
-        let files = (self.folder.child(&format!("{name}.pem")), self.folder.child(&format!("{name}.key")));
+        let files = (self.dir.child(&format!("{name}.pem")), self.dir.child(&format!("{name}.key")));
         let key = KeyPair::generate().expect("a key");
         let hosts: Vec<String> = hosts.iter().map(|host| (*host).to_owned()).collect();
         let params = CertificateParams::new(hosts).expect("names of hosts");

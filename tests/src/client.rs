@@ -28,8 +28,8 @@ impl Client {
 
     fn over(stream: TcpStream, protocol: Protocol) -> Client {
         stream.set_nodelay(true).expect("a socket option");
-        stream.set_read_timeout(Some(crate::PATIENCE)).expect("a socket option");
-        stream.set_write_timeout(Some(crate::PATIENCE)).expect("a socket option");
+        stream.set_read_timeout(Some(crate::TIMEOUT)).expect("a socket option");
+        stream.set_write_timeout(Some(crate::TIMEOUT)).expect("a socket option");
         let limits = ReplyLimits { max_depth: 1024, max_bytes: 1 << 30 };
         let mut client = Client { stream, reader: Reader::new(limits), buffer: Vec::new() };
         if protocol == Protocol::Resp3 {

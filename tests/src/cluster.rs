@@ -5,9 +5,9 @@ use std::net::{Ipv4Addr, SocketAddr};
 use resp::Value;
 use store_engine::slot;
 
-use crate::folder::Folder;
 use crate::ports::{fixed_listener, fixed_port};
 use crate::proxy::Proxy;
+use crate::temp_dir::TempDir;
 use crate::{Client, TestServer, wait_until};
 
 /// Store nodes behind proxies, and their gateways.
@@ -24,30 +24,30 @@ pub struct TestCluster {
 pub struct Member {
     flags: Vec<String>,
     port: u16,
-    face: &'static str,
+    endpoint: &'static str,
     server: Option<TestServer>,
     /// Times of the product that are shorter than usual.
     times: &'static str,
     /// Its data, if it keeps some.
-    pub folder: Option<Folder>,
+    pub dir: Option<TempDir>,
 }
 
 impl Member {
-    fn new(role: &str, face: &'static str, flags: &[&str]) -> Member {
+    fn new(role: &str, endpoint: &'static str, flags: &[&str]) -> Member {
         let port = fixed_port();
-        let own = [role.to_owned(), format!("--{face}"), format!("127.0.0.1:{port}")];
+        let own = [role.to_owned(), format!("--{endpoint}"), format!("127.0.0.1:{port}")];
         let flags = own.into_iter().chain(flags.iter().map(|flag| (*flag).to_owned())).collect();
-        Member { flags, port, face, server: None, times: "", folder: None }
+        Member { flags, port, endpoint, server: None, times: "", dir: None }
     }
 
     /// A store node. With a `durability` it has a folder for its data.
     pub fn store(durability: Option<&str>, flags: &[&str]) -> Member {
         let mut member = Member::new("store", "grpc", flags);
         if let Some(durability) = durability {
-            let folder = Folder::new("cluster");
-            let more = ["--data-dir", folder.text(), "--durability", durability];
+            let dir = TempDir::new("cluster");
+            let more = ["--data-dir", dir.text(), "--durability", durability];
             member.flags.extend(more.map(str::to_owned));
-            member.folder = Some(folder);
+            member.dir = Some(dir);
         }
         member
     }
@@ -70,20 +70,22 @@ impl Member {
     }
 
     /// The same with places where it is to fail.
-    pub fn start_failing(&mut self, places: &str) {
+    pub fn start_failing(&mut self, fail_points: &str) {
         let flags: Vec<&str> = self.flags.iter().map(String::as_str).collect();
-        let points = [self.times, places].join(",");
+        let points = [self.times, fail_points].join(",");
         // A killed one may hold its port for a moment.
-        wait_until("it starts", || match TestServer::spawn(&flags, &points, &format!("{}=", self.face)) {
-            Ok(server) => {
-                self.server = Some(server);
-                true
-            }
-            Err(log) => {
-                let in_use = log.contains("Address already in use");
-                // One that is to fail may have done so before it said that it is ready.
-                assert!(in_use || !places.is_empty(), "instead of a ready line: {log}");
-                !in_use
+        wait_until("it starts", || {
+            match TestServer::spawn(&flags, &points, &format!("{}=", self.endpoint)) {
+                Ok(server) => {
+                    self.server = Some(server);
+                    true
+                }
+                Err(log) => {
+                    let in_use = log.contains("Address already in use");
+                    // One that is to fail may have done so before it said that it is ready.
+                    assert!(in_use || !fail_points.is_empty(), "instead of a ready line: {log}");
+                    !in_use
+                }
             }
         });
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use resp::Value;
 
 use crate::generate::Call;
-use crate::{Client, chores, notation};
+use crate::{Client, notation, workload};
 
 /// What a server holds, by database and key. Loaded libraries and scripts are in it under names of their own.
 pub type Contents = BTreeMap<(usize, Vec<u8>), Vec<String>>;
@@ -16,7 +16,7 @@ const NO_DATABASE: usize = usize::MAX;
 /// Reads everything in the databases that chores use.
 pub fn read(client: &mut Client) -> Contents {
     let mut contents = Contents::new();
-    for db in [0].into_iter().chain(chores::OWN_DATABASES) {
+    for db in [0].into_iter().chain(workload::OWN_DATABASES) {
         assert_eq!(notation::reply(&client.call(["SELECT", &db.to_string()])), "+OK");
         let keys = texts(client.run("KEYS *"));
         let types = client.pipeline(&keys.iter().map(|key| words(&[b"TYPE", key])).collect::<Vec<_>>());
@@ -36,7 +36,7 @@ pub fn read(client: &mut Client) -> Contents {
         let replies = client.pipeline(&requests);
         for ((key, kind), replies) in keys.into_iter().zip(&types).zip(replies.chunks(3)) {
             let kind = notation::reply(kind);
-            let mut told = match (&*kind, &replies[0]) {
+            let mut reported = match (&*kind, &replies[0]) {
                 ("+hash", Value::Array(items)) => {
                     items.chunks(2).map(|pair| format!("{:?} = {:?}", pair[0], pair[1])).collect()
                 }
@@ -44,10 +44,10 @@ pub fn read(client: &mut Client) -> Contents {
                 (_, other) => vec![notation::reply(other)],
             };
             if matches!(&*kind, "+hash" | "+set") {
-                told.sort();
+                reported.sort();
             }
-            told.push(format!("{kind}, expires {:?}, sticky {:?}", replies[1], replies[2]));
-            contents.insert((db, key), told);
+            reported.push(format!("{kind}, expires {:?}, sticky {:?}", replies[1], replies[2]));
+            contents.insert((db, key), reported);
         }
     }
     contents.extend(loaded(client).into_iter().map(|(name, what)| ((NO_DATABASE, name), vec![what])));
@@ -63,7 +63,7 @@ fn loaded(client: &mut Client) -> BTreeMap<Vec<u8>, String> {
         let name = fields[1].text().expect("a name");
         loaded.insert(name.to_vec(), notation::reply(&library));
     }
-    for script in chores::scripts() {
+    for script in workload::scripts() {
         let sha = client.call(["EVAL", "return redis.sha1hex(ARGV[1])", "0", &script]);
         let exists = client.call([&b"SCRIPT"[..], b"EXISTS", sha.text().expect("a digest")]);
         loaded.insert(script.into_bytes(), notation::reply(&exists));

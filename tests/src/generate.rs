@@ -168,14 +168,14 @@ pub fn call(chance: &mut Chance) -> Call {
         row = chance.pick(&streams);
     }
     let mut words = vec![row.name.to_ascii_uppercase().into_bytes()];
-    let mut facts = row;
+    let mut spec = row;
     if !row.subcommands.is_empty() {
         let subcommands: Vec<&'static Command> = row.subcommands.iter().filter(theirs).collect();
-        facts = chance.pick(&subcommands);
-        words.push(facts.name.to_ascii_uppercase().into_bytes());
+        spec = chance.pick(&subcommands);
+        words.push(spec.name.to_ascii_uppercase().into_bytes());
     }
     let mut author = Author { chance, row, words, numkeys: None, keys: 0 };
-    author.sequence(&tokens(&syntax::manual(facts.syntax)));
+    author.sequence(&tokens(&syntax::manual(spec.syntax)));
     let mut words = author.finished();
     balance(chance, &mut words);
     if chance.percent(12) {

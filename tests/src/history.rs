@@ -24,7 +24,7 @@ pub fn check(history: &[Transaction]) -> Result<(), Anomaly> {
     history.reads_alone()?;
     history.intermediate_reads()?;
     let order = history.order()?;
-    history.graph(&order).cycle().map_or(Ok(()), |cycle| Err(cycle.told(history.all)))
+    history.graph(&order).cycle().map_or(Ok(()), |cycle| Err(cycle.anomaly(history.all)))
 }
 
 /// Values of each list, in the order of the list.

@@ -15,7 +15,7 @@ use serde_json::Value;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
 
-use crate::PATIENCE;
+use crate::TIMEOUT;
 
 /// A connection.
 pub struct Http {
@@ -81,7 +81,7 @@ impl Http {
             let body = answer.into_body().collect().await.expect("a whole body").to_bytes().to_vec();
             Answer { status, headers, body }
         };
-        runtime.block_on(async { timeout(PATIENCE, answer).await }).expect("an answer in time")
+        runtime.block_on(async { timeout(TIMEOUT, answer).await }).expect("an answer in time")
     }
 
     /// GET.
@@ -141,5 +141,5 @@ where
         headers.extend(body.trailers().cloned().unwrap_or_default());
         Answer { status, headers, body: body.to_bytes().to_vec() }
     };
-    runtime.block_on(async { timeout(PATIENCE, answer).await }).expect("an answer in time")
+    runtime.block_on(async { timeout(TIMEOUT, answer).await }).expect("an answer in time")
 }

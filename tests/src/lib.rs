@@ -4,7 +4,6 @@
 //! Tests wait for conditions and never for time to pass; the limits here only end what would never end.
 
 pub mod certificates;
-pub mod chores;
 pub mod client;
 pub mod cluster;
 pub mod compare;
@@ -12,7 +11,6 @@ pub mod contents;
 pub mod conversation;
 pub mod corpus;
 pub mod dump;
-pub mod folder;
 pub mod generate;
 pub mod history;
 pub mod http;
@@ -22,7 +20,9 @@ pub mod permits;
 pub mod ports;
 pub mod process;
 pub mod proxy;
+pub mod temp_dir;
 pub mod topology;
+pub mod workload;
 
 pub use client::Client;
 pub use cluster::TestCluster;
@@ -37,19 +37,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// The longest that anything may take before a test gives up.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Both protocols, for tests that hold in each.
 pub const PROTOCOLS: [Protocol; 2] = [Protocol::Resp2, Protocol::Resp3];
 
 /// A folder of test data.
-pub fn cases(folder: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("cases").join(folder)
+pub fn cases(dir: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("cases").join(dir)
 }
 
 /// The files in a folder of test data, sorted, each with its name and text.
-pub fn case_files(folder: &str, extension: &str) -> Vec<(String, String)> {
-    let entries = std::fs::read_dir(cases(folder)).expect("a folder of cases");
+pub fn case_files(dir: &str, extension: &str) -> Vec<(String, String)> {
+    let entries = std::fs::read_dir(cases(dir)).expect("a folder of cases");
     let paths = entries.map(|entry| entry.expect("an entry").path());
     let wanted = paths.filter(|path| path.extension().is_some_and(|is| is == extension));
     let read = |path: PathBuf| {
@@ -58,7 +58,7 @@ pub fn case_files(folder: &str, extension: &str) -> Vec<(String, String)> {
     };
     let mut files: Vec<_> = wanted.map(read).collect();
     files.sort();
-    assert!(!files.is_empty(), "no .{extension} files in cases/{folder}");
+    assert!(!files.is_empty(), "no .{extension} files in cases/{dir}");
     files
 }
 
@@ -74,11 +74,11 @@ impl Drop for SetOnDrop<'_> {
 /// Asks again and again until the answer is yes.
 ///
 /// # Panics
-/// When that takes longer than [`PATIENCE`].
+/// When that takes longer than [`TIMEOUT`].
 pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     let started = Instant::now();
     while !condition() {
-        assert!(started.elapsed() < PATIENCE, "gave up waiting: {what}");
+        assert!(started.elapsed() < TIMEOUT, "gave up waiting: {what}");
         std::thread::sleep(Duration::from_millis(2));
     }
 }

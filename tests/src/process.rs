@@ -15,7 +15,7 @@ use store_engine::Protocol;
 use crate::client::{Client, encode};
 use crate::http::Http;
 use crate::ports::fixed_port;
-use crate::{PATIENCE, wait_until};
+use crate::{TIMEOUT, wait_until};
 
 /// The server's program.
 ///
@@ -98,13 +98,14 @@ impl TestServer {
     }
 
     /// The same with places where its journal is to fail. Only a server with debug assertions does that.
-    pub fn start_failing(flags: &[&str], places: &str) -> TestServer {
-        TestServer::try_start(flags, places).unwrap_or_else(|log| panic!("instead of a ready line: {log}"))
+    pub fn start_failing(flags: &[&str], fail_points: &str) -> TestServer {
+        TestServer::try_start(flags, fail_points)
+            .unwrap_or_else(|log| panic!("instead of a ready line: {log}"))
     }
 
     /// The same. If it ends instead of getting ready, what it wrote to standard error.
-    pub fn try_start(flags: &[&str], places: &str) -> Result<TestServer, String> {
-        TestServer::spawn(&with_own(flags), places, "resp=")
+    pub fn try_start(flags: &[&str], fail_points: &str) -> Result<TestServer, String> {
+        TestServer::spawn(&with_own(flags), fail_points, "resp=")
     }
 
     /// Starts a server whose data is on these store nodes, which end with it.
@@ -143,13 +144,13 @@ impl TestServer {
         server
     }
 
-    /// Starts a process that says at which `face` it is ready.
-    pub(crate) fn spawn(flags: &[&str], places: &str, face: &str) -> Result<TestServer, String> {
+    /// Starts a process that says at which `endpoint` it is ready.
+    pub(crate) fn spawn(flags: &[&str], fail_points: &str, endpoint: &str) -> Result<TestServer, String> {
         let mut command = command(flags);
-        command.env(FAIL_POINTS, places);
+        command.env(FAIL_POINTS, fail_points);
         // How long a script takes is the machine's matter, unless a test says something else.
-        command.env("MOONSHARD_SCRIPT_TIMEOUT_MS", PATIENCE.as_millis().to_string());
-        TestServer::run(command, face)
+        command.env("MOONSHARD_SCRIPT_TIMEOUT_MS", TIMEOUT.as_millis().to_string());
+        TestServer::run(command, endpoint)
     }
 
     /// Starts a server under a limit that the shell's `ulimit` knows, such as `-n 200`.
@@ -162,7 +163,7 @@ impl TestServer {
         started.unwrap_or_else(|log| panic!("instead of a ready line: {log}"))
     }
 
-    fn run(mut command: Command, face: &str) -> Result<TestServer, String> {
+    fn run(mut command: Command, endpoint: &str) -> Result<TestServer, String> {
         may_open_many_files();
         let mut child =
             command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the server starts");
@@ -186,12 +187,12 @@ impl TestServer {
             // The pipe stays open as long as the server lives.
             let _ = stdout.read_to_end(&mut Vec::new());
         });
-        let line = lines.recv_timeout(PATIENCE).unwrap_or_default();
+        let line = lines.recv_timeout(TIMEOUT).unwrap_or_default();
         let said = |name: &str| {
             let words = line.strip_prefix("moonshard ")?.split_whitespace();
             words.filter_map(|word| word.strip_prefix(name)).next()?.parse().ok()
         };
-        let Some(address) = said(face) else {
+        let Some(address) = said(endpoint) else {
             let _ = child.kill();
             let _ = child.wait();
             listener.join().expect("no panic");
@@ -247,10 +248,10 @@ impl TestServer {
         let pid = i32::try_from(self.pid()).expect("a process number");
         let (mut clock, mut time) = (0, libc::timespec { tv_sec: 0, tv_nsec: 0 });
         // SAFETY: both write where they are told, to variables of the type that they want.
-        let told = unsafe {
+        let reported = unsafe {
             libc::clock_getcpuclockid(pid, &mut clock) == 0 && libc::clock_gettime(clock, &mut time) == 0
         };
-        assert!(told, "it runs");
+        assert!(reported, "it runs");
         time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
     }
 
@@ -336,15 +337,15 @@ impl Oracle {
     pub fn start() -> Option<Oracle> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let folder = std::env::temp_dir().join(format!("moonshard-oracle-{}-{number}", std::process::id()));
-        std::fs::create_dir_all(&folder).expect("a folder for redis-server");
-        let oracle = Oracle::start_in(&folder);
-        let _ = std::fs::remove_dir(&folder);
+        let dir = std::env::temp_dir().join(format!("moonshard-oracle-{}-{number}", std::process::id()));
+        std::fs::create_dir_all(&dir).expect("a folder for redis-server");
+        let oracle = Oracle::start_in(&dir);
+        let _ = std::fs::remove_dir(&dir);
         oracle
     }
 
     /// The same in a folder, from which it loads `dump.rdb` if that is there, and where SAVE puts it.
-    pub fn start_in(folder: &Path) -> Option<Oracle> {
+    pub fn start_in(dir: &Path) -> Option<Oracle> {
         static WARNED: Once = Once::new();
         let skip = |why: String| {
             WARNED.call_once(|| {
@@ -363,17 +364,17 @@ impl Oracle {
         }
         // Somebody else may take the port between our asking and its binding: then the next one.
         for _ in 0..5 {
-            if let Some(oracle) = Oracle::start_on(fixed_port(), folder) {
+            if let Some(oracle) = Oracle::start_on(fixed_port(), dir) {
                 return Some(oracle);
             }
         }
         panic!("redis-server does not start");
     }
 
-    fn start_on(port: u16, folder: &Path) -> Option<Oracle> {
+    fn start_on(port: u16, dir: &Path) -> Option<Oracle> {
         let port_text = port.to_string();
         let flags = ["--port", &port_text, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"];
-        let more = [OsStr::new("--dir"), folder.as_os_str(), OsStr::new("--enable-debug-command")];
+        let more = [OsStr::new("--dir"), dir.as_os_str(), OsStr::new("--enable-debug-command")];
         let mut command = Command::new("redis-server");
         command.args(flags).args(more).arg("yes").stdin(Stdio::null()).stdout(Stdio::null());
         let mut child = command.stderr(Stdio::null()).spawn().expect("redis-server starts");
@@ -388,11 +389,11 @@ impl Oracle {
 
     /// Whether it is this process that answers there, with all that its folder has.
     fn serves(address: SocketAddr, pid: u32) -> bool {
-        let told = Client::try_connect(address).and_then(|mut client| {
+        let reported = Client::try_connect(address).and_then(|mut client| {
             client.send_raw(&encode(["INFO"]))?;
             client.try_read()
         });
-        let Ok(Some(Value::Bulk(text))) = told else { return false };
+        let Ok(Some(Value::Bulk(text))) = reported else { return false };
         let text = String::from_utf8_lossy(&text);
         [format!("process_id:{pid}"), "loading:0".to_owned()]
             .iter()

@@ -129,29 +129,29 @@ impl Value {
 }
 
 /// A line; CR and LF within become blanks, so that no text can forge a second reply.
-fn line(out: &mut Vec<u8>, mark: u8, text: &[u8]) {
-    out.push(mark);
+fn line(out: &mut Vec<u8>, type_byte: u8, text: &[u8]) {
+    out.push(type_byte);
     out.extend(text.iter().map(|byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { *byte }));
     out.extend_from_slice(b"\r\n");
 }
 
-fn header(out: &mut Vec<u8>, mark: u8, len: usize) {
-    line(out, mark, itoa::Buffer::new().format(len).as_bytes());
+fn header(out: &mut Vec<u8>, type_byte: u8, len: usize) {
+    line(out, type_byte, itoa::Buffer::new().format(len).as_bytes());
 }
 
-fn bulk(out: &mut Vec<u8>, mark: u8, parts: &[&[u8]]) {
-    header(out, mark, parts.iter().map(|part| part.len()).sum());
+fn bulk(out: &mut Vec<u8>, type_byte: u8, parts: &[&[u8]]) {
+    header(out, type_byte, parts.iter().map(|part| part.len()).sum());
     parts.iter().for_each(|part| out.extend_from_slice(part));
     out.extend_from_slice(b"\r\n");
 }
 
-fn elements(out: &mut Vec<u8>, mark: u8, items: &[Value], protocol: Protocol) {
-    header(out, mark, items.len());
+fn elements(out: &mut Vec<u8>, type_byte: u8, items: &[Value], protocol: Protocol) {
+    header(out, type_byte, items.len());
     items.iter().for_each(|item| item.write_to(protocol, out));
 }
 
-fn pairs(out: &mut Vec<u8>, mark: u8, len: usize, items: &[(Value, Value)], protocol: Protocol) {
-    header(out, mark, len);
+fn pairs(out: &mut Vec<u8>, type_byte: u8, len: usize, items: &[(Value, Value)], protocol: Protocol) {
+    header(out, type_byte, len);
     for (key, value) in items {
         key.write_to(protocol, out);
         value.write_to(protocol, out);
@@ -220,7 +220,7 @@ pub struct Reader {
 /// An aggregate that is not complete.
 #[derive(Debug)]
 struct Open {
-    mark: u8,
+    type_byte: u8,
     missing: usize,
     items: Vec<Value>,
 }
@@ -270,10 +270,10 @@ impl Reader {
 
     /// Reads what stands at `at`: a whole value or the head of an aggregate.
     fn item(&mut self, buffer: &[u8]) -> Result<Item, ReplyError> {
-        let Some(&mark) = buffer.get(self.at) else { return Ok(Item::Wanted(self.at + 1)) };
+        let Some(&type_byte) = buffer.get(self.at) else { return Ok(Item::Wanted(self.at + 1)) };
         // Refused before its line is there, so that rubbish is not waited for.
-        if !b"+-:$*%~#,(=_>|!".contains(&mark) {
-            return Err(ReplyError::UnknownType(mark));
+        if !b"+-:$*%~#,(=_>|!".contains(&type_byte) {
+            return Err(ReplyError::UnknownType(type_byte));
         }
         let from = self.scanned.max(self.at + 1);
         let end = match line_end(buffer, from) {
@@ -288,7 +288,7 @@ impl Reader {
         let text = &buffer[self.at + 1..end];
         let body = end + 2;
         let mut next = body;
-        let value = match mark {
+        let value = match type_byte {
             b'+' => Value::Status(text.to_vec()),
             b'-' => Value::Error(text.to_vec()),
             b':' => Value::Integer(number::parse_i64(text).ok_or(ReplyError::Number)?),
@@ -299,7 +299,7 @@ impl Reader {
             b'#' => return Err(ReplyError::Boolean),
             b'_' if text.is_empty() => Value::Null,
             b'_' => return Err(ReplyError::Null),
-            _ => match (mark, scan::length(text)?) {
+            _ => match (type_byte, scan::length(text)?) {
                 (b'$', None) => Value::Null,
                 (b'*', None) => Value::NullArray,
                 (_, None) => return Err(ReplyError::Length),
@@ -316,13 +316,13 @@ impl Reader {
                         return Err(ReplyError::LineEnd);
                     }
                     next = wanted;
-                    string(mark, &buffer[body..wanted - 2])?
+                    string(type_byte, &buffer[body..wanted - 2])?
                 }
                 (_, Some(len)) => {
                     if self.open.len() >= self.limits.max_depth {
                         return Err(ReplyError::TooDeep);
                     }
-                    let missing = match mark {
+                    let missing = match type_byte {
                         b'%' => len.checked_mul(2),
                         // The value that the attributes belong to comes behind them.
                         b'|' => len.checked_mul(2).and_then(|len| len.checked_add(1)),
@@ -330,7 +330,7 @@ impl Reader {
                     };
                     let missing = missing.ok_or(ReplyError::TooLong)?;
                     self.advance(body)?;
-                    return Ok(Item::Open(Open { mark, missing, items: Vec::new() }));
+                    return Ok(Item::Open(Open { type_byte, missing, items: Vec::new() }));
                 }
             },
         };
@@ -347,8 +347,8 @@ impl Reader {
     }
 }
 
-fn string(mark: u8, text: &[u8]) -> Result<Value, ReplyError> {
-    Ok(match mark {
+fn string(type_byte: u8, text: &[u8]) -> Result<Value, ReplyError> {
+    Ok(match type_byte {
         b'$' => Value::Bulk(text.to_vec()),
         b'!' => Value::Error(text.to_vec()),
         _ => match text {
@@ -364,8 +364,8 @@ fn double(text: &[u8]) -> Result<f64, ReplyError> {
 }
 
 fn close(open: Open) -> Value {
-    let Open { mark, mut items, .. } = open;
-    match mark {
+    let Open { type_byte, mut items, .. } = open;
+    match type_byte {
         b'*' => Value::Array(items),
         b'~' => Value::Set(items),
         b'>' => Value::Push(items),

@@ -95,9 +95,9 @@ fn anything_else_is_refused() {
 
 #[test]
 fn depth_and_length_are_limited() {
-    for mark in ["*1\r\n", "|0\r\n", "%1\r\n+a\r\n"] {
-        assert!(parse(format!("{}:1\r\n", mark.repeat(256)).as_bytes()).is_ok());
-        assert_eq!(parse(format!("{}:1\r\n", mark.repeat(257)).as_bytes()), Err(ReplyError::TooDeep));
+    for type_byte in ["*1\r\n", "|0\r\n", "%1\r\n+a\r\n"] {
+        assert!(parse(format!("{}:1\r\n", type_byte.repeat(256)).as_bytes()).is_ok());
+        assert_eq!(parse(format!("{}:1\r\n", type_byte.repeat(257)).as_bytes()), Err(ReplyError::TooDeep));
     }
     let limits = ReplyLimits { max_bytes: 8, ..ReplyLimits::default() };
     let mut reader = Reader::new(limits);

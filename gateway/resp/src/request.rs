@@ -427,19 +427,19 @@ impl Parser {
         Ok(Some((end + 1, quoted)))
     }
 
-    /// Where the line that starts at `at` ends with `mark`, once all `len` bytes of the line end have
+    /// Where the line that starts at `at` ends with `type_byte`, once all `len` bytes of the line end have
     /// arrived. Remembers how far it has looked, so that a line that arrives byte by byte is not read over
     /// and over.
     fn line_end(
         &mut self,
         request: &[u8],
         at: usize,
-        mark: u8,
+        type_byte: u8,
         len: usize,
         too_big: ProtocolError,
     ) -> Result<Option<usize>, ProtocolError> {
         let from = self.scanned.max(at);
-        let end = memchr(mark, &request[from..]).map(|found| from + found);
+        let end = memchr(type_byte, &request[from..]).map(|found| from + found);
         self.scanned = end.unwrap_or(request.len());
         if self.scanned - at > self.limits.max_inline_bytes as usize {
             return Err(too_big);

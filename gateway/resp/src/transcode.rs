@@ -130,11 +130,11 @@ fn walk<const RESP2: bool>(
                     copied = start + 1;
                 }
             }
-            mark @ (b',' | b'(') => {
+            type_byte @ (b',' | b'(') => {
                 let end = line_end(reply, at + 1)?;
                 let text = &reply[at + 1..end];
                 // Redis sends whatever a script calls a big number.
-                if mark == b',' && !scan::is_double(text) {
+                if type_byte == b',' && !scan::is_double(text) {
                     return Err(ReplyError::Number);
                 }
                 at = end + 2;
@@ -219,8 +219,8 @@ fn bulk_end(reply: &[u8], body: usize, len: usize) -> Result<usize, ReplyError> 
     }
 }
 
-fn push_header(out: &mut Vec<u8>, mark: u8, len: usize) {
-    out.push(mark);
+fn push_header(out: &mut Vec<u8>, type_byte: u8, len: usize) {
+    out.push(type_byte);
     out.extend_from_slice(itoa::Buffer::new().format(len).as_bytes());
     out.extend_from_slice(b"\r\n");
 }

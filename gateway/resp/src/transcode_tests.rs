@@ -110,11 +110,12 @@ fn anything_else_is_refused() {
 
 #[test]
 fn depth_and_length_are_limited() {
-    let nested = |depth: usize, mark: &str| format!("{}:1\r\n", format!("{mark}1\r\n").repeat(depth));
-    for mark in ["*", "~"] {
-        assert!(to(Protocol::Resp2, nested(256, mark).as_bytes()).is_ok());
-        assert_eq!(to(Protocol::Resp2, nested(257, mark).as_bytes()), Err(ReplyError::TooDeep));
-        assert_eq!(to(Protocol::Resp3, nested(100_000, mark).as_bytes()), Err(ReplyError::TooDeep));
+    let nested =
+        |depth: usize, type_byte: &str| format!("{}:1\r\n", format!("{type_byte}1\r\n").repeat(depth));
+    for type_byte in ["*", "~"] {
+        assert!(to(Protocol::Resp2, nested(256, type_byte).as_bytes()).is_ok());
+        assert_eq!(to(Protocol::Resp2, nested(257, type_byte).as_bytes()), Err(ReplyError::TooDeep));
+        assert_eq!(to(Protocol::Resp3, nested(100_000, type_byte).as_bytes()), Err(ReplyError::TooDeep));
     }
     let limits = ReplyLimits { max_depth: 0, max_bytes: 5 };
     let ask = |reply: &[u8]| transcode(reply, Protocol::Resp3, &mut Vec::new(), limits);

@@ -47,7 +47,7 @@ impl Limit {
 
 /// What a run used.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
-pub struct Spent {
+pub struct ResourceUsage {
     /// Fuel, host calls included.
     pub fuel: u64,
     /// Bytes of linear memory at the end.

@@ -85,7 +85,7 @@ async fn run_corrupt(lab: &Lab, script: &Script, budget: &Budget, random: &mut R
     let result = async {
         if before_compiling {
             sandbox.rewind(&runtime.pristine, None, budget).await?;
-            corrupt(&mut sandbox, lab.truth.memory.len(), random);
+            corrupt(&mut sandbox, lab.baseline.memory.len(), random);
             let len = sandbox.write_input(&runtime.pristine, script.source()).await?;
             let compile = sandbox.compile.clone();
             let packed =
@@ -93,12 +93,12 @@ async fn run_corrupt(lab: &Lab, script: &Script, budget: &Budget, random: &mut R
             sandbox.result(packed)?;
         } else {
             runtime.prepare(&mut sandbox, script, false, budget).await?;
-            corrupt(&mut sandbox, lab.truth.memory.len(), random);
+            corrupt(&mut sandbox, lab.baseline.memory.len(), random);
         }
         let len = sandbox.write_input(&runtime.pristine, &input()).await?;
         let run = sandbox.run.clone();
         let packed = until(sandbox.store.data().deadline, run.call_async(&mut sandbox.store, len)).await?;
-        Ok::<_, Failure>(sandbox.result(packed)?.to_vec())
+        Ok::<_, RunFailure>(sandbox.result(packed)?.to_vec())
     };
     let result = result.await;
     sandbox.store.data_mut().host = None;

@@ -20,7 +20,7 @@ pub(crate) const WATCHED_PAGES: usize = 64;
 const SLOTS: usize = 4096;
 
 /// The watched part of one sandbox's memory.
-struct Slot {
+struct GuardedMemory {
     /// Address of the first byte; 0: the slot is free.
     start: AtomicUsize,
     /// Length in bytes.
@@ -29,15 +29,15 @@ struct Slot {
     written: AtomicU64,
 }
 
-static TABLE: [Slot; SLOTS] =
-    [const { Slot { start: AtomicUsize::new(0), len: AtomicUsize::new(0), written: AtomicU64::new(0) } };
-        SLOTS];
+static TABLE: [GuardedMemory; SLOTS] = [const {
+    GuardedMemory { start: AtomicUsize::new(0), len: AtomicUsize::new(0), written: AtomicU64::new(0) }
+}; SLOTS];
 /// Slots ever used: the handler looks no further.
 static USED: AtomicUsize = AtomicUsize::new(0);
 
 /// Watches the beginning of a sandbox's memory. Must be dropped before that memory is unmapped.
 pub(crate) struct Guard {
-    slot: &'static Slot,
+    slot: &'static GuardedMemory,
 }
 
 impl Guard {
@@ -55,7 +55,7 @@ impl Guard {
         debug_assert!(len <= WATCHED_PAGES * PAGE);
         static INSTALLED: Once = Once::new();
         INSTALLED.call_once(install);
-        let claim = |slot: &&Slot| {
+        let claim = |slot: &&GuardedMemory| {
             slot.start.compare_exchange(0, usize::MAX, Ordering::AcqRel, Ordering::Relaxed).is_ok()
         };
         let (number, slot) = TABLE.iter().enumerate().find(|(_, slot)| claim(slot))?;
@@ -153,7 +153,7 @@ extern "C" fn on_fault(signal: i32, info: *mut libc::siginfo_t, context: *mut li
 }
 
 /// The slot and page that `address` lies in, if that page is protected.
-fn watched(address: usize) -> Option<(&'static Slot, usize)> {
+fn watched(address: usize) -> Option<(&'static GuardedMemory, usize)> {
     let used = USED.load(Ordering::Acquire);
     TABLE[..used].iter().find_map(|slot| {
         let offset = address.checked_sub(slot.start.load(Ordering::Acquire))?;

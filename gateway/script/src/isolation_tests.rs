@@ -166,7 +166,7 @@ fn input() -> Vec<u8> {
 }
 
 /// What memory and globals must be: those of an instance that did nothing but start, and was never rewound.
-struct Truth {
+struct Baseline {
     memory: Vec<u8>,
     globals: Vec<String>,
 }
@@ -179,7 +179,7 @@ enum Source<'a> {
 
 struct Lab {
     runtime: Runtime<TestHost>,
-    truth: Truth,
+    baseline: Baseline,
     canary: Option<Outcome>,
 }
 
@@ -189,13 +189,13 @@ fn globals(sandbox: &mut Sandbox<TestHost>) -> Vec<String> {
 }
 
 /// Holds `sandbox` to the truth; memory beyond it must be empty.
-fn hold(sandbox: &mut Sandbox<TestHost>, truth: &Truth, after: &str) {
-    assert_eq!(globals(sandbox), truth.globals, "globals after: {after}");
+fn hold(sandbox: &mut Sandbox<TestHost>, baseline: &Baseline, after: &str) {
+    assert_eq!(globals(sandbox), baseline.globals, "globals after: {after}");
     let memory = sandbox.store.data().memory().data(&sandbox.store);
-    assert!(memory.len() >= truth.memory.len(), "memory too small after: {after}");
-    let (start, rest) = memory.split_at(truth.memory.len());
-    if start != truth.memory {
-        let at = start.iter().zip(&truth.memory).position(|(is, wanted)| is != wanted);
+    assert!(memory.len() >= baseline.memory.len(), "memory too small after: {after}");
+    let (start, rest) = memory.split_at(baseline.memory.len());
+    if start != baseline.memory {
+        let at = start.iter().zip(&baseline.memory).position(|(is, wanted)| is != wanted);
         panic!("memory differs, first at {at:?}, after: {after}");
     }
     // Whole pages at once: this is a lot of memory to look at.
@@ -208,11 +208,11 @@ fn hold(sandbox: &mut Sandbox<TestHost>, truth: &Truth, after: &str) {
 impl Lab {
     async fn new(instances: Instances) -> Lab {
         let runtime = Runtime::new(config(instances)).await.unwrap();
-        let truth = Lab::truth(&runtime, None).await;
-        Lab { runtime, truth, canary: None }
+        let baseline = Lab::baseline(&runtime, None).await;
+        Lab { runtime, baseline, canary: None }
     }
 
-    async fn truth(runtime: &Runtime<TestHost>, source: Option<Source<'_>>) -> Truth {
+    async fn baseline(runtime: &Runtime<TestHost>, source: Option<Source<'_>>) -> Baseline {
         let mut fresh = Sandbox::new(&runtime.engine, &runtime.pre, false).await.unwrap();
         let pristine = fresh.initialise().await.unwrap();
         if let Some(source) = source {
@@ -224,7 +224,7 @@ impl Lab {
             export.call_async(&mut fresh.store, len).await.unwrap();
         }
         let memory = fresh.store.data().memory().data(&fresh.store).to_vec();
-        Truth { memory, globals: globals(&mut fresh) }
+        Baseline { memory, globals: globals(&mut fresh) }
     }
 
     async fn run(&self, script: &Script, budget: &Budget) -> Outcome {
@@ -253,7 +253,7 @@ impl Lab {
     async fn look_around(&mut self, after: &str) {
         for mut sandbox in self.next_sandboxes().await {
             sandbox.rewind(&self.runtime.pristine, None, &BUDGET).await.unwrap();
-            hold(&mut sandbox, &self.truth, after);
+            hold(&mut sandbox, &self.baseline, after);
             self.runtime.give_back(sandbox);
         }
         let seen = self.run(&Script::new(CANARY.as_bytes()), &BUDGET).await;
@@ -319,7 +319,7 @@ async fn images_are_exact(instances: Instances) {
         format!("local t = {{{}}} return {{#t, tostring(t), KEYS[1]}}", "'word', 12.5, {}, ".repeat(900));
     assert!(long.len() > abi::INPUT_STATIC as usize);
     for source in [CANARY, long.as_str(), "return 1"] {
-        let truth = Lab::truth(&lab.runtime, Some(Source::Script(source))).await;
+        let baseline = Lab::baseline(&lab.runtime, Some(Source::Script(source))).await;
         let script = Script::new(source.as_bytes());
         let first = lab.run(&script, &BUDGET).await;
         assert!(matches!(first, Outcome::Reply(_)), "{first:?}");
@@ -331,10 +331,10 @@ async fn images_are_exact(instances: Instances) {
             let image = script.image.get().expect("the second run keeps the image");
             for mut sandbox in lab.next_sandboxes().await {
                 sandbox.rewind(&lab.runtime.pristine, Some(image), &BUDGET).await.unwrap();
-                hold(&mut sandbox, &truth, "image of a script");
+                hold(&mut sandbox, &baseline, "image of a script");
                 // And the other way round: nothing of the image stays.
                 sandbox.rewind(&lab.runtime.pristine, None, &BUDGET).await.unwrap();
-                hold(&mut sandbox, &lab.truth, "run of a script with an image");
+                hold(&mut sandbox, &lab.baseline, "run of a script with an image");
                 lab.runtime.give_back(sandbox);
             }
         }
@@ -400,7 +400,7 @@ async fn libraries_stay_fresh(instances: Instances) {
             lab.look_around(name).await;
             continue;
         }
-        let truth = Lab::truth(&lab.runtime, Some(Source::Library(&text))).await;
+        let baseline = Lab::baseline(&lab.runtime, Some(Source::Library(&text))).await;
         let image = library.image.get().expect("loading keeps the image");
         let (ends, looks) = (call_of("ends"), call_of("looks"));
         let first = lab.runtime.run(&library, &looks, &BUDGET, TestHost).await.1;
@@ -410,7 +410,7 @@ async fn libraries_stay_fresh(instances: Instances) {
             assert!(wanted(&outcome), "{name}: {outcome:?}");
             for mut sandbox in lab.next_sandboxes().await {
                 sandbox.rewind(&lab.runtime.pristine, Some(image), &BUDGET).await.unwrap();
-                hold(&mut sandbox, &truth, name);
+                hold(&mut sandbox, &baseline, name);
                 lab.runtime.give_back(sandbox);
             }
             let again = lab.runtime.run(&library, &looks, &BUDGET, TestHost).await.1;
@@ -492,15 +492,15 @@ async fn every_byte_is_put_back() {
     let lab = Lab::new(Instances::Rewind).await;
     let known = Script::new(CANARY.as_bytes());
     lab.runtime.compile(&known, &BUDGET).await.0.unwrap();
-    let compiled = Lab::truth(&lab.runtime, Some(Source::Script(CANARY))).await;
+    let compiled = Lab::baseline(&lab.runtime, Some(Source::Script(CANARY))).await;
     let mut sandbox = lab.next_sandboxes().await.pop().unwrap();
-    let cases: [(Option<&Image>, &Truth); 2] = [(None, &lab.truth), (known.image.get(), &compiled)];
+    let cases: [(Option<&Image>, &Baseline); 2] = [(None, &lab.baseline), (known.image.get(), &compiled)];
     for round in 0..6_u8 {
         // All pages, and every third one: few written pages are put back in another way than many.
         for step in [1, 3] {
-            let (image, truth) = cases[usize::from(round) % 2];
+            let (image, baseline) = cases[usize::from(round) % 2];
             sandbox.rewind(&lab.runtime.pristine, image, &BUDGET).await.unwrap();
-            hold(&mut sandbox, truth, &format!("writing all over, round {round}"));
+            hold(&mut sandbox, baseline, &format!("writing all over, round {round}"));
             let memory = sandbox.store.data().memory();
             memory.grow_async(&mut sandbox.store, 1).await.unwrap();
             for page in memory.data_mut(&mut sandbox.store).chunks_mut(PAGE).step_by(step) {
@@ -545,9 +545,9 @@ async fn images_are_small_and_paid_for() {
     let mut fuel = Vec::new();
     for script in [&small, &large] {
         for _ in 0..3 {
-            let (_, outcome, spent) = lab.runtime.run(script, &input, &budget, TestHost).await;
+            let (_, outcome, usage) = lab.runtime.run(script, &input, &budget, TestHost).await;
             assert_eq!(outcome, Outcome::Reply(b":1\r\n".into()));
-            fuel.push(spent.fuel);
+            fuel.push(usage.fuel);
         }
     }
     let image = large.image_bytes();

@@ -19,7 +19,7 @@ mod sandbox;
 
 pub use guest_lua::api;
 
-pub use budget::{Budget, Limit, Spent};
+pub use budget::{Budget, Limit, ResourceUsage};
 pub use host::{AnyHost, CallFlags, Finishing, Host, HostCall, LogLevel};
 pub use image::Image;
 pub use runtime::{

@@ -14,7 +14,7 @@ use wasmtime::{
     Config, Engine, InstanceAllocationStrategy, InstancePre, Linker, OptLevel, PoolingAllocationConfig, Trap,
 };
 
-use crate::budget::{Budget, Limit, Spent};
+use crate::budget::{Budget, Limit, ResourceUsage};
 use crate::compiled;
 use crate::host::Host;
 use crate::image::Image;
@@ -244,13 +244,13 @@ impl<H: Host> Runtime<H> {
 
     /// Compiles `script` and keeps its image, so that the first run finds it; Lua's message if it does not
     /// compile. And what that took.
-    pub async fn compile(&self, script: &Script, budget: &Budget) -> (Result<(), Outcome>, Spent) {
+    pub async fn compile(&self, script: &Script, budget: &Budget) -> (Result<(), Outcome>, ResourceUsage) {
         let mut sandbox = match self.sandbox(0).await {
             Ok(sandbox) => sandbox,
-            Err(error) => return (Err(self.conclude(error)), Spent::default()),
+            Err(error) => return (Err(self.conclude(error)), ResourceUsage::default()),
         };
         let result = self.prepare(&mut sandbox, script, true, budget).await;
-        let spent = self.spent(&sandbox, budget);
+        let usage = self.usage(&sandbox, budget);
         let compiled = match result {
             Ok(()) => {
                 self.give_back(sandbox);
@@ -258,21 +258,21 @@ impl<H: Host> Runtime<H> {
             }
             Err(failure) => Err(self.conclude(failure)),
         };
-        (compiled, spent)
+        (compiled, usage)
     }
 
     /// Runs the source of `library` once, so that it registers its functions, and keeps the image of that: every run
     /// starts from there. The reply is that of the guest's `load`, and nobody has checked it yet; what the library
     /// asks for meanwhile is answered by `host`. And what that took.
-    pub async fn load(&self, library: &Script, budget: &Budget, host: H) -> (Outcome, Spent) {
+    pub async fn load(&self, library: &Script, budget: &Budget, host: H) -> (Outcome, ResourceUsage) {
         let mut sandbox = match self.sandbox(0).await {
             Ok(sandbox) => sandbox,
-            Err(error) => return (self.conclude(error), Spent::default()),
+            Err(error) => return (self.conclude(error), ResourceUsage::default()),
         };
         sandbox.store.data_mut().host = Some(host);
         let result = self.load_in(&mut sandbox, library, budget).await;
         sandbox.store.data_mut().host = None;
-        let spent = self.spent(&sandbox, budget);
+        let usage = self.usage(&sandbox, budget);
         let outcome = match result {
             Ok(reply) => {
                 self.give_back(sandbox);
@@ -280,7 +280,7 @@ impl<H: Host> Runtime<H> {
             }
             Err(failure) => self.conclude(failure),
         };
-        (outcome, spent)
+        (outcome, usage)
     }
 
     async fn load_in(
@@ -288,7 +288,7 @@ impl<H: Host> Runtime<H> {
         sandbox: &mut Sandbox<H>,
         library: &Script,
         budget: &Budget,
-    ) -> Result<Vec<u8>, Failure> {
+    ) -> Result<Vec<u8>, RunFailure> {
         sandbox.rewind(&self.pristine, None, budget).await?;
         let deadline = sandbox.store.data().deadline;
         let len = sandbox.write_input(&self.pristine, &library.source).await?;
@@ -314,30 +314,30 @@ impl<H: Host> Runtime<H> {
         input: &[u8],
         budget: &Budget,
         host: H,
-    ) -> (Option<H>, Outcome, Spent) {
+    ) -> (Option<H>, Outcome, ResourceUsage) {
         let mut sandbox = match self.sandbox(script.memory_bytes.load(Ordering::Relaxed)).await {
             Ok(sandbox) => sandbox,
-            Err(error) => return (Some(host), self.conclude(error), Spent::default()),
+            Err(error) => return (Some(host), self.conclude(error), ResourceUsage::default()),
         };
         sandbox.store.data_mut().host = Some(host);
         let result = self.run_in(&mut sandbox, script, input, budget).await;
         let host = sandbox.store.data_mut().host.take();
-        let spent = self.spent(&sandbox, budget);
+        let usage = self.usage(&sandbox, budget);
         let outcome = match result {
-            Ok(_) if spent.fuel > budget.fuel => self.limit(Limit::Fuel),
+            Ok(_) if usage.fuel > budget.fuel => self.limit(Limit::Fuel),
             Ok(reply) => {
-                script.memory_bytes.store(spent.memory_bytes, Ordering::Relaxed);
+                script.memory_bytes.store(usage.memory_bytes, Ordering::Relaxed);
                 self.give_back(sandbox);
                 Outcome::Reply(reply)
             }
-            Err(Failure::Compile(message)) => {
+            Err(RunFailure::Compile(message)) => {
                 self.give_back(sandbox);
                 Outcome::CompileError(message)
             }
             // Whatever interrupted the guest left it in the middle of something: the instance goes with it.
             Err(failure) => self.conclude(failure),
         };
-        (host, outcome, spent)
+        (host, outcome, usage)
     }
 
     async fn run_in(
@@ -346,7 +346,7 @@ impl<H: Host> Runtime<H> {
         script: &Script,
         input: &[u8],
         budget: &Budget,
-    ) -> Result<Vec<u8>, Failure> {
+    ) -> Result<Vec<u8>, RunFailure> {
         let again = script.runs.fetch_add(1, Ordering::Relaxed) > 0;
         self.prepare(sandbox, script, again, budget).await?;
         let deadline = sandbox.store.data().deadline;
@@ -368,7 +368,7 @@ impl<H: Host> Runtime<H> {
         script: &Script,
         keep: bool,
         budget: &Budget,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), RunFailure> {
         let image = script.image.get();
         sandbox.rewind(&self.pristine, image, budget).await?;
         let deadline = sandbox.store.data().deadline;
@@ -380,7 +380,7 @@ impl<H: Host> Runtime<H> {
         let packed = until(deadline, compile.call_async(&mut sandbox.store, len)).await?;
         let message = sandbox.result(packed)?;
         if !message.is_empty() {
-            return Err(Failure::Compile(String::from_utf8_lossy(message).into_owned()));
+            return Err(RunFailure::Compile(String::from_utf8_lossy(message).into_owned()));
         }
         if keep {
             let image = self.image_of(sandbox);
@@ -397,10 +397,10 @@ impl<H: Host> Runtime<H> {
         self.pristine.image.difference(memory)
     }
 
-    fn spent(&self, sandbox: &Sandbox<H>, budget: &Budget) -> Spent {
+    fn usage(&self, sandbox: &Sandbox<H>, budget: &Budget) -> ResourceUsage {
         let left = sandbox.store.get_fuel().unwrap_or(0);
         let state = sandbox.store.data();
-        Spent {
+        ResourceUsage {
             fuel: budget.fuel.saturating_sub(left).saturating_add(state.host_fuel),
             memory_bytes: sandbox.memory_bytes(),
             calls: state.calls,
@@ -409,7 +409,7 @@ impl<H: Host> Runtime<H> {
     }
 
     /// A sandbox, preferably one whose memory has already grown to what the script needed last time.
-    async fn sandbox(&self, memory_bytes: usize) -> Result<Sandbox<H>, Failure> {
+    async fn sandbox(&self, memory_bytes: usize) -> Result<Sandbox<H>, RunFailure> {
         if self.config.instances == Instances::Rewind {
             let class = size_class(memory_bytes).unwrap_or(SIZE_CLASSES.len() - 1);
             for pool in std::iter::once(&self.idle[class]).chain(&self.idle[..class]) {
@@ -450,11 +450,11 @@ impl<H: Host> Runtime<H> {
         Outcome::Limit(limit)
     }
 
-    fn conclude(&self, failure: impl Into<Failure>) -> Outcome {
+    fn conclude(&self, failure: impl Into<RunFailure>) -> Outcome {
         match failure.into() {
-            Failure::Compile(message) => Outcome::CompileError(message),
-            Failure::Limit(limit) => self.limit(limit),
-            Failure::Wasm(error) => match (error.downcast_ref::<Ending>(), error.downcast_ref::<Trap>()) {
+            RunFailure::Compile(message) => Outcome::CompileError(message),
+            RunFailure::Limit(limit) => self.limit(limit),
+            RunFailure::Wasm(error) => match (error.downcast_ref::<Ending>(), error.downcast_ref::<Trap>()) {
                 (Some(Ending::Limit(limit)), _) => self.limit(*limit),
                 (Some(Ending::Stopped), _) => Outcome::Stopped,
                 (_, Some(Trap::OutOfFuel)) => self.limit(Limit::Fuel),
@@ -490,31 +490,34 @@ impl<H: Host> Runtime<H> {
 const MAX_KEPT_REPLY: usize = 64 * 1024;
 
 /// What can go wrong inside a run.
-enum Failure {
+enum RunFailure {
     Compile(String),
     Limit(Limit),
     Wasm(wasmtime::Error),
 }
 
-impl From<wasmtime::Error> for Failure {
+impl From<wasmtime::Error> for RunFailure {
     fn from(error: wasmtime::Error) -> Self {
-        Failure::Wasm(error)
+        RunFailure::Wasm(error)
     }
 }
 
-impl From<Ending> for Failure {
+impl From<Ending> for RunFailure {
     fn from(ending: Ending) -> Self {
-        Failure::Wasm(ending.into())
+        RunFailure::Wasm(ending.into())
     }
 }
 
 /// Polls `call`, and looks at the clock whenever the guest has used up a slice of fuel. The slice bounds how long
 /// the guest runs between two looks, so no epoch check is compiled into every loop of the guest.
-async fn until<T>(deadline: Instant, call: impl Future<Output = wasmtime::Result<T>>) -> Result<T, Failure> {
+async fn until<T>(
+    deadline: Instant,
+    call: impl Future<Output = wasmtime::Result<T>>,
+) -> Result<T, RunFailure> {
     let mut call = pin!(call);
     poll_fn(|context| match call.as_mut().poll(context) {
-        Poll::Ready(result) => Poll::Ready(result.map_err(Failure::Wasm)),
-        Poll::Pending if Instant::now() > deadline => Poll::Ready(Err(Failure::Limit(Limit::Time))),
+        Poll::Ready(result) => Poll::Ready(result.map_err(RunFailure::Wasm)),
+        Poll::Pending if Instant::now() > deadline => Poll::Ready(Err(RunFailure::Limit(Limit::Time))),
         Poll::Pending => Poll::Pending,
     })
     .await

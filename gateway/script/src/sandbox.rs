@@ -41,7 +41,7 @@ impl std::error::Error for Ending {}
 const CALLS_PER_LOOK: u64 = 16;
 
 /// Time from one look to the next after which the thread is given away.
-const LONGEST_TURN: Duration = Duration::from_millis(1);
+const MAX_SLICE: Duration = Duration::from_millis(1);
 
 /// The host's side of one instance.
 pub(crate) struct State<H> {
@@ -86,7 +86,7 @@ impl<H> State<H> {
     /// Whoever has held the thread for long gives it away, whatever the calls cost: then its deadline is looked at, too.
     fn look_at_clock(&mut self) {
         let now = Instant::now();
-        if now - self.looked_at > LONGEST_TURN {
+        if now - self.looked_at > MAX_SLICE {
             self.unyielded = u64::MAX;
         }
         self.looked_at = now;

@@ -44,7 +44,7 @@ pub fn category(name: &[u8]) -> Option<usize> {
 pub type Id = usize;
 
 /// A command or a subcommand.
-pub struct Entry {
+pub struct CommandEntry {
     /// Full name, such as `config|get`.
     pub name: String,
     /// Its subcommands.
@@ -52,7 +52,7 @@ pub struct Entry {
     /// Whether it is one.
     pub is_inner: bool,
     /// Everybody may call it.
-    pub for_everybody: bool,
+    pub for_everyone: bool,
     /// Its first argument that is a channel, and whether that is a pattern.
     channels: Option<(usize, Channels)>,
     keys: Vec<(KeyPart, Use)>,
@@ -77,13 +77,13 @@ const ON_CHANNELS: [(&str, Channels); 5] = [
 /// The keys of a call, each with what must be allowed, of [`info::need`].
 pub type Needs = SmallVec<[(usize, u8); 4]>;
 
-impl Entry {
-    fn new(command: &Command, name: String, is_inner: bool) -> Entry {
+impl CommandEntry {
+    fn new(command: &Command, name: String, is_inner: bool) -> CommandEntry {
         let on_channels = ON_CHANNELS.iter().find(|(known, _)| *known == name);
-        Entry {
+        CommandEntry {
             subcommands: Vec::new(),
             is_inner,
-            for_everybody: command.has(flags::NO_AUTH),
+            for_everyone: command.has(flags::NO_AUTH),
             channels: on_channels.map(|(_, channels)| (1, *channels)),
             keys: info::needs(command, &name),
             name,
@@ -114,7 +114,7 @@ impl Entry {
 
 /// All commands.
 pub struct Commands {
-    entries: Vec<Entry>,
+    entries: Vec<CommandEntry>,
     by_name: HashMap<String, Id, RandomState>,
     /// Those that are no subcommands, by name.
     outer: Vec<Id>,
@@ -151,7 +151,7 @@ impl Commands {
             }
         }
         self.by_name.insert(name.clone(), id);
-        self.entries.push(Entry::new(command, name, is_inner));
+        self.entries.push(CommandEntry::new(command, name, is_inner));
         id
     }
 
@@ -166,12 +166,12 @@ impl Commands {
     }
 
     /// The command of this number.
-    pub fn entry(&self, id: Id) -> &Entry {
+    pub fn entry(&self, id: Id) -> &CommandEntry {
         &self.entries[id]
     }
 
     /// All of them, a container before its subcommands.
-    pub fn all(&self) -> impl Iterator<Item = (Id, &Entry)> {
+    pub fn all(&self) -> impl Iterator<Item = (Id, &CommandEntry)> {
         let with_inners = |id: &Id| std::iter::once(*id).chain(self.entries[*id].subcommands.iter().copied());
         self.outer.iter().flat_map(with_inners).map(|id| (id, &self.entries[id]))
     }
@@ -183,12 +183,12 @@ impl Commands {
     }
 
     /// The command that a call means: its row, and of a container the subcommand's.
-    pub fn of(&self, row: &Command, facts: &Command) -> Option<Id> {
-        if std::ptr::eq(row, facts) || row.name == facts.name {
+    pub fn of(&self, row: &Command, spec: &Command) -> Option<Id> {
+        if std::ptr::eq(row, spec) || row.name == spec.name {
             return self.by_name.get(row.name).copied();
         }
         let outer = &self.entries[*self.by_name.get(row.name)?];
-        let is_meant = |id: &Id| self.entries[*id].name[outer.name.len() + 1..] == *facts.name;
+        let is_meant = |id: &Id| self.entries[*id].name[outer.name.len() + 1..] == *spec.name;
         outer.subcommands.iter().copied().find(is_meant)
     }
 }

@@ -8,8 +8,8 @@ use std::{fmt, fs};
 use super::commands::Commands;
 use super::limits;
 use super::selector::{self, has_spaces};
-use super::user::{Known, User, merged};
-use crate::config::file::replace;
+use super::user::{RuleContext, User, merged};
+use crate::config::atomic_file::replace;
 
 /// Users by name.
 pub type Users = BTreeMap<Box<[u8]>, User>;
@@ -36,19 +36,19 @@ impl fmt::Display for FileError {
                 let path = path.display();
                 for WrongLine { number, wrong } in lines {
                     match wrong {
-                        Wrong::NoUser => {
+                        LineError::NoUser => {
                             write!(
                                 f,
                                 "{path}:{number} should start with user keyword followed by the username. "
                             )?;
                         }
-                        Wrong::Name(name) => {
+                        LineError::Name(name) => {
                             write!(f, "{path}:{number}: username '{name}' contains invalid characters. ")?;
                         }
-                        Wrong::Twice(name) => {
+                        LineError::Twice(name) => {
                             write!(f, "WARNING: Duplicate user '{name}' found on line {number}. ")?;
                         }
-                        Wrong::Rules(error) => write!(f, "{path}:{number}: {error}")?,
+                        LineError::Rules(error) => write!(f, "{path}:{number}: {error}")?,
                     }
                 }
                 f.write_str(
@@ -63,11 +63,11 @@ impl fmt::Display for FileError {
 #[derive(Debug)]
 pub struct WrongLine {
     number: usize,
-    wrong: Wrong,
+    wrong: LineError,
 }
 
 #[derive(Debug)]
-enum Wrong {
+enum LineError {
     /// It names no user.
     NoUser,
     /// No user may have this name.
@@ -84,21 +84,21 @@ pub enum RulesError {
     /// A parenthesis has no partner.
     Unmatched,
     /// These rules are wrong, each for this reason.
-    Wrong(Vec<(Vec<u8>, selector::Wrong)>),
+    Invalid(Vec<(Vec<u8>, selector::Wrong)>),
 }
 
 impl fmt::Display for RulesError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let RulesError::Wrong(rules) = self else {
+        let RulesError::Invalid(rules) = self else {
             return f.write_str("Unmatched parenthesis in selector definition.");
         };
-        let mut told = false;
+        let mut reported = false;
         for (rule, why) in rules {
             // A name that is not known is no secret, other rules may be one.
             if [selector::UNKNOWN, limits::UNKNOWN].contains(why) {
                 let rule = String::from_utf8_lossy(rule);
                 write!(f, "Error in applying operation '{rule}': {why}. ")?;
-            } else if !std::mem::replace(&mut told, true) {
+            } else if !std::mem::replace(&mut reported, true) {
                 write!(f, "{why}. ")?;
             }
         }
@@ -107,12 +107,12 @@ impl fmt::Display for RulesError {
 }
 
 /// Reads a file.
-pub fn load(path: &Path, known: Known<'_>) -> Result<Users, FileError> {
+pub fn load(path: &Path, known: RuleContext<'_>) -> Result<Users, FileError> {
     let text = fs::read(path).map_err(|error| FileError::Unreadable(path.to_owned(), error))?;
     parse(&text, known).map_err(|lines| FileError::Lines(path.to_owned(), lines))
 }
 
-fn parse(text: &[u8], known: Known<'_>) -> Result<Users, Vec<WrongLine>> {
+fn parse(text: &[u8], known: RuleContext<'_>) -> Result<Users, Vec<WrongLine>> {
     let mut users = Users::new();
     let mut seen = BTreeSet::new();
     let mut errors = Vec::new();
@@ -132,26 +132,29 @@ fn parse(text: &[u8], known: Known<'_>) -> Result<Users, Vec<WrongLine>> {
 /// `seen` are the names that stood before, also before wrong rules.
 fn parse_line(
     line: &[u8],
-    known: Known<'_>,
+    known: RuleContext<'_>,
     seen: &mut BTreeSet<Box<[u8]>>,
-) -> Result<(Box<[u8]>, User), Wrong> {
+) -> Result<(Box<[u8]>, User), LineError> {
     let mut words = line.split(|byte| *byte == b' ');
     let (Some(b"user"), Some(name)) = (words.next(), words.next()) else {
-        return Err(Wrong::NoUser);
+        return Err(LineError::NoUser);
     };
     let shown = String::from_utf8_lossy(name).into_owned();
     if has_spaces(name) {
-        return Err(Wrong::Name(shown));
+        return Err(LineError::Name(shown));
     }
     if !seen.insert(name.into()) {
-        return Err(Wrong::Twice(shown));
+        return Err(LineError::Twice(shown));
     }
-    let user = parse_rules(words, known).map_err(Wrong::Rules)?;
+    let user = parse_rules(words, known).map_err(LineError::Rules)?;
     Ok((name.into(), user))
 }
 
 /// A user of its rules.
-pub fn parse_rules<'a>(words: impl Iterator<Item = &'a [u8]>, known: Known<'_>) -> Result<User, RulesError> {
+pub fn parse_rules<'a>(
+    words: impl Iterator<Item = &'a [u8]>,
+    known: RuleContext<'_>,
+) -> Result<User, RulesError> {
     let words = words.map(<[u8]>::trim_ascii);
     let rules = merged(words).map_err(|_| RulesError::Unmatched)?;
     let mut user = User::new(known);
@@ -161,7 +164,7 @@ pub fn parse_rules<'a>(words: impl Iterator<Item = &'a [u8]>, known: Known<'_>) 
             errors.push((rule, why));
         }
     }
-    if errors.is_empty() { Ok(user) } else { Err(RulesError::Wrong(errors)) }
+    if errors.is_empty() { Ok(user) } else { Err(RulesError::Invalid(errors)) }
 }
 
 /// Writes users into a file, in the place of what it has.

@@ -104,9 +104,9 @@ impl Limit {
 
 /// The limits of a user.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Limits([u64; Limit::ALL.len()]);
+pub struct UserLimits([u64; Limit::ALL.len()]);
 
-impl Limits {
+impl UserLimits {
     /// Whether `rule` is about limits.
     pub fn is_rule(rule: &[u8]) -> bool {
         rule.get(..PREFIX.len()).is_some_and(|start| is_word(start, &[PREFIX]))
@@ -129,7 +129,7 @@ impl Limits {
 
     /// Whether there is none.
     pub fn are_none(&self) -> bool {
-        *self == Limits::default()
+        *self == UserLimits::default()
     }
 
     /// Whether scripts may be run in this mode. Whoever may run atomic ones may run those that only read.
@@ -156,8 +156,8 @@ impl Limits {
 mod tests {
     use super::*;
 
-    fn limits(rules: &[&str]) -> Result<Limits, Wrong> {
-        let mut limits = Limits::default();
+    fn limits(rules: &[&str]) -> Result<UserLimits, Wrong> {
+        let mut limits = UserLimits::default();
         rules.iter().try_for_each(|rule| limits.apply(rule.as_bytes())).map(|()| limits)
     }
 
@@ -199,9 +199,13 @@ mod tests {
             ("limit:undeclared-keys=allow", NO_RULE),
         ] {
             assert_eq!(limits(&[rule]), Err(wanted), "{rule}");
-            assert!(Limits::is_rule(rule.as_bytes()));
+            assert!(UserLimits::is_rule(rule.as_bytes()));
         }
-        assert!(!Limits::is_rule(b"limits") && !Limits::is_rule(b"lim") && !Limits::is_rule(b"~limit:"));
+        assert!(
+            !UserLimits::is_rule(b"limits")
+                && !UserLimits::is_rule(b"lim")
+                && !UserLimits::is_rule(b"~limit:")
+        );
     }
 
     #[test]

@@ -54,7 +54,7 @@ impl Context {
 
 /// Something that was refused, once or more often.
 #[derive(Clone, Debug)]
-pub struct Refusal {
+pub struct AclLogEntry {
     /// How often.
     pub count: u64,
     /// Why.
@@ -71,9 +71,9 @@ pub struct Refusal {
     pub client: String,
 }
 
-impl Refusal {
+impl AclLogEntry {
     /// Whether both are told as one.
-    fn is_like(&self, other: &Refusal) -> bool {
+    fn is_like(&self, other: &AclLogEntry) -> bool {
         self.reason == other.reason
             && self.context == other.context
             && self.at_ms.abs_diff(other.at_ms) <= TOGETHER_MS
@@ -90,24 +90,24 @@ const LOOKED_AT: usize = 10;
 /// The newest refusals, and how many there were of each reason.
 #[derive(Default)]
 pub struct Log {
-    newest: Mutex<VecDeque<Refusal>>,
+    newest: Mutex<VecDeque<AclLogEntry>>,
     counts: [AtomicU64; 4],
 }
 
 impl Log {
     /// Adds one, and forgets the oldest beyond `most`.
-    pub fn add(&self, refusal: Refusal, most: usize) {
+    pub fn add(&self, refusal: AclLogEntry, most: usize) {
         self.counts[refusal.reason as usize].fetch_add(1, Ordering::Relaxed);
         let mut newest = self.newest.lock();
         let same = newest.iter().take(LOOKED_AT).position(|known| known.is_like(&refusal));
         let known = same.and_then(|at| newest.remove(at));
         let count = known.map_or(0, |known| known.count) + 1;
-        newest.push_front(Refusal { count, ..refusal });
+        newest.push_front(AclLogEntry { count, ..refusal });
         newest.truncate(most);
     }
 
     /// The newest ones.
-    pub fn newest(&self, count: usize) -> Vec<Refusal> {
+    pub fn newest(&self, count: usize) -> Vec<AclLogEntry> {
         self.newest.lock().iter().take(count).cloned().collect()
     }
 
@@ -126,8 +126,8 @@ impl Log {
 mod tests {
     use super::*;
 
-    fn refusal(object: &str, at_ms: u64) -> Refusal {
-        Refusal {
+    fn refusal(object: &str, at_ms: u64) -> AclLogEntry {
+        AclLogEntry {
             count: 1,
             reason: Reason::Key,
             context: Context::Lua,

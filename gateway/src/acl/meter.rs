@@ -86,7 +86,7 @@ impl Meter {
     }
 
     /// Counts fuel that was used.
-    pub fn burn(&self, fuel: u64, per_second: u64) {
+    pub fn charge_fuel(&self, fuel: u64, per_second: u64) {
         self.fuel.take(Bucket::worth(fuel, per_second), self.now());
     }
 
@@ -113,19 +113,19 @@ impl Meter {
 
     /// Waits in line for the right to run a script, which ends when what it gives is dropped. `waits` is called if it
     /// has to wait.
-    pub async fn turn(&self, waits: impl FnOnce()) -> Option<OwnedSemaphorePermit> {
+    pub async fn script_permit(&self, waits: impl FnOnce()) -> Option<OwnedSemaphorePermit> {
         let mut waits = Some(waits);
         loop {
             let line = self.line.lock().as_ref().map(|(_, line)| line.clone())?;
-            if let Ok(turn) = line.clone().try_acquire_owned() {
-                return Some(turn);
+            if let Ok(script_permit) = line.clone().try_acquire_owned() {
+                return Some(script_permit);
             }
             if let Some(waits) = waits.take() {
                 waits();
             }
             // Closed when there is another line.
-            if let Ok(turn) = line.acquire_owned().await {
-                return Some(turn);
+            if let Ok(script_permit) = line.acquire_owned().await {
+                return Some(script_permit);
             }
         }
     }
@@ -170,11 +170,11 @@ mod tests {
     #[tokio::test]
     async fn scripts_wait_in_line() {
         let meter = Meter::new();
-        assert!(meter.turn(|| unreachable!("nobody waits without a limit")).await.is_none());
+        assert!(meter.script_permit(|| unreachable!("nobody waits without a limit")).await.is_none());
         meter.set_line(Some(1));
-        let first = meter.turn(|| unreachable!("nobody is there")).await;
+        let first = meter.script_permit(|| unreachable!("nobody is there")).await;
         let mut waited = false;
-        let second = meter.turn(|| waited = true);
+        let second = meter.script_permit(|| waited = true);
         let ends = async {
             tokio::task::yield_now().await;
             drop(first);
@@ -186,14 +186,14 @@ mod tests {
             tokio::task::yield_now().await;
             meter.set_line(Some(2));
         };
-        let (third, ()) = tokio::join!(meter.turn(|| {}), ends);
+        let (third, ()) = tokio::join!(meter.script_permit(|| {}), ends);
         assert!(third.is_some());
         let ends = async {
             tokio::task::yield_now().await;
             meter.set_line(None);
         };
-        let fourth = meter.turn(|| {}).await;
-        let (fifth, ()) = tokio::join!(meter.turn(|| {}), ends);
+        let fourth = meter.script_permit(|| {}).await;
+        let (fifth, ()) = tokio::join!(meter.script_permit(|| {}), ends);
         assert!(fourth.is_some() && fifth.is_none());
     }
 }

@@ -10,15 +10,15 @@ use store_engine::Args;
 use super::commands::{CATEGORIES, Commands};
 use super::file::parse_rules;
 use super::selector::Denied;
-use super::user::{Known, User, merged};
+use super::user::{RuleContext, User, merged};
 
 static COMMANDS: LazyLock<Commands> =
     LazyLock::new(|| Commands::new(store_engine::command::all().map(|row| (row, Vec::new()))));
 
 /// Bytes that mean something to rules and patterns stand beside all others.
 fn text() -> impl Strategy<Value = Vec<u8>> {
-    let telling = prop::sample::select(&br#"()"'\ |~%&@*?[]^-RWabk:="#[..]);
-    vec(prop_oneof![9 => telling, 1 => any::<u8>()], 0..8)
+    let exporting = prop::sample::select(&br#"()"'\ |~%&@*?[]^-RWabk:="#[..]);
+    vec(prop_oneof![9 => exporting, 1 => any::<u8>()], 0..8)
 }
 
 /// A rule, as one that selectors know.
@@ -111,7 +111,7 @@ proptest! {
         all_channels in any::<bool>(),
     ) {
         let commands = &*COMMANDS;
-        let known = Known { commands, all_channels };
+        let known = RuleContext { commands, all_channels };
         let mut user = User::new(known);
         for rule in &rules {
             let before = user.clone();

@@ -247,7 +247,7 @@ impl Selector {
         keys: &mut Option<Needs>,
     ) -> Result<(), Denied> {
         let entry = commands.entry(id);
-        if !self.all_commands && !entry.for_everybody && !self.allowed.has(id) {
+        if !self.all_commands && !entry.for_everyone && !self.allowed.has(id) {
             let word = args.get(if entry.is_inner { 2 } else { 1 });
             let words = self.first_args.get(&id);
             let is_allowed = word

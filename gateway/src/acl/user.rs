@@ -5,7 +5,7 @@ use store_engine::Args;
 use subtle::{Choice, ConstantTimeEq};
 
 use super::commands::{Commands, Id};
-use super::limits::Limits;
+use super::limits::UserLimits;
 use super::selector::{Denied, SYNTAX, Selector, Wrong, is_word};
 
 /// SHA-256 of a password.
@@ -25,12 +25,12 @@ pub struct User {
     passwords: Vec<Hash>,
     /// The first one is the user's own, the others stand in parentheses.
     selectors: Vec<Selector>,
-    limits: Limits,
+    limits: UserLimits,
 }
 
 /// What rules are applied to and shown with.
 #[derive(Clone, Copy)]
-pub struct Known<'a> {
+pub struct RuleContext<'a> {
     /// All commands.
     pub commands: &'a Commands,
     /// Whether new users and selectors begin with all channels.
@@ -62,19 +62,19 @@ pub fn hex(bytes: &[u8]) -> String {
 
 impl User {
     /// A new one, who may do nothing.
-    pub fn new(known: Known<'_>) -> User {
+    pub fn new(known: RuleContext<'_>) -> User {
         User {
             is_on: false,
             any_password: false,
             sanitize: None,
             passwords: Vec::new(),
             selectors: vec![Selector::new(known.commands, known.all_channels)],
-            limits: Limits::default(),
+            limits: UserLimits::default(),
         }
     }
 
     /// `default` as it is if nobody says otherwise: it may do everything, without a password.
-    pub fn unlimited(known: Known<'_>) -> User {
+    pub fn unlimited(known: RuleContext<'_>) -> User {
         let mut user = User::new(known);
         for op in ["+@all", "~*", "&*", "on", "nopass"] {
             user.apply(known, op.as_bytes()).expect("these rules are right");
@@ -83,7 +83,7 @@ impl User {
     }
 
     /// Applies a rule.
-    pub fn apply(&mut self, known: Known<'_>, op: &[u8]) -> Result<(), Wrong> {
+    pub fn apply(&mut self, known: RuleContext<'_>, op: &[u8]) -> Result<(), Wrong> {
         match op {
             b"" => {}
             _ if is_word(op, &["on"]) => self.is_on = true,
@@ -113,14 +113,14 @@ impl User {
                 }
                 self.selectors.push(selector);
             }
-            _ if Limits::is_rule(op) => self.limits.apply(op)?,
+            _ if UserLimits::is_rule(op) => self.limits.apply(op)?,
             _ => self.selectors[0].apply(known.commands, op)?,
         }
         Ok(())
     }
 
     /// Applies rules, in the order they stand; `Err` tells which is wrong, and why.
-    pub fn apply_all(&mut self, known: Known<'_>, ops: &[Vec<u8>]) -> Result<(), (Vec<u8>, Wrong)> {
+    pub fn apply_all(&mut self, known: RuleContext<'_>, ops: &[Vec<u8>]) -> Result<(), (Vec<u8>, Wrong)> {
         ops.iter().try_for_each(|op| self.apply(known, op).map_err(|wrong| (op.clone(), wrong)))
     }
 
@@ -165,7 +165,7 @@ impl User {
     }
 
     /// How much it may use.
-    pub fn limits(&self) -> &Limits {
+    pub fn limits(&self) -> &UserLimits {
         &self.limits
     }
 
@@ -279,7 +279,7 @@ mod tests {
     }
 
     fn user(commands: &Commands, rules: &str) -> User {
-        let known = Known { commands, all_channels: false };
+        let known = RuleContext { commands, all_channels: false };
         let mut user = User::new(known);
         let rules = merged(rules.split(' ').map(str::as_bytes)).expect("closed parentheses");
         user.apply_all(known, &rules).map_err(|(_, wrong)| wrong).expect("right rules");
@@ -321,7 +321,7 @@ mod tests {
     #[test]
     fn what_is_shown_means_the_same() {
         let commands = commands();
-        let known = Known { commands: &commands, all_channels: false };
+        let known = RuleContext { commands: &commands, all_channels: false };
         for rules in [
             "on >a >b nopass",
             "+@all -@dangerous +keys",
@@ -343,7 +343,7 @@ mod tests {
     #[test]
     fn passwords_are_digests_of_64_digits() {
         let commands = commands();
-        let known = Known { commands: &commands, all_channels: false };
+        let known = RuleContext { commands: &commands, all_channels: false };
         let mut user = User::new(known);
         let digest = hex(&hash(b"pw"));
         for (rule, wanted) in [

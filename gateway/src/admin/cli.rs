@@ -10,13 +10,13 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use store::topology::SLOTS;
 
 use crate::admin::health;
+use crate::admin::offline_tools::Task;
 use crate::admin::reference;
-use crate::admin::tools::Task;
 use crate::admin::topology;
-use crate::config::{self, Config, Kind, PARAMETERS, Sources};
+use crate::config::{self, Config, PARAMETERS, ParameterKind, Sources};
 use crate::export::metrics;
 use crate::process::certificates::to_ask;
-use crate::telemetry::counters::Face;
+use crate::telemetry::counters::Listener;
 
 mod pages;
 
@@ -121,7 +121,7 @@ pub fn parse(
         return Ok(Action::Topology { config, task: change(flags) });
     }
     if part == "health" {
-        return asked(flags, &config).map(Action::Health);
+        return health_task(flags, &config).map(Action::Health);
     }
     let accept_loss = flags.get_flag(ACCEPT_LOSS);
     match part {
@@ -148,9 +148,9 @@ fn task(matches: &ArgMatches) -> Task {
     let (name, matches) = matches.subcommand().expect("the caller has found one");
     let path = |name| matches.get_one::<PathBuf>(name).cloned().expect("clap requires it");
     match name {
-        "check" => Task::Check { folder: path("DIR") },
-        "dump" => Task::Dump { folder: path("DIR"), file: path("FILE") },
-        _ => Task::Restore { file: path("FILE"), folder: path("DIR") },
+        "check" => Task::Check { dir: path("DIR") },
+        "dump" => Task::Dump { dir: path("DIR"), file: path("FILE") },
+        _ => Task::Restore { file: path("FILE"), dir: path("DIR") },
     }
 }
 
@@ -176,15 +176,15 @@ fn change(matches: &ArgMatches) -> topology::Task {
 }
 
 /// Whom `moonshard health` asks.
-fn asked(flags: &ArgMatches, config: &Config) -> Result<health::Task, UsageError> {
+fn health_task(flags: &ArgMatches, config: &Config) -> Result<health::Task, UsageError> {
     let off = || UsageError("no address to check: set --http HOST:PORT or --grpc HOST:PORT".into());
-    let (face, address) = match flags.contains_id("grpc") {
-        true => (Face::Grpc, config.grpc.get()),
-        false => (Face::Http, config.http.get()),
+    let (listener, address) = match flags.contains_id("grpc") {
+        true => (Listener::Grpc, config.grpc.get()),
+        false => (Listener::Http, config.http.get()),
     };
-    let tls = to_ask(config, face, flags.contains_id("tls-ca-cert-file")).map_err(UsageError)?;
+    let tls = to_ask(config, listener, flags.contains_id("tls-ca-cert-file")).map_err(UsageError)?;
     let name = flags.get_one::<String>("name").cloned();
-    Ok(health::Task { face, address: address.ok_or_else(off)?, tls, name })
+    Ok(health::Task { listener, address: address.ok_or_else(off)?, tls, name })
 }
 
 /// `moonshard health`.
@@ -386,13 +386,14 @@ fn flags() -> Vec<Arg> {
     let accept_loss = Arg::new(ACCEPT_LOSS).long(ACCEPT_LOSS).action(ArgAction::SetTrue).help(
         "Start even if data is damaged, this once: log what is lost, serve the rest, and retain the damaged files",
     );
-    let parameters = PARAMETERS.iter().filter(|row| !matches!(row.kind, Kind::Secret(_))).map(|row| {
-        Arg::new(row.name)
-            .long(row.name)
-            .value_name(row.kind.metavar())
-            .allow_negative_numbers(true)
-            .help(format!("{} [default: {}]", row.doc.trim_end_matches('.'), row.default_text()))
-    });
+    let parameters =
+        PARAMETERS.iter().filter(|row| !matches!(row.kind, ParameterKind::Secret(_))).map(|row| {
+            Arg::new(row.name)
+                .long(row.name)
+                .value_name(row.kind.metavar())
+                .allow_negative_numbers(true)
+                .help(format!("{} [default: {}]", row.doc.trim_end_matches('.'), row.default_text()))
+        });
     [file, accept_loss].into_iter().chain(parameters).collect()
 }
 
@@ -403,9 +404,9 @@ fn printed_or_wrong(error: &clap::Error) -> Result<Action, UsageError> {
         return Ok(Action::Print(text));
     }
     // Paragraphs of clap's message up to the usage, in one line.
-    let told = text.split("Usage:").next().unwrap_or(&text);
-    let told = told.split("For more information").next().unwrap_or(told);
-    let lines: Vec<&str> = told.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let message = text.split("Usage:").next().unwrap_or(&text);
+    let message = message.split("For more information").next().unwrap_or(message);
+    let lines: Vec<&str> = message.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     let line = lines.join("; ");
     let line = line.strip_prefix("error: ").unwrap_or(&line);
     Err(UsageError(format!("{line}; see moonshard --help")))
@@ -481,21 +482,21 @@ mod tests {
             Ok(Action::Tool(task)) => task,
             other => panic!("{other:?}"),
         };
-        let (folder, file) = (PathBuf::from("data"), PathBuf::from("-"));
-        assert_eq!(task("moonshard store check data"), Task::Check { folder: folder.clone() });
-        let dump = Task::Dump { folder: folder.clone(), file: file.clone() };
+        let (dir, file) = (PathBuf::from("data"), PathBuf::from("-"));
+        assert_eq!(task("moonshard store check data"), Task::Check { dir: dir.clone() });
+        let dump = Task::Dump { dir: dir.clone(), file: file.clone() };
         assert_eq!(task("moonshard store dump data -"), dump);
-        assert_eq!(task("moonshard store restore - data"), Task::Restore { file, folder });
+        assert_eq!(task("moonshard store restore - data"), Task::Restore { file, dir });
     }
 
     #[test]
     fn health_asks_who_is_named() {
         let task = |line: &str, environment: &[(&str, &str)]| match run(line, environment) {
-            Ok(Action::Health(health::Task { face, address, tls, name })) => {
-                let face = if face == Face::Grpc { "grpc" } else { "http" };
+            Ok(Action::Health(health::Task { listener, address, tls, name })) => {
+                let listener = if listener == Listener::Grpc { "grpc" } else { "http" };
                 let roots = tls.and_then(|tls| tls.roots).map(|roots| format!(" {}", roots.display()));
                 let name = name.map(|name| format!(" {name}")).unwrap_or_default();
-                format!("{face} {address}{}{name}", roots.unwrap_or_default())
+                format!("{listener} {address}{}{name}", roots.unwrap_or_default())
             }
             Err(wrong) => wrong.to_string(),
             other => panic!("{other:?}"),

@@ -13,14 +13,14 @@ use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
 
 use crate::config::Address;
-use crate::process::channel::Remote;
-use crate::telemetry::counters::Face;
+use crate::process::dial::Remote;
+use crate::telemetry::counters::Listener;
 
 /// Whom to ask, and how.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Task {
     /// By which protocol: HTTP or gRPC.
-    pub face: Face,
+    pub listener: Listener,
     /// Who serves it there.
     pub address: Address,
     /// How its certificate is known, and how this is known to it, if it speaks TLS.
@@ -30,7 +30,7 @@ pub struct Task {
 }
 
 /// What an answer may take.
-const PATIENCE: Duration = Duration::from_secs(4);
+const TIMEOUT: Duration = Duration::from_secs(4);
 
 /// Asks; returns what the process exits with.
 pub fn run(task: &Task) -> u8 {
@@ -48,22 +48,22 @@ pub fn run(task: &Task) -> u8 {
             return 2;
         }
     };
-    let asked = async {
+    let probe = async {
         let answer = async {
             let at = reachable(&task.address)?;
             let host = task.address.host.trim_matches(['[', ']']);
             let named = host.parse::<IpAddr>().is_err().then(|| host.to_owned());
             let name = task.name.clone().or(named);
             let remote = Remote { address: at.to_string(), name, tls };
-            match task.face {
-                Face::Grpc => grpc(remote).await,
+            match task.listener {
+                Listener::Grpc => grpc(remote).await,
                 _ => http(remote).await,
             }
         };
-        tokio::time::timeout(PATIENCE, answer).await.unwrap_or_else(|late| Err(late.into()))
+        tokio::time::timeout(TIMEOUT, answer).await.unwrap_or_else(|late| Err(late.into()))
     };
     let address = &task.address;
-    match runtime.block_on(asked) {
+    match runtime.block_on(probe) {
         Ok(()) => {
             println!("{address} accepts requests");
             0

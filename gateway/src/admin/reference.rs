@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 
 use script::api;
 
-use crate::codes::{CODES, NEVER, Origin};
+use crate::codes::{CODES, CodeOrigin, NEVER};
 use crate::config;
 use crate::export::metrics;
 
@@ -77,9 +77,9 @@ at another gateway. *check first*: a write may or may not have been made; read t
 write so that a repetition does no harm.";
     let mut text = page::begin("Error codes", intro);
     for (origin, title) in [
-        (Origin::Own, "Codes of this server"),
-        (Origin::Redis, "Codes of Redis"),
-        (Origin::Listener, "Codes of HTTP and gRPC only"),
+        (CodeOrigin::Own, "Codes of this server"),
+        (CodeOrigin::Redis, "Codes of Redis"),
+        (CodeOrigin::Listener, "Codes of HTTP and gRPC only"),
     ] {
         let _ = write!(
             text,

@@ -65,7 +65,7 @@ const RETRIES: (Duration, Duration) = (Duration::from_secs(30), Duration::from_m
 const HEARD: (Duration, Duration) = (Duration::from_secs(30), Duration::from_millis(200));
 
 /// Slots that a node shall get.
-type Step = ((usize, usize), NodeId);
+type SlotMove = ((usize, usize), NodeId);
 
 /// Does it with the cluster of the nodes that the configuration names; returns what the process exits with.
 pub fn run(config: &Config, task: &Task) -> u8 {
@@ -87,9 +87,9 @@ pub fn run(config: &Config, task: &Task) -> u8 {
 
 async fn done(config: &Config, task: &Task) -> Result<(), String> {
     let stores: Vec<String> = config.stores.get().iter().map(Address::to_string).collect();
-    let trust = Certificates::load(config)?.trust(config)?;
-    let map = look(&stores, &trust).await?;
-    let cluster = Cluster::of(map, trust.clone());
+    let peer_credentials = Certificates::load(config)?.peer_credentials(config)?;
+    let map = look(&stores, &peer_credentials).await?;
+    let cluster = Cluster::of(map, peer_credentials.clone());
     for link in cluster.links() {
         // Whether it is there is told where it is needed.
         let _ = link.connected().await;
@@ -97,7 +97,7 @@ async fn done(config: &Config, task: &Task) -> Result<(), String> {
     match task {
         Task::Show { json } => {
             let rows = cluster.members();
-            tell(&if *json { as_json(cluster.map().epoch(), &rows) } else { as_table(&rows) });
+            print(&if *json { as_json(cluster.map().epoch(), &rows) } else { as_table(&rows) });
             Ok(())
         }
         Task::Move { slots, to } => {
@@ -116,23 +116,23 @@ async fn done(config: &Config, task: &Task) -> Result<(), String> {
             let steps = rest(&cluster.map(), node)?;
             go(&cluster, &steps).await?;
             heard(&cluster, node).await?;
-            tell("all connected gateways use the new slot map; the node can be stopped\n");
+            print("all connected gateways use the new slot map; the node can be stopped\n");
             Ok(())
         }
         Task::Accept { node } => {
-            accept(&cluster, node, &trust).await?;
-            tell(&format!("{node} accepted with the data that it has\n"));
+            accept(&cluster, node, &peer_credentials).await?;
+            print(&format!("{node} accepted with the data that it has\n"));
             Ok(())
         }
         Task::Transactions { in_doubt } => {
-            tell(&as_list(&cluster.transactions(*in_doubt).await));
+            print(&as_list(&cluster.transactions(*in_doubt).await));
             Ok(())
         }
         Task::Decide { transaction, commit } => match cluster.decide(*transaction, *commit).await? {
             0 => Err(format!("transaction {transaction:016x} is not in doubt on any reachable node")),
             count => {
                 let decision = if *commit { "committed" } else { "rolled back" };
-                tell(&format!("transaction {transaction:016x} {decision} on {count} nodes\n"));
+                print(&format!("transaction {transaction:016x} {decision} on {count} nodes\n"));
                 Ok(())
             }
         },
@@ -162,7 +162,7 @@ async fn heard(cluster: &Cluster, node: NodeId) -> Result<(), String> {
 }
 
 /// What a new node is to get, so that all have equal shares.
-fn shares(map: &SlotMap, to: NodeId) -> Vec<Step> {
+fn shares(map: &SlotMap, to: NodeId) -> Vec<SlotMove> {
     let mut members = map.owners();
     if !members.contains(&to) {
         members.push(to);
@@ -193,7 +193,7 @@ fn last_of(map: &SlotMap, node: NodeId, mut count: usize) -> Vec<(usize, usize)>
 }
 
 /// Where the slots of a node go that shall have none, so that all others have equal shares.
-fn rest(map: &SlotMap, from: NodeId) -> Result<Vec<Step>, String> {
+fn rest(map: &SlotMap, from: NodeId) -> Result<Vec<SlotMove>, String> {
     let mut others: Vec<(usize, NodeId)> =
         map.owners().into_iter().map(|node| (map.count_of(node), node)).collect();
     others.retain(|(_, node)| *node != from);
@@ -215,9 +215,9 @@ fn rest(map: &SlotMap, from: NodeId) -> Result<Vec<Step>, String> {
 }
 
 /// Moves slots and tells of it.
-async fn go(cluster: &Arc<Cluster>, steps: &[Step]) -> Result<(), String> {
+async fn go(cluster: &Arc<Cluster>, steps: &[SlotMove]) -> Result<(), String> {
     let outside = |map: &SlotMap| {
-        let left = |((first, last), to): &Step| {
+        let left = |((first, last), to): &SlotMove| {
             (*first..=*last).filter(|slot| map.owner(*slot as u16) != *to).count()
         };
         steps.iter().map(left).sum::<usize>()
@@ -232,11 +232,11 @@ async fn go(cluster: &Arc<Cluster>, steps: &[Step]) -> Result<(), String> {
                 let moved = patiently(cluster, from, *range, *to).await?;
                 (sum.0, sum.1) = (sum.0 + moved.keys, sum.1 + moved.bytes);
                 let done = all - outside(&cluster.map());
-                tell(&format!("{done} of {all} slots moved, {} keys, {} bytes, to {name}\n", sum.0, sum.1));
+                print(&format!("{done} of {all} slots moved, {} keys, {} bytes, to {name}\n", sum.0, sum.1));
             }
         }
     }
-    tell(&format!(
+    print(&format!(
         "done: {all} slots moved, {} keys, {} bytes; epoch {}\n",
         sum.0,
         sum.1,
@@ -267,7 +267,7 @@ async fn patiently(
 }
 
 /// Writes to standard output; whoever has closed it does not want to know.
-fn tell(text: &str) {
+fn print(text: &str) {
     let _ = std::io::stdout().lock().write_all(text.as_bytes());
 }
 
@@ -358,7 +358,7 @@ mod tests {
         SlotMap::even(&names).expect("good names").founded()
     }
 
-    fn after(mut map: SlotMap, steps: &[Step]) -> SlotMap {
+    fn after(mut map: SlotMap, steps: &[SlotMove]) -> SlotMap {
         for ((first, last), to) in steps {
             let slots: Vec<u16> = (*first..=*last).map(|slot| slot as u16).collect();
             map = map.moved(&slots, *to);

@@ -1,9 +1,9 @@
 //! What is called: the row, its number of arguments, its keys, and whether scripts may call it.
 
 use smallvec::SmallVec;
+use store_engine::bytes_eq::bytes_eq;
 use store_engine::command::resolve;
 use store_engine::keys::{Keys, keys_of};
-use store_engine::same::same;
 use store_engine::spec::flags;
 use store_engine::wait;
 use store_engine::{Args, Command, CommandError, error};
@@ -27,7 +27,7 @@ pub struct Admitted<'a> {
     /// The row that was called.
     pub row: Row,
     /// Its facts; of a container the subcommand's.
-    pub facts: &'static Command,
+    pub spec: &'static Command,
     /// The call.
     pub args: Args<'a>,
     /// Its keys.
@@ -40,22 +40,22 @@ pub struct Admitted<'a> {
 pub fn admit<'a>(registry: &Registry, args: Args<'a>, origin: Origin) -> Result<Admitted<'a>, CommandError> {
     let found = registry.find(args.name()).ok_or_else(|| unknown(args, origin))?;
     let (row, number) = registry.inner(found.0, args).unwrap_or(found);
-    let facts = resolve(row.facts(), args).ok_or_else(|| unknown_subcommand(row.facts(), args, origin))?;
-    refuse_wrong_arity(row.facts(), facts, args, origin)?;
+    let spec = resolve(row.spec(), args).ok_or_else(|| unknown_subcommand(row.spec(), args, origin))?;
+    refuse_wrong_arity(row.spec(), spec, args, origin)?;
     if let Origin::Script { read_only } = origin {
-        refuse_outside_scripts(row, facts)?;
-        refuse_writes(facts, read_only)?;
-        wait::refuse_in_script(facts, args)?;
+        refuse_outside_scripts(row, spec)?;
+        refuse_writes(spec, read_only)?;
+        wait::refuse_in_script(spec, args)?;
     }
     // Commands such as ZUNION and FCALL name a bad key count in words of their own, before they touch a key.
-    let keys = keys_of(facts, args).unwrap_or_default();
-    Ok(Admitted { row, facts, args, keys, number: number + place_in(row.facts(), facts) })
+    let keys = keys_of(spec, args).unwrap_or_default();
+    Ok(Admitted { row, spec, args, keys, number: number + subcommand_index(row.spec(), spec) })
 }
 
 /// How far the number of a subcommand is behind that of its container `row`; 0 of the container itself.
-fn place_in(row: &Command, facts: &Command) -> u16 {
-    let place = row.subcommands.iter().position(|subcommand| std::ptr::eq(subcommand, facts));
-    place.map_or(0, |place| place as u16 + 1)
+fn subcommand_index(row: &Command, spec: &Command) -> u16 {
+    let index = row.subcommands.iter().position(|subcommand| std::ptr::eq(subcommand, spec));
+    index.map_or(0, |index| index as u16 + 1)
 }
 
 /// The number of a call that was refused, of its container if the subcommand is unknown; nothing if there is no such
@@ -63,8 +63,8 @@ fn place_in(row: &Command, facts: &Command) -> u16 {
 pub fn number_of(registry: &Registry, args: Args<'_>) -> Option<u16> {
     let found = registry.find(args.name())?;
     let (row, number) = registry.inner(found.0, args).unwrap_or(found);
-    let facts = resolve(row.facts(), args)?;
-    Some(number + place_in(row.facts(), facts))
+    let spec = resolve(row.spec(), args)?;
+    Some(number + subcommand_index(row.spec(), spec))
 }
 
 /// The name of a call's command for people: one of those that there are, or `unknown`.
@@ -93,13 +93,13 @@ impl Recent {
 
     /// A command that was called by this name, spelled the same way.
     fn find(&self, name: &[u8]) -> Option<(Row, u16)> {
-        let found = self.rows.iter().find(|(.., spelled)| same(spelled, name))?;
+        let found = self.rows.iter().find(|(.., spelled)| bytes_eq(spelled, name))?;
         Some((found.0, found.1))
     }
 
     fn remember(&mut self, row: Row, number: u16, name: &[u8]) {
         // Of a container the next call may mean another subcommand.
-        if !row.facts().subcommands.is_empty() {
+        if !row.spec().subcommands.is_empty() {
             return;
         }
         if self.rows.len() < Recent::MOST {
@@ -119,11 +119,11 @@ pub fn admit_again<'a>(
     recent: &mut Recent,
 ) -> Result<Admitted<'a>, CommandError> {
     if let Some((row, number)) = recent.find(args.name())
-        && row.facts().arity.allows(args.len())
-        && wait::refuse_in_script(row.facts(), args).is_ok()
-        && let Ok(keys) = keys_of(row.facts(), args)
+        && row.spec().arity.allows(args.len())
+        && wait::refuse_in_script(row.spec(), args).is_ok()
+        && let Ok(keys) = keys_of(row.spec(), args)
     {
-        return Ok(Admitted { row, facts: row.facts(), args, keys, number });
+        return Ok(Admitted { row, spec: row.spec(), args, keys, number });
     }
     let admitted = admit(registry, args, origin)?;
     if recent.find(args.name()).is_none() {
@@ -133,10 +133,10 @@ pub fn admit_again<'a>(
 }
 
 /// A command's name, with the container's before a subcommand's.
-pub fn full_name(row: &Command, facts: &Command) -> String {
-    match std::ptr::eq(row, facts) {
-        true => facts.name.to_owned(),
-        false => format!("{}|{}", row.name, facts.name),
+pub fn full_name(row: &Command, spec: &Command) -> String {
+    match std::ptr::eq(row, spec) {
+        true => spec.name.to_owned(),
+        false => format!("{}|{}", row.name, spec.name),
     }
 }
 
@@ -176,20 +176,20 @@ fn unknown_subcommand(container: &Command, args: Args<'_>, origin: Origin) -> Co
 
 fn refuse_wrong_arity(
     row: &Command,
-    facts: &Command,
+    spec: &Command,
     args: Args<'_>,
     origin: Origin,
 ) -> Result<(), CommandError> {
-    if facts.arity.allows(args.len()) {
+    if spec.arity.allows(args.len()) {
         return Ok(());
     }
     if origin != Origin::Client {
         return Err(WRONG_ARITY_IN_SCRIPT);
     }
-    if std::ptr::eq(row, facts) {
-        return Err(error::wrong_arity(facts.name));
+    if std::ptr::eq(row, spec) {
+        return Err(error::wrong_arity(spec.name));
     }
-    Err(error::wrong_arity(&format!("{}|{}", row.name, facts.name)))
+    Err(error::wrong_arity(&format!("{}|{}", row.name, spec.name)))
 }
 
 /// What a script is told of a command that is not for scripts.
@@ -198,18 +198,18 @@ pub const NOT_IN_SCRIPT: CommandError =
 
 /// Whether scripts may call a command, as far as its row tells. HELP is for scripts, whatever its container is about. A
 /// session command that may have to wait would do so while the script holds its locks, except commands about channels.
-pub fn is_for_scripts(row: Row, facts: &Command) -> bool {
+pub fn is_for_scripts(row: Row, spec: &Command) -> bool {
     let waits = matches!(row, Row::Session(command) if command.run.in_script().is_none());
-    let refused = facts.has(flags::NO_SCRIPT) || (waits && !facts.has(flags::PUBSUB));
-    !refused || facts.name == "help"
+    let refused = spec.has(flags::NO_SCRIPT) || (waits && !spec.has(flags::PUBSUB));
+    !refused || spec.name == "help"
 }
 
-fn refuse_outside_scripts(row: Row, facts: &Command) -> Result<(), CommandError> {
-    if is_for_scripts(row, facts) { Ok(()) } else { Err(NOT_IN_SCRIPT) }
+fn refuse_outside_scripts(row: Row, spec: &Command) -> Result<(), CommandError> {
+    if is_for_scripts(row, spec) { Ok(()) } else { Err(NOT_IN_SCRIPT) }
 }
 
-fn refuse_writes(facts: &Command, read_only: bool) -> Result<(), CommandError> {
-    if read_only && (facts.is_write() || facts.has(flags::PUBLISHES)) {
+fn refuse_writes(spec: &Command, read_only: bool) -> Result<(), CommandError> {
+    if read_only && (spec.is_write() || spec.has(flags::PUBLISHES)) {
         return Err(CommandError::new("ERR Write commands are not allowed from read-only scripts."));
     }
     Ok(())

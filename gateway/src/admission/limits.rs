@@ -9,7 +9,7 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use super::call::Admitted;
 use crate::acl::Account;
-use crate::acl::limits::{Limit, Limits};
+use crate::acl::limits::{Limit, UserLimits};
 use crate::scripts::options::{Options, UndeclaredKeys};
 use crate::server::Server;
 use crate::session::Session;
@@ -37,7 +37,7 @@ pub fn count_later(account: &Account, admitted: &Admitted<'_>) {
 
 /// How many calls such as this one a user may make in a second, if not any number.
 fn calls_per_second(account: &Account, admitted: &Admitted<'_>) -> Option<u64> {
-    if admitted.facts.has(flags::NO_AUTH) {
+    if admitted.spec.has(flags::NO_AUTH) {
         return None;
     }
     account.user().limits().get(Limit::CommandsPerSecond)
@@ -53,7 +53,7 @@ pub fn grant(
 ) -> Result<Budget, CommandError> {
     let account = &session.account;
     if account.is_unlimited() {
-        return server.budget_for(options, &Limits::default());
+        return server.budget_for(options, &UserLimits::default());
     }
     let limits = *account.user().limits();
     let is_run_as = if session.in_exec { options.within_exec() } else { *options };
@@ -71,8 +71,11 @@ pub fn grant(
 
 /// Waits until one more script of this user may run, which it may for as long as what is given is held. It is refused
 /// if its fuel is used up.
-pub async fn turn(server: &Server, account: &Account) -> Result<Option<OwnedSemaphorePermit>, CommandError> {
-    let turn = account.meter.turn(|| server.acl.note_limit(Limit::ScriptsAtOnce)).await;
+pub async fn script_permit(
+    server: &Server,
+    account: &Account,
+) -> Result<Option<OwnedSemaphorePermit>, CommandError> {
+    let script_permit = account.meter.script_permit(|| server.acl.note_limit(Limit::ScriptsAtOnce)).await;
     // Only then: what those before it have used counts.
     if let Some(most) = account.user().limits().get(Limit::FuelPerSecond) {
         account.meter.has_fuel().map_err(|wait| {
@@ -83,7 +86,7 @@ pub async fn turn(server: &Server, account: &Account) -> Result<Option<OwnedSema
             refusal(server, account, Limit::FuelPerSecond, &why)
         })?;
     }
-    Ok(turn)
+    Ok(script_permit)
 }
 
 fn shown(wait: Duration) -> String {

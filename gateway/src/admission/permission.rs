@@ -5,7 +5,7 @@ use store_engine::{Args, Command, CommandError, Group};
 
 use super::call::{Admitted, full_name};
 use super::limits::refuse_too_many;
-use crate::acl::log::{Context, Reason, Refusal};
+use crate::acl::log::{AclLogEntry, Context, Reason};
 use crate::acl::{self, Account, Denied, Refused};
 use crate::server::Server;
 use crate::session::{ClientInfo, Session};
@@ -17,7 +17,7 @@ use crate::telemetry::counters::unix_ms;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
     /// A client makes it.
-    Asked,
+    Requested,
     /// It is to be queued.
     Queued,
     /// It was queued, and EXEC makes it.
@@ -66,22 +66,22 @@ pub fn refuse_to_session(
     if session.authenticated && session.account.is_unlimited() {
         return Ok(());
     }
-    if !server.acl.is_known() && !is_harmless(admitted.facts) {
+    if !server.acl.is_known() && !is_harmless(admitted.spec) {
         return Err(server.acl.why_unknown().into());
     }
-    if session.needs_password(&server.acl) && !admitted.facts.has(flags::NO_AUTH) {
+    if session.needs_password(&server.acl) && !admitted.spec.has(flags::NO_AUTH) {
         return Err(acl::NOAUTH.into());
     }
     refuse_too_many(server, &session.account, admitted)?;
-    let stage = if session.multi.is_some() { Stage::Queued } else { Stage::Asked };
+    let stage = if session.multi.is_some() { Stage::Queued } else { Stage::Requested };
     refuse_without_permission(server, &session.account, session.client.id, stage, admitted)
 }
 
 /// Whether a command tells nothing that is anybody's, and changes nothing but the connection.
-fn is_harmless(facts: &Command) -> bool {
-    facts.has(flags::NO_AUTH)
-        || facts.name == "info"
-        || (facts.group == Group::Connection && !facts.has(flags::ADMIN))
+fn is_harmless(spec: &Command) -> bool {
+    spec.has(flags::NO_AUTH)
+        || spec.name == "info"
+        || (spec.group == Group::Connection && !spec.has(flags::ADMIN))
 }
 
 /// Refuses what a user may not do, and notes it; `client` is the number of its connection.
@@ -107,26 +107,26 @@ fn refuse_by_rules(
     stage: Stage,
     admitted: &Admitted<'_>,
 ) -> Result<(), NotAdmitted> {
-    let Admitted { row, facts, args, .. } = *admitted;
-    let denied = match server.acl.check(account, row.facts(), facts, args) {
-        Ok(()) if stage != Stage::Queued => return Ok(refuse_hidden_keys(server, account, facts, args)?),
+    let Admitted { row, spec, args, .. } = *admitted;
+    let denied = match server.acl.check(account, row.spec(), spec, args) {
+        Ok(()) if stage != Stage::Queued => return Ok(refuse_hidden_keys(server, account, spec, args)?),
         Ok(()) => return Ok(()),
         Err(Refused::Gone) => return Err(acl::NOAUTH.into()),
         Err(Refused::Denied(denied)) => denied,
     };
     let context = match stage {
-        Stage::Asked => Context::Toplevel,
+        Stage::Requested => Context::Toplevel,
         Stage::Queued | Stage::Executed => Context::Multi,
         Stage::InScript => Context::Lua,
     };
     let (reason, object) = match denied {
-        Denied::Command => (Reason::Command, full_name(row.facts(), facts).into_bytes()),
+        Denied::Command => (Reason::Command, full_name(row.spec(), spec).into_bytes()),
         Denied::Key(at) => (Reason::Key, cut(args[at], MOST_LOGGED_BYTES)),
         Denied::Channel(at) => (Reason::Channel, cut(args[at], MOST_LOGGED_BYTES)),
     };
     let client = server.clients.lock().get(&client).cloned();
     note_refusal(server, reason, context, object, account.name(), client.as_deref());
-    Err(NotAdmitted::Denied(refusal(stage, denied, row.facts(), facts)))
+    Err(NotAdmitted::Denied(refusal(stage, denied, row.spec(), spec)))
 }
 
 /// Bytes of a key, a channel or the name of a user that ACL LOG keeps.
@@ -144,7 +144,7 @@ pub fn note_refusal(
     let addr = client.map(|client| &*client.addr).unwrap_or_default();
     let client = client.map(|client| server.line_of(client)).unwrap_or_default();
     let user = cut(user, MOST_LOGGED_BYTES);
-    let refusal = Refusal { count: 1, reason, context, object, user, at_ms: unix_ms(), client };
+    let refusal = AclLogEntry { count: 1, reason, context, object, user, at_ms: unix_ms(), client };
     server.audit.record_denial(&Denial {
         caller: Caller { user: &refusal.user, addr },
         at_ms: refusal.at_ms,
@@ -156,7 +156,7 @@ pub fn note_refusal(
 }
 
 /// The words of Redis for what is refused.
-fn refusal(stage: Stage, denied: Denied, row: &Command, facts: &Command) -> CommandError {
+fn refusal(stage: Stage, denied: Denied, row: &Command, spec: &Command) -> CommandError {
     let changed = |why: &str| {
         CommandError::owned(format!(
             "NOPERM ACLs rules changed between the moment the transaction was accumulated and the EXEC call. This \
@@ -164,14 +164,14 @@ fn refusal(stage: Stage, denied: Denied, row: &Command, facts: &Command) -> Comm
         ))
     };
     match (stage, denied) {
-        (Stage::Asked | Stage::Queued, Denied::Command) => CommandError::owned(format!(
+        (Stage::Requested | Stage::Queued, Denied::Command) => CommandError::owned(format!(
             "NOPERM this user has no permissions to run the '{}' command",
-            full_name(row, facts)
+            full_name(row, spec)
         )),
-        (Stage::Asked | Stage::Queued, Denied::Key(_)) => CommandError::new(
+        (Stage::Requested | Stage::Queued, Denied::Key(_)) => CommandError::new(
             "NOPERM this user has no permissions to access one of the keys used as arguments",
         ),
-        (Stage::Asked | Stage::Queued, Denied::Channel(_)) => CommandError::new(
+        (Stage::Requested | Stage::Queued, Denied::Channel(_)) => CommandError::new(
             "NOPERM this user has no permissions to access one of the channels used as arguments",
         ),
         (Stage::Executed, Denied::Command) => changed("no permission to execute the command or subcommand"),
@@ -196,10 +196,10 @@ fn refusal(stage: Stage, denied: Denied, row: &Command, facts: &Command) -> Comm
 fn refuse_hidden_keys(
     server: &Server,
     account: &Account,
-    facts: &Command,
+    spec: &Command,
     args: Args<'_>,
 ) -> Result<(), CommandError> {
-    if !matches!(facts.name, "sort" | "sort_ro") {
+    if !matches!(spec.name, "sort" | "sort_ro") {
         return Ok(());
     }
     let mut at = 2;
@@ -210,7 +210,7 @@ fn refuse_hidden_keys(
             _ => None,
         };
         if let Some(option) = option
-            && !server.acl.reads_all_keys(account, facts, args)
+            && !server.acl.reads_all_keys(account, spec, args)
         {
             let text = format!("ERR {option} option of SORT denied due to insufficient ACL permissions.");
             return Err(CommandError::owned(text));

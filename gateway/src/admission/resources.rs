@@ -20,7 +20,7 @@ pub fn refuse_when_full(
     if server.store.node().is_some() && server.config.maxmemory.get() == 0 {
         return Ok(());
     }
-    let needs_memory = match (multi, admitted.facts.name) {
+    let needs_memory = match (multi, admitted.spec.name) {
         (None, _) => needs_memory(server, admitted),
         (Some(_), "discard" | "quit" | "reset") => false,
         (Some(multi), "exec") => multi.queued.iter().any(|call| {
@@ -44,11 +44,11 @@ pub fn refuse_what_cannot_be_kept(
     let Some(node) = server.store.node() else { return Ok(()) };
     node.refuse_while_failing().or_else(|error| {
         let changes = match multi {
-            Some(multi) if admitted.facts.name == "exec" => multi.queued.iter().any(|call| {
+            Some(multi) if admitted.spec.name == "exec" => multi.queued.iter().any(|call| {
                 let row = server.registry.lookup(&call[0]);
-                row.is_some_and(|row| row.facts().is_write())
+                row.is_some_and(|row| row.spec().is_write())
             }),
-            _ => admitted.facts.is_write(),
+            _ => admitted.spec.is_write(),
         };
         if changes { Err(error) } else { Ok(()) }
     })
@@ -57,7 +57,7 @@ pub fn refuse_what_cannot_be_kept(
 /// Whether a call needs memory as far as its row tells, or the header of its script.
 fn needs_memory(server: &Server, admitted: &Admitted<'_>) -> bool {
     let Row::Session(SessionCommand { run: Handler::Script { source, .. }, .. }) = admitted.row else {
-        return admitted.facts.has(flags::DENY_OOM);
+        return admitted.spec.has(flags::DENY_OOM);
     };
     let script = admitted.args[1];
     let known = match source {

@@ -4,29 +4,34 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use store::{Cluster, Node, Store, upkeep};
+use store::{Cluster, Node, Store, background};
 use tracing::info;
 
 use crate::commands::reload::reload;
 use crate::config::Config;
 use crate::server::Server;
 use crate::telemetry::counters::{Counters, unix_ms};
-use crate::telemetry::rates::{BEAT, Looks};
+use crate::telemetry::rates::{Looks, SAMPLE_INTERVAL};
 
 /// Runs for as long as the server.
 pub async fn run(server: Arc<Server>) {
-    tokio::join!(server.certificates.follow(), feel_pulse(&server), bound_clients(&server), of_data(&server));
+    tokio::join!(
+        server.certificates.follow(),
+        sample_rates(&server),
+        bound_clients(&server),
+        of_data(&server)
+    );
 }
 
 /// Looks now and then how fast things go, and how much memory the data takes.
-async fn feel_pulse(server: &Server) {
+async fn sample_rates(server: &Server) {
     let mut looks = Looks::default();
     loop {
         let Counters { commands, bytes_in, bytes_out, .. } = &server.counters;
         let sums = [commands, bytes_in, bytes_out].map(|sum| sum.load(Ordering::Relaxed));
-        server.pulse.look(&mut looks, Instant::now(), sums);
-        server.pulse.peak(server.store.usage().bytes as u64);
-        tokio::time::sleep(BEAT).await;
+        server.rate_sampler.look(&mut looks, Instant::now(), sums);
+        server.rate_sampler.peak(server.store.usage().bytes as u64);
+        tokio::time::sleep(SAMPLE_INTERVAL).await;
     }
 }
 
@@ -37,7 +42,7 @@ const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
 /// of which each is little is not reported.
 async fn bound_clients(server: &Server) {
     loop {
-        let _ = tokio::time::timeout(BEAT, server.client_memory.exceeded()).await;
+        let _ = tokio::time::timeout(SAMPLE_INTERVAL, server.client_memory.exceeded()).await;
         server.evict_clients();
         tokio::time::sleep(BETWEEN_LOOKS).await;
     }
@@ -45,11 +50,11 @@ async fn bound_clients(server: &Server) {
 
 async fn of_data(server: &Arc<Server>) {
     match &server.store {
-        Store::Here(node) => {
-            tokio::join!(upkeep::run(node, || pace(server, node), unix_ms), log_disk_failures(node));
+        Store::Local(node) => {
+            tokio::join!(background::run(node, || pace(server, node), unix_ms), log_disk_failures(node));
         }
-        Store::Spread(cluster) => {
-            tokio::join!(follow_catalog(server, cluster), tell_of_links(cluster));
+        Store::Distributed(cluster) => {
+            tokio::join!(follow_catalog(server, cluster), log_links(cluster));
         }
     }
 }
@@ -71,19 +76,19 @@ pub async fn log_disk_failures(node: &Node) {
 }
 
 /// As in Redis nothing expires while clients are paused. That the time of a pause is over is noticed here.
-fn pace(server: &Server, node: &Node) -> upkeep::Pace {
+fn pace(server: &Server, node: &Node) -> background::ExpiryPace {
     let is_paused = server.pause.is_on() && server.pause.holds(true);
     node.hold_expired(is_paused);
     let pace = server.config.pace();
-    if is_paused { upkeep::Pace { share: Duration::ZERO, ..pace } } else { pace }
+    if is_paused { background::ExpiryPace { budget: Duration::ZERO, ..pace } } else { pace }
 }
 
 impl Config {
     /// How much time goes into the removal of expired keys.
-    pub fn pace(&self) -> upkeep::Pace {
+    pub fn pace(&self) -> background::ExpiryPace {
         let tick = Duration::from_millis(1000 / self.hz.get().max(1));
         let percent = 23 + 2 * self.active_expire_effort.get();
-        upkeep::Pace { tick, share: tick * u32::try_from(percent).unwrap_or(100) / 100 }
+        background::ExpiryPace { tick, budget: tick * u32::try_from(percent).unwrap_or(100) / 100 }
     }
 }
 
@@ -108,21 +113,21 @@ async fn follow_catalog(server: &Server, cluster: &Cluster) {
 const LOOK: Duration = Duration::from_millis(250);
 
 /// Writes to the log which store nodes cannot be used, and why, whenever that changes.
-async fn tell_of_links(cluster: &Cluster) {
-    let mut told = Vec::new();
+async fn log_links(cluster: &Cluster) {
+    let mut logged = Vec::new();
     loop {
         let links = cluster.links();
-        told.resize(links.len(), Ok(()));
-        for (link, told) in links.iter().zip(&mut told) {
+        logged.resize(links.len(), Ok(()));
+        for (link, logged) in links.iter().zip(&mut logged) {
             let state = link.is_up();
-            if state == *told {
+            if state == *logged {
                 continue;
             }
             match &state {
                 Ok(()) => info!("store node {} is reachable", link.address()),
                 Err(why) => info!("store node {} cannot be used: {why}", link.address()),
             }
-            *told = state;
+            *logged = state;
         }
         tokio::time::sleep(LOOK).await;
     }

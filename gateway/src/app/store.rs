@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use store::Store;
-use store::client::Trust;
+use store::client::PeerCredentials;
 use store::server::Service;
 use tokio::runtime::Builder;
 use tracing::{info, warn};
@@ -16,7 +16,7 @@ use crate::net;
 use crate::process::certificates::Certificates;
 use crate::process::descriptors;
 use crate::process::persistence::{Storage, token};
-use crate::telemetry::counters::{Face, give_back_memory, unix_ms};
+use crate::telemetry::counters::{Listener, give_back_memory, unix_ms};
 use crate::telemetry::log;
 use crate::telemetry::spans::Spans;
 
@@ -40,21 +40,22 @@ async fn run(config: &Arc<Config>, accept_loss: bool) -> Result<(), StartError> 
     config.stores.set(Vec::new());
     let certificates = Arc::new(Certificates::load(config).map_err(StartError)?);
     // What is spoken here is spoken among nodes.
-    let tls = certificates.of(Face::Grpc).cloned();
+    let tls = certificates.of(Listener::Grpc).cloned();
     if tls.is_some() && config.tls_ca_cert_file.get().is_none() {
         return Err(StartError("tls-cert-file: tls-ca-cert-file is required to verify other nodes".into()));
     }
-    let trust = Trust { token: token(config).map_err(StartError)?, tls };
+    let credentials = PeerCredentials { token: token(config).map_err(StartError)?, tls };
     let address = config.grpc.get().ok_or_else(|| StartError("grpc: no address is set".into()))?;
     let (listener, bound) = listen("grpc", &address, config)?;
-    let knows_peers = trust.token.is_some() || trust.tls.as_ref().is_some_and(|tls| tls.knows_clients());
+    let knows_peers =
+        credentials.token.is_some() || credentials.tls.as_ref().is_some_and(|tls| tls.knows_clients());
     if !knows_peers && !bound.ip().is_loopback() {
         let why = "the address is not a loopback address, so unauthenticated peers could change all data; set \
                    cluster-token-file, or enable TLS with tls-auth-clients";
         return Err(StartError(format!("grpc: {bound}: {why}")));
     }
-    let storage = Storage::open(config, Trust::default(), accept_loss).map_err(StartError)?;
-    let Store::Here(node) = storage.store() else {
+    let storage = Storage::open(config, PeerCredentials::default(), accept_loss).map_err(StartError)?;
+    let Store::Local(node) = storage.store() else {
         return Err(StartError("stores: cannot be set on a store node".into()));
     };
     config.apply_settings_of_data(&node);
@@ -72,14 +73,14 @@ async fn run(config: &Arc<Config>, accept_loss: bool) -> Result<(), StartError> 
     let spans = Spans::new(config.clone());
     let collector = telemetry::open(config, &format!("{:016x}", store::random()), &spans);
     let warning = |text: &str| warn!("{text}");
-    let service = Service::new(node.clone(), trust, unix_ms, configure, spans.sink(), warning);
+    let service = Service::new(node.clone(), credentials, unix_ms, configure, spans.sink(), warning);
     let service = service.await.map_err(StartError)?;
     give_back_memory();
-    let upkeep = tokio::spawn({
+    let background = tokio::spawn({
         let (node, config) = (node.clone(), config.clone());
         async move {
-            let upkeep = store::upkeep::run(&node, || config.pace(), unix_ms);
-            tokio::join!(upkeep, crate::app::background::log_disk_failures(&node))
+            let background = store::background::run(&node, || config.pace(), unix_ms);
+            tokio::join!(background, crate::app::background::log_disk_failures(&node))
         }
     });
     let following = tokio::spawn({
@@ -92,14 +93,14 @@ async fn run(config: &Arc<Config>, accept_loss: bool) -> Result<(), StartError> 
     });
     let mut serving = tokio::spawn(serving);
     let started = std::time::Instant::now();
-    let told = Arc::new(OfNode { config: config.clone(), node: node.clone(), service, spans, started });
+    let of_node = Arc::new(OfNode { config: config.clone(), node: node.clone(), service, spans, started });
     let (set_ready, ready) = tokio::sync::watch::channel(true);
     let mut addresses = format!("grpc={bound}");
     if let Some(address) = config.http.get() {
         let (listener, bound) = listen("http", &address, config)?;
         addresses.push_str(&format!(" http={bound}"));
-        let told = told.clone();
-        let text = move |ready| metrics::render(&told.gather(ready));
+        let of_node = of_node.clone();
+        let text = move |ready| metrics::render(&of_node.gather(ready));
         tokio::spawn(net::http::serve_health(
             config.clone(),
             listener,
@@ -108,7 +109,7 @@ async fn run(config: &Arc<Config>, accept_loss: bool) -> Result<(), StartError> 
             text,
         ));
     }
-    let telling = tokio::spawn(told.run(collector, ready));
+    let exporting = tokio::spawn(of_node.run(collector, ready));
     println!("moonshard store ready {addresses}");
 
     tokio::select! {
@@ -127,9 +128,9 @@ async fn run(config: &Arc<Config>, accept_loss: bool) -> Result<(), StartError> 
     if tokio::time::timeout(DRAIN, serving).await.is_err() {
         info!("shutting down: open connections were closed after the grace period");
     }
-    upkeep.abort();
+    background.abort();
     following.abort();
     // It ends when it has sent what was left.
-    let _ = telling.await;
+    let _ = exporting.await;
     storage.close(false).map_err(StartError)
 }

@@ -11,20 +11,20 @@ use tracing::info;
 use super::rows::CONNECTION;
 use crate::acl::commands::{CATEGORIES, category};
 use crate::acl::file::parse_rules;
-use crate::acl::log::Refusal;
+use crate::acl::log::AclLogEntry;
 use crate::acl::user::{User, hex};
 use crate::acl::{Account, DEFAULT, Denied, Refused, Selector, allows_channel, has_spaces};
 use crate::admission::full_name;
 use crate::scripting::records;
 use crate::server::Server;
 use crate::server::{AsyncHandler, Handler, SessionCommand};
-use crate::session::pubsub::Kind;
+use crate::session::pubsub::SubscriptionKind;
 use crate::session::{ClientInfo, Session};
 use crate::telemetry::counters::unix_ms;
 
 /// The rows of this family.
 pub static COMMANDS: &[SessionCommand] = &[SessionCommand {
-    facts: Command {
+    spec: Command {
         name: "acl",
         since: "6.0.0",
         arity: Arity::AtLeast(2),
@@ -222,7 +222,7 @@ async fn perform(
         b"cat" => cat(server, args, out),
         b"dryrun" => dry_run(server, args, out),
         b"genpass" => generate(args, out),
-        b"log" => tell_log(server, args, out),
+        b"log" => reply_log(server, args, out),
         b"load" => load(server, session).await.map(|()| out.ok()),
         b"save" => save(server).map(|()| out.ok()),
         _ => {
@@ -237,7 +237,7 @@ async fn set_user(server: &Server, session: &mut Session, args: Args<'_>) -> Res
     if has_spaces(name) {
         return Err(CommandError::new("ERR Usernames can't contain spaces or null characters"));
     }
-    let _turn = server.loading.lock().await;
+    let _script_permit = server.loading.lock().await;
     let user = server.acl.planned(name, args.rest(3).iter().copied())?;
     if keeps_users(server) {
         let rules = user.show(server.acl.commands());
@@ -253,7 +253,7 @@ async fn delete_users(server: &Server, session: &mut Session, args: Args<'_>) ->
     if args.rest(2).contains(&DEFAULT) {
         return Err(CommandError::new("ERR The 'default' user cannot be removed"));
     }
-    let _turn = server.loading.lock().await;
+    let _script_permit = server.loading.lock().await;
     if keeps_users(server) {
         let gone = args.rest(2).iter().map(|name| name.to_vec()).collect();
         server.store.change_records(records::USER, Vec::new(), gone).await?;
@@ -279,7 +279,8 @@ fn end_forbidden(server: &Server, session: Option<&mut Session>, account: &Arc<A
         let user = account.user();
         let Some(allowed) = user.channels() else { return };
         server.pubsub.listening(|client, kind, name| {
-            is_its(client) && !allows_channel(allowed.iter().copied(), name, kind == Kind::Pattern)
+            is_its(client)
+                && !allows_channel(allowed.iter().copied(), name, kind == SubscriptionKind::Pattern)
         })
     };
     let own = session.as_ref().map(|session| session.client.id);
@@ -363,16 +364,16 @@ fn dry_run(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(), Comma
         account.ok_or_else(|| CommandError::owned(format!("ERR User '{}' not found", shown(args[2]))))?;
     let call = Args::new(args.rest(3));
     let row = server.registry.lookup(call.name());
-    let row = row.map(|row| server.registry.inner(row, call).map_or(row, |(row, _)| row).facts());
+    let row = row.map(|row| server.registry.inner(row, call).map_or(row, |(row, _)| row).spec());
     let unknown = || CommandError::owned(format!("ERR Command '{}' not found", shown(call.name())));
-    let (row, facts) = row.and_then(|row| Some((row, resolve(row, call)?))).ok_or_else(unknown)?;
-    if !facts.arity.allows(call.len()) {
-        return Err(error::wrong_arity(&full_name(row, facts)));
+    let (row, spec) = row.and_then(|row| Some((row, resolve(row, call)?))).ok_or_else(unknown)?;
+    if !spec.arity.allows(call.len()) {
+        return Err(error::wrong_arity(&full_name(row, spec)));
     }
     let object = |at: usize, kind: &str| {
         format!("This user has no permissions to access the '{}' {kind}", shown(call[at]))
     };
-    let refused = match server.acl.check(&account, row, facts, call) {
+    let refused = match server.acl.check(&account, row, spec, call) {
         Ok(()) => {
             out.ok();
             return Ok(());
@@ -380,7 +381,7 @@ fn dry_run(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(), Comma
         Err(Refused::Denied(Denied::Key(at))) => object(at, "key"),
         Err(Refused::Denied(Denied::Channel(at))) => object(at, "channel"),
         Err(Refused::Denied(Denied::Command) | Refused::Gone) => {
-            format!("This user has no permissions to run the '{}' command", full_name(row, facts))
+            format!("This user has no permissions to run the '{}' command", full_name(row, spec))
         }
     };
     out.bulk(refused.as_bytes());
@@ -416,7 +417,7 @@ fn generate(args: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
 /// How many refusals ACL LOG tells of if it is not told.
 const USUAL: usize = 10;
 
-fn tell_log(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
+fn reply_log(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
     let count = match args.rest(2) {
         [] => USUAL,
         [word] if word.eq_ignore_ascii_case(b"reset") => {
@@ -432,7 +433,7 @@ fn tell_log(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(), Comm
     };
     let (now_ms, newest) = (unix_ms(), server.acl.log.newest(count));
     out.array(newest.len());
-    for Refusal { count, reason, context, object, user, at_ms, client } in newest {
+    for AclLogEntry { count, reason, context, object, user, at_ms, client } in newest {
         out.map(7);
         out.bulk(b"count");
         out.integer(i64::try_from(count).unwrap_or(i64::MAX));
@@ -461,7 +462,7 @@ const NO_FILE: CommandError = CommandError::new(
 
 async fn load(server: &Server, session: &mut Session) -> Result<(), CommandError> {
     let path = server.config.aclfile.get().ok_or(NO_FILE)?;
-    let _turn = server.loading.lock().await;
+    let _script_permit = server.loading.lock().await;
     let users = server.acl.load(&path).map_err(|why| CommandError::owned(format!("ERR {why}")))?;
     for account in server.acl.replace(users) {
         end_forbidden(server, Some(session), &account);
@@ -481,7 +482,7 @@ fn save(server: &Server) -> Result<(), CommandError> {
 
 /// Makes the users known that are kept beside the data, and forgets others. Rules that this version refuses let nobody
 /// in, and are named in the log.
-pub async fn recall(server: &Server) -> Result<(), CommandError> {
+pub async fn reload_users(server: &Server) -> Result<(), CommandError> {
     if !keeps_users(server) {
         return Ok(());
     }

@@ -42,12 +42,12 @@ pub fn latencystats(server: &Server, text: &mut String) {
     }
     let percents = server.config.percentiles();
     for (name, CallReport { spread, .. }) in called(server).filter(|(_, report)| report.spread.count() > 0) {
-        let told = percents.iter().map(|percent| {
+        let values = percents.iter().map(|percent| {
             let nanos = spread.percentile(*percent);
             format!("p{percent}={}.{:03}", nanos / 1000, nanos % 1000)
         });
-        let told: Vec<String> = told.collect();
-        let _ = write!(text, "latency_percentiles_usec_{name}:{}\r\n", told.join(","));
+        let values: Vec<String> = values.collect();
+        let _ = write!(text, "latency_percentiles_usec_{name}:{}\r\n", values.join(","));
     }
 }
 

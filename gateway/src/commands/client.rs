@@ -18,7 +18,7 @@ use crate::telemetry::spans::{Parent, parse_traceparent};
 
 /// The rows of this family.
 pub static COMMANDS: &[SessionCommand] = &[SessionCommand {
-    facts: Command {
+    spec: Command {
         name: "client",
         since: "2.4.0",
         arity: Arity::AtLeast(2),

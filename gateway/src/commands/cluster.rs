@@ -16,13 +16,13 @@ use super::rows::CONNECTION;
 use crate::admission::NOT_IN_SCRIPT;
 use crate::server::Server;
 use crate::server::{AsyncHandler, Handler, InExec, SessionCommand};
-use crate::session::{Session, Touched};
+use crate::session::{DataAccess, Session};
 use crate::telemetry::counters::unix_ms;
 
 /// The rows of this family.
 pub static COMMANDS: &[SessionCommand] = &[
     SessionCommand {
-        facts: Command {
+        spec: Command {
             name: "cluster",
             arity: Arity::AtLeast(2),
             flags: 0,
@@ -33,15 +33,15 @@ pub static COMMANDS: &[SessionCommand] = &[
             ..BASE
         },
         run: Handler::Async(AsyncHandler {
-            in_script: Some(tell_script),
+            in_script: Some(reply_in_script),
             in_exec: InExec::Beforehand,
-            touches: Touched::Nothing,
+            data_access: DataAccess::Nothing,
             ends_with_client: true,
             ..AsyncHandler::new(|server, session, args, out| Box::pin(cluster(server, session, args, out)))
         }),
     },
     SessionCommand {
-        facts: Command {
+        spec: Command {
             name: "readonly",
             arity: Arity::Exactly(1),
             flags: flags::FAST,
@@ -51,7 +51,7 @@ pub static COMMANDS: &[SessionCommand] = &[
         run: Handler::Inline(fine),
     },
     SessionCommand {
-        facts: Command {
+        spec: Command {
             name: "readwrite",
             arity: Arity::Exactly(1),
             flags: flags::FAST,
@@ -61,7 +61,7 @@ pub static COMMANDS: &[SessionCommand] = &[
         run: Handler::Inline(fine),
     },
     SessionCommand {
-        facts: Command {
+        spec: Command {
             name: "asking",
             arity: Arity::Exactly(1),
             flags: flags::FAST,
@@ -316,12 +316,12 @@ async fn cluster(
     match &*args[1].to_ascii_lowercase() {
         b"countkeysinslot" => count_keys(server, session, args, out).await,
         b"getkeysinslot" => list_keys(server, session, args, out).await,
-        _ => tell(server, session, args, out),
+        _ => write_reply(server, session, args, out),
     }
 }
 
 /// CLUSTER in a script. What looks at all keys would wait for those that the script has locked.
-fn tell_script(
+fn reply_in_script(
     server: &Server,
     session: &mut Session,
     args: Args<'_>,
@@ -329,12 +329,17 @@ fn tell_script(
 ) -> Result<(), CommandError> {
     match &*args[1].to_ascii_lowercase() {
         b"countkeysinslot" | b"getkeysinslot" => Err(NOT_IN_SCRIPT),
-        _ => tell(server, session, args, out),
+        _ => write_reply(server, session, args, out),
     }
 }
 
 /// What is known without a look at the keys.
-fn tell(server: &Server, session: &Session, args: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
+fn write_reply(
+    server: &Server,
+    session: &Session,
+    args: Args<'_>,
+    out: &mut Reply,
+) -> Result<(), CommandError> {
     let id = &server.run_id;
     match &*args[1].to_ascii_lowercase() {
         b"info" => {

@@ -17,7 +17,7 @@ use crate::session::{Replies, Session};
 /// The rows of this family.
 pub static COMMANDS: &[SessionCommand] = &[
     SessionCommand {
-        facts: Command {
+        spec: Command {
             name: "hello",
             since: "6.0.0",
             arity: Arity::AtLeast(1),
@@ -29,7 +29,7 @@ pub static COMMANDS: &[SessionCommand] = &[
         run: Handler::Inline(hello),
     },
     SessionCommand {
-        facts: Command {
+        spec: Command {
             name: "auth",
             arity: Arity::AtLeast(2),
             flags: flags::NO_SCRIPT | flags::FAST | flags::NO_AUTH,
@@ -41,7 +41,7 @@ pub static COMMANDS: &[SessionCommand] = &[
         run: Handler::Inline(auth),
     },
     SessionCommand {
-        facts: Command {
+        spec: Command {
             name: "select",
             arity: Arity::Exactly(2),
             summary: "Changes the selected database.",
@@ -51,7 +51,7 @@ pub static COMMANDS: &[SessionCommand] = &[
         run: Handler::Inline(select),
     },
     SessionCommand {
-        facts: Command {
+        spec: Command {
             name: "quit",
             arity: Arity::AtLeast(1),
             flags: flags::NO_SCRIPT | flags::FAST | flags::NO_AUTH,
@@ -66,7 +66,7 @@ pub static COMMANDS: &[SessionCommand] = &[
         }),
     },
     SessionCommand {
-        facts: Command {
+        spec: Command {
             name: "reset",
             since: "6.2.0",
             flags: flags::NO_SCRIPT | flags::FAST | flags::NO_AUTH,
@@ -194,10 +194,10 @@ pub(super) fn selected(args: Args<'_>) -> Result<usize, CommandError> {
 fn reset(server: &Server, session: &mut Session, _: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
     unwatch(server, session);
     leave(server, session);
-    session.take_mail(out);
+    session.take_pushes(out);
     session.multi = None;
     let account = server.acl.default_account().clone();
-    session.become_user(account, server.acl.lets_in_strangers());
+    session.become_user(account, server.acl.allows_unauthenticated());
     session.replies = Replies::All;
     session.db = 0;
     session.speak(Protocol::Resp2);

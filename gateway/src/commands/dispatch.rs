@@ -20,11 +20,11 @@ use crate::commands::perform::perform;
 use crate::scripting;
 use crate::server::Server;
 use crate::server::{Handler, Row, SessionCommand, run_now};
-use crate::session::{Session, Touched};
+use crate::session::{DataAccess, Session};
 use crate::telemetry::counters::{Counters, unix_ms};
 use crate::telemetry::counts::Refusal;
 use crate::telemetry::latency::Spike;
-use crate::telemetry::spans::{CLIENT, Fact, Open, Scope, Span};
+use crate::telemetry::spans::{AttributeValue, CLIENT, Open, Scope, Span};
 
 /// Handles a request as far as that is possible at once. The reply is in `out`, unless something is returned
 /// that has to be awaited with [`finish`].
@@ -36,7 +36,7 @@ pub fn begin<'a>(
     out: &mut Reply,
 ) -> Option<Waiting<'a>> {
     let began = session_time(server, session);
-    let mark = out.begin();
+    let start = out.begin();
     limit(server, out);
     let span = server.spans.begin(&session.parent, began);
     session.span = span.filter(|_| !session.needs_password(&server.acl));
@@ -49,15 +49,15 @@ pub fn begin<'a>(
     if waiting.is_none() {
         let took = began.map(|began| note_time(server, session, args, began));
         if let Some(number) = called {
-            count(server, number, took, out, mark);
-            server.audit_call(&session.client, number, args, error_from(out, mark));
+            count(server, number, took, out, start);
+            server.audit_call(&session.client, number, args, error_from(out, start));
         }
         if let Some(span) = session.span.take() {
             let name = match called {
                 Some(number) => server.registry.shown_name(usize::from(number)),
                 None => admission::shown_name(&server.registry, args),
             };
-            tell(server, session, span, name, began.and(session.clock), out, mark);
+            report(server, session, span, name, began.and(session.clock), out, start);
         }
     }
     waiting
@@ -71,35 +71,35 @@ fn limit(server: &Server, out: &mut Reply) {
 
 /// Tells of a request that was traced and has been answered: `now`, if somebody knows when that is.
 #[cold]
-fn tell(
+fn report(
     server: &Server,
     session: &Session,
     open: Open,
     name: &str,
     now: Option<Instant>,
     out: &Reply,
-    mark: usize,
+    start: usize,
 ) {
     let span = span_of(open, name, now)
-        .with("db.namespace", Fact::Digits(session.db as u64))
+        .with("db.namespace", AttributeValue::Digits(session.db as u64))
         .with_address(CLIENT, &session.client.addr);
-    server.spans.end(span.with_reply(out.buf.get(mark..).unwrap_or_default()));
+    server.spans.end(span.with_reply(out.buf.get(start..).unwrap_or_default()));
 }
 
 /// The span of a request that ends `now`, if somebody knows when that is.
 fn span_of(open: Open, name: &str, now: Option<Instant>) -> Span {
     let span = open.end(name.to_owned(), now.unwrap_or_else(Instant::now));
-    span.with("db.system.name", "redis").with("db.operation.name", Fact::Text(name))
+    span.with("db.system.name", "redis").with("db.operation.name", AttributeValue::Text(name))
 }
 
-/// The reply from `mark` on, if it is an error.
-fn error_from(out: &Reply, mark: usize) -> Option<&[u8]> {
-    out.buf.get(mark..).filter(|_| out.is_error_from(mark))
+/// The reply from `start` on, if it is an error.
+fn error_from(out: &Reply, start: usize) -> Option<&[u8]> {
+    out.buf.get(start..).filter(|_| out.is_error_from(start))
 }
 
-/// Counts a call that was run, with how long it took if somebody has measured that. Its reply stands behind `mark`.
-fn count(server: &Server, number: u16, took: Option<Duration>, out: &Reply, mark: usize) {
-    let error = error_from(out, mark);
+/// Counts a call that was run, with how long it took if somebody has measured that. Its reply stands behind `start`.
+fn count(server: &Server, number: u16, took: Option<Duration>, out: &Reply, start: usize) {
+    let error = error_from(out, start);
     match took {
         Some(took) => server.calls.add(number, took, error.is_some()),
         None => server.calls.add_untimed(number, error.is_some()),
@@ -170,8 +170,8 @@ pub fn note_slow(server: &Server, session: &Session, args: Args<'_>, took: Durat
     }
     if is_spike {
         let row = server.registry.lookup(args.name());
-        let facts = row.and_then(|row| resolve(row.facts(), args));
-        let is_fast = facts.is_some_and(|facts| facts.has(flags::FAST));
+        let spec = row.and_then(|row| resolve(row.spec(), args));
+        let is_fast = spec.is_some_and(|spec| spec.has(flags::FAST));
         let millis = took.as_millis() as u64;
         server.latency.add(is_fast, Spike { at: unix_ms() / 1000, millis });
     }
@@ -179,7 +179,7 @@ pub fn note_slow(server: &Server, session: &Session, args: Args<'_>, took: Durat
 
 /// Shows a call to those who watch, unless it is for administrators only.
 fn show(server: &Server, session: &Session, admitted: &Admitted<'_>) {
-    if server.monitors.listen() && !admitted.facts.has(flags::ADMIN) {
+    if server.monitors.listen() && !admitted.spec.has(flags::ADMIN) {
         server.monitors.show(&server.pubsub, session.db, &session.client.addr, admitted.args);
     }
 }
@@ -230,24 +230,24 @@ fn try_begin<'a>(
         return None;
     }
     *called = Some(admitted.number);
-    if commands::pubsub::pong(session, admitted.facts, args, out) {
+    if commands::pubsub::pong(session, admitted.spec, args, out) {
         return None;
     }
-    session.touched = session.touched.max(touched(&admitted));
+    session.data_access = session.data_access.max(data_access(&admitted));
     // Redis shows SELECT and RESET with the database that they lead to, and EXEC behind what it does.
-    let is_late = matches!(admitted.facts.name, "select" | "reset" | "exec");
+    let is_late = matches!(admitted.spec.name, "select" | "reset" | "exec");
     if !is_late {
         show(server, session, &admitted);
     }
     match admitted.row {
         Row::Engine(_) => {
             commands::client::tracking::note(server, session, &admitted);
-            let Admitted { facts, ref keys, .. } = admitted;
-            let call = Call { command: facts, args, keys, db: session.db, now_ms };
-            let mark = out.buf.len();
+            let Admitted { spec, ref keys, .. } = admitted;
+            let call = Call { command: spec, args, keys, db: session.db, now_ms };
+            let start = out.buf.len();
             match server.store.try_execute(&call, &mut session.seed, out) {
-                Some(_) if scripting::found_nothing(&admitted, out, mark) => {
-                    out.truncate(mark);
+                Some(_) if scripting::found_nothing(&admitted, out, start) => {
+                    out.truncate(start);
                     Some(Waiting::Blocked(admitted))
                 }
                 Some(_) => None,
@@ -266,21 +266,21 @@ fn try_begin<'a>(
 }
 
 /// What a call touches, at most.
-fn touched(admitted: &Admitted<'_>) -> Touched {
+fn data_access(admitted: &Admitted<'_>) -> DataAccess {
     match admitted.row {
-        _ if admitted.facts.is_write() => Touched::Written,
-        Row::Engine(_) if admitted.facts.routing == Routing::Anywhere => Touched::Nothing,
-        Row::Engine(_) => Touched::Read,
-        Row::Session(command) => command.run.touches(admitted.facts.name),
+        _ if admitted.spec.is_write() => DataAccess::Written,
+        Row::Engine(_) if admitted.spec.routing == Routing::Anywhere => DataAccess::Nothing,
+        Row::Engine(_) => DataAccess::Read,
+        Row::Session(command) => command.run.data_access(admitted.spec.name),
     }
 }
 
 /// Whether CLIENT PAUSE … WRITE holds this call up.
 fn may_write(server: &Server, session: &Session, admitted: &Admitted<'_>) -> bool {
-    let writes = |facts: &Command| facts.is_write() || facts.has(flags::PUBLISHES);
+    let writes = |spec: &Command| spec.is_write() || spec.has(flags::PUBLISHES);
     let queued = session.multi.iter().flat_map(|multi| &multi.queued);
     let mut queued = queued.filter_map(|call| server.registry.lookup(call.first()?));
-    writes(admitted.facts) || (admitted.facts.name == "exec" && queued.any(|row| writes(row.facts())))
+    writes(admitted.spec) || (admitted.spec.name == "exec" && queued.any(|row| writes(row.spec())))
 }
 
 /// A request that could not be answered at once.
@@ -308,7 +308,7 @@ impl<'a> Waiting<'a> {
     pub fn blocks(&self) -> bool {
         match self {
             Waiting::Blocked(_) | Waiting::Paused(..) => true,
-            Waiting::Locked(admitted) => admitted.facts.has(flags::BLOCKING),
+            Waiting::Locked(admitted) => admitted.spec.has(flags::BLOCKING),
             Waiting::Handled(command, _) => command.run.blocks(),
         }
     }
@@ -323,12 +323,12 @@ impl<'a> Waiting<'a> {
 pub struct Sent {
     pending: Pending,
     node: NodeId,
-    asked: Asked,
+    request: RequestInfo,
 }
 
 /// What was asked, with its arguments.
-pub struct Asked {
-    facts: &'static Command,
+pub struct RequestInfo {
+    spec: &'static Command,
     number: u16,
     /// Of the session when it was sent.
     db: usize,
@@ -349,16 +349,16 @@ pub fn send<'a, 'b>(
     map: &SlotMap,
     before: impl Iterator<Item = &'b Sent> + Clone,
 ) -> Result<Sent, Waiting<'a>> {
-    let (Store::Spread(cluster), Waiting::Locked(admitted)) = (&server.store, &waiting) else {
+    let (Store::Distributed(cluster), Waiting::Locked(admitted)) = (&server.store, &waiting) else {
         return Err(waiting);
     };
-    let Admitted { facts, args, ref keys, number, .. } = *admitted;
-    let call = Call { command: facts, args, keys, db: session.db, now_ms: 0 };
-    let is_write_elsewhere = |sent: &Sent, node: NodeId| sent.asked.facts.is_write() && sent.node != node;
+    let Admitted { spec, args, ref keys, number, .. } = *admitted;
+    let call = Call { command: spec, args, keys, db: session.db, now_ms: 0 };
+    let is_write_elsewhere = |sent: &Sent, node: NodeId| sent.request.spec.is_write() && sent.node != node;
     let overtakes =
-        |node: NodeId| facts.is_write() && before.clone().any(|sent| is_write_elsewhere(sent, node));
+        |node: NodeId| spec.is_write() && before.clone().any(|sent| is_write_elsewhere(sent, node));
     match map.only_node(&call) {
-        Some(node) if !keys.is_empty() && !facts.has(flags::BLOCKING) && !overtakes(node) => {
+        Some(node) if !keys.is_empty() && !spec.has(flags::BLOCKING) && !overtakes(node) => {
             let (db, protocol) = (session.db, session.protocol);
             // Behind what was sent there; what could not be has no number.
             let mut there = before.filter(|sent| sent.node == node).map(|sent| sent.pending.id());
@@ -368,8 +368,8 @@ pub fn send<'a, 'b>(
             let pending = scope.map_or_else(send, |scope| scope.act(send));
             // What is sent together is sent at about the same time.
             let began = session_time(server, session);
-            let asked = Asked { facts, number, db, protocol, span: session.span.take(), began };
-            Ok(Sent { pending, node, asked })
+            let request = RequestInfo { spec, number, db, protocol, span: session.span.take(), began };
+            Ok(Sent { pending, node, request })
         }
         _ => Err(waiting),
     }
@@ -382,11 +382,11 @@ pub async fn receive(
     sent: Sent,
     clock: &mut Option<Instant>,
     out: &mut Reply,
-) -> Result<Option<Duration>, Asked> {
-    let Sent { pending, asked, .. } = sent;
-    let Store::Spread(cluster) = &server.store else { return Err(asked) };
-    let mark = out.begin();
-    let mut received = pin!(cluster.received(pending, asked.facts.is_write()));
+) -> Result<Option<Duration>, RequestInfo> {
+    let Sent { pending, request, .. } = sent;
+    let Store::Distributed(cluster) = &server.store else { return Err(request) };
+    let start = out.begin();
+    let mut received = pin!(cluster.received(pending, request.spec.is_write()));
     let received = match poll_fn(|context| Poll::Ready(received.as_mut().poll(context))).await {
         Poll::Ready(received) => received,
         Poll::Pending => {
@@ -397,9 +397,9 @@ pub async fn receive(
     match received {
         Some(Ok(reply)) => out.relay(&reply),
         Some(Err(error)) => out.error(&error),
-        None => return Err(asked),
+        None => return Err(request),
     }
-    Ok(note_answer(server, asked, clock, out, mark))
+    Ok(note_answer(server, request, clock, out, start))
 }
 
 /// Does a command that was sent to a node which has refused it as slots have moved: as it was asked, whatever the
@@ -407,17 +407,17 @@ pub async fn receive(
 pub async fn again(
     server: &Arc<Server>,
     session: &mut Session,
-    asked: Asked,
+    request: RequestInfo,
     args: Args<'_>,
     clock: &mut Option<Instant>,
     out: &mut Reply,
 ) -> Option<Duration> {
-    let mark = out.begin();
+    let start = out.begin();
     // Whoever admitted it found them, too.
-    let keys = keys_of(asked.facts, args).unwrap_or_default();
-    let call = Call { command: asked.facts, args, keys: &keys, db: asked.db, now_ms: 0 };
-    let protocol = std::mem::replace(&mut out.protocol, asked.protocol);
-    let scope = asked.span.as_ref().and_then(|span| server.spans.scope(span));
+    let keys = keys_of(request.spec, args).unwrap_or_default();
+    let call = Call { command: request.spec, args, keys: &keys, db: request.db, now_ms: 0 };
+    let protocol = std::mem::replace(&mut out.protocol, request.protocol);
+    let scope = request.span.as_ref().and_then(|span| server.spans.scope(span));
     {
         let client = session.client.id;
         let done = pin!(server.store.execute(&call, client, unix_ms, &mut session.seed, out));
@@ -425,23 +425,23 @@ pub async fn again(
     }
     out.protocol = protocol;
     *clock = None;
-    note_answer(server, asked, clock, out, mark)
+    note_answer(server, request, clock, out, start)
 }
 
-/// Notes that a command that was sent has its answer, behind `mark`. How long it took, if anybody wants to know.
+/// Notes that a command that was sent has its answer, behind `start`. How long it took, if anybody wants to know.
 fn note_answer(
     server: &Server,
-    asked: Asked,
+    request: RequestInfo,
     clock: &mut Option<Instant>,
     out: &Reply,
-    mark: usize,
+    start: usize,
 ) -> Option<Duration> {
-    let Asked { number, span, began, .. } = asked;
+    let RequestInfo { number, span, began, .. } = request;
     let took = began.map(|began| clock.get_or_insert_with(Instant::now).saturating_duration_since(began));
-    count(server, number, took, out, mark);
+    count(server, number, took, out, start);
     if let Some(open) = span {
         let span = span_of(open, server.registry.shown_name(usize::from(number)), began.and(*clock));
-        server.spans.end(span.with_reply(out.buf.get(mark..).unwrap_or_default()));
+        server.spans.end(span.with_reply(out.buf.get(start..).unwrap_or_default()));
     }
     took
 }
@@ -470,9 +470,9 @@ pub async fn finish(server: &Arc<Server>, session: &mut Session, waiting: Waitin
         Waiting::Locked(admitted) | Waiting::Handled(_, admitted) => Some(admitted.args),
         Waiting::Blocked(_) | Waiting::Paused(..) => None,
     };
-    let args = args
-        .filter(|_| !matches!(&waiting, Waiting::Locked(admitted) if admitted.facts.has(flags::BLOCKING)));
-    let (number, mark) = (waiting.admitted().number, out.begin());
+    let args =
+        args.filter(|_| !matches!(&waiting, Waiting::Locked(admitted) if admitted.spec.has(flags::BLOCKING)));
+    let (number, start) = (waiting.admitted().number, out.begin());
     let called = waiting.admitted().args;
     let scope = session.span.as_ref().and_then(|span| server.spans.scope(span));
     let client = session.client.id;
@@ -490,21 +490,21 @@ pub async fn finish(server: &Arc<Server>, session: &mut Session, waiting: Waitin
     };
     if let Some(span) = session.span.take() {
         let name = server.registry.shown_name(usize::from(number));
-        tell(server, session, span, name, took.and(session.clock), out, mark);
+        report(server, session, span, name, took.and(session.clock), out, start);
     }
-    count(server, number, took, out, mark);
-    server.audit_call(&session.client, number, called, error_from(out, mark));
+    count(server, number, took, out, start);
+    server.audit_call(&session.client, number, called, error_from(out, start));
 }
 
 async fn answer(server: &Arc<Server>, session: &mut Session, waiting: Waiting<'_>, out: &mut Reply) {
     match waiting {
         Waiting::Locked(admitted) => {
-            let Admitted { facts, args, ref keys, .. } = admitted;
-            let call = Call { command: facts, args, keys, db: session.db, now_ms: 0 };
-            let mark = out.buf.len();
+            let Admitted { spec, args, ref keys, .. } = admitted;
+            let call = Call { command: spec, args, keys, db: session.db, now_ms: 0 };
+            let start = out.buf.len();
             server.store.execute(&call, session.client.id, unix_ms, &mut session.seed, out).await;
-            if scripting::found_nothing(&admitted, out, mark) {
-                out.truncate(mark);
+            if scripting::found_nothing(&admitted, out, start) {
+                out.truncate(start);
                 scripting::wait(server, &session.client, &admitted, session.db, out).await;
             }
         }
@@ -520,7 +520,7 @@ async fn answer(server: &Arc<Server>, session: &mut Session, waiting: Waiting<'_
         }
         Waiting::Handled(row, admitted) => {
             perform(server, session, &admitted, row.run, out).await;
-            if admitted.facts.name == "exec" {
+            if admitted.spec.name == "exec" {
                 show(server, session, &admitted);
             }
         }
@@ -536,10 +536,10 @@ fn refuse(session: &mut Session, error: &CommandError, out: &mut Reply) {
 
 /// Inside MULTI: queues the call, unless it is one that acts at once. Whether the reply is written.
 fn queue(server: &Server, session: &mut Session, admitted: &Admitted<'_>, out: &mut Reply) -> bool {
-    if matches!(admitted.facts.name, "exec" | "discard" | "multi" | "watch" | "quit" | "reset") {
+    if matches!(admitted.spec.name, "exec" | "discard" | "multi" | "watch" | "quit" | "reset") {
         return false;
     }
-    if admitted.facts.has(flags::NO_MULTI) {
+    if admitted.spec.has(flags::NO_MULTI) {
         let why = NotAdmitted::from(CommandError::new("ERR Command not allowed inside a transaction"));
         count_refusal(server, admitted.args, &why);
         refuse(session, why.error(), out);

@@ -9,7 +9,7 @@ use store_engine::{Args, Arity, Command, CommandError, Group, KeyPart, Reply, Ro
 use tracing::info;
 
 use super::script::{key_count, run_span};
-use crate::acl::limits::Limits;
+use crate::acl::limits::UserLimits;
 use crate::admission::{self, Admitted};
 use crate::scripting::records;
 use crate::scripting::{self, Program, ScriptCall};
@@ -23,7 +23,7 @@ use crate::session::Session;
 /// The rows of this family.
 pub static COMMANDS: &[SessionCommand] = &[
     SessionCommand {
-        facts: Command {
+        spec: Command {
             name: "fcall",
             keys: &[KeyPart::Counted { count_at: 2, first: 3, access: Access::Write }],
             access: Access::Write,
@@ -33,7 +33,7 @@ pub static COMMANDS: &[SessionCommand] = &[
         run: Handler::Script { source: ScriptSource::Function, read_only: false },
     },
     SessionCommand {
-        facts: Command {
+        spec: Command {
             name: "fcall_ro",
             keys: &[KeyPart::Counted { count_at: 2, first: 3, access: Access::Read }],
             summary: "Invokes a read-only function.",
@@ -42,7 +42,7 @@ pub static COMMANDS: &[SessionCommand] = &[
         run: Handler::Script { source: ScriptSource::Function, read_only: true },
     },
     SessionCommand {
-        facts: Command {
+        spec: Command {
             name: "function",
             summary: "A container for function commands.",
             complexity: "Depends on subcommand.",
@@ -191,7 +191,7 @@ pub fn function_call<'a>(
     let (keys, args) = admitted.args.rest(3).split_at(count);
     session.seed = session.seed.wrapping_add(1);
     let own = Options { flags: function.flags, ..function.options };
-    let mut options = server.complete(session.wishes.options.over(own));
+    let mut options = server.complete(session.overrides.options.over(own));
     let is_read_only = options.flags.has(Flags::NO_WRITES);
     if read_only && !is_read_only {
         return Err(CommandError::new("ERR Can not execute a script with write flag using *_ro command."));
@@ -200,7 +200,7 @@ pub fn function_call<'a>(
     let budget = admission::grant(server, session, &mut options, read_only)?;
     Ok(ScriptCall {
         since: session.clock.unwrap_or_else(Instant::now),
-        trace: session.wishes.trace.clone(),
+        trace: session.overrides.trace.clone(),
         span: run_span(server, session, &options),
         reader: super::client::tracking::reader(session, keys),
         read_only,
@@ -240,9 +240,9 @@ async fn change(
     change: impl FnOnce(&mut Libraries) -> Result<(), CommandError>,
 ) -> Result<(), CommandError> {
     // What is kept shall be what was there last.
-    let _turn = server.loading.lock().await;
+    let _script_permit = server.loading.lock().await;
     if server.store.cluster().is_some() {
-        recall_libraries(server).await?;
+        reload_libraries(server).await?;
     }
     let before = server.functions.libraries();
     server.functions.change(change)?;
@@ -255,7 +255,7 @@ async fn change(
 
 /// Makes the libraries those that are kept. Those that this version refuses are named in the log and stay where they
 /// are.
-pub async fn recall_libraries(server: &Server) -> Result<(), CommandError> {
+pub async fn reload_libraries(server: &Server) -> Result<(), CommandError> {
     let known = server.functions.libraries();
     let mut libraries = Libraries::default();
     for (name, text) in server.store.records(records::LIBRARY).await? {
@@ -295,7 +295,7 @@ async fn load(
         return Err(in_the_way(&outline.name));
     }
     // No call of it would be allowed.
-    server.budget_for(&outline.options, &Limits::default())?;
+    server.budget_for(&outline.options, &UserLimits::default())?;
     let library = Arc::new(scripting::load_library(server, Some(session), &outline).await?);
     change(server, |libraries| {
         // Somebody may have been quicker while this one was loaded.

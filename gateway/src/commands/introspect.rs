@@ -17,7 +17,7 @@ use crate::session::Session;
 
 /// The rows of this family.
 pub static COMMANDS: &[SessionCommand] = &[SessionCommand {
-    facts: Command {
+    spec: Command {
         name: "command",
         arity: Arity::AtLeast(1),
         summary: "Returns detailed information about all commands.",
@@ -154,7 +154,7 @@ fn all(server: &Server, out: &mut Reply) {
 fn info(server: &Server, name: &[u8], out: &mut Reply) {
     match named(server, name) {
         None => out.null(),
-        Some((name, facts)) => info_of(server, facts, &name, out),
+        Some((name, spec)) => info_of(server, spec, &name, out),
     }
 }
 
@@ -162,7 +162,7 @@ fn info(server: &Server, name: &[u8], out: &mut Reply) {
 fn named(server: &Server, name: &[u8]) -> Option<(String, &'static Command)> {
     let name = name.to_ascii_lowercase();
     let mut words = name.splitn(2, |byte| *byte == b'|');
-    let container = server.registry.lookup(words.next()?)?.facts();
+    let container = server.registry.lookup(words.next()?)?.spec();
     match words.next() {
         None => Some((container.name.to_owned(), container)),
         Some(_) => subcommands(server, container).into_iter().find(|(full, _)| full.as_bytes() == name),
@@ -254,7 +254,7 @@ fn list(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(), CommandE
             rows.retain(|(name, _)| glob::matches(&pattern, name.as_bytes()));
         } else if cursor.flag("ACLCAT") {
             let wanted = format!("@{}", String::from_utf8_lossy(cursor.bytes()?).to_lowercase());
-            rows.retain(|(_, facts)| categories(facts).contains(&wanted));
+            rows.retain(|(_, spec)| categories(spec).contains(&wanted));
         } else if cursor.flag("MODULE") {
             cursor.bytes()?;
             rows.clear();
@@ -273,19 +273,19 @@ fn list(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(), CommandE
 /// Where the keys of the call behind COMMAND GETKEYS stand, each with what is done with it.
 fn used(server: &Server, call: Args<'_>) -> Result<Vec<(usize, &'static str)>, CommandError> {
     let row = server.registry.find(call.name());
-    let row = row.map(|found| server.registry.inner(found.0, call).unwrap_or(found).0.facts());
-    let facts = row.and_then(|row| Some((row, resolve(row, call)?)));
-    let (row, facts) = facts.ok_or(CommandError::new("ERR Invalid command specified"))?;
-    if facts.keys.is_empty() {
+    let row = row.map(|found| server.registry.inner(found.0, call).unwrap_or(found).0.spec());
+    let spec = row.and_then(|row| Some((row, resolve(row, call)?)));
+    let (row, spec) = spec.ok_or(CommandError::new("ERR Invalid command specified"))?;
+    if spec.keys.is_empty() {
         return Err(CommandError::new("ERR The command has no key arguments"));
     }
-    if !facts.arity.allows(call.len()) {
+    if !spec.arity.allows(call.len()) {
         return Err(CommandError::new("ERR Invalid number of arguments specified for command"));
     }
-    match used_keys(facts, &full_name(row, facts), call) {
+    match used_keys(spec, &full_name(row, spec), call) {
         Ok(keys) if !keys.is_empty() => Ok(keys),
         // Scripts may have none.
-        _ if facts.group == Group::Scripting => Ok(Vec::new()),
+        _ if spec.group == Group::Scripting => Ok(Vec::new()),
         _ => Err(CommandError::new("ERR Invalid arguments specified for command")),
     }
 }

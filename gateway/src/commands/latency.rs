@@ -14,7 +14,7 @@ use crate::telemetry::counters::unix_time;
 
 /// The rows of this family.
 pub static COMMANDS: &[SessionCommand] = &[SessionCommand {
-    facts: Command {
+    spec: Command {
         name: "latency",
         arity: Arity::AtLeast(2),
         summary: "A container for latency diagnostics commands.",

@@ -13,7 +13,7 @@ use crate::telemetry::counters::unix_time;
 
 /// The row.
 pub static COMMANDS: &[SessionCommand] = &[SessionCommand {
-    facts: Command {
+    spec: Command {
         name: "lolwut",
         since: "5.0.0",
         group: Group::Server,

@@ -12,11 +12,11 @@ use crate::telemetry::counters::{allocator_report, give_back_memory, peak_bytes,
 /// The rows of this family: subcommands of the engine's MEMORY.
 pub static COMMANDS: &[SessionCommand] = &[
     SessionCommand {
-        facts: Command { name: "memory|doctor", summary: "Reports memory problems of the server.", ..MEMORY },
+        spec: Command { name: "memory|doctor", summary: "Reports memory problems of the server.", ..MEMORY },
         run: Handler::Inline(doctor),
     },
     SessionCommand {
-        facts: Command {
+        spec: Command {
             name: "memory|malloc-stats",
             summary: "Returns the statistics of the memory allocator.",
             ..MEMORY
@@ -27,11 +27,7 @@ pub static COMMANDS: &[SessionCommand] = &[
         }),
     },
     SessionCommand {
-        facts: Command {
-            name: "memory|purge",
-            summary: "Releases unused memory of the allocator.",
-            ..MEMORY
-        },
+        spec: Command { name: "memory|purge", summary: "Releases unused memory of the allocator.", ..MEMORY },
         run: Handler::Inline(|_, _, _, out| {
             give_back_memory();
             out.ok();
@@ -39,7 +35,7 @@ pub static COMMANDS: &[SessionCommand] = &[
         }),
     },
     SessionCommand {
-        facts: Command { name: "memory|stats", summary: "Returns memory usage by category.", ..MEMORY },
+        spec: Command { name: "memory|stats", summary: "Returns memory usage by category.", ..MEMORY },
         run: Handler::Inline(stats),
     },
 ];
@@ -55,7 +51,7 @@ const MEMORY: Command = Command {
 };
 
 /// What is accounted for, beside what the process occupies.
-struct Account {
+struct MemoryAccount {
     dataset: u64,
     keys: u64,
     scripts: u64,
@@ -65,11 +61,11 @@ struct Account {
     peak: u64,
 }
 
-impl Account {
-    fn of(server: &Server) -> Account {
+impl MemoryAccount {
+    fn of(server: &Server) -> MemoryAccount {
         let usage = server.store.usage();
         let resident = resident_bytes();
-        Account {
+        MemoryAccount {
             dataset: usage.bytes as u64,
             keys: usage.keys.iter().sum::<usize>() as u64,
             scripts: server.scripts.usage().1 as u64,
@@ -86,13 +82,13 @@ impl Account {
 }
 
 /// A share that is none of nothing.
-fn share(part: u64, whole: u64) -> f64 {
+fn ratio(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
 
 /// By the names that Redis has for them. What has no meaning here is left out.
 fn stats(server: &Server, _: &mut Session, _: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
-    let account = Account::of(server);
+    let account = MemoryAccount::of(server);
     let total = account.total();
     let numbers = [
         ("peak.allocated", account.peak),
@@ -109,18 +105,18 @@ fn stats(server: &Server, _: &mut Session, _: Args<'_>, out: &mut Reply) -> Resu
         ("fragmentation.bytes", account.resident.saturating_sub(total)),
     ];
     let shares = [
-        ("dataset.percentage", 100.0 * share(account.dataset, total)),
-        ("peak.percentage", 100.0 * share(account.resident, account.peak)),
-        ("fragmentation", share(account.resident, total)),
+        ("dataset.percentage", 100.0 * ratio(account.dataset, total)),
+        ("peak.percentage", 100.0 * ratio(account.resident, account.peak)),
+        ("fragmentation", ratio(account.resident, total)),
     ];
     out.map(numbers.len() + shares.len());
     for (name, number) in numbers {
         out.bulk(name.as_bytes());
         out.integer(i64::try_from(number).unwrap_or(i64::MAX));
     }
-    for (name, share) in shares {
+    for (name, ratio) in shares {
         out.bulk(name.as_bytes());
-        out.double(share);
+        out.double(ratio);
     }
     Ok(())
 }
@@ -129,7 +125,7 @@ fn stats(server: &Server, _: &mut Session, _: Args<'_>, out: &mut Reply) -> Resu
 const ENOUGH: u64 = 64 << 20;
 
 fn doctor(server: &Server, _: &mut Session, _: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
-    let account = Account::of(server);
+    let account = MemoryAccount::of(server);
     let (total, limit) = (account.total(), server.config.maxmemory.get());
     let mb = |bytes: u64| bytes >> 20;
     let mut findings = Vec::new();

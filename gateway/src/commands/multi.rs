@@ -13,7 +13,7 @@ use crate::commands::client::tracking;
 use crate::commands::rows::TRANSACTIONS;
 use crate::commands::watch::{has_changed, unwatch};
 use crate::commands::{connection, perform, run_script};
-use crate::scripting::{self, Performer, Queued, Step, Stepping, Watches};
+use crate::scripting::{self, Performer, Queued, QueuedStep, Stepping, Watches};
 use crate::server::Server;
 use crate::server::{AsyncHandler, Handler, InExec, Row, SessionCommand};
 use crate::session::pubsub::Message;
@@ -23,7 +23,7 @@ use crate::telemetry::counters::unix_ms;
 /// The rows of this family.
 pub static COMMANDS: &[SessionCommand] = &[
     SessionCommand {
-        facts: Command {
+        spec: Command {
             name: "multi",
             since: "1.2.0",
             summary: "Starts a transaction.",
@@ -33,7 +33,7 @@ pub static COMMANDS: &[SessionCommand] = &[
         run: Handler::Inline(multi),
     },
     SessionCommand {
-        facts: Command {
+        spec: Command {
             name: "exec",
             since: "1.2.0",
             summary: "Executes all commands in a transaction.",
@@ -48,7 +48,7 @@ pub static COMMANDS: &[SessionCommand] = &[
         }),
     },
     SessionCommand {
-        facts: Command {
+        spec: Command {
             name: "discard",
             since: "2.0.0",
             summary: "Discards a transaction.",
@@ -61,7 +61,7 @@ pub static COMMANDS: &[SessionCommand] = &[
 ];
 
 /// Keys that are watched, and calls that are looked at, before others have their turn.
-const CALLS_PER_TURN: usize = 1000;
+const CALLS_PER_YIELD: usize = 1000;
 
 fn multi(_: &Server, session: &mut Session, _: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
     if session.multi.is_some() {
@@ -106,9 +106,9 @@ async fn exec(server: &Arc<Server>, session: &mut Session, out: &mut Reply) -> R
     let queued = foresee(server, session.db, &calls).await;
     session.in_exec = true;
     let answered = answer_beforehand(server, session, &queued).await;
-    let watches = Watches { keys: session.watched_keys(), elsewhere: session.watches_elsewhere() };
+    let watches = Watches { keys: session.watched_keys(), remote: session.remote_watches() };
     let (db, first_seed, mut seed) = (session.db, session.seed, session.seed);
-    let mark = out.buf.len();
+    let start = out.buf.len();
     let mut performer = Performing { server, session: &mut *session, queued: &queued, answered };
     let done = scripting::exec(server, &queued, &mut performer, watches, &mut seed, out).await;
     session.in_exec = false;
@@ -116,10 +116,10 @@ async fn exec(server: &Arc<Server>, session: &mut Session, out: &mut Reply) -> R
     session.seed = seed.wrapping_add(session.seed.wrapping_sub(first_seed));
     if !matches!(done, Ok(true)) {
         session.select(db);
-        out.truncate(mark);
+        out.truncate(start);
     }
     match &done {
-        Ok(true) => tell_administrators(server, session, &queued),
+        Ok(true) => audit_queued(server, session, &queued),
         Ok(false) => out.null_array(),
         Err(_) => {}
     }
@@ -128,7 +128,7 @@ async fn exec(server: &Arc<Server>, session: &mut Session, out: &mut Reply) -> R
 }
 
 /// Tells the audit log of the commands of the engine that were run.
-fn tell_administrators(server: &Server, session: &Session, queued: &[Queued<'_>]) {
+fn audit_queued(server: &Server, session: &Session, queued: &[Queued<'_>]) {
     for Queued { args, call, .. } in queued {
         if let Ok(Admitted { row: Row::Engine(_), number, .. }) = call {
             server.audit_call(&session.client, *number, *args, None);
@@ -144,13 +144,13 @@ fn slices(call: &OwnedCall) -> Vec<&[u8]> {
 async fn foresee<'a>(server: &Server, mut db: usize, calls: &'a [Vec<&'a [u8]>]) -> Vec<Queued<'a>> {
     let mut all = Vec::with_capacity(calls.len());
     for call in calls {
-        if all.len() % CALLS_PER_TURN == CALLS_PER_TURN - 1 {
+        if all.len() % CALLS_PER_YIELD == CALLS_PER_YIELD - 1 {
             tokio::task::yield_now().await;
         }
         let args = Args::new(call);
         let call = admission::admit(&server.registry, args, Origin::Client);
         let queued = Queued { args, call, db };
-        if let Ok(Admitted { facts: Command { name: "select", .. }, .. }) = queued.call {
+        if let Ok(Admitted { spec: Command { name: "select", .. }, .. }) = queued.call {
             db = connection::selected(args).unwrap_or(db);
         }
         all.push(queued);
@@ -163,7 +163,7 @@ async fn answer_beforehand<'a>(
     server: &Arc<Server>,
     session: &mut Session,
     queued: &'a [Queued<'a>],
-) -> BTreeMap<usize, Step<'a>> {
+) -> BTreeMap<usize, QueuedStep<'a>> {
     let mut answered = BTreeMap::new();
     for (at, call) in queued.iter().enumerate() {
         if matches!(call.handler(), Some(Handler::Async(AsyncHandler { in_exec: InExec::Beforehand, .. }))) {
@@ -180,7 +180,7 @@ struct Performing<'s, 'a> {
     session: &'s mut Session,
     queued: &'a [Queued<'a>],
     /// What was answered before anything was locked.
-    answered: BTreeMap<usize, Step<'a>>,
+    answered: BTreeMap<usize, QueuedStep<'a>>,
 }
 
 impl<'a> Performer<'a> for Performing<'_, 'a> {
@@ -201,7 +201,7 @@ impl<'a> Performer<'a> for Performing<'_, 'a> {
         match (&queued.call, allow(server, session, queued)) {
             (Ok(admitted @ Admitted { row: Row::Engine(_), .. }), Ok(())) => {
                 tracking::note(server, session, admitted);
-                Stepping::Now(Step::Engine(admitted, session.db))
+                Stepping::Now(QueuedStep::Engine(admitted, session.db))
             }
             (_, allowed) => Stepping::Later(Box::pin(perform(server, session, queued, allowed, clock))),
         }
@@ -211,7 +211,7 @@ impl<'a> Performer<'a> for Performing<'_, 'a> {
 /// Refuses what may not be performed now, and shows the rest to those who watch.
 fn allow(server: &Server, session: &Session, queued: &Queued<'_>) -> Result<(), CommandError> {
     let admitted = queued.call.as_ref().map_err(Clone::clone)?;
-    if server.monitors.listen() && !admitted.facts.has(flags::ADMIN) {
+    if server.monitors.listen() && !admitted.spec.has(flags::ADMIN) {
         server.monitors.show(&server.pubsub, session.db, &session.client.addr, queued.args);
     }
     let (account, client) = (&session.account, session.client.id);
@@ -225,7 +225,7 @@ async fn perform<'a>(
     queued: &'a Queued<'a>,
     allowed: Result<(), CommandError>,
     clock: Duration,
-) -> Step<'a> {
+) -> QueuedStep<'a> {
     let mut reply = Reply::new(session.protocol);
     let (part, db, args) = (Part::begin(), session.db, queued.args);
     let sorted = match allowed {
@@ -244,9 +244,9 @@ async fn perform<'a>(
     }
     if let Some(part) = part {
         let name = admission::shown_name(&server.registry, args);
-        scripting::tell_queued(server, part, name, db, &reply.buf);
+        scripting::report_queued(server, part, name, db, &reply.buf);
     }
-    Step::Answered(reply.buf)
+    QueuedStep::Answered(reply.buf)
 }
 
 /// A queued call as a step, unless `reply` has its answer already.
@@ -256,22 +256,22 @@ async fn sort<'a>(
     queued: &'a Queued<'a>,
     clock: Duration,
     reply: &mut Reply,
-) -> Result<Option<Step<'a>>, CommandError> {
+) -> Result<Option<QueuedStep<'a>>, CommandError> {
     let (args, admitted) = (queued.args, queued.call.as_ref().map_err(Clone::clone)?);
     let Row::Session(command) = admitted.row else {
-        return Ok(Some(Step::Engine(admitted, session.db)));
+        return Ok(Some(QueuedStep::Engine(admitted, session.db)));
     };
-    if admitted.facts.name == "time" {
-        scripting::tell_time(clock, reply);
+    if admitted.spec.name == "time" {
+        scripting::reply_time(clock, reply);
         return Ok(None);
     }
     match command.run {
         Handler::Script { source, read_only } => {
             let script = run_script::call_of(server, session, admitted, source, read_only)?;
-            Ok(Some(Step::Script(Box::new(script.within_exec()))))
+            Ok(Some(QueuedStep::Script(Box::new(script.within_exec()))))
         }
         Handler::Publish { shard } => {
-            Ok(Some(Step::Publish(Message { shard, channel: args[1].into(), text: args[2].into() })))
+            Ok(Some(QueuedStep::Publish(Message { shard, channel: args[1].into(), text: args[2].into() })))
         }
         Handler::Async(AsyncHandler { in_exec: InExec::Refused, .. }) => {
             Err(CommandError::new("ERR Command not allowed inside a transaction"))

@@ -18,7 +18,7 @@ pub async fn perform(
     handler: Handler,
     out: &mut Reply,
 ) {
-    let mark = out.buf.len();
+    let start = out.buf.len();
     let done = match handler {
         Handler::Inline(run) => run(server, session, admitted.args, out),
         Handler::Async(handler) => (handler.run)(server, session, admitted.args, out).await,
@@ -28,7 +28,7 @@ pub async fn perform(
         Handler::Publish { shard } => pubsub::publish(server, session, admitted.args, shard, out).await,
     };
     if let Err(error) = done {
-        out.truncate(mark);
+        out.truncate(start);
         out.error(&error);
     }
 }

@@ -8,7 +8,7 @@ use store_engine::{Args, Arity, Command, CommandError, Group, Reply, error};
 use super::rows::CONNECTION;
 use crate::server::{AsyncHandler, Handler, InExec, SessionCommand};
 use crate::server::{Server, Stop};
-use crate::session::{Session, Touched};
+use crate::session::{DataAccess, Session};
 use store::journal::misconf;
 
 const ADMIN: Command = Command {
@@ -22,7 +22,7 @@ const ADMIN: Command = Command {
 /// The rows of this family.
 pub static COMMANDS: &[SessionCommand] = &[
     SessionCommand {
-        facts: Command {
+        spec: Command {
             name: "save",
             summary: "Synchronously saves the database(s) to disk.",
             complexity: "O(N) where N is the total number of keys in all databases",
@@ -31,12 +31,12 @@ pub static COMMANDS: &[SessionCommand] = &[
         },
         run: Handler::Async(AsyncHandler {
             in_exec: InExec::Refused,
-            touches: Touched::Nothing,
+            data_access: DataAccess::Nothing,
             ..AsyncHandler::new(|server, _, _, out| Box::pin(save(server, out)))
         }),
     },
     SessionCommand {
-        facts: Command {
+        spec: Command {
             name: "bgsave",
             arity: Arity::AtLeast(1),
             summary: "Asynchronously saves the database(s) to disk.",
@@ -46,7 +46,7 @@ pub static COMMANDS: &[SessionCommand] = &[
         run: Handler::Inline(background_save),
     },
     SessionCommand {
-        facts: Command {
+        spec: Command {
             name: "bgrewriteaof",
             summary: "Asynchronously rewrites the append-only file to disk.",
             ..ADMIN
@@ -54,7 +54,7 @@ pub static COMMANDS: &[SessionCommand] = &[
         run: Handler::Inline(rewrite),
     },
     SessionCommand {
-        facts: Command {
+        spec: Command {
             name: "lastsave",
             summary: "Returns the Unix timestamp of the last successful save to disk.",
             flags: flags::ADMIN | flags::DANGEROUS | flags::FAST,
@@ -63,7 +63,7 @@ pub static COMMANDS: &[SessionCommand] = &[
         run: Handler::Inline(last_save),
     },
     SessionCommand {
-        facts: Command {
+        spec: Command {
             name: "shutdown",
             arity: Arity::AtLeast(1),
             summary: "Synchronously saves the database(s) to disk and shuts down the Redis server.",

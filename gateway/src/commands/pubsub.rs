@@ -11,13 +11,13 @@ use crate::admission::Admitted;
 use crate::server::Server;
 use crate::server::gateways;
 use crate::server::{AsyncHandler, Handler, SessionCommand};
-use crate::session::pubsub::{Kind, Subscriptions};
-use crate::session::{Session, Touched, subscription_bytes};
+use crate::session::pubsub::{SubscriptionKind, Subscriptions};
+use crate::session::{DataAccess, Session, subscription_bytes};
 
 /// The rows of this family.
 pub static COMMANDS: &[SessionCommand] = &[
     SessionCommand {
-        facts: Command {
+        spec: Command {
             name: "subscribe",
             arity: Arity::AtLeast(2),
             summary: "Listens for messages published to channels.",
@@ -26,11 +26,11 @@ pub static COMMANDS: &[SessionCommand] = &[
             ..LISTENING
         },
         run: Handler::Inline(|server, session, args, out| {
-            subscribe(server, session, args, Kind::Channel, "subscribe", out)
+            subscribe(server, session, args, SubscriptionKind::Channel, "subscribe", out)
         }),
     },
     SessionCommand {
-        facts: Command {
+        spec: Command {
             name: "psubscribe",
             arity: Arity::AtLeast(2),
             summary: "Listens for messages published to channels that match one or more patterns.",
@@ -39,11 +39,11 @@ pub static COMMANDS: &[SessionCommand] = &[
             ..LISTENING
         },
         run: Handler::Inline(|server, session, args, out| {
-            subscribe(server, session, args, Kind::Pattern, "psubscribe", out)
+            subscribe(server, session, args, SubscriptionKind::Pattern, "psubscribe", out)
         }),
     },
     SessionCommand {
-        facts: Command {
+        spec: Command {
             name: "ssubscribe",
             since: "7.0.0",
             arity: Arity::AtLeast(2),
@@ -53,11 +53,11 @@ pub static COMMANDS: &[SessionCommand] = &[
             ..LISTENING
         },
         run: Handler::Inline(|server, session, args, out| {
-            subscribe(server, session, args, Kind::Shard, "ssubscribe", out)
+            subscribe(server, session, args, SubscriptionKind::Shard, "ssubscribe", out)
         }),
     },
     SessionCommand {
-        facts: Command {
+        spec: Command {
             name: "unsubscribe",
             arity: Arity::AtLeast(1),
             summary: "Stops listening to messages posted to channels.",
@@ -68,7 +68,7 @@ pub static COMMANDS: &[SessionCommand] = &[
         run: UNSUBSCRIBE[0],
     },
     SessionCommand {
-        facts: Command {
+        spec: Command {
             name: "punsubscribe",
             arity: Arity::AtLeast(1),
             summary: "Stops listening to messages published to channels that match one or more patterns.",
@@ -79,7 +79,7 @@ pub static COMMANDS: &[SessionCommand] = &[
         run: UNSUBSCRIBE[1],
     },
     SessionCommand {
-        facts: Command {
+        spec: Command {
             name: "sunsubscribe",
             since: "7.0.0",
             arity: Arity::AtLeast(1),
@@ -91,7 +91,7 @@ pub static COMMANDS: &[SessionCommand] = &[
         run: UNSUBSCRIBE[2],
     },
     SessionCommand {
-        facts: Command {
+        spec: Command {
             name: "publish",
             summary: "Posts a message to a channel.",
             syntax: "channel message",
@@ -100,7 +100,7 @@ pub static COMMANDS: &[SessionCommand] = &[
         run: Handler::Publish { shard: false },
     },
     SessionCommand {
-        facts: Command {
+        spec: Command {
             name: "spublish",
             since: "7.0.0",
             summary: "Posts a message to a shard channel.",
@@ -111,7 +111,7 @@ pub static COMMANDS: &[SessionCommand] = &[
         run: Handler::Publish { shard: true },
     },
     SessionCommand {
-        facts: Command {
+        spec: Command {
             name: "pubsub",
             since: "2.8.0",
             arity: Arity::AtLeast(2),
@@ -124,7 +124,7 @@ pub static COMMANDS: &[SessionCommand] = &[
             ..BASE
         },
         run: Handler::Async(AsyncHandler {
-            touches: Touched::Nothing,
+            data_access: DataAccess::Nothing,
             ends_with_client: true,
             ..AsyncHandler::new(|server, _, args, out| Box::pin(pubsub(server, args, out)))
         }),
@@ -153,13 +153,13 @@ const PUBLISHING: Command = Command {
 
 const UNSUBSCRIBE: [Handler; 3] = [
     Handler::Inline(|server, session, args, out| {
-        unsubscribe(server, session, args, Kind::Channel, "unsubscribe", out)
+        unsubscribe(server, session, args, SubscriptionKind::Channel, "unsubscribe", out)
     }),
     Handler::Inline(|server, session, args, out| {
-        unsubscribe(server, session, args, Kind::Pattern, "punsubscribe", out)
+        unsubscribe(server, session, args, SubscriptionKind::Pattern, "punsubscribe", out)
     }),
     Handler::Inline(|server, session, args, out| {
-        unsubscribe(server, session, args, Kind::Shard, "sunsubscribe", out)
+        unsubscribe(server, session, args, SubscriptionKind::Shard, "sunsubscribe", out)
     }),
 ];
 
@@ -237,12 +237,12 @@ fn subscribe(
     server: &Server,
     session: &mut Session,
     args: Args<'_>,
-    kind: Kind,
+    kind: SubscriptionKind,
     word: &'static str,
     out: &mut Reply,
 ) -> Result<(), CommandError> {
     // Within EXEC Redis lets the older ones through, although their replies are more than one.
-    if !session.hears || (kind == Kind::Shard && session.in_exec) {
+    if !session.hears || (kind == SubscriptionKind::Shard && session.in_exec) {
         let word = word.to_uppercase();
         return Err(CommandError::owned(format!("ERR {word} isn't allowed for a DENY BLOCKING client")));
     }
@@ -262,7 +262,7 @@ fn unsubscribe(
     server: &Server,
     session: &mut Session,
     args: Args<'_>,
-    kind: Kind,
+    kind: SubscriptionKind,
     word: &'static str,
     out: &mut Reply,
 ) -> Result<(), CommandError> {
@@ -280,7 +280,7 @@ fn unsubscribe(
     }
     // What came until then is heard before the confirmation, and nothing after it.
     let count = own.count_beside(kind);
-    session.take_mail(out);
+    session.take_pushes(out);
     for (name, left) in names.iter().zip(left) {
         confirm(word, Some(name), left, out);
     }
@@ -336,13 +336,13 @@ pub fn refuse_while_subscribed(session: &Session, admitted: &Admitted<'_>) -> Re
         "quit",
         "reset",
     ];
-    let (container, facts) = (admitted.row.facts(), admitted.facts);
-    if allowed.contains(&facts.name) {
+    let (container, spec) = (admitted.row.spec(), admitted.spec);
+    if allowed.contains(&spec.name) {
         return Ok(());
     }
-    let name = match std::ptr::eq(container, facts) {
-        true => facts.name.to_owned(),
-        false => format!("{}|{}", container.name, facts.name),
+    let name = match std::ptr::eq(container, spec) {
+        true => spec.name.to_owned(),
+        false => format!("{}|{}", container.name, spec.name),
     };
     Err(CommandError::owned(format!(
         "ERR Can't execute '{name}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in \
@@ -351,8 +351,8 @@ pub fn refuse_while_subscribed(session: &Session, admitted: &Admitted<'_>) -> Re
 }
 
 /// PING on a RESP2 connection that is subscribed to something, which is answered like a message. Whether it is one.
-pub fn pong(session: &Session, facts: &Command, args: Args<'_>, out: &mut Reply) -> bool {
-    let is_one = facts.name == "ping"
+pub fn pong(session: &Session, spec: &Command, args: Args<'_>, out: &mut Reply) -> bool {
+    let is_one = spec.name == "ping"
         && args.len() <= 2
         && session.subscriptions.is_some()
         && session.protocol == Protocol::Resp2
@@ -375,7 +375,7 @@ pub async fn publish(
 ) -> Result<(), CommandError> {
     let count = gateways::publish(server, shard, args[1], args[2]).await?;
     // A client that subscribes to the channel receives its own message before the reply.
-    session.take_mail(out);
+    session.take_pushes(out);
     out.count(count);
     Ok(())
 }
@@ -384,7 +384,7 @@ pub async fn publish(
 async fn pubsub(server: &Arc<Server>, args: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
     match args[1].eq_ignore_ascii_case(b"help") {
         true => reply::help(out, "PUBSUB", HELP),
-        false => gateways::tell_channels(server, args, out).await,
+        false => gateways::reply_channels(server, args, out).await,
     }
     Ok(())
 }

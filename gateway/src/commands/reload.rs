@@ -13,9 +13,9 @@ use crate::server::Server;
 /// Makes the users, scripts, flags and libraries known that are kept, and forgets others. Those that this version refuses
 /// are named in the log and stay where they are.
 pub async fn reload(server: &Server) -> Result<(), CommandError> {
-    let _turn = server.loading.lock().await;
+    let _script_permit = server.loading.lock().await;
     let store = &server.store;
-    acl::recall(server).await?;
+    acl::reload_users(server).await?;
     for (sha, words) in store.records(records::FLAGS).await? {
         let words: Vec<&[u8]> = words.split(|byte| *byte == b' ').filter(|word| !word.is_empty()).collect();
         let said = script::options(&words);
@@ -29,12 +29,12 @@ pub async fn reload(server: &Server) -> Result<(), CommandError> {
         let Some(digest) = parse_sha(&sha) else { continue };
         kept.insert(digest);
         if !server.scripts.is_pinned(&digest)
-            && let Err(error) = script::recall_script(server, &text).await
+            && let Err(error) = script::reload_script(server, &text).await
         {
             let sha = String::from_utf8_lossy(&sha);
             info!("cannot reload the script {sha} from the catalog: {}", error.text());
         }
     }
     server.scripts.keep_only(&kept);
-    function::recall_libraries(server).await
+    function::reload_libraries(server).await
 }

@@ -9,12 +9,12 @@ use store_engine::{Args, Arity, Command, CommandError, Group, Reply};
 use super::rows::CONNECTION;
 use crate::server::Server;
 use crate::server::{AsyncHandler, Handler, SessionCommand};
-use crate::session::{Blocked, Session, Touched, WaitsElsewhere};
+use crate::session::{Blocked, DataAccess, RemoteWaits, Session};
 
 /// The rows of this family.
 pub static COMMANDS: &[SessionCommand] = &[
     SessionCommand {
-        facts: Command {
+        spec: Command {
             name: "wait",
             since: "3.0.0",
             group: Group::Generic,
@@ -26,14 +26,14 @@ pub static COMMANDS: &[SessionCommand] = &[
             ..CONNECTION
         },
         run: Handler::Async(AsyncHandler {
-            touches: Touched::Nothing,
+            data_access: DataAccess::Nothing,
             blocks: true,
             ends_with_client: true,
             ..AsyncHandler::new(|_, session, args, out| Box::pin(wait(session, args, out)))
         }),
     },
     SessionCommand {
-        facts: Command {
+        spec: Command {
             name: "role",
             since: "2.8.12",
             arity: Arity::Exactly(1),
@@ -51,7 +51,7 @@ pub static COMMANDS: &[SessionCommand] = &[
         }),
     },
     SessionCommand {
-        facts: Command {
+        spec: Command {
             name: "replicaof",
             since: "5.0.0",
             arity: Arity::Exactly(3),
@@ -62,7 +62,7 @@ pub static COMMANDS: &[SessionCommand] = &[
         run: Handler::Inline(replica_of),
     },
     SessionCommand {
-        facts: Command {
+        spec: Command {
             name: "slaveof",
             since: "1.0.0",
             arity: Arity::Exactly(3),
@@ -73,7 +73,7 @@ pub static COMMANDS: &[SessionCommand] = &[
         run: Handler::Inline(replica_of),
     },
     SessionCommand {
-        facts: Command {
+        spec: Command {
             name: "failover",
             since: "6.2.0",
             arity: Arity::AtLeast(1),
@@ -114,8 +114,8 @@ async fn wait(session: &Session, args: Args<'_>, out: &mut Reply) -> Result<(), 
         out.integer(0);
         return Ok(());
     }
-    let waits = Arc::<WaitsElsewhere>::default();
-    *session.client.blocked.lock() = Some(Blocked::There(waits.clone()));
+    let waits = Arc::<RemoteWaits>::default();
+    *session.client.blocked.lock() = Some(Blocked::Remote(waits.clone()));
     let time_is_over = async {
         match timeout_ms {
             0 => std::future::pending().await,

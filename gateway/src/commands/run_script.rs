@@ -29,7 +29,7 @@ pub async fn run(
         }
         ScriptSource::Digest => {
             if server.store.cluster().is_some() {
-                Box::pin(script::find_elsewhere(server, admitted.args[1])).await;
+                Box::pin(script::find_remote(server, admitted.args[1])).await;
             }
             script::script_call(server, session, admitted, parse_sha(admitted.args[1]), true, read_only)?
         }

@@ -41,7 +41,7 @@ pub static COMMANDS: &[SessionCommand] = &[
         true,
     ),
     SessionCommand {
-        facts: Command {
+        spec: Command {
             name: "script",
             summary: "A container for Lua scripts management commands.",
             complexity: "Depends on subcommand.",
@@ -82,7 +82,7 @@ const fn eval_row(
         _ => "sha1 numkeys:int key...? arg...?",
     };
     SessionCommand {
-        facts: Command {
+        spec: Command {
             name,
             since,
             arity: Arity::AtLeast(3),
@@ -169,7 +169,7 @@ static SCRIPT: &[Command] = &[
 ];
 
 /// Another gateway may have loaded a script that is not known here.
-pub(super) async fn find_elsewhere(server: &Server, sha: &[u8]) {
+pub(super) async fn find_remote(server: &Server, sha: &[u8]) {
     let Some(digest) = parse_sha(sha) else { return };
     if server.scripts.get(&digest).is_some() {
         return;
@@ -180,12 +180,12 @@ pub(super) async fn find_elsewhere(server: &Server, sha: &[u8]) {
         && sha_of(text) == digest
     {
         // What does not compile here is as good as unknown.
-        let _ = recall_script(server, text).await;
+        let _ = reload_script(server, text).await;
     }
 }
 
 /// Makes a script known that was loaded before, or elsewhere. Whoever needs it now has not asked for that.
-pub async fn recall_script(server: &Server, text: &[u8]) -> Result<(), CommandError> {
+pub async fn reload_script(server: &Server, text: &[u8]) -> Result<(), CommandError> {
     let script = compiled(server, None, text).await?;
     server.scripts.pin(text, &script).map(drop)
 }
@@ -209,7 +209,7 @@ pub(super) fn script_call<'a>(
     };
     let (keys, args) = args.rest(3).split_at(key_count(admitted)?);
     session.seed = session.seed.wrapping_add(1);
-    let mut options = server.complete(session.wishes.options.over(known.options));
+    let mut options = server.complete(session.overrides.options.over(known.options));
     let is_read_only = options.flags.has(Flags::NO_WRITES);
     if read_only && !is_read_only && !known.header.suits_read_only() {
         return Err(CommandError::new("ERR Can not execute a script with write flag using *_ro command."));
@@ -218,7 +218,7 @@ pub(super) fn script_call<'a>(
     let budget = admission::grant(server, session, &mut options, read_only)?;
     Ok(ScriptCall {
         since: session.clock.unwrap_or_else(Instant::now),
-        trace: session.wishes.trace.clone(),
+        trace: session.overrides.trace.clone(),
         span: run_span(server, session, &options),
         reader: super::client::tracking::reader(session, keys),
         read_only,
@@ -250,7 +250,7 @@ pub(super) fn run_span(server: &Server, session: &mut Session, options: &Options
 pub(super) fn key_count(admitted: &Admitted<'_>) -> Result<usize, CommandError> {
     match admitted.keys.len() {
         // The gate has found none: there is none, or the number is wrong.
-        0 => Ok(keys_of(admitted.facts, admitted.args)?.len()),
+        0 => Ok(keys_of(admitted.spec, admitted.args)?.len()),
         count => Ok(count),
     }
 }
@@ -272,7 +272,7 @@ async fn script(
 /// Adds a script to those that are kept, if it compiles.
 async fn load(server: &Server, session: &Session, text: &[u8]) -> Result<Arc<Known>, CommandError> {
     let script = compiled(server, Some(session), text).await?;
-    let _turn = server.loading.lock().await;
+    let _script_permit = server.loading.lock().await;
     server.scripts.has_room_for(text)?;
     records::keep_script(server, text).await?;
     server.scripts.pin(text, &script)
@@ -313,7 +313,7 @@ async fn manage(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(), 
             if args.len() > 3 || mode.is_some_and(|mode| !matches!(&*mode, b"sync" | b"async")) {
                 return Err(CommandError::new("ERR SCRIPT FLUSH only support SYNC|ASYNC option"));
             }
-            let _turn = server.loading.lock().await;
+            let _script_permit = server.loading.lock().await;
             // Scripts that could not be forgotten where they are kept would be there again soon.
             records::forget_scripts(server).await?;
             server.scripts.flush();
@@ -327,7 +327,7 @@ async fn manage(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(), 
                 out.array(words.len());
                 words.iter().for_each(|word| out.bulk(word.as_bytes()));
             } else {
-                let _turn = server.loading.lock().await;
+                let _script_permit = server.loading.lock().await;
                 let said = server.scripts.add_flags(&sha, options(args.rest(3))?)?;
                 records::keep_flags(server, args[2], said).await?;
                 out.ok();

@@ -18,7 +18,7 @@ use crate::scripting;
 use crate::server::Server;
 use crate::server::{AsyncHandler, Handler, SessionCommand};
 use crate::session::tracking::Sizes;
-use crate::session::{Session, Touched};
+use crate::session::{DataAccess, Session};
 use crate::telemetry::counters::{resident_bytes, unix_time};
 use crate::telemetry::log;
 use crate::telemetry::rates::human;
@@ -26,7 +26,7 @@ use crate::telemetry::rates::human;
 /// The rows of this family.
 pub static COMMANDS: &[SessionCommand] = &[
     SessionCommand {
-        facts: Command {
+        spec: Command {
             name: "info",
             arity: Arity::AtLeast(1),
             flags: flags::DANGEROUS,
@@ -37,7 +37,7 @@ pub static COMMANDS: &[SessionCommand] = &[
         run: Handler::Inline(info),
     },
     SessionCommand {
-        facts: Command {
+        spec: Command {
             name: "config",
             since: "2.0.0",
             arity: Arity::AtLeast(2),
@@ -49,12 +49,12 @@ pub static COMMANDS: &[SessionCommand] = &[
             ..ADMIN
         },
         run: Handler::Async(AsyncHandler {
-            touches: Touched::Nothing,
+            data_access: DataAccess::Nothing,
             ..AsyncHandler::new(|server, _, args, out| Box::pin(configure(server, args, out)))
         }),
     },
     SessionCommand {
-        facts: Command {
+        spec: Command {
             name: "time",
             since: "2.6.0",
             flags: flags::FAST,
@@ -63,12 +63,12 @@ pub static COMMANDS: &[SessionCommand] = &[
             ..SERVER
         },
         run: Handler::Inline(|_, _, _, out| {
-            scripting::tell_time(unix_time(), out);
+            scripting::reply_time(unix_time(), out);
             Ok(())
         }),
     },
     SessionCommand {
-        facts: Command {
+        spec: Command {
             name: "debug",
             arity: Arity::AtLeast(2),
             summary: "A container for debugging commands.",
@@ -175,11 +175,11 @@ async fn configure(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(
             }
             log::follow(&server.config);
             if pairs.iter().any(|(name, _)| name.eq_ignore_ascii_case(b"maxclients")) {
-                descriptors::tell_if_short(&server.config);
+                descriptors::warn_if_short(&server.config);
             }
             match &server.store {
-                Store::Here(node) => server.config.apply_settings_of_data(node),
-                Store::Spread(cluster) => {
+                Store::Local(node) => server.config.apply_settings_of_data(node),
+                Store::Distributed(cluster) => {
                     cluster.set_sparse_limit(server.config.sparse_limit());
                     cluster.configure(of_data(&pairs), false).await?;
                 }
@@ -191,8 +191,8 @@ async fn configure(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(
             server.calls.reset();
             server.errors.reset();
             match &server.store {
-                Store::Here(node) => node.reset_counts(),
-                Store::Spread(cluster) => cluster.configure(Vec::new(), true).await?,
+                Store::Local(node) => node.reset_counts(),
+                Store::Distributed(cluster) => cluster.configure(Vec::new(), true).await?,
             }
             out.ok();
         }
@@ -302,9 +302,9 @@ fn memory_section(server: &Server, text: &mut String) {
     let usage = server.store.usage();
     let (_, script_bytes) = server.scripts.usage();
     let mut sticky = Sticky::default();
-    usage.sticky.iter().for_each(|share| sticky += *share);
+    usage.sticky.iter().for_each(|part| sticky += *part);
     let (used, resident, most) = (usage.bytes as u64, resident_bytes(), server.config.maxmemory.get());
-    let peak = server.pulse.peak(used);
+    let peak = server.rate_sampler.peak(used);
     lines!(text,
         "used_memory": used,
         "used_memory_human": human(used),
@@ -335,7 +335,7 @@ fn persistence_section(server: &Server, text: &mut String) {
 fn stats_section(server: &Server, text: &mut String) {
     let (counters, keys) = (&server.counters, server.store.counts_since_reset());
     let of = |counter: &AtomicU64| counters.since_reset(counter);
-    let [calls, came, went] = server.pulse.rates();
+    let [calls, came, went] = server.rate_sampler.rates();
     let [channels, patterns, shard_channels] = server.pubsub.sizes();
     let Sizes { keys: tracked, items, prefixes, bytes: tracking_bytes, .. } = server.tracking.sizes();
     lines!(text,

@@ -41,8 +41,8 @@ mod tests {
         for (names, admin) in [(LOOK, true), (ALSO, false)] {
             for name in names {
                 let number = (0..registry.count()).find(|number| registry.name_of(*number) == *name);
-                let facts = registry.facts_of(number.unwrap_or_else(|| panic!("{name} is no command")));
-                assert_eq!(facts.has(flags::ADMIN), admin, "{name}");
+                let spec = registry.spec_of(number.unwrap_or_else(|| panic!("{name} is no command")));
+                assert_eq!(spec.has(flags::ADMIN), admin, "{name}");
             }
         }
     }

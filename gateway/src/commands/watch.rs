@@ -10,13 +10,13 @@ use tokio::runtime::Handle;
 use super::rows::TRANSACTIONS;
 use crate::server::Server;
 use crate::server::{AsyncHandler, Handler, InExec, SessionCommand};
-use crate::session::{Session, Touched, Watch, watch_bytes};
+use crate::session::{DataAccess, Session, Watch, watch_bytes};
 use crate::telemetry::counters::unix_ms;
 
 /// The rows of this family.
 pub static COMMANDS: &[SessionCommand] = &[
     SessionCommand {
-        facts: Command {
+        spec: Command {
             name: "watch",
             since: "2.2.0",
             arity: Arity::AtLeast(2),
@@ -28,12 +28,12 @@ pub static COMMANDS: &[SessionCommand] = &[
         },
         run: Handler::Async(AsyncHandler {
             in_exec: InExec::Refused,
-            touches: Touched::Nothing,
+            data_access: DataAccess::Nothing,
             ..AsyncHandler::new(|server, session, args, out| Box::pin(watch(server, session, args, out)))
         }),
     },
     SessionCommand {
-        facts: Command {
+        spec: Command {
             name: "unwatch",
             since: "2.2.0",
             summary: "Forgets about watched keys of a transaction.",
@@ -76,13 +76,13 @@ async fn watch(
             continue;
         }
         let watch = match &server.store {
-            Store::Here(node) => {
+            Store::Local(node) => {
                 let changed = Arc::new(AtomicBool::new(false));
                 node.watch(session.db, key, unix_ms(), &changed);
                 session.client.details.lock().watched.push(changed.clone());
-                Watch::Here(changed)
+                Watch::Local(changed)
             }
-            Store::Spread(cluster) => Watch::There(cluster.watch(session.db, key).await?),
+            Store::Distributed(cluster) => Watch::Remote(cluster.watch(session.db, key).await?),
         };
         session.watched.insert(watched, watch);
         let held = &session.client.held;
@@ -104,10 +104,10 @@ pub fn unwatch(server: &Server, session: &mut Session) {
     let forget = move || {
         for ((db, key), watch) in watched {
             match (watch, &store) {
-                (Watch::Here(changed), Store::Here(node)) if !changed.load(Ordering::Relaxed) => {
+                (Watch::Local(changed), Store::Local(node)) if !changed.load(Ordering::Relaxed) => {
                     node.unwatch(db, &key, &changed);
                 }
-                (Watch::There(watch), Store::Spread(cluster)) => cluster.unwatch(watch),
+                (Watch::Remote(watch), Store::Distributed(cluster)) => cluster.unwatch(watch),
                 _ => {}
             }
         }

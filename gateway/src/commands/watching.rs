@@ -12,7 +12,7 @@ use crate::session::Session;
 /// The rows of this family.
 pub static COMMANDS: &[SessionCommand] = &[
     SessionCommand {
-        facts: Command {
+        spec: Command {
             name: "monitor",
             flags: ADMIN.flags | flags::NO_SCRIPT,
             summary: "Listens for all requests received by the server in real-time.",
@@ -23,7 +23,7 @@ pub static COMMANDS: &[SessionCommand] = &[
         run: Handler::Inline(monitor),
     },
     SessionCommand {
-        facts: Command {
+        spec: Command {
             name: "slowlog",
             since: "2.2.12",
             arity: Arity::AtLeast(2),

@@ -1,12 +1,12 @@
 //! Parameters that say who is let in.
 
-use super::kind::Kind;
+use super::kind::ParameterKind;
 use super::parameter::{Fallback, Parameter};
 
 /// The password of `default`.
 pub const REQUIREPASS: Parameter = Parameter {
     name: "requirepass",
-    kind: Kind::Secret(|c| &c.requirepass),
+    kind: ParameterKind::Secret(|c| &c.requirepass),
     default: Fallback::Text(""),
     live: true,
     doc: "Password of the user default; empty means that none is required. There is no command-line flag for \
@@ -16,7 +16,7 @@ pub const REQUIREPASS: Parameter = Parameter {
 /// Where it stands.
 pub const REQUIREPASS_FILE: Parameter = Parameter {
     name: "requirepass-file",
-    kind: Kind::File(|c| &c.requirepass_file),
+    kind: ParameterKind::File(|c| &c.requirepass_file),
     default: Fallback::Text("none"),
     live: false,
     doc: "File whose first line is the value of requirepass.",
@@ -25,7 +25,7 @@ pub const REQUIREPASS_FILE: Parameter = Parameter {
 /// Where users stand.
 pub const ACLFILE: Parameter = Parameter {
     name: "aclfile",
-    kind: Kind::File(|c| &c.aclfile),
+    kind: ParameterKind::File(|c| &c.aclfile),
     default: Fallback::Text("none"),
     live: false,
     doc: "File with users in the format of ACL SAVE. With none, users are stored with the data.",
@@ -34,7 +34,7 @@ pub const ACLFILE: Parameter = Parameter {
 /// What new users may hear.
 pub const ACL_PUBSUB_DEFAULT: Parameter = Parameter {
     name: "acl-pubsub-default",
-    kind: Kind::Word("allchannels|resetchannels", |c| &c.acl_pubsub_default),
+    kind: ParameterKind::Word("allchannels|resetchannels", |c| &c.acl_pubsub_default),
     default: Fallback::Text("resetchannels"),
     live: true,
     doc: "Channels that a new user may use: all or none.",
@@ -43,7 +43,7 @@ pub const ACL_PUBSUB_DEFAULT: Parameter = Parameter {
 /// How much is remembered of refusals.
 pub const ACLLOG_MAX_LEN: Parameter = Parameter {
     name: "acllog-max-len",
-    kind: Kind::Integer(0..=1_000_000, |c| &c.acllog_max_len),
+    kind: ParameterKind::Integer(0..=1_000_000, |c| &c.acllog_max_len),
     default: Fallback::Text("128"),
     live: true,
     doc: "Maximum number of entries in ACL LOG.",
@@ -52,7 +52,7 @@ pub const ACLLOG_MAX_LEN: Parameter = Parameter {
 /// What of users the log tells.
 pub const AUDIT_LOG: Parameter = Parameter {
     name: "audit-log",
-    kind: Kind::Words("admin|denied", |c| &c.audit_log),
+    kind: ParameterKind::Words("admin|denied", |c| &c.audit_log),
     default: Fallback::Text("admin denied"),
     live: true,
     doc: "User actions that are logged: admin logs administrative calls that change something, denied logs \
@@ -62,7 +62,7 @@ pub const AUDIT_LOG: Parameter = Parameter {
 /// Whether whoever comes from elsewhere is refused.
 pub const PROTECTED_MODE: Parameter = Parameter {
     name: "protected-mode",
-    kind: Kind::Word("no|yes", |c| &c.protected_mode),
+    kind: ParameterKind::Word("no|yes", |c| &c.protected_mode),
     default: Fallback::Text("yes"),
     live: true,
     doc: "Whether connections from other machines are refused while the user default has no password.",

@@ -156,17 +156,17 @@ impl AddressesCell {
 
 /// A folder or file, or none. Set while the server starts.
 #[derive(Debug, Default)]
-pub struct FolderCell(RwLock<Option<PathBuf>>);
+pub struct DirCell(RwLock<Option<PathBuf>>);
 
-impl FolderCell {
+impl DirCell {
     /// The folder, if there is one.
     pub fn get(&self) -> Option<PathBuf> {
         self.0.read().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
     }
 
     /// Replaces it.
-    pub fn set(&self, folder: Option<PathBuf>) {
-        *self.0.write().unwrap_or_else(|poisoned| poisoned.into_inner()) = folder;
+    pub fn set(&self, dir: Option<PathBuf>) {
+        *self.0.write().unwrap_or_else(|poisoned| poisoned.into_inner()) = dir;
     }
 }
 

@@ -1,13 +1,13 @@
 //! Parameters about clients: how many there are, and what they may make the server hold.
 
-use super::kind::{Kind, PERCENT};
+use super::kind::{PERCENT, ParameterKind};
 use super::parameter::{Fallback, INT_MAX, MB, Parameter};
 use super::values::Config;
 
 /// What one argument may be.
 pub const PROTO_MAX_BULK_LEN: Parameter = Parameter {
     name: "proto-max-bulk-len",
-    kind: Kind::Bytes(MB..=i64::MAX, |c| &c.proto_max_bulk_len),
+    kind: ParameterKind::Bytes(MB..=i64::MAX, |c| &c.proto_max_bulk_len),
     default: Fallback::Text("512mb"),
     live: true,
     doc: "Maximum size of one argument of a command.",
@@ -16,7 +16,7 @@ pub const PROTO_MAX_BULK_LEN: Parameter = Parameter {
 /// What one command may be, and what commands may keep.
 pub const QUERY_BUFFER_LIMIT: Parameter = Parameter {
     name: "client-query-buffer-limit",
-    kind: Kind::Bytes(MB..=i64::MAX, |c| &c.client_query_buffer_limit),
+    kind: ParameterKind::Bytes(MB..=i64::MAX, |c| &c.client_query_buffer_limit),
     default: Fallback::Text("1gb"),
     live: true,
     doc: "Maximum size of a command with all its arguments, and of what a connection may hold in queued commands, watched keys, \
@@ -26,7 +26,7 @@ pub const QUERY_BUFFER_LIMIT: Parameter = Parameter {
 /// What a client may leave unread.
 pub const OUTPUT_BUFFER_LIMIT: Parameter = Parameter {
     name: "client-output-buffer-limit",
-    kind: Kind::OutputLimits(|c| &c.client_output_buffer_limit),
+    kind: ParameterKind::OutputLimits(|c| &c.client_output_buffer_limit),
     default: Fallback::Text("normal 1gb 64mb 60 pubsub 32mb 8mb 60"),
     live: true,
     doc: "A client is disconnected when the replies (normal) or messages (pubsub) that it has not read \
@@ -36,7 +36,7 @@ pub const OUTPUT_BUFFER_LIMIT: Parameter = Parameter {
 /// How many there may be.
 pub const MAXCLIENTS: Parameter = Parameter {
     name: "maxclients",
-    kind: Kind::Integer(1..=u32::MAX as i64, |c| &c.maxclients),
+    kind: ParameterKind::Integer(1..=u32::MAX as i64, |c| &c.maxclients),
     default: Fallback::Text("10000"),
     live: true,
     doc: "Maximum number of connections. It is lower if the limit of open files is less than 200 above \
@@ -46,7 +46,7 @@ pub const MAXCLIENTS: Parameter = Parameter {
 /// What they may make the server hold together.
 pub const MAXMEMORY_CLIENTS: Parameter = Parameter {
     name: "maxmemory-clients",
-    kind: Kind::BytesOrPercent(|c| &c.maxmemory_clients),
+    kind: ParameterKind::BytesOrPercent(|c| &c.maxmemory_clients),
     default: Fallback::Text("0"),
     live: true,
     doc: "Maximum memory, in bytes or in percent of maxmemory, that all clients together may hold: unread input, queued \
@@ -57,7 +57,7 @@ pub const MAXMEMORY_CLIENTS: Parameter = Parameter {
 /// How long they may be idle.
 pub const TIMEOUT: Parameter = Parameter {
     name: "timeout",
-    kind: Kind::Integer(0..=INT_MAX, |c| &c.timeout),
+    kind: ParameterKind::Integer(0..=INT_MAX, |c| &c.timeout),
     default: Fallback::Text("0"),
     live: true,
     doc: "Seconds after which an idle RESP connection is closed; 0 means never. Idle HTTP connections, \
@@ -68,7 +68,7 @@ pub const TIMEOUT: Parameter = Parameter {
 /// How dead ones are found.
 pub const TCP_KEEPALIVE: Parameter = Parameter {
     name: "tcp-keepalive",
-    kind: Kind::Integer(0..=INT_MAX, |c| &c.tcp_keepalive),
+    kind: ParameterKind::Integer(0..=INT_MAX, |c| &c.tcp_keepalive),
     default: Fallback::Text("300"),
     live: true,
     doc: "Seconds between TCP keepalive probes, which detect dead connections. 0 disables them.",
@@ -77,7 +77,7 @@ pub const TCP_KEEPALIVE: Parameter = Parameter {
 /// How many wait to be accepted.
 pub const TCP_BACKLOG: Parameter = Parameter {
     name: "tcp-backlog",
-    kind: Kind::Integer(1..=INT_MAX, |c| &c.tcp_backlog),
+    kind: ParameterKind::Integer(1..=INT_MAX, |c| &c.tcp_backlog),
     default: Fallback::Text("511"),
     live: false,
     doc: "Maximum number of connections that wait to be accepted.",
@@ -86,7 +86,7 @@ pub const TCP_BACKLOG: Parameter = Parameter {
 /// How much is remembered of what they have read.
 pub const TRACKING_TABLE_MAX_KEYS: Parameter = Parameter {
     name: "tracking-table-max-keys",
-    kind: Kind::Integer(0..=i64::MAX, |c| &c.tracking_table_max_keys),
+    kind: ParameterKind::Integer(0..=i64::MAX, |c| &c.tracking_table_max_keys),
     default: Fallback::Text("1000000"),
     live: true,
     doc: "Maximum number of keys in the invalidation table of client-side caching. Above it, another \
@@ -96,7 +96,7 @@ pub const TRACKING_TABLE_MAX_KEYS: Parameter = Parameter {
 /// How much memory that takes.
 pub const TRACKING_TABLE_MAX_BYTES: Parameter = Parameter {
     name: "tracking-table-max-bytes",
-    kind: Kind::Bytes(0..=i64::MAX, |c| &c.tracking_table_max_bytes),
+    kind: ParameterKind::Bytes(0..=i64::MAX, |c| &c.tracking_table_max_bytes),
     default: Fallback::Text("512mb"),
     live: true,
     doc: "Maximum memory of the invalidation table of client-side caching: names of keys and ids of clients. Above it, \

@@ -30,7 +30,7 @@ pub static DERIVED: &[Derived] = &[
     },
     Derived {
         name: "dir",
-        value: |c| c.data_dir.get().map_or(String::new(), |folder| folder.display().to_string()),
+        value: |c| c.data_dir.get().map_or(String::new(), |dir| dir.display().to_string()),
     },
     Derived { name: "set-max-intset-entries", value: |_| MOST_NUMBERS.to_string() },
     // No script makes others wait, so nobody is ever told BUSY.

@@ -3,17 +3,17 @@
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
-use store_engine::notice;
+use store_engine::notifications;
 
 use super::cell::{
-    Address, AddressCell, AddressesCell, FolderCell, NamesCell, Number, OutputLimit, OutputLimits, Secret,
+    Address, AddressCell, AddressesCell, DirCell, NamesCell, Number, OutputLimit, OutputLimits, Secret,
     TextCell,
 };
 use super::values::Config;
 
 /// A parameter's type with the cell its value is kept in.
 #[derive(Clone)]
-pub enum Kind {
+pub enum ParameterKind {
     /// A whole number.
     Integer(RangeInclusive<i64>, fn(&Config) -> &Number),
     /// A whole number from -1 on, which means never; kept as the largest number.
@@ -27,16 +27,16 @@ pub enum Kind {
     /// Any of some words, separated by `|`, kept as a bit for each place; in a text they are separated by commas,
     /// semicolons or blanks.
     Words(&'static str, fn(&Config) -> &Number),
-    /// Classes of keyspace notifications, kept as the bits of [`notice::class`].
+    /// Classes of keyspace notifications, kept as the bits of [`notifications::class`].
     Events(fn(&Config) -> &Number),
     /// Where to listen. `off` is allowed if the flag says so.
     Address(bool, fn(&Config) -> &AddressCell),
     /// Limits of what clients have not read, by class.
     OutputLimits(fn(&Config) -> &OutputLimits),
     /// A folder, or `none`.
-    Folder(fn(&Config) -> &FolderCell),
+    Dir(fn(&Config) -> &DirCell),
     /// A file, or `none`.
-    File(fn(&Config) -> &FolderCell),
+    File(fn(&Config) -> &DirCell),
     /// A text that is no flag, since flags are seen by all who may list processes.
     Secret(fn(&Config) -> &Secret),
     /// Addresses of others, separated by commas, or `none`.
@@ -64,8 +64,8 @@ pub enum Form {
 }
 
 impl Form {
-    fn refuse(self, text: &str) -> Result<(), Refusal> {
-        let refused = |why: &str| Err(Refusal(why.to_owned()));
+    fn refuse(self, text: &str) -> Result<(), InvalidValue> {
+        let refused = |why: &str| Err(InvalidValue(why.to_owned()));
         match self {
             Form::Url if text == "none" => Ok(()),
             Form::Url => {
@@ -130,7 +130,7 @@ impl Sort {
 
 /// A value that was read and found good.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Value {
+pub enum ParsedValue {
     /// A number, or the place of a word.
     Number(u64),
     /// An address, or none for `off`.
@@ -138,7 +138,7 @@ pub enum Value {
     /// Class, then hard limit, soft limit, seconds.
     OutputLimits(Vec<(&'static str, [u64; 3])>),
     /// A folder or a file, or none.
-    Folder(Option<PathBuf>),
+    Dir(Option<PathBuf>),
     /// A secret.
     Secret(String),
     /// Addresses.
@@ -151,96 +151,107 @@ pub enum Value {
 
 /// What is wrong with a text, in the words of `CONFIG SET`.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Refusal(pub String);
+pub struct InvalidValue(pub String);
 
-impl Refusal {
-    fn range(range: &RangeInclusive<i64>) -> Refusal {
-        Refusal(format!("argument must be between {} and {} inclusive", range.start(), range.end()))
+impl InvalidValue {
+    fn range(range: &RangeInclusive<i64>) -> InvalidValue {
+        InvalidValue(format!("argument must be between {} and {} inclusive", range.start(), range.end()))
     }
 }
 
-impl Kind {
+impl ParameterKind {
     /// Reads a value.
-    pub fn parse(&self, text: &str) -> Result<Value, Refusal> {
+    pub fn parse(&self, text: &str) -> Result<ParsedValue, InvalidValue> {
         match self {
-            Kind::Integer(range, _) => {
+            ParameterKind::Integer(range, _) => {
                 let number = integer(text)
-                    .ok_or_else(|| Refusal("argument couldn't be parsed into an integer".to_owned()))?;
+                    .ok_or_else(|| InvalidValue("argument couldn't be parsed into an integer".to_owned()))?;
                 within(range, number)
             }
-            Kind::OrNever(_) => match integer(text) {
-                Some(number @ -1..) => Ok(Value::Number(u64::try_from(number).unwrap_or(u64::MAX))),
-                Some(_) => Err(Refusal::range(&(-1..=i64::MAX))),
-                None => Err(Refusal("argument couldn't be parsed into an integer".to_owned())),
+            ParameterKind::OrNever(_) => match integer(text) {
+                Some(number @ -1..) => Ok(ParsedValue::Number(u64::try_from(number).unwrap_or(u64::MAX))),
+                Some(_) => Err(InvalidValue::range(&(-1..=i64::MAX))),
+                None => Err(InvalidValue("argument couldn't be parsed into an integer".to_owned())),
             },
-            Kind::Bytes(range, _) => {
+            ParameterKind::Bytes(range, _) => {
                 let number =
-                    bytes(text).ok_or_else(|| Refusal("argument must be a memory value".to_owned()))?;
+                    bytes(text).ok_or_else(|| InvalidValue("argument must be a memory value".to_owned()))?;
                 within(range, number)
             }
-            Kind::BytesOrPercent(_) => {
-                let wrong = || Refusal("argument must be a memory or percent value".to_owned());
+            ParameterKind::BytesOrPercent(_) => {
+                let wrong = || InvalidValue("argument must be a memory or percent value".to_owned());
                 let number = |text: &str| integer(text).and_then(|number| u64::try_from(number).ok());
                 match text.strip_suffix('%').map(number) {
-                    Some(Some(0)) => Ok(Value::Number(0)),
-                    Some(Some(percent @ ..=100)) => Ok(Value::Number(PERCENT | percent)),
+                    Some(Some(0)) => Ok(ParsedValue::Number(0)),
+                    Some(Some(percent @ ..=100)) => Ok(ParsedValue::Number(PERCENT | percent)),
                     Some(Some(_)) => {
-                        Err(Refusal("percentage argument must be less or equal to 100".to_owned()))
+                        Err(InvalidValue("percentage argument must be less or equal to 100".to_owned()))
                     }
                     Some(None) => Err(wrong()),
                     None => within(&(0..=i64::MAX), bytes(text).ok_or_else(wrong)?),
                 }
             }
-            Kind::Word(words, _) => match words.split('|').position(|word| text.eq_ignore_ascii_case(word)) {
-                Some(at) => Ok(Value::Number(at as u64)),
-                None if *words == "no|yes" => Err(Refusal("argument must be 'yes' or 'no'".to_owned())),
+            ParameterKind::Word(words, _) => match words
+                .split('|')
+                .position(|word| text.eq_ignore_ascii_case(word))
+            {
+                Some(at) => Ok(ParsedValue::Number(at as u64)),
+                None if *words == "no|yes" => Err(InvalidValue("argument must be 'yes' or 'no'".to_owned())),
                 None => {
                     let words = words.replace('|', ", ");
-                    Err(Refusal(format!("argument(s) must be one of the following: {words}")))
+                    Err(InvalidValue(format!("argument(s) must be one of the following: {words}")))
                 }
             },
-            Kind::Words(words, _) => {
+            ParameterKind::Words(words, _) => {
                 let mut bits = 0;
                 for part in text.split([',', ';', ' ']).filter(|part| !part.is_empty() && *part != "none") {
                     let at = words.split('|').position(|word| part.eq_ignore_ascii_case(word));
-                    bits |= 1 << at.ok_or_else(|| Refusal(format!("Invalid flag: {part}")))?;
+                    bits |= 1 << at.ok_or_else(|| InvalidValue(format!("Invalid flag: {part}")))?;
                 }
-                Ok(Value::Number(bits))
+                Ok(ParsedValue::Number(bits))
             }
-            Kind::Events(_) => match notice::parse_classes(text) {
-                Some(classes) => Ok(Value::Number(classes.into())),
-                None => Err(Refusal("Invalid event class character. Use 'Ag$lshzxeKEtmdn'.".to_owned())),
+            ParameterKind::Events(_) => match notifications::parse_classes(text) {
+                Some(classes) => Ok(ParsedValue::Number(classes.into())),
+                None => Err(InvalidValue("Invalid event class character. Use 'Ag$lshzxeKEtmdn'.".to_owned())),
             },
-            Kind::Address(true, _) if text.eq_ignore_ascii_case("off") => Ok(Value::Address(None)),
-            Kind::Address(..) => match Address::parse(text) {
-                Some(address) => Ok(Value::Address(Some(address))),
-                None => Err(Refusal("argument must be HOST:PORT".to_owned())),
-            },
-            Kind::OutputLimits(_) => output_limits(text),
-            Kind::Folder(_) | Kind::File(_) if text.eq_ignore_ascii_case("none") => Ok(Value::Folder(None)),
-            Kind::Folder(_) if text.is_empty() => {
-                Err(Refusal("argument must be a directory or none".to_owned()))
+            ParameterKind::Address(true, _) if text.eq_ignore_ascii_case("off") => {
+                Ok(ParsedValue::Address(None))
             }
-            Kind::File(_) if text.is_empty() => Err(Refusal("argument must be a file or none".to_owned())),
-            Kind::Folder(_) | Kind::File(_) => Ok(Value::Folder(Some(text.into()))),
-            Kind::Secret(_) => Ok(Value::Secret(text.to_owned())),
-            Kind::Addresses(_) if text.eq_ignore_ascii_case("none") => Ok(Value::Addresses(Vec::new())),
-            Kind::Addresses(_) => {
+            ParameterKind::Address(..) => match Address::parse(text) {
+                Some(address) => Ok(ParsedValue::Address(Some(address))),
+                None => Err(InvalidValue("argument must be HOST:PORT".to_owned())),
+            },
+            ParameterKind::OutputLimits(_) => output_limits(text),
+            ParameterKind::Dir(_) | ParameterKind::File(_) if text.eq_ignore_ascii_case("none") => {
+                Ok(ParsedValue::Dir(None))
+            }
+            ParameterKind::Dir(_) if text.is_empty() => {
+                Err(InvalidValue("argument must be a directory or none".to_owned()))
+            }
+            ParameterKind::File(_) if text.is_empty() => {
+                Err(InvalidValue("argument must be a file or none".to_owned()))
+            }
+            ParameterKind::Dir(_) | ParameterKind::File(_) => Ok(ParsedValue::Dir(Some(text.into()))),
+            ParameterKind::Secret(_) => Ok(ParsedValue::Secret(text.to_owned())),
+            ParameterKind::Addresses(_) if text.eq_ignore_ascii_case("none") => {
+                Ok(ParsedValue::Addresses(Vec::new()))
+            }
+            ParameterKind::Addresses(_) => {
                 let addresses: Option<Vec<Address>> = text.split(',').map(Address::parse).collect();
-                let wrong = || Refusal("argument must be HOST:PORT,HOST:PORT,... or none".to_owned());
-                addresses.map(Value::Addresses).ok_or_else(wrong)
+                let wrong = || InvalidValue("argument must be HOST:PORT,HOST:PORT,... or none".to_owned());
+                addresses.map(ParsedValue::Addresses).ok_or_else(wrong)
             }
-            Kind::Ratio(_) => match text.parse::<f64>() {
-                Ok(ratio) if (0.0..=1.0).contains(&ratio) => Ok(Value::Number(ratio.to_bits())),
-                _ => Err(Refusal("argument must be between 0 and 1 inclusive".to_owned())),
+            ParameterKind::Ratio(_) => match text.parse::<f64>() {
+                Ok(ratio) if (0.0..=1.0).contains(&ratio) => Ok(ParsedValue::Number(ratio.to_bits())),
+                _ => Err(InvalidValue("argument must be between 0 and 1 inclusive".to_owned())),
             },
-            Kind::Text(form, _) => form.refuse(text).map(|()| Value::Text(text.to_owned())),
-            Kind::Names(sort, _) => {
+            ParameterKind::Text(form, _) => form.refuse(text).map(|()| ParsedValue::Text(text.to_owned())),
+            ParameterKind::Names(sort, _) => {
                 let names = text.split([',', ' ']).filter(|name| !name.is_empty() && *name != "none");
                 let names: Vec<String> = names.map(|name| name.trim_end_matches('/').to_owned()).collect();
                 match names.iter().all(|name| name == "*" || sort.fits(name)) {
-                    true => Ok(Value::Names(names)),
-                    false => Err(Refusal(format!(
+                    true => Ok(ParsedValue::Names(names)),
+                    false => Err(InvalidValue(format!(
                         "argument must be none, * or {}, such as {}",
                         sort.word(),
                         sort.example()
@@ -250,22 +261,22 @@ impl Kind {
         }
     }
 
-    /// Puts a value that [`Kind::parse`] gave into its cell.
-    pub fn store(&self, config: &Config, value: Value) {
+    /// Puts a value that [`ParameterKind::parse`] gave into its cell.
+    pub fn store(&self, config: &Config, value: ParsedValue) {
         match (self, value) {
             (
-                Kind::Integer(_, cell)
-                | Kind::Bytes(_, cell)
-                | Kind::BytesOrPercent(cell)
-                | Kind::Word(_, cell)
-                | Kind::Words(_, cell)
-                | Kind::OrNever(cell)
-                | Kind::Ratio(cell)
-                | Kind::Events(cell),
-                Value::Number(number),
+                ParameterKind::Integer(_, cell)
+                | ParameterKind::Bytes(_, cell)
+                | ParameterKind::BytesOrPercent(cell)
+                | ParameterKind::Word(_, cell)
+                | ParameterKind::Words(_, cell)
+                | ParameterKind::OrNever(cell)
+                | ParameterKind::Ratio(cell)
+                | ParameterKind::Events(cell),
+                ParsedValue::Number(number),
             ) => cell(config).set(number),
-            (Kind::Address(_, cell), Value::Address(address)) => cell(config).set(address),
-            (Kind::OutputLimits(cell), Value::OutputLimits(limits)) => {
+            (ParameterKind::Address(_, cell), ParsedValue::Address(address)) => cell(config).set(address),
+            (ParameterKind::OutputLimits(cell), ParsedValue::OutputLimits(limits)) => {
                 for (class, [hard, soft, seconds]) in limits {
                     for (_, limit) in cell(config).classes().into_iter().filter(|(name, _)| *name == class) {
                         limit.hard.set(hard);
@@ -274,11 +285,15 @@ impl Kind {
                     }
                 }
             }
-            (Kind::Folder(cell) | Kind::File(cell), Value::Folder(folder)) => cell(config).set(folder),
-            (Kind::Secret(cell), Value::Secret(text)) => cell(config).set(text),
-            (Kind::Addresses(cell), Value::Addresses(addresses)) => cell(config).set(addresses),
-            (Kind::Names(_, cell), Value::Names(names)) => cell(config).set(names),
-            (Kind::Text(_, cell), Value::Text(text)) => cell(config).set(text),
+            (ParameterKind::Dir(cell) | ParameterKind::File(cell), ParsedValue::Dir(dir)) => {
+                cell(config).set(dir)
+            }
+            (ParameterKind::Secret(cell), ParsedValue::Secret(text)) => cell(config).set(text),
+            (ParameterKind::Addresses(cell), ParsedValue::Addresses(addresses)) => {
+                cell(config).set(addresses)
+            }
+            (ParameterKind::Names(_, cell), ParsedValue::Names(names)) => cell(config).set(names),
+            (ParameterKind::Text(_, cell), ParsedValue::Text(text)) => cell(config).set(text),
             (_, value) => unreachable!("a value of another type: {value:?}"),
         }
     }
@@ -286,46 +301,48 @@ impl Kind {
     /// The value as `CONFIG GET` shows it: bytes as a plain number.
     pub fn render(&self, config: &Config) -> String {
         match self {
-            Kind::Integer(_, cell) | Kind::Bytes(_, cell) => cell(config).get().to_string(),
-            Kind::BytesOrPercent(cell) => match cell(config).get() {
+            ParameterKind::Integer(_, cell) | ParameterKind::Bytes(_, cell) => cell(config).get().to_string(),
+            ParameterKind::BytesOrPercent(cell) => match cell(config).get() {
                 number if number & PERCENT != 0 => format!("{}%", number & !PERCENT),
                 number => number.to_string(),
             },
-            Kind::OrNever(cell) => match i64::try_from(cell(config).get()) {
+            ParameterKind::OrNever(cell) => match i64::try_from(cell(config).get()) {
                 Ok(number) => number.to_string(),
                 Err(_) => "-1".to_owned(),
             },
-            Kind::Word(words, cell) => {
+            ParameterKind::Word(words, cell) => {
                 words.split('|').nth(cell(config).get_usize()).unwrap_or_default().to_owned()
             }
-            Kind::Words(words, cell) => {
+            ParameterKind::Words(words, cell) => {
                 let set = cell(config).get();
                 let words = words.split('|').enumerate().filter(|(at, _)| set & (1 << at) != 0);
                 words.map(|(_, word)| word).collect::<Vec<_>>().join(" ")
             }
-            Kind::Events(cell) => notice::show_classes(u32::try_from(cell(config).get()).unwrap_or_default()),
-            Kind::Address(_, cell) => match cell(config).get() {
+            ParameterKind::Events(cell) => {
+                notifications::show_classes(u32::try_from(cell(config).get()).unwrap_or_default())
+            }
+            ParameterKind::Address(_, cell) => match cell(config).get() {
                 Some(address) => address.to_string(),
                 None => "off".to_owned(),
             },
-            Kind::OutputLimits(cell) => {
+            ParameterKind::OutputLimits(cell) => {
                 let line = |(class, limit): (&str, &OutputLimit)| {
                     format!("{class} {} {} {}", limit.hard.get(), limit.soft.get(), limit.soft_seconds.get())
                 };
                 cell(config).classes().map(line).join(" ")
             }
-            Kind::Folder(cell) | Kind::File(cell) => match cell(config).get() {
+            ParameterKind::Dir(cell) | ParameterKind::File(cell) => match cell(config).get() {
                 Some(path) => path.display().to_string(),
                 None => "none".to_owned(),
             },
-            Kind::Secret(cell) => cell(config).get(),
-            Kind::Addresses(cell) => match &*cell(config).get() {
+            ParameterKind::Secret(cell) => cell(config).get(),
+            ParameterKind::Addresses(cell) => match &*cell(config).get() {
                 [] => "none".to_owned(),
                 addresses => addresses.iter().map(Address::to_string).collect::<Vec<_>>().join(","),
             },
-            Kind::Ratio(cell) => f64::from_bits(cell(config).get()).to_string(),
-            Kind::Text(_, cell) => cell(config).get(),
-            Kind::Names(_, cell) => match cell(config).get() {
+            ParameterKind::Ratio(cell) => f64::from_bits(cell(config).get()).to_string(),
+            ParameterKind::Text(_, cell) => cell(config).get(),
+            ParameterKind::Names(_, cell) => match cell(config).get() {
                 names if names.is_empty() => "none".to_owned(),
                 names => names.join(" "),
             },
@@ -335,67 +352,75 @@ impl Kind {
     /// What is expected, for people.
     pub fn expected(&self) -> String {
         match self {
-            Kind::Integer(range, _) if *range.end() == i64::MAX => {
+            ParameterKind::Integer(range, _) if *range.end() == i64::MAX => {
                 format!("a whole number of at least {}", range.start())
             }
-            Kind::Integer(range, _) => format!("a whole number from {} to {}", range.start(), range.end()),
-            Kind::Bytes(range, _) if *range.end() == i64::MAX => {
+            ParameterKind::Integer(range, _) => {
+                format!("a whole number from {} to {}", range.start(), range.end())
+            }
+            ParameterKind::Bytes(range, _) if *range.end() == i64::MAX => {
                 format!("a size of at least {}, such as 64mb", humane(*range.start()))
             }
-            Kind::Bytes(range, _) => {
+            ParameterKind::Bytes(range, _) => {
                 format!("a size from {} to {}, such as 64mb", humane(*range.start()), humane(*range.end()))
             }
-            Kind::BytesOrPercent(_) => "a size, or a percentage, such as 64mb or 10%".to_owned(),
-            Kind::Word(words, _) => words.replace('|', " or "),
-            Kind::Words(words, _) => format!("none or any of {}", words.replace('|', ", ")),
-            Kind::OrNever(_) => "a whole number of at least -1".to_owned(),
-            Kind::Events(_) => "letters of KEg$lshzxetdmnA, such as KEA".to_owned(),
-            Kind::Address(off, _) => {
+            ParameterKind::BytesOrPercent(_) => "a size, or a percentage, such as 64mb or 10%".to_owned(),
+            ParameterKind::Word(words, _) => words.replace('|', " or "),
+            ParameterKind::Words(words, _) => format!("none or any of {}", words.replace('|', ", ")),
+            ParameterKind::OrNever(_) => "a whole number of at least -1".to_owned(),
+            ParameterKind::Events(_) => "letters of KEg$lshzxetdmnA, such as KEA".to_owned(),
+            ParameterKind::Address(off, _) => {
                 format!("HOST:PORT, such as 127.0.0.1:8080{}", if *off { ", or off" } else { "" })
             }
-            Kind::OutputLimits(_) => "CLASS HARD SOFT SECONDS ..., such as normal 1gb 64mb 60".to_owned(),
-            Kind::Folder(_) => "a directory or none".to_owned(),
-            Kind::File(_) => "a file or none".to_owned(),
-            Kind::Secret(_) => "a text".to_owned(),
-            Kind::Addresses(_) => "HOST:PORT,HOST:PORT,... or none".to_owned(),
-            Kind::Names(sort, _) => format!("none, * or {}, such as {}", sort.word(), sort.example()),
-            Kind::Ratio(_) => "a number from 0 to 1, such as 0.01".to_owned(),
-            Kind::Text(Form::Url, _) => "http://HOST:PORT, https://HOST:PORT or none".to_owned(),
-            Kind::Text(Form::Word, _) => "a word".to_owned(),
-            Kind::Text(Form::Percentiles, _) => "numbers from 0 to 100, such as 50 99 99.9".to_owned(),
+            ParameterKind::OutputLimits(_) => {
+                "CLASS HARD SOFT SECONDS ..., such as normal 1gb 64mb 60".to_owned()
+            }
+            ParameterKind::Dir(_) => "a directory or none".to_owned(),
+            ParameterKind::File(_) => "a file or none".to_owned(),
+            ParameterKind::Secret(_) => "a text".to_owned(),
+            ParameterKind::Addresses(_) => "HOST:PORT,HOST:PORT,... or none".to_owned(),
+            ParameterKind::Names(sort, _) => {
+                format!("none, * or {}, such as {}", sort.word(), sort.example())
+            }
+            ParameterKind::Ratio(_) => "a number from 0 to 1, such as 0.01".to_owned(),
+            ParameterKind::Text(Form::Url, _) => "http://HOST:PORT, https://HOST:PORT or none".to_owned(),
+            ParameterKind::Text(Form::Word, _) => "a word".to_owned(),
+            ParameterKind::Text(Form::Percentiles, _) => {
+                "numbers from 0 to 100, such as 50 99 99.9".to_owned()
+            }
         }
     }
 
     /// What stands for a value in usage lines.
     pub fn metavar(&self) -> &'static str {
         match self {
-            Kind::Integer(..) | Kind::OrNever(_) => "N",
-            Kind::Bytes(..) => "BYTES",
-            Kind::BytesOrPercent(_) => "BYTES|PERCENT%",
-            Kind::Word(words, _) if words.len() > 40 => "WORD",
-            Kind::Word(words, _) => words,
-            Kind::Words(..) => "FLAGS",
-            Kind::Events(_) => "LETTERS",
-            Kind::Address(false, _) => "ADDR",
-            Kind::Address(true, _) => "ADDR|off",
-            Kind::OutputLimits(_) => "LIMITS",
-            Kind::Folder(_) => "DIR",
-            Kind::File(_) => "FILE",
-            Kind::Secret(_) => "TEXT",
-            Kind::Addresses(_) => "ADDR,...",
-            Kind::Names(..) => "NAMES",
-            Kind::Ratio(_) => "RATIO",
-            Kind::Text(Form::Url, _) => "URL",
-            Kind::Text(Form::Word, _) => "WORD",
-            Kind::Text(Form::Percentiles, _) => "N ...",
+            ParameterKind::Integer(..) | ParameterKind::OrNever(_) => "N",
+            ParameterKind::Bytes(..) => "BYTES",
+            ParameterKind::BytesOrPercent(_) => "BYTES|PERCENT%",
+            ParameterKind::Word(words, _) if words.len() > 40 => "WORD",
+            ParameterKind::Word(words, _) => words,
+            ParameterKind::Words(..) => "FLAGS",
+            ParameterKind::Events(_) => "LETTERS",
+            ParameterKind::Address(false, _) => "ADDR",
+            ParameterKind::Address(true, _) => "ADDR|off",
+            ParameterKind::OutputLimits(_) => "LIMITS",
+            ParameterKind::Dir(_) => "DIR",
+            ParameterKind::File(_) => "FILE",
+            ParameterKind::Secret(_) => "TEXT",
+            ParameterKind::Addresses(_) => "ADDR,...",
+            ParameterKind::Names(..) => "NAMES",
+            ParameterKind::Ratio(_) => "RATIO",
+            ParameterKind::Text(Form::Url, _) => "URL",
+            ParameterKind::Text(Form::Word, _) => "WORD",
+            ParameterKind::Text(Form::Percentiles, _) => "N ...",
         }
     }
 }
 
-fn within(range: &RangeInclusive<i64>, number: i64) -> Result<Value, Refusal> {
+fn within(range: &RangeInclusive<i64>, number: i64) -> Result<ParsedValue, InvalidValue> {
     match u64::try_from(number) {
-        Ok(value) if range.contains(&number) => Ok(Value::Number(value)),
-        _ => Err(Refusal::range(range)),
+        Ok(value) if range.contains(&number) => Ok(ParsedValue::Number(value)),
+        _ => Err(InvalidValue::range(range)),
     }
 }
 
@@ -432,9 +457,9 @@ pub fn humane(size: i64) -> String {
 }
 
 /// Groups of `class hard soft seconds`. Of several groups for a class the last counts.
-fn output_limits(text: &str) -> Result<Value, Refusal> {
+fn output_limits(text: &str) -> Result<ParsedValue, InvalidValue> {
     let words: Vec<&str> = text.split_ascii_whitespace().collect();
-    let wrong_count = || Refusal("Wrong number of arguments in buffer limit configuration.".to_owned());
+    let wrong_count = || InvalidValue("Wrong number of arguments in buffer limit configuration.".to_owned());
     if !words.len().is_multiple_of(4) {
         return Err(wrong_count());
     }
@@ -442,7 +467,9 @@ fn output_limits(text: &str) -> Result<Value, Refusal> {
     for group in words.chunks_exact(4) {
         let known = OutputLimits::default().classes().map(|(class, _)| class);
         let Some(class) = known.into_iter().find(|class| group[0].eq_ignore_ascii_case(class)) else {
-            return Err(Refusal("Invalid client class specified in buffer limit configuration.".to_owned()));
+            return Err(InvalidValue(
+                "Invalid client class specified in buffer limit configuration.".to_owned(),
+            ));
         };
         let seconds = integer(group[3]).filter(|seconds| (0..=i64::from(i32::MAX)).contains(seconds));
         match (bytes(group[1]), bytes(group[2]), seconds) {
@@ -451,11 +478,11 @@ fn output_limits(text: &str) -> Result<Value, Refusal> {
             }
             _ => {
                 let text = "Error in hard, soft or soft_seconds setting in buffer limit configuration.";
-                return Err(Refusal(text.to_owned()));
+                return Err(InvalidValue(text.to_owned()));
             }
         }
     }
-    if limits.is_empty() { Err(wrong_count()) } else { Ok(Value::OutputLimits(limits)) }
+    if limits.is_empty() { Err(wrong_count()) } else { Ok(ParsedValue::OutputLimits(limits)) }
 }
 
 #[cfg(test)]

@@ -23,9 +23,9 @@ pub struct Sources<'a> {
 
 /// Why there is no configuration, in one line that names source, key and what was expected.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Wrong(String);
+pub struct ConfigError(String);
 
-impl fmt::Display for Wrong {
+impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
@@ -35,7 +35,7 @@ impl fmt::Display for Wrong {
 ///
 /// A wrong value is refused even where a stronger source overrides it: it is a mistake that would come to
 /// light at the worst time.
-pub fn load(sources: &Sources<'_>) -> Result<Config, Wrong> {
+pub fn load(sources: &Sources<'_>) -> Result<Config, ConfigError> {
     let file = match &sources.file {
         Some(path) => read(path, sources.read_file)?,
         None => toml::Table::new(),
@@ -74,9 +74,9 @@ struct Given {
 }
 
 impl Given {
-    fn wrong(&self, expected: &str) -> Wrong {
+    fn wrong(&self, expected: &str) -> ConfigError {
         // Debug quoting keeps the line one line, whatever is in the value.
-        Wrong(format!("{}: {:?} is invalid, expected {expected}", self.at, self.text))
+        ConfigError(format!("{}: {:?} is invalid, expected {expected}", self.at, self.text))
     }
 }
 
@@ -87,7 +87,7 @@ impl Given {
 fn in_environment(
     row: &Parameter,
     environment: &dyn Fn(&str) -> Option<OsString>,
-) -> Result<Option<Given>, Wrong> {
+) -> Result<Option<Given>, ConfigError> {
     let variable = row.variable();
     let Some(value) = environment(&variable).filter(|value| !value.is_empty()) else { return Ok(None) };
     let at = format!("environment variable {variable}");
@@ -130,22 +130,25 @@ fn shown(path: Option<&Path>) -> String {
     path.unwrap_or(Path::new("")).display().to_string()
 }
 
-fn read(path: &Path, read_file: &dyn Fn(&Path) -> io::Result<String>) -> Result<toml::Table, Wrong> {
+fn read(path: &Path, read_file: &dyn Fn(&Path) -> io::Result<String>) -> Result<toml::Table, ConfigError> {
     let name = path.display();
-    let text = read_file(path).map_err(|error| Wrong(format!("cannot read config file {name}: {error}")))?;
+    let text =
+        read_file(path).map_err(|error| ConfigError(format!("cannot read config file {name}: {error}")))?;
     let table: toml::Table = text.parse().map_err(|error: toml::de::Error| {
         let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or("");
         let line = before.matches('\n').count() + 1;
-        Wrong(format!("{name}: line {line}: {}", error.message().replace('\n', ", ")))
+        ConfigError(format!("{name}: line {line}: {}", error.message().replace('\n', ", ")))
     })?;
     for key in table.keys() {
         if key == "user" {
             let where_else = "define users in the file that \"aclfile\" names, or with ACL SETUSER";
-            return Err(Wrong(format!("{name}: unknown key \"user\": {where_else}")));
+            return Err(ConfigError(format!("{name}: unknown key \"user\": {where_else}")));
         }
         if !PARAMETERS.iter().any(|row| row.name == key) {
             let nearest = nearest(key);
-            return Err(Wrong(format!("{name}: unknown key {key:?}, the nearest known one is {nearest:?}")));
+            return Err(ConfigError(format!(
+                "{name}: unknown key {key:?}, the nearest known one is {nearest:?}"
+            )));
         }
     }
     Ok(table)
@@ -189,7 +192,7 @@ mod tests {
         file: Option<&str>,
         environment: &[(&str, &str)],
         flags: &[(&'static str, &str)],
-    ) -> Result<Config, Wrong> {
+    ) -> Result<Config, ConfigError> {
         load(&Sources {
             file: file.map(|_| PathBuf::from("moonshard.toml")),
             read_file: &|_| Ok(file.unwrap_or_default().to_owned()),

@@ -1,6 +1,6 @@
 //! What a row of the table of parameters says.
 
-use super::kind::Kind;
+use super::kind::ParameterKind;
 use super::values::Config;
 
 /// Range of what Redis keeps in a C `int`.
@@ -21,7 +21,7 @@ pub struct Parameter {
     /// Name, as in redis.conf where it has one.
     pub name: &'static str,
     /// Type, range and cell.
-    pub kind: Kind,
+    pub kind: ParameterKind,
     /// Value without any source.
     pub default: Fallback,
     /// Whether `CONFIG SET` may change it while the server runs.

@@ -1,12 +1,12 @@
 //! Parameters of scripts: their budgets, how they run, and what is kept of them.
 
-use super::kind::Kind;
+use super::kind::ParameterKind;
 use super::parameter::{Fallback, MB, Parameter, SCRIPT_FLAGS};
 
 /// `script-fuel`.
 pub const SCRIPT_FUEL: Parameter = Parameter {
     name: "script-fuel",
-    kind: Kind::Integer(1..=i64::MAX, |c| &c.script_fuel),
+    kind: ParameterKind::Integer(1..=i64::MAX, |c| &c.script_fuel),
     default: Fallback::Text("100000000000"),
     live: true,
     doc: "Fuel limit of one script run: about one unit per WebAssembly instruction, plus the cost of its \
@@ -16,7 +16,7 @@ pub const SCRIPT_FUEL: Parameter = Parameter {
 /// `script-timeout-ms`.
 pub const SCRIPT_TIMEOUT_MS: Parameter = Parameter {
     name: "script-timeout-ms",
-    kind: Kind::Integer(1..=86_400_000, |c| &c.script_timeout_ms),
+    kind: ParameterKind::Integer(1..=86_400_000, |c| &c.script_timeout_ms),
     default: Fallback::Text("5000"),
     live: true,
     doc: "Milliseconds after which a script run is stopped.",
@@ -25,7 +25,7 @@ pub const SCRIPT_TIMEOUT_MS: Parameter = Parameter {
 /// `script-memory`.
 pub const SCRIPT_MEMORY: Parameter = Parameter {
     name: "script-memory",
-    kind: Kind::Bytes(MB..=4 << 30, |c| &c.script_memory),
+    kind: ParameterKind::Bytes(MB..=4 << 30, |c| &c.script_memory),
     default: Fallback::Text("64mb"),
     live: false,
     doc: "Memory limit of one script run.",
@@ -34,7 +34,7 @@ pub const SCRIPT_MEMORY: Parameter = Parameter {
 /// `script-fuel-max`.
 pub const SCRIPT_FUEL_MAX: Parameter = Parameter {
     name: "script-fuel-max",
-    kind: Kind::Integer(1..=i64::MAX, |c| &c.script_fuel_max),
+    kind: ParameterKind::Integer(1..=i64::MAX, |c| &c.script_fuel_max),
     default: Fallback::Text("200000000000"),
     live: true,
     doc: "Maximum fuel that the header of a script can request.",
@@ -43,7 +43,7 @@ pub const SCRIPT_FUEL_MAX: Parameter = Parameter {
 /// `script-timeout-max-ms`.
 pub const SCRIPT_TIMEOUT_MAX_MS: Parameter = Parameter {
     name: "script-timeout-max-ms",
-    kind: Kind::Integer(1..=86_400_000, |c| &c.script_timeout_max_ms),
+    kind: ParameterKind::Integer(1..=86_400_000, |c| &c.script_timeout_max_ms),
     default: Fallback::Text("60000"),
     live: true,
     doc: "Maximum timeout that the header of a script can request.",
@@ -52,7 +52,7 @@ pub const SCRIPT_TIMEOUT_MAX_MS: Parameter = Parameter {
 /// `script-memory-max`.
 pub const SCRIPT_MEMORY_MAX: Parameter = Parameter {
     name: "script-memory-max",
-    kind: Kind::Bytes(MB..=4 << 30, |c| &c.script_memory_max),
+    kind: ParameterKind::Bytes(MB..=4 << 30, |c| &c.script_memory_max),
     default: Fallback::Text("256mb"),
     live: false,
     doc: "Maximum memory that the header of a script can request.",
@@ -61,7 +61,7 @@ pub const SCRIPT_MEMORY_MAX: Parameter = Parameter {
 /// `default-script-flags`.
 pub const DEFAULT_SCRIPT_FLAGS: Parameter = Parameter {
     name: "default-script-flags",
-    kind: Kind::Words(SCRIPT_FLAGS, |c| &c.default_script_flags),
+    kind: ParameterKind::Words(SCRIPT_FLAGS, |c| &c.default_script_flags),
     default: Fallback::Text("none"),
     live: true,
     doc: "Flags of every script, in addition to those of its header and of SCRIPT FLAGS.",
@@ -70,7 +70,7 @@ pub const DEFAULT_SCRIPT_FLAGS: Parameter = Parameter {
 /// `script-on-error`.
 pub const SCRIPT_ON_ERROR: Parameter = Parameter {
     name: "script-on-error",
-    kind: Kind::Word("keep|rollback", |c| &c.script_on_error),
+    kind: ParameterKind::Word("keep|rollback", |c| &c.script_on_error),
     default: Fallback::Text("keep"),
     live: true,
     doc: "What happens to the writes of an atomic script that ends with an error of its own: keep \
@@ -80,7 +80,7 @@ pub const SCRIPT_ON_ERROR: Parameter = Parameter {
 /// `undeclared-keys`.
 pub const UNDECLARED_KEYS: Parameter = Parameter {
     name: "undeclared-keys",
-    kind: Kind::Word("widen|reject", |c| &c.undeclared_keys),
+    kind: ParameterKind::Word("widen|reject", |c| &c.undeclared_keys),
     default: Fallback::Text("widen"),
     live: true,
     doc: "What happens when an atomic script accesses a key that is not among its KEYS: with widen the \
@@ -90,7 +90,7 @@ pub const UNDECLARED_KEYS: Parameter = Parameter {
 /// `script-auto-async`.
 pub const SCRIPT_AUTO_ASYNC: Parameter = Parameter {
     name: "script-auto-async",
-    kind: Kind::Word("never|async|always", |c| &c.script_auto_async),
+    kind: ParameterKind::Word("never|async|always", |c| &c.script_auto_async),
     default: Fallback::Text("async"),
     live: true,
     doc: "Which scripts batch calls whose result they do not use: none, scripts without atomicity, or \
@@ -100,7 +100,7 @@ pub const SCRIPT_AUTO_ASYNC: Parameter = Parameter {
 /// `script-queue-max`.
 pub const SCRIPT_QUEUE_MAX: Parameter = Parameter {
     name: "script-queue-max",
-    kind: Kind::Bytes(0..=1 << 30, |c| &c.script_queue_max),
+    kind: ParameterKind::Bytes(0..=1 << 30, |c| &c.script_queue_max),
     default: Fallback::Text("64kb"),
     live: true,
     doc: "Size of the batched calls of a script at which they are sent.",
@@ -109,7 +109,7 @@ pub const SCRIPT_QUEUE_MAX: Parameter = Parameter {
 /// `script-client-gone`.
 pub const SCRIPT_CLIENT_GONE: Parameter = Parameter {
     name: "script-client-gone",
-    kind: Kind::Word("rollback|finish", |c| &c.script_client_gone),
+    kind: ParameterKind::Word("rollback|finish", |c| &c.script_client_gone),
     default: Fallback::Text("rollback"),
     live: true,
     doc: "What happens to a script whose client disconnects: rollback stops it and discards its writes, \
@@ -119,7 +119,7 @@ pub const SCRIPT_CLIENT_GONE: Parameter = Parameter {
 /// `script-reply-max`.
 pub const SCRIPT_REPLY_MAX: Parameter = Parameter {
     name: "script-reply-max",
-    kind: Kind::Bytes(1024..=4 << 30, |c| &c.script_reply_max),
+    kind: ParameterKind::Bytes(1024..=4 << 30, |c| &c.script_reply_max),
     default: Fallback::Text("64mb"),
     live: true,
     doc: "Maximum size of the reply of a script.",
@@ -128,7 +128,7 @@ pub const SCRIPT_REPLY_MAX: Parameter = Parameter {
 /// `script-cache-max`.
 pub const SCRIPT_CACHE_MAX: Parameter = Parameter {
     name: "script-cache-max",
-    kind: Kind::Integer(1..=1_000_000, |c| &c.script_cache_max),
+    kind: ParameterKind::Integer(1..=1_000_000, |c| &c.script_cache_max),
     default: Fallback::Text("1000"),
     live: true,
     doc: "Maximum number of cached scripts that were run by EVAL; the least recently used are evicted. \
@@ -138,7 +138,7 @@ pub const SCRIPT_CACHE_MAX: Parameter = Parameter {
 /// `script-cache-max-bytes`.
 pub const SCRIPT_CACHE_MAX_BYTES: Parameter = Parameter {
     name: "script-cache-max-bytes",
-    kind: Kind::Bytes(64 << 10..=1 << 40, |c| &c.script_cache_max_bytes),
+    kind: ParameterKind::Bytes(64 << 10..=1 << 40, |c| &c.script_cache_max_bytes),
     default: Fallback::Text("64mb"),
     live: true,
     doc: "Maximum memory for the texts and compiled images of scripts, and the same amount for those of \
@@ -149,7 +149,7 @@ pub const SCRIPT_CACHE_MAX_BYTES: Parameter = Parameter {
 /// `library-memory-max`.
 pub const LIBRARY_MEMORY_MAX: Parameter = Parameter {
     name: "library-memory-max",
-    kind: Kind::Bytes(64 << 10..=4 << 30, |c| &c.library_memory_max),
+    kind: ParameterKind::Bytes(64 << 10..=4 << 30, |c| &c.library_memory_max),
     default: Fallback::Text("8mb"),
     live: true,
     doc: "Maximum memory of a function library after it is loaded. Every call of its functions starts from a \
@@ -159,7 +159,7 @@ pub const LIBRARY_MEMORY_MAX: Parameter = Parameter {
 /// `transaction-memory-max`.
 pub const TRANSACTION_MEMORY_MAX: Parameter = Parameter {
     name: "transaction-memory-max",
-    kind: Kind::Bytes(1 << 20..=1 << 40, |c| &c.transaction_memory_max),
+    kind: ParameterKind::Bytes(1 << 20..=1 << 40, |c| &c.transaction_memory_max),
     default: Fallback::Text("256mb"),
     live: true,
     doc: "Maximum memory that a MULTI transaction may use for its rollback data; a transaction that exceeds it \
@@ -169,7 +169,7 @@ pub const TRANSACTION_MEMORY_MAX: Parameter = Parameter {
 /// `script-instances`.
 pub const SCRIPT_INSTANCES: Parameter = Parameter {
     name: "script-instances",
-    kind: Kind::Word("rewind|fresh", |c| &c.script_instances),
+    kind: ParameterKind::Word("rewind|fresh", |c| &c.script_instances),
     default: Fallback::Text("rewind"),
     live: false,
     doc: "How the sandbox of a run is created: rewind reuses one after restoring its memory, fresh \
@@ -179,7 +179,7 @@ pub const SCRIPT_INSTANCES: Parameter = Parameter {
 /// `script-concurrency`.
 pub const SCRIPT_CONCURRENCY: Parameter = Parameter {
     name: "script-concurrency",
-    kind: Kind::Integer(1..=4096, |c| &c.script_concurrency),
+    kind: ParameterKind::Integer(1..=4096, |c| &c.script_concurrency),
     default: Fallback::Text("64"),
     live: false,
     doc: "Maximum number of scripts that run at the same time, counted separately for atomic scripts and \
@@ -189,7 +189,7 @@ pub const SCRIPT_CONCURRENCY: Parameter = Parameter {
 /// `script-fuel-slice`.
 pub const SCRIPT_FUEL_SLICE: Parameter = Parameter {
     name: "script-fuel-slice",
-    kind: Kind::Integer(1000..=1_000_000_000, |c| &c.script_fuel_slice),
+    kind: ParameterKind::Integer(1000..=1_000_000_000, |c| &c.script_fuel_slice),
     default: Fallback::Text("2000000"),
     live: false,
     doc: "Fuel after which a running script yields its thread to other tasks.",

@@ -5,7 +5,7 @@ use std::thread::available_parallelism;
 
 use script::Instances;
 
-use super::kind::{Kind, Sort};
+use super::kind::{ParameterKind, Sort};
 use super::parameter::{Fallback, INT_MAX, Parameter};
 use super::values::Config;
 use super::{access, clients, scripting, telemetry};
@@ -32,14 +32,14 @@ const POLICIES: &str = "volatile-lru|volatile-lfu|volatile-random|volatile-ttl|\
 pub static PARAMETERS: &[Parameter] = &[
     Parameter {
         name: "resp",
-        kind: Kind::Address(false, |c| &c.resp),
+        kind: ParameterKind::Address(false, |c| &c.resp),
         default: Fallback::Text("127.0.0.1:6379"),
         live: false,
         doc: "Address where Redis clients connect.",
     },
     Parameter {
         name: "http",
-        kind: Kind::Address(true, |c| &c.http),
+        kind: ParameterKind::Address(true, |c| &c.http),
         default: Fallback::Text("127.0.0.1:8080"),
         live: false,
         doc: "Address of the HTTP server. On a store node it serves only health checks and metrics, and it \
@@ -47,14 +47,14 @@ pub static PARAMETERS: &[Parameter] = &[
     },
     Parameter {
         name: "grpc",
-        kind: Kind::Address(true, |c| &c.grpc),
+        kind: ParameterKind::Address(true, |c| &c.grpc),
         default: Fallback::Text("127.0.0.1:50051"),
         live: false,
         doc: "Address of the gRPC server.",
     },
     Parameter {
         name: "http-hosts",
-        kind: Kind::Names(Sort::Hosts, |c| &c.http_hosts),
+        kind: ParameterKind::Names(Sort::Hosts, |c| &c.http_hosts),
         default: Fallback::Text("none"),
         live: false,
         doc: "Host names that HTTP requests may use for this server, in addition to localhost, the host in \
@@ -63,21 +63,21 @@ pub static PARAMETERS: &[Parameter] = &[
     },
     Parameter {
         name: "http-origins",
-        kind: Kind::Names(Sort::Origins, |c| &c.http_origins),
+        kind: ParameterKind::Names(Sort::Origins, |c| &c.http_origins),
         default: Fallback::Text("none"),
         live: false,
         doc: "Origins whose web pages may use the HTTP API, in addition to the pages of this server.",
     },
     Parameter {
         name: "http-body-max",
-        kind: Kind::Bytes(1024..=4 << 30, |c| &c.http_body_max),
+        kind: ParameterKind::Bytes(1024..=4 << 30, |c| &c.http_body_max),
         default: Fallback::Text("64mb"),
         live: true,
         doc: "Maximum size of the body of an HTTP request.",
     },
     Parameter {
         name: "http-timeout-ms",
-        kind: Kind::Integer(1..=86_400_000, |c| &c.http_timeout_ms),
+        kind: ParameterKind::Integer(1..=86_400_000, |c| &c.http_timeout_ms),
         default: Fallback::Text("65000"),
         live: true,
         doc: "Milliseconds after which an HTTP request fails with an error. The command is cancelled, and \
@@ -85,14 +85,14 @@ pub static PARAMETERS: &[Parameter] = &[
     },
     Parameter {
         name: "grpc-message-max",
-        kind: Kind::Bytes(1024..=4 << 30, |c| &c.grpc_message_max),
+        kind: ParameterKind::Bytes(1024..=4 << 30, |c| &c.grpc_message_max),
         default: Fallback::Text("64mb"),
         live: true,
         doc: "Maximum size of a message from a gRPC client.",
     },
     Parameter {
         name: "data-dir",
-        kind: Kind::Folder(|c| &c.data_dir),
+        kind: ParameterKind::Dir(|c| &c.data_dir),
         default: Fallback::Text("./data"),
         live: false,
         doc: "Directory where the data is persisted. It is created if it does not exist. With none, the data \
@@ -100,7 +100,7 @@ pub static PARAMETERS: &[Parameter] = &[
     },
     Parameter {
         name: "durability",
-        kind: Kind::Word("periodic|sync", |c| &c.durability),
+        kind: ParameterKind::Word("periodic|sync", |c| &c.durability),
         default: Fallback::Text("periodic"),
         live: false,
         doc: "When a write is acknowledged: periodic acknowledges it immediately, and a crash can lose up to \
@@ -108,7 +108,7 @@ pub static PARAMETERS: &[Parameter] = &[
     },
     Parameter {
         name: "stores",
-        kind: Kind::Addresses(|c| &c.stores),
+        kind: ParameterKind::Addresses(|c| &c.stores),
         default: Fallback::Text("none"),
         live: false,
         doc: "Store nodes that hold the data, always listed in the same order. With none, this process holds \
@@ -116,7 +116,7 @@ pub static PARAMETERS: &[Parameter] = &[
     },
     Parameter {
         name: "cluster-token-file",
-        kind: Kind::File(|c| &c.cluster_token_file),
+        kind: ParameterKind::File(|c| &c.cluster_token_file),
         default: Fallback::Text("none"),
         live: false,
         doc: "File with the secret token that gateways and store nodes of a cluster share. A store node \
@@ -124,7 +124,7 @@ pub static PARAMETERS: &[Parameter] = &[
     },
     Parameter {
         name: "tls-cert-file",
-        kind: Kind::File(|c| &c.tls_cert_file),
+        kind: ParameterKind::File(|c| &c.tls_cert_file),
         default: Fallback::Text("none"),
         live: false,
         doc: "Certificate of this server, followed by the intermediate certificates of its chain, in PEM \
@@ -132,14 +132,14 @@ pub static PARAMETERS: &[Parameter] = &[
     },
     Parameter {
         name: "tls-key-file",
-        kind: Kind::File(|c| &c.tls_key_file),
+        kind: ParameterKind::File(|c| &c.tls_key_file),
         default: Fallback::Text("none"),
         live: false,
         doc: "Private key of tls-cert-file, in PEM format.",
     },
     Parameter {
         name: "tls-ca-cert-file",
-        kind: Kind::File(|c| &c.tls_ca_cert_file),
+        kind: ParameterKind::File(|c| &c.tls_ca_cert_file),
         default: Fallback::Text("none"),
         live: false,
         doc: "Certificate authorities that the certificates of clients and of other servers must be signed \
@@ -147,7 +147,7 @@ pub static PARAMETERS: &[Parameter] = &[
     },
     Parameter {
         name: "tls-auth-clients",
-        kind: Kind::Word("auto|yes|optional|no", |c| &c.tls_auth_clients),
+        kind: ParameterKind::Word("auto|yes|optional|no", |c| &c.tls_auth_clients),
         default: Fallback::Text("auto"),
         live: false,
         doc: "Whether TLS clients must present a certificate. With optional, a client may have none, but a \
@@ -155,7 +155,7 @@ pub static PARAMETERS: &[Parameter] = &[
     },
     Parameter {
         name: "tls-listeners",
-        kind: Kind::Words("resp|http|grpc", |c| &c.tls_listeners),
+        kind: ParameterKind::Words("resp|http|grpc", |c| &c.tls_listeners),
         default: Fallback::Text("resp,http,grpc"),
         live: false,
         doc: "Listeners that accept only TLS connections if tls-cert-file is set. A store node has the \
@@ -164,7 +164,7 @@ pub static PARAMETERS: &[Parameter] = &[
     },
     Parameter {
         name: "tls-stores",
-        kind: Kind::Word("no|yes", |c| &c.tls_stores),
+        kind: ParameterKind::Word("no|yes", |c| &c.tls_stores),
         default: Fallback::Text("no"),
         live: false,
         doc: "Whether a gateway connects to store nodes over TLS. Their certificates must name the hosts in \
@@ -173,7 +173,7 @@ pub static PARAMETERS: &[Parameter] = &[
     Parameter {
         // Clients ask CLUSTER SLOTS whatever INFO says; tools that see a cluster there want to talk to each node of it.
         name: "cluster-enabled",
-        kind: Kind::Word("no|yes", |c| &c.cluster_enabled),
+        kind: ParameterKind::Word("no|yes", |c| &c.cluster_enabled),
         default: Fallback::Text("no"),
         live: false,
         doc: "Whether INFO and HELLO report cluster mode. CLUSTER answers in either case, as one node that \
@@ -181,7 +181,7 @@ pub static PARAMETERS: &[Parameter] = &[
     },
     Parameter {
         name: "cluster-announce",
-        kind: Kind::Address(true, |c| &c.cluster_announce),
+        kind: ParameterKind::Address(true, |c| &c.cluster_announce),
         default: Fallback::Text("off"),
         live: false,
         doc: "Address that CLUSTER announces to clients. With off, it is the address that the client is \
@@ -189,7 +189,7 @@ pub static PARAMETERS: &[Parameter] = &[
     },
     Parameter {
         name: "threads",
-        kind: Kind::Integer(1..=1024, |c| &c.threads),
+        kind: ParameterKind::Integer(1..=1024, |c| &c.threads),
         default: Fallback::Computed("one per core", |_| {
             available_parallelism().map_or(1, |cores| cores.get().min(1024) as u64)
         }),
@@ -198,7 +198,7 @@ pub static PARAMETERS: &[Parameter] = &[
     },
     Parameter {
         name: "shards",
-        kind: Kind::Integer(1..=1024, |c| &c.shards),
+        kind: ParameterKind::Integer(1..=1024, |c| &c.shards),
         default: Fallback::Computed("16 per thread, as a power of two", |c| {
             // With 4 for each, two threads that ran scripts which push much took 1.15 of the time: each spun while the
             // other held a part that it wanted.
@@ -226,7 +226,7 @@ pub static PARAMETERS: &[Parameter] = &[
     scripting::TRANSACTION_MEMORY_MAX,
     Parameter {
         name: "maxmemory-transactions",
-        kind: Kind::Word("rollback|refuse|allow", |c| &c.maxmemory_transactions),
+        kind: ParameterKind::Word("rollback|refuse|allow", |c| &c.maxmemory_transactions),
         default: Fallback::Text("rollback"),
         live: true,
         doc: "What happens when the data exceeds maxmemory by more than the memory limit of a script or transaction that has \
@@ -246,21 +246,21 @@ pub static PARAMETERS: &[Parameter] = &[
     clients::TCP_BACKLOG,
     Parameter {
         name: "hz",
-        kind: Kind::Integer(1..=500, |c| &c.hz),
+        kind: ParameterKind::Integer(1..=500, |c| &c.hz),
         default: Fallback::Text("10"),
         live: true,
         doc: "How many times per second expired keys are searched for and removed.",
     },
     Parameter {
         name: "active-expire-effort",
-        kind: Kind::Integer(1..=10, |c| &c.active_expire_effort),
+        kind: ParameterKind::Integer(1..=10, |c| &c.active_expire_effort),
         default: Fallback::Text("1"),
         live: true,
         doc: "How much CPU time the removal of expired keys may use, from 25 % (1) to 43 % (10) of one CPU.",
     },
     Parameter {
         name: "maxmemory",
-        kind: Kind::Bytes(0..=i64::MAX, |c| &c.maxmemory),
+        kind: ParameterKind::Bytes(0..=i64::MAX, |c| &c.maxmemory),
         default: Fallback::Text("0"),
         live: true,
         doc: "Maximum size of keys and values in bytes, as INFO reports it in used_memory. Above it keys are \
@@ -268,7 +268,7 @@ pub static PARAMETERS: &[Parameter] = &[
     },
     Parameter {
         name: "maxmemory-policy",
-        kind: Kind::Word(POLICIES, |c| &c.maxmemory_policy),
+        kind: ParameterKind::Word(POLICIES, |c| &c.maxmemory_policy),
         default: Fallback::Text("noeviction"),
         live: true,
         doc: "Which keys are evicted (all keys or only those with an expiry) and in which order. Sticky keys \
@@ -276,14 +276,14 @@ pub static PARAMETERS: &[Parameter] = &[
     },
     Parameter {
         name: "maxmemory-samples",
-        kind: Kind::Integer(1..=INT_MAX, |c| &c.maxmemory_samples),
+        kind: ParameterKind::Integer(1..=INT_MAX, |c| &c.maxmemory_samples),
         default: Fallback::Text("5"),
         live: true,
         doc: "Number of keys that are sampled for each eviction.",
     },
     Parameter {
         name: "maxmemory-eviction-tenacity",
-        kind: Kind::Integer(0..=100, |c| &c.maxmemory_eviction_tenacity),
+        kind: ParameterKind::Integer(0..=100, |c| &c.maxmemory_eviction_tenacity),
         default: Fallback::Text("10"),
         live: true,
         doc: "How long a command that needs memory may evict keys: 50 microseconds per unit up to 10, then \
@@ -292,7 +292,7 @@ pub static PARAMETERS: &[Parameter] = &[
     },
     Parameter {
         name: "lfu-log-factor",
-        kind: Kind::Integer(0..=INT_MAX, |c| &c.lfu_log_factor),
+        kind: ParameterKind::Integer(0..=INT_MAX, |c| &c.lfu_log_factor),
         default: Fallback::Text("10"),
         live: true,
         doc: "Logarithm factor of the access counters of LFU: the higher it is, the more accesses a key \
@@ -300,14 +300,14 @@ pub static PARAMETERS: &[Parameter] = &[
     },
     Parameter {
         name: "lfu-decay-time",
-        kind: Kind::Integer(0..=INT_MAX, |c| &c.lfu_decay_time),
+        kind: ParameterKind::Integer(0..=INT_MAX, |c| &c.lfu_decay_time),
         default: Fallback::Text("1"),
         live: true,
         doc: "Minutes after which the access counter of an unused key is decremented. 0 means never.",
     },
     Parameter {
         name: "hll-sparse-max-bytes",
-        kind: Kind::Bytes(0..=i64::MAX, |c| &c.hll_sparse_max_bytes),
+        kind: ParameterKind::Bytes(0..=i64::MAX, |c| &c.hll_sparse_max_bytes),
         default: Fallback::Text("3000"),
         live: true,
         doc: "Size at which a HyperLogLog is converted from the sparse to the dense representation, which \
@@ -315,7 +315,7 @@ pub static PARAMETERS: &[Parameter] = &[
     },
     Parameter {
         name: "notify-keyspace-events",
-        kind: Kind::Events(|c| &c.notify_keyspace_events),
+        kind: ParameterKind::Events(|c| &c.notify_keyspace_events),
         default: Fallback::Text(""),
         live: true,
         doc: "Keyspace notifications to publish: K and E select the channels by key and by event, the other \
@@ -423,7 +423,7 @@ pub fn reference() -> String {
         let expected = row.kind.expected();
         let expected = expected.split(", such as").next().unwrap_or(&expected);
         let expected = expected.split(": ").next().unwrap_or(expected);
-        let off = if matches!(row.kind, Kind::Address(true, _)) { " or off" } else { "" };
+        let off = if matches!(row.kind, ParameterKind::Address(true, _)) { " or off" } else { "" };
         let live = if row.live { "yes" } else { "no" };
         let (name, default, doc) = (row.name, row.default_text(), row.doc);
         writeln!(text, "| `{name}` | {expected}{off} | {default} | {live} | {doc} |").expect("a string");

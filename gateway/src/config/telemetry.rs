@@ -1,12 +1,12 @@
 //! Parameters about what the server tells of itself.
 
-use super::kind::{Form, Kind};
+use super::kind::{Form, ParameterKind};
 use super::parameter::{Fallback, Parameter};
 
 /// What SLOWLOG notes.
 pub const SLOWLOG_SLOWER_THAN: Parameter = Parameter {
     name: "slowlog-log-slower-than",
-    kind: Kind::OrNever(|c| &c.slowlog_log_slower_than),
+    kind: ParameterKind::OrNever(|c| &c.slowlog_log_slower_than),
     default: Fallback::Text("10000"),
     live: true,
     doc: "Microseconds after which a call is recorded in SLOWLOG; -1 means never.",
@@ -15,7 +15,7 @@ pub const SLOWLOG_SLOWER_THAN: Parameter = Parameter {
 /// How much of it.
 pub const SLOWLOG_MAX_LEN: Parameter = Parameter {
     name: "slowlog-max-len",
-    kind: Kind::Integer(0..=1_000_000, |c| &c.slowlog_max_len),
+    kind: ParameterKind::Integer(0..=1_000_000, |c| &c.slowlog_max_len),
     default: Fallback::Text("128"),
     live: true,
     doc: "Maximum number of entries in SLOWLOG.",
@@ -24,7 +24,7 @@ pub const SLOWLOG_MAX_LEN: Parameter = Parameter {
 /// What LATENCY notes.
 pub const LATENCY_MONITOR: Parameter = Parameter {
     name: "latency-monitor-threshold",
-    kind: Kind::Integer(0..=i64::MAX, |c| &c.latency_monitor_threshold),
+    kind: ParameterKind::Integer(0..=i64::MAX, |c| &c.latency_monitor_threshold),
     default: Fallback::Text("0"),
     live: true,
     doc: "Milliseconds after which a call is recorded in LATENCY; 0 means never.",
@@ -33,7 +33,7 @@ pub const LATENCY_MONITOR: Parameter = Parameter {
 /// Whether times of calls are kept.
 pub const LATENCY_TRACKING: Parameter = Parameter {
     name: "latency-tracking",
-    kind: Kind::Word("no|yes", |c| &c.latency_tracking),
+    kind: ParameterKind::Word("no|yes", |c| &c.latency_tracking),
     default: Fallback::Text("yes"),
     live: true,
     doc: "Whether the duration of calls is measured, for INFO latencystats, LATENCY HISTOGRAM and metrics.",
@@ -42,7 +42,7 @@ pub const LATENCY_TRACKING: Parameter = Parameter {
 /// What of these INFO tells.
 pub const PERCENTILES: Parameter = Parameter {
     name: "latency-tracking-info-percentiles",
-    kind: Kind::Text(Form::Percentiles, |c| &c.latency_tracking_info_percentiles),
+    kind: ParameterKind::Text(Form::Percentiles, |c| &c.latency_tracking_info_percentiles),
     default: Fallback::Text("50 99 99.9"),
     live: true,
     doc: "Percentiles that INFO latencystats reports.",
@@ -51,7 +51,7 @@ pub const PERCENTILES: Parameter = Parameter {
 /// How log lines look.
 pub const LOG_FORMAT: Parameter = Parameter {
     name: "log-format",
-    kind: Kind::Word("pretty|json", |c| &c.log_format),
+    kind: ParameterKind::Word("pretty|json", |c| &c.log_format),
     default: Fallback::Text("pretty"),
     live: true,
     doc: "Format of the log lines on standard error: pretty for people, or json for one JSON object per \
@@ -61,7 +61,7 @@ pub const LOG_FORMAT: Parameter = Parameter {
 /// Which log lines there are.
 pub const LOG_LEVEL: Parameter = Parameter {
     name: "log-level",
-    kind: Kind::Word("debug|info|warning", |c| &c.log_level),
+    kind: ParameterKind::Word("debug|info|warning", |c| &c.log_level),
     default: Fallback::Text("info"),
     live: true,
     doc: "Minimum level of log lines. Lines of redis.log have the level that the script gives.",
@@ -70,7 +70,7 @@ pub const LOG_LEVEL: Parameter = Parameter {
 /// Where traces and metrics go.
 pub const OTEL_ENDPOINT: Parameter = Parameter {
     name: "otel-endpoint",
-    kind: Kind::Text(Form::Url, |c| &c.otel_endpoint),
+    kind: ParameterKind::Text(Form::Url, |c| &c.otel_endpoint),
     default: Fallback::Text("none"),
     live: false,
     doc: "OpenTelemetry collector that receives traces and metrics by OTLP over gRPC. Also set by \
@@ -80,7 +80,7 @@ pub const OTEL_ENDPOINT: Parameter = Parameter {
 /// How they are known there.
 pub const OTEL_CA_CERT_FILE: Parameter = Parameter {
     name: "otel-ca-cert-file",
-    kind: Kind::File(|c| &c.otel_ca_cert_file),
+    kind: ParameterKind::File(|c| &c.otel_ca_cert_file),
     default: Fallback::Text("none"),
     live: false,
     doc: "Certificate authorities for the certificate of a collector at https://, in PEM format. With none, \
@@ -90,7 +90,7 @@ pub const OTEL_CA_CERT_FILE: Parameter = Parameter {
 /// Under which name.
 pub const OTEL_SERVICE_NAME: Parameter = Parameter {
     name: "otel-service-name",
-    kind: Kind::Text(Form::Word, |c| &c.otel_service_name),
+    kind: ParameterKind::Text(Form::Word, |c| &c.otel_service_name),
     default: Fallback::Text("moonshard"),
     live: false,
     doc: "Service name in traces and metrics. Also set by OTEL_SERVICE_NAME.",
@@ -99,7 +99,7 @@ pub const OTEL_SERVICE_NAME: Parameter = Parameter {
 /// How many requests are traced.
 pub const OTEL_SAMPLE_RATIO: Parameter = Parameter {
     name: "otel-sample-ratio",
-    kind: Kind::Ratio(|c| &c.otel_sample_ratio),
+    kind: ParameterKind::Ratio(|c| &c.otel_sample_ratio),
     default: Fallback::Text("0"),
     live: true,
     doc: "Fraction of requests that are traced, from 0 to 1. A request with a trace context is traced if \
@@ -109,7 +109,7 @@ pub const OTEL_SAMPLE_RATIO: Parameter = Parameter {
 /// How often metrics are sent.
 pub const OTEL_METRICS_INTERVAL: Parameter = Parameter {
     name: "otel-metrics-interval-ms",
-    kind: Kind::Integer(0..=86_400_000, |c| &c.otel_metrics_interval_ms),
+    kind: ParameterKind::Integer(0..=86_400_000, |c| &c.otel_metrics_interval_ms),
     default: Fallback::Text("60000"),
     live: true,
     doc: "Milliseconds between exports of metrics to the collector; 0 disables them. Also set by \

@@ -2,9 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::cell::{
-    AddressCell, AddressesCell, FolderCell, NamesCell, Number, OutputLimits, Secret, TextCell,
-};
+use super::cell::{AddressCell, AddressesCell, DirCell, NamesCell, Number, OutputLimits, Secret, TextCell};
 
 /// The value of every parameter. A field's meaning stands in the row of the same name in [`super::table::PARAMETERS`].
 #[derive(Debug, Default)]
@@ -22,12 +20,12 @@ pub struct Config {
     pub http_body_max: Number,
     pub http_timeout_ms: Number,
     pub grpc_message_max: Number,
-    pub data_dir: FolderCell,
+    pub data_dir: DirCell,
     pub stores: AddressesCell,
-    pub cluster_token_file: FolderCell,
-    pub tls_cert_file: FolderCell,
-    pub tls_key_file: FolderCell,
-    pub tls_ca_cert_file: FolderCell,
+    pub cluster_token_file: DirCell,
+    pub tls_cert_file: DirCell,
+    pub tls_key_file: DirCell,
+    pub tls_ca_cert_file: DirCell,
     pub tls_auth_clients: Number,
     pub tls_listeners: Number,
     pub tls_stores: Number,
@@ -84,8 +82,8 @@ pub struct Config {
     pub slowlog_max_len: Number,
     pub latency_monitor_threshold: Number,
     pub requirepass: Secret,
-    pub requirepass_file: FolderCell,
-    pub aclfile: FolderCell,
+    pub requirepass_file: DirCell,
+    pub aclfile: DirCell,
     pub acl_pubsub_default: Number,
     pub acllog_max_len: Number,
     pub audit_log: Number,
@@ -95,7 +93,7 @@ pub struct Config {
     pub log_format: Number,
     pub log_level: Number,
     pub otel_endpoint: TextCell,
-    pub otel_ca_cert_file: FolderCell,
+    pub otel_ca_cert_file: DirCell,
     pub otel_service_name: TextCell,
     /// The bits of a floating point number.
     pub otel_sample_ratio: Number,

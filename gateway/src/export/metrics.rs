@@ -16,7 +16,7 @@ use std::borrow::Cow;
 
 use table::{METRICS, Metric};
 
-use store::times::Buckets;
+use store::latency::Buckets;
 
 /// Values of labels, in the order of their names in the table.
 pub type Labels = Vec<Cow<'static, str>>;
@@ -49,8 +49,8 @@ pub struct Gathered {
 impl Gathered {
     /// Each metric that there are values of, with these.
     pub fn families(&self) -> impl Iterator<Item = (&'static Metric, &[Point])> {
-        let told = METRICS.iter().zip(&self.points).map(|(metric, points)| (metric, &**points));
-        told.filter(|(_, points)| !points.is_empty())
+        let listed = METRICS.iter().zip(&self.points).map(|(metric, points)| (metric, &**points));
+        listed.filter(|(_, points)| !points.is_empty())
     }
 
     fn push(&mut self, name: &str, labels: Labels, value: Value) {

@@ -4,9 +4,9 @@
 //! cannot be reached, and once that it can. Spans go through the batch processor and the exporter of the SDK. The messages
 //! of metrics are made here: the SDK's histograms cannot be filled from counters that are there already.
 
-mod telling;
+mod collector_log;
+mod messages;
 mod traces;
-mod wire;
 
 use std::str::FromStr;
 use std::sync::Arc;
@@ -21,11 +21,11 @@ use tonic::metadata::{Ascii, MetadataKey, MetadataValue};
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Status};
 
-use self::telling::Telling;
+use self::collector_log::CollectorLog;
 use self::traces::Traces;
 use crate::config::Config;
 use crate::export::metrics::Gathered;
-use crate::process::channel::Remote;
+use crate::process::dial::Remote;
 use crate::telemetry::counters::unix_time;
 use crate::telemetry::spans::{Sink, Spans};
 
@@ -62,14 +62,14 @@ impl Collector {
         let origin = url.parse().map_err(|error| wrong(&error))?;
         let endpoint = endpoint.origin(origin).timeout(TIMEOUT).connect_timeout(TIMEOUT);
         let channel = Remote { address, name: None, tls }.channel(endpoint);
-        let mut facts = pairs("OTEL_RESOURCE_ATTRIBUTES");
+        let mut attributes = pairs("OTEL_RESOURCE_ATTRIBUTES");
         for (name, value) in [
             ("service.name", config.otel_service_name.get()),
             ("service.version", env!("CARGO_PKG_VERSION").to_owned()),
             ("service.instance.id", instance.to_owned()),
         ] {
-            facts.retain(|(known, _)| known != name);
-            facts.push((name.to_owned(), value));
+            attributes.retain(|(known, _)| known != name);
+            attributes.push((name.to_owned(), value));
         }
         let header = |(name, value): (String, String)| {
             let known = MetadataKey::from_str(&name).ok().zip(MetadataValue::try_from(value).ok());
@@ -77,11 +77,11 @@ impl Collector {
         };
         let headers =
             pairs("OTEL_EXPORTER_OTLP_HEADERS").into_iter().map(header).collect::<Result<_, _>>()?;
-        let exported = Traces::new(channel.clone(), TIMEOUT, &facts, spans.counts.clone());
+        let exported = Traces::new(channel.clone(), TIMEOUT, &attributes, spans.counts.clone());
         let traces = Arc::new(exported.map_err(|error| wrong(&error))?);
         let takes = traces.clone();
         spans.go_to(Sink::new(move |span| takes.end(span)));
-        let resource = wire::resource(facts);
+        let resource = messages::resource(attributes);
         Ok(Some(Collector { channel, traces, resource, headers, since: unix_time() }))
     }
 
@@ -94,7 +94,7 @@ impl Collector {
     }
 
     async fn send_metrics(&self, gathered: &Gathered) -> Result<(), Status> {
-        let request = self.request(wire::metrics(&self.resource, gathered, self.since, unix_time()));
+        let request = self.request(messages::metrics(&self.resource, gathered, self.since, unix_time()));
         MetricsServiceClient::new(self.channel.clone()).export(request).await.map(drop)
     }
 }
@@ -148,7 +148,7 @@ pub async fn send_metrics(
 ) {
     /// How often it is looked whether the interval has changed.
     const LOOK: Duration = Duration::from_secs(1);
-    let telling = Telling::new("metrics");
+    let collector_log = CollectorLog::new("metrics");
     let mut last = Instant::now();
     loop {
         let interval = Duration::from_millis(config.otel_metrics_interval_ms.get());
@@ -159,6 +159,6 @@ pub async fn send_metrics(
         }
         last = Instant::now();
         let sent = collector.send_metrics(&gather()).await;
-        telling.note(failures, sent.err().map(|status| reason(&status)));
+        collector_log.note(failures, sent.err().map(|status| reason(&status)));
     }
 }

@@ -13,23 +13,23 @@ use tokio::sync::watch;
 use crate::config::Config;
 use crate::server::{PROTECTED, Server};
 use crate::session::ClientInfo;
-use crate::telemetry::counters::Face;
+use crate::telemetry::counters::Listener;
 
 /// Whether the process is starting or serving, or draining.
 pub type Ready = watch::Receiver<bool>;
 
 /// How long a connection of HTTP or gRPC may take to ask for something or to read any of its answer, one of TLS to agree
 /// on how it is sealed, and one of a Redis client that has to say who it is to read its replies.
-const PATIENCE: Duration = Duration::from_secs(60);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Most bytes of the head of a request of HTTP/1. The path may name a long key.
 pub const HEAD_BYTES: usize = 64 * 1024;
 
 /// How long a connection may take until it is known what it wants: not longer than idle ones are kept.
-pub fn patience(config: &Config) -> Duration {
+pub fn time_limit(config: &Config) -> Duration {
     match config.timeout.get() {
-        0 => PATIENCE,
-        seconds => PATIENCE.min(Duration::from_secs(seconds)),
+        0 => IDLE_TIMEOUT,
+        seconds => IDLE_TIMEOUT.min(Duration::from_secs(seconds)),
     }
 }
 
@@ -38,7 +38,7 @@ pub fn patience(config: &Config) -> Duration {
 /// were let in finish what they are doing, which the caller waits for. Gives the listener back.
 pub async fn keep<Live, Life>(
     server: Arc<Server>,
-    face: Face,
+    kind: Listener,
     listener: TcpListener,
     mut ready: Ready,
     full: &[u8],
@@ -46,7 +46,7 @@ pub async fn keep<Live, Life>(
     live: Live,
 ) -> TcpListener
 where
-    Live: Fn(Wire, Arc<Entry>) -> Life + Clone + Send + 'static,
+    Live: Fn(Wire, Arc<ConnectionGuard>) -> Life + Clone + Send + 'static,
     Life: Future<Output = ()> + Send,
 {
     loop {
@@ -61,32 +61,32 @@ where
             continue;
         };
         if server.is_protected_from(peer.ip()) {
-            if server.certificates.of(face).is_none() {
+            if server.certificates.of(kind).is_none() {
                 let _ = stream.try_write(&refused(PROTECTED));
             }
             continue;
         }
         if !server.lets_in() {
-            if server.certificates.of(face).is_none() {
+            if server.certificates.of(kind).is_none() {
                 let _ = stream.try_write(full);
             }
             continue;
         }
         // A socket that refuses these still works. Whoever reads none of its answer for so long is cut off by the system.
         let _ = stream.set_nodelay(true);
-        let _ = SockRef::from(&stream).set_tcp_user_timeout(Some(patience(&server.config)));
+        let _ = SockRef::from(&stream).set_tcp_user_timeout(Some(time_limit(&server.config)));
         // Messages of gRPC are decoded where the connection lives, however large they are: not beside those of RESP.
-        let place = (face != Face::Grpc).then(|| server.io.place());
-        let runtime = place.as_ref().map_or(&server.compute, |place| place.runtime()).clone();
-        let Some((stream, entry)) = Entry::new(&server, face, stream) else { continue };
+        let slot = (kind != Listener::Grpc).then(|| server.io.slot());
+        let runtime = slot.as_ref().map_or(&server.compute, |slot| slot.runtime()).clone();
+        let Some((stream, entry)) = ConnectionGuard::new(&server, kind, stream) else { continue };
         let (server, live) = (server.clone(), live.clone());
         runtime.spawn(async move {
             // How it ended concerns nobody: the client is gone, or was told why.
             let stream = TcpStream::from_std(stream);
-            if let Ok(wire) = stream.and_then(|stream| server.certificates.wire(stream, face)) {
+            if let Ok(wire) = stream.and_then(|stream| server.certificates.wire(stream, kind)) {
                 live(wire, entry).await;
             }
-            drop(place);
+            drop(slot);
         });
     }
 }
@@ -116,23 +116,27 @@ impl Drop for Listed {
 }
 
 /// A connection's place in the list of clients, and in the count of connections.
-pub struct Entry {
+pub struct ConnectionGuard {
     listed: Listed,
-    face: Face,
+    kind: Listener,
     /// The address it came to.
     pub local: IpAddr,
 }
 
-impl Entry {
-    fn new(server: &Arc<Server>, face: Face, stream: TcpStream) -> Option<(std::net::TcpStream, Arc<Entry>)> {
+impl ConnectionGuard {
+    fn new(
+        server: &Arc<Server>,
+        kind: Listener,
+        stream: TcpStream,
+    ) -> Option<(std::net::TcpStream, Arc<ConnectionGuard>)> {
         let addresses = stream.peer_addr().and_then(|peer| Ok((peer, stream.local_addr()?)));
         let Ok((peer, local)) = addresses else {
             server.counters.connections.fetch_sub(1, Ordering::Relaxed);
             return None;
         };
         let listed = Listed::new(server, peer.to_string(), local.to_string());
-        server.counters.enter(face);
-        let entry = Entry { listed, face, local: local.ip() };
+        server.counters.enter(kind);
+        let entry = ConnectionGuard { listed, kind, local: local.ip() };
         Some((stream.into_std().ok()?, Arc::new(entry)))
     }
 
@@ -142,10 +146,10 @@ impl Entry {
     }
 }
 
-impl Drop for Entry {
+impl Drop for ConnectionGuard {
     fn drop(&mut self) {
         let counters = &self.listed.server.counters;
         counters.connections.fetch_sub(1, Ordering::Relaxed);
-        counters.leave(self.face);
+        counters.leave(self.kind);
     }
 }

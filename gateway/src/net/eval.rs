@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use resp::Value;
 
-use super::work::{Failure, Work, apart, parse};
+use super::request::{Failure, Work, apart, parse};
 use crate::commands::script;
 use crate::scripts::options::Flags;
 use crate::telemetry::script_stats::Ended;
 use crate::telemetry::script_trace::Trace;
 
 /// A run that somebody asks for.
-pub struct Asked<'a> {
+pub struct RunRequest<'a> {
     /// `script` is a digest, not a text.
     pub by_sha: bool,
     /// What is run.
@@ -63,7 +63,7 @@ impl Done {
 
     /// What it wrote, or would have written, and of how many keys that does not tell; if it was asked for.
     pub fn writes(&self) -> Option<(&Value, &Value)> {
-        let kept = self.kept.as_ref().map(|(told, omitted)| (told, omitted));
+        let kept = self.kept.as_ref().map(|(changes, omitted)| (changes, omitted));
         self.part("writes").zip(self.part("omitted")).or(kept)
     }
 
@@ -80,35 +80,37 @@ pub fn field<'a>(map: &'a Value, name: &str) -> Option<&'a Value> {
 }
 
 /// Runs a script.
-pub async fn run(work: &mut Work, asked: Asked<'_>) -> Result<Done, Failure> {
-    let words: Vec<&[u8]> = asked.words.iter().map(Vec::as_slice).collect();
+pub async fn run(work: &mut Work, request: RunRequest<'_>) -> Result<Done, Failure> {
+    let words: Vec<&[u8]> = request.words.iter().map(Vec::as_slice).collect();
     let wrong = |error: store_engine::CommandError| Failure::Reply(error.text().as_bytes().to_vec());
     let mut options = script::options(&words).map_err(wrong)?;
-    if asked.dry_run {
+    if request.dry_run {
         options.flags.0 |= Flags::DRY_RUN.0;
     }
-    let trace = Arc::new(Trace::new(asked.trace).with_changes(asked.writes));
-    work.session.wishes.options = options;
-    work.session.wishes.trace = Some(trace.clone());
-    let name: &[u8] = match (asked.by_sha, asked.read_only) {
+    let trace = Arc::new(Trace::new(request.trace).with_changes(request.writes));
+    work.session.overrides.options = options;
+    work.session.overrides.trace = Some(trace.clone());
+    let name: &[u8] = match (request.by_sha, request.read_only) {
         (false, false) => b"EVAL",
         (false, true) => b"EVAL_RO",
         (true, false) => b"EVALSHA",
         (true, true) => b"EVALSHA_RO",
     };
-    let count = asked.keys.len().to_string();
-    let mut argv = vec![name, asked.script, count.as_bytes()];
-    argv.extend(asked.keys);
-    argv.extend(asked.args);
+    let count = request.keys.len().to_string();
+    let mut argv = vec![name, request.script, count.as_bytes()];
+    argv.extend(request.keys);
+    argv.extend(request.args);
     let reply = work.run(&argv).await?;
     let bytes = reply.len();
     let value = apart(bytes, move || parse(&reply)).await??;
     let dry = trace.is_dry();
-    let seen = trace.seen();
+    let snapshot = trace.snapshot();
     // One that something ended kept nothing.
-    let kept = seen.changes.as_ref().filter(|_| matches!(seen.ended, Some(Ended::Well | Ended::WithError)));
-    let kept = kept.map(|(told, omitted)| Ok::<_, Failure>((parse(told)?, Value::Integer(*omitted as i64))));
+    let kept =
+        snapshot.changes.as_ref().filter(|_| matches!(snapshot.ended, Some(Ended::Well | Ended::WithError)));
+    let kept =
+        kept.map(|(changes, omitted)| Ok::<_, Failure>((parse(changes)?, Value::Integer(*omitted as i64))));
     let kept = kept.transpose()?;
-    drop(seen);
+    drop(snapshot);
     Ok(Done { trace, bytes, value, dry, kept })
 }

@@ -9,9 +9,9 @@
 
 mod call;
 mod caller;
+mod convert;
 mod pipeline;
 mod service;
-mod shown;
 mod span;
 mod state;
 mod status;
@@ -45,9 +45,9 @@ use tonic_reflection::server::Builder;
 
 use self::call::Begun;
 use self::caller::Caller;
-use self::span::Facts;
+use self::span::SpanAttributes;
 use self::state::GrpcState;
-use super::acceptor::{self, Entry, Ready};
+use super::acceptor::{self, ConnectionGuard, Ready};
 use super::http::guard;
 use super::traced;
 use crate::server::Server;
@@ -83,7 +83,7 @@ pub async fn serve(server: Arc<Server>, listener: TcpListener, mut ready: Ready)
     let state = Arc::new(GrpcState { server: server.clone(), ready: ready.clone(), others });
     let live = move |wire, entry| live(state.clone(), wire, entry);
     // One too many is cut off.
-    drop(acceptor::keep(server, counters::Face::Grpc, listener, ready.clone(), b"", goodbye, live).await);
+    drop(acceptor::keep(server, counters::Listener::Grpc, listener, ready.clone(), b"", goodbye, live).await);
     let _ = ready.wait_for(|ready| !ready).await;
     for name in WELL {
         reporter.set_service_status(name, ServingStatus::NotServing).await;
@@ -108,30 +108,30 @@ fn goodbye(text: &str) -> Vec<u8> {
 }
 
 /// Answers calls until the connection ends, or is ended by CLIENT KILL or the process.
-async fn live(state: Arc<GrpcState>, wire: Wire, entry: Arc<Entry>) {
+async fn live(state: Arc<GrpcState>, wire: Wire, entry: Arc<ConnectionGuard>) {
     let client = entry.client().clone();
-    let patience = acceptor::patience(&state.server.config);
+    let time_limit = acceptor::time_limit(&state.server.config);
     let caller = Arc::new(Caller::new(entry));
     let service = service_fn(|request| answer(state.clone(), caller.clone(), request));
     let mut builder = auto::Builder::new(TokioExecutor::new());
     let http1 = &mut builder.http1();
-    http1.timer(TokioTimer::new()).header_read_timeout(patience).max_buf_size(acceptor::HEAD_BYTES);
+    http1.timer(TokioTimer::new()).header_read_timeout(time_limit).max_buf_size(acceptor::HEAD_BYTES);
     builder.http2().timer(TokioTimer::new()).max_concurrent_streams(MOST_CALLS).keep_alive_interval(SILENCE);
     let mut killed = pin!(client.wake.notified());
     let mut ready = state.ready.clone();
     let mut connection = pin!(builder.serve_connection(TokioIo::new(wire), service));
-    let is_stranger = tokio::select! {
+    let is_unauthenticated = tokio::select! {
         biased;
         _ = connection.as_mut() => return,
         () = &mut killed => return,
-        () = caller.stays_unknown(patience) => true,
+        () = caller.stays_unknown(time_limit) => true,
         _ = ready.wait_for(|ready| !ready) => false,
     };
     connection.as_mut().graceful_shutdown();
     tokio::select! {
         _ = connection => {}
         () = killed => {}
-        () = caller.stays_unknown(FAREWELL), if is_stranger => {}
+        () = caller.stays_unknown(FAREWELL), if is_unauthenticated => {}
     }
 }
 
@@ -157,7 +157,7 @@ async fn answer(
         Ok((mut work, bounds)) => {
             caller.recognize();
             if service == Some(SERVICE_NAME) {
-                let traced = traced::begin(&mut work, headers, || Facts::of(request.uri()));
+                let traced = traced::begin(&mut work, headers, || SpanAttributes::of(request.uri()));
                 request.extensions_mut().insert(Begun::new(work, bounds));
                 let most = state.server.config.grpc_message_max.get_usize();
                 let mut service = GatewayServer::from_arc(state).max_decoding_message_size(most);
@@ -169,7 +169,7 @@ async fn answer(
             }
         }
         Err(refused) => {
-            let may_ask = caller.admit_stranger();
+            let may_ask = caller.admit_unauthenticated();
             if service != Some(HEALTH) {
                 return Ok(refused.into_http());
             }

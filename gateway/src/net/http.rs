@@ -4,7 +4,6 @@
 //! store. Handlers say which commands those are and show the replies as JSON; see [`json`] for how. Connections live
 //! on the I/O threads, as those of Redis clients do.
 
-mod ask;
 mod book;
 mod commands;
 mod console;
@@ -12,15 +11,16 @@ mod docs;
 mod embedded;
 mod eval;
 mod events;
+mod extract;
 pub(super) mod guard;
 mod health;
 mod json;
 mod keys;
 mod problem;
+mod report;
 mod scripts;
 mod span;
 mod state;
-mod told;
 
 use std::convert::Infallible;
 use std::io;
@@ -48,12 +48,12 @@ use tower::{Layer, ServiceBuilder, ServiceExt};
 use tower_http::request_id::{PropagateRequestIdLayer, RequestId, SetRequestIdLayer};
 use tower_http::timeout::TimeoutLayer;
 
-use self::ask::Asker;
+use self::extract::Requester;
 use self::guard::{Numbered, Page, REQUEST_ID};
 use self::problem::Problem;
-use self::span::Slot;
+use self::span::SpanSlot;
 use self::state::HttpState;
-use super::acceptor::{self, Entry, Ready};
+use super::acceptor::{self, ConnectionGuard, Ready};
 use crate::export::metrics;
 use crate::server::Server;
 use crate::telemetry::counters;
@@ -148,28 +148,35 @@ pub async fn serve(server: Arc<Server>, listener: TcpListener, ready: Ready) {
         )
         .into_bytes()
     };
-    let listener =
-        acceptor::keep(server.clone(), counters::Face::Http, listener, ready.clone(), full, refused, live)
-            .await;
+    let listener = acceptor::keep(
+        server.clone(),
+        counters::Listener::Http,
+        listener,
+        ready.clone(),
+        full,
+        refused,
+        live,
+    )
+    .await;
     let config = server.config.clone();
-    let told = server.clone();
+    let report = server.clone();
     let enter = move |stream, peer: SocketAddr| match server.is_protected_from(peer.ip()) {
         true => Err(io::ErrorKind::PermissionDenied.into()),
-        false => server.certificates.wire(stream, counters::Face::Http),
+        false => server.certificates.wire(stream, counters::Listener::Http),
     };
-    let metrics = move |ready| metrics::render(&metrics::of_server(&told, ready));
+    let metrics = move |ready| metrics::render(&metrics::of_server(&report, ready));
     serve_health(config, listener, ready, enter, metrics).await;
 }
 
 /// Answers requests until the connection ends, or is ended by CLIENT KILL or the process. If the client hangs up in the
 /// middle of a request, the request is dropped: that ends its script and takes back what it did.
-async fn live(state: Arc<HttpState>, app: App, wire: Wire, entry: Arc<Entry>) {
+async fn live(state: Arc<HttpState>, app: App, wire: Wire, entry: Arc<ConnectionGuard>) {
     let (client, local) = (entry.client(), entry.local);
     let (asking, answering) = (client.clone(), state.clone());
     let answers = tower::service_fn(move |request| {
-        let span = answering.server.spans.are_on().then(Slot::default);
-        let asker = Asker { client: asking.clone(), local, span };
-        answer(answering.clone(), app.clone(), asker, request)
+        let span = answering.server.spans.are_on().then(SpanSlot::default);
+        let requester = Requester { client: asking.clone(), local, span };
+        answer(answering.clone(), app.clone(), requester, request)
     });
     let named = ServiceBuilder::new()
         .map_request(|mut request: Request<Incoming>| {
@@ -185,7 +192,7 @@ async fn live(state: Arc<HttpState>, app: App, wire: Wire, entry: Arc<Entry>) {
         http1::Builder::new()
             .timer(TokioTimer::new())
             // It bounds how long a connection may be idle too.
-            .header_read_timeout(acceptor::patience(&state.server.config))
+            .header_read_timeout(acceptor::time_limit(&state.server.config))
             .max_buf_size(acceptor::HEAD_BYTES)
             .serve_connection(TokioIo::new(wire), TowerToHyperService::new(named))
     );
@@ -249,18 +256,18 @@ fn timed_out() -> Problem {
 async fn answer(
     state: Arc<HttpState>,
     app: App,
-    asker: Asker,
+    requester: Requester,
     mut request: Request<Incoming>,
 ) -> Result<Response, Infallible> {
     let id = request.extensions().get::<RequestId>().cloned();
-    let span = asker.span.clone();
-    let checked = guard::check(&state.server.config, asker.local, &request);
+    let span = requester.span.clone();
+    let checked = guard::check(&state.server.config, requester.local, &request);
     let is_preflight = guard::is_preflight(&request);
-    request.extensions_mut().insert(asker);
-    let patience = Duration::from_millis(state.server.config.http_timeout_ms.get());
+    request.extensions_mut().insert(requester);
+    let time_limit = Duration::from_millis(state.server.config.http_timeout_ms.get());
     let answered = ServiceBuilder::new()
         .map_response(|response| rendered(response, id.as_ref()))
-        .layer(TimeoutLayer::with_status_code(StatusCode::GATEWAY_TIMEOUT, patience))
+        .layer(TimeoutLayer::with_status_code(StatusCode::GATEWAY_TIMEOUT, time_limit))
         .service_fn(|request| called(&state, app.clone(), request));
     let mut response = match checked {
         Ok(Page::Own) if !is_preflight => answered.oneshot(request).await?,

@@ -5,8 +5,8 @@
 //! are written before more is read, so a client that does not read its replies stops being served instead of filling
 //! memory.
 
-mod ahead;
-mod mail;
+mod pipeline;
+mod pushes;
 mod wire;
 
 use std::future::{Future, pending, poll_fn};
@@ -26,52 +26,52 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, timeout, timeout_at};
 use tracing::warn;
 
-use self::ahead::Ahead;
+use self::pipeline::Ahead;
 use self::wire::{KEPT_BYTES, READ_BYTES, TIMED_OUT, give_buffer, hung_up, take_buffer};
 use crate::commands::dispatch;
 use crate::commands::pubsub::leave;
 use crate::commands::watch::unwatch;
 use crate::net::Ready;
-use crate::net::acceptor::patience;
-use crate::process::io::Place;
+use crate::net::acceptor::time_limit;
+use crate::process::io::ThreadSlot;
 use crate::server::Server;
-use crate::session::{ClientInfo, Held, Replies, Session, Touched};
-use crate::telemetry::counters::{Counters, Face, unix_ms};
+use crate::session::{ClientInfo, ConnectionMemory, DataAccess, Replies, Session};
+use crate::telemetry::counters::{Counters, Listener, unix_ms};
 
 /// Reply bytes after which a batch of pipelined requests is interrupted to write them.
 const FLUSH_BYTES: usize = 256 * 1024;
 /// The same of a client that has to say who it is first.
-const STRANGER_FLUSH_BYTES: usize = 16 * 1024;
+const UNAUTHENTICATED_FLUSH_BYTES: usize = 16 * 1024;
 /// Reply bytes that are written before others have their turn.
 const PIECE_BYTES: usize = 1 << 20;
 /// Requests in the input from which on the connection leaves the I/O thread until they are answered: to parse, check, copy
 /// and free 20,000 arguments takes a millisecond or two.
 const LARGE_BYTES: usize = 256 * 1024;
-/// Serves one connection to its end, beginning at `place`.
-pub fn serve(server: &Arc<Server>, wire: Detached, client: Arc<ClientInfo>, ready: &Ready, place: Place) {
+/// Serves one connection to its end, beginning at `slot`.
+pub fn serve(server: &Arc<Server>, wire: Detached, client: Arc<ClientInfo>, ready: &Ready, slot: ThreadSlot) {
     server.clients.lock().insert(client.id, client.clone());
-    server.counters.enter(Face::Resp);
+    server.counters.enter(Listener::Resp);
     let connection = Connection {
         session: Session { hears: true, ..Session::new(client.clone(), &server.acl) },
         parser: Parser::new(limits(server)),
         input: Vec::new(),
         ahead: Ahead::default(),
-        entry: Entry { server: server.clone(), id: client.id },
+        entry: ClientGuard { server: server.clone(), id: client.id },
     };
-    connection.live(wire, ready.clone(), place);
+    connection.live(wire, ready.clone(), slot);
 }
 
 /// Takes the connection out of the list of clients, whatever ends it.
-struct Entry {
+struct ClientGuard {
     server: Arc<Server>,
     id: u64,
 }
 
-impl Drop for Entry {
+impl Drop for ClientGuard {
     fn drop(&mut self) {
         self.server.clients.lock().remove(&self.id);
         self.server.counters.connections.fetch_sub(1, Ordering::Relaxed);
-        self.server.counters.leave(Face::Resp);
+        self.server.counters.leave(Listener::Resp);
     }
 }
 
@@ -90,7 +90,7 @@ struct Connection {
     /// Bytes of a request that is not complete yet; without capacity while there are none.
     input: Vec<u8>,
     ahead: Ahead,
-    entry: Entry,
+    entry: ClientGuard,
 }
 
 /// Why a connection left its thread.
@@ -98,17 +98,17 @@ enum Left {
     /// It is closed.
     Closed,
     /// It goes on elsewhere.
-    For(Place),
+    For(ThreadSlot),
 }
 
 impl Connection {
-    /// Lives on the thread of `place` until it ends or moves on.
-    fn live(mut self, wire: Detached, ready: Ready, place: Place) {
-        let runtime = place.runtime().clone();
+    /// Lives on the thread of `slot` until it ends or moves on.
+    fn live(mut self, wire: Detached, ready: Ready, slot: ThreadSlot) {
+        let runtime = slot.runtime().clone();
         runtime.spawn(async move {
             let Ok(mut wire) = wire.attach() else { return };
             // How else it ended concerns nobody: the client is gone or was told why.
-            let was_slow = match self.run(&mut wire, ready.clone(), &place).await {
+            let was_slow = match self.run(&mut wire, ready.clone(), &slot).await {
                 Ok(Left::For(better)) => match wire.detach() {
                     Ok(wire) => return self.live(wire, ready, better),
                     Err(_) => false,
@@ -120,23 +120,23 @@ impl Connection {
             let (server, session) = (&self.entry.server, &mut self.session);
             unwatch(server, session);
             leave(server, session);
-            if was_slow || session.client.mail.was_cut() {
+            if was_slow || session.client.pushes.was_cut() {
                 Counters::add(&server.counters.slow_clients_cut, 1);
             }
         });
     }
 
-    async fn run(&mut self, wire: &mut Wire, mut ready: Ready, place: &Place) -> io::Result<Left> {
+    async fn run(&mut self, wire: &mut Wire, mut ready: Ready, slot: &ThreadSlot) -> io::Result<Left> {
         let client = self.session.client.clone();
         client.held.set_socket(wire.tcp().as_raw_fd());
         let mut killed = pin!(client.wake.notified());
-        let mut summoned = pin!(client.mail.summoned());
-        let mut is_summoned = false;
+        let mut woken = pin!(client.pushes.woken());
+        let mut is_woken = false;
         let mut stopping = pin!(async { ready.wait_for(|ready| !ready).await.map(drop) });
         if wire.is_sealed() {
             tokio::select! {
                 biased;
-                agreed = timeout(patience(&self.entry.server.config), wire.agreed()) => agreed??,
+                agreed = timeout(time_limit(&self.entry.server.config), wire.agreed()) => agreed??,
                 () = &mut killed => return wire.shutdown().await.map(|()| Left::Closed),
                 _ = &mut stopping => return wire.shutdown().await.map(|()| Left::Closed),
             }
@@ -148,7 +148,7 @@ impl Connection {
                 if self.session.listens() {
                     tokio::select! {
                         biased;
-                        come = self.tell_until_asked(wire) => come?,
+                        come = self.push_until_readable(wire) => come?,
                         () = &mut killed => return wire.shutdown().await.map(|()| Left::Closed),
                         _ = &mut stopping => return wire.shutdown().await.map(|()| Left::Closed),
                     }
@@ -157,8 +157,8 @@ impl Connection {
                     biased;
                     read = self.read(wire) => read?,
                     // From now on somebody else's changes are to be told here.
-                    () = &mut summoned, if !is_summoned => {
-                        is_summoned = true;
+                    () = &mut woken, if !is_woken => {
+                        is_woken = true;
                         continue;
                     }
                     () = &mut killed => return wire.shutdown().await.map(|()| Left::Closed),
@@ -170,38 +170,38 @@ impl Connection {
                 Counters::add(&self.entry.server.counters.bytes_in, read as u64);
             }
             let is_large = self.input.len() >= LARGE_BYTES;
-            if is_large && let Some(place) = place.for_large() {
-                return Ok(Left::For(place));
+            if is_large && let Some(slot) = slot.for_large() {
+                return Ok(Left::For(slot));
             }
             tokio::select! {
                 biased;
-                answered = self.answer(wire, place.is_shared()) => answered?,
+                answered = self.answer(wire, slot.is_shared()) => answered?,
                 // Whatever it is waiting for: its script, a locked key, or its client to read.
                 () = &mut killed => return wire.shutdown().await.map(|()| Left::Closed),
             }
             if self.session.closing || client.killed.load(Ordering::Relaxed) {
                 return wire.shutdown().await.map(|()| Left::Closed);
             }
-            if let Some(better) = place.better(is_large || !self.input.is_empty()) {
+            if let Some(better) = slot.better(is_large || !self.input.is_empty()) {
                 return Ok(Left::For(better));
             }
         }
     }
 
     /// Gives the client what comes for it, until it asks for something or has gone.
-    async fn tell_until_asked(&self, wire: &Wire) -> io::Result<()> {
+    async fn push_until_readable(&self, wire: &Wire) -> io::Result<()> {
         let (server, client) = (&self.entry.server, &self.session.client);
         tokio::select! {
             biased;
-            told = mail::deliver(server, client, wire) => told?,
-            asked = wire.readable() => asked?,
+            pushed = pushes::deliver(server, client, wire) => pushed?,
+            readable = wire.readable() => readable?,
         }
-        mail::finish(server, client, wire).await
+        pushes::finish(server, client, wire).await
     }
 
     /// Reads something. The buffer for it is taken when there is something to read.
     async fn read(&mut self, wire: &mut Wire) -> io::Result<usize> {
-        let Connection { input, entry: Entry { server, .. }, .. } = self;
+        let Connection { input, entry: ClientGuard { server, .. }, .. } = self;
         let read = poll_fn(|context| {
             if input.capacity() == 0 {
                 *input = take_buffer();
@@ -223,7 +223,7 @@ impl Connection {
 
     /// Answers every complete request in the input.
     async fn answer(&mut self, wire: &mut Wire, crowded: bool) -> io::Result<()> {
-        let Connection { session, parser, input, ahead, entry: Entry { server, .. } } = self;
+        let Connection { session, parser, input, ahead, entry: ClientGuard { server, .. } } = self;
         let mut out = Reply::append_to(take_buffer(), session.protocol);
         let (mut at, mut answered, mut took_long) = (0, 0, false);
         let now_ms = unix_ms();
@@ -231,8 +231,8 @@ impl Connection {
         session.clock = None;
         session.client.held.set_input(input.len(), input.capacity());
         while !session.closing {
-            let is_stranger = session.needs_password(&server.acl);
-            parser.set_authenticated(!is_stranger);
+            let is_unauthenticated = session.needs_password(&server.acl);
+            parser.set_authenticated(!is_unauthenticated);
             match parser.next(&input[at..]) {
                 Ok(Step::Request(request)) => {
                     let args = request.slices(&input[at..]);
@@ -247,7 +247,7 @@ impl Connection {
                         session.closing = true;
                         break;
                     }
-                    let mut mark = out.buf.len();
+                    let mut start = out.buf.len();
                     let waiting = dispatch::begin(server, session, args, now_ms, &mut out);
                     let waiting = match session.replies {
                         Replies::All => waiting.and_then(|left| ahead.send(server, session, left, at, &out)),
@@ -261,7 +261,7 @@ impl Connection {
                         took_long = true;
                         let ends_with_client =
                             server.config.script_client_gone.get() == 0 || !waiting.outlives_client();
-                        let (touched, own) = (session.touched, session.client.clone());
+                        let (data_access, own) = (session.data_access, session.client.clone());
                         // Of a value that is on its way the client hears behind it that it has changed.
                         let hears = session.listens() && (session.tracking.is_none() || waiting.blocks());
                         let listener = hears.then(|| session.client.clone());
@@ -272,7 +272,7 @@ impl Connection {
                             let at_once = poll_fn(|context| Poll::Ready(finish.as_mut().poll(context))).await;
                             let mut is_done = at_once.is_ready();
                             if !is_done {
-                                let written = write(server, &own.held, wire, touched, &mut out.buf);
+                                let written = write(server, &own.held, wire, data_access, &mut out.buf);
                                 let (done, written) = beside(finish.as_mut(), written).await;
                                 is_done = done;
                                 if written.is_err() && !is_done && !ends_with_client {
@@ -285,9 +285,9 @@ impl Connection {
                             }
                             if !is_done {
                                 let hears = listener.filter(|_| ahead.is_empty());
-                                let told = async {
+                                let pushed = async {
                                     match &hears {
-                                        Some(client) => mail::deliver(server, client, wire).await,
+                                        Some(client) => pushes::deliver(server, client, wire).await,
                                         None => pending().await,
                                     }
                                 };
@@ -295,7 +295,7 @@ impl Connection {
                                     biased;
                                     () = finish => {}
                                     // A message does not wait for a reply.
-                                    told = told => told?,
+                                    pushed = pushed => pushed?,
                                     // Dropping the request ends a script and takes back what it did.
                                     () = hung_up(wire), if ends_with_client => {
                                         return Err(io::ErrorKind::ConnectionAborted.into());
@@ -304,15 +304,15 @@ impl Connection {
                             }
                         }
                         if session.listens() {
-                            mail::finish(server, &session.client, wire).await?;
+                            pushes::finish(server, &session.client, wire).await?;
                             session.clock = None;
                         }
-                        mark = out.buf.len();
+                        start = out.buf.len();
                         append(&mut out.buf, late.buf);
                         out.protocol = late.protocol;
                     }
                     if session.replies != Replies::All && !session.replies.take() {
-                        out.buf.truncate(mark);
+                        out.buf.truncate(start);
                     }
                     at += request.consumed;
                     if request.consumed >= LARGE_BYTES {
@@ -336,7 +336,7 @@ impl Connection {
             if ahead.is_full() {
                 Box::pin(ahead.receive(server, session, wire, input, &mut out)).await?;
             }
-            let most = if is_stranger { STRANGER_FLUSH_BYTES } else { FLUSH_BYTES };
+            let most = if is_unauthenticated { UNAUTHENTICATED_FLUSH_BYTES } else { FLUSH_BYTES };
             // One call may change more than all that is read at once: the disk is waited for between any two.
             if (out.buf.len() >= most || server.store.is_far_ahead_of_disk()) && ahead.is_empty() {
                 write_replies(server, session, wire, &mut out.buf).await?;
@@ -354,7 +354,7 @@ impl Connection {
         session.client.held.set_input(input.len(), input.capacity());
         Counters::add(&server.counters.commands, answered);
         // A client that wants no replies waits for the disk as others do, if that is far behind.
-        if !out.buf.is_empty() || session.touched == Touched::Written {
+        if !out.buf.is_empty() || session.data_access == DataAccess::Written {
             if crowded && (answered > 1 || took_long) {
                 // Others compute before anybody writes: a client that serves many connections is then woken once
                 // and finds many replies. Scripts 16 deep on 50 connections take 0.8 of the CPU time, and so do
@@ -408,37 +408,37 @@ async fn write_replies(
     wire: &mut Wire,
     bytes: &mut Vec<u8>,
 ) -> io::Result<()> {
-    let touched = std::mem::take(&mut session.touched);
-    let written = write(server, &session.client.held, wire, touched, bytes);
+    let data_access = std::mem::take(&mut session.data_access);
+    let written = write(server, &session.client.held, wire, data_access, bytes);
     match session.needs_password(&server.acl) {
-        true => timeout(patience(&server.config), Box::pin(written)).await.unwrap_or(Err(TIMED_OUT.into())),
+        true => timeout(time_limit(&server.config), Box::pin(written)).await.unwrap_or(Err(TIMED_OUT.into())),
         false => written.await,
     }
 }
 
 /// Writes all of `bytes` and empties it, once the changes they acknowledge are as durable as configured. If these cannot be,
-/// and the client has `touched` data to change it, each reply becomes an error.
+/// and the client has `data_access` data to change it, each reply becomes an error.
 ///
 /// A client that leaves too much unread is cut off: at once beyond the
 /// hard limit, after a while beyond the soft one.
 async fn write(
     server: &Server,
-    held: &Held,
+    held: &ConnectionMemory,
     wire: &mut Wire,
-    touched: Touched,
+    data_access: DataAccess,
     bytes: &mut Vec<u8>,
 ) -> io::Result<()> {
-    if touched != Touched::Nothing
+    if data_access != DataAccess::Nothing
         && let Some(journal) = server.store.node().and_then(|node| node.journal())
         && (!bytes.is_empty() || journal.is_behind())
-        && let Err(failure) = journal.settle(touched == Touched::Written).await
-        && touched == Touched::Written
+        && let Err(failure) = journal.settle(data_access == DataAccess::Written).await
+        && data_access == DataAccess::Written
     {
         refuse_all(bytes, &store::journal::misconf(&failure))?;
     }
     let limit = &server.config.client_output_buffer_limit.normal;
     let (hard, soft) = (limit.hard.get_usize(), limit.soft.get_usize());
-    let patience = Duration::from_secs(limit.soft_seconds.get());
+    let time_limit = Duration::from_secs(limit.soft_seconds.get());
     let mut written = 0;
     let mut deadline = None;
     while written < bytes.len() {
@@ -450,7 +450,7 @@ async fn write(
         held.set_output(left, bytes.capacity());
         let exceeds = |limit: usize| limit > 0 && left > limit;
         let step = if exceeds(soft) {
-            let deadline = *deadline.get_or_insert_with(|| Instant::now() + patience);
+            let deadline = *deadline.get_or_insert_with(|| Instant::now() + time_limit);
             let at_once = poll_fn(|context| Poll::Ready(pin!(wire.write(rest)).poll(context))).await;
             match at_once {
                 Poll::Ready(step) => step,

@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use tokio::task::AbortHandle;
 use tokio::time::sleep;
 
-use super::work::Work;
+use super::request::Work;
 use crate::session::ClientInfo;
 use crate::telemetry::spans::{CLIENT, Open, Parent, SERVER, Sink, Span};
 
@@ -21,7 +21,7 @@ use crate::telemetry::spans::{CLIENT, Open, Parent, SERVER, Sink, Span};
 pub const LONGEST: Duration = Duration::from_secs(60);
 
 /// What is told of a request, by the conventions of what it came by.
-pub trait Facts: Send + Unpin + 'static {
+pub trait SpanAttributes: Send + Unpin + 'static {
     /// The answer begins with these,
     fn hear(&mut self, status: StatusCode, headers: &HeaderMap);
     /// and ends with these.
@@ -29,19 +29,23 @@ pub trait Facts: Send + Unpin + 'static {
     /// What the span is called.
     fn name(&self) -> String;
     /// The span with what is known at its end.
-    fn tell(&self, span: Span) -> Span;
+    fn annotate(&self, span: Span) -> Span;
 }
 
 /// A request that is being traced. Its span ends with it, also if it is dropped half done.
-pub struct Traced<F: Facts> {
+pub struct Traced<F: SpanAttributes> {
     open: Option<Open>,
     sink: Sink,
     client: Arc<ClientInfo>,
-    facts: F,
+    attributes: F,
 }
 
 /// Begins the span of a request, if it is to be traced. It is known who asks: strangers cause none.
-pub fn begin<F: Facts>(work: &mut Work, headers: &HeaderMap, facts: impl FnOnce() -> F) -> Option<Traced<F>> {
+pub fn begin<F: SpanAttributes>(
+    work: &mut Work,
+    headers: &HeaderMap,
+    attributes: impl FnOnce() -> F,
+) -> Option<Traced<F>> {
     let spans = &work.server.spans;
     if !spans.are_on() {
         return None;
@@ -54,17 +58,17 @@ pub fn begin<F: Facts>(work: &mut Work, headers: &HeaderMap, facts: impl FnOnce(
         (None, caller) => caller,
     };
     let open = Some(open?);
-    Some(Traced { open, sink: spans.sink()?, client: work.session.client.clone(), facts: facts() })
+    Some(Traced { open, sink: spans.sink()?, client: work.session.client.clone(), attributes: attributes() })
 }
 
-impl<F: Facts> Traced<F> {
+impl<F: SpanAttributes> Traced<F> {
     /// Lets it last until the answer has gone out.
     pub fn around<B: Body>(self, answer: Response<B>) -> Response<Lasting<B, F>> {
         self.at_most(LONGEST, answer)
     }
 
     fn at_most<B: Body>(mut self, longest: Duration, answer: Response<B>) -> Response<Lasting<B, F>> {
-        self.facts.hear(answer.status(), answer.headers());
+        self.attributes.hear(answer.status(), answer.headers());
         let traced = Arc::new(Mutex::new(Some(self)));
         let ends = traced.clone();
         // Beside the body, which is asked for nothing while a client does not read.
@@ -77,30 +81,30 @@ impl<F: Facts> Traced<F> {
     }
 }
 
-impl<F: Facts> Drop for Traced<F> {
+impl<F: SpanAttributes> Drop for Traced<F> {
     fn drop(&mut self) {
         let Some(open) = self.open.take() else { return };
-        let span = open.end(self.facts.name(), Instant::now());
+        let span = open.end(self.attributes.name(), Instant::now());
         let span = span.with_address(CLIENT, &self.client.addr).with_address(SERVER, &self.client.laddr);
-        self.sink.end(self.facts.tell(span));
+        self.sink.end(self.attributes.annotate(span));
     }
 }
 
 /// The body of an answer with whose end a span ends, too.
-pub struct Lasting<B, F: Facts> {
+pub struct Lasting<B, F: SpanAttributes> {
     body: B,
     traced: Arc<Mutex<Option<Traced<F>>>>,
     timer: AbortHandle,
 }
 
-impl<B, F: Facts> Drop for Lasting<B, F> {
+impl<B, F: SpanAttributes> Drop for Lasting<B, F> {
     fn drop(&mut self) {
         self.timer.abort();
         self.traced.lock().take();
     }
 }
 
-impl<B: Body<Data = Bytes> + Unpin, F: Facts> Body for Lasting<B, F> {
+impl<B: Body<Data = Bytes> + Unpin, F: SpanAttributes> Body for Lasting<B, F> {
     type Data = Bytes;
     type Error = B::Error;
 
@@ -114,7 +118,7 @@ impl<B: Body<Data = Bytes> + Unpin, F: Facts> Body for Lasting<B, F> {
             && let Some(trailers) = frame.trailers_ref()
             && let Some(traced) = &mut *this.traced.lock()
         {
-            traced.facts.hear_end(trailers);
+            traced.attributes.hear_end(trailers);
         }
         polled
     }
@@ -142,14 +146,14 @@ mod tests {
 
     struct Named(u16);
 
-    impl Facts for Named {
+    impl SpanAttributes for Named {
         fn hear(&mut self, status: StatusCode, _: &HeaderMap) {
             self.0 = status.as_u16();
         }
         fn name(&self) -> String {
             self.0.to_string()
         }
-        fn tell(&self, span: Span) -> Span {
+        fn annotate(&self, span: Span) -> Span {
             span
         }
     }
@@ -167,21 +171,21 @@ mod tests {
         let client = ClientInfo::new(1, "1.2.3.4:5".into(), "5.6.7.8:9".into(), account, memory);
         let begin = || {
             let open = spans.begin(&Parent::Unknown, None);
-            Traced { open, sink: sink.clone(), client: client.clone(), facts: Named(0) }
+            Traced { open, sink: sink.clone(), client: client.clone(), attributes: Named(0) }
         };
-        let told = || ended.try_iter().count();
+        let exported = || ended.try_iter().count();
         drop(begin());
-        assert_eq!(told(), 1, "whoever hangs up is told of");
+        assert_eq!(exported(), 1, "whoever hangs up is told of");
         let answer = begin().around(Response::new(Full::new(Bytes::from_static(b"text"))));
-        assert_eq!((answer.body().size_hint().exact(), told()), (Some(4), 0));
+        assert_eq!((answer.body().size_hint().exact(), exported()), (Some(4), 0));
         assert_eq!(answer.into_body().collect().await.expect("no errors").to_bytes(), "text");
-        assert_eq!(told(), 1);
+        assert_eq!(exported(), 1);
         let kept = begin().at_most(Duration::ZERO, Response::new(Empty::<Bytes>::new()));
         while Arc::strong_count(&kept.body().traced) > 1 {
             tokio::task::yield_now().await;
         }
-        assert_eq!(told(), 1, "although the body is there");
+        assert_eq!(exported(), 1, "although the body is there");
         drop(kept);
-        assert_eq!(told(), 0, "once");
+        assert_eq!(exported(), 0, "once");
     }
 }

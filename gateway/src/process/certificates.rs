@@ -5,14 +5,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use store::client::Trust;
+use store::client::PeerCredentials;
 use tls::{Clients, Files, Protocol, Tls, Wire};
 use tokio::net::TcpStream;
 use tracing::info;
 
 use crate::config::Config;
 use crate::process::persistence::token;
-use crate::telemetry::counters::Face;
+use crate::telemetry::counters::Listener;
 
 /// How often it is looked whether the files have changed.
 const LOOK: Duration = Duration::from_secs(2);
@@ -22,7 +22,7 @@ const LOOK: Duration = Duration::from_secs(2);
 pub struct Certificates {
     tls: Option<Arc<Tls>>,
     /// Listeners that use TLS, as bits in the order of `tls-listeners`.
-    faces: u64,
+    listeners: u64,
     stores: bool,
 }
 
@@ -56,41 +56,41 @@ impl Certificates {
         if own.is_none() && roots.is_none() {
             return Ok(Certificates::default());
         }
-        let faces = if own.is_some() { config.tls_listeners.get() } else { 0 };
+        let listeners = if own.is_some() { config.tls_listeners.get() } else { 0 };
         let tls = Tls::load(Files { own, roots, clients }).map_err(|why| format!("tls: {why}"))?;
-        Ok(Certificates { tls: Some(Arc::new(tls)), faces, stores })
+        Ok(Certificates { tls: Some(Arc::new(tls)), listeners, stores })
     }
 
     /// A connection of a client.
-    pub fn wire(&self, tcp: TcpStream, face: Face) -> io::Result<Wire> {
-        match self.of(face) {
-            Some(tls) => tls.accept(tcp, spoken(face).1),
+    pub fn wire(&self, tcp: TcpStream, listener: Listener) -> io::Result<Wire> {
+        match self.of(listener) {
+            Some(tls) => tls.accept(tcp, spoken(listener).1),
             None => Ok(tcp.into()),
         }
     }
 
     /// A connection of whoever asks a store node whether it is well: probes have no certificate to show.
     pub fn wire_of_probe(&self, tcp: TcpStream) -> io::Result<Wire> {
-        match self.of(Face::Http) {
+        match self.of(Listener::Http) {
             Some(tls) => tls.accept_anyone(tcp, Protocol::Http),
             None => Ok(tcp.into()),
         }
     }
 
     /// The certificates of a face, if it is TLS.
-    pub fn of(&self, face: Face) -> Option<&Arc<Tls>> {
-        self.tls.as_ref().filter(|_| self.faces & 1 << spoken(face).0 != 0)
+    pub fn of(&self, listener: Listener) -> Option<&Arc<Tls>> {
+        self.tls.as_ref().filter(|_| self.listeners & 1 << spoken(listener).0 != 0)
     }
 
     /// How store nodes are known, and how this is known to them.
-    pub fn trust(&self, config: &Config) -> Result<Trust, String> {
-        Ok(Trust { token: token(config)?, tls: self.tls.clone().filter(|_| self.stores) })
+    pub fn peer_credentials(&self, config: &Config) -> Result<PeerCredentials, String> {
+        Ok(PeerCredentials { token: token(config)?, tls: self.tls.clone().filter(|_| self.stores) })
     }
 
     /// Takes up what changes in the files, for new connections. Never returns.
     pub async fn follow(&self) {
         let Some(tls) = &self.tls else { return std::future::pending().await };
-        let mut told = String::new();
+        let mut last_logged = String::new();
         loop {
             tokio::time::sleep(LOOK).await;
             let why = match tls.refresh() {
@@ -101,19 +101,19 @@ impl Certificates {
                 }
                 Err(why) => why,
             };
-            if !why.is_empty() && why != told {
+            if !why.is_empty() && why != last_logged {
                 info!("certificates not reloaded, the old ones stay in use: {why}");
             }
-            told = why;
+            last_logged = why;
         }
     }
 }
 
 /// What is needed to ask a server of this configuration whether it is well, if that face of it is TLS; `insists` says that
 /// it is although the configuration has no certificate of it.
-pub fn to_ask(config: &Config, face: Face, insists: bool) -> Result<Option<Files>, String> {
+pub fn to_ask(config: &Config, listener: Listener, insists: bool) -> Result<Option<Files>, String> {
     let own = config.tls_cert_file.get().zip(config.tls_key_file.get());
-    if config.tls_listeners.get() & 1 << spoken(face).0 == 0 || (own.is_none() && !insists) {
+    if config.tls_listeners.get() & 1 << spoken(listener).0 == 0 || (own.is_none() && !insists) {
         return Ok(None);
     }
     let roots = config.tls_ca_cert_file.get();
@@ -124,10 +124,10 @@ pub fn to_ask(config: &Config, face: Face, insists: bool) -> Result<Option<Files
 }
 
 /// The position of a listener in `tls-listeners`, and its protocol.
-fn spoken(face: Face) -> (u32, Protocol) {
-    match face {
-        Face::Resp => (0, Protocol::Resp),
-        Face::Http => (1, Protocol::Http),
-        Face::Grpc => (2, Protocol::Grpc),
+fn spoken(listener: Listener) -> (u32, Protocol) {
+    match listener {
+        Listener::Resp => (0, Protocol::Resp),
+        Listener::Http => (1, Protocol::Http),
+        Listener::Grpc => (2, Protocol::Grpc),
     }
 }

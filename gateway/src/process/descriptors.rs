@@ -28,7 +28,7 @@ pub fn room_for_connections() -> usize {
 }
 
 /// Tells in the log if `maxclients` is more than there is room for.
-pub fn tell_if_short(config: &Config) {
+pub fn warn_if_short(config: &Config) {
     let (wanted, room) = (config.maxclients.get_usize(), room_for_connections());
     if wanted > room {
         info!(

@@ -6,7 +6,7 @@
 //! GET at a time, on two CPUs that the client shares: 1.46 times the CPU time of Redis when spread at once,
 //! 0.96 when gathered.
 
-mod lend;
+mod idle_time;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 use tokio::sync::Mutex;
 
-pub use lend::{Background, Lender};
+pub use idle_time::{Background, IdleThread};
 
 /// How often it is decided anew.
 const TICK: Duration = Duration::from_millis(250);
@@ -41,7 +41,7 @@ pub struct IoThreads {
     /// Where connections live while their requests are large.
     compute: Handle,
     /// Where new connections go.
-    newcomers: AtomicUsize,
+    new_connections: AtomicUsize,
     /// Runs in the background that have a CPU of their own.
     apart: AtomicUsize,
     /// How many there may be before they are in the way.
@@ -54,20 +54,20 @@ struct IoThread {
     runtime: Handle,
     connections: AtomicUsize,
     /// Runs in the background that go on here while there is nothing else to do.
-    guests: AtomicUsize,
+    background_runs: AtomicUsize,
     /// How often requests were answered. Wraps around.
     answered: AtomicUsize,
     /// Held by the one of them that goes on.
     looked: Mutex<Looked>,
     /// What they have had of the time that nothing else wanted.
-    lent_ns: AtomicU64,
+    idle_used_ns: AtomicU64,
     /// How many of its connections shall move, and where to.
     leaving: AtomicUsize,
     target: AtomicUsize,
 }
 
 /// A connection's place on a thread.
-pub struct Place {
+pub struct ThreadSlot {
     threads: Arc<IoThreads>,
     /// The I/O thread; none on the compute threads.
     at: Option<usize>,
@@ -79,10 +79,10 @@ impl IoThreads {
         let thread = |runtime| IoThread {
             runtime,
             connections: AtomicUsize::new(0),
-            guests: AtomicUsize::new(0),
+            background_runs: AtomicUsize::new(0),
             answered: AtomicUsize::new(0),
             looked: Mutex::new(Looked::new()),
-            lent_ns: AtomicU64::new(0),
+            idle_used_ns: AtomicU64::new(0),
             leaving: AtomicUsize::new(0),
             target: AtomicUsize::new(0),
         };
@@ -90,7 +90,7 @@ impl IoThreads {
         Arc::new(IoThreads {
             threads,
             compute,
-            newcomers: AtomicUsize::new(0),
+            new_connections: AtomicUsize::new(0),
             apart: AtomicUsize::new(0),
             room: AtomicUsize::new(usize::MAX),
             background_ns: AtomicU64::new(0),
@@ -98,8 +98,8 @@ impl IoThreads {
     }
 
     /// A place for a new connection.
-    pub fn place(self: &Arc<Self>) -> Place {
-        Place::on(self, self.newcomers.load(Ordering::Relaxed))
+    pub fn slot(self: &Arc<Self>) -> ThreadSlot {
+        ThreadSlot::on(self, self.new_connections.load(Ordering::Relaxed))
     }
 
     /// Watches how busy the threads are, and moves connections. Never returns.
@@ -127,7 +127,7 @@ impl IoThreads {
             (busy_before, cpus_before) = (busy_now, cpus_now);
 
             let with_time = load.iter().position(|load| load.busy < SATURATED);
-            self.newcomers.store(with_time.unwrap_or_else(|| least_busy(&load)), Ordering::Relaxed);
+            self.new_connections.store(with_time.unwrap_or_else(|| least_busy(&load)), Ordering::Relaxed);
             let route = plan.map(|plan| (plan.from, plan.to));
             agreeing = if route == last { agreeing + 1 } else { 1 };
             last = route;
@@ -141,17 +141,17 @@ impl IoThreads {
 
     fn busy_times(&self) -> Vec<f64> {
         let busy = |thread: &IoThread| {
-            let lent = Duration::from_nanos(thread.lent_ns.load(Ordering::Relaxed));
-            thread.runtime.metrics().worker_total_busy_duration(0).saturating_sub(lent).as_secs_f64()
+            let idle_used = Duration::from_nanos(thread.idle_used_ns.load(Ordering::Relaxed));
+            thread.runtime.metrics().worker_total_busy_duration(0).saturating_sub(idle_used).as_secs_f64()
         };
         self.threads.iter().map(busy).collect()
     }
 }
 
-impl Place {
-    fn on(threads: &Arc<IoThreads>, at: usize) -> Place {
+impl ThreadSlot {
+    fn on(threads: &Arc<IoThreads>, at: usize) -> ThreadSlot {
         threads.threads[at].connections.fetch_add(1, Ordering::Relaxed);
-        Place { threads: threads.clone(), at: Some(at) }
+        ThreadSlot { threads: threads.clone(), at: Some(at) }
     }
 
     fn thread(&self) -> Option<&IoThread> {
@@ -170,13 +170,13 @@ impl Place {
 
     /// The place for a connection with a large request, which would hold up all others of an I/O thread, unless this is
     /// one.
-    pub fn for_large(&self) -> Option<Place> {
-        self.at.map(|_| Place { threads: self.threads.clone(), at: None })
+    pub fn for_large(&self) -> Option<ThreadSlot> {
+        self.at.map(|_| ThreadSlot { threads: self.threads.clone(), at: None })
     }
 
     /// Another place, if the connection shall move there. Asked between two requests, of which the last one `was_large`.
-    pub fn better(&self, was_large: bool) -> Option<Place> {
-        let Some(thread) = self.thread() else { return (!was_large).then(|| self.threads.place()) };
+    pub fn better(&self, was_large: bool) -> Option<ThreadSlot> {
+        let Some(thread) = self.thread() else { return (!was_large).then(|| self.threads.slot()) };
         // Nobody else counts.
         thread.answered.store(thread.answered.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
         if thread.leaving.load(Ordering::Relaxed) == 0 {
@@ -184,11 +184,11 @@ impl Place {
         }
         // Only this thread's connections count down, and one at a time; the balancer merely starts anew.
         thread.leaving.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).ok()?;
-        Some(Place::on(&self.threads, thread.target.load(Ordering::Relaxed)))
+        Some(ThreadSlot::on(&self.threads, thread.target.load(Ordering::Relaxed)))
     }
 }
 
-impl Drop for Place {
+impl Drop for ThreadSlot {
     fn drop(&mut self) {
         if let Some(thread) = self.thread() {
             thread.connections.fetch_sub(1, Ordering::Relaxed);
@@ -333,7 +333,7 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let own = || runtime.handle().clone();
         let threads = IoThreads::new(vec![own(), own()], own());
-        let places = [threads.place(), threads.place()];
+        let places = [threads.slot(), threads.slot()];
         assert!(places[0].better(false).is_none());
         threads.threads[0].target.store(1, Ordering::Relaxed);
         threads.threads[0].leaving.store(1, Ordering::Relaxed);
@@ -350,9 +350,9 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let threads = IoThreads::new(vec![runtime.handle().clone()], runtime.handle().clone());
         let connections = || threads.threads[0].connections.load(Ordering::Relaxed);
-        let place = threads.place();
-        let large = place.for_large().unwrap();
-        drop(place);
+        let slot = threads.slot();
+        let large = slot.for_large().unwrap();
+        drop(slot);
         assert_eq!(connections(), 0);
         assert!(large.for_large().is_none() && large.better(true).is_none() && !large.is_shared());
         let back = large.better(false).unwrap();

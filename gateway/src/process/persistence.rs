@@ -3,8 +3,8 @@
 
 use std::fmt::Write as _;
 
-use store::client::Trust;
-use store::journal::{Durability, in_folder};
+use store::client::PeerCredentials;
+use store::journal::{Durability, in_dir};
 use store::persist::Kept;
 use store::{Cluster, Node, Store};
 use tracing::info;
@@ -18,29 +18,33 @@ pub struct Storage {
 }
 
 /// Why the data cannot be had, or was not kept: one line.
-pub type Trouble = String;
+pub type SaveError = String;
 
 impl Storage {
-    /// As the configuration says: the data of other processes, which it has to `trust`, of its folder, or none. With `accept_loss` what is left of it, if some is
+    /// As the configuration says: the data of other processes, which it has to `credentials`, of its folder, or none. With `accept_loss` what is left of it, if some is
     /// lost.
-    pub fn open(config: &Config, trust: Trust, accept_loss: bool) -> Result<Storage, Trouble> {
+    pub fn open(
+        config: &Config,
+        credentials: PeerCredentials,
+        accept_loss: bool,
+    ) -> Result<Storage, SaveError> {
         let stores: Vec<String> = config.stores.get().iter().map(Address::to_string).collect();
         if !stores.is_empty() {
             let notify = u32::try_from(config.notify_keyspace_events.get()).unwrap_or_default();
             let cluster =
-                Cluster::open(&stores, trust, notify).map_err(|error| format!("stores: {error}"))?;
+                Cluster::open(&stores, credentials, notify).map_err(|error| format!("stores: {error}"))?;
             cluster.set_sparse_limit(config.sparse_limit());
-            return Ok(Storage { store: Store::Spread(cluster), kept: None });
+            return Ok(Storage { store: Store::Distributed(cluster), kept: None });
         }
         let shards = config.shards.get_usize();
-        let Some(folder) = config.data_dir.get() else {
-            return Ok(Storage { store: Store::Here(Node::new(shards)), kept: None });
+        let Some(dir) = config.data_dir.get() else {
+            return Ok(Storage { store: Store::Local(Node::new(shards)), kept: None });
         };
         let durability = if config.durability.get() == 1 { Durability::Sync } else { Durability::Periodic };
         let begun = std::time::Instant::now();
-        let opened = match Kept::open(in_folder(folder.clone()), shards, durability) {
+        let opened = match Kept::open(in_dir(dir.clone()), shards, durability) {
             Err(error) if error.is_loss() && accept_loss => {
-                Kept::open_accepting_loss(folder.clone(), shards, durability, &mut |error| {
+                Kept::open_accepting_loss(dir.clone(), shards, durability, &mut |error| {
                     info!("--accept-loss: {error:#}");
                 })
             }
@@ -49,10 +53,10 @@ impl Storage {
         let kept = opened.map_err(|error| format!("data-dir: {error}"))?;
         let keys: usize = kept.node.usage().keys.iter().sum();
         if keys > 0 {
-            let (folder, seconds) = (folder.display(), begun.elapsed().as_secs_f64());
-            info!("{keys} keys read from {folder} in {seconds:.1} seconds");
+            let (dir, seconds) = (dir.display(), begun.elapsed().as_secs_f64());
+            info!("{keys} keys read from {dir} in {seconds:.1} seconds");
         }
-        Ok(Storage { store: Store::Here(kept.node.clone()), kept: Some(kept) })
+        Ok(Storage { store: Store::Local(kept.node.clone()), kept: Some(kept) })
     }
 
     /// Where the data is.
@@ -61,14 +65,14 @@ impl Storage {
     }
 
     /// Writes down what is left to be, unless `abandon`. Nothing may change any more.
-    pub fn close(self, abandon: bool) -> Result<(), Trouble> {
+    pub fn close(self, abandon: bool) -> Result<(), SaveError> {
         let Some(kept) = self.kept else { return Ok(()) };
         kept.close(abandon).map_err(|reason| format!("the last writes are lost: {reason}"))
     }
 }
 
 /// The word that gateways and store nodes of a cluster must know.
-pub fn token(config: &Config) -> Result<Option<String>, Trouble> {
+pub fn token(config: &Config) -> Result<Option<String>, SaveError> {
     let Some(file) = config.cluster_token_file.get() else { return Ok(None) };
     let failed = |why: String| format!("cluster-token-file: {}: {why}", file.display());
     let text = std::fs::read_to_string(&file).map_err(|error| failed(error.to_string()))?;

@@ -37,8 +37,8 @@ pub fn legacy_range(command: &Command) -> (i64, i64, i64) {
 fn writes(command: &Command) -> Option<bool> {
     let no_data = matches!(command.group, Group::Scripting | Group::Transactions);
     let everywhere = matches!(command.routing, Routing::Everywhere | Routing::Paged);
-    let touches = (!command.keys.is_empty() || everywhere) && !no_data;
-    touches.then(|| command.is_write() && !command.has(flags::KEEPS_RESULT))
+    let has_data = (!command.keys.is_empty() || everywhere) && !no_data;
+    has_data.then(|| command.is_write() && !command.has(flags::KEEPS_RESULT))
 }
 
 /// A container itself does nothing, nor does its HELP.

@@ -2,66 +2,72 @@
 
 use std::sync::Arc;
 
-use script::Spent;
+use script::ResourceUsage;
 use store::Transaction;
 
+use super::attempt::{Attempt, run_once};
 use super::call::ScriptCall;
-use super::circumstances::{Circumstances, Collects, Lack};
-use super::dry;
+use super::circumstances::{Collects, RetryReason, RunContext};
+use super::dry_run;
 use super::errors::ScriptError;
 use super::host::ScriptHost;
 use super::locks::LockSet;
 use super::outcome::{append_reply, note_end};
 use super::outgoing::Outgoing;
-use super::round::{Round, run_once};
 use crate::scripts::options::OnError;
 use crate::server::Server;
 use crate::telemetry::counters::{Counters, unix_ms};
 use crate::telemetry::script_stats::Ended;
 
 /// The rounds of an atomic script, whose locks grow.
-pub(super) struct Rounds {
+pub(super) struct Attempts {
     locks: LockSet,
     collects: Collects,
     /// It begins with its first calls.
     opens: bool,
     /// Its last calls go with its end.
     leaves: bool,
-    seen: Option<Circumstances>,
+    snapshot: Option<RunContext>,
 }
 
-impl Rounds {
-    pub fn new(server: &Server, call: &ScriptCall<'_>) -> Rounds {
-        Rounds {
+impl Attempts {
+    pub fn new(server: &Server, call: &ScriptCall<'_>) -> Attempts {
+        Attempts {
             locks: LockSet::of_keys(call.keys, call.db, call.lock_mode()),
             collects: Collects::at_first(server),
             // Whoever wants to know what the calls do is told that of each.
             opens: server.store.node().is_none() && call.trace.is_none() && call.program.stats().may_open(),
             leaves: call.trace.is_none(),
-            seen: None,
+            snapshot: None,
         }
     }
 
     /// For the next round, after what this one `held` came to nothing.
-    fn repeat(&mut self, server: &Server, call: &ScriptCall<'_>, held: Option<&Transaction>, lack: Lack) {
-        match lack {
-            Lack::Begin => call.program.stats().begin_apart(),
+    fn repeat(
+        &mut self,
+        server: &Server,
+        call: &ScriptCall<'_>,
+        held: Option<&Transaction>,
+        retry: RetryReason,
+    ) {
+        match retry {
+            RetryReason::Begin => call.program.stats().begin_apart(),
             _ => {
                 Counters::add(&server.counters.scripts_rerun, 1);
                 call.program.stats().add_rerun();
-                call.tell_rerun(&lack);
+                call.report_rerun(&retry);
             }
         }
         self.opens = false;
-        self.collects = self.collects.after(&lack);
-        self.locks.widen(held, lack.conflict());
+        self.collects = self.collects.after(&retry);
+        self.locks.widen(held, retry.conflict());
     }
 
     /// For the next round, after what was to go with its end could not be done.
-    pub fn again(&mut self, server: &Server, call: &ScriptCall<'_>, lack: Lack) {
+    pub fn again(&mut self, server: &Server, call: &ScriptCall<'_>, retry: RetryReason) {
         self.leaves = false;
         self.locks = LockSet::of_keys(call.keys, call.db, call.lock_mode());
-        self.repeat(server, call, None, lack);
+        self.repeat(server, call, None, retry);
     }
 }
 
@@ -70,7 +76,7 @@ pub(super) struct Kept {
     pub txn: Transaction,
     pub outgoing: Outgoing,
     pub failed: bool,
-    pub spent: Spent,
+    pub usage: ResourceUsage,
 }
 
 /// What a script has come to.
@@ -85,18 +91,18 @@ pub(super) enum Ran {
 pub(super) async fn run_atomic(
     server: &Arc<Server>,
     call: &ScriptCall<'_>,
-    rounds: &mut Rounds,
+    attempts: &mut Attempts,
     out: &mut Vec<u8>,
 ) -> Result<Ran, ScriptError> {
     let tells = !call.is_dry() && call.trace.as_ref().is_some_and(|trace| trace.wants_changes());
     loop {
-        let now_ms = rounds.seen.map(|seen| seen.now_ms).filter(|now_ms| *now_ms > 0);
+        let now_ms = attempts.snapshot.map(|snapshot| snapshot.now_ms).filter(|now_ms| *now_ms > 0);
         let began = call.phase();
-        let opened = if rounds.opens { rounds.locks.open(server) } else { None };
+        let opened = if attempts.opens { attempts.locks.open(server) } else { None };
         let mut txn = match opened {
             Some(txn) => txn,
             None => {
-                let lock = rounds.locks.lock(server, now_ms, Vec::new());
+                let lock = attempts.locks.lock(server, now_ms, Vec::new());
                 server.counters.lock_waits.of(lock).await?
             }
         };
@@ -110,45 +116,46 @@ pub(super) async fn run_atomic(
             true => 0,
             false => txn.keep_time(unix_ms),
         };
-        let seen = rounds.seen.get_or_insert_with(|| Circumstances {
+        let snapshot = attempts.snapshot.get_or_insert_with(|| RunContext {
             clock_seconds: call.clock_seconds(server),
             ..call.circumstances(0)
         });
-        if seen.now_ms == 0 {
-            (seen.now_ms, seen.full) = (time, seen.full || (txn.is_full() && !seen.spares_memory));
+        if snapshot.now_ms == 0 {
+            (snapshot.now_ms, snapshot.full) =
+                (time, snapshot.full || (txn.is_full() && !snapshot.spares_memory));
         }
-        let (seen, collects) = (*seen, rounds.collects);
-        let mut round = run_once(server, call, txn, seen, collects, rounds.leaves).await;
+        let (snapshot, collects) = (*snapshot, attempts.collects);
+        let mut attempt = run_once(server, call, txn, snapshot, collects, attempts.leaves).await;
         // It may have learnt that only when it began.
-        if let (Some(first), Some(host)) = (&mut rounds.seen, &round.host) {
-            (first.now_ms, first.full) = (host.seen.now_ms, host.seen.full);
+        if let (Some(first), Some(host)) = (&mut attempts.snapshot, &attempt.host) {
+            (first.now_ms, first.full) = (host.snapshot.now_ms, host.snapshot.full);
         }
         if tells {
-            round = Box::pin(dry::note_changes(server, call, round, seen, collects)).await?;
+            attempt = Box::pin(dry_run::note_changes(server, call, attempt, snapshot, collects)).await?;
         }
         drop(permit);
-        let lack = round.lack();
-        let Round { host, outcome, spent } = round;
-        if let Some(Lack::Node(error)) = lack {
-            call.note(server, Ended::WithError, &spent);
+        let retry = attempt.retry();
+        let Attempt { host, outcome, usage } = attempt;
+        if let Some(RetryReason::Node(error)) = retry {
+            call.note(server, Ended::WithError, &usage);
             return Err(ScriptError::NodeLost(error));
         }
-        if let Some(Lack::Limit(limit)) = lack {
-            call.note(server, Ended::ByLimit, &spent);
+        if let Some(RetryReason::Limit(limit)) = retry {
+            call.note(server, Ended::ByLimit, &usage);
             return Err(ScriptError::memory(server, call, limit));
         }
-        if let Some(lack) = lack {
-            rounds.repeat(server, call, host.as_ref().map(|host| &host.txn), lack);
+        if let Some(retry) = retry {
+            attempts.repeat(server, call, host.as_ref().map(|host| &host.txn), retry);
             // Taken back before the next round asks for its locks.
             drop(host);
             continue;
         }
-        let mark = out.len();
-        let failed = append_reply(server, call, outcome, &spent, out)?;
+        let start = out.len();
+        let failed = append_reply(server, call, outcome, &usage, out)?;
         if call.is_dry() {
-            note_end(server, call, failed, &spent);
+            note_end(server, call, failed, &usage);
             if let Some(mut host) = host {
-                Box::pin(dry::tell(call, &mut host.txn, failed, mark, out)).await?;
+                Box::pin(dry_run::report(call, &mut host.txn, failed, start, out)).await?;
             }
             // It tells of the run, however that ended.
             return Ok(Ran::Over { is_error: false });
@@ -159,9 +166,9 @@ pub(super) async fn run_atomic(
             if txn.requests().count() > call.keys.len() {
                 call.note_undeclared(server, txn.requests());
             }
-            return Ok(Ran::Kept(Kept { txn, outgoing, failed, spent }));
+            return Ok(Ran::Kept(Kept { txn, outgoing, failed, usage }));
         }
-        note_end(server, call, failed, &spent);
+        note_end(server, call, failed, &usage);
         return Ok(Ran::Over { is_error: failed });
     }
 }

@@ -4,20 +4,20 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
-use script::{Budget, Spent};
+use script::{Budget, ResourceUsage};
 use store::spans::Part;
 use store::{Conflict, LockRequest, Mode, TxnLimits};
 use store_engine::Protocol;
 
 use super::caller::Caller;
-use super::circumstances::{Circumstances, Lack};
+use super::circumstances::{RetryReason, RunContext};
 use super::declared::{Declared, Refuser, note_undeclared};
 use crate::acl::Account;
 use crate::acl::limits::Limit;
 use crate::scripts::cache::Known;
 use crate::scripts::functions::Function;
 use crate::scripts::options::{Flags, Options, UndeclaredKeys};
-use crate::scripts::runs::Who;
+use crate::scripts::running::Who;
 use crate::server::Server;
 use crate::session::tracking::Reader;
 use crate::telemetry::counters::unix_time;
@@ -147,32 +147,32 @@ impl ScriptCall<'_> {
     }
 
     /// Counts a run, and tells of it if somebody asked.
-    pub(super) fn note(&self, server: &Server, ended: Ended, spent: &Spent) {
-        self.program.stats().add(ended, spent);
-        server.totals.add(ended, spent);
-        self.tell_end(ended, spent);
+    pub(super) fn note(&self, server: &Server, ended: Ended, usage: &ResourceUsage) {
+        self.program.stats().add(ended, usage);
+        server.totals.add(ended, usage);
+        self.report_end(ended, usage);
     }
 
     /// Tells how a run ended, if somebody asked.
-    pub(super) fn tell_end(&self, ended: Ended, spent: &Spent) {
+    pub(super) fn report_end(&self, ended: Ended, usage: &ResourceUsage) {
         if let Some(trace) = &self.trace {
-            let mut seen = trace.seen();
-            seen.ended = Some(ended);
-            seen.spent = *spent;
+            let mut snapshot = trace.snapshot();
+            snapshot.ended = Some(ended);
+            snapshot.usage = *usage;
         }
     }
 
     /// Tells why a round came to nothing, if somebody asked.
-    pub(super) fn tell_rerun(&self, lack: &Lack) {
+    pub(super) fn report_rerun(&self, retry: &RetryReason) {
         if let Some(trace) = &self.trace {
-            let (why, key) = match lack {
-                Lack::Lock(Conflict::Key(request)) => ("key", Some((request.db, request.key.clone()))),
-                Lack::Lock(Conflict::Everything | Conflict::Limit(_)) => ("everything", None),
-                Lack::Order => ("order", None),
+            let (why, key) = match retry {
+                RetryReason::Lock(Conflict::Key(request)) => ("key", Some((request.db, request.key.clone()))),
+                RetryReason::Lock(Conflict::Everything | Conflict::Limit(_)) => ("everything", None),
+                RetryReason::Order => ("order", None),
                 // Nothing was done that could be told.
-                Lack::Begin | Lack::Limit(_) | Lack::Node(_) => return,
+                RetryReason::Begin | RetryReason::Limit(_) | RetryReason::Node(_) => return,
             };
-            trace.seen().reruns.push(Rerun { why, key });
+            trace.snapshot().reruns.push(Rerun { why, key });
         }
     }
 
@@ -199,7 +199,7 @@ impl ScriptCall<'_> {
         if self.is_dry() {
             self.trace = Some(Arc::new(Trace::new(false)));
         }
-        self.tell_spans();
+        self.report_spans();
         self
     }
 
@@ -242,10 +242,10 @@ impl ScriptCall<'_> {
     }
 
     /// What it sees of the world if it is run at this time.
-    pub(super) fn circumstances(&self, now_ms: u64) -> Circumstances {
+    pub(super) fn circumstances(&self, now_ms: u64) -> RunContext {
         let ScriptCall { seed, db, read_only, full, .. } = *self;
         let spares_memory = self.options.flags.spares_memory();
         let micros = unix_time().subsec_micros() % 1000;
-        Circumstances { now_ms, micros, clock_seconds: 0.0, seed, db, read_only, full, spares_memory }
+        RunContext { now_ms, micros, clock_seconds: 0.0, seed, db, read_only, full, spares_memory }
     }
 }

@@ -40,12 +40,12 @@ impl Caller {
     /// `redis.acl_check_cmd`: whether the user may make a call.
     pub fn answer_whether(&self, server: &Server, args: Args<'_>, out: &mut Reply) {
         let row = server.registry.lookup(args.name());
-        let row = row.map(|row| server.registry.inner(row, args).map_or(row, |(row, _)| row).facts());
-        let Some((row, facts)) = row.and_then(|row| Some((row, resolve(row, args)?))) else {
+        let row = row.map(|row| server.registry.inner(row, args).map_or(row, |(row, _)| row).spec());
+        let Some((row, spec)) = row.and_then(|row| Some((row, resolve(row, args)?))) else {
             return out.error(&CommandError::new("ERR Invalid command passed to redis.acl_check_cmd()"));
         };
         match &self.account {
-            Some(account) if server.acl.check(account, row, facts, args).is_err() => out.null(),
+            Some(account) if server.acl.check(account, row, spec, args).is_err() => out.null(),
             _ => out.integer(1),
         }
     }
@@ -78,7 +78,7 @@ pub(super) fn admit<'a>(
     if let Some(declared) = declared {
         declared.check(server, &admitted, db)?;
     }
-    if admitted.facts.has(flags::DENY_OOM) && is_full() {
+    if admitted.spec.has(flags::DENY_OOM) && is_full() {
         return Err(memory::FULL);
     }
     admission::refuse_what_cannot_be_kept(server, &admitted, None)?;

@@ -21,11 +21,11 @@ pub(super) enum Asking {
 pub(super) fn about_channels(admitted: &Admitted<'_>, protocol: Protocol) -> Option<Asking> {
     let Row::Session(command) = admitted.row else { return None };
     let args = admitted.args;
-    match (command.run, command.facts.name) {
+    match (command.run, command.spec.name) {
         (Handler::Publish { shard }, _) => {
             Some(Asking::Publish(Message { shard, channel: args[1].into(), text: args[2].into() }))
         }
-        (_, "pubsub") if admitted.facts.name != "help" => {
+        (_, "pubsub") if admitted.spec.name != "help" => {
             Some(Asking::Channels(args.rest(0).iter().map(|item| Box::from(*item)).collect(), protocol))
         }
         _ => None,
@@ -33,10 +33,10 @@ pub(super) fn about_channels(admitted: &Admitted<'_>, protocol: Protocol) -> Opt
 }
 
 /// Answers a call of PUBSUB.
-pub(super) async fn tell_channels(server: &Server, call: &OwnedCall, protocol: Protocol, out: &mut Reply) {
+pub(super) async fn reply_channels(server: &Server, call: &OwnedCall, protocol: Protocol, out: &mut Reply) {
     let items: Vec<&[u8]> = call.iter().map(|item| &**item).collect();
     out.protocol = protocol;
-    gateways::tell_channels(server, Args::new(&items), out).await;
+    gateways::reply_channels(server, Args::new(&items), out).await;
 }
 
 /// Answers a call that publishes.

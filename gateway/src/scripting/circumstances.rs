@@ -9,7 +9,7 @@ use crate::server::Server;
 
 /// The circumstances of a unit, which every round sees alike.
 #[derive(Clone, Copy)]
-pub(super) struct Circumstances {
+pub(super) struct RunContext {
     pub now_ms: u64,
     /// What TIME tells beside it: nothing else is that exact.
     pub micros: u32,
@@ -23,7 +23,7 @@ pub(super) struct Circumstances {
     pub spares_memory: bool,
 }
 
-impl Circumstances {
+impl RunContext {
     /// The present time, which stands still for a script.
     pub(super) fn clock(&self) -> Duration {
         Duration::from_millis(self.now_ms) + Duration::from_micros(self.micros.into())
@@ -52,13 +52,13 @@ impl Collects {
     }
 
     /// What is collected after this was lacking.
-    pub fn after(self, lack: &Lack) -> Collects {
-        if matches!(lack, Lack::Order) { Collects::Nothing } else { self }
+    pub fn after(self, retry: &RetryReason) -> Collects {
+        if matches!(retry, RetryReason::Order) { Collects::Nothing } else { self }
     }
 }
 
 /// What an atomic script lacked.
-pub(super) enum Lack {
+pub(super) enum RetryReason {
     /// Something that is not locked.
     Lock(Conflict),
     /// The error of a collected call, where the call stands in the script: nothing may be collected.
@@ -71,21 +71,21 @@ pub(super) enum Lack {
     Node(CommandError),
 }
 
-impl From<Conflict> for Lack {
-    fn from(conflict: Conflict) -> Lack {
+impl From<Conflict> for RetryReason {
+    fn from(conflict: Conflict) -> RetryReason {
         match conflict {
-            Conflict::Limit(limit) => Lack::Limit(limit),
-            conflict => Lack::Lock(conflict),
+            Conflict::Limit(limit) => RetryReason::Limit(limit),
+            conflict => RetryReason::Lock(conflict),
         }
     }
 }
 
-impl Lack {
+impl RetryReason {
     /// What has to be locked.
     pub fn conflict(self) -> Option<Conflict> {
         match self {
-            Lack::Lock(conflict) => Some(conflict),
-            Lack::Order | Lack::Begin | Lack::Limit(_) | Lack::Node(_) => None,
+            RetryReason::Lock(conflict) => Some(conflict),
+            RetryReason::Order | RetryReason::Begin | RetryReason::Limit(_) | RetryReason::Node(_) => None,
         }
     }
 }

@@ -7,12 +7,12 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use script::{
-    AnyHost, Budget, CallFlags, Finishing, Host, HostCall, Limit, LogLevel, Outcome, Script, Spent,
+    AnyHost, Budget, CallFlags, Finishing, Host, HostCall, Limit, LogLevel, Outcome, ResourceUsage, Script,
 };
 use store_engine::CommandError;
 
-use super::burning::Burning;
 use super::errors::compile_error;
+use super::fuel_meter::FuelMeter;
 use super::limits::Reached;
 use crate::acl::Account;
 use crate::admission;
@@ -26,7 +26,7 @@ use crate::session::Session;
 struct Compiling<'a> {
     server: &'a Server,
     account: Option<Arc<Account>>,
-    has_turn: bool,
+    has_permit: bool,
     budget: Budget,
 }
 
@@ -37,23 +37,23 @@ impl<'a> Compiling<'a> {
             None => server.budget(),
             Some(account) => server.budget_for(&Options::default(), account.user().limits())?,
         };
-        Ok(Compiling { server, account, has_turn: session.is_some_and(|session| session.in_exec), budget })
+        Ok(Compiling { server, account, has_permit: session.is_some_and(|session| session.in_exec), budget })
     }
 
     /// Waits for the turn and does `work`, which keeps to the budget.
-    async fn drive<T>(&self, work: impl Future<Output = (T, Spent)>) -> Result<T, CommandError> {
-        let (mut burning, mut _turn) = (None, None);
+    async fn drive<T>(&self, work: impl Future<Output = (T, ResourceUsage)>) -> Result<T, CommandError> {
+        let (mut fuel_meter, mut _script_permit) = (None, None);
         if let Some(account) = &self.account {
-            if !self.has_turn {
-                _turn = admission::turn(self.server, account).await?;
+            if !self.has_permit {
+                _script_permit = admission::script_permit(self.server, account).await?;
             }
-            burning = Burning::of(account, &self.budget, None);
+            fuel_meter = FuelMeter::of(account, &self.budget, None);
         }
         let _permit = self.server.runtime.admit(false).await;
         let work = pin!(work);
-        let (done, _) = match burning {
+        let (done, _) = match fuel_meter {
             None => work.await,
-            Some(burning) => burning.watch(work, |(_, spent)| spent.fuel).await,
+            Some(fuel_meter) => fuel_meter.watch(work, |(_, usage)| usage.fuel).await,
         };
         Ok(done)
     }

@@ -40,10 +40,10 @@ impl Declared {
         let what = if let Some(key) = keys.find(|key| !is_declared(key)) {
             let key = String::from_utf8_lossy(&key[..key.len().min(128)]);
             format!("undeclared key, key: {key}; name it among the KEYS")
-        } else if !admitted.keys.is_empty() && admitted.facts.routing.of(admitted.args) == Routing::Everywhere
+        } else if !admitted.keys.is_empty() && admitted.spec.routing.of(admitted.args) == Routing::Everywhere
         {
             // Of another database, or named by a pattern.
-            format!("keys that cannot be declared, command: {}; do not use this command", admitted.facts.name)
+            format!("keys that cannot be declared, command: {}; do not use this command", admitted.spec.name)
         } else {
             return Ok(());
         };
@@ -74,7 +74,7 @@ pub(super) fn note_undeclared<'k>(
     let is_new = stats.add_undeclared(count);
     // Clients that make up new texts all the time shall not fill the log.
     let second = unix_time().as_secs();
-    if is_new && server.counters.undeclared_told.swap(second, Ordering::Relaxed) != second {
+    if is_new && server.counters.undeclared_logged.swap(second, Ordering::Relaxed) != second {
         let key = String::from_utf8_lossy(&first[..first.len().min(128)]);
         info!(
             "{program} uses the key {key}, which is not among its KEYS; declared keys are locked once before \

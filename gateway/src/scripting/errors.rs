@@ -7,7 +7,7 @@ use store_engine::CommandError;
 use super::call::ScriptCall;
 use super::limits::Reached;
 use crate::scripts::options::Flags;
-use crate::scripts::runs::Who;
+use crate::scripts::running::Who;
 use crate::server::Server;
 
 /// Why a script has no reply of its own.
@@ -45,8 +45,8 @@ pub(super) enum ScriptError {
 }
 
 impl From<TransactionError> for ScriptError {
-    fn from(trouble: TransactionError) -> ScriptError {
-        match trouble {
+    fn from(error: TransactionError) -> ScriptError {
+        match error {
             TransactionError::Lost(error) => ScriptError::NodeLost(error),
             other => ScriptError::Locks(other),
         }
@@ -102,8 +102,8 @@ impl ScriptError {
             ScriptError::UnusedCall(error) => {
                 format!("{error} script: {}, by a call whose result it does not use.", program.name())
             }
-            ScriptError::Locks(trouble) => {
-                format!("ERR internal error: locks were not acquired: {trouble:?}")
+            ScriptError::Locks(error) => {
+                format!("ERR internal error: locks were not acquired: {error:?}")
             }
         })
     }

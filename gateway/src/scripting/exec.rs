@@ -5,27 +5,27 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
-use script::{Outcome, Spent};
+use script::{Outcome, ResourceUsage};
 use store::spans::Part;
 use store::{Call, Conflict, LockRequest, Mode, Transaction, TransactionError, WatchId};
 use store_engine::error::REPLY_TOO_LARGE;
 use store_engine::work::LONG_CALL_STEPS;
 use store_engine::{Args, CommandError, Reply};
 
+use super::attempt::run_once;
 use super::call::ScriptCall;
-use super::circumstances::{Circumstances, Collects, Lack};
-use super::dry;
+use super::circumstances::{Collects, RetryReason, RunContext};
+use super::dry_run;
 use super::errors::{ScriptError, exec_memory_error, never_run_error};
 use super::host::ScriptHost;
 use super::locks::LockSet;
 use super::outcome::{append_reply, forget, note_end, note_killed, note_never_run};
 use super::outgoing::{Outgoing, commit};
-use super::round::run_once;
 use super::spans;
 use crate::admission::{self, Admitted};
 use crate::scripts::cache::{sha_of, spelled};
 use crate::scripts::options::OnError;
-use crate::scripts::runs::Who;
+use crate::scripts::running::Who;
 use crate::server::Server;
 use crate::server::gateways;
 use crate::server::{Handler, Row, ScriptSource, SessionCommand};
@@ -35,7 +35,7 @@ use crate::telemetry::counters::{Counters, unix_time};
 use crate::telemetry::script_stats::Ended;
 
 /// Queued calls of which each does little that are looked at, or performed, before others have their turn.
-const CALLS_PER_TURN: usize = 1000;
+const CALLS_PER_YIELD: usize = 1000;
 
 /// A queued call of EXEC, as far as it is known before any of them is performed.
 pub struct Queued<'a> {
@@ -80,11 +80,11 @@ impl Queued<'_> {
     }
 
     /// Whether it compiles or runs something, for which a user may have to wait.
-    fn takes_turn(&self) -> bool {
-        let subcommand = self.call.as_ref().map_or("", |call| call.facts.name);
+    fn needs_permit(&self) -> bool {
+        let subcommand = self.call.as_ref().map_or("", |call| call.spec.name);
         let loads = self.command().is_some_and(|command| {
             matches!(
-                (command.facts.name, subcommand),
+                (command.spec.name, subcommand),
                 ("script" | "function", "load") | ("function", "restore")
             )
         });
@@ -93,7 +93,7 @@ impl Queued<'_> {
 }
 
 /// A queued call of EXEC when its turn has come. What is about no key is done by then.
-pub enum Step<'a> {
+pub enum QueuedStep<'a> {
     /// A command of the engine.
     Engine(&'a Admitted<'a>, usize),
     /// Something that was answered thus.
@@ -122,19 +122,19 @@ pub struct Watches {
     /// Locks on the watched keys: nobody may change one between the look at it and the commit.
     pub keys: Vec<LockRequest>,
     /// What nodes elsewhere are to be asked about.
-    pub elsewhere: Vec<WatchId>,
+    pub remote: Vec<WatchId>,
 }
 
 /// What comes to a step.
 pub enum Stepping<'s, 'a> {
     /// It is one.
-    Now(Step<'a>),
+    Now(QueuedStep<'a>),
     /// It may have to wait.
-    Later(Pin<Box<dyn Future<Output = Step<'a>> + Send + 's>>),
+    Later(Pin<Box<dyn Future<Output = QueuedStep<'a>> + Send + 's>>),
 }
 
 fn call_of<'a>(admitted: &'a Admitted<'_>, db: usize, now_ms: u64) -> Call<'a> {
-    Call { command: admitted.facts, args: admitted.args, keys: &admitted.keys, db, now_ms }
+    Call { command: admitted.spec, args: admitted.args, keys: &admitted.keys, db, now_ms }
 }
 
 /// The present time, which stands still for all steps in all rounds.
@@ -160,9 +160,9 @@ impl Present {
         Duration::from_millis(self.now_ms) + Duration::from_micros(self.micros.into())
     }
 
-    fn seen_by(self, call: &ScriptCall<'_>, seed: u64) -> Circumstances {
+    fn snapshot_for(self, call: &ScriptCall<'_>, seed: u64) -> RunContext {
         let Present { now_ms, micros, clock_seconds } = self;
-        Circumstances { micros, clock_seconds, seed, ..call.circumstances(now_ms) }
+        RunContext { micros, clock_seconds, seed, ..call.circumstances(now_ms) }
     }
 }
 
@@ -178,7 +178,7 @@ pub async fn exec<'a>(
 ) -> Result<bool, CommandError> {
     let mut locks = LockSet::default();
     for (at, Queued { call, db, .. }) in queued.iter().enumerate() {
-        if at % CALLS_PER_TURN == CALLS_PER_TURN - 1 {
+        if at % CALLS_PER_YIELD == CALLS_PER_YIELD - 1 {
             tokio::task::yield_now().await;
         }
         if let Ok(admitted) = call {
@@ -191,22 +191,22 @@ pub async fn exec<'a>(
     locks.join(LockSet::of(watches.keys.into_iter().map(|key| LockRequest { mode, ..key }).collect()));
     let client = performer.session().client.id;
     // One turn for all: they run one behind the other. It is waited for while nothing is locked.
-    let _turn = match performer.session().limited_account() {
-        Some(account) if queued.iter().any(Queued::takes_turn) => {
-            wait(server, script, client, admission::turn(server, &account)).await??
+    let _script_permit = match performer.session().limited_account() {
+        Some(account) if queued.iter().any(Queued::needs_permit) => {
+            wait(server, script, client, admission::script_permit(server, &account)).await??
         }
         _ => None,
     };
-    let mark = out.buf.len();
+    let start = out.buf.len();
     let mut collects = Collects::at_first(server);
     let mut present: Option<Present> = None;
     let mut steps = Vec::with_capacity(queued.len());
     loop {
-        let lock = locks.lock(server, present.map(|present| present.now_ms), watches.elsewhere.clone());
+        let lock = locks.lock(server, present.map(|present| present.now_ms), watches.remote.clone());
         let mut txn = match wait(server, script, client, server.counters.lock_waits.of(lock)).await? {
             Ok(txn) => txn,
             Err(TransactionError::WatchBroken) => return Ok(false),
-            Err(trouble) => return Err(error_of(trouble)),
+            Err(error) => return Err(error_of(error)),
         };
         let present = *present.get_or_insert_with(|| Present::of(server, &mut txn));
         if performer.watch_broken(present.now_ms) {
@@ -215,33 +215,35 @@ pub async fn exec<'a>(
         let mut shared =
             Shared { present, seed: *seed, collects, outgoing: Outgoing::default(), ended: Vec::new() };
         out.array(queued.len());
-        match round(server, queued.len(), performer, &mut steps, txn, &mut shared, out).await {
+        match attempt(server, queued.len(), performer, &mut steps, txn, &mut shared, out).await {
             Ok(txn) => {
                 *seed = shared.seed;
-                for (at, failed, spent) in shared.ended {
-                    if let Some(Step::Script(call)) = steps.get(at) {
-                        note_end(server, call, failed, &spent);
+                for (at, failed, usage) in shared.ended {
+                    if let Some(QueuedStep::Script(call)) = steps.get(at) {
+                        note_end(server, call, failed, &usage);
                     }
                 }
                 return match commit(server, txn, shared.outgoing).await {
-                    Err(TransactionError::Conflict(Conflict::Limit(limit))) => Err(exec_memory_error(server, limit)),
+                    Err(TransactionError::Conflict(Conflict::Limit(limit))) => {
+                        Err(exec_memory_error(server, limit))
+                    }
                     done => done.map(|()| true).map_err(error_of),
                 };
             }
-            Err(Broken::Lack(txn, lack)) => {
+            Err(Broken::RetryReason(txn, retry)) => {
                 Counters::add(&server.counters.scripts_rerun, 1);
                 for step in &steps {
-                    if let Step::Script(call) = step {
-                        call.tell_rerun(&lack);
+                    if let QueuedStep::Script(call) = step {
+                        call.report_rerun(&retry);
                     }
                 }
-                collects = collects.after(&lack);
-                locks.widen(txn.as_deref(), lack.conflict());
+                collects = collects.after(&retry);
+                locks.widen(txn.as_deref(), retry.conflict());
             }
             // What ends a script undoes it, and with it the transaction it is part of.
             Err(Broken::Ended(error)) => return Err(error),
         }
-        out.truncate(mark);
+        out.truncate(start);
     }
 }
 
@@ -263,8 +265,8 @@ async fn wait<T>(
 }
 
 /// What becomes the reply when a transaction is lost.
-fn error_of(trouble: TransactionError) -> CommandError {
-    match trouble {
+fn error_of(error: TransactionError) -> CommandError {
+    match error {
         TransactionError::Lost(error) => error,
         other => CommandError::owned(format!("ERR internal error: a transaction was lost: {other:?}")),
     }
@@ -273,7 +275,7 @@ fn error_of(trouble: TransactionError) -> CommandError {
 /// Why a round came to nothing.
 enum Broken {
     /// It has to be repeated, with the locks it had and those it lacked.
-    Lack(Option<Box<Transaction>>, Lack),
+    RetryReason(Option<Box<Transaction>>, RetryReason),
     /// A script was ended; the error is EXEC's reply.
     Ended(CommandError),
 }
@@ -285,16 +287,16 @@ struct Shared {
     collects: Collects,
     outgoing: Outgoing,
     /// The scripts that have come to their end: number, whether with an error, and what they used.
-    ended: Vec<(usize, bool, Spent)>,
+    ended: Vec<(usize, bool, ResourceUsage)>,
 }
 
 /// Runs all `count` steps; `steps` are those that an earlier round has come to. The transaction comes back if it may be
 /// committed.
-async fn round<'a>(
+async fn attempt<'a>(
     server: &Arc<Server>,
     count: usize,
     performer: &mut (dyn Performer<'a> + '_),
-    steps: &mut Vec<Step<'a>>,
+    steps: &mut Vec<QueuedStep<'a>>,
     mut txn: Transaction,
     shared: &mut Shared,
     out: &mut Reply,
@@ -308,9 +310,9 @@ async fn round<'a>(
             steps.push(step);
         }
         match &steps[at] {
-            Step::Answered(bytes) => out.buf.extend_from_slice(bytes),
-            Step::Publish(message) => {
-                let (part, mark) = (Part::begin(), out.buf.len());
+            QueuedStep::Answered(bytes) => out.buf.extend_from_slice(bytes),
+            QueuedStep::Publish(message) => {
+                let (part, start) = (Part::begin(), out.buf.len());
                 let receivers = gateways::receivers(server, message.shard, &message.channel).await;
                 match shared.outgoing.push(message.clone()).and(receivers) {
                     Ok(count) => out.count(count),
@@ -318,12 +320,12 @@ async fn round<'a>(
                 }
                 if let Some(part) = part {
                     let name = if message.shard { "SPUBLISH" } else { "PUBLISH" };
-                    spans::tell_queued(server, part, name, 0, &out.buf[mark..]);
+                    spans::report_queued(server, part, name, 0, &out.buf[start..]);
                 }
             }
-            Step::Engine(admitted, db) => {
+            QueuedStep::Engine(admitted, db) => {
                 make_room(out).await.map_err(Broken::Ended)?;
-                let (part, mark) = (Part::begin(), out.buf.len());
+                let (part, start) = (Part::begin(), out.buf.len());
                 let call = call_of(admitted, *db, shared.present.now_ms);
                 txn.set_limits(server.transaction_limits());
                 let execute = txn.execute(&call, Mode::Exclusive, &mut shared.seed, out);
@@ -333,13 +335,13 @@ async fn round<'a>(
                 };
                 if let Some(part) = part {
                     let name = admission::shown_name(&server.registry, admitted.args);
-                    spans::tell_queued(server, part, name, *db, &out.buf[mark..]);
+                    spans::report_queued(server, part, name, *db, &out.buf[start..]);
                 }
                 if out.is_over_limit() {
                     return Err(Broken::Ended(REPLY_TOO_LARGE));
                 }
                 // Of many calls none may be long, and all together nevertheless.
-                out.steps += LONG_CALL_STEPS / CALLS_PER_TURN as u64;
+                out.steps += LONG_CALL_STEPS / CALLS_PER_YIELD as u64;
                 if out.steps > LONG_CALL_STEPS {
                     out.steps = 0;
                     tokio::task::yield_now().await;
@@ -350,12 +352,12 @@ async fn round<'a>(
                         return Err(Broken::Ended(exec_memory_error(server, limit)));
                     }
                     Err(TransactionError::Conflict(conflict)) => {
-                        return Err(Broken::Lack(Some(Box::new(txn)), Lack::Lock(conflict)));
+                        return Err(Broken::RetryReason(Some(Box::new(txn)), RetryReason::Lock(conflict)));
                     }
-                    Err(trouble) => return Err(Broken::Ended(error_of(trouble))),
+                    Err(error) => return Err(Broken::Ended(error_of(error))),
                 }
             }
-            Step::Script(call) => {
+            QueuedStep::Script(call) => {
                 txn = script_step(server, call, at, txn, shared, out).await?;
             }
         }
@@ -387,14 +389,14 @@ async fn script_step(
     shared: &mut Shared,
     out: &mut Reply,
 ) -> Result<Transaction, Broken> {
-    let (began, mark) = (call.phase(), out.buf.len());
+    let (began, start) = (call.phase(), out.buf.len());
     let done = run_step(server, call, at, txn, shared, out).await;
     let Some(began) = began else { return done };
     match &done {
         // It is told of when it has ended.
-        Err(Broken::Lack(..)) => {}
-        Err(Broken::Ended(error)) => spans::tell(server, call, began, format!("-{error}").as_bytes()),
-        Ok(_) => spans::tell(server, call, began, out.buf.get(mark..).unwrap_or_default()),
+        Err(Broken::RetryReason(..)) => {}
+        Err(Broken::Ended(error)) => spans::report(server, call, began, format!("-{error}").as_bytes()),
+        Ok(_) => spans::report(server, call, began, out.buf.get(start..).unwrap_or_default()),
     }
     done
 }
@@ -407,44 +409,44 @@ async fn run_step(
     shared: &mut Shared,
     out: &mut Reply,
 ) -> Result<Transaction, Broken> {
-    let lost = |trouble| Broken::Ended(error_of(trouble));
+    let lost = |error| Broken::Ended(error_of(error));
     let ended = |error: ScriptError| Broken::Ended(error.reply(call));
     txn.begin_part().await.map_err(lost)?;
-    if let Err(error) = dry::refuse(call) {
+    if let Err(error) = dry_run::refuse(call) {
         out.error(&error.reply(call));
         return Ok(txn);
     }
-    let mark = out.buf.len();
-    let mut told = server.events.begin(|| call.introduction("transaction"));
-    let (seen, collects) = (shared.present.seen_by(call, shared.seed), shared.collects);
+    let start = out.buf.len();
+    let mut event = server.events.begin(|| call.introduction("transaction"));
+    let (snapshot, collects) = (shared.present.snapshot_for(call, shared.seed), shared.collects);
     let before = txn.requests().count();
     let run = pin!(async {
         // Not before: nobody who holds a place waits for keys, or for others who load something.
         let _permit = server.runtime.admit(false).await;
-        run_once(server, call, txn, seen, collects, false).await
+        run_once(server, call, txn, snapshot, collects, false).await
     });
     let Some(mut done) = server.runs.drive(|| call.who(), run).await else {
-        told.iter_mut().for_each(|told| told.end(Ended::Killed, 0));
+        event.iter_mut().for_each(|event| event.end(Ended::Killed, 0));
         return Err(ended(note_killed(server, call)));
     };
-    let lack = done.lack();
+    let retry = done.retry();
     // What an earlier round has come to is locked from the start.
     let found = done.host.iter().flat_map(|host| host.txn.requests().skip(before));
-    let lacked = match &lack {
-        Some(Lack::Lock(Conflict::Key(request))) => Some(request),
+    let lacked = match &retry {
+        Some(RetryReason::Lock(Conflict::Key(request))) => Some(request),
         _ => None,
     };
     call.note_undeclared(server, found.chain(lacked));
-    if let Some(Lack::Node(error)) = lack {
+    if let Some(RetryReason::Node(error)) = retry {
         return Err(Broken::Ended(error));
     }
-    if let Some(Lack::Limit(limit)) = lack {
+    if let Some(RetryReason::Limit(limit)) = retry {
         return Err(ended(ScriptError::memory(server, call, limit)));
     }
-    if let Some(lack) = lack {
+    if let Some(retry) = retry {
         call.program.stats().add_rerun();
-        told.iter_mut().for_each(|told| told.repeat());
-        return Err(Broken::Lack(done.host.map(|host| Box::new(host.txn)), lack));
+        event.iter_mut().for_each(|event| event.repeat());
+        return Err(Broken::RetryReason(done.host.map(|host| Box::new(host.txn)), retry));
     }
     let failed = match done.outcome {
         Outcome::CompileError(message) => {
@@ -453,20 +455,20 @@ async fn run_step(
             true
         }
         outcome => {
-            told.iter_mut().for_each(|told| told.end(Ended::ByLimit, done.spent.fuel));
-            let failed = append_reply(server, call, outcome, &done.spent, &mut out.buf).map_err(ended)?;
-            shared.ended.push((at, failed, done.spent));
+            event.iter_mut().for_each(|event| event.end(Ended::ByLimit, done.usage.fuel));
+            let failed = append_reply(server, call, outcome, &done.usage, &mut out.buf).map_err(ended)?;
+            shared.ended.push((at, failed, done.usage));
             failed
         }
     };
     let how = if failed { Ended::WithError } else { Ended::Well };
-    call.tell_end(how, &done.spent);
-    told.iter_mut().for_each(|told| told.end(how, done.spent.fuel));
+    call.report_end(how, &done.usage);
+    event.iter_mut().for_each(|event| event.end(how, done.usage.fuel));
     let host = done.host.ok_or_else(|| ended(ScriptError::SandboxLost))?;
-    let ScriptHost { mut txn, outgoing: published, seen, .. } = *host;
-    shared.seed = seen.seed;
+    let ScriptHost { mut txn, outgoing: published, snapshot, .. } = *host;
+    shared.seed = snapshot.seed;
     if call.is_dry() {
-        dry::tell(call, &mut txn, failed, mark, &mut out.buf).await.map_err(ended)?;
+        dry_run::report(call, &mut txn, failed, start, &mut out.buf).await.map_err(ended)?;
         return Ok(txn);
     }
     match failed && call.options.on_error == Some(OnError::RollBack) {

@@ -5,18 +5,18 @@ use std::time::Instant;
 
 use script::{CallFlags, Finishing, Host, HostCall, LogLevel};
 use smallvec::SmallVec;
-use store::{Call, LimitReached, Mode, TransactionError, Transaction};
+use store::{Call, LimitReached, Mode, Transaction, TransactionError};
 use store_engine::{Args, CommandError, Protocol, Reply};
 
 use super::answer::{can_wait, ended, protocol_of, reply_in};
-use super::aside;
 use super::caller::{Caller, Calling, admit};
-use super::channels::{Asking, about_channels, answer_count, tell_channels};
-use super::circumstances::{Circumstances, Collects, Lack};
+use super::channels::{Asking, about_channels, answer_count, reply_channels};
+use super::circumstances::{Collects, RetryReason, RunContext};
 use super::declared::Declared;
+use super::inline;
 use super::outgoing::Outgoing;
 use super::queue::Queue;
-use super::trace::tell_call;
+use super::trace::report_call;
 use crate::admission::{Admitted, Recent};
 use crate::server::Row;
 use crate::server::Server;
@@ -30,10 +30,10 @@ use crate::telemetry::script_trace::Trace;
 pub(super) struct ScriptHost {
     pub server: Arc<Server>,
     pub txn: Transaction,
-    pub seen: Circumstances,
+    pub snapshot: RunContext,
     pub caller: Caller,
     /// Why the round has to be repeated.
-    pub lack: Option<Lack>,
+    pub retry: Option<RetryReason>,
     pub recent: Recent,
     /// Which calls are sent later.
     pub collects: Collects,
@@ -50,7 +50,7 @@ pub(super) struct ScriptHost {
     /// What it publishes when it is committed.
     pub outgoing: Outgoing,
     /// TIME has to be answered, in this protocol, as soon as it is known.
-    pub clock_asked: Option<Protocol>,
+    pub clock_requested: Option<Protocol>,
     /// A call about channels, which other gateways have to be asked about.
     pub asking: Option<Box<Asking>>,
     /// Who hears when what it reads changes.
@@ -69,10 +69,10 @@ impl ScriptHost {
             server: &self.server,
             caller: &self.caller,
             declared: self.declared.as_ref(),
-            read_only: self.seen.read_only,
-            db: self.seen.db,
+            read_only: self.snapshot.read_only,
+            db: self.snapshot.db,
         };
-        let is_full = || self.seen.full && !self.wrote;
+        let is_full = || self.snapshot.full && !self.wrote;
         let admitted = match admit(calling, args, &mut self.recent, is_full) {
             Ok(admitted) => admitted,
             Err(error) => {
@@ -81,7 +81,7 @@ impl ScriptHost {
             }
         };
         if let Some(reader) = &self.reader {
-            reader.note(&self.server.tracking, &self.server.pubsub, admitted.facts);
+            reader.note(&self.server.tracking, &self.server.pubsub, admitted.spec);
         }
         match about_channels(&admitted, out.protocol) {
             Some(Asking::Publish(message)) => return Ok(self.publish(message, out)),
@@ -92,23 +92,23 @@ impl ScriptHost {
             }
             None => {}
         }
-        if admitted.facts.name == "time" && self.seen.now_ms == 0 {
+        if admitted.spec.name == "time" && self.snapshot.now_ms == 0 {
             if !self.queue.is_empty() || self.txn.requests().next().is_some() {
                 // What time it is says the first node that is asked.
                 self.server.calls.add_untimed(admitted.number, false);
-                self.clock_asked = Some(out.protocol);
+                self.clock_requested = Some(out.protocol);
                 return Ok(false);
             }
             // None would be.
-            self.seen.now_ms = self.txn.keep_time(unix_ms);
+            self.snapshot.now_ms = self.txn.keep_time(unix_ms);
         }
         if matches!(admitted.row, Row::Session(_)) {
-            let (clock, mark) = (self.seen.clock(), out.buf.len());
-            aside::answer(&self.server, &self.caller, &admitted, &mut self.seen.db, clock, out);
-            self.server.calls.add_untimed(admitted.number, out.is_error_from(mark));
+            let (clock, start) = (self.snapshot.clock(), out.buf.len());
+            inline::answer(&self.server, &self.caller, &admitted, &mut self.snapshot.db, clock, out);
+            self.server.calls.add_untimed(admitted.number, out.is_error_from(start));
             return Ok(true);
         }
-        self.wrote |= admitted.facts.is_write();
+        self.wrote |= admitted.spec.is_write();
         let can_wait = self.collects != Collects::Nothing
             && flags.unused()
             && can_wait(&admitted)
@@ -122,12 +122,12 @@ impl ScriptHost {
                 return Ok(false);
             }
         }
-        let ScriptHost { txn, seen, lack, server, queue, .. } = self;
-        let Admitted { facts, ref keys, number, .. } = admitted;
-        let call = Call { command: facts, args, keys, db: seen.db, now_ms: seen.now_ms };
-        let done = match queue.is_ahead_of(&admitted, seen.db) {
+        let ScriptHost { txn, snapshot, retry, server, queue, .. } = self;
+        let Admitted { spec, ref keys, number, .. } = admitted;
+        let call = Call { command: spec, args, keys, db: snapshot.db, now_ms: snapshot.now_ms };
+        let done = match queue.is_ahead_of(&admitted, snapshot.db) {
             true => Ok(None),
-            false => txn.execute_now(&call, mode_of(seen), &mut seen.seed, out),
+            false => txn.execute_now(&call, mode_of(snapshot), &mut snapshot.seed, out),
         };
         match done {
             Ok(Some(fine)) => {
@@ -141,7 +141,7 @@ impl ScriptHost {
                 Ok(false)
             }
             Err(conflict) => {
-                *lack = Some(conflict.into());
+                *retry = Some(conflict.into());
                 Err(Stop)
             }
         }
@@ -149,8 +149,8 @@ impl ScriptHost {
 
     /// Whether a call of a store in this process is long: those are not collected.
     fn is_long(&self, admitted: &Admitted<'_>) -> bool {
-        let Admitted { facts, args, ref keys, .. } = *admitted;
-        let call = Call { command: facts, args, keys, db: self.seen.db, now_ms: self.seen.now_ms };
+        let Admitted { spec, args, ref keys, .. } = *admitted;
+        let call = Call { command: spec, args, keys, db: self.snapshot.db, now_ms: self.snapshot.now_ms };
         matches!(&self.txn, Transaction::Local(txn) if txn.is_long(&call))
     }
 
@@ -170,8 +170,8 @@ impl ScriptHost {
 
     /// How a call ends that must not be answered.
     fn stopped(&self) -> HostCall {
-        match self.lack {
-            Some(Lack::Limit(LimitReached::Undo)) => HostCall::TooLarge,
+        match self.retry {
+            Some(RetryReason::Limit(LimitReached::Undo)) => HostCall::TooLarge,
             _ => HostCall::Stop,
         }
     }
@@ -179,7 +179,7 @@ impl ScriptHost {
     /// Keeps a call for later. Whether it is not later yet.
     fn collect(&mut self, admitted: Admitted<'_>, flags: CallFlags) -> Result<bool, Stop> {
         self.server.calls.add_untimed(admitted.number, false);
-        self.queue.push(admitted, self.seen.db, flags.protected());
+        self.queue.push(admitted, self.snapshot.db, flags.protected());
         let is_full = self.queue.bytes() >= self.server.config.script_queue_max.get_usize();
         if is_full { self.flush() } else { Ok(true) }
     }
@@ -187,7 +187,7 @@ impl ScriptHost {
     fn wait(&mut self, admitted: Admitted<'_>, protocol: Protocol) {
         self.server.calls.add_untimed(admitted.number, false);
         let mut alone = Queue::default();
-        alone.push(admitted, self.seen.db, true);
+        alone.push(admitted, self.snapshot.db, true);
         self.waiting = Some(Box::new((alone, protocol)));
     }
 
@@ -196,22 +196,22 @@ impl ScriptHost {
         if self.txn.is_open() {
             return self.begin(out).await;
         }
-        self.flush_elsewhere().await?;
+        self.flush_remote().await?;
         let Some((call, protocol)) = self.waiting.take().map(|waiting| *waiting) else { return Ok(()) };
         out.protocol = protocol;
         let args = call.args(0);
-        let ScriptHost { txn, seen, lack, .. } = self;
-        let mode = mode_of(seen);
-        let done = txn.execute(&call.call(0, &args, seen.now_ms), mode, &mut seen.seed, out).await;
-        done.map(drop).map_err(|trouble| {
-            *lack = Some(lack_of(trouble));
+        let ScriptHost { txn, snapshot, retry, .. } = self;
+        let mode = mode_of(snapshot);
+        let done = txn.execute(&call.call(0, &args, snapshot.now_ms), mode, &mut snapshot.seed, out).await;
+        done.map(drop).map_err(|error| {
+            *retry = Some(retry_reason_of(error));
             Stop
         })
     }
 
     /// Begins with what was collected and the call that is waiting, in one step.
     async fn begin(&mut self, out: &mut Reply) -> Result<(), Stop> {
-        let ScriptHost { txn, seen, lack, queue, waiting, .. } = self;
+        let ScriptHost { txn, snapshot, retry, queue, waiting, .. } = self;
         let waiting = waiting.take();
         let args: Vec<_> = (0..queue.len()).map(|at| queue.args(at)).collect();
         let mut calls = unread(queue, &args);
@@ -222,35 +222,36 @@ impl ScriptHost {
         let protocol = waiting.as_ref().map(|waiting| waiting.1);
         out.protocol = protocol.unwrap_or(Protocol::Resp2);
         let read = protocol.is_some().then_some(out);
-        let done = txn.begin_with(&calls, mode_of(seen), seen.spares_memory, &mut seen.seed, read).await;
-        if let Err(trouble) = done {
-            *lack = Some(lack_of(trouble));
+        let done =
+            txn.begin_with(&calls, mode_of(snapshot), snapshot.spares_memory, &mut snapshot.seed, read).await;
+        if let Err(error) = done {
+            *retry = Some(retry_reason_of(error));
             return Err(Stop);
         }
         drop(calls);
         drop(args);
         queue.clear();
-        seen.now_ms = txn.now_ms().unwrap_or(seen.now_ms);
-        seen.full |= txn.is_full() && !seen.spares_memory;
+        snapshot.now_ms = txn.now_ms().unwrap_or(snapshot.now_ms);
+        snapshot.full |= txn.is_full() && !snapshot.spares_memory;
         Ok(())
     }
 
-    async fn flush_elsewhere(&mut self) -> Result<(), Stop> {
-        let ScriptHost { txn, seen, lack, queue, .. } = self;
+    async fn flush_remote(&mut self) -> Result<(), Stop> {
+        let ScriptHost { txn, snapshot, retry, queue, .. } = self;
         if queue.is_empty() {
             return Ok(());
         }
-        *lack = {
+        *retry = {
             let args: Vec<_> = (0..queue.len()).map(|at| queue.args(at)).collect();
-            let calls = args.iter().enumerate().map(|(at, args)| queue.call(at, args, seen.now_ms));
+            let calls = args.iter().enumerate().map(|(at, args)| queue.call(at, args, snapshot.now_ms));
             let calls: Vec<Call<'_>> = calls.collect();
-            match txn.execute_all(&calls, mode_of(seen), &mut seen.seed).await {
-                Ok(failed) if failed.iter().any(|at| queue.error_counts(*at)) => Some(Lack::Order),
+            match txn.execute_all(&calls, mode_of(snapshot), &mut snapshot.seed).await {
+                Ok(failed) if failed.iter().any(|at| queue.error_counts(*at)) => Some(RetryReason::Order),
                 Ok(_) => None,
-                Err(trouble) => Some(lack_of(trouble)),
+                Err(error) => Some(retry_reason_of(error)),
             }
         };
-        if lack.is_some() {
+        if retry.is_some() {
             return Err(Stop);
         }
         queue.clear();
@@ -262,20 +263,20 @@ impl ScriptHost {
     ///
     /// Whether that is done: not if nodes elsewhere have to be asked.
     fn flush(&mut self) -> Result<bool, Stop> {
-        let ScriptHost { server, txn, seen, lack, queue, .. } = self;
+        let ScriptHost { server, txn, snapshot, retry, queue, .. } = self;
         if queue.is_empty() {
             return Ok(true);
         }
-        let mode = mode_of(seen);
+        let mode = mode_of(snapshot);
         let mut unread = Reply::new(Protocol::Resp2);
         let Some(mut batch) = txn.batch() else { return Ok(false) };
-        for (_, at) in queue.by_shard(|key| server.store.place_of(key)) {
+        for (_, at) in queue.by_shard(|key| server.store.group_of(key)) {
             unread.buf.clear();
             let args = queue.args(at);
-            let call = queue.call(at, &args, seen.now_ms);
-            *lack = match batch.execute(&call, mode, &mut seen.seed, &mut unread) {
+            let call = queue.call(at, &args, snapshot.now_ms);
+            *retry = match batch.execute(&call, mode, &mut snapshot.seed, &mut unread) {
                 Ok(fine) if fine || !queue.error_counts(at) => continue,
-                Ok(_) => Some(Lack::Order),
+                Ok(_) => Some(RetryReason::Order),
                 Err(conflict) => Some(conflict.into()),
             };
             return Err(Stop);
@@ -297,11 +298,11 @@ impl ScriptHost {
     }
 
     fn leave(&mut self) -> bool {
-        let ScriptHost { txn, seen, queue, .. } = self;
+        let ScriptHost { txn, snapshot, queue, .. } = self;
         let args: Vec<_> = (0..queue.len()).map(|at| queue.args(at)).collect();
         // Whether memory sufficed is known if it has begun.
-        let spares_memory = seen.spares_memory || !txn.is_open();
-        let left = txn.leave_to_end(&unread(queue, &args), mode_of(seen), spares_memory);
+        let spares_memory = snapshot.spares_memory || !txn.is_open();
+        let left = txn.leave_to_end(&unread(queue, &args), mode_of(snapshot), spares_memory);
         drop(args);
         if left {
             queue.clear();
@@ -316,27 +317,27 @@ fn unread<'a, 'q: 'a>(queue: &'q Queue, args: &'a [SmallVec<[&'q [u8]; 8]>]) -> 
 }
 
 /// What a call has met.
-fn lack_of(trouble: TransactionError) -> Lack {
-    match trouble {
+fn retry_reason_of(error: TransactionError) -> RetryReason {
+    match error {
         TransactionError::Conflict(conflict) => conflict.into(),
-        TransactionError::Lost(error) => Lack::Node(error),
-        TransactionError::NotBatched => Lack::Begin,
-        TransactionError::BatchFailed => Lack::Order,
+        TransactionError::Lost(error) => RetryReason::Node(error),
+        TransactionError::NotBatched => RetryReason::Begin,
+        TransactionError::BatchFailed => RetryReason::Order,
         TransactionError::WatchBroken => {
-            Lack::Node(CommandError::new("ERR internal error: a watch was requested twice"))
+            RetryReason::Node(CommandError::new("ERR internal error: a watch was requested twice"))
         }
     }
 }
 
-fn mode_of(seen: &Circumstances) -> Mode {
-    if seen.read_only { Mode::Shared } else { Mode::Exclusive }
+fn mode_of(snapshot: &RunContext) -> Mode {
+    if snapshot.read_only { Mode::Shared } else { Mode::Exclusive }
 }
 
 impl Host for ScriptHost {
     fn call(&mut self, args: &[&[u8]], flags: CallFlags, reply: &mut Vec<u8>) -> HostCall {
         let args = Args::new(args);
         let mut out = reply_in(reply, protocol_of(flags), self.reply_bytes);
-        let (began, db) = (self.trace.as_ref().map(|_| Instant::now()), self.seen.db);
+        let (began, db) = (self.trace.as_ref().map(|_| Instant::now()), self.snapshot.db);
         let done = if flags.acl_check() {
             self.caller.answer_whether(&self.server, args, &mut out);
             Ok(true)
@@ -352,7 +353,7 @@ impl Host for ScriptHost {
             Err(Stop) => self.stopped(),
         };
         if let (Some(trace), Some(began)) = (&self.trace, began) {
-            tell_call(&self.server, trace, began, db, args, &out);
+            report_call(&self.server, trace, began, db, args, &out);
         }
         *reply = out.buf;
         ended
@@ -369,14 +370,14 @@ impl Host for ScriptHost {
                     answer_count(self.outgoing.push(message).and(receivers), &mut out);
                 }
                 Some(Asking::Channels(call, protocol)) => {
-                    tell_channels(&self.server, &call, protocol, &mut out).await;
+                    reply_channels(&self.server, &call, protocol, &mut out).await;
                 }
                 None if self.catch_up(&mut out).await.is_err() => return self.stopped(),
                 None => {}
             }
-            if let Some(protocol) = self.clock_asked.take() {
+            if let Some(protocol) = self.clock_requested.take() {
                 out.protocol = protocol;
-                aside::tell_time(self.seen.clock(), &mut out);
+                inline::reply_time(self.snapshot.clock(), &mut out);
             }
             let ended = ended(&out);
             if let (Some(trace), Some(began)) = (&self.trace, began) {
@@ -389,7 +390,7 @@ impl Host for ScriptHost {
 
     fn log(&mut self, level: LogLevel, text: &[u8]) {
         self.trace.iter().for_each(|trace| trace.log(level, text));
-        let span = self.trace.as_ref().and_then(|trace| trace.seen().span.clone());
+        let span = self.trace.as_ref().and_then(|trace| trace.snapshot().span.clone());
         crate::telemetry::log::script(level, text, span);
     }
 }

@@ -6,14 +6,14 @@ use store_engine::Routing;
 use crate::server::Server;
 
 /// Rounds with a growing lock set before everything is locked.
-const MOST_ROUNDS: usize = 4;
+const MAX_ATTEMPTS: usize = 4;
 
 /// What an atomic unit has to lock.
 #[derive(Default)]
 pub(super) struct LockSet {
     requests: Vec<LockRequest>,
     whole: bool,
-    rounds: usize,
+    attempts: usize,
 }
 
 impl LockSet {
@@ -45,11 +45,11 @@ impl LockSet {
     }
 
     /// For the next round: what the last one held, with what it lacked.
-    pub fn widen(&mut self, held: Option<&Transaction>, lack: Option<Conflict>) {
-        self.rounds += usize::from(lack.is_some());
+    pub fn widen(&mut self, held: Option<&Transaction>, retry: Option<Conflict>) {
+        self.attempts += usize::from(retry.is_some());
         self.requests.extend(held.into_iter().flat_map(Transaction::requests).cloned());
-        match lack {
-            Some(Conflict::Key(request)) if self.rounds < MOST_ROUNDS => self.requests.push(request),
+        match retry {
+            Some(Conflict::Key(request)) if self.attempts < MAX_ATTEMPTS => self.requests.push(request),
             Some(_) => self.whole = true,
             None => {}
         }

@@ -1,7 +1,7 @@
 //! What becomes of the outcome of a run.
 
 use resp::ReplyLimits;
-use script::{Outcome, Spent};
+use script::{Outcome, ResourceUsage};
 
 use super::call::{Program, ScriptCall};
 use super::errors::ScriptError;
@@ -11,22 +11,22 @@ use crate::telemetry::counters::Counters;
 use crate::telemetry::script_stats::Ended;
 
 /// Counts a run that ended by itself, `failed` with an error.
-pub(super) fn note_end(server: &Server, call: &ScriptCall<'_>, failed: bool, spent: &Spent) {
-    call.note(server, if failed { Ended::WithError } else { Ended::Well }, spent);
+pub(super) fn note_end(server: &Server, call: &ScriptCall<'_>, failed: bool, usage: &ResourceUsage) {
+    call.note(server, if failed { Ended::WithError } else { Ended::Well }, usage);
     Counters::add(&server.counters.scripts_run, 1);
 }
 
 /// Counts a script that was killed.
 pub(super) fn note_killed(server: &Server, call: &ScriptCall<'_>) -> ScriptError {
     Counters::add(&server.counters.scripts_killed, 1);
-    call.note(server, Ended::Killed, &Spent::default());
+    call.note(server, Ended::Killed, &ResourceUsage::default());
     ScriptError::Killed
 }
 
 /// Counts a transaction that was killed while it was still waiting for its keys, or its user's turn.
 pub(super) fn note_never_run(server: &Server) {
     Counters::add(&server.counters.scripts_killed, 1);
-    server.totals.add(Ended::Killed, &Spent::default());
+    server.totals.add(Ended::Killed, &ResourceUsage::default());
 }
 
 /// Forgets a script that does not compile.
@@ -46,11 +46,11 @@ pub(super) fn append_outcome(
     server: &Server,
     call: &ScriptCall<'_>,
     outcome: Outcome,
-    spent: &Spent,
+    usage: &ResourceUsage,
     out: &mut Vec<u8>,
 ) -> Result<bool, ScriptError> {
-    let failed = append_reply(server, call, outcome, spent, out)?;
-    note_end(server, call, failed, spent);
+    let failed = append_reply(server, call, outcome, usage, out)?;
+    note_end(server, call, failed, usage);
     Ok(failed)
 }
 
@@ -59,12 +59,12 @@ pub(super) fn append_reply(
     server: &Server,
     call: &ScriptCall<'_>,
     outcome: Outcome,
-    spent: &Spent,
+    usage: &ResourceUsage,
     out: &mut Vec<u8>,
 ) -> Result<bool, ScriptError> {
     let trapped = |error: ScriptError| {
         Counters::add(&server.counters.script_traps, 1);
-        call.note(server, Ended::ByLimit, spent);
+        call.note(server, Ended::ByLimit, usage);
         Err(error)
     };
     let failed = is_error(&outcome);
@@ -78,7 +78,7 @@ pub(super) fn append_reply(
             Err(ScriptError::Compile(message))
         }
         Outcome::Limit(limit) => {
-            call.note(server, Ended::ByLimit, spent);
+            call.note(server, Ended::ByLimit, usage);
             Err(ScriptError::Limit(Reached::by_call(server, call, limit)))
         }
         Outcome::Stopped => trapped(ScriptError::Stopped),

@@ -50,16 +50,16 @@ impl Drop for Outgoing {
 /// transactions that wait for each other are heard in the order of these.
 pub(super) async fn commit(
     server: &Server,
-    unit: Transaction,
+    txn: Transaction,
     outgoing: Outgoing,
 ) -> Result<(), TransactionError> {
-    if let Transaction::Local(_) = unit {
+    if let Transaction::Local(_) = txn {
         for Message { shard, channel, text } in &outgoing.messages {
             server.pubsub.publish(*shard, channel, text);
         }
-        return unit.commit().await;
+        return txn.commit().await;
     }
-    unit.commit().await?;
+    txn.commit().await?;
     for Message { shard, channel, text } in &outgoing.messages {
         // What is committed stays, whoever hears of it.
         let _ = gateways::publish(server, *shard, channel, text).await;

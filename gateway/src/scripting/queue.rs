@@ -17,13 +17,13 @@ pub(super) struct Queue {
     bytes: Vec<u8>,
     /// Where in `bytes` each argument ends.
     ends: Vec<usize>,
-    calls: Vec<Queued>,
+    calls: Vec<BatchedCall>,
     /// Hashes of the keys of those calls that have several. One key taken for another costs a wait, no more.
     shared: HashSet<u64, RandomState>,
 }
 
-struct Queued {
-    facts: &'static Command,
+struct BatchedCall {
+    spec: &'static Command,
     keys: Keys,
     db: usize,
     protected: bool,
@@ -45,7 +45,7 @@ impl Queue {
                 self.shared.insert(hash);
             }
         }
-        self.calls.push(Queued { facts: admitted.facts, keys: admitted.keys, db, protected, first });
+        self.calls.push(BatchedCall { spec: admitted.spec, keys: admitted.keys, db, protected, first });
     }
 
     /// Whether a call would overtake another that has one of its keys, and several: that one waits here for what its
@@ -93,8 +93,8 @@ impl Queue {
 
     /// Call number `at`, whose arguments are `args`.
     pub fn call<'a>(&'a self, at: usize, args: &'a [&'a [u8]], now_ms: u64) -> Call<'a> {
-        let Queued { facts, keys, db, .. } = &self.calls[at];
-        Call { command: facts, args: Args::new(args), keys, db: *db, now_ms }
+        let BatchedCall { spec, keys, db, .. } = &self.calls[at];
+        Call { command: spec, args: Args::new(args), keys, db: *db, now_ms }
     }
 
     /// Whether an error of call number `at` matters to the script.

@@ -3,12 +3,12 @@
 use std::pin::pin;
 use std::sync::Arc;
 
-use script::{AnyHost, Host, Outcome, RunInput, Spent};
+use script::{AnyHost, Host, Outcome, ResourceUsage, RunInput};
 use store::Origin;
 
-use super::burning::Burning;
 use super::call::{Program, ScriptCall};
-use super::turns::{self, Pace};
+use super::fuel_meter::FuelMeter;
+use super::slices::{self, Pace};
 use crate::server::Server;
 
 /// Bytes of text and arguments that are not copied into a sandbox on a thread that serves connections.
@@ -22,7 +22,7 @@ pub(super) async fn run_in_sandbox<H: Host>(
     clock_seconds: f64,
     host: Box<H>,
     pace: Option<Pace>,
-) -> (Option<Box<H>>, Outcome, Spent) {
+) -> (Option<Box<H>>, Outcome, ResourceUsage) {
     let input = RunInput {
         name: call.program.name(),
         keys: call.keys,
@@ -38,25 +38,25 @@ pub(super) async fn run_in_sandbox<H: Host>(
     if let Some(pace) = &pace {
         budget.slice_fuel = pace.slice_fuel();
     }
-    let burning = call.account.as_ref().and_then(|account| Burning::of(account, &budget, pace.clone()));
+    let fuel_meter = call.account.as_ref().and_then(|account| FuelMeter::of(account, &budget, pace.clone()));
     // Boxed at once, and pinned where it is made: the future is large, and each move of it costs.
     let run = Box::pin(async move {
         let run = pin!(runtime.run(&script, &input, &budget, AnyHost::new(host)));
-        match burning {
+        match fuel_meter {
             None => run.await,
-            Some(burning) => burning.watch(run, |(_, _, spent)| spent.fuel).await,
+            Some(fuel_meter) => fuel_meter.watch(run, |(_, _, usage)| usage.fuel).await,
         }
     });
     let origin = Origin::client(call.client);
     // Half of the time that it may take is its own.
-    let patience = pace.map(|pace| (pace, budget.time / 2));
-    let (host, outcome, spent) = match (call.scope(), server.tracking.is_on()) {
-        (None, false) => turns::drive(server, run, brings_much, patience).await,
-        (None, true) => turns::drive(server, Box::pin(origin.drive(run)), brings_much, patience).await,
+    let yields_for = pace.map(|pace| (pace, budget.time / 2));
+    let (host, outcome, usage) = match (call.scope(), server.tracking.is_on()) {
+        (None, false) => slices::drive(server, run, brings_much, yields_for).await,
+        (None, true) => slices::drive(server, Box::pin(origin.drive(run)), brings_much, yields_for).await,
         (Some(scope), _) => {
             let run = Box::pin(async move { scope.drive(origin.drive(run)).await });
-            turns::drive(server, run, brings_much, patience).await
+            slices::drive(server, run, brings_much, yields_for).await
         }
     };
-    (host.and_then(AnyHost::downcast::<H>), outcome, spent)
+    (host.and_then(AnyHost::downcast::<H>), outcome, usage)
 }

@@ -8,18 +8,18 @@ use store::{Conflict, TransactionError};
 use store_engine::Reply;
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::atomic::{Kept, Ran, Rounds, run_atomic};
+use super::atomic::{Attempts, Kept, Ran, run_atomic};
 use super::call::ScriptCall;
-use super::circumstances::Lack;
+use super::circumstances::RetryReason;
 use super::declared::Refuser;
-use super::dry;
+use super::dry_run;
 use super::errors::ScriptError;
 use super::outcome::{append_outcome, note_end, note_killed};
 use super::outgoing::commit;
 use super::queue::Queue;
 use super::sandbox::run_in_sandbox;
+use super::slices::Pace;
 use super::spans;
-use super::turns::Pace;
 use super::unlocked::UnlockedHost;
 use crate::admission::{self, Recent};
 use crate::scripts::options::Flags;
@@ -29,18 +29,18 @@ use crate::telemetry::script_trace::Trace;
 
 /// Runs a script and appends its reply to `out`.
 pub async fn run_script(server: &Arc<Server>, mut call: ScriptCall<'_>, out: &mut Reply) {
-    let turn = match dry::refuse(&call) {
-        Ok(()) => take_turn(server, &call).await,
+    let script_permit = match dry_run::refuse(&call) {
+        Ok(()) => wait_for_permit(server, &call).await,
         Err(error) => Err(error),
     };
-    let _turn = match turn {
-        Ok(turn) => turn,
+    let _script_permit = match script_permit {
+        Ok(script_permit) => script_permit,
         Err(error) => return out.error(&error.reply(&call)),
     };
-    let mark = out.buf.len();
+    let start = out.buf.len();
     let scope = call.scope();
     let began = call.phase();
-    call.tell_spans();
+    call.report_spans();
     let done = {
         // It is large: it stays where it is made, whoever drives it.
         let run = pin!(run(server, &mut call, &mut out.buf));
@@ -50,15 +50,15 @@ pub async fn run_script(server: &Arc<Server>, mut call: ScriptCall<'_>, out: &mu
         }
     };
     match done {
-        Ok(true) => out.note_error(mark),
+        Ok(true) => out.note_error(start),
         Ok(false) => {}
         Err(error) => {
-            out.truncate(mark);
+            out.truncate(start);
             out.error(&error.reply(&call));
         }
     }
     if let Some(began) = began {
-        spans::tell(server, &call, began, out.buf.get(mark..).unwrap_or_default());
+        spans::report(server, &call, began, out.buf.get(start..).unwrap_or_default());
     }
 }
 
@@ -68,16 +68,16 @@ async fn run(
     call: &mut ScriptCall<'_>,
     out: &mut Vec<u8>,
 ) -> Result<bool, ScriptError> {
-    let mark = out.len();
-    let mut told = server.events.begin(|| call.introduction(call.mode()));
-    if told.is_some() || call.is_dry() {
+    let start = out.len();
+    let mut event = server.events.begin(|| call.introduction(call.mode()));
+    if event.is_some() || call.is_dry() {
         call.trace.get_or_insert_with(|| Arc::new(Trace::new(false)));
     }
     if let Some(trace) = &call.trace {
-        let mut seen = trace.seen();
-        (seen.mode, seen.name) = (call.mode(), call.program.name().to_owned());
+        let mut snapshot = trace.snapshot();
+        (snapshot.mode, snapshot.name) = (call.mode(), call.program.name().to_owned());
     }
-    let mut rounds = Rounds::new(server, call);
+    let mut attempts = Attempts::new(server, call);
     let ran = loop {
         let done = {
             let run = pin!(async {
@@ -86,13 +86,13 @@ async fn run(
                         let ran = Box::pin(run_unlocked(server, call, out)).await;
                         ran.map(|is_error| Ran::Over { is_error })
                     }
-                    false => run_atomic(server, call, &mut rounds, out).await,
+                    false => run_atomic(server, call, &mut attempts, out).await,
                 }
             });
             server.runs.drive(|| call.who(), run).await
         };
         // What follows is beyond the reach of SCRIPT KILL, which promises that nothing stays.
-        let Kept { txn, outgoing, failed, spent } = match done {
+        let Kept { txn, outgoing, failed, usage } = match done {
             Some(Ok(Ran::Kept(kept))) => kept,
             Some(Ok(Ran::Over { is_error })) => break Ok(is_error),
             Some(Err(error)) => break Err(error),
@@ -102,22 +102,22 @@ async fn run(
         let done = commit(server, txn, outgoing).await;
         call.end_phase("commit", began);
         match done {
-            Err(TransactionError::NotBatched) => rounds.again(server, call, Lack::Begin),
-            Err(TransactionError::BatchFailed) => rounds.again(server, call, Lack::Order),
+            Err(TransactionError::NotBatched) => attempts.again(server, call, RetryReason::Begin),
+            Err(TransactionError::BatchFailed) => attempts.again(server, call, RetryReason::Order),
             Err(TransactionError::Conflict(Conflict::Limit(limit))) => {
-                call.note(server, Ended::ByLimit, &spent);
+                call.note(server, Ended::ByLimit, &usage);
                 break Err(ScriptError::memory(server, call, limit));
             }
             done => {
-                note_end(server, call, failed, &spent);
+                note_end(server, call, failed, &usage);
                 break done.map(|()| failed).map_err(ScriptError::from);
             }
         }
-        out.truncate(mark);
+        out.truncate(start);
     };
-    if let (Some(told), Some(trace)) = (&mut told, &call.trace) {
-        let seen = trace.seen();
-        told.end(seen.ended.unwrap_or(Ended::WithError), seen.spent.fuel);
+    if let (Some(event), Some(trace)) = (&mut event, &call.trace) {
+        let snapshot = trace.snapshot();
+        event.end(snapshot.ended.unwrap_or(Ended::WithError), snapshot.usage.fuel);
     }
     ran
 }
@@ -151,28 +151,28 @@ async fn run_unlocked(
         reader: call.reader.clone(),
     });
     let _permit = server.counters.queue_waits.of(server.runtime.admit(true)).await;
-    let (host, outcome, spent) =
+    let (host, outcome, usage) =
         run_in_sandbox(server, call, call.clock_seconds(server), host, Some(pace)).await;
     if let Some(mut host) = host {
         // Also those of a script that was ended: it did call them.
         host.send_all().await;
         if let (Some(error), Outcome::Reply(_) | Outcome::Stopped) = (host.failed.take(), &outcome) {
-            call.note(server, Ended::WithError, &spent);
+            call.note(server, Ended::WithError, &usage);
             return Err(ScriptError::UnusedCall(error));
         }
     }
-    append_outcome(server, call, outcome, &spent, out)
+    append_outcome(server, call, outcome, &usage, out)
 }
 
 /// Waits in the line of the user's scripts, if there is one. Nothing is locked yet.
-async fn take_turn(
+async fn wait_for_permit(
     server: &Server,
     call: &ScriptCall<'_>,
 ) -> Result<Option<OwnedSemaphorePermit>, ScriptError> {
     let Some(account) = &call.account else { return Ok(None) };
-    let waits = pin!(admission::turn(server, account));
+    let waits = pin!(admission::script_permit(server, account));
     match server.runs.drive(|| call.who(), waits).await {
-        Some(turn) => turn.map_err(ScriptError::Turn),
+        Some(script_permit) => script_permit.map_err(ScriptError::Turn),
         None => Err(note_killed(server, call)),
     }
 }

@@ -4,25 +4,25 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
-use script::Spent;
+use script::ResourceUsage;
 use store::spans::Part;
 
 use super::call::{Program, ScriptCall};
 use crate::server::Server;
-use crate::telemetry::script_trace::{BriefCall, Seen, Trace};
-use crate::telemetry::spans::{Fact, SERVER, Scope, Span, SpanContext, SpanKind};
+use crate::telemetry::script_trace::{BriefCall, RunState, Trace};
+use crate::telemetry::spans::{AttributeValue, SERVER, Scope, Span, SpanContext, SpanKind};
 
 impl ScriptCall<'_> {
     /// Lets it tell what becomes spans, if it is traced.
-    pub(super) fn tell_spans(&mut self) {
+    pub(super) fn report_spans(&mut self) {
         let Some(part) = &self.span else { return };
         let context = part.context();
         let (mode, name) = (self.mode(), self.program.name().to_owned());
         let trace = self.trace.get_or_insert_with(|| Arc::new(Trace::new(false)));
         trace.want_spans();
-        let mut seen = trace.seen();
-        seen.span = Some(context);
-        (seen.mode, seen.name) = (mode, name);
+        let mut snapshot = trace.snapshot();
+        snapshot.span = Some(context);
+        (snapshot.mode, snapshot.name) = (mode, name);
     }
 
     /// For what is done in its span, if it is traced.
@@ -44,62 +44,68 @@ impl ScriptCall<'_> {
 }
 
 /// Tells of a queued call of EXEC that was run now.
-pub fn tell_queued(server: &Server, part: Part, name: &str, db: usize, reply: &[u8]) {
+pub fn report_queued(server: &Server, part: Part, name: &str, db: usize, reply: &[u8]) {
     let span = operation(part.span(name.to_owned(), SpanKind::Internal), name, db);
     server.spans.end(span.with_reply(reply));
 }
 
 /// A span with the facts that all calls have.
 fn operation(span: Span, name: &str, db: usize) -> Span {
-    let span = span.with("db.system.name", "redis").with("db.operation.name", Fact::Text(name));
-    span.with("db.namespace", Fact::Digits(db as u64))
+    let span = span.with("db.system.name", "redis").with("db.operation.name", AttributeValue::Text(name));
+    span.with("db.namespace", AttributeValue::Digits(db as u64))
 }
 
 /// Tells of a run that began then, with this reply.
-pub(super) fn tell(server: &Server, call: &ScriptCall<'_>, began: Instant, reply: &[u8]) {
+pub(super) fn report(server: &Server, call: &ScriptCall<'_>, began: Instant, reply: &[u8]) {
     let (Some(part), Some(trace)) = (&call.span, &call.trace) else { return };
-    let seen = trace.seen();
+    let snapshot = trace.snapshot();
     let context = part.context();
-    for phase in &seen.phases {
+    for phase in &snapshot.phases {
         let times = phase.began..phase.began + phase.took;
         server.spans.end(Span::within(&context, phase.name, SpanKind::Internal, times));
     }
-    for call in &seen.calls {
+    for call in &snapshot.calls {
         server.spans.end(span_of_call(server, &context, call));
     }
-    server.spans.end(span_of_run(call, part, began..Instant::now(), &seen, reply));
+    server.spans.end(span_of_run(call, part, began..Instant::now(), &snapshot, reply));
 }
 
 /// The span of a run.
-fn span_of_run(call: &ScriptCall<'_>, part: &Part, times: Range<Instant>, seen: &Seen, reply: &[u8]) -> Span {
-    let Spent { fuel, memory_bytes, calls, .. } = seen.spent;
+fn span_of_run(
+    call: &ScriptCall<'_>,
+    part: &Part,
+    times: Range<Instant>,
+    snapshot: &RunState,
+    reply: &[u8],
+) -> Span {
+    let ResourceUsage { fuel, memory_bytes, calls, .. } = snapshot.usage;
     let (kind, name) = match call.program {
         Program::Script(_) => ("moonshard.script.sha", "script"),
         Program::Function(_) => ("moonshard.function.name", "function"),
     };
     let mut run = part
         .span_of(name, SpanKind::Internal, times)
-        .with(kind, Fact::Text(&seen.name))
-        .with("moonshard.script.mode", seen.mode)
+        .with(kind, AttributeValue::Text(&snapshot.name))
+        .with("moonshard.script.mode", snapshot.mode)
         .with("moonshard.script.keys", call.keys.len())
         .with("moonshard.script.fuel", fuel)
         .with("moonshard.script.memory_bytes", memory_bytes)
         .with("moonshard.script.calls", calls)
-        .with("moonshard.script.reruns", seen.reruns.len())
-        .with("moonshard.script.outcome", seen.ended.map_or("lost", |ended| ended.word()));
+        .with("moonshard.script.reruns", snapshot.reruns.len())
+        .with("moonshard.script.outcome", snapshot.ended.map_or("lost", |ended| ended.word()));
     if let Some(limit) = reply.strip_prefix(b"-SCRIPTLIMIT ") {
         let limit = limit.split(|byte| *byte == b':').next().unwrap_or_default();
-        run = run.with("moonshard.script.limit", Fact::Text(&String::from_utf8_lossy(limit)));
+        run = run.with("moonshard.script.limit", AttributeValue::Text(&String::from_utf8_lossy(limit)));
     }
     if let Some(name) = call.program.given_name() {
-        run = run.with("moonshard.script.name", Fact::Text(&name));
+        run = run.with("moonshard.script.name", AttributeValue::Text(&name));
     }
     let flags = call.options.flags.names().collect::<Vec<_>>().join(" ");
     if !flags.is_empty() {
-        run = run.with("moonshard.script.flags", Fact::Text(&flags));
+        run = run.with("moonshard.script.flags", AttributeValue::Text(&flags));
     }
-    if seen.calls_omitted > 0 {
-        run = run.with("moonshard.script.calls_omitted", seen.calls_omitted);
+    if snapshot.calls_omitted > 0 {
+        run = run.with("moonshard.script.calls_omitted", snapshot.calls_omitted);
     }
     run.with_reply(reply)
 }
@@ -110,7 +116,7 @@ fn span_of_call(server: &Server, run: &SpanContext, call: &BriefCall) -> Span {
     let span =
         operation(Span::within(run, name.to_owned(), SpanKind::Internal, call.times.clone()), name, call.db);
     let span = span.with_reply(call.error.as_deref().unwrap_or_default());
-    match (server.store.cluster(), call.place) {
+    match (server.store.cluster(), call.location) {
         (Some(cluster), Some(node)) => {
             let links = cluster.links();
             span.with_address(SERVER, links.get(node).map_or("", |link| link.address()))

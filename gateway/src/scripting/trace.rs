@@ -14,13 +14,13 @@ impl ScriptCall<'_> {
     /// Where the calls of a round that begins now are told of, if they are.
     pub(super) fn traced(&self) -> Option<Arc<Trace>> {
         let trace = self.trace.as_ref().filter(|trace| trace.has_calls())?;
-        trace.begin_round();
+        trace.begin_attempt();
         Some(trace.clone())
     }
 }
 
 /// Tells of a call in database `db` that `began` then and has this reply.
-pub(super) fn tell_call(
+pub(super) fn report_call(
     server: &Server,
     trace: &Trace,
     began: Instant,
@@ -34,7 +34,7 @@ pub(super) fn tell_call(
         .map(|admitted| admitted.number)
         .or_else(|| admission::number_of(&server.registry, args));
     let key = admitted.and_then(|admitted| admitted.keys.first().map(|(at, _)| args[*at]));
-    let key = key.map(|key| (key, server.store.place_of(key)));
+    let key = key.map(|key| (key, server.store.group_of(key)));
     let (args, is_error) = (args.items(), reply.is_error_from(0));
     trace.call(&CallNow { args, number, db, key, began, reply: &reply.buf, is_error });
 }

@@ -9,13 +9,13 @@ use store_engine::work::LONG_CALL_STEPS;
 use store_engine::{Args, CommandError, Protocol, Reply};
 
 use super::answer::{CALL_FUEL, can_wait, ended, protocol_of, reply_in};
-use super::aside;
 use super::caller::{Caller, Calling, admit};
-use super::channels::{Asking, about_channels, answer_count, tell_channels};
+use super::channels::{Asking, about_channels, answer_count, reply_channels};
 use super::declared::Declared;
+use super::inline;
 use super::queue::Queue;
-use super::trace::tell_call;
-use super::turns::Pace;
+use super::slices::Pace;
+use super::trace::report_call;
 use crate::admission::{Admitted, Recent};
 use crate::server::Row;
 use crate::server::Server;
@@ -101,7 +101,7 @@ impl UnlockedHost {
     pub async fn send_all(&mut self) {
         while !self.send() {
             if let Some(cluster) = self.server.store.cluster().cloned() {
-                self.send_elsewhere(&cluster).await;
+                self.send_remote(&cluster).await;
                 continue;
             }
             self.server.store.wait_for_disk().await;
@@ -120,7 +120,7 @@ impl UnlockedHost {
     }
 
     /// Sends them to the nodes that have their keys, together. What is on its way is not sent again.
-    async fn send_elsewhere(&mut self, cluster: &Arc<Cluster>) {
+    async fn send_remote(&mut self, cluster: &Arc<Cluster>) {
         let queue = std::mem::take(&mut self.queue);
         let args: Vec<_> = (0..queue.len()).map(|at| queue.args(at)).collect();
         let calls = args.iter().enumerate().map(|(at, args)| queue.call(at, args, 0));
@@ -148,7 +148,7 @@ impl UnlockedHost {
         };
         self.server.calls.add_untimed(admitted.number, false);
         if let Some(reader) = &self.reader {
-            reader.note(&self.server.tracking, &self.server.pubsub, admitted.facts);
+            reader.note(&self.server.tracking, &self.server.pubsub, admitted.spec);
         }
         if let Some(asking) = about_channels(&admitted, out.protocol) {
             // Behind what was written before it.
@@ -168,7 +168,7 @@ impl UnlockedHost {
             }
         }
         if matches!(admitted.row, Row::Session(_)) {
-            aside::answer(&self.server, &self.caller, &admitted, &mut self.db, unix_time(), out);
+            inline::answer(&self.server, &self.caller, &admitted, &mut self.db, unix_time(), out);
             return ended(out);
         }
         if flags.unused() && (self.collects || flags.explicitly_async()) && can_wait(&admitted) {
@@ -179,8 +179,8 @@ impl UnlockedHost {
             }
         } else {
             let sent = self.send() && !self.server.store.is_far_ahead_of_disk();
-            let Admitted { facts, ref keys, .. } = admitted;
-            let call = Call { command: facts, args, keys, db: self.db, now_ms: unix_ms() };
+            let Admitted { spec, ref keys, .. } = admitted;
+            let call = Call { command: spec, args, keys, db: self.db, now_ms: unix_ms() };
             if self.failed.is_none()
                 && (!sent || self.server.store.try_execute(&call, &mut self.seed, out).is_none())
             {
@@ -210,7 +210,7 @@ impl Host for UnlockedHost {
             self.answer(args, flags, &mut out)
         };
         if let (Some(trace), Some(began)) = (&self.trace, began) {
-            tell_call(&self.server, trace, began, db, args, &out);
+            report_call(&self.server, trace, began, db, args, &out);
         }
         *reply = out.buf;
         done
@@ -231,7 +231,7 @@ impl Host for UnlockedHost {
                     answer_count(gateways::publish(&self.server, shard, &channel, &text).await, &mut out);
                 }
                 Some(Asking::Channels(call, protocol)) => {
-                    tell_channels(&self.server, &call, protocol, &mut out).await;
+                    reply_channels(&self.server, &call, protocol, &mut out).await;
                 }
                 None => {}
             }
@@ -253,7 +253,7 @@ impl Host for UnlockedHost {
 
     fn log(&mut self, level: LogLevel, text: &[u8]) {
         self.trace.iter().for_each(|trace| trace.log(level, text));
-        let span = self.trace.as_ref().and_then(|trace| trace.seen().span.clone());
+        let span = self.trace.as_ref().and_then(|trace| trace.snapshot().span.clone());
         crate::telemetry::log::script(level, text, span);
     }
 

@@ -6,23 +6,23 @@ use std::time::Duration;
 
 use resp::{ReplyLimits, Value};
 use smallvec::SmallVec;
-use store::client::Patience;
+use store::client::Backoff;
 use store::{Call, Cluster, Node, Store};
 use store_engine::keys::keys_of;
 use store_engine::spec::flags;
-use store_engine::wait::Wish;
+use store_engine::wait::BlockingCall;
 use store_engine::{Args, CommandError, Protocol, Reply, command, error};
 
 use crate::admission::Admitted;
 use crate::server::Server;
-use crate::session::{Blocked, ClientInfo, WaitsElsewhere};
+use crate::session::{Blocked, ClientInfo, RemoteWaits};
 use crate::telemetry::counters::unix_ms;
 
-/// Whether the reply from `mark` on says that a blocking call found nothing.
-pub fn found_nothing(admitted: &Admitted<'_>, out: &Reply, mark: usize) -> bool {
-    admitted.facts.has(flags::BLOCKING)
-        && out.is_null_from(mark)
-        && Wish::of(admitted.facts, admitted.args).is_patient()
+/// Whether the reply from `start` on says that a blocking call found nothing.
+pub fn found_nothing(admitted: &Admitted<'_>, out: &Reply, start: usize) -> bool {
+    admitted.spec.has(flags::BLOCKING)
+        && out.is_null_from(start)
+        && BlockingCall::of(admitted.spec, admitted.args).blocks()
 }
 
 /// The reply to a blocking call whose time is over.
@@ -41,13 +41,13 @@ pub async fn wait(
     db: usize,
     out: &mut Reply,
 ) {
-    let wish = Wish::of(admitted.facts, admitted.args);
-    let timeout_ms = match wish.timeout_ms() {
+    let blocking = BlockingCall::of(admitted.spec, admitted.args);
+    let timeout_ms = match blocking.timeout_ms() {
         Ok(timeout_ms) => timeout_ms,
         Err(error) => return out.error(&error),
     };
     let mut ends = Vec::new();
-    for (at, key) in wish.dollars() {
+    for (at, key) in blocking.dollars() {
         match last_id(server, client, db, key).await {
             Ok(id) => ends.push((at, id)),
             Err(error) => return out.error(&error),
@@ -56,7 +56,7 @@ pub async fn wait(
     let mut items = SmallVec::<[&[u8]; 8]>::from_slice(admitted.args.items());
     ends.iter().for_each(|(at, id)| items[*at] = id);
     let args = Args::new(&items);
-    let call = Call { command: admitted.facts, args, keys: &admitted.keys, db, now_ms: unix_ms() };
+    let call = Call { command: admitted.spec, args, keys: &admitted.keys, db, now_ms: unix_ms() };
     let protocol = out.protocol;
     let timer = async {
         if timeout_ms > 0 {
@@ -70,8 +70,8 @@ pub async fn wait(
     };
     let served = async {
         match &server.store {
-            Store::Here(node) => wait_here(node, client, &call, protocol).await,
-            Store::Spread(cluster) => wait_elsewhere(cluster, client, &call, protocol).await,
+            Store::Local(node) => wait_local(node, client, &call, protocol).await,
+            Store::Distributed(cluster) => wait_remote(cluster, client, &call, protocol).await,
         }
     };
     let reply = tokio::select! {
@@ -114,33 +114,33 @@ async fn last_id(
     }
 }
 
-async fn wait_here(
+async fn wait_local(
     node: &Arc<Node>,
     client: &ClientInfo,
     call: &Call<'_>,
     protocol: Protocol,
 ) -> Result<Vec<u8>, CommandError> {
-    let mut parked = node.park(call, protocol);
-    *client.blocked.lock() = Some(Blocked::Here(parked.waiter().clone()));
+    let mut parked = node.block(call, protocol);
+    *client.blocked.lock() = Some(Blocked::Local(parked.waiter().clone()));
     let failed = CommandError::new("ERR internal error: the task that executed this call failed");
     parked.reply(unix_ms).await.ok_or(failed)
 }
 
-async fn wait_elsewhere(
+async fn wait_remote(
     cluster: &Arc<Cluster>,
     client: &ClientInfo,
     call: &Call<'_>,
     protocol: Protocol,
 ) -> Result<Vec<u8>, CommandError> {
-    let waits = Arc::<WaitsElsewhere>::default();
-    *client.blocked.lock() = Some(Blocked::There(waits.clone()));
-    let mut patience = Patience::default();
+    let waits = Arc::<RemoteWaits>::default();
+    *client.blocked.lock() = Some(Blocked::Remote(waits.clone()));
+    let mut backoff = Backoff::default();
     loop {
         let waiting = cluster.wait(call, protocol);
-        let (only_told, map) = (waiting.only_told, waiting.map.clone());
+        let (notify_only, map) = (waiting.notify_only, waiting.map.clone());
         let (reply, cancel) = waiting.reply(cluster);
         let mut reply = pin!(reply);
-        if only_told {
+        if notify_only {
             // Only now, as whatever comes from here on is told.
             let mut out = Reply::new(protocol);
             cluster.execute(call, client.id, &mut 0, &mut out).await;
@@ -154,13 +154,13 @@ async fn wait_elsewhere(
         }
         tokio::select! {
             biased;
-            told = &mut reply => match told? {
-                Some(told) if only_told && told.is_empty() => continue,
+            wakeup = &mut reply => match wakeup? {
+                Some(wakeup) if notify_only && wakeup.is_empty() => continue,
                 Some(reply) => return Ok(reply.to_vec()),
                 None => {}
             },
             end = waits.ended() => {
-                if only_told {
+                if notify_only {
                     return Ok(end);
                 }
                 cancel.cancel();
@@ -172,7 +172,7 @@ async fn wait_elsewhere(
         // Slots have moved, and it waits where they are now.
         tokio::select! {
             biased;
-            again = patience.again() => again?,
+            again = backoff.again() => again?,
             end = waits.ended() => return Ok(end),
         }
     }

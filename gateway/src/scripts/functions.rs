@@ -252,13 +252,13 @@ mod tests {
     #[test]
     fn what_the_guest_tells_is_checked() {
         let outline = Outline::parse(b"#!lua name=lib\n").unwrap();
-        let told = |reply: &[u8]| {
+        let described = |reply: &[u8]| {
             let made = Library::new(&outline, Script::new(b""), reply);
             made.map(|library| library.functions.len()).map_err(|error| error.code().to_owned())
         };
-        assert_eq!(told(b"*1\r\n*3\r\n$1\r\nf\r\n$4\r\ntext\r\n:31\r\n"), Ok(1));
-        assert_eq!(told(b"*0\r\n"), Err("ERR".into()));
-        assert_eq!(told(b"-ERR Error compiling function: x\r\n"), Err("ERR".into()));
+        assert_eq!(described(b"*1\r\n*3\r\n$1\r\nf\r\n$4\r\ntext\r\n:31\r\n"), Ok(1));
+        assert_eq!(described(b"*0\r\n"), Err("ERR".into()));
+        assert_eq!(described(b"-ERR Error compiling function: x\r\n"), Err("ERR".into()));
         for reply in [
             &b"+OK\r\n"[..],
             b"*1\r\n:1\r\n",
@@ -270,19 +270,19 @@ mod tests {
             b"*1\r\n*3\r\n$1\r\nf",
             b"",
         ] {
-            assert_eq!(told(reply), Err("SCRIPTTRAP".into()), "{}", reply.escape_ascii());
+            assert_eq!(described(reply), Err("SCRIPTTRAP".into()), "{}", reply.escape_ascii());
         }
     }
 
     #[test]
     fn the_first_line_says_how_functions_are_run() {
-        let told = |line: &str| {
+        let described = |line: &str| {
             Outline::parse(format!("#!lua {line}\n").as_bytes()).map(|outline| outline.options.words())
         };
         let wanted =
             ["fuel=7", "timeout=20", "memory=2097152", "on-error=rollback", "undeclared-keys=reject"];
         let line = "fuel=7 name=lib timeout=20 memory=2mb on-error=rollback undeclared-keys=reject";
-        assert_eq!(told(line).unwrap(), wanted);
+        assert_eq!(described(line).unwrap(), wanted);
         for (word, error) in [
             ("flags=no-writes", "ERR Invalid metadata value given: flags=no-writes"),
             ("colour=red", "ERR Invalid metadata value given: colour=red"),
@@ -292,7 +292,7 @@ mod tests {
                 "ERR Invalid value in library metadata: fuel=much, expected a whole number of at least 1",
             ),
         ] {
-            assert_eq!(told(&format!("name=lib {word}")).unwrap_err().text(), error);
+            assert_eq!(described(&format!("name=lib {word}")).unwrap_err().text(), error);
         }
     }
 

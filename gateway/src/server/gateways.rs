@@ -7,18 +7,18 @@ use std::sync::Arc;
 use prost::Message;
 use proto::fleet::v1::query::Body;
 use proto::fleet::v1::{Answer, CountReceivers, CountSubscribers, Kill, ListNames, Publish, Query};
-use store::client::Respondent;
+use store::client::QueryHandler;
 use store_engine::CommandError;
 
 use crate::server::Server;
-use crate::session::pubsub::Kind;
-pub use channels::tell_channels;
+use crate::session::pubsub::SubscriptionKind;
+pub use channels::reply_channels;
 
 /// Ends runs here and on all other gateways: those of the functions or those of scripts, and if `sha` is given only
 /// those of that script. How many there were. An error: none here, and others could not be asked.
 pub async fn kill(server: &Server, functions: bool, sha: Option<&str>) -> Result<usize, CommandError> {
     let kill = Kill { functions, sha: sha.unwrap_or_default().to_owned() };
-    let killed = kill_here(server, &kill);
+    let killed = kill_local(server, &kill);
     let Some(cluster) = server.store.cluster() else { return Ok(killed) };
     let query = Query { body: Some(Body::Kill(kill)) };
     match cluster.gather(query.encode_to_vec().into()).await {
@@ -65,54 +65,58 @@ pub async fn publish(
 
 /// How many would get a message.
 pub async fn receivers(server: &Server, shard: bool, channel: &[u8]) -> Result<usize, CommandError> {
-    let asked = CountReceivers { shard, channel: channel.to_vec().into() };
-    let elsewhere = ask(server, Body::CountReceivers(asked)).await?;
-    Ok(sum(&elsewhere) + server.pubsub.receivers(shard, channel))
+    let request = CountReceivers { shard, channel: channel.to_vec().into() };
+    let remote = ask(server, Body::CountReceivers(request)).await?;
+    Ok(sum(&remote) + server.pubsub.receivers(shard, channel))
 }
 
 /// The names that somebody is subscribed to and that match `pattern`, each once.
 pub async fn names(
     server: &Server,
-    kind: Kind,
+    kind: SubscriptionKind,
     pattern: Option<&[u8]>,
 ) -> Result<Vec<Box<[u8]>>, CommandError> {
-    let asked = ListNames { kind: number(kind), pattern: pattern.map(|pattern| pattern.to_vec().into()) };
-    let elsewhere = ask(server, Body::ListNames(asked)).await?;
+    let request = ListNames { kind: number(kind), pattern: pattern.map(|pattern| pattern.to_vec().into()) };
+    let remote = ask(server, Body::ListNames(request)).await?;
     let mut names = server.pubsub.names(kind, pattern);
-    names.extend(elsewhere.iter().flat_map(|answer| &answer.names).map(|name| Box::from(&**name)));
+    names.extend(remote.iter().flat_map(|answer| &answer.names).map(|name| Box::from(&**name)));
     names.sort_unstable();
     names.dedup();
     Ok(names)
 }
 
 /// How many are subscribed to each of these names.
-pub async fn listeners(server: &Server, kind: Kind, names: &[&[u8]]) -> Result<Vec<usize>, CommandError> {
-    let asked = names.iter().map(|name| name.to_vec().into()).collect();
-    let elsewhere =
-        ask(server, Body::CountSubscribers(CountSubscribers { kind: number(kind), names: asked })).await?;
+pub async fn listeners(
+    server: &Server,
+    kind: SubscriptionKind,
+    names: &[&[u8]],
+) -> Result<Vec<usize>, CommandError> {
+    let request = names.iter().map(|name| name.to_vec().into()).collect();
+    let remote =
+        ask(server, Body::CountSubscribers(CountSubscribers { kind: number(kind), names: request })).await?;
     let mut counts: Vec<usize> = names.iter().map(|name| server.pubsub.listeners(kind, name)).collect();
-    for answer in elsewhere {
+    for answer in remote {
         counts.iter_mut().zip(answer.counts).for_each(|(sum, count)| *sum += count as usize);
     }
     Ok(counts)
 }
 
-fn number(kind: Kind) -> i32 {
+fn number(kind: SubscriptionKind) -> i32 {
     kind as i32
 }
 
-fn kind_of(number: i32) -> Option<Kind> {
-    Kind::ALL.into_iter().find(|kind| *kind as i32 == number)
+fn kind_of(number: i32) -> Option<SubscriptionKind> {
+    SubscriptionKind::ALL.into_iter().find(|kind| *kind as i32 == number)
 }
 
-fn kill_here(server: &Server, kill: &Kill) -> usize {
+fn kill_local(server: &Server, kill: &Kill) -> usize {
     server
         .runs
         .kill(|who| who.function.is_some() == kill.functions && (kill.sha.is_empty() || who.name == kill.sha))
 }
 
 /// Answers the questions of others.
-pub fn respondent(server: &Arc<Server>) -> Respondent {
+pub fn query_handler(server: &Arc<Server>) -> QueryHandler {
     let server = Arc::downgrade(server);
     Box::new(move |query| {
         let body = Query::decode(query.clone()).ok().and_then(|query| query.body);
@@ -127,7 +131,7 @@ fn answer(server: &Server, body: Body) -> Answer {
     let pubsub = &server.pubsub;
     let mut answer = Answer::default();
     match body {
-        Body::Kill(kill) => answer.count = kill_here(server, &kill) as u64,
+        Body::Kill(kill) => answer.count = kill_local(server, &kill) as u64,
         Body::Publish(Publish { shard, channel, text }) => {
             answer.count = pubsub.publish(shard, &channel, &text) as u64;
         }

@@ -90,8 +90,8 @@ impl Server {
     /// Whether the data exceeds its limit by more than `slack_bytes`, as [`Server::memory_is_full`] knows it.
     pub fn memory_exceeds_limit(&self, slack_bytes: usize) -> bool {
         match &self.store {
-            Store::Here(node) => node.exceeds_limit(slack_bytes, unix_ms()),
-            Store::Spread(cluster) => slack_bytes == 0 && cluster.is_full(),
+            Store::Local(node) => node.exceeds_limit(slack_bytes, unix_ms()),
+            Store::Distributed(cluster) => slack_bytes == 0 && cluster.is_full(),
         }
     }
 

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use parking_lot::Mutex;
 use store::Waiter;
 
-use super::held::{ClientMemory, Held};
-use super::mailbox::Mailbox;
+use super::memory::{ClientMemory, ConnectionMemory};
+use super::push_queue::PushQueue;
 use crate::acl::Account;
 use crate::telemetry::counters::unix_ms;
 
@@ -34,13 +34,13 @@ pub struct ClientInfo {
     /// The call that it waits for.
     pub blocked: Mutex<Option<Blocked>>,
     /// What it is told unasked.
-    pub mail: Mailbox,
+    pub pushes: PushQueue,
     /// The user that it is.
     pub account: Mutex<Arc<Account>>,
     /// The number of its newest command, and one more; 0: none.
     command: AtomicUsize,
     /// What it takes.
-    pub held: Held,
+    pub held: ConnectionMemory,
     /// What changes rarely.
     pub details: Mutex<ClientDetails>,
 }
@@ -49,25 +49,25 @@ pub struct ClientInfo {
 #[derive(Clone)]
 pub enum Blocked {
     /// On the node of this process.
-    Here(Arc<Waiter>),
+    Local(Arc<Waiter>),
     /// On nodes elsewhere.
-    There(Arc<WaitsElsewhere>),
+    Remote(Arc<RemoteWaits>),
 }
 
 impl Blocked {
     /// Whether nobody has answered yet.
     pub fn is_waiting(&self) -> bool {
         match self {
-            Blocked::Here(waiter) => waiter.is_waiting(),
-            Blocked::There(waits) => waits.end.lock().is_none(),
+            Blocked::Local(waiter) => waiter.is_waiting(),
+            Blocked::Remote(waits) => waits.end.lock().is_none(),
         }
     }
 
     /// Ends the waiting with this reply; `false` if somebody else has already ended it.
     pub fn answer(&self, reply: Vec<u8>) -> bool {
         match self {
-            Blocked::Here(waiter) => waiter.answer(reply),
-            Blocked::There(waits) => {
+            Blocked::Local(waiter) => waiter.answer(reply),
+            Blocked::Remote(waits) => {
                 let mut end = waits.end.lock();
                 let first = end.is_none();
                 if first {
@@ -82,12 +82,12 @@ impl Blocked {
 
 /// How the waiting of a call for nodes elsewhere is ended by others than these.
 #[derive(Default)]
-pub struct WaitsElsewhere {
+pub struct RemoteWaits {
     end: Mutex<Option<Vec<u8>>>,
     ended: tokio::sync::Notify,
 }
 
-impl WaitsElsewhere {
+impl RemoteWaits {
     /// The reply with which somebody ends it.
     pub async fn ended(&self) -> Vec<u8> {
         self.ended.notified().await;
@@ -141,7 +141,7 @@ impl ClientInfo {
         memory: Arc<ClientMemory>,
     ) -> Arc<ClientInfo> {
         let now = unix_ms();
-        let mail = Mailbox::default();
+        let pushes = PushQueue::default();
         Arc::new(ClientInfo {
             id,
             addr,
@@ -153,8 +153,8 @@ impl ClientInfo {
             blocked: Mutex::default(),
             account: Mutex::new(account),
             command: AtomicUsize::new(0),
-            held: Held::new(memory, mail.bytes()),
-            mail,
+            held: ConnectionMemory::new(memory, pushes.bytes()),
+            pushes,
             details: Mutex::new(ClientDetails { resp: 2, ..ClientDetails::default() }),
         })
     }
@@ -181,7 +181,7 @@ impl ClientInfo {
         let (queued, queued_bytes) = self.held.queue();
         // As in Redis those of WATCH are among those of MULTI.
         let multi_bytes = queued_bytes + self.held.watched();
-        let (unread, unread_bytes) = self.mail.unread();
+        let (unread, unread_bytes) = self.pushes.unread();
         let output = self.held.output();
         let total = self.total_bytes();
         let has_changed = |watched: &Arc<AtomicBool>| watched.load(Ordering::Relaxed);

@@ -56,7 +56,7 @@ impl Monitors {
         line.push_str("\r\n");
         let line = Bytes::from(line);
         for client in self.clients.lock().values() {
-            pubsub.tell(client, &line);
+            pubsub.deliver(client, &line);
         }
     }
 }

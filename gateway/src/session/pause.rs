@@ -18,9 +18,9 @@ pub struct Pause {
 }
 
 /// A command that waits, for as long as this lives.
-struct Held<'a>(&'a Pause);
+struct PausedCall<'a>(&'a Pause);
 
-impl Drop for Held<'_> {
+impl Drop for PausedCall<'_> {
     fn drop(&mut self) {
         self.0.waiting.fetch_sub(1, Ordering::Relaxed);
     }
@@ -76,7 +76,7 @@ impl Pause {
     /// Waits until a command may go on.
     pub async fn over(&self, writes: bool) {
         self.waiting.fetch_add(1, Ordering::Relaxed);
-        let _held = Held(self);
+        let _held = PausedCall(self);
         loop {
             let changed = self.changed.notified();
             match self.until(writes) {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use store_engine::notice::{Event, class};
+use store_engine::notifications::{Notification, class};
 use store_engine::{Protocol, Reply, glob};
 
 use super::client::ClientInfo;
@@ -15,7 +15,7 @@ use crate::config::Config;
 
 /// What can be subscribed to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum SubscriptionKind {
     /// A channel.
     Channel,
     /// All channels whose names match a pattern.
@@ -24,12 +24,13 @@ pub enum Kind {
     Shard,
 }
 
-impl Kind {
+impl SubscriptionKind {
     /// All kinds; the place of each is its number.
-    pub const ALL: [Kind; 3] = [Kind::Channel, Kind::Pattern, Kind::Shard];
+    pub const ALL: [SubscriptionKind; 3] =
+        [SubscriptionKind::Channel, SubscriptionKind::Pattern, SubscriptionKind::Shard];
 }
 
-/// What a connection is subscribed to, by [`Kind`].
+/// What a connection is subscribed to, by [`SubscriptionKind`].
 #[derive(Default)]
 pub struct Subscriptions([BTreeSet<Box<[u8]>>; 3]);
 
@@ -40,9 +41,9 @@ impl Subscriptions {
     }
 
     /// What replies say: channels and patterns are counted together, shard channels apart.
-    pub fn count_beside(&self, kind: Kind) -> usize {
+    pub fn count_beside(&self, kind: SubscriptionKind) -> usize {
         let [channels, patterns, shards] = self.counts();
-        if kind == Kind::Shard { shards } else { channels + patterns }
+        if kind == SubscriptionKind::Shard { shards } else { channels + patterns }
     }
 
     /// Whether there are none.
@@ -51,7 +52,7 @@ impl Subscriptions {
     }
 
     /// The names of one kind.
-    pub fn names(&self, kind: Kind) -> impl Iterator<Item = &[u8]> {
+    pub fn names(&self, kind: SubscriptionKind) -> impl Iterator<Item = &[u8]> {
         self.0[kind as usize].iter().map(|name| &**name)
     }
 }
@@ -115,7 +116,7 @@ impl PubSub {
         &self,
         client: &Arc<ClientInfo>,
         own: &mut Subscriptions,
-        kind: Kind,
+        kind: SubscriptionKind,
         name: &[u8],
     ) -> bool {
         let is_new = own.0[kind as usize].insert(name.into());
@@ -130,7 +131,13 @@ impl PubSub {
     }
 
     /// The opposite; whether it was subscribed.
-    pub fn unsubscribe(&self, client: &ClientInfo, own: &mut Subscriptions, kind: Kind, name: &[u8]) -> bool {
+    pub fn unsubscribe(
+        &self,
+        client: &ClientInfo,
+        own: &mut Subscriptions,
+        kind: SubscriptionKind,
+        name: &[u8],
+    ) -> bool {
         let was = own.0[kind as usize].remove(name);
         if was {
             let mut tables = self.tables.lock();
@@ -148,7 +155,7 @@ impl PubSub {
 
     /// Ends all subscriptions of a client.
     pub fn leave(&self, client: &ClientInfo, own: &mut Subscriptions) {
-        for kind in Kind::ALL {
+        for kind in SubscriptionKind::ALL {
             for name in own.0[kind as usize].clone() {
                 self.unsubscribe(client, own, kind, &name);
             }
@@ -167,32 +174,34 @@ impl PubSub {
         // Held to the end, so that all hear the messages of a channel in the same order.
         let tables = self.tables.lock();
         let mut count = 0;
-        let mut tell = |mut frame: Frame<'_>, listeners: &Listeners| {
+        let mut deliver = |mut frame: Frame<'_>, listeners: &Listeners| {
             count += listeners.len();
             for client in listeners.values() {
-                let message = frame.encoded(client.mail.is_resp3());
-                self.tell(client, message);
+                let message = frame.encoded(client.pushes.is_resp3());
+                self.deliver(client, message);
             }
         };
         let word: &[u8] = if shard { b"smessage" } else { b"message" };
-        if let Some(listeners) = tables[if shard { Kind::Shard } else { Kind::Channel } as usize].get(channel)
+        if let Some(listeners) = tables
+            [if shard { SubscriptionKind::Shard } else { SubscriptionKind::Channel } as usize]
+            .get(channel)
         {
-            tell(Frame { word, pattern: None, channel, text, encoded: [None, None] }, listeners);
+            deliver(Frame { word, pattern: None, channel, text, encoded: [None, None] }, listeners);
         }
-        let patterns = tables[Kind::Pattern as usize].iter().filter(|_| !shard);
+        let patterns = tables[SubscriptionKind::Pattern as usize].iter().filter(|_| !shard);
         for (pattern, listeners) in patterns.filter(|(pattern, _)| glob::matches(pattern, channel)) {
             let pattern = Some(&**pattern);
-            tell(Frame { word: b"pmessage", pattern, channel, text, encoded: [None, None] }, listeners);
+            deliver(Frame { word: b"pmessage", pattern, channel, text, encoded: [None, None] }, listeners);
         }
         count
     }
 
     /// Tells of what has happened to keys, as far as these classes name kinds of channels for it.
-    pub fn announce(&self, classes: u32, events: &[Event]) {
+    pub fn announce(&self, classes: u32, events: &[Notification]) {
         if self.names.load(Ordering::Relaxed) == 0 {
             return;
         }
-        for Event { name, db, key, .. } in events {
+        for Notification { name, db, key, .. } in events {
             if classes & class::KEYSPACE != 0 {
                 let channel = [format!("__keyspace@{db}__:").as_bytes(), key].concat();
                 self.publish(false, &channel, name.as_bytes());
@@ -204,8 +213,8 @@ impl PubSub {
     }
 
     /// Gives one client something; one that leaves too much unread is cut off.
-    pub fn tell(&self, client: &ClientInfo, message: &Bytes) {
-        if !client.mail.push(message, &self.config.client_output_buffer_limit.pubsub) {
+    pub fn deliver(&self, client: &ClientInfo, message: &Bytes) {
+        if !client.pushes.push(message, &self.config.client_output_buffer_limit.pubsub) {
             client.kill();
         }
         client.held.report();
@@ -214,14 +223,15 @@ impl PubSub {
     /// How many would get a message.
     pub fn receivers(&self, shard: bool, channel: &[u8]) -> usize {
         let tables = self.tables.lock();
-        let direct = tables[if shard { Kind::Shard } else { Kind::Channel } as usize].get(channel);
-        let patterns = tables[Kind::Pattern as usize].iter().filter(|_| !shard);
+        let direct = tables[if shard { SubscriptionKind::Shard } else { SubscriptionKind::Channel } as usize]
+            .get(channel);
+        let patterns = tables[SubscriptionKind::Pattern as usize].iter().filter(|_| !shard);
         let matching = patterns.filter(|(pattern, _)| glob::matches(pattern, channel));
         direct.map_or(0, Listeners::len) + matching.map(|(_, listeners)| listeners.len()).sum::<usize>()
     }
 
     /// The names that somebody is subscribed to and that match `pattern`.
-    pub fn names(&self, kind: Kind, pattern: Option<&[u8]>) -> Vec<Box<[u8]>> {
+    pub fn names(&self, kind: SubscriptionKind, pattern: Option<&[u8]>) -> Vec<Box<[u8]>> {
         let tables = self.tables.lock();
         let names = tables[kind as usize].keys();
         names.filter(|name| pattern.is_none_or(|pattern| glob::matches(pattern, name))).cloned().collect()
@@ -233,10 +243,13 @@ impl PubSub {
     }
 
     /// The clients that are subscribed to something of which this is true.
-    pub fn listening(&self, mut to: impl FnMut(&ClientInfo, Kind, &[u8]) -> bool) -> Vec<Arc<ClientInfo>> {
+    pub fn listening(
+        &self,
+        mut to: impl FnMut(&ClientInfo, SubscriptionKind, &[u8]) -> bool,
+    ) -> Vec<Arc<ClientInfo>> {
         let tables = self.tables.lock();
         let mut found = BTreeMap::new();
-        for (kind, table) in Kind::ALL.into_iter().zip(&*tables) {
+        for (kind, table) in SubscriptionKind::ALL.into_iter().zip(&*tables) {
             for (name, listeners) in table {
                 let meant = listeners.iter().filter(|(_, client)| to(client, kind, name));
                 found.extend(meant.map(|(id, client)| (*id, client.clone())));
@@ -246,7 +259,7 @@ impl PubSub {
     }
 
     /// How many clients are subscribed to this name.
-    pub fn listeners(&self, kind: Kind, name: &[u8]) -> usize {
+    pub fn listeners(&self, kind: SubscriptionKind, name: &[u8]) -> usize {
         self.tables.lock()[kind as usize].get(name).map_or(0, Listeners::len)
     }
 }

@@ -15,7 +15,7 @@ use store_engine::spec::flags;
 use store_engine::{Command, Protocol, Reply, Routing};
 
 use super::client::ClientInfo;
-use super::held::prefix_bytes;
+use super::memory::prefix_bytes;
 use super::pubsub::PubSub;
 use crate::config::Config;
 
@@ -72,17 +72,17 @@ pub struct Reader {
 
 impl Reader {
     /// The script is about to call this command.
-    pub fn note(&self, tracking: &Tracking, pubsub: &PubSub, facts: &Command) {
-        if reads(facts) {
+    pub fn note(&self, tracking: &Tracking, pubsub: &PubSub, spec: &Command) {
+        if reads(spec) {
             tracking.read(pubsub, self.client, self.keys.iter().map(|key| &**key));
         }
     }
 }
 
 /// Whether a command reads data, of which a client may keep a copy.
-pub fn reads(facts: &Command) -> bool {
-    let looks = !facts.keys.is_empty() || matches!(facts.routing, Routing::Everywhere | Routing::Paged);
-    looks && (!facts.is_write() || facts.has(flags::KEEPS_RESULT))
+pub fn reads(spec: &Command) -> bool {
+    let looks = !spec.keys.is_empty() || matches!(spec.routing, Routing::Everywhere | Routing::Paged);
+    looks && (!spec.is_write() || spec.has(flags::KEEPS_RESULT))
 }
 
 struct Follower {
@@ -150,7 +150,7 @@ impl Tracking {
         }
         if *clients == 1 && is_new {
             self.on.store(true, Ordering::Relaxed);
-            store.keep_copies(true);
+            store.enable_invalidations(true);
         }
         let mut tables = self.tables.lock();
         for prefix in &follows.prefixes {
@@ -162,9 +162,9 @@ impl Tracking {
         );
         show(client, Some(follows));
         client.held.set_prefixes(prefix_bytes(follows.prefixes.iter().map(|prefix| &**prefix)));
-        client.mail.expect();
+        client.pushes.expect();
         if let Some(target) = follows.redirect.as_ref().and_then(|(_, target)| target.upgrade()) {
-            target.mail.expect();
+            target.pushes.expect();
         }
     }
 
@@ -188,7 +188,7 @@ impl Tracking {
         *clients -= 1;
         if *clients == 0 {
             self.on.store(false, Ordering::Relaxed);
-            store.keep_copies(false);
+            store.enable_invalidations(false);
             *self.tables.lock() = Tables::default();
         }
     }
@@ -231,7 +231,7 @@ impl Tracking {
         if changed.everything {
             tables.readers.clear();
             (tables.items, tables.bytes) = (0, 0);
-            tables.followers.values().for_each(|follower| follower.tell(pubsub, None));
+            tables.followers.values().for_each(|follower| follower.deliver(pubsub, None));
             return;
         }
         for key in &changed.keys {
@@ -250,7 +250,7 @@ impl Tracking {
         for (prefix, keys) in meant {
             let followers = tables.prefixes[prefix].iter().filter_map(|id| tables.followers.get(id));
             for follower in followers.filter(|follower| follower.hears_of(author)) {
-                follower.tell(pubsub, Some(&keys));
+                follower.deliver(pubsub, Some(&keys));
             }
         }
     }
@@ -301,7 +301,7 @@ impl Tables {
         let followers = ids.iter().filter_map(|id| self.followers.get(id));
         for follower in followers.filter(|follower| !follower.follows.broadcast && follower.hears_of(author))
         {
-            follower.tell(pubsub, Some(&[key]));
+            follower.deliver(pubsub, Some(&[key]));
         }
     }
 }
@@ -330,8 +330,8 @@ impl Follower {
     }
 
     /// Tells that these keys have changed, or all.
-    fn tell(&self, pubsub: &PubSub, keys: Option<&[&[u8]]>) {
-        let own = if self.client.mail.is_resp3() { Protocol::Resp3 } else { Protocol::Resp2 };
+    fn deliver(&self, pubsub: &PubSub, keys: Option<&[&[u8]]>) {
+        let own = if self.client.pushes.is_resp3() { Protocol::Resp3 } else { Protocol::Resp2 };
         let redirected = self.follows.redirect.as_ref();
         let target = match redirected.map(|(id, target)| (id, target.upgrade())) {
             None => self.client.clone(),
@@ -343,13 +343,13 @@ impl Follower {
                     out.push(2);
                     out.bulk(b"tracking-redir-broken");
                     out.integer(*id as i64);
-                    pubsub.tell(&self.client, &out.buf.into());
+                    pubsub.deliver(&self.client, &out.buf.into());
                 }
                 return;
             }
         };
         let mut out = Reply::new(Protocol::Resp3);
-        if target.mail.is_resp3() {
+        if target.pushes.is_resp3() {
             out.push(2);
             out.bulk(b"invalidate");
         } else if redirected.is_some() && target.details.lock().is_subscribed() {
@@ -372,7 +372,7 @@ impl Follower {
                 out.null();
             }
         }
-        pubsub.tell(&target, &out.buf.into());
+        pubsub.deliver(&target, &out.buf.into());
     }
 }
 

@@ -84,7 +84,7 @@ pub struct Denial<'a> {
 pub struct Audit {
     config: Arc<Config>,
     /// By the numbers of the registry.
-    told: Box<[bool]>,
+    audited: Box<[bool]>,
     /// The second that refusals were told of last, and how many.
     refusals: Mutex<(u64, u32)>,
 }
@@ -92,18 +92,18 @@ pub struct Audit {
 impl Audit {
     /// For these commands, by their numbers: the name of each, and whether it has the flag ADMIN.
     pub fn new(config: Arc<Config>, commands: impl Iterator<Item = (String, bool)>) -> Audit {
-        let is_told = |(name, is_admin): (String, bool)| match is_admin {
+        let is_audited = |(name, is_admin): (String, bool)| match is_admin {
             true => !LOOK.contains(&&*name),
             false => ALSO.contains(&&*name),
         };
-        let told = commands.map(is_told).collect();
-        Audit { config, told, refusals: Mutex::default() }
+        let audited = commands.map(is_audited).collect();
+        Audit { config, audited, refusals: Mutex::default() }
     }
 
     /// Whether calls of this command are told of.
     #[inline]
     pub fn concerns(&self, number: u16) -> bool {
-        self.told.get(usize::from(number)).copied().unwrap_or_default()
+        self.audited.get(usize::from(number)).copied().unwrap_or_default()
     }
 
     /// Writes a line about a call, whose reply is this `error` if it is one.
@@ -150,12 +150,12 @@ impl Audit {
 
     /// Whether there may be a line in this second.
     fn has_line(&self, second: u64) -> bool {
-        let mut told = self.refusals.lock();
-        if told.0 != second {
-            *told = (second, 0);
+        let mut audited = self.refusals.lock();
+        if audited.0 != second {
+            *audited = (second, 0);
         }
-        told.1 += 1;
-        told.1 <= MOST_REFUSALS
+        audited.1 += 1;
+        audited.1 <= MOST_REFUSALS
     }
 }
 

@@ -4,7 +4,7 @@ use std::ffi::{CStr, c_char, c_long, c_void};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use store::times::Times;
+use store::latency::Times;
 
 /// Unix time.
 pub fn unix_time() -> Duration {
@@ -18,7 +18,7 @@ pub fn unix_ms() -> u64 {
 
 /// A way to be asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Face {
+pub enum Listener {
     /// Redis' protocol.
     Resp,
     /// The API of HTTP.
@@ -57,7 +57,7 @@ pub struct Counters {
     /// Calls of scripts that were refused since their key was not declared.
     pub undeclared_refused: AtomicU64,
     /// Unix time in seconds when the log last spoke of such a key.
-    pub undeclared_told: AtomicU64,
+    pub undeclared_logged: AtomicU64,
     /// Sandboxes that trapped.
     pub script_traps: AtomicU64,
     /// Calls of commands that there are not.
@@ -68,8 +68,8 @@ pub struct Counters {
     pub lock_waits: Times,
     /// How long scripts waited for their turn, where there were too many.
     pub queue_waits: Times,
-    /// Connections by [`Face`]: now, and ever.
-    faces: [[AtomicU64; 2]; 3],
+    /// Connections by [`Listener`]: now, and ever.
+    listeners: [[AtomicU64; 2]; 3],
     /// What the last [`Counters::reset`] found.
     forgotten: [AtomicU64; RESETTABLE],
 }
@@ -79,19 +79,21 @@ const RESETTABLE: usize = 13;
 
 impl Counters {
     /// A connection has come.
-    pub fn enter(&self, face: Face) {
-        self.faces[face as usize].iter().for_each(|count| Counters::add(count, 1));
+    pub fn enter(&self, listener: Listener) {
+        self.listeners[listener as usize].iter().for_each(|count| Counters::add(count, 1));
     }
 
     /// It has gone.
-    pub fn leave(&self, face: Face) {
-        self.faces[face as usize][0].fetch_sub(1, Ordering::Relaxed);
+    pub fn leave(&self, listener: Listener) {
+        self.listeners[listener as usize][0].fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Each face with its connections, now and ever.
-    pub fn faces(&self) -> [(&'static str, [u64; 2]); 3] {
-        let of = |face: Face| [0, 1].map(|at| self.faces[face as usize][at].load(Ordering::Relaxed));
-        [("resp", of(Face::Resp)), ("http", of(Face::Http)), ("grpc", of(Face::Grpc))]
+    pub fn listeners(&self) -> [(&'static str, [u64; 2]); 3] {
+        let of = |listener: Listener| {
+            [0, 1].map(|at| self.listeners[listener as usize][at].load(Ordering::Relaxed))
+        };
+        [("resp", of(Listener::Resp)), ("http", of(Listener::Http)), ("grpc", of(Listener::Grpc))]
     }
 
     /// Those that count events.

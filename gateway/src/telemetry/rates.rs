@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// How often somebody looks.
-pub const BEAT: Duration = Duration::from_millis(200);
+pub const SAMPLE_INTERVAL: Duration = Duration::from_millis(200);
 
 /// So many looks a rate is the mean of: 1.6 s, as in Redis.
 const LOOKS: usize = 8;
@@ -15,7 +15,7 @@ pub type Sums = [u64; 3];
 
 /// What was seen last.
 #[derive(Default)]
-pub struct Pulse {
+pub struct RateSampler {
     rates: [AtomicU64; 3],
     peak: AtomicU64,
 }
@@ -24,7 +24,7 @@ pub struct Pulse {
 #[derive(Default)]
 pub struct Looks(VecDeque<(Instant, Sums)>);
 
-impl Pulse {
+impl RateSampler {
     /// Notes what the sums are now.
     pub fn look(&self, looks: &mut Looks, now: Instant, sums: Sums) {
         let Looks(looks) = looks;
@@ -69,16 +69,20 @@ mod tests {
 
     #[test]
     fn rates_are_those_of_the_last_looks() {
-        let (pulse, mut looks, start) = (Pulse::default(), Looks::default(), Instant::now());
+        let (rate_sampler, mut looks, start) = (RateSampler::default(), Looks::default(), Instant::now());
         for number in 0..50 {
-            pulse.look(&mut looks, start + BEAT * number, [u64::from(number), 0, 1000 * u64::from(number)]);
+            rate_sampler.look(
+                &mut looks,
+                start + SAMPLE_INTERVAL * number,
+                [u64::from(number), 0, 1000 * u64::from(number)],
+            );
         }
-        assert_eq!(pulse.rates(), [5, 0, 5000]);
+        assert_eq!(rate_sampler.rates(), [5, 0, 5000]);
         for number in 50..60 {
-            pulse.look(&mut looks, start + BEAT * number, [49, 0, 49_000]);
+            rate_sampler.look(&mut looks, start + SAMPLE_INTERVAL * number, [49, 0, 49_000]);
         }
-        assert_eq!(pulse.rates(), [0; 3]);
-        assert_eq!([5, 3, 7].map(|bytes| pulse.peak(bytes)), [5, 5, 7]);
+        assert_eq!(rate_sampler.rates(), [0; 3]);
+        assert_eq!([5, 3, 7].map(|bytes| rate_sampler.peak(bytes)), [5, 5, 7]);
     }
 
     #[test]

@@ -73,11 +73,11 @@ impl Events {
     }
 
     /// Tells that a run begins, if anybody listens.
-    pub fn begin(&self, who: impl FnOnce() -> Introduction) -> Option<Told<'_>> {
+    pub fn begin(&self, who: impl FnOnce() -> Introduction) -> Option<RunEvent<'_>> {
         if self.listeners.load(Ordering::Relaxed) == 0 {
             return None;
         }
-        let told = Told {
+        let run_event = RunEvent {
             events: self,
             run: self.next.fetch_add(1, Ordering::Relaxed),
             who: who(),
@@ -85,13 +85,13 @@ impl Events {
             outcome: "gone",
             fuel: 0,
         };
-        told.tell(None);
-        Some(told)
+        run_event.emit(None);
+        Some(run_event)
     }
 }
 
 /// A run whose beginning was told; its end is told when this is dropped.
-pub struct Told<'a> {
+pub struct RunEvent<'a> {
     events: &'a Events,
     run: u64,
     who: Introduction,
@@ -100,7 +100,7 @@ pub struct Told<'a> {
     fuel: u64,
 }
 
-impl Told<'_> {
+impl RunEvent<'_> {
     /// Notes how the run ended.
     pub fn end(&mut self, ended: Ended, fuel: u64) {
         (self.outcome, self.fuel) = (ended.word(), fuel);
@@ -111,16 +111,16 @@ impl Told<'_> {
         self.outcome = "repeated";
     }
 
-    fn tell(&self, end: Option<End>) {
+    fn emit(&self, end: Option<End>) {
         // It fails if the last listener has just gone.
         let _ = self.events.sender.send(Arc::new(Event { run: self.run, who: self.who.clone(), end }));
     }
 }
 
-impl Drop for Told<'_> {
+impl Drop for RunEvent<'_> {
     fn drop(&mut self) {
         let micros = self.began.elapsed().as_micros() as u64;
-        self.tell(Some(End { outcome: self.outcome, fuel: self.fuel, micros }));
+        self.emit(Some(End { outcome: self.outcome, fuel: self.fuel, micros }));
     }
 }
 
@@ -160,8 +160,8 @@ mod tests {
         let mut listener = events.listen();
         for _ in 0..QUEUE {
             let who = || Introduction { name: "f".into(), is_function: true, mode: "atomic", client: 7 };
-            let mut told = events.begin(who).expect("somebody listens");
-            told.end(Ended::Well, 5);
+            let mut run_event = events.begin(who).expect("somebody listens");
+            run_event.end(Ended::Well, 5);
         }
         assert_eq!(listener.next().await.err(), Some(QUEUE as u64));
         let event = listener.next().await.expect("an event");

@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use hdrhistogram::Histogram;
 use parking_lot::Mutex;
-use script::Spent;
-use store::times::Times;
+use script::ResourceUsage;
+use store::latency::Times;
 
 /// After a run that could not begin with its first calls, because others had its keys or it wanted to know the time first,
 /// so many do not try: few enough to notice that it is over, enough for one try in vain to cost nothing.
@@ -51,12 +51,12 @@ pub struct Totals {
 
 impl Totals {
     /// Notes one run.
-    pub fn add(&self, ended: Ended, spent: &Spent) {
+    pub fn add(&self, ended: Ended, usage: &ResourceUsage) {
         add(&self.runs[ended as usize], 1);
-        add(&self.fuel, spent.fuel);
-        add(&self.calls, spent.calls);
+        add(&self.fuel, usage.fuel);
+        add(&self.calls, usage.calls);
         if ended != Ended::Killed {
-            self.times.add(spent.time);
+            self.times.add(usage.time);
         }
     }
 
@@ -80,20 +80,20 @@ pub struct Stats {
     /// So many runs from now on begin before their first calls.
     apart: AtomicU32,
     /// Made by the second run: a script that runs once has no distribution.
-    spread: Mutex<Option<Box<Spread>>>,
+    spread: Mutex<Option<Box<RunDistributions>>>,
 }
 
 /// Distributions over the runs. 600 counters each: two digits that count, over twelve orders of magnitude.
 #[derive(Clone)]
-struct Spread {
+struct RunDistributions {
     fuel: Histogram<u32>,
     micros: Histogram<u32>,
 }
 
-impl Spread {
-    fn new() -> Spread {
+impl RunDistributions {
+    fn new() -> RunDistributions {
         let empty = || Histogram::new_with_bounds(1, 1 << 40, 1).expect("the bounds are in order");
-        Spread { fuel: empty(), micros: empty() }
+        RunDistributions { fuel: empty(), micros: empty() }
     }
 }
 
@@ -107,7 +107,7 @@ pub struct Report {
 
 impl Stats {
     /// Notes one run.
-    pub fn add(&self, ended: Ended, spent: &Spent) {
+    pub fn add(&self, ended: Ended, usage: &ResourceUsage) {
         let counter = match ended {
             Ended::Well => None,
             Ended::WithError => Some(&self.errors),
@@ -115,13 +115,13 @@ impl Stats {
             Ended::Killed => Some(&self.killed),
         };
         counter.inspect(|counter| add(counter, 1));
-        add(&self.commands, spent.calls);
+        add(&self.commands, usage.calls);
         // What one that was killed has used is not known.
         if self.runs.fetch_add(1, Ordering::Relaxed) > 0 && ended != Ended::Killed {
             let mut spread = self.spread.lock();
-            let spread = spread.get_or_insert_with(|| Box::new(Spread::new()));
-            spread.fuel.saturating_record(spent.fuel);
-            spread.micros.saturating_record(spent.time.as_micros() as u64);
+            let spread = spread.get_or_insert_with(|| Box::new(RunDistributions::new()));
+            spread.fuel.saturating_record(usage.fuel);
+            spread.micros.saturating_record(usage.time.as_micros() as u64);
         }
     }
 
@@ -170,7 +170,7 @@ impl Stats {
     pub fn report<'a>(several: impl Iterator<Item = &'a Stats>) -> Report {
         let mut sums = [0; 7];
         let mut names = [""; 7];
-        let mut all = Spread::new();
+        let mut all = RunDistributions::new();
         for stats in several {
             for (at, (name, counter)) in stats.counters().into_iter().enumerate() {
                 names[at] = name;
@@ -215,18 +215,18 @@ mod tests {
 
     use super::*;
 
-    fn spent(fuel: u64) -> Spent {
-        Spent { fuel, calls: 2, time: Duration::from_micros(fuel / 10), ..Spent::default() }
+    fn usage(fuel: u64) -> ResourceUsage {
+        ResourceUsage { fuel, calls: 2, time: Duration::from_micros(fuel / 10), ..ResourceUsage::default() }
     }
 
     #[test]
     fn runs_are_summed_up_and_forgotten() {
         let (one, other) = (Stats::default(), Stats::default());
         for fuel in [100, 1000, 1000] {
-            one.add(Ended::Well, &spent(fuel));
+            one.add(Ended::Well, &usage(fuel));
         }
-        other.add(Ended::Killed, &spent(5));
-        other.add(Ended::WithError, &spent(u64::MAX));
+        other.add(Ended::Killed, &usage(5));
+        other.add(Ended::WithError, &usage(u64::MAX));
         let report = Stats::report([&one, &other].into_iter());
         let of = |name| report.counts.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
         assert_eq!(

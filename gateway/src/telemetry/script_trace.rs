@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
-use script::{LogLevel, Spent};
+use script::{LogLevel, ResourceUsage};
 
 use crate::telemetry::script_stats::Ended;
 use crate::telemetry::spans::SpanContext;
@@ -31,16 +31,16 @@ pub struct Trace {
     spans: AtomicBool,
     dry: AtomicBool,
     wants_changes: bool,
-    seen: Mutex<Seen>,
+    snapshot: Mutex<RunState>,
 }
 
 /// What is known of a run so far.
 #[derive(Default)]
-pub struct Seen {
+pub struct RunState {
     /// How it ended. Nothing: it goes on, or never began.
     pub ended: Option<Ended>,
     /// What its last round used.
-    pub spent: Spent,
+    pub usage: ResourceUsage,
     /// How it was run: `atomic`, `async` or `read-only`.
     pub mode: &'static str,
     /// Its script's digest or its function's name.
@@ -144,7 +144,7 @@ pub struct BriefCall {
     /// The selected database.
     pub db: usize,
     /// The shard of its first key, or the node.
-    pub place: Option<usize>,
+    pub location: Option<usize>,
     /// When it began, and ended.
     pub times: Range<Instant>,
     /// Its reply, if that is an error.
@@ -159,7 +159,7 @@ impl Trace {
             spans: AtomicBool::new(false),
             dry: AtomicBool::new(false),
             wants_changes: false,
-            seen: Mutex::default(),
+            snapshot: Mutex::default(),
         }
     }
 
@@ -174,8 +174,8 @@ impl Trace {
     }
 
     /// Notes what the run is about to change.
-    pub fn set_changes(&self, told: Vec<u8>, omitted: usize) {
-        self.seen.lock().changes = Some((told, omitted));
+    pub fn set_changes(&self, changes: Vec<u8>, omitted: usize) {
+        self.snapshot.lock().changes = Some((changes, omitted));
     }
 
     /// Whether single calls are to be told, in whatever way.
@@ -194,15 +194,15 @@ impl Trace {
 
     /// Notes a part of the run, beside its calls, that began then and is over.
     pub fn phase(&self, name: &'static str, began: Instant) {
-        let mut seen = self.seen.lock();
-        if seen.phases.len() < MOST_PHASES {
-            seen.phases.push(Phase { name, began, took: began.elapsed() });
+        let mut snapshot = self.snapshot.lock();
+        if snapshot.phases.len() < MOST_PHASES {
+            snapshot.phases.push(Phase { name, began, took: began.elapsed() });
         }
     }
 
     /// What is known so far.
-    pub fn seen(&self) -> MutexGuard<'_, Seen> {
-        self.seen.lock()
+    pub fn snapshot(&self) -> MutexGuard<'_, RunState> {
+        self.snapshot.lock()
     }
 
     /// Notes that the reply is that of a dry run, which tells of more than the script returned.
@@ -216,37 +216,37 @@ impl Trace {
     }
 
     /// A round begins; what the one before did never happened.
-    pub fn begin_round(&self) {
-        let mut seen = self.seen.lock();
-        seen.steps.clear();
-        seen.calls.clear();
-        (seen.omitted, seen.calls_omitted, seen.bytes) = (0, 0, 0);
-        seen.began = Some(Instant::now());
+    pub fn begin_attempt(&self) {
+        let mut snapshot = self.snapshot.lock();
+        snapshot.steps.clear();
+        snapshot.calls.clear();
+        (snapshot.omitted, snapshot.calls_omitted, snapshot.bytes) = (0, 0, 0);
+        snapshot.began = Some(Instant::now());
     }
 
     /// Adds a call that is over, or goes on to wait.
     pub fn call(&self, call: &CallNow<'_>) {
         let times = call.began..Instant::now();
-        let mut seen = self.seen.lock();
+        let mut snapshot = self.snapshot.lock();
         if self.steps {
-            seen.add_call(call, &times);
+            snapshot.add_call(call, &times);
         }
         if self.wants_spans() {
-            seen.add_brief(call, times);
+            snapshot.add_brief(call, times);
         }
     }
 
     /// The newest call had to wait and has its reply now.
     pub fn answered(&self, reply: &[u8], is_error: bool, took: Duration) {
-        let mut seen = self.seen.lock();
-        if seen.omitted == 0
-            && let Some(Step::Call(step)) = seen.steps.last_mut()
+        let mut snapshot = self.snapshot.lock();
+        if snapshot.omitted == 0
+            && let Some(Step::Call(step)) = snapshot.steps.last_mut()
         {
             step.took += took;
             (step.reply, step.reply_bytes) = (cut(reply), reply.len());
         }
-        if seen.calls_omitted == 0
-            && let Some(call) = seen.calls.last_mut()
+        if snapshot.calls_omitted == 0
+            && let Some(call) = snapshot.calls.last_mut()
         {
             (call.times.end, call.error) = (Instant::now(), is_error.then(|| cut(reply).into()));
         }
@@ -256,11 +256,11 @@ impl Trace {
     pub fn log(&self, level: LogLevel, text: &[u8]) {
         let text = cut(text);
         let bytes = text.len();
-        self.seen.lock().add(Step::Log { level, text }, bytes);
+        self.snapshot.lock().add(Step::Log { level, text }, bytes);
     }
 }
 
-impl Seen {
+impl RunState {
     fn add_call(&mut self, call: &CallNow<'_>, times: &Range<Instant>) {
         let args: Vec<Vec<u8>> = call.args.iter().take(MOST_ARGS).map(|arg| cut(arg)).collect();
         let reply = cut(call.reply);
@@ -269,7 +269,7 @@ impl Seen {
             args,
             arg_count: call.args.len(),
             db: call.db,
-            key: call.key.map(|(key, place)| (cut(key), place)),
+            key: call.key.map(|(key, location)| (cut(key), location)),
             at: self.began.map_or(Duration::ZERO, |began| times.start.saturating_duration_since(began)),
             took: times.end - times.start,
             reply,
@@ -284,9 +284,9 @@ impl Seen {
             return;
         }
         let CallNow { number, db, .. } = *call;
-        let place = call.key.map(|(_, place)| place);
+        let location = call.key.map(|(_, location)| location);
         let error = call.is_error.then(|| cut(call.reply).into());
-        self.calls.push(BriefCall { number, db, place, times, error });
+        self.calls.push(BriefCall { number, db, location, times, error });
     }
 
     fn add(&mut self, step: Step, bytes: usize) {
@@ -311,7 +311,7 @@ mod tests {
     fn what_is_kept_has_bounds() {
         let trace = Trace::new(true);
         trace.want_spans();
-        trace.begin_round();
+        trace.begin_attempt();
         let long = vec![b'x'; 10_000];
         for _ in 0..MOST_STEPS + 5 {
             let (args, reply) = (&[&long[..]; 40], &long[..]);
@@ -319,7 +319,7 @@ mod tests {
             trace.call(&CallNow { args, number: None, db: 0, key: None, began, reply, is_error: false });
         }
         {
-            let seen = trace.seen();
+            let snapshot = trace.snapshot();
             let bytes = |step: &Step| match step {
                 Step::Call(call) => {
                     assert_eq!((call.args.len(), call.arg_count, call.reply_bytes), (MOST_ARGS, 40, 10_000));
@@ -327,17 +327,17 @@ mod tests {
                 }
                 Step::Log { text, .. } => text.len(),
             };
-            assert!(seen.steps.iter().map(bytes).sum::<usize>() <= MOST_BYTES);
-            assert_eq!(seen.steps.len() as u64 + seen.omitted, MOST_STEPS as u64 + 5);
-            assert!(seen.omitted > 5, "bytes are bounded too");
+            assert!(snapshot.steps.iter().map(bytes).sum::<usize>() <= MOST_BYTES);
+            assert_eq!(snapshot.steps.len() as u64 + snapshot.omitted, MOST_STEPS as u64 + 5);
+            assert!(snapshot.omitted > 5, "bytes are bounded too");
             assert_eq!(
-                (seen.calls.len(), seen.calls_omitted),
+                (snapshot.calls.len(), snapshot.calls_omitted),
                 (MOST_BRIEF, (MOST_STEPS + 5 - MOST_BRIEF) as u64)
             );
         }
-        trace.begin_round();
-        let seen = trace.seen();
-        assert!(seen.steps.is_empty() && seen.omitted == 0);
-        assert!(seen.calls.is_empty() && seen.calls_omitted == 0);
+        trace.begin_attempt();
+        let snapshot = trace.snapshot();
+        assert!(snapshot.steps.is_empty() && snapshot.omitted == 0);
+        assert!(snapshot.calls.is_empty() && snapshot.calls_omitted == 0);
     }
 }

@@ -3,7 +3,7 @@
 //! Whoever answers a request asks [`Spans::begin`].
 
 pub use store::spans::{
-    CLIENT, Fact, Name, SERVER, Scope, Sink, Span, SpanContext, SpanKind, parse_traceparent,
+    AttributeValue, CLIENT, Name, SERVER, Scope, Sink, Span, SpanContext, SpanKind, parse_traceparent,
 };
 
 use std::cell::Cell;

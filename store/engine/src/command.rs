@@ -8,7 +8,7 @@ pub mod hash;
 pub mod hyperloglog;
 mod lcs;
 pub mod list;
-pub mod pick;
+pub mod sample;
 pub mod scan;
 pub mod set;
 pub mod sort;
@@ -44,7 +44,7 @@ pub static FAMILIES: &[&[Command]] = &[
     zset::COMMANDS,
     zset::range::COMMANDS,
     zset::combine::COMMANDS,
-    zset::pick::COMMANDS,
+    zset::pop::COMMANDS,
     blocking::COMMANDS,
     stream::COMMANDS,
     stream::group::COMMANDS,

@@ -3,14 +3,14 @@
 use std::num::NonZeroU64;
 
 use crate::edit::{Editor, Log};
-use crate::effect::{Effect, Effects, Marks};
+use crate::effect::{Effect, Effects, EntryMeta};
 use crate::entry::Entry;
 use crate::error::{self, CommandError};
+use crate::key_actions::{KeyAction, KeyActions};
 use crate::keyspace::Keyspace;
 use crate::partition::Partitions;
 pub use crate::partition::partition_of;
 use crate::reply::Reply;
-use crate::touch::{Touch, Touches};
 use crate::undo::{Undo, UndoLog};
 use crate::value::Kind;
 use crate::{Value, Work, random};
@@ -46,18 +46,24 @@ fn successor(space: &Keyspace, held: Option<usize>, value: Value, expiry: Expiry
     Entry { value, expire_at_ms: expiry.after(old), stamp, sticky }
 }
 
-fn note_put(touches: &mut Option<&mut Touches>, db: usize, key: &[u8], held: Option<usize>, expiry: Expiry) {
-    if let Some(touches) = touches {
+fn note_put(
+    key_actions: &mut Option<&mut KeyActions>,
+    db: usize,
+    key: &[u8],
+    held: Option<usize>,
+    expiry: Expiry,
+) {
+    if let Some(key_actions) = key_actions {
         if held.is_none() {
-            touches.push(db, key, Touch::New);
+            key_actions.push(db, key, KeyAction::New);
         }
-        touches.push(db, key, Touch::Put(matches!(expiry, Expiry::At(_))));
+        key_actions.push(db, key, KeyAction::Put(matches!(expiry, Expiry::At(_))));
     }
 }
 
-fn note_read(touches: &mut Option<&mut Touches>, db: usize, key: &[u8], found: Option<usize>) {
-    if let (Some(touches), None) = (touches, found) {
-        touches.push(db, key, Touch::Miss);
+fn note_read(key_actions: &mut Option<&mut KeyActions>, db: usize, key: &[u8], found: Option<usize>) {
+    if let (Some(key_actions), None) = (key_actions, found) {
+        key_actions.push(db, key, KeyAction::Miss);
     }
 }
 
@@ -76,7 +82,7 @@ pub struct Ctx<'a> {
     /// Where changes are recorded, if they are to be repeated after a restart.
     pub effects: Option<&'a mut Effects>,
     /// Where it is noted what is done to keys, if somebody wants to hear of it.
-    pub touches: Option<&'a mut Touches>,
+    pub key_actions: Option<&'a mut KeyActions>,
     /// Counts what the call does, and says when it is to end.
     pub work: &'a Work,
     /// Where the reply goes.
@@ -100,22 +106,22 @@ impl<'a> Ctx<'a> {
     }
 
     /// The entry under `key`, of any type, for commands about the key itself: that is no use of its value.
-    pub fn glance(&mut self, key: &[u8]) -> Option<&Entry> {
-        let Ctx { partitions, db, now_ms, touches, .. } = self;
+    pub fn peek_entry(&mut self, key: &[u8]) -> Option<&Entry> {
+        let Ctx { partitions, db, now_ms, key_actions, .. } = self;
         let space = partitions.keyspace(*db, key);
         let found = space.find(key, *now_ms);
         space.count_read(found.is_some());
-        note_read(touches, *db, key, found);
+        note_read(key_actions, *db, key, found);
         found.map(|at| space.at(at))
     }
 
     /// The entry under `key`, of any type, whose value is read.
     pub fn entry(&mut self, key: &[u8]) -> Option<&Entry> {
-        let Ctx { partitions, db, now_ms, touches, .. } = self;
+        let Ctx { partitions, db, now_ms, key_actions, .. } = self;
         let space = partitions.keyspace(*db, key);
         let found = space.find_used(key, *now_ms);
         space.count_read(found.is_some());
-        note_read(touches, *db, key, found);
+        note_read(key_actions, *db, key, found);
         found.map(|at| space.at(at))
     }
 
@@ -160,11 +166,11 @@ impl<'a> Ctx<'a> {
         key: &[u8],
         write: impl FnOnce(Option<&T>, &mut Reply),
     ) -> Result<(), CommandError> {
-        let Ctx { partitions, db, now_ms, touches, out, .. } = self;
+        let Ctx { partitions, db, now_ms, key_actions, out, .. } = self;
         let space = partitions.keyspace(*db, key);
         let found = space.find_used(key, *now_ms);
         space.count_read(found.is_some());
-        note_read(touches, *db, key, found);
+        note_read(key_actions, *db, key, found);
         match found {
             None => write(None, out),
             Some(at) => write(Some(T::of(&space.at(at).value).ok_or(error::WRONG_TYPE)?), out),
@@ -179,10 +185,10 @@ impl<'a> Ctx<'a> {
 
     /// Puts a value under `key`, whatever was there. The mark of a sticky key stays.
     pub fn put(&mut self, key: &[u8], value: Value, expiry: Expiry) {
-        let Ctx { partitions, db, now_ms, undo, effects, touches, .. } = self;
+        let Ctx { partitions, db, now_ms, undo, effects, key_actions, .. } = self;
         let space = partitions.keyspace(*db, key);
         let held = space.find_used(key, *now_ms);
-        note_put(touches, *db, key, held, expiry);
+        note_put(key_actions, *db, key, held, expiry);
         let entry = successor(space, held, value, expiry, *now_ms);
         if let Some(effects) = effects {
             effects.put(*db, key, &entry);
@@ -202,15 +208,15 @@ impl<'a> Ctx<'a> {
 
     /// [`Ctx::put`] of a string.
     pub fn put_string(&mut self, key: &[u8], bytes: &[u8], expiry: Expiry) {
-        let Ctx { partitions, db, now_ms, undo, effects, touches, .. } = self;
+        let Ctx { partitions, db, now_ms, undo, effects, key_actions, .. } = self;
         let space = partitions.keyspace(*db, key);
         let held = space.find_used(key, *now_ms);
-        note_put(touches, *db, key, held, expiry);
+        note_put(key_actions, *db, key, held, expiry);
         if let Some(effects) = effects {
             let held = held.map(|at| space.at(at));
             let expire_at_ms = expiry.after(held.and_then(|entry| entry.expire_at_ms));
             let sticky = held.is_some_and(|entry| entry.sticky);
-            effects.put_string(*db, key, bytes, Marks { expire_at_ms, sticky, stamp: None });
+            effects.put_string(*db, key, bytes, EntryMeta { expire_at_ms, sticky, stamp: None });
         }
         if let Some(at) = held
             && undo.as_ref().is_none_or(|log| log.covers(*db, key))
@@ -236,7 +242,7 @@ impl<'a> Ctx<'a> {
     /// Moves the entry under `from` to the key `to` of database `to_db`, with its expiry and mark, whatever
     /// was there before; whether there was one. Both must not be the same.
     pub fn rename(&mut self, from: &[u8], to_db: usize, to: &[u8]) -> bool {
-        let Ctx { partitions, db, now_ms, undo, effects, touches, .. } = self;
+        let Ctx { partitions, db, now_ms, undo, effects, key_actions, .. } = self;
         debug_assert!((from, *db) != (to, to_db));
         let space = partitions.keyspace(*db, from);
         let Some(from_at) = space.find_used(from, *now_ms) else { return false };
@@ -249,11 +255,11 @@ impl<'a> Ctx<'a> {
                 None
             }
         };
-        if let Some(touches) = touches {
+        if let Some(key_actions) = key_actions {
             // Also in place of another, which Redis removes first.
-            touches.push(to_db, to, Touch::New);
-            touches.push(*db, from, Touch::Leave);
-            touches.push(to_db, to, Touch::Arrive);
+            key_actions.push(to_db, to, KeyAction::New);
+            key_actions.push(*db, from, KeyAction::Leave);
+            key_actions.push(to_db, to, KeyAction::Arrive);
         }
         if let Some(effects) = effects {
             effects.push(*db, from, Effect::Rename(to_db, to));
@@ -270,7 +276,7 @@ impl<'a> Ctx<'a> {
 
     /// Removes `key`; whether it existed.
     pub fn delete(&mut self, key: &[u8]) -> bool {
-        let Ctx { partitions, db, now_ms, undo, effects, touches, .. } = self;
+        let Ctx { partitions, db, now_ms, undo, effects, key_actions, .. } = self;
         let space = partitions.keyspace(*db, key);
         let Some(at) = space.find(key, *now_ms) else { return false };
         let (_, entry) = space.remove_at(at);
@@ -279,7 +285,7 @@ impl<'a> Ctx<'a> {
             key,
             undo: undo.as_deref_mut(),
             effects: effects.as_deref_mut(),
-            touches: touches.as_deref_mut(),
+            key_actions: key_actions.as_deref_mut(),
         };
         log.effect(Effect::Remove);
         match log.undo {
@@ -290,7 +296,7 @@ impl<'a> Ctx<'a> {
     }
 
     /// Puts a copy of an entry under `key` with its expiry and mark.
-    pub fn place(&mut self, key: &[u8], entry: Entry) {
+    pub fn put_entry(&mut self, key: &[u8], entry: Entry) {
         let expiry = entry.expire_at_ms.map_or(Expiry::Clear, Expiry::At);
         self.put(key, entry.value, expiry);
         self.set_sticky(key, entry.sticky);
@@ -298,7 +304,7 @@ impl<'a> Ctx<'a> {
 
     /// Sets or clears the expiry of an existing key; whether the key exists.
     pub fn set_expiry(&mut self, key: &[u8], expire_at_ms: Option<NonZeroU64>) -> bool {
-        let Ctx { partitions, db, now_ms, undo, effects, touches, .. } = self;
+        let Ctx { partitions, db, now_ms, undo, effects, key_actions, .. } = self;
         let space = partitions.keyspace(*db, key);
         let Some(at) = space.find(key, *now_ms) else { return false };
         let old = space.set_expiry(at, expire_at_ms);
@@ -307,19 +313,19 @@ impl<'a> Ctx<'a> {
             key,
             undo: undo.as_deref_mut(),
             effects: effects.as_deref_mut(),
-            touches: touches.as_deref_mut(),
+            key_actions: key_actions.as_deref_mut(),
         };
         log.undo(Undo::Expiry(old));
         log.effect(Effect::Expiry(expire_at_ms));
         if expire_at_ms.is_some() || old.is_some() {
-            log.touch(Touch::Expiry(expire_at_ms.is_some()));
+            log.touch(KeyAction::Expiry(expire_at_ms.is_some()));
         }
         true
     }
 
     /// Sets or takes the mark of STICK; whether the key exists and was not so before.
     pub fn set_sticky(&mut self, key: &[u8], sticky: bool) -> bool {
-        let Ctx { partitions, db, now_ms, undo, effects, touches, .. } = self;
+        let Ctx { partitions, db, now_ms, undo, effects, key_actions, .. } = self;
         let space = partitions.keyspace(*db, key);
         let Some(at) = space.find(key, *now_ms) else { return false };
         if space.at(at).sticky == sticky {
@@ -331,7 +337,7 @@ impl<'a> Ctx<'a> {
             key,
             undo: undo.as_deref_mut(),
             effects: effects.as_deref_mut(),
-            touches: touches.as_deref_mut(),
+            key_actions: key_actions.as_deref_mut(),
         };
         log.undo(Undo::Sticky(old));
         log.effect(Effect::Sticky(sticky));
@@ -339,10 +345,10 @@ impl<'a> Ctx<'a> {
     }
 
     /// Makes an existing key as recently or as often used as it was elsewhere; as far as that is remembered here.
-    pub fn recall(&mut self, key: &[u8], idle_seconds: Option<u64>, frequency: Option<u8>) {
+    pub fn set_access_stats(&mut self, key: &[u8], idle_seconds: Option<u64>, frequency: Option<u8>) {
         let now_ms = self.now_ms;
         let space = self.keyspace(key);
-        let stamp = space.aging().recalled(idle_seconds, frequency, now_ms);
+        let stamp = space.aging().stamp_of_access(idle_seconds, frequency, now_ms);
         if let (Some(stamp), Some(at)) = (stamp, space.find(key, now_ms)) {
             space.set_stamp(at, stamp);
         }
@@ -411,7 +417,7 @@ pub struct Edit<'s, 'a> {
 impl<'s> Edit<'s, '_> {
     /// Like [`Edit::existing`], with the reply beside the editor: elements that go can be written before they do.
     pub fn existing_and_reply<T: Kind>(self) -> Result<Option<(Editor<'s, T>, &'s mut Reply)>, CommandError> {
-        let Ctx { partitions, db, now_ms, undo, effects, touches, out, .. } = self.ctx;
+        let Ctx { partitions, db, now_ms, undo, effects, key_actions, out, .. } = self.ctx;
         let space = partitions.keyspace(*db, self.key);
         let Some(at) = space.find_used(self.key, *now_ms) else { return Ok(None) };
         let bytes = T::of(&space.at(at).value).ok_or(error::WRONG_TYPE)?.heap_bytes();
@@ -420,7 +426,7 @@ impl<'s> Edit<'s, '_> {
             key: self.key,
             undo: undo.as_deref_mut(),
             effects: effects.as_deref_mut(),
-            touches: touches.as_deref_mut(),
+            key_actions: key_actions.as_deref_mut(),
         };
         Ok(Some((Editor::new(space, at, bytes, log), out)))
     }
@@ -428,7 +434,7 @@ impl<'s> Edit<'s, '_> {
     /// The editor, if the key exists; WRONGTYPE if it holds another type.
     #[inline(always)] // An editor is large: moving it took 1 % of the time of a script of short calls.
     pub fn existing<T: Kind>(self) -> Result<Option<Editor<'s, T>>, CommandError> {
-        let Ctx { partitions, db, now_ms, undo, effects, touches, .. } = self.ctx;
+        let Ctx { partitions, db, now_ms, undo, effects, key_actions, .. } = self.ctx;
         let space = partitions.keyspace(*db, self.key);
         let Some(at) = space.find_used(self.key, *now_ms) else { return Ok(None) };
         let bytes = T::of(&space.at(at).value).ok_or(error::WRONG_TYPE)?.heap_bytes();
@@ -437,7 +443,7 @@ impl<'s> Edit<'s, '_> {
             key: self.key,
             undo: undo.as_deref_mut(),
             effects: effects.as_deref_mut(),
-            touches: touches.as_deref_mut(),
+            key_actions: key_actions.as_deref_mut(),
         };
         Ok(Some(Editor::new(space, at, bytes, log)))
     }
@@ -446,14 +452,14 @@ impl<'s> Edit<'s, '_> {
     /// collection vanishes again when the editor is dropped.
     #[inline(always)] // As above.
     pub fn or_create<T: Kind>(self) -> Result<Editor<'s, T>, CommandError> {
-        let Ctx { partitions, db, now_ms, undo, effects, touches, .. } = self.ctx;
+        let Ctx { partitions, db, now_ms, undo, effects, key_actions, .. } = self.ctx;
         let space = partitions.keyspace(*db, self.key);
         let mut log = Log {
             db: *db,
             key: self.key,
             undo: undo.as_deref_mut(),
             effects: effects.as_deref_mut(),
-            touches: touches.as_deref_mut(),
+            key_actions: key_actions.as_deref_mut(),
         };
         let at = match space.find_used(self.key, *now_ms) {
             Some(at) => at,
@@ -462,7 +468,7 @@ impl<'s> Edit<'s, '_> {
                 if let Some(effects) = &mut log.effects {
                     effects.put(*db, self.key, &entry);
                 }
-                log.touch(Touch::New);
+                log.touch(KeyAction::New);
                 log.undo(Undo::Entry(None));
                 space.insert_new(self.key, entry);
                 space.len() - 1

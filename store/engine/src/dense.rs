@@ -11,7 +11,7 @@ use std::ops::{Index, IndexMut};
 use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 
-use crate::same::same;
+use crate::bytes_eq::bytes_eq;
 
 /// Entries of a piece. Measured with keys of 64 bytes: eighteen such pieces fill a page of the allocator, where of 512
 /// entries fifteen fit into the space of sixteen.
@@ -28,14 +28,14 @@ pub struct Dense<V> {
     /// Positions, by the hash of the key there.
     index: HashTable<u32>,
     /// All full but the last, which is never empty.
-    pieces: Vec<Vec<Slot<V>>>,
+    pieces: Vec<Vec<DenseSlot<V>>>,
     state: RandomState,
     /// The key that came last, or that [`Dense::find_again`] looked for since: how it looks, and where it was.
     last: (u64, u32),
 }
 
 #[derive(Debug)]
-struct Slot<V> {
+struct DenseSlot<V> {
     key: Key,
     value: V,
     /// So that a growing index need not read the keys again.
@@ -54,7 +54,7 @@ fn spread(hash: u32) -> u64 {
 }
 
 /// A glance at a key, which tells most from each other without reading more than their ends.
-fn glance(key: &[u8]) -> u64 {
+fn fingerprint(key: &[u8]) -> u64 {
     let ends = match (key.first_chunk::<4>(), key.last_chunk::<8>(), key.last_chunk::<4>()) {
         (_, Some(last), _) => u64::from_le_bytes(*last),
         (Some(first), _, Some(last)) => {
@@ -65,7 +65,7 @@ fn glance(key: &[u8]) -> u64 {
     ends ^ key.len() as u64
 }
 
-fn slot<V>(pieces: &[Vec<Slot<V>>], at: u32) -> &Slot<V> {
+fn slot<V>(pieces: &[Vec<DenseSlot<V>>], at: u32) -> &DenseSlot<V> {
     let at = at as usize;
     &pieces[at / PIECE][at % PIECE]
 }
@@ -91,22 +91,22 @@ impl<V> Dense<V> {
         let hash = self.hash(key);
         let is_it = |at: &u32| {
             let slot = slot(&self.pieces, *at);
-            slot.hash == hash && same(&slot.key, key)
+            slot.hash == hash && bytes_eq(&slot.key, key)
         };
         self.index.find(spread(hash), is_it).map(|at| *at as usize)
     }
 
     /// [`Dense::find`] for those who often look for the same key several times in a row, as scripts do.
     pub fn find_again(&mut self, key: &[u8]) -> Option<usize> {
-        let (glance, at) = (glance(key), self.last.1 as usize);
-        if self.last.0 == glance
+        let (fingerprint, at) = (fingerprint(key), self.last.1 as usize);
+        if self.last.0 == fingerprint
             && let Some(slot) = self.slot_at(at)
-            && same(&slot.key, key)
+            && bytes_eq(&slot.key, key)
         {
             return Some(at);
         }
         let found = self.find(key)?;
-        self.last = (glance, found as u32);
+        self.last = (fingerprint, found as u32);
         Some(found)
     }
 
@@ -115,11 +115,11 @@ impl<V> Dense<V> {
         self.find(key).map(|at| &self[at])
     }
 
-    fn slot_at(&self, at: usize) -> Option<&Slot<V>> {
+    fn slot_at(&self, at: usize) -> Option<&DenseSlot<V>> {
         self.pieces.get(at / PIECE)?.get(at % PIECE)
     }
 
-    fn slot_at_mut(&mut self, at: usize) -> Option<&mut Slot<V>> {
+    fn slot_at_mut(&mut self, at: usize) -> Option<&mut DenseSlot<V>> {
         self.pieces.get_mut(at / PIECE)?.get_mut(at % PIECE)
     }
 
@@ -146,7 +146,7 @@ impl<V> Dense<V> {
             self.pieces.push(Vec::with_capacity(room));
         }
         if let Some(piece) = self.pieces.last_mut() {
-            piece.push(Slot { key: key.into(), value, hash });
+            piece.push(DenseSlot { key: key.into(), value, hash });
         }
         // Not before: the place in the index is probably in no cache, and what was copied above would wait for it.
         if self.index.len() == self.index.capacity() {
@@ -154,7 +154,7 @@ impl<V> Dense<V> {
         } else {
             self.index.insert_unique(spread(hash), at, |_| unreachable!("there is room for it"));
         }
-        self.last = (glance(key), at);
+        self.last = (fingerprint(key), at);
     }
 
     /// Makes an index that is half full; in the order of the entries, so that they are read one after another.
@@ -198,8 +198,8 @@ impl<V> Dense<V> {
         let hash = |at| self.slot_at(at).map(|slot| spread(slot.hash));
         let (Some(one), Some(other)) = (hash(first), hash(second)) else { return };
         // Both are found before either is changed, since then they could be taken for each other.
-        let place = |hash, at: usize| self.index.find_bucket_index(hash, |held| *held as usize == at);
-        let (one, other) = (place(one, first), place(other, second));
+        let bucket_of = |hash, at: usize| self.index.find_bucket_index(hash, |held| *held as usize == at);
+        let (one, other) = (bucket_of(one, first), bucket_of(other, second));
         for (bucket, at) in [(one, second), (other, first)] {
             if let Some(held) = bucket.and_then(|bucket| self.index.get_bucket_mut(bucket)) {
                 *held = at as u32;
@@ -260,7 +260,7 @@ mod tests {
         ]
     }
 
-    fn same(table: &mut Dense<u16>, model: &[u16]) {
+    fn bytes_eq(table: &mut Dense<u16>, model: &[u16]) {
         assert_eq!((table.len(), table.is_empty()), (model.len(), model.is_empty()));
         for (at, number) in model.iter().enumerate() {
             let key: Key = number.to_be_bytes().into();
@@ -305,10 +305,10 @@ mod tests {
             let (mut table, mut model) = (Dense::default(), Vec::new());
             for op in few {
                 apply(&mut table, &mut model, op);
-                same(&mut table, &model);
+                bytes_eq(&mut table, &model);
             }
             many.into_iter().for_each(|op| apply(&mut table, &mut model, op));
-            same(&mut table, &model);
+            bytes_eq(&mut table, &model);
             for value in table.values_mut() {
                 *value /= 2;
             }
@@ -324,6 +324,6 @@ mod tests {
         for at in 0..19_990 {
             apply(&mut table, &mut model, Op::Remove(at * 7));
         }
-        same(&mut table, &model);
+        bytes_eq(&mut table, &model);
     }
 }

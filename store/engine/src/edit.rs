@@ -10,9 +10,9 @@ use std::ops::Deref;
 
 use crate::effect::{Effect, Effects};
 use crate::entry::Entry;
+use crate::key_actions::{KeyAction, KeyActions};
 use crate::keyspace::Keyspace;
-use crate::touch::{Touch, Touches};
-use crate::undo::{Size, Undo, UndoLog};
+use crate::undo::{StringSize, Undo, UndoLog};
 use crate::value::{Hash, Kind, List, Set, Str, Taken, ZSet};
 
 /// Where the changes of one key are recorded, as far as somebody wants to know them.
@@ -21,7 +21,7 @@ pub(crate) struct Log<'a> {
     pub key: &'a [u8],
     pub undo: Option<&'a mut UndoLog>,
     pub effects: Option<&'a mut Effects>,
-    pub touches: Option<&'a mut Touches>,
+    pub key_actions: Option<&'a mut KeyActions>,
 }
 
 impl Log<'_> {
@@ -42,15 +42,15 @@ impl Log<'_> {
         }
     }
 
-    pub fn touch(&mut self, touch: Touch) {
-        if let Some(touches) = &mut self.touches {
-            touches.push(self.db, self.key, touch);
+    pub fn touch(&mut self, touch: KeyAction) {
+        if let Some(key_actions) = &mut self.key_actions {
+            key_actions.push(self.db, self.key, touch);
         }
     }
 
     pub fn effect(&mut self, effect: Effect<'_>) {
-        if let Some(touches) = &mut self.touches {
-            touches.effect(self.db, self.key, &effect);
+        if let Some(key_actions) = &mut self.key_actions {
+            key_actions.effect(self.db, self.key, &effect);
         }
         if let Some(effects) = &mut self.effects {
             effects.push(self.db, self.key, effect);
@@ -91,7 +91,7 @@ impl<T: Kind> Editor<'_, T> {
     /// Counts as a change for those who watch the key, even if nothing will be changed.
     pub fn touch(&mut self) {
         self.changed = true;
-        self.log.touch(Touch::Edit(""));
+        self.log.touch(KeyAction::Edit(""));
     }
 
     /// Changes the value by `apply`, which records the effect and says what it replaced, or `None` if it changed
@@ -135,8 +135,8 @@ impl<T: Kind> Drop for Editor<'_, T> {
     }
 }
 
-fn size_of_raw(raw: &Vec<u8>) -> Size {
-    Size { len: raw.len(), capacity: raw.capacity() }
+fn size_of_raw(raw: &Vec<u8>) -> StringSize {
+    StringSize { len: raw.len(), capacity: raw.capacity() }
 }
 
 impl Editor<'_, Str> {
@@ -214,7 +214,7 @@ impl Editor<'_, List> {
                 let Editor { space, at, log, .. } = self;
                 let list = List::of_mut(space.value_mut(*at));
                 let list = list.expect("the editor was made for a value of this type");
-                list.pop_seen(front, |element| {
+                list.pop_with(front, |element| {
                     if log.wants_undo() {
                         log.undo(Undo::ListRepush(front, Taken::from_slice(element)));
                     }

@@ -66,7 +66,7 @@ pub enum Effect<'a> {
     /// The stream has this new last entry, in the node of the first ID.
     StreamAdd(Id, Id, Fields<'a>),
     /// In the stream's node of the first ID this entry is marked as deleted.
-    StreamMark(Id, Id),
+    StreamDelete(Id, Id),
     /// The stream's [`Part`] of this name is this one.
     StreamPut(&'a [u8], &'a [u8]),
     /// The stream has this part no more.
@@ -82,7 +82,7 @@ pub enum Effect<'a> {
 pub struct Put<'a>(&'a [u8]);
 
 impl<'a> Put<'a> {
-    /// From [`Marks`] and a value behind them, as they were written.
+    /// From [`EntryMeta`] and a value behind them, as they were written.
     pub fn encoded(bytes: &'a [u8]) -> Put<'a> {
         Put(bytes)
     }
@@ -101,7 +101,7 @@ const STAMPED: u8 = 4;
 
 /// What is remembered beside a value.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Marks {
+pub struct EntryMeta {
     /// [`Entry::expire_at_ms`].
     pub expire_at_ms: Option<NonZeroU64>,
     /// [`Entry::sticky`].
@@ -110,10 +110,10 @@ pub struct Marks {
     pub stamp: Option<Stamp>,
 }
 
-impl Marks {
+impl EntryMeta {
     /// All that an entry has.
-    pub fn of(entry: &Entry) -> Marks {
-        Marks { expire_at_ms: entry.expire_at_ms, sticky: entry.sticky, stamp: Some(entry.stamp) }
+    pub fn of(entry: &Entry) -> EntryMeta {
+        EntryMeta { expire_at_ms: entry.expire_at_ms, sticky: entry.sticky, stamp: Some(entry.stamp) }
     }
 
     /// Writes them; a value follows.
@@ -133,21 +133,21 @@ impl Marks {
     }
 }
 
-/// Reads [`Marks`] and the value behind them.
+/// Reads [`EntryMeta`] and the value behind them.
 pub fn read_entry(input: &mut Input<'_>) -> Result<Entry, Malformed> {
-    let marks = input.byte()?;
-    if marks & !(EXPIRES | STICKY | STAMPED) != 0 {
+    let meta = input.byte()?;
+    if meta & !(EXPIRES | STICKY | STAMPED) != 0 {
         return Err(Malformed);
     }
-    let expire_at_ms = match marks & EXPIRES {
+    let expire_at_ms = match meta & EXPIRES {
         0 => None,
         _ => Some(NonZeroU64::new(input.number()?).ok_or(Malformed)?),
     };
-    let stamp = match marks & STAMPED {
+    let stamp = match meta & STAMPED {
         0 => Stamp::default(),
         _ => Stamp::from_bits(u32::from_le_bytes(input.take(4)?.try_into().map_err(|_| Malformed)?)),
     };
-    Ok(Entry { value: codec::value(input)?, expire_at_ms, stamp, sticky: marks & STICKY != 0 })
+    Ok(Entry { value: codec::value(input)?, expire_at_ms, stamp, sticky: meta & STICKY != 0 })
 }
 
 /// The effects of one transaction, oldest first.
@@ -196,15 +196,15 @@ impl Effects {
     /// Adds that `key` now holds `entry`.
     pub fn put(&mut self, db: usize, key: &[u8], entry: &Entry) {
         self.put_with(db, key, |out| {
-            Marks { stamp: None, ..Marks::of(entry) }.write(out);
+            EntryMeta { stamp: None, ..EntryMeta::of(entry) }.write(out);
             codec::put_value(&entry.value, out);
         });
     }
 
     /// Adds that `key` now holds this string.
-    pub fn put_string(&mut self, db: usize, key: &[u8], bytes: &[u8], marks: Marks) {
+    pub fn put_string(&mut self, db: usize, key: &[u8], bytes: &[u8], meta: EntryMeta) {
         self.put_with(db, key, |out| {
-            marks.write(out);
+            meta.write(out);
             codec::put_string(bytes, out);
         });
     }
@@ -284,7 +284,7 @@ impl Effects {
                 put_id(id, out);
                 put_bytes(fields.as_bytes(), out);
             }
-            Effect::StreamMark(node, id) => {
+            Effect::StreamDelete(node, id) => {
                 put_id(node, out);
                 put_id(id, out);
             }
@@ -297,8 +297,8 @@ impl Effects {
     }
 
     /// The effects that `bytes` hold, with database and key.
-    pub fn read(bytes: &[u8]) -> Reader<'_> {
-        Reader { input: Input(bytes), key: None }
+    pub fn read(bytes: &[u8]) -> EffectReader<'_> {
+        EffectReader { input: Input(bytes), key: None }
     }
 }
 
@@ -328,7 +328,7 @@ mod tag {
     pub const SWAP: u8 = 22;
     pub const STICKY: u8 = 23;
     pub const STREAM_ADD: u8 = 24;
-    pub const STREAM_MARK: u8 = 25;
+    pub const STREAM_DELETE: u8 = 25;
     pub const STREAM_PUT: u8 = 26;
     pub const STREAM_REMOVE: u8 = 27;
 }
@@ -358,7 +358,7 @@ impl<'a> Effect<'a> {
             Effect::ZSetAdd(..) => tag::ZSET_ADD,
             Effect::ZSetRemove(_) => tag::ZSET_REMOVE,
             Effect::StreamAdd(..) => tag::STREAM_ADD,
-            Effect::StreamMark(..) => tag::STREAM_MARK,
+            Effect::StreamDelete(..) => tag::STREAM_DELETE,
             Effect::StreamPut(..) => tag::STREAM_PUT,
             Effect::StreamRemove(_) => tag::STREAM_REMOVE,
             Effect::Flush => tag::FLUSH,
@@ -398,7 +398,7 @@ impl<'a> Effect<'a> {
                 fields.check()?;
                 Effect::StreamAdd(node, id, fields)
             }
-            tag::STREAM_MARK => Effect::StreamMark(read_id(input)?, read_id(input)?),
+            tag::STREAM_DELETE => Effect::StreamDelete(read_id(input)?, read_id(input)?),
             tag::STREAM_PUT => Effect::StreamPut(input.bytes()?, input.bytes()?),
             tag::STREAM_REMOVE => Effect::StreamRemove(input.bytes()?),
             tag::FLUSH => Effect::Flush,
@@ -413,12 +413,12 @@ fn database(input: &mut Input<'_>) -> Result<usize, Malformed> {
 }
 
 /// Reads effects; ends after the first that is malformed.
-pub struct Reader<'a> {
+pub struct EffectReader<'a> {
     input: Input<'a>,
     key: Option<(usize, &'a [u8])>,
 }
 
-impl<'a> Iterator for Reader<'a> {
+impl<'a> Iterator for EffectReader<'a> {
     type Item = Result<(usize, &'a [u8], Effect<'a>), Malformed>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -433,7 +433,7 @@ impl<'a> Iterator for Reader<'a> {
     }
 }
 
-impl<'a> Reader<'a> {
+impl<'a> EffectReader<'a> {
     fn read(&mut self) -> Result<(usize, &'a [u8], Effect<'a>), Malformed> {
         let first = self.input.byte()?;
         if first & SAME_KEY == 0 {
@@ -492,7 +492,7 @@ impl Effect<'_> {
                         on(value, |text| effect.change_string(text));
                     }
                     Effect::StreamAdd(..)
-                    | Effect::StreamMark(..)
+                    | Effect::StreamDelete(..)
                     | Effect::StreamPut(..)
                     | Effect::StreamRemove(_) => on(value, |stream| done = effect.change_stream(stream)),
                     _ => on(value, |list| effect.change_list(list)),
@@ -508,7 +508,7 @@ impl Effect<'_> {
     fn change_stream(self, stream: &mut Stream) -> Result<(), Malformed> {
         match self {
             Effect::StreamAdd(node, id, fields) => stream.append(node, id, fields),
-            Effect::StreamMark(node, id) => _ = stream.change_node(node, |held| held.mark(node, id)),
+            Effect::StreamDelete(node, id) => _ = stream.change_node(node, |held| held.mark(node, id)),
             Effect::StreamPut(part, bytes) => stream.put_part(Part::decoded(part)?, bytes)?,
             Effect::StreamRemove(part) => stream.remove_part(Part::decoded(part)?),
             _ => {}

@@ -51,7 +51,7 @@ impl Keyspace {
         let mut at = from;
         while at < end {
             if policy.volatile && self.expires_nowhere_at(at) {
-                at = (at / crate::horizon::SPAN + 1) * crate::horizon::SPAN;
+                at = (at / crate::expiry_index::SPAN + 1) * crate::expiry_index::SPAN;
                 continue;
             }
             let (key, entry) = self.pair_at(at)?;

@@ -5,12 +5,12 @@
 //! sorted set. Numbers that begin alike are in the same cell of a coarser grid.
 
 /// Longitude and latitude, in degrees.
-pub type Place = [f64; 2];
+pub type Position = [f64; 2];
 
 /// How far from zero a longitude and a latitude may be: the map is a square without the poles.
-const LIMITS: Place = [180.0, 85.051_128_78];
+const LIMITS: Position = [180.0, 85.051_128_78];
 /// How far they may be in other maps.
-const GLOBE: Place = [180.0, 90.0];
+const GLOBE: Position = [180.0, 90.0];
 /// How often each is halved.
 const FINEST: u32 = 26;
 const EARTH_RADIUS: f64 = 6_372_797.560_856;
@@ -18,8 +18,8 @@ const EARTH_RADIUS: f64 = 6_372_797.560_856;
 const MAP_METRES: f64 = 20_037_726.37;
 
 /// Whether a place is on the map.
-pub fn is_on_map(place: Place) -> bool {
-    place.iter().zip(LIMITS).all(|(at, limit)| (-limit..=limit).contains(at))
+pub fn is_on_map(position: Position) -> bool {
+    position.iter().zip(LIMITS).all(|(at, limit)| (-limit..=limit).contains(at))
 }
 
 /// A cell of a grid of some coarseness.
@@ -54,10 +54,10 @@ fn every_second(bits: u64) -> u32 {
 }
 
 impl Cell {
-    fn of(place: Place, limits: Place, step: u32) -> Cell {
+    fn of(position: Position, limits: Position, step: u32) -> Cell {
         let part = |axis: usize| {
             let (least, most) = (-limits[axis], limits[axis]);
-            ((place[axis] - least) / (most - least) * (1_u64 << step) as f64) as u32
+            ((position[axis] - least) / (most - least) * (1_u64 << step) as f64) as u32
         };
         Cell { x: part(0), y: part(1), step }
     }
@@ -73,7 +73,7 @@ impl Cell {
     }
 
     /// Where the cell begins and ends.
-    fn edges(self) -> [Place; 2] {
+    fn edges(self) -> [Position; 2] {
         let edge = |axis: usize, at: u32| {
             let share = f64::from(at) / (1_u64 << self.step) as f64;
             -LIMITS[axis] + share * (LIMITS[axis] - -LIMITS[axis])
@@ -95,8 +95,8 @@ impl Cell {
 }
 
 /// The number of a place on the map.
-pub fn number_of(place: Place) -> u64 {
-    Cell::of(place, LIMITS, FINEST).bits()
+pub fn number_of(position: Position) -> u64 {
+    Cell::of(position, LIMITS, FINEST).bits()
 }
 
 /// A float as C on most machines makes it an unsigned number, whatever it is: scores need not be places.
@@ -112,7 +112,7 @@ pub fn as_signed(score: f64) -> i64 {
 }
 
 /// The place that a score stands for.
-pub fn place_of(score: f64) -> Place {
+pub fn position_of(score: f64) -> Position {
     let bits = as_unsigned(score);
     let cell = Cell { x: every_second(bits >> 1), y: every_second(bits), step: FINEST };
     let [from, to] = cell.edges();
@@ -120,9 +120,9 @@ pub fn place_of(score: f64) -> Place {
 }
 
 /// The eleven letters that other maps have for a place.
-pub fn letters_of(place: Place) -> [u8; 11] {
+pub fn letters_of(position: Position) -> [u8; 11] {
     const ALPHABET: &[u8; 32] = b"0123456789bcdefghjkmnpqrstuvwxyz";
-    let bits = Cell::of(place, GLOBE, FINEST).bits();
+    let bits = Cell::of(position, GLOBE, FINEST).bits();
     let mut letters = [b'0'; 11];
     // 52 bits are ten letters; the last one is always the first of the alphabet.
     for (at, letter) in letters.iter_mut().take(10).enumerate() {
@@ -140,8 +140,8 @@ fn degrees(radians: f64) -> f64 {
 }
 
 /// Metres between two places on a sphere.
-pub fn distance(one: Place, other: Place) -> f64 {
-    let [[x1, y1], [x2, y2]] = [one, other].map(|place| place.map(radians));
+pub fn distance(one: Position, other: Position) -> f64 {
+    let [[x1, y1], [x2, y2]] = [one, other].map(|position| position.map(radians));
     let (u, v) = (((y2 - y1) / 2.0).sin(), ((x2 - x1) / 2.0).sin());
     2.0 * EARTH_RADIUS * (u * u + y1.cos() * y2.cos() * v * v).sqrt().asin()
 }
@@ -159,27 +159,27 @@ pub enum Shape {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Area {
     /// In the middle.
-    pub center: Place,
+    pub center: Position,
     /// Around it.
     pub shape: Shape,
 }
 
 impl Area {
     /// How far from the centre a place in the area is.
-    pub fn distance_inside(&self, place: Place) -> Option<f64> {
-        let [x, y] = place;
+    pub fn distance_inside(&self, position: Position) -> Option<f64> {
+        let [x, y] = position;
         let inside = match self.shape {
-            Shape::Circle(radius) => distance(self.center, place) <= radius,
+            Shape::Circle(radius) => distance(self.center, position) <= radius,
             Shape::Rectangle(width, height) => {
-                distance(place, [self.center[0], y]) <= width / 2.0
-                    && distance(place, [x, self.center[1]]) <= height / 2.0
+                distance(position, [self.center[0], y]) <= width / 2.0
+                    && distance(position, [x, self.center[1]]) <= height / 2.0
             }
         };
-        inside.then(|| distance(self.center, place))
+        inside.then(|| distance(self.center, position))
     }
 
     /// Where the area begins and ends, about.
-    fn bounds(&self) -> [Place; 2] {
+    fn bounds(&self) -> [Position; 2] {
         let [x, y] = self.center;
         let (width, height) = match self.shape {
             Shape::Circle(radius) => (radius, radius),
@@ -260,10 +260,10 @@ mod tests {
         // As redis-server 7.0.15 has them.
         let palermo = [13.361389, 38.115556];
         assert_eq!(number_of(palermo), 3_479_099_956_230_698);
-        let held = place_of(3_479_099_956_230_698.0);
+        let held = position_of(3_479_099_956_230_698.0);
         assert_eq!(held, [13.361_389_338_970_184, 38.115_556_395_496_3]);
         assert_eq!(&letters_of(held), b"sqc8b49rny0");
-        let catania = place_of(number_of([15.087269, 37.502669]) as f64);
+        let catania = position_of(number_of([15.087269, 37.502669]) as f64);
         assert_eq!(format!("{:.4}", distance(held, catania)), "166274.1516");
     }
 
@@ -278,7 +278,7 @@ mod tests {
     #[test]
     fn any_score_is_a_place() {
         for score in [f64::NEG_INFINITY, -1.5, 0.0, 1e15, 1e19, 1e300, f64::INFINITY] {
-            assert!(is_on_map(place_of(score)), "{score}");
+            assert!(is_on_map(position_of(score)), "{score}");
         }
         assert!(!is_on_map([180.1, 0.0]) && !is_on_map([0.0, f64::NAN]));
     }
@@ -286,10 +286,10 @@ mod tests {
     /// What is in an area is in one of its ranges.
     #[test]
     fn ranges_cover_the_area() {
-        let places: Vec<Place> = (0..4_000)
+        let positions: Vec<Position> = (0..4_000)
             .map(|at| [f64::from(at * 37 % 3_600) / 10.0 - 180.0, f64::from(at * 53 % 1_690) / 10.0 - 84.5])
             .collect();
-        for (at, center) in places.iter().copied().enumerate().step_by(191) {
+        for (at, center) in positions.iter().copied().enumerate().step_by(191) {
             for shape in
                 [Shape::Circle(90_000.0), Shape::Circle(2e6), Shape::Rectangle(3e6, 4e5), Shape::Circle(1e8)]
             {
@@ -302,10 +302,13 @@ mod tests {
                 if reaches_out && !is_all {
                     continue;
                 }
-                for place in &places {
-                    let number = number_of(*place) as f64;
+                for position in &positions {
+                    let number = number_of(*position) as f64;
                     let covered = ranges.iter().any(|(from, to)| (*from..*to).contains(&number));
-                    assert!(covered || area.distance_inside(*place).is_none(), "{at} {shape:?} {place:?}");
+                    assert!(
+                        covered || area.distance_inside(*position).is_none(),
+                        "{at} {shape:?} {position:?}"
+                    );
                 }
             }
         }

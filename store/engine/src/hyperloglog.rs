@@ -111,7 +111,7 @@ fn murmur(bytes: &[u8]) -> u64 {
 }
 
 /// Byte of a dense register in the string, and its place in the two bytes from there.
-fn place(register: usize) -> (usize, u32) {
+fn byte_and_shift(register: usize) -> (usize, u32) {
     (HEADER + register * 6 / 8, (register * 6 % 8) as u32)
 }
 
@@ -121,13 +121,13 @@ fn pair(text: &[u8], at: usize) -> u16 {
 
 /// A register of a dense string.
 pub fn dense(text: &[u8], register: usize) -> u8 {
-    let (at, shift) = place(register);
+    let (at, shift) = byte_and_shift(register);
     (pair(text, at) >> shift) as u8 & 63
 }
 
 /// The bytes that have to stand at an offset for a register of a dense string to have this value.
 pub fn dense_with(text: &[u8], register: usize, value: u8) -> (usize, [u8; 2], usize) {
-    let (at, shift) = place(register);
+    let (at, shift) = byte_and_shift(register);
     let both = pair(text, at) & !(63 << shift) | u16::from(value) << shift;
     (at, both.to_le_bytes(), 2.min(text.len() - at))
 }
@@ -139,7 +139,7 @@ fn set_dense(text: &mut [u8], register: usize, value: u8) {
 
 /// Registers in a row of a sparse string.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Run {
+pub struct RegisterRun {
     /// What all of them have.
     pub value: u8,
     /// How many they are.
@@ -148,7 +148,7 @@ pub struct Run {
     width: usize,
 }
 
-impl Run {
+impl RegisterRun {
     /// Whether it is told in two bytes.
     pub fn is_wide(self) -> bool {
         self.width == 2
@@ -156,16 +156,16 @@ impl Run {
 }
 
 /// The run at an offset of a sparse string, which has to be below its end.
-fn run_at(text: &[u8], at: usize) -> Run {
+fn run_at(text: &[u8], at: usize) -> RegisterRun {
     let first = usize::from(text[at]);
     match first >> 6 {
-        0 => Run { value: 0, len: first + 1, width: 1 },
+        0 => RegisterRun { value: 0, len: first + 1, width: 1 },
         1 => {
             // Beyond the end there is a zero, as C has it.
             let second = text.get(at + 1).copied().unwrap_or(0);
-            Run { value: 0, len: ((first & 63) << 8 | usize::from(second)) + 1, width: 2 }
+            RegisterRun { value: 0, len: ((first & 63) << 8 | usize::from(second)) + 1, width: 2 }
         }
-        _ => Run { value: (first >> 2 & 31) as u8 + 1, len: (first & 3) + 1, width: 1 },
+        _ => RegisterRun { value: (first >> 2 & 31) as u8 + 1, len: (first & 3) + 1, width: 1 },
     }
 }
 
@@ -189,7 +189,7 @@ fn push_values(text: &mut Vec<u8>, value: u8, len: usize) {
 }
 
 /// The runs of a sparse string.
-pub fn runs(text: &[u8]) -> impl Iterator<Item = Run> {
+pub fn runs(text: &[u8]) -> impl Iterator<Item = RegisterRun> {
     let mut at = HEADER;
     std::iter::from_fn(move || {
         let run = (at < text.len()).then(|| run_at(text, at))?;

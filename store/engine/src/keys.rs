@@ -12,19 +12,19 @@ pub type KeyAt = (usize, Access);
 
 /// The keys of a call, in the order they stand.
 #[derive(Clone, Debug, Default)]
-pub struct Keys(Found);
+pub struct Keys(KeyList);
 
 #[derive(Clone, Debug)]
-enum Found {
+enum KeyList {
     /// The first argument, as in most calls. Written down once: to write and move a list of one for each call took 2 % of
     /// the time of a script of short calls.
     First(&'static [KeyAt; 1]),
     Listed(SmallVec<[KeyAt; 3]>),
 }
 
-impl Default for Found {
+impl Default for KeyList {
     fn default() -> Self {
-        Found::Listed(SmallVec::new())
+        KeyList::Listed(SmallVec::new())
     }
 }
 
@@ -33,8 +33,8 @@ impl Deref for Keys {
 
     fn deref(&self) -> &[KeyAt] {
         match &self.0 {
-            Found::First(first) => *first,
-            Found::Listed(keys) => keys,
+            KeyList::First(first) => *first,
+            KeyList::Listed(keys) => keys,
         }
     }
 }
@@ -46,7 +46,7 @@ impl Deref for Keys {
 pub fn keys_of(command: &Command, args: Args<'_>) -> Result<Keys, CommandError> {
     match *command.keys {
         [KeyPart::Range { first: 1, last: 1, access, .. }] if args.len() > 1 => {
-            Ok(Keys(Found::First(match access {
+            Ok(Keys(KeyList::First(match access {
                 Access::Read => &[(1, Access::Read)],
                 Access::Write => &[(1, Access::Write)],
             })))
@@ -60,7 +60,7 @@ fn listed_keys_of(command: &Command, args: Args<'_>) -> Result<Keys, CommandErro
     for part in command.keys {
         add_keys_of(part, args, &mut found)?;
     }
-    Ok(Keys(Found::Listed(found)))
+    Ok(Keys(KeyList::Listed(found)))
 }
 
 /// Adds the keys of one part.

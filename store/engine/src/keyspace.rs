@@ -9,7 +9,7 @@ use crate::Value;
 use crate::dense::Dense;
 pub use crate::dense::Key;
 pub use crate::entry::Entry;
-use crate::horizon::{Horizon, SPAN};
+use crate::expiry_index::{ExpiryIndex, SPAN};
 use crate::hyperloglog::SparseLimit;
 use crate::recency::{Aging, Stamp};
 use crate::size::allocated;
@@ -44,8 +44,8 @@ pub struct Keyspace {
     large: usize,
     expiring: usize,
     sticky: Sticky,
-    horizon: Horizon,
-    seat: Seat,
+    expiry_index: ExpiryIndex,
+    state: DatabaseState,
 }
 
 /// Keys with the mark of STICK.
@@ -61,7 +61,7 @@ pub struct Sticky {
 
 impl Sticky {
     /// What one key counts if it has the mark.
-    fn share(key_len: usize, entry: &Entry) -> Sticky {
+    fn usage(key_len: usize, entry: &Entry) -> Sticky {
         let bytes = ENTRY_OVERHEAD + allocated(key_len) + entry.value.bytes();
         Sticky { keys: 1, bytes, expiring: usize::from(entry.expire_at_ms.is_some()) }
     }
@@ -85,7 +85,7 @@ impl AddAssign for Sticky {
 
 /// What belongs to the number of a database and not to its contents: SWAPDB and FLUSHDB leave it where it is.
 #[derive(Default, Debug)]
-struct Seat {
+struct DatabaseState {
     watches: Watches,
     aging: Aging,
     sparse_limit: SparseLimit,
@@ -186,27 +186,27 @@ impl Keyspace {
 
     /// What is remembered of accesses.
     pub fn aging(&self) -> Aging {
-        self.seat.aging
+        self.state.aging
     }
 
     /// Says what is remembered of accesses.
     pub fn set_aging(&mut self, aging: Aging) {
-        self.seat.aging = aging;
+        self.state.aging = aging;
     }
 
     /// From how many bytes on a HyperLogLog is dense.
     pub fn sparse_limit(&self) -> SparseLimit {
-        self.seat.sparse_limit
+        self.state.sparse_limit
     }
 
     /// Says from how many bytes on a HyperLogLog is dense.
     pub fn set_sparse_limit(&mut self, limit: SparseLimit) {
-        self.seat.sparse_limit = limit;
+        self.state.sparse_limit = limit;
     }
 
     /// Events since the start.
     pub fn counts(&self) -> Counts {
-        self.seat.counts
+        self.state.counts
     }
 
     /// Position of `key`, removing it first if it has expired. No access: for a look at the key itself.
@@ -227,49 +227,49 @@ impl Keyspace {
             self.expire_unless_held(at);
             return None;
         }
-        self.seat.aging.note(&mut entry.stamp, now_ms, &mut self.seat.dice);
+        self.state.aging.note(&mut entry.stamp, now_ms, &mut self.state.dice);
         Some(at)
     }
 
     /// Counts whether a read found its key.
     pub(crate) fn count_read(&mut self, found: bool) {
-        let Counts { hits, misses, .. } = &mut self.seat.counts;
+        let Counts { hits, misses, .. } = &mut self.state.counts;
         *(if found { hits } else { misses }) += 1;
     }
 
     /// The stamp of a new key.
     pub(crate) fn first_stamp(&self, now_ms: u64) -> Stamp {
-        self.seat.aging.first(now_ms)
+        self.state.aging.first(now_ms)
     }
 
     /// From now on, keys that expire are kept for [`Keyspace::take_expired`].
     pub fn keep_expired(&mut self) {
-        self.seat.expired = Some(Vec::new());
+        self.state.expired = Some(Vec::new());
     }
 
     /// The keys that have expired since this was last asked.
     pub fn take_expired(&mut self) -> Vec<Key> {
-        self.seat.expired.as_mut().map(std::mem::take).unwrap_or_default()
+        self.state.expired.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
     /// Says whether keys that expire are kept for [`Keyspace::take_announced`].
     pub fn announce_expired(&mut self, announced: bool) {
-        self.seat.announced = announced.then(Vec::new);
+        self.state.announced = announced.then(Vec::new);
     }
 
     /// The keys that have expired since this was last asked.
     pub fn take_announced(&mut self) -> Vec<Key> {
-        self.seat.announced.as_mut().map(std::mem::take).unwrap_or_default()
+        self.state.announced.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
     /// Says whether keys that change are kept for [`Keyspace::take_changed`].
     pub fn keep_changed(&mut self, kept: bool) {
-        self.seat.changed = kept.then(Changed::default);
+        self.state.changed = kept.then(Changed::default);
     }
 
     /// The keys that have changed, expired or gone since this was last asked.
     pub fn take_changed(&mut self) -> Changed {
-        self.seat.changed.as_mut().map(std::mem::take).unwrap_or_default()
+        self.state.changed.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
     /// Gives those entries a first stamp that have none, since they were read from somewhere that knows of none.
@@ -286,29 +286,29 @@ impl Keyspace {
 
     /// Whether keys that have expired are gone for all who ask, and stay nevertheless until that is over.
     pub fn hold_expired(&mut self, held: bool) {
-        self.seat.holds_expired = held;
+        self.state.holds_expired = held;
     }
 
     fn expire_unless_held(&mut self, at: usize) {
-        if !self.seat.holds_expired {
+        if !self.state.holds_expired {
             self.expire(at).1.discard();
         }
     }
 
     /// Removes the key at `at` because its time is over.
     fn expire(&mut self, at: usize) -> (Key, Entry) {
-        self.seat.counts.expired += 1;
-        if !self.seat.watches.is_empty()
+        self.state.counts.expired += 1;
+        if !self.state.watches.is_empty()
             && let Some((key, _)) = self.entries.at(at)
         {
             // Nobody takes that back; where the change that made it expire is taken back, that has the watches.
-            self.seat.watches.lose(key);
+            self.state.watches.lose(key);
         }
         let (key, entry) = self.remove_at(at);
-        if let Some(expired) = &mut self.seat.expired {
+        if let Some(expired) = &mut self.state.expired {
             expired.push(key.clone());
         }
-        if let Some(announced) = &mut self.seat.announced {
+        if let Some(announced) = &mut self.state.announced {
             announced.push(key.clone());
         }
         (key, entry)
@@ -316,13 +316,13 @@ impl Keyspace {
 
     /// Removes the key at `at` because memory is short.
     pub fn evict(&mut self, at: usize) -> (Key, Entry) {
-        self.seat.counts.evicted += 1;
+        self.state.counts.evicted += 1;
         self.remove_at(at)
     }
 
     /// Whether none of the keys around position `at` expires.
     pub(crate) fn expires_nowhere_at(&self, at: usize) -> bool {
-        self.horizon.is_empty_at(at)
+        self.expiry_index.is_empty_at(at)
     }
 
     /// The entry under `key` unless it has expired; changes nothing.
@@ -342,7 +342,7 @@ impl Keyspace {
 
     /// Bytes of the entry at `at` with its key and overhead.
     pub fn bytes_at(&self, at: usize) -> usize {
-        self.pair_at(at).map_or(0, |(key, entry)| Sticky::share(key.len(), entry).bytes)
+        self.pair_at(at).map_or(0, |(key, entry)| Sticky::usage(key.len(), entry).bytes)
     }
 
     /// Key and entry at a position below [`Keyspace::len`].
@@ -369,23 +369,23 @@ impl Keyspace {
 
     /// Takes an entry into every account.
     fn account(&mut self, key_len: usize, entry: &Entry) {
-        let share = Sticky::share(key_len, entry);
-        self.bytes += share.bytes;
+        let usage = Sticky::usage(key_len, entry);
+        self.bytes += usage.bytes;
         self.large += is_large(entry.value.bytes());
-        self.expiring += share.expiring;
+        self.expiring += usage.expiring;
         if entry.sticky {
-            self.sticky += share;
+            self.sticky += usage;
         }
     }
 
     /// The opposite of [`Keyspace::account`].
     fn discount(&mut self, key_len: usize, entry: &Entry) {
-        let share = Sticky::share(key_len, entry);
-        self.bytes -= share.bytes;
+        let usage = Sticky::usage(key_len, entry);
+        self.bytes -= usage.bytes;
         self.large -= is_large(entry.value.bytes());
-        self.expiring -= share.expiring;
+        self.expiring -= usage.expiring;
         if entry.sticky {
-            self.sticky -= share;
+            self.sticky -= usage;
         }
     }
 
@@ -400,14 +400,14 @@ impl Keyspace {
 
     /// Stores `entry` under a key that is not there; its position is the last.
     pub(crate) fn insert_new(&mut self, key: &[u8], entry: Entry) {
-        if self.seat.holds_expired
+        if self.state.holds_expired
             && let Some(at) = self.entries.find(key)
         {
             self.expire(at);
         }
         self.touch(key);
         self.account(key.len(), &entry);
-        self.horizon.note(self.entries.len(), entry.expire_at_ms);
+        self.expiry_index.note(self.entries.len(), entry.expire_at_ms);
         self.entries.push(key, entry);
     }
 
@@ -416,7 +416,7 @@ impl Keyspace {
         self.touch_at(at);
         let key_len = self.entries.at(at).map_or(0, |(key, _)| key.len());
         self.account(key_len, &entry);
-        self.horizon.note(at, entry.expire_at_ms);
+        self.expiry_index.note(at, entry.expire_at_ms);
         let old = std::mem::replace(&mut self.entries[at], entry);
         self.discount(key_len, &old);
         old
@@ -427,9 +427,9 @@ impl Keyspace {
         let (key, entry) = self.entries.swap_remove(at).expect("the caller found this position");
         self.touch(&key);
         self.discount(key.len(), &entry);
-        self.horizon.cut(self.entries.len());
+        self.expiry_index.cut(self.entries.len());
         // The last entry has come here.
-        self.horizon.note(at, self.entries.at(at).and_then(|(_, moved)| moved.expire_at_ms));
+        self.expiry_index.note(at, self.entries.at(at).and_then(|(_, moved)| moved.expire_at_ms));
         (key, entry)
     }
 
@@ -443,8 +443,8 @@ impl Keyspace {
         let last = self.entries.len() - 1;
         let at = at.min(last);
         self.entries.swap(at, last);
-        self.horizon.note(at, self.entries[at].expire_at_ms);
-        self.horizon.note(last, self.entries[last].expire_at_ms);
+        self.expiry_index.note(at, self.entries[at].expire_at_ms);
+        self.expiry_index.note(last, self.entries[last].expire_at_ms);
     }
 
     /// Takes the entry of a key that must be there, leaving an empty string in its place for somebody to replace.
@@ -483,13 +483,13 @@ impl Keyspace {
     pub(crate) fn set_expiry(&mut self, at: usize, expire_at_ms: Option<NonZeroU64>) -> Option<NonZeroU64> {
         let (key, entry) = self.entries.at_mut(at).expect("the caller found this position");
         let old = std::mem::replace(&mut entry.expire_at_ms, expire_at_ms);
-        self.seat.tell(key);
+        self.state.record_change(key);
         let (more, less) = (usize::from(expire_at_ms.is_some()), usize::from(old.is_some()));
         self.expiring = self.expiring + more - less;
         if entry.sticky {
             self.sticky.expiring = self.sticky.expiring + more - less;
         }
-        self.horizon.note(at, expire_at_ms);
+        self.expiry_index.note(at, expire_at_ms);
         old
     }
 
@@ -497,11 +497,11 @@ impl Keyspace {
     pub(crate) fn set_sticky(&mut self, at: usize, sticky: bool) -> bool {
         let (key, entry) = self.entries.at_mut(at).expect("the caller found this position");
         let old = std::mem::replace(&mut entry.sticky, sticky);
-        self.seat.tell(key);
-        let share = Sticky::share(key.len(), entry);
+        self.state.record_change(key);
+        let usage = Sticky::usage(key.len(), entry);
         match (old, sticky) {
-            (false, true) => self.sticky += share,
-            (true, false) => self.sticky -= share,
+            (false, true) => self.sticky += usage,
+            (true, false) => self.sticky -= usage,
             _ => {}
         }
         old
@@ -511,13 +511,13 @@ impl Keyspace {
     /// either are told.
     pub(crate) fn swap(&mut self, other: &mut Keyspace) {
         std::mem::swap(self, other);
-        std::mem::swap(&mut self.seat, &mut other.seat);
-        for seat in [&mut self.seat, &mut other.seat] {
-            if let Some(changed) = &mut seat.changed {
+        std::mem::swap(&mut self.state, &mut other.state);
+        for state in [&mut self.state, &mut other.state] {
+            if let Some(changed) = &mut state.changed {
                 changed.everything = true;
             }
             let exists = |key: &[u8]| self.entries.find(key).or_else(|| other.entries.find(key)).is_some();
-            seat.watches.touch_all(exists);
+            state.watches.touch_all(exists);
         }
     }
 
@@ -529,14 +529,14 @@ impl Keyspace {
         veto: impl Fn(&[u8]) -> bool,
         removed: &mut Vec<(Key, Entry)>,
     ) -> bool {
-        let Some(span) = self.horizon.take_due(now_ms) else { return false };
+        let Some(span) = self.expiry_index.take_due(now_ms) else { return false };
         let end = self.len().min((span + 1) * SPAN);
         for at in (span * SPAN..end).rev() {
             let (key, entry) = self.entries.at(at).expect("what is removed comes after what is looked at");
             if !entry.is_expired(now_ms) {
-                self.horizon.note(at, entry.expire_at_ms);
+                self.expiry_index.note(at, entry.expire_at_ms);
             } else if veto(key) {
-                self.horizon.note(at, NonZeroU64::new(now_ms + VETOED_MS));
+                self.expiry_index.note(at, NonZeroU64::new(now_ms + VETOED_MS));
             } else {
                 removed.push(self.expire(at));
             }
@@ -551,37 +551,37 @@ impl Keyspace {
 
     /// The watches of these keys.
     pub(crate) fn watches(&mut self) -> &mut Watches {
-        &mut self.seat.watches
+        &mut self.state.watches
     }
 
     /// Tells watchers that `key` changed.
     pub fn touch(&mut self, key: &[u8]) {
-        self.seat.tell(key);
+        self.state.record_change(key);
     }
 
     /// Tells watchers of all keys that `goes` says this of, whether these exist or not.
     pub fn touch_all(&mut self, goes: impl Fn(&[u8]) -> bool) {
-        self.seat.watches.touch_all(goes);
+        self.state.watches.touch_all(goes);
     }
 
     /// Like [`Keyspace::touch`], for the entry at `at`.
     pub(crate) fn touch_at(&mut self, at: usize) {
-        if self.seat.is_heard()
+        if self.state.is_heard()
             && let Some((key, _)) = self.entries.at(at)
         {
-            self.seat.tell(key);
+            self.state.record_change(key);
         }
     }
 }
 
-impl Seat {
+impl DatabaseState {
     /// Whether anybody wants to know what changes.
     fn is_heard(&self) -> bool {
         !self.watches.is_empty() || self.changed.is_some()
     }
 
     /// Tells all who want to know that `key` has changed.
-    fn tell(&mut self, key: &[u8]) {
+    fn record_change(&mut self, key: &[u8]) {
         if !self.watches.is_empty() {
             self.watches.touch(key);
         }

@@ -7,6 +7,8 @@
 //! something about a command (routing, locks, `redis.call`, COMMAND DOCS) reads that row.
 
 pub mod args;
+pub mod bytes_eq;
+pub mod chunked_stack;
 pub mod codec;
 mod coding;
 pub mod command;
@@ -19,23 +21,22 @@ pub mod effect;
 mod entry;
 pub mod error;
 pub mod evict;
+pub mod expiry_index;
 pub mod geo;
 pub mod glob;
-pub mod horizon;
 pub mod hyperloglog;
+mod key_actions;
 pub mod keys;
 pub mod keyspace;
 mod listpack;
 pub mod long_double;
-pub mod notice;
+pub mod notifications;
 pub mod number;
 pub mod partition;
-pub mod pieces;
 mod random;
 pub mod rdb;
 pub mod recency;
 pub mod reply;
-pub mod same;
 pub mod size;
 pub mod slot;
 pub mod spec;
@@ -44,7 +45,6 @@ pub mod syntax;
 #[cfg(test)]
 pub(crate) mod testing;
 mod timeout;
-mod touch;
 pub mod undo;
 pub mod value;
 pub mod wait;

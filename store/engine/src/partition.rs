@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::entry::Entry;
 use crate::keyspace::{DATABASES, Keyspace};
 use crate::slot;
-use crate::watch::{Broken, Flag};
+use crate::watch::{BrokenWatch, Flag};
 
 /// All databases' share of the keys of one shard: what one lock guards.
 #[derive(Default)]
@@ -37,12 +37,12 @@ impl Partition {
         self.databases.iter_mut().for_each(|space| space.watches().hold());
     }
 
-    fn take_held(&mut self, broken: &mut Vec<Broken>) {
+    fn take_held(&mut self, broken: &mut Vec<BrokenWatch>) {
         self.is_watched = false;
         for (db, space) in self.databases.iter_mut().enumerate() {
             let watches = space.watches();
             let held = watches.take_held();
-            broken.extend(held.into_iter().map(|(key, flags)| Broken { db, key, flags }));
+            broken.extend(held.into_iter().map(|(key, flags)| BrokenWatch { db, key, flags }));
             self.is_watched |= !watches.is_empty();
         }
     }
@@ -168,12 +168,12 @@ impl Partitions<'_> {
     }
 
     /// Gives the watches of what has changed since then to `broken`. Changes stay again.
-    pub(crate) fn take_broken(&mut self, broken: &mut Vec<Broken>) {
+    pub(crate) fn take_broken(&mut self, broken: &mut Vec<BrokenWatch>) {
         (0..self.len()).for_each(|at| self.nth(at).take_held(broken));
     }
 
     /// Puts the watches of a change that was taken back in their places again.
-    pub(crate) fn restore_watches(&mut self, mut broken: Broken) {
+    pub(crate) fn restore_watches(&mut self, mut broken: BrokenWatch) {
         // Those whose session has forgotten them meanwhile are held by nobody else.
         broken.flags.retain(|flag| Arc::strong_count(flag) > 1);
         for flag in broken.flags {
@@ -189,7 +189,7 @@ mod tests {
     use super::*;
 
     /// The watches that are broken by a change of `k`.
-    fn broken_by_change(partition: &mut Partition) -> Vec<Broken> {
+    fn broken_by_change(partition: &mut Partition) -> Vec<BrokenWatch> {
         let mut broken = Vec::new();
         partition.hold_watches();
         partition.databases[3].touch(b"k");
@@ -212,7 +212,7 @@ mod tests {
         let broken = broken_by_change(&mut partition);
         assert_eq!(broken.iter().map(|broken| broken.flags.len()).sum::<usize>(), 1);
         assert!(!stays.load(Ordering::Relaxed));
-        broken.into_iter().for_each(Broken::tell);
+        broken.into_iter().for_each(BrokenWatch::raise_flags);
         assert!(stays.load(Ordering::Relaxed) && partition.databases[3].watches().is_empty());
     }
 }

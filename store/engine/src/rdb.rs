@@ -16,7 +16,7 @@ pub use codec::{Cause, Decoder, Fault, write_string};
 
 use crate::{CommandError, Value};
 use crc64::crc64;
-use object::Form;
+use object::Encoding;
 
 /// The version that Redis 7.0 writes.
 const VERSION: u16 = 10;
@@ -34,7 +34,7 @@ pub const WRONG_SEAL: CommandError = CommandError::new("ERR DUMP payload version
 
 /// What is said of a key beside its value and expiry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Marks {
+pub struct KeyMeta {
     /// Seconds since it was last used.
     pub idle_s: Option<u64>,
     /// How often it is used, on Redis' logarithmic scale.
@@ -61,7 +61,7 @@ pub fn unseal(payload: &[u8]) -> Option<&[u8]> {
 
 /// What DUMP gives for `value`.
 pub fn dump(value: &Value) -> Vec<u8> {
-    let form = Form::of(value);
+    let form = Encoding::of(value);
     let mut payload = vec![form.kind];
     form.write(&mut payload).expect("memory takes everything");
     seal(&mut payload);

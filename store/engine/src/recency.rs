@@ -67,7 +67,12 @@ impl Aging {
 
     /// The stamp of a key that comes from elsewhere with what was remembered of it there, if that is what is
     /// remembered here.
-    pub fn recalled(self, idle_seconds: Option<u64>, frequency: Option<u8>, now_ms: u64) -> Option<Stamp> {
+    pub fn stamp_of_access(
+        self,
+        idle_seconds: Option<u64>,
+        frequency: Option<u8>,
+        now_ms: u64,
+    ) -> Option<Stamp> {
         match self {
             Aging::Recency => {
                 let used_ms = now_ms.saturating_sub(idle_seconds?.saturating_mul(1000));

@@ -35,11 +35,11 @@ pub struct Command {
     pub help: &'static str,
     /// Performs the call. May assume the arity. On `Err` nothing has been changed and whatever was written to
     /// the reply is taken back by the caller.
-    pub run: Run,
+    pub run: CommandFn,
 }
 
 /// The shape of every command function.
-pub type Run = fn(&mut Ctx<'_>, Args<'_>) -> Result<(), CommandError>;
+pub type CommandFn = fn(&mut Ctx<'_>, Args<'_>) -> Result<(), CommandError>;
 
 impl Command {
     /// What most rows have in common; rows say only what differs.

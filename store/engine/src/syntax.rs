@@ -20,7 +20,7 @@ pub struct Argument<'a> {
     /// What it is called.
     pub name: String,
     /// What it is.
-    pub kind: Kind<'a>,
+    pub kind: ArgumentKind<'a>,
     /// The word that it is, or that stands before it.
     pub token: Option<&'a str>,
     /// The number of the key specification that it belongs to.
@@ -39,7 +39,7 @@ pub struct Argument<'a> {
 
 /// What an argument is.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Kind<'a> {
+pub enum ArgumentKind<'a> {
     /// A value, with the name that its type has in COMMAND DOCS.
     Value(&'static str),
     /// Its word.
@@ -50,9 +50,9 @@ pub enum Kind<'a> {
     Block(Vec<Argument<'a>>),
 }
 
-impl Default for Kind<'_> {
+impl Default for ArgumentKind<'_> {
     fn default() -> Self {
-        Kind::Value("string")
+        ArgumentKind::Value("string")
     }
 }
 
@@ -120,28 +120,29 @@ impl<'a> Parser<'a> {
             None => head,
         };
         if let Some((token, name)) = head.split_once('!') {
-            (argument.token, argument.name, argument.kind) = (Some(token), name.to_owned(), Kind::Token);
+            (argument.token, argument.name, argument.kind) =
+                (Some(token), name.to_owned(), ArgumentKind::Token);
         } else if self.takes("(") {
             argument.name = value.to_owned();
             let (inner, is_choice) = self.sequence();
-            argument.kind = if is_choice { Kind::OneOf(inner) } else { Kind::Block(inner) };
+            argument.kind = if is_choice { ArgumentKind::OneOf(inner) } else { ArgumentKind::Block(inner) };
         } else if !head.contains(|letter: char| letter.is_ascii_lowercase()) {
             (argument.token, argument.name, argument.kind) =
-                (Some(head), head.to_ascii_lowercase(), Kind::Token);
+                (Some(head), head.to_ascii_lowercase(), ArgumentKind::Token);
         } else {
             let typed = value
                 .rsplit_once(':')
                 .and_then(|(name, kind)| Some((name, TYPES.iter().find(|(short, _)| *short == kind)?.1)));
             let plain = if value == "key" { "key" } else { "string" };
             let (name, kind) = typed.unwrap_or((value, plain));
-            (argument.name, argument.kind) = (name.to_owned(), Kind::Value(kind));
+            (argument.name, argument.kind) = (name.to_owned(), ArgumentKind::Value(kind));
         }
         self.suffixes(&mut argument);
         argument
     }
 
     fn suffixes(&mut self, argument: &mut Argument<'a>) {
-        if argument.kind == Kind::Value("key") {
+        if argument.kind == ArgumentKind::Value("key") {
             argument.key_spec = Some(self.next_key);
         }
         if self.takes("#") {
@@ -184,10 +185,10 @@ impl Argument<'_> {
     /// As if it could not be missing.
     fn needed(&self) -> String {
         let value = match &self.kind {
-            Kind::Value(_) => self.name.clone(),
-            Kind::Token => String::new(),
-            Kind::Block(arguments) => all_of(arguments),
-            Kind::OneOf(arguments) => {
+            ArgumentKind::Value(_) => self.name.clone(),
+            ArgumentKind::Token => String::new(),
+            ArgumentKind::Block(arguments) => all_of(arguments),
+            ArgumentKind::OneOf(arguments) => {
                 let choices: Vec<_> = arguments.iter().map(Argument::needed).collect();
                 let choices = choices.join(" | ");
                 // Alone in its brackets it needs no more of them.
@@ -236,12 +237,15 @@ mod tests {
         else {
             panic!("three arguments");
         };
-        assert_eq!((&*first.name, &first.kind, first.key_spec), ("key", &Kind::Value("key"), Some(0)));
-        assert_eq!((&*second.name, &second.kind), ("ip:port", &Kind::Value("integer")));
+        assert_eq!(
+            (&*first.name, &first.kind, first.key_spec),
+            ("key", &ArgumentKind::Value("key"), Some(0))
+        );
+        assert_eq!((&*second.name, &second.kind), ("ip:port", &ArgumentKind::Value("integer")));
         assert_eq!((second.deprecated_since, second.key_spec), (Some("2.8.12"), None));
         let wanted = Argument {
             name: "pattern".to_owned(),
-            kind: Kind::Value("pattern"),
+            kind: ArgumentKind::Value("pattern"),
             token: Some("GET"),
             key_spec: Some(7),
             since: Some("6.2.0"),
@@ -262,7 +266,7 @@ mod tests {
                     !argument.name.is_empty() && argument.name.chars().all(plain),
                     "{command}: {argument:?}"
                 );
-                if let Kind::OneOf(inner) | Kind::Block(inner) = &argument.kind {
+                if let ArgumentKind::OneOf(inner) | ArgumentKind::Block(inner) = &argument.kind {
                     assert!(!inner.is_empty(), "{command}: {argument:?}");
                     check(inner, command);
                 }

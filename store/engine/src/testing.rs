@@ -58,7 +58,7 @@ impl Bench {
                     seed: &mut self.seed,
                     undo: self.undo.as_mut(),
                     effects: self.effects.as_mut(),
-                    touches: None,
+                    key_actions: None,
                     work: &crate::Work::unlimited(),
                     out: &mut out,
                 };

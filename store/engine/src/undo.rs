@@ -7,17 +7,17 @@
 use std::num::NonZeroU64;
 
 use crate::Value;
+use crate::bytes_eq::bytes_eq;
+use crate::chunked_stack::Pieces;
 use crate::dense::Key;
 use crate::discard::discard;
 use crate::entry::Entry;
 use crate::keyspace::Keyspace;
 use crate::partition::Partitions;
-use crate::pieces::Pieces;
-use crate::same::same;
 use crate::steps::BYTES_PER_STEP;
 use crate::value::stream::{Group, Id, Meta, Part};
 use crate::value::{List, Str, Stream, Taken};
-use crate::watch::Broken;
+use crate::watch::BrokenWatch;
 
 /// One step back.
 #[derive(Debug)]
@@ -36,9 +36,9 @@ pub enum Undo {
     /// Restore the mark of STICK.
     Sticky(bool),
     /// Give the string this length again, after an append.
-    Truncate(Size),
+    Truncate(StringSize),
     /// Write these bytes at this offset again, then cut to this length.
-    Overwrite(usize, Box<[u8]>, Size),
+    Overwrite(usize, Box<[u8]>, StringSize),
     /// Remove that many elements at the front (`true`) or back.
     ListUnpush(bool, usize),
     /// Put this element back at the front (`true`) or back.
@@ -73,7 +73,7 @@ pub enum StreamUndo {
     /// The node of this ID did not exist, or ended there, and this was known of the stream.
     Added(Id, Option<(usize, usize)>, Meta),
     /// In the node of the first ID this entry was not marked as deleted.
-    Marked(Id, Id),
+    Deleted(Id, Id),
     /// The part of this name had these bytes, or was not there.
     Part(Vec<u8>, Option<Vec<u8>>),
     /// There was this group.
@@ -82,14 +82,14 @@ pub enum StreamUndo {
 
 /// Length and capacity of a string: the byte account counts what is allocated.
 #[derive(Clone, Copy, Debug)]
-pub struct Size {
+pub struct StringSize {
     /// Bytes in use.
     pub len: usize,
     /// Bytes allocated.
     pub capacity: usize,
 }
 
-fn restore_size(raw: &mut Vec<u8>, size: Size) {
+fn restore_size(raw: &mut Vec<u8>, size: StringSize) {
     raw.truncate(size.len);
     raw.shrink_to(size.capacity);
 }
@@ -120,7 +120,7 @@ pub struct UndoLog {
     bytes: usize,
     /// Changes beyond the first that records have taken in.
     merged: usize,
-    broken: Vec<Broken>,
+    broken: Vec<BrokenWatch>,
 }
 
 impl UndoLog {
@@ -130,13 +130,13 @@ impl UndoLog {
     }
 
     /// Watches that are broken if the changes stay.
-    pub(crate) fn broken(&mut self) -> &mut Vec<Broken> {
+    pub(crate) fn broken(&mut self) -> &mut Vec<BrokenWatch> {
         &mut self.broken
     }
 
     /// The changes stay: those who watch a key are told.
-    pub fn tell_watchers(&mut self) {
-        self.broken.drain(..).for_each(Broken::tell);
+    pub fn notify_watchers(&mut self) {
+        self.broken.drain(..).for_each(BrokenWatch::raise_flags);
     }
 
     /// Takes the keys that were changed, in the order of their first change; for whoever keeps the changes, and then has
@@ -157,7 +157,7 @@ impl UndoLog {
 
     /// Whether the newest record restores all of `key` already.
     pub(crate) fn covers(&self, db: usize, key: &[u8]) -> bool {
-        self.whole && self.keys.last().is_some_and(|(held_db, held)| *held_db == db && same(held, key))
+        self.whole && self.keys.last().is_some_and(|(held_db, held)| *held_db == db && bytes_eq(held, key))
     }
 
     /// Adds a record of a database that was emptied in one partition.
@@ -203,14 +203,14 @@ impl UndoLog {
 
     /// Adds a record for `key`.
     pub(crate) fn push(&mut self, db: usize, key: &[u8], undo: Undo) {
-        let again = self.keys.last().is_some_and(|(held_db, held)| *held_db == db && same(held, key));
+        let again = self.keys.last().is_some_and(|(held_db, held)| *held_db == db && bytes_eq(held, key));
         if !again {
             self.keys.push((db, key.into()));
             self.bytes += key.len() + size_of::<(usize, Key)>();
         }
         if again && self.whole {
             if let Undo::Removed(at, _) = undo {
-                self.place_last(at);
+                self.set_last_position(at);
             }
             return;
         }
@@ -235,7 +235,7 @@ impl UndoLog {
     }
 
     /// An entry that was replaced before has now lost its place too: it has to come back to that.
-    fn place_last(&mut self, at: usize) {
+    fn set_last_position(&mut self, at: usize) {
         if let Some(Record::Key(_, undo)) = self.records.last_mut()
             && let Undo::Entry(old) = undo
             && let Some(entry) = old.take()
@@ -433,7 +433,7 @@ impl Undo {
 impl StreamUndo {
     fn payload(&self) -> usize {
         match self {
-            StreamUndo::Added(..) | StreamUndo::Marked(..) => 0,
+            StreamUndo::Added(..) | StreamUndo::Deleted(..) => 0,
             StreamUndo::Part(part, bytes) => part.len() + bytes.as_ref().map_or(0, Vec::len),
             StreamUndo::Group(name, group) => name.len() + group.bytes(),
         }
@@ -448,7 +448,7 @@ impl StreamUndo {
                 }
                 stream.set_meta(meta);
             }
-            StreamUndo::Marked(own, id) => drop(stream.change_node(own, |node| node.unmark(own, id))),
+            StreamUndo::Deleted(own, id) => drop(stream.change_node(own, |node| node.unmark(own, id))),
             StreamUndo::Part(part, bytes) => {
                 let part = Part::decoded(&part).expect("it was encoded when this was recorded");
                 match bytes {

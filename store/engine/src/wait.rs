@@ -14,7 +14,7 @@ use crate::value::stream::Id;
 use crate::{Args, CommandError, Value, number};
 
 /// The wish of a blocking call whose arguments were found to be valid.
-pub struct Wish<'a> {
+pub struct BlockingCall<'a> {
     args: Args<'a>,
     keys: Range<usize>,
     count_at: Option<usize>,
@@ -22,9 +22,9 @@ pub struct Wish<'a> {
     streams: Option<Wanted<'a>>,
 }
 
-impl<'a> Wish<'a> {
+impl<'a> BlockingCall<'a> {
     /// What `args` wait for: the keys of the first part of their row. Those of other parts are only written to.
-    pub fn of(command: &Command, args: Args<'a>) -> Wish<'a> {
+    pub fn of(command: &Command, args: Args<'a>) -> BlockingCall<'a> {
         let mut streams = None;
         let (keys, count_at) = match command.keys.first() {
             Some(&KeyPart::Range { first, last, .. }) => {
@@ -45,11 +45,11 @@ impl<'a> Wish<'a> {
             }
             Some(KeyPart::After { .. }) | None => (0..0, None),
         };
-        Wish { args, keys, count_at, streams }
+        BlockingCall { args, keys, count_at, streams }
     }
 
     /// Whether it waits at all.
-    pub fn is_patient(&self) -> bool {
+    pub fn blocks(&self) -> bool {
         self.streams.as_ref().is_none_or(|wanted| wanted.block_ms.is_some())
     }
 
@@ -166,11 +166,11 @@ mod tests {
     use super::*;
     use crate::command::lookup;
 
-    fn with_wish<T>(line: &str, see: impl FnOnce(Wish<'_>) -> T) -> T {
+    fn with_call<T>(line: &str, see: impl FnOnce(BlockingCall<'_>) -> T) -> T {
         let items: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
         let args = Args::new(&items);
         let command = lookup(&args.name().to_ascii_lowercase()).expect("a command");
-        see(Wish::of(command, args))
+        see(BlockingCall::of(command, args))
     }
 
     #[test]
@@ -183,13 +183,13 @@ mod tests {
             ("BLMOVE a b LEFT RIGHT 7", &["a"], "BLMOVE k b LEFT RIGHT 7"),
             ("BRPOPLPUSH a b 7", &["a"], "BRPOPLPUSH k b 7"),
         ] {
-            with_wish(line, |wish| {
+            with_call(line, |call| {
                 assert!(
-                    wish.keys().iter().eq(keys.iter().map(|key| key.as_bytes()).collect::<Vec<_>>().iter())
+                    call.keys().iter().eq(keys.iter().map(|key| key.as_bytes()).collect::<Vec<_>>().iter())
                 );
-                let words = wish.narrowed(b"k").join(&b' ');
+                let words = call.narrowed(b"k").join(&b' ');
                 assert_eq!(String::from_utf8_lossy(&words), narrowed);
-                assert_eq!(wish.timeout_ms(), Ok(7000), "{line}");
+                assert_eq!(call.timeout_ms(), Ok(7000), "{line}");
             });
         }
     }
@@ -205,16 +205,16 @@ mod tests {
                 "XREADGROUP GROUP streams c BLOCK 7000 NOACK COUNT 1000 STREAMS k >",
             ),
         ] {
-            with_wish(line, |wish| {
-                let words = wish.narrowed(b"k").join(&b' ');
+            with_call(line, |call| {
+                let words = call.narrowed(b"k").join(&b' ');
                 assert_eq!(String::from_utf8_lossy(&words), narrowed);
-                assert_eq!(wish.timeout_ms(), Ok(7000), "{line}");
-                assert!(wish.is_patient());
+                assert_eq!(call.timeout_ms(), Ok(7000), "{line}");
+                assert!(call.blocks());
             });
         }
-        with_wish("XREAD STREAMS j k $ 0", |wish| assert!(!wish.is_patient()));
+        with_call("XREAD STREAMS j k $ 0", |call| assert!(!call.blocks()));
         let dollars =
-            |line| with_wish(line, |wish| wish.dollars().map(|(at, key)| (at, key.to_vec())).collect());
+            |line| with_call(line, |call| call.dollars().map(|(at, key)| (at, key.to_vec())).collect());
         let found: Vec<(usize, Vec<u8>)> = dollars("XREAD BLOCK 1 STREAMS j $ l 1 $ $");
         assert_eq!(found, [(8, b"$".to_vec()), (9, b"l".to_vec())]);
     }

@@ -86,7 +86,7 @@ impl Watches {
 
 /// The watches of a key that was changed by a transaction.
 #[derive(Debug)]
-pub(crate) struct Broken {
+pub(crate) struct BrokenWatch {
     /// Its database.
     pub db: usize,
     /// The key.
@@ -95,9 +95,9 @@ pub(crate) struct Broken {
     pub flags: Vec<Flag>,
 }
 
-impl Broken {
+impl BrokenWatch {
     /// The change stays.
-    pub fn tell(self) {
+    pub fn raise_flags(self) {
         raise(&self.flags);
     }
 }

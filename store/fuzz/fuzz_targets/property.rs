@@ -10,7 +10,7 @@ use proto::store::v1::response::Body as Answer;
 use proto::store::v1::store_client::StoreClient;
 use proto::store::v1::store_server::{self, StoreServer};
 use proto::store::v1::{self as wire, Request, Requests, Response, Responses};
-use store::client::{Cluster, Trust};
+use store::client::{Cluster, PeerCredentials};
 use store::server::Service;
 use store::topology::SlotMap;
 use store::{Call, LockRequest, Mode, Node, Store};
@@ -31,7 +31,7 @@ const MOST_REQUESTS: usize = 40;
 /// The number of the last request.
 const LAST: u64 = u64::MAX;
 /// For an answer that comes at once if it comes at all.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 fn block_on<T>(work: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -113,10 +113,11 @@ pub fn requests(input: &[u8]) {
     block_on(async {
         let node = Node::new(2);
         let configure = Box::new(|_: &[(String, String)]| Ok(()));
-        let service = Service::new(node, Trust::default(), || NOW_MS, configure, None, |_| ()).await;
+        let service =
+            Service::new(node, PeerCredentials::default(), || NOW_MS, configure, None, |_| ()).await;
         let service = StoreServer::new(service.expect("nothing is kept, so nothing can be wrong"));
-        let beat = request(LAST, Ask::Heartbeat(wire::Heartbeat::default()));
-        let last = talk(&service, &requests, beat).await;
+        let heartbeat = request(LAST, Ask::Heartbeat(wire::Heartbeat::default()));
+        let last = talk(&service, &requests, heartbeat).await;
         let Answer::Status(status) = last else { panic!("a beat is answered by {last:?}") };
         if status.prepared == 0 && !outlasts {
             let execute = wire::Execute { call: Some(call("DBSIZE")), sequence: 1, since: 0 };
@@ -132,15 +133,15 @@ async fn talk(service: &StoreServer<Service>, requests: &[Request], last: Reques
     let mut asked: HashMap<u64, usize> = HashMap::new();
     requests.iter().for_each(|request| *asked.entry(request.id).or_default() += 1);
     let (sender, receiver) = mpsc::unbounded_channel();
-    let greeting = Requests { requests: vec![request(LAST - 1, Ask::Handshake(Box::new(hello)))] };
-    for message in [greeting, Requests { requests: requests.to_vec() }, Requests { requests: vec![last] }] {
+    let handshake = Requests { requests: vec![request(LAST - 1, Ask::Handshake(Box::new(hello)))] };
+    for message in [handshake, Requests { requests: requests.to_vec() }, Requests { requests: vec![last] }] {
         sender.send(message).expect("the receiver is here");
     }
     // The stream stays open until all is answered: its end takes back what is under way.
     let link = StoreClient::new(service.clone()).link(UnboundedReceiverStream::new(receiver)).await;
     let mut answers = link.expect("a stream").into_inner();
     loop {
-        let message = timeout(PATIENCE, answers.message()).await.expect("the node goes on to answer");
+        let message = timeout(TIMEOUT, answers.message()).await.expect("the node goes on to answer");
         let message = message.expect("the stream is whole").expect("the node does not end it");
         for Response { id, body } in message.responses {
             if id == LAST {
@@ -219,10 +220,10 @@ pub fn responses(input: &[u8]) {
         let liar = StoreServer::new(Liar { address: address.clone(), says });
         let server = tonic::transport::Server::builder().add_service(liar);
         tokio::spawn(server.serve_with_incoming(connections(listener)));
-        let cluster = Cluster::open(&[address], Trust::default(), 0).expect("one node");
+        let cluster = Cluster::open(&[address], PeerCredentials::default(), 0).expect("one node");
         cluster.respond(Box::new(Clone::clone));
-        cluster.set_keeper(Box::new(|_, _| {}));
-        let store = Store::Spread(cluster);
+        cluster.set_invalidation_listener(Box::new(|_, _| {}));
+        let store = Store::Distributed(cluster);
         let _ = timeout(A_WHILE, ask_all(&store)).await;
     });
 }

@@ -9,18 +9,18 @@ use proto::store::v1 as wire;
 use store_engine::codec::put_bytes;
 use store_engine::hyperloglog::SparseLimit;
 use store_engine::keyspace::{Changed, Counts};
-use store_engine::notice::{Event, class};
+use store_engine::notifications::{Notification, class};
 use store_engine::{CommandError, DATABASES, Protocol, Reply};
 use tokio::sync::watch;
 use wire::refusal::Code;
 use wire::request::Body as Ask;
 use wire::response::Body as Answer;
 
-use super::link::{Greeting, Link, Pending};
+use super::credentials::PeerCredentials;
+use super::link::{Link, LinkHandshake, Pending};
 use super::lost::Lost;
-use super::trust::Trust;
 use crate::call::Call;
-use crate::copies::{Keeper, Origin};
+use crate::invalidations::{InvalidationListener, Origin};
 use crate::memory::Usage;
 use crate::notify::Audience;
 use crate::random::random;
@@ -34,23 +34,23 @@ const HURRY_MS: u32 = 500;
 pub struct Cluster {
     /// Who this is.
     peer: u64,
-    trust: Trust,
+    credentials: PeerCredentials,
     view: RwLock<View>,
     transactions: AtomicU64,
     /// From how many bytes on a HyperLogLog is dense that is changed here.
     sparse_limit: AtomicUsize,
     /// Counts the changes of the catalog by others.
     catalog: watch::Sender<u64>,
-    respondent: OnceLock<Respondent>,
+    query_handler: OnceLock<QueryHandler>,
     audience: OnceLock<Audience>,
     /// Bits of notify-keyspace-events.
     notify: AtomicU32,
-    keeps_copies: AtomicBool,
-    keeper: OnceLock<Keeper>,
+    invalidations_enabled: AtomicBool,
+    listener: OnceLock<InvalidationListener>,
 }
 
 /// Answers the questions of other gateways, at once.
-pub type Respondent = Box<dyn Fn(&Bytes) -> Bytes + Send + Sync>;
+pub type QueryHandler = Box<dyn Fn(&Bytes) -> Bytes + Send + Sync>;
 
 struct View {
     map: Arc<SlotMap>,
@@ -64,28 +64,32 @@ impl Cluster {
     /// Connects to these nodes, each `HOST:PORT`, and stays connected. Unless they know better, they own equal shares
     /// of the slots. Needs a runtime.
     /// Nodes that were told nothing about it yet tell of keyspace events of the classes in `notify`.
-    pub fn open(nodes: &[String], trust: Trust, notify: u32) -> Result<Arc<Cluster>, InvalidMap> {
-        Ok(Cluster::with(SlotMap::even(nodes)?, trust, notify))
+    pub fn open(
+        nodes: &[String],
+        credentials: PeerCredentials,
+        notify: u32,
+    ) -> Result<Arc<Cluster>, InvalidMap> {
+        Ok(Cluster::with(SlotMap::even(nodes)?, credentials, notify))
     }
 
     /// The same for a cluster whose map is known.
-    pub fn of(map: SlotMap, trust: Trust) -> Arc<Cluster> {
-        Cluster::with(map, trust, 0)
+    pub fn of(map: SlotMap, credentials: PeerCredentials) -> Arc<Cluster> {
+        Cluster::with(map, credentials, 0)
     }
 
-    fn with(map: SlotMap, trust: Trust, notify: u32) -> Arc<Cluster> {
+    fn with(map: SlotMap, credentials: PeerCredentials, notify: u32) -> Arc<Cluster> {
         let cluster = Arc::new(Cluster {
             peer: random(),
-            trust,
+            credentials,
             view: RwLock::new(View { map: Arc::new(map.clone()), links: Vec::new(), owners: Vec::new() }),
             transactions: AtomicU64::new(0),
             sparse_limit: AtomicUsize::new(SparseLimit::default().0),
             catalog: watch::Sender::new(0),
-            respondent: OnceLock::new(),
+            query_handler: OnceLock::new(),
             audience: OnceLock::new(),
             notify: AtomicU32::new(notify),
-            keeps_copies: AtomicBool::new(false),
-            keeper: OnceLock::new(),
+            invalidations_enabled: AtomicBool::new(false),
+            listener: OnceLock::new(),
         });
         cluster.view(&mut cluster.view.write(), map);
         cluster
@@ -106,8 +110,12 @@ impl Cluster {
         // A guess may have named others.
         view.links.truncate(map.nodes().len());
         for (number, node) in map.nodes().iter().enumerate().skip(view.links.len()) {
-            let greeting = NodeGreeting { cluster: Arc::downgrade(self), node: number };
-            view.links.push(Arc::new(Link::open(node.clone(), self.trust.tls.clone(), Arc::new(greeting))));
+            let handshake = NodeHandshake { cluster: Arc::downgrade(self), node: number };
+            view.links.push(Arc::new(Link::open(
+                node.clone(),
+                self.credentials.tls.clone(),
+                Arc::new(handshake),
+            )));
         }
         view.owners = map.owners().into_iter().map(|node| view.links[node].clone()).collect();
         view.map = Arc::new(map);
@@ -131,7 +139,7 @@ impl Cluster {
         };
         if let Some(map) = news {
             self.links().iter().for_each(|link| {
-                link.tell(Ask::SetTopology(Box::new(wire::SetTopology { map: Some(map.clone()) })))
+                link.send_oneway(Ask::SetTopology(Box::new(wire::SetTopology { map: Some(map.clone()) })))
             });
         }
         Ok(())
@@ -174,12 +182,19 @@ impl Cluster {
         (self.peer << 40) | (count & ((1 << 40) - 1))
     }
 
-    /// Sends a command to a node, as a transaction of its own. Commands of one `lane` to one node are run in order; `since` is
+    /// Sends a command to a node, as a transaction of its own. Commands of one `sequence` to one node are run in order; `since` is
     /// the number of the first one of them that is on its way, 0 if none is: behind one that has to be sent again, all
     /// those have to that were sent with it on its way. One that waits for a lock when its answer is given up is not run.
-    pub fn send(&self, node: NodeId, call: &Call<'_>, protocol: Protocol, lane: u64, since: u64) -> Pending {
+    pub fn send(
+        &self,
+        node: NodeId,
+        call: &Call<'_>,
+        protocol: Protocol,
+        sequence: u64,
+        since: u64,
+    ) -> Pending {
         let link = self.link(node);
-        let execute = wire::Execute { call: Some(wire_call(call, protocol)), sequence: lane, since };
+        let execute = wire::Execute { call: Some(wire_call(call, protocol)), sequence, since };
         link.ask(Ask::Execute(execute)).or_nothing(&link)
     }
 
@@ -255,9 +270,9 @@ impl Cluster {
     }
 
     /// Answers the questions of other gateways from now on; until then the answer is empty.
-    pub fn respond(&self, respondent: Respondent) {
+    pub fn respond(&self, query_handler: QueryHandler) {
         // The first one stays.
-        let _ = self.respondent.set(respondent);
+        let _ = self.query_handler.set(query_handler);
     }
 
     /// Asks all other gateways of the cluster, by way of the first node that is reached. Those that do not answer in
@@ -277,30 +292,30 @@ impl Cluster {
         &self,
         first: NodeId,
         again: bool,
-        patience_ms: u32,
+        timeout_ms: u32,
         question: Bytes,
     ) -> Result<Vec<Bytes>, CommandError> {
-        let mut trouble = None;
+        let mut error = None;
         let mut links = self.links();
         let first = first % links.len().max(1);
         links.rotate_left(first);
         for link in links {
-            let gather = wire::Collect { query: question.clone(), timeout_ms: patience_ms };
+            let gather = wire::Collect { query: question.clone(), timeout_ms };
             match link.ask(Ask::Collect(gather)).answer().await {
                 Ok(Answer::Collected(gathered)) => return Ok(gathered.answers),
-                Ok(_) => trouble = Some(unexpected()),
+                Ok(_) => error = Some(unexpected()),
                 Err(lost) if lost.maybe_done && !again => return Err(lost_error(&lost, true)),
-                Err(lost) => trouble = Some(lost_error(&lost, true)),
+                Err(lost) => error = Some(lost_error(&lost, true)),
             }
         }
-        Err(trouble.unwrap_or_else(unexpected))
+        Err(error.unwrap_or_else(unexpected))
     }
 
-    fn answer(&self, node: NodeId, asked: &wire::Query) {
-        let answer = self.respondent.get().map(|respond| respond(&asked.query)).unwrap_or_default();
+    fn answer(&self, node: NodeId, request: &wire::Query) {
+        let answer = self.query_handler.get().map(|respond| respond(&request.query)).unwrap_or_default();
         // The node may have left the view that a guess was.
         if let Some(link) = self.links().get(node) {
-            link.tell(Ask::Report(wire::Report { collect: asked.collect, answer }));
+            link.send_oneway(Ask::Report(wire::Report { collect: request.collect, answer }));
         }
     }
 
@@ -323,7 +338,7 @@ impl Cluster {
             self.notify.store(happened.classes, Ordering::Relaxed);
         }
         let Some(audience) = self.audience.get() else { return };
-        let event = |wire::KeyEvent { class, name, db, key }| Event {
+        let event = |wire::KeyEvent { class, name, db, key }| Notification {
             class,
             name: name.into(),
             db: db as usize,
@@ -333,29 +348,29 @@ impl Cluster {
     }
 
     /// Whether anybody keeps copies of values.
-    pub(super) fn keeps_copies(&self) -> bool {
-        self.keeps_copies.load(Ordering::Relaxed)
+    pub(super) fn invalidations_enabled(&self) -> bool {
+        self.invalidations_enabled.load(Ordering::Relaxed)
     }
 
     /// Says whether anybody keeps copies of values: of what a request finds that is sent after this, the keeper is told
     /// when it changes.
-    pub fn keep_copies(&self, kept: bool) {
-        if self.keeps_copies.swap(kept, Ordering::Relaxed) != kept {
+    pub fn enable_invalidations(&self, kept: bool) {
+        if self.invalidations_enabled.swap(kept, Ordering::Relaxed) != kept {
             for link in self.links() {
-                link.tell(Ask::SetInvalidations(wire::SetInvalidations { enabled: kept }));
+                link.send_oneway(Ask::SetInvalidations(wire::SetInvalidations { enabled: kept }));
             }
         }
     }
 
     /// Says who is told; the first one stays.
-    pub fn set_keeper(&self, keeper: Keeper) {
-        let _ = self.keeper.set(keeper);
+    pub fn set_invalidation_listener(&self, listener: InvalidationListener) {
+        let _ = self.listener.set(listener);
     }
 
     fn changed(&self, changed: wire::Invalidation) {
-        if let Some(keeper) = self.keeper.get() {
+        if let Some(listener) = self.listener.get() {
             let keys = changed.keys.iter().map(|key| key.to_vec().into()).collect();
-            keeper(Origin::client(changed.client), Changed { keys, everything: changed.everything });
+            listener(Origin::client(changed.client), Changed { keys, everything: changed.everything });
         }
     }
 
@@ -402,21 +417,21 @@ pub(super) fn unexpected() -> CommandError {
     CommandError::new("ERR internal error: unexpected type of answer from a node")
 }
 
-struct NodeGreeting {
+struct NodeHandshake {
     cluster: Weak<Cluster>,
     node: NodeId,
 }
 
-impl Greeting for NodeGreeting {
+impl LinkHandshake for NodeHandshake {
     fn hello(&self) -> Ask {
         let cluster = self.cluster.upgrade();
         let (map, peer, token) = cluster
             .map(|cluster| {
-                (cluster.map().to_wire(), cluster.peer, cluster.trust.token.clone().unwrap_or_default())
+                (cluster.map().to_wire(), cluster.peer, cluster.credentials.token.clone().unwrap_or_default())
             })
             .unwrap_or_default();
         let notify = self.cluster.upgrade().map_or(0, |cluster| cluster.notify.load(Ordering::Relaxed));
-        let (node, keeps_copies) = (self.node as u32, self.keeps_copies());
+        let (node, invalidations_enabled) = (self.node as u32, self.invalidations_enabled());
         let map = Some(map);
         Ask::Handshake(Box::new(wire::Handshake {
             peer,
@@ -425,7 +440,7 @@ impl Greeting for NodeGreeting {
             token,
             gateway: true,
             notify,
-            invalidations: keeps_copies,
+            invalidations: invalidations_enabled,
         }))
     }
 
@@ -438,10 +453,10 @@ impl Greeting for NodeGreeting {
                 }
                 let map = welcome.map.unwrap_or_default();
                 cluster.learn(&map)?;
-                let told = map.identities.get(self.node).map_or(0, |identity| identity.id);
+                let identity = map.identities.get(self.node).map_or(0, |identity| identity.id);
                 match cluster.map().identities().get(self.node) {
                     // Greeted again it hears so itself, and says what to do.
-                    Some(known) if known.id != told => {
+                    Some(known) if known.id != identity => {
                         Err("the node does not have the data that belongs to \
                                                             it"
                         .into())
@@ -462,14 +477,14 @@ impl Greeting for NodeGreeting {
             }
             (Some(cluster), Answer::KeyEvents(happened)) => cluster.happened(happened),
             (Some(cluster), Answer::Invalidation(changed)) => cluster.changed(changed),
-            (Some(cluster), Answer::Query(asked)) => cluster.answer(self.node, &asked),
+            (Some(cluster), Answer::Query(request)) => cluster.answer(self.node, &request),
             (Some(cluster), _) => cluster.catalog.send_modify(|changes| *changes += 1),
             (None, _) => {}
         }
     }
 
-    fn keeps_copies(&self) -> bool {
-        self.cluster.upgrade().is_some_and(|cluster| cluster.keeps_copies())
+    fn invalidations_enabled(&self) -> bool {
+        self.cluster.upgrade().is_some_and(|cluster| cluster.invalidations_enabled())
     }
 
     fn lost(&self) {

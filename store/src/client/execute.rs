@@ -12,11 +12,11 @@ use store_engine::{CommandError, Partitions, Protocol, Reply, Routing};
 use wire::request::Body as Ask;
 use wire::response::Body as Answer;
 
+use super::backoff::Backoff;
 use super::cluster::{Cluster, lost_error, unexpected, wire_call};
 use super::error::TransactionError;
 use super::link::{Link, Pending};
-use super::merge::{self, Progress};
-use super::patience::Patience;
+use super::merge::{self, ScanProgress};
 use super::transaction::{DistributedTransaction, WatchId};
 use crate::call::{self, Call};
 use crate::lock::{LockRequest, Mode};
@@ -24,7 +24,7 @@ use crate::topology::{NodeId, SlotMap};
 use crate::txn::Conflict;
 
 /// How often a transaction of one command is begun anew with more locks.
-const MOST_ROUNDS: usize = 4;
+const MAX_ATTEMPTS: usize = 4;
 
 impl SlotMap {
     /// The only node that a call concerns, which then is all that has to be asked.
@@ -42,26 +42,28 @@ impl Cluster {
         self.map().only_node(call)
     }
 
-    /// Runs a call as a transaction of its own. Whether its reply is no error. Calls of one `lane` to one node are run in
+    /// Runs a call as a transaction of its own. Whether its reply is no error. Calls of one `sequence` to one node are run in
     /// their order.
     pub async fn execute(
         self: &Arc<Self>,
         call: &Call<'_>,
-        lane: u64,
+        sequence: u64,
         seed: &mut u64,
         out: &mut Reply,
     ) -> bool {
-        let mark = out.buf.len();
+        let start = out.buf.len();
         match call.command.routing.of(call.args) {
             Routing::Anywhere => {
                 let nothing = Partitions::Some { held: Vec::new(), total: 1 };
                 return call::run(call, nothing, seed, None, None, out);
             }
-            Routing::ByKey if self.only_node(call).is_some() => self.execute_on_one(call, lane, out).await,
-            Routing::Paged => self.execute_page(call, lane, out).await,
+            Routing::ByKey if self.only_node(call).is_some() => {
+                self.execute_on_one(call, sequence, out).await
+            }
+            Routing::Paged => self.execute_page(call, sequence, out).await,
             _ => self.execute_alone(call, seed, out).await,
         }
-        out.buf.get(mark) != Some(&b'-')
+        out.buf.get(start) != Some(&b'-')
     }
 
     /// Runs calls of which nobody reads more than errors, each as a transaction of its own: at the same time, but those of one
@@ -70,7 +72,7 @@ impl Cluster {
     pub async fn execute_all(
         self: &Arc<Self>,
         calls: &[Call<'_>],
-        lane: u64,
+        sequence: u64,
         seed: &mut u64,
     ) -> Vec<(usize, Vec<u8>)> {
         let (mut sent, mut failed) = (Vec::new(), Vec::new());
@@ -81,7 +83,7 @@ impl Cluster {
         for (at, call) in calls.iter().enumerate() {
             let pending = map.only_node(call).map(|node| {
                 let since = first.get(&node).copied().unwrap_or_default();
-                let pending = self.send(node, call, Protocol::Resp2, lane, since);
+                let pending = self.send(node, call, Protocol::Resp2, sequence, since);
                 // Unless it was not even sent.
                 if pending.id() > 0 {
                     first.entry(node).or_insert(pending.id());
@@ -105,7 +107,7 @@ impl Cluster {
                     Some(Ok(reply)) => out.buf.extend_from_slice(&reply),
                     Some(Err(error)) => out.error(&error),
                     // It needs several nodes, or has to be sent again.
-                    None if self.execute(call, lane, seed, &mut out).await => continue,
+                    None if self.execute(call, sequence, seed, &mut out).await => continue,
                     None => {}
                 }
                 failed.push((at, out.buf));
@@ -115,38 +117,38 @@ impl Cluster {
         failed
     }
 
-    async fn execute_on_one(self: &Arc<Self>, call: &Call<'_>, lane: u64, out: &mut Reply) {
-        let mut patience = Patience::default();
+    async fn execute_on_one(self: &Arc<Self>, call: &Call<'_>, sequence: u64, out: &mut Reply) {
+        let mut backoff = Backoff::default();
         loop {
             // They may be several nodes' by now.
             let Some(node) = self.only_node(call) else {
                 return Box::pin(self.execute_alone(call, &mut 0, out)).await;
             };
-            let pending = self.send(node, call, out.protocol, lane, 0);
+            let pending = self.send(node, call, out.protocol, sequence, 0);
             match self.received(pending, call.command.is_write()).await {
                 Some(Ok(reply)) => return out.relay(&reply),
                 Some(Err(error)) => return out.error(&error),
                 None => {}
             }
-            if let Err(error) = patience.again().await {
+            if let Err(error) = backoff.again().await {
                 return out.error(&error);
             }
         }
     }
 
     /// A step of SCAN.
-    async fn execute_page(self: &Arc<Self>, call: &Call<'_>, lane: u64, out: &mut Reply) {
+    async fn execute_page(self: &Arc<Self>, call: &Call<'_>, sequence: u64, out: &mut Reply) {
         let map = self.map();
         let mut scan = merge::Scan::new(call, map.owners(), map.epoch());
         loop {
             let (node, args) = scan.next();
-            let asked = Call { args: store_engine::Args::new(&args), ..*call };
-            let pending = self.send(node, &asked, out.protocol, lane, 0);
+            let page_call = Call { args: store_engine::Args::new(&args), ..*call };
+            let pending = self.send(node, &page_call, out.protocol, sequence, 0);
             match self.received(pending, false).await {
                 Some(Ok(reply)) => match scan.take(&reply, out) {
-                    Progress::More => {}
-                    Progress::Over => return,
-                    Progress::Through => match self.newest_epoch().await {
+                    ScanProgress::More => {}
+                    ScanProgress::Over => return,
+                    ScanProgress::Through => match self.newest_epoch().await {
                         Ok(epoch) => return scan.finish(epoch, out),
                         Err(error) => return out.error(&error),
                     },
@@ -160,9 +162,9 @@ impl Cluster {
     /// The epoch of the newest map that a node with slots knows, which then is known here too.
     async fn newest_epoch(self: &Arc<Self>) -> Result<u64, CommandError> {
         let epoch = self.map().epoch();
-        let keeps_copies = self.keeps_copies();
+        let invalidations_enabled = self.invalidations_enabled();
         let ask = |link: &Arc<Link>| {
-            link.ask(Ask::Heartbeat(wire::Heartbeat { epoch, invalidations: keeps_copies }))
+            link.ask(Ask::Heartbeat(wire::Heartbeat { epoch, invalidations: invalidations_enabled }))
         };
         let pending: Vec<_> = self.owners().iter().map(ask).collect();
         let mut newest = epoch;
@@ -185,8 +187,8 @@ impl Cluster {
             false => call.keys().map(request).collect(),
         };
         let mut everything = everything;
-        let mark = out.buf.len();
-        for _ in 0..MOST_ROUNDS {
+        let start = out.buf.len();
+        for _ in 0..MAX_ATTEMPTS {
             let mut txn = DistributedTransaction::new(self, requests.clone(), everything, None, Vec::new());
             let done = match txn.begin().await {
                 Ok(()) if txn.is_full() && call.command.has(flags::DENY_OOM) => {
@@ -198,7 +200,7 @@ impl Cluster {
             match done {
                 Ok(_) => {
                     if let Err(error) = txn.commit().await {
-                        out.buf.truncate(mark);
+                        out.buf.truncate(start);
                         out.error(&match error {
                             TransactionError::Lost(error) => error,
                             _ => unexpected(),
@@ -217,14 +219,14 @@ impl Cluster {
                     | TransactionError::BatchFailed,
                 ) => break,
             }
-            out.buf.truncate(mark);
+            out.buf.truncate(start);
         }
         out.error(&CommandError::new("TRYAGAIN nothing was done: the keys were locked by other clients"));
     }
 
     /// Remembers on its node whether this key changes.
     pub async fn watch(self: &Arc<Self>, db: usize, key: &[u8]) -> Result<WatchId, CommandError> {
-        let mut patience = Patience::default();
+        let mut backoff = Backoff::default();
         loop {
             let node = self.node_of(key);
             let link = self.link(node);
@@ -236,7 +238,7 @@ impl Cluster {
                 Ok(_) => return Err(unexpected()),
                 Err(lost) => return Err(lost_error(&lost, false)),
             }
-            patience.again().await?;
+            backoff.again().await?;
         }
     }
 
@@ -244,14 +246,14 @@ impl Cluster {
     pub fn unwatch(&self, watch: WatchId) {
         let link = self.link(watch.node);
         if link.stream() == watch.stream {
-            link.tell(Ask::Unwatch(wire::Unwatch { watch: watch.number }));
+            link.send_oneway(Ask::Unwatch(wire::Unwatch { watch: watch.number }));
         }
     }
 
     /// Records of the catalog whose names begin with `prefix`, without which they are given.
     pub async fn records(self: &Arc<Self>, prefix: &[u8]) -> Result<Vec<(Bytes, Bytes)>, CommandError> {
-        let asked = Ask::ReadRecords(wire::ReadRecords { prefix: prefix.to_vec().into() });
-        match self.ask_catalog(asked, false).await? {
+        let page_call = Ask::ReadRecords(wire::ReadRecords { prefix: prefix.to_vec().into() });
+        match self.ask_catalog(page_call, false).await? {
             Answer::Records(records) => {
                 Ok(records.records.into_iter().map(|record| (record.name, record.content)).collect())
             }
@@ -283,7 +285,7 @@ impl Cluster {
 
     /// Asks the node that keeps the catalog: the one that has slot 0.
     async fn ask_catalog(self: &Arc<Self>, ask: Ask, writes: bool) -> Result<Answer, CommandError> {
-        let mut patience = Patience::default();
+        let mut backoff = Backoff::default();
         loop {
             let home = self.link(self.map().owner(0));
             match home.ask(ask.clone()).answer().await {
@@ -291,7 +293,7 @@ impl Cluster {
                 Ok(answer) => return Ok(answer),
                 Err(lost) => return Err(lost_error(&lost, writes)),
             }
-            patience.again().await?;
+            backoff.again().await?;
         }
     }
 
@@ -358,24 +360,23 @@ impl Cluster {
                 nodes
             }
         };
-        let only_tell = nodes.len() > 1;
+        let notify_only = nodes.len() > 1;
         let ask = |node: NodeId| {
             let link = self.link(node);
-            let wait =
-                wire::ExecuteBlocking { call: Some(wire_call(call, protocol)), notify_only: only_tell };
+            let wait = wire::ExecuteBlocking { call: Some(wire_call(call, protocol)), notify_only };
             let pending = link.ask(Ask::ExecuteBlocking(wait));
             (link, pending)
         };
         let (links, pending): (Vec<_>, Vec<_>) = nodes.into_iter().map(ask).unzip();
         let numbers = links.into_iter().zip(&pending).map(|(link, pending)| (link, pending.id())).collect();
-        Waits { only_told: only_tell, map, pending, cancel: Cancel { numbers } }
+        Waits { notify_only, map, pending, cancel: Cancel { numbers } }
     }
 }
 
 /// A blocking call that waits.
 pub struct Waits {
     /// It has to try for itself when it is told.
-    pub only_told: bool,
+    pub notify_only: bool,
     /// The map by which the nodes were chosen.
     pub map: Arc<SlotMap>,
     pending: Vec<Pending>,
@@ -391,7 +392,7 @@ impl Cancel {
     /// The reply then comes soon: what was served last, or a null.
     pub fn cancel(&self) {
         for (link, id) in &self.numbers {
-            link.tell(Ask::Cancel(wire::Cancel { id: *id }));
+            link.send_oneway(Ask::Cancel(wire::Cancel { id: *id }));
         }
     }
 }

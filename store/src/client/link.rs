@@ -24,10 +24,10 @@ use tokio_stream::Stream;
 use tonic::transport::{Endpoint, Uri};
 use tower::service_fn;
 
-use super::asked::Asked;
 use super::lost::Lost;
+use super::request::TracedRequest;
+use crate::latency::Times;
 use crate::spans::Part;
-use crate::times::Times;
 
 /// Most bytes of one message, either way.
 pub(crate) const MESSAGE_BYTES: usize = 1 << 30;
@@ -40,12 +40,12 @@ pub(crate) const WINDOW_BYTES: u32 = 16 << 20;
 /// How long a connection may take to be made.
 const CONNECT: Duration = Duration::from_secs(2);
 /// How often both sides show that they live,
-const BEAT: Duration = Duration::from_secs(1);
+const HEARTBEAT: Duration = Duration::from_secs(1);
 /// and after how many beats without a sign one is given up. They are counted: whoever stood still itself has heard
 /// nothing meanwhile, and has to listen first.
 const MISSED: u32 = 5;
 /// How long that is.
-pub(crate) const SILENCE: Duration = Duration::from_secs(BEAT.as_secs() * MISSED as u64);
+pub(crate) const SILENCE: Duration = Duration::from_secs(HEARTBEAT.as_secs() * MISSED as u64);
 /// Pauses between attempts to connect.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 
@@ -53,7 +53,7 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_
 const _: () = assert!(size_of::<Request>() <= 64 && size_of::<Response>() <= 64);
 
 /// What a new stream begins with, and what its first answer must be.
-pub trait Greeting: Send + Sync + 'static {
+pub trait LinkHandshake: Send + Sync + 'static {
     /// The first request.
     fn hello(&self) -> Ask;
     /// Whether the first answer is a good one; else why not.
@@ -63,7 +63,7 @@ pub trait Greeting: Send + Sync + 'static {
     /// Epoch of the map as it is known here: the node tells of a newer one.
     fn epoch(&self) -> u64;
     /// Whether somebody here keeps copies of values that are there.
-    fn keeps_copies(&self) -> bool {
+    fn invalidations_enabled(&self) -> bool {
         false
     }
     /// A stream that was up is broken: what the node would have said is missed.
@@ -79,7 +79,7 @@ pub struct Link {
 
 #[derive(Default)]
 struct Shared {
-    state: Mutex<State>,
+    state: Mutex<LinkState>,
     /// Of the status: asked for by all who write.
     full: AtomicBool,
     traffic: Traffic,
@@ -101,18 +101,18 @@ struct Awaited {
     answer: oneshot::Sender<Result<Answer, Lost>>,
     since: Instant,
     /// If it is traced.
-    span: Option<Box<Asked>>,
+    span: Option<Box<TracedRequest>>,
 }
 
 #[derive(Default)]
-struct State {
+struct LinkState {
     /// Number of the newest stream, of which there may be none yet.
     stream: u64,
     up: bool,
     /// It was up, or could not be. Before that requests wait for the first stream.
     tried: bool,
     /// Why it is not.
-    trouble: String,
+    reason: String,
     /// The node is about to end: it answers what it was asked, and what belongs to what it has begun.
     leaving: bool,
     next_id: u64,
@@ -176,10 +176,10 @@ impl Pending {
 
 impl Link {
     /// Opens a stream to `address`, `HOST:PORT`, over TLS if that is given, and keeps it open. Needs a runtime.
-    pub fn open(address: String, tls: Option<Arc<Tls>>, greeting: Arc<dyn Greeting>) -> Link {
+    pub fn open(address: String, tls: Option<Arc<Tls>>, handshake: Arc<dyn LinkHandshake>) -> Link {
         let shared = Arc::<Shared>::default();
-        shared.state.lock().trouble = "not connected yet".into();
-        let driver = tokio::spawn(drive(address.clone(), tls, shared.clone(), greeting));
+        shared.state.lock().reason = "not connected yet".into();
+        let driver = tokio::spawn(drive(address.clone(), tls, shared.clone(), handshake));
         Link { address, shared, driver }
     }
 
@@ -191,7 +191,7 @@ impl Link {
     /// Whether requests can be sent; else why not.
     pub fn is_up(&self) -> Result<(), String> {
         let state = self.shared.state.lock();
-        if state.up && !state.leaving { Ok(()) } else { Err(state.trouble.clone()) }
+        if state.up && !state.leaving { Ok(()) } else { Err(state.reason.clone()) }
     }
 
     /// Waits until requests can be sent, or until it is known that they cannot.
@@ -236,7 +236,7 @@ impl Link {
 
     /// Sends a request.
     pub fn ask(&self, body: Ask) -> Pending {
-        self.ask_if(body, |state| if state.leaving { Err(state.trouble.clone()) } else { Ok(()) })
+        self.ask_if(body, |state| if state.leaving { Err(state.reason.clone()) } else { Ok(()) })
     }
 
     /// Sends a request about something that the node forgets with this stream: not on another one.
@@ -247,16 +247,16 @@ impl Link {
         })
     }
 
-    fn ask_if(&self, body: Ask, may: impl FnOnce(&State) -> Result<(), String>) -> Pending {
+    fn ask_if(&self, body: Ask, may: impl FnOnce(&LinkState) -> Result<(), String>) -> Pending {
         let mut state = self.shared.state.lock();
         self.shared.traffic.requests.fetch_add(1, Ordering::Relaxed);
         if let Err(reason) = state.may_send().and_then(|()| may(&state)) {
             self.shared.traffic.errors.fetch_add(1, Ordering::Relaxed);
             return Pending { id: 0, answer: Err(Lost { maybe_done: false, reason }), gives_up: None };
         }
-        let span = Part::begin().map(|part| Box::new(Asked::new(part, &self.address, &body)));
+        let span = Part::begin().map(|part| Box::new(TracedRequest::new(part, &self.address, &body)));
         if let Some(span) = &span {
-            state.push(Ask::Trace(span.told()));
+            state.push(Ask::Trace(span.trace()));
         }
         let id = state.push(body);
         let (answer, hears) = oneshot::channel();
@@ -269,7 +269,7 @@ impl Link {
 
     /// Sends a request whose answer nobody waits for. If the stream is broken it is not needed: what it is about is
     /// lost with it. It is sent even if too many wait: it lets things go.
-    pub fn tell(&self, body: Ask) {
+    pub fn send_oneway(&self, body: Ask) {
         let mut state = self.shared.state.lock();
         if state.up {
             state.push(body);
@@ -293,10 +293,10 @@ impl Shared {
     }
 }
 
-impl State {
+impl LinkState {
     fn may_send(&self) -> Result<(), String> {
         match self.up || !self.tried {
-            false => Err(self.trouble.clone()),
+            false => Err(self.reason.clone()),
             true if self.queue_bytes > QUEUE_BYTES => Err("too many requests are pending".into()),
             true => Ok(()),
         }
@@ -323,7 +323,7 @@ impl State {
     /// The node is about to end. Nothing more is begun there.
     fn leave(&mut self) {
         self.leaving = true;
-        self.trouble = "the node is shutting down".to_owned();
+        self.reason = "the node is shutting down".to_owned();
         self.wake();
     }
 
@@ -337,7 +337,7 @@ impl State {
         self.up = false;
         self.leaving = false;
         self.settle();
-        self.trouble = reason.to_owned();
+        self.reason = reason.to_owned();
         self.queue.clear();
         self.queue_bytes = 0;
         self.batch_since = None;
@@ -370,7 +370,7 @@ fn bytes_of(body: &Ask) -> usize {
             receive.changes.len() + receive.records.iter().map(record).sum::<usize>()
         }
         Ask::Collect(gather) => gather.query.len(),
-        Ask::Report(told) => told.answer.len(),
+        Ask::Report(trace) => trace.answer.len(),
         _ => 64,
     }
 }
@@ -415,15 +415,20 @@ impl Stream for Outgoing {
     }
 }
 
-async fn drive(address: String, tls: Option<Arc<Tls>>, shared: Arc<Shared>, greeting: Arc<dyn Greeting>) {
+async fn drive(
+    address: String,
+    tls: Option<Arc<Tls>>,
+    shared: Arc<Shared>,
+    handshake: Arc<dyn LinkHandshake>,
+) {
     let mut pause = PAUSES.0;
     loop {
         let opened = Instant::now();
-        let reason = run(&address, tls.as_ref(), &shared, &*greeting).await;
+        let reason = run(&address, tls.as_ref(), &shared, &*handshake).await;
         let was_up = shared.state.lock().up;
         shared.fall(&reason);
         if was_up {
-            greeting.lost();
+            handshake.lost();
         }
         if opened.elapsed() > PAUSES.1 {
             pause = PAUSES.0;
@@ -434,7 +439,12 @@ async fn drive(address: String, tls: Option<Arc<Tls>>, shared: Arc<Shared>, gree
 }
 
 /// One stream from its beginning to its end. Why it ended.
-async fn run(address: &str, tls: Option<&Arc<Tls>>, shared: &Arc<Shared>, greeting: &dyn Greeting) -> String {
+async fn run(
+    address: &str,
+    tls: Option<&Arc<Tls>>,
+    shared: &Arc<Shared>,
+    handshake: &dyn LinkHandshake,
+) -> String {
     let endpoint = match Endpoint::from_shared(format!("http://{address}")) {
         Ok(endpoint) => endpoint,
         Err(error) => return format!("{address} is not an address: {error}"),
@@ -459,7 +469,7 @@ async fn run(address: &str, tls: Option<&Arc<Tls>>, shared: &Arc<Shared>, greeti
         state.stream += u64::from(state.tried);
         // Before those that wait for this stream.
         let waiting = std::mem::take(&mut state.queue);
-        state.push(greeting.hello());
+        state.push(handshake.hello());
         state.queue.extend(waiting);
         state.stream
     };
@@ -473,8 +483,8 @@ async fn run(address: &str, tls: Option<&Arc<Tls>>, shared: &Arc<Shared>, greeti
         Err(_) => return "no answer within the timeout".into(),
     };
     let mut greeted = false;
-    let mut beat = tokio::time::interval(BEAT);
-    beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut heartbeat = tokio::time::interval(HEARTBEAT);
+    heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut missed = 0;
     loop {
         let responses = tokio::select! {
@@ -484,20 +494,20 @@ async fn run(address: &str, tls: Option<&Arc<Tls>>, shared: &Arc<Shared>, greeti
                 Ok(None) => return "the node closed the stream".into(),
                 Err(status) => return format!("the stream failed: {}", status.message()),
             },
-            _ = beat.tick() => {
+            _ = heartbeat.tick() => {
                 if missed == MISSED {
                     return "the node does not respond".into();
                 }
                 missed += 1;
-                let (epoch, keeps_copies) = (greeting.epoch(), greeting.keeps_copies());
+                let (epoch, invalidations_enabled) = (handshake.epoch(), handshake.invalidations_enabled());
                 let mut state = shared.state.lock();
-                state.push(Ask::Heartbeat(Heartbeat { epoch, invalidations: keeps_copies }));
+                state.push(Ask::Heartbeat(Heartbeat { epoch, invalidations: invalidations_enabled }));
                 state.wake();
                 continue;
             }
         };
         missed = 0;
-        if let Err(reason) = take(shared, greeting, responses, &mut greeted) {
+        if let Err(reason) = take(shared, handshake, responses, &mut greeted) {
             return reason;
         }
     }
@@ -506,7 +516,7 @@ async fn run(address: &str, tls: Option<&Arc<Tls>>, shared: &Arc<Shared>, greeti
 /// Gives answers to those who wait for them.
 fn take(
     shared: &Shared,
-    greeting: &dyn Greeting,
+    handshake: &dyn LinkHandshake,
     responses: Responses,
     greeted: &mut bool,
 ) -> Result<(), String> {
@@ -518,7 +528,7 @@ fn take(
         if *greeted && let Answer::Status(status) = &answer {
             held = None;
             if status.map.is_some() {
-                greeting.heard(answer.clone());
+                handshake.heard(answer.clone());
             }
             shared.full.store(status.memory_full, Ordering::Relaxed);
             shared.state.lock().status = Status { map: None, ..(**status).clone() };
@@ -549,7 +559,7 @@ fn take(
                 state.status = welcome.status.clone().unwrap_or_default();
                 shared.full.store(state.status.memory_full, Ordering::Relaxed);
             }
-            greeting.welcome(answer)?;
+            handshake.welcome(answer)?;
             *greeted = true;
             let mut state = shared.state.lock();
             state.up = true;
@@ -559,7 +569,7 @@ fn take(
         if matches!(answer, Answer::Draining(_)) {
             shared.state.lock().leave();
         } else {
-            greeting.heard(answer);
+            handshake.heard(answer);
         }
     }
     Ok(())
@@ -569,7 +579,7 @@ fn take(
 pub(crate) async fn unless_silent<T>(next: impl Future<Output = T>) -> Option<T> {
     let mut next = pin!(next);
     for _ in 0..MISSED {
-        if let Ok(done) = timeout(BEAT, &mut next).await {
+        if let Ok(done) = timeout(HEARTBEAT, &mut next).await {
             return Some(done);
         }
     }

@@ -90,11 +90,11 @@ fn header(reply: &[u8]) -> Option<(i64, &[u8])> {
 const CURSORS: u64 = MOST_NODES as u64;
 /// all that times this, and a mark of the map by which the scan began. Small, as some clients read cursors as numbers
 /// with 53 bits; a scan is misled if exactly one less batches of slots move between two of its steps.
-const MARKS: u64 = 4096;
+const MAP_TAGS: u64 = 4096;
 
 /// The mark of a map; never 0, so that a cursor is 0 only at the end.
-fn mark_of(epoch: u64) -> u64 {
-    epoch % (MARKS - 1) + 1
+fn map_tag_of(epoch: u64) -> u64 {
+    epoch % (MAP_TAGS - 1) + 1
 }
 
 /// A step of SCAN, which goes from node to node. Its cursors say which node goes on, and where.
@@ -103,7 +103,7 @@ pub(super) struct Scan {
     nodes: Vec<NodeId>,
     /// The node that is asked next, with its own cursor.
     at: (NodeId, u64),
-    mark: u64,
+    map_tag: u64,
     count: usize,
     args: Vec<Vec<u8>>,
     found: usize,
@@ -112,7 +112,7 @@ pub(super) struct Scan {
 
 /// How far a step of SCAN has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Progress {
+pub(super) enum ScanProgress {
     /// There is another node to be asked.
     More,
     /// It is over, and its reply is written.
@@ -126,16 +126,16 @@ impl Scan {
     /// with it.
     pub fn new(call: &Call<'_>, nodes: Vec<NodeId>, epoch: u64) -> Scan {
         let args: Vec<Vec<u8>> = call.args.items().iter().map(|item| item.to_vec()).collect();
-        let (cursor, mark) = match call.args.get(1).and_then(|text| scan::cursor(text).ok()).unwrap_or(0) {
-            0 => (0, mark_of(epoch)),
-            cursor => (cursor / MARKS, cursor % MARKS),
+        let (cursor, map_tag) = match call.args.get(1).and_then(|text| scan::cursor(text).ok()).unwrap_or(0) {
+            0 => (0, map_tag_of(epoch)),
+            cursor => (cursor / MAP_TAGS, cursor % MAP_TAGS),
         };
         let (node, cursor) = ((cursor % CURSORS) as NodeId, cursor / CURSORS);
         // What a node had that has nothing any more is on others.
         let from = nodes.iter().copied().find(|held| *held >= node).unwrap_or_else(|| nodes[0]);
         let at = (from, if from == node { cursor } else { 0 });
-        let count = scan::Options::parse(call.args.cursor(2), true).map_or(0, |options| options.count);
-        Scan { nodes, at, mark, count, args, found: 0, keys: Vec::new() }
+        let count = scan::ScanOptions::parse(call.args.cursor(2), true).map_or(0, |options| options.count);
+        Scan { nodes, at, map_tag, count, args, found: 0, keys: Vec::new() }
     }
 
     /// The node to be asked next, and what.
@@ -147,10 +147,10 @@ impl Scan {
     }
 
     /// Takes the reply of that node.
-    pub fn take(&mut self, reply: &[u8], out: &mut Reply) -> Progress {
+    pub fn take(&mut self, reply: &[u8], out: &mut Reply) -> ScanProgress {
         if reply.first() == Some(&b'-') {
             out.relay(reply);
-            return Progress::Over;
+            return ScanProgress::Over;
         }
         let parsed = header(reply).and_then(|(_, rest)| {
             let (len, rest) = header(rest)?;
@@ -160,7 +160,7 @@ impl Scan {
         });
         let Some((cursor, count, keys)) = parsed else {
             out.error(&CommandError::new("ERR internal error: unexpected type of answer from a node"));
-            return Progress::Over;
+            return ScanProgress::Over;
         };
         self.found += count;
         self.keys.extend_from_slice(keys);
@@ -168,26 +168,30 @@ impl Scan {
             0 => self.nodes.iter().find(|node| **node > self.at.0).map(|node| (*node, 0)),
             _ => Some((self.at.0, cursor)),
         };
-        let Some(next) = next else { return Progress::Through };
+        let Some(next) = next else { return ScanProgress::Through };
         self.at = next;
         if cursor == 0 && self.found < self.count {
-            return Progress::More;
+            return ScanProgress::More;
         }
-        self.write(Some(next), self.mark, out);
-        Progress::Over
+        self.write(Some(next), self.map_tag, out);
+        ScanProgress::Over
     }
 
     /// Writes the reply of the last step, by a map of this epoch. If slots have moved since the scan began, what was in
     /// them may have gone from a node that it had before it to one that it had behind it: then it goes on from the
     /// beginning.
     pub fn finish(&self, epoch: u64, out: &mut Reply) {
-        let mark = mark_of(epoch);
-        self.write((mark != self.mark).then_some((0, 0)), mark, out);
+        let map_tag = map_tag_of(epoch);
+        self.write((map_tag != self.map_tag).then_some((0, 0)), map_tag, out);
     }
 
-    fn write(&self, next: Option<(NodeId, u64)>, mark: u64, out: &mut Reply) {
+    fn write(&self, next: Option<(NodeId, u64)>, map_tag: u64, out: &mut Reply) {
         let cursor = |(node, cursor): (NodeId, u64)| {
-            cursor.wrapping_mul(CURSORS).wrapping_add(node as u64).wrapping_mul(MARKS).wrapping_add(mark)
+            cursor
+                .wrapping_mul(CURSORS)
+                .wrapping_add(node as u64)
+                .wrapping_mul(MAP_TAGS)
+                .wrapping_add(map_tag)
         };
         out.array(2);
         out.bulk(next.map_or(0, cursor).to_string().as_bytes());
@@ -237,10 +241,10 @@ mod tests {
         let mut out = Reply::new(Protocol::Resp2);
         assert_eq!(scan.next(), (0, vec![&b"SCAN"[..], b"0", b"COUNT", b"2"]));
         let more = scan.take(b"*2\r\n$1\r\n0\r\n*1\r\n$1\r\na\r\n", &mut out);
-        assert_eq!(more, Progress::More, "there is room for one");
+        assert_eq!(more, ScanProgress::More, "there is room for one");
         assert_eq!(scan.next().0, 1);
-        assert_eq!(scan.take(b"*2\r\n$2\r\n17\r\n*1\r\n$1\r\nb\r\n", &mut out), Progress::Over);
-        let cursor = (17_001 * MARKS + 7).to_string();
+        assert_eq!(scan.take(b"*2\r\n$2\r\n17\r\n*1\r\n$1\r\nb\r\n", &mut out), ScanProgress::Over);
+        let cursor = (17_001 * MAP_TAGS + 7).to_string();
         assert_eq!(
             String::from_utf8_lossy(&out.buf),
             format!("*2\r\n$8\r\n{cursor}\r\n*2\r\n$1\r\na\r\n$1\r\nb\r\n")
@@ -248,8 +252,8 @@ mod tests {
         let items: [&[u8]; 2] = [b"SCAN", cursor.as_bytes()];
         let mut scan = Scan::new(&Call { args: Args::new(&items), ..call }, vec![0, 1, 3], 6);
         assert_eq!(scan.next(), (1, vec![&b"SCAN"[..], b"17"]));
-        assert_eq!(scan.take(b"*2\r\n$1\r\n0\r\n*0\r\n", &mut out), Progress::More);
-        assert_eq!(scan.take(b"*2\r\n$1\r\n0\r\n*0\r\n", &mut out), Progress::Through);
+        assert_eq!(scan.take(b"*2\r\n$1\r\n0\r\n*0\r\n", &mut out), ScanProgress::More);
+        assert_eq!(scan.take(b"*2\r\n$1\r\n0\r\n*0\r\n", &mut out), ScanProgress::Through);
         let mut finished = |epoch| {
             out.buf.clear();
             scan.finish(epoch, &mut out);

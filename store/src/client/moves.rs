@@ -9,8 +9,8 @@ use wire::request::Body as Ask;
 use wire::response::Body as Answer;
 
 use super::cluster::Cluster;
-use super::link::{Greeting, Link};
-use super::trust::Trust;
+use super::credentials::PeerCredentials;
+use super::link::{Link, LinkHandshake};
 use crate::topology::{NodeId, SlotMap};
 
 /// Why a batch of slots was not moved.
@@ -64,20 +64,22 @@ pub struct Member {
 }
 
 /// The map of the cluster that these nodes are of, as far as they can be asked. None of them takes a place for that.
-pub async fn look(addresses: &[String], trust: &Trust) -> Result<SlotMap, String> {
+pub async fn look(addresses: &[String], credentials: &PeerCredentials) -> Result<SlotMap, String> {
     let looks: Vec<(Arc<Look>, Link)> = addresses
         .iter()
         .map(|address| {
-            let look =
-                Arc::new(Look { token: trust.token.clone().unwrap_or_default(), map: Mutex::default() });
-            (look.clone(), Link::open(address.clone(), trust.tls.clone(), look))
+            let look = Arc::new(Look {
+                token: credentials.token.clone().unwrap_or_default(),
+                map: Mutex::default(),
+            });
+            (look.clone(), Link::open(address.clone(), credentials.tls.clone(), look))
         })
         .collect();
     let mut known: Option<SlotMap> = None;
-    let mut troubles = Vec::new();
+    let mut errors = Vec::new();
     for (look, link) in &looks {
         if let Err(reason) = link.connected().await {
-            troubles.push(format!("{}: {reason}", link.address()));
+            errors.push(format!("{}: {reason}", link.address()));
         }
         if let Some(map) = look.map.lock().take() {
             let map = SlotMap::from_wire(&map).map_err(|error| error.0)?;
@@ -87,9 +89,9 @@ pub async fn look(addresses: &[String], trust: &Trust) -> Result<SlotMap, String
             });
         }
     }
-    let nobody = || match troubles.is_empty() {
+    let nobody = || match errors.is_empty() {
         true => "these nodes do not belong to a cluster yet: start a gateway first".to_owned(),
-        false => troubles.join("; "),
+        false => errors.join("; "),
     };
     known.ok_or_else(nobody)
 }
@@ -112,14 +114,18 @@ pub struct PreparedTransaction {
 
 /// Lets a node be what the map says with whatever data it has, although that is not what it had. Those that can be
 /// reached know it then.
-pub async fn accept(cluster: &Arc<Cluster>, address: &str, trust: &Trust) -> Result<(), String> {
+pub async fn accept(
+    cluster: &Arc<Cluster>,
+    address: &str,
+    credentials: &PeerCredentials,
+) -> Result<(), String> {
     let map = cluster.map();
     let node = map.nodes().iter().position(|node| node == address);
     let node = node.ok_or_else(|| {
         format!("{address} is not a node of this cluster; its nodes are {}", map.nodes().join(","))
     })?;
-    let look = Arc::new(Look { token: trust.token.clone().unwrap_or_default(), map: Mutex::default() });
-    let link = Link::open(address.to_owned(), trust.tls.clone(), look);
+    let look = Arc::new(Look { token: credentials.token.clone().unwrap_or_default(), map: Mutex::default() });
+    let link = Link::open(address.to_owned(), credentials.tls.clone(), look);
     link.connected().await.map_err(|reason| format!("{address}: {reason}"))?;
     let accept = wire::Accept { map: Some(map.to_wire()), node: node as u32 };
     let map = match link.ask(Ask::Accept(Box::new(accept))).answer().await {
@@ -141,7 +147,7 @@ struct Look {
     map: Mutex<Option<wire::SlotMap>>,
 }
 
-impl Greeting for Look {
+impl LinkHandshake for Look {
     fn hello(&self) -> Ask {
         Ask::Handshake(Box::new(wire::Handshake { token: self.token.clone(), ..wire::Handshake::default() }))
     }
@@ -234,12 +240,12 @@ impl Cluster {
         let map = map.with_node(address).map_err(|error| error.0)?.to_wire();
         // All who add nodes ask in this order, so that the first one is followed by all.
         for link in self.owners() {
-            let asked = link
+            let request = link
                 .ask(Ask::SetTopology(Box::new(wire::SetTopology { map: Some(map.clone()) })))
                 .answer()
                 .await;
             let failed = |why: &str| Err(format!("{}: {why}", link.address()));
-            match asked {
+            match request {
                 Ok(Answer::Done(_)) => {}
                 Ok(Answer::Refusal(refusal)) => return failed(&refusal.reason),
                 Ok(_) => return failed("unexpected type of answer"),
@@ -252,8 +258,8 @@ impl Cluster {
 
     /// How many gateways have not told a node that they know who has its slots; an error if it cannot be asked.
     pub async fn behind(&self, node: NodeId) -> Result<u64, String> {
-        let beat = wire::Heartbeat { epoch: u64::MAX, invalidations: false };
-        match self.link(node).ask(Ask::Heartbeat(beat)).answer().await {
+        let heartbeat = wire::Heartbeat { epoch: u64::MAX, invalidations: false };
+        match self.link(node).ask(Ask::Heartbeat(heartbeat)).answer().await {
             Ok(Answer::Status(status)) => Ok(status.gateways_behind),
             Ok(_) => Err("unexpected type of answer".into()),
             Err(lost) => Err(lost.reason),
@@ -279,8 +285,8 @@ impl Cluster {
             Ok(_) => {}
             Err(lost) => return Err(failed(&lost.reason)),
         }
-        let asked = wire::MoveSlots { first: first as u32, last: last as u32, node: to as u32 };
-        match link.ask(Ask::MoveSlots(asked)).answer().await {
+        let request = wire::MoveSlots { first: first as u32, last: last as u32, node: to as u32 };
+        match link.ask(Ask::MoveSlots(request)).answer().await {
             Ok(Answer::SlotsMoved(wire::SlotsMoved { slots, keys, bytes, left, map })) => {
                 map.map_or(Ok(()), |map| self.learn(&map)).map_err(|why| failed(&why))?;
                 Ok(Moved { slots: slots as usize, keys, bytes, left: left as usize })

@@ -9,10 +9,10 @@
 
 mod bundle;
 mod calls;
-mod end;
+mod commit;
 mod locks;
-mod parts;
-mod together;
+mod piggyback;
+mod savepoints;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use std::time::Duration;
 use proto::store::v1 as wire;
 use smallvec::SmallVec;
 use store_engine::effect::{Effect, Effects};
-use store_engine::notice::Event;
+use store_engine::notifications::Notification;
 use store_engine::{Partition, Partitions, Reply, UndoLog};
 use wire::request::Body as Ask;
 use wire::response::Body as Answer;
@@ -33,7 +33,7 @@ use super::error::TransactionError;
 use super::link::{Link, Pending};
 use super::lost::Lost;
 use crate::call::{self, Call};
-use crate::copies::Origin;
+use crate::invalidations::Origin;
 use crate::lock::{LockRequest, Mode};
 use crate::topology::NodeId;
 use crate::txn::{Conflict, LimitReached, OnFull, TxnLimits};
@@ -43,21 +43,21 @@ const COPIED_BYTES: u32 = 64 << 10;
 /// Bytes of copies that a transaction may hold in any case: calls on keys of several nodes work on copies.
 const COPIES_MAX_BYTES: usize = 256 << 20;
 /// How long a node that was lost while it committed is asked what became of that.
-const OUTCOME_PATIENCE: Duration = Duration::from_secs(5);
+const OUTCOME_TIMEOUT: Duration = Duration::from_secs(5);
 /// How often it is asked.
 const OUTCOME_PAUSE: Duration = Duration::from_millis(50);
 
 /// Where the truth about a key is.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum KeyLocation {
     /// Here, in the copy.
-    Here,
+    Local,
     /// On its node.
-    There,
+    Remote,
 }
 
 /// Keys by database, with how they are locked.
-type Places = HashMap<(usize, Box<[u8]>), (Place, Mode), foldhash::fast::RandomState>;
+type KeyLocations = HashMap<(usize, Box<[u8]>), (KeyLocation, Mode), foldhash::fast::RandomState>;
 
 /// The part of a transaction that is on one node.
 struct Participant {
@@ -100,12 +100,12 @@ pub struct DistributedTransaction {
     participants: SmallVec<[Participant; 2]>,
     /// Copies of what is Here.
     copies: Box<Partition>,
-    places: Places,
+    locations: KeyLocations,
     undo: UndoLog,
     /// What was done before the present part began, and how many events there were.
     before: Option<(UndoLog, usize)>,
     /// What its calls have done on the copies, if somebody wants to hear of that.
-    events: Vec<Event>,
+    events: Vec<Notification>,
     /// What calls see; 0 until the transaction has begun.
     now_ms: u64,
     /// That was said beforehand, or is known from its begin.
@@ -141,7 +141,7 @@ impl DistributedTransaction {
             begun: false,
             participants: SmallVec::new(),
             copies: Box::default(),
-            places: HashMap::default(),
+            locations: HashMap::default(),
             undo: UndoLog::default(),
             before: None,
             events: Vec::new(),
@@ -185,15 +185,15 @@ impl DistributedTransaction {
         self.full
     }
 
-    fn place_of(&self, db: usize, key: &[u8]) -> Option<(Place, Mode)> {
+    fn location_of(&self, db: usize, key: &[u8]) -> Option<(KeyLocation, Mode)> {
         // Few keys: looked at one by one, which needs no copy of the key.
-        if self.places.len() <= 8 {
-            let mut places = self.places.iter();
-            return places
+        if self.locations.len() <= 8 {
+            let mut locations = self.locations.iter();
+            return locations
                 .find(|((held_db, held), _)| *held_db == db && **held == *key)
-                .map(|(_, place)| *place);
+                .map(|(_, location)| *location);
         }
-        self.places.get(&(db, Box::from(key))).copied()
+        self.locations.get(&(db, Box::from(key))).copied()
     }
 
     /// Runs a call on the copies.
@@ -229,7 +229,7 @@ impl DistributedTransaction {
                 continue;
             }
             // Where everything is locked, all that was fetched is here.
-            if !matches!(self.place_of(db, key), Some((Place::Here, _))) {
+            if !matches!(self.location_of(db, key), Some((KeyLocation::Local, _))) {
                 continue;
             }
             let effects = changes.entry(self.cluster.node_of(key)).or_default();
@@ -302,7 +302,7 @@ impl DistributedTransaction {
             if participant.link.stream() == participant.stream {
                 let finish = Finish::Abort.into();
                 let step = wire::Step { txn: self.number, finish, ..wire::Step::default() };
-                participant.link.tell(Ask::Step(Box::new(step)));
+                participant.link.send_oneway(Ask::Step(Box::new(step)));
             }
         }
     }

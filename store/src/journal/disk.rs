@@ -28,7 +28,7 @@ pub trait Disk: Send {
     fn flush(&mut self) -> Result<(), DiskError>;
 
     /// Where it is, for messages.
-    fn folder(&self) -> &Path;
+    fn dir(&self) -> &Path;
 
     /// Calls `each` with all records whose keys begin with `prefix`, in the order of the keys. Only for the start:
     /// refused once a batch was applied.
@@ -52,14 +52,14 @@ pub enum DiskError {
         /// The file.
         file: PathBuf,
         /// Where in it, or which record.
-        place: String,
+        location: String,
         /// What is wrong there.
         what: String,
     },
     /// Everything reads well, but the last batches are gone, though they had been flushed.
     Lost {
         /// The database.
-        folder: PathBuf,
+        dir: PathBuf,
         /// The last batch that was flushed.
         flushed: u64,
         /// The last one that is there.
@@ -70,7 +70,7 @@ pub enum DiskError {
     /// A later version wrote it.
     Newer {
         /// The database.
-        folder: PathBuf,
+        dir: PathBuf,
         /// Its version.
         found: u32,
         /// The newest that this program knows.
@@ -90,7 +90,7 @@ pub enum DiskError {
         /// While it should do what.
         doing: &'static str,
         /// The database.
-        folder: PathBuf,
+        dir: PathBuf,
         /// Its last words.
         what: String,
     },
@@ -134,28 +134,28 @@ pub const WAY_OUT: &str = "restore a backup; or inspect the remaining data with 
 impl fmt::Display for DiskError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            DiskError::Damaged { file, place, what } => {
-                write!(f, "{} is damaged: {place}: {what}", file.display())?;
+            DiskError::Damaged { file, location, what } => {
+                write!(f, "{} is damaged: {location}: {what}", file.display())?;
             }
-            DiskError::Lost { folder, flushed, found } => write!(
+            DiskError::Lost { dir, flushed, found } => write!(
                 f,
                 "{} has lost data: batch {flushed} had been flushed, but the last one found is {found}",
-                folder.display()
+                dir.display()
             )?,
-            DiskError::Busy(folder) => {
-                write!(f, "{} is in use by another process; stop it first", folder.display())?;
+            DiskError::Busy(dir) => {
+                write!(f, "{} is in use by another process; stop it first", dir.display())?;
             }
-            DiskError::Newer { folder, found, known } => write!(
+            DiskError::Newer { dir, found, known } => write!(
                 f,
                 "{} has format {found}, but this program supports formats up to {known}; use the version that \
                  wrote it, or a later one",
-                folder.display()
+                dir.display()
             )?,
             DiskError::Io { doing, file, error } => {
                 write!(f, "cannot {doing} {}: {error}", file.display())?;
             }
-            DiskError::Panic { doing, folder, what } => {
-                write!(f, "could not {doing} {}: {what}; report this", folder.display())?;
+            DiskError::Panic { doing, dir, what } => {
+                write!(f, "could not {doing} {}: {what}; report this", dir.display())?;
             }
             DiskError::Refused(why) => f.write_str(why)?,
         }

@@ -11,19 +11,19 @@ use std::time::Duration;
 use super::disk::DiskError;
 
 /// Ends the process or fails, if this place is to.
-pub fn reach(place: &str) -> Result<(), DiskError> {
-    if cfg!(debug_assertions) { told::reach(place) } else { Ok(()) }
+pub fn reach(name: &str) -> Result<(), DiskError> {
+    if cfg!(debug_assertions) { configured::reach(name) } else { Ok(()) }
 }
 
 /// The same where nothing can fail: the process may only end.
-pub fn pass(place: &str) {
+pub fn pass(name: &str) {
     // What would be an error has no meaning here.
-    let _ = reach(place);
+    let _ = reach(name);
 }
 
 /// The number that a test wants to have instead of the usual one.
 pub fn number(name: &str) -> Option<u64> {
-    if cfg!(debug_assertions) { told::number(name) } else { None }
+    if cfg!(debug_assertions) { configured::number(name) } else { None }
 }
 
 /// The time that a test wants to have instead of the usual one: `NAME=MILLISECONDS`.
@@ -31,7 +31,7 @@ pub fn time(name: &str, usual: Duration) -> Duration {
     number(name).map_or(usual, Duration::from_millis)
 }
 
-mod told {
+mod configured {
     use std::path::Path;
     use std::sync::LazyLock;
     use std::sync::atomic::{AtomicU64, Ordering};
@@ -41,29 +41,29 @@ mod told {
 
     /// What happens at a place.
     struct Point {
-        place: String,
+        name: String,
         /// How often it has to be reached before that; 0 is always.
-        turn: u64,
+        hits: u64,
         reached: AtomicU64,
         what: String,
     }
 
     static POINTS: LazyLock<Vec<Point>> = LazyLock::new(|| {
-        let told = std::env::var("FAIL_POINTS").unwrap_or_default();
-        told.split(',').filter_map(parse).collect()
+        let configured = std::env::var("FAIL_POINTS").unwrap_or_default();
+        configured.split(',').filter_map(parse).collect()
     });
 
     fn parse(text: &str) -> Option<Point> {
-        let (place, what) = text.split_once('=')?;
-        let (place, turn) = place.split_once('@').unwrap_or((place, "0"));
-        let (place, what) = (place.to_owned(), what.to_owned());
-        Some(Point { place, turn: turn.parse().ok()?, reached: AtomicU64::new(0), what })
+        let (name, what) = text.split_once('=')?;
+        let (name, hits) = name.split_once('@').unwrap_or((name, "0"));
+        let (name, what) = (name.to_owned(), what.to_owned());
+        Some(Point { name, hits: hits.parse().ok()?, reached: AtomicU64::new(0), what })
     }
 
-    pub fn reach(place: &str) -> Result<(), DiskError> {
-        for point in POINTS.iter().filter(|point| point.place == place) {
-            let turn = point.reached.fetch_add(1, Ordering::Relaxed) + 1;
-            if point.turn != 0 && point.turn != turn {
+    pub fn reach(name: &str) -> Result<(), DiskError> {
+        for point in POINTS.iter().filter(|point| point.name == name) {
+            let hits = point.reached.fetch_add(1, Ordering::Relaxed) + 1;
+            if point.hits != 0 && point.hits != hits {
                 continue;
             }
             if point.what == "abort" {
@@ -76,13 +76,13 @@ mod told {
                 continue;
             }
             if Path::new(&point.what).exists() {
-                return Err(DiskError::Refused(format!("a test makes it fail: {place}")));
+                return Err(DiskError::Refused(format!("a test makes it fail: {name}")));
             }
         }
         Ok(())
     }
 
     pub fn number(name: &str) -> Option<u64> {
-        POINTS.iter().find(|point| point.place == name)?.what.parse().ok()
+        POINTS.iter().find(|point| point.name == name)?.what.parse().ok()
     }
 }

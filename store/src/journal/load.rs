@@ -10,11 +10,11 @@ use store_engine::effect::{CATALOG, Effect, Effects};
 use store_engine::keyspace::Key;
 use store_engine::{Entry, Partition, Partitions, Value};
 
-use super::dirt::{Name, NameRef};
+use super::checkpoint::Checkpointer;
+use super::dirty::{Name, NameRef};
 use super::disk::{Disk, DiskError};
-use super::fold::Fold;
 use super::record::{self, HEAD, LOG, PART, Parts};
-use super::state::{Chunk, State, note};
+use super::state::{Chunk, WriterState, note};
 
 /// What a disk holds.
 pub struct Loaded {
@@ -23,11 +23,11 @@ pub struct Loaded {
     /// What is no client's data.
     pub catalog: BTreeMap<Vec<u8>, Arc<[u8]>>,
     /// What the writer goes on from.
-    pub state: State,
+    pub state: WriterState,
     /// Whether nothing was wrong. Otherwise the disk is sound again when everything is folded and the waste is gone.
     pub is_sound: bool,
     /// Records of the disk that mean nothing, which the judge let pass.
-    pub waste: Vec<Vec<u8>>,
+    pub garbage: Vec<Vec<u8>>,
 }
 
 /// Is told what is wrong; an error from it ends the reading, `Ok` lets it go on without what is wrong.
@@ -64,24 +64,24 @@ pub fn load(disk: &dyn Disk, partitions: usize, judge: &mut Judge) -> Result<Loa
         meaningless,
     };
     loader.read_heads(log_start, judge)?;
-    let waste = loader.read_parts(judge)?;
+    let garbage = loader.read_parts(judge)?;
     let incomplete = loader.count_parts(judge)?;
     let Loader { partitions, catalog, ahead, in_parts, newest_version, meaningless, .. } = loader;
     let big = in_parts.into_values().map(|InParts { name, parts, is_list, .. }| (name, parts, is_list));
-    let mut fold = Fold::new(big, newest_version);
-    fold.waste.extend(waste);
-    let mut state = State { fold, newest: log_start - 1, ..State::default() };
+    let mut checkpoint = Checkpointer::new(big, newest_version);
+    checkpoint.garbage.extend(garbage);
+    let mut state = WriterState { checkpoint, newest: log_start - 1, ..WriterState::default() };
     for name in incomplete {
-        state.dirt.mark(log_start, NameRef { db: name.db, key: &name.key });
+        state.dirty.mark_dirty(log_start, NameRef { db: name.db, key: &name.key });
     }
-    let loaded = Loaded { partitions, catalog, state, is_sound: true, waste: meaningless };
+    let loaded = Loaded { partitions, catalog, state, is_sound: true, garbage: meaningless };
     let mut replay = Replay { disk, loaded, ahead };
     log.iter().try_for_each(|(first, chunk)| replay.repeat_chunk(*first, chunk, judge))?;
     let mut loaded = replay.loaded;
     if loaded.state.newest != newest {
         let what = format!("it ends with record {}, but record {newest} was written", loaded.state.newest);
-        let place = "the journal".to_owned();
-        judge(DiskError::Damaged { file: disk.folder().to_owned(), place, what })?;
+        let location = "the journal".to_owned();
+        judge(DiskError::Damaged { file: disk.dir().to_owned(), location, what })?;
         loaded.state.newest = loaded.state.newest.max(newest);
     }
     loaded.is_sound = is_sound;
@@ -102,7 +102,7 @@ impl Loaded {
             let empty = pairs.filter(|(_, entry)| entry.value.is_empty_collection());
             for key in empty.map(|(key, _)| key.clone()).collect::<Vec<_>>() {
                 space.remove(&key);
-                state.dirt.mark(state.newest.max(1), NameRef { db, key: &key });
+                state.dirty.mark_dirty(state.newest.max(1), NameRef { db, key: &key });
             }
         }
     }
@@ -141,8 +141,8 @@ fn all(partitions: &mut [Partition]) -> Partitions<'_> {
 }
 
 fn damaged(disk: &dyn Disk, key: &[u8], what: &str) -> DiskError {
-    let place = format!("record \"{}\"", key.escape_ascii());
-    DiskError::Damaged { file: disk.folder().to_owned(), place, what: what.to_owned() }
+    let location = format!("record \"{}\"", key.escape_ascii());
+    DiskError::Damaged { file: disk.dir().to_owned(), location, what: what.to_owned() }
 }
 
 fn malformed<'a>(disk: &'a dyn Disk, key: &'a [u8]) -> impl Fn(Malformed) -> DiskError + 'a {
@@ -194,13 +194,13 @@ impl Loader<'_> {
         let Loader { disk, partitions, in_parts, newest_version, meaningless, .. } = self;
         let disk = *disk;
         let mut partitions = all(partitions);
-        let mut waste = HashSet::new();
+        let mut garbage = HashSet::new();
         let mut read_part = |disk_key: &[u8], bytes: &[u8], judge: &mut Judge| {
             let malformed = malformed(disk, disk_key);
             let (version, part) = record::part_name(disk_key).map_err(&malformed)?;
             *newest_version = version.max(*newest_version);
             let Some(InParts { name, parts, found, .. }) = in_parts.get_mut(&version) else {
-                waste.insert(version);
+                garbage.insert(version);
                 return Ok(());
             };
             let space = partitions.keyspace(name.db, &name.key);
@@ -231,7 +231,7 @@ impl Loader<'_> {
                 judge(error)
             })
         })?;
-        Ok(waste)
+        Ok(garbage)
     }
 
     /// Looks whether all elements have come; returns those keys of which some have not.
@@ -316,8 +316,8 @@ impl Replay<'_> {
                 effect if db == CATALOG => note_record(&mut self.loaded.catalog, key, effect)?,
                 effect => effect.apply(db, key, &mut of_key(&mut self.loaded.partitions, key))?,
             }
-            let State { dirt, fold, sweeps, .. } = &mut self.loaded.state;
-            note(dirt, fold, sweeps, number, (db, key, effect));
+            let WriterState { dirty, checkpoint, sweeps, .. } = &mut self.loaded.state;
+            note(dirty, checkpoint, sweeps, number, (db, key, effect));
         }
         Ok(())
     }

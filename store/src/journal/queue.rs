@@ -30,9 +30,9 @@ pub struct Queue {
     large_from: usize,
     newest: u64,
     /// Where the newest records about keys stand that may be written over; empty until there is one.
-    places: Vec<[Place; WAYS]>,
+    slots: Vec<[RecordSlot; WAYS]>,
     /// Changes when all places are forgotten.
-    turn: u16,
+    generation: u16,
     hasher: RandomState,
 }
 
@@ -45,9 +45,9 @@ struct Large {
 
 /// Where a record stands.
 #[derive(Clone, Copy, Default)]
-struct Place {
-    /// The [`Queue::turn`] it was made in, else it is forgotten.
-    turn: u16,
+struct RecordSlot {
+    /// The [`Queue::generation`] it was made in, else it is forgotten.
+    generation: u16,
     /// More of the key's hash, so that bytes of other keys are seldom looked at.
     tag: u16,
     /// Where its length stands.
@@ -80,7 +80,7 @@ impl Drained {
 impl Queue {
     /// Empty, behind the record with this number.
     pub fn new(newest: u64) -> Queue {
-        Queue { newest, turn: 1, large_from: LARGE_RECORD_BYTES, ..Queue::default() }
+        Queue { newest, generation: 1, large_from: LARGE_RECORD_BYTES, ..Queue::default() }
     }
 
     /// Number of the newest record.
@@ -138,29 +138,29 @@ impl Queue {
         }
         // Of the same length with the same beginning up to the key's end: the same kind of effect on the same key.
         let head = key.as_ptr() as usize - record.as_ptr() as usize + key.len();
-        let (set, tag) = self.place_of(db, key);
-        let (bytes, turn) = (&mut self.bytes, self.turn);
-        let is_same = |place: &Place| {
-            let mut at = Input(bytes.get(place.from as usize..)?);
+        let (set, tag) = self.slot_of(db, key);
+        let (bytes, generation) = (&mut self.bytes, self.generation);
+        let is_same = |slot: &RecordSlot| {
+            let mut at = Input(bytes.get(slot.from as usize..)?);
             let old = at.bytes().ok()?;
             let start = bytes.len() - at.0.len() - old.len();
             (old.len() == record.len() && old[..head] == record[..head]).then_some(start)
         };
-        let known = |place: &&mut Place| (place.turn, place.tag) == (turn, tag);
-        let place = self.places.get_mut(set).and_then(|ways| ways.iter_mut().find(known));
-        if let Some(start) = place.as_deref().and_then(is_same) {
+        let known = |slot: &&mut RecordSlot| (slot.generation, slot.tag) == (generation, tag);
+        let slot = self.slots.get_mut(set).and_then(|ways| ways.iter_mut().find(known));
+        if let Some(start) = slot.as_deref().and_then(is_same) {
             return bytes[start..start + record.len()].copy_from_slice(record);
         }
         let from = u32::try_from(bytes.len()).ok();
         self.push(record);
-        if self.places.is_empty() {
-            self.places.resize(SETS, Default::default());
+        if self.slots.is_empty() {
+            self.slots.resize(SETS, Default::default());
         }
-        let ways = &mut self.places[set];
-        let old = ways.iter().position(|place| (place.turn, place.tag) == (turn, tag));
-        let free = || ways.iter().position(|place| place.turn != turn);
+        let ways = &mut self.slots[set];
+        let old = ways.iter().position(|slot| (slot.generation, slot.tag) == (generation, tag));
+        let free = || ways.iter().position(|slot| slot.generation != generation);
         let way = old.or_else(free).unwrap_or(usize::from(tag) % WAYS);
-        ways[way] = from.map_or(Place::default(), |from| Place { turn, tag, from });
+        ways[way] = from.map_or(RecordSlot::default(), |from| RecordSlot { generation, tag, from });
     }
 
     fn push(&mut self, record: &[u8]) {
@@ -170,7 +170,7 @@ impl Queue {
 
     /// What stands about these keys is no longer the newest.
     fn forget<'a>(&mut self, effects: impl Iterator<Item = (usize, &'a [u8], Effect<'a>)>) {
-        if self.places.is_empty() {
+        if self.slots.is_empty() {
             return;
         }
         let mut last: Option<(usize, &[u8])> = None;
@@ -188,22 +188,22 @@ impl Queue {
     }
 
     fn forget_key(&mut self, db: usize, key: &[u8]) {
-        let (set, tag) = self.place_of(db, key);
-        for place in &mut self.places[set] {
-            if place.tag == tag {
-                *place = Place::default();
+        let (set, tag) = self.slot_of(db, key);
+        for slot in &mut self.slots[set] {
+            if slot.tag == tag {
+                *slot = RecordSlot::default();
             }
         }
     }
 
     fn forget_all(&mut self) {
-        self.turn = self.turn.checked_add(1).unwrap_or_else(|| {
-            self.places.fill(Default::default());
+        self.generation = self.generation.checked_add(1).unwrap_or_else(|| {
+            self.slots.fill(Default::default());
             1
         });
     }
 
-    fn place_of(&self, db: usize, key: &[u8]) -> (usize, u16) {
+    fn slot_of(&self, db: usize, key: &[u8]) -> (usize, u16) {
         let hash = self.hasher.hash_one((db, key));
         (hash as usize % SETS, (hash >> 48) as u16)
     }
@@ -248,9 +248,9 @@ mod tests {
         ) {
             let (mut queue, mut wanted, mut found) = (Queue::new(0), Texts::new(), Texts::new());
             queue.large_from = large_from;
-            for turn in turns {
+            for generation in turns {
                 let before = queue.newest();
-                for record in turn {
+                for record in generation {
                     let mut effects = Effects::default();
                     for (kind, db, key, bytes) in record {
                         let (key, other) = ([b'k', key], [b'k', bytes[0] % 3]);

@@ -9,7 +9,7 @@
 //! Numbers in keys are big-endian, so that their order is that of the disk.
 
 use store_engine::codec::{Input, Malformed, put_number};
-use store_engine::effect::{Marks, Put};
+use store_engine::effect::{EntryMeta, Put};
 use store_engine::{Entry, codec};
 
 /// First byte of a journal chunk's key. The highest there is: adding to the end costs least.
@@ -99,18 +99,18 @@ pub fn whole(number: u64, entry: &Entry) -> Vec<u8> {
     let mut out = Vec::new();
     put_number(number, &mut out);
     out.push(WHOLE);
-    Marks::of(entry).write(&mut out);
+    EntryMeta::of(entry).write(&mut out);
     codec::put_value(&entry.value, &mut out);
     out
 }
 
 /// The beginning of [`whole`] for a string of `len` bytes, which follow.
-pub fn begin_string(number: u64, marks: Marks, len: usize) -> Vec<u8> {
+pub fn begin_string(number: u64, meta: EntryMeta, len: usize) -> Vec<u8> {
     // Some 30 bytes stand before the string.
     let mut out = Vec::with_capacity(len + 64);
     put_number(number, &mut out);
     out.push(WHOLE);
-    marks.write(&mut out);
+    meta.write(&mut out);
     codec::begin_string(len, &mut out);
     out
 }
@@ -123,7 +123,7 @@ pub fn in_parts(number: u64, entry: &Entry, parts: Parts) -> Vec<u8> {
     put_number(parts.version, &mut out);
     put_number(parts.count, &mut out);
     out.extend_from_slice(&parts.first.to_le_bytes());
-    Marks::of(entry).write(&mut out);
+    EntryMeta::of(entry).write(&mut out);
     codec::put_shape(&entry.value, &mut out);
     out
 }

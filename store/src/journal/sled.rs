@@ -3,13 +3,13 @@
 //! sled writes well and reads badly (`store/trial/README.md`), so it only writes: what there is is read by
 //! [`image`] before sled is opened, which happens with the first batch. On top of what sled checks, every value has a
 //! checksum of ours over key and value, the number of the last batch is in the database, and what was flushed last is in
-//! a file apart from it ([`mark`]).
+//! a file apart from it ([`watermark`]).
 //!
 //! A batch is atomic because this is the only writer: what sled is told between two flushes becomes durable with one
 //! frame of its metadata. sled's own batches are not used, since what they delete leaves empty leaves for ever.
 
 mod image;
-mod mark;
+mod watermark;
 
 use std::fs::{self, File, TryLockError};
 use std::io;
@@ -20,7 +20,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use self::image::{Image, Judge, Metadata};
-use self::mark::{Flushed, Mark};
+use self::watermark::{Flushed, Watermark};
 use super::disk::{Disk, DiskError, Each, Op, Open};
 
 /// Records in a leaf, which is written whole when one of them changes. With 16 a fold of most keys takes longer and so does
@@ -48,112 +48,113 @@ type Db = sled::Db<FANOUT>;
 
 /// A folder with a database, our lock and the mark.
 pub struct Database {
-    folder: PathBuf,
+    dir: PathBuf,
     seq: u64,
-    state: State,
+    state: SledState,
     /// Held as long as this lives.
     _lock: File,
 }
 
-enum State {
+enum SledState {
     Reading(Image),
-    Writing(Box<Writer>),
+    Writing(Box<SledWriter>),
     /// Ended by an error, in words.
     Dead(String),
 }
 
 impl Database {
-    /// Whether there is, or has been, a database in `folder`.
-    pub fn is_in(folder: &Path) -> bool {
-        home(folder).exists() || !matches!(mark::read(folder), Ok(None))
+    /// Whether there is, or has been, a database in `dir`.
+    pub fn is_in(dir: &Path) -> bool {
+        home(dir).exists() || !matches!(watermark::read(dir), Ok(None))
     }
 
-    /// Opens the database in `folder`, or makes one. Damage in what is read here or by `scan` is an error, and then
+    /// Opens the database in `dir`, or makes one. Damage in what is read here or by `scan` is an error, and then
     /// nothing was changed.
-    pub fn open(folder: &Path) -> Result<Database, DiskError> {
-        fs::create_dir_all(folder).map_err(DiskError::io("create", folder))?;
-        Database::open_locked(folder, lock(folder, true)?)
+    pub fn open(dir: &Path) -> Result<Database, DiskError> {
+        fs::create_dir_all(dir).map_err(DiskError::io("create", dir))?;
+        Database::open_locked(dir, lock(dir, true)?)
     }
 
-    fn open_locked(folder: &Path, lock: File) -> Result<Database, DiskError> {
-        let home = home(folder);
-        let again = folder.join(AGAIN);
+    fn open_locked(dir: &Path, lock: File) -> Result<Database, DiskError> {
+        let home = home(dir);
+        let again = dir.join(AGAIN);
         if !home.exists() && again.exists() {
-            rename(folder, &again, &home)?;
+            rename(dir, &again, &home)?;
         }
         if !home.exists() {
-            let flushed = mark::read(folder)?.unwrap_or_default().seq;
+            let flushed = watermark::read(dir)?.unwrap_or_default().seq;
             if flushed > 0 {
-                return Err(DiskError::Lost { folder: folder.to_owned(), flushed, found: 0 });
+                return Err(DiskError::Lost { dir: dir.to_owned(), flushed, found: 0 });
             }
-            make(folder, &home, |_| Ok(0))?;
+            make(dir, &home, |_| Ok(0))?;
         }
-        let (image, seq) = read(folder, &mut Err)?;
-        Ok(Database { folder: folder.to_owned(), seq, state: State::Reading(image), _lock: lock })
+        let (image, seq) = read(dir, &mut Err)?;
+        Ok(Database { dir: dir.to_owned(), seq, state: SledState::Reading(image), _lock: lock })
     }
 
     /// Opens it with what is left of it. What is missing is told to `lost`; if that is anything, the damaged files are
     /// kept as `sled.damaged-…`.
-    pub fn open_accepting_loss(
-        folder: &Path,
-        lost: &mut dyn FnMut(DiskError),
-    ) -> Result<Database, DiskError> {
-        let lock = lock(folder, true)?;
-        let (home, rescued) = (home(folder), folder.join("sled.rescued"));
+    pub fn open_accepting_loss(dir: &Path, lost: &mut dyn FnMut(DiskError)) -> Result<Database, DiskError> {
+        let lock = lock(dir, true)?;
+        let (home, rescued) = (home(dir), dir.join("sled.rescued"));
         if !home.exists() && rescued.exists() {
             // A crash came between the two renames below.
-            rename(folder, &rescued, &home)?;
+            rename(dir, &rescued, &home)?;
         }
         if !home.exists() {
-            let flushed = mark::read(folder).unwrap_or(None).unwrap_or_default().seq;
-            lost(DiskError::Lost { folder: folder.to_owned(), flushed, found: 0 });
-            Mark::reset(folder, 0)?;
-        } else if let Some(seq) = rescue(folder, &rescued, lost)? {
-            let aside = (1..).map(|n| folder.join(format!("sled.damaged-{n}"))).find(|path| !path.exists());
-            rename(folder, &home, &aside.expect("some number is free"))?;
-            rename(folder, &rescued, &home)?;
-            Mark::reset(folder, seq)?;
+            let flushed = watermark::read(dir).unwrap_or(None).unwrap_or_default().seq;
+            lost(DiskError::Lost { dir: dir.to_owned(), flushed, found: 0 });
+            Watermark::reset(dir, 0)?;
+        } else if let Some(seq) = rescue(dir, &rescued, lost)? {
+            let aside = (1..).map(|n| dir.join(format!("sled.damaged-{n}"))).find(|path| !path.exists());
+            rename(dir, &home, &aside.expect("some number is free"))?;
+            rename(dir, &rescued, &home)?;
+            Watermark::reset(dir, seq)?;
         }
-        Database::open_locked(folder, lock)
+        Database::open_locked(dir, lock)
     }
 
     /// Reads a database that nobody has open and changes nothing: all records that are whole go to `each`, all that is
     /// wrong goes to `problem`. Returns the number of the last batch.
     pub fn examine(
-        folder: &Path,
+        dir: &Path,
         each: &mut Each,
         problem: &mut dyn FnMut(DiskError),
     ) -> Result<u64, DiskError> {
         // A copy of a folder may have come without it.
-        let _lock = if folder.join("lock").exists() { Some(lock(folder, false)?) } else { None };
-        examine(folder, each, problem)
+        let _lock = if dir.join("lock").exists() { Some(lock(dir, false)?) } else { None };
+        examine(dir, each, problem)
     }
 
     /// Ends this handle: sled must not be used after an error. It is not even dropped, since that flushes, and a flush
     /// after a failed one waits for ever. Its own lock stays, so only another process can open the folder again.
     fn end(&mut self, error: &DiskError) {
-        if let State::Writing(writer) = std::mem::replace(&mut self.state, State::Dead(error.to_string())) {
+        if let SledState::Writing(writer) =
+            std::mem::replace(&mut self.state, SledState::Dead(error.to_string()))
+        {
             std::mem::forget(writer);
         }
     }
 
     /// The writer; sled is opened here if it was not.
-    fn writer(&mut self) -> Result<&mut Writer, DiskError> {
-        if let State::Reading(image) = &self.state {
-            let writer = Writer::open(&self.folder, self.seq, image.leaves() as u64)?;
-            self.state = State::Writing(Box::new(writer));
+    fn writer(&mut self) -> Result<&mut SledWriter, DiskError> {
+        if let SledState::Reading(image) = &self.state {
+            let writer = SledWriter::open(&self.dir, self.seq, image.leaves() as u64)?;
+            self.state = SledState::Writing(Box::new(writer));
         }
         match &mut self.state {
-            State::Writing(writer) => Ok(writer),
-            State::Dead(why) => Err(DiskError::Refused(format!("writes are disabled after an error: {why}"))),
-            State::Reading(_) => unreachable!("just left"),
+            SledState::Writing(writer) => Ok(writer),
+            SledState::Dead(why) => {
+                Err(DiskError::Refused(format!("writes are disabled after an error: {why}")))
+            }
+            SledState::Reading(_) => unreachable!("just left"),
         }
     }
 
     /// Runs `act` with the writer; its error is the end.
-    fn write(&mut self, act: impl FnOnce(&mut Writer) -> Result<(), DiskError>) -> Result<(), DiskError> {
+    fn write(&mut self, act: impl FnOnce(&mut SledWriter) -> Result<(), DiskError>) -> Result<(), DiskError> {
         let outcome = self.writer().and_then(act);
-        if let (Err(error), State::Reading(_) | State::Writing(_)) = (&outcome, &self.state) {
+        if let (Err(error), SledState::Reading(_) | SledState::Writing(_)) = (&outcome, &self.state) {
             self.end(error);
         }
         outcome
@@ -186,8 +187,8 @@ impl Disk for Database {
         self.write(|writer| writer.flush(seq))
     }
 
-    fn folder(&self) -> &Path {
-        &self.folder
+    fn dir(&self) -> &Path {
+        &self.dir
     }
 
     fn keys(&mut self, prefix: &[u8], from: &[u8], most: usize) -> Result<Vec<Vec<u8>>, DiskError> {
@@ -201,11 +202,13 @@ impl Disk for Database {
 
     fn scan(&self, prefix: &[u8], each: &mut Each) -> Result<(), DiskError> {
         match &self.state {
-            State::Reading(image) => scan(image, prefix, &mut Err, &mut |key, value| {
+            SledState::Reading(image) => scan(image, prefix, &mut Err, &mut |key, value| {
                 if key == HEAD { Ok(()) } else { each(key, value) }
             }),
-            State::Writing(_) => Err(DiskError::Refused("a scan after the first batch".to_owned())),
-            State::Dead(why) => Err(DiskError::Refused(format!("writes are disabled after an error: {why}"))),
+            SledState::Writing(_) => Err(DiskError::Refused("a scan after the first batch".to_owned())),
+            SledState::Dead(why) => {
+                Err(DiskError::Refused(format!("writes are disabled after an error: {why}")))
+            }
         }
     }
 }
@@ -213,7 +216,7 @@ impl Disk for Database {
 impl Drop for Database {
     fn drop(&mut self) {
         // What was applied and not flushed becomes durable if that works; nobody was promised it.
-        if let State::Writing(writer) = &mut self.state
+        if let SledState::Writing(writer) = &mut self.state
             && let Err(error) = writer.close()
         {
             self.end(&error);
@@ -222,9 +225,9 @@ impl Drop for Database {
 }
 
 /// sled while it is written to.
-struct Writer {
+struct SledWriter {
     home: PathBuf,
-    mark: Mark,
+    watermark: Watermark,
     /// Not there between closing and opening anew.
     db: Option<Db>,
     /// The newest of sled's logs that is known.
@@ -238,19 +241,28 @@ struct Writer {
     most_resident: u64,
 }
 
-impl Writer {
-    fn open(folder: &Path, seq: u64, leaves: u64) -> Result<Writer, DiskError> {
-        let home = home(folder);
+impl SledWriter {
+    fn open(dir: &Path, seq: u64, leaves: u64) -> Result<SledWriter, DiskError> {
+        let home = home(dir);
         let db = match open_db(&home) {
             // We hold the folder: it is a handle of our own that ended with an error.
             Err(DiskError::Io { error, .. }) if error.kind() == io::ErrorKind::WouldBlock => {
-                link_anew(folder, &home)?;
+                relink(dir, &home)?;
                 Some(open_db(&home)?)
             }
             opened => Some(opened?),
         };
-        let mark = Mark::open(folder, Flushed { seq, ..Flushed::default() })?;
-        Ok(Writer { home, mark, db, log: 0, leaves, puts: 0, put_bytes: 0, most_resident: RESIDENT_BYTES })
+        let watermark = Watermark::open(dir, Flushed { seq, ..Flushed::default() })?;
+        Ok(SledWriter {
+            home,
+            watermark,
+            db,
+            log: 0,
+            leaves,
+            puts: 0,
+            put_bytes: 0,
+            most_resident: RESIDENT_BYTES,
+        })
     }
 
     fn db(&mut self) -> Result<&Db, DiskError> {
@@ -297,7 +309,7 @@ impl Writer {
         if let Some(db) = &self.db {
             attempt("write to", &self.home, || db.flush())?;
             let (log, length) = self.newest_log()?;
-            self.mark.write(Flushed { seq, log, length })?;
+            self.watermark.write(Flushed { seq, log, length })?;
             self.renew_if_large()?;
         }
         Ok(())
@@ -343,8 +355,8 @@ impl Writer {
 }
 
 /// The disk in a folder, which is made if it is not there.
-pub fn in_folder(folder: PathBuf) -> Open {
-    Box::new(move || Ok(Box::new(Database::open(&folder)?)))
+pub fn in_dir(dir: PathBuf) -> Open {
+    Box::new(move || Ok(Box::new(Database::open(&dir)?)))
 }
 
 /// Prepares the process for databases in its directories: for the first lines of `main`.
@@ -360,35 +372,35 @@ pub unsafe fn prepare_process() {
     unsafe { std::env::set_var("PATH", "") };
 }
 
-fn home(folder: &Path) -> PathBuf {
-    folder.join("sled")
+fn home(dir: &Path) -> PathBuf {
+    dir.join("sled")
 }
 
 /// How long one who wants a folder waits for one who is about to let it go: a killed process holds its lock until the
 /// system has cleared it away, and so does a child between its fork and its exec.
-const LOCK_PATIENCE: Duration = Duration::from_secs(2);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Takes the lock of a folder, which whoever has the database open holds.
-fn lock(folder: &Path, make: bool) -> Result<File, DiskError> {
-    let path = folder.join("lock");
+fn lock(dir: &Path, make: bool) -> Result<File, DiskError> {
+    let path = dir.join("lock");
     let file = if make { File::create(&path) } else { File::open(&path) };
     let file = file.map_err(DiskError::io("open", &path))?;
-    let until = Instant::now() + LOCK_PATIENCE;
+    let until = Instant::now() + LOCK_TIMEOUT;
     loop {
         match file.try_lock() {
             Ok(()) => return Ok(file),
             Err(TryLockError::WouldBlock) if Instant::now() < until => {
                 thread::sleep(Duration::from_millis(10))
             }
-            Err(TryLockError::WouldBlock) => return Err(DiskError::Busy(folder.to_owned())),
+            Err(TryLockError::WouldBlock) => return Err(DiskError::Busy(dir.to_owned())),
             Err(TryLockError::Error(error)) => return Err(DiskError::io("lock", &path)(error)),
         }
     }
 }
 
-fn rename(folder: &Path, from: &Path, to: &Path) -> Result<(), DiskError> {
+fn rename(dir: &Path, from: &Path, to: &Path) -> Result<(), DiskError> {
     fs::rename(from, to).map_err(DiskError::io("rename", from))?;
-    mark::sync(folder)
+    watermark::sync(dir)
 }
 
 /// A value as it is stored: behind it the checksum over key and value.
@@ -422,8 +434,8 @@ fn scan(image: &Image, prefix: &[u8], judge: &mut Judge, each: &mut Each) -> Res
     for key in wrong {
         let what = "our checksum does not match".to_owned();
         judge(DiskError::Damaged {
-            file: image.folder().to_owned(),
-            place: format!("record \"{key}\""),
+            file: image.dir().to_owned(),
+            location: format!("record \"{key}\""),
             what,
         })?;
     }
@@ -431,11 +443,11 @@ fn scan(image: &Image, prefix: &[u8], judge: &mut Judge, each: &mut Each) -> Res
 }
 
 /// Reads where everything is and the number of the last batch, and compares that with the mark.
-fn read(folder: &Path, judge: &mut Judge) -> Result<(Image, u64), DiskError> {
-    let home = home(folder);
-    let mark = mark::read(folder).or_else(|error| judge(error).map(|()| Some(Flushed::default())))?;
+fn read(dir: &Path, judge: &mut Judge) -> Result<(Image, u64), DiskError> {
+    let home = home(dir);
+    let watermark = watermark::read(dir).or_else(|error| judge(error).map(|()| Some(Flushed::default())))?;
     let image = Image::read(&home, FANOUT, judge)?;
-    let Flushed { seq: flushed, log, length } = mark.unwrap_or_default();
+    let Flushed { seq: flushed, log, length } = watermark.unwrap_or_default();
     image.holds(log, length).or_else(&mut *judge)?;
     let mut fields = None;
     scan(&image, HEAD, judge, &mut |_, value| {
@@ -443,37 +455,37 @@ fn read(folder: &Path, judge: &mut Judge) -> Result<(Image, u64), DiskError> {
         Ok(())
     })?;
     let Some((format, seq)) = fields else {
-        let (place, what) = ("the number of the last batch".to_owned(), "it is missing".to_owned());
-        judge(DiskError::Damaged { file: home, place, what })?;
+        let (location, what) = ("the number of the last batch".to_owned(), "it is missing".to_owned());
+        judge(DiskError::Damaged { file: home, location, what })?;
         return Ok((image, 0));
     };
     if format > FORMAT {
-        return Err(DiskError::Newer { folder: folder.to_owned(), found: format, known: FORMAT });
+        return Err(DiskError::Newer { dir: dir.to_owned(), found: format, known: FORMAT });
     }
     if seq < flushed {
-        judge(DiskError::Lost { folder: folder.to_owned(), flushed, found: seq })?;
+        judge(DiskError::Lost { dir: dir.to_owned(), flushed, found: seq })?;
     }
-    if mark.is_none() && seq > 0 {
-        judge(mark::missing(folder))?;
+    if watermark.is_none() && seq > 0 {
+        judge(watermark::missing(dir))?;
     }
     Ok((image, seq))
 }
 
 /// Everything that is whole to `each`, everything that is not to `problem`.
-fn examine(folder: &Path, each: &mut Each, problem: &mut dyn FnMut(DiskError)) -> Result<u64, DiskError> {
+fn examine(dir: &Path, each: &mut Each, problem: &mut dyn FnMut(DiskError)) -> Result<u64, DiskError> {
     let mut judge = |error| {
         problem(error);
         Ok(())
     };
-    let (image, seq) = read(folder, &mut judge)?;
+    let (image, seq) = read(dir, &mut judge)?;
     scan(&image, b"", &mut judge, &mut |key, value| if key == HEAD { Ok(()) } else { each(key, value) })?;
     Ok(seq)
 }
 
 /// If anything is wrong with a database, copies what is left of it to `target` and returns the number of its last batch.
-fn rescue(folder: &Path, target: &Path, lost: &mut dyn FnMut(DiskError)) -> Result<Option<u64>, DiskError> {
+fn rescue(dir: &Path, target: &Path, lost: &mut dyn FnMut(DiskError)) -> Result<Option<u64>, DiskError> {
     let mut whole = true;
-    examine(folder, &mut |_, _| Ok(()), &mut |error| {
+    examine(dir, &mut |_, _| Ok(()), &mut |error| {
         whole = false;
         lost(error);
     })?;
@@ -482,19 +494,19 @@ fn rescue(folder: &Path, target: &Path, lost: &mut dyn FnMut(DiskError)) -> Resu
     }
     // Of an attempt that a crash ended.
     let _ = fs::remove_dir_all(target);
-    let flushed = mark::read(folder).unwrap_or(None).unwrap_or_default().seq;
-    let seq = make(folder, target, |put| Ok(examine(folder, put, &mut |_| {})?.max(flushed)))?;
+    let flushed = watermark::read(dir).unwrap_or(None).unwrap_or_default().seq;
+    let seq = make(dir, target, |put| Ok(examine(dir, put, &mut |_| {})?.max(flushed)))?;
     Ok(Some(seq))
 }
 
 /// Makes a database at `target`: it gets its name when it is complete. `fill` is given what puts a record and returns
 /// the number of the last batch.
 fn make(
-    folder: &Path,
+    dir: &Path,
     target: &Path,
     fill: impl FnOnce(&mut Each) -> Result<u64, DiskError>,
 ) -> Result<u64, DiskError> {
-    let unfinished = folder.join("sled.new");
+    let unfinished = dir.join("sled.new");
     // Of an attempt that a crash ended.
     let _ = fs::remove_dir_all(&unfinished);
     // Never dropped on the way out of an error: see close_db.
@@ -505,7 +517,7 @@ fn make(
     let seq = fill(&mut put)?;
     put(HEAD, &head(seq))?;
     close_db(ManuallyDrop::into_inner(db), &unfinished)?;
-    rename(folder, &unfinished, target)?;
+    rename(dir, &unfinished, target)?;
     Ok(seq)
 }
 
@@ -517,18 +529,18 @@ fn parse_head(value: &[u8]) -> Option<(u32, u64)> {
 }
 
 /// Gives the database another folder with the same files: sled's lock, which an ended handle keeps, is on the folder.
-fn link_anew(folder: &Path, home: &Path) -> Result<(), DiskError> {
-    let (again, dead) = (folder.join(AGAIN), folder.join("sled.dead"));
+fn relink(dir: &Path, home: &Path) -> Result<(), DiskError> {
+    let (again, dead) = (dir.join(AGAIN), dir.join("sled.dead"));
     // Of an attempt that a crash ended.
     let _ = fs::remove_dir_all(&again);
     let _ = fs::remove_dir_all(&dead);
     link_files(home, &again)?;
-    rename(folder, home, &dead)?;
-    rename(folder, &again, home)?;
+    rename(dir, home, &dead)?;
+    rename(dir, &again, home)?;
     fs::remove_dir_all(&dead).map_err(DiskError::io("remove", &dead))
 }
 
-/// What becomes the database after a crash in [`link_anew`].
+/// What becomes the database after a crash in [`relink`].
 const AGAIN: &str = "sled.again";
 
 fn link_files(from: &Path, to: &Path) -> Result<(), DiskError> {
@@ -542,7 +554,7 @@ fn link_files(from: &Path, to: &Path) -> Result<(), DiskError> {
             fs::hard_link(&source, &target).map_err(DiskError::io("link", &source))?;
         }
     }
-    mark::sync(to)
+    watermark::sync(to)
 }
 
 fn open_db(path: &Path) -> Result<Db, DiskError> {
@@ -555,7 +567,7 @@ fn open_db(path: &Path) -> Result<Db, DiskError> {
 /// The same for one who has just closed it: sled's lock is gone when the last who saw it has gone, a child before its exec
 /// included.
 fn open_again(path: &Path) -> Result<Db, DiskError> {
-    let until = Instant::now() + LOCK_PATIENCE;
+    let until = Instant::now() + LOCK_TIMEOUT;
     loop {
         match open_db(path) {
             Err(DiskError::Io { error, .. })
@@ -573,8 +585,8 @@ fn open_again(path: &Path) -> Result<Db, DiskError> {
 /// that. And it would keep snapshots that are stale, to find them when the newest is gone, and the length that its files
 /// once had.
 fn mend(path: &Path) -> Result<(), DiskError> {
-    let folder = path.join("metadata");
-    if !folder.exists() {
+    let dir = path.join("metadata");
+    if !dir.exists() {
         return Ok(());
     }
     let Metadata { snapshots, logs } = Metadata::list(path)?;
@@ -588,7 +600,7 @@ fn mend(path: &Path) -> Result<(), DiskError> {
         let path = Metadata::log_path(path, newest + 1);
         File::create(&path).map_err(DiskError::io("create", &path))?;
     }
-    mark::sync(&folder)
+    watermark::sync(&dir)
 }
 
 /// Cuts off files of leaves what nothing is in. sled does that too, but only if it has made the file as long itself since
@@ -601,7 +613,7 @@ fn shorten(path: &Path, logs: &[u64]) -> Result<(), DiskError> {
     }
     // What was there before the last frames may not come back, and after a kill they may not be durable yet.
     for log in logs {
-        mark::sync(&Metadata::log_path(path, *log))?;
+        watermark::sync(&Metadata::log_path(path, *log))?;
     }
     for (slab, end) in slabs {
         let file = File::options().write(true).open(&slab).map_err(DiskError::io("open", &slab))?;
@@ -637,7 +649,7 @@ fn attempt<T>(doing: &'static str, path: &Path, act: impl FnOnce() -> io::Result
         Err(panic) => {
             let text = panic.downcast_ref::<String>().map(String::as_str);
             let what = text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("a panic without words");
-            Err(DiskError::Panic { doing, folder: path.to_owned(), what: what.to_owned() })
+            Err(DiskError::Panic { doing, dir: path.to_owned(), what: what.to_owned() })
         }
     }
 }

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 
 use store_engine::effect::Effect;
 
-use super::dirt::{Dirt, NameRef};
-use super::fold::Fold;
+use super::checkpoint::Checkpointer;
+use super::dirty::{DirtySet, NameRef};
 use super::record;
 
 /// A run of journal records on disk.
@@ -32,11 +32,11 @@ pub struct Sweep {
 
 /// How the disk relates to memory.
 #[derive(Default)]
-pub struct State {
+pub struct WriterState {
     /// What the checkpoint lacks.
-    pub dirt: Dirt,
+    pub dirty: DirtySet,
     /// What the checkpoint has in parts.
-    pub fold: Fold,
+    pub checkpoint: Checkpointer,
     /// The journal on disk.
     pub chunks: VecDeque<Chunk>,
     /// What the checkpoint may have too much.
@@ -47,14 +47,14 @@ pub struct State {
 
 /// Notes what record `number` changed.
 pub fn note(
-    dirt: &mut Dirt,
-    fold: &Fold,
+    dirty: &mut DirtySet,
+    checkpoint: &Checkpointer,
     sweeps: &mut VecDeque<Sweep>,
     number: u64,
     (db, key, effect): (usize, &[u8], Effect<'_>),
 ) {
     let mut sweep = |db, there| {
-        dirt.mark_all(number, db, there);
+        dirty.mark_all_dirty(number, db, there);
         sweeps.push_back(Sweep { db, there, since: number, from: record::head_key(db, b"") });
     };
     match effect {
@@ -65,7 +65,7 @@ pub fn note(
         }
         effect => {
             let name = NameRef { db, key };
-            dirt.note(number, name, effect, || fold.window(name));
+            dirty.note(number, name, effect, || checkpoint.window(name));
         }
     }
 }

@@ -8,12 +8,12 @@ use store_engine::effect::CATALOG;
 use store_engine::{Entry, Keyspace, Partition};
 
 use super::writer::Writer;
-use crate::journal::dirt::NameRef;
+use crate::journal::dirty::NameRef;
 use crate::journal::disk::{Disk, DiskError, Each, Op, Open};
 use crate::journal::load::{self, Loaded};
 use crate::journal::record::log_key;
-use crate::journal::state::{Chunk, State};
-use crate::journal::{Database, Durability, Journal, in_folder};
+use crate::journal::state::{Chunk, WriterState};
+use crate::journal::{Database, Durability, Journal, in_dir};
 use crate::node::Node;
 
 /// Keys, and what is kept beside them.
@@ -57,17 +57,17 @@ pub struct Examined {
 }
 
 /// Reads a folder that nobody has open, and changes nothing. What is damaged is told to `problem` and left out.
-pub fn examine(folder: &Path, problem: &mut dyn FnMut(DiskError)) -> Result<Examined, DiskError> {
-    if !Database::is_in(folder) {
-        let folder = folder.display();
-        return Err(DiskError::Refused(format!("{folder} is not a data-dir: it has no data of this server")));
+pub fn examine(dir: &Path, problem: &mut dyn FnMut(DiskError)) -> Result<Examined, DiskError> {
+    if !Database::is_in(dir) {
+        let dir = dir.display();
+        return Err(DiskError::Refused(format!("{dir} is not a data-dir: it has no data of this server")));
     }
-    let mut found = Found { folder: folder.to_owned(), seq: 0, records: BTreeMap::new() };
+    let mut found = DiskRecords { dir: dir.to_owned(), seq: 0, records: BTreeMap::new() };
     let mut each = |key: &[u8], value: &[u8]| {
         found.records.insert(key.to_vec(), value.to_vec());
         Ok(())
     };
-    found.seq = Database::examine(folder, &mut each, problem)?;
+    found.seq = Database::examine(dir, &mut each, problem)?;
     let Loaded { mut partitions, catalog, state, .. } = load::load(&found, 1, &mut |error| {
         problem(error);
         Ok(())
@@ -83,52 +83,52 @@ pub fn examine(folder: &Path, problem: &mut dyn FnMut(DiskError)) -> Result<Exam
 /// Makes these the contents of a folder, which must not have any; it is made if it is not there.
 ///
 /// Until all is written, the folder has a journal without its one record: it is not taken for whole after a crash.
-pub fn fill(folder: PathBuf, contents: Contents) -> Result<(), DiskError> {
-    fill_disk(in_folder(folder), contents)
+pub fn fill(dir: PathBuf, contents: Contents) -> Result<(), DiskError> {
+    fill_disk(in_dir(dir), contents)
 }
 
 pub(super) fn fill_disk(open: Open, contents: Contents) -> Result<(), DiskError> {
     let mut disk = open()?;
     disk.scan(b"", &mut |_, _| {
-        let folder = disk.folder().display();
+        let dir = disk.dir().display();
         Err(DiskError::Refused(format!(
-            "{folder} already has data; use a directory that is empty or does not exist"
+            "{dir} already has data; use a directory that is empty or does not exist"
         )))
     })?;
     let number = disk.seq() + 1;
     disk.apply(number, &[Op::Put(log_key(number), Vec::new())])?;
     disk.flush()?;
-    let mut state = State { newest: number, ..State::default() };
+    let mut state = WriterState { newest: number, ..WriterState::default() };
     state.chunks.push_back(Chunk { first: number, last: number, bytes: 0 });
     let Contents { partition, catalog } = contents;
     for (db, space) in partition.databases.iter().enumerate() {
         for (key, _) in (0..space.len()).filter_map(|at| space.pair_at(at)) {
-            state.dirt.mark(number, NameRef { db, key });
+            state.dirty.mark_dirty(number, NameRef { db, key });
         }
     }
     for name in catalog.keys() {
-        state.dirt.mark(number, NameRef { db: CATALOG, key: name });
+        state.dirty.mark_dirty(number, NameRef { db: CATALOG, key: name });
     }
     let journal = Journal::new(Durability::Periodic, number);
     let node = Arc::new(Node::with(vec![partition], Some(journal)));
     *node.catalog.lock() = catalog;
-    Writer::new(node, disk, open, state).fold_all()
+    Writer::new(node, disk, open, state).checkpoint_all()
 }
 
 /// All records of a folder, to be read.
-struct Found {
-    folder: PathBuf,
+struct DiskRecords {
+    dir: PathBuf,
     seq: u64,
     records: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
-impl Found {
+impl DiskRecords {
     fn refuse<T>(&self) -> Result<T, DiskError> {
-        Err(DiskError::Refused(format!("{} is opened read-only", self.folder.display())))
+        Err(DiskError::Refused(format!("{} is opened read-only", self.dir.display())))
     }
 }
 
-impl Disk for Found {
+impl Disk for DiskRecords {
     fn seq(&self) -> u64 {
         self.seq
     }
@@ -141,8 +141,8 @@ impl Disk for Found {
         self.refuse()
     }
 
-    fn folder(&self) -> &Path {
-        &self.folder
+    fn dir(&self) -> &Path {
+        &self.dir
     }
 
     fn scan(&self, prefix: &[u8], each: &mut Each) -> Result<(), DiskError> {

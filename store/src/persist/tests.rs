@@ -30,7 +30,7 @@ struct Platter {
     records: Mutex<BTreeMap<Vec<u8>, Vec<u8>>>,
     newest: AtomicU64,
     /// How many writes from now on one fails: 1 for the next one. Every second one that fails has worked.
-    trouble: AtomicU64,
+    fault: AtomicU64,
     /// Happens when the writer looks for keys: between what it takes and what it folds.
     meanwhile: Mutex<Option<Box<dyn FnOnce() + Send>>>,
 }
@@ -46,7 +46,7 @@ impl Disk for FakeDisk {
         Ok(())
     }
 
-    fn folder(&self) -> &Path {
+    fn dir(&self) -> &Path {
         Path::new("platter")
     }
 
@@ -61,9 +61,9 @@ impl Disk for FakeDisk {
     }
 
     fn apply(&mut self, number: u64, batch: &[Op]) -> Result<(), DiskError> {
-        let trouble = self.0.trouble.load(Ordering::Relaxed);
-        self.0.trouble.store(trouble.saturating_sub(1), Ordering::Relaxed);
-        if trouble != 1 || number.is_multiple_of(2) {
+        let fault = self.0.fault.load(Ordering::Relaxed);
+        self.0.fault.store(fault.saturating_sub(1), Ordering::Relaxed);
+        if fault != 1 || number.is_multiple_of(2) {
             let mut records = self.0.records.lock();
             for op in batch {
                 match op.clone() {
@@ -73,7 +73,7 @@ impl Disk for FakeDisk {
             }
             self.0.newest.store(number, Ordering::Relaxed);
         }
-        if trouble == 1 { Err(DiskError::Refused("it was told to fail".into())) } else { Ok(()) }
+        if fault == 1 { Err(DiskError::Refused("it was told to fail".into())) } else { Ok(()) }
     }
 
     fn scan(&self, prefix: &[u8], each: &mut Each<'_>) -> Result<(), DiskError> {
@@ -96,10 +96,10 @@ impl Rig {
         let open: Open = Box::new(move || Ok(Box::new(FakeDisk(held.clone())) as Box<dyn Disk>));
         let disk = open().expect("it opens");
         let (node, mut writer) = prepare(disk, open, 3, Durability::Periodic, &mut Err).expect("readable");
-        writer.fold.big_bytes = 600;
+        writer.checkpoint.big_bytes = 600;
         writer.journal_bytes = 2_000;
         writer.data_share = 0;
-        writer.fold_bytes = 500;
+        writer.checkpoint_bytes = 500;
         writer.slice_bytes = 1;
         Rig { platter, node, writer }
     }
@@ -289,16 +289,16 @@ enum Step {
 
 impl fmt::Debug for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let told = |number: &u64| line_of(*number).chars().take(40).collect::<String>();
+        let label = |number: &u64| line_of(*number).chars().take(40).collect::<String>();
         match self {
-            Step::Call(call) => write!(f, "{}", told(call)),
+            Step::Call(call) => write!(f, "{}", label(call)),
             Step::Round => write!(f, "Round"),
             Step::Record(number) => write!(f, "Record {number}"),
             Step::Checkpoint => write!(f, "Checkpoint"),
             Step::TransactionError(when) => write!(f, "TransactionError {when}"),
             Step::Crash => write!(f, "Crash"),
             Step::LocalTransaction(calls, commits) => {
-                write!(f, "LocalTransaction {commits} {:?}", calls.iter().map(told).collect::<Vec<_>>())
+                write!(f, "LocalTransaction {commits} {:?}", calls.iter().map(label).collect::<Vec<_>>())
             }
         }
     }
@@ -330,7 +330,7 @@ fn play(steps: &[Step]) {
             Step::LocalTransaction(calls, commits) => {
                 end(&mut open);
                 // The writer lets go what it has waited for.
-                rig.writer.round(false);
+                rig.writer.cycle(false);
                 let keys: Vec<String> = KINDS.iter().map(|kind| format!("{kind}1")).collect();
                 let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
                 let mut transaction = begin(&rig.node, &keys);
@@ -349,11 +349,11 @@ fn play(steps: &[Step]) {
             }
             Step::Record(0..30) => rig.node.set_records(b"r", [(&b"kept"[..], &b"x"[..])]),
             Step::Record(number) => drop(rig.node.put_record(&[b'r', number % 4], &[*number])),
-            Step::TransactionError(when) => rig.platter.trouble.store(*when, Ordering::Relaxed),
+            Step::TransactionError(when) => rig.platter.fault.store(*when, Ordering::Relaxed),
             Step::Round | Step::Checkpoint => {
                 let all = matches!(step, Step::Checkpoint);
                 for _ in 0..if all { 40 } else { 1 } {
-                    rig.writer.round(all);
+                    rig.writer.cycle(all);
                 }
                 let journal = rig.node.journal().expect("it has one");
                 let progress = journal.progress();
@@ -363,15 +363,15 @@ fn play(steps: &[Step]) {
             }
             Step::Crash => {
                 end(&mut open);
-                rig.writer.round(false);
-                rig.writer.round(false);
+                rig.writer.cycle(false);
+                rig.writer.cycle(false);
                 rig = Rig::start(rig.platter.clone());
             }
         }
     }
     end(&mut open);
     for _ in 0..200 {
-        rig.writer.round(true);
+        rig.writer.cycle(true);
     }
     let progress = rig.node.journal().expect("it has one").progress();
     assert_eq!(progress.checkpoint, progress.durable, "everything is folded in the end");
@@ -379,7 +379,7 @@ fn play(steps: &[Step]) {
     let records = rig.platter.records.lock();
     let left: Vec<_> = records.keys().filter(|key| key[0] == record::LOG).collect();
     assert!(left.is_empty(), "the journal is cut off when everything is folded: {left:?}");
-    assert_eq!(rig.writer.fold.waste.len(), 0);
+    assert_eq!(rig.writer.checkpoint.garbage.len(), 0);
 }
 
 /// Whatever records are missing or were cut off, who accepts that goes on, and the disk is sound from then on.
@@ -388,7 +388,7 @@ fn lose(calls: &[u64], lost: &[(prop::sample::Index, Option<prop::sample::Index>
     for (at, number) in calls.iter().enumerate() {
         execute(&rig.node, &line_of(*number));
         rig.node.put_record(b"counter", &[at as u8]);
-        rig.writer.round(at % 40 == 0);
+        rig.writer.cycle(at % 40 == 0);
     }
     let platter = rig.platter.clone();
     drop(rig);
@@ -429,9 +429,9 @@ fn a_disk_that_was_filled_is_whole_or_damaged() {
         assert!(filling.put_record(b"record", b"text") && !filling.put_record(b"record", b"text"));
         filling
     };
-    let fill = |trouble| {
+    let fill = |fault| {
         let platter: Arc<Platter> = Arc::default();
-        platter.trouble.store(trouble, Ordering::Relaxed);
+        platter.fault.store(fault, Ordering::Relaxed);
         let held = platter.clone();
         let open: Open = Box::new(move || Ok(Box::new(FakeDisk(held.clone())) as Box<dyn Disk>));
         let filled = fill_disk(open, filling());
@@ -461,7 +461,7 @@ fn a_key_that_was_waited_for_is_not_ahead_of_the_journal() {
     execute(&rig.node, "SET string2 old");
     let mut transaction = begin(&rig.node, &["string1", "string2"]);
     // The writer waits for both.
-    rig.writer.round(true);
+    rig.writer.cycle(true);
     for line in ["SET string1 new", "SET string2 new"] {
         with_call(line, |call| {
             let mut out = Reply::new(Protocol::Resp2);
@@ -469,9 +469,9 @@ fn a_key_that_was_waited_for_is_not_ahead_of_the_journal() {
             assert!(matches!(done, Ok(true)), "it holds its keys");
         });
     }
-    rig.writer.fold.waste.push_back(u64::MAX);
+    rig.writer.checkpoint.garbage.push_back(u64::MAX);
     *rig.platter.meanwhile.lock() = Some(Box::new(move || transaction.commit()));
-    rig.writer.round(false);
+    rig.writer.cycle(false);
     assert!(rig.platter.meanwhile.lock().is_none(), "it came in between");
     assert_eq!(difference(&rig.reread(), &contents(&rig.node)), [""; 0]);
 }
@@ -485,12 +485,12 @@ fn the_writer_waits_for_few_keys_at_a_time() {
     }
     let transaction = begin(&rig.node, &keys.iter().map(String::as_str).collect::<Vec<_>>());
     for _ in 0..5 {
-        rig.writer.round(true);
+        rig.writer.cycle(true);
         assert_eq!(rig.writer.granting.len(), MOST_AWAITED);
     }
     transaction.commit();
-    while rig.writer.round(true) > 0 {}
-    assert!(rig.writer.granting.is_empty() && rig.writer.dirt.since().is_none());
+    while rig.writer.cycle(true) > 0 {}
+    assert!(rig.writer.granting.is_empty() && rig.writer.dirty.since().is_none());
     assert_eq!(difference(&rig.reread(), &contents(&rig.node)), [""; 0]);
 }
 
@@ -500,12 +500,12 @@ fn a_key_that_is_renamed_before_it_is_folded_is_not_folded_alone() {
         let mut rig = Rig::start(Arc::default());
         execute(&rig.node, "SET string2 old");
         execute(&rig.node, "SET string1 new");
-        rig.writer.round(true);
+        rig.writer.cycle(true);
         execute(&rig.node, "APPEND string1 er");
-        rig.writer.fold.waste.push_back(u64::MAX);
+        rig.writer.checkpoint.garbage.push_back(u64::MAX);
         let node = rig.node.clone();
         *rig.platter.meanwhile.lock() = Some(Box::new(move || execute(&node, exchange)));
-        rig.writer.round(true);
+        rig.writer.cycle(true);
         assert!(rig.platter.meanwhile.lock().is_none(), "it came in between");
         assert_eq!(difference(&rig.reread(), &contents(&rig.node)), [""; 0], "{exchange}");
     }

@@ -7,15 +7,15 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
 use store_engine::codec::put_bytes;
-use store_engine::effect::{CATALOG, Effect, Effects, Marks};
+use store_engine::effect::{CATALOG, Effect, Effects, EntryMeta};
 use store_engine::{Entry, Stamp, Value};
 
-use crate::journal::dirt::{Dirt, Name, What};
-use crate::journal::fold::{Batch, Fold};
-use crate::journal::state::{Chunk, State, Sweep, note};
+use crate::journal::checkpoint::{CheckpointBatch, Checkpointer};
+use crate::journal::dirty::{DirtySet, Name, What};
+use crate::journal::state::{Chunk, Sweep, WriterState, note};
 use crate::journal::{
-    Disk, DiskError, Drained, Durability, Failure, Journal, LARGE_RECORD_BYTES, Open, Wish, fail_point,
-    record, unix_ms,
+    Disk, DiskError, Drained, Durability, Failure, Journal, LARGE_RECORD_BYTES, Open, WriterRequest,
+    fail_point, record, unix_ms,
 };
 use crate::lock::{LockRequest, Mode};
 use crate::node::Node;
@@ -23,7 +23,7 @@ use crate::shard::{Guards, ShardState};
 use crate::txn::LocalTransaction;
 
 /// How long a change may be in memory only: a flush must fit into what is left of the promised second.
-const ROUND: Duration = Duration::from_millis(400);
+const CYCLE: Duration = Duration::from_millis(400);
 /// How long the writer waits before it tries a disk again that failed.
 const RETRY: Duration = Duration::from_secs(1);
 /// Journal records are put together up to this size. As many as are in a full leaf just fit into a slot of the database.
@@ -32,13 +32,13 @@ const CHUNK_BYTES: usize = 16 << 10;
 /// then folded seldom, and many that are neighbours on the disk at once. A longer one costs less time and more room.
 const JOURNAL_BYTES: u64 = 32 << 20;
 /// How many times longer the journal may become before those who change something wait.
-const JOURNAL_PATIENCE: u64 = 2;
-/// What a round folds at first; then as much as fits into [`FOLD_TIME`].
-const FOLD_BYTES: usize = 1 << 20;
+const JOURNAL_SLACK: u64 = 2;
+/// What a round folds at first; then as much as fits into [`CHECKPOINT_TIME`].
+const CHECKPOINT_BYTES: usize = 1 << 20;
 /// The most that a round folds.
-const MOST_FOLD_BYTES: usize = 16 << 20;
+const MAX_CHECKPOINT_BYTES: usize = 16 << 20;
 /// How long a round may take because it folds: what came to the journal meanwhile waits for the next one.
-const FOLD_TIME: Duration = Duration::from_millis(150);
+const CHECKPOINT_TIME: Duration = Duration::from_millis(150);
 /// How much of a large string is copied while its shard is locked: some 50 us.
 const SLICE_BYTES: usize = 256 << 10;
 /// A string of so many slices is large.
@@ -58,12 +58,12 @@ pub struct Writer {
     node: Arc<Node>,
     disk: Option<Box<dyn Disk>>,
     open: Open,
-    pub(super) dirt: Dirt,
-    pub(super) fold: Fold,
+    pub(super) dirty: DirtySet,
+    pub(super) checkpoint: Checkpointer,
     chunks: VecDeque<Chunk>,
-    /// Number of the newest record that [`Self::dirt`] knows of.
+    /// Number of the newest record that [`Self::dirty`] knows of.
     noted: u64,
-    batch: Batch,
+    batch: CheckpointBatch,
     /// What was taken and is not in the batch yet, and the number of the last record that is.
     taken: Vec<Drained>,
     packed: u64,
@@ -76,11 +76,11 @@ pub struct Writer {
     pub(super) data_share: u64,
     /// [`SLICE_BYTES`], unless a test has another number.
     pub(super) slice_bytes: usize,
-    /// [`ROUND`], unless a test has another time.
-    round: Duration,
-    folded_at: Instant,
+    /// [`CYCLE`], unless a test has another time.
+    cycle: Duration,
+    checkpointed_at: Instant,
     /// What a round folds at most.
-    pub(super) fold_bytes: usize,
+    pub(super) checkpoint_bytes: usize,
     waker: Waker,
     spare: Vec<u8>,
 }
@@ -90,25 +90,25 @@ struct WakeWriter(Arc<Node>);
 impl Wake for WakeWriter {
     fn wake(self: Arc<Self>) {
         if let Some(journal) = &self.0.journal {
-            journal.ask(Wish::Flush);
+            journal.ask(WriterRequest::Flush);
         }
     }
 }
 
 impl Writer {
     /// A writer that goes on from what was loaded.
-    pub(super) fn new(node: Arc<Node>, disk: Box<dyn Disk>, open: Open, state: State) -> Writer {
+    pub(super) fn new(node: Arc<Node>, disk: Box<dyn Disk>, open: Open, state: WriterState) -> Writer {
         let waker = Waker::from(Arc::new(WakeWriter(node.clone())));
-        let State { dirt, fold, chunks, sweeps, newest } = state;
+        let WriterState { dirty, checkpoint, chunks, sweeps, newest } = state;
         Writer {
             node,
             disk: Some(disk),
             open,
-            dirt,
-            fold,
+            dirty,
+            checkpoint,
             chunks,
             noted: newest,
-            batch: Batch::default(),
+            batch: CheckpointBatch::default(),
             taken: Vec::new(),
             packed: newest,
             sweeps,
@@ -116,9 +116,10 @@ impl Writer {
             journal_bytes: fail_point::number("journal-bytes").unwrap_or(JOURNAL_BYTES),
             data_share: u64::from(fail_point::number("journal-bytes").is_none()),
             slice_bytes: SLICE_BYTES,
-            round: fail_point::time("round-ms", ROUND),
-            folded_at: Instant::now(),
-            fold_bytes: fail_point::number("fold-bytes").map_or(FOLD_BYTES, |bytes| bytes as usize),
+            cycle: fail_point::time("round-ms", CYCLE),
+            checkpointed_at: Instant::now(),
+            checkpoint_bytes: fail_point::number("fold-bytes")
+                .map_or(CHECKPOINT_BYTES, |bytes| bytes as usize),
             waker,
             spare: Vec::new(),
         }
@@ -129,36 +130,36 @@ impl Writer {
         let (mut checkpoint, mut written) = (None, 0);
         loop {
             // Then clients wait for the writer.
-            let behind = self.journal_is_long(JOURNAL_PATIENCE);
-            let patience = match self.disk {
+            let behind = self.journal_is_long(JOURNAL_SLACK);
+            let timeout = match self.disk {
                 None => RETRY,
                 Some(_) if (checkpoint.is_some() || behind) && written > 0 => Duration::ZERO,
                 // What is left is in use.
-                Some(_) if checkpoint.is_some() => self.round / 10,
-                Some(_) => self.round,
+                Some(_) if checkpoint.is_some() => self.cycle / 10,
+                Some(_) => self.cycle,
             };
-            let wish = journal_of(&self.node).sleep(patience);
-            if wish == Wish::Abandon {
+            let request = journal_of(&self.node).sleep(timeout);
+            if request == WriterRequest::Abandon {
                 return;
             }
-            if wish == Wish::Checkpoint {
+            if request == WriterRequest::Checkpoint {
                 checkpoint = Some(journal_of(&self.node).newest());
-                journal_of(&self.node).tell(|progress| progress.saving = true);
+                journal_of(&self.node).report(|progress| progress.saving = true);
             }
             let began = Instant::now();
-            written = self.round(checkpoint.is_some());
+            written = self.cycle(checkpoint.is_some());
             self.pace(began.elapsed());
             if written > 0 {
-                journal_of(&self.node).pace().rounds.add(began.elapsed());
+                journal_of(&self.node).pace().cycles.add(began.elapsed());
             }
             let progress = journal_of(&self.node).progress();
             if checkpoint.is_some_and(|newest| progress.checkpoint >= newest) {
                 checkpoint = None;
-                journal_of(&self.node).tell(|progress| {
+                journal_of(&self.node).report(|progress| {
                     (progress.saving, progress.saved_at) = (false, unix_ms() / 1000);
                 });
             }
-            if wish == Wish::Close
+            if request == WriterRequest::Close
                 && (progress.durable == journal_of(&self.node).newest() || self.disk.is_none())
             {
                 return;
@@ -167,22 +168,22 @@ impl Writer {
     }
 
     /// Folds everything, before anybody else has the node.
-    pub(super) fn fold_all(&mut self) -> Result<(), DiskError> {
-        self.fold_bytes = MOST_FOLD_BYTES;
-        while self.try_round(true)? > 0 {}
+    pub(super) fn checkpoint_all(&mut self) -> Result<(), DiskError> {
+        self.checkpoint_bytes = MAX_CHECKPOINT_BYTES;
+        while self.try_cycle(true)? > 0 {}
         Ok(())
     }
 
     /// One round: what came is written, some of what changed is folded, what is folded is cut off the journal, all
     /// in one batch. `all`: the journal is to become empty. Returns how many operations that was.
-    pub(super) fn round(&mut self, all: bool) -> usize {
-        self.try_round(all).unwrap_or_else(|error| {
+    pub(super) fn cycle(&mut self, all: bool) -> usize {
+        self.try_cycle(all).unwrap_or_else(|error| {
             let broke = self.disk.take().is_some();
             // Nobody waits for a disk that is not there.
             self.granting.clear();
             let failure = Failure { detail: error.to_string().into(), cause: error.cause().into() };
             // That it does not open again is less to know than why it had to be.
-            journal_of(&self.node).tell(|progress| {
+            journal_of(&self.node).report(|progress| {
                 if broke || progress.failure.is_none() {
                     progress.failure = Some(failure);
                 }
@@ -191,7 +192,7 @@ impl Writer {
         })
     }
 
-    fn try_round(&mut self, all: bool) -> Result<usize, DiskError> {
+    fn try_cycle(&mut self, all: bool) -> Result<usize, DiskError> {
         if self.disk.is_none() {
             fail_point::reach("opening")?;
             self.disk = Some((self.open)()?);
@@ -202,19 +203,19 @@ impl Writer {
             self.drain();
             self.pack();
             self.sweep()?;
-            self.dirt.begin_round(all || self.journal_is_long(1));
-            self.fold_granted();
+            self.dirty.begin_cycle(all || self.journal_is_long(1));
+            self.checkpoint_granted();
             if all
                 || journal_of(&self.node).durability() == Durability::Periodic
-                || self.folded_at.elapsed() >= self.round
+                || self.checkpointed_at.elapsed() >= self.cycle
             {
-                self.fold_some(self.batch.bytes + self.fold_bytes);
-                self.folded_at = Instant::now();
+                self.checkpoint_some(self.batch.bytes + self.checkpoint_bytes);
+                self.checkpointed_at = Instant::now();
             }
             // What was folded of the catalog may know of records that came meanwhile. These must not be missing.
             self.drain();
             self.pack();
-            self.dirt.begin_round(false);
+            self.dirty.begin_cycle(false);
             fail_point::reach("folded")?;
             self.trim();
         }
@@ -228,20 +229,20 @@ impl Writer {
             disk.flush()?;
             journal_of(&self.node).pace().writes.add(began.elapsed());
             fail_point::reach("flushed")?;
-            self.batch = Batch::default();
+            self.batch = CheckpointBatch::default();
         }
         let checkpoint = self.kept_from() - 1;
         let journal_bytes = self.journal_length();
-        let is_long = self.journal_is_long(JOURNAL_PATIENCE);
+        let is_long = self.journal_is_long(JOURNAL_SLACK);
         let small_bytes = self
             .chunks
             .iter()
             .map(|chunk| chunk.bytes)
             .filter(|bytes| *bytes < LARGE_RECORD_BYTES as u64)
             .sum();
-        let behind = self.is_long(small_bytes, JOURNAL_PATIENCE);
+        let behind = self.is_long(small_bytes, JOURNAL_SLACK);
         let durable = self.noted;
-        journal_of(&self.node).tell(|progress| {
+        journal_of(&self.node).report(|progress| {
             progress.flushes += u64::from(progress.durable != durable);
             (progress.durable, progress.checkpoint, progress.journal_bytes) =
                 (durable, checkpoint, journal_bytes);
@@ -268,14 +269,14 @@ impl Writer {
     /// Folds more or less in the next round, by how long this one took.
     fn pace(&mut self, took: Duration) {
         let limit = match journal_of(&self.node).durability() {
-            Durability::Periodic => FOLD_TIME,
+            Durability::Periodic => CHECKPOINT_TIME,
             // Those who wait for the next round wait for this one.
-            Durability::Sync => FOLD_TIME / 10,
+            Durability::Sync => CHECKPOINT_TIME / 10,
         };
         if took > limit {
-            self.fold_bytes = (self.fold_bytes / 2).max(FOLD_BYTES / 16);
+            self.checkpoint_bytes = (self.checkpoint_bytes / 2).max(CHECKPOINT_BYTES / 16);
         } else if took < limit / 2 {
-            self.fold_bytes = (self.fold_bytes * 2).min(MOST_FOLD_BYTES);
+            self.checkpoint_bytes = (self.checkpoint_bytes * 2).min(MAX_CHECKPOINT_BYTES);
         }
     }
 
@@ -303,7 +304,7 @@ impl Writer {
             number += 1;
             // They come from memory: they are well formed.
             for effect in Effects::read(record).flatten() {
-                note(&mut self.dirt, &self.fold, &mut self.sweeps, number, effect);
+                note(&mut self.dirty, &self.checkpoint, &mut self.sweeps, number, effect);
             }
         }
         debug_assert_eq!(number, drained.newest);
@@ -340,22 +341,22 @@ impl Writer {
     }
 
     /// Folds changed keys, oldest first, until the batch has `limit` bytes.
-    fn fold_some(&mut self, limit: usize) {
+    fn checkpoint_some(&mut self, limit: usize) {
         while self.batch.bytes < limit
             && self.sweeps.iter().all(|sweep| sweep.there.is_none())
-            && let Some(name) = self.dirt.next()
+            && let Some(name) = self.dirty.next()
         {
-            self.fold_key(name, limit, &[]);
+            self.checkpoint_key(name, limit, &[]);
         }
     }
 
     /// Folds a key, with those that must come with it. The writer holds the keys in `granted`.
-    fn fold_key(&mut self, name: Name, limit: usize, granted: &[Name]) {
+    fn checkpoint_key(&mut self, name: Name, limit: usize, granted: &[Name]) {
         if name.db == CATALOG {
-            return self.fold_record(&name);
+            return self.checkpoint_record(&name);
         }
         let node = self.node.clone();
-        let mut group = self.dirt.group(name);
+        let mut group = self.dirty.group(name);
         let guards = loop {
             let mut shards: Vec<usize> = group.iter().map(|name| node.shard_of(&name.key)).collect();
             shards.sort_unstable();
@@ -371,7 +372,7 @@ impl Writer {
             // What is written must be just what the noted records have made; they may tell of more keys that
             // took something over.
             self.drain();
-            let grown = self.dirt.group(group[0].clone());
+            let grown = self.dirty.group(group[0].clone());
             if grown == group {
                 break guards;
             }
@@ -379,40 +380,42 @@ impl Writer {
         };
         let is_held = group.iter().all(|name| granted.contains(name));
         if !(granted.is_empty() || is_held) || self.sweeps.iter().any(|sweep| sweep.there.is_some()) {
-            return self.dirt.postpone(group[0].clone());
+            return self.dirty.postpone(group[0].clone());
         }
         let limit = if group.len() == 1 { limit } else { usize::MAX };
         if group.iter().any(|name| self.is_large_string(&guards, name)) {
             drop(guards);
             return match is_held {
-                true => group.iter().for_each(|name| self.fold_held(name, limit)),
+                true => group.iter().for_each(|name| self.checkpoint_held(name, limit)),
                 false => self.await_keys(&group[0], group.clone()),
             };
         }
         for name in &group {
-            self.fold_locked(name, shard_in(&node, &guards, name), limit);
+            self.checkpoint_locked(name, shard_in(&node, &guards, name), limit);
         }
     }
 
     /// Folds a key whose shard is locked.
-    fn fold_locked(&mut self, name: &Name, shard: &ShardState, limit: usize) {
-        let Some(change) = self.dirt.take(name) else { return };
+    fn checkpoint_locked(&mut self, name: &Name, shard: &ShardState, limit: usize) {
+        let Some(change) = self.dirty.take(name) else { return };
         let entry = shard.partition.databases[name.db].peek(&name.key, 0);
-        if let Some(rest) = self.fold.fold(name, entry, change, self.noted, limit, &mut self.batch) {
-            self.dirt.put_back(name.clone(), rest);
+        if let Some(rest) =
+            self.checkpoint.checkpoint(name, entry, change, self.noted, limit, &mut self.batch)
+        {
+            self.dirty.put_back(name.clone(), rest);
         }
     }
 
     /// Folds a key that the writer has locked, so that nobody changes it.
-    fn fold_held(&mut self, name: &Name, limit: usize) {
+    fn checkpoint_held(&mut self, name: &Name, limit: usize) {
         let node = self.node.clone();
         let guards = node.lock_shards(&[node.shard_of(&name.key)]);
         match self.is_large_string(&guards, name) {
             true => {
                 drop(guards);
-                self.fold_string(name);
+                self.checkpoint_string(name);
             }
-            false => self.fold_locked(name, shard_in(&node, &guards, name), limit),
+            false => self.checkpoint_locked(name, shard_in(&node, &guards, name), limit),
         }
     }
 
@@ -424,8 +427,8 @@ impl Writer {
     }
 
     /// Folds a large string that the writer has locked. It is copied in slices, between which others have the shard.
-    fn fold_string(&mut self, name: &Name) {
-        if self.dirt.take(name).is_none() {
+    fn checkpoint_string(&mut self, name: &Name) {
+        if self.dirty.take(name).is_none() {
             return;
         }
         let shard = self.node.shard(self.node.shard_of(&name.key));
@@ -437,26 +440,30 @@ impl Writer {
             let Some(Entry { value: Value::String(text), .. }) = entry else { break };
             let text = text.as_bytes();
             if copied == 0 {
-                out = record::begin_string(self.noted, entry.map(Marks::of).unwrap_or_default(), text.len());
+                out = record::begin_string(
+                    self.noted,
+                    entry.map(EntryMeta::of).unwrap_or_default(),
+                    text.len(),
+                );
             }
             let end = text.len().min(copied + self.slice_bytes);
             out.extend_from_slice(&text[copied..end]);
             copied = end;
             if copied == text.len() {
                 drop(state);
-                return self.fold.put_whole(name, out, &mut self.batch);
+                return self.checkpoint.put_whole(name, out, &mut self.batch);
             }
         }
         // Whoever holds a lock finds what was there.
         debug_assert!(false, "a locked string is gone");
-        self.dirt.put_back(name.clone(), What::Whole);
+        self.dirty.put_back(name.clone(), What::Whole);
     }
 
     /// Folds a record of the catalog.
-    fn fold_record(&mut self, name: &Name) {
+    fn checkpoint_record(&mut self, name: &Name) {
         let catalog = self.node.catalog.lock();
         let newest = journal_of(&self.node).newest();
-        self.dirt.take(name);
+        self.dirty.take(name);
         let head = record::head_key(CATALOG, &name.key);
         match catalog.get(&*name.key) {
             None => self.batch.delete(head),
@@ -470,7 +477,7 @@ impl Writer {
     /// Waits in the queues of keys that are in use, or that take long to be copied; those who use them get done, those behind
     /// the writer wait for a moment.
     fn await_keys(&mut self, wanted: &Name, names: Vec<Name>) {
-        self.dirt.postpone(wanted.clone());
+        self.dirty.postpone(wanted.clone());
         if self.granting.len() >= MOST_AWAITED || self.granting.iter().any(|(awaited, _)| *awaited == names) {
             return;
         }
@@ -479,11 +486,11 @@ impl Writer {
         let requests = names.iter().map(request).collect();
         let node = self.node.clone();
         self.granting.push((names, Box::pin(async move { LocalTransaction::begin(&node, requests).await })));
-        self.fold_granted();
+        self.checkpoint_granted();
     }
 
     /// Folds the keys that the writer waited for and holds now, and lets them go.
-    fn fold_granted(&mut self) {
+    fn checkpoint_granted(&mut self) {
         let mut granted = Vec::new();
         let waker = self.waker.clone();
         self.granting.retain_mut(|(names, granting)| {
@@ -497,8 +504,8 @@ impl Writer {
         });
         for (names, transaction) in granted {
             let first = names[0].clone();
-            if self.dirt.group(first.clone()).iter().all(|name| names.contains(name)) {
-                self.fold_key(first, self.batch.bytes + self.fold_bytes, &names);
+            if self.dirty.group(first.clone()).iter().all(|name| names.contains(name)) {
+                self.checkpoint_key(first, self.batch.bytes + self.checkpoint_bytes, &names);
             }
             drop(transaction);
         }
@@ -507,7 +514,7 @@ impl Writer {
     /// The oldest record that must stay.
     fn kept_from(&self) -> u64 {
         let sweeps = self.sweeps.iter().map(|sweep| sweep.since);
-        sweeps.chain(self.dirt.since()).min().unwrap_or(self.noted + 1)
+        sweeps.chain(self.dirty.since()).min().unwrap_or(self.noted + 1)
     }
 
     /// Cuts off the journal what the checkpoint has.
@@ -530,7 +537,7 @@ impl Writer {
             let most = if there.is_some() { SWEEP_RECORDS } else { left };
             let keys = disk.keys(&prefix, from, most)?;
             for key in &keys {
-                self.dirt.mark_exchanged(*since, *db, *there, &key[prefix.len()..]);
+                self.dirty.mark_exchanged_dirty(*since, *db, *there, &key[prefix.len()..]);
             }
             left = left.saturating_sub(keys.len());
             match keys.last() {
@@ -539,13 +546,13 @@ impl Writer {
             }
         }
         while left > 0
-            && let Some(version) = self.fold.waste.front()
+            && let Some(version) = self.checkpoint.garbage.front()
         {
             let prefix = record::parts_prefix(*version);
             // Those of this round are gone when its batch is written: the next one looks again.
             let keys = disk.keys(&prefix, &prefix, left)?;
             if keys.len() < left {
-                self.fold.waste.pop_front();
+                self.checkpoint.garbage.pop_front();
             }
             left -= keys.len();
             keys.into_iter().for_each(|key| self.batch.delete(key));

@@ -5,13 +5,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
-use store_engine::notice::show_classes;
+use store_engine::notifications::show_classes;
 
-use super::greeting::PeerGreeting;
-use super::place::Place;
+use super::handshake::PeerHandshake;
+use super::membership::Membership;
 use super::registry::Registry;
 use super::sessions::Sessions;
-use crate::client::Trust;
+use crate::client::PeerCredentials;
 use crate::client::link::Link;
 use crate::node::Node;
 use crate::spans::Sink;
@@ -25,11 +25,11 @@ pub type Configure = Box<dyn Fn(&[(String, String)]) -> Result<(), String> + Sen
 /// What all sessions of a node share.
 pub(crate) struct Host {
     pub node: Arc<Node>,
-    pub place: Place,
+    pub membership: Membership,
     pub registry: Registry,
     pub sessions: Sessions,
     /// What a peer has to know and to have.
-    pub trust: Trust,
+    pub credentials: PeerCredentials,
     /// Where spans of traced requests go, if anybody collects them.
     pub sink: Option<Sink>,
     /// Tells the Unix time in milliseconds.
@@ -59,7 +59,7 @@ impl Host {
             (self.configure)(&[(NOTIFY.to_owned(), show_classes(classes))])?;
         }
         self.said_notify.store(true, Ordering::Relaxed);
-        self.sessions.tell_of_events(classes, Vec::new());
+        self.sessions.send_events(classes, Vec::new());
         Ok(())
     }
 
@@ -74,8 +74,8 @@ impl Host {
         if let Some(link) = peers.get(address) {
             return link.clone();
         }
-        let greeting = Arc::new(self.greeting(address));
-        let link = Link::open(address.to_owned(), self.trust.tls.clone(), greeting);
+        let handshake = Arc::new(self.handshake(address));
+        let link = Link::open(address.to_owned(), self.credentials.tls.clone(), handshake);
         peers.entry(address.to_owned()).or_insert(Arc::new(link)).clone()
     }
 
@@ -86,14 +86,15 @@ impl Host {
             return link;
         }
         coordinators.retain(|_, link| link.strong_count() > 0);
-        let greeting = self.greeting(&coordinator);
-        let link = Arc::new(Link::open(coordinator.clone(), self.trust.tls.clone(), Arc::new(greeting)));
+        let handshake = self.handshake(&coordinator);
+        let link =
+            Arc::new(Link::open(coordinator.clone(), self.credentials.tls.clone(), Arc::new(handshake)));
         coordinators.insert(coordinator, Arc::downgrade(&link));
         link
     }
 
     /// How this node greets another.
-    fn greeting(&self, address: &str) -> PeerGreeting {
-        PeerGreeting::new(&self.place, self.trust.token.as_deref(), address)
+    fn handshake(&self, address: &str) -> PeerHandshake {
+        PeerHandshake::new(&self.membership, self.credentials.token.as_deref(), address)
     }
 }

@@ -17,10 +17,10 @@ use wire::response::Body as Answer;
 use wire::step::Finish;
 use wire::step_result::Outcome;
 
-use super::doubt::unless_held_up;
 use super::host::Host;
+use super::in_doubt::unless_held_up;
+use super::membership::Taken;
 use super::pending;
-use super::place::Taken;
 use super::records::OWN;
 use super::refusal::refusal;
 use super::registry::{Arrival, Found};
@@ -36,19 +36,19 @@ const BATCH_BYTES: usize = 8 << 20;
 /// How often a batch is begun whose receiver is busy, and how long that one is left alone.
 const ATTEMPTS: (u32, Duration) = (200, Duration::from_millis(10));
 /// Gives a batch away. Whoever asked need not wait for the end.
-pub(super) async fn give(host: Arc<Host>, asked: wire::MoveSlots) -> Answer {
+pub(super) async fn give(host: Arc<Host>, request: wire::MoveSlots) -> Answer {
     let gone = |_| Err(refusal(Code::Unavailable, "the move failed"));
-    match tokio::spawn(async move { batch(&host, &asked).await }).await.unwrap_or_else(gone) {
+    match tokio::spawn(async move { batch(&host, &request).await }).await.unwrap_or_else(gone) {
         Ok(moved) => Answer::SlotsMoved(moved),
         Err(refused) => Answer::Refusal(refused),
     }
 }
 
-async fn batch(host: &Arc<Host>, asked: &wire::MoveSlots) -> Result<wire::SlotsMoved, wire::Refusal> {
+async fn batch(host: &Arc<Host>, request: &wire::MoveSlots) -> Result<wire::SlotsMoved, wire::Refusal> {
     let _one_at_a_time = host.moving.lock().await;
-    let (first, last, to) = (asked.first as usize, asked.last as usize, asked.node as NodeId);
+    let (first, last, to) = (request.first as usize, request.last as usize, request.node as NodeId);
     for _ in 0..ATTEMPTS.0 {
-        let taken = host.place.taken().ok_or_else(|| {
+        let taken = host.membership.taken().ok_or_else(|| {
             refusal(
                 Code::Denied,
                 "this node does not belong to a \
@@ -67,7 +67,7 @@ async fn batch(host: &Arc<Host>, asked: &wire::MoveSlots) -> Result<wire::SlotsM
             });
         }
         if let Some(cargo) = try_batch(host, &taken, &slots, to).await? {
-            let map = host.place.taken().map(|taken| Box::new(taken.map.to_wire()));
+            let map = host.membership.taken().map(|taken| Box::new(taken.map.to_wire()));
             return Ok(wire::SlotsMoved {
                 slots: cargo.slots.len() as u32,
                 keys: cargo.keys.len() as u64,
@@ -118,7 +118,7 @@ async fn try_batch(
     let records = if leaving { catalog(host) } else { Vec::new() };
     let number = random();
     let map = taken.map.moved(&cargo.slots, to);
-    let own_name = host.place.name().unwrap_or_default();
+    let own_name = host.membership.name().unwrap_or_default();
     let receive = wire::ReceiveSlots {
         txn: number,
         map: Some(map.to_wire()),
@@ -143,7 +143,7 @@ async fn try_batch(
     };
     if let Err(why) = prepared {
         host.registry.abort(number, 0);
-        link.tell(finish(Finish::Abort));
+        link.send_oneway(finish(Finish::Abort));
         return why.map_or(Ok(None), Err);
     }
     if !host.registry.finishes(number) {
@@ -155,17 +155,17 @@ async fn try_batch(
         host.node.record_with(txn.effects_mut(), &record.name, None);
     }
     txn.unload(&cargo);
-    host.place.change(&host.node, txn.effects_mut(), &map);
-    txn.tell_of_leave(&cargo);
+    host.membership.change(&host.node, txn.effects_mut(), &map);
+    txn.wake_slots_left(&cargo);
     txn.commit();
     if let Err(reason) = pending::seal(host, number).await {
-        link.tell(Ask::Resolve(wire::Resolve { txn: number }));
+        link.send_oneway(Ask::Resolve(wire::Resolve { txn: number }));
         return Err(unavailable(&reason));
     }
     match link.ask(finish(Finish::Commit)).answer().await {
         Ok(Answer::StepResult(_)) => pending::forget_decision(host, number, &receiver),
         // It asks, for as long as it takes.
-        _ => link.tell(Ask::Resolve(wire::Resolve { txn: number })),
+        _ => link.send_oneway(Ask::Resolve(wire::Resolve { txn: number })),
     }
     Ok(Some(cargo))
 }
@@ -186,20 +186,20 @@ struct Stay<'a>(&'a Host);
 
 impl<'a> Stay<'a> {
     fn new(host: &'a Host) -> Stay<'a> {
-        host.place.catalog_leaves(true);
+        host.membership.catalog_leaves(true);
         Stay(host)
     }
 }
 
 impl Drop for Stay<'_> {
     fn drop(&mut self) {
-        self.0.place.catalog_leaves(false);
+        self.0.membership.catalog_leaves(false);
     }
 }
 
 /// Prepares what another node gives.
-pub(super) async fn receive(host: Arc<Host>, session: u64, asked: wire::ReceiveSlots) -> Answer {
-    match prepare(&host, session, asked).await {
+pub(super) async fn receive(host: Arc<Host>, session: u64, request: wire::ReceiveSlots) -> Answer {
+    match prepare(&host, session, request).await {
         Ok(how) => {
             let mut stepped = wire::StepResult::default();
             stepped.set_outcome(how);
@@ -209,21 +209,23 @@ pub(super) async fn receive(host: Arc<Host>, session: u64, asked: wire::ReceiveS
     }
 }
 
-async fn prepare(host: &Host, session: u64, asked: wire::ReceiveSlots) -> Result<Outcome, wire::Refusal> {
-    let number = asked.txn;
+async fn prepare(host: &Host, session: u64, request: wire::ReceiveSlots) -> Result<Outcome, wire::Refusal> {
+    let number = request.txn;
     let invalid = |reason: &str| refusal(Code::Invalid, reason);
     let unavailable = |reason: &str| refusal(Code::Unavailable, reason);
     let now_ms = (host.clock)();
-    let arrival = Arrival::of(&asked).map_err(|reason| invalid(&reason))?;
-    let mine =
-        host.place.taken().ok_or_else(|| refusal(Code::Denied, "this node does not belong to a cluster"))?;
+    let arrival = Arrival::of(&request).map_err(|reason| invalid(&reason))?;
+    let mine = host
+        .membership
+        .taken()
+        .ok_or_else(|| refusal(Code::Denied, "this node does not belong to a cluster"))?;
     mine.map.merged(&arrival.map).map_err(|error| refusal(Code::Denied, &error.0))?;
     if host.node.is_full(now_ms) {
         return Err(unavailable("the memory of the destination is full"));
     }
     host.node.refuse_while_failing().map_err(|error| unavailable(error.text()))?;
     let mut requests = Vec::new();
-    for change in Effects::read(&asked.changes) {
+    for change in Effects::read(&request.changes) {
         let (db, key, _) = change.map_err(|_| invalid("malformed changes"))?;
         requests.push(LockRequest { db, key: key.into(), mode: Mode::Exclusive });
     }
@@ -235,10 +237,10 @@ async fn prepare(host: &Host, session: u64, asked: wire::ReceiveSlots) -> Result
         host.registry.forget(number);
         return Ok(Outcome::Busy);
     };
-    if let Err(reason) = txn.apply(&asked.changes, now_ms) {
+    if let Err(reason) = txn.apply(&request.changes, now_ms) {
         host.registry.forget(number);
         return Err(invalid(reason));
     }
-    let prepared = pending::prepare(host, number, txn, asked.coordinator, Some(arrival)).await;
+    let prepared = pending::prepare(host, number, txn, request.coordinator, Some(arrival)).await;
     prepared.map(|()| Outcome::Ok).map_err(|reason| unavailable(&reason))
 }

@@ -12,8 +12,8 @@ use wire::response::Body as Answer;
 use wire::{Response, Responses};
 
 use super::refusal::refusal;
-use crate::client::asked::{Facts, with_answer};
 use crate::client::link::MESSAGE_BYTES;
+use crate::client::request::{RequestAttributes, with_answer};
 use crate::spans::{Part, Scope, SpanKind};
 
 /// Answers that a peer has not fetched may use so much memory; then no more of its requests are read.
@@ -51,7 +51,7 @@ struct Unsent {
     /// The peer has gone.
     closed: bool,
     /// Requests that are traced and not answered yet, by number.
-    traced: HashMap<u64, (Part, Facts)>,
+    traced: HashMap<u64, (Part, RequestAttributes)>,
 }
 
 impl Outbox {
@@ -74,11 +74,11 @@ impl Outbox {
     }
 
     /// A traced request has come: its span ends with the answer. For what is done for it.
-    pub fn traces(&self, id: u64, part: Part, facts: Facts) -> Scope {
+    pub fn traces(&self, id: u64, part: Part, attributes: RequestAttributes) -> Scope {
         let scope = part.scope().clone();
         let mut state = self.state.lock();
         if state.traced.len() < MOST_TRACED {
-            state.traced.insert(id, (part, facts));
+            state.traced.insert(id, (part, attributes));
         }
         scope
     }
@@ -179,8 +179,8 @@ impl Outbox {
 
 impl Unsent {
     fn answered(&mut self, response: &Response) {
-        let Some((part, facts)) = self.traced.remove(&response.id) else { return };
-        let span = facts.put(&part, SpanKind::Server);
+        let Some((part, attributes)) = self.traced.remove(&response.id) else { return };
+        let span = attributes.put(&part, SpanKind::Server);
         let span = response.body.iter().fold(span, with_answer);
         part.end(span);
     }
@@ -206,7 +206,7 @@ pub(super) fn bytes_of(response: &Response) -> usize {
         Some(Answer::StepResult(stepped)) => {
             stepped.values.iter().chain(&stepped.replies).map(|bytes| bytes.len() + 8).sum()
         }
-        Some(Answer::Query(asked)) => asked.query.len(),
+        Some(Answer::Query(request)) => request.query.len(),
         Some(Answer::KeyEvents(happened)) => {
             happened.events.iter().map(|event| event.key.len() + event.name.len() + 32).sum()
         }

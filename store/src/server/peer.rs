@@ -21,11 +21,11 @@ use tokio_stream::Stream;
 use tonic::transport::server::Connected;
 
 /// Strangers at the same time. Peers are known within a round trip, probes are gone as fast.
-const MOST_STRANGERS: usize = 512;
+const MAX_UNAUTHENTICATED: usize = 512;
 /// How long somebody may be a stranger.
-const PATIENCE: Duration = Duration::from_secs(10);
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// What a stranger may send: a greeting with the map of all slots is some 100 KB at most.
-const STRANGER_BYTES: usize = 1 << 20;
+const UNAUTHENTICATED_BYTES: usize = 1 << 20;
 /// When it is tried again to let somebody in, if it could not be done.
 const AGAIN: Duration = Duration::from_millis(100);
 
@@ -33,7 +33,7 @@ const AGAIN: Duration = Duration::from_millis(100);
 pub struct Peer {
     wire: Wire,
     known: Known,
-    stranger: Option<Stranger>,
+    unauthenticated: Option<Unauthenticated>,
 }
 
 /// Whether the peer of a connection has greeted.
@@ -48,8 +48,8 @@ impl Known {
 }
 
 /// What is left to somebody who has not.
-struct Stranger {
-    patience: Pin<Box<Sleep>>,
+struct Unauthenticated {
+    timeout: Pin<Box<Sleep>>,
     bytes: usize,
     ticket: Arc<Ticket>,
 }
@@ -89,10 +89,10 @@ struct Tickets(VecDeque<Weak<Ticket>>);
 impl Tickets {
     /// A place for a stranger, if need be that of the oldest.
     fn take(&mut self) -> Arc<Ticket> {
-        if self.0.len() >= MOST_STRANGERS {
+        if self.0.len() >= MAX_UNAUTHENTICATED {
             self.0.retain(|ticket| ticket.strong_count() > 0);
         }
-        if self.0.len() >= MOST_STRANGERS
+        if self.0.len() >= MAX_UNAUTHENTICATED
             && let Some(oldest) = self.0.pop_front().and_then(|ticket| ticket.upgrade())
         {
             oldest.lose();
@@ -144,8 +144,16 @@ impl Stream for Peers {
                 },
             };
             let ticket = self.tickets.take();
-            let stranger = Stranger { patience: Box::pin(sleep(PATIENCE)), bytes: STRANGER_BYTES, ticket };
-            return Poll::Ready(Some(Ok(Peer { wire, known: Known::default(), stranger: Some(stranger) })));
+            let unauthenticated = Unauthenticated {
+                timeout: Box::pin(sleep(HANDSHAKE_TIMEOUT)),
+                bytes: UNAUTHENTICATED_BYTES,
+                ticket,
+            };
+            return Poll::Ready(Some(Ok(Peer {
+                wire,
+                known: Known::default(),
+                unauthenticated: Some(unauthenticated),
+            })));
         }
     }
 }
@@ -164,19 +172,21 @@ impl AsyncRead for Peer {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let Peer { wire, known, stranger } = &mut *self;
+        let Peer { wire, known, unauthenticated } = &mut *self;
         let before = buffer.filled().len();
-        if stranger.is_some() && known.0.load(Ordering::Relaxed) {
-            *stranger = None;
+        if unauthenticated.is_some() && known.0.load(Ordering::Relaxed) {
+            *unauthenticated = None;
         }
-        let Some(stranger) = stranger else { return Pin::new(wire).poll_read(context, buffer) };
-        if stranger.patience.as_mut().poll(context).is_ready() || stranger.ticket.poll_lost(context) {
+        let Some(unauthenticated) = unauthenticated else { return Pin::new(wire).poll_read(context, buffer) };
+        if unauthenticated.timeout.as_mut().poll(context).is_ready()
+            || unauthenticated.ticket.poll_lost(context)
+        {
             return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
         }
         ready!(Pin::new(wire).poll_read(context, buffer))?;
         let read = buffer.filled().len() - before;
-        let left = stranger.bytes.checked_sub(read);
-        stranger.bytes = left.ok_or(io::ErrorKind::InvalidData)?;
+        let left = unauthenticated.bytes.checked_sub(read);
+        unauthenticated.bytes = left.ok_or(io::ErrorKind::InvalidData)?;
         Poll::Ready(Ok(()))
     }
 }
@@ -218,7 +228,7 @@ mod tests {
     #[test]
     fn the_oldest_stranger_gives_its_place_to_a_newcomer() {
         let mut tickets = Tickets::default();
-        let mut held: Vec<_> = (0..MOST_STRANGERS).map(|_| tickets.take()).collect();
+        let mut held: Vec<_> = (0..MAX_UNAUTHENTICATED).map(|_| tickets.take()).collect();
         let lost = |ticket: &Ticket| ticket.poll_lost(&mut Context::from_waker(Waker::noop()));
         assert!(!held.iter().any(|ticket| lost(ticket)));
         // One that is known, or gone, leaves its place.

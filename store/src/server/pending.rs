@@ -19,7 +19,7 @@ use wire::response::Body as Answer;
 use super::host::Host;
 use super::records::{self, DECIDED, PREPARED, named, number_of};
 use super::refusal::refusal;
-use super::registry::{Arrival, Entry, Prepared, State};
+use super::registry::{Arrival, Entry, Prepared, TxnState};
 use crate::journal::fail_point;
 use crate::lock::{LockRequest, Mode};
 use crate::txn::LocalTransaction;
@@ -31,16 +31,16 @@ const ASK_AFTER: Duration = Duration::from_secs(5);
 const ASK_AGAIN: Duration = Duration::from_millis(200);
 
 /// How long who decides is asked in vain until a transaction is in doubt: a node that is started again is back before.
-const PATIENCE: Duration = Duration::from_secs(5);
+const IN_DOUBT_AFTER: Duration = Duration::from_secs(5);
 
 /// [`ASK_AFTER`], unless a test has no time for that.
 pub(super) fn ask_after() -> Duration {
     fail_point::time("ask-after-ms", ASK_AFTER)
 }
 
-/// [`PATIENCE`], unless a test has no time for that.
-pub(super) fn patience() -> Duration {
-    fail_point::time("in-doubt-ms", PATIENCE)
+/// [`IN_DOUBT_AFTER`], unless a test has no time for that.
+pub(super) fn in_doubt_after() -> Duration {
+    fail_point::time("in-doubt-ms", IN_DOUBT_AFTER)
 }
 
 /// Keeps what a transaction has done for the case that it is committed, on disk too. Its locks stay.
@@ -64,8 +64,8 @@ pub(super) async fn prepare(
     fail_point::pass("prepare:after-record");
     let mut live = host.registry.live.lock();
     match live.get_mut(&number) {
-        Some(entry) if matches!(entry.state, State::Working(_)) => {
-            entry.state = State::Prepared(Box::new(Prepared { txn, coordinator, rest: None, arrival }));
+        Some(entry) if matches!(entry.state, TxnState::Working(_)) => {
+            entry.state = TxnState::Prepared(Box::new(Prepared { txn, coordinator, rest: None, arrival }));
             trace.stays = true;
             Ok(())
         }
@@ -78,7 +78,7 @@ fn arrive(host: &Host, arrival: &Arrival, effects: &mut Effects) {
     for (name, content) in &arrival.records {
         host.node.record_with(effects, name, Some(content));
     }
-    host.place.change(&host.node, effects, &arrival.map);
+    host.membership.change(&host.node, effects, &arrival.map);
 }
 
 /// The record of a transaction that is being prepared. Whoever ends that, which may be in the middle of it, leaves no
@@ -226,8 +226,8 @@ fn outcome_now(host: &Host, number: u64) -> Option<bool> {
     let registry = &host.registry;
     let mut live = registry.live.lock();
     match live.get(&number).map(|entry| &entry.state) {
-        Some(State::Finishing) => None,
-        Some(State::Prepared(_)) => Some(false),
+        Some(TxnState::Finishing) => None,
+        Some(TxnState::Prepared(_)) => Some(false),
         Some(_) => {
             registry.refused.lock().add(number);
             let entry = live.remove(&number);
@@ -275,8 +275,8 @@ pub(super) async fn follow_decisions(host: Weak<Host>) {
             }
             for node in String::from_utf8_lossy(&record).split(',') {
                 let link = host.way_to(node.to_owned());
-                let asked = link.ask(Ask::Resolve(wire::Resolve { txn: number }));
-                if let Ok(Ok(Answer::Done(_))) = timeout(ask_after(), asked.answer()).await {
+                let request = link.ask(Ask::Resolve(wire::Resolve { txn: number }));
+                if let Ok(Ok(Answer::Done(_))) = timeout(ask_after(), request.answer()).await {
                     forget_decision(&host, number, node);
                 }
             }
@@ -309,8 +309,8 @@ pub(super) async fn resolved(host: Arc<Host>, number: u64) -> Answer {
 pub(super) async fn resolve(host: Arc<Host>, number: u64) {
     let Some(coordinator) = host.registry.coordinator(number) else { return };
     let mut asking = pin!(ask_coordinator(&host, number, coordinator));
-    if timeout(patience(), &mut asking).await.is_err() {
-        host.registry.doubt(number);
+    if timeout(in_doubt_after(), &mut asking).await.is_err() {
+        host.registry.set_in_doubt(number);
         asking.await;
     }
 }
@@ -323,7 +323,7 @@ async fn ask_coordinator(host: &Arc<Host>, number: u64, coordinator: String) {
                 // A disk that cannot be written is told of where commands are refused.
                 let done = decided(host, number, decision.committed).await;
                 if done.is_ok() && decision.committed {
-                    let node = host.place.name().unwrap_or_default();
+                    let node = host.membership.name().unwrap_or_default();
                     let _ =
                         link.ask(Ask::Acknowledge(wire::Acknowledge { txn: number, node })).answer().await;
                 }
@@ -343,7 +343,7 @@ pub(super) async fn recover(host: &Arc<Host>) -> Result<(), String> {
         let (coordinator, rest, arrival) = records::read_prepared(&record).ok_or_else(damaged)?;
         let txn = lock_again(host, &rest).await.ok_or_else(damaged)?;
         let prepared = Prepared { txn, coordinator, rest: Some(rest), arrival };
-        let state = State::Prepared(Box::new(prepared));
+        let state = TxnState::Prepared(Box::new(prepared));
         host.registry.live.lock().insert(number, Entry { session: 0, state });
         tokio::spawn(resolve(host.clone(), number));
     }

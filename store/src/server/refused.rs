@@ -4,30 +4,30 @@
 use std::collections::HashMap;
 
 /// So many lanes are known one by one: those whose clients are gone are never heard of again.
-const MOST_LANES: usize = 1000;
+const MAX_SEQUENCES: usize = 1000;
 
 /// The last such call of each lane.
 #[derive(Default)]
 pub(super) struct Refused {
     /// The number of its request.
-    lanes: HashMap<u64, u64>,
+    sequences: HashMap<u64, u64>,
     /// The last one of those that are no longer known.
     rest: u64,
 }
 
 impl Refused {
     /// The call of a lane with this number was refused.
-    pub fn add(&mut self, lane: u64, id: u64) {
-        if self.lanes.len() >= MOST_LANES {
-            self.rest = self.lanes.drain().fold(self.rest, |last, (_, id)| last.max(id));
+    pub fn add(&mut self, sequence: u64, id: u64) {
+        if self.sequences.len() >= MAX_SEQUENCES {
+            self.rest = self.sequences.drain().fold(self.rest, |last, (_, id)| last.max(id));
         }
-        self.lanes.insert(lane, id);
+        self.sequences.insert(sequence, id);
     }
 
     /// Whether one would be overtaken by a call of a lane that was sent while all since request `since` were on their
     /// way; 0: none was.
-    pub fn would_be_overtaken(&self, lane: u64, since: u64) -> bool {
-        since > 0 && (self.rest >= since || self.lanes.get(&lane).is_some_and(|id| *id >= since))
+    pub fn would_be_overtaken(&self, sequence: u64, since: u64) -> bool {
+        since > 0 && (self.rest >= since || self.sequences.get(&sequence).is_some_and(|id| *id >= since))
     }
 }
 
@@ -49,9 +49,9 @@ mod tests {
     #[test]
     fn of_many_lanes_none_is_forgotten() {
         let mut refused = Refused::default();
-        (0..3000).for_each(|lane| refused.add(lane, lane + 1));
-        assert!(refused.lanes.len() <= MOST_LANES);
-        assert!((0..3000).all(|lane| refused.would_be_overtaken(lane, lane + 1)));
+        (0..3000).for_each(|sequence| refused.add(sequence, sequence + 1));
+        assert!(refused.sequences.len() <= MAX_SEQUENCES);
+        assert!((0..3000).all(|sequence| refused.would_be_overtaken(sequence, sequence + 1)));
         assert!(!refused.would_be_overtaken(7, 3001));
     }
 }

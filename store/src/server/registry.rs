@@ -21,10 +21,10 @@ use crate::txn::LocalTransaction;
 const REMEMBERED: usize = 100_000;
 
 /// Numbers of transactions that are in doubt, and since when.
-pub(super) type Doubts = watch::Sender<BTreeMap<u64, Instant>>;
+pub(super) type InDoubtSince = watch::Sender<BTreeMap<u64, Instant>>;
 
 /// Where a transaction stands.
-pub(super) enum State {
+pub(super) enum TxnState {
     /// It waits for its next step.
     Open(Box<LocalTransaction>),
     /// A step is being done; if that has to wait, this ends it.
@@ -63,7 +63,7 @@ impl Arrival {
 
 pub(super) struct Entry {
     pub session: u64,
-    pub state: State,
+    pub state: TxnState,
 }
 
 /// All transactions of others on a node.
@@ -71,7 +71,7 @@ pub(super) struct Entry {
 pub(crate) struct Registry {
     pub(super) live: Mutex<HashMap<u64, Entry>>,
     /// Those that are prepared and cannot find out how they end.
-    pub(super) doubts: Doubts,
+    pub(super) in_doubt_since: InDoubtSince,
     /// How many somebody has ended otherwise than their coordinator.
     pub contradicted: AtomicU64,
     pub(super) committed: Mutex<Memory>,
@@ -126,17 +126,17 @@ impl Registry {
             if !begins || self.refused.lock().has(number) || self.committed.lock().has(number) {
                 return Found::Missing;
             }
-            live.insert(number, Entry { session, state: State::Working(None) });
+            live.insert(number, Entry { session, state: TxnState::Working(None) });
             return Found::New;
         };
-        if matches!(entry.state, State::Prepared(_)) {
+        if matches!(entry.state, TxnState::Prepared(_)) {
             return Found::Prepared;
         }
-        if !matches!(entry.state, State::Open(_)) || entry.session != session {
+        if !matches!(entry.state, TxnState::Open(_)) || entry.session != session {
             return Found::Missing;
         }
-        match std::mem::replace(&mut entry.state, State::Working(None)) {
-            State::Open(txn) => Found::Open(txn),
+        match std::mem::replace(&mut entry.state, TxnState::Working(None)) {
+            TxnState::Open(txn) => Found::Open(txn),
             _ => Found::Missing,
         }
     }
@@ -147,7 +147,7 @@ impl Registry {
         let mut live = self.live.lock();
         let task = tokio::spawn(step);
         match live.get_mut(&number) {
-            Some(Entry { state: State::Working(handle), .. }) => *handle = Some(task.abort_handle()),
+            Some(Entry { state: TxnState::Working(handle), .. }) => *handle = Some(task.abort_handle()),
             // Ended meanwhile.
             None => task.abort(),
             Some(_) => {}
@@ -158,7 +158,7 @@ impl Registry {
     pub fn put_back(&self, number: u64, txn: Box<LocalTransaction>) {
         let mut live = self.live.lock();
         match live.get_mut(&number) {
-            Some(entry) if matches!(entry.state, State::Working(_)) => entry.state = State::Open(txn),
+            Some(entry) if matches!(entry.state, TxnState::Working(_)) => entry.state = TxnState::Open(txn),
             _ => {
                 drop(live);
                 drop(txn);
@@ -169,8 +169,8 @@ impl Registry {
     /// Marks that the step's transaction is being committed; whether it still may.
     pub fn finishes(&self, number: u64) -> bool {
         match self.live.lock().get_mut(&number) {
-            Some(entry) if matches!(entry.state, State::Working(_)) => {
-                entry.state = State::Finishing;
+            Some(entry) if matches!(entry.state, TxnState::Working(_)) => {
+                entry.state = TxnState::Finishing;
                 true
             }
             _ => false,
@@ -193,7 +193,7 @@ impl Registry {
     pub fn abort(&self, number: u64, session: u64) -> bool {
         let mut live = self.live.lock();
         let ends = |entry: &Entry| {
-            entry.session == session && matches!(entry.state, State::Open(_) | State::Working(_))
+            entry.session == session && matches!(entry.state, TxnState::Open(_) | TxnState::Working(_))
         };
         let entry = if live.get(&number).is_some_and(ends) { live.remove(&number) } else { None };
         drop(live);
@@ -203,7 +203,7 @@ impl Registry {
     }
 
     pub fn end(&self, entry: Option<Entry>) {
-        if let Some(Entry { state: State::Working(Some(handle)), .. }) = entry {
+        if let Some(Entry { state: TxnState::Working(Some(handle)), .. }) = entry {
             handle.abort();
         }
     }
@@ -217,9 +217,9 @@ impl Registry {
         let (mut ended, mut prepared) = (Vec::new(), Vec::new());
         for number in mine {
             match live.get(&number).map(|entry| &entry.state) {
-                Some(State::Prepared(_)) => prepared.push(number),
+                Some(TxnState::Prepared(_)) => prepared.push(number),
                 // It is committed in this moment, whoever hears of it.
-                Some(State::Finishing) | None => {}
+                Some(TxnState::Finishing) | None => {}
                 Some(_) => ended.extend(live.remove(&number)),
             }
         }
@@ -230,15 +230,15 @@ impl Registry {
 
     /// How many are prepared.
     pub fn prepared(&self) -> usize {
-        self.live.lock().values().filter(|entry| matches!(entry.state, State::Prepared(_))).count()
+        self.live.lock().values().filter(|entry| matches!(entry.state, TxnState::Prepared(_))).count()
     }
 
     pub fn take_prepared(&self, number: u64) -> Option<Box<Prepared>> {
         let mut live = self.live.lock();
         let entry = live.get_mut(&number)?;
-        match std::mem::replace(&mut entry.state, State::Finishing) {
-            State::Prepared(prepared) => {
-                self.no_doubt(number);
+        match std::mem::replace(&mut entry.state, TxnState::Finishing) {
+            TxnState::Prepared(prepared) => {
+                self.clear_in_doubt(number);
                 Some(prepared)
             }
             other => {
@@ -250,7 +250,7 @@ impl Registry {
 
     pub fn coordinator(&self, number: u64) -> Option<String> {
         match self.live.lock().get(&number).map(|entry| &entry.state) {
-            Some(State::Prepared(prepared)) => Some(prepared.coordinator.clone()),
+            Some(TxnState::Prepared(prepared)) => Some(prepared.coordinator.clone()),
             _ => None,
         }
     }
@@ -258,29 +258,29 @@ impl Registry {
 
 impl Registry {
     /// From now on nobody waits for what this transaction holds, if it is still prepared.
-    pub fn doubt(&self, number: u64) {
+    pub fn set_in_doubt(&self, number: u64) {
         let live = self.live.lock();
-        if live.get(&number).is_some_and(|entry| matches!(entry.state, State::Prepared(_))) {
-            self.doubts.send_modify(|doubts| {
-                doubts.insert(number, Instant::now());
+        if live.get(&number).is_some_and(|entry| matches!(entry.state, TxnState::Prepared(_))) {
+            self.in_doubt_since.send_modify(|in_doubt_since| {
+                in_doubt_since.insert(number, Instant::now());
             });
         }
     }
 
     /// It is known how this one ends.
-    pub fn no_doubt(&self, number: u64) {
-        self.doubts.send_if_modified(|doubts| doubts.remove(&number).is_some());
+    pub fn clear_in_doubt(&self, number: u64) {
+        self.in_doubt_since.send_if_modified(|in_doubt_since| in_doubt_since.remove(&number).is_some());
     }
 
     /// Ready when one that is in doubt holds what `is_wanted` says: why it is not to be had.
     pub async fn holds_up(&self, is_wanted: impl Fn(&LocalTransaction) -> bool) -> wire::Refusal {
-        let mut doubts = self.doubts.subscribe();
+        let mut in_doubt_since = self.in_doubt_since.subscribe();
         loop {
-            let numbers: Vec<u64> = doubts.borrow_and_update().keys().copied().collect();
+            let numbers: Vec<u64> = in_doubt_since.borrow_and_update().keys().copied().collect();
             let held = {
                 let live = self.live.lock();
                 numbers.iter().find_map(|number| match &live.get(number)?.state {
-                    State::Prepared(prepared) if is_wanted(&prepared.txn) => {
+                    TxnState::Prepared(prepared) if is_wanted(&prepared.txn) => {
                         Some(prepared.coordinator.clone())
                     }
                     _ => None,
@@ -293,7 +293,7 @@ impl Registry {
                 );
                 return refusal(Code::Unavailable, &reason);
             }
-            if doubts.changed().await.is_err() {
+            if in_doubt_since.changed().await.is_err() {
                 // There is no node any more.
                 std::future::pending::<()>().await;
             }

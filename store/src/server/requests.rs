@@ -15,12 +15,12 @@ use super::status::status;
 use crate::topology::SlotMap;
 
 /// The records of the catalog that are asked for, if it is here.
-pub(super) fn read_records(host: &Host, asked: &wire::ReadRecords) -> Answer {
-    let _owned = match host.place.owns_catalog() {
+pub(super) fn read_records(host: &Host, request: &wire::ReadRecords) -> Answer {
+    let _owned = match host.membership.owns_catalog() {
         Ok(owned) => owned,
         Err(refused) => return Answer::Refusal(refused),
     };
-    let records = host.node.records(&asked.prefix).into_iter();
+    let records = host.node.records(&request.prefix).into_iter();
     let record = |(name, content): (Vec<u8>, Arc<[u8]>)| wire::Record {
         name: name.into(),
         content: content.to_vec().into(),
@@ -29,27 +29,30 @@ pub(super) fn read_records(host: &Host, asked: &wire::ReadRecords) -> Answer {
 }
 
 /// Keeps records of the catalog, if it is here, and reports that to all sessions but this one.
-pub(super) fn write_records(host: &Host, session: u64, asked: &wire::WriteRecords) -> Answer {
-    match try_write_records(host, asked) {
+pub(super) fn write_records(host: &Host, session: u64, request: &wire::WriteRecords) -> Answer {
+    match try_write_records(host, request) {
         Ok(()) => {
-            host.sessions.tell_of_catalog(session);
+            host.sessions.announce_catalog(session);
             Answer::Done(wire::Done {})
         }
         Err(refused) => Answer::Refusal(refused),
     }
 }
 
-fn try_write_records(host: &Host, asked: &wire::WriteRecords) -> Result<(), wire::Refusal> {
+fn try_write_records(host: &Host, request: &wire::WriteRecords) -> Result<(), wire::Refusal> {
     let node = &host.node;
     node.refuse_while_failing().map_err(|error| refusal(Code::Unavailable, error.text()))?;
-    let _owned = host.place.owns_catalog()?;
-    if asked.replace {
-        node.set_records(&asked.prefix, asked.records.iter().map(|record| (&*record.name, &*record.content)));
+    let _owned = host.membership.owns_catalog()?;
+    if request.replace {
+        node.set_records(
+            &request.prefix,
+            request.records.iter().map(|record| (&*record.name, &*record.content)),
+        );
     } else {
         let record = |record: &wire::Record| (record.name.to_vec(), record.content.to_vec());
-        let records: Vec<_> = asked.records.iter().map(record).collect();
-        let gone: Vec<_> = asked.gone.iter().map(|name| name.to_vec()).collect();
-        node.change_records(&asked.prefix, &records, &gone);
+        let records: Vec<_> = request.records.iter().map(record).collect();
+        let gone: Vec<_> = request.gone.iter().map(|name| name.to_vec()).collect();
+        node.change_records(&request.prefix, &records, &gone);
     }
     Ok(())
 }
@@ -66,18 +69,18 @@ pub(super) async fn joined(task: JoinHandle<Answer>) -> Answer {
 }
 
 /// Takes what is newer in a map.
-pub(super) fn set_topology(host: &Host, asked: wire::SetTopology) -> Answer {
-    let map = SlotMap::from_wire(&asked.map.unwrap_or_default()).map_err(|error| error.0);
-    match map.and_then(|map| host.place.learn(&host.node, map)) {
+pub(super) fn set_topology(host: &Host, request: wire::SetTopology) -> Answer {
+    let map = SlotMap::from_wire(&request.map.unwrap_or_default()).map_err(|error| error.0);
+    match map.and_then(|map| host.membership.learn(&host.node, map)) {
         Ok(()) => Answer::Done(wire::Done {}),
         Err(reason) => Answer::Refusal(refusal(Code::Denied, &reason)),
     }
 }
 
 /// An operator says which node this is.
-pub(super) fn accept(host: &Host, asked: wire::Accept) -> Answer {
-    let map = SlotMap::from_wire(&asked.map.unwrap_or_default()).map_err(|error| error.0);
-    match map.and_then(|map| host.place.accept(&host.node, map, asked.node as usize)) {
+pub(super) fn accept(host: &Host, request: wire::Accept) -> Answer {
+    let map = SlotMap::from_wire(&request.map.unwrap_or_default()).map_err(|error| error.0);
+    match map.and_then(|map| host.membership.accept(&host.node, map, request.node as usize)) {
         Ok(taken) => {
             let map = Some(taken.map.to_wire());
             Answer::Status(Box::new(wire::Status { map, ..status(host) }))
@@ -90,18 +93,18 @@ pub(super) fn accept(host: &Host, asked: wire::Accept) -> Answer {
 pub(super) fn collect(
     host: &Host,
     session: u64,
-    asked: &wire::Collect,
+    request: &wire::Collect,
 ) -> impl Future<Output = Answer> + use<> {
-    let patience = (asked.timeout_ms > 0).then(|| Duration::from_millis(asked.timeout_ms.into()));
-    let gathered = host.sessions.gather(session, &asked.query, patience);
+    let timeout = (request.timeout_ms > 0).then(|| Duration::from_millis(request.timeout_ms.into()));
+    let gathered = host.sessions.gather(session, &request.query, timeout);
     async { Answer::Collected(wire::Collected { answers: gathered.await }) }
 }
 
 /// Brings everything to disk, or into the checkpoint.
-pub(super) async fn save(host: Arc<Host>, asked: wire::Save) -> Answer {
+pub(super) async fn save(host: Arc<Host>, request: wire::Save) -> Answer {
     let saved = match host.node.journal() {
         None => Ok(()),
-        Some(journal) if asked.checkpoint => journal.checkpoint().await,
+        Some(journal) if request.checkpoint => journal.checkpoint().await,
         Some(journal) => journal.flush().await,
     };
     match saved {
@@ -111,10 +114,10 @@ pub(super) async fn save(host: Arc<Host>, asked: wire::Save) -> Answer {
 }
 
 /// Changes parameters of the node.
-pub(super) fn configure(host: &Host, asked: wire::Configure) -> Answer {
+pub(super) fn configure(host: &Host, request: wire::Configure) -> Answer {
     let setting = |setting: wire::Setting| (setting.name, setting.value);
-    let settings: Vec<_> = asked.settings.into_iter().map(setting).collect();
-    if asked.reset_counts {
+    let settings: Vec<_> = request.settings.into_iter().map(setting).collect();
+    if request.reset_counts {
         host.node.reset_counts();
     }
     match (host.configure)(&settings) {

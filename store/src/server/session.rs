@@ -19,8 +19,8 @@ use wire::response::Body as Answer;
 use wire::{Requests, Response};
 
 use super::admit::Admitted;
-use super::doubt;
 use super::host::Host;
+use super::in_doubt;
 use super::moving;
 use super::outbox::{Outbox, UNREAD_BYTES, bytes_of};
 use super::peer::Known;
@@ -31,9 +31,9 @@ use super::requests;
 use super::status::{greet, status};
 use super::step;
 use super::watches::{Watched, Watches};
-use crate::client::asked::{Facts, asker, is_answered};
 use crate::client::link::unless_silent;
-use crate::copies::Origin;
+use crate::client::request::{RequestAttributes, is_answered, parent_span};
+use crate::invalidations::Origin;
 use crate::spans::{self, Part, Scope, SpanKind};
 use crate::wait::Waiter;
 
@@ -45,9 +45,9 @@ const TOO_MANY: &str = "too many pending requests of this peer";
 
 /// What a session has under way, beside transactions.
 #[derive(Default)]
-struct Waiting {
+struct PendingCalls {
     /// Calls of a lane behind one that waits.
-    lanes: HashMap<u64, VecDeque<Queued>>,
+    sequences: HashMap<u64, VecDeque<Queued>>,
     refused: Refused,
     /// The first calls of lanes that wait for locks, by their number, with their lane.
     heads: HashMap<u64, u64>,
@@ -74,10 +74,10 @@ pub(crate) struct Session {
     greeted: bool,
     /// The node is about to end.
     leaving: bool,
-    waiting: Arc<Mutex<Waiting>>,
+    waiting: Arc<Mutex<PendingCalls>>,
     watches: Arc<Watches>,
     /// The span that the next request belongs to, if that is traced.
-    asker: Option<spans::SpanContext>,
+    parent_span: Option<spans::SpanContext>,
     /// Answers of the present message.
     ready: Vec<Response>,
     ready_bytes: usize,
@@ -95,7 +95,7 @@ impl Session {
             leaving: false,
             waiting: Arc::default(),
             watches: Arc::default(),
-            asker: None,
+            parent_span: None,
             ready: Vec::new(),
             ready_bytes: 0,
         }
@@ -204,9 +204,9 @@ impl Session {
 
     /// For what is done for a request that is traced, if anybody collects that.
     fn traced(&mut self, id: u64, body: &Ask) -> Option<Scope> {
-        let asker = self.asker.take().filter(|_| is_answered(body))?;
-        let part = self.host.sink.as_ref()?.scope(asker).part();
-        Some(self.outbox.traces(id, part, Facts::of(body)))
+        let parent_span = self.parent_span.take().filter(|_| is_answered(body))?;
+        let part = self.host.sink.as_ref()?.scope(parent_span).part();
+        Some(self.outbox.traces(id, part, RequestAttributes::of(body)))
     }
 
     /// Takes a request. Whether the peer may go on.
@@ -216,55 +216,55 @@ impl Session {
         }
         match body {
             Ask::Handshake(_) => self.refuse(id, Code::Invalid, "a second Handshake"),
-            Ask::Heartbeat(asked) => self.heartbeat(id, asked),
-            Ask::Execute(wire::Execute { call: Some(call), sequence: lane, since }) => {
-                self.execute(Queued { id, since, call }, lane);
+            Ask::Heartbeat(request) => self.heartbeat(id, request),
+            Ask::Execute(wire::Execute { call: Some(call), sequence, since }) => {
+                self.execute(Queued { id, since, call }, sequence);
             }
             Ask::Step(step) => self.step(id, *step),
             Ask::ExecuteBlocking(wire::ExecuteBlocking { call: Some(call), notify_only }) => {
                 self.wait(id, call, notify_only)
             }
             Ask::Execute(_) | Ask::ExecuteBlocking(_) => self.refuse(id, Code::Invalid, "no call"),
-            Ask::Cancel(asked) => self.cancel(asked.id),
-            Ask::Watch(asked) => self.watch(id, asked),
-            Ask::Unwatch(asked) => self.unwatch(asked.watch),
-            Ask::ReadRecords(asked) => self.answer(id, requests::read_records(&self.host, &asked)),
-            Ask::WriteRecords(asked) => {
-                self.answer(id, requests::write_records(&self.host, self.number, &asked))
+            Ask::Cancel(request) => self.cancel(request.id),
+            Ask::Watch(request) => self.watch(id, request),
+            Ask::Unwatch(request) => self.unwatch(request.watch),
+            Ask::ReadRecords(request) => self.answer(id, requests::read_records(&self.host, &request)),
+            Ask::WriteRecords(request) => {
+                self.answer(id, requests::write_records(&self.host, self.number, &request))
             }
-            Ask::GetDecision(asked) => self.later(id, move |host| requests::decision(host, asked.txn)),
-            Ask::Resolve(asked) => {
+            Ask::GetDecision(request) => self.later(id, move |host| requests::decision(host, request.txn)),
+            Ask::Resolve(request) => {
                 // Goes on when the peer is gone.
-                let resolving = tokio::spawn(pending::resolved(self.host.clone(), asked.txn));
+                let resolving = tokio::spawn(pending::resolved(self.host.clone(), request.txn));
                 self.later(id, |_| requests::joined(resolving));
             }
-            Ask::Acknowledge(asked) => {
-                pending::forget_decision(&self.host, asked.txn, &asked.node);
+            Ask::Acknowledge(request) => {
+                pending::forget_decision(&self.host, request.txn, &request.node);
                 self.answer(id, Answer::Done(wire::Done {}));
             }
-            Ask::ListTransactions(asked) => {
-                let transactions = doubt::list(&self.host, asked.in_doubt);
+            Ask::ListTransactions(request) => {
+                let transactions = in_doubt::list(&self.host, request.in_doubt);
                 self.answer(id, Answer::Transactions(wire::Transactions { transactions }));
             }
-            Ask::Decide(asked) => self.later(id, move |host| doubt::decide(host, asked)),
-            Ask::SetTopology(asked) => self.answer(id, requests::set_topology(&self.host, *asked)),
-            Ask::Accept(asked) => self.answer(id, requests::accept(&self.host, *asked)),
-            Ask::Collect(asked) => {
-                let collected = requests::collect(&self.host, self.number, &asked);
+            Ask::Decide(request) => self.later(id, move |host| in_doubt::decide(host, request)),
+            Ask::SetTopology(request) => self.answer(id, requests::set_topology(&self.host, *request)),
+            Ask::Accept(request) => self.answer(id, requests::accept(&self.host, *request)),
+            Ask::Collect(request) => {
+                let collected = requests::collect(&self.host, self.number, &request);
                 self.later(id, |_| collected);
             }
-            Ask::SetInvalidations(asked) => {
-                self.host.sessions.keeps_copies(&self.host.node, self.number, asked.enabled);
+            Ask::SetInvalidations(request) => {
+                self.host.sessions.invalidations_enabled(&self.host.node, self.number, request.enabled);
             }
-            Ask::Trace(trace) => self.asker = asker(&trace),
-            Ask::Report(report) => self.host.sessions.told(self.number, report),
-            Ask::MoveSlots(asked) => self.later(id, move |host| moving::give(host, asked)),
-            Ask::ReceiveSlots(asked) => {
+            Ask::Trace(trace) => self.parent_span = parent_span(&trace),
+            Ask::Report(report) => self.host.sessions.received(self.number, report),
+            Ask::MoveSlots(request) => self.later(id, move |host| moving::give(host, request)),
+            Ask::ReceiveSlots(request) => {
                 let session = self.number;
-                self.later(id, move |host| moving::receive(host, session, *asked));
+                self.later(id, move |host| moving::receive(host, session, *request));
             }
-            Ask::Save(asked) => self.later(id, move |host| requests::save(host, asked)),
-            Ask::Configure(asked) => self.answer(id, requests::configure(&self.host, asked)),
+            Ask::Save(request) => self.later(id, move |host| requests::save(host, request)),
+            Ask::Configure(request) => self.answer(id, requests::configure(&self.host, request)),
         }
         true
     }
@@ -296,20 +296,20 @@ impl Session {
             self.host.sessions.is_gateway(self.number);
         }
         self.host.sessions.knows(self.number, hello.map.map_or(0, |map| map.epoch));
-        self.host.sessions.keeps_copies(&self.host.node, self.number, hello.invalidations);
+        self.host.sessions.invalidations_enabled(&self.host.node, self.number, hello.invalidations);
         true
     }
 
-    fn heartbeat(&mut self, id: u64, asked: wire::Heartbeat) {
-        self.host.sessions.knows(self.number, asked.epoch);
-        if self.host.sessions.keeps_copies(&self.host.node, self.number, asked.invalidations) {
+    fn heartbeat(&mut self, id: u64, request: wire::Heartbeat) {
+        self.host.sessions.knows(self.number, request.epoch);
+        if self.host.sessions.invalidations_enabled(&self.host.node, self.number, request.invalidations) {
             // It was said while the stream was made, and what has changed since then was told to nobody.
             let changed = wire::Invalidation { everything: true, ..wire::Invalidation::default() };
             self.answer(0, Answer::Invalidation(changed));
         }
         let mut status = status(&self.host);
-        if status.epoch > asked.epoch {
-            status.map = self.host.place.taken().map(|taken| taken.map.to_wire());
+        if status.epoch > request.epoch {
+            status.map = self.host.membership.taken().map(|taken| taken.map.to_wire());
         }
         // Whatever waits for a slow disk: the node is not silent.
         self.send();
@@ -328,15 +328,15 @@ impl Session {
             return;
         }
         self.outbox.gives_up(id);
-        if let Some(lane) = waiting.heads.remove(&id) {
+        if let Some(sequence) = waiting.heads.remove(&id) {
             // It waits for a lock; what is behind it comes from the same client.
-            waiting.lanes.remove(&lane);
+            waiting.sequences.remove(&sequence);
             if let Some(handle) = waiting.handles.remove(&id) {
                 handle.abort();
             }
             return;
         }
-        for behind in waiting.lanes.values_mut() {
+        for behind in waiting.sequences.values_mut() {
             behind.retain(|held| held.id != id);
         }
     }
@@ -361,37 +361,37 @@ impl Session {
         registered.handles.insert(id, task.abort_handle());
     }
 
-    fn execute(&mut self, asked: Queued, lane: u64) {
-        let (id, waiting) = (asked.id, self.waiting.clone());
-        if let Some(behind) = waiting.lock().lanes.get_mut(&lane) {
+    fn execute(&mut self, request: Queued, sequence: u64) {
+        let (id, waiting) = (request.id, self.waiting.clone());
+        if let Some(behind) = waiting.lock().sequences.get_mut(&sequence) {
             return match behind.len() {
                 MOST_WAITING.. => self.refuse(id, Code::Unavailable, TOO_MANY),
-                _ => behind.push_back(asked),
+                _ => behind.push_back(request),
             };
         }
-        let origin = Origin { peer: self.number, client: lane };
-        if let Some(answer) = execute_now(&self.host, &waiting, origin, &asked) {
+        let origin = Origin { peer: self.number, client: sequence };
+        if let Some(answer) = execute_now(&self.host, &waiting, origin, &request) {
             return self.answer(id, answer);
         }
         // A lane without a task that ends it would hold up all that comes.
         if waiting.lock().handles.len() >= MOST_WAITING {
             return self.refuse(id, Code::Unavailable, TOO_MANY);
         }
-        waiting.lock().lanes.insert(lane, VecDeque::new());
-        lead(self.host.clone(), waiting, self.outbox.clone(), origin, asked);
+        waiting.lock().sequences.insert(sequence, VecDeque::new());
+        lead(self.host.clone(), waiting, self.outbox.clone(), origin, request);
     }
 
-    fn step(&mut self, id: u64, asked: wire::Step) {
-        let (number, session) = (asked.txn, self.number);
-        if asked.finish() == wire::step::Finish::Abort {
+    fn step(&mut self, id: u64, request: wire::Step) {
+        let (number, session) = (request.txn, self.number);
+        if request.finish() == wire::step::Finish::Abort {
             // At once, so that what follows finds its keys free.
             if self.host.registry.abort(number, session) {
                 return self.answer(id, Answer::Done(wire::Done {}));
             }
             return self.later(id, move |host| step::abort(host, number));
         }
-        let origin = Origin { peer: session, client: asked.client };
-        let step = step::step(self.host.clone(), session, self.watches.clone(), asked);
+        let origin = Origin { peer: session, client: request.client };
+        let step = step::step(self.host.clone(), session, self.watches.clone(), request);
         let mut work = Box::pin(origin.drive(spans::carried(step)));
         // Most are done at once.
         let mut context = Context::from_waker(Waker::noop());
@@ -408,7 +408,7 @@ impl Session {
         }
     }
 
-    fn wait(&mut self, id: u64, call: wire::Call, only_tell: bool) {
+    fn wait(&mut self, id: u64, call: wire::Call, notify_only: bool) {
         if self.leaving {
             return self.refuse(id, Code::Unavailable, "the node is shutting down");
         }
@@ -418,27 +418,27 @@ impl Session {
             Err(reason) => return self.refuse(id, Code::Invalid, reason),
         };
         let host = self.host.clone();
-        let keys = admitted.key_bytes().filter(|_| !only_tell);
+        let keys = admitted.key_bytes().filter(|_| !notify_only);
         // Held until it has its place in the queues, so that it hears of a slot that leaves.
-        let owned = match host.place.owns(keys) {
+        let owned = match host.membership.owns(keys) {
             Ok(owned) => owned,
             Err(moved) => return self.answer(id, Answer::Refusal(moved)),
         };
-        let mut parked = match only_tell {
-            true => self.host.node.park_to_be_told(&admitted.call(clock()), admitted.protocol),
-            false => self.host.node.park(&admitted.call(clock()), admitted.protocol),
+        let mut blocked = match notify_only {
+            true => self.host.node.block_for_wakeup(&admitted.call(clock()), admitted.protocol),
+            false => self.host.node.block(&admitted.call(clock()), admitted.protocol),
         };
         drop(owned);
-        self.waiting.lock().waiters.insert(id, parked.waiter().clone());
+        self.waiting.lock().waiters.insert(id, blocked.waiter().clone());
         let waiting = self.waiting.clone();
         self.later(id, move |host| async move {
-            let reply = match only_tell {
-                true => parked.told().await,
-                false => parked.reply(clock).await,
+            let reply = match notify_only {
+                true => blocked.received().await,
+                false => blocked.reply(clock).await,
             };
             waiting.lock().waiters.remove(&id);
             match reply {
-                Some(reply) if reply.is_empty() && !only_tell => Answer::Refusal(host.place.moved()),
+                Some(reply) if reply.is_empty() && !notify_only => Answer::Refusal(host.membership.moved()),
                 Some(reply) => Answer::Reply(reply.into()),
                 None => {
                     Answer::Refusal(refusal(Code::Unavailable, "the task that executed this call failed"))
@@ -451,7 +451,7 @@ impl Session {
         let host = self.host.clone();
         let keys = watch.keys.iter().map(|lock| &*lock.key);
         // Held until all are watched, so that they hear of a slot that leaves.
-        let _owned = match host.place.owns(keys) {
+        let _owned = match host.membership.owns(keys) {
             Ok(owned) => owned,
             Err(moved) => return self.answer(id, Answer::Refusal(moved)),
         };
@@ -504,17 +504,22 @@ impl Drop for Owed {
 }
 
 /// Runs a call of a lane that none waits in, if nothing is in its way.
-fn execute_now(host: &Host, waiting: &Mutex<Waiting>, origin: Origin, asked: &Queued) -> Option<Answer> {
-    if waiting.lock().refused.would_be_overtaken(origin.client, asked.since) {
+fn execute_now(
+    host: &Host,
+    waiting: &Mutex<PendingCalls>,
+    origin: Origin,
+    request: &Queued,
+) -> Option<Answer> {
+    if waiting.lock().refused.would_be_overtaken(origin.client, request.since) {
         return Some(Answer::Refusal(refusal(
             Code::OutOfOrder,
             "an earlier request of the same sequence was \
             refused",
         )));
     }
-    let answer = origin.act(|| step::execute_now(host, &asked.call))?;
+    let answer = origin.act(|| step::execute_now(host, &request.call))?;
     if is_moved(&answer) {
-        waiting.lock().refused.add(origin.client, asked.id);
+        waiting.lock().refused.add(origin.client, request.id);
     }
     Some(answer)
 }
@@ -525,8 +530,14 @@ fn is_moved(answer: &Answer) -> bool {
 }
 
 /// Runs the first call of a lane when what it waits for is free, then those behind it.
-fn lead(host: Arc<Host>, waiting: Arc<Mutex<Waiting>>, outbox: Arc<Outbox>, origin: Origin, asked: Queued) {
-    let Queued { id, call, .. } = asked;
+fn lead(
+    host: Arc<Host>,
+    waiting: Arc<Mutex<PendingCalls>>,
+    outbox: Arc<Outbox>,
+    origin: Origin,
+    request: Queued,
+) {
+    let Queued { id, call, .. } = request;
     let shared = waiting.clone();
     let scope = host.sink.as_ref().and_then(|_| outbox.scope(id));
     // Held until its handle is known, so that it does not end before.
@@ -557,13 +568,13 @@ fn lead(host: Arc<Host>, waiting: Arc<Mutex<Waiting>>, outbox: Arc<Outbox>, orig
 }
 
 /// Runs the calls of a lane that came behind one that had to wait, up to the next one that has to.
-fn follow(host: Arc<Host>, waiting: Arc<Mutex<Waiting>>, outbox: Arc<Outbox>, origin: Origin) {
+fn follow(host: Arc<Host>, waiting: Arc<Mutex<PendingCalls>>, outbox: Arc<Outbox>, origin: Origin) {
     loop {
         let next = {
             let mut waiting = waiting.lock();
-            let next = waiting.lanes.get_mut(&origin.client).and_then(VecDeque::pop_front);
+            let next = waiting.sequences.get_mut(&origin.client).and_then(VecDeque::pop_front);
             if next.is_none() {
-                waiting.lanes.remove(&origin.client);
+                waiting.sequences.remove(&origin.client);
             }
             next
         };

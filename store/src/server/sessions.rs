@@ -10,24 +10,24 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use proto::store::v1 as wire;
 use store_engine::keyspace::Changed;
-use store_engine::notice::Event;
+use store_engine::notifications::Notification;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, timeout_at};
 use wire::Response;
 use wire::response::Body as Answer;
 
 use super::outbox::Outbox;
-use crate::copies::Origin;
+use crate::invalidations::Origin;
 use crate::node::Node;
 
 /// How long gateways are waited for that have been asked something.
-const PATIENCE: Duration = Duration::from_secs(2);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// All sessions of a node.
 #[derive(Default)]
 pub(crate) struct Sessions {
     last: AtomicU64,
-    peers: Mutex<HashMap<u64, Peer>>,
+    peers: Mutex<HashMap<u64, PeerSession>>,
     gathers: AtomicU64,
     /// Held while the node is told whether a peer keeps copies.
     switch: Mutex<()>,
@@ -35,24 +35,24 @@ pub(crate) struct Sessions {
     end: Notify,
 }
 
-struct Peer {
+struct PeerSession {
     outbox: Weak<Outbox>,
     is_gateway: bool,
     /// Of the map as it knows it.
     epoch: u64,
-    keeps_copies: bool,
+    invalidations_enabled: bool,
     /// The questions that it owes an answer to, in their order: when they were asked, and where the answer goes.
     /// Dropped with the peer: then nobody waits for it.
-    asked: BTreeMap<u64, (Instant, oneshot::Sender<Bytes>)>,
+    queries: BTreeMap<u64, (Instant, oneshot::Sender<Bytes>)>,
 }
 
 impl Sessions {
     /// A number for a new session.
     pub fn enter(&self, outbox: &Arc<Outbox>) -> u64 {
         let number = self.last.fetch_add(1, Ordering::Relaxed) + 1;
-        let asked = BTreeMap::new();
+        let queries = BTreeMap::new();
         let outbox = Arc::downgrade(outbox);
-        let peer = Peer { outbox, is_gateway: false, epoch: 0, keeps_copies: false, asked };
+        let peer = PeerSession { outbox, is_gateway: false, epoch: 0, invalidations_enabled: false, queries };
         self.peers.lock().insert(number, peer);
         number
     }
@@ -83,29 +83,29 @@ impl Sessions {
 
     /// A session has ended.
     pub fn leave(&self, node: &Node, session: u64) {
-        self.keeps_copies(node, session, false);
+        self.invalidations_enabled(node, session, false);
         self.peers.lock().remove(&session);
     }
 
     /// Whether clients of this peer keep copies. Whether that is news.
-    pub fn keeps_copies(&self, node: &Node, session: u64, kept: bool) -> bool {
+    pub fn invalidations_enabled(&self, node: &Node, session: u64, kept: bool) -> bool {
         let _turn = self.switch.lock();
         let any = {
             let mut peers = self.peers.lock();
             match peers.get_mut(&session) {
-                Some(peer) if peer.keeps_copies != kept => peer.keeps_copies = kept,
+                Some(peer) if peer.invalidations_enabled != kept => peer.invalidations_enabled = kept,
                 _ => return false,
             }
-            peers.values().any(|peer| peer.keeps_copies)
+            peers.values().any(|peer| peer.invalidations_enabled)
         };
-        node.keep_copies(any);
+        node.enable_invalidations(any);
         true
     }
 
     /// Tells those who keep copies what has changed. One that has not fetched what is there for it is told that
     /// everything may have.
-    pub fn tell_of_changes(&self, origin: Origin, changed: &Changed) {
-        for (session, peer) in self.peers.lock().iter().filter(|(_, peer)| peer.keeps_copies) {
+    pub fn send_invalidations(&self, origin: Origin, changed: &Changed) {
+        for (session, peer) in self.peers.lock().iter().filter(|(_, peer)| peer.invalidations_enabled) {
             let Some(outbox) = peer.outbox.upgrade() else { continue };
             let everything = changed.everything || outbox.is_full();
             let keys = if everything { &[] } else { &changed.keys[..] };
@@ -134,7 +134,7 @@ impl Sessions {
     }
 
     /// Tells all but one that the catalog has changed.
-    pub fn tell_of_catalog(&self, but: u64) {
+    pub fn announce_catalog(&self, but: u64) {
         for (session, peer) in &*self.peers.lock() {
             if *session != but
                 && let Some(outbox) = peer.outbox.upgrade()
@@ -145,8 +145,8 @@ impl Sessions {
     }
 
     /// Tells all gateways of events. One that has not fetched what is there for it misses them.
-    pub fn tell_of_events(&self, classes: u32, events: Vec<Event>) {
-        let event = |Event { class, name, db, key }: Event| wire::KeyEvent {
+    pub fn send_events(&self, classes: u32, events: Vec<Notification>) {
+        let event = |Notification { class, name, db, key }: Notification| wire::KeyEvent {
             class,
             name: name.into_owned(),
             db: db as u32,
@@ -160,16 +160,17 @@ impl Sessions {
         }
     }
 
-    /// Asks all gateways but one, at once. What is returned waits for their answers, for as long as `patience`. One that
+    /// Asks all gateways but one, at once. What is returned waits for their answers, for as long as `timeout`. One that
     /// has owed an answer for longer than that is told, too, but not waited for: it holds nobody up a second time.
     pub fn gather(
         &self,
         but: u64,
         question: &Bytes,
-        patience: Option<Duration>,
+        timeout: Option<Duration>,
     ) -> impl Future<Output = Vec<Bytes>> + use<> {
         let gather = self.gathers.fetch_add(1, Ordering::Relaxed) + 1;
-        let (now, patience) = (Instant::now(), patience.map_or(PATIENCE, |patience| patience.min(PATIENCE)));
+        let (now, timeout) =
+            (Instant::now(), timeout.map_or(ANSWER_TIMEOUT, |timeout| timeout.min(ANSWER_TIMEOUT)));
         let mut waits = Vec::new();
         for (session, peer) in &mut *self.peers.lock() {
             if *session == but || !peer.is_gateway {
@@ -177,14 +178,14 @@ impl Sessions {
             }
             // One that has not fetched what is there for it misses this.
             let Some(outbox) = peer.outbox.upgrade().filter(|outbox| !outbox.is_full()) else { continue };
-            let owes_since = peer.asked.values().next().map_or(now, |(asked, _)| *asked);
-            if now < owes_since + patience {
+            let owes_since = peer.queries.values().next().map_or(now, |(queries, _)| *queries);
+            if now < owes_since + timeout {
                 let (sender, answer) = oneshot::channel();
-                peer.asked.insert(gather, (now, sender));
-                waits.push((owes_since + patience, answer));
+                peer.queries.insert(gather, (now, sender));
+                waits.push((owes_since + timeout, answer));
             }
-            let asked = wire::Query { collect: gather, query: question.clone() };
-            outbox.push([Response { id: 0, body: Some(Answer::Query(asked)) }]);
+            let queries = wire::Query { collect: gather, query: question.clone() };
+            outbox.push([Response { id: 0, body: Some(Answer::Query(queries)) }]);
         }
         async move {
             let mut answers = Vec::new();
@@ -199,11 +200,12 @@ impl Sessions {
     }
 
     /// A gateway answers what it was asked.
-    pub fn told(&self, session: u64, told: wire::Report) {
-        let waits = self.peers.lock().get_mut(&session).and_then(|peer| peer.asked.remove(&told.collect));
+    pub fn received(&self, session: u64, received: wire::Report) {
+        let waits =
+            self.peers.lock().get_mut(&session).and_then(|peer| peer.queries.remove(&received.collect));
         if let Some((_, waits)) = waits {
             // Whoever came too late is not waited for.
-            let _ = waits.send(told.answer);
+            let _ = waits.send(received.answer);
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::topology::SlotMap;
 
 /// Checks who comes and for whom.
 pub(super) fn greet(host: &Host, hello: &wire::Handshake) -> Result<wire::HandshakeReply, String> {
-    if let Some(token) = &host.trust.token
+    if let Some(token) = &host.credentials.token
         && !bool::from(token.as_bytes().ct_eq(hello.token.as_bytes()))
     {
         return Err("wrong cluster token".into());
@@ -19,9 +19,9 @@ pub(super) fn greet(host: &Host, hello: &wire::Handshake) -> Result<wire::Handsh
     let taken = match &hello.map {
         Some(map) => {
             let map = SlotMap::from_wire(map).map_err(|error| error.0)?;
-            Some(host.place.take(&host.node, map, hello.node as usize)?)
+            Some(host.membership.take(&host.node, map, hello.node as usize)?)
         }
-        None => host.place.taken(),
+        None => host.membership.taken(),
     };
     Ok(wire::HandshakeReply {
         map: taken.map(|taken| taken.map.to_wire()),
@@ -40,7 +40,7 @@ pub(super) fn status(host: &Host) -> wire::Status {
     let numbers = |counts: &[usize]| counts.iter().map(|count| *count as u64).collect();
     let progress = host.node.journal().map(|journal| (journal.newest(), journal.progress()));
     let (journal_newest, progress) = progress.unwrap_or_default();
-    let epoch = host.place.taken().map_or(0, |taken| taken.map.epoch());
+    let epoch = host.membership.taken().map_or(0, |taken| taken.map.epoch());
     wire::Status {
         keys: numbers(&usage.keys),
         expiring: numbers(&usage.expiring),
@@ -64,7 +64,7 @@ pub(super) fn status(host: &Host) -> wire::Status {
         journal_durable: progress.durable,
         prepared: host.registry.prepared() as u64,
         decided: pending::decisions(host) as u64,
-        in_doubt: host.registry.doubts.borrow().len() as u64,
+        in_doubt: host.registry.in_doubt_since.borrow().len() as u64,
         contradicted: host.registry.contradicted.load(Ordering::Relaxed),
         gateways_behind: host.sessions.behind(epoch) as u64,
         map: None,

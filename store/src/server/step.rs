@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use proto::store::v1 as wire;
 use store_engine::error::REPLY_TOO_LARGE;
-use store_engine::notice::Event;
+use store_engine::notifications::Notification;
 use store_engine::spec::flags;
 use store_engine::work::CANCELLED;
 use store_engine::{DATABASES, Reply, Routing};
@@ -15,15 +15,15 @@ use wire::step::{Finish, Savepoint};
 use wire::step_result::Outcome;
 
 use super::admit::Admitted;
-use super::doubt::{is_in_the_way, unless_held_up};
 use super::host::Host;
+use super::in_doubt::{is_in_the_way, unless_held_up};
+use super::membership::Owned;
 use super::outbox::Outbox;
 use super::pending;
-use super::place::Owned;
 use super::refusal::refusal;
 use super::registry::Found;
 use super::watches::Watches;
-use crate::client::rehearsal;
+use crate::client::dry_run;
 use crate::lock::{LockRequest, Mode};
 use crate::spans::{self, Span, SpanKind};
 use crate::txn::{self, Conflict, Executed, LimitReached, LocalTransaction, OnFull, TxnLimits};
@@ -39,7 +39,7 @@ pub(super) fn execute_now(host: &Host, call: &wire::Call) -> Option<Answer> {
     let call = admitted.call(now_ms);
     let part = spans::Part::begin();
     host.node.try_execute(&call, &mut seed, &mut out)?;
-    worked(part, |span| on_shard(host, &admitted, span));
+    end_span(part, |span| on_shard(host, &admitted, span));
     Some(Answer::Reply(out.buf.into()))
 }
 
@@ -71,20 +71,20 @@ pub(super) async fn execute(host: &Arc<Host>, call: &wire::Call, outbox: &Outbox
         drop(txn);
         turn = Some(outbox.turn().await);
     };
-    if let Err(moved) = host.place.owns(admitted.key_bytes()) {
+    if let Err(moved) = host.membership.owns(admitted.key_bytes()) {
         return Answer::Refusal(moved);
     }
     let call = admitted.call((host.clock)());
     let part = spans::Part::begin();
     txn.finish_with(&call, &mut seed, &mut out).await;
-    worked(part, |span| on_shard(host, &admitted, span));
+    end_span(part, |span| on_shard(host, &admitted, span));
     Answer::Reply(out.buf.into())
 }
 
 /// Tells that calls were run, if that is traced.
-fn worked(part: Option<spans::Part>, facts: impl FnOnce(Span) -> Span) {
+fn end_span(part: Option<spans::Part>, attributes: impl FnOnce(Span) -> Span) {
     if let Some(part) = part {
-        let span = facts(part.span("work", SpanKind::Internal));
+        let span = attributes(part.span("work", SpanKind::Internal));
         part.end(span);
     }
 }
@@ -105,7 +105,8 @@ fn admitted<'a, 'h>(
     now_ms: u64,
 ) -> Result<(Admitted<'a>, Reply, Owned<'h>), Box<Answer>> {
     let admitted = Admitted::new(call).map_err(|reason| Answer::Refusal(refusal(Code::Invalid, reason)))?;
-    let owned = host.place.owns(admitted.key_bytes()).map_err(|moved| Box::new(Answer::Refusal(moved)))?;
+    let owned =
+        host.membership.owns(admitted.key_bytes()).map_err(|moved| Box::new(Answer::Refusal(moved)))?;
     let mut out = admitted.reply(0);
     match admitted.allowed(&host.node, now_ms) {
         Ok(()) => Ok((admitted, out, owned)),
@@ -203,7 +204,7 @@ async fn work(
         host.node.refuse_while_failing().map_err(|error| refusal(Code::Unavailable, error.text()))?;
         txn.apply(&step.changes, now_ms).map_err(invalid)?;
         if let Err(conflict) = txn.check_data(now_ms) {
-            tell(conflict, stepped);
+            report_conflict(conflict, stepped);
             return Ok(Some(txn));
         }
     }
@@ -213,7 +214,7 @@ async fn work(
         Savepoint::Begin => txn.begin_part(),
         Savepoint::Release => txn.keep_part(),
         Savepoint::Rollback if step.report_keys > 0 => {
-            stepped.rolled_back = Some(rehearsal::to_wire(txn.rehearsed(step.report_keys as usize)));
+            stepped.rolled_back = Some(dry_run::to_wire(txn.dry_run_changes(step.report_keys as usize)));
         }
         Savepoint::Rollback => txn.undo_part(),
     }
@@ -223,7 +224,7 @@ async fn work(
     let part = if step.calls.is_empty() { None } else { spans::Part::begin() };
     for call in &step.calls {
         let admitted = Admitted::new(call).map_err(invalid)?;
-        drop(host.place.owns(admitted.key_bytes())?);
+        drop(host.membership.owns(admitted.key_bytes())?);
         let mut out = admitted.reply(step.max_reply_bytes);
         // Whether memory suffices was asked when the transaction began, or is now.
         let done = match admitted.command.is_write() {
@@ -263,12 +264,12 @@ async fn work(
             }
             Ok(_) => stepped.replies.push(out.buf.into()),
             Err(conflict) => {
-                tell(conflict, stepped);
+                report_conflict(conflict, stepped);
                 break;
             }
         }
     }
-    worked(part, |span| span.with("moonshard.step.calls", step.calls.len()));
+    end_span(part, |span| span.with("moonshard.step.calls", step.calls.len()));
     // Those that are to be copied as they are now.
     let most_bytes = step.begin.as_ref().map_or(0, |begin| begin.value_bytes as usize);
     let wanted = step.begin.iter().filter(|_| most_bytes > 0).flat_map(|begin| &begin.locks);
@@ -297,12 +298,12 @@ fn limits_of(step: &wire::Step) -> TxnLimits {
     }
 }
 
-fn events_of(event: &wire::KeyEvent) -> Event {
+fn events_of(event: &wire::KeyEvent) -> Notification {
     let wire::KeyEvent { class, name, db, key } = event;
-    Event { class: *class, name: name.clone().into(), db: *db as usize, key: key.to_vec().into() }
+    Notification { class: *class, name: name.clone().into(), db: *db as usize, key: key.to_vec().into() }
 }
 
-fn tell(conflict: Conflict, stepped: &mut wire::StepResult) {
+fn report_conflict(conflict: Conflict, stepped: &mut wire::StepResult) {
     match conflict {
         Conflict::Everything => stepped.set_outcome(Outcome::ConflictAll),
         Conflict::Limit(LimitReached::Data) => stepped.set_outcome(Outcome::LimitData),
@@ -325,13 +326,13 @@ async fn begun(
 ) -> Result<Option<Box<LocalTransaction>>, wire::Refusal> {
     let requests = begin.locks.iter().map(lock_request).collect::<Result<Vec<_>, _>>()?;
     let keys = || begin.locks.iter().map(|lock| &*lock.key);
-    drop(host.place.owns(keys())?);
+    drop(host.membership.owns(keys())?);
     let txn = match held {
         Some(mut txn) => {
             // More of them; whoever holds some does not wait for others.
-            let _owned = host.place.owns(keys())?;
+            let _owned = host.membership.owns(keys())?;
             if let Err(conflict) = txn.lock_free(&requests) {
-                tell(conflict, stepped);
+                report_conflict(conflict, stepped);
             }
             return Ok(Some(txn));
         }
@@ -352,9 +353,9 @@ async fn begun(
         return Ok(None);
     };
     // Slots do not move while a key of theirs is locked, but may have before it was.
-    drop(host.place.owns(keys())?);
+    drop(host.membership.owns(keys())?);
     if begin.everything {
-        stepped.map = host.place.taken().map(|taken| taken.map.to_wire());
+        stepped.map = host.membership.taken().map(|taken| taken.map.to_wire());
     }
     if watches_broken(host, watches, &begin.watches) {
         stepped.set_outcome(Outcome::WatchBroken);

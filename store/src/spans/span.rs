@@ -28,7 +28,7 @@ pub type Name = Cow<'static, str>;
 
 /// What is told of a span.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Fact<'a> {
+pub enum AttributeValue<'a> {
     /// A word of ours.
     Word(&'static str),
     /// What somebody else has said.
@@ -39,31 +39,31 @@ pub enum Fact<'a> {
     Digits(u64),
 }
 
-impl From<&'static str> for Fact<'_> {
+impl From<&'static str> for AttributeValue<'_> {
     fn from(word: &'static str) -> Self {
-        Fact::Word(word)
+        AttributeValue::Word(word)
     }
 }
 
-impl From<u64> for Fact<'_> {
+impl From<u64> for AttributeValue<'_> {
     fn from(number: u64) -> Self {
-        Fact::Number(number)
+        AttributeValue::Number(number)
     }
 }
 
-impl From<usize> for Fact<'_> {
+impl From<usize> for AttributeValue<'_> {
     fn from(number: usize) -> Self {
-        Fact::Number(number as u64)
+        AttributeValue::Number(number as u64)
     }
 }
 
-impl From<Fact<'_>> for Value {
-    fn from(fact: Fact<'_>) -> Value {
+impl From<AttributeValue<'_>> for Value {
+    fn from(fact: AttributeValue<'_>) -> Value {
         match fact {
-            Fact::Word(word) => word.into(),
-            Fact::Text(text) => cut(text).to_owned().into(),
-            Fact::Number(number) => i64::try_from(number).unwrap_or(i64::MAX).into(),
-            Fact::Digits(number) => number.to_string().into(),
+            AttributeValue::Word(word) => word.into(),
+            AttributeValue::Text(text) => cut(text).to_owned().into(),
+            AttributeValue::Number(number) => i64::try_from(number).unwrap_or(i64::MAX).into(),
+            AttributeValue::Digits(number) => number.to_string().into(),
         }
     }
 }
@@ -112,7 +112,7 @@ impl Span {
     }
 
     /// With a fact more.
-    pub fn with<'a>(mut self, name: &'static str, fact: impl Into<Fact<'a>>) -> Span {
+    pub fn with<'a>(mut self, name: &'static str, fact: impl Into<AttributeValue<'a>>) -> Span {
         self.0.attributes.push(KeyValue::new(name, fact.into()));
         self
     }
@@ -120,10 +120,10 @@ impl Span {
     /// With the host and the port of an address.
     pub fn with_address(self, [host_name, port_name]: [&'static str; 2], address: &str) -> Span {
         let Some((host, port)) = address.rsplit_once(':') else {
-            return self.with(host_name, Fact::Text(address));
+            return self.with(host_name, AttributeValue::Text(address));
         };
         let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-        let span = self.with(host_name, Fact::Text(bare));
+        let span = self.with(host_name, AttributeValue::Text(bare));
         match port.parse::<u64>() {
             Ok(port) => span.with(port_name, port),
             Err(_) => span,
@@ -141,7 +141,7 @@ impl Span {
         let Some(text) = reply.strip_prefix(b"-") else { return self };
         let end = text.iter().position(|byte| *byte == b'\r').unwrap_or(text.len()).min(MOST_TEXT);
         let text = String::from_utf8_lossy(&text[..end]);
-        let code = Fact::Text(text.split(' ').next().unwrap_or_default());
+        let code = AttributeValue::Text(text.split(' ').next().unwrap_or_default());
         self.with("db.response.status_code", code).with("error.type", code).with_error(&text)
     }
 
@@ -178,26 +178,29 @@ mod tests {
     use super::*;
     use crate::spans::root;
 
-    fn facts(span: Span) -> Vec<(String, Value)> {
-        let facts = span.into_data().attributes.into_iter();
-        facts.map(|fact| (fact.key.to_string(), fact.value)).collect()
+    fn attributes(span: Span) -> Vec<(String, Value)> {
+        let attributes = span.into_data().attributes.into_iter();
+        attributes.map(|fact| (fact.key.to_string(), fact.value)).collect()
     }
 
     #[test]
     fn a_span_has_what_it_is_given() {
         let (root, began) = (root(), Instant::now());
         let times = began..began + Duration::from_nanos(1_234_567);
-        let told = Span::new(root.clone(), None, "GET", SpanKind::Server, times.clone()).into_data();
-        assert_eq!((&told.span_context, told.parent_span_id), (&root, SpanId::INVALID));
-        assert_eq!((told.span_kind, &*told.name), (SpanKind::Server, "GET"));
-        let took = told.end_time.duration_since(told.start_time);
+        let exported = Span::new(root.clone(), None, "GET", SpanKind::Server, times.clone()).into_data();
+        assert_eq!((&exported.span_context, exported.parent_span_id), (&root, SpanId::INVALID));
+        assert_eq!((exported.span_kind, &*exported.name), (SpanKind::Server, "GET"));
+        let took = exported.end_time.duration_since(exported.start_time);
         assert_eq!(took.expect("it ended later"), Duration::from_nanos(1_234_567));
         let span = Span::within(&root, "SET", SpanKind::Client, times);
-        let span = span.with("word", "a").with("text", Fact::Text("b")).with("number", 0usize);
-        let span = span.with("large", u64::MAX).with("digits", Fact::Digits(10)).with_error("c");
-        let told = span.clone().into_data();
-        assert_eq!((told.parent_span_id, told.span_context.trace_id()), (root.span_id(), root.trace_id()));
-        assert_eq!(told.status, Status::error("c"));
+        let span = span.with("word", "a").with("text", AttributeValue::Text("b")).with("number", 0usize);
+        let span = span.with("large", u64::MAX).with("digits", AttributeValue::Digits(10)).with_error("c");
+        let exported = span.clone().into_data();
+        assert_eq!(
+            (exported.parent_span_id, exported.span_context.trace_id()),
+            (root.span_id(), root.trace_id())
+        );
+        assert_eq!(exported.status, Status::error("c"));
         let expected: [(&str, Value); 5] = [
             ("word", "a".into()),
             ("text", "b".into()),
@@ -205,17 +208,17 @@ mod tests {
             ("large", i64::MAX.into()),
             ("digits", "10".into()),
         ];
-        assert_eq!(facts(span), expected.map(|(name, value)| (name.to_owned(), value)));
+        assert_eq!(attributes(span), expected.map(|(name, value)| (name.to_owned(), value)));
     }
 
     #[test]
     fn of_a_long_text_the_beginning_is_told() {
         let (now, long) = (Instant::now(), "\u{e9}x".repeat(100_000));
         let span = Span::within(&root(), "script", SpanKind::Internal, now..now);
-        let span = span.with("moonshard.script.name", Fact::Text(&long)).with_error(&long);
+        let span = span.with("moonshard.script.name", AttributeValue::Text(&long)).with_error(&long);
         assert_eq!(span.clone().into_data().status, Status::error(long[..255].to_owned()));
         // The next byte is the first half of a letter.
-        assert_eq!(facts(span)[0].1, long[..255].to_owned().into());
+        assert_eq!(attributes(span)[0].1, long[..255].to_owned().into());
     }
 
     #[test]
@@ -230,7 +233,7 @@ mod tests {
             let host = (SERVER[0].to_owned(), host.into());
             let port = port.map(|port: i64| (SERVER[1].to_owned(), port.into()));
             let expected: Vec<(String, Value)> = [host].into_iter().chain(port).collect();
-            assert_eq!(facts(span.with_address(SERVER, address)), expected);
+            assert_eq!(attributes(span.with_address(SERVER, address)), expected);
         }
     }
 
@@ -241,7 +244,7 @@ mod tests {
         assert_eq!(span.clone().with_reply(b"+OK\r\n").into_data().status, Status::Unset);
         let span = span.with_reply(b"-WRONGTYPE no\r\n");
         assert_eq!(span.clone().into_data().status, Status::error("WRONGTYPE no"));
-        assert!(facts(span).contains(&("error.type".to_owned(), "WRONGTYPE".into())));
+        assert!(attributes(span).contains(&("error.type".to_owned(), "WRONGTYPE".into())));
     }
 
     #[test]
@@ -249,8 +252,9 @@ mod tests {
         let (now, unix) =
             (Instant::now(), SystemTime::now().duration_since(UNIX_EPOCH).expect("it is later"));
         for seconds in [0, 1, 10, 1000] {
-            let (told, off) = (unix_time(now + Duration::from_secs(seconds)), Duration::from_secs(seconds));
-            assert!(told.abs_diff(unix + off) < Duration::from_secs(30), "{told:?}");
+            let (exported, off) =
+                (unix_time(now + Duration::from_secs(seconds)), Duration::from_secs(seconds));
+            assert!(exported.abs_diff(unix + off) < Duration::from_secs(30), "{exported:?}");
         }
         let before = now.checked_sub(Duration::from_millis(10)).expect("the machine has run so long");
         assert_eq!(unix_time(now) - unix_time(before), Duration::from_millis(10));

@@ -1,6 +1,6 @@
 //! Calls of a transaction that are done at once, under its locks.
 
-use store_engine::notice::Event;
+use store_engine::notifications::Notification;
 use store_engine::spec::flags;
 use store_engine::work;
 use store_engine::{Effects, Group, Partition, Partitions, Reply, Routing, UndoLog};
@@ -57,7 +57,7 @@ pub struct Batch<'a> {
     /// Bytes of the undo log before the present part.
     undo_before: usize,
     effects: Option<&'a mut Effects>,
-    events: &'a mut Vec<Event>,
+    events: &'a mut Vec<Notification>,
     now_ms: &'a mut u64,
     limits: TxnLimits,
     data_bytes: &'a mut isize,
@@ -217,7 +217,7 @@ impl<'a> Batch<'a> {
         let before = bytes_for(call, &shard.partition);
         let (partitions, shared) = (Partitions::One(&mut shard.partition), held == Mode::Shared);
         let effects = effects.as_deref_mut();
-        let fine = node.run_telling(call, partitions, shared, seed, Some(undo), effects, events, out);
+        let fine = node.run_and_publish(call, partitions, shared, seed, Some(undo), effects, events, out);
         **data_bytes += difference(before, bytes_for(call, &shard.partition));
         Ok(Some(fine))
     }

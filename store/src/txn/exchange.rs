@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use store_engine::codec;
-use store_engine::effect::{CATALOG, Effect, Effects, Marks};
+use store_engine::effect::{CATALOG, Effect, Effects, EntryMeta};
 use store_engine::{Ctx, Partitions, Protocol, Reply, Work};
 
 use super::limits::difference;
@@ -67,7 +67,7 @@ impl LocalTransaction {
             return Found::TooLarge;
         }
         let mut bytes = Vec::with_capacity(entry.value.bytes() + 16);
-        Marks::of(entry).write(&mut bytes);
+        EntryMeta::of(entry).write(&mut bytes);
         codec::put_value(&entry.value, &mut bytes);
         Found::Entry(bytes)
     }
@@ -97,12 +97,12 @@ impl LocalTransaction {
                 undo: Some(undo),
                 effects,
                 // Told of by those who know the command, if at all.
-                touches: None,
+                key_actions: None,
                 work: &Work::unlimited(),
                 out: &mut Reply::new(Protocol::Resp2),
             };
             ctx.watched(|ctx| match entry {
-                Some(entry) => ctx.place(key, entry),
+                Some(entry) => ctx.put_entry(key, entry),
                 None => drop(ctx.delete(key)),
             });
             *data_bytes += difference(before, shard.partition.databases[db].bytes());
@@ -164,7 +164,7 @@ mod tests {
         let mut writer = LocalTransaction::begin(&node, request(Mode::Exclusive)).await;
         let mut changes = Effects::default();
         let expire_at_ms = std::num::NonZeroU64::new(1000);
-        changes.put_string(0, b"k", b"v", Marks { expire_at_ms, ..Marks::default() });
+        changes.put_string(0, b"k", b"v", EntryMeta { expire_at_ms, ..EntryMeta::default() });
         writer.apply(changes.as_bytes(), 1).expect("sound changes");
         writer.commit();
         let earlier = LocalTransaction::begin(&node, request(Mode::Shared)).await;

@@ -1,7 +1,7 @@
 //! What a transaction has locked.
 
 use smallvec::SmallVec;
-use store_engine::same::same;
+use store_engine::bytes_eq::bytes_eq;
 
 use super::Conflict;
 use crate::call::Call;
@@ -38,7 +38,7 @@ impl Locks {
     /// The key among those held, if there are only a few: then looking at all is faster than hashing one.
     pub fn among_few(&mut self, db: usize, key: &[u8]) -> Option<&Held> {
         let few = if self.keys.len() <= 8 && !self.whole { &self.keys[..] } else { &[] };
-        let is_it = |held: &Held| same(&held.request.key, key) && held.request.db == db;
+        let is_it = |held: &Held| bytes_eq(&held.request.key, key) && held.request.db == db;
         if !few.get(self.last).is_some_and(is_it) {
             self.last = few.iter().position(is_it)?;
         }

@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 use foldhash::fast::RandomState;
 use store_engine::keys::KeyAt;
 use store_engine::keyspace::{Key, Vacancy};
-use store_engine::notice::Event;
+use store_engine::notifications::Notification;
 use store_engine::work::{self, CancelFlag};
 use store_engine::{
     Args, Command, CommandError, Ctx, Effects, Partition, Partitions, Protocol, Reply, Routing, UndoLog, Work,
@@ -21,12 +21,12 @@ use tokio::sync::Semaphore;
 use super::limits::difference;
 use super::{Conflict, LocalTransaction};
 use crate::call::Call;
-use crate::copies::Origin;
+use crate::invalidations::Origin;
 use crate::lock::Mode;
 use crate::node::Node;
 
 /// Long calls that run at the same time: more would only take CPU time from each other.
-static PLACES: Semaphore = Semaphore::const_new(4);
+static LONG_CALL_PERMITS: Semaphore = Semaphore::const_new(4);
 
 /// What a long call answers whose thread has failed,
 const FAILED: CommandError = CommandError::new("ERR internal error: the command failed");
@@ -160,9 +160,9 @@ impl LocalTransaction {
             done: Ok(false),
         };
         // It is never closed.
-        let place = PLACES.acquire().await;
+        let permit = LONG_CALL_PERMITS.acquire().await;
         let done = tokio::task::spawn_blocking(move || {
-            let _place = place;
+            let _place = permit;
             long.run()
         });
         let Ok(LongCall { txn, out: own, seed: after, done, .. }) = done.await else {
@@ -273,7 +273,7 @@ impl<'n> Detached<'n> {
             let mut shard = node.shard(node.shard_of(key)).lock();
             let scratch = taken.get_or_insert_with(|| like(&shard.partition));
             let found = shard.partition.databases[call.db].detach(key, call.now_ms);
-            node.notifier.tell_of_expired(&mut Partitions::One(&mut shard.partition));
+            node.notifier.publish_expired(&mut Partitions::One(&mut shard.partition));
             drop(shard);
             let vacancy = found.map(|(entry, vacancy)| {
                 scratch.databases[call.db].insert(key, entry);
@@ -297,7 +297,7 @@ impl<'n> Detached<'n> {
         seed: &mut u64,
         undo: Option<&mut UndoLog>,
         effects: Option<&mut Effects>,
-        events: &mut Vec<Event>,
+        events: &mut Vec<Notification>,
         out: &mut Reply,
     ) -> bool {
         let partitions = match &mut self.partitions[..] {
@@ -307,7 +307,7 @@ impl<'n> Detached<'n> {
                 Partitions::Some { held: several.iter_mut().enumerate().collect(), total }
             }
         };
-        self.node.run_telling(call, partitions, false, seed, undo, effects, events, out)
+        self.node.run_and_publish(call, partitions, false, seed, undo, effects, events, out)
     }
 
     /// Brings all values back, with what has become of them.
@@ -378,7 +378,7 @@ fn change(node: &Node, number: usize, undo: Option<&mut UndoLog>, work: impl FnO
         seed: &mut 0,
         undo,
         effects: None,
-        touches: None,
+        key_actions: None,
         work: &Work::unlimited(),
         out: &mut Reply::new(Protocol::Resp2),
     };

@@ -95,7 +95,7 @@ impl LocalTransaction {
                 seed: &mut 0,
                 undo: Some(undo),
                 effects: node.journal.is_some().then_some(&mut *effects),
-                touches: None,
+                key_actions: None,
                 work: &Work::unlimited(),
                 out: &mut Reply::new(Protocol::Resp2),
             };
@@ -104,7 +104,7 @@ impl LocalTransaction {
     }
 
     /// Tells all who watch or await something in these slots, which are another node's now.
-    pub(crate) fn tell_of_leave(&self, cargo: &Cargo) {
+    pub(crate) fn wake_slots_left(&self, cargo: &Cargo) {
         for space in &mut self.node.shard(cargo.shard).lock().partition.databases {
             space.touch_all(|key| cargo.has(key));
         }

@@ -10,21 +10,21 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use store::journal::{Database, Disk, DiskError, Op};
 
 /// A folder of its own for each test.
-struct Folder(PathBuf);
+struct TempDir(PathBuf);
 
-impl Folder {
-    fn new() -> Folder {
+impl TempDir {
+    fn new() -> TempDir {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let folder =
-            Folder(std::env::temp_dir().join(format!("moonshard-disk-{}-{number}", std::process::id())));
+        let dir =
+            TempDir(std::env::temp_dir().join(format!("moonshard-disk-{}-{number}", std::process::id())));
         // Left by a process that was killed and had this one's number.
-        let _ = fs::remove_dir_all(&folder.0);
-        folder
+        let _ = fs::remove_dir_all(&dir.0);
+        dir
     }
 }
 
-impl Drop for Folder {
+impl Drop for TempDir {
     fn drop(&mut self) {
         // A test that fails early may not have made it.
         let _ = fs::remove_dir_all(&self.0);
@@ -83,15 +83,15 @@ fn read(disk: &dyn Disk, prefix: &[u8]) -> Result<Records, DiskError> {
 }
 
 /// Opens a database and reads all of it.
-fn open(folder: &Path) -> Result<(u64, Records), DiskError> {
-    let disk = Database::open(folder)?;
+fn open(dir: &Path) -> Result<(u64, Records), DiskError> {
+    let disk = Database::open(dir)?;
     Ok((disk.seq(), read(&disk, b"")?))
 }
 
 /// All files below a folder with their content.
-fn files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+fn files(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut found = BTreeMap::new();
-    for entry in fs::read_dir(folder).expect("a folder") {
+    for entry in fs::read_dir(dir).expect("a folder") {
         let path = entry.expect("an entry").path();
         if path.is_dir() {
             found.extend(files(&path));
@@ -104,8 +104,8 @@ fn files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 }
 
 /// Puts these files back, and only these.
-fn restore(folder: &Path, files: &BTreeMap<PathBuf, Vec<u8>>) {
-    fs::remove_dir_all(folder).expect("it is there");
+fn restore(dir: &Path, files: &BTreeMap<PathBuf, Vec<u8>>) {
+    fs::remove_dir_all(dir).expect("it is there");
     for (path, content) in files {
         fs::create_dir_all(path.parent().expect("a folder")).expect("made");
         fs::write(path, content).expect("written");
@@ -113,10 +113,10 @@ fn restore(folder: &Path, files: &BTreeMap<PathBuf, Vec<u8>>) {
 }
 
 /// Starts one of the parts below, which are run by tests in a process of their own.
-fn part(name: &str, folder: &Path) -> (Child, BufReader<ChildStdout>) {
+fn part(name: &str, dir: &Path) -> (Child, BufReader<ChildStdout>) {
     let mut child = Command::new(std::env::current_exe().expect("a running program has a path"))
         .args(["--ignored", "--exact", "--nocapture", &format!("{}::{name}", module())])
-        .env("MOONSHARD_DISK_FOLDER", folder)
+        .env("MOONSHARD_DISK_FOLDER", dir)
         .stdout(Stdio::piped())
         .spawn()
         .expect("this program starts");
@@ -129,20 +129,20 @@ fn module() -> &'static str {
     module_path!().split_once("::").map_or("", |(_, module)| module)
 }
 
-fn part_folder() -> PathBuf {
+fn part_dir() -> PathBuf {
     std::env::var_os("MOONSHARD_DISK_FOLDER").expect("a part gets a folder").into()
 }
 
 #[test]
 fn what_was_written_is_there_after_reopening() {
-    let folder = Folder::new();
+    let dir = TempDir::new();
     for seq in [0, 1, 2, 50, 51, 300] {
-        let mut disk = Database::open(&folder.0).unwrap();
+        let mut disk = Database::open(&dir.0).unwrap();
         if seq > 0 {
             write(&mut disk, seq);
         }
         drop(disk);
-        let disk = Database::open(&folder.0).unwrap();
+        let disk = Database::open(&dir.0).unwrap();
         assert_eq!(disk.seq(), seq);
         assert_eq!(read(&disk, b"").unwrap(), records(seq));
         for prefix in [&b"l"[..], b"h", b"f1", b"f199", b"x", b"\xff"] {
@@ -155,21 +155,21 @@ fn what_was_written_is_there_after_reopening() {
 
 #[test]
 fn steps_of_a_batch_count_in_their_order() {
-    let folder = Folder::new();
-    let mut disk = Database::open(&folder.0).unwrap();
+    let dir = TempDir::new();
+    let mut disk = Database::open(&dir.0).unwrap();
     let put = |key: &str, value: &str| Op::Put(key.into(), value.into());
     let delete = |key: &str| Op::Delete(key.into());
     let batch = [put("a", "1"), delete("a"), put("b", "1"), put("b", "2"), delete("c"), put("c", "")];
     disk.apply(5, &batch).unwrap();
     drop(disk);
     let wanted: Records = [("b", "2"), ("c", "")].map(|(key, value)| (key.into(), value.into())).into();
-    assert_eq!(open(&folder.0).unwrap(), (5, wanted));
+    assert_eq!(open(&dir.0).unwrap(), (5, wanted));
 }
 
 #[test]
 fn wrong_use_is_refused_and_harms_nothing() {
-    let folder = Folder::new();
-    let mut disk = Database::open(&folder.0).unwrap();
+    let dir = TempDir::new();
+    let mut disk = Database::open(&dir.0).unwrap();
     write(&mut disk, 7);
     let refused = |outcome| assert!(matches!(outcome, Err(DiskError::Refused(_))), "{outcome:?}");
     refused(disk.apply(6, &batch(8)));
@@ -178,14 +178,14 @@ fn wrong_use_is_refused_and_harms_nothing() {
     refused(disk.scan(b"", &mut |_, _| Ok(())));
     write(&mut disk, 9);
     drop(disk);
-    assert_eq!(open(&folder.0).unwrap(), (9, records(9)));
+    assert_eq!(open(&dir.0).unwrap(), (9, records(9)));
 }
 
 #[test]
 fn a_scan_ends_with_the_error_of_its_caller() {
-    let folder = Folder::new();
-    write(&mut Database::open(&folder.0).unwrap(), 9);
-    let disk = Database::open(&folder.0).unwrap();
+    let dir = TempDir::new();
+    write(&mut Database::open(&dir.0).unwrap(), 9);
+    let disk = Database::open(&dir.0).unwrap();
     let mut seen = 0;
     let outcome = disk.scan(b"", &mut |_, _| {
         seen += 1;
@@ -198,7 +198,7 @@ fn a_scan_ends_with_the_error_of_its_caller() {
 #[test]
 #[ignore = "a part of the next test"]
 fn part_writer() {
-    let mut disk = Database::open(&part_folder()).unwrap();
+    let mut disk = Database::open(&part_dir()).unwrap();
     loop {
         let seq = disk.seq() + 1;
         disk.apply(seq, &batch(seq)).unwrap();
@@ -212,10 +212,10 @@ fn part_writer() {
 
 #[test]
 fn a_kill_loses_nothing_that_was_flushed_and_no_part_of_a_batch() {
-    let folder = Folder::new();
+    let dir = TempDir::new();
     let mut flushed = 0;
     for lines in [1, 0, 40, 0, 7, 0, 90] {
-        let (mut child, mut out) = part("part_writer", &folder.0);
+        let (mut child, mut out) = part("part_writer", &dir.0);
         let mut line = String::new();
         for _ in 0..lines {
             while !line.starts_with("flushed") {
@@ -232,7 +232,7 @@ fn a_kill_loses_nothing_that_was_flushed_and_no_part_of_a_batch() {
             let number = line.strip_prefix("flushed ").and_then(|line| line.strip_suffix('.'));
             flushed = number.map_or(flushed, |number| number.parse().unwrap());
         }
-        let (seq, found) = open(&folder.0).unwrap();
+        let (seq, found) = open(&dir.0).unwrap();
         assert!(seq >= flushed, "{flushed} was flushed, {seq} is there");
         assert_eq!(found, records(seq));
     }
@@ -240,15 +240,15 @@ fn a_kill_loses_nothing_that_was_flushed_and_no_part_of_a_batch() {
 
 #[test]
 fn damage_is_noticed_and_nothing_is_made_worse() {
-    let folder = Folder::new();
-    write(&mut Database::open(&folder.0).unwrap(), 60);
+    let dir = TempDir::new();
+    write(&mut Database::open(&dir.0).unwrap(), 60);
     // Once more, so that there is a snapshot with something in it and a log after it.
-    write(&mut Database::open(&folder.0).unwrap(), 100);
-    let whole = files(&folder.0);
+    write(&mut Database::open(&dir.0).unwrap(), 100);
+    let whole = files(&dir.0);
     let wanted = (100, records(100));
     let mut noticed: BTreeMap<&str, usize> = BTreeMap::new();
     for (path, content) in &whole {
-        let inside = path.strip_prefix(&folder.0).unwrap().to_string_lossy().into_owned();
+        let inside = path.strip_prefix(&dir.0).unwrap().to_string_lossy().into_owned();
         let kinds = ["durability_cookie", "snapshot", "log", "slabs", "flushed"];
         let Some(kind) = kinds.into_iter().find(|kind| inside.contains(kind)) else { continue };
         let step = (content.len() / 8).max(1);
@@ -263,8 +263,8 @@ fn damage_is_noticed_and_nothing_is_made_worse() {
                 let unchanged = content == whole[path];
                 let mut damaged = whole.clone();
                 damaged.insert(path.clone(), content);
-                restore(&folder.0, &damaged);
-                match open(&folder.0) {
+                restore(&dir.0, &damaged);
+                match open(&dir.0) {
                     // A slot that is free, or the other one of the mark.
                     Ok(found) => assert!(found == wanted, "{inside}, {damage} at {at}: not what was written"),
                     Err(error) => {
@@ -274,7 +274,7 @@ fn damage_is_noticed_and_nothing_is_made_worse() {
                         *noticed.entry(kind).or_default() += 1;
                     }
                 }
-                assert!(files(&folder.0) == damaged, "{inside}, {damage} at {at}: files were changed");
+                assert!(files(&dir.0) == damaged, "{inside}, {damage} at {at}: files were changed");
             }
         }
     }
@@ -288,10 +288,10 @@ fn damage_is_noticed_and_nothing_is_made_worse() {
 
 #[test]
 fn a_missing_file_is_noticed() {
-    let folder = Folder::new();
-    write(&mut Database::open(&folder.0).unwrap(), 60);
-    write(&mut Database::open(&folder.0).unwrap(), 100);
-    let whole = files(&folder.0);
+    let dir = TempDir::new();
+    write(&mut Database::open(&dir.0).unwrap(), 60);
+    write(&mut Database::open(&dir.0).unwrap(), 100);
+    let whole = files(&dir.0);
     let mut used = 0;
     for (path, content) in &whole {
         // Those are not read: sled's warning to people, our lock, and slabs in which nothing is.
@@ -301,8 +301,8 @@ fn a_missing_file_is_noticed() {
         }
         let mut fewer = whole.clone();
         fewer.remove(path);
-        restore(&folder.0, &fewer);
-        match open(&folder.0) {
+        restore(&dir.0, &fewer);
+        match open(&dir.0) {
             Ok(found) => assert!(found == (100, records(100)) && path.to_string_lossy().contains("slabs")),
             Err(error) => {
                 assert!(error.is_loss(), "without {name}: {error}");
@@ -311,25 +311,25 @@ fn a_missing_file_is_noticed() {
         }
     }
     assert!(used >= 8, "only {used} files are used");
-    restore(&folder.0, &whole);
-    fs::remove_dir_all(folder.0.join("sled")).unwrap();
-    let error = open(&folder.0).unwrap_err();
+    restore(&dir.0, &whole);
+    fs::remove_dir_all(dir.0.join("sled")).unwrap();
+    let error = open(&dir.0).unwrap_err();
     assert!(matches!(error, DiskError::Lost { flushed: 100, found: 0, .. }), "{error}");
 }
 
 #[test]
 fn an_older_database_is_not_taken_for_the_newest() {
-    let folder = Folder::new();
-    write(&mut Database::open(&folder.0).unwrap(), 30);
-    let older = files(&folder.0.join("sled"));
-    write(&mut Database::open(&folder.0).unwrap(), 60);
-    restore(&folder.0.join("sled"), &older);
-    let error = open(&folder.0).unwrap_err();
+    let dir = TempDir::new();
+    write(&mut Database::open(&dir.0).unwrap(), 30);
+    let older = files(&dir.0.join("sled"));
+    write(&mut Database::open(&dir.0).unwrap(), 60);
+    restore(&dir.0.join("sled"), &older);
+    let error = open(&dir.0).unwrap_err();
     assert!(error.is_loss(), "{error}");
     assert!(error.to_string().contains("--accept-loss"), "{error}");
 
     let mut lost = Vec::new();
-    let mut disk = Database::open_accepting_loss(&folder.0, &mut |error| lost.push(error)).unwrap();
+    let mut disk = Database::open_accepting_loss(&dir.0, &mut |error| lost.push(error)).unwrap();
     assert!(!lost.is_empty());
     // Numbers that were used are not used again.
     assert_eq!(disk.seq(), 60);
@@ -337,15 +337,15 @@ fn an_older_database_is_not_taken_for_the_newest() {
     disk.apply(61, &[Op::Put(b"h new".to_vec(), b"1".to_vec())]).unwrap();
     disk.flush().unwrap();
     drop(disk);
-    let (seq, found) = open(&folder.0).unwrap();
+    let (seq, found) = open(&dir.0).unwrap();
     assert_eq!((seq, found.len()), (61, records(30).len() + 1));
 }
 
 #[test]
 fn who_accepts_a_loss_keeps_the_rest_and_the_evidence() {
-    let folder = Folder::new();
-    write(&mut Database::open(&folder.0).unwrap(), 100);
-    let path = files(&folder.0.join("sled/slabs"))
+    let dir = TempDir::new();
+    write(&mut Database::open(&dir.0).unwrap(), 100);
+    let path = files(&dir.0.join("sled/slabs"))
         .into_iter()
         .max_by_key(|(_, content)| content.len())
         .map(|(path, _)| path)
@@ -353,7 +353,7 @@ fn who_accepts_a_loss_keeps_the_rest_and_the_evidence() {
     let mut content = fs::read(&path).unwrap();
     content.iter_mut().step_by(100).for_each(|byte| *byte ^= 1);
     fs::write(&path, &content).unwrap();
-    let damaged = files(&folder.0);
+    let damaged = files(&dir.0);
 
     // Looking at it changes nothing.
     let (mut left, mut problems) = (Records::new(), Vec::new());
@@ -361,37 +361,37 @@ fn who_accepts_a_loss_keeps_the_rest_and_the_evidence() {
         left.insert(key.to_vec(), value.to_vec());
         Ok(())
     };
-    let seq = Database::examine(&folder.0, &mut each, &mut |problem| problems.push(problem)).unwrap();
+    let seq = Database::examine(&dir.0, &mut each, &mut |problem| problems.push(problem)).unwrap();
     assert_eq!(seq, 100);
-    assert!(files(&folder.0) == damaged);
+    assert!(files(&dir.0) == damaged);
     assert!(!problems.is_empty() && problems.iter().all(DiskError::is_loss), "{problems:?}");
     let whole = records(100);
     assert!(!left.is_empty() && left.len() < whole.len());
     assert!(left.iter().all(|(key, value)| whole.get(key) == Some(value)));
 
-    assert!(open(&folder.0).unwrap_err().is_loss());
-    let mut told = 0;
-    drop(Database::open_accepting_loss(&folder.0, &mut |_| told += 1).unwrap());
-    assert_eq!(told, problems.len());
-    assert_eq!(open(&folder.0).unwrap(), (100, left));
-    let kept = folder.0.join("sled.damaged-1/slabs").join(path.file_name().unwrap());
+    assert!(open(&dir.0).unwrap_err().is_loss());
+    let mut reported = 0;
+    drop(Database::open_accepting_loss(&dir.0, &mut |_| reported += 1).unwrap());
+    assert_eq!(reported, problems.len());
+    assert_eq!(open(&dir.0).unwrap(), (100, left));
+    let kept = dir.0.join("sled.damaged-1/slabs").join(path.file_name().unwrap());
     assert!(fs::read(kept).unwrap() == content);
 }
 
 #[test]
 fn accepting_a_loss_where_there_is_none_changes_nothing() {
-    let folder = Folder::new();
-    write(&mut Database::open(&folder.0).unwrap(), 10);
-    let before = files(&folder.0);
-    let disk = Database::open_accepting_loss(&folder.0, &mut |error| panic!("{error}")).unwrap();
+    let dir = TempDir::new();
+    write(&mut Database::open(&dir.0).unwrap(), 10);
+    let before = files(&dir.0);
+    let disk = Database::open_accepting_loss(&dir.0, &mut |error| panic!("{error}")).unwrap();
     assert_eq!(read(&disk, b"").unwrap(), records(10));
-    assert!(files(&folder.0) == before);
+    assert!(files(&dir.0) == before);
 }
 
 #[test]
 #[ignore = "a part of the next test"]
 fn part_holder() {
-    let mut disk = Database::open(&part_folder()).unwrap();
+    let mut disk = Database::open(&part_dir()).unwrap();
     write(&mut disk, 3);
     writeln!(std::io::stdout(), "open.").unwrap();
     // Until it is killed.
@@ -403,22 +403,22 @@ fn part_holder() {
 
 #[test]
 fn only_one_process_has_it_open() {
-    let folder = Folder::new();
-    let (mut child, out) = part("part_holder", &folder.0);
+    let dir = TempDir::new();
+    let (mut child, out) = part("part_holder", &dir.0);
     assert!(out.lines().map_while(Result::ok).any(|line| line.contains("open.")), "the other one opened it");
-    let error = open(&folder.0).unwrap_err();
+    let error = open(&dir.0).unwrap_err();
     assert!(matches!(error, DiskError::Busy(_)) && error.to_string().contains("in use"), "{error}");
-    let examined = Database::examine(&folder.0, &mut |_, _| Ok(()), &mut |_| {});
+    let examined = Database::examine(&dir.0, &mut |_, _| Ok(()), &mut |_| {});
     assert!(matches!(examined, Err(DiskError::Busy(_))));
     child.kill().unwrap();
     child.wait().unwrap();
-    assert_eq!(open(&folder.0).unwrap(), (3, records(3)));
+    assert_eq!(open(&dir.0).unwrap(), (3, records(3)));
 }
 
 #[test]
 #[ignore = "a part of the next test"]
 fn part_full() {
-    let mut disk = Database::open(&part_folder()).unwrap();
+    let mut disk = Database::open(&part_dir()).unwrap();
     write(&mut disk, 30);
     // Files may not grow beyond this: an error like that of a full disk, without a disk to fill.
     limit_files(40_000);
@@ -438,7 +438,7 @@ fn part_full() {
     drop(disk);
     // With room again it goes on, in the same process.
     limit_files(libc::RLIM_INFINITY);
-    let mut disk = Database::open(&part_folder()).unwrap();
+    let mut disk = Database::open(&part_dir()).unwrap();
     assert!(disk.seq() >= flushed);
     let next = disk.seq() + 1;
     write(&mut disk, next);
@@ -458,18 +458,18 @@ fn limit_files(bytes: u64) {
 
 #[test]
 fn a_full_disk_is_an_error_and_loses_nothing_that_was_flushed() {
-    let folder = Folder::new();
-    let (mut child, out) = part("part_full", &folder.0);
+    let dir = TempDir::new();
+    let (mut child, out) = part("part_full", &dir.0);
     let lines: Vec<String> = out.lines().map_while(Result::ok).collect();
     assert!(child.wait().unwrap().success(), "{lines:?}");
     let number = |line: &String| line.split("flushed ").nth(1)?.trim_end_matches('.').parse().ok();
     let flushed: u64 = lines.iter().find_map(number).expect("its last words");
-    let mut disk = Database::open(&folder.0).unwrap();
+    let mut disk = Database::open(&dir.0).unwrap();
     let seq = disk.seq();
     assert!(seq >= flushed && seq >= 30, "{seq} {flushed}");
     assert_eq!(read(&disk, b"").unwrap(), records(seq));
     // With room again it goes on.
     write(&mut disk, seq + 40);
     drop(disk);
-    assert_eq!(open(&folder.0).unwrap(), (seq + 40, records(seq + 40)));
+    assert_eq!(open(&dir.0).unwrap(), (seq + 40, records(seq + 40)));
 }

@@ -54,13 +54,13 @@ fn sticky_keys_stay_whatever_it_costs() {
         store.run(&format!("SET cache:{number} value"));
     }
     for (policy, left) in [(None, 1000), (Some(Policy { volatile: true, ..LRU }), 1000), (Some(LRU), 500)] {
-        assert_eq!(store.evict(0, policy), Evicted::Nobody);
+        assert_eq!(store.evict(0, policy), Evicted::Exhausted);
         assert_eq!(store.run("DBSIZE"), format!(":{left}"));
     }
     assert!((0..500).all(|number| store.run(&format!("GET keep:{number}")) == "$5\r\nvalue"));
     assert_eq!(store.node.counts().evicted, 500);
     store.run("UNSTICK keep:7");
-    assert_eq!(store.evict(0, Some(LRU)), Evicted::Nobody);
+    assert_eq!(store.evict(0, Some(LRU)), Evicted::Exhausted);
     assert_eq!(store.run("EXISTS keep:7 keep:8"), ":1");
 }
 
@@ -72,7 +72,7 @@ async fn what_a_transaction_holds_is_not_evicted_under_it() {
     }
     let request = LockRequest { db: 0, key: b"key:5"[..].into(), mode: Mode::Shared };
     let txn = LocalTransaction::begin(&store.node, vec![request]).await;
-    assert_eq!(store.evict(0, Some(LRU)), Evicted::Nobody);
+    assert_eq!(store.evict(0, Some(LRU)), Evicted::Exhausted);
     assert_eq!(store.node.usage().keys[0], 1);
     drop(txn);
     assert_eq!(store.evict(0, Some(LRU)), Evicted::Enough);

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 static PANICS: AtomicUsize = AtomicUsize::new(0);
 static LISTEN: Once = Once::new();
 
-fn sow(target: &str, mutants: usize, property: fn(&[u8])) {
+fn run_seeds(target: &str, mutants: usize, property: fn(&[u8])) {
     LISTEN.call_once(|| {
         let usual = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |panic| {
@@ -25,8 +25,8 @@ fn sow(target: &str, mutants: usize, property: fn(&[u8])) {
             usual(panic);
         }));
     });
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/seeds").join(target);
-    sower::sow(&folder, mutants, |input| {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/seeds").join(target);
+    sower::run_seeds(&dir, mutants, |input| {
         property(input);
         assert_eq!(PANICS.load(Ordering::Relaxed), 0, "a task has panicked");
     });
@@ -34,10 +34,10 @@ fn sow(target: &str, mutants: usize, property: fn(&[u8])) {
 
 #[test]
 fn requests() {
-    sow("requests", 60, property::requests);
+    run_seeds("requests", 60, property::requests);
 }
 
 #[test]
 fn responses() {
-    sow("responses", 30, property::responses);
+    run_seeds("responses", 30, property::responses);
 }

@@ -10,13 +10,13 @@ use proto::store::v1::store_client::StoreClient;
 use proto::store::v1::store_server::StoreServer;
 use proto::store::v1::{self as wire, Request, Requests};
 use store::Node;
-use store::client::Trust;
+use store::client::PeerCredentials;
 use store::server::Service;
 use store::topology::SlotMap;
 use tokio::time::timeout;
 use tokio_stream::StreamExt;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// What the first of two nodes answers to these requests, which come together: of each reply the text, of others what
 /// they say in a word. The second node owns `foo`, this one `bar`.
@@ -24,7 +24,8 @@ fn answers(requests: Vec<(u64, Ask)>) -> BTreeMap<u64, String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
         let configure = Box::new(|_: &[(String, String)]| Ok(()));
-        let service = Service::new(Node::new(2), Trust::default(), || 1, configure, None, |_| ()).await;
+        let service =
+            Service::new(Node::new(2), PeerCredentials::default(), || 1, configure, None, |_| ()).await;
         let service = StoreServer::new(service.expect("nothing is kept, so nothing can be wrong"));
         let nodes = ["127.0.0.1:1", "127.0.0.1:2"].map(str::to_owned);
         let map = SlotMap::even(&nodes).expect("two nodes").founded().to_wire();
@@ -36,9 +37,9 @@ fn answers(requests: Vec<(u64, Ask)>) -> BTreeMap<u64, String> {
         // Its end would take back what is under way.
         let stream = tokio_stream::iter([Requests { requests }]).chain(tokio_stream::pending());
         let mut answers = StoreClient::new(service).link(stream).await.expect("a stream").into_inner();
-        let mut told = BTreeMap::new();
-        while told.len() < count {
-            let message = timeout(PATIENCE, answers.message()).await.expect("all are answered");
+        let mut answers_by_id = BTreeMap::new();
+        while answers_by_id.len() < count {
+            let message = timeout(TIMEOUT, answers.message()).await.expect("all are answered");
             let responses =
                 message.expect("the stream is whole").expect("the node does not end it").responses;
             for wire::Response { id, body } in responses {
@@ -52,20 +53,20 @@ fn answers(requests: Vec<(u64, Ask)>) -> BTreeMap<u64, String> {
                     Answer::HandshakeReply(_) => continue,
                     other => panic!("{other:?}"),
                 };
-                told.insert(id, answer);
+                answers_by_id.insert(id, answer);
             }
         }
-        told
+        answers_by_id
     })
 }
 
-fn call(lane: u64, since: u64, line: &str) -> Ask {
+fn call(sequence: u64, since: u64, line: &str) -> Ask {
     let words = line.split(' ').map(|word| [&[word.len() as u8], word.as_bytes()].concat());
     let call = wire::Call { args: words.flatten().collect::<Vec<u8>>().into(), ..wire::Call::default() };
-    Ask::Execute(wire::Execute { call: Some(call), sequence: lane, since })
+    Ask::Execute(wire::Execute { call: Some(call), sequence, since })
 }
 
-fn told<const N: usize>(answers: [(u64, &str); N]) -> BTreeMap<u64, String> {
+fn answers_by_id<const N: usize>(answers: [(u64, &str); N]) -> BTreeMap<u64, String> {
     answers.map(|(id, answer)| (id, answer.to_owned())).into()
 }
 
@@ -84,7 +85,7 @@ fn nothing_overtakes_a_call_that_has_to_be_sent_again() {
     ];
     let expected =
         [(1, ":1"), (2, "MOVED"), (3, "OUT_OF_ORDER"), (4, "OUT_OF_ORDER"), (5, ":2"), (6, ":3"), (7, ":4")];
-    assert_eq!(answers(asked), told(expected));
+    assert_eq!(answers(asked), answers_by_id(expected));
 }
 
 #[test]
@@ -102,5 +103,5 @@ fn nor_do_those_that_wait() {
         (5, Ask::Step(Box::new(lets_go))),
     ];
     let expected = [(1, "OK"), (2, ":1"), (3, "MOVED"), (4, "OUT_OF_ORDER"), (5, "OK")];
-    assert_eq!(answers(asked), told(expected));
+    assert_eq!(answers(asked), answers_by_id(expected));
 }

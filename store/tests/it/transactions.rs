@@ -185,7 +185,7 @@ async fn what_is_taken_back_can_be_told() {
     for line in ["INCR a", "LPUSH l w", "INCR a", "SADD new m", "PEXPIRE new 50", "SET gone 1", "DEL gone"] {
         execute_in(&mut txn, line).unwrap();
     }
-    let (changes, omitted) = txn.undo_part_telling(3);
+    let (changes, omitted) = txn.undo_part_with_changes(3);
     assert_eq!(omitted, 1);
     let shown: Vec<_> = changes
         .iter()
@@ -214,7 +214,7 @@ async fn what_is_taken_back_can_be_told() {
 
     let mut txn = LocalTransaction::begin_whole(&node).await;
     execute_in(&mut txn, "FLUSHALL").unwrap();
-    let (changes, _) = txn.undo_part_telling(3);
+    let (changes, _) = txn.undo_part_with_changes(3);
     let [Change { before: Some(was), after: Some(is), .. }] = &changes[..] else {
         panic!("one change of a database: {changes:?}")
     };

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use store::{Call, LocalTransaction, Mode, Node, Parked};
+use store::{BlockedCall, Call, LocalTransaction, Mode, Node};
 use store_engine::keys::keys_of;
 use store_engine::{Args, Protocol, Reply, command};
 
@@ -35,19 +35,19 @@ async fn transaction(node: &Arc<Node>, lines: &[&str]) -> Box<LocalTransaction> 
     txn
 }
 
-fn park(node: &Arc<Node>, line: &str) -> Parked {
-    with_call(line, |call| node.park(call, Protocol::Resp2))
+fn block(node: &Arc<Node>, line: &str) -> BlockedCall {
+    with_call(line, |call| node.block(call, Protocol::Resp2))
 }
 
-async fn reply(mut parked: Parked) -> String {
-    let reply = parked.reply(|| NOW_MS).await.unwrap();
+async fn reply(mut blocked: BlockedCall) -> String {
+    let reply = blocked.reply(|| NOW_MS).await.unwrap();
     String::from_utf8(reply).unwrap().replace("\r\n", " ").trim_end().to_owned()
 }
 
 #[tokio::test]
 async fn only_what_may_serve_somebody_has_to_be_a_transaction() {
     let node = Node::new(8);
-    let parked = park(&node, "BLPOP k 0");
+    let blocked = block(&node, "BLPOP k 0");
     assert_eq!(node.waiting(), 1);
     for line in ["RPUSH k a", "RENAME other k", "FLUSHALL", "BLPOP k 0"] {
         assert_eq!(execute(&node, line), None, "{line}");
@@ -55,7 +55,7 @@ async fn only_what_may_serve_somebody_has_to_be_a_transaction() {
     for line in ["LLEN k", "RPUSH other a", "DBSIZE"] {
         assert!(execute(&node, line).is_some(), "{line}");
     }
-    drop(parked);
+    drop(blocked);
     assert_eq!(node.waiting(), 0);
     assert_eq!(execute(&node, "RPUSH k a").unwrap(), ":1\r\n");
 }
@@ -64,17 +64,17 @@ async fn only_what_may_serve_somebody_has_to_be_a_transaction() {
 async fn what_came_before_the_place_in_the_queue_is_found() {
     let node = Node::new(8);
     execute(&node, "RPUSH k a");
-    assert_eq!(reply(park(&node, "BLPOP none k 0")).await, "*2 $1 k $1 a");
+    assert_eq!(reply(block(&node, "BLPOP none k 0")).await, "*2 $1 k $1 a");
     execute(&node, "ZADD z 1 m");
-    assert_eq!(reply(park(&node, "BZMPOP 0 2 none z MIN")).await, "*2 $1 z *1 *2 $1 m $1 1");
+    assert_eq!(reply(block(&node, "BZMPOP 0 2 none z MIN")).await, "*2 $1 z *1 *2 $1 m $1 1");
 }
 
 #[tokio::test]
 async fn a_commit_serves_in_the_order_of_coming() {
     let node = Node::new(8);
-    let first = park(&node, "BLPOP k 0");
-    let other_type = park(&node, "BZPOPMIN k 0");
-    let second = park(&node, "BLPOP other k 0");
+    let first = block(&node, "BLPOP k 0");
+    let other_type = block(&node, "BZPOPMIN k 0");
+    let second = block(&node, "BLPOP other k 0");
     transaction(&node, &["RPUSH k a b c"]).await.commit();
     // Before anybody else comes to the key.
     assert!(!first.waiter().is_waiting() && !second.waiter().is_waiting());
@@ -87,8 +87,8 @@ async fn a_commit_serves_in_the_order_of_coming() {
 #[tokio::test]
 async fn who_has_left_or_was_answered_otherwise_is_passed_over() {
     let node = Node::new(8);
-    let (gone, answered) = (park(&node, "BLPOP k 0"), park(&node, "BLPOP k 0"));
-    let served = park(&node, "BLMPOP 0 1 k LEFT COUNT 2");
+    let (gone, answered) = (block(&node, "BLPOP k 0"), block(&node, "BLPOP k 0"));
+    let served = block(&node, "BLMPOP 0 1 k LEFT COUNT 2");
     drop(gone);
     assert!(answered.waiter().answer(b"$-1\r\n".to_vec()));
     assert!(!answered.waiter().answer(Vec::new()), "only once");
@@ -101,8 +101,8 @@ async fn who_has_left_or_was_answered_otherwise_is_passed_over() {
 #[tokio::test]
 async fn what_is_moved_serves_the_next() {
     let node = Node::new(8);
-    let waiters = [park(&node, "BLMOVE a b LEFT LEFT 0"), park(&node, "BLMOVE b c LEFT LEFT 0")];
-    let last = park(&node, "BRPOP c 0");
+    let waiters = [block(&node, "BLMOVE a b LEFT LEFT 0"), block(&node, "BLMOVE b c LEFT LEFT 0")];
+    let last = block(&node, "BRPOP c 0");
     transaction(&node, &["RPUSH a x"]).await.commit();
     for waiter in waiters {
         assert_eq!(reply(waiter).await, "$1 x");
@@ -114,7 +114,7 @@ async fn what_is_moved_serves_the_next() {
 #[tokio::test]
 async fn a_destination_in_use_is_waited_for() {
     let node = Node::new(8);
-    let (mover, behind) = (park(&node, "BLMOVE k destination LEFT LEFT 0"), park(&node, "BLPOP k 0"));
+    let (mover, behind) = (block(&node, "BLMOVE k destination LEFT LEFT 0"), block(&node, "BLPOP k 0"));
     let user = transaction(&node, &["GET destination"]).await;
     transaction(&node, &["RPUSH k a b"]).await.commit();
     assert!(mover.waiter().is_waiting());
@@ -129,9 +129,9 @@ async fn a_destination_in_use_is_waited_for() {
 #[tokio::test]
 async fn what_is_taken_back_serves_nobody() {
     let node = Node::new(8);
-    let parked = park(&node, "BLPOP k 0");
+    let blocked = block(&node, "BLPOP k 0");
     drop(transaction(&node, &["RPUSH k a"]).await);
-    assert!(parked.waiter().is_waiting());
+    assert!(blocked.waiter().is_waiting());
     transaction(&node, &["RPUSH k b"]).await.commit();
-    assert_eq!(reply(parked).await, "*2 $1 k $1 b");
+    assert_eq!(reply(blocked).await, "*2 $1 k $1 b");
 }

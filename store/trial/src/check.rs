@@ -60,7 +60,7 @@ pub fn again(words: &[&str]) -> Command {
 }
 
 /// Reads the database at `path` in a child and says how that ended.
-pub fn outcome(engine: &str, path: &Path, seed: u64, patience: Duration) -> io::Result<Outcome> {
+pub fn outcome(engine: &str, path: &Path, seed: u64, timeout: Duration) -> io::Result<Outcome> {
     let path = path.to_str().expect("our own paths are text");
     // Without `sync` on PATH sled goes on without it: a sync of the whole machine per case takes too long.
     let mut command = again(&["check", engine, path, &seed.to_string()]);
@@ -74,7 +74,7 @@ pub fn outcome(engine: &str, path: &Path, seed: u64, patience: Duration) -> io::
         if let Some(status) = child.try_wait()? {
             break Some(status);
         }
-        if start.elapsed() > patience {
+        if start.elapsed() > timeout {
             kill(&mut child);
             child.wait()?;
             break None;

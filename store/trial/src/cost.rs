@@ -16,8 +16,8 @@ pub const ENGINES: &str =
 const WINDOW: u64 = 512;
 
 /// Measures everything about one engine, each in a process of its own.
-pub fn run(engine: &str, folder: &Path, percent: u64) -> io::Result<()> {
-    let path = folder.join(format!("cost-{}", engine.replace('/', "-")));
+pub fn run(engine: &str, dir: &Path, percent: u64) -> io::Result<()> {
+    let path = dir.join(format!("cost-{}", engine.replace('/', "-")));
     let text = path.to_str().expect("our own paths are text");
     for what in ["append4k", "append64k", "small", "random", "read", "overwrite"] {
         if engine == "plain" && ["random", "read", "overwrite"].contains(&what) {

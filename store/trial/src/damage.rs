@@ -14,12 +14,12 @@ use crate::load::Random;
 const BATCHES: u64 = 400;
 
 /// Nothing for so long is a hang: a whole check takes a tenth of a second.
-const PATIENCE: Duration = Duration::from_secs(3);
+const TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Damages copies in `cases` places per kind of file and kind of damage.
-pub fn run(engine: &str, folder: &Path, seed: u64, cases: u64) -> io::Result<()> {
+pub fn run(engine: &str, dir: &Path, seed: u64, cases: u64) -> io::Result<()> {
     let name = engine.replace('/', "-");
-    let (whole, copy) = (folder.join(format!("whole-{name}")), folder.join(format!("copy-{name}")));
+    let (whole, copy) = (dir.join(format!("whole-{name}")), dir.join(format!("copy-{name}")));
     // Not there the first time.
     let _ = fs::remove_dir_all(&whole);
     let text = whole.to_str().expect("our own paths are text");
@@ -28,8 +28,8 @@ pub fn run(engine: &str, folder: &Path, seed: u64, cases: u64) -> io::Result<()>
     if !status.success() {
         return Err(io::Error::other(format!("the writer ended with {status}")));
     }
-    copy_folder(&whole, &copy)?;
-    let Outcome::Whole(flushed) = check::outcome(engine, &copy, seed, PATIENCE)? else {
+    copy_dir(&whole, &copy)?;
+    let Outcome::Whole(flushed) = check::outcome(engine, &copy, seed, TIMEOUT)? else {
         return Err(io::Error::other("the database is wrong before it is damaged"));
     };
     let mut files = Vec::new();
@@ -54,9 +54,9 @@ pub fn run(engine: &str, folder: &Path, seed: u64, cases: u64) -> io::Result<()>
                         here
                     })
                     .expect("below the sum");
-                copy_folder(&whole, &copy)?;
+                copy_dir(&whole, &copy)?;
                 damage(&copy.join(file), kind, at, *length, &mut random)?;
-                let outcome = check::outcome(engine, &copy, seed, PATIENCE)?;
+                let outcome = check::outcome(engine, &copy, seed, TIMEOUT)?;
                 let entry = counts.entry(outcome.class(flushed)).or_default();
                 entry.0 += 1;
                 if entry.1.is_empty() {
@@ -114,7 +114,7 @@ fn list(root: &Path, inside: &Path, found: &mut Vec<(PathBuf, u64)>) -> io::Resu
     Ok(())
 }
 
-fn copy_folder(from: &Path, to: &Path) -> io::Result<()> {
+fn copy_dir(from: &Path, to: &Path) -> io::Result<()> {
     // Not there the first time.
     let _ = fs::remove_dir_all(to);
     fs::create_dir_all(to)?;
@@ -122,7 +122,7 @@ fn copy_folder(from: &Path, to: &Path) -> io::Result<()> {
         let entry = entry?;
         let target = to.join(entry.file_name());
         if entry.file_type()?.is_dir() {
-            copy_folder(&entry.path(), &target)?;
+            copy_dir(&entry.path(), &target)?;
         } else {
             fs::copy(entry.path(), target)?;
         }

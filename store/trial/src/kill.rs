@@ -9,11 +9,11 @@ use crate::engine;
 use crate::load::{self, Random};
 
 /// Kills for `seconds`; returns whether nothing was wrong.
-pub fn run(engine: &str, folder: &Path, seed: u64, seconds: u64) -> io::Result<bool> {
+pub fn run(engine: &str, dir: &Path, seed: u64, seconds: u64) -> io::Result<bool> {
     let mut random = Random(seed);
     let (mut kills, mut bad, mut batches, mut surplus, mut early) = (0, 0, 0, 0, 0);
     let start = Instant::now();
-    let path = folder.join(format!("kill-{}", engine.replace('/', "-")));
+    let path = dir.join(format!("kill-{}", engine.replace('/', "-")));
     while start.elapsed().as_secs() < seconds {
         let data = random.next();
         // Not there the first time.
@@ -23,9 +23,9 @@ pub fn run(engine: &str, folder: &Path, seed: u64, seconds: u64) -> io::Result<b
             // Every other kill comes while the database is being opened, or soon after.
             let most = if round % 2 == 0 { 20_000 } else { 150_000 };
             let delay = Duration::from_micros(random.below(most));
-            let (told, before) = write_and_kill(engine, &path, data, delay)?;
+            let (acknowledged, before) = write_and_kill(engine, &path, data, delay)?;
             early += u64::from(before);
-            flushed = flushed.max(told);
+            flushed = flushed.max(acknowledged);
             kills += 1;
             match check::outcome(engine, &path, data, Duration::from_secs(60))? {
                 Outcome::Whole(seq) if seq >= flushed => {

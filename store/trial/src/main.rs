@@ -46,18 +46,18 @@ fn run(words: &[&str]) -> io::Result<bool> {
             cost::measure(what, engine, Path::new(path), number(percent)?)?;
         }
         [what @ ("kill" | "damage" | "cost"), rest @ ..] => {
-            let folder = PathBuf::from(setting("TRIAL_FOLDER", "target/trial"));
-            std::fs::create_dir_all(&folder)?;
-            let folder = folder.canonicalize()?;
+            let dir = PathBuf::from(setting("TRIAL_FOLDER", "target/trial"));
+            std::fs::create_dir_all(&dir)?;
+            let dir = dir.canonicalize()?;
             let seed = number(&setting("TRIAL_SEED", "1"))?;
             let amount = rest.first().map(|text| number(text)).transpose()?;
             let default = if *what == "cost" { cost::ENGINES } else { "old new16 new16+care" };
             let mut fine = true;
             for engine in setting("TRIAL_ENGINES", default).split_whitespace() {
                 match *what {
-                    "kill" => fine &= kill::run(engine, &folder, seed, amount.unwrap_or(60))?,
-                    "damage" => damage::run(engine, &folder, seed, amount.unwrap_or(40))?,
-                    _ => cost::run(engine, &folder, amount.unwrap_or(100))?,
+                    "kill" => fine &= kill::run(engine, &dir, seed, amount.unwrap_or(60))?,
+                    "damage" => damage::run(engine, &dir, seed, amount.unwrap_or(40))?,
+                    _ => cost::run(engine, &dir, amount.unwrap_or(100))?,
                 }
             }
             return Ok(fine);

@@ -154,7 +154,7 @@ impl Graph {
 
 impl Cycle {
     /// Its name and what happened.
-    pub fn told(&self, all: &[Transaction]) -> Anomaly {
+    pub fn anomaly(&self, all: &[Transaction]) -> Anomaly {
         let count = |wanted| self.steps.iter().filter(|(_, kind, _)| *kind == wanted).count();
         let name = match (count(Kind::Rw), count(Kind::Wr)) {
             (0, 0) => "G0 write cycle",

@@ -4,8 +4,8 @@ mod audit;
 mod limits;
 
 use tests::cluster::TestCluster;
-use tests::folder::Folder;
 use tests::generate::Chance;
+use tests::temp_dir::TempDir;
 use tests::{Client, Oracle, Protocol, TestServer, Value, notation, wait_until};
 
 fn say(client: &mut Client, line: &str) -> String {
@@ -287,8 +287,8 @@ fn rules_that_are_shown_can_be_given() {
 
 #[test]
 fn strangers_are_asked_for_a_password() {
-    let folder = Folder::made("acl-password");
-    let file = folder.child("password");
+    let dir = TempDir::made("acl-password");
+    let file = dir.child("password");
     std::fs::write(&file, "secret\nno part of it\n").expect("written");
     let server = TestServer::start(&["--requirepass-file", &file]);
     let mut client = Client::connect(server.address(), Protocol::Resp2);
@@ -345,10 +345,10 @@ fn strangers_send_little() {
         ("*11\r\n", "-ERR Protocol error: unauthenticated multibulk length"),
         ("*2\r\n$4\r\nAUTH\r\n$16385\r\n", "-ERR Protocol error: unauthenticated bulk length"),
     ] {
-        let mut stranger = Client::connect(server.address(), Protocol::Resp2);
-        stranger.send_raw(bytes.as_bytes()).expect("sent");
-        assert_eq!(notation::reply(&stranger.read()), wanted);
-        assert!(stranger.is_closed());
+        let mut unauthenticated = Client::connect(server.address(), Protocol::Resp2);
+        unauthenticated.send_raw(bytes.as_bytes()).expect("sent");
+        assert_eq!(notation::reply(&unauthenticated.read()), wanted);
+        assert!(unauthenticated.is_closed());
     }
     let mut known = Client::connect(server.address(), Protocol::Resp2);
     assert_eq!(say(&mut known, "AUTH secret"), "+OK");
@@ -407,8 +407,9 @@ fn scripts_may_do_what_their_user_may() {
                    subcommand";
     assert_eq!(say(&mut user, "EXEC"), format!("[-{changed}, nil]"));
     let log = say(&mut admin, "ACL LOG");
-    for told in ["\"lua\", \"object\", \"x1\"", "\"context\", \"multi\", \"object\", \"set\"", "user=u "] {
-        assert!(log.contains(told), "{told}: {log}");
+    for reported in ["\"lua\", \"object\", \"x1\"", "\"context\", \"multi\", \"object\", \"set\"", "user=u "]
+    {
+        assert!(log.contains(reported), "{reported}: {log}");
     }
 }
 
@@ -447,8 +448,8 @@ fn connections_end_with_what_they_were_allowed() {
 
 #[test]
 fn users_are_kept_beside_the_data_or_in_a_file() {
-    let folder = Folder::made("acl-kept");
-    let data = folder.child("data");
+    let dir = TempDir::made("acl-kept");
+    let data = dir.child("data");
     let flags = ["--data-dir", &data, "--durability", "sync"];
     let server = TestServer::start(&flags);
     let mut client = Client::connect(server.address(), Protocol::Resp2);
@@ -468,7 +469,7 @@ fn users_are_kept_beside_the_data_or_in_a_file() {
     all(&mut client, &[("AUTH kept pw", "+OK"), ("GET k", "nil"), ("SET s v", "+OK")]);
     server.kill();
 
-    let file = folder.child("users.acl");
+    let file = dir.child("users.acl");
     std::fs::write(&file, "user default on nopass ~* &* +@all\n\nuser alice on >pw +get ~a*\n")
         .expect("written");
     let server = TestServer::start(&["--aclfile", &file]);
@@ -494,7 +495,7 @@ fn users_are_kept_beside_the_data_or_in_a_file() {
     std::fs::write(&file, "user bob on nopass +@all\n").expect("written");
     all(&mut client, &[("ACL LOAD", "+OK"), ("ACL USERS", "[\"bob\", \"default\"]")]);
     assert!(alice.is_closed());
-    assert!(TestServer::try_start(&["--aclfile", &folder.child("missing")], "").is_err_and(|log| {
+    assert!(TestServer::try_start(&["--aclfile", &dir.child("missing")], "").is_err_and(|log| {
         log.contains("Error loading ACLs, opening file") && log.contains("No such file")
     }));
 }
@@ -530,14 +531,14 @@ fn connections_from_elsewhere_need_a_password() {
     let server = TestServer::start(&["--resp", "0.0.0.0:0", "--http", "0.0.0.0:0"]);
     let connect = |port: u16| std::net::TcpStream::connect((elsewhere, port)).expect("somebody listens");
     let port = server.address().port();
-    let told = |stream: std::net::TcpStream| {
+    let reported = |stream: std::net::TcpStream| {
         let mut text = String::new();
         let _ = std::io::Read::read_to_string(&mut &stream, &mut text);
         text
     };
-    let text = told(connect(port));
+    let text = reported(connect(port));
     assert!(text.starts_with("-DENIED Redis is running in protected mode because"), "{text}");
-    let text = told(connect(server.http_address().port()));
+    let text = reported(connect(server.http_address().port()));
     assert!(text.starts_with("HTTP/1.1 403 ") && text.contains("DENIED "), "{text}");
     let mut local = Client::connect(([127, 0, 0, 1], port).into(), Protocol::Resp2);
     assert_eq!(say(&mut local, "CONFIG SET requirepass secret"), "+OK");

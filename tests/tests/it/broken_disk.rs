@@ -7,16 +7,16 @@ use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 
-use tests::folder::Folder;
 use tests::generate::Chance;
+use tests::temp_dir::TempDir;
 use tests::{Client, TestServer, notation, wait_until};
 
 fn text(client: &mut Client, line: &str) -> String {
     notation::reply(&client.run(line))
 }
 
-fn start(folder: &Folder, durability: &str, places: &str) -> TestServer {
-    TestServer::start_failing(&["--data-dir", folder.text(), "--durability", durability], places)
+fn start(dir: &TempDir, durability: &str, fail_points: &str) -> TestServer {
+    TestServer::start_failing(&["--data-dir", dir.text(), "--durability", durability], fail_points)
 }
 
 /// Whether SET is acknowledged.
@@ -82,10 +82,10 @@ fn check_kept(server: &TestServer, kept: &BTreeMap<String, String>) {
     }
 }
 
-fn fail_at(place: &str, durability: &str) {
-    let (folder, trouble) = (Folder::new("broken"), Folder::new("trouble"));
+fn fail_at(fail_point: &str, durability: &str) {
+    let (dir, trouble) = (TempDir::new("broken"), TempDir::new("trouble"));
     let file = trouble.text();
-    let server = start(&folder, durability, &format!("{place}={file},opening={file},journal-bytes=1000"));
+    let server = start(&dir, durability, &format!("{fail_point}={file},opening={file},journal-bytes=1000"));
     let mut kept = BTreeMap::new();
     for number in 0..20 {
         let (key, value) = (format!("key{number}"), format!("{number}").repeat(100));
@@ -103,10 +103,10 @@ fn fail_at(place: &str, durability: &str) {
         for reply in replies {
             let refusal = notation::reply(&reply);
             assert!(refusal.starts_with("-MISCONF Errors writing to the journal: "), "{refusal}");
-            assert!(!refusal.contains('/') && !refusal.contains(place), "{refusal}");
+            assert!(!refusal.contains('/') && !refusal.contains(fail_point), "{refusal}");
         }
         assert_eq!(text(&mut client, "PING"), "+PONG");
-        let logged = format!("changes are refused: a test makes it fail: {place}");
+        let logged = format!("changes are refused: a test makes it fail: {fail_point}");
         wait_until("the reason is logged", || server.log().contains(&logged));
     }
     set_until_refused(&server, &mut kept, |number| format!("value {number}"));
@@ -115,18 +115,18 @@ fn fail_at(place: &str, durability: &str) {
     wait_until("the disk works again", || set(&server, "again", "1").is_ok());
     kept.insert("again".to_owned(), "1".to_owned());
     assert_eq!(server.info_text("aof_last_write_status"), "ok");
-    set_kept_and_check(server, &folder, &mut kept);
+    set_kept_and_check(server, &dir, &mut kept);
 }
 
 /// Another change, a crash, and a look at what is there.
-fn set_kept_and_check(server: TestServer, folder: &Folder, kept: &mut BTreeMap<String, String>) {
+fn set_kept_and_check(server: TestServer, dir: &TempDir, kept: &mut BTreeMap<String, String>) {
     set(&server, "last", "1").expect("the disk works");
     kept.insert("last".to_owned(), "1".to_owned());
     check_kept(&server, kept);
     let unkept = text(&mut server.client(), "GET unkept");
     wait_until("all is kept", || server.info("journal_durable") == server.info("journal_newest"));
     server.kill();
-    let server = TestServer::start(&["--data-dir", folder.text()]);
+    let server = TestServer::start(&["--data-dir", dir.text()]);
     check_kept(&server, kept);
     assert_eq!(text(&mut server.client(), "GET unkept"), unkept, "what was seen stays");
 }
@@ -135,7 +135,7 @@ fn set_kept_and_check(server: TestServer, folder: &Folder, kept: &mut BTreeMap<S
 #[cfg(debug_assertions)]
 #[test]
 fn a_failing_disk_stops_changes_until_it_works_again() {
-    let places = [
+    let fail_points = [
         ("folded", "sync"),
         ("collected", "periodic"),
         ("applied", "sync"),
@@ -144,25 +144,25 @@ fn a_failing_disk_stops_changes_until_it_works_again() {
     ];
     // Most of the time is waiting for the writer to try again.
     std::thread::scope(|scope| {
-        for (place, durability) in places {
-            scope.spawn(move || fail_at(place, durability));
+        for (fail_point, durability) in fail_points {
+            scope.spawn(move || fail_at(fail_point, durability));
         }
     });
 }
 
 /// A small file system in memory. It is gone when dropped.
-struct Small(Folder);
+struct Small(TempDir);
 
 impl Small {
     fn mount() -> Option<Small> {
-        let folder = Folder::new("small");
-        fs::create_dir_all(folder.path()).expect("a new folder");
+        let dir = TempDir::new("small");
+        fs::create_dir_all(dir.path()).expect("a new folder");
         let mount =
-            Command::new("mount").args(["-t", "tmpfs", "-o", "size=24m", "none", folder.text()]).output();
+            Command::new("mount").args(["-t", "tmpfs", "-o", "size=24m", "none", dir.text()]).output();
         if mount.is_ok_and(|output| output.status.success()) {
-            return Some(Small(folder));
+            return Some(Small(dir));
         }
-        let _ = fs::remove_dir(folder.path());
+        let _ = fs::remove_dir(dir.path());
         None
     }
 }

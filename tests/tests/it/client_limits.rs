@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::Shutdown;
 
 use tests::client::encode;
-use tests::folder::Folder;
+use tests::temp_dir::TempDir;
 use tests::{Client, TestServer, notation, wait_until};
 
 /// All replies until the server closes the connection.
@@ -48,13 +48,13 @@ fn too_much_is_refused_in_the_words_of_redis() {
     let many = encode(std::iter::once("DEL".to_owned()).chain((0..4).map(|_| "k".repeat(1 << 20))));
     // The server may close before it has taken everything.
     let _ = client.send_raw(&many);
-    let told = until_closed(&mut client).join(", ");
-    assert!(["", "-ERR Protocol error: too big request"].contains(&&*told), "{told}");
+    let reported = until_closed(&mut client).join(", ");
+    assert!(["", "-ERR Protocol error: too big request"].contains(&&*reported), "{reported}");
     // An endless line.
     let mut client = server.client();
     let _ = client.send_raw(&[b'x'; 100 * 1024]);
-    let told = until_closed(&mut client).join(", ");
-    assert!(["", "-ERR Protocol error: too big inline request"].contains(&&*told), "{told}");
+    let reported = until_closed(&mut client).join(", ");
+    assert!(["", "-ERR Protocol error: too big inline request"].contains(&&*reported), "{reported}");
     // All of which concerns nobody else.
     let mut client = server.client();
     assert_eq!(notation::reply(&client.call(["SET".as_bytes(), b"k", &[b'v'; 1 << 20]])), "+OK");
@@ -208,11 +208,11 @@ fn connections_leave_room_for_other_files() {
     assert!(clients.iter_mut().all(|client| notation::reply(&client.run("PING")) == "+PONG"));
     assert!(!server.log().contains("ulimit"), "{}", server.log());
 
-    let folder = Folder::new("files");
-    let server = TestServer::start_under("-n 260", &["--data-dir", folder.text(), "--durability", "sync"]);
-    let told = "maxclients: reduced from 10000 to 60 connections, because the limit of open files is 260; \
+    let dir = TempDir::new("files");
+    let server = TestServer::start_under("-n 260", &["--data-dir", dir.text(), "--durability", "sync"]);
+    let reported = "maxclients: reduced from 10000 to 60 connections, because the limit of open files is 260; \
                 raise `ulimit -n`";
-    wait_until("it is told", || server.log().contains(told));
+    wait_until("it is told", || server.log().contains(reported));
     assert_eq!(server.info("maxclients"), 60);
     let mut clients: Vec<Client> = (0..100).map(|_| server.client()).collect();
     let mut reply = |client: &mut Client| {
@@ -247,8 +247,8 @@ fn requests_of_web_pages_end_the_connection() {
         let mut client = server.client();
         // The server may close before it has taken everything.
         let _ = client.send_raw(attack);
-        let told = until_closed(&mut client).join(", ");
-        assert!(["", "+PONG"].contains(&&*told), "{told}");
+        let reported = until_closed(&mut client).join(", ");
+        assert!(["", "+PONG"].contains(&&*reported), "{reported}");
     }
     assert_eq!(notation::reply(&server.client().run("EXISTS k")), "0");
     wait_until("it is logged", || server.log().contains("sent POST or Host: as a command"));
@@ -276,8 +276,8 @@ fn replies_beyond_the_limit_are_never_built() {
     for call in
         ["SRANDMEMBER set -100000", "HRANDFIELD hash -100000 WITHVALUES", "ZRANDMEMBER zset -100000", &many]
     {
-        let told = notation::reply(&client.run(call));
-        assert!(told.starts_with("-REPLYLIMIT "), "{call:.30}: {told:.200}");
+        let reported = notation::reply(&client.run(call));
+        assert!(reported.starts_with("-REPLYLIMIT "), "{call:.30}: {reported:.200}");
         assert_eq!(notation::reply(&client.run("PING")), "+PONG");
     }
     // What was taken out is still there.
@@ -288,7 +288,7 @@ fn replies_beyond_the_limit_are_never_built() {
     let grown = server.resident_bytes().saturating_sub(before);
     assert!(grown < 100 << 20, "{grown} bytes more");
     // In a script, the limit of its memory ends it.
-    let told =
+    let reported =
         notation::reply(&client.run("EVAL \"return redis.call('SRANDMEMBER', 'set', -100000)\" 1 set"));
-    assert!(told.starts_with("-SCRIPTLIMIT ") || told.contains("memory"), "{told:.200}");
+    assert!(reported.starts_with("-SCRIPTLIMIT ") || reported.contains("memory"), "{reported:.200}");
 }

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use tests::client::encode;
 use tests::cluster::{Member, TestCluster, key_on};
-use tests::folder::Folder;
 use tests::process::command;
+use tests::temp_dir::TempDir;
 use tests::{Client, Value, notation, wait_until};
 
 /// Writes the same everywhere.
@@ -16,7 +16,7 @@ const LOOK: &str =
     "local seen = {} for at, key in ipairs(KEYS) do seen[at] = redis.call('GET', key) end return seen";
 
 /// What a client was told, or that it was cut off.
-fn told(client: &mut Client, script: &str, keys: &[String], mark: &str) -> String {
+fn reported(client: &mut Client, script: &str, keys: &[String], mark: &str) -> String {
     ask(client, script, keys, mark);
     answer(client)
 }
@@ -37,7 +37,7 @@ fn answer(client: &mut Client) -> String {
 }
 
 /// The one value that all keys have.
-fn mark_of(client: &mut Client, keys: &[String]) -> String {
+fn mark_seen(client: &mut Client, keys: &[String]) -> String {
     let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
     let Value::Array(seen) = client.eval(LOOK, &keys, &[]) else { panic!("no values") };
     assert!(seen.iter().all(|value| *value == seen[0]), "half of it: {seen:?}");
@@ -87,9 +87,9 @@ fn end_everywhere(durability: &str) {
     for (store, place) in decider.map(|place| (0, place)).into_iter().chain(other.map(|place| (2, place))) {
         wait_until("it is asked in time what became of it", || {
             let before = format!("mark{mark}");
-            assert_eq!(told(&mut client, MARK, &keys, &before), "+done");
+            assert_eq!(reported(&mut client, MARK, &keys, &before), "+done");
             // Nothing of it is under way any more.
-            assert_eq!(mark_of(&mut client, &keys), before);
+            assert_eq!(mark_seen(&mut client, &keys), before);
             assert_eq!(notation::reply(&client.run("SAVE")), "+OK");
             cluster.stores[store].kill();
             cluster.stores[store].start_failing(&format!("{place}@1=abort"));
@@ -104,7 +104,7 @@ fn end_everywhere(durability: &str) {
             // The gateway waits for it for five seconds, which is not enough where the machine is too busy.
             let came_late = is_unknown(&reply) && asked.elapsed() >= Duration::from_secs(5);
             cluster.wait();
-            let found = mark_of(&mut client, &keys);
+            let found = mark_seen(&mut client, &keys);
             let right = match place {
                 _ if came_late => found == before || found == after,
                 // Who decides is asked what became of it, as soon as it is back.
@@ -129,13 +129,13 @@ fn a_gateway_ends_between_prepare_and_commit() {
     let mut cluster = TestCluster::start(3, 2, Some("sync"));
     let keys = keys(&cluster, "mark");
     let mut other = cluster.client(1);
-    assert_eq!(told(&mut other, MARK, &keys, "before"), "+done");
+    assert_eq!(reported(&mut other, MARK, &keys, "before"), "+done");
     cluster.gateways[0].kill();
     cluster.gateways[0].start_failing("work:prepared@1=abort");
     cluster.wait();
-    assert_eq!(told(&mut cluster.client(0), MARK, &keys, "after"), "cut off");
-    assert_eq!(mark_of(&mut other, &keys), "before");
-    assert_eq!(told(&mut other, MARK, &keys, "next"), "+done");
+    assert_eq!(reported(&mut cluster.client(0), MARK, &keys, "after"), "cut off");
+    assert_eq!(mark_seen(&mut other, &keys), "before");
+    assert_eq!(reported(&mut other, MARK, &keys, "next"), "+done");
     wait_until("the gateway has ended", || !cluster.gateways[0].is_running());
     cluster.gateways[0].start();
     cluster.wait();
@@ -152,11 +152,11 @@ fn a_decision_is_forgotten_though_nobody_told_that_it_was_followed() {
     cluster.wait();
     let mut client = cluster.client(0);
     // The next step of the transaction may come after the reply, or before.
-    let reply = told(&mut client, MARK, &keys, "after");
+    let reply = reported(&mut client, MARK, &keys, "after");
     assert!(["+done", "cut off"].contains(&&*reply), "{reply}");
     wait_until("the gateway has ended", || !cluster.gateways[0].is_running());
     let mut other = cluster.client(1);
-    assert_eq!(mark_of(&mut other, &keys), "after");
+    assert_eq!(mark_seen(&mut other, &keys), "after");
     let server = cluster.gateways[1].server();
     let left = |what: &str| server.info_text("store0").split(',').any(|part| part == what);
     // For five seconds at least; a machine that stands still may miss them.
@@ -167,7 +167,7 @@ fn a_decision_is_forgotten_though_nobody_told_that_it_was_followed() {
     cluster.stores[0].start();
     cluster.gateways[0].start();
     cluster.wait();
-    assert_eq!(mark_of(&mut other, &keys), "after");
+    assert_eq!(mark_seen(&mut other, &keys), "after");
 }
 
 /// What is told to whoever wants a key of a transaction in doubt.
@@ -181,11 +181,11 @@ fn a_decider_that_stays_away_holds_only_the_keys_of_its_transaction() {
     let keys = keys(&cluster, "mark");
     let aside = self::keys(&cluster, "aside");
     let mut client = cluster.client(1);
-    assert_eq!(told(&mut client, MARK, &keys, "before"), "+done");
+    assert_eq!(reported(&mut client, MARK, &keys, "before"), "+done");
     cluster.stores[0].kill();
     cluster.stores[0].start_failing("commit:after-record@1=abort");
     cluster.wait();
-    let reply = told(&mut cluster.client(0), MARK, &keys, "after");
+    let reply = reported(&mut cluster.client(0), MARK, &keys, "after");
     assert!(is_unknown(&reply), "{reply}");
     let mut waiting = cluster.client(1);
     waiting.send(["GET", &keys[2]]);
@@ -197,7 +197,7 @@ fn a_decider_that_stays_away_holds_only_the_keys_of_its_transaction() {
     let reply = notation::reply(&waiting.read());
     assert!(reply.starts_with(IN_DOUBT), "{reply}");
     let pair = [keys[2].clone(), aside[2].clone()];
-    let reply = told(&mut client, MARK, &pair, "x");
+    let reply = reported(&mut client, MARK, &pair, "x");
     assert!(reply.starts_with(IN_DOUBT), "{reply}");
     assert_eq!(notation::reply(&client.call(["SET", &aside[2], "y"])), "+OK", "it is free again");
     // Its whole life long a participant knows that: also when it is started again.
@@ -212,7 +212,7 @@ fn a_decider_that_stays_away_holds_only_the_keys_of_its_transaction() {
     }
     cluster.stores[0].start();
     cluster.wait();
-    assert_eq!(mark_of(&mut client, &keys), "after");
+    assert_eq!(mark_seen(&mut client, &keys), "after");
     all_is_free(&cluster, &keys);
 }
 
@@ -238,30 +238,30 @@ fn decided_by_hand(place: &str, how: &str, fate: &str) {
     let mut cluster = TestCluster::start_hurried(3, 1, Some("sync"));
     let keys = keys(&cluster, "mark");
     let mut client = cluster.client(0);
-    assert_eq!(told(&mut client, MARK, &keys, "before"), "+done");
+    assert_eq!(reported(&mut client, MARK, &keys, "before"), "+done");
     cluster.stores[0].kill();
     cluster.stores[0].start_failing(&format!("{place}@1=abort"));
     cluster.wait();
-    assert!(is_unknown(&told(&mut client, MARK, &keys, "after")));
+    assert!(is_unknown(&reported(&mut client, MARK, &keys, "after")));
     let stores = cluster.wires[1].address().to_string();
     let topology = |task: &[&str]| {
         let output =
             command(&[&["topology", "--stores", &stores], task].concat()).output().expect("it starts");
         (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
     };
-    let mut doubts = String::new();
+    let mut in_doubt = String::new();
     wait_until("both nodes are in doubt", || {
-        doubts = topology(&["transactions", "--in-doubt"]).1;
-        doubts.lines().count() == 2
+        in_doubt = topology(&["transactions", "--in-doubt"]).1;
+        in_doubt.lines().count() == 2
     });
-    let number = doubts.split(' ').next().expect("a number").to_owned();
-    for (line, key) in doubts.lines().zip(&keys[1..]) {
+    let number = in_doubt.split(' ').next().expect("a number").to_owned();
+    for (line, key) in in_doubt.lines().zip(&keys[1..]) {
         assert!(line.starts_with(&number) && line.contains(&format!("locks \"{key}\"")), "{line}");
     }
     assert_eq!(topology(&["decide", "0", how]).0, Some(1), "there is no such transaction");
-    let (code, told) = topology(&["decide", &number, how]);
+    let (code, reported) = topology(&["decide", &number, how]);
     assert_eq!(code, Some(0));
-    assert!(told.starts_with(&format!("transaction {number} {fate} on 2 nodes")), "{told}");
+    assert!(reported.starts_with(&format!("transaction {number} {fate} on 2 nodes")), "{reported}");
     let after = if how == "commit" { "after" } else { "before" };
     for key in &keys[1..] {
         assert_eq!(client.call(["GET", key]).text(), Some(after.as_bytes()));
@@ -331,11 +331,11 @@ fn a_command_that_waits_is_not_done_for_a_client_that_hung_up() {
 fn a_node_without_its_data_is_refused_until_somebody_accepts_that() {
     let mut cluster = TestCluster::start(2, 2, Some("sync"));
     let keys = keys(&cluster, "mark");
-    assert_eq!(told(&mut cluster.client(0), MARK, &keys, "before"), "+done");
+    assert_eq!(reported(&mut cluster.client(0), MARK, &keys, "before"), "+done");
     cluster.stores[1].kill();
-    let folder = cluster.stores[1].folder.as_ref().expect("it keeps its data").path().to_owned();
-    let aside = Folder::new("aside");
-    std::fs::rename(&folder, aside.path()).expect("a free name");
+    let dir = cluster.stores[1].dir.as_ref().expect("it keeps its data").path().to_owned();
+    let aside = TempDir::new("aside");
+    std::fs::rename(&dir, aside.path()).expect("a free name");
     cluster.stores[1].start();
     let lost = format!("this node does not have the data of {}", cluster.wires[1].address());
     let is_refused = |client: &mut Client| {
@@ -355,14 +355,14 @@ fn a_node_without_its_data_is_refused_until_somebody_accepts_that() {
 
     // With its own folder all is well.
     cluster.stores[1].kill();
-    std::fs::remove_dir_all(&folder).expect("the folder it was started with");
-    std::fs::rename(aside.path(), &folder).expect("a free name");
+    std::fs::remove_dir_all(&dir).expect("the folder it was started with");
+    std::fs::rename(aside.path(), &dir).expect("a free name");
     cluster.stores[1].start();
     cluster.wait();
-    assert_eq!(mark_of(&mut cluster.client(1), &keys), "before");
+    assert_eq!(mark_seen(&mut cluster.client(1), &keys), "before");
 
     cluster.stores[1].kill();
-    std::fs::remove_dir_all(&folder).expect("its folder");
+    std::fs::remove_dir_all(&dir).expect("its folder");
     cluster.stores[1].start();
     wait_until("it is refused", || is_refused(&mut cluster.client(0)));
     let stores = cluster.wires[0].address().to_string();
@@ -374,13 +374,13 @@ fn a_node_without_its_data_is_refused_until_somebody_accepts_that() {
         assert!(cluster.client(gateway).call(["GET", &keys[1]]).is_null());
         assert_eq!(cluster.client(gateway).call(["GET", &keys[0]]).text(), Some(&b"before"[..]));
     }
-    assert_eq!(told(&mut cluster.client(0), MARK, &keys, "after"), "+done");
+    assert_eq!(reported(&mut cluster.client(0), MARK, &keys, "after"), "+done");
     cluster.stores[1].kill();
     cluster.stores[1].start();
     cluster.gateways[0].kill();
     cluster.gateways[0].start();
     cluster.wait();
-    assert_eq!(mark_of(&mut cluster.client(0), &keys), "after");
+    assert_eq!(mark_seen(&mut cluster.client(0), &keys), "after");
 }
 
 /// For scripts that run until something has happened. How long they turn in a circle for that is doubled if it was too
@@ -393,7 +393,7 @@ fn a_gateway_that_stands_still_loses_its_transactions() {
     let cluster = TestCluster::start_with(3, 2, Some("sync"), UNHURRIED);
     let keys = keys(&cluster, "mark");
     let mut other = cluster.client(1);
-    assert_eq!(told(&mut other, MARK, &keys, "before"), "+done");
+    assert_eq!(reported(&mut other, MARK, &keys, "before"), "+done");
     let slow = "redis.call('SET', KEYS[1], ARGV[1])
         if redis.call('GET', KEYS[2]) then redis.log(redis.LOG_NOTICE, 'it runs') end
         for _ = 1, ARGV[2] do end
@@ -407,10 +407,10 @@ fn a_gateway_that_stands_still_loses_its_transactions() {
         client.send(["EVAL", slow, "3", &keys[0], &keys[1], &keys[2], "late", &turns.to_string()]);
         wait_until("it runs", || runs() > before);
         cluster.gateways[0].freeze(true);
-        assert_eq!(told(&mut other, MARK, &keys, "after"), "+done");
+        assert_eq!(reported(&mut other, MARK, &keys, "after"), "+done");
         cluster.gateways[0].freeze(false);
         let reply = notation::reply(&client.read());
-        assert_eq!(mark_of(&mut other, &keys), "after");
+        assert_eq!(mark_seen(&mut other, &keys), "after");
         cluster.wait();
         // The machine may have stood still just when it came to its end.
         assert!(is_nothing(&reply) || is_unknown(&reply) || reply == "+done", "{reply}");
@@ -497,16 +497,16 @@ fn a_store_may_come_after_its_gateways() {
     assert!(is_nothing(&notation::reply(&client.call(["SET", &keys[1], "x"]))));
     stores[1].start();
     wait_until("both are reached", || notation::reply(&client.call(["SET", &keys[1], "x"])) == "+OK");
-    assert_eq!(told(&mut client, MARK, &keys, "done"), "+done");
+    assert_eq!(reported(&mut client, MARK, &keys, "done"), "+done");
 }
 
 /// Gateways that have another idea of the cluster, or no right to it, are told so, and do nothing.
 #[test]
 fn a_gateway_of_another_cluster_is_refused() {
-    let folder = Folder::made("token");
+    let dir = TempDir::made("token");
     let token = |name: &str, text: &str| {
-        std::fs::write(folder.path().join(name), text).expect("a small file");
-        folder.child(name)
+        std::fs::write(dir.path().join(name), text).expect("a small file");
+        dir.child(name)
     };
     let (right, wrong) = (token("right", "open sesame"), token("wrong", "open barley"));
     let flags = ["--cluster-token-file", &right];
@@ -527,14 +527,14 @@ fn a_gateway_of_another_cluster_is_refused() {
         (&[a, b], &[], "wrong cluster token"),
     ];
     for (nodes, flags, why) in cases {
-        let mut stranger = Member::gateway(nodes, flags);
-        stranger.start();
+        let mut foreign = Member::gateway(nodes, flags);
+        foreign.start();
         wait_until("the log says why", || {
-            let log = stranger.server().log();
+            let log = foreign.server().log();
             [a, b].iter().all(|node| log.contains(&format!("store node {node} cannot be used: {why}")))
         });
         for key in &keys {
-            let reply = notation::reply(&stranger.client().call(["SET", key, "y"]));
+            let reply = notation::reply(&foreign.client().call(["SET", key, "y"]));
             assert!(reply.starts_with("-CLUSTERDOWN ") && reply.contains(why), "{reply}");
         }
     }

@@ -38,7 +38,7 @@ const KNOWN: &[(&str, &str, &str)] = &[
 ];
 
 /// The facts of a command by their names.
-type Facts = BTreeMap<&'static str, String>;
+type Properties = BTreeMap<&'static str, String>;
 
 fn text(value: &Value) -> String {
     match value {
@@ -72,7 +72,7 @@ fn key_spec(value: &Value) -> String {
     pairs.map(shown).collect::<Vec<_>>().join(", ")
 }
 
-fn add(row: &Value, facts: &mut BTreeMap<String, Facts>) {
+fn add(row: &Value, properties: &mut BTreeMap<String, Properties>) {
     let row = items(row);
     let range: Vec<_> = row[3..6].iter().map(text).collect();
     let keys: Vec<_> = items(&row[8]).iter().map(key_spec).collect();
@@ -84,8 +84,8 @@ fn add(row: &Value, facts: &mut BTreeMap<String, Facts>) {
         ("keys", keys.join("\n      ")),
         ("tips", words(&row[7]).join(" ")),
     ];
-    facts.insert(text(&row[0]), all.into_iter().collect());
-    items(&row[9]).iter().for_each(|sub| add(sub, facts));
+    properties.insert(text(&row[0]), all.into_iter().collect());
+    items(&row[9]).iter().for_each(|sub| add(sub, properties));
 }
 
 /// Arguments that only ours have.
@@ -95,8 +95,8 @@ const OUR_ARGUMENTS: &[&str] = &["stick", "days"];
 fn arguments(list: &Value) -> String {
     let shown = |argument: &Value| {
         let mut line = Vec::new();
-        for fact in items(argument).chunks_exact(2) {
-            match (&*text(&fact[0]), &fact[1]) {
+        for property in items(argument).chunks_exact(2) {
+            match (&*text(&property[0]), &property[1]) {
                 ("arguments", inner) => line.push(arguments(inner).replace('\n', "\n  ")),
                 ("flags", flags) => line.push(words(flags).join(",")),
                 (name, value) => line.push(format!("{name}={}", text(value))),
@@ -113,53 +113,57 @@ fn arguments(list: &Value) -> String {
 }
 
 /// Adds since when there are commands, which groups they belong to, and their arguments.
-fn add_docs(docs: &Value, facts: &mut BTreeMap<String, Facts>) {
+fn add_docs(docs: &Value, properties: &mut BTreeMap<String, Properties>) {
     for pair in items(docs).chunks_exact(2) {
-        let Some(known) = facts.get_mut(&text(&pair[0])) else { continue };
-        for fact in items(&pair[1]).chunks_exact(2) {
-            match &*text(&fact[0]) {
-                "since" => _ = known.insert("since", text(&fact[1])),
-                "group" => _ = known.insert("group", text(&fact[1])),
-                "arguments" => _ = known.insert("arguments", arguments(&fact[1])),
+        let Some(known) = properties.get_mut(&text(&pair[0])) else { continue };
+        for property in items(&pair[1]).chunks_exact(2) {
+            match &*text(&property[0]) {
+                "since" => _ = known.insert("since", text(&property[1])),
+                "group" => _ = known.insert("group", text(&property[1])),
+                "arguments" => _ = known.insert("arguments", arguments(&property[1])),
                 _ => {}
             }
         }
-        let subcommands = items(&pair[1]).chunks_exact(2).find(|fact| text(&fact[0]) == "subcommands");
+        let subcommands =
+            items(&pair[1]).chunks_exact(2).find(|property| text(&property[0]) == "subcommands");
         if let Some(subcommands) = subcommands {
-            add_docs(&subcommands[1], facts);
+            add_docs(&subcommands[1], properties);
         }
     }
 }
 
-fn facts(client: &mut Client) -> BTreeMap<String, Facts> {
-    let mut facts = BTreeMap::new();
-    items(&client.call(["COMMAND"])).iter().for_each(|row| add(row, &mut facts));
-    add_docs(&client.call(["COMMAND", "DOCS"]), &mut facts);
-    facts
+fn properties(client: &mut Client) -> BTreeMap<String, Properties> {
+    let mut properties = BTreeMap::new();
+    items(&client.call(["COMMAND"])).iter().for_each(|row| add(row, &mut properties));
+    add_docs(&client.call(["COMMAND", "DOCS"]), &mut properties);
+    properties
 }
 
 #[test]
 fn commands_are_what_redis_says_of_them() {
     let Some(oracle) = Oracle::start() else { return };
     let server = TestServer::start(&[]);
-    let ours = facts(&mut Client::connect(server.address(), Protocol::Resp2));
-    let theirs = facts(&mut Client::connect(oracle.address(), Protocol::Resp2));
+    let ours = properties(&mut Client::connect(server.address(), Protocol::Resp2));
+    let theirs = properties(&mut Client::connect(oracle.address(), Protocol::Resp2));
     assert!(ours.len() > 200 && ours.keys().filter(|name| theirs.contains_key(*name)).count() > 190);
     let mut wrong = Vec::new();
     for (name, ours) in &ours {
         let Some(theirs) = theirs.get(name) else { continue };
-        let facts: BTreeSet<_> = ours.keys().chain(theirs.keys()).collect();
-        for fact in facts {
-            let told = ours.get(fact).map(String::as_str).unwrap_or_default();
-            let known = KNOWN.iter().any(|(command, known, _)| command == name && *known == *fact);
-            let redis = theirs.get(fact).map(String::as_str).unwrap_or_default();
-            if told != redis && !known {
-                wrong.push(format!("{name}, {fact}:\n  Redis {redis}\n  ours  {told}"));
+        let properties: BTreeSet<_> = ours.keys().chain(theirs.keys()).collect();
+        for property in properties {
+            let reported = ours.get(property).map(String::as_str).unwrap_or_default();
+            let known = KNOWN.iter().any(|(command, known, _)| command == name && *known == *property);
+            let redis = theirs.get(property).map(String::as_str).unwrap_or_default();
+            if reported != redis && !known {
+                wrong.push(format!("{name}, {property}:\n  Redis {redis}\n  ours  {reported}"));
             }
         }
     }
-    for (name, fact, _) in KNOWN {
-        assert!(ours[*name].get(fact) != theirs[*name].get(fact), "{name}, {fact}: the same by now");
+    for (name, property, _) in KNOWN {
+        assert!(
+            ours[*name].get(property) != theirs[*name].get(property),
+            "{name}, {property}: the same by now"
+        );
     }
     assert!(wrong.is_empty(), "{} facts differ:\n{}", wrong.len(), wrong.join("\n"));
 }
@@ -179,8 +183,8 @@ fn listed_under(heading: &str) -> Vec<String> {
 fn what_is_missing_is_known() {
     let Some(oracle) = Oracle::start() else { return };
     let server = TestServer::start(&[]);
-    let ours = facts(&mut Client::connect(server.address(), Protocol::Resp2));
-    let theirs = facts(&mut Client::connect(oracle.address(), Protocol::Resp2));
+    let ours = properties(&mut Client::connect(server.address(), Protocol::Resp2));
+    let theirs = properties(&mut Client::connect(oracle.address(), Protocol::Resp2));
     let missing: Vec<&str> =
         theirs.keys().filter(|name| !ours.contains_key(*name)).map(String::as_str).collect();
     assert_eq!(missing, listed_under("Absent"));
@@ -204,8 +208,9 @@ fn what_is_missing_is_known() {
             names
         };
         let redis = ask(&mut Client::connect(oracle.address(), Protocol::Resp2));
-        let known =
-            |name: &String| KNOWN.iter().any(|(known, fact, _)| known == name && *fact == "categories");
+        let known = |name: &String| {
+            KNOWN.iter().any(|(known, property, _)| known == name && *property == "categories")
+        };
         let wrong: Vec<String> = ask(&mut client)
             .iter()
             .chain(&redis)
@@ -240,19 +245,19 @@ fn help_is_that_of_redis_and_tells_of_ours_besides() {
         "SLOWLOG", "XGROUP", "XINFO",
     ];
     for container in containers {
-        let told = blocks(&ours.call([container, "HELP"]));
+        let reported = blocks(&ours.call([container, "HELP"]));
         let missing: Vec<_> = blocks(&theirs.call([container, "HELP"]))
             .into_iter()
-            .filter(|block| !told.contains(block) && block.0 != "DEBUG (YES|SYNC|NO)")
+            .filter(|block| !reported.contains(block) && block.0 != "DEBUG (YES|SYNC|NO)")
             .collect();
         assert_eq!(missing, [], "{container}");
         let form = |(form, _): &(String, String)| form.clone();
         assert_eq!(
-            form(&told[0]),
+            form(&reported[0]),
             format!("{container} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:")
         );
         let reply = ours.call(["EVAL", &format!("return redis.call('{container}', 'help')"), "0"]);
-        assert_eq!(blocks(&reply), told, "{container} in a script");
+        assert_eq!(blocks(&reply), reported, "{container} in a script");
     }
 }
 

@@ -15,7 +15,7 @@ fn text(client: &mut Client, line: &str) -> String {
 }
 
 /// The reply with the numbers that nobody may rely on taken out.
-fn told(reply: Value) -> String {
+fn reported(reply: Value) -> String {
     let hide = |(name, value): (Value, Value)| {
         let number = matches!(value, Value::Integer(number) if number > 0);
         let varies = name.text().is_some_and(|name| name == b"fuel" || name == b"memory");
@@ -50,7 +50,7 @@ fn it_tells_what_it_would_have_changed_and_changes_nothing(on: Topology) {
         prepare(&mut client);
         let dry = format!("#!lua flags=dry-run\n{CHANGES}");
         let reply = client.eval(&dry, &["a", "l", "h"], &[]);
-        shown += &format!("{protocol:?}\n{}\n", told(reply));
+        shown += &format!("{protocol:?}\n{}\n", reported(reply));
         assert_eq!(text(&mut client, "MGET a undeclared"), r#"["old", nil]"#);
         assert_eq!(text(&mut client, "LRANGE l 0 -1"), r#"["a", "b"]"#);
         assert_eq!(text(&mut client, "PTTL l"), "-1");
@@ -78,7 +78,7 @@ fn errors_and_whole_databases_are_told_too(on: Topology) {
     ] {
         prepare(&mut client);
         let reply = client.eval(&format!("#!lua {header}\n{script}"), &[], &[]);
-        shown += &format!("{header} {script}\n{}\n\n", told(reply));
+        shown += &format!("{header} {script}\n{}\n\n", reported(reply));
         assert_eq!(text(&mut client, "GET a"), r#""old""#);
         assert_eq!(text(&mut client, "DBSIZE"), "3");
     }

@@ -109,7 +109,7 @@ fn a_library_says_how_its_functions_are_run(on: Topology) {
         redis.register_function('failing', function(keys) redis.call('SET', keys[1], 1) error('on purpose') end)
         redis.register_function('roaming', function() return redis.call('SET', 'else' .. 'where', 1) end)
         redis.register_function('greedy', function() local t = {} while true do t[#t + 1] = ('x'):rep(1000) .. #t end end)";
-    let told = |client: &mut Client, options: &str, call: &str| {
+    let reported = |client: &mut Client, options: &str, call: &str| {
         assert_eq!(load(client, &format!("#!lua name=work {options}\n{body}")), "\"work\"");
         client.run("DEL job elsewhere");
         let reply = notation::reply(&client.run(call));
@@ -124,8 +124,8 @@ fn a_library_says_how_its_functions_are_run(on: Topology) {
         ("undeclared-keys=reject", "FCALL roaming 0", "-UNDECLARED ", " 0"),
         ("undeclared-keys=widen", "FCALL roaming 0", "+OK", " 1"),
     ] {
-        let told = told(&mut client, options, call);
-        assert!(told.starts_with(begins) && told.ends_with(left), "{options}: {told}");
+        let reported = reported(&mut client, options, call);
+        assert!(reported.starts_with(begins) && reported.ends_with(left), "{options}: {reported}");
     }
     let too_much = load(&mut client, &format!("#!lua name=work fuel=3000000000000000\n{body}"));
     assert!(

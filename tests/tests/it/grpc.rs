@@ -14,7 +14,7 @@ use proto::gateway::v1::watch_response::Event;
 use proto::gateway::v1::*;
 use tests::client::encode;
 use tests::http::http2;
-use tests::{PATIENCE, TestServer, Topology, Value, notation, over_nodes, wait_until};
+use tests::{TIMEOUT, TestServer, Topology, Value, notation, over_nodes, wait_until};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Request, Status};
@@ -25,7 +25,7 @@ use tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient;
 use tonic_reflection::pb::v1::server_reflection_request::MessageRequest;
 use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
 
-use talk::{Grpc, batch, command, framed, on_key, owned, pipeline, script, shown, told};
+use talk::{Grpc, batch, command, framed, on_key, owned, pipeline, reported, script, shown};
 
 const GRPC: &[&str] = &["--grpc", "127.0.0.1:0", "--shards", "4", "--threads", "2"];
 
@@ -90,7 +90,7 @@ fn errors_are_statuses_with_code_words(on: Topology) {
     let mut transcript = String::new();
     let mut tell = |what: &str, outcome: Result<String, Status>| {
         let status = outcome.expect_err(what);
-        transcript += &format!("{what}\n  {}\n", told(&status));
+        transcript += &format!("{what}\n  {}\n", reported(&status));
     };
     let execute = |args: &[&[u8]]| grpc.execute(args).map(|reply| shown(&reply));
     let eval = |request: EvalRequest| grpc.eval(request).map(|answer| format!("{answer:?}"));
@@ -481,17 +481,17 @@ fn channels_are_heard_while_the_call_lasts(on: Topology) {
     })
     .expect_err("it never ends");
     assert_eq!(text(&server, "PUBLISH news last"), "2");
-    let mut told = Vec::new();
-    while told.len() < 6 {
+    let mut reported = Vec::new();
+    while reported.len() < 6 {
         let Event::Message(ChannelMessage { channel, text, pattern, shard }) = next() else {
             panic!("a message")
         };
         let word = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let by = if shard { "shard".to_owned() } else { pattern.as_deref().map(word).unwrap_or_default() };
-        told.push(format!("{} {} {by}", word(&channel), word(&text)));
+        reported.push(format!("{} {} {by}", word(&channel), word(&text)));
     }
     assert_eq!(
-        told,
+        reported,
         ["news one ", "news one n?ws", "news two shard", "other 4 ", "news last ", "news last n?ws"]
     );
     // It is a client like others, until it hangs up.
@@ -539,7 +539,7 @@ fn wrong_messages_are_refused_one_by_one(on: Topology) {
     insta::assert_snapshot!("wrong_messages_are_refused_one_by_one", transcript);
     // HTTP/1 is told so, and noise is cut off.
     let mut stream = TcpStream::connect(server.grpc_address()).expect("a connection");
-    stream.set_read_timeout(Some(PATIENCE)).expect("a socket option");
+    stream.set_read_timeout(Some(TIMEOUT)).expect("a socket option");
     stream.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").expect("it reads");
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("text");
@@ -548,7 +548,7 @@ fn wrong_messages_are_refused_one_by_one(on: Topology) {
         "{answer}"
     );
     let mut stream = TcpStream::connect(server.grpc_address()).expect("a connection");
-    stream.set_read_timeout(Some(PATIENCE)).expect("a socket option");
+    stream.set_read_timeout(Some(TIMEOUT)).expect("a socket option");
     stream.write_all(b"*1\r\n$4\r\nPING\r\n\r\n\r\n").expect("it reads");
     stream.read_to_end(&mut Vec::new()).expect("the end");
     // The connection of before goes on.
@@ -622,8 +622,8 @@ fn connections_are_counted_and_bounded(on: Topology) {
     wait_until("two are connected", || {
         let mut client = server.client();
         let _ = client.send_raw(&encode(["INFO", "clients"]));
-        let told = client.try_read().ok().flatten().map(|reply| notation::reply(&reply));
-        told.is_some_and(|told| told.contains("connected_clients:2"))
+        let reported = client.try_read().ok().flatten().map(|reply| notation::reply(&reply));
+        reported.is_some_and(|reported| reported.contains("connected_clients:2"))
     });
     let mut other = None;
     wait_until("another is let in", || {
@@ -634,7 +634,7 @@ fn connections_are_counted_and_bounded(on: Topology) {
         is_in
     });
     let refused = TcpStream::connect(server.grpc_address()).and_then(|mut stream| {
-        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(TIMEOUT))?;
         stream.read(&mut [0])
     });
     assert!(matches!(refused, Ok(0) | Err(_)), "it is let in");

@@ -6,10 +6,10 @@ use std::net::{Shutdown, TcpStream};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
-use tests::folder::Folder;
 use tests::http::Answer;
 use tests::openapi::Description;
-use tests::{Client, Http, PATIENCE, TestServer, notation, wait_until};
+use tests::temp_dir::TempDir;
+use tests::{Client, Http, TIMEOUT, TestServer, notation, wait_until};
 
 const HTTP: &[&str] = &["--http", "127.0.0.1:0", "--shards", "4", "--threads", "2"];
 
@@ -40,7 +40,7 @@ fn running(client: &mut Client) -> usize {
 fn send_only(server: &TestServer, path: &str, body: &Value) -> TcpStream {
     let body = body.to_string();
     let mut stream = TcpStream::connect(server.http_address()).expect("a connection");
-    stream.set_read_timeout(Some(PATIENCE)).expect("a socket option");
+    stream.set_read_timeout(Some(TIMEOUT)).expect("a socket option");
     let head = format!(
         "POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
         body.len()
@@ -309,19 +309,19 @@ fn a_run_tells_what_it_wrote_and_returned() {
         "/v1/eval",
         json!({"script": script, "keys": ["list"], "args": ["c"], "writes": true, "raw": true, "trace": true}),
     );
-    let told = run.json();
-    let (list, beside) = (&told["writes"][0], &told["writes"][1]);
+    let reported = run.json();
+    let (list, beside) = (&reported["writes"][0], &reported["writes"][1]);
     assert_eq!((&list["key"], &list["before"]["elements"]), (&json!("list"), &json!(["a", "b"])));
     assert_eq!(list["after"]["elements"], json!(["a", "b", "c"]));
     // What is told is what is there, random numbers and time included, and was done once.
     assert_eq!(text(&mut client, "LRANGE list 0 -1"), r#"["a", "b", "c"]"#);
-    assert_eq!((&beside["before"], &beside["after"]["elements"][0]), (&Value::Null, &told["reply"][0]));
-    let kept = told["reply"][0].as_str().expect("a string");
+    assert_eq!((&beside["before"], &beside["after"]["elements"][0]), (&Value::Null, &reported["reply"][0]));
+    let kept = reported["reply"][0].as_str().expect("a string");
     assert_eq!(text(&mut client, "GET beside"), format!("{kept:?}"));
-    assert_eq!((&told["writes_omitted"], &told["run"]["calls"]), (&json!(0), &json!(4)));
-    assert_eq!(told["trace"]["steps"].as_array().map(Vec::len), Some(4));
+    assert_eq!((&reported["writes_omitted"], &reported["run"]["calls"]), (&json!(0), &json!(4)));
+    assert_eq!(reported["trace"]["steps"].as_array().map(Vec::len), Some(4));
     let raw = format!("*4\r\n${}\r\n{kept}\r\n+fine\r\n_\r\n:2\r\n", kept.len());
-    assert_eq!(told["raw"], json!(raw));
+    assert_eq!(reported["raw"], json!(raw));
 
     let wanting = |script: &str, more: Value| {
         let mut body = json!({"script": script, "keys": ["list"], "writes": true});
@@ -413,10 +413,10 @@ fn foreign_pages_and_names_are_refused() {
     assert_eq!(outcome(&[console]), (200, console.1.to_owned()));
     assert_eq!(outcome(&[("Host", "evil.example"), console]), (403, String::new()));
 
-    let wish = ("Access-Control-Request-Method", "POST");
-    let preflight = http.send("OPTIONS", "/v1/command", &[console, wish], b"");
+    let requested = ("Access-Control-Request-Method", "POST");
+    let preflight = http.send("OPTIONS", "/v1/command", &[console, requested], b"");
     assert_eq!((preflight.status, preflight.header("access-control-max-age")), (204, "600"));
-    let foreign = http.send("OPTIONS", "/v1/command", &[("Origin", "http://evil.example"), wish], b"");
+    let foreign = http.send("OPTIONS", "/v1/command", &[("Origin", "http://evil.example"), requested], b"");
     assert_eq!((foreign.status, foreign.header("access-control-allow-origin")), (403, ""));
     // Whoever looks after the process may call it by any name.
     assert_eq!(http.send("GET", "/healthz", &[("Host", "10.9.9.9")], b"").status, 200);
@@ -564,10 +564,10 @@ fn a_trace_tells_why_a_script_ran_again() {
     };
     wait_until("it was undone", || server.info("scripts_rerun") == 1);
     assert_eq!(text(&mut client, &format!("SCRIPT KILL CLIENT {number}")), "+OK");
-    let told = waiting.join().expect("no panic");
-    assert_eq!(told["reply"], json!(1), "what the other wrote was undone");
-    assert_eq!(told["trace"]["reruns"], json!([{"why": "key", "db": 0, "key": "held"}]));
-    assert_eq!(told["trace"]["steps"].as_array().map(Vec::len), Some(2), "those of the last round");
+    let reported = waiting.join().expect("no panic");
+    assert_eq!(reported["reply"], json!(1), "what the other wrote was undone");
+    assert_eq!(reported["trace"]["reruns"], json!([{"why": "key", "db": 0, "key": "held"}]));
+    assert_eq!(reported["trace"]["steps"].as_array().map(Vec::len), Some(2), "those of the last round");
 }
 
 /// The events of a stream, as they come.
@@ -576,7 +576,7 @@ struct Listener(BufReader<TcpStream>);
 impl Listener {
     fn new(server: &TestServer) -> Listener {
         let mut stream = TcpStream::connect(server.http_address()).expect("a connection");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a socket option");
+        stream.set_read_timeout(Some(TIMEOUT)).expect("a socket option");
         stream.write_all(b"GET /v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("the server reads");
         let mut listener = Listener(BufReader::new(stream));
         assert_eq!(listener.next().0, "listening");
@@ -654,8 +654,8 @@ fn the_server_ends_although_somebody_listens() {
 
 #[test]
 fn what_the_disk_does_not_take_is_a_problem() {
-    let folder = Folder::new("http");
-    let flags = [HTTP, &["--data-dir", folder.text(), "--durability", "sync"]].concat();
+    let dir = TempDir::new("http");
+    let flags = [HTTP, &["--data-dir", dir.text(), "--durability", "sync"]].concat();
     let server = TestServer::start_failing(&flags, "");
     let mut http = server.http();
     let headers = [("Content-Type", "application/octet-stream")];

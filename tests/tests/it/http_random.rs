@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use tests::compare::tame;
 use tests::generate::{self, Chance, KEYS};
 use tests::openapi::Description;
-use tests::{Http, PATIENCE, TestServer, notation};
+use tests::{Http, TIMEOUT, TestServer, notation};
 
 /// Scripts that came by chance to an endless loop end soon, and so does whoever waits.
 const FLAGS: &[&str] = &[
@@ -304,7 +304,7 @@ fn random_bytes_end_at_most_their_own_connection() {
             spoil_bytes(&mut chance, &mut bytes);
         }
         let mut stream = TcpStream::connect(server.http_address()).expect("a connection");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a socket option");
+        stream.set_read_timeout(Some(TIMEOUT)).expect("a socket option");
         let mut answer = Vec::new();
         // The server may have hung up before all was sent or read.
         if stream.write_all(&bytes).is_ok() && stream.shutdown(Shutdown::Write).is_ok() {

@@ -126,8 +126,8 @@ fn scripts_may_call_what_they_may_call_in_redis() {
     for name in names {
         let name = String::from_utf8_lossy(name.text().expect("a name")).into_owned();
         let Value::Array(info) = ours.call(["COMMAND", "INFO", &name]) else { panic!("an array") };
-        let Value::Array(facts) = &info[0] else { continue };
-        let Value::Integer(arity) = facts[1] else { panic!("{facts:?}") };
+        let Value::Array(spec) = &info[0] else { continue };
+        let Value::Integer(arity) = spec[1] else { panic!("{spec:?}") };
         let mut call: Vec<String> = name.split('|').map(str::to_owned).collect();
         call.resize(call.len().max(arity.unsigned_abs() as usize), "x".to_owned());
         let ask = |client: &mut Client| {
@@ -164,8 +164,8 @@ fn scripts_hear_what_a_client_hears() {
         );
         assert_eq!(script("return redis.pcall('SELECT', 16)"), "-ERR DB index is out of range");
         for call in ["'CONFIG', 'GET', 'port'", "'MULTI'", "'CLIENT', 'ID'", "'ACL', 'WHOAMI'"] {
-            let told = script(&format!("return redis.pcall({call})"));
-            assert!(told.contains("This Redis command is not allowed from script"), "{call}: {told}");
+            let reported = script(&format!("return redis.pcall({call})"));
+            assert!(reported.contains("This Redis command is not allowed from script"), "{call}: {reported}");
         }
     }
     // It is counted as what it was, and the connection's database is what it was.

@@ -1,7 +1,7 @@
 //! Single commands that take long: they end with their client, are noted when they were slow, and leave nothing behind when
 //! they were ended.
 
-use tests::folder::Folder;
+use tests::temp_dir::TempDir;
 use tests::{Client, TestServer, Value, notation, wait_until};
 
 /// Members of a large set.
@@ -102,8 +102,8 @@ fn long_calls_are_in_the_slow_log_and_counted() {
 #[test]
 fn a_large_request_is_completed_although_its_client_is_gone() {
     const KEYS: usize = 50_000;
-    let folder = Folder::new("large");
-    let start = || TestServer::start(&["--data-dir", folder.text(), "--durability", "sync"]);
+    let dir = TempDir::new("large");
+    let start = || TestServer::start(&["--data-dir", dir.text(), "--durability", "sync"]);
     let mut server = start();
     let mut wanted = Value::Integer(0);
     for (name, most) in [("MSET", KEYS), ("DEL", 0)] {

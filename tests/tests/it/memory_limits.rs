@@ -34,17 +34,17 @@ const FILL: &str =
 
 fn a_script_that_writes_too_much_is_rolled_back(on: Topology) {
     let (_server, mut client) = limited(on, &[]);
-    let told = reply(&mut client, &format!("EVAL \"{FILL}\" 0"));
-    assert!(told.starts_with(FULL) && told.ends_with("its writes were rolled back"), "{told}");
+    let reported = reply(&mut client, &format!("EVAL \"{FILL}\" 0"));
+    assert!(reported.starts_with(FULL) && reported.ends_with("its writes were rolled back"), "{reported}");
     assert_eq!(reply(&mut client, "DBSIZE"), "0");
     // Also where the error would be caught, and where no result is used.
     let caught = FILL.replace("redis.call('SETRANGE'", "redis.pcall('SETRANGE'");
-    let told = reply(&mut client, &format!("EVAL \"{caught}\" 0"));
-    assert!(told.starts_with(FULL), "{told}");
+    let reported = reply(&mut client, &format!("EVAL \"{caught}\" 0"));
+    assert!(reported.starts_with(FULL), "{reported}");
     let copies = "redis.call('SETRANGE', KEYS[1], 4194303, 'x') \
                   for i = 1, 30 do redis.call('COPY', KEYS[1], KEYS[1] .. i) end";
-    let told = reply(&mut client, &format!("EVAL \"{copies}\" 1 k"));
-    assert!(told.starts_with(FULL), "{told}");
+    let reported = reply(&mut client, &format!("EVAL \"{copies}\" 1 k"));
+    assert!(reported.starts_with(FULL), "{reported}");
     assert_eq!(reply(&mut client, "DBSIZE"), "0");
     // One that stays within the limit is run. Gateways know of the memory of store nodes as of a second ago.
     let fits = "EVAL \"for i = 1, 1000 do redis.call('SET', 'k' .. i, i) end return 1\" 0";
@@ -53,8 +53,8 @@ fn a_script_that_writes_too_much_is_rolled_back(on: Topology) {
 
 fn what_exceeds_maxmemory_can_be_refused_or_allowed(on: Topology) {
     let (_server, mut client) = limited(on, &["--maxmemory-transactions", "refuse"]);
-    let told = reply(&mut client, &format!("EVAL \"{FILL}\" 0"));
-    assert!(told.starts_with(FULL) && told.contains("script: "), "{told}");
+    let reported = reply(&mut client, &format!("EVAL \"{FILL}\" 0"));
+    assert!(reported.starts_with(FULL) && reported.contains("script: "), "{reported}");
     let left: usize = reply(&mut client, "DBSIZE").parse().expect("a number");
     assert!((2..12).contains(&left), "{left} keys");
     client.run("FLUSHALL");
@@ -64,8 +64,8 @@ fn what_exceeds_maxmemory_can_be_refused_or_allowed(on: Topology) {
     client.run("CONFIG SET maxmemory-transactions rollback");
     // Neither may one with allow-oom.
     let flagged = format!("EVAL \"#!lua flags=allow-oom\n{FILL}\" 0");
-    let told = reply(&mut client, &flagged.replace("\n", "\\n"));
-    assert!(told.starts_with(FULL), "{told}");
+    let reported = reply(&mut client, &flagged.replace("\n", "\\n"));
+    assert!(reported.starts_with(FULL), "{reported}");
 }
 
 fn a_transaction_that_writes_too_much_is_rolled_back(on: Topology) {
@@ -74,8 +74,11 @@ fn a_transaction_that_writes_too_much_is_rolled_back(on: Topology) {
     for number in 0..12 {
         client.run(&format!("SETRANGE k{number} 8388607 x"));
     }
-    let told = reply(&mut client, "EXEC");
-    assert!(told.starts_with(FULL) && told.ends_with("the transaction was rolled back"), "{told}");
+    let reported = reply(&mut client, "EXEC");
+    assert!(
+        reported.starts_with(FULL) && reported.ends_with("the transaction was rolled back"),
+        "{reported}"
+    );
     assert_eq!(reply(&mut client, "DBSIZE"), "0");
 }
 
@@ -96,9 +99,12 @@ fn memory_to_roll_back_counts_as_memory_of_the_script(on: Topology) {
     let replaces = "redis.call('SET', KEYS[2], 'before') for i = 1, 100 do \
                     redis.call('BITOP', 'NOT', KEYS[2], KEYS[1]) redis.call('BITOP', 'NOT', KEYS[3], KEYS[1]) end";
     client.run("SET {k}a old");
-    let told = reply(&mut client, &format!("EVAL \"{replaces}\" 3 {{k}}big {{k}}a {{k}}b"));
-    assert!(told.starts_with("-SCRIPTLIMIT memory: rolling back requires more than 4194304 bytes"), "{told}");
-    assert!(told.ends_with("which were rolled back; the limit is set by script-memory"), "{told}");
+    let reported = reply(&mut client, &format!("EVAL \"{replaces}\" 3 {{k}}big {{k}}a {{k}}b"));
+    assert!(
+        reported.starts_with("-SCRIPTLIMIT memory: rolling back requires more than 4194304 bytes"),
+        "{reported}"
+    );
+    assert!(reported.ends_with("which were rolled back; the limit is set by script-memory"), "{reported}");
     assert_eq!(reply(&mut client, "MGET {k}a {k}b"), "[\"old\", nil]");
     // What a script only removes or moves takes no more memory than before.
     client.run("SETRANGE {k}huge 33554431 x");
@@ -115,8 +121,8 @@ fn memory_to_roll_back_a_transaction_is_limited(on: Topology) {
         client.run("BITOP NOT {k}a {k}big");
         client.run("BITOP NOT {k}b {k}big");
     }
-    let told = reply(&mut client, "EXEC");
-    assert!(told.starts_with("-TXNLIMIT memory: "), "{told}");
+    let reported = reply(&mut client, "EXEC");
+    assert!(reported.starts_with("-TXNLIMIT memory: "), "{reported}");
     assert_eq!(reply(&mut client, "EXISTS {k}a {k}b"), "0");
 }
 
@@ -132,9 +138,9 @@ fn scripts_and_libraries_are_limited_in_bytes(on: Topology) {
     let mut refused = None;
     for number in 0..20 {
         let text = format!("return 'loaded {number}' --{}", "x".repeat(20_000));
-        let told = notation::reply(&client.call(["SCRIPT", "LOAD", &text]));
-        if told.starts_with('-') {
-            refused.get_or_insert(told);
+        let reported = notation::reply(&client.call(["SCRIPT", "LOAD", &text]));
+        if reported.starts_with('-') {
+            refused.get_or_insert(reported);
         }
     }
     let refused = refused.expect("one too many");
@@ -146,12 +152,12 @@ fn scripts_and_libraries_are_limited_in_bytes(on: Topology) {
              redis.register_function('{name}', function() return #t end)"
         )
     };
-    let told = notation::reply(&client.call(["FUNCTION", "LOAD", &library("large", 2 << 20)]));
-    assert!(told.starts_with("-SCRIPTLIMIT memory: the library large occupies "), "{told}");
-    let told = notation::reply(&client.call(["FUNCTION", "LOAD", &library("first", 150_000)]));
-    assert_eq!(told, "\"first\"");
-    let told = notation::reply(&client.call(["FUNCTION", "LOAD", &library("second", 150_000)]));
-    assert!(told.starts_with("-SCRIPTLIMIT cache: libraries would use "), "{told}");
+    let reported = notation::reply(&client.call(["FUNCTION", "LOAD", &library("large", 2 << 20)]));
+    assert!(reported.starts_with("-SCRIPTLIMIT memory: the library large occupies "), "{reported}");
+    let reported = notation::reply(&client.call(["FUNCTION", "LOAD", &library("first", 150_000)]));
+    assert_eq!(reported, "\"first\"");
+    let reported = notation::reply(&client.call(["FUNCTION", "LOAD", &library("second", 150_000)]));
+    assert!(reported.starts_with("-SCRIPTLIMIT cache: libraries would use "), "{reported}");
     assert_eq!(reply(&mut client, "FCALL first 0"), "150000");
 }
 
@@ -171,7 +177,7 @@ fn copies_of_libraries_are_paid_for(on: Topology) {
     let replies: Vec<String> = (0..20).map(|_| reply(&mut tenant, "FCALL size 0")).collect();
     assert_eq!(replies[0], "4000000");
     assert!(
-        replies.iter().any(|told| told.starts_with("-SCRIPTLIMIT") || told.contains("fuel")),
+        replies.iter().any(|reported| reported.starts_with("-SCRIPTLIMIT") || reported.contains("fuel")),
         "{replies:?}"
     );
     assert_eq!(reply(&mut admin, "FCALL size 0"), "4000000");

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-use tests::{Client, PATIENCE, TestServer, Value, notation, wait_until};
+use tests::{Client, TIMEOUT, TestServer, Value, notation, wait_until};
 
 fn start(more: &[&str]) -> TestServer {
     TestServer::start(&[&["--http", "127.0.0.1:0"], more].concat())
@@ -97,7 +97,7 @@ fn whoever_scrapes_sees_sums_that_never_fall() {
     let store = TestServer::store(&["--http", "127.0.0.1:0"]);
     let gateway = start(&["--stores", &store.address().to_string()]);
     let whole = start(&[]);
-    for (server, told) in [(&whole, vec![&whole]), (&gateway, vec![&gateway, &store])] {
+    for (server, reported) in [(&whole, vec![&whole]), (&gateway, vec![&gateway, &store])] {
         let mut client = server.client();
         for line in ["SET a 1", "GET a", "GET nosuch", "LPUSH a 1", "NOSUCH thing", "SET b 1 PX 1"] {
             client.run(line);
@@ -117,10 +117,10 @@ fn whoever_scrapes_sees_sums_that_never_fall() {
             client.run("GET b");
             keyspace(&mut client).iter().all(|count| *count > 0)
         });
-        let before: Vec<String> = told.iter().map(|server| scrape(server)).collect();
+        let before: Vec<String> = reported.iter().map(|server| scrape(server)).collect();
         client.run("CONFIG RESETSTAT");
         assert_eq!(keyspace(&mut client), [0; 4], "INFO begins anew");
-        for (before, server) in before.iter().zip(told) {
+        for (before, server) in before.iter().zip(reported) {
             let later = scrape(server);
             let later = sums(&later);
             assert!(later.len() > 10, "{later:?}");
@@ -179,8 +179,8 @@ fn every_metric_of_the_table_is_told_by_somebody() {
             .expect("a page");
     let rows = table.lines().filter_map(|line| line.strip_prefix("| `"));
     let wanted: BTreeSet<&str> = rows.filter_map(|row| row.split('`').next()).collect();
-    let folder = tests::folder::Folder::new("metrics");
-    let whole = start(&["--data-dir", folder.text()]);
+    let dir = tests::temp_dir::TempDir::new("metrics");
+    let whole = start(&["--data-dir", dir.text()]);
     let store = TestServer::store(&["--http", "127.0.0.1:0"]);
     let gateway = start(&["--stores", &store.address().to_string()]);
     for server in [&whole, &gateway] {
@@ -188,9 +188,9 @@ fn every_metric_of_the_table_is_told_by_somebody() {
         server.client().run("NOSUCH");
     }
     let texts = [&whole, &store, &gateway].map(scrape).concat();
-    let told = texts.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next());
-    let told: BTreeSet<&str> = told.collect();
-    assert_eq!(told, wanted);
+    let reported = texts.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next());
+    let reported: BTreeSet<&str> = reported.collect();
+    assert_eq!(reported, wanted);
     for path in ["/healthz", "/readyz"] {
         assert_eq!(store.http().get(path).status, 200, "{path}");
     }
@@ -204,7 +204,7 @@ fn asked(server: &TestServer, path: &str) -> String {
     let mut answer = String::new();
     let mut ask = || -> std::io::Result<()> {
         let mut stream = TcpStream::connect(server.http_address())?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(TIMEOUT))?;
         write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
         stream.read_to_string(&mut answer).map(drop)
     };

@@ -158,8 +158,8 @@ fn what_nobody_did_and_what_is_undone() {
     for line in ["MULTI", "SET k 1 PXAT 1", "EXISTS k", "SET k 2", "DEL k"] {
         client.talks.run(line);
     }
-    let told = ["set", "expire", "expired", "set", "del"];
-    assert_eq!(client.events("EXEC"), told.map(|name| format!("\"__keyevent@0__:{name}\" \"k\"")));
+    let reported = ["set", "expire", "expired", "set", "del"];
+    assert_eq!(client.events("EXEC"), reported.map(|name| format!("\"__keyevent@0__:{name}\" \"k\"")));
     client.talks.run("CONFIG SET maxmemory-policy allkeys-random maxmemory 1");
     assert_eq!(client.events("GET k"), Vec::<String>::new());
     client.talks.run("CONFIG SET maxmemory 0");
@@ -201,14 +201,14 @@ fn nodes_tell_of_what_was_done_for_them() {
     let (mut hears, mut talks) = (cluster.client(0), cluster.client(0));
     hears.run("PSUBSCRIBE __keyevent@*");
     let [one, other] = [0, 1].map(|node| cluster.key(node, "key"));
-    let mut told_of = |lines: &[String], most: usize| {
+    let mut reported_for = |lines: &[String], most: usize| {
         lines.iter().for_each(|line| drop(talks.run(line)));
-        let told = (0..most).map(|_| heard(&mut hears));
-        let told = told.map(|(channel, key)| (channel.replace("__keyevent@0__:", ""), key));
+        let reported = (0..most).map(|_| heard(&mut hears));
+        let reported = reported.map(|(channel, key)| (channel.replace("__keyevent@0__:", ""), key));
         // Of several nodes none waits for another.
-        let mut told: Vec<_> = told.collect();
-        told.sort_by_key(|(_, key)| *key == other);
-        told
+        let mut reported: Vec<_> = reported.collect();
+        reported.sort_by_key(|(_, key)| *key == other);
+        reported
     };
     let all = |names: &[&str]| -> Vec<(String, String)> {
         [&one, &other]
@@ -216,18 +216,18 @@ fn nodes_tell_of_what_was_done_for_them() {
             .flat_map(|key| names.iter().map(|name| ((*name).into(), (*key).clone())))
             .collect()
     };
-    told_of(&["CONFIG SET notify-keyspace-events Em".into()], 0);
+    reported_for(&["CONFIG SET notify-keyspace-events Em".into()], 0);
     for line in ["MGET", "EXISTS", "SINTER", "ZUNION 2"] {
-        assert_eq!(told_of(&[format!("{line} {one} {other}")], 2), all(&["keymiss"]), "{line}");
+        assert_eq!(reported_for(&[format!("{line} {one} {other}")], 2), all(&["keymiss"]), "{line}");
     }
-    assert_eq!(told_of(&[format!("SORT {one} STORE {other}")], 1), all(&["keymiss"])[..1]);
-    told_of(&["CONFIG SET notify-keyspace-events Exg$".into()], 0);
+    assert_eq!(reported_for(&[format!("SORT {one} STORE {other}")], 1), all(&["keymiss"])[..1]);
+    reported_for(&["CONFIG SET notify-keyspace-events Exg$".into()], 0);
     let begin = ["MULTI".into(), format!("MSET {one} 1 {other} 1")];
     let each = [&one, &other]
         .map(|key| [format!("PEXPIREAT {key} {}", u64::MAX >> 12), format!("SET {key} 1 PXAT 1")]);
     let end = [format!("EXISTS {one} {other}"), "EXEC".into()];
     let lines = [&begin[..], &each.concat(), &end].concat();
-    assert_eq!(told_of(&lines, 10), all(&["set", "expire", "set", "expire", "expired"]));
+    assert_eq!(reported_for(&lines, 10), all(&["set", "expire", "set", "expire", "expired"]));
 }
 
 fn heard(client: &mut Client) -> (String, String) {
@@ -243,15 +243,15 @@ fn scripts_and_transactions_on_nodes_are_told_when_they_are_kept() {
     hears.run("PSUBSCRIBE __keyevent@*");
     let [one, two, three] = [0, 1, 2].map(|node| cluster.key(node, "key"));
     let mut expect = |events: &[(&str, &str)]| {
-        let mut told: Vec<_> = events.iter().map(|_| heard(&mut hears)).collect();
+        let mut reported: Vec<_> = events.iter().map(|_| heard(&mut hears)).collect();
         let mut expected: Vec<_> = events
             .iter()
             .map(|(event, key)| (format!("__keyevent@0__:{event}"), (*key).to_owned()))
             .collect();
         // Each node tells of its own keys, in their order.
-        told.sort();
+        reported.sort();
         expected.sort();
-        assert_eq!(told, expected);
+        assert_eq!(reported, expected);
     };
     talks.eval("redis.call('SET', KEYS[1], 1) redis.call('INCR', KEYS[1])", &[&one], &[]);
     expect(&[("set", &one), ("incrby", &one)]);

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use tests::cluster::Member;
-use tests::folder::Folder;
 use tests::ports::fixed_port;
+use tests::temp_dir::TempDir;
 use tests::{TestCluster, process};
 
 /// What stands in for systemd and for the default ports. A command of Redis that fails is a failure.
@@ -62,8 +62,8 @@ fn the_commands_of_the_page_work() {
             return;
         }
     }
-    let folder = Folder::made("operations");
-    let programs = Folder::made("operations-bin");
+    let dir = TempDir::made("operations");
+    let programs = TempDir::made("operations-bin");
     std::os::unix::fs::symlink(process::binary(), programs.path().join("moonshard")).expect("a link");
     let (cluster, mut fourth) = (TestCluster::start(3, 1, None), Member::store(None, &[]));
     fourth.start();
@@ -77,7 +77,7 @@ fn the_commands_of_the_page_work() {
         let _ = writeln!(script, "echo '--- next:'; cat <<'BLOCK'\n{block}\nBLOCK\n{block}");
     }
     script.push_str(END);
-    let data = folder.child("data");
+    let data = dir.child("data");
     let mut places =
         vec![("127.0.0.1:8080".to_owned(), http.clone()), ("/var/lib/moonshard".to_owned(), data.clone())];
     // How long a script takes is the machine's matter.
@@ -100,11 +100,11 @@ fn the_commands_of_the_page_work() {
     }
     command
         .args(["-c", &script])
-        .current_dir(folder.path())
+        .current_dir(dir.path())
         .env("PATH", format!("{}:{path}", programs.text()))
         .envs([("MOONSHARD_HTTP", http), ("RESP", fixed_port().to_string()), ("DATA", data)])
         .stdin(Stdio::null());
     let output = command.output().expect("bash starts");
-    let told = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
-    assert!(output.status.success(), "{}\n--- errors:\n{}", told[0], told[1]);
+    let reported = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+    assert!(output.status.success(), "{}\n--- errors:\n{}", reported[0], reported[1]);
 }

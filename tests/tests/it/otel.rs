@@ -5,7 +5,7 @@ mod requests;
 
 use std::collections::BTreeMap;
 
-use collector::{Collector, Seen, fact};
+use collector::{Collected, Collector, attribute};
 use opentelemetry_proto::tonic::trace::v1::Span;
 use serde_json::json;
 use tests::certificates::{Authority, Entrance};
@@ -27,7 +27,7 @@ fn start(collector: &Collector, more: &[&str]) -> TestServer {
 
 /// Waits for a span of this name, whose facts say so.
 fn span(collector: &Collector, name: &str, fits: impl Fn(&Span) -> bool) -> Span {
-    let found = |seen: &Seen| seen.spans.iter().find(|span| span.name == name && fits(span)).cloned();
+    let found = |seen: &Collected| seen.spans.iter().find(|span| span.name == name && fits(span)).cloned();
     wait_until(&format!("the collector has a span {name}"), || collector.look(found).is_some());
     collector.look(found).expect("it was there")
 }
@@ -60,7 +60,7 @@ fn run_has_its_tree(collector: &Collector, server: &TestServer) -> Vec<Span> {
     client.call(["EVAL", SCRIPT, "1", "{tree}key"]);
     client.call(["CLIENT", "TRACEPARENT", ""]);
     let request = span(collector, "EVAL", |_| true);
-    assert_eq!(fact(&request, "db.system.name"), "redis");
+    assert_eq!(attribute(&request, "db.system.name"), "redis");
     let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
     assert_eq!(
         (hex(&request.trace_id), hex(&request.parent_span_id)),
@@ -76,16 +76,16 @@ fn run_has_its_tree(collector: &Collector, server: &TestServer) -> Vec<Span> {
         ("moonshard.script.calls", "4"),
         ("moonshard.script.reruns", "0"),
     ] {
-        assert_eq!(fact(&run, name), value, "{name}");
+        assert_eq!(attribute(&run, name), value, "{name}");
     }
-    assert!(fact(&run, "moonshard.script.fuel").parse::<u64>().expect("a number") > 0);
+    assert!(attribute(&run, "moonshard.script.fuel").parse::<u64>().expect("a number") > 0);
     let names = parts(collector, &run);
     for (name, count) in [("SET", 1), ("INCR", 1), ("LPUSH", 1), ("GET", 1), ("lock", 1), ("commit", 1)] {
         assert_eq!(names.get(name), Some(&count), "{name} in {names:?}");
     }
     let failed = span(collector, "LPUSH", |span| span.parent_span_id == run.span_id);
-    assert_eq!(fact(&failed, "error.type"), "WRONGTYPE");
-    let of_run = |seen: &Seen| -> Vec<Span> {
+    assert_eq!(attribute(&failed, "error.type"), "WRONGTYPE");
+    let of_run = |seen: &Collected| -> Vec<Span> {
         seen.spans.iter().filter(|span| span.parent_span_id == run.span_id).cloned().collect()
     };
     collector.look(of_run)
@@ -121,7 +121,7 @@ fn cluster(collector: &Collector, of_nodes: &[&str]) -> ([TestServer; 2], TestSe
 
 /// Host and port of who answers, as an address.
 fn server_of(span: &Span) -> String {
-    format!("{}:{}", fact(span, "server.address"), fact(span, "server.port"))
+    format!("{}:{}", attribute(span, "server.address"), attribute(span, "server.port"))
 }
 
 const EXECUTE: &str = "moonshard.store.v1.Store/Execute";
@@ -146,37 +146,40 @@ fn what_store_nodes_do_belongs_to_the_same_trace() {
         assert!(known.contains(&server_of(span)), "{span:?}");
     }
     let steps: Vec<&Span> = spans.iter().filter(|span| span.name == STEP).collect();
-    assert!(steps.iter().any(|step| fact(step, "moonshard.step.finish") == "commit"), "{spans:?}");
+    assert!(steps.iter().any(|step| attribute(step, "moonshard.step.finish") == "commit"), "{spans:?}");
     for asked in steps {
-        assert_eq!((fact(asked, "rpc.system.name"), fact(asked, "rpc.method")), ("grpc".into(), STEP.into()));
-        assert_eq!(fact(asked, "rpc.response.status_code"), "OK");
+        assert_eq!(
+            (attribute(asked, "rpc.system.name"), attribute(asked, "rpc.method")),
+            ("grpc".into(), STEP.into())
+        );
+        assert_eq!(attribute(asked, "rpc.response.status_code"), "OK");
         of_node(&collector, asked);
     }
     let mut client = server.client();
     client.run("SET a 1");
     client.run("LPUSH a 1");
     for (name, error) in [("SET", ""), ("LPUSH", "WRONGTYPE")] {
-        let request = span(&collector, name, |span| span.kind == 2 && fact(span, "error.type") == error);
+        let request = span(&collector, name, |span| span.kind == 2 && attribute(span, "error.type") == error);
         let asked = span(&collector, EXECUTE, |span| span.parent_span_id == request.span_id);
         assert!(known.contains(&server_of(&asked)), "{asked:?}");
         for span in [&asked, &of_node(&collector, &asked)] {
             assert_eq!(
-                (fact(span, "db.operation.name"), fact(span, "error.type")),
+                (attribute(span, "db.operation.name"), attribute(span, "error.type")),
                 (name.into(), error.into())
             );
         }
         let served = of_node(&collector, &asked);
         let work = span(&collector, "work", |span| span.parent_span_id == served.span_id);
-        assert!(!fact(&work, "moonshard.shard").is_empty(), "{work:?}");
+        assert!(!attribute(&work, "moonshard.shard").is_empty(), "{work:?}");
     }
 }
 
 #[test]
 fn waits_of_store_nodes_are_spans() {
-    let folder = tests::folder::Folder::new("otel");
+    let dir = tests::temp_dir::TempDir::new("otel");
     let collector = Collector::start();
     let url = collector.url();
-    let durable = ["--data-dir", folder.text(), "--durability", "sync", "--http", "127.0.0.1:0"];
+    let durable = ["--data-dir", dir.text(), "--durability", "sync", "--http", "127.0.0.1:0"];
     let durable = [&durable[..], &["--otel-endpoint", &url]].concat();
     let store = TestServer::store(&durable);
     let stores = store.address().to_string();
@@ -185,7 +188,7 @@ fn waits_of_store_nodes_are_spans() {
     let mut client = server.client();
     client.run("SET a 1");
     let served = |name: &str| {
-        let of = |span: &Span| span.kind == 2 && fact(span, "db.operation.name") == name;
+        let of = |span: &Span| span.kind == 2 && attribute(span, "db.operation.name") == name;
         span(&collector, EXECUTE, of)
     };
     let set = served("SET");
@@ -213,13 +216,13 @@ fn waits_of_store_nodes_are_spans() {
     waiting.join().expect("it ends");
     let append = served("APPEND");
     let wait = span(&collector, "lock wait", |span| span.parent_span_id == append.span_id);
-    assert!(!fact(&wait, "moonshard.shard").is_empty(), "{wait:?}");
-    let told = String::from_utf8(store.http().get("/metrics").body).expect("text");
+    assert!(!attribute(&wait, "moonshard.shard").is_empty(), "{wait:?}");
+    let reported = String::from_utf8(store.http().get("/metrics").body).expect("text");
     for name in
         ["shard_lock_wait_seconds_count", "node_requests_total", "node_streams", "node_topology_epoch"]
     {
-        let line = told.lines().find_map(|line| line.strip_prefix("moonshard_")?.strip_prefix(name));
-        assert!(line.is_some_and(|count| count.trim() != "0"), "{name} in {told}");
+        let line = reported.lines().find_map(|line| line.strip_prefix("moonshard_")?.strip_prefix(name));
+        assert!(line.is_some_and(|count| count.trim() != "0"), "{name} in {reported}");
     }
 }
 
@@ -262,10 +265,10 @@ fn queued_calls_are_parts_of_their_transaction() {
         assert_eq!(names.get(name), Some(&1), "{name} in {names:?}");
     }
     let failed = span(&collector, "LPUSH", |span| span.parent_span_id == request.span_id);
-    assert_eq!(fact(&failed, "error.type"), "WRONGTYPE");
+    assert_eq!(attribute(&failed, "error.type"), "WRONGTYPE");
     let run = span(&collector, "script", |span| span.parent_span_id == request.span_id);
     assert_eq!(
-        (fact(&run, "moonshard.script.outcome"), fact(&run, "moonshard.script.calls")),
+        (attribute(&run, "moonshard.script.outcome"), attribute(&run, "moonshard.script.calls")),
         ("ok".into(), "4".into())
     );
     assert_eq!(parts(&collector, &run).get("SET"), Some(&1));
@@ -281,16 +284,16 @@ fn a_script_may_be_traced_always() {
     client.eval("#!lua flags=trace\nreturn redis.call('GET', 'a')", &[], &[]);
     let request = span(&collector, "EVAL", |_| true);
     let run = span(&collector, "script", |span| span.parent_span_id == request.span_id);
-    assert_eq!(fact(&run, "moonshard.script.flags"), "trace");
+    assert_eq!(attribute(&run, "moonshard.script.flags"), "trace");
     assert_eq!(parts(&collector, &run).get("GET"), Some(&1));
     // Unless whoever asks has said that it is not.
     client.call(["CLIENT", "TRACEPARENT", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00"]);
     client.eval("#!lua flags=trace\nreturn 2", &[], &[]);
     client.call(["CLIENT", "TRACEPARENT", ""]);
     client.eval("--!df flags=trace\nreturn 3", &[], &[]);
-    let last = |seen: &Seen| seen.spans.iter().filter(|span| span.name == "EVAL").count();
+    let last = |seen: &Collected| seen.spans.iter().filter(|span| span.name == "EVAL").count();
     wait_until("the last one is told", || collector.look(last) == 2);
-    let traces = |seen: &Seen| {
+    let traces = |seen: &Collected| {
         seen.spans.iter().map(|span| span.trace_id.clone()).collect::<std::collections::BTreeSet<_>>()
     };
     assert_eq!(collector.look(traces).len(), 2);
@@ -328,11 +331,11 @@ fn metrics_are_those_of_prometheus() {
     let text = String::from_utf8(server.http().get("/metrics").body).expect("text");
     let named = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next());
     let named: Vec<String> = named.map(str::to_owned).collect();
-    let all_there = |seen: &Seen| named.iter().all(|name| seen.metrics.contains_key(name));
+    let all_there = |seen: &Collected| named.iter().all(|name| seen.metrics.contains_key(name));
     wait_until("the collector has all metrics", || collector.look(all_there));
-    let count = |seen: &Seen| seen.metrics.get("moonshard_commands_total set ok").copied();
+    let count = |seen: &Collected| seen.metrics.get("moonshard_commands_total set ok").copied();
     wait_until("it knows of the call", || collector.look(count) == Some(1.0));
-    let instances = |seen: &Seen| seen.instances.len();
+    let instances = |seen: &Collected| seen.instances.len();
     wait_until("the store node tells, too", || collector.look(instances) == 2);
     drop(store);
 }
@@ -377,8 +380,8 @@ fn a_collector_may_speak_tls() {
         unknown.log().contains("otel-ca-cert-file or tls-ca-cert-file is required to verify its certificate")
     });
     let others = Authority::new();
-    let stranger = TestServer::start(&[&flags[..], &["--otel-ca-cert-file", &others.root()]].concat());
+    let foreign = TestServer::start(&[&flags[..], &["--otel-ca-cert-file", &others.root()]].concat());
     wait_until("the log says why", || {
-        stranger.log().contains("does not accept metrics: invalid peer certificate")
+        foreign.log().contains("does not accept metrics: invalid peer certificate")
     });
 }

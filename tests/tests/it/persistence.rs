@@ -1,19 +1,19 @@
 //! What the data's life on disk looks like from outside.
 
-use tests::folder::Folder;
 use tests::process::refused;
+use tests::temp_dir::TempDir;
 use tests::{TestServer, Value, notation, wait_until};
 
-fn new_folder() -> Folder {
-    Folder::new("persistence")
+fn new_dir() -> TempDir {
+    TempDir::new("persistence")
 }
 
-fn flags(folder: &Folder) -> [&str; 2] {
-    ["--data-dir", folder.text()]
+fn flags(dir: &TempDir) -> [&str; 2] {
+    ["--data-dir", dir.text()]
 }
 
-fn start(folder: &Folder) -> TestServer {
-    TestServer::start(&flags(folder))
+fn start(dir: &TempDir) -> TestServer {
+    TestServer::start(&flags(dir))
 }
 
 /// Calls whose replies tell all that the data is, for keys of these names.
@@ -46,7 +46,7 @@ const QUESTIONS: &[&str] = &[
     "FCALL answer 0",
 ];
 
-fn told(server: &TestServer, line: &str) -> String {
+fn reported(server: &TestServer, line: &str) -> String {
     notation::reply(&server.client().run(line))
 }
 
@@ -107,28 +107,28 @@ fn fill(server: &TestServer) {
 
 #[test]
 fn what_was_there_is_there_again() {
-    let folder = new_folder();
-    let mut server = start(&folder);
+    let dir = new_dir();
+    let mut server = start(&dir);
     fill(&server);
     let wanted = answers(&server);
     assert!(wanted.iter().all(|answer| !answer.contains(": -")), "{wanted:#?}");
     server.signal(libc::SIGTERM);
     assert!(server.wait().success());
     // From the journal, then from the checkpoint.
-    let server = start(&folder);
+    let server = start(&dir);
     assert_eq!(answers(&server), wanted);
-    assert_eq!(told(&server, "SAVE"), "+OK");
+    assert_eq!(reported(&server, "SAVE"), "+OK");
     assert_eq!(server.info("rdb_changes_since_last_save"), 0);
     drop(server);
-    let server = start(&folder);
+    let server = start(&dir);
     assert_eq!(answers(&server), wanted);
 }
 
 #[test]
 fn a_kill_loses_nothing_that_sync_has_promised() {
-    let folder = new_folder();
+    let dir = new_dir();
     for round in 0..3 {
-        let server = TestServer::start(&[&flags(&folder)[..], &["--durability", "sync"]].concat());
+        let server = TestServer::start(&[&flags(&dir)[..], &["--durability", "sync"]].concat());
         assert_eq!(server.info_text("durability"), "sync");
         let mut client = server.client();
         for number in 0..100 {
@@ -141,8 +141,8 @@ fn a_kill_loses_nothing_that_sync_has_promised() {
 
 #[test]
 fn changes_that_come_together_share_a_flush() {
-    let folder = new_folder();
-    let server = TestServer::start(&[&flags(&folder)[..], &["--durability", "sync"]].concat());
+    let dir = new_dir();
+    let server = TestServer::start(&[&flags(&dir)[..], &["--durability", "sync"]].concat());
     std::thread::scope(|scope| {
         for number in 0..20 {
             let mut client = server.client();
@@ -160,42 +160,42 @@ fn changes_that_come_together_share_a_flush() {
 
 #[test]
 fn saving_is_told_in_the_words_of_redis() {
-    let folder = new_folder();
-    let mut server = start(&folder);
-    let before = told(&server, "LASTSAVE");
-    assert_eq!(told(&server, "SET a 1"), "+OK");
-    assert_eq!(told(&server, "BGSAVE SCHEDULE"), "+Background saving started");
+    let dir = new_dir();
+    let mut server = start(&dir);
+    let before = reported(&server, "LASTSAVE");
+    assert_eq!(reported(&server, "SET a 1"), "+OK");
+    assert_eq!(reported(&server, "BGSAVE SCHEDULE"), "+Background saving started");
     wait_until("all is in the checkpoint", || server.info("rdb_changes_since_last_save") == 0);
     wait_until("the saving has ended", || server.info("rdb_bgsave_in_progress") == 0);
-    assert!(told(&server, "LASTSAVE") >= before);
-    assert_eq!(told(&server, "BGREWRITEAOF"), "+Background append only file rewriting started");
-    assert_eq!(told(&server, "BGSAVE NOW"), "-ERR syntax error");
-    assert_eq!(told(&server, "SHUTDOWN MAYBE"), "-ERR syntax error");
+    assert!(reported(&server, "LASTSAVE") >= before);
+    assert_eq!(reported(&server, "BGREWRITEAOF"), "+Background append only file rewriting started");
+    assert_eq!(reported(&server, "BGSAVE NOW"), "-ERR syntax error");
+    assert_eq!(reported(&server, "SHUTDOWN MAYBE"), "-ERR syntax error");
     for both in ["SAVE NOSAVE", "NOW ABORT"] {
-        assert_eq!(told(&server, &format!("SHUTDOWN {both}")), "-ERR syntax error", "{both}");
+        assert_eq!(reported(&server, &format!("SHUTDOWN {both}")), "-ERR syntax error", "{both}");
     }
-    assert_eq!(told(&server, "SHUTDOWN ABORT"), "-ERR No shutdown in progress.");
-    assert_eq!(told(&server, "CONFIG GET appendonly"), "[\"appendonly\", \"yes\"]");
+    assert_eq!(reported(&server, "SHUTDOWN ABORT"), "-ERR No shutdown in progress.");
+    assert_eq!(reported(&server, "CONFIG GET appendonly"), "[\"appendonly\", \"yes\"]");
     let mut client = server.client();
     client.send(["SHUTDOWN"]);
     assert!(client.is_closed());
     assert!(server.wait().success());
-    assert_eq!(told(&start(&folder), "GET a"), "\"1\"");
+    assert_eq!(reported(&start(&dir), "GET a"), "\"1\"");
 }
 
 #[test]
 fn whoever_wants_to_lose_changes_may() {
-    let folder = new_folder();
-    let mut server = start(&folder);
-    told(&server, "SET kept 1");
-    assert_eq!(told(&server, "SAVE"), "+OK");
+    let dir = new_dir();
+    let mut server = start(&dir);
+    reported(&server, "SET kept 1");
+    assert_eq!(reported(&server, "SAVE"), "+OK");
     let mut client = server.client();
     // In one piece, so that no flush comes between.
     client.send_raw(b"SET lost 1\r\nSHUTDOWN NOSAVE\r\n").expect("sent");
     assert!(server.wait().success());
-    let server = start(&folder);
-    assert_eq!(told(&server, "GET kept"), "\"1\"");
-    assert!(["nil", "\"1\""].contains(&&*told(&server, "GET lost")), "a round may have come first");
+    let server = start(&dir);
+    assert_eq!(reported(&server, "GET kept"), "\"1\"");
+    assert!(["nil", "\"1\""].contains(&&*reported(&server, "GET lost")), "a round may have come first");
 }
 
 #[test]
@@ -203,20 +203,23 @@ fn memory_only_is_told_so() {
     let server = TestServer::start(&["--data-dir", "none"]);
     assert_eq!(server.info_text("durability"), "memory");
     for line in ["SAVE", "BGSAVE", "BGREWRITEAOF"] {
-        assert_eq!(told(&server, line), "-ERR Persistence is disabled: the server runs with --data-dir none");
+        assert_eq!(
+            reported(&server, line),
+            "-ERR Persistence is disabled: the server runs with --data-dir none"
+        );
     }
-    assert_eq!(told(&server, "CONFIG GET appendonly"), "[\"appendonly\", \"no\"]");
+    assert_eq!(reported(&server, "CONFIG GET appendonly"), "[\"appendonly\", \"no\"]");
 }
 
 #[test]
 fn a_folder_belongs_to_one_server() {
-    let folder = new_folder();
-    let server = start(&folder);
-    told(&server, "SET a 1");
-    let other = refused(&[&flags(&folder)[..], &["--resp", "127.0.0.1:0"]].concat());
+    let dir = new_dir();
+    let server = start(&dir);
+    reported(&server, "SET a 1");
+    let other = refused(&[&flags(&dir)[..], &["--resp", "127.0.0.1:0"]].concat());
     let text = String::from_utf8_lossy(&other.stderr).into_owned();
     assert!(!other.status.success() && text.contains("is in use by another process"), "{text}");
-    assert_eq!(told(&server, "GET a"), "\"1\"");
+    assert_eq!(reported(&server, "GET a"), "\"1\"");
 }
 
 #[test]

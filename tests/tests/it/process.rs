@@ -115,12 +115,16 @@ fn a_taken_port_is_named() {
         ("grpc", ["--resp", "127.0.0.1:0", "--http", "off"]),
     ] {
         let output = refused(&[&[&*format!("--{flag}"), &taken], &others[..]].concat());
-        let told = complaint(&output);
-        assert!(told.starts_with(&format!("moonshard: {flag}: cannot listen on {taken}: ")), "{told}");
-        assert!(told.contains("in use"), "{told}");
+        let reported = complaint(&output);
+        assert!(
+            reported.starts_with(&format!("moonshard: {flag}: cannot listen on {taken}: ")),
+            "{reported}"
+        );
+        assert!(reported.contains("in use"), "{reported}");
     }
-    let told = complaint(&refused(&["--resp", "no.such.host.invalid:1", "--http", "off", "--grpc", "off"]));
-    assert!(told.starts_with("moonshard: resp: cannot listen on no.such.host.invalid:1: "), "{told}");
+    let reported =
+        complaint(&refused(&["--resp", "no.such.host.invalid:1", "--http", "off", "--grpc", "off"]));
+    assert!(reported.starts_with("moonshard: resp: cannot listen on no.such.host.invalid:1: "), "{reported}");
 }
 
 #[test]
@@ -129,11 +133,11 @@ fn wrong_settings_are_named_with_their_source() {
     let unknown = Scratch::new("unknown.toml", b"script-fule = 5\n");
     let broken = Scratch::new("broken.toml", b"hz = = 10\n");
     let binary = Scratch::new("binary.toml", b"\xff\xfe\x00");
-    let folder = std::env::temp_dir();
+    let dir = std::env::temp_dir();
     let by_variable = |name: &str, value: &str| {
         complaint(&command(&[]).env(name, value).output().expect("the server starts"))
     };
-    let told = [
+    let reported = [
         complaint(&refused(&["--shards", "many"])),
         complaint(&refused(&["--script-memory", "1kb"])),
         complaint(&refused(&["--resp", "6379"])),
@@ -145,13 +149,13 @@ fn wrong_settings_are_named_with_their_source() {
         complaint(&refused(&["--config", unknown.path()])),
         complaint(&refused(&["--config", broken.path()])),
         complaint(&refused(&["--config", binary.path()])),
-        complaint(&refused(&["--config", folder.to_str().expect("UTF-8")])),
+        complaint(&refused(&["--config", dir.to_str().expect("UTF-8")])),
     ];
     let mut settings = insta::Settings::clone_current();
-    let scratch = regex_of(&folder.join(format!("moonshard-{}-", std::process::id())));
+    let scratch = regex_of(&dir.join(format!("moonshard-{}-", std::process::id())));
     settings.add_filter(&scratch, "");
-    settings.add_filter(&regex_of(&folder), "<folder>");
-    settings.bind(|| insta::assert_snapshot!(told.join("\n"), @r#"
+    settings.add_filter(&regex_of(&dir), "<folder>");
+    settings.bind(|| insta::assert_snapshot!(reported.join("\n"), @r#"
     moonshard: flag --shards: "many" is invalid, expected a whole number from 1 to 1024
     moonshard: flag --script-memory: "1kb" is invalid, expected a size from 1mb to 4gb, such as 64mb
     moonshard: flag --resp: "6379" is invalid, expected HOST:PORT, such as 127.0.0.1:8080
@@ -233,12 +237,12 @@ fn what_is_set_and_rewritten_is_there_after_a_restart() {
     assert_eq!(notation::reply(&client.run("CONFIG REWRITE")), refused);
     assert_eq!(std::fs::read_to_string(file.path()).expect("a file"), "hz = = 1");
     // Nobody can make a file where there is no folder.
-    let folder = file.path().replace(".toml", "");
-    let inner = format!("{folder}/moonshard.toml");
-    std::fs::create_dir(&folder).expect("a folder");
+    let dir = file.path().replace(".toml", "");
+    let inner = format!("{dir}/moonshard.toml");
+    std::fs::create_dir(&dir).expect("a folder");
     std::fs::write(&inner, "").expect("written");
     server = TestServer::start(&["--config", &inner]);
-    std::fs::remove_dir_all(&folder).expect("removed");
+    std::fs::remove_dir_all(&dir).expect("removed");
     let refused = "-ERR Rewriting config file: No such file or directory";
     assert_eq!(notation::reply(&server.client().run("CONFIG REWRITE")), refused);
 }
@@ -253,10 +257,10 @@ fn a_name_in_the_config_file_stays_a_name() {
     let address = line.trim_end().strip_prefix("moonshard ready resp=").expect("an address");
     let address: SocketAddr = address.parse().expect("an address");
     let mut client = Client::connect(address, Protocol::Resp2);
-    let told = ["CONFIG GET bind", "CONFIG REWRITE"].map(|line| notation::reply(&client.run(line)));
+    let reported = ["CONFIG GET bind", "CONFIG REWRITE"].map(|line| notation::reply(&client.run(line)));
     child.kill().expect("it runs");
     child.wait().expect("a child");
-    assert_eq!(told, [r#"["bind", "localhost"]"#, "+OK"]);
+    assert_eq!(reported, [r#"["bind", "localhost"]"#, "+OK"]);
     let kept = text.replace("localhost:0", &format!("localhost:{}", address.port()));
     assert_eq!(std::fs::read_to_string(file.path()).expect("a file"), kept);
 }

@@ -1,8 +1,8 @@
 //! Values and files in Redis' form travel between Redis and us, both ways and in all forms.
 
-use store_engine::rdb::file::{Event, Reader, Writer};
-use store_engine::rdb::{self, Marks};
-use tests::folder::Folder;
+use store_engine::rdb::file::{RdbItem, RdbReader, RdbWriter};
+use store_engine::rdb::{self, KeyMeta};
+use tests::temp_dir::TempDir;
 use tests::{Client, Oracle, Protocol, TestServer, Value, notation, wait_until};
 
 /// What there is to travel: small and large, numbers and texts, what can be packed and what cannot.
@@ -143,9 +143,9 @@ fn values_travel_both_ways_however_redis_keeps_them() {
             let back = text_of(ours.call(["DUMP", key]));
             if key.starts_with("stream") && settings == ["rdbcompression no"] {
                 assert!(back == theirs, "{what}: another dump");
-                let told = ["GROUPS", "STREAM"].map(|what| ["XINFO", what, key]);
-                let told = told.map(|call| [&mut redis, &mut ours].map(|client| client.call(call)));
-                assert!(told.iter().all(|[theirs, ours]| theirs == ours), "{what}: {told:?}");
+                let reported = ["GROUPS", "STREAM"].map(|what| ["XINFO", what, key]);
+                let reported = reported.map(|call| [&mut redis, &mut ours].map(|client| client.call(call)));
+                assert!(reported.iter().all(|[theirs, ours]| theirs == ours), "{what}: {reported:?}");
             }
             expect_ok(&redis.call([b"RESTORE", key.as_bytes(), b"0", &back, b"REPLACE"]), &what);
             assert_eq!(contents(&mut redis, read), wanted, "{what}, come back");
@@ -289,24 +289,24 @@ fn what_newer_versions_write_is_read() {
     );
 }
 
-fn write(writer: &mut Writer<Vec<u8>>, event: &Event, db: &mut Option<usize>) -> std::io::Result<()> {
+fn write(writer: &mut RdbWriter<Vec<u8>>, event: &RdbItem, db: &mut Option<usize>) -> std::io::Result<()> {
     match event {
-        Event::Aux { name, value } => writer.aux(name, value),
-        Event::Script(text) => writer.script(text),
-        Event::Library(text) => writer.function_library(text),
-        Event::Key { db: now, key, entry, marks } => {
+        RdbItem::Aux { name, value } => writer.aux(name, value),
+        RdbItem::Script(text) => writer.script(text),
+        RdbItem::Library(text) => writer.function_library(text),
+        RdbItem::Key { db: now, key, entry, meta } => {
             if *db != Some(*now) {
                 writer.database(*now, 3, 1)?;
                 *db = Some(*now);
             }
-            writer.key(key, entry, *marks)
+            writer.key(key, entry, *meta)
         }
     }
 }
 
 #[test]
 fn a_file_of_redis_is_read_and_redis_reads_ours() {
-    let (theirs, ours) = (Folder::made("theirs"), Folder::made("ours"));
+    let (theirs, ours) = (TempDir::made("theirs"), TempDir::made("ours"));
     let Some(redis) = Oracle::start_in(theirs.path()) else { return };
     let mut client = redis.client();
     let library = "#!lua name=lib\nredis.register_function('f', function() return 1 end)";
@@ -326,22 +326,22 @@ fn a_file_of_redis_is_read_and_redis_reads_ours() {
     expect_ok(&client.run("SAVE"), "SAVE");
 
     let file = std::fs::read(theirs.child("dump.rdb")).expect("a file");
-    let reader = Reader::new(&*file).expect("a header");
-    let events: Vec<Event> = reader.map(|event| event.expect("no damage")).collect();
+    let reader = RdbReader::new(&*file).expect("a header");
+    let events: Vec<RdbItem> = reader.map(|event| event.expect("no damage")).collect();
     let libraries =
-        events.iter().filter(|event| matches!(event, Event::Library(text) if text == library.as_bytes()));
+        events.iter().filter(|event| matches!(event, RdbItem::Library(text) if text == library.as_bytes()));
     assert_eq!(libraries.count(), 1);
-    let version = |event: &&Event| matches!(event, Event::Aux { name, value } if name == b"redis-ver" && value == b"7.0.15");
+    let version = |event: &&RdbItem| matches!(event, RdbItem::Aux { name, value } if name == b"redis-ver" && value == b"7.0.15");
     assert_eq!(events.iter().filter(version).count(), 1);
-    let idle = |event: &&Event| matches!(event, Event::Key { marks: Marks { idle_s: Some(_), .. }, .. });
+    let idle = |event: &&RdbItem| matches!(event, RdbItem::Key { meta: KeyMeta { idle_s: Some(_), .. }, .. });
     assert_eq!(events.iter().filter(idle).count(), 27 + 27 + 1, "all keys say when they were used");
 
-    let mut writer = Writer::new(Vec::new()).expect("memory takes all");
+    let mut writer = RdbWriter::new(Vec::new()).expect("memory takes all");
     let mut db = None;
     writer.script(b"return 1").expect("memory takes all");
     for (number, mut event) in events.into_iter().enumerate() {
-        if let Event::Key { marks, .. } = &mut event {
-            marks.sticky = number % 2 == 0;
+        if let RdbItem::Key { meta, .. } = &mut event {
+            meta.sticky = number % 2 == 0;
         }
         write(&mut writer, &event, &mut db).expect("memory takes all");
     }
@@ -353,7 +353,8 @@ fn a_file_of_redis_is_read_and_redis_reads_ours() {
     assert_eq!(client.run("DEBUG DIGEST"), digest);
     assert_eq!(client.run("FUNCTION LIST WITHCODE"), functions);
 
-    let sticky = Reader::new(&*written).expect("a header").map(|event| event.expect("no damage"));
-    let sticky = sticky.filter(|event| matches!(event, Event::Key { marks: Marks { sticky: true, .. }, .. }));
+    let sticky = RdbReader::new(&*written).expect("a header").map(|event| event.expect("no damage"));
+    let sticky =
+        sticky.filter(|event| matches!(event, RdbItem::Key { meta: KeyMeta { sticky: true, .. }, .. }));
     assert!((20..30).contains(&sticky.count()), "every second one");
 }

@@ -16,9 +16,9 @@ const SOME: u64 = 20;
 const SCRIPT: &str = "for _, key in ipairs(KEYS) do redis.call('INCR', key) end return 'done'";
 
 /// Whether this says that nothing was done, and that it may be at another time.
-fn is_to_ask_again(told: &Value) -> bool {
+fn is_to_ask_again(reported: &Value) -> bool {
     let starts = |text: &[u8], start: &str| text.starts_with(start.as_bytes());
-    matches!(told, Value::Error(text)
+    matches!(reported, Value::Error(text)
         if starts(text, "TRYAGAIN") || starts(text, "CLUSTERDOWN nothing was done"))
 }
 
@@ -34,10 +34,10 @@ impl Restless<'_> {
     fn ask(&mut self, args: &[&str]) -> Result<Value, String> {
         let mut reply = Err("nothing yet".to_owned());
         wait_until("the request is done", || {
-            let Some(told) = self.once(args) else { return false };
-            let again = is_to_ask_again(&told);
+            let Some(reported) = self.once(args) else { return false };
+            let again = is_to_ask_again(&reported);
             if !again {
-                reply = match told {
+                reply = match reported {
                     Value::Error(text) => Err(String::from_utf8_lossy(&text).into_owned()),
                     value => Ok(value),
                 };
@@ -52,21 +52,21 @@ impl Restless<'_> {
         if self.client.is_none() {
             self.client = Client::try_connect(self.gateways[self.at]).ok();
         }
-        let told = self.client.as_mut().and_then(|client| {
+        let reported = self.client.as_mut().and_then(|client| {
             client.send_raw(&tests::client::encode(args)).ok()?;
             client.try_read().ok()?
         });
-        if told.is_none() {
+        if reported.is_none() {
             self.client = None;
             self.at = (self.at + 1) % self.gateways.len();
         }
-        told
+        reported
     }
 }
 
 /// What a client has been told was done, and what else it was told.
 #[derive(Default)]
-struct Told {
+struct ClientLog {
     done: AtomicU64,
     wrong: Mutex<Vec<String>>,
 }
@@ -76,7 +76,7 @@ fn keys(cluster: &TestCluster, client: usize) -> Vec<String> {
     (0..cluster.stores.len()).map(|store| cluster.key(store, &format!("client{client}"))).collect()
 }
 
-fn work(gateways: &[SocketAddr], client: usize, keys: &[String], told: &Told, over: &AtomicBool) {
+fn work(gateways: &[SocketAddr], client: usize, keys: &[String], reported: &ClientLog, over: &AtomicBool) {
     let mut restless = Restless { gateways, at: client % gateways.len(), client: None };
     let count = keys.len().to_string();
     while !over.load(Ordering::Relaxed) {
@@ -85,8 +85,8 @@ fn work(gateways: &[SocketAddr], client: usize, keys: &[String], told: &Told, ov
         let script = ["EVAL", SCRIPT, &count].into_iter().chain(keys.iter().map(String::as_str));
         done.push(restless.ask(&script.collect::<Vec<_>>()));
         match done.into_iter().collect::<Result<Vec<_>, _>>() {
-            Ok(_) => drop(told.done.fetch_add(1, Ordering::Relaxed)),
-            Err(wrong) => return told.wrong.lock().expect("no panic").push(wrong),
+            Ok(_) => drop(reported.done.fetch_add(1, Ordering::Relaxed)),
+            Err(wrong) => return reported.wrong.lock().expect("no panic").push(wrong),
         }
     }
 }
@@ -96,22 +96,23 @@ fn a_rolling_restart_fails_nobody() {
     let mut cluster = TestCluster::start(3, 2, Some("periodic"));
     let gateways: Vec<SocketAddr> = cluster.gateways.iter().map(|gateway| gateway.address()).collect();
     let names: Vec<Vec<String>> = (0..CLIENTS).map(|client| keys(&cluster, client)).collect();
-    let told: Vec<Told> = (0..CLIENTS).map(|_| Told::default()).collect();
+    let reported: Vec<ClientLog> = (0..CLIENTS).map(|_| ClientLog::default()).collect();
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         for client in 0..CLIENTS {
-            let (gateways, names, told, over) = (&gateways, &names[client], &told[client], &over);
-            scope.spawn(move || work(gateways, client, names, told, over));
+            let (gateways, names, reported, over) = (&gateways, &names[client], &reported[client], &over);
+            scope.spawn(move || work(gateways, client, names, reported, over));
         }
         let _ends = SetOnDrop(&over);
         let all_go_on = || {
-            let before: Vec<u64> = told.iter().map(|told| told.done.load(Ordering::Relaxed)).collect();
+            let before: Vec<u64> =
+                reported.iter().map(|reported| reported.done.load(Ordering::Relaxed)).collect();
             wait_until("all clients go on", || {
-                let went_on = |(told, before): (&Told, &u64)| {
-                    let failed = !told.wrong.lock().expect("no panic").is_empty();
-                    failed || told.done.load(Ordering::Relaxed) >= before + SOME
+                let went_on = |(reported, before): (&ClientLog, &u64)| {
+                    let failed = !reported.wrong.lock().expect("no panic").is_empty();
+                    failed || reported.done.load(Ordering::Relaxed) >= before + SOME
                 };
-                told.iter().zip(&before).all(went_on)
+                reported.iter().zip(&before).all(went_on)
             });
         };
         all_go_on();
@@ -129,11 +130,11 @@ fn a_rolling_restart_fails_nobody() {
         }
     });
     let wrong: Vec<String> =
-        told.iter().flat_map(|told| told.wrong.lock().expect("no panic").clone()).collect();
+        reported.iter().flat_map(|reported| reported.wrong.lock().expect("no panic").clone()).collect();
     assert!(wrong.is_empty(), "clients were told: {wrong:#?}");
     let mut client = cluster.client(0);
-    for (names, told) in names.iter().zip(&told) {
-        let rounds = told.done.load(Ordering::Relaxed);
+    for (names, reported) in names.iter().zip(&reported) {
+        let rounds = reported.done.load(Ordering::Relaxed);
         for key in names {
             assert_eq!(
                 client.call(["GET", key]).text().map(|text| String::from_utf8_lossy(text).into_owned()),
@@ -151,8 +152,8 @@ fn whoever_waits_at_a_node_that_ends_is_told_to_ask_again() {
     client.send(["BLPOP", "queue", "0"]);
     wait_until("it waits", || cluster.gateways[0].server().info("blocked_clients") == 1);
     cluster.stores[0].stop();
-    let told = client.read();
-    assert!(is_to_ask_again(&told), "{told:?}");
+    let reported = client.read();
+    assert!(is_to_ask_again(&reported), "{reported:?}");
     cluster.stores[0].start();
     cluster.wait();
     assert_eq!(client.run("RPUSH queue a"), Value::Integer(1));

@@ -82,14 +82,14 @@ fn answers(
         let codec = ProstCodec::<LaterRequests, Responses>::default();
         let path = tonic::codegen::http::uri::PathAndQuery::from_static(path);
         let mut stream = client.streaming(tonic::Request::new(stream), path, codec).await?.into_inner();
-        let mut told = Vec::new();
-        while told.len() < count {
+        let mut reported = Vec::new();
+        while reported.len() < count {
             let responses = stream.message().await?.expect("the stream stays open").responses;
-            told.extend(
+            reported.extend(
                 responses.into_iter().filter(|response| response.id > 0).filter_map(|response| response.body),
             );
         }
-        Ok(told)
+        Ok(reported)
     })
 }
 
@@ -110,9 +110,9 @@ fn a_later_gateway_is_served() {
             LaterRequest { heartbeat: Some(Heartbeat::default()), ..request(3) },
         ]),
     ];
-    let told = answers(node.server(), "/moonshard.store.v1.Store/Link", messages, 3).expect("answers");
-    let [Body::HandshakeReply(welcome), Body::Refusal(refused), Body::Status(_)] = &told[..] else {
-        panic!("{told:?}");
+    let reported = answers(node.server(), "/moonshard.store.v1.Store/Link", messages, 3).expect("answers");
+    let [Body::HandshakeReply(welcome), Body::Refusal(refused), Body::Status(_)] = &reported[..] else {
+        panic!("{reported:?}");
     };
     assert_eq!(welcome.version, env!("CARGO_PKG_VERSION"));
     assert_eq!((refused.code(), &*refused.reason), (refusal::Code::Invalid, "an unknown request"));

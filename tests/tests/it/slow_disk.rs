@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::thread;
 
 use tests::client::encode;
-use tests::folder::Folder;
+use tests::temp_dir::TempDir;
 use tests::{TestServer, notation, wait_until};
 
 /// Bytes of changes that may wait in the queue, instead of the usual number.
@@ -18,8 +18,8 @@ const FULL: usize = QUEUE_BYTES.div_ceil(VALUE_BYTES);
 const COUNT: usize = 300;
 
 /// A server whose disk takes nothing until there is the file `gate`.
-fn start(folder: &Folder, gate: &Folder, durability: &str) -> TestServer {
-    let (dir, timeout) = (folder.text(), "600000");
+fn start(dir: &TempDir, gate: &TempDir, durability: &str) -> TestServer {
+    let (dir, timeout) = (dir.text(), "600000");
     let flags = [
         "--data-dir",
         dir,
@@ -62,7 +62,7 @@ fn stops(server: &TestServer) {
     }
 }
 
-fn open(gate: &Folder) {
+fn open(gate: &TempDir) {
     fs::write(gate.child("open"), "").expect("a file");
 }
 
@@ -71,8 +71,8 @@ fn a_script_without_atomicity_waits_between_its_calls() {
     let calls =
         ["redis.call('SET', 'k' .. i, ARGV[1])", "local reply = redis.call('SET', 'k' .. i, ARGV[1])"];
     for call in calls {
-        let (folder, gate) = (Folder::new("slow"), Folder::made("gate"));
-        let server = start(&folder, &gate, "periodic");
+        let (dir, gate) = (TempDir::new("slow"), TempDir::made("gate"));
+        let server = start(&dir, &gate, "periodic");
         let script = format!("--!df flags=disable-atomicity\nfor i = 1, {COUNT} do {call} end return 'done'");
         let mut client = server.client();
         client.send(["EVAL", &script, "0", &"v".repeat(VALUE_BYTES)]);
@@ -85,8 +85,8 @@ fn a_script_without_atomicity_waits_between_its_calls() {
 
 #[test]
 fn a_client_without_replies_waits_as_others_do() {
-    let (folder, gate) = (Folder::new("slow"), Folder::made("gate"));
-    let server = start(&folder, &gate, "periodic");
+    let (dir, gate) = (TempDir::new("slow"), TempDir::made("gate"));
+    let server = start(&dir, &gate, "periodic");
     let mut client = server.client();
     client.send(["CLIENT", "REPLY", "OFF"]);
     let value = "v".repeat(VALUE_BYTES);
@@ -105,8 +105,8 @@ fn a_client_without_replies_waits_as_others_do() {
 /// Short calls that change much come in one packet.
 #[test]
 fn calls_that_come_together_wait_for_the_disk_one_by_one() {
-    let (folder, gate) = (Folder::new("slow"), Folder::made("gate"));
-    let server = start(&folder, &gate, "periodic");
+    let (dir, gate) = (TempDir::new("slow"), TempDir::made("gate"));
+    let server = start(&dir, &gate, "periodic");
     let mut client = server.client();
     assert_eq!(notation::reply(&client.call(["SET", "k", &"v".repeat(VALUE_BYTES)])), "+OK");
     let copies: Vec<u8> =
@@ -120,8 +120,8 @@ fn calls_that_come_together_wait_for_the_disk_one_by_one() {
 /// With sync a reply that may tell of data waits until that is on disk. Others do not.
 #[test]
 fn what_tells_of_no_data_does_not_wait_for_the_disk() {
-    let (folder, gate) = (Folder::new("slow"), Folder::made("gate"));
-    let server = start(&folder, &gate, "sync");
+    let (dir, gate) = (TempDir::new("slow"), TempDir::made("gate"));
+    let server = start(&dir, &gate, "sync");
     let [mut writer, mut reader, mut other] = [(); 3].map(|()| server.client());
     writer.send(["SET", "k", "v"]);
     wait_until("the change waits for the disk", || changes_ahead(&server) > 0);
@@ -150,8 +150,8 @@ fn what_tells_of_no_data_does_not_wait_for_the_disk() {
 fn large_values_make_only_their_client_wait() {
     const LARGE_BYTES: usize = 8 << 20;
     const LARGE: usize = 6;
-    let (folder, gate) = (Folder::new("slow"), Folder::made("gate"));
-    let server = start(&folder, &gate, "periodic");
+    let (dir, gate) = (TempDir::new("slow"), TempDir::made("gate"));
+    let server = start(&dir, &gate, "periodic");
     let [mut writer, mut other] = [(); 2].map(|()| server.client());
     let value = "v".repeat(LARGE_BYTES);
     let sender = thread::spawn(move || {
@@ -173,8 +173,8 @@ fn large_values_make_only_their_client_wait() {
 /// With periodic durability, only those who write wait.
 #[test]
 fn reading_does_not_wait_for_the_disk() {
-    let (folder, gate) = (Folder::new("slow"), Folder::made("gate"));
-    let server = start(&folder, &gate, "periodic");
+    let (dir, gate) = (TempDir::new("slow"), TempDir::made("gate"));
+    let server = start(&dir, &gate, "periodic");
     let mut other = server.client();
     assert_eq!(notation::reply(&other.run("SET key value")), "+OK");
     let mut writer = server.client();

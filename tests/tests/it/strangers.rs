@@ -8,31 +8,31 @@ use std::time::Duration;
 
 use tests::certificates::Authority;
 use tests::http::http2_without_end;
-use tests::{Http, PATIENCE, TestServer, Value, notation, wait_until};
+use tests::{Http, TIMEOUT, TestServer, Value, notation, wait_until};
 use tokio::net::TcpSocket;
 use tokio::runtime::Builder;
 
-const FACES: &[&str] = &["--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0"];
+const LISTENERS: &[&str] = &["--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0"];
 
 /// Without a password of the default user nobody is a stranger.
 fn start(more: &[&str]) -> TestServer {
-    let server = TestServer::start(&[FACES, more].concat());
+    let server = TestServer::start(&[LISTENERS, more].concat());
     assert_eq!(notation::reply(&server.client().run("CONFIG SET requirepass secret")), "+OK");
     server
 }
 
 fn connect(address: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(address).expect("a connection");
-    stream.set_read_timeout(Some(PATIENCE)).expect("a socket option");
+    stream.set_read_timeout(Some(TIMEOUT)).expect("a socket option");
     stream
 }
 
 /// Everything that comes until the server ends it.
-fn told(mut stream: TcpStream) -> String {
-    let mut told = Vec::new();
+fn reported(mut stream: TcpStream) -> String {
+    let mut reported = Vec::new();
     // What it had not read when it ended makes the end a reset.
-    let _ = stream.read_to_end(&mut told);
-    String::from_utf8_lossy(&told).into_owned()
+    let _ = stream.read_to_end(&mut reported);
+    String::from_utf8_lossy(&reported).into_owned()
 }
 
 #[test]
@@ -46,8 +46,8 @@ fn bodies_of_strangers_are_not_read() {
         );
         stream.write_all(head.as_bytes()).expect("the server reads");
         // Nothing of the body ever comes.
-        let told = told(stream);
-        assert!(told.starts_with("HTTP/1.1 401 ") && told.contains(code), "{told}");
+        let reported = reported(stream);
+        assert!(reported.starts_with("HTTP/1.1 401 ") && reported.contains(code), "{reported}");
     }
     let known = [("Authorization", "Bearer secret"), ("Content-Type", "application/json")];
     let mut http: Http = server.http();
@@ -63,8 +63,8 @@ fn heads_are_short() {
         let head = format!("GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-Long: {}", "x".repeat(128 * 1024));
         // It may be over before everything is sent.
         let _ = stream.write_all(head.as_bytes());
-        let told = told(stream);
-        assert!(told.is_empty() || told.starts_with("HTTP/1.1 431 "), "{told}");
+        let reported = reported(stream);
+        assert!(reported.is_empty() || reported.starts_with("HTTP/1.1 431 "), "{reported}");
     }
     assert_eq!(server.http().get("/healthz").status, 200);
 }
@@ -94,7 +94,7 @@ fn connect_deaf(address: SocketAddr) -> TcpStream {
         socket.connect(address).await.expect("a connection").into_std().expect("a socket")
     });
     stream.set_nonblocking(false).expect("a socket option");
-    stream.set_write_timeout(Some(PATIENCE)).expect("a socket option");
+    stream.set_write_timeout(Some(TIMEOUT)).expect("a socket option");
     stream
 }
 
@@ -113,20 +113,20 @@ fn ask_unread(strangers: u64, address: SocketAddr, asked: &(impl Fn(u32) -> Vec<
 
 /// What the server needs at most for each of many who read nothing.
 fn unread(server: &TestServer, address: SocketAddr, asked: impl Fn(u32) -> Vec<u8> + Sync) -> u64 {
-    const STRANGERS: u64 = 48;
+    const CONNECTIONS: u64 = 48;
     // Code that runs for the first time takes memory too, and is not what is asked here.
     ask_unread(4, address, &asked);
     let before = server.resident_bytes();
     let mut most = before;
     thread::scope(|scope| {
-        let asking = scope.spawn(|| ask_unread(STRANGERS, address, &asked));
+        let asking = scope.spawn(|| ask_unread(CONNECTIONS, address, &asked));
         // The system's own note of the most has pages of the program in it, which come and go.
         while !asking.is_finished() {
             most = most.max(server.resident_bytes());
             thread::sleep(Duration::from_millis(10));
         }
     });
-    (most - before) / STRANGERS
+    (most - before) / CONNECTIONS
 }
 
 /// Each needs up to 200 KB on a busy machine. With the buffers of a client that is known it would be 600 KB and more.
@@ -159,7 +159,7 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
 }
 
 /// The beginning of a connection whose other side may send as much as it likes.
-fn greeting() -> Vec<u8> {
+fn handshake() -> Vec<u8> {
     const INITIAL_WINDOW_SIZE: [u8; 2] = [0, 4];
     let most = (i32::MAX as u32).to_be_bytes();
     let settings = frame(4, 0, 0, &[&INITIAL_WINDOW_SIZE[..], &most].concat());
@@ -193,7 +193,7 @@ fn calls_that_strangers_do_not_read_are_not_kept() {
         ("/grpc.health.v1.Health/Watch", b""),
     ] {
         let asked = |number| match number {
-            0 => greeting(),
+            0 => handshake(),
             number => call(2 * number - 1, path, message),
         };
         let server = start(&["--timeout", "1"]);
@@ -207,21 +207,21 @@ fn who_does_not_begin_is_not_waited_for() {
     let authority = Authority::new();
     let flags = authority.flags("server", &["localhost"]);
     let sealed: Vec<&str> = flags.iter().map(String::as_str).chain(["--tls-auth-clients", "no"]).collect();
-    let sealed = [FACES, &sealed, &["--timeout", "1"]].concat();
+    let sealed = [LISTENERS, &sealed, &["--timeout", "1"]].concat();
     // The head of a record with a greeting of 512 bytes, most of which never comes.
     const HELLO: &[u8] = &[22, 3, 1, 2, 0, 1, 0, 1, 252, 3, 3];
     let server = TestServer::start(&sealed);
     for address in [server.address(), server.http_address(), server.grpc_address()] {
         let mut stream = connect(address);
         stream.write_all(HELLO).expect("it is taken");
-        assert!(told(stream).len() < 64, "a farewell, if anything");
+        assert!(reported(stream).len() < 64, "a farewell, if anything");
     }
     let server = start(&["--timeout", "1"]);
     for begun in ["", "PRI * HT", "GET /v1", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"] {
         let mut stream = connect(server.grpc_address());
         stream.write_all(begun.as_bytes()).expect("it is taken");
-        let told = told(stream);
-        assert!(told.len() < 256, "{told}");
+        let reported = reported(stream);
+        assert!(reported.len() < 256, "{reported}");
     }
 }
 
@@ -260,7 +260,7 @@ fn strangers_leave_room_on_store_nodes() {
 fn store_nodes_do_not_listen_long_to_strangers() {
     let store = TestServer::store(&[]);
     let mut stream = connect(store.address());
-    stream.set_write_timeout(Some(PATIENCE)).expect("a socket option");
+    stream.set_write_timeout(Some(TIMEOUT)).expect("a socket option");
     stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").expect("it is taken");
     // Frames of a kind that nobody knows, which are to be ignored.
     let mut frame = vec![0, 0x40, 0, 0xee, 0, 0, 0, 0, 0];

@@ -71,8 +71,8 @@ fn strangers_are_not_let_in() {
     assert_eq!(notation::reply(&client.run("PING")), "+PONG");
     let to = |host, root: &str, own| Tunnel::new(server.address(), Resp, host, root, own);
     assert!(leads_nowhere(&to(HOST, &ours.root(), None)), "it has no certificate");
-    let stranger = Some(theirs.certificate("client", &["client"]));
-    assert!(leads_nowhere(&to(HOST, &ours.root(), stranger)), "nobody knows who has signed it");
+    let foreign = Some(theirs.certificate("client", &["client"]));
+    assert!(leads_nowhere(&to(HOST, &ours.root(), foreign)), "nobody knows who has signed it");
     assert!(leads_nowhere(&to(HOST, &theirs.root(), known.clone())), "the client does not know the server");
     assert!(leads_nowhere(&to("elsewhere", &ours.root(), known)), "the server is called something else");
     let mut plain = Client::connect(server.address(), tests::Protocol::Resp2);
@@ -105,9 +105,9 @@ fn those_who_are_killed_in_the_middle_harm_nobody() {
         client.run("CLIENT LIST").text().expect("text").split(|b| *b == b'\n').count() == 2
     });
     // A farewell, if anything, and then the end.
-    let mut told = Vec::new();
-    let _ = begun.read_to_end(&mut told);
-    assert!(told.len() < 64, "{}", told.escape_ascii());
+    let mut reported = Vec::new();
+    let _ = begun.read_to_end(&mut reported);
+    assert!(reported.len() < 64, "{}", reported.escape_ascii());
     assert_eq!(client.call(["STRLEN", "large"]), Value::Integer(8 << 20));
 }
 
@@ -193,8 +193,8 @@ fn parts_of_a_cluster_know_each_other_by_certificates() {
     for (flags, why) in refused {
         let addresses = addresses.map(|address| address.to_string()).join(",");
         let own = ["--stores", &addresses, "--tls-listeners", "grpc"];
-        let stranger = start(&flags, &own);
-        wait_until("the log says why", || stranger.log().contains(why));
+        let foreign = start(&flags, &own);
+        wait_until("the log says why", || foreign.log().contains(why));
     }
     assert_eq!(client.run("DBSIZE"), Value::Integer(100));
 }

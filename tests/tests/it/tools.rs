@@ -6,11 +6,11 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 
-use store_engine::rdb::Marks;
-use store_engine::rdb::file::Writer;
+use store_engine::rdb::KeyMeta;
+use store_engine::rdb::file::RdbWriter;
 use store_engine::{Entry, Stamp, Value as Held};
-use tests::folder::Folder;
 use tests::process::{command, refused};
+use tests::temp_dir::TempDir;
 use tests::{Client, Oracle, Protocol, TestServer, Value, notation, wait_until};
 
 /// Runs `moonshard store`; returns its exit code and what it said.
@@ -115,8 +115,8 @@ fn answers(client: &mut Client, questions: &[&str]) -> Vec<String> {
     let answer = |line: &&str| {
         let reply = client.run(line);
         let is_ordered = !line.starts_with("SM") && !line.starts_with("HG");
-        let told = if is_ordered { notation::reply(&reply) } else { notation::unordered(&reply) };
-        format!("{line}: {told}")
+        let reported = if is_ordered { notation::reply(&reply) } else { notation::unordered(&reply) };
+        format!("{line}: {reported}")
     };
     questions.iter().map(answer).collect()
 }
@@ -127,8 +127,8 @@ fn resp3(server: &TestServer) -> Client {
 
 #[test]
 fn data_travels_to_redis_and_back() {
-    let folder = Folder::made("tools");
-    let (data, file) = (folder.child("data"), folder.child("dump.rdb"));
+    let dir = TempDir::made("tools");
+    let (data, file) = (dir.child("data"), dir.child("dump.rdb"));
     let server = start(&data);
     fill(&server);
     let wanted = answers(&mut resp3(&server), QUESTIONS);
@@ -139,13 +139,13 @@ fn data_travels_to_redis_and_back() {
     assert_eq!((code, &*out), (Some(2), ""));
     assert_eq!(err, format!("moonshard: {data} is in use by another process; stop it first\n"));
     stop(server);
-    let told = well(&["check", &data]);
-    assert!(told.contains("database 0: 12 keys, 1 expire, 1 sticky, "), "{told}");
-    assert!(told.contains("database 7: 6 keys, 0 expire, 0 sticky, "), "{told}");
-    assert!(told.contains("\nscripts: 1\nlibraries: 1\njournal: "), "{told}");
+    let reported = well(&["check", &data]);
+    assert!(reported.contains("database 0: 12 keys, 1 expire, 1 sticky, "), "{reported}");
+    assert!(reported.contains("database 7: 6 keys, 0 expire, 0 sticky, "), "{reported}");
+    assert!(reported.contains("\nscripts: 1\nlibraries: 1\njournal: "), "{reported}");
     assert_eq!(well(&["dump", &data, &file]), format!("{file} written\n"));
 
-    let again = folder.child("again");
+    let again = dir.child("again");
     assert_eq!(well(&["restore", &file, &again]), "18 keys restored, 0 expired keys skipped\n");
     assert!(well(&["check", &again]).contains("\nscripts: 1\nlibraries: 1\njournal: 0 records, 0 bytes\n"));
     let server = start(&again);
@@ -154,7 +154,7 @@ fn data_travels_to_redis_and_back() {
     stop(server);
 
     // Through Redis, which knows nothing of sticky keys and forgets scripts.
-    let Some(redis) = Oracle::start_in(folder.path()) else { return };
+    let Some(redis) = Oracle::start_in(dir.path()) else { return };
     let mut client = Client::connect(redis.address(), Protocol::Resp2);
     wait_until("the file is loaded", || client.run("PING") == Value::Status(b"PONG".to_vec()));
     assert_eq!(notation::reply(&client.run("HELLO 3")).chars().next(), Some('{'));
@@ -162,7 +162,7 @@ fn data_travels_to_redis_and_back() {
     for line in ["SELECT 0", "SAVE"] {
         assert_eq!(notation::reply(&client.run(line)), "+OK", "{line}");
     }
-    let back = folder.child("back");
+    let back = dir.child("back");
     assert_eq!(well(&["restore", &file, &back]), "18 keys restored, 0 expired keys skipped\n");
     let server = start(&back);
     assert_eq!(answers(&mut resp3(&server), QUESTIONS), wanted);
@@ -170,8 +170,8 @@ fn data_travels_to_redis_and_back() {
 
 #[test]
 fn a_dash_stands_for_the_standard_streams() {
-    let folder = Folder::made("tools");
-    let (data, copy) = (folder.child("data"), folder.child("copy"));
+    let dir = TempDir::made("tools");
+    let (data, copy) = (dir.child("data"), dir.child("copy"));
     let server = start(&data);
     fill(&server);
     stop(server);
@@ -186,38 +186,38 @@ fn a_dash_stands_for_the_standard_streams() {
 }
 
 /// A file with these keys and times of expiry.
-fn rdb(path: &str, keys: &[(&[u8], u64)], marks: Marks) {
-    let mut writer = Writer::new(Vec::new()).expect("memory takes all");
+fn rdb(path: &str, keys: &[(&[u8], u64)], meta: KeyMeta) {
+    let mut writer = RdbWriter::new(Vec::new()).expect("memory takes all");
     for (key, expire_at_ms) in keys {
         let mut entry = Entry::new(Held::string(b"value"), Stamp::default());
         entry.expire_at_ms = std::num::NonZeroU64::new(*expire_at_ms);
-        writer.key(key, &entry, marks).expect("memory takes all");
+        writer.key(key, &entry, meta).expect("memory takes all");
     }
     fs::write(path, writer.finish().expect("memory takes all")).expect("written");
 }
 
 #[test]
 fn what_cannot_be_restored_leaves_no_trace() {
-    let folder = Folder::made("tools");
-    let (data, file) = (folder.child("data"), folder.child("file.rdb"));
-    let mut told = String::new();
+    let dir = TempDir::made("tools");
+    let (data, file) = (dir.child("data"), dir.child("file.rdb"));
+    let mut reported = String::new();
     let mut refuses = |bytes: &[u8]| {
         fs::write(&file, bytes).expect("written");
         let (code, out, err) = tool(&["restore", &file, &data]);
         assert_eq!((&*out, Path::new(&data).exists()), ("", false), "{err}");
         let line = err.replace(&file, "FILE");
-        told.push_str(&format!("{}: {line}", code.expect("an exit code")));
+        reported.push_str(&format!("{}: {line}", code.expect("an exit code")));
     };
-    rdb(&folder.child("good"), &[(b"k", 0)], Marks::default());
-    let good = fs::read(folder.child("good")).expect("a file");
-    rdb(&folder.child("twice"), &[(b"k", 0), (b"\xff", 0), (b"\xff", 0)], Marks::default());
+    rdb(&dir.child("good"), &[(b"k", 0)], KeyMeta::default());
+    let good = fs::read(dir.child("good")).expect("a file");
+    rdb(&dir.child("twice"), &[(b"k", 0), (b"\xff", 0), (b"\xff", 0)], KeyMeta::default());
     refuses(b"");
     refuses(&good[..good.len() - 9]);
     refuses(&[&good[..good.len() - 1], b"!"].concat());
-    refuses(&fs::read(folder.child("twice")).expect("a file"));
+    refuses(&fs::read(dir.child("twice")).expect("a file"));
     refuses(b"REDIS0010\x07\x01k");
     refuses(b"REDIS0010\xf5\x04text\xff\0\0\0\0\0\0\0\0");
-    insta::assert_snapshot!(told, @r#"
+    insta::assert_snapshot!(reported, @r#"
     1: moonshard: FILE is damaged: byte 0: the data end here; nothing was restored, use another backup
     1: moonshard: FILE is damaged: byte 18: the data end here; nothing was restored, use another backup
     1: moonshard: FILE is damaged: byte 27: damaged data: the checksum is another; nothing was restored, use another backup
@@ -226,16 +226,16 @@ fn what_cannot_be_restored_leaves_no_trace() {
     1: moonshard: FILE is damaged: a function library: ERR Missing library metadata; nothing was restored, use another backup
     "#);
 
-    let (code, _, err) = tool(&["restore", &folder.child("none"), &data]);
+    let (code, _, err) = tool(&["restore", &dir.child("none"), &data]);
     assert_eq!(code, Some(2));
     assert!(err.ends_with(": No such file or directory (os error 2)\n"), "{err}");
     // Nor is anything put where something is.
-    assert_eq!(well(&["restore", &folder.child("good"), &data]), "1 keys restored, 0 expired keys skipped\n");
-    let (code, _, err) = tool(&["restore", &folder.child("good"), &data]);
+    assert_eq!(well(&["restore", &dir.child("good"), &data]), "1 keys restored, 0 expired keys skipped\n");
+    let (code, _, err) = tool(&["restore", &dir.child("good"), &data]);
     let wanted =
         format!("moonshard: {data} already has data; use a directory that is empty or does not exist\n");
     assert_eq!((code, err), (Some(2), wanted));
-    let none = folder.child("none");
+    let none = dir.child("none");
     for args in [&["check", &none][..], &["dump", &none, &file]] {
         let wanted = format!("moonshard: {none} is not a data-dir: it has no data of this server\n");
         assert_eq!(tool(args), (Some(2), String::new(), wanted));
@@ -244,27 +244,32 @@ fn what_cannot_be_restored_leaves_no_trace() {
 
 #[test]
 fn times_and_stamps_are_restored() {
-    let folder = Folder::made("tools");
+    let dir = TempDir::made("tools");
     let far = 5_102_444_800_000;
-    for (policy, question, marks, wanted) in [
-        ("allkeys-lru", "OBJECT IDLETIME k", Marks { idle_s: Some(5000), ..Marks::default() }, 5000..5600),
-        ("allkeys-lfu", "OBJECT FREQ k", Marks { freq: Some(77), ..Marks::default() }, 60..78),
+    for (policy, question, meta, wanted) in [
+        (
+            "allkeys-lru",
+            "OBJECT IDLETIME k",
+            KeyMeta { idle_s: Some(5000), ..KeyMeta::default() },
+            5000..5600,
+        ),
+        ("allkeys-lfu", "OBJECT FREQ k", KeyMeta { freq: Some(77), ..KeyMeta::default() }, 60..78),
     ] {
-        let (data, file) = (folder.child(policy), folder.child("file.rdb"));
+        let (data, file) = (dir.child(policy), dir.child("file.rdb"));
         // A key that has expired may come twice: Redis does not look at it.
-        rdb(&file, &[(b"gone", 1), (b"k", far), (b"gone", 2)], marks);
+        rdb(&file, &[(b"gone", 1), (b"k", far), (b"gone", 2)], meta);
         assert_eq!(well(&["restore", &file, &data]), "1 keys restored, 2 expired keys skipped\n");
         let server = TestServer::start(&["--data-dir", &data, "--maxmemory-policy", policy]);
-        let Value::Integer(told) = server.client().run(question) else { panic!("a number") };
-        assert!(wanted.contains(&told), "{told}");
+        let Value::Integer(reported) = server.client().run(question) else { panic!("a number") };
+        assert!(wanted.contains(&reported), "{reported}");
         assert_eq!(notation::reply(&server.client().run("PEXPIRETIME k")), far.to_string());
     }
 }
 
 /// All files below a folder.
-fn files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+fn files(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut found = BTreeMap::new();
-    for entry in fs::read_dir(folder).expect("a folder") {
+    for entry in fs::read_dir(dir).expect("a folder") {
         let path = entry.expect("an entry").path();
         if path.is_dir() {
             found.extend(files(&path));
@@ -275,15 +280,15 @@ fn files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     found
 }
 
-fn keys_in(told: &str) -> usize {
-    let count = told.strip_prefix("database 0: ").and_then(|rest| rest.split(' ').next());
-    count.and_then(|count| count.parse().ok()).unwrap_or_else(|| panic!("no keys in {told}"))
+fn keys_in(reported: &str) -> usize {
+    let count = reported.strip_prefix("database 0: ").and_then(|rest| rest.split(' ').next());
+    count.and_then(|count| count.parse().ok()).unwrap_or_else(|| panic!("no keys in {reported}"))
 }
 
 #[test]
 fn what_is_left_of_damaged_data_is_told_saved_and_gone_on_with() {
-    let folder = Folder::made("tools");
-    let (data, file) = (folder.child("data"), folder.child("dump.rdb"));
+    let dir = TempDir::made("tools");
+    let (data, file) = (dir.child("data"), dir.child("dump.rdb"));
     let server = start(&data);
     let mut client = server.client();
     client.eval("for i = 1, 3000 do redis.call('set', 'key' .. i, ('x'):rep(i % 100)) end", &[], &[]);
@@ -296,17 +301,17 @@ fn what_is_left_of_damaged_data_is_told_saved_and_gone_on_with() {
     fs::write(path, turned).expect("written");
 
     let before = files(Path::new(&data));
-    let (code, told, err) = tool(&["check", &data]);
-    assert_eq!(code, Some(1), "{told}");
-    let left = keys_in(&told);
-    assert!((1..3000).contains(&left), "{told}");
+    let (code, reported, err) = tool(&["check", &data]);
+    assert_eq!(code, Some(1), "{reported}");
+    let left = keys_in(&reported);
+    assert!((1..3000).contains(&left), "{reported}");
     let (problems, verdict) = err.trim_end().rsplit_once('\n').expect("more than one line");
     assert!(problems.lines().all(|line| line.starts_with(&format!("moonshard: {data}/sled"))), "{err}");
     assert!(verdict.contains(&format!("problems in {data}; restore a backup; or inspect")), "{verdict}");
     let (code, _, dump_err) = tool(&["dump", &data, &file]);
     assert_eq!((code, dump_err), (Some(1), err));
     assert_eq!(
-        well(&["restore", &file, &folder.child("rest")]),
+        well(&["restore", &file, &dir.child("rest")]),
         format!("{left} keys restored, 0 expired keys skipped\n")
     );
 

@@ -215,16 +215,16 @@ fn nobody_notices_that_slots_move() {
     };
     let name = |node: usize| nodes[node].to_string();
     for (slots, to) in [("0-8191", 1), ("0-16383", 0), ("100-9000", 2), ("5461-10922", 1)] {
-        let told = done(&nodes, &["move", "--slots", slots, "--to", &name(to)]);
-        assert!(told.lines().count() > 2 && told.contains(" slots moved, "), "{told}");
+        let reported = done(&nodes, &["move", "--slots", slots, "--to", &name(to)]);
+        assert!(reported.lines().count() > 2 && reported.contains(" slots moved, "), "{reported}");
         go_on(&crowd);
     }
     let new = TestServer::store(FLAGS);
-    let told = done(&nodes[..1], &["add", &new.address().to_string()]);
-    assert!(told.contains("4096 of 4096 slots moved"), "{told}");
+    let reported = done(&nodes[..1], &["add", &new.address().to_string()]);
+    assert!(reported.contains("4096 of 4096 slots moved"), "{reported}");
     go_on(&crowd);
-    let told = done(&nodes, &["drain", &name(0)]);
-    assert!(told.ends_with("the node can be stopped\n"), "{told}");
+    let reported = done(&nodes, &["drain", &name(0)]);
+    assert!(reported.ends_with("the node can be stopped\n"), "{reported}");
     go_on(&crowd);
     stores.remove(0).kill();
     go_on(&crowd);
@@ -399,16 +399,16 @@ fn fill(client: &mut Client) -> Vec<&'static str> {
 }
 
 /// All that can be told of a key.
-fn told_of(client: &mut Client, key: &str) -> Vec<String> {
-    let mut told = vec![format!("{:?}", client.call(["DUMP", key]))];
+fn reported_for(client: &mut Client, key: &str) -> Vec<String> {
+    let mut reported = vec![format!("{:?}", client.call(["DUMP", key]))];
     for line in ["TYPE", "PEXPIRETIME", "OBJECT STICKY", "OBJECT ENCODING"] {
-        told.push(said(client, &format!("{line} {key}")));
+        reported.push(said(client, &format!("{line} {key}")));
     }
-    if told[1] == "+stream" {
-        told.push(said(client, &format!("XINFO STREAM {key}")));
-        told.push(said(client, &format!("XINFO GROUPS {key}")));
+    if reported[1] == "+stream" {
+        reported.push(said(client, &format!("XINFO STREAM {key}")));
+        reported.push(said(client, &format!("XINFO GROUPS {key}")));
         if key == "stream" {
-            told.push(said(client, "XPENDING stream all"));
+            reported.push(said(client, "XPENDING stream all"));
             let pending = client.run("XPENDING stream all - + 1000");
             let Value::Array(pending) = pending else { panic!("entries") };
             // But for how long each is idle.
@@ -416,10 +416,10 @@ fn told_of(client: &mut Client, key: &str) -> Vec<String> {
                 Value::Array(of) => format!("{:?} {:?} {:?}", of[0], of[1], of[3]),
                 _ => panic!("an entry"),
             };
-            told.extend(pending.iter().map(entry));
+            reported.extend(pending.iter().map(entry));
         }
     }
-    told
+    reported
 }
 
 #[test]
@@ -430,18 +430,18 @@ fn values_of_all_types_move_whole() {
     let mut client = gateway.client();
     wait_until("both are reached", || number_or(&mut client, "DBSIZE").is_some());
     let keys = fill(&mut client);
-    let before: Vec<_> = keys.iter().map(|key| told_of(&mut client, key)).collect();
+    let before: Vec<_> = keys.iter().map(|key| reported_for(&mut client, key)).collect();
     for to in [0, 1, 0] {
         done(&nodes, &["move", "--slots", "0-16383", "--to", &nodes[to].to_string()]);
         for (key, before) in keys.iter().zip(&before) {
-            assert_eq!(told_of(&mut client, key), *before, "{key} on node {to}");
+            assert_eq!(reported_for(&mut client, key), *before, "{key} on node {to}");
         }
     }
     // And are on disk where they went.
     stores.iter_mut().for_each(restart);
     wait_until("both are reached", || number_or(&mut client, "DBSIZE") == Some(keys.len() as i64));
     for (key, before) in keys.iter().zip(&before) {
-        assert_eq!(told_of(&mut client, key), *before, "{key} after a crash");
+        assert_eq!(reported_for(&mut client, key), *before, "{key} after a crash");
     }
     let next = "[[\"stream\", [[\"5-301\", [\"f\", \"300\"]]]]]";
     assert_eq!(said(&mut client, "XREADGROUP GROUP all ann COUNT 1 STREAMS stream >"), next);
@@ -524,9 +524,9 @@ fn begun(nodes: &[SocketAddr], to: usize, lines: usize) -> Child {
         .stderr(Stdio::null())
         .spawn()
         .expect("it starts");
-    let mut told = BufReader::new(child.stdout.take().expect("a pipe"));
+    let mut reported = BufReader::new(child.stdout.take().expect("a pipe"));
     for _ in 0..lines {
-        told.read_line(&mut String::new()).expect("text");
+        reported.read_line(&mut String::new()).expect("text");
     }
     child
 }
@@ -587,9 +587,9 @@ fn a_slot_that_is_too_large_is_refused() {
         let output = ran(&nodes, &["move", "--slots", &slot, "--to", &to.to_string()]);
         // One of them has it already.
         if !output.status.success() {
-            let told = String::from_utf8_lossy(&output.stderr).into_owned();
-            assert!(told.contains(&format!("slot {slot} has 200")), "{told}");
-            assert!(told.contains("delete or split its largest keys"), "{told}");
+            let reported = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(reported.contains(&format!("slot {slot} has 200")), "{reported}");
+            assert!(reported.contains("delete or split its largest keys"), "{reported}");
             refused += 1;
         }
     }

@@ -69,22 +69,22 @@ fn transcript(address: SocketAddr, case: &str) -> Vec<String> {
         clients[at].send(notation::arguments(&line).expect("balanced quotes"));
         let reply = notation::reply(&clients[at].read());
         // These tell of the connection itself.
-        let is_told =
+        let is_invalidated =
             ["HELLO", "CLIENT ID", "GETREDIR", "TRACKINGINFO"].iter().any(|word| step.contains(word));
         let hidden = ids.iter().fold(reply.clone(), |reply, id| reply.replace(id, "ID"));
-        lines.push(format!("{step} -> {}", if is_told { hidden } else { reply }));
+        lines.push(format!("{step} -> {}", if is_invalidated { hidden } else { reply }));
         for at in [0, 2] {
             let before = lines.len();
             // What comes before the answer to this was told by now.
             clients[at].send(["CLIENT", "GETNAME"]);
             loop {
                 let heard = clients[at].read();
-                let is_told = match &heard {
+                let is_invalidated = match &heard {
                     Value::Push(_) => true,
                     Value::Array(parts) => parts.first().and_then(Value::text) == Some(b"message"),
                     _ => false,
                 };
-                if !is_told {
+                if !is_invalidated {
                     break;
                 }
                 lines.push(format!("    {} hears {}", ["a", "", "r"][at], notation::reply(&heard)));
@@ -130,8 +130,8 @@ fn the_table_is_bounded_in_bytes() {
     (0..12).for_each(|number| keeps.send(["GET", &key(number)]));
     let heard: Vec<Value> = (0..14).map(|_| keeps.read()).collect();
     let dropped: Vec<&Value> = heard.iter().filter(|heard| matches!(heard, Value::Push(_))).collect();
-    let told = [key(0), key(1)].map(|key| format!(">[\"invalidate\", [\"{key}\"]]"));
-    assert!(dropped.into_iter().map(notation::reply).eq(told), "the first two are dropped");
+    let reported = [key(0), key(1)].map(|key| format!(">[\"invalidate\", [\"{key}\"]]"));
+    assert!(dropped.into_iter().map(notation::reply).eq(reported), "the first two are dropped");
     assert_eq!((server.info("tracking_total_keys"), server.info("tracking_total_items")), (10, 10));
     assert!((1_000_000..1 << 20).contains(&server.info("tracking_total_bytes")));
     // One that is larger than all is dropped at once, behind its reply.
@@ -170,8 +170,8 @@ fn time_memory_and_the_table_drop_copies() {
         keeps.send(["GET", key]);
     }
     let replies: Vec<String> = (0..6).map(|_| notation::reply(&keeps.read())).collect();
-    let told: Vec<&str> = replies.iter().filter(|reply| *reply != "nil").map(String::as_str).collect();
-    assert_eq!(told, [">[\"invalidate\", [\"a\"]]", ">[\"invalidate\", [\"b\"]]"]);
+    let reported: Vec<&str> = replies.iter().filter(|reply| *reply != "nil").map(String::as_str).collect();
+    assert_eq!(reported, [">[\"invalidate\", [\"a\"]]", ">[\"invalidate\", [\"b\"]]"]);
     for (field, value) in [("clients", 1), ("total_keys", 2), ("total_items", 2), ("total_prefixes", 0)] {
         assert_eq!(server.info(&format!("tracking_{field}")), value, "{field}");
     }
@@ -199,16 +199,16 @@ fn a_broken_redirection_is_told() {
 }
 
 /// A client with its copies by key.
-struct Keeper {
+struct CachingClient {
     client: Client,
     copies: BTreeMap<String, String>,
 }
 
-impl Keeper {
-    fn new(address: SocketAddr) -> Keeper {
+impl CachingClient {
+    fn new(address: SocketAddr) -> CachingClient {
         let mut client = Client::connect(address, Protocol::Resp3);
         client.run("CLIENT TRACKING ON");
-        Keeper { client, copies: BTreeMap::new() }
+        CachingClient { client, copies: BTreeMap::new() }
     }
 
     /// The next reply, or nothing if it was told something instead.
@@ -266,19 +266,19 @@ fn copies_stay_true(address: impl Fn(usize) -> SocketAddr, marks: &[String], rou
             })
             .collect();
         let ends = SetOnDrop(&stop);
-        let mut keeper = Keeper::new(address(0));
-        (0..rounds).for_each(|round| keeper.read(&[key(round), key(round * 5), key(round + 3)]));
+        let mut caching_client = CachingClient::new(address(0));
+        (0..rounds).for_each(|round| caching_client.read(&[key(round), key(round * 5), key(round + 3)]));
         drop(ends);
         writers.into_iter().for_each(|writer| writer.join().expect("no panic"));
         // What is told of these is told behind all that was changed before.
-        keeper.read(marks);
+        caching_client.read(marks);
         let mut other = Client::connect(address(0), Protocol::Resp2);
         marks.iter().for_each(|mark| drop(other.call(["SET", mark, "x"])));
-        while marks.iter().any(|mark| keeper.copies.contains_key(&format!("\"{mark}\""))) {
-            assert_eq!(keeper.hear(), None);
+        while marks.iter().any(|mark| caching_client.copies.contains_key(&format!("\"{mark}\""))) {
+            assert_eq!(caching_client.hear(), None);
         }
         for at in 0..KEYS {
-            if let Some(copy) = keeper.copies.get(&format!("\"{}\"", key(at))) {
+            if let Some(copy) = caching_client.copies.get(&format!("\"{}\"", key(at))) {
                 assert_eq!(notation::reply(&other.call(["GET", &key(at)])), *copy, "{}", key(at));
             }
         }
@@ -325,15 +325,15 @@ fn gateways_hear_of_what_happens_on_nodes() {
         other.run(&format!("DEL {key}"));
         hears(&mut keeps, &[key]);
     }
-    let mut keeper = Keeper { client: keeps, copies: BTreeMap::new() };
+    let mut caching_client = CachingClient { client: keeps, copies: BTreeMap::new() };
     for change in ["FLUSHALL", "a node is lost"] {
-        keeper.read(&keys);
+        caching_client.read(&keys);
         match change {
             "FLUSHALL" => drop(other.run(change)),
             _ => cluster.stores[1].kill(),
         }
-        while !keeper.copies.is_empty() {
-            assert_eq!(keeper.hear(), None, "{change}");
+        while !caching_client.copies.is_empty() {
+            assert_eq!(caching_client.hear(), None, "{change}");
         }
     }
 }

@@ -398,9 +398,9 @@ fn what_a_killed_client_waited_for_is_not_lost() {
         taken += usize::from(matches!(waiting.try_read(), Ok(Some(_))));
     }
     let Value::Integer(left) = server.client.run("LLEN list") else { panic!("a number") };
-    let (left, told) = (usize::try_from(left).expect("a length"), taken);
+    let (left, reported) = (usize::try_from(left).expect("a length"), taken);
     // Served and then killed: the element is gone, as if the reply had been lost on the way.
-    assert!(left + told <= rounds, "{left} are left, {told} were told of {rounds}");
+    assert!(left + reported <= rounds, "{left} are left, {reported} were told of {rounds}");
     server.is_well();
 }
 

@@ -129,7 +129,7 @@ impl Drop for Over<'_> {
 }
 
 /// What a client was told.
-enum Told {
+enum Outcome {
     Reply(Value),
     /// Nothing was done.
     Nothing,
@@ -159,17 +159,17 @@ impl<'a> Player<'a> {
     }
 
     /// Sends calls, of which the last one is answered by what they did.
-    fn ask(&mut self, calls: &[Vec<String>]) -> Told {
-        let told = self.try_ask(calls);
-        match &told {
-            Told::Reply(_) => self.count("done"),
-            Told::Nothing => self.count("nothing"),
-            Told::Unknown => self.count("unknown"),
+    fn ask(&mut self, calls: &[Vec<String>]) -> Outcome {
+        let outcome = self.try_ask(calls);
+        match &outcome {
+            Outcome::Reply(_) => self.count("done"),
+            Outcome::Nothing => self.count("nothing"),
+            Outcome::Unknown => self.count("unknown"),
         }
-        told
+        outcome
     }
 
-    fn try_ask(&mut self, calls: &[Vec<String>]) -> Told {
+    fn try_ask(&mut self, calls: &[Vec<String>]) -> Outcome {
         // Not all stay with the gateway that lives longest.
         if self.client.is_none() || self.chance.percent(1) {
             let address = self.chance.pick(&self.world.gateways);
@@ -178,7 +178,7 @@ impl<'a> Player<'a> {
         let Some(client) = &mut self.client else {
             // It is not there at the moment.
             sleep(Duration::from_millis(5));
-            return Told::Nothing;
+            return Outcome::Nothing;
         };
         let bytes: Vec<u8> = calls.iter().flat_map(encode).collect();
         let _ = client.send_raw(&bytes);
@@ -188,16 +188,16 @@ impl<'a> Player<'a> {
         }
         let Some(reply) = last else {
             self.client = None;
-            return Told::Unknown;
+            return Outcome::Unknown;
         };
         if matches!(reply, Value::Error(_)) {
             // Otherwise the fault is over before anything else happened.
             sleep(Duration::from_millis(2));
         }
-        told(reply)
+        outcome(reply)
     }
 
-    fn eval(&mut self, script: &str, keys: &[String], args: &[String]) -> Told {
+    fn eval(&mut self, script: &str, keys: &[String], args: &[String]) -> Outcome {
         let head = ["EVAL".to_owned(), script.to_owned(), keys.len().to_string()];
         self.ask(&[head.into_iter().chain(keys.iter().cloned()).chain(args.iter().cloned()).collect()])
     }
@@ -246,15 +246,15 @@ impl<'a> Player<'a> {
     fn look(mut self) -> Self {
         while !self.is_over() {
             let keys = &self.world.keys.marks;
-            let told = match self.chance.percent(30) {
+            let outcome = match self.chance.percent(30) {
                 true => self.ask(&[["MGET".to_owned()].into_iter().chain(keys.iter().cloned()).collect()]),
                 false => self.eval(LOOK, keys, &[]),
             };
-            if let Told::Reply(reply) = told {
+            if let Outcome::Reply(reply) = outcome {
                 assert_one_mark(&reply);
             }
             let accounts = &self.world.keys.accounts;
-            if let Told::Reply(reply) = self.eval(LOOK, accounts, &[]) {
+            if let Outcome::Reply(reply) = self.eval(LOOK, accounts, &[]) {
                 assert_wealth(&reply);
             }
         }
@@ -274,7 +274,7 @@ impl<'a> Player<'a> {
                 });
             }
             let began = self.world.now();
-            let (kind, told) = match self.chance.below(4) {
+            let (kind, outcome) = match self.chance.below(4) {
                 0 => {
                     ops.truncate(1);
                     ("plain", self.ask(&[plain(&ops[0])]))
@@ -300,13 +300,13 @@ impl<'a> Player<'a> {
                 }
             };
             let ended = self.world.now();
-            let ending = match told {
-                Told::Reply(reply) => {
+            let ending = match outcome {
+                Outcome::Reply(reply) => {
                     fill_in(kind, &mut ops, reply);
                     Ending::Committed
                 }
-                Told::Nothing => Ending::Undone,
-                Told::Unknown => Ending::Unknown,
+                Outcome::Nothing => Ending::Undone,
+                Outcome::Unknown => Ending::Unknown,
             };
             if ending != Ending::Committed {
                 ops.retain(|op| matches!(op, Op::Append(..)));
@@ -318,21 +318,21 @@ impl<'a> Player<'a> {
     }
 }
 
-fn told(reply: Value) -> Told {
+fn outcome(reply: Value) -> Outcome {
     // Where a command of EXEC was lost all of it was.
     let text = match &reply {
         Value::Array(all) => all.iter().find(|value| matches!(value, Value::Error(_))).map(notation::reply),
         reply => Some(notation::reply(reply)),
     };
     match text.as_deref().unwrap_or_default() {
-        text if text.starts_with("-CLUSTERDOWN ") || text.starts_with("-TRYAGAIN ") => Told::Nothing,
-        text if text.starts_with("-EXECABORT ") => Told::Nothing,
+        text if text.starts_with("-CLUSTERDOWN ") || text.starts_with("-TRYAGAIN ") => Outcome::Nothing,
+        text if text.starts_with("-EXECABORT ") => Outcome::Nothing,
         // It has waited so long for others.
-        text if text.starts_with("-SCRIPTLIMIT time") => Told::Nothing,
-        text if text.starts_with("-UNKNOWN ") => Told::Unknown,
+        text if text.starts_with("-SCRIPTLIMIT time") => Outcome::Nothing,
+        text if text.starts_with("-UNKNOWN ") => Outcome::Unknown,
         text => {
             assert!(!text.starts_with('-'), "an error that no fault explains: {text}");
-            Told::Reply(reply)
+            Outcome::Reply(reply)
         }
     }
 }
@@ -558,7 +558,7 @@ impl Story {
         for (number, key) in keys.all().enumerate() {
             let client = &mut clients[number % GATEWAYS];
             wait_until("every key can be written", || {
-                matches!(told(client.call(["PERSIST", key])), Told::Reply(_))
+                matches!(outcome(client.call(["PERSIST", key])), Outcome::Reply(_))
             });
         }
     }
@@ -597,7 +597,7 @@ fn setting(name: &str) -> Option<u64> {
     Some(text.parse().unwrap_or_else(|_| panic!("{name}: a number")))
 }
 
-fn tell_story(sync: bool) {
+fn run_history(sync: bool) {
     let seed = setting("MOONSHARD_CLUSTER_SEED").unwrap_or(1);
     println!("seed {seed}");
     let until = setting("MOONSHARD_CLUSTER_SECONDS").map(|long| Instant::now() + Duration::from_secs(long));
@@ -636,19 +636,19 @@ fn tell_story(sync: bool) {
     for fault in ALL {
         assert!(story.faults.contains_key(&fault), "{fault:?} never happened");
     }
-    for told in ["done", "nothing", "unknown"] {
-        assert!(story.counts.contains_key(told), "nobody was ever told: {told}");
+    for outcome in ["done", "nothing", "unknown"] {
+        assert!(story.counts.contains_key(outcome), "nobody was ever told: {outcome}");
     }
 }
 
 #[test]
 fn with_sync_everything_told_is_kept() {
     let _permit = permits::disk();
-    tell_story(true);
+    run_history(true);
 }
 
 #[test]
 fn with_periodic_nothing_is_there_by_half() {
     let _permit = permits::disk();
-    tell_story(false);
+    run_history(false);
 }

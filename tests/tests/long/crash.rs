@@ -9,16 +9,16 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use tests::chores::{self, PLAYERS};
 use tests::client::encode;
 use tests::contents::{self, Contents};
-use tests::folder::Folder;
 use tests::generate::Chance;
-use tests::{Client, PATIENCE, TestServer, Value, permits, process, wait_until};
+use tests::temp_dir::TempDir;
+use tests::workload::{self, PLAYERS};
+use tests::{Client, TIMEOUT, TestServer, Value, permits, process, wait_until};
 
 /// Lives of a server in a bounded run: with sync they are shorter.
 const LIVES: [u64; 2] = [6, 12];
-const TELLERS: usize = 2;
+const TRANSFERRERS: usize = 2;
 /// With periodic durability, what was told to be done longer ago than this must be there, unless the machine stalls. A
 /// second is promised; a machine with four others at work on each core was seen to need two.
 const WINDOW: Duration = Duration::from_secs(4);
@@ -27,18 +27,18 @@ const WINDOW: Duration = Duration::from_secs(4);
 const PAUSE: Duration = Duration::from_micros(500);
 
 /// Those that players and tellers use.
-const DATABASES: [usize; 3] = [0, chores::OWN_DATABASES[0], chores::OWN_DATABASES[1]];
+const DATABASES: [usize; 3] = [0, workload::OWN_DATABASES[0], workload::OWN_DATABASES[1]];
 
 /// Numbers of steps, with when they were told to be done.
-type Told = Vec<(u64, Instant)>;
+type Acknowledged = Vec<(u64, Instant)>;
 
 /// How long the disk has at most taken to keep a few bytes.
 fn slowest_write(ended: &AtomicBool) -> Duration {
-    let folder = Folder::made("slowest-write");
+    let dir = TempDir::made("slowest-write");
     let mut slowest = Duration::ZERO;
     while !ended.load(Ordering::Relaxed) {
         let began = Instant::now();
-        let file = std::fs::File::create(folder.path().join("bytes")).expect("a file");
+        let file = std::fs::File::create(dir.path().join("bytes")).expect("a file");
         std::io::Write::write_all(&mut &file, b"bytes")
             .and_then(|()| file.sync_all())
             .expect("room for bytes");
@@ -50,24 +50,24 @@ fn slowest_write(ended: &AtomicBool) -> Duration {
 
 /// What a player or teller did in one life.
 #[derive(Default)]
-struct Deeds {
-    told: Told,
+struct Ops {
+    acknowledged: Acknowledged,
     /// The last step that was begun.
     begun: u64,
 }
 
-impl Deeds {
+impl Ops {
     /// How long before a kill at `end` the first was told of what is gone, if only `kept` is there.
     fn lost(&self, kept: u64, end: Instant) -> Option<Duration> {
-        let first = self.told.iter().find(|(number, _)| *number > kept)?;
+        let first = self.acknowledged.iter().find(|(number, _)| *number > kept)?;
         Some(end.saturating_duration_since(first.1))
     }
 }
 
 /// What is known of one life of the server.
 struct Life {
-    players: Vec<Deeds>,
-    tellers: Vec<Deeds>,
+    players: Vec<Ops>,
+    transferrers: Vec<Ops>,
     end: Instant,
     /// The longest that somebody was away who wanted to sleep for a millisecond.
     stall: Duration,
@@ -94,38 +94,38 @@ fn ask(client: &mut Client, requests: &[Vec<Vec<u8>>]) -> Option<Value> {
 }
 
 /// A player's steps, from `first` on, until the server is gone. The number of the step is told with each.
-fn play(mut client: Client, seed: u64, player: usize, first: u64) -> Deeds {
-    let mut deeds = Deeds { begun: first - 1, ..Deeds::default() };
+fn play(mut client: Client, seed: u64, player: usize, first: u64) -> Ops {
+    let mut ops = Ops { begun: first - 1, ..Ops::default() };
     let select = |db: usize| vec![b"SELECT".to_vec(), db.to_string().into_bytes()];
-    let own = if player == 0 { chores::OWN_DATABASES[0] } else { 0 };
+    let own = if player == 0 { workload::OWN_DATABASES[0] } else { 0 };
     for number in first.. {
-        deeds.begun = number;
+        ops.begun = number;
         let mut requests = vec![select(own)];
-        requests.extend(chores::step(seed, player, number));
+        requests.extend(workload::step(seed, player, number));
         requests.push(select(0));
-        let done = ["SET", &chores::done_key(player), &number.to_string()];
+        let done = ["SET", &workload::done_key(player), &number.to_string()];
         requests.push(done.iter().map(|word| word.as_bytes().to_vec()).collect());
         match ask(&mut client, &requests) {
             Some(Value::Status(_)) => {
-                deeds.told.push((number, Instant::now()));
+                ops.acknowledged.push((number, Instant::now()));
                 std::thread::sleep(PAUSE);
             }
             Some(other) => panic!("step {number} of player {player}: {other:?}"),
-            None => return deeds,
+            None => return ops,
         }
     }
     unreachable!("the server never goes")
 }
 
 /// Transfers until the server is gone. What is told are the shared numbers.
-fn tell(mut client: Client, mut chance: Chance, teller: usize) -> Deeds {
-    let mut deeds = Deeds::default();
+fn check_transfers(mut client: Client, mut chance: Chance, transferrer: usize) -> Ops {
+    let mut ops = Ops::default();
     loop {
-        match ask(&mut client, &chores::transfer(&mut chance, teller)) {
-            Some(Value::Integer(number)) => deeds.told.push((number.cast_unsigned(), Instant::now())),
+        match ask(&mut client, &workload::transfer(&mut chance, transferrer)) {
+            Some(Value::Integer(number)) => ops.acknowledged.push((number.cast_unsigned(), Instant::now())),
             Some(Value::Array(_)) => {}
             Some(other) => panic!("a transfer: {other:?}"),
-            None => return deeds,
+            None => return ops,
         }
     }
 }
@@ -134,7 +134,7 @@ fn tell(mut client: Client, mut chance: Chance, teller: usize) -> Deeds {
 /// smaller ones, and nothing was ever half transferred.
 fn check_shared(contents: &mut Contents) -> Result<u64, String> {
     let shared: Vec<_> = contents
-        .extract_if(.., |(_, key), _| key.starts_with(chores::SHARED.as_bytes()))
+        .extract_if(.., |(_, key), _| key.starts_with(workload::SHARED.as_bytes()))
         .map(|((_, key), held)| (String::from_utf8_lossy(&key).into_owned(), held))
         .collect();
     let number = |text: &str| text.trim_matches('"').parse::<i64>().expect("a number");
@@ -172,19 +172,19 @@ struct Model {
 
 impl Model {
     fn new(seed: u64) -> Model {
-        let flags = [&chores::FLAGS[..], &["--shards", "3"]].concat();
+        let flags = [&workload::FLAGS[..], &["--shards", "3"]].concat();
         Model { server: TestServer::start(&flags), seed, done: [0; PLAYERS] }
     }
 
     fn advance(&mut self, player: usize, to: u64) {
         let mut client = self.server.client();
         if player == 0 {
-            client.call(["SELECT", &chores::OWN_DATABASES[0].to_string()]);
+            client.call(["SELECT", &workload::OWN_DATABASES[0].to_string()]);
         }
         let steps = (self.done[player] + 1..=to).collect::<Vec<_>>();
         for some in steps.chunks(200) {
             let requests: Vec<_> =
-                some.iter().flat_map(|number| chores::step(self.seed, player, *number)).collect();
+                some.iter().flat_map(|number| workload::step(self.seed, player, *number)).collect();
             client.pipeline(&requests);
         }
         self.done[player] = to;
@@ -231,7 +231,7 @@ fn collection_bytes(server: &TestServer, contents: &Contents) -> Vec<(Vec<u8>, V
 
 /// One folder's story.
 struct Story {
-    folder: Folder,
+    dir: TempDir,
     sync: bool,
     seed: u64,
     chance: Chance,
@@ -256,11 +256,11 @@ impl Story {
 
     /// A server that may end itself at a certain place of a round.
     fn start_doomed(&mut self) -> TestServer {
-        let place = self.chance.pick(&["folded", "collected", "applied", "flushed"]);
+        let fail_point = self.chance.pick(&["folded", "collected", "applied", "flushed"]);
         // Not before it is ready and everybody is connected, which takes some idle rounds at most. Shorter rounds come there
         // sooner.
         let turn = 30 + self.chance.below(30);
-        let started = self.start_ending(&format!("round-ms=100,{place}@{turn}=abort"));
+        let started = self.start_ending(&format!("round-ms=100,{fail_point}@{turn}=abort"));
         self.doomed = started.is_ok();
         started.unwrap_or_else(|_| {
             self.cut_while_starting += 1;
@@ -273,11 +273,11 @@ impl Story {
         let bounds = self.chance.pick(&["", "journal-bytes=50000,fold-bytes=5000"]);
         let [shards, threads] = [[1, 2, 5, 16], [1, 2, 2, 4]].map(|some| self.chance.pick(&some).to_string());
         let durability = if self.sync { "sync" } else { "periodic" };
-        let own = ["--data-dir", self.folder.text(), "--durability", durability];
+        let own = ["--data-dir", self.dir.text(), "--durability", durability];
         let more = ["--shards", &shards, "--threads", &threads];
-        let places = format!("{bounds},{doom}");
-        let flags = [&own[..], &more, &chores::FLAGS].concat();
-        TestServer::try_start(&flags, &places)
+        let fail_points = format!("{bounds},{doom}");
+        let flags = [&own[..], &more, &workload::FLAGS].concat();
+        TestServer::try_start(&flags, &fail_points)
     }
 
     /// Players and tellers at work until the server's end; returns what they were told.
@@ -286,29 +286,31 @@ impl Story {
         let life = Duration::from_millis(self.chance.below(longest) as u64);
         // How many rounds there are in a time is the machine's matter.
         let is_left_alone = std::mem::take(&mut self.doomed) && cfg!(debug_assertions);
-        let life = if is_left_alone { PATIENCE } else { life };
+        let life = if is_left_alone { TIMEOUT } else { life };
         let (seed, done) = (self.seed, self.model.done);
         let mut chances: Vec<Chance> =
-            (0..=TELLERS).map(|_| Chance::new(self.chance.below(usize::MAX) as u64)).collect();
+            (0..=TRANSFERRERS).map(|_| Chance::new(self.chance.below(usize::MAX) as u64)).collect();
         let mut saver = chances.pop().expect("one more than tellers");
         let ended = AtomicBool::new(false);
         let (checkpoints, durable) = (Mutex::new(Vec::new()), AtomicU64::new(0));
         // All are connected before anybody begins.
-        let mut clients: Vec<Client> = (0..=PLAYERS + TELLERS).map(|_| server.client()).collect();
+        let mut clients: Vec<Client> = (0..=PLAYERS + TRANSFERRERS).map(|_| server.client()).collect();
         let mut client = clients.pop().expect("one more than players and tellers");
         let of_tellers = clients.split_off(PLAYERS);
-        let (players, tellers, end, stall) = std::thread::scope(|scope| {
+        let (players, transferrers, end, stall) = std::thread::scope(|scope| {
             let (ended, checkpoints, durable) = (&ended, &checkpoints, &durable);
             let players: Vec<_> = clients
                 .into_iter()
                 .enumerate()
                 .map(|(player, client)| scope.spawn(move || play(client, seed, player, done[player] + 1)))
                 .collect();
-            let tellers: Vec<_> = chances
+            let transferrers: Vec<_> = chances
                 .into_iter()
                 .zip(of_tellers)
                 .enumerate()
-                .map(|(teller, (chance, client))| scope.spawn(move || tell(client, chance, teller)))
+                .map(|(transferrer, (chance, client))| {
+                    scope.spawn(move || check_transfers(client, chance, transferrer))
+                })
                 .collect();
             // Everything is folded now and then, long before the journal has the size for that.
             scope.spawn(move || {
@@ -337,16 +339,18 @@ impl Story {
                 self.cut_by_itself += 1;
             }
             ended.store(true, Ordering::Relaxed);
-            let join = |handles: Vec<std::thread::ScopedJoinHandle<'_, Deeds>>| -> Vec<Deeds> {
+            let join = |handles: Vec<std::thread::ScopedJoinHandle<'_, Ops>>| -> Vec<Ops> {
                 handles.into_iter().map(|handle| handle.join().expect("no panic")).collect()
             };
-            (join(players), join(tellers), end, stall.max(disk.join().expect("no panic")))
+            (join(players), join(transferrers), end, stall.max(disk.join().expect("no panic")))
         });
-        let unanswered = players.iter().any(|deeds| deeds.begun > deeds.told.last().map_or(0, |told| told.0));
+        let unanswered = players
+            .iter()
+            .any(|ops| ops.begun > ops.acknowledged.last().map_or(0, |acknowledged| acknowledged.0));
         self.cut_while_writing += u64::from(unanswered);
         let checkpoints = checkpoints.into_inner().expect("no panic");
         self.folded += u64::from(checkpoints.first() < checkpoints.last());
-        Life { players, tellers, end, stall, durable: durable.into_inner() }
+        Life { players, transferrers, end, stall, durable: durable.into_inner() }
     }
 
     /// What is there must follow from what was done.
@@ -357,20 +361,20 @@ impl Story {
         let number = check_shared(&mut found).unwrap_or_else(|wrong| panic!("{wrong}"));
         assert!(number >= self.number, "the number {number} was {} in the life before", self.number);
         self.number = number;
-        for deeds in &life.tellers {
-            self.check_lost(&format!("the number is {number}"), deeds.lost(number, life.end), life.stall);
+        for ops in &life.transferrers {
+            self.check_lost(&format!("the number is {number}"), ops.lost(number, life.end), life.stall);
         }
         let mut begun = self.model.done;
-        for (player, deeds) in life.players.iter().enumerate() {
-            let key = (0, chores::done_key(player).into_bytes());
+        for (player, ops) in life.players.iter().enumerate() {
+            let key = (0, workload::done_key(player).into_bytes());
             let done =
                 found.remove(&key).map_or(0, |held| held[0].trim_matches('"').parse().expect("a number"));
-            let lost = deeds.lost(done, life.end);
+            let lost = ops.lost(done, life.end);
             self.check_lost(&format!("player {player} has done {done}"), lost, life.stall);
             // The last step that was found before may have been found without its number.
             assert!(done + 1 >= self.model.done[player], "player {player} has gone back to {done}");
-            assert!(done <= deeds.begun, "player {player} has never begun {done}");
-            begun[player] = deeds.begun;
+            assert!(done <= ops.begun, "player {player} has never begun {done}");
+            begun[player] = ops.begun;
             if done > self.model.done[player] {
                 self.model.advance(player, done);
             }
@@ -378,7 +382,7 @@ impl Story {
         // Of a player's next step everything may be there but its number.
         let differing = contents::difference(&found, &self.model.contents());
         for (player, begun) in begun.into_iter().enumerate() {
-            let differs = differing.keys().any(|(_, name)| chores::owner(name) == Some(player));
+            let differs = differing.keys().any(|(_, name)| workload::owner(name) == Some(player));
             if differs && self.model.done[player] < begun {
                 let next = self.model.done[player] + 1;
                 self.model.advance(player, next);
@@ -427,7 +431,7 @@ impl Story {
         let durability = if self.sync { "sync" } else { "periodic" };
         let flags = ["--resp", "127.0.0.1:0", "--http", "off", "--grpc", "off", "--durability", durability];
         let mut command = process::command(&flags);
-        command.args(["--data-dir", self.folder.text()]);
+        command.args(["--data-dir", self.dir.text()]);
         let mut child = command
             .stdout(std::process::Stdio::null())
             .stderr(std::process::Stdio::null())
@@ -445,12 +449,12 @@ fn setting(name: &str) -> Option<u64> {
     Some(text.parse().unwrap_or_else(|_| panic!("{name}: a number")))
 }
 
-fn tell_story(sync: bool) {
+fn run_history(sync: bool) {
     let seed = setting("MOONSHARD_CRASH_SEED").unwrap_or(1);
     println!("seed {seed}");
     let until = setting("MOONSHARD_CRASH_SECONDS").map(|long| Instant::now() + Duration::from_secs(long));
     let mut story = Story {
-        folder: Folder::new("crash"),
+        dir: TempDir::new("crash"),
         sync,
         seed,
         chance: Chance::new(seed),
@@ -468,12 +472,12 @@ fn tell_story(sync: bool) {
     story.stumble();
     let mut server = story.start();
     for life in 1.. {
-        let told = story.live(server);
+        let acknowledged = story.live(server);
         if story.chance.percent(30) {
             story.stumble();
         }
         server = story.start();
-        story.check(&server, &told);
+        story.check(&server, &acknowledged);
         if life % 3 == 0 {
             server.kill();
             server = story.rest();
@@ -505,19 +509,19 @@ fn tell_story(sync: bool) {
 #[test]
 fn nothing_that_was_acknowledged_is_lost_with_sync() {
     let _permit = permits::disk();
-    tell_story(true);
+    run_history(true);
 }
 
 #[test]
 fn only_the_last_moment_is_lost_with_periodic() {
     let _permit = permits::disk_alone();
-    tell_story(false);
+    run_history(false);
 }
 
 #[test]
 fn evicted_keys_stay_away() {
-    let folder = Folder::new("evicted");
-    let flags = ["--data-dir", folder.text(), "--durability", "sync"];
+    let dir = TempDir::new("evicted");
+    let flags = ["--data-dir", dir.text(), "--durability", "sync"];
     let bounded = ["--maxmemory", "200000", "--maxmemory-policy", "allkeys-lru"];
     let server = TestServer::start(&[&flags[..], &bounded].concat());
     let mut client = server.client();

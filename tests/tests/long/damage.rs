@@ -7,10 +7,10 @@ use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use tests::chores::{self, PLAYERS};
 use tests::contents::{self, Contents};
-use tests::folder::Folder;
 use tests::generate::Chance;
+use tests::temp_dir::TempDir;
+use tests::workload::{self, PLAYERS};
 use tests::{TestServer, notation, permits, wait_until};
 
 /// Steps of each player, before and after everything is folded.
@@ -30,22 +30,22 @@ fn setting(name: &str) -> Option<u64> {
     Some(text.parse().unwrap_or_else(|_| panic!("{name}: a number")))
 }
 
-fn flags(folder: &Folder) -> [&str; 4] {
-    ["--data-dir", folder.text(), "--durability", "sync"]
+fn flags(dir: &TempDir) -> [&str; 4] {
+    ["--data-dir", dir.text(), "--durability", "sync"]
 }
 
 /// A folder with a checkpoint and a journal, and what it holds.
-fn made() -> (Folder, Contents) {
-    let folder = Folder::new("whole");
-    let server = TestServer::start(&[&flags(&folder)[..], &chores::FLAGS].concat());
+fn made() -> (TempDir, Contents) {
+    let dir = TempDir::new("whole");
+    let server = TestServer::start(&[&flags(&dir)[..], &workload::FLAGS].concat());
     for part in 0..2 {
         for player in 0..PLAYERS {
             let mut client = server.client();
             if player == 0 {
-                client.call(["SELECT", &chores::OWN_DATABASES[0].to_string()]);
+                client.call(["SELECT", &workload::OWN_DATABASES[0].to_string()]);
             }
             let steps = part * STEPS + 1..=(part + 1) * STEPS;
-            let requests: Vec<_> = steps.flat_map(|number| chores::step(1, player, number)).collect();
+            let requests: Vec<_> = steps.flat_map(|number| workload::step(1, player, number)).collect();
             client.pipeline(&requests);
         }
         if part == 0 {
@@ -60,7 +60,7 @@ fn made() -> (Folder, Contents) {
     wait_until("all is kept", || server.info("journal_durable") == server.info("journal_newest"));
     assert!(server.info("aof_current_size") > 0 && server.info("journal_checkpoint") > 0);
     server.kill();
-    (folder, found)
+    (dir, found)
 }
 
 fn inflict(damage: Damage, file: &Path, chance: &mut Chance) -> String {
@@ -85,13 +85,13 @@ fn inflict(damage: Damage, file: &Path, chance: &mut Chance) -> String {
 }
 
 /// Whether the server starts with a damaged folder. Then it has everything, and writes on or says why not.
-fn survives(folder: &Folder, what: &str, expected: &Contents) -> bool {
-    let server = match TestServer::try_start(&flags(folder), "") {
+fn survives(dir: &TempDir, what: &str, expected: &Contents) -> bool {
+    let server = match TestServer::try_start(&flags(dir), "") {
         Ok(server) => server,
         Err(log) => {
-            let named = log.contains(folder.text());
-            let told = log.contains(" is damaged: ") || log.contains(" has lost data: ");
-            assert!(named && told, "{what}: the refusal says too little: {log}");
+            let named = log.contains(dir.text());
+            let reported = log.contains(" is damaged: ") || log.contains(" has lost data: ");
+            assert!(named && reported, "{what}: the refusal says too little: {log}");
             return false;
         }
     };
@@ -99,11 +99,11 @@ fn survives(folder: &Folder, what: &str, expected: &Contents) -> bool {
     assert!(differing.is_empty(), "{what}: {:#?}", differing.values());
     let set = notation::reply(&server.client().run("SET probe 1"));
     if set != "+OK" {
-        assert!(set.starts_with("-MISCONF ") && set.contains(folder.text()), "{what}: {set}");
+        assert!(set.starts_with("-MISCONF ") && set.contains(dir.text()), "{what}: {set}");
         return true;
     }
     server.kill();
-    let server = TestServer::start(&flags(folder));
+    let server = TestServer::start(&flags(dir));
     let mut found = contents::read(&mut server.client());
     assert!(found.remove(&(0, b"probe".to_vec())).is_some(), "{what}: the probe is lost");
     let differing = contents::difference(&found, expected);
@@ -116,17 +116,17 @@ fn a_damaged_folder_is_whole_or_refused() {
     let _permit = permits::disk();
     let seed = setting("MOONSHARD_DAMAGE_SEED").unwrap_or(1);
     let places = setting("MOONSHARD_DAMAGE_PLACES").unwrap_or(35) as usize;
-    let (folder, expected) = made();
-    let mut files = folder.files();
+    let (dir, expected) = made();
+    let mut files = dir.files();
     files.retain(|file| fs::metadata(file).expect("a file").len() > 0);
     let mut chance = Chance::new(seed);
     let (mut survived, mut refused) = (0, 0);
     for number in 0..places {
         // Each in turn, as most of the bytes are in few of them.
         let file = &files[number % files.len()];
-        let copy = folder.copy("damaged");
+        let copy = dir.copy("damaged");
         let damage = chance.pick(&[Damage::Flip, Damage::Flip, Damage::Cut, Damage::Zeros, Damage::Gone]);
-        let inside = file.strip_prefix(folder.path()).expect("below it");
+        let inside = file.strip_prefix(dir.path()).expect("below it");
         let what = inflict(damage, &copy.path().join(inside), &mut chance);
         let what = format!("seed {seed}, place {number}: {what}");
         if survives(&copy, &what, &expected) { survived += 1 } else { refused += 1 }

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use tests::contents;
-use tests::folder::Folder;
 use tests::generate::{Call, Chance};
+use tests::temp_dir::TempDir;
 use tests::{Client, SetOnDrop, TestServer, Value, permits, wait_until};
 
 /// How many times the bytes of keys and values the folder may have ...
@@ -143,13 +143,13 @@ struct Look {
 }
 
 /// Writes `times` times as much as there is.
-fn overwrite(server: &TestServer, folder: &Folder, work: &mut Work, bytes: u64, times: f64) -> Vec<Look> {
+fn overwrite(server: &TestServer, dir: &TempDir, work: &mut Work, bytes: u64, times: f64) -> Vec<Look> {
     let (ended, most) = (AtomicBool::new(false), AtomicU64::new(0));
     let began = Instant::now();
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while !ended.load(Ordering::Relaxed) {
-                most.fetch_max(folder.disk_bytes(), Ordering::Relaxed);
+                most.fetch_max(dir.disk_bytes(), Ordering::Relaxed);
                 std::thread::sleep(std::time::Duration::from_millis(50));
             }
         });
@@ -200,14 +200,14 @@ fn the_folder_is_bounded_by_the_data() {
     let bytes = setting("MOONSHARD_DISK_MEGABYTES", 6) << 20;
     let times = setting("MOONSHARD_DISK_TIMES", 12) as f64;
     println!("seed {seed}");
-    let folder = Folder::new("disk-space");
-    let flags = ["--data-dir", folder.text(), "--script-timeout-ms", "60000"];
+    let dir = TempDir::new("disk-space");
+    let flags = ["--data-dir", dir.text(), "--script-timeout-ms", "60000"];
     // A short run has little data: the journal is made to fit, where a server can be told.
     let journal_bytes = if long || !cfg!(debug_assertions) { JOURNAL_BYTES } else { bytes / SHORT_JOURNAL };
-    let places = if long { String::new() } else { format!("journal-bytes={journal_bytes}") };
-    let server = TestServer::start_failing(&flags, &places);
+    let fail_points = if long { String::new() } else { format!("journal-bytes={journal_bytes}") };
+    let server = TestServer::start_failing(&flags, &fail_points);
     let mut work = Work::new(seed, bytes);
-    let looks = overwrite(&server, &folder, &mut work, bytes, times);
+    let looks = overwrite(&server, &dir, &mut work, bytes, times);
     for look in looks.iter().filter(|look| look.times >= WARM) {
         let data = look.payload + ROUND_BYTES.min(look.payload);
         let bound = SHARE * data as f64 + (JOURNALS * journal_bytes) as f64;

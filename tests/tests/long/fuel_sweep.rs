@@ -83,7 +83,7 @@ impl Way {
 }
 
 /// What one call left.
-struct Seen {
+struct Sample {
     reply: String,
     store: Vec<Value>,
 }
@@ -123,7 +123,7 @@ impl Sweep {
     }
 
     /// Calls the script with each of these, and looks at the store after each.
-    fn with_fuel(&mut self, fuels: impl IntoIterator<Item = u64>) -> Vec<Seen> {
+    fn with_fuel(&mut self, fuels: impl IntoIterator<Item = u64>) -> Vec<Sample> {
         let mut requests = Vec::new();
         for fuel in fuels {
             requests.push(request(&format!("CONFIG SET script-fuel {fuel}")));
@@ -133,13 +133,13 @@ impl Sweep {
         let replies = self.client.pipeline(&requests);
         let seen = |replies: &[Value]| {
             let (call, store) = replies[1..].split_at(self.call.len());
-            Seen { reply: notation::reply(&call[call.len() - 1]), store: store.to_vec() }
+            Sample { reply: notation::reply(&call[call.len() - 1]), store: store.to_vec() }
         };
         replies.chunks(1 + self.call.len() + self.dump.requests().len()).map(seen).collect()
     }
 
     /// Whether the script has happened, by its reply and by what it left, which must agree.
-    fn has_happened(&self, fuel: u64, seen: &Seen) -> bool {
+    fn has_happened(&self, fuel: u64, seen: &Sample) -> bool {
         let ended = seen.reply.starts_with("-SCRIPTLIMIT fuel: ");
         assert!(ended || !seen.reply.starts_with('-'), "with fuel {fuel}: {}", seen.reply);
         let wanted = if ended { &self.before } else { &self.after };

@@ -293,11 +293,11 @@ const CONSTANT: &str = "
 /// The commands that a script may call, with their subcommands as COMMAND names these.
 fn callable(client: &mut Client) -> BTreeSet<String> {
     fn add(row: &Value, all: &mut BTreeSet<String>) {
-        let Value::Array(facts) = row else { panic!("no facts of a command: {row:?}") };
-        let (Value::Array(flags) | Value::Set(flags)) = &facts[2] else { panic!("no flags: {row:?}") };
-        let Value::Array(subcommands) = &facts[9] else { panic!("no subcommands: {row:?}") };
+        let Value::Array(spec) = row else { panic!("no facts of a command: {row:?}") };
+        let (Value::Array(flags) | Value::Set(flags)) = &spec[2] else { panic!("no flags: {row:?}") };
+        let Value::Array(subcommands) = &spec[9] else { panic!("no subcommands: {row:?}") };
         if !flags.iter().any(|flag| flag.text() == Some(b"noscript")) && subcommands.is_empty() {
-            all.insert(String::from_utf8_lossy(facts[0].text().expect("a name")).into_owned());
+            all.insert(String::from_utf8_lossy(spec[0].text().expect("a name")).into_owned());
         }
         subcommands.iter().for_each(|row| add(row, all));
     }

@@ -141,10 +141,10 @@ fn dependencies() -> Vec<(String, Vec<String>)> {
     packages.iter().map(|package| (name(package), of(package))).collect()
 }
 
-/// All Rust sources below `folder` with their paths from the root.
-fn sources(folder: &str) -> Vec<(String, String)> {
-    fn walk(folder: &Path, found: &mut Vec<PathBuf>) {
-        for entry in fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path()) {
+/// All Rust sources below `dir` with their paths from the root.
+fn sources(dir: &str) -> Vec<(String, String)> {
+    fn walk(dir: &Path, found: &mut Vec<PathBuf>) {
+        for entry in fs::read_dir(dir).expect("a folder").map(|entry| entry.expect("an entry").path()) {
             let name = entry.file_name().unwrap_or_default().to_string_lossy();
             if entry.is_dir() && name != "target" && name != "node_modules" && !name.starts_with('.') {
                 walk(&entry, found);
@@ -154,7 +154,7 @@ fn sources(folder: &str) -> Vec<(String, String)> {
         }
     }
     let mut found = Vec::new();
-    walk(&root().join(folder), &mut found);
+    walk(&root().join(dir), &mut found);
     let read = |path: PathBuf| {
         let name = path.strip_prefix(root()).expect("inside").to_string_lossy().into_owned();
         (name, code(&fs::read_to_string(&path).expect("text")))
@@ -237,20 +237,20 @@ fn the_engine_is_pure() {
 }
 
 /// The files below a folder of sources with their imports.
-fn imports_of(folder: &str) -> BTreeMap<Module, BTreeSet<Module>> {
+fn imports_of(dir: &str) -> BTreeMap<Module, BTreeSet<Module>> {
     let inside = |(path, code): (String, String)| {
-        (path.strip_prefix(folder).expect("inside").trim_start_matches('/').to_owned(), code)
+        (path.strip_prefix(dir).expect("inside").trim_start_matches('/').to_owned(), code)
     };
-    imports::of_crate(&sources(folder).into_iter().map(inside).collect::<Vec<_>>())
+    imports::of_crate(&sources(dir).into_iter().map(inside).collect::<Vec<_>>())
 }
 
 #[test]
 fn no_files_import_each_other_in_a_circle() {
     let mut wrong = Vec::new();
-    for folder in LAYERED {
-        for circle in imports::circles(&imports_of(folder)) {
+    for dir in LAYERED {
+        for circle in imports::circles(&imports_of(dir)) {
             let files: Vec<String> = circle.iter().map(|module| module.join("/")).collect();
-            wrong.push(format!("{folder}: {}", files.join(", ")));
+            wrong.push(format!("{dir}: {}", files.join(", ")));
         }
     }
     assert!(wrong.is_empty(), "files that import each other:\n{}", wrong.join("\n"));
@@ -259,10 +259,10 @@ fn no_files_import_each_other_in_a_circle() {
 #[test]
 fn the_gateway_imports_only_downward() {
     let edges = imports_of("gateway/src");
-    let folder = |module: &Module| module.first().cloned();
-    let folders: BTreeSet<String> = edges.keys().filter_map(folder).collect();
+    let dir = |module: &Module| module.first().cloned();
+    let dirs: BTreeSet<String> = edges.keys().filter_map(dir).collect();
     let planned: BTreeSet<String> = GATEWAY.iter().map(|name| (*name).to_owned()).collect();
-    assert_eq!(folders, planned, "each folder of the gateway has a place in the floor plan, and only these");
+    assert_eq!(dirs, planned, "each folder of the gateway has a place in the floor plan, and only these");
     let row =
         |module: &Module| GATEWAY.iter().position(|name| module.first().is_some_and(|first| first == name));
     let mut wrong = Vec::new();

@@ -26,8 +26,8 @@ fn root() -> PathBuf {
 
 /// Every file of the project with one of these extensions, generated and fetched ones left out.
 fn files(extensions: &[&str]) -> Vec<PathBuf> {
-    fn walk(folder: &Path, extensions: &[&str], found: &mut Vec<PathBuf>) {
-        for path in fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path()) {
+    fn walk(dir: &Path, extensions: &[&str], found: &mut Vec<PathBuf>) {
+        for path in fs::read_dir(dir).expect("a folder").map(|entry| entry.expect("an entry").path()) {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
             let foreign = ["target", "node_modules", "generated", "dist", "data"].contains(&&*name);
             if path.is_dir() && !foreign && !name.starts_with('.') {
@@ -93,28 +93,27 @@ fn every_source_is_compiled() {
 /// Whether cargo compiles this file without being told by another.
 fn is_root(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let folder = path.parent().unwrap_or(path);
-    let package = |folder: &Path| folder.parent().is_some_and(|package| package.join("Cargo.toml").is_file());
-    let kind = folder.file_name().unwrap_or_default().to_string_lossy();
+    let dir = path.parent().unwrap_or(path);
+    let package = |dir: &Path| dir.parent().is_some_and(|package| package.join("Cargo.toml").is_file());
+    let kind = dir.file_name().unwrap_or_default().to_string_lossy();
     match &*kind {
-        "src" if package(folder) => name == "lib.rs" || name == "main.rs",
-        "bin" => folder.parent().is_some_and(package),
-        "tests" | "benches" | "examples" | "fuzz_targets" => package(folder),
-        _ if name == "build.rs" => folder.join("Cargo.toml").is_file(),
+        "src" if package(dir) => name == "lib.rs" || name == "main.rs",
+        "bin" => dir.parent().is_some_and(package),
+        "tests" | "benches" | "examples" | "fuzz_targets" => package(dir),
+        _ if name == "build.rs" => dir.join("Cargo.toml").is_file(),
         // A program of tests that has a folder for its modules.
         _ => {
-            name == "main.rs"
-                && folder.parent().is_some_and(|tests| tests.ends_with("tests") && package(tests))
+            name == "main.rs" && dir.parent().is_some_and(|tests| tests.ends_with("tests") && package(tests))
         }
     }
 }
 
 /// The files that a file's `mod x;`, `#[path]` and `include!` may mean.
 fn children(path: &Path) -> Vec<PathBuf> {
-    let folder = path.parent().expect("a file is in a folder");
+    let dir = path.parent().expect("a file is in a folder");
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     let beside = is_root(path) || stem == "mod";
-    let inner = if beside { folder.to_owned() } else { folder.join(&*stem) };
+    let inner = if beside { dir.to_owned() } else { dir.join(&*stem) };
     let mut found = Vec::new();
     for line in text(path).lines().map(str::trim) {
         let declared = line.strip_suffix(';').map(|line| line.trim_start_matches("pub(crate) "));
@@ -125,7 +124,7 @@ fn children(path: &Path) -> Vec<PathBuf> {
         }
         for start in ["include!(\"", "#[path = \""] {
             if let Some((_, rest)) = line.split_once(start) {
-                found.push(folder.join(rest.split('"').next().unwrap_or_default()));
+                found.push(dir.join(rest.split('"').next().unwrap_or_default()));
             }
         }
     }

@@ -155,22 +155,22 @@ fn status(name: &str) -> &'static str {
 }
 
 /// A command or subcommand with its full name, in capital letters.
-struct Shown {
+struct CommandRow {
     name: String,
-    facts: &'static Command,
+    spec: &'static Command,
     scripts: bool,
 }
 
 /// All commands in the order of their names, subcommands behind their container.
-fn all(registry: &Registry) -> Vec<Shown> {
+fn all(registry: &Registry) -> Vec<CommandRow> {
     let mut shown = Vec::new();
-    for (facts, inners) in registry.families() {
-        let Some(row) = registry.lookup(facts.name.as_bytes()) else { continue };
-        let name = facts.name.to_uppercase();
-        if !facts.is_container() {
-            shown.push(Shown { name: name.clone(), facts, scripts: is_for_scripts(row, facts) });
+    for (spec, inners) in registry.families() {
+        let Some(row) = registry.lookup(spec.name.as_bytes()) else { continue };
+        let name = spec.name.to_uppercase();
+        if !spec.is_container() {
+            shown.push(CommandRow { name: name.clone(), spec, scripts: is_for_scripts(row, spec) });
         }
-        let own = facts.subcommands.iter().map(|sub| (sub, row));
+        let own = spec.subcommands.iter().map(|sub| (sub, row));
         let inners = inners.into_iter().filter_map(|inner| {
             let row = registry.lookup(inner.name.as_bytes())?;
             Some((inner, row))
@@ -183,8 +183,8 @@ fn all(registry: &Registry) -> Vec<Shown> {
             })
             .collect();
         subcommands.sort_unstable_by(|one, other| one.0.cmp(&other.0));
-        for (name, facts, row) in subcommands {
-            shown.push(Shown { name, facts, scripts: is_for_scripts(row, facts) });
+        for (name, spec, row) in subcommands {
+            shown.push(CommandRow { name, spec, scripts: is_for_scripts(row, spec) });
         }
     }
     shown
@@ -219,7 +219,7 @@ pub fn page() -> String {
     list(&mut text, "Always refused", ["command", "why"], REFUSED);
     list(&mut text, "Different from Redis 7.0", ["command", "difference"], DIFFERENT);
     list(&mut text, "Added", ["command", "meaning"], ADDED);
-    let mut groups: Vec<&str> = shown.iter().map(|shown| shown.facts.group.name()).collect();
+    let mut groups: Vec<&str> = shown.iter().map(|shown| shown.spec.group.name()).collect();
     groups.sort_unstable();
     groups.dedup();
     text.push_str("The column *scripts* says whether a script may call the command.\n\n");
@@ -230,13 +230,15 @@ pub fn page() -> String {
             "## {title}\n\n| command | status | scripts | since | complexity | summary |\n\
              | --- | --- | --- | --- | --- | --- |\n"
         );
-        for Shown { name, facts, scripts } in shown.iter().filter(|shown| shown.facts.group.name() == group) {
-            let manual = syntax::manual(facts.syntax);
+        for CommandRow { name, spec, scripts } in
+            shown.iter().filter(|shown| shown.spec.group.name() == group)
+        {
+            let manual = syntax::manual(spec.syntax);
             let call = format!("{name} {manual}").trim_end().replace('|', "\\|");
             let (status, scripts) =
                 (status(name), if *scripts && !NOT_IN_SCRIPTS.contains(&&**name) { "yes" } else { "no" });
-            let complexity = facts.complexity.replace('|', "\\|");
-            let (since, summary) = (facts.since, facts.summary.replace('|', "\\|"));
+            let complexity = spec.complexity.replace('|', "\\|");
+            let (since, summary) = (spec.since, spec.summary.replace('|', "\\|"));
             let _ =
                 writeln!(text, "| `{call}` | {status} | {scripts} | {since} | {complexity} | {summary} |");
         }

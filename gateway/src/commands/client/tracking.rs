@@ -16,14 +16,14 @@ const MOST_PREFIXES: usize = 10_000;
 
 /// CLIENT TRACKING.
 pub(super) fn tracking(server: &Server, session: &mut Session, args: Args<'_>) -> Result<(), CommandError> {
-    let mut wish = Follows::default();
+    let mut options = Follows::default();
     let mut prefixes: Vec<&[u8]> = Vec::new();
     let mut cursor = args.cursor(3);
     while let Some(option) = cursor.peek() {
         let is = |word: &str| option.eq_ignore_ascii_case(word.as_bytes());
         if is("REDIRECT") && cursor.remaining() > 1 {
             cursor.bytes()?;
-            if wish.redirect.is_some() {
+            if options.redirect.is_some() {
                 return Err(CommandError::new("ERR A client can only redirect to a single other client"));
             }
             let number = cursor.integer()?;
@@ -31,16 +31,16 @@ pub(super) fn tracking(server: &Server, session: &mut Session, args: Args<'_>) -
             let target = server.clients.lock().get(&id).map(Arc::downgrade);
             let target =
                 target.ok_or(CommandError::new("ERR The client ID you want redirect to does not exist"))?;
-            wish.redirect = Some((id, target));
+            options.redirect = Some((id, target));
         } else if is("PREFIX") && cursor.remaining() > 1 {
             cursor.bytes()?;
             prefixes.push(cursor.bytes()?);
         } else {
             match &*cursor.bytes()?.to_ascii_lowercase() {
-                b"bcast" => wish.broadcast = true,
-                b"optin" => wish.opt_in = true,
-                b"optout" => wish.opt_out = true,
-                b"noloop" => wish.no_loop = true,
+                b"bcast" => options.broadcast = true,
+                b"optin" => options.opt_in = true,
+                b"optout" => options.opt_out = true,
+                b"noloop" => options.no_loop = true,
                 _ => return Err(error::SYNTAX),
             }
         }
@@ -59,21 +59,21 @@ pub(super) fn tracking(server: &Server, session: &mut Session, args: Args<'_>) -
                     "ERR a connection may follow {MOST_PREFIXES} prefixes at the same time"
                 )));
             }
-            refuse(before, &wish, &prefixes)?;
+            refuse(before, &options, &prefixes)?;
             let bytes = prefix_bytes(prefixes.iter().copied());
             session.client.held.refuse_more(bytes)?;
-            if wish.broadcast {
-                wish.prefixes = before.map(|before| before.prefixes.clone()).unwrap_or_default();
-                wish.prefixes.extend(prefixes.iter().map(|prefix| Box::from(*prefix)));
+            if options.broadcast {
+                options.prefixes = before.map(|before| before.prefixes.clone()).unwrap_or_default();
+                options.prefixes.extend(prefixes.iter().map(|prefix| Box::from(*prefix)));
                 if prefixes.is_empty() {
-                    wish.prefixes.insert(Box::default());
+                    options.prefixes.insert(Box::default());
                 }
             }
             if let Some(before) = before {
-                (wish.caching, wish.was_client) = (before.caching, before.was_client);
+                (options.caching, options.was_client) = (before.caching, before.was_client);
             }
-            server.tracking.enter(&server.store, &session.client, &wish);
-            session.tracking = Some(Box::new(wish));
+            server.tracking.enter(&server.store, &session.client, &options);
+            session.tracking = Some(Box::new(options));
         }
         b"off" => leave(server, session),
         _ => return Err(error::SYNTAX),
@@ -82,12 +82,12 @@ pub(super) fn tracking(server: &Server, session: &mut Session, args: Args<'_>) -
 }
 
 /// Redis' refusals of what does not fit together, or to what was asked for before.
-fn refuse(before: Option<&Follows>, wish: &Follows, prefixes: &[&[u8]]) -> Result<(), CommandError> {
+fn refuse(before: Option<&Follows>, options: &Follows, prefixes: &[&[u8]]) -> Result<(), CommandError> {
     const SWITCHES: CommandError = CommandError::new(
         "ERR You can't switch BCAST mode on/off before disabling tracking for this client, and then re-enabling it \
          with a different mode.",
     );
-    let Follows { broadcast, opt_in, opt_out, .. } = *wish;
+    let Follows { broadcast, opt_in, opt_out, .. } = *options;
     if !broadcast && !prefixes.is_empty() {
         return Err(CommandError::new("ERR PREFIX option requires BCAST mode to be enabled"));
     }
@@ -205,7 +205,7 @@ pub fn leave(server: &Server, session: &mut Session) {
 pub fn note(server: &Server, session: &Session, admitted: &Admitted<'_>) {
     if let Some(follows) = &session.tracking
         && follows.notes()
-        && reads(admitted.facts)
+        && reads(admitted.spec)
     {
         let keys = admitted.keys.iter().map(|(at, _)| admitted.args[*at]);
         server.tracking.read(&server.pubsub, session.client.id, keys);

@@ -1,7 +1,7 @@
 //! COMMAND DOCS: the arguments of a command as a tree.
 
 use store_engine::Reply;
-use store_engine::syntax::{Argument, Kind};
+use store_engine::syntax::{Argument, ArgumentKind};
 
 /// Writes a list of arguments.
 pub fn write(arguments: &[Argument<'_>], out: &mut Reply) {
@@ -11,10 +11,10 @@ pub fn write(arguments: &[Argument<'_>], out: &mut Reply) {
 
 fn one(argument: &Argument<'_>, out: &mut Reply) {
     let (kind, inner) = match &argument.kind {
-        Kind::Value(kind) => (*kind, None),
-        Kind::Token => ("pure-token", None),
-        Kind::OneOf(inner) => ("oneof", Some(inner)),
-        Kind::Block(inner) => ("block", Some(inner)),
+        ArgumentKind::Value(kind) => (*kind, None),
+        ArgumentKind::Token => ("pure-token", None),
+        ArgumentKind::OneOf(inner) => ("oneof", Some(inner)),
+        ArgumentKind::Block(inner) => ("block", Some(inner)),
     };
     let flags = [
         (argument.optional, "optional"),

@@ -11,23 +11,23 @@ use crate::telemetry::counters::Counters;
 
 /// All of it.
 pub fn of_server(server: &Server, ready: bool) -> Gathered {
-    let mut told = Gathered::default();
-    process(&mut told, server.started, ready);
-    calls(&mut told, server);
-    clients(&mut told, server);
-    scripts(&mut told, server);
-    data(&mut told, &server.store.usage(), server.store.counts(), server.config.maxmemory.get());
-    server.store.node().into_iter().for_each(|node| data_of(&mut told, node));
-    exports(&mut told, &server.spans);
-    server.store.cluster().into_iter().for_each(|cluster| nodes(&mut told, cluster));
-    told
+    let mut totals = Gathered::default();
+    process(&mut totals, server.started, ready);
+    calls(&mut totals, server);
+    clients(&mut totals, server);
+    scripts(&mut totals, server);
+    data(&mut totals, &server.store.usage(), server.store.counts(), server.config.maxmemory.get());
+    server.store.node().into_iter().for_each(|node| data_of(&mut totals, node));
+    exports(&mut totals, &server.spans);
+    server.store.cluster().into_iter().for_each(|cluster| nodes(&mut totals, cluster));
+    totals
 }
 
 fn of(counter: &AtomicU64) -> u64 {
     counter.load(Ordering::Relaxed)
 }
 
-fn calls(told: &mut Gathered, server: &Server) {
+fn calls(totals: &mut Gathered, server: &Server) {
     const CALLS: &str = "moonshard_commands_total";
     for (number, report) in server.calls.all().into_iter().enumerate() {
         let name = server.registry.name_of(number);
@@ -37,97 +37,97 @@ fn calls(told: &mut Gathered, server: &Server) {
         {
             if count > 0 {
                 let labels = vec![name.clone().into(), outcome.into()];
-                told.push(CALLS, labels, super::Value::Number(count as f64));
+                totals.push(CALLS, labels, super::Value::Number(count as f64));
             }
         }
         if report.spread.count() > 0 {
             let times = (report.spread.buckets(), report.spread.nanos);
-            told.times("moonshard_command_duration_seconds", vec![name.into()], times);
+            totals.times("moonshard_command_duration_seconds", vec![name.into()], times);
         }
     }
     let counters = &server.counters;
     let unknown = vec!["unknown".into(), "rejected".into()];
-    told.push(CALLS, unknown, super::Value::Number(of(&counters.commands_unknown) as f64));
-    told.number("moonshard_requests_total", of(&counters.commands));
-    for (code, count) in server.errors.told() {
-        told.labelled("moonshard_errors_total", String::from(code), count);
+    totals.push(CALLS, unknown, super::Value::Number(of(&counters.commands_unknown) as f64));
+    totals.number("moonshard_requests_total", of(&counters.commands));
+    for (code, count) in server.errors.totals() {
+        totals.labelled("moonshard_errors_total", String::from(code), count);
     }
     for (limit, count) in server.acl.limits_reached() {
-        told.labelled("moonshard_user_limits_total", limit.name(), count);
+        totals.labelled("moonshard_user_limits_total", limit.name(), count);
     }
-    told.number("moonshard_slow_calls_total", of(&counters.slow_calls));
+    totals.number("moonshard_slow_calls_total", of(&counters.slow_calls));
 }
 
-fn clients(told: &mut Gathered, server: &Server) {
+fn clients(totals: &mut Gathered, server: &Server) {
     let counters = &server.counters;
-    for (face, [now, ever]) in counters.faces() {
-        told.labelled("moonshard_connections", face, now);
-        told.labelled("moonshard_connections_total", face, ever);
+    for (listener, [now, ever]) in counters.listeners() {
+        totals.labelled("moonshard_connections", listener, now);
+        totals.labelled("moonshard_connections_total", listener, ever);
     }
-    told.number("moonshard_connections_max", server.most_connections() as u64);
-    told.number("moonshard_connections_refused_total", of(&counters.connections_refused));
-    told.number("moonshard_slow_clients_disconnected_total", of(&counters.slow_clients_cut));
-    told.number("moonshard_clients_evicted_total", of(&counters.clients_evicted));
-    told.number("moonshard_client_memory_bytes", server.client_bytes() as u64);
-    told.labelled("moonshard_network_bytes_total", "in", of(&counters.bytes_in));
-    told.labelled("moonshard_network_bytes_total", "out", of(&counters.bytes_out));
-    told.number("moonshard_blocked_clients", server.blocked_clients() as u64);
+    totals.number("moonshard_connections_max", server.most_connections() as u64);
+    totals.number("moonshard_connections_refused_total", of(&counters.connections_refused));
+    totals.number("moonshard_slow_clients_disconnected_total", of(&counters.slow_clients_cut));
+    totals.number("moonshard_clients_evicted_total", of(&counters.clients_evicted));
+    totals.number("moonshard_client_memory_bytes", server.client_bytes() as u64);
+    totals.labelled("moonshard_network_bytes_total", "in", of(&counters.bytes_in));
+    totals.labelled("moonshard_network_bytes_total", "out", of(&counters.bytes_out));
+    totals.number("moonshard_blocked_clients", server.blocked_clients() as u64);
     let kinds = ["channel", "pattern", "shard_channel"];
     for (kind, count) in kinds.into_iter().zip(server.pubsub.sizes()) {
-        told.labelled("moonshard_pubsub_subscriptions", kind, count as u64);
+        totals.labelled("moonshard_pubsub_subscriptions", kind, count as u64);
     }
-    told.number("moonshard_monitors", server.monitors.len() as u64);
+    totals.number("moonshard_monitors", server.monitors.len() as u64);
 }
 
-fn scripts(told: &mut Gathered, server: &Server) {
+fn scripts(totals: &mut Gathered, server: &Server) {
     let Counters { lock_waits, queue_waits, .. } = &server.counters;
     let runs = &server.totals;
     let traps = of(&server.counters.script_traps);
     for (outcome, count) in runs.outcomes() {
         // Those that broke are counted as ended by a limit there.
         let count = if outcome == "limit" { count.saturating_sub(traps) } else { count };
-        told.labelled("moonshard_script_runs_total", outcome, count);
+        totals.labelled("moonshard_script_runs_total", outcome, count);
     }
-    told.labelled("moonshard_script_runs_total", "trap", traps);
+    totals.labelled("moonshard_script_runs_total", "trap", traps);
     for (limit, count) in server.runtime.limits_hit() {
-        told.labelled("moonshard_script_limits_total", limit.name(), count);
+        totals.labelled("moonshard_script_limits_total", limit.name(), count);
     }
-    told.times("moonshard_script_duration_seconds", Vec::new(), runs.times.told());
-    told.number("moonshard_script_fuel_total", of(&runs.fuel));
-    told.number("moonshard_script_calls_total", of(&runs.calls));
-    told.number("moonshard_script_reruns_total", of(&server.counters.scripts_rerun));
-    told.number("moonshard_script_undeclared_keys_total", of(&server.counters.undeclared_keys));
-    told.number("moonshard_script_undeclared_refused_total", of(&server.counters.undeclared_refused));
+    totals.times("moonshard_script_duration_seconds", Vec::new(), runs.times.totals());
+    totals.number("moonshard_script_fuel_total", of(&runs.fuel));
+    totals.number("moonshard_script_calls_total", of(&runs.calls));
+    totals.number("moonshard_script_reruns_total", of(&server.counters.scripts_rerun));
+    totals.number("moonshard_script_undeclared_keys_total", of(&server.counters.undeclared_keys));
+    totals.number("moonshard_script_undeclared_refused_total", of(&server.counters.undeclared_refused));
     let running = server.runtime.active();
-    told.number("moonshard_scripts_running", running as u64);
-    told.number("moonshard_scripts_waiting", server.runs.len().saturating_sub(running) as u64);
-    told.times("moonshard_script_queue_wait_seconds", Vec::new(), queue_waits.told());
-    told.times("moonshard_lock_wait_seconds", Vec::new(), lock_waits.told());
-    told.number("moonshard_script_instances", server.runtime.instances_kept() as u64);
-    told.number("moonshard_script_instances_created_total", server.runtime.instances_made());
+    totals.number("moonshard_scripts_running", running as u64);
+    totals.number("moonshard_scripts_waiting", server.runs.len().saturating_sub(running) as u64);
+    totals.times("moonshard_script_queue_wait_seconds", Vec::new(), queue_waits.totals());
+    totals.times("moonshard_lock_wait_seconds", Vec::new(), lock_waits.totals());
+    totals.number("moonshard_script_instances", server.runtime.instances_kept() as u64);
+    totals.number("moonshard_script_instances_created_total", server.runtime.instances_made());
     let (known, bytes) = server.scripts.usage();
-    told.number("moonshard_scripts_cached", known as u64);
-    told.number("moonshard_scripts_cached_bytes", bytes as u64);
-    told.number("moonshard_scripts_evicted_total", server.scripts.evicted());
-    told.number("moonshard_functions", server.functions.libraries().counts().1 as u64);
+    totals.number("moonshard_scripts_cached", known as u64);
+    totals.number("moonshard_scripts_cached_bytes", bytes as u64);
+    totals.number("moonshard_scripts_evicted_total", server.scripts.evicted());
+    totals.number("moonshard_functions", server.functions.libraries().counts().1 as u64);
 }
 
-fn nodes(told: &mut Gathered, cluster: &Cluster) {
-    told.number("moonshard_topology_epoch", cluster.map().epoch());
+fn nodes(totals: &mut Gathered, cluster: &Cluster) {
+    totals.number("moonshard_topology_epoch", cluster.map().epoch());
     for member in cluster.members() {
         let node = || member.node.clone();
-        told.labelled("moonshard_store_up", node(), u64::from(member.up.is_ok()));
-        told.labelled("moonshard_store_slots", node(), member.count as u64);
-        told.labelled("moonshard_store_keys", node(), member.keys);
-        told.labelled("moonshard_store_memory_used_bytes", node(), member.bytes);
-        told.labelled("moonshard_store_journal_lag_records", node(), member.lag);
-        told.labelled("moonshard_store_transactions_prepared", node(), member.prepared);
+        totals.labelled("moonshard_store_up", node(), u64::from(member.up.is_ok()));
+        totals.labelled("moonshard_store_slots", node(), member.count as u64);
+        totals.labelled("moonshard_store_keys", node(), member.keys);
+        totals.labelled("moonshard_store_memory_used_bytes", node(), member.bytes);
+        totals.labelled("moonshard_store_journal_lag_records", node(), member.lag);
+        totals.labelled("moonshard_store_transactions_prepared", node(), member.prepared);
     }
     for link in cluster.links() {
         let (node, traffic) = (|| link.address().to_owned(), link.traffic());
-        told.labelled("moonshard_store_requests_total", node(), of(&traffic.requests));
-        told.labelled("moonshard_store_request_errors_total", node(), of(&traffic.errors));
-        let times = traffic.times.told();
-        told.times("moonshard_store_request_duration_seconds", vec![node().into()], times);
+        totals.labelled("moonshard_store_requests_total", node(), of(&traffic.requests));
+        totals.labelled("moonshard_store_request_errors_total", node(), of(&traffic.errors));
+        let times = traffic.times.totals();
+        totals.times("moonshard_store_request_duration_seconds", vec![node().into()], times);
     }
 }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 /// What kind of number it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum MetricKind {
     /// A sum that only grows while the process lives.
     Counter,
     /// A state.
@@ -13,13 +13,13 @@ pub enum Kind {
     Histogram,
 }
 
-impl Kind {
+impl MetricKind {
     /// As Prometheus calls it.
     pub fn word(self) -> &'static str {
         match self {
-            Kind::Counter => "counter",
-            Kind::Gauge => "gauge",
-            Kind::Histogram => "histogram",
+            MetricKind::Counter => "counter",
+            MetricKind::Gauge => "gauge",
+            MetricKind::Histogram => "histogram",
         }
     }
 }
@@ -59,7 +59,7 @@ pub struct Metric {
     /// The whole name for Prometheus.
     pub name: &'static str,
     /// Its kind.
-    pub kind: Kind,
+    pub kind: MetricKind,
     /// As UCUM writes it, for OpenTelemetry.
     pub unit: &'static str,
     /// Names of labels.
@@ -72,7 +72,7 @@ pub struct Metric {
 
 const fn row(
     name: &'static str,
-    kind: Kind,
+    kind: MetricKind,
     unit: &'static str,
     labels: &'static [&'static str],
     of: Of,
@@ -81,7 +81,7 @@ const fn row(
     Metric { name, kind, unit, labels, of, help }
 }
 
-use Kind::{Counter, Gauge, Histogram};
+use MetricKind::{Counter, Gauge, Histogram};
 
 /// All of them. The values of every label are bounded: none is taken from what clients send, but for code words of
 /// errors, of which the first 128 are told apart.
@@ -202,7 +202,7 @@ mod tests {
         for Metric { name, kind, unit, help, labels, .. } in METRICS {
             assert!(name.starts_with("moonshard_"), "{name}");
             assert!(name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_'), "{name}");
-            assert_eq!(name.ends_with("_total"), *kind == Kind::Counter, "{name}");
+            assert_eq!(name.ends_with("_total"), *kind == MetricKind::Counter, "{name}");
             assert!(*unit != "s" || name.contains("_seconds"), "{name}");
             assert!(*unit != "By" || name.contains("_bytes"), "{name}");
             assert!(help.ends_with('.') && !help.contains(['|', '\n', '\\']), "{name}");

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::table::Metric;
 use super::{Gathered, Labels, Value};
-use store::times::BOUNDS;
+use store::latency::BOUNDS;
 
 /// Everything as text.
 pub fn render(gathered: &Gathered) -> String {

@@ -15,7 +15,7 @@ use opentelemetry_sdk::trace::{
 };
 use tonic::transport::Channel;
 
-use super::telling::Telling;
+use super::collector_log::CollectorLog;
 use crate::telemetry::spans::{Outcomes, Span};
 
 /// Spans that may wait for the collector.
@@ -35,11 +35,11 @@ pub struct Traces {
 }
 
 impl Traces {
-    /// Sends them through this channel within this time, as those of a process of which these `facts` are told. Needs a runtime.
+    /// Sends them through this channel within this time, as those of a process of which these `spec` are told. Needs a runtime.
     pub fn new(
         channel: Channel,
         timeout: Duration,
-        facts: &[(String, String)],
+        spec: &[(String, String)],
         counts: Arc<Outcomes>,
     ) -> Result<Traces, ExporterBuildError> {
         let mut exporter = OtlpExporter::builder()
@@ -48,14 +48,14 @@ impl Traces {
             .with_timeout(timeout)
             .with_retry_policy(RetryPolicy::disabled())
             .build()?;
-        let facts = facts.iter().map(|(name, value)| KeyValue::new(name.clone(), value.clone()));
-        exporter.set_resource(&Resource::builder_empty().with_attributes(facts).build());
+        let spec = spec.iter().map(|(name, value)| KeyValue::new(name.clone(), value.clone()));
+        exporter.set_resource(&Resource::builder_empty().with_attributes(spec).build());
         let waiting = Arc::new(AtomicUsize::new(0));
         let exporter = Counted {
             exporter,
             waiting: waiting.clone(),
             counts: counts.clone(),
-            telling: Telling::new("traces"),
+            exporting: CollectorLog::new("traces"),
         };
         Ok(Traces { batches: batches(exporter), waiting, counts })
     }
@@ -93,7 +93,7 @@ struct Counted<E> {
     exporter: E,
     waiting: Arc<AtomicUsize>,
     counts: Arc<Outcomes>,
-    telling: Telling,
+    exporting: CollectorLog,
 }
 
 impl<E: SpanExporter> SpanExporter for Counted<E> {
@@ -107,7 +107,7 @@ impl<E: SpanExporter> SpanExporter for Counted<E> {
             OTelSdkError::InternalFailure(why) => why.clone(),
             other => other.to_string(),
         });
-        self.telling.note(&self.counts.exports_failed[0], failure);
+        self.exporting.note(&self.counts.exports_failed[0], failure);
         sent
     }
 }
@@ -145,7 +145,7 @@ mod tests {
             exporter: Stopped { go: Mutex::new(go), went },
             waiting: waiting.clone(),
             counts: counts.clone(),
-            telling: Telling::new("traces"),
+            exporting: CollectorLog::new("traces"),
         };
         let traces = Traces { batches: batches(exporter), waiting, counts: counts.clone() };
         let now = Instant::now();

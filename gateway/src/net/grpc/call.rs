@@ -14,8 +14,8 @@ use tonic::{Request, Status};
 
 use super::state::GrpcState;
 use super::status;
-use crate::net::acceptor::{Entry, Listed};
-use crate::net::work::Work;
+use crate::net::acceptor::{ConnectionGuard, Listed};
+use crate::net::request::Work;
 use crate::telemetry::counters::unix_ms;
 
 /// What a call is begun with before anything of its messages is read, until its handler takes it.
@@ -83,7 +83,7 @@ impl Bounds {
 
 impl GrpcState {
     /// A session for a call. This is where it says who it is.
-    pub fn meet(&self, entry: &Entry, headers: &HeaderMap) -> Result<(Work, Bounds), Status> {
+    pub fn meet(&self, entry: &ConnectionGuard, headers: &HeaderMap) -> Result<(Work, Bounds), Status> {
         let deadline = deadline(headers)?;
         let connection = entry.client();
         connection.active_ms.store(unix_ms(), std::sync::atomic::Ordering::Relaxed);
@@ -92,7 +92,7 @@ impl GrpcState {
         if let Some(header) = headers.get(AUTHORIZATION) {
             work.authenticate(header.as_bytes())?;
         }
-        work.refuse_strangers()?;
+        work.require_authentication()?;
         Ok((work, Bounds { listed, deadline }))
     }
 

@@ -8,16 +8,16 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
-use crate::net::acceptor::Entry;
+use crate::net::acceptor::ConnectionGuard;
 
 /// Calls that a connection may make on which nobody says who they are: a probe makes one. Each may cost 15 KB until the
 /// connection ends.
-const MOST_OF_STRANGERS: u32 = 16;
+const MAX_UNAUTHENTICATED_CALLS: u32 = 16;
 
 /// A connection.
 pub struct Caller {
     /// Its place in the list of clients.
-    pub entry: Arc<Entry>,
+    pub entry: Arc<ConnectionGuard>,
     /// A call has come that did not have to say who it is, or has said it.
     is_known: AtomicBool,
     /// Calls of others.
@@ -28,7 +28,7 @@ pub struct Caller {
 
 impl Caller {
     /// One that has not called yet.
-    pub fn new(entry: Arc<Entry>) -> Caller {
+    pub fn new(entry: Arc<ConnectionGuard>) -> Caller {
         Caller {
             entry,
             is_known: AtomicBool::new(false),
@@ -43,8 +43,8 @@ impl Caller {
     }
 
     /// One of its calls is a stranger's; whether that may be answered.
-    pub fn admit_stranger(&self) -> bool {
-        let fits = self.strange.fetch_add(1, Ordering::Relaxed) < MOST_OF_STRANGERS;
+    pub fn admit_unauthenticated(&self) -> bool {
+        let fits = self.strange.fetch_add(1, Ordering::Relaxed) < MAX_UNAUTHENTICATED_CALLS;
         if !fits {
             self.too_strange.notify_one();
         }

@@ -13,10 +13,10 @@ use resp::Value;
 use tonic::{Status, Streaming};
 
 use super::call::{Bounds, count_message, slices};
-use super::{shown, status};
+use super::{convert, status};
 use crate::net::acceptor::Ready;
+use crate::net::request::{Failure, Refused, Work, admit, apart, parse};
 use crate::net::traced::LONGEST;
-use crate::net::work::{Failure, Refused, Work, admit, apart, parse};
 use crate::telemetry::spans::Parent;
 
 /// Bytes of replies after which they are sent although the batch goes on: a quarter of what clients accept unless they
@@ -24,7 +24,7 @@ use crate::telemetry::spans::Parent;
 const MESSAGE_BYTES: usize = 1 << 20;
 
 /// The replies, as they come.
-pub type Replies = Pin<Box<dyn Stream<Item = Result<PipelineResponse, Status>> + Send>>;
+pub type ReplyStream = Pin<Box<dyn Stream<Item = Result<PipelineResponse, Status>> + Send>>;
 
 /// Runs what comes in by `requests`. `caller` is what whoever asks has said that they are a part of.
 pub fn run(
@@ -33,9 +33,9 @@ pub fn run(
     requests: Streaming<PipelineRequest>,
     ready: Ready,
     caller: Parent,
-) -> Replies {
+) -> ReplyStream {
     let span_ends = work.server.spans.are_on().then(|| Instant::now() + LONGEST);
-    let line = Line { work, requests, ready, batch: None, caller, span_ends };
+    let line = PipelineStream { work, requests, ready, batch: None, caller, span_ends };
     Box::pin(stream::unfold(Some((line, bounds)), |state| async {
         let (mut line, bounds) = state?;
         match bounds.hold(line.next()).await {
@@ -47,7 +47,7 @@ pub fn run(
 }
 
 /// One stream.
-struct Line {
+struct PipelineStream {
     work: Work,
     requests: Streaming<PipelineRequest>,
     ready: Ready,
@@ -63,7 +63,7 @@ struct Batch {
     commands: vec::IntoIter<Command>,
 }
 
-impl Line {
+impl PipelineStream {
     /// The next message, unless the client has said that it sends no more.
     async fn next(&mut self) -> Result<Option<PipelineResponse>, Status> {
         let mut batch = match self.batch.take() {
@@ -117,11 +117,11 @@ impl Line {
         if let Err(failure) = admit(args.first().map(|name| &**name)) {
             let text = text(failure)?;
             *bytes += text.len();
-            return Ok(shown::reply(Value::Error(text)));
+            return Ok(convert::reply(Value::Error(text)));
         }
         let reply = self.work.begin(&slices(args)).await?;
         *bytes += reply.len();
-        Ok(apart(reply.len(), move || parse(&reply).map(shown::reply)).await??)
+        Ok(apart(reply.len(), move || parse(&reply).map(convert::reply)).await??)
     }
 
     async fn transaction(&mut self, id: u64, commands: &[Command]) -> Result<PipelineResponse, Status> {
@@ -138,7 +138,7 @@ impl Line {
         match self.work.transaction(commands.iter().map(|command| slices(&command.args))).await {
             Ok((replies, bytes)) => {
                 let shown: Vec<Reply> =
-                    apart(bytes, || replies.into_iter().map(shown::reply).collect()).await?;
+                    apart(bytes, || replies.into_iter().map(convert::reply).collect()).await?;
                 Ok(PipelineResponse { id, replies: shown, ..PipelineResponse::default() })
             }
             Err(refused) => nothing_done(id, refused),
@@ -157,10 +157,10 @@ fn text(failure: Failure) -> Result<Vec<u8>, Status> {
 
 /// Nothing of a batch was done.
 fn nothing_done(id: u64, Refused { why, commands }: Refused) -> Result<PipelineResponse, Status> {
-    let error: Option<Error> = Some(shown::error(&text(why)?));
+    let error: Option<Error> = Some(convert::error(&text(why)?));
     let shown = |(index, text): (usize, Vec<u8>)| RefusedShown {
         index: u32::try_from(index).unwrap_or(u32::MAX),
-        error: Some(shown::error(&text)),
+        error: Some(convert::error(&text)),
     };
     let refused = commands.into_iter().map(shown).collect();
     Ok(PipelineResponse { id, error, refused, ..PipelineResponse::default() })

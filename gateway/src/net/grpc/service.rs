@@ -14,14 +14,14 @@ use tonic::{Request, Response, Status, Streaming, async_trait};
 
 use super::call::{Bounds, count_message, slices};
 use super::state::GrpcState;
-use super::{pipeline, shown, status, subscribe, watch};
-use crate::net::eval::{self, Asked};
-use crate::net::work::{Work, admit};
+use super::{convert, pipeline, status, subscribe, watch};
+use crate::net::eval::{self, RunRequest};
+use crate::net::request::{Work, admit};
 use crate::telemetry::spans::Parent;
 
 #[async_trait]
 impl Gateway for GrpcState {
-    type PipelineStream = pipeline::Replies;
+    type PipelineStream = pipeline::ReplyStream;
     type SubscribeStream = subscribe::Messages;
     type WatchStream = watch::Happenings;
 
@@ -32,13 +32,13 @@ impl Gateway for GrpcState {
         admit(args.first().map(|name| &**name))?;
         work.select(usize::try_from(db).ok())?;
         let value = bounds.hold(async { Ok(work.value(&slices(&args)).await?) }).await?;
-        Ok(Response::new(ExecuteResponse { reply: Some(shown::reply(value)) }))
+        Ok(Response::new(ExecuteResponse { reply: Some(convert::reply(value)) }))
     }
 
     async fn pipeline(
         &self,
         request: Request<Streaming<PipelineRequest>>,
-    ) -> Result<Response<pipeline::Replies>, Status> {
+    ) -> Result<Response<pipeline::ReplyStream>, Status> {
         let (work, bounds) = self.begin(&request)?;
         let caller = Parent::of(request.metadata().get("traceparent").map(|header| header.as_bytes()));
         Ok(Response::new(pipeline::run(work, bounds, request.into_inner(), self.ready.clone(), caller)))
@@ -49,7 +49,7 @@ impl Gateway for GrpcState {
         count_message(&work, request.get_ref());
         let EvalRequest { script, keys, args, flags, limits, read_only, dry_run, trace, db } =
             request.into_inner();
-        let asked = Asked {
+        let run_request = RunRequest {
             by_sha: false,
             script: &script,
             keys: slices(&keys),
@@ -60,7 +60,7 @@ impl Gateway for GrpcState {
             trace,
             writes: false,
         };
-        run(work, bounds, db, asked).await
+        run(work, bounds, db, run_request).await
     }
 
     async fn eval_sha(&self, request: Request<EvalShaRequest>) -> Result<Response<EvalResponse>, Status> {
@@ -68,7 +68,7 @@ impl Gateway for GrpcState {
         count_message(&work, request.get_ref());
         let EvalShaRequest { sha, keys, args, flags, limits, read_only, dry_run, trace, db } =
             request.into_inner();
-        let asked = Asked {
+        let run_request = RunRequest {
             by_sha: true,
             script: sha.as_bytes(),
             keys: slices(&keys),
@@ -79,7 +79,7 @@ impl Gateway for GrpcState {
             trace,
             writes: false,
         };
-        run(work, bounds, db, asked).await
+        run(work, bounds, db, run_request).await
     }
 
     async fn load_script(
@@ -130,7 +130,7 @@ impl Gateway for GrpcState {
             sha => argv.extend(sha.map(str::as_bytes)),
         }
         let stats = bounds.hold(async { Ok(work.value(&argv).await?) }).await?;
-        let number = |name: &str| shown::number(&stats, name).unwrap_or_default();
+        let number = |name: &str| convert::number(&stats, name).unwrap_or_default();
         let spread = |of: &str| Distribution {
             p50: number(&format!("{of}_p50")),
             p99: number(&format!("{of}_p99")),
@@ -194,29 +194,29 @@ async fn run(
     mut work: Work,
     bounds: Bounds,
     db: u32,
-    asked: Asked<'_>,
+    run_request: RunRequest<'_>,
 ) -> Result<Response<EvalResponse>, Status> {
     work.select(usize::try_from(db).ok())?;
-    let (traced, tells) = (asked.trace, asked.trace || asked.dry_run);
-    let done = bounds.hold(async { Ok(eval::run(&mut work, asked).await?) }).await?;
+    let (traced, wants_changes) = (run_request.trace, run_request.trace || run_request.dry_run);
+    let done = bounds.hold(async { Ok(eval::run(&mut work, run_request).await?) }).await?;
     let (run, trace) = {
-        let seen = done.trace.seen();
-        let elsewhere = work.server.store.node().is_none();
-        let run = shown::run(&seen);
-        (run, traced.then(|| shown::trace(&seen, elsewhere)))
+        let snapshot = done.trace.snapshot();
+        let remote = work.server.store.node().is_none();
+        let run = convert::run(&snapshot);
+        (run, traced.then(|| convert::trace(&snapshot, remote)))
     };
     let (writes, writes_omitted) = match done.writes() {
-        Some((told, Value::Integer(omitted))) => {
-            (shown::changes(told), u64::try_from(*omitted).unwrap_or_default())
+        Some((changes, Value::Integer(omitted))) => {
+            (convert::changes(changes), u64::try_from(*omitted).unwrap_or_default())
         }
         _ => Default::default(),
     };
     match done.into_reply() {
-        Value::Error(text) if !tells || run.is_none() => {
-            Err(status::of_reply(&text, run.map(shown::metadata).unwrap_or_default()))
+        Value::Error(text) if !wants_changes || run.is_none() => {
+            Err(status::of_reply(&text, run.map(convert::metadata).unwrap_or_default()))
         }
         reply => {
-            let reply = Some(shown::reply(reply));
+            let reply = Some(convert::reply(reply));
             Ok(Response::new(EvalResponse { reply, run, writes, writes_omitted, trace }))
         }
     }

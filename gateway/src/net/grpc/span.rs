@@ -5,18 +5,18 @@ use hyper::{StatusCode, Uri};
 use tonic::Code;
 
 use crate::net::traced;
-use crate::telemetry::spans::{Fact, Span};
+use crate::telemetry::spans::{AttributeValue, Span};
 
 /// What is known of a call.
-pub struct Facts {
+pub struct SpanAttributes {
     uri: Uri,
     code: Option<Code>,
 }
 
-impl Facts {
+impl SpanAttributes {
     /// Before it is answered; the path names the method.
-    pub fn of(uri: &Uri) -> Facts {
-        Facts { uri: uri.clone(), code: None }
+    pub fn of(uri: &Uri) -> SpanAttributes {
+        SpanAttributes { uri: uri.clone(), code: None }
     }
 
     /// The method, if there is one of this name.
@@ -25,7 +25,7 @@ impl Facts {
     }
 }
 
-impl traced::Facts for Facts {
+impl traced::SpanAttributes for SpanAttributes {
     /// A call that fails at once has no trailers.
     fn hear(&mut self, _: StatusCode, headers: &HeaderMap) {
         self.hear_end(headers);
@@ -40,10 +40,10 @@ impl traced::Facts for Facts {
         self.method().unwrap_or("grpc").to_owned()
     }
 
-    fn tell(&self, span: Span) -> Span {
+    fn annotate(&self, span: Span) -> Span {
         let span = span
             .with("rpc.system.name", "grpc")
-            .with("rpc.method", Fact::Text(self.method().unwrap_or("_OTHER")));
+            .with("rpc.method", AttributeValue::Text(self.method().unwrap_or("_OTHER")));
         // Whoever hangs up has none.
         let Some(code) = self.code else { return span };
         let word = word(code);

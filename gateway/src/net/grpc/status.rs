@@ -6,7 +6,7 @@ use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt};
 
 use crate::codes;
-use crate::net::work::{Failure, code_of};
+use crate::net::request::{Failure, code_of};
 
 /// Whose code words these are.
 const DOMAIN: &str = "moonshard";
@@ -17,17 +17,17 @@ const LONGEST_TEXT: usize = 1000;
 /// Longest code word: what google.rpc.ErrorInfo allows.
 const LONGEST_CODE: usize = 63;
 
-fn with(code: Code, word: &str, text: &str, told: HashMap<String, String>) -> Status {
+fn with(code: Code, word: &str, text: &str, details: HashMap<String, String>) -> Status {
     let text = &text[..text.floor_char_boundary(LONGEST_TEXT)];
     let word = &word[..word.floor_char_boundary(LONGEST_CODE)];
-    Status::with_error_details(code, text, ErrorDetails::with_error_info(word, DOMAIN, told))
+    Status::with_error_details(code, text, ErrorDetails::with_error_info(word, DOMAIN, details))
 }
 
 /// An error reply, with what is known of the run that ended so.
-pub fn of_reply(text: &[u8], told: HashMap<String, String>) -> Status {
+pub fn of_reply(text: &[u8], details: HashMap<String, String>) -> Status {
     let text = String::from_utf8_lossy(text);
     let word = code_of(&text);
-    with(code(word), word, &text, told)
+    with(code(word), word, &text, details)
 }
 
 /// A request that does not say what it should.

@@ -13,7 +13,7 @@ use super::call::Bounds;
 use super::status;
 use crate::commands::pubsub::leave;
 use crate::net::acceptor::Ready;
-use crate::net::work::Work;
+use crate::net::request::Work;
 
 /// What is heard, as it comes.
 pub type Messages = Pin<Box<dyn Stream<Item = Result<SubscribeResponse, Status>> + Send>>;
@@ -30,7 +30,7 @@ pub async fn listen(
         return Err(status::of_request("at least one of channels, patterns and shard_channels must be set"));
     }
     work.session.hears = true;
-    work.session.client.mail.set_resp3(true);
+    work.session.client.pushes.set_resp3(true);
     let mut subscriber = Subscriber { work };
     for (word, names) in
         [(&b"SUBSCRIBE"[..], channels), (b"PSUBSCRIBE", patterns), (b"SSUBSCRIBE", shard_channels)]
@@ -57,7 +57,7 @@ pub async fn listen(
                 tokio::select! {
                     biased;
                     _ = ready.wait_for(|ready| !ready) => Err(status::ending()),
-                    () = subscriber.work.session.client.mail.arrived() => subscriber.take(),
+                    () = subscriber.work.session.client.pushes.arrived() => subscriber.take(),
                 }
             };
             match bounds.hold(next).await {
@@ -76,8 +76,8 @@ struct Subscriber {
 impl Subscriber {
     /// Takes the first messages that are there.
     fn take(&self) -> Result<Vec<SubscribeResponse>, Status> {
-        let mail = &self.work.session.client.mail;
-        let (chunks, _) = mail.first(1);
+        let pushes = &self.work.session.client.pushes;
+        let (chunks, _) = pushes.first(1);
         let mut heard = Vec::new();
         let mut rest = chunks.first().map(|chunk| &**chunk).unwrap_or_default();
         let taken = rest.len();
@@ -88,7 +88,7 @@ impl Subscriber {
             heard.extend(shown(value));
             rest = &rest[consumed..];
         }
-        mail.written(chunks, taken, &self.work.server.config.client_output_buffer_limit.pubsub);
+        pushes.written(chunks, taken, &self.work.server.config.client_output_buffer_limit.pubsub);
         self.work.session.client.held.report();
         Ok(heard)
     }

@@ -24,7 +24,7 @@ pub fn listen(server: &Arc<Server>, bounds: Bounds, ready: Ready) -> Happenings 
     let hello = Some(EventShown::Listening(Listening {}));
     Box::pin(stream::unfold(Some((hello, listener, bounds, ready)), |state| async {
         let (hello, mut listener, bounds, mut ready) = state?;
-        let told = match hello {
+        let report = match hello {
             Some(hello) => Ok(hello),
             None => {
                 let next = async {
@@ -40,7 +40,7 @@ pub fn listen(server: &Arc<Server>, bounds: Bounds, ready: Ready) -> Happenings 
                 bounds.hold(next).await
             }
         };
-        match told {
+        match report {
             Ok(event) => {
                 Some((Ok(WatchResponse { event: Some(event) }), Some((None, listener, bounds, ready))))
             }

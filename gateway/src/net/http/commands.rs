@@ -6,10 +6,10 @@ use resp::Value;
 use serde::{Deserialize, Serialize};
 use store_engine::discard::discard;
 
-use super::ask::{Argv, Ask};
+use super::extract::{Argv, Ask};
 use super::json::{self, Shown, Word};
 use super::problem::Problem;
-use crate::net::work::{self, Failure, parse};
+use crate::net::request::{self, Failure, parse};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -32,7 +32,7 @@ pub async fn command(mut ask: Ask) -> Result<Response, Problem> {
         return Ok(raw(reply));
     }
     let (reply, most) = (ask.run(argv).await?, ask.most_reply_bytes());
-    work::apart(reply.len(), move || match parse(&reply)? {
+    request::apart(reply.len(), move || match parse(&reply)? {
         Value::Error(text) => Err(Failure::Reply(text).into()),
         value => json::body_within(&ReplyBody { reply: Shown(&value, shape) }, most),
     })
@@ -75,7 +75,7 @@ pub async fn pipeline(mut ask: Ask) -> Result<Response, Problem> {
     };
     if atomic {
         let (replies, bytes) = ask.transaction(commands).await?;
-        return work::apart(bytes, move || shown(&replies)).await?;
+        return request::apart(bytes, move || shown(&replies)).await?;
     }
     let (mut replies, mut bytes) = (Vec::with_capacity(commands.len()), 0);
     for command in commands {
@@ -87,7 +87,7 @@ pub async fn pipeline(mut ask: Ask) -> Result<Response, Problem> {
         }
         replies.push(reply);
     }
-    work::apart(bytes, move || {
+    request::apart(bytes, move || {
         let replies: Vec<Value> = replies.iter().map(|reply| parse(reply)).collect::<Result<_, _>>()?;
         shown(&replies)
     })
@@ -100,6 +100,6 @@ const PIPELINE_TOO_LARGE: &[u8] = b"REPLYLIMIT the replies together exceed the l
 
 /// Refuses what makes no sense without a connection of its own.
 fn admit(args: Vec<Word>) -> Result<Argv, Problem> {
-    work::admit(args.first().map(|name| &*name.0))?;
+    request::admit(args.first().map(|name| &*name.0))?;
     Ok(args.into_iter().map(|word| word.0).collect())
 }

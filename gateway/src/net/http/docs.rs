@@ -10,7 +10,7 @@ use serde::Serialize;
 use store::client::Member;
 use store_engine::{Command, syntax};
 
-use super::ask::Ask;
+use super::extract::Ask;
 use super::json;
 use super::problem::Problem;
 use super::state::HttpState;
@@ -49,15 +49,15 @@ pub async fn openapi() -> Response {
 #[derive(Serialize)]
 struct Topology<'a> {
     mode: &'static str,
-    nodes: [NodeTold<'a>; 1],
+    nodes: [NodeReport<'a>; 1],
     stores: Vec<String>,
     epoch: Option<u64>,
-    members: Vec<MemberTold>,
+    members: Vec<MemberReport>,
 }
 
 /// A store node as this gateway sees it.
 #[derive(Serialize)]
-struct MemberTold {
+struct MemberReport {
     address: String,
     slots: String,
     slot_count: usize,
@@ -69,10 +69,10 @@ struct MemberTold {
     error: Option<String>,
 }
 
-impl MemberTold {
-    fn of(member: Member) -> MemberTold {
+impl MemberReport {
+    fn of(member: Member) -> MemberReport {
         let Member { node: address, slots, count: slot_count, keys, bytes, epoch, lag, up, .. } = member;
-        MemberTold {
+        MemberReport {
             address,
             slots,
             slot_count,
@@ -87,7 +87,7 @@ impl MemberTold {
 }
 
 #[derive(Serialize)]
-struct NodeTold<'a> {
+struct NodeReport<'a> {
     id: &'a str,
     version: &'static str,
     resp: String,
@@ -102,7 +102,7 @@ pub async fn topology(ask: Ask) -> Result<Response, Problem> {
     ask.work.check(&[b"INFO"])?;
     let server = ask.server();
     let usage = server.store.usage();
-    let node = NodeTold {
+    let node = NodeReport {
         id: &server.run_id,
         version: env!("CARGO_PKG_VERSION"),
         resp: server.resp_addr.to_string(),
@@ -116,12 +116,12 @@ pub async fn topology(ask: Ask) -> Result<Response, Problem> {
     let cluster = server.store.cluster();
     let epoch = cluster.map(|cluster| cluster.map().epoch());
     let members = cluster.map_or_else(Vec::new, |cluster| cluster.members());
-    let members = members.into_iter().map(MemberTold::of).collect();
+    let members = members.into_iter().map(MemberReport::of).collect();
     Ok(json::body(&Topology { mode, nodes: [node], stores, epoch, members }))
 }
 
 #[derive(Serialize)]
-struct CommandTold {
+struct CommandReport {
     summary: &'static str,
     since: &'static str,
     group: &'static str,
@@ -131,12 +131,12 @@ struct CommandTold {
     flags: Vec<&'static str>,
     acl_categories: Vec<String>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    subcommands: BTreeMap<&'static str, CommandTold>,
+    subcommands: BTreeMap<&'static str, CommandReport>,
 }
 
-impl CommandTold {
-    fn of(command: &'static Command) -> CommandTold {
-        CommandTold {
+impl CommandReport {
+    fn of(command: &'static Command) -> CommandReport {
+        CommandReport {
             summary: command.summary,
             since: command.since,
             group: command.group.name(),
@@ -145,7 +145,7 @@ impl CommandTold {
             arity: command.arity.as_redis(),
             flags: flag_names(command),
             acl_categories: categories(command),
-            subcommands: command.subcommands.iter().map(|sub| (sub.name, CommandTold::of(sub))).collect(),
+            subcommands: command.subcommands.iter().map(|sub| (sub.name, CommandReport::of(sub))).collect(),
         }
     }
 }
@@ -154,7 +154,7 @@ impl CommandTold {
 pub async fn commands(ask: Ask) -> Response {
     let registry = &ask.server().registry;
     let rows = registry.names().iter().filter_map(|name| registry.lookup(name.as_bytes()));
-    let told: BTreeMap<&str, CommandTold> =
-        rows.map(|row| (row.facts().name, CommandTold::of(row.facts()))).collect();
-    json::body(&told)
+    let report: BTreeMap<&str, CommandReport> =
+        rows.map(|row| (row.spec().name, CommandReport::of(row.spec()))).collect();
+    json::body(&report)
 }

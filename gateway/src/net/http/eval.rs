@@ -5,12 +5,12 @@ use resp::Value;
 use serde::{Deserialize, Serialize};
 use store_engine::Protocol;
 
-use super::ask::Ask;
+use super::extract::Ask;
 use super::json::{self, Shape, Shown, Text, Word};
 use super::problem::Problem;
-use super::told::{RunTold, TraceTold};
-use crate::net::eval::{self, Asked, Done};
-use crate::net::work;
+use super::report::{RunReport, TraceReport};
+use crate::net::eval::{self, Done, RunRequest};
+use crate::net::request;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -51,13 +51,13 @@ struct EvalReply<'a> {
     reply: Shown<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
     raw: Option<Text<'a>>,
-    run: Option<RunTold<'a>>,
+    run: Option<RunReport<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     writes: Option<Shown<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     writes_omitted: Option<Shown<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    trace: Option<TraceTold<'a>>,
+    trace: Option<TraceReport<'a>>,
 }
 
 /// Runs a script by its text.
@@ -79,7 +79,7 @@ pub async fn evalsha(mut ask: Ask) -> Result<Response, Problem> {
 
 async fn run(ask: &mut Ask, by_sha: bool, script: &[u8], body: &EvalBody) -> Result<Response, Problem> {
     let shape = ask.shape()?;
-    let asked = Asked {
+    let run_request = RunRequest {
         by_sha,
         script,
         keys: body.keys.iter().map(|word| &*word.0).collect(),
@@ -90,27 +90,27 @@ async fn run(ask: &mut Ask, by_sha: bool, script: &[u8], body: &EvalBody) -> Res
         trace: body.trace,
         writes: body.writes,
     };
-    let done = eval::run(&mut ask.work, asked).await?;
+    let done = eval::run(&mut ask.work, run_request).await?;
     let (wants_raw, wants_trace, most) = (body.raw, body.trace, ask.most_reply_bytes());
-    work::apart(done.bytes, move || answer(&done, shape, wants_raw, wants_trace, most)).await?
+    request::apart(done.bytes, move || answer(&done, shape, wants_raw, wants_trace, most)).await?
 }
 
 /// What came of a run, in no more than `most` bytes.
 fn answer(done: &Done, shape: Shape, raw: bool, trace: bool, most: usize) -> Result<Response, Problem> {
-    let seen = done.trace.seen();
-    let (run, steps) = (RunTold::of(&seen), trace.then(|| TraceTold::of(&seen)));
+    let snapshot = done.trace.snapshot();
+    let (run, steps) = (RunReport::of(&snapshot), trace.then(|| TraceReport::of(&snapshot)));
     // What was written is shown in the same form whatever is asked for, as it is ours.
     let ours = |value| Shown(value, Shape::Plain);
-    let (writes, omitted) = done.writes().map(|(told, omitted)| (ours(told), ours(omitted))).unzip();
+    let (writes, omitted) = done.writes().map(|(report, omitted)| (ours(report), ours(omitted))).unzip();
     if let Value::Error(text) = done.reply() {
         let mut problem = Problem::of_reply(text);
-        let told = [
+        let report = [
             ("run", run.map(serde_json::to_value)),
             ("writes", writes.map(serde_json::to_value)),
             ("writes_omitted", omitted.map(serde_json::to_value)),
             ("trace", steps.map(serde_json::to_value)),
         ];
-        for (name, value) in told {
+        for (name, value) in report {
             if let Some(Ok(value)) = value {
                 problem = problem.with(name, value);
             }

@@ -8,7 +8,7 @@ use axum::response::sse::{Event, KeepAlive, Sse};
 use futures_util::stream::{self, Stream};
 use serde_json::json;
 
-use super::ask::Ask;
+use super::extract::Ask;
 use super::problem::Problem;
 use crate::telemetry::script_events::{Event as RunEvent, Introduction};
 
@@ -18,10 +18,10 @@ const SIGN_OF_LIFE: Duration = Duration::from_secs(15);
 /// Sends events of script runs until the client disconnects or the server shuts down.
 pub async fn listen(ask: Ask) -> Result<impl IntoResponse, Problem> {
     ask.work.check(&[b"SCRIPT", b"RUNNING"])?;
-    Ok(Sse::new(told(&ask)).keep_alive(KeepAlive::new().interval(SIGN_OF_LIFE)))
+    Ok(Sse::new(messages(&ask)).keep_alive(KeepAlive::new().interval(SIGN_OF_LIFE)))
 }
 
-fn told(ask: &Ask) -> impl Stream<Item = Result<Event, Infallible>> + use<> {
+fn messages(ask: &Ask) -> impl Stream<Item = Result<Event, Infallible>> + use<> {
     // Listens from now on, not from when the answer is first read.
     let listener = ask.server().events.listen();
     let hello = Event::default().event("listening").data("{}");

@@ -25,7 +25,7 @@ use crate::config::Config;
 const MOST_CONNECTIONS: usize = 256;
 
 /// How long one may be idle, or take to send the head of a request: whoever holds all of them keeps probes out.
-const PATIENCE: Duration = Duration::from_secs(10);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The media type of metrics.
 pub const METRICS_TYPE: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4");
@@ -70,7 +70,7 @@ async fn live(
     // How it ended concerns nobody: the client is gone, or was told why.
     let _ = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(PATIENCE)
+        .header_read_timeout(IDLE_TIMEOUT)
         .max_buf_size(HEAD_BYTES)
         .serve_connection(TokioIo::new(wire), service_fn(answered))
         .await;

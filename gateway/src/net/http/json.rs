@@ -28,7 +28,7 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use store_engine::error::REPLY_TOO_LARGE;
 
 use super::problem::Problem;
-use crate::net::work::code_of;
+use crate::net::request::code_of;
 
 /// How much of a reply's types is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use resp::Value;
 use serde::{Deserialize, Serialize};
 use store_engine::value::stream;
 
-use super::ask::{Argv, Ask, argv};
+use super::extract::{Argv, Ask, argv};
 use super::json::{self, Shape, Shown, Text, Word};
 use super::problem::Problem;
 
@@ -192,7 +192,7 @@ fn elements(
                 Value::Array(parts) => <[Value; 2]>::try_from(parts.clone()).ok(),
                 _ => None,
             };
-            let told = entries.iter().filter_map(parts).map(|[id, fields]| {
+            let report = entries.iter().filter_map(parts).map(|[id, fields]| {
                 // Names may come several times.
                 let texts = if let Value::Array(texts) = fields { texts } else { Vec::new() };
                 let pairs = texts.chunks_exact(2).map(|pair| show(&Value::Array(pair.to_vec())));
@@ -200,7 +200,7 @@ fn elements(
             });
             let last = entries.last().filter(|_| entries.len() as u64 >= count).and_then(parts);
             let last = last.and_then(|[id, _]| behind_entry(&id));
-            (told.collect(), last.map(|cursor| cursor.to_string()))
+            (report.collect(), last.map(|cursor| cursor.to_string()))
         }
         (b"list", Value::Array(items)) => (show(value), behind(items.len())),
         _ => (show(value), None),

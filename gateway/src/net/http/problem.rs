@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::codes;
-use crate::net::work::{Failure, code_of};
+use crate::net::request::{Failure, code_of};
 
 /// What went wrong.
 #[derive(Clone, Debug)]

@@ -4,7 +4,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 
-use super::ask::{Ask, argv};
+use super::extract::{Ask, argv};
 use super::json::{self, Shape, Shown, Text, Word};
 use super::problem::Problem;
 use crate::commands::script;

@@ -9,13 +9,13 @@ use parking_lot::Mutex;
 use super::state::HttpState;
 use crate::net::traced::{self, Traced};
 use crate::telemetry::counters;
-use crate::telemetry::spans::{Fact, Span};
+use crate::telemetry::spans::{AttributeValue, Span};
 
 /// Where the span of a request is once it is known who asks, if it is traced.
-pub type Slot = Arc<Mutex<Option<Traced<Facts>>>>;
+pub type SpanSlot = Arc<Mutex<Option<Traced<SpanAttributes>>>>;
 
 /// What is known of a request.
-pub struct Facts {
+pub struct SpanAttributes {
     method: Method,
     route: &'static str,
     uri: Uri,
@@ -23,11 +23,11 @@ pub struct Facts {
     status: Option<StatusCode>,
 }
 
-impl Facts {
+impl SpanAttributes {
     /// Before it is answered.
-    pub fn of(state: &HttpState, parts: &Parts) -> Facts {
-        let is_sealed = state.server.certificates.of(counters::Face::Http).is_some();
-        Facts {
+    pub fn of(state: &HttpState, parts: &Parts) -> SpanAttributes {
+        let is_sealed = state.server.certificates.of(counters::Listener::Http).is_some();
+        SpanAttributes {
             method: parts.method.clone(),
             // Whoever is answered by a handler has come by one of these.
             route: state
@@ -56,7 +56,7 @@ fn leads(route: &str, path: &str) -> bool {
     }
 }
 
-impl traced::Facts for Facts {
+impl traced::SpanAttributes for SpanAttributes {
     fn hear(&mut self, status: StatusCode, _: &HeaderMap) {
         self.status = Some(status);
     }
@@ -65,18 +65,18 @@ impl traced::Facts for Facts {
         format!("{} {}", self.method, self.route)
     }
 
-    fn tell(&self, span: Span) -> Span {
+    fn annotate(&self, span: Span) -> Span {
         let span = span
-            .with("http.request.method", Fact::Text(self.method.as_str()))
+            .with("http.request.method", AttributeValue::Text(self.method.as_str()))
             .with("http.route", self.route)
-            .with("url.path", Fact::Text(self.uri.path()))
+            .with("url.path", AttributeValue::Text(self.uri.path()))
             .with("url.scheme", self.scheme);
         // Whoever hangs up has none.
         let Some(status) = self.status else { return span };
         let span = span.with("http.response.status_code", u64::from(status.as_u16()));
         match status.is_server_error() {
             true => span
-                .with("error.type", Fact::Text(status.as_str()))
+                .with("error.type", AttributeValue::Text(status.as_str()))
                 .with_error(status.canonical_reason().unwrap_or_default()),
             false => span,
         }

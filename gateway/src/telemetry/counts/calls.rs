@@ -11,10 +11,10 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::spread::{Adds, Spread, Timed};
+use super::distribution::{Adds, Distribution, Timed};
 
 /// More lanes than this cost memory and help nobody.
-const MOST_LANES: usize = 16;
+const MAX_STRIPES: usize = 16;
 
 /// Why a call was not run at all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub enum Refusal {
 
 /// What is counted of one command in one lane.
 #[derive(Default)]
-struct Slot {
+struct CallCounters {
     /// Times of calls that were measured, made by the first.
     timed: OnceLock<Timed>,
     nanos: AtomicU64,
@@ -42,7 +42,7 @@ struct Slot {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CallReport {
     /// Times of the calls that were measured.
-    pub spread: Spread,
+    pub spread: Distribution,
     /// All calls that were run.
     pub calls: u64,
     /// Of these, those with an error as reply.
@@ -54,7 +54,7 @@ pub struct CallReport {
 }
 
 impl CallReport {
-    fn join(&mut self, slot: &Slot) {
+    fn join(&mut self, slot: &CallCounters) {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         if let Some(timed) = slot.timed.get() {
             self.spread.join(timed);
@@ -85,7 +85,7 @@ impl CallReport {
 /// The counts of all commands, which are named by number.
 pub struct Calls {
     /// Those of a lane stand together. The last lane is for all threads that have none of their own.
-    slots: Box<[Slot]>,
+    slots: Box<[CallCounters]>,
     commands: usize,
     /// How many lanes belong to one thread.
     own: usize,
@@ -116,18 +116,18 @@ fn thread() -> usize {
 impl Calls {
     /// For so many commands, and threads that call them.
     pub fn new(commands: usize, threads: usize) -> Calls {
-        let own = threads.min(MOST_LANES);
-        let slots = (0..(own + 1) * commands).map(|_| Slot::default()).collect();
+        let own = threads.min(MAX_STRIPES);
+        let slots = (0..(own + 1) * commands).map(|_| CallCounters::default()).collect();
         Calls { slots, commands, own, forgotten: Mutex::default() }
     }
 
     /// Where the calling thread counts a command, and how.
     #[inline]
-    fn slot(&self, command: u16) -> (&Slot, Adds) {
+    fn slot(&self, command: u16) -> (&CallCounters, Adds) {
         let thread = thread();
-        let (lane, adds) = if thread < self.own { (thread, Adds::Alone) } else { (self.own, Adds::Among) };
+        let (stripe, adds) = if thread < self.own { (thread, Adds::Alone) } else { (self.own, Adds::Among) };
         // No more than there are slots.
-        (&self.slots[lane.wrapping_mul(self.commands).wrapping_add(usize::from(command))], adds)
+        (&self.slots[stripe.wrapping_mul(self.commands).wrapping_add(usize::from(command))], adds)
     }
 
     /// Counts a call and how long it took.
@@ -165,8 +165,8 @@ impl Calls {
     /// What is known of each command, by number.
     pub fn all(&self) -> Vec<CallReport> {
         let mut reports = vec![CallReport::default(); self.commands];
-        for lane in self.slots.chunks(self.commands.max(1)) {
-            lane.iter().zip(&mut reports).for_each(|(slot, report)| report.join(slot));
+        for stripe in self.slots.chunks(self.commands.max(1)) {
+            stripe.iter().zip(&mut reports).for_each(|(slot, report)| report.join(slot));
         }
         reports.iter_mut().for_each(|report| report.calls += report.spread.count());
         reports

@@ -42,7 +42,7 @@ impl Errors {
     }
 
     /// All code words with their counts.
-    pub fn told(&self) -> Vec<(Box<str>, u64)> {
+    pub fn totals(&self) -> Vec<(Box<str>, u64)> {
         self.counts.lock().iter().map(|(code, count)| (code.clone(), *count)).collect()
     }
 
@@ -50,7 +50,8 @@ impl Errors {
     pub fn since_reset(&self) -> Vec<(Box<str>, u64)> {
         let forgotten = self.forgotten.lock();
         let before = |code: &str| forgotten.0.get(code).copied().unwrap_or(0);
-        let since = self.told().into_iter().map(|(code, count)| (count.saturating_sub(before(&code)), code));
+        let since =
+            self.totals().into_iter().map(|(code, count)| (count.saturating_sub(before(&code)), code));
         since.filter(|(count, _)| *count > 0).map(|(count, code)| (code, count)).collect()
     }
 
@@ -81,16 +82,20 @@ mod tests {
             errors.add(format!("-MADE{at} up").as_bytes());
         }
         errors.add(b"-{\"forged\"} label\n");
-        let told = errors.told();
-        assert_eq!(told.len(), MOST_CODES + 1);
-        let of = |code: &str| told.iter().find(|(known, _)| &**known == code).map(|(_, count)| *count);
+        let totals = errors.totals();
+        assert_eq!(totals.len(), MOST_CODES + 1);
+        let of = |code: &str| totals.iter().find(|(known, _)| &**known == code).map(|(_, count)| *count);
         assert_eq!((of("ERR"), of("WRONGTYPE"), of("MADE0")), (Some(2), Some(1), Some(1)));
-        assert_eq!(told.iter().map(|(_, count)| count).sum::<u64>(), 10_004);
+        assert_eq!(totals.iter().map(|(_, count)| count).sum::<u64>(), 10_004);
         assert_eq!(errors.all_since_reset(), 10_004);
         errors.reset();
         assert!(errors.since_reset().is_empty() && errors.all_since_reset() == 0);
         errors.add(b"ERR again");
         assert_eq!(errors.since_reset(), [("ERR".into(), 1)]);
-        assert_eq!(errors.told().len(), MOST_CODES + 1, "whoever scrapes metrics sees sums that never fall");
+        assert_eq!(
+            errors.totals().len(),
+            MOST_CODES + 1,
+            "whoever scrapes metrics sees sums that never fall"
+        );
     }
 }

@@ -2,7 +2,7 @@
 //! by the test that CI runs, `store/engine/tests/fuzz_seeds.rs`.
 
 use store_engine::keyspace::ENTRY_OVERHEAD;
-use store_engine::rdb::file::{Event, Reader};
+use store_engine::rdb::file::{RdbItem, RdbReader};
 use store_engine::size::allocated;
 use store_engine::{
     Args, Ctx, Effects, Entry, Partition, Partitions, Protocol, Reply, Stamp, UndoLog, Value, command,
@@ -121,10 +121,10 @@ const ON_ANYTHING: &[&str] = &[
 
 /// A whole file of Redis, event by event.
 pub fn rdb_file(bytes: &[u8]) {
-    let Ok(reader) = Reader::new(bytes) else { return };
+    let Ok(reader) = RdbReader::new(bytes) else { return };
     for event in reader {
         match event {
-            Ok(Event::Key { entry, .. }) => same_again(&entry.value),
+            Ok(RdbItem::Key { entry, .. }) => same_again(&entry.value),
             Ok(_) => {}
             Err(_) => break,
         }
@@ -151,8 +151,8 @@ pub fn glob(input: &[u8]) {
     let mut lines = input.splitn(2, |byte| *byte == b'\n');
     let (pattern, text) = (lines.next().unwrap_or_default(), lines.next().unwrap_or_default());
     if pattern.len() * text.len() < 1 << 20 {
-        let told = || format!("{} on {}", pattern.escape_ascii(), text.escape_ascii());
-        assert_eq!(globs::matches(pattern, text), matches_by_table(pattern, text), "{}", told());
+        let position = || format!("{} on {}", pattern.escape_ascii(), text.escape_ascii());
+        assert_eq!(globs::matches(pattern, text), matches_by_table(pattern, text), "{}", position());
     }
 }
 
@@ -255,13 +255,13 @@ fn check(calls: &[Call]) {
     let mut engine = Engine::default();
     let (first, second) = calls.split_at(calls.len() / 2);
     first.iter().for_each(|call| engine.run(call, None));
-    let (before, seed, told) = (engine.contents(), engine.seed, engine.effects.mark());
+    let (before, seed, position) = (engine.contents(), engine.seed, engine.effects.mark());
     let mut log = UndoLog::default();
     second.iter().for_each(|call| engine.run(call, Some(&mut log)));
     engine.recount();
     log.roll_back(&mut Partitions::One(&mut engine.partition));
     assert_eq!(engine.contents(), before, "after taking back");
-    engine.effects.truncate(told);
+    engine.effects.truncate(position);
     engine.seed = seed;
     second.iter().for_each(|call| engine.run(call, None));
     engine.recount();
@@ -300,7 +300,7 @@ impl Engine {
             seed: &mut self.seed,
             undo,
             effects: Some(&mut self.effects),
-            touches: None,
+            key_actions: None,
             work: &store_engine::Work::unlimited(),
             out: &mut out,
         };

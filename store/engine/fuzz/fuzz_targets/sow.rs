@@ -63,11 +63,11 @@ fn mutated(seed: &[u8], strange: &[u8], dice: &mut Dice) -> Vec<u8> {
 }
 
 /// Tries the seeds in a folder, and so many inputs made of each.
-pub fn sow(folder: &Path, mutants: usize, property: impl Fn(&[u8]) + std::panic::RefUnwindSafe) {
-    let files = std::fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+pub fn run_seeds(dir: &Path, mutants: usize, property: impl Fn(&[u8]) + std::panic::RefUnwindSafe) {
+    let files = std::fs::read_dir(dir).unwrap_or_else(|error| panic!("{}: {error}", dir.display()));
     let mut paths: Vec<_> = files.map(|file| file.expect("a file").path()).collect();
     paths.sort();
-    assert!(!paths.is_empty(), "{} is empty", folder.display());
+    assert!(!paths.is_empty(), "{} is empty", dir.display());
     let seeds: Vec<Vec<u8>> = paths.iter().map(|path| std::fs::read(path).expect("a file")).collect();
     let attempt = |input: &[u8], of: &Path| {
         if let Err(panic) = std::panic::catch_unwind(|| property(input)) {

@@ -221,9 +221,9 @@ fn first_bit(bytes: &[u8], bits: std::ops::Range<u64>, wanted: bool) -> Option<u
 }
 
 fn combine(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
-    type Operation = fn(u8, u8) -> u8;
+    type BitOp = fn(u8, u8) -> u8;
     let word = args[1].to_ascii_lowercase();
-    let operation: Operation = match &word[..] {
+    let operation: BitOp = match &word[..] {
         b"and" => |a, b| a & b,
         b"or" => |a, b| a | b,
         b"xor" => |a, b| a ^ b,

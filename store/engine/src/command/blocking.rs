@@ -1,7 +1,7 @@
 //! Pops that wait: of lists and of sorted sets. Here each makes one attempt and answers null if there is nothing;
 //! [`crate::wait`] says what ends the waiting.
 
-use super::zset::pick::End;
+use super::zset::pop::End;
 use super::{list, zset};
 use crate::cost::Cost;
 use crate::error::CommandError;
@@ -93,7 +93,7 @@ pub static COMMANDS: &[Command] = &[
                      members removed.",
         syntax: "timeout:double numkeys:int key... where(MIN | MAX) COUNT=count:int?",
         run: |ctx, args| {
-            let call = zset::pick::MultiPop::parse(args, 2)?;
+            let call = zset::pop::MultiPop::parse(args, 2)?;
             timeout_ms(args[1])?;
             call.perform(ctx)
         },
@@ -158,7 +158,7 @@ fn pop(ctx: &mut Ctx<'_>, args: Args<'_>, front: bool) -> Result<(), CommandErro
 fn pop_scored(ctx: &mut Ctx<'_>, args: Args<'_>, end: End) -> Result<(), CommandError> {
     for key in keys(args)? {
         if ctx.read::<ZSet>(key)?.is_some() {
-            return zset::pick::take(ctx, key, end, 1, false, |out, _| {
+            return zset::pop::take(ctx, key, end, 1, false, |out, _| {
                 out.array(3);
                 out.bulk(key);
             });

@@ -120,7 +120,7 @@ fn del(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
 }
 
 fn exists(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
-    let found = args.rest(1).iter().filter(|key| ctx.glance(key).is_some()).count();
+    let found = args.rest(1).iter().filter(|key| ctx.peek_entry(key).is_some()).count();
     ctx.out.count(found);
     Ok(())
 }
@@ -132,7 +132,7 @@ fn touch(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
 }
 
 fn type_of(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
-    let name = ctx.glance(args[1]).map_or("none", |entry| entry.value.type_name());
+    let name = ctx.peek_entry(args[1]).map_or("none", |entry| entry.value.type_name());
     ctx.out.status(name);
     Ok(())
 }
@@ -200,7 +200,7 @@ fn copy(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
     let entry = if wanted { ctx.target(from).cloned() } else { None };
     let copied = entry.is_some();
     if let Some(entry) = entry {
-        in_database(ctx, db, |ctx| ctx.place(to, entry));
+        in_database(ctx, db, |ctx| ctx.put_entry(to, entry));
     }
     ctx.out.integer(i64::from(copied));
     Ok(())

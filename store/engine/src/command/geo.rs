@@ -3,7 +3,7 @@
 pub mod search;
 
 use crate::error::{self, CommandError};
-use crate::geo::{self, Place};
+use crate::geo::{self, Position};
 use crate::number;
 use crate::spec::{Access, Arity, Command, Group, KeyPart, flags};
 use crate::value::ZSet;
@@ -40,8 +40,8 @@ pub static COMMANDS: &[Command] = &[
         run: |ctx, args| {
             ctx.reply_from::<ZSet>(args[1], |zset, out| {
                 out.array(args.len() - 2);
-                for place in places(zset, args) {
-                    out.optional(place.map(geo::letters_of).as_ref().map(<[u8; 11]>::as_slice));
+                for position in positions(zset, args) {
+                    out.optional(position.map(geo::letters_of).as_ref().map(<[u8; 11]>::as_slice));
                 }
             })
         },
@@ -55,9 +55,9 @@ pub static COMMANDS: &[Command] = &[
         run: |ctx, args| {
             ctx.reply_from::<ZSet>(args[1], |zset, out| {
                 out.array(args.len() - 2);
-                for place in places(zset, args) {
-                    match place {
-                        Some(place) => reply_place(out, place),
+                for position in positions(zset, args) {
+                    match position {
+                        Some(position) => reply_position(out, position),
                         None => out.null_array(),
                     }
                 }
@@ -70,11 +70,11 @@ pub static COMMANDS: &[Command] = &[
 const GEO: Command = Command { group: Group::Geo, since: "3.2.0", arity: Arity::AtLeast(2), ..Command::BASE };
 
 /// Longitude and latitude, which have to be on the map.
-fn place(longitude: &[u8], latitude: &[u8]) -> Result<Place, CommandError> {
+fn position(longitude: &[u8], latitude: &[u8]) -> Result<Position, CommandError> {
     let degrees = |text: &[u8]| number::parse_f64(text).ok_or(error::NOT_A_FLOAT);
-    let place @ [x, y] = [degrees(longitude)?, degrees(latitude)?];
-    if geo::is_on_map(place) {
-        return Ok(place);
+    let position @ [x, y] = [degrees(longitude)?, degrees(latitude)?];
+    if geo::is_on_map(position) {
+        return Ok(position);
     }
     Err(CommandError::owned(format!("ERR invalid longitude,latitude pair {x:.6},{y:.6}")))
 }
@@ -96,9 +96,9 @@ fn reply_distance(out: &mut Reply, distance: f64) {
     out.bulk(format!("{distance:.4}").as_bytes());
 }
 
-fn reply_place(out: &mut Reply, place: Place) {
+fn reply_position(out: &mut Reply, position: Position) {
     out.array(2);
-    for degrees in place {
+    for degrees in position {
         let text = format!("{degrees:.17}");
         let text = text.trim_end_matches('0').trim_end_matches('.');
         out.spelled_double(if text == "-0" { "0" } else { text });
@@ -106,8 +106,8 @@ fn reply_place(out: &mut Reply, place: Place) {
 }
 
 /// The places of the members that a call names.
-fn places<'a>(zset: Option<&'a ZSet>, args: Args<'a>) -> impl Iterator<Item = Option<Place>> + 'a {
-    args.rest(2).iter().map(move |member| zset?.score(member).map(geo::place_of))
+fn positions<'a>(zset: Option<&'a ZSet>, args: Args<'a>) -> impl Iterator<Item = Option<Position>> + 'a {
+    args.rest(2).iter().map(move |member| zset?.score(member).map(geo::position_of))
 }
 
 /// As ZADD of the numbers.
@@ -121,7 +121,7 @@ fn add(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
     }
     let mut numbers = Vec::with_capacity(rest.len() / 3);
     for member in rest.chunks_exact(3) {
-        numbers.push(geo::number_of(place(member[0], member[1])?).to_string());
+        numbers.push(geo::number_of(position(member[0], member[1])?).to_string());
     }
     let members = rest.chunks_exact(3).map(|member| member[2]);
     let pairs = numbers.iter().zip(members).flat_map(|(number, member)| [number.as_bytes(), member]);
@@ -136,7 +136,7 @@ fn distance(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
     }
     let metres = args.get(4).map_or(Ok(1.0), unit)?;
     ctx.reply_from::<ZSet>(args[1], |zset, out| {
-        let of = |at: usize| zset?.score(args[at]).map(geo::place_of);
+        let of = |at: usize| zset?.score(args[at]).map(geo::position_of);
         match (of(2), of(3)) {
             (Some(one), Some(other)) => reply_distance(out, geo::distance(one, other) / metres),
             _ => out.null(),

@@ -1,6 +1,6 @@
 //! Hashes.
 
-use super::{pick, scan};
+use super::{sample, scan};
 use crate::cost::Cost;
 use crate::error::{self, CommandError};
 use crate::long_double::LongDouble;
@@ -132,7 +132,7 @@ pub static COMMANDS: &[Command] = &[
         summary: "Returns random fields.",
         complexity: "O(N) where N is the number of fields returned.",
         syntax: "key options(count:int WITHVALUES?)?",
-        cost: Cost::Arguments(pick::steps),
+        cost: Cost::Arguments(sample::steps),
         run: random_field,
         ..HASH
     },
@@ -280,7 +280,7 @@ fn random_field(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
         return Err(CommandError::new("ERR value is out of range"));
     }
     let len = ctx.peek::<Hash>(args[1])?.map_or(0, Hash::len);
-    let picked = pick::positions(ctx, count, len)?;
+    let picked = sample::positions(ctx, count, len)?;
     let work = ctx.work;
     ctx.reply_from::<Hash>(args[1], |hash, out| {
         // RESP3 nests the pairs, RESP2 has them flat.
@@ -305,7 +305,7 @@ fn scan_fields(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
         scan::reply(ctx.out, 0, |_| 0);
         return Ok(());
     }
-    let options = scan::Options::parse(args.cursor(3), false)?;
+    let options = scan::ScanOptions::parse(args.cursor(3), false)?;
     let work = ctx.work;
     ctx.reply_from::<Hash>(args[1], |hash, out| {
         let Some(hash) = hash else { return };

@@ -235,7 +235,7 @@ fn debug(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
     match &*word {
         b"encoding" => out.status(if encoding == Encoding::Dense { "dense" } else { "sparse" }),
         b"decode" if encoding == Encoding::Sparse => {
-            let spelled = |run: hll::Run| match (run.value, run.is_wide()) {
+            let spelled = |run: hll::RegisterRun| match (run.value, run.is_wide()) {
                 (0, false) => format!("z:{}", run.len),
                 (0, true) => format!("Z:{}", run.len),
                 (value, _) => format!("v:{value},{}", run.len),

@@ -7,7 +7,7 @@ const INVALID_CURSOR: CommandError = CommandError::new("ERR invalid cursor");
 
 /// How many elements of a collection of `len` a call of HSCAN, SSCAN or ZSCAN looks at.
 pub fn elements(args: Args<'_>, len: usize) -> usize {
-    let count = Options::parse(args.cursor(3), false).map_or(0, |options| options.count);
+    let count = ScanOptions::parse(args.cursor(3), false).map_or(0, |options| options.count);
     count.max(WHOLE_UP_TO).min(len)
 }
 
@@ -47,7 +47,7 @@ pub struct Page {
 impl Page {
     /// A cursor is the number of entries left in its partition times the number of partitions, plus the
     /// partition's number; 0 begins.
-    pub(crate) fn of(cursor: u64, options: &Options<'_>, total: u64) -> Page {
+    pub(crate) fn of(cursor: u64, options: &ScanOptions<'_>, total: u64) -> Page {
         let left = if cursor == 0 { usize::MAX } else { (cursor / total) as usize };
         Page { partition: (cursor % total) as usize, left, count: options.count }
     }
@@ -60,13 +60,13 @@ impl Page {
 
 /// The page that a call of SCAN asks for, if there are `total` partitions and the call is right.
 pub fn page(args: Args<'_>, total: usize) -> Option<Page> {
-    let options = Options::parse(args.cursor(2), true).ok()?;
+    let options = ScanOptions::parse(args.cursor(2), true).ok()?;
     Some(Page::of(cursor(args.get(1)?).ok()?, &options, total as u64))
 }
 
 /// The options behind the cursor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Options<'a> {
+pub struct ScanOptions<'a> {
     /// COUNT: how much to do in this step, at least 1 and as large as the caller likes.
     pub count: usize,
     /// MATCH, unless it is `*`.
@@ -75,10 +75,10 @@ pub struct Options<'a> {
     pub kind: Option<&'a [u8]>,
 }
 
-impl<'a> Options<'a> {
+impl<'a> ScanOptions<'a> {
     /// Reads all that is left; TYPE is an error unless `with_type`.
-    pub fn parse(mut cursor: Cursor<'a>, with_type: bool) -> Result<Options<'a>, CommandError> {
-        let mut options = Options { count: 10, pattern: None, kind: None };
+    pub fn parse(mut cursor: Cursor<'a>, with_type: bool) -> Result<ScanOptions<'a>, CommandError> {
+        let mut options = ScanOptions { count: 10, pattern: None, kind: None };
         while !cursor.is_done() {
             if cursor.remaining() < 2 {
                 return Err(error::SYNTAX);
@@ -155,9 +155,9 @@ mod tests {
     fn options_in_any_order() {
         let items: [&[u8]; 6] = [b"sscan", b"match", b"a*", b"COUNT", b"7", b"type"];
         let args = Args::new(&items[..5]);
-        let options = Options::parse(args.cursor(1), false).unwrap();
-        assert_eq!(options, Options { count: 7, pattern: Some(b"a*"), kind: None });
+        let options = ScanOptions::parse(args.cursor(1), false).unwrap();
+        assert_eq!(options, ScanOptions { count: 7, pattern: Some(b"a*"), kind: None });
         assert!(options.shows(b"ab") && !options.shows(b"b"));
-        assert_eq!(Options::parse(Args::new(&items).cursor(1), true), Err(error::SYNTAX));
+        assert_eq!(ScanOptions::parse(Args::new(&items).cursor(1), true), Err(error::SYNTAX));
     }
 }

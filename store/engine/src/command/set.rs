@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use foldhash::fast::RandomState;
 
-use super::{pick, scan};
+use super::{sample, scan};
 use crate::cost::Cost;
 use crate::ctx::Expiry;
 use crate::error::{self, CommandError};
@@ -91,7 +91,7 @@ pub static COMMANDS: &[Command] = &[
         summary: "Removes and returns random members.",
         complexity: "O(N) where N is the number of members returned.",
         syntax: "key count:int@3.2.0?",
-        cost: Cost::Elements(|args, len| pick::most(args, len).saturating_mul(2)),
+        cost: Cost::Elements(|args, len| sample::most(args, len).saturating_mul(2)),
         run: pop,
         ..CHANGES
     },
@@ -102,7 +102,7 @@ pub static COMMANDS: &[Command] = &[
         summary: "Returns random members.",
         complexity: "O(N) where N is the number of members returned.",
         syntax: "key count:int@2.6.0?",
-        cost: Cost::Arguments(pick::steps),
+        cost: Cost::Arguments(sample::steps),
         run: random_member,
         ..SET
     },
@@ -246,7 +246,7 @@ fn pop(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
     let len = ctx.peek::<Set>(args[1])?.map_or(0, Set::len);
     let size = count.unwrap_or(1).min(len);
     // Highest first: a removal moves only what lies behind it.
-    let mut picked = if size < len { pick::distinct(ctx, size, len) } else { Vec::new() };
+    let mut picked = if size < len { sample::distinct(ctx, size, len) } else { Vec::new() };
     picked.sort_unstable_by(|a, b| b.cmp(a));
     let work = ctx.work;
     let Some((mut set, out)) = ctx.edit(args[1]).existing_and_reply::<Set>()? else {
@@ -286,7 +286,7 @@ fn random_member(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> 
         3 => {
             let count = args.negatable(2)?;
             let len = ctx.peek::<Set>(args[1])?.map_or(0, Set::len);
-            let picked = pick::positions(ctx, count, len)?;
+            let picked = sample::positions(ctx, count, len)?;
             let work = ctx.work;
             ctx.reply_from::<Set>(args[1], |set, out| {
                 out.array(picked.count_left());
@@ -430,7 +430,7 @@ fn scan_members(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
         scan::reply(ctx.out, 0, |_| 0);
         return Ok(());
     }
-    let options = scan::Options::parse(args.cursor(3), false)?;
+    let options = scan::ScanOptions::parse(args.cursor(3), false)?;
     let work = ctx.work;
     ctx.reply_from::<Set>(args[1], |set, out| {
         let Some(set) = set else { return };

@@ -47,7 +47,7 @@ pub static COMMANDS: &[Command] = &[
 ];
 
 #[derive(Default)]
-struct Options<'a> {
+struct SortOptions<'a> {
     by: Option<&'a [u8]>,
     get: Vec<&'a [u8]>,
     store: Option<&'a [u8]>,
@@ -56,9 +56,9 @@ struct Options<'a> {
     alpha: bool,
 }
 
-impl<'a> Options<'a> {
-    fn parse(args: Args<'a>, may_store: bool) -> Result<Options<'a>, CommandError> {
-        let mut options = Options::default();
+impl<'a> SortOptions<'a> {
+    fn parse(args: Args<'a>, may_store: bool) -> Result<SortOptions<'a>, CommandError> {
+        let mut options = SortOptions::default();
         let mut cursor = args.cursor(2);
         while !cursor.is_done() {
             let follow = cursor.remaining() - 1;
@@ -93,14 +93,14 @@ impl<'a> Options<'a> {
 }
 
 /// What an element is sorted by.
-enum Weight {
+enum SortKey {
     Number(f64),
     /// None sorts before all texts.
     Text(Option<Vec<u8>>),
 }
 
 fn sort(ctx: &mut Ctx<'_>, args: Args<'_>, may_store: bool) -> Result<(), CommandError> {
-    let mut options = Options::parse(args, may_store)?;
+    let mut options = SortOptions::parse(args, may_store)?;
     let (mut elements, is_set) = match ctx.entry(args[1]).map(|entry| &entry.value) {
         None => (Vec::new(), false),
         Some(value) => (elements_of(value).ok_or(error::WRONG_TYPE)?, matches!(value, Value::Set(_))),
@@ -166,7 +166,7 @@ fn elements_of(value: &Value) -> Option<Vec<Vec<u8>>> {
 
 /// The keys that BY and GET of a call lead to beside those it names, if `value` is what it sorts.
 pub fn other_keys(args: Args<'_>, value: &Value) -> Vec<Vec<u8>> {
-    let (Ok(options), Some(elements)) = (Options::parse(args, true), elements_of(value)) else {
+    let (Ok(options), Some(elements)) = (SortOptions::parse(args, true), elements_of(value)) else {
         return Vec::new();
     };
     let patterns: Vec<&[u8]> = options.by.into_iter().chain(options.get).collect();
@@ -189,28 +189,28 @@ fn lead<'a>(pattern: &'a [u8], element: &[u8]) -> Option<(Vec<u8>, Option<&'a [u
 fn sorted(
     ctx: &mut Ctx<'_>,
     elements: Vec<Vec<u8>>,
-    options: &Options<'_>,
+    options: &SortOptions<'_>,
 ) -> Result<Vec<Vec<u8>>, CommandError> {
     let mut weighted = Vec::with_capacity(elements.len());
     for element in elements {
         let found = options.by.map(|pattern| look_up(ctx, pattern, &element));
         let weight = match (options.alpha, found) {
-            (true, Some(found)) => Weight::Text(found),
-            (true, None) => Weight::Text(None),
+            (true, Some(found)) => SortKey::Text(found),
+            (true, None) => SortKey::Text(None),
             // An element without a weight weighs nothing.
-            (false, Some(None)) => Weight::Number(0.0),
-            (false, Some(Some(text))) => Weight::Number(weight(&text)?),
-            (false, None) => Weight::Number(weight(&element)?),
+            (false, Some(None)) => SortKey::Number(0.0),
+            (false, Some(Some(text))) => SortKey::Number(weight(&text)?),
+            (false, None) => SortKey::Number(weight(&element)?),
         };
         weighted.push((weight, element));
     }
     let by_pattern = options.by.is_some();
     weighted.sort_by(|(a, first), (b, second)| {
         let order = match (a, b) {
-            (Weight::Number(a), Weight::Number(b)) => {
+            (SortKey::Number(a), SortKey::Number(b)) => {
                 a.partial_cmp(b).unwrap_or(Ordering::Equal).then_with(|| first.cmp(second))
             }
-            (Weight::Text(a), Weight::Text(b)) if by_pattern => a.cmp(b),
+            (SortKey::Text(a), SortKey::Text(b)) if by_pattern => a.cmp(b),
             _ => first.cmp(second),
         };
         if options.descending { order.reverse() } else { order }

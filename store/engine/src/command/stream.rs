@@ -12,10 +12,10 @@ use crate::error::{self, CommandError};
 use crate::listpack::Item;
 use crate::spec::{Access, Arity, Command, Group, KeyPart, flags};
 use crate::value::Stream;
-use crate::value::stream::{Entry, Id, Spelled};
+use crate::value::stream::{Id, Spelled, StreamEntry};
 use crate::{Args, Ctx, Reply};
 use ids::{from_id, id_of, ids_of, to_id};
-use trim::Options;
+use trim::TrimOptions;
 
 /// How many entries XRANGE and XREVRANGE look at.
 fn counted(args: Args<'_>, len: usize) -> usize {
@@ -130,7 +130,7 @@ fn write_item(out: &mut Reply, item: Item<'_>) {
 }
 
 /// Writes an entry: its ID, and its fields with their values.
-fn write_entry(out: &mut Reply, entry: Entry<'_>) {
+fn write_entry(out: &mut Reply, entry: StreamEntry<'_>) {
     out.array(2);
     write_id(out, entry.id);
     out.array(2 * entry.len());
@@ -141,7 +141,7 @@ fn write_entry(out: &mut Reply, entry: Entry<'_>) {
 }
 
 /// Writes entries, `count` of them or, if that is 0, all.
-fn write_entries<'s>(out: &mut Reply, entries: impl Iterator<Item = Entry<'s>>, count: usize) {
+fn write_entries<'s>(out: &mut Reply, entries: impl Iterator<Item = StreamEntry<'s>>, count: usize) {
     let most = if count == 0 { usize::MAX } else { count };
     out.array_of(|out| entries.take(most).map(|entry| write_entry(out, entry)).count());
 }
@@ -152,7 +152,7 @@ fn count_of(args: Args<'_>, at: usize) -> Result<usize, CommandError> {
 }
 
 fn add(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
-    let (options, id_at) = Options::parse(args, true)?;
+    let (options, id_at) = TrimOptions::parse(args, true)?;
     let pairs = args.rest(id_at + 1);
     if pairs.is_empty() || pairs.len() % 2 == 1 {
         return Err(error::wrong_arity("xadd"));
@@ -183,7 +183,7 @@ fn add(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
     ))?;
     let mut stream = ctx.edit(args[1]).or_create::<Stream>()?;
     stream.add(id, pairs);
-    stream.tell("xadd");
+    stream.note_event("xadd");
     if let Some(trim) = options.trim {
         trim.apply(&mut stream);
     }
@@ -193,7 +193,7 @@ fn add(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
 }
 
 fn cut(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
-    let (options, _) = Options::parse(args, false)?;
+    let (options, _) = TrimOptions::parse(args, false)?;
     let stream = ctx.edit(args[1]).existing::<Stream>()?;
     let removed = match (stream, options.trim) {
         (Some(mut stream), Some(trim)) => trim.apply(&mut stream),
@@ -219,7 +219,7 @@ fn delete(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
     }
     stream.set_meta(meta);
     if removed > 0 {
-        stream.tell("xdel");
+        stream.note_event("xdel");
     }
     drop(stream);
     ctx.out.count(removed);
@@ -284,7 +284,7 @@ fn set_id(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
         meta.max_deleted_id = max_deleted_id;
     }
     stream.set_meta(meta);
-    stream.tell("xsetid");
+    stream.note_event("xsetid");
     drop(stream);
     ctx.out.ok();
     Ok(())

@@ -1,7 +1,7 @@
 //! Sorted sets: their members. Ranges, combinations and picks each have a chapter of their own below.
 
 pub mod combine;
-pub mod pick;
+pub mod pop;
 pub mod range;
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use super::Editor;
 use crate::coding::put_bytes;
 use crate::effect::Effect;
-use crate::touch::Touch;
+use crate::key_actions::KeyAction;
 use crate::undo::{StreamUndo, Undo};
 use crate::value::Stream;
 use crate::value::stream::{Fields, Id, Meta, Part};
@@ -43,11 +43,11 @@ impl Editor<'_, Stream> {
         let undo = |stream: &Stream| {
             let part = Part::Node(own);
             Undo::Stream(Box::new(match stream.node(own) {
-                Some(node) if node.can_unmark(own, id) => StreamUndo::Marked(own, id),
+                Some(node) if node.can_unmark(own, id) => StreamUndo::Deleted(own, id),
                 _ => StreamUndo::Part(part.encoded(), stream.part(part)),
             }))
         };
-        self.change(Effect::StreamMark(own, id), undo).change_node(own, |node| node.mark(own, id));
+        self.change(Effect::StreamDelete(own, id), undo).change_node(own, |node| node.mark(own, id));
     }
 
     /// Removes an entry that is there, and its node if it was the last in that.
@@ -83,14 +83,14 @@ impl Editor<'_, Stream> {
     }
 
     /// Those who listen hear of this event.
-    pub fn tell(&mut self, event: &'static str) {
-        self.log.touch(Touch::Edit(event));
+    pub fn note_event(&mut self, event: &'static str) {
+        self.log.touch(KeyAction::Edit(event));
     }
 
     /// Notes that a consumer, who may be new, was there at this time.
     pub fn see(&mut self, group: &[u8], consumer: &[u8], seen_ms: i64) {
         if self.group(group).is_some_and(|group| group.consumer(consumer).is_none()) {
-            self.tell("xgroup-createconsumer");
+            self.note_event("xgroup-createconsumer");
         }
         self.put(Part::Consumer(group, consumer), &Part::consumer_bytes(seen_ms));
     }

@@ -22,9 +22,9 @@ impl Keyspace {
     /// An empty keyspace with the same settings, for detached values.
     pub fn like(&self) -> Keyspace {
         let mut other = Keyspace::default();
-        other.seat.aging = self.seat.aging;
-        other.seat.sparse_limit = self.seat.sparse_limit;
-        other.seat.dice = self.seat.dice;
+        other.state.aging = self.state.aging;
+        other.state.sparse_limit = self.state.sparse_limit;
+        other.state.dice = self.state.dice;
         other.keep_changed(true);
         other
     }
@@ -72,7 +72,7 @@ impl Keyspace {
     /// Exchanges all entries with those of `other`, which was made by [`Keyspace::like`]; settings, watches and counts stay.
     pub fn exchange_entries(&mut self, other: &mut Keyspace) {
         std::mem::swap(self, other);
-        std::mem::swap(&mut self.seat, &mut other.seat);
+        std::mem::swap(&mut self.state, &mut other.state);
     }
 
     /// Takes over what calls on detached values have left in `other`: keys that they have changed, whose watchers learn of
@@ -80,8 +80,8 @@ impl Keyspace {
     pub fn take_over(&mut self, other: &mut Keyspace) {
         let changed = other.take_changed();
         if changed.everything {
-            self.seat.watches.touch_all(|_| true);
-            if let Some(own) = &mut self.seat.changed {
+            self.state.watches.touch_all(|_| true);
+            if let Some(own) = &mut self.state.changed {
                 own.everything = true;
             }
         }
@@ -91,11 +91,11 @@ impl Keyspace {
 
     /// What has happened here; counting begins again.
     pub fn take_counts(&mut self) -> Counts {
-        std::mem::take(&mut self.seat.counts)
+        std::mem::take(&mut self.state.counts)
     }
 
     /// Adds what has happened elsewhere.
     pub fn add_counts(&mut self, counts: Counts) {
-        self.seat.counts += counts;
+        self.state.counts += counts;
     }
 }

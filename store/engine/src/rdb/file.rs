@@ -8,8 +8,8 @@ use std::num::NonZeroU64;
 
 use super::codec::{Decoder, Fault, write_length, write_string};
 use super::crc64::crc64;
-use super::object::{self, Form};
-use super::{LIBRARY, Marks, NEWEST, VERSION};
+use super::object::{self, Encoding};
+use super::{KeyMeta, LIBRARY, NEWEST, VERSION};
 use crate::{DATABASES, Entry, Stamp};
 
 const SIGNATURE: &[u8] = b"REDIS";
@@ -36,17 +36,17 @@ const FIRST_SUMMED: u16 = 5;
 const BLOCK: usize = 64 * 1024;
 
 /// Writes a file.
-pub struct Writer<W: Write> {
+pub struct RdbWriter<W: Write> {
     out: Summed<W>,
 }
 
-impl<W: Write> Writer<W> {
+impl<W: Write> RdbWriter<W> {
     /// Begins a file.
-    pub fn new(out: W) -> io::Result<Writer<W>> {
+    pub fn new(out: W) -> io::Result<RdbWriter<W>> {
         let mut out = Summed { inner: out, block: Vec::with_capacity(BLOCK), sum: 0 };
         out.write_all(SIGNATURE)?;
         write!(out, "{VERSION:04}")?;
-        Ok(Writer { out })
+        Ok(RdbWriter { out })
     }
 
     /// A field about the whole, such as `redis-ver`.
@@ -78,22 +78,22 @@ impl<W: Write> Writer<W> {
     }
 
     /// A key.
-    pub fn key(&mut self, key: &[u8], entry: &Entry, marks: Marks) -> io::Result<()> {
-        if marks.sticky {
+    pub fn key(&mut self, key: &[u8], entry: &Entry, meta: KeyMeta) -> io::Result<()> {
+        if meta.sticky {
             self.aux(STICKY, b"1")?;
         }
         if let Some(at_ms) = entry.expire_at_ms {
             self.out.write_all(&[EXPIRE_MS])?;
             self.out.write_all(&at_ms.get().to_le_bytes())?;
         }
-        if let Some(seconds) = marks.idle_s {
+        if let Some(seconds) = meta.idle_s {
             self.out.write_all(&[IDLE])?;
             write_length(&mut self.out, seconds)?;
         }
-        if let Some(freq) = marks.freq {
+        if let Some(freq) = meta.freq {
             self.out.write_all(&[FREQ, freq])?;
         }
-        let form = Form::of(&entry.value);
+        let form = Encoding::of(&entry.value);
         self.out.write_all(&[form.kind])?;
         write_string(&mut self.out, key)?;
         form.write(&mut self.out)
@@ -145,7 +145,7 @@ impl<W: Write> Write for Summed<W> {
 
 /// What a file says, in its order.
 #[derive(Debug, PartialEq)]
-pub enum Event {
+pub enum RdbItem {
     /// A field about the whole.
     Aux {
         /// Such as `redis-ver`.
@@ -166,25 +166,25 @@ pub enum Event {
         /// What it holds.
         entry: Entry,
         /// What else is said of it.
-        marks: Marks,
+        meta: KeyMeta,
     },
 }
 
 /// Reads a file, event by event, up to its end or to the first fault. It reads ahead: what follows the end of the
 /// file is lost.
-pub struct Reader<R: Read> {
+pub struct RdbReader<R: Read> {
     decoder: Decoder<Summing<R>>,
     version: u16,
     db: usize,
     /// What has been said of the next key.
     expire_at_ms: Option<NonZeroU64>,
-    marks: Marks,
+    meta: KeyMeta,
     done: bool,
 }
 
-impl<R: Read> Reader<R> {
+impl<R: Read> RdbReader<R> {
     /// Reads the header.
-    pub fn new(source: R) -> Result<Reader<R>, Fault> {
+    pub fn new(source: R) -> Result<RdbReader<R>, Fault> {
         let mut decoder = Decoder::new(Summing::new(source));
         let header: [u8; 9] = decoder.bytes()?;
         let (signature, version) = header.split_at(SIGNATURE.len());
@@ -194,8 +194,8 @@ impl<R: Read> Reader<R> {
         let version = std::str::from_utf8(version).ok().and_then(|digits| digits.parse().ok());
         match version {
             Some(version @ 1..=NEWEST) => {
-                let (expire_at_ms, marks) = (None, Marks::default());
-                Ok(Reader { decoder, version, db: 0, expire_at_ms, marks, done: false })
+                let (expire_at_ms, meta) = (None, KeyMeta::default());
+                Ok(RdbReader { decoder, version, db: 0, expire_at_ms, meta, done: false })
             }
             _ => Err(decoder.foreign("the version of this RDB file")),
         }
@@ -206,7 +206,7 @@ impl<R: Read> Reader<R> {
         self.decoder.offset()
     }
 
-    fn event(&mut self) -> Result<Option<Event>, Fault> {
+    fn event(&mut self) -> Result<Option<RdbItem>, Fault> {
         // A time that is over for ever is over as the first millisecond of all is.
         let expiry = |at_ms: i64| NonZeroU64::new(at_ms.max(1) as u64);
         loop {
@@ -214,8 +214,8 @@ impl<R: Read> Reader<R> {
             match from.byte()? {
                 EXPIRE_S => self.expire_at_ms = expiry(i64::from(i32::from_le_bytes(from.bytes()?)) * 1000),
                 EXPIRE_MS => self.expire_at_ms = expiry(i64::from_le_bytes(from.bytes()?)),
-                IDLE => self.marks.idle_s = Some(from.length()?),
-                FREQ => self.marks.freq = Some(from.byte()?),
+                IDLE => self.meta.idle_s = Some(from.length()?),
+                FREQ => self.meta.freq = Some(from.byte()?),
                 SELECT_DATABASE => {
                     let db = from.length()?;
                     self.db = usize::try_from(db)
@@ -233,11 +233,11 @@ impl<R: Read> Reader<R> {
                     from.length()?;
                 }
                 AUX => match (from.owned()?, from.owned()?) {
-                    (name, value) if name == STICKY => self.marks.sticky = value == b"1",
-                    (name, text) if name == SCRIPT => return Ok(Some(Event::Script(text))),
-                    (name, value) => return Ok(Some(Event::Aux { name, value })),
+                    (name, value) if name == STICKY => self.meta.sticky = value == b"1",
+                    (name, text) if name == SCRIPT => return Ok(Some(RdbItem::Script(text))),
+                    (name, value) => return Ok(Some(RdbItem::Aux { name, value })),
                 },
-                LIBRARY => return Ok(Some(Event::Library(from.owned()?))),
+                LIBRARY => return Ok(Some(RdbItem::Library(from.owned()?))),
                 FUNCTION_PRE_GA => return Err(from.foreign("functions of a Redis before its release")),
                 MODULE_AUX => return Err(from.foreign("data of modules")),
                 END => {
@@ -247,11 +247,11 @@ impl<R: Read> Reader<R> {
                 kind => {
                     let key = from.owned()?;
                     let value = object::read(kind, from)?;
-                    let (expire_at_ms, marks) = (self.expire_at_ms.take(), std::mem::take(&mut self.marks));
+                    let (expire_at_ms, meta) = (self.expire_at_ms.take(), std::mem::take(&mut self.meta));
                     // Redis has been known to write empty collections, and skips them.
                     if let Some(value) = value {
                         let entry = Entry { expire_at_ms, ..Entry::new(value, Stamp::default()) };
-                        return Ok(Some(Event::Key { db: self.db, key, entry, marks }));
+                        return Ok(Some(RdbItem::Key { db: self.db, key, entry, meta }));
                     }
                 }
             }
@@ -269,8 +269,8 @@ impl<R: Read> Reader<R> {
     }
 }
 
-impl<R: Read> Iterator for Reader<R> {
-    type Item = Result<Event, Fault>;
+impl<R: Read> Iterator for RdbReader<R> {
+    type Item = Result<RdbItem, Fault>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.done {
@@ -331,39 +331,39 @@ mod tests {
         bytes
     }
 
-    fn read(bytes: &[u8]) -> Result<Vec<Event>, String> {
-        let reader = Reader::new(bytes).map_err(|fault| fault.to_string())?;
+    fn read(bytes: &[u8]) -> Result<Vec<RdbItem>, String> {
+        let reader = RdbReader::new(bytes).map_err(|fault| fault.to_string())?;
         reader.collect::<Result<_, _>>().map_err(|fault| fault.to_string())
     }
 
-    fn key(db: usize, expire_at_ms: u64, marks: Marks) -> Event {
+    fn key(db: usize, expire_at_ms: u64, meta: KeyMeta) -> RdbItem {
         let entry = Entry {
             expire_at_ms: NonZeroU64::new(expire_at_ms),
             ..Entry::new(Value::string(b"v"), Stamp::default())
         };
-        Event::Key { db, key: b"k".to_vec(), entry, marks }
+        RdbItem::Key { db, key: b"k".to_vec(), entry, meta }
     }
 
     #[test]
     fn what_stands_before_a_key_is_of_that_key() {
-        let used = Marks { idle_s: Some(70), ..Marks::default() };
-        let often = Marks { freq: Some(9), sticky: true, ..Marks::default() };
+        let used = KeyMeta { idle_s: Some(70), ..KeyMeta::default() };
+        let often = KeyMeta { freq: Some(9), sticky: true, ..KeyMeta::default() };
         for (body, wanted) in [
-            (&b"\0\x01k\x01v"[..], vec![key(0, 0, Marks::default())]),
-            (b"\xfd\x01\0\0\0\0\x01k\x01v", vec![key(0, 1000, Marks::default())]),
-            (b"\xfc\x02\0\0\0\0\0\0\0\0\x01k\x01v", vec![key(0, 2, Marks::default())]),
+            (&b"\0\x01k\x01v"[..], vec![key(0, 0, KeyMeta::default())]),
+            (b"\xfd\x01\0\0\0\0\x01k\x01v", vec![key(0, 1000, KeyMeta::default())]),
+            (b"\xfc\x02\0\0\0\0\0\0\0\0\x01k\x01v", vec![key(0, 2, KeyMeta::default())]),
             // Long ago, as Redis may write it too.
-            (b"\xfd\0\0\0\x80\0\x01k\x01v", vec![key(0, 1, Marks::default())]),
-            (b"\xfe\x0f\xfb\x01\x40\xff\0\x01k\x01v", vec![key(15, 0, Marks::default())]),
-            (b"\xf8\x40\x46\0\x01k\x01v\0\x01k\x01v", vec![key(0, 0, used), key(0, 0, Marks::default())]),
+            (b"\xfd\0\0\0\x80\0\x01k\x01v", vec![key(0, 1, KeyMeta::default())]),
+            (b"\xfe\x0f\xfb\x01\x40\xff\0\x01k\x01v", vec![key(15, 0, KeyMeta::default())]),
+            (b"\xf8\x40\x46\0\x01k\x01v\0\x01k\x01v", vec![key(0, 0, used), key(0, 0, KeyMeta::default())]),
             (
                 b"\xf4\x01\x02\x03\xfa\x10moonshard-sticky\xc0\x01\xf9\x09\0\x01k\x01v\0\x01k\x01v",
-                vec![key(0, 0, often), key(0, 0, Marks::default())],
+                vec![key(0, 0, often), key(0, 0, KeyMeta::default())],
             ),
             // An empty set takes along what was said of it.
-            (b"\xf9\x09\x02\x01e\0\0\x01k\x01v", vec![key(0, 0, Marks::default())]),
-            (b"\xfa\x03lua\x01x\xf5\x01y", vec![Event::Script(b"x".into()), Event::Library(b"y".into())]),
-            (b"\xfa\x01n\x01v", vec![Event::Aux { name: b"n".into(), value: b"v".into() }]),
+            (b"\xf9\x09\x02\x01e\0\0\x01k\x01v", vec![key(0, 0, KeyMeta::default())]),
+            (b"\xfa\x03lua\x01x\xf5\x01y", vec![RdbItem::Script(b"x".into()), RdbItem::Library(b"y".into())]),
+            (b"\xfa\x01n\x01v", vec![RdbItem::Aux { name: b"n".into(), value: b"v".into() }]),
         ] {
             for version in ["0005", "0010", "0012"] {
                 assert_eq!(read(&file(version, body, None)).as_ref(), Ok(&wanted), "{}", body.escape_ascii());
@@ -410,7 +410,7 @@ mod tests {
     #[test]
     fn nothing_comes_behind_a_fault() {
         let bytes = file("0010", b"\x02\x01k\x02\x01a\x01a\0\x01k\x01v", None);
-        let mut reader = Reader::new(&*bytes).expect("a header");
+        let mut reader = RdbReader::new(&*bytes).expect("a header");
         assert!(matches!(reader.next(), Some(Err(_))));
         assert!(reader.next().is_none());
         assert_eq!(reader.offset(), 17);
@@ -438,16 +438,17 @@ mod tests {
 
     #[test]
     fn it_does_not_matter_how_the_bytes_come_and_go() {
-        let mut writer = Writer::new(Slow(Vec::new())).expect("memory takes all");
+        let mut writer = RdbWriter::new(Slow(Vec::new())).expect("memory takes all");
         let entry = Entry::new(Value::string(&vec![b'x'; 3 * BLOCK]), Stamp::default());
         for at in 0..3u8 {
-            writer.key(&[at], &entry, Marks::default()).expect("memory takes all");
+            writer.key(&[at], &entry, KeyMeta::default()).expect("memory takes all");
         }
         let Slow(bytes) = writer.finish().expect("memory takes all");
-        let events: Vec<_> = Reader::new(Slow(&*bytes)).expect("a header").map(Result::ok).collect();
+        let events: Vec<_> = RdbReader::new(Slow(&*bytes)).expect("a header").map(Result::ok).collect();
         assert_eq!(events.len(), 3);
         for (event, at) in events.into_iter().zip(0u8..) {
-            let wanted = Event::Key { db: 0, key: vec![at], entry: entry.clone(), marks: Marks::default() };
+            let wanted =
+                RdbItem::Key { db: 0, key: vec![at], entry: entry.clone(), meta: KeyMeta::default() };
             assert!(event == Some(wanted));
         }
     }
@@ -463,10 +464,10 @@ mod tests {
         }
 
         let start = &b"REDIS0010"[..];
-        let mut reader = Reader::new(start.chain(Broken)).expect("a header");
+        let mut reader = RdbReader::new(start.chain(Broken)).expect("a header");
         let fault = reader.next().expect("an event").expect_err("a fault");
         assert_eq!(fault.to_string(), "byte 9: the disk is gone");
         let mut little = [0; 4];
-        assert!(Writer::new(&mut little[..]).expect("not yet written").finish().is_err());
+        assert!(RdbWriter::new(&mut little[..]).expect("not yet written").finish().is_err());
     }
 }

@@ -24,7 +24,7 @@ const PLAIN: u64 = 1;
 const PACKED: u64 = 2;
 
 /// How a value is written.
-pub struct Form<'a> {
+pub struct Encoding<'a> {
     /// The byte that tells it.
     pub kind: u8,
     value: &'a Value,
@@ -32,9 +32,9 @@ pub struct Form<'a> {
     packed: Option<Vec<u8>>,
 }
 
-impl<'a> Form<'a> {
+impl<'a> Encoding<'a> {
     /// The one that Redis 7.0 would choose with its default thresholds.
-    pub fn of(value: &'a Value) -> Form<'a> {
+    pub fn of(value: &'a Value) -> Encoding<'a> {
         let small = matches!(value.encoding(), "listpack" | "intset");
         let (kind, packed) = match value {
             Value::String(_) => (STRING, None),
@@ -50,7 +50,7 @@ impl<'a> Form<'a> {
             Value::ZSet(_) => (ZSET_2, None),
             Value::Stream(_) => (STREAM_LISTPACKS_2, None),
         };
-        Form { kind, value, packed }
+        Encoding { kind, value, packed }
     }
 
     /// Writes the value, without the kind.

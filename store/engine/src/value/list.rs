@@ -104,11 +104,11 @@ impl List {
     }
 
     pub(crate) fn pop(&mut self, front: bool) -> Option<Taken> {
-        self.pop_seen(front, Taken::from_slice)
+        self.pop_with(front, Taken::from_slice)
     }
 
     /// Takes the element at the front or back, after `look` has seen it.
-    pub(crate) fn pop_seen<R>(&mut self, front: bool, look: impl FnOnce(&[u8]) -> R) -> Option<R> {
+    pub(crate) fn pop_with<R>(&mut self, front: bool, look: impl FnOnce(&[u8]) -> R) -> Option<R> {
         match &mut self.0 {
             Form::Packed(row) => row.pop(front, look),
             Form::Large(ring) => {

@@ -100,19 +100,19 @@ pub fn insert(buffer: Box<[u8]>, at: usize, number: i64) -> Box<[u8]> {
         all.insert(at, number);
         return of(all.into_iter());
     }
-    let place = HEADER + at * width;
+    let offset = HEADER + at * width;
     let mut bytes = buffer.into_vec();
     bytes.reserve_exact(width);
-    bytes.splice(place..place, number.to_le_bytes().into_iter().take(width));
+    bytes.splice(offset..offset, number.to_le_bytes().into_iter().take(width));
     bytes.into_boxed_slice()
 }
 
 /// Takes out the number at a position.
 pub fn remove(buffer: Box<[u8]>, at: usize) -> Box<[u8]> {
     let width = Numbers::in_buffer(&buffer).width;
-    let place = HEADER + at * width;
+    let offset = HEADER + at * width;
     let mut bytes = buffer.into_vec();
-    bytes.drain(place..place + width);
+    bytes.drain(offset..offset + width);
     if bytes.len() == HEADER {
         return Box::default();
     }

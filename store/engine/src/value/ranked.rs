@@ -26,7 +26,7 @@ pub struct Item {
 
 /// A child of an inner node.
 #[derive(Clone, Copy, Debug)]
-struct Slot {
+struct RankSlot {
     /// The first item below.
     first: Item,
     /// Its place in the arena of leaves or of inner nodes, by height.
@@ -44,8 +44,8 @@ struct Leaf {
 }
 
 #[derive(Clone, Debug)]
-struct Inner {
-    slots: Vec<Slot>,
+struct InnerNode {
+    slots: Vec<RankSlot>,
     /// For an unused node the next unused one.
     free: u32,
 }
@@ -54,7 +54,7 @@ struct Inner {
 #[derive(Clone, Debug)]
 pub struct Ranked<const CAP: usize = 64> {
     leaves: Vec<Leaf>,
-    inners: Vec<Inner>,
+    inners: Vec<InnerNode>,
     free_leaf: u32,
     free_inner: u32,
     root: u32,
@@ -174,7 +174,7 @@ impl<const CAP: usize> Ranked<CAP> {
         height: u32,
         item: Item,
         before: &impl Fn(Item) -> bool,
-    ) -> Option<Slot> {
+    ) -> Option<RankSlot> {
         if height == 0 {
             return self.insert_leaf(node, item, before);
         }
@@ -184,7 +184,7 @@ impl<const CAP: usize> Ranked<CAP> {
         let split = self.insert_below(child, height - 1, item, before);
         let first = self.first(child, height - 1);
         let slots = &mut self.inners[node as usize].slots;
-        slots[at] = Slot { first, child, count: slots[at].count + 1 };
+        slots[at] = RankSlot { first, child, count: slots[at].count + 1 };
         let split = split?;
         slots[at].count -= split.count;
         if slots.len() < CAP {
@@ -203,7 +203,7 @@ impl<const CAP: usize> Ranked<CAP> {
         Some(self.summary(upper, height))
     }
 
-    fn insert_leaf(&mut self, node: u32, item: Item, before: &impl Fn(Item) -> bool) -> Option<Slot> {
+    fn insert_leaf(&mut self, node: u32, item: Item, before: &impl Fn(Item) -> bool) -> Option<RankSlot> {
         let leaf = &mut self.leaves[node as usize];
         let at = leaf.items.partition_point(|&held| before(held));
         if leaf.items.len() < CAP {
@@ -315,12 +315,12 @@ impl<const CAP: usize> Ranked<CAP> {
         }
     }
 
-    fn summary(&self, node: u32, height: u32) -> Slot {
+    fn summary(&self, node: u32, height: u32) -> RankSlot {
         let count = match height {
             0 => self.leaves[node as usize].items.len() as u32,
             _ => total(&self.inners[node as usize].slots),
         };
-        Slot { first: self.first(node, height), child: node, count }
+        RankSlot { first: self.first(node, height), child: node, count }
     }
 
     fn add_leaf(&mut self, leaf: Leaf) -> u32 {
@@ -334,14 +334,14 @@ impl<const CAP: usize> Ranked<CAP> {
         (self.leaves.len() - 1) as u32
     }
 
-    fn add_inner(&mut self, slots: Vec<Slot>) -> u32 {
+    fn add_inner(&mut self, slots: Vec<RankSlot>) -> u32 {
         let at = self.free_inner;
         if at != NONE {
             self.free_inner =
-                std::mem::replace(&mut self.inners[at as usize], Inner { slots, free: NONE }).free;
+                std::mem::replace(&mut self.inners[at as usize], InnerNode { slots, free: NONE }).free;
             return at;
         }
-        self.inners.push(Inner { slots, free: NONE });
+        self.inners.push(InnerNode { slots, free: NONE });
         (self.inners.len() - 1) as u32
     }
 
@@ -351,17 +351,17 @@ impl<const CAP: usize> Ranked<CAP> {
     }
 
     fn free_inner(&mut self, at: u32) {
-        self.inners[at as usize] = Inner { slots: Vec::new(), free: self.free_inner };
+        self.inners[at as usize] = InnerNode { slots: Vec::new(), free: self.free_inner };
         self.free_inner = at;
     }
 }
 
 /// The child in which the first part of the sequence ends.
-fn child_at(slots: &[Slot], before: &impl Fn(Item) -> bool) -> usize {
+fn child_at(slots: &[RankSlot], before: &impl Fn(Item) -> bool) -> usize {
     slots[1..].partition_point(|slot| before(slot.first))
 }
 
-fn total(slots: &[Slot]) -> u32 {
+fn total(slots: &[RankSlot]) -> u32 {
     slots.iter().map(|slot| slot.count).sum()
 }
 

@@ -11,7 +11,7 @@ use std::ops::Bound::{Excluded, Unbounded};
 
 pub use group::{Consumer, Group, Pending};
 pub use id::{Id, Spelled, parse};
-pub use node::{Entry, Fields, Node};
+pub use node::{Fields, Node, StreamEntry};
 pub use part::{Part, id as read_id, put_id};
 
 use crate::coding::Malformed;
@@ -35,10 +35,10 @@ pub struct Meta {
 
 /// A stream value.
 #[derive(Clone, Default, PartialEq)]
-pub struct Stream(Box<Inner>);
+pub struct Stream(Box<StreamData>);
 
 #[derive(Clone, Default, PartialEq)]
-struct Inner {
+struct StreamData {
     meta: Meta,
     len: usize,
     nodes: BTreeMap<Id, Node>,
@@ -64,7 +64,7 @@ impl Stream {
 
     /// Bytes on the heap.
     pub fn bytes(&self) -> usize {
-        allocated(size_of::<Inner>())
+        allocated(size_of::<StreamData>())
             + tree(self.0.nodes.len(), size_of::<(Id, Node)>())
             + tree(self.0.groups.len(), size_of::<(Box<[u8]>, Group)>())
             + self.0.weight
@@ -86,13 +86,13 @@ impl Stream {
     }
 
     /// The entry of this ID.
-    pub fn get(&self, id: Id) -> Option<Entry<'_>> {
+    pub fn get(&self, id: Id) -> Option<StreamEntry<'_>> {
         let (own, node) = self.node_of(id)?;
         node.find(own, id).filter(|entry| !entry.is_deleted())
     }
 
     /// The entries from one ID to another, both included.
-    pub fn range(&self, from: Id, to: Id) -> impl Iterator<Item = Entry<'_>> {
+    pub fn range(&self, from: Id, to: Id) -> impl Iterator<Item = StreamEntry<'_>> {
         let first = self.0.nodes.range(..=from).next_back().map_or(from, |(own, _)| *own);
         let entries = self.0.nodes.range(first..).flat_map(|(own, node)| node.entries(*own));
         let behind = entries.skip_while(move |entry| entry.id < from);
@@ -100,10 +100,10 @@ impl Stream {
     }
 
     /// The same, the last one first.
-    pub fn range_back(&self, from: Id, to: Id) -> impl Iterator<Item = Entry<'_>> {
+    pub fn range_back(&self, from: Id, to: Id) -> impl Iterator<Item = StreamEntry<'_>> {
         let nodes = self.0.nodes.range(..=to).rev();
         let entries = nodes.flat_map(|(own, node)| {
-            let entries: Vec<Entry<'_>> = node.entries(*own).collect();
+            let entries: Vec<StreamEntry<'_>> = node.entries(*own).collect();
             entries.into_iter().rev()
         });
         let before = entries.skip_while(move |entry| entry.id > to);

@@ -37,15 +37,15 @@ proptest! {
         }
         let wanted = engine.contents();
         let mut log = UndoLog::default();
-        let mut told = Vec::new();
+        let mut calls = Vec::new();
         for call in &inside {
             let words = call_of(*call);
             engine.db = (call >> 60) as usize % 8 / 6;
             engine.run(&words, Some(&mut log));
-            told.push(words);
+            calls.push(words);
         }
         log.roll_back(&mut engine.all());
-        prop_assert_eq!(engine.contents(), wanted, "after taking back {:?}", told);
+        prop_assert_eq!(engine.contents(), wanted, "after taking back {:?}", calls);
     }
 
     /// A key that has expired may be removed at any time, and stays so.
@@ -120,17 +120,17 @@ proptest! {
             engine.run(&call_of(*call), None);
         }
         let (mut log, old) = (UndoLog::default(), engine.alive());
-        let (flags, mut told) = (engine.watch(), Vec::new());
+        let (flags, mut calls) = (engine.watch(), Vec::new());
         for call in &inside {
-            told.push(call_of(*call));
-            engine.run(&told[told.len() - 1], (!alone).then_some(&mut log));
+            calls.push(call_of(*call));
+            engine.run(&calls[calls.len() - 1], (!alone).then_some(&mut log));
         }
         let new = engine.alive();
-        prop_assert!(alone || !flags.values().any(is_raised), "too early of {:?}", told);
-        log.tell_watchers();
+        prop_assert!(alone || !flags.values().any(is_raised), "too early of {:?}", calls);
+        log.notify_watchers();
         for (name, flag) in &flags {
             let (old, new) = (old.get(name), new.get(name));
-            prop_assert!(old == new || is_raised(flag), "{:?}: {:?} → {:?} by {:?}", name, old, new, told);
+            prop_assert!(old == new || is_raised(flag), "{:?}: {:?} → {:?} by {:?}", name, old, new, calls);
         }
     }
 

@@ -8,36 +8,36 @@ mod sower;
 use std::path::Path;
 
 /// Tries the seeds of a target and what becomes of them.
-fn sow(target: &str, property: impl Fn(&[u8]) + std::panic::RefUnwindSafe) {
-    sower::sow(&Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/seeds").join(target), 40, property);
+fn run_seeds(target: &str, property: impl Fn(&[u8]) + std::panic::RefUnwindSafe) {
+    sower::run_seeds(&Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/seeds").join(target), 40, property);
 }
 
 #[test]
 fn calls() {
-    sow("calls", property::calls);
+    run_seeds("calls", property::calls);
 }
 
 #[test]
 fn effects() {
-    sow("effects", property::effects);
+    run_seeds("effects", property::effects);
 }
 
 #[test]
 fn glob() {
-    sow("glob", property::glob);
+    run_seeds("glob", property::glob);
 }
 
 #[test]
 fn hyperloglog() {
-    sow("hyperloglog", property::hyperloglog);
+    run_seeds("hyperloglog", property::hyperloglog);
 }
 
 #[test]
 fn rdb_file() {
-    sow("rdb_file", property::rdb_file);
+    run_seeds("rdb_file", property::rdb_file);
 }
 
 #[test]
 fn restore() {
-    sow("restore", property::restore);
+    run_seeds("restore", property::restore);
 }

@@ -3,8 +3,8 @@
 use std::num::NonZeroU64;
 
 use proptest::prelude::*;
-use store_engine::rdb::file::{Event, Reader, Writer};
-use store_engine::rdb::{self, Cause, Marks};
+use store_engine::rdb::file::{RdbItem, RdbReader, RdbWriter};
+use store_engine::rdb::{self, Cause, KeyMeta};
 use store_engine::{Args, Ctx, Entry, Partition, Partitions, Protocol, Reply, Value, command};
 
 /// What good calls store under the key `k`.
@@ -19,7 +19,7 @@ fn made(calls: &[Vec<&[u8]>]) -> Value {
         seed: &mut seed,
         undo: None,
         effects: None,
-        touches: None,
+        key_actions: None,
         work: &store_engine::Work::unlimited(),
         out: &mut out,
     };
@@ -113,19 +113,19 @@ fn value() -> impl Strategy<Value = Value> {
     ]
 }
 
-fn event() -> impl Strategy<Value = Event> {
-    let marks = (any::<Option<u32>>(), any::<Option<u8>>(), any::<bool>());
-    let marks =
-        marks.prop_map(|(idle_s, freq, sticky)| Marks { idle_s: idle_s.map(u64::from), freq, sticky });
-    let key = (0..16usize, element(), value(), 0..5_000_000_000_000u64, marks);
+fn event() -> impl Strategy<Value = RdbItem> {
+    let meta = (any::<Option<u32>>(), any::<Option<u8>>(), any::<bool>());
+    let meta =
+        meta.prop_map(|(idle_s, freq, sticky)| KeyMeta { idle_s: idle_s.map(u64::from), freq, sticky });
+    let key = (0..16usize, element(), value(), 0..5_000_000_000_000u64, meta);
     prop_oneof![
-        4 => key.prop_map(|(db, key, value, at_ms, marks)| {
+        4 => key.prop_map(|(db, key, value, at_ms, meta)| {
             let expire_at_ms = NonZeroU64::new(at_ms).filter(|at_ms| at_ms.get() % 2 == 0);
-            Event::Key { db, key, entry: Entry { expire_at_ms, ..Entry::new(value, Default::default()) }, marks }
+            RdbItem::Key { db, key, entry: Entry { expire_at_ms, ..Entry::new(value, Default::default()) }, meta }
         }),
-        1 => (element(), element()).prop_map(|(name, value)| Event::Aux { name, value }),
-        1 => element().prop_map(Event::Script),
-        1 => element().prop_map(Event::Library),
+        1 => (element(), element()).prop_map(|(name, value)| RdbItem::Aux { name, value }),
+        1 => element().prop_map(RdbItem::Script),
+        1 => element().prop_map(RdbItem::Library),
     ]
 }
 
@@ -144,16 +144,16 @@ const OLD: [&[u8]; 10] = [
       \x02\x01\0\x01\0\x01\x01\x01\x04\x01\xff\x01\x05\x01\0",
 ];
 
-fn written(events: &[Event]) -> Vec<u8> {
-    let mut writer = Writer::new(Vec::new()).expect("memory takes all");
+fn written(events: &[RdbItem]) -> Vec<u8> {
+    let mut writer = RdbWriter::new(Vec::new()).expect("memory takes all");
     for event in events {
         match event {
-            Event::Aux { name, value } => writer.aux(name, value),
-            Event::Script(text) => writer.script(text),
-            Event::Library(text) => writer.function_library(text),
-            Event::Key { db, key, entry, marks } => {
+            RdbItem::Aux { name, value } => writer.aux(name, value),
+            RdbItem::Script(text) => writer.script(text),
+            RdbItem::Library(text) => writer.function_library(text),
+            RdbItem::Key { db, key, entry, meta } => {
                 writer.database(*db, 1, 0).expect("memory takes all");
-                writer.key(key, entry, *marks)
+                writer.key(key, entry, *meta)
             }
         }
         .expect("memory takes all");
@@ -162,9 +162,9 @@ fn written(events: &[Event]) -> Vec<u8> {
 }
 
 /// All events, and the fault that ended them.
-fn read(bytes: &[u8]) -> (Vec<Event>, Option<rdb::Fault>) {
+fn read(bytes: &[u8]) -> (Vec<RdbItem>, Option<rdb::Fault>) {
     let mut events = Vec::new();
-    let reader = match Reader::new(bytes) {
+    let reader = match RdbReader::new(bytes) {
         Ok(reader) => reader,
         Err(fault) => return (events, Some(fault)),
     };
@@ -178,11 +178,11 @@ fn read(bytes: &[u8]) -> (Vec<Event>, Option<rdb::Fault>) {
 }
 
 /// Bytes of all values, for comparison with the bytes that they were read from.
-fn held(events: &[Event]) -> usize {
-    let of = |event: &Event| match event {
-        Event::Key { key, entry, .. } => key.len() + entry.value.bytes(),
-        Event::Aux { name, value } => name.len() + value.len(),
-        Event::Script(text) | Event::Library(text) => text.len(),
+fn held(events: &[RdbItem]) -> usize {
+    let of = |event: &RdbItem| match event {
+        RdbItem::Key { key, entry, .. } => key.len() + entry.value.bytes(),
+        RdbItem::Aux { name, value } => name.len() + value.len(),
+        RdbItem::Script(text) | RdbItem::Library(text) => text.len(),
     };
     events.iter().map(of).sum()
 }

@@ -10,7 +10,7 @@ use store_engine::{Access, Args, DATABASES, Partition, Protocol, Reply, Routing,
 use wire::step_result::Outcome;
 
 use super::bundle::wire_lock;
-use super::{DistributedTransaction, Place};
+use super::{DistributedTransaction, KeyLocation};
 use crate::call::Call;
 use crate::client::cluster::{room_in, unexpected, wire_call};
 use crate::client::error::{TransactionError, conflict_of};
@@ -21,7 +21,7 @@ use crate::txn::{Conflict, FULL, LimitReached, OnFull, TxnLimits};
 
 impl DistributedTransaction {
     /// Runs a call if that needs nobody else. Whether its reply is no error.
-    pub fn execute_here(
+    pub fn execute_local(
         &mut self,
         call: &Call<'_>,
         seed: &mut u64,
@@ -38,11 +38,11 @@ impl DistributedTransaction {
         }
         let mut here = true;
         for (key, need) in call.keys() {
-            match self.place_of(call.db, key) {
+            match self.location_of(call.db, key) {
                 Some((_, mode)) if !mode.covers(need) => {
                     return Err(Conflict::Key(LockRequest { db: call.db, key: key.into(), mode: need }));
                 }
-                Some((Place::Here, _)) => {}
+                Some((KeyLocation::Local, _)) => {}
                 _ => here = false,
             }
         }
@@ -70,7 +70,7 @@ impl DistributedTransaction {
             _ => return Err(Conflict::Everything.into()),
         }
         self.lock_more(std::slice::from_ref(call), mode).await?;
-        if let Some(fine) = self.execute_here(call, seed, out)? {
+        if let Some(fine) = self.execute_local(call, seed, out)? {
             return Ok(fine);
         }
         let node = self.cluster.node_of_all(call.keys().map(|(key, _)| key));
@@ -141,8 +141,8 @@ impl DistributedTransaction {
     fn node_with(&self, call: &Call<'_>) -> Option<NodeId> {
         let by_key = call.command.routing.of(call.args) == Routing::ByKey;
         let is_away = |(key, need)| {
-            let place = self.place_of(call.db, key);
-            matches!(place, Some((Place::There, mode)) if mode.covers(need))
+            let location = self.location_of(call.db, key);
+            matches!(location, Some((KeyLocation::Remote, mode)) if mode.covers(need))
         };
         if !by_key || self.everything || self.before.is_some() || !call.keys().all(is_away) {
             return None;
@@ -185,9 +185,9 @@ impl DistributedTransaction {
     pub(super) async fn fetch(&mut self, call: &Call<'_>) -> Result<(), TransactionError> {
         let mut by_node: BTreeMap<NodeId, Vec<LockRequest>> = Default::default();
         for (key, need) in call.keys() {
-            let place = self.place_of(call.db, key);
-            if !matches!(place, Some((Place::Here, _))) {
-                let mode = place.map_or(need, |(_, mode)| mode);
+            let location = self.location_of(call.db, key);
+            if !matches!(location, Some((KeyLocation::Local, _))) {
+                let mode = location.map_or(need, |(_, mode)| mode);
                 let wanted = by_node.entry(self.cluster.node_of(key)).or_default();
                 wanted.push(LockRequest { db: call.db, key: key.into(), mode });
             }
@@ -225,8 +225,8 @@ impl DistributedTransaction {
         let changes = self.changes(|db, key| keys.iter().any(|(held, named)| *held == db && **named == *key));
         for key in keys {
             self.copies.databases[key.0].remove(&key.1);
-            if let Some((place, _)) = self.places.get_mut(&key) {
-                *place = Place::There;
+            if let Some((location, _)) = self.locations.get_mut(&key) {
+                *location = KeyLocation::Remote;
             }
         }
         let changes = changes.into_values().next().unwrap_or_default();
@@ -264,9 +264,9 @@ impl DistributedTransaction {
                 let mut replies = self.ask_all(&[node], step, false).await?;
                 let (reply, _) = replies.pop().ok_or_else(|| TransactionError::Lost(unexpected()))?;
                 match scan.take(&reply, out) {
-                    merge::Progress::More => {}
-                    merge::Progress::Over => return Ok(reply.first() != Some(&b'-')),
-                    merge::Progress::Through => {
+                    merge::ScanProgress::More => {}
+                    merge::ScanProgress::Over => return Ok(reply.first() != Some(&b'-')),
+                    merge::ScanProgress::Through => {
                         scan.finish(epoch, out);
                         return Ok(true);
                     }
@@ -284,9 +284,9 @@ impl DistributedTransaction {
         if let Some((_, next)) = replies.last() {
             *seed = *next;
         }
-        let mark = out.buf.len();
+        let start = out.buf.len();
         plan.merge(replies.into_iter().map(|(reply, _)| reply), out);
-        Ok(out.buf.get(mark) != Some(&b'-'))
+        Ok(out.buf.get(start) != Some(&b'-'))
     }
 
     /// Runs a call that names keys of several nodes and needs more than these: COPY to another database, and SORT by
@@ -346,7 +346,7 @@ impl DistributedTransaction {
     pub(super) async fn put_away(&mut self) -> Result<(), TransactionError> {
         let changes = self.changes(|_, _| true);
         self.undo = UndoLog::default();
-        self.places.clear();
+        self.locations.clear();
         *self.copies = Partition::default();
         let mut pending = Vec::new();
         let step = self.step();

@@ -7,13 +7,13 @@ use wire::response::Body as Answer;
 use wire::step_result::Outcome;
 
 use super::bundle::{once_each, wire_lock};
-use super::{COPIED_BYTES, DistributedTransaction, Place};
+use super::{COPIED_BYTES, DistributedTransaction, KeyLocation};
 use crate::call::Call;
+use crate::client::backoff::Backoff;
 use crate::client::cluster::unexpected;
 use crate::client::error::{TransactionError, conflict_of};
 use crate::client::link::Pending;
 use crate::client::lost::Lost;
-use crate::client::patience::Patience;
 use crate::lock::{LockRequest, Mode};
 use crate::topology::NodeId;
 use crate::txn::Conflict;
@@ -24,14 +24,14 @@ impl DistributedTransaction {
         if self.begun {
             return Ok(());
         }
-        let mut patience = Patience::default();
+        let mut backoff = Backoff::default();
         while !self.try_begin().await? {
             self.abort();
             self.number = self.cluster.next_transaction();
             self.participants.clear();
-            self.places.clear();
+            self.locations.clear();
             *self.copies = Partition::default();
-            patience.again().await.map_err(TransactionError::Lost)?;
+            backoff.again().await.map_err(TransactionError::Lost)?;
         }
         (self.begun, self.keeps_time) = (true, self.now_ms > 0);
         Ok(())
@@ -147,19 +147,19 @@ impl DistributedTransaction {
     pub(super) fn take_value(&mut self, request: &LockRequest, value: &[u8]) -> Result<(), TransactionError> {
         let LockRequest { db, key, mode } = request;
         let space = &mut self.copies.databases[*db];
-        let place = match value.split_first() {
+        let location = match value.split_first() {
             Some((0, _)) => {
                 space.remove(key);
-                Place::Here
+                KeyLocation::Local
             }
             Some((1, entry)) => {
                 let entry = Put::encoded(entry).entry().map_err(|_| TransactionError::Lost(unexpected()))?;
                 space.insert(key, entry);
-                Place::Here
+                KeyLocation::Local
             }
-            _ => Place::There,
+            _ => KeyLocation::Remote,
         };
-        self.places.insert((*db, key.clone()), (place, *mode));
+        self.locations.insert((*db, key.clone()), (location, *mode));
         Ok(())
     }
 
@@ -171,7 +171,7 @@ impl DistributedTransaction {
         let mut by_node: std::collections::BTreeMap<NodeId, Vec<LockRequest>> = Default::default();
         for call in calls {
             for (key, need) in call.keys() {
-                if self.place_of(call.db, key).is_none() {
+                if self.location_of(call.db, key).is_none() {
                     let mode = if mode.covers(need) { mode } else { need };
                     let request = LockRequest { db: call.db, key: key.into(), mode };
                     by_node.entry(self.cluster.node_of(key)).or_default().push(request);

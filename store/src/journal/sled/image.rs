@@ -35,7 +35,7 @@ pub(super) type Judge<'a> = dyn FnMut(DiskError) -> Result<(), DiskError> + 'a;
 
 /// Where all leaves are.
 pub(super) struct Image {
-    folder: PathBuf,
+    dir: PathBuf,
     /// Slab and slot by the lowest key that belongs into the leaf.
     leaves: BTreeMap<Vec<u8>, (u8, u64)>,
     /// Where the last slot that is in use ends, of each slab that has one.
@@ -58,14 +58,14 @@ pub(super) struct Metadata {
 impl Metadata {
     /// Those of a database.
     pub fn list(sled: &Path) -> Result<Metadata, DiskError> {
-        let folder = sled.join("metadata");
+        let dir = sled.join("metadata");
         let (mut snapshots, mut logs) = (Vec::new(), Vec::new());
-        if !folder.exists() {
-            return Err(damaged(&folder, "the whole directory", "it is missing"));
+        if !dir.exists() {
+            return Err(damaged(&dir, "the whole directory", "it is missing"));
         }
-        let entries = fs::read_dir(&folder).map_err(DiskError::io("list", &folder))?;
+        let entries = fs::read_dir(&dir).map_err(DiskError::io("list", &dir))?;
         for entry in entries {
-            let path = entry.map_err(DiskError::io("list", &folder))?.path();
+            let path = entry.map_err(DiskError::io("list", &dir))?.path();
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
             for (prefix, list) in [("snapshot", &mut snapshots), ("log", &mut logs)] {
                 let Some(rest) = name.strip_prefix(prefix) else { continue };
@@ -101,7 +101,7 @@ impl Image {
         // Place, tree and lowest key by sled's number of the leaf.
         let mut leaves: HashMap<u64, Leaf> = HashMap::new();
         let mut image = Image {
-            folder: sled.to_owned(),
+            dir: sled.to_owned(),
             leaves: BTreeMap::new(),
             ends: HashMap::new(),
             slabs: RefCell::default(),
@@ -140,28 +140,28 @@ impl Image {
                 judge(bad)?;
             }
         }
-        for (slab, slot) in leaves.values().map(|leaf| leaf.place) {
+        for (slab, slot) in leaves.values().map(|leaf| leaf.location) {
             let end = (slot + 1).saturating_mul(slot_bytes(slab) as u64);
             let known = image.ends.entry(slab).or_default();
             *known = end.max(*known);
         }
         for leaf in leaves.into_values().filter(|leaf| leaf.tree == TREE) {
-            if let Some((slab, slot)) = image.leaves.insert(leaf.low_key.clone(), leaf.place) {
-                let place = format!("slot {slot}, keys from \"{}\"", leaf.low_key.escape_ascii());
-                judge(damaged(&image.slab_path(slab), &place, "another leaf has the same keys"))?;
+            if let Some((slab, slot)) = image.leaves.insert(leaf.low_key.clone(), leaf.location) {
+                let location = format!("slot {slot}, keys from \"{}\"", leaf.low_key.escape_ascii());
+                judge(damaged(&image.slab_path(slab), &location, "another leaf has the same keys"))?;
             }
         }
         Ok(image)
     }
 
     /// The folder of the files.
-    pub fn folder(&self) -> &Path {
-        &self.folder
+    pub fn dir(&self) -> &Path {
+        &self.dir
     }
 
     /// Whether a log is there up to a length that it once had.
     pub fn holds(&self, log: u64, length: u64) -> Result<(), DiskError> {
-        let path = Metadata::log_path(&self.folder, log);
+        let path = Metadata::log_path(&self.dir, log);
         match self.logs.get(&log) {
             _ if log <= self.snapshot => Ok(()),
             Some(whole) if *whole >= length => Ok(()),
@@ -187,21 +187,21 @@ impl Image {
     pub fn scan(&self, prefix: &[u8], judge: &mut Judge, each: &mut Each) -> Result<(), DiskError> {
         let Some(lowest) = self.leaves.keys().next() else { return Ok(()) };
         if !lowest.is_empty() {
-            let place = format!("keys before \"{}\"", lowest.escape_ascii());
-            judge(damaged(&self.folder.join("metadata"), &place, "their location is not recorded"))?;
+            let location = format!("keys before \"{}\"", lowest.escape_ascii());
+            judge(damaged(&self.dir.join("metadata"), &location, "their location is not recorded"))?;
         }
         // The leaf that has the first of them begins at or before the prefix.
         let start = self.leaves.range::<[u8], _>((Unbounded, Included(prefix))).next_back();
         let start = start.map_or(lowest, |(low_key, _)| low_key);
         let mut leaves = self.leaves.range::<[u8], _>((Included(start.as_slice()), Unbounded)).peekable();
-        while let Some((low_key, &place)) = leaves.next() {
+        while let Some((low_key, &location)) = leaves.next() {
             if low_key.as_slice() > prefix && !low_key.starts_with(prefix) {
                 break;
             }
             let next = leaves.peek().map(|(low_key, _)| low_key.as_slice());
-            let place_name = format!("slot {}, keys from \"{}\"", place.1, low_key.escape_ascii());
-            let mut bad = |what: &str| judge(damaged(&self.slab_path(place.0), &place_name, what));
-            let plain = match self.read_slot(place) {
+            let place_name = format!("slot {}, keys from \"{}\"", location.1, low_key.escape_ascii());
+            let mut bad = |what: &str| judge(damaged(&self.slab_path(location.0), &place_name, what));
+            let plain = match self.read_slot(location) {
                 Ok(plain) => plain,
                 Err(what) => {
                     bad(&what)?;
@@ -227,7 +227,7 @@ impl Image {
     }
 
     fn slab_path(&self, slab: u8) -> PathBuf {
-        self.folder.join(format!("slabs/{}", slot_bytes(slab)))
+        self.dir.join(format!("slabs/{}", slot_bytes(slab)))
     }
 
     /// The content of a slot, unpacked; errors are words.
@@ -290,8 +290,8 @@ impl Image {
     }
 }
 
-fn damaged(file: &Path, place: &str, what: &str) -> DiskError {
-    DiskError::Damaged { file: file.to_owned(), place: place.to_owned(), what: what.to_owned() }
+fn damaged(file: &Path, location: &str, what: &str) -> DiskError {
+    DiskError::Damaged { file: file.to_owned(), location: location.to_owned(), what: what.to_owned() }
 }
 
 /// How many sizes of slots there are.
@@ -329,7 +329,7 @@ fn check_cookie(path: &Path, fanout: usize) -> Result<(), DiskError> {
 struct Leaf {
     tree: u64,
     low_key: Vec<u8>,
-    place: (u8, u64),
+    location: (u8, u64),
 }
 
 /// Applies a file's frames. Returns how many bytes of them are whole, and the problem of what comes then.
@@ -339,8 +339,8 @@ fn read_frames(path: &Path, leaves: &mut HashMap<u64, Leaf>) -> Result<(u64, Opt
     while !rest.is_empty() {
         let at = bytes.len() - rest.len();
         let Some(updates) = read_frame(&mut rest) else {
-            let place = format!("byte {at} of {}", bytes.len());
-            return Ok((at as u64, Some(damaged(path, &place, "the frame there is incomplete"))));
+            let location = format!("byte {at} of {}", bytes.len());
+            return Ok((at as u64, Some(damaged(path, &location, "the frame there is incomplete"))));
         };
         for (number, leaf) in updates {
             match leaf {
@@ -371,12 +371,12 @@ fn read_frame(rest: &mut &[u8]) -> Option<Vec<(u64, Option<Leaf>)>> {
     while !fields.is_empty() {
         let number = take_number(&mut fields)?;
         let tree = take_number(&mut fields)?;
-        let place = take_number(&mut fields)?.to_be_bytes();
+        let location = take_number(&mut fields)?.to_be_bytes();
         let low_key = take_bytes(&mut fields)?.to_vec();
         // The first byte is the slab plus one, the others are the slot.
-        let slot = u64::from_be_bytes(place) & (u64::MAX >> 8);
-        let leaf = place[0].checked_sub(1).map(|slab| Leaf { tree, low_key, place: (slab, slot) });
-        if leaf.as_ref().is_some_and(|leaf| leaf.place.0 >= SLABS) {
+        let slot = u64::from_be_bytes(location) & (u64::MAX >> 8);
+        let leaf = location[0].checked_sub(1).map(|slab| Leaf { tree, low_key, location: (slab, slot) });
+        if leaf.as_ref().is_some_and(|leaf| leaf.location.0 >= SLABS) {
             return None;
         }
         updates.push((number, leaf));

@@ -2,15 +2,15 @@
 
 use super::*;
 
-struct Folder(PathBuf);
+struct TempDir(PathBuf);
 
-impl Folder {
-    fn new(name: &str) -> Folder {
-        Folder(std::env::temp_dir().join(format!("moonshard-sled-{}-{name}", std::process::id())))
+impl TempDir {
+    fn new(name: &str) -> TempDir {
+        TempDir(std::env::temp_dir().join(format!("moonshard-sled-{}-{name}", std::process::id())))
     }
 }
 
-impl Drop for Folder {
+impl Drop for TempDir {
     fn drop(&mut self) {
         // A test that fails early may not have made it.
         let _ = fs::remove_dir_all(&self.0);
@@ -29,13 +29,13 @@ fn count(disk: &Database) -> usize {
 
 #[test]
 fn a_later_format_is_refused() {
-    let folder = Folder::new("format");
-    drop(Database::open(&folder.0).unwrap());
-    let db = open_again(&home(&folder.0)).unwrap();
+    let dir = TempDir::new("format");
+    drop(Database::open(&dir.0).unwrap());
+    let db = open_again(&home(&dir.0)).unwrap();
     let later = [(FORMAT + 1).to_le_bytes().as_slice(), &7_u64.to_le_bytes(), b"more"].concat();
     db.insert(HEAD, sealed(HEAD, &later)).unwrap();
-    close_db(db, &folder.0).unwrap();
-    for outcome in [Database::open(&folder.0), Database::open_accepting_loss(&folder.0, &mut |_| {})] {
+    close_db(db, &dir.0).unwrap();
+    for outcome in [Database::open(&dir.0), Database::open_accepting_loss(&dir.0, &mut |_| {})] {
         let error = outcome.err().expect("it is not opened");
         assert!(matches!(error, DiskError::Newer { found: 2, known: FORMAT, .. }), "{error}");
     }
@@ -43,26 +43,26 @@ fn a_later_format_is_refused() {
 
 #[test]
 fn a_record_with_a_wrong_checksum_is_refused_by_name() {
-    let folder = Folder::new("checksum");
-    drop(Database::open(&folder.0).unwrap());
-    let db = open_again(&home(&folder.0)).unwrap();
+    let dir = TempDir::new("checksum");
+    drop(Database::open(&dir.0).unwrap());
+    let db = open_again(&home(&dir.0)).unwrap();
     db.insert("h good", sealed(b"h good", b"1")).unwrap();
     // A value that belongs to another key.
     db.insert("h bad", sealed(b"h good", b"1")).unwrap();
-    close_db(db, &folder.0).unwrap();
-    let disk = Database::open(&folder.0).unwrap();
+    close_db(db, &dir.0).unwrap();
+    let disk = Database::open(&dir.0).unwrap();
     let error = disk.scan(b"", &mut |_, _| Ok(())).unwrap_err();
     assert!(error.is_loss() && error.to_string().contains("record \"h bad\""), "{error}");
 }
 
 #[test]
 fn sled_opens_after_a_kill_between_its_snapshot_and_its_log() {
-    let folder = Folder::new("between");
-    let mut disk = Database::open(&folder.0).unwrap();
+    let dir = TempDir::new("between");
+    let mut disk = Database::open(&dir.0).unwrap();
     disk.apply(1, &[Op::Put(b"h".to_vec(), b"1".to_vec())]).unwrap();
     disk.flush().unwrap();
     drop(disk);
-    let home = home(&folder.0);
+    let home = home(&dir.0);
     let Metadata { snapshots, .. } = Metadata::list(&home).unwrap();
     let stale = Metadata::snapshot_path(&home, snapshots[0]);
     let old = fs::read(&stale).unwrap();
@@ -75,7 +75,7 @@ fn sled_opens_after_a_kill_between_its_snapshot_and_its_log() {
         if round == 0 {
             fs::write(&stale, &old).unwrap();
         }
-        let disk = Database::open(&folder.0).unwrap();
+        let disk = Database::open(&dir.0).unwrap();
         assert_eq!((disk.seq(), count(&disk)), (1, 1));
     }
     assert!(!stale.exists());
@@ -83,8 +83,8 @@ fn sled_opens_after_a_kill_between_its_snapshot_and_its_log() {
 
 #[test]
 fn memory_is_given_back_and_nothing_is_lost_by_that() {
-    let folder = Folder::new("renew");
-    let mut disk = Database::open(&folder.0).unwrap();
+    let dir = TempDir::new("renew");
+    let mut disk = Database::open(&dir.0).unwrap();
     let mut renewed = 0;
     for seq in 1..=300 {
         let op =
@@ -96,7 +96,7 @@ fn memory_is_given_back_and_nothing_is_lost_by_that() {
     }
     drop(disk);
     assert!(renewed > 2, "{renewed}");
-    let disk = Database::open(&folder.0).unwrap();
+    let disk = Database::open(&dir.0).unwrap();
     let keys: std::collections::HashSet<u64> =
         (1..=300).flat_map(|seq| (0..20).map(move |n| (seq * 977 + n * 613) % 5000)).collect();
     assert_eq!((disk.seq(), count(&disk)), (300, keys.len()));
@@ -104,8 +104,8 @@ fn memory_is_given_back_and_nothing_is_lost_by_that() {
 
 #[test]
 fn leaves_that_became_empty_are_given_back() {
-    let folder = Folder::new("leaves");
-    let mut disk = Database::open(&folder.0).unwrap();
+    let dir = TempDir::new("leaves");
+    let mut disk = Database::open(&dir.0).unwrap();
     let key = |seq: u64| [b"l".as_slice(), &seq.to_be_bytes()].concat();
     for seq in 1..=2_000_u64 {
         let trimmed = seq.checked_sub(40).map(|old| Op::Delete(key(old)));
@@ -116,17 +116,17 @@ fn leaves_that_became_empty_are_given_back() {
         }
     }
     drop(disk);
-    let (image, _) = read(&folder.0, &mut Err).unwrap();
+    let (image, _) = read(&dir.0, &mut Err).unwrap();
     assert!(image.leaves() < 20, "{} leaves for 40 records", image.leaves());
 }
 
 #[test]
 fn a_panic_is_an_error_and_the_end() {
-    let folder = Folder::new("panic");
-    let mut disk = Database::open(&folder.0).unwrap();
+    let dir = TempDir::new("panic");
+    let mut disk = Database::open(&dir.0).unwrap();
     disk.apply(1, &[]).unwrap();
     disk.flush().unwrap();
-    let home = home(&folder.0);
+    let home = home(&dir.0);
     let outcome = disk.write(|_| attempt("write to", &home, || panic!("out of {}", "luck")));
     assert!(outcome.unwrap_err().to_string().contains("out of luck"));
     for outcome in [disk.apply(2, &[]), disk.flush(), disk.scan(b"", &mut |_, _| Ok(()))] {
@@ -141,12 +141,12 @@ fn a_panic_is_an_error_and_the_end() {
 
 /// Removes five hundred records and writes one; whether sled has left their room when it was closed in between.
 fn empty_and_write(attempt: u32) -> bool {
-    let folder = Folder::new(&format!("room-{attempt}"));
+    let dir = TempDir::new(&format!("room-{attempt}"));
     let room = || -> u64 {
-        let slabs = fs::read_dir(home(&folder.0).join("slabs")).unwrap();
+        let slabs = fs::read_dir(home(&dir.0).join("slabs")).unwrap();
         slabs.map(|slab| slab.unwrap().metadata().unwrap().len()).sum()
     };
-    let mut disk = Database::open(&folder.0).unwrap();
+    let mut disk = Database::open(&dir.0).unwrap();
     // What cannot be compressed.
     let value =
         |n: u32| (0..1000).flat_map(move |at| crc32fast::hash(&(n * 1000 + at).to_le_bytes()).to_le_bytes());
@@ -158,12 +158,12 @@ fn empty_and_write(attempt: u32) -> bool {
     disk.flush().unwrap();
     drop(disk);
     let left = room();
-    let mut disk = Database::open(&folder.0).unwrap();
+    let mut disk = Database::open(&dir.0).unwrap();
     disk.apply(3, &[put(7)]).unwrap();
     disk.flush().unwrap();
     drop(disk);
     assert!(room() < 20_000, "{} bytes for one record", room());
-    assert_eq!(count(&Database::open(&folder.0).unwrap()), 1);
+    assert_eq!(count(&Database::open(&dir.0).unwrap()), 1);
     left > 2_000_000
 }
 

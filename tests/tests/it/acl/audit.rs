@@ -12,7 +12,7 @@ fn audit(server: &TestServer) -> Vec<Json> {
 }
 
 /// The lines as texts, once the last one ends like this.
-fn told(server: &TestServer, last: &str) -> Vec<String> {
+fn reported(server: &TestServer, last: &str) -> Vec<String> {
     let text = |line: &Json, fields: &[&str]| {
         let values = fields.iter().map(|field| line[*field].as_str().unwrap_or("?").to_owned());
         values.collect::<Vec<_>>().join(" / ")
@@ -71,7 +71,7 @@ fn the_log_tells_who_changed_what_and_who_was_refused() {
     let wrong = [("Content-Type", "application/json"), ("Authorization", "Bearer nothing")];
     assert_eq!(http.send("POST", "/v1/command", &wrong, br#"{"args":["PING"]}"#).status, 401);
     assert_eq!(
-        told(&server, "default / auth / toplevel / AUTH"),
+        reported(&server, "default / auth / toplevel / AUTH"),
         [
             "default / ACL SETUSER u on (redacted) ~k* +get +multi +exec +eval / ok",
             "default / ACL SETUSER u (redacted) / ERR",
@@ -94,13 +94,13 @@ fn the_log_tells_who_changed_what_and_who_was_refused() {
     // Each half can be left out.
     all(&mut admin, &[("CONFIG SET audit-log denied", "+OK"), ("CONFIG SET hz 12", "+OK")]);
     admin.run("AUTH u nothing");
-    let lines = told(&server, "u / auth / toplevel / AUTH");
+    let lines = reported(&server, "u / auth / toplevel / AUTH");
     let turned = "default / CONFIG SET audit-log denied / ok";
     assert_eq!(&lines[15..], [turned, "denied / u / auth / toplevel / AUTH"]);
     all(&mut admin, &[("CONFIG SET audit-log admin", "+OK")]);
     admin.run("AUTH u nothing");
     admin.send(["SHUTDOWN", "NOSAVE"]);
-    let lines = told(&server, "SHUTDOWN NOSAVE / ok");
+    let lines = reported(&server, "SHUTDOWN NOSAVE / ok");
     assert_eq!(&lines[17..], ["default / CONFIG SET audit-log admin / ok", "default / SHUTDOWN NOSAVE / ok"]);
 }
 

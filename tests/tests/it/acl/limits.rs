@@ -1,7 +1,7 @@
 //! How much users may use.
 
 use tests::cluster::TestCluster;
-use tests::folder::Folder;
+use tests::temp_dir::TempDir;
 use tests::{Client, TestServer, Value, notation, wait_until};
 
 use super::{all, say};
@@ -41,8 +41,8 @@ fn eval(client: &mut Client, script: &str) -> String {
 
 #[test]
 fn limits_are_rules_of_users() {
-    let folder = Folder::made("acl-limits");
-    let data = folder.child("data");
+    let dir = TempDir::made("acl-limits");
+    let data = dir.child("data");
     let flags = ["--data-dir", &data, "--durability", "sync"];
     let server = TestServer::start(&flags);
     let mut client = server.client();
@@ -86,7 +86,7 @@ fn limits_are_rules_of_users() {
     let shown = say(&mut client, "ACL GETUSER u");
     assert!(!shown.contains("limit"), "{shown}");
 
-    let file = folder.child("users.acl");
+    let file = dir.child("users.acl");
     let text = format!("user default on nopass ~* &* +@all\nuser u on nopass ~a &* -@all +get {rules}\n");
     std::fs::write(&file, &text).expect("written");
     let server = TestServer::start(&["--aclfile", &file]);
@@ -258,14 +258,14 @@ fn compiling_is_limited_like_running() {
             "-LIMIT fuel-per-second: user 'u' has reached its limit of 100000 units of fuel per second";
         for way in WAYS {
             let before = reached(&server, &rule["limit:".len()..]);
-            let mut told = compile(&server, &mut user, way, &text);
+            let mut reported = compile(&server, &mut user, way, &text);
             if limit == "fuel" {
                 wait_until("there is fuel", || {
-                    told = compile(&server, &mut user, way, &text);
-                    !told.starts_with(refused)
+                    reported = compile(&server, &mut user, way, &text);
+                    !reported.starts_with(refused)
                 });
             }
-            assert_eq!(told, ended, "{way}");
+            assert_eq!(reported, ended, "{way}");
             assert!(reached(&server, &rule["limit:".len()..]) > before, "{way} counts");
             if limit == "fuel" {
                 wait_until("it is used up by this", || {
@@ -406,9 +406,9 @@ fn scripts_have_what_their_user_may_have() {
         );
         for line in ["COPY k k DB 1", "MOVE k 1", "SORT k BY nosort GET other*"] {
             let refused = call(line);
-            let told = "-UNDECLARED script tried accessing keys that cannot be declared, command: ";
+            let reported = "-UNDECLARED script tried accessing keys that cannot be declared, command: ";
             assert!(
-                refused.starts_with(told) && refused.contains("limit:undeclared-keys requires"),
+                refused.starts_with(reported) && refused.contains("limit:undeclared-keys requires"),
                 "{refused}"
             );
         }

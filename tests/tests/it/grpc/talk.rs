@@ -5,7 +5,7 @@ use prost::bytes::Bytes;
 use proto::gateway::v1::gateway_client::GatewayClient;
 use proto::gateway::v1::reply::Kind;
 use proto::gateway::v1::*;
-use tests::{PATIENCE, TestServer};
+use tests::{TIMEOUT, TestServer};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -32,9 +32,7 @@ impl Grpc {
 
     /// The answer to a call.
     pub fn wait<T>(&self, call: impl Future<Output = T>) -> T {
-        self.runtime
-            .block_on(async { tokio::time::timeout(PATIENCE, call).await })
-            .expect("an answer in time")
+        self.runtime.block_on(async { tokio::time::timeout(TIMEOUT, call).await }).expect("an answer in time")
     }
 
     pub fn client(&self) -> GatewayClient<Channel> {
@@ -109,7 +107,7 @@ pub fn shown(reply: &Reply) -> String {
 }
 
 /// A status with what its details say; of numbers only that they are there.
-pub fn told(status: &Status) -> String {
+pub fn reported(status: &Status) -> String {
     let details = status.get_error_details();
     let info = details.error_info().map_or_else(String::new, |info| {
         assert_eq!(info.domain, "moonshard");

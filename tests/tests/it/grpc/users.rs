@@ -11,7 +11,7 @@ use tonic::{Code, Request, Status};
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
 
-use super::talk::{Grpc, batch, owned, shown, told};
+use super::talk::{Grpc, batch, owned, reported, shown};
 use super::{start, text};
 
 /// A message with what says who asks.
@@ -41,7 +41,7 @@ fn eval(grpc: &Grpc, header: &str, script: &str, key: &str) -> Result<String, St
 /// The status of a call that is refused, and the code word.
 fn refused<T: std::fmt::Debug>(outcome: Result<T, Status>) -> (Code, String) {
     let status = outcome.expect_err("a refusal");
-    let text = told(&status);
+    let text = reported(&status);
     let word = text.split(' ').nth(1).unwrap_or_default().to_owned();
     (status.code(), word)
 }

@@ -25,7 +25,7 @@ use tonic::{Request, Response, Status};
 
 /// What it was told.
 #[derive(Default)]
-pub struct Seen {
+pub struct Collected {
     /// All spans.
     pub spans: Vec<Span>,
     /// Metrics by name and values of their labels, with the newest value; by name alone with 0.
@@ -37,7 +37,7 @@ pub struct Seen {
 }
 
 #[derive(Clone, Default)]
-struct Service(Arc<Mutex<Seen>>);
+struct Service(Arc<Mutex<Collected>>);
 
 /// A running one. It ends when dropped.
 pub struct Collector {
@@ -72,18 +72,18 @@ impl Collector {
     }
 
     /// Looks at what it was told so far.
-    pub fn look<T>(&self, look: impl FnOnce(&Seen) -> T) -> T {
+    pub fn look<T>(&self, look: impl FnOnce(&Collected) -> T) -> T {
         look(&self.service.0.lock().expect("no panic"))
     }
 }
 
 /// What an attribute says, as text; empty if it is not there.
-pub fn fact(span: &Span, name: &str) -> String {
-    span.attributes.iter().find(|fact| fact.key == name).map(text).unwrap_or_default()
+pub fn attribute(span: &Span, name: &str) -> String {
+    span.attributes.iter().find(|attribute| attribute.key == name).map(text).unwrap_or_default()
 }
 
-fn text(fact: &KeyValue) -> String {
-    match fact.value.as_ref().and_then(|value| value.value.as_ref()) {
+fn text(attribute: &KeyValue) -> String {
+    match attribute.value.as_ref().and_then(|value| value.value.as_ref()) {
         Some(Value::StringValue(text)) => text.clone(),
         Some(Value::IntValue(number)) => number.to_string(),
         other => format!("{other:?}"),
@@ -99,7 +99,8 @@ impl TraceService for Service {
         let mut seen = self.0.lock().expect("no panic");
         for resource in request.into_inner().resource_spans {
             let facts = resource.resource.map(|resource| resource.attributes).unwrap_or_default();
-            let service = facts.iter().find(|fact| fact.key == "service.name").map(text).unwrap_or_default();
+            let service =
+                facts.iter().find(|attribute| attribute.key == "service.name").map(text).unwrap_or_default();
             for span in resource.scope_spans.into_iter().flat_map(|scope| scope.spans) {
                 seen.services.insert(span.span_id.clone(), service.clone());
                 seen.spans.push(span);
@@ -118,7 +119,7 @@ impl MetricsService for Service {
         let mut seen = self.0.lock().expect("no panic");
         for resource in request.into_inner().resource_metrics {
             let facts = resource.resource.map(|resource| resource.attributes).unwrap_or_default();
-            let instance = facts.iter().find(|fact| fact.key == "service.instance.id").map(text);
+            let instance = facts.iter().find(|attribute| attribute.key == "service.instance.id").map(text);
             seen.instances.insert(instance.expect("every process has a name"));
             for metric in resource.scope_metrics.into_iter().flat_map(|scope| scope.metrics) {
                 seen.metrics.insert(metric.name.clone(), 0.0);
@@ -128,7 +129,7 @@ impl MetricsService for Service {
                     _ => Vec::new(),
                 };
                 for point in points {
-                    let labels = point.attributes.iter().map(|fact| format!(" {}", text(fact)));
+                    let labels = point.attributes.iter().map(|attribute| format!(" {}", text(attribute)));
                     let name = format!("{}{}", metric.name, labels.collect::<String>());
                     if let Some(number_data_point::Value::AsDouble(value)) = point.value {
                         seen.metrics.insert(name, value);

@@ -9,24 +9,24 @@ use opentelemetry_proto::tonic::trace::v1::status::StatusCode;
 use proto::gateway::v1::gateway_client::GatewayClient;
 use proto::gateway::v1::{EvalRequest, ExecuteRequest, PipelineRequest, WatchRequest};
 use serde_json::json;
-use tests::folder::Folder;
 use tests::http::{Http, http2};
+use tests::temp_dir::TempDir;
 use tests::{TestServer, notation, wait_until};
 use tokio::runtime::{Builder, Runtime};
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Request, Status};
 
-use super::collector::{Collector, Seen, fact};
+use super::collector::{Collected, Collector, attribute};
 use super::{parts, span, start};
 
-const FACES: &[&str] = &["--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0"];
+const LISTENERS: &[&str] = &["--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0"];
 
 const KNOWN: (&str, &str) = ("Authorization", "Bearer secret");
 const JSON: (&str, &str) = ("Content-Type", "application/json");
 
 /// A file with the password of [`KNOWN`].
-fn password(folder: &Folder) -> String {
-    let file = folder.child("password");
+fn password(dir: &TempDir) -> String {
+    let file = dir.child("password");
     std::fs::write(&file, "secret").expect("written");
     file
 }
@@ -35,7 +35,7 @@ fn password(folder: &Folder) -> String {
 fn choosing(collector: &Collector, ratio: &str, more: &[&str]) -> TestServer {
     let url = collector.url();
     let flags = ["--otel-endpoint", url.as_str(), "--otel-sample-ratio", ratio];
-    TestServer::start(&[&flags, FACES, more].concat())
+    TestServer::start(&[&flags, LISTENERS, more].concat())
 }
 
 fn put(http: &mut Http, key: &str) {
@@ -45,7 +45,7 @@ fn put(http: &mut Http, key: &str) {
 }
 
 /// All spans that belong to no other.
-fn roots(seen: &Seen) -> Vec<Span> {
+fn roots(seen: &Collected) -> Vec<Span> {
     seen.spans.iter().filter(|span| span.parent_span_id.is_empty()).cloned().collect()
 }
 
@@ -58,8 +58,8 @@ const INTERNAL: i32 = 1;
 
 #[test]
 fn a_request_of_http_is_one_span() {
-    let (collector, folder) = (Collector::start(), Folder::made("otel"));
-    let server = start(&collector, &[FACES, &["--requirepass-file", &password(&folder)]].concat());
+    let (collector, dir) = (Collector::start(), TempDir::made("otel"));
+    let server = start(&collector, &[LISTENERS, &["--requirepass-file", &password(&dir)]].concat());
     let mut http = server.http();
     put(&mut http, "k");
     assert_eq!(http.send("GET", "/v1/key/k", &[KNOWN], b"").status, 200);
@@ -76,7 +76,7 @@ fn a_request_of_http_is_one_span() {
         ("client.address", "127.0.0.1"),
         ("error.type", ""),
     ] {
-        assert_eq!(fact(&request, name), value, "{name}");
+        assert_eq!(attribute(&request, name), value, "{name}");
     }
     assert_eq!(parts(&collector, &request), counts(["TYPE", "EXEC"]));
     let exec = span(&collector, "EXEC", |span| span.parent_span_id == request.span_id);
@@ -96,7 +96,7 @@ fn a_request_of_http_is_one_span() {
 #[test]
 fn requests_without_commands_are_spans_too() {
     let collector = Collector::start();
-    let server = start(&collector, FACES);
+    let server = start(&collector, LISTENERS);
     let mut http = server.http();
     for path in ["/v1/scripts", "/v1/docs", "/v1/topology"] {
         assert_eq!(http.get(path).status, 200);
@@ -111,7 +111,7 @@ fn requests_without_commands_are_spans_too() {
     assert_eq!(http.get("/v1/key/none").status, 404);
     let missed = span(&collector, "GET /v1/key/{key}", |_| true);
     assert_eq!(
-        (fact(&missed, "http.response.status_code"), fact(&missed, "error.type")),
+        (attribute(&missed, "http.response.status_code"), attribute(&missed, "error.type")),
         ("404".into(), "".into())
     );
     let status = missed.status.as_ref().map(|status| status.code());
@@ -125,13 +125,13 @@ fn requests_without_commands_are_spans_too() {
     assert_eq!(collector.look(|seen| roots(seen).len()), 5);
     drop(events);
     let events = span(&collector, "GET /v1/events", |_| true);
-    assert_eq!(fact(&events, "http.response.status_code"), "200");
+    assert_eq!(attribute(&events, "http.response.status_code"), "200");
     server.client().run("CONFIG SET http-timeout-ms 100");
     let endless = json!({"script": "while true do end"});
     assert_eq!(http.post("/v1/eval", &endless).status, 504);
     let late = span(&collector, "POST /v1/eval", |_| true);
     assert_eq!(
-        (fact(&late, "http.response.status_code"), fact(&late, "error.type")),
+        (attribute(&late, "http.response.status_code"), attribute(&late, "error.type")),
         ("504".into(), "504".into())
     );
     assert!(late.status.is_some_and(|status| status.code == 2));
@@ -170,7 +170,7 @@ fn method(name: &str) -> String {
 #[test]
 fn a_call_of_grpc_is_one_span() {
     let collector = Collector::start();
-    let server = start(&collector, FACES);
+    let server = start(&collector, LISTENERS);
     let grpc = Grpc::connect(&server);
     grpc.execute("SET k 1", &[]).expect("it is done");
     let call = span(&collector, &method("Execute"), |_| true);
@@ -182,7 +182,7 @@ fn a_call_of_grpc_is_one_span() {
         ("server.port", &server.grpc_address().port().to_string()),
         ("client.address", "127.0.0.1"),
     ] {
-        assert_eq!(fact(&call, name), value, "{name}");
+        assert_eq!(attribute(&call, name), value, "{name}");
     }
     assert_eq!(parts(&collector, &call), counts(["SET"]));
     let eval = EvalRequest { script: "return redis.call('LPUSH', 'k', 1)".into(), ..EvalRequest::default() };
@@ -190,11 +190,11 @@ fn a_call_of_grpc_is_one_span() {
     assert_eq!(failed.code(), Code::FailedPrecondition);
     let call = span(&collector, &method("Eval"), |_| true);
     assert_eq!(
-        (fact(&call, "rpc.response.status_code"), fact(&call, "error.type")),
+        (attribute(&call, "rpc.response.status_code"), attribute(&call, "error.type")),
         ("FAILED_PRECONDITION".into(), "".into())
     );
     let eval = span(&collector, "EVAL", |span| span.parent_span_id == call.span_id);
-    assert_eq!((eval.kind, fact(&eval, "error.type")), (INTERNAL, "WRONGTYPE".into()));
+    assert_eq!((eval.kind, attribute(&eval, "error.type")), (INTERNAL, "WRONGTYPE".into()));
     // A pipeline is one call, however many batches it has.
     let batch = |id: u64, line: &str| {
         let args = line.split(' ').map(|word| word.as_bytes().to_vec().into()).collect();
@@ -207,7 +207,7 @@ fn a_call_of_grpc_is_one_span() {
         while replies.message().await.expect("no error").is_some() {}
     });
     let call = span(&collector, &method("Pipeline"), |_| true);
-    assert_eq!(fact(&call, "rpc.response.status_code"), "OK");
+    assert_eq!(attribute(&call, "rpc.response.status_code"), "OK");
     assert_eq!(parts(&collector, &call), counts(["GET", "STRLEN"]));
     // One that lasts is told of when its client goes.
     grpc.runtime.block_on(async {
@@ -216,12 +216,12 @@ fn a_call_of_grpc_is_one_span() {
         collector.look(|seen| assert!(roots(seen).iter().all(|span| span.name != method("Watch"))));
     });
     let call = span(&collector, &method("Watch"), |_| true);
-    assert_eq!(fact(&call, "rpc.response.status_code"), "");
+    assert_eq!(attribute(&call, "rpc.response.status_code"), "");
     let headers = [("content-type", "application/grpc"), ("te", "trailers")];
     http2(server.grpc_address(), &format!("/{}", method("Nothing")), &headers, b"");
     let call = span(&collector, "grpc", |_| true);
     assert_eq!(
-        (fact(&call, "rpc.method"), fact(&call, "error.type")),
+        (attribute(&call, "rpc.method"), attribute(&call, "error.type")),
         ("_OTHER".into(), "UNIMPLEMENTED".into())
     );
     assert_eq!(collector.look(|seen| roots(seen).len()), 5);
@@ -229,23 +229,23 @@ fn a_call_of_grpc_is_one_span() {
 
 #[test]
 fn strangers_cause_no_spans() {
-    let (collector, folder) = (Collector::start(), Folder::made("otel"));
+    let (collector, dir) = (Collector::start(), TempDir::made("otel"));
     for ratio in ["0", "1"] {
-        let server = choosing(&collector, ratio, &["--requirepass-file", &password(&folder)]);
+        let server = choosing(&collector, ratio, &["--requirepass-file", &password(&dir)]);
         let (mut http, grpc, mut client) = (server.http(), Grpc::connect(&server), server.client());
         let theirs = format!("00-{}-b7ad6b7169203331-01", "1".repeat(32));
         let wrong = "Bearer wrong";
         // Fewer calls than end a stranger's connection.
         for _ in 0..3 {
             let headers = [JSON, ("Authorization", wrong), ("traceparent", &theirs)];
-            for told in [&headers[1..], &headers[2..], &headers[1..2], &[]] {
-                assert_eq!(http.send("GET", "/v1/key/k", told, b"").status, 401);
+            for reported in [&headers[1..], &headers[2..], &headers[1..2], &[]] {
+                assert_eq!(http.send("GET", "/v1/key/k", reported, b"").status, 401);
             }
             let body = json!({"args": ["GET", "k"]}).to_string();
             assert_eq!(http.send("POST", "/v1/command", &headers, body.as_bytes()).status, 401);
             let metadata = [("authorization", wrong), ("traceparent", theirs.as_str())];
-            for told in [&metadata[..], &metadata[1..], &metadata[..1], &[]] {
-                let refused = grpc.execute("GET k", told).expect_err("a stranger");
+            for reported in [&metadata[..], &metadata[1..], &metadata[..1], &[]] {
+                let refused = grpc.execute("GET k", reported).expect_err("a stranger");
                 assert_eq!(refused.code(), Code::Unauthenticated);
             }
             for line in ["GET k", "AUTH wrong", &format!("CLIENT TRACEPARENT {theirs}")] {
@@ -257,7 +257,7 @@ fn strangers_cause_no_spans() {
         let known = [("authorization", KNOWN.1), ("traceparent", ours.as_str())];
         grpc.execute("GET k", &known).expect("it is known");
         assert_eq!(http.send("GET", "/v1/key/k", &known, b"").status, 404);
-        let of_trace = |seen: &Seen| {
+        let of_trace = |seen: &Collected| {
             let hex =
                 |span: &Span| span.trace_id.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
             let spans = seen.spans.iter().filter(|span| hex(span) == trace);

@@ -61,7 +61,7 @@ enum What {
 }
 
 #[derive(Clone, Copy)]
-struct Step {
+struct FieldOp {
     field: Field,
     what: What,
     overflow: Overflow,
@@ -99,7 +99,7 @@ impl Field {
     }
 
     /// How far its bytes, read as one number, have to be shifted; and its bits in there.
-    fn place(self) -> (u32, u128) {
+    fn shift_and_mask(self) -> (u32, u128) {
         let behind = 8 * self.bytes().len() as u32 - (self.offset & 7) as u32 - self.bits;
         (behind, ((1 << self.bits) - 1) << behind)
     }
@@ -111,14 +111,14 @@ impl Field {
 
     /// The number.
     fn get(self, text: &[u8]) -> i128 {
-        let (behind, mask) = self.place();
+        let (behind, mask) = self.shift_and_mask();
         let value = ((self.window(text) & mask) >> behind) as i128;
         if self.signed && value >> (self.bits - 1) != 0 { value - (1 << self.bits) } else { value }
     }
 
     /// Its bytes with another number in them, of which the low bits count.
     fn put(self, text: &[u8], value: i128) -> Vec<u8> {
-        let (behind, mask) = self.place();
+        let (behind, mask) = self.shift_and_mask();
         let window = self.window(text) & !mask | (value.cast_unsigned() << behind) & mask;
         window.to_be_bytes()[16 - self.bytes().len()..].to_vec()
     }
@@ -143,7 +143,7 @@ impl Field {
     }
 }
 
-impl Step {
+impl FieldOp {
     /// The number to be written, and the reply; `None` if it does not fit.
     fn outcome(self, text: &[u8]) -> Option<(i128, i128)> {
         let old = self.field.get(text);
@@ -171,7 +171,7 @@ impl Step {
     }
 }
 
-fn parse(args: Args<'_>) -> Result<Vec<Step>, CommandError> {
+fn parse(args: Args<'_>) -> Result<Vec<FieldOp>, CommandError> {
     let (mut cursor, mut overflow, mut steps) = (args.cursor(2), Overflow::Wrap, Vec::new());
     while !cursor.is_done() {
         let left = cursor.remaining() - 1;
@@ -195,7 +195,7 @@ fn parse(args: Args<'_>) -> Result<Vec<Step>, CommandError> {
             false if sets => What::Set(cursor.integer()?),
             false => What::Increment(cursor.integer()?),
         };
-        steps.push(Step { field, what, overflow });
+        steps.push(FieldOp { field, what, overflow });
     }
     Ok(steps)
 }

@@ -5,7 +5,7 @@ use std::num::NonZeroU64;
 use crate::cost::Cost;
 use crate::ctx::Expiry;
 use crate::error::{self, CommandError};
-use crate::rdb::{self, Cause, Fault, Marks};
+use crate::rdb::{self, Cause, Fault, KeyMeta};
 use crate::spec::{Access, Arity, Command, KeyPart, flags};
 use crate::{Args, Ctx};
 
@@ -42,16 +42,16 @@ fn dump(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
 }
 
 #[derive(Default)]
-struct Options {
+struct RestoreOptions {
     replace: bool,
     absolute: bool,
-    marks: Marks,
+    meta: KeyMeta,
 }
 
-impl Options {
-    fn parse(args: Args<'_>) -> Result<Options, CommandError> {
-        let mut options = Options::default();
-        let marks = &mut options.marks;
+impl RestoreOptions {
+    fn parse(args: Args<'_>) -> Result<RestoreOptions, CommandError> {
+        let mut options = RestoreOptions::default();
+        let meta = &mut options.meta;
         let mut cursor = args.cursor(4);
         while !cursor.is_done() {
             let valued = cursor.remaining() > 1;
@@ -59,16 +59,16 @@ impl Options {
                 options.replace = true;
             } else if cursor.flag("ABSTTL") {
                 options.absolute = true;
-            } else if valued && marks.freq.is_none() && cursor.flag("IDLETIME") {
+            } else if valued && meta.freq.is_none() && cursor.flag("IDLETIME") {
                 let seconds = u64::try_from(cursor.integer()?).ok();
-                marks.idle_s =
+                meta.idle_s =
                     Some(seconds.ok_or(CommandError::new("ERR Invalid IDLETIME value, must be >= 0"))?);
-            } else if valued && marks.idle_s.is_none() && cursor.flag("FREQ") {
+            } else if valued && meta.idle_s.is_none() && cursor.flag("FREQ") {
                 let freq = u8::try_from(cursor.integer()?).ok();
-                marks.freq =
+                meta.freq =
                     Some(freq.ok_or(CommandError::new("ERR Invalid FREQ value, must be >= 0 and <= 255"))?);
             } else if cursor.flag("STICK") {
-                marks.sticky = true;
+                meta.sticky = true;
             } else {
                 return Err(error::SYNTAX);
             }
@@ -78,7 +78,7 @@ impl Options {
 }
 
 fn restore(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
-    let options = Options::parse(args)?;
+    let options = RestoreOptions::parse(args)?;
     let key = args[1];
     if !options.replace && ctx.exists(key) {
         return Err(CommandError::new("BUSYKEY Target key name already exists."));
@@ -104,8 +104,8 @@ fn restore(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
         },
     };
     ctx.put(key, value, expiry);
-    ctx.set_sticky(key, options.marks.sticky);
-    ctx.recall(key, options.marks.idle_s, options.marks.freq);
+    ctx.set_sticky(key, options.meta.sticky);
+    ctx.set_access_stats(key, options.meta.idle_s, options.meta.freq);
     ctx.out.ok();
     Ok(())
 }

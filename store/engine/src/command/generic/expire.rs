@@ -166,7 +166,7 @@ fn persist(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
 /// TTL and EXPIRETIME: -2 for a missing key, -1 for one that stays.
 fn remaining(ctx: &mut Ctx<'_>, args: Args<'_>, unit_ms: u64, absolute: bool) -> Result<(), CommandError> {
     let base = if absolute { 0 } else { ctx.now_ms };
-    let value = match ctx.glance(args[1]).map(|entry| entry.expire_at_ms) {
+    let value = match ctx.peek_entry(args[1]).map(|entry| entry.expire_at_ms) {
         None => -2,
         Some(None) => -1,
         Some(Some(at)) => {

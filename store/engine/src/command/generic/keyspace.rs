@@ -1,6 +1,6 @@
 //! Commands on a database as a whole, and those on no key at all.
 
-use crate::command::scan::{self, Options, Page};
+use crate::command::scan::{self, Page, ScanOptions};
 use crate::cost::Cost;
 use crate::error::{self, CommandError};
 use crate::keyspace::Keyspace;
@@ -108,7 +108,7 @@ pub static COMMANDS: &[Command] = &[
                      cursor to return back to 0.",
         syntax: "cursor:int MATCH=pattern:pattern? COUNT=count:int? TYPE=type@6.0.0?",
         cost: Cost::Keyspace(|args, total| {
-            Options::parse(args.cursor(2), true).map_or(0, |options| options.count.min(total))
+            ScanOptions::parse(args.cursor(2), true).map_or(0, |options| options.count.min(total))
         }),
         run: scan,
         routing: Routing::Paged,
@@ -148,7 +148,7 @@ fn ping(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
 }
 
 /// The selected database's share of every partition.
-fn shares(ctx: &mut Ctx<'_>, mut visit: impl FnMut(&Keyspace)) {
+fn for_each_keyspace(ctx: &mut Ctx<'_>, mut visit: impl FnMut(&Keyspace)) {
     for at in 0..ctx.partitions.len() {
         visit(&ctx.partitions.nth(at).databases[ctx.db]);
     }
@@ -156,7 +156,7 @@ fn shares(ctx: &mut Ctx<'_>, mut visit: impl FnMut(&Keyspace)) {
 
 fn dbsize(ctx: &mut Ctx<'_>, _: Args<'_>) -> Result<(), CommandError> {
     let mut count = 0;
-    shares(ctx, |share| count += share.len());
+    for_each_keyspace(ctx, |space| count += space.len());
     ctx.out.count(count);
     Ok(())
 }
@@ -166,8 +166,8 @@ fn keys(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
     out.array_of(|out| {
         let mut count = 0;
         for at in 0..partitions.len() {
-            let share = &partitions.nth(at).databases[*db];
-            for (key, entry) in work.over(0..share.len()).filter_map(|at| share.pair_at(at)) {
+            let space = &partitions.nth(at).databases[*db];
+            for (key, entry) in work.over(0..space.len()).filter_map(|at| space.pair_at(at)) {
                 if !entry.is_expired(*now_ms) && (args[1] == b"*" || glob::matches(args[1], key)) {
                     out.bulk(key);
                     count += 1;
@@ -188,25 +188,25 @@ const RANDOM_TRIES: usize = 100;
 fn randomkey(ctx: &mut Ctx<'_>, _: Args<'_>) -> Result<(), CommandError> {
     for tries in 1.. {
         let mut total = 0;
-        shares(ctx, |share| total += share.len());
+        for_each_keyspace(ctx, |space| total += space.len());
         if total == 0 {
             break;
         }
         let mut chosen = ctx.random_below(total);
         let now_ms = ctx.now_ms;
         for at in 0..ctx.partitions.len() {
-            let share = &mut ctx.partitions.nth(at).databases[ctx.db];
-            if chosen >= share.len() {
-                chosen -= share.len();
+            let space = &mut ctx.partitions.nth(at).databases[ctx.db];
+            if chosen >= space.len() {
+                chosen -= space.len();
                 continue;
             }
-            if let Some((key, entry)) = share.pair_at(chosen) {
+            if let Some((key, entry)) = space.pair_at(chosen) {
                 if !entry.is_expired(now_ms) || tries >= RANDOM_TRIES {
                     ctx.out.bulk(key);
                     return Ok(());
                 }
                 let key = key.clone();
-                share.find(&key, now_ms);
+                space.find(&key, now_ms);
             }
             break;
         }
@@ -218,17 +218,17 @@ fn randomkey(ctx: &mut Ctx<'_>, _: Args<'_>) -> Result<(), CommandError> {
 /// SCAN walks the partitions one after the other, each from its end downwards.
 fn scan(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
     let cursor = scan::cursor(args[1])?;
-    let options = Options::parse(args.cursor(2), true)?;
+    let options = ScanOptions::parse(args.cursor(2), true)?;
     let Ctx { partitions, db, now_ms, out, work, .. } = ctx;
     let total = partitions.total() as u64;
     let Page { partition: mut number, mut left, .. } = Page::of(cursor, &options, total);
     let mut found: Vec<Box<[u8]>> = Vec::new();
     let mut budget = options.count;
     loop {
-        let share = &partitions.numbered(number).databases[*db];
-        let end = left.min(share.len());
+        let space = &partitions.numbered(number).databases[*db];
+        let end = left.min(space.len());
         let start = end.saturating_sub(budget);
-        for (key, entry) in work.over((start..end).rev()).filter_map(|at| share.pair_at(at)) {
+        for (key, entry) in work.over((start..end).rev()).filter_map(|at| space.pair_at(at)) {
             let kind =
                 options.kind.is_none_or(|kind| kind.eq_ignore_ascii_case(entry.value.type_name().as_bytes()));
             if kind && !entry.is_expired(*now_ms) && options.shows(key) {

@@ -76,13 +76,13 @@ static SUBCOMMANDS: &[Command] = &[
 ];
 
 fn encoding(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
-    let name = ctx.glance(args[2]).map(|entry| entry.value.encoding());
+    let name = ctx.peek_entry(args[2]).map(|entry| entry.value.encoding());
     ctx.out.optional(name.map(str::as_bytes));
     Ok(())
 }
 
 fn reference_count(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
-    match ctx.glance(args[2]).map(|entry| &entry.value) {
+    match ctx.peek_entry(args[2]).map(|entry| &entry.value) {
         None => ctx.out.null(),
         // Redis shares one object among all keys with the same small number, and says so like this.
         Some(Value::String(Str::Int(0..10_000))) => ctx.out.integer(i64::from(i32::MAX)),
@@ -92,7 +92,7 @@ fn reference_count(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError
 }
 
 fn sticky(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
-    let marked = ctx.glance(args[2]).map(|entry| entry.sticky);
+    let marked = ctx.peek_entry(args[2]).map(|entry| entry.sticky);
     reply(ctx, marked.map(i64::from))
 }
 
@@ -100,12 +100,12 @@ fn sticky(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
 fn reply_remembered(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
-    recall: fn(Aging, Stamp, u64) -> Option<i64>,
+    read_stat: fn(Aging, Stamp, u64) -> Option<i64>,
     not_remembered: CommandError,
 ) -> Result<(), CommandError> {
-    let Some(stamp) = ctx.glance(args[2]).map(|entry| entry.stamp) else { return reply(ctx, None) };
+    let Some(stamp) = ctx.peek_entry(args[2]).map(|entry| entry.stamp) else { return reply(ctx, None) };
     let aging = ctx.keyspace(args[2]).aging();
-    let value = recall(aging, stamp, ctx.now_ms).ok_or(not_remembered)?;
+    let value = read_stat(aging, stamp, ctx.now_ms).ok_or(not_remembered)?;
     reply(ctx, Some(value))
 }
 
@@ -114,8 +114,8 @@ fn idletime(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
         "ERR An LFU maxmemory policy is selected, idle time not tracked. \
          Please note that when switching between policies at runtime LRU and LFU data will take some time to adjust.",
     );
-    let recall = |aging: Aging, stamp, now_ms| aging.idle_seconds(stamp, now_ms).map(i64::from);
-    reply_remembered(ctx, args, recall, not_remembered)
+    let read_stat = |aging: Aging, stamp, now_ms| aging.idle_seconds(stamp, now_ms).map(i64::from);
+    reply_remembered(ctx, args, read_stat, not_remembered)
 }
 
 fn freq(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
@@ -123,8 +123,8 @@ fn freq(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
         "ERR An LFU maxmemory policy is not selected, access frequency not tracked. \
          Please note that when switching between policies at runtime LRU and LFU data will take some time to adjust.",
     );
-    let recall = |aging: Aging, stamp, now_ms| aging.frequency(stamp, now_ms).map(i64::from);
-    reply_remembered(ctx, args, recall, not_remembered)
+    let read_stat = |aging: Aging, stamp, now_ms| aging.frequency(stamp, now_ms).map(i64::from);
+    reply_remembered(ctx, args, read_stat, not_remembered)
 }
 
 fn reply(ctx: &mut Ctx<'_>, value: Option<i64>) -> Result<(), CommandError> {

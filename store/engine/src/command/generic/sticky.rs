@@ -20,19 +20,19 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "stick",
         summary: "Makes keys sticky, so that they are never evicted. They still expire.",
-        run: |ctx, args| mark(ctx, args, true),
+        run: |ctx, args| set_sticky_keys(ctx, args, true),
         ..MARKS
     },
     Command {
         name: "unstick",
         summary: "Makes keys no longer sticky.",
-        run: |ctx, args| mark(ctx, args, false),
+        run: |ctx, args| set_sticky_keys(ctx, args, false),
         ..MARKS
     },
 ];
 
 /// Counts the keys that were not so before.
-fn mark(ctx: &mut Ctx<'_>, args: Args<'_>, sticky: bool) -> Result<(), CommandError> {
+fn set_sticky_keys(ctx: &mut Ctx<'_>, args: Args<'_>, sticky: bool) -> Result<(), CommandError> {
     let changed = args.rest(1).iter().filter(|key| ctx.set_sticky(key, sticky)).count();
     ctx.out.count(changed);
     Ok(())

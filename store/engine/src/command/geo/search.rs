@@ -1,9 +1,9 @@
 //! Which places are in a circle or rectangle.
 
-use super::{GEO, place, reply_distance, reply_place, unit};
+use super::{GEO, position, reply_distance, reply_position, unit};
 use crate::ctx::Expiry;
 use crate::error::{self, CommandError};
-use crate::geo::{self, Area, Place, Shape};
+use crate::geo::{self, Area, Position, Shape};
 use crate::spec::{Access, Arity, Command, KeyPart, flags};
 use crate::value::ZSet;
 use crate::{Args, Ctx, Cursor, Reply, Value, number};
@@ -20,7 +20,7 @@ pub static COMMANDS: &[Command] = &[
         ],
         summary: "Returns or stores the locations inside a circle around a location.",
         syntax: "key longitude:double latitude:double radius:double unit(M | KM | FT | MI) WITHCOORD? WITHDIST? WITHHASH? count(COUNT=count:int ANY@6.2.0?)? order(ASC | DESC)? STORE=key? STOREDIST=key?",
-        run: |ctx, args| search(ctx, args, Form::Around { stores: true }),
+        run: |ctx, args| search(ctx, args, SearchForm::Around { stores: true }),
         ..STORES
     },
     Command {
@@ -29,7 +29,7 @@ pub static COMMANDS: &[Command] = &[
         arity: Arity::AtLeast(6),
         summary: "Returns the locations inside a circle around a location.",
         syntax: "key longitude:double latitude:double radius:double unit(M | KM | FT | MI) WITHCOORD? WITHDIST? WITHHASH? count(COUNT=count:int ANY@6.2.0?)? order(ASC | DESC)?",
-        run: |ctx, args| search(ctx, args, Form::Around { stores: false }),
+        run: |ctx, args| search(ctx, args, SearchForm::Around { stores: false }),
         ..SEARCHES
     },
     Command {
@@ -42,7 +42,7 @@ pub static COMMANDS: &[Command] = &[
         ],
         summary: "Returns or stores the locations inside a circle around a member.",
         syntax: "key member radius:double unit(M | KM | FT | MI) WITHCOORD? WITHDIST? WITHHASH? count(COUNT=count:int ANY?)? order(ASC | DESC)? STORE=key? STOREDIST=key?",
-        run: |ctx, args| search(ctx, args, Form::AroundMember { stores: true }),
+        run: |ctx, args| search(ctx, args, SearchForm::AroundMember { stores: true }),
         ..STORES
     },
     Command {
@@ -51,7 +51,7 @@ pub static COMMANDS: &[Command] = &[
         arity: Arity::AtLeast(5),
         summary: "Returns the locations inside a circle around a member.",
         syntax: "key member radius:double unit(M | KM | FT | MI) WITHCOORD? WITHDIST? WITHHASH? count(COUNT=count:int ANY?)? order(ASC | DESC)?",
-        run: |ctx, args| search(ctx, args, Form::AroundMember { stores: false }),
+        run: |ctx, args| search(ctx, args, SearchForm::AroundMember { stores: false }),
         ..SEARCHES
     },
     Command {
@@ -60,7 +60,7 @@ pub static COMMANDS: &[Command] = &[
         arity: Arity::AtLeast(7),
         summary: "Returns the locations inside a circle or rectangle.",
         syntax: "key from(FROMMEMBER=member | FROMLONLAT=longitude_latitude(longitude:double latitude:double)) by(circle(BYRADIUS=radius:double unit(M | KM | FT | MI)) | box(BYBOX=width:double height:double unit(M | KM | FT | MI))) order(ASC | DESC)? count(COUNT=count:int ANY?)? WITHCOORD? WITHDIST? WITHHASH?",
-        run: |ctx, args| search(ctx, args, Form::Free { stores: false }),
+        run: |ctx, args| search(ctx, args, SearchForm::Free { stores: false }),
         ..SEARCHES
     },
     Command {
@@ -71,7 +71,7 @@ pub static COMMANDS: &[Command] = &[
         flags: flags::DENY_OOM,
         summary: "Stores the locations inside a circle or rectangle.",
         syntax: "destination:key source:key from(FROMMEMBER=member | FROMLONLAT=longitude_latitude(longitude:double latitude:double)) by(circle(BYRADIUS=radius:double unit(M | KM | FT | MI)) | box(BYBOX=width:double height:double unit(M | KM | FT | MI))) order(ASC | DESC)? count(COUNT=count:int ANY?)? STOREDIST?",
-        run: |ctx, args| search(ctx, args, Form::Free { stores: true }),
+        run: |ctx, args| search(ctx, args, SearchForm::Free { stores: true }),
         ..STORES
     },
 ];
@@ -85,7 +85,7 @@ const STORES: Command =
 
 /// How a call names the area, and whether it may store what it finds.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Form {
+enum SearchForm {
     /// Longitude, latitude and radius come first.
     Around { stores: bool },
     /// Member and radius come first.
@@ -95,22 +95,22 @@ enum Form {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Order {
+enum SortOrder {
     Nearest,
     Farthest,
 }
 
 /// What a call asks for. Metres are those of its unit.
 #[derive(Default)]
-struct Options<'a> {
-    center: Option<Place>,
+struct SearchOptions<'a> {
+    center: Option<Position>,
     center_is_member: bool,
     shape: Option<Shape>,
     metres: f64,
     with_distance: bool,
     with_number: bool,
-    with_place: bool,
-    order: Option<Order>,
+    with_coord: bool,
+    order: Option<SortOrder>,
     count: Option<usize>,
     any: bool,
     store: Option<&'a [u8]>,
@@ -118,10 +118,10 @@ struct Options<'a> {
 }
 
 /// A place that was found.
-struct Found {
+struct Match {
     member: Box<[u8]>,
     score: f64,
-    place: Place,
+    position: Position,
     distance: f64,
 }
 
@@ -151,27 +151,31 @@ fn rectangle(words: &mut Cursor<'_>) -> Result<(Shape, f64), CommandError> {
 }
 
 /// Where a member is. Of a missing key nobody asks.
-fn place_of_member(zset: Option<&ZSet>, member: &[u8]) -> Result<Place, CommandError> {
-    let Some(zset) = zset else { return Ok(Place::default()) };
+fn position_of_member(zset: Option<&ZSet>, member: &[u8]) -> Result<Position, CommandError> {
+    let Some(zset) = zset else { return Ok(Position::default()) };
     let score = zset.score(member);
-    score.map(geo::place_of).ok_or(CommandError::new("ERR could not decode requested zset member"))
+    score.map(geo::position_of).ok_or(CommandError::new("ERR could not decode requested zset member"))
 }
 
-impl<'a> Options<'a> {
-    fn parse(zset: Option<&ZSet>, args: Args<'a>, form: Form) -> Result<Options<'a>, CommandError> {
-        let mut options = Options::default();
+impl<'a> SearchOptions<'a> {
+    fn parse(
+        zset: Option<&ZSet>,
+        args: Args<'a>,
+        form: SearchForm,
+    ) -> Result<SearchOptions<'a>, CommandError> {
+        let mut options = SearchOptions::default();
         let mut words = args.cursor(2);
         match form {
-            Form::Around { .. } => {
-                options.center = Some(place(words.bytes()?, words.bytes()?)?);
+            SearchForm::Around { .. } => {
+                options.center = Some(position(words.bytes()?, words.bytes()?)?);
                 options.take_shape(circle(&mut words)?);
             }
-            Form::AroundMember { .. } if zset.is_none() => words = args.cursor(5),
-            Form::AroundMember { .. } => {
-                options.center = Some(place_of_member(zset, words.bytes()?)?);
+            SearchForm::AroundMember { .. } if zset.is_none() => words = args.cursor(5),
+            SearchForm::AroundMember { .. } => {
+                options.center = Some(position_of_member(zset, words.bytes()?)?);
                 options.take_shape(circle(&mut words)?);
             }
-            Form::Free { stores } => {
+            SearchForm::Free { stores } => {
                 if stores {
                     options.store = Some(args[1]);
                     words.bytes()?;
@@ -190,11 +194,17 @@ impl<'a> Options<'a> {
     }
 
     /// Takes one option.
-    fn take(&mut self, zset: Option<&ZSet>, words: &mut Cursor<'a>, form: Form) -> Result<(), CommandError> {
+    fn take(
+        &mut self,
+        zset: Option<&ZSet>,
+        words: &mut Cursor<'a>,
+        form: SearchForm,
+    ) -> Result<(), CommandError> {
         // Words behind this one.
         let left = words.remaining() - 1;
-        let free = matches!(form, Form::Free { .. });
-        let names_key = matches!(form, Form::Around { stores: true } | Form::AroundMember { stores: true });
+        let free = matches!(form, SearchForm::Free { .. });
+        let names_key =
+            matches!(form, SearchForm::Around { stores: true } | SearchForm::AroundMember { stores: true });
         // Of two words for the same thing the second is none, but the same word may come again.
         let (from_member, from_place) =
             (self.center_is_member, self.center.is_some() && !self.center_is_member);
@@ -203,13 +213,13 @@ impl<'a> Options<'a> {
         } else if words.flag("withhash") {
             self.with_number = true;
         } else if words.flag("withcoord") {
-            self.with_place = true;
+            self.with_coord = true;
         } else if words.flag("any") {
             self.any = true;
         } else if words.flag("asc") {
-            self.order = Some(Order::Nearest);
+            self.order = Some(SortOrder::Nearest);
         } else if words.flag("desc") {
-            self.order = Some(Order::Farthest);
+            self.order = Some(SortOrder::Farthest);
         } else if left >= 1 && words.flag("count") {
             let count = words.integer()?;
             let count = usize::try_from(count).ok().filter(|count| *count > 0);
@@ -219,10 +229,10 @@ impl<'a> Options<'a> {
         } else if names_key && left >= 1 && words.flag("storedist") {
             (self.store, self.store_distance) = (Some(words.bytes()?), true);
         } else if free && left >= 1 && !from_place && words.flag("frommember") {
-            self.center = Some(place_of_member(zset, words.bytes()?)?);
+            self.center = Some(position_of_member(zset, words.bytes()?)?);
             self.center_is_member = true;
         } else if free && left >= 2 && !from_member && words.flag("fromlonlat") {
-            self.center = Some(place(words.bytes()?, words.bytes()?)?);
+            self.center = Some(position(words.bytes()?, words.bytes()?)?);
         } else if free
             && left >= 2
             && !matches!(self.shape, Some(Shape::Rectangle(..)))
@@ -231,7 +241,7 @@ impl<'a> Options<'a> {
             self.take_shape(circle(words)?);
         } else if free && left >= 3 && !matches!(self.shape, Some(Shape::Circle(_))) && words.flag("bybox") {
             self.take_shape(rectangle(words)?);
-        } else if form == (Form::Free { stores: true }) && words.flag("storedist") {
+        } else if form == (SearchForm::Free { stores: true }) && words.flag("storedist") {
             self.store_distance = true;
         } else {
             return Err(error::SYNTAX);
@@ -239,9 +249,9 @@ impl<'a> Options<'a> {
         Ok(())
     }
 
-    fn check(&mut self, args: Args<'_>, form: Form) -> Result<(), CommandError> {
-        let free = matches!(form, Form::Free { .. });
-        if self.store.is_some() && (self.with_distance || self.with_number || self.with_place) {
+    fn check(&mut self, args: Args<'_>, form: SearchForm) -> Result<(), CommandError> {
+        let free = matches!(form, SearchForm::Free { .. });
+        if self.store.is_some() && (self.with_distance || self.with_number || self.with_coord) {
             let what = if free { "GEOSEARCHSTORE" } else { "STORE option in GEORADIUS" };
             return Err(CommandError::owned(format!(
                 "ERR {what} is not compatible with WITHDIST, WITHHASH and WITHCOORD options"
@@ -262,13 +272,13 @@ impl<'a> Options<'a> {
         }
         // Whoever wants some and not any wants the nearest.
         if self.count.is_some() && !self.any {
-            self.order.get_or_insert(Order::Nearest);
+            self.order.get_or_insert(SortOrder::Nearest);
         }
         Ok(())
     }
 
     /// The places that are wanted, in the order wanted.
-    fn found(&self, zset: &ZSet) -> Vec<Found> {
+    fn found(&self, zset: &ZSet) -> Vec<Match> {
         let mut found = Vec::new();
         let (Some(center), Some(shape)) = (self.center, self.shape) else { return found };
         let area = Area { center, shape };
@@ -280,35 +290,35 @@ impl<'a> Options<'a> {
                 if found.len() >= enough {
                     break;
                 }
-                let place = geo::place_of(score);
-                if let Some(distance) = area.distance_inside(place) {
-                    found.push(Found { member: member.into(), score, place, distance });
+                let position = geo::position_of(score);
+                if let Some(distance) = area.distance_inside(position) {
+                    found.push(Match { member: member.into(), score, position, distance });
                 }
             }
         }
         match self.order {
             None => {}
-            Some(Order::Nearest) => found.sort_by(|a, b| a.distance.total_cmp(&b.distance)),
-            Some(Order::Farthest) => found.sort_by(|a, b| b.distance.total_cmp(&a.distance)),
+            Some(SortOrder::Nearest) => found.sort_by(|a, b| a.distance.total_cmp(&b.distance)),
+            Some(SortOrder::Farthest) => found.sort_by(|a, b| b.distance.total_cmp(&a.distance)),
         }
         found.truncate(self.count.unwrap_or(usize::MAX));
         found
     }
 }
 
-fn search(ctx: &mut Ctx<'_>, args: Args<'_>, form: Form) -> Result<(), CommandError> {
-    let key = args[if form == (Form::Free { stores: true }) { 2 } else { 1 }];
+fn search(ctx: &mut Ctx<'_>, args: Args<'_>, form: SearchForm) -> Result<(), CommandError> {
+    let key = args[if form == (SearchForm::Free { stores: true }) { 2 } else { 1 }];
     let zset = ctx.read::<ZSet>(key)?;
-    let options = Options::parse(zset, args, form)?;
+    let options = SearchOptions::parse(zset, args, form)?;
     let found = zset.map(|zset| options.found(zset)).unwrap_or_default();
     let Some(destination) = options.store else {
         options.reply(ctx.out, &found);
         return Ok(());
     };
     let mut stored = ZSet::default();
-    for place in &found {
-        let score = if options.store_distance { place.distance / options.metres } else { place.score };
-        stored.insert(&place.member, score);
+    for position in &found {
+        let score = if options.store_distance { position.distance / options.metres } else { position.score };
+        stored.insert(&position.member, score);
     }
     if found.is_empty() {
         ctx.delete(destination);
@@ -319,12 +329,12 @@ fn search(ctx: &mut Ctx<'_>, args: Args<'_>, form: Form) -> Result<(), CommandEr
     Ok(())
 }
 
-impl Options<'_> {
-    fn reply(&self, out: &mut Reply, found: &[Found]) {
+impl SearchOptions<'_> {
+    fn reply(&self, out: &mut Reply, found: &[Match]) {
         let more =
-            [self.with_distance, self.with_number, self.with_place].into_iter().filter(|with| *with).count();
+            [self.with_distance, self.with_number, self.with_coord].into_iter().filter(|with| *with).count();
         out.array(found.len());
-        for Found { member, score, place, distance } in found {
+        for Match { member, score, position, distance } in found {
             if more > 0 {
                 out.array(1 + more);
             }
@@ -335,8 +345,8 @@ impl Options<'_> {
             if self.with_number {
                 out.integer(geo::as_signed(*score));
             }
-            if self.with_place {
-                reply_place(out, *place);
+            if self.with_coord {
+                reply_position(out, *position);
             }
         }
     }

@@ -110,14 +110,14 @@ fn help(ctx: &mut Ctx<'_>, _: Args<'_>) -> Result<(), CommandError> {
 
 /// What may stand behind the ID.
 #[derive(Default)]
-struct Options {
+struct GroupOptions {
     mkstream: bool,
     entries_read: Option<u64>,
 }
 
-impl Options {
-    fn parse(args: Args<'_>, creates: bool) -> Result<Options, CommandError> {
-        let mut options = Options::default();
+impl GroupOptions {
+    fn parse(args: Args<'_>, creates: bool) -> Result<GroupOptions, CommandError> {
+        let mut options = GroupOptions::default();
         let mut cursor = args.cursor(5);
         while !cursor.is_done() {
             if creates && cursor.flag("MKSTREAM") {
@@ -158,7 +158,7 @@ fn last_id_with_group(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Id, CommandEr
 }
 
 fn create(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
-    let Options { mkstream, entries_read } = Options::parse(args, true)?;
+    let GroupOptions { mkstream, entries_read } = GroupOptions::parse(args, true)?;
     let held = ctx.edit(args[2]).existing::<Stream>()?;
     let held = held.map(|stream| (stream.meta().last_id, stream.group(args[3]).is_some()));
     if held.is_none() && !mkstream {
@@ -176,14 +176,14 @@ fn create(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
     }
     let mut stream = ctx.edit(args[2]).or_create::<Stream>()?;
     stream.set_group(args[3], id, entries_read);
-    stream.tell("xgroup-create");
+    stream.note_event("xgroup-create");
     drop(stream);
     ctx.out.ok();
     Ok(())
 }
 
 fn set_id(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
-    let Options { entries_read, .. } = Options::parse(args, false)?;
+    let GroupOptions { entries_read, .. } = GroupOptions::parse(args, false)?;
     let last_id = last_id_with_group(ctx, args)?;
     if args.len() != 5 && args.len() != 7 {
         return Err(misplaced(args));
@@ -191,7 +191,7 @@ fn set_id(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
     let id = if args[4] == b"$" { last_id } else { loose_id(args[4], 0)? };
     if let Some(mut stream) = ctx.edit(args[2]).existing::<Stream>()? {
         stream.set_group(args[3], id, entries_read);
-        stream.tell("xgroup-setid");
+        stream.note_event("xgroup-setid");
     }
     ctx.out.ok();
     Ok(())
@@ -201,7 +201,7 @@ fn destroy(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
     let mut stream = ctx.edit(args[2]).existing::<Stream>()?.ok_or(NO_KEY)?;
     let removed = stream.remove_group(args[3]);
     if removed {
-        stream.tell("xgroup-destroy");
+        stream.note_event("xgroup-destroy");
     }
     drop(stream);
     ctx.out.count(usize::from(removed));
@@ -228,7 +228,7 @@ fn delete_consumer(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError
     if let Some(mut stream) = ctx.edit(args[2]).existing::<Stream>()? {
         removed = stream.remove_consumer(args[3], args[4]);
         if removed.is_some() {
-            stream.tell("xgroup-delconsumer");
+            stream.note_event("xgroup-delconsumer");
         }
     }
     ctx.out.count(removed.unwrap_or(0));

@@ -147,13 +147,13 @@ fn read(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
     for (at, key) in wanted.keys.iter().enumerate() {
         behind.push(wanted.behind(at, ctx.read::<Stream>(key)?)?);
     }
-    let mark = ctx.out.buf.len();
+    let start = ctx.out.buf.len();
     let mut served = 0;
     for (key, behind) in wanted.keys.iter().zip(behind) {
         let done = match wanted.group {
             None => read_alone(ctx, key, behind, wanted.count)?,
             Some((group, consumer)) => {
-                let reader = Reader { key, group, consumer, count: wanted.count, no_ack: wanted.no_ack };
+                let reader = GroupReader { key, group, consumer, count: wanted.count, no_ack: wanted.no_ack };
                 if behind == NEW { reader.read_new(ctx)? } else { reader.read_again(ctx, behind)? }
             }
         };
@@ -161,8 +161,8 @@ fn read(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
     }
     match ctx.out.protocol {
         _ if served == 0 => ctx.out.null_array(),
-        Protocol::Resp2 => ctx.out.array_from(mark, served),
-        Protocol::Resp3 => ctx.out.map_from(mark, served),
+        Protocol::Resp2 => ctx.out.array_from(start, served),
+        Protocol::Resp3 => ctx.out.map_from(start, served),
     }
     Ok(())
 }
@@ -189,7 +189,7 @@ fn read_alone(ctx: &mut Ctx<'_>, key: &[u8], behind: Id, count: usize) -> Result
 }
 
 /// A consumer at a stream that has its group.
-struct Reader<'a> {
+struct GroupReader<'a> {
     key: &'a [u8],
     group: &'a [u8],
     consumer: &'a [u8],
@@ -197,7 +197,7 @@ struct Reader<'a> {
     no_ack: bool,
 }
 
-impl Reader<'_> {
+impl GroupReader<'_> {
     fn most(&self) -> usize {
         if self.count == 0 { usize::MAX } else { self.count }
     }

@@ -61,8 +61,8 @@ fn an_idle_time_is_that_of_the_command() {
 fn a_radix_tree_of_redis_has_so_many_nodes() {
     let mut bench = Bench::new();
     let nodes = |bench: &mut Bench| {
-        let told = bench.run("XINFO STREAM s");
-        told.split("radix-tree-nodes :").nth(1).and_then(|rest| rest.split(' ').next()).map(str::to_owned)
+        let info = bench.run("XINFO STREAM s");
+        info.split("radix-tree-nodes :").nth(1).and_then(|rest| rest.split(' ').next()).map(str::to_owned)
     };
     bench.run("XGROUP CREATE s g $ MKSTREAM");
     assert_eq!(nodes(&mut bench).as_deref(), Some("1"));

@@ -30,7 +30,7 @@ pub struct Trim {
 }
 
 /// The words before the fields.
-pub struct Options {
+pub struct TrimOptions {
     /// Whether the stream is made shorter.
     pub trim: Option<Trim>,
     /// Whether no stream is made.
@@ -39,10 +39,10 @@ pub struct Options {
     pub id: Option<Spelled>,
 }
 
-impl Options {
+impl TrimOptions {
     /// Reads them; with the position of the ID, if the call must have one.
-    pub fn parse(args: Args<'_>, adds: bool) -> Result<(Options, usize), CommandError> {
-        let mut options = Options { trim: None, no_mkstream: false, id: None };
+    pub fn parse(args: Args<'_>, adds: bool) -> Result<(TrimOptions, usize), CommandError> {
+        let mut options = TrimOptions { trim: None, no_mkstream: false, id: None };
         let mut given = None;
         let mut cursor = args.cursor(2);
         while let Some(word) = cursor.peek() {
@@ -125,7 +125,7 @@ impl Trim {
         }
         let removed = before - stream.len();
         if removed > 0 {
-            stream.tell("xtrim");
+            stream.note_event("xtrim");
         }
         removed
     }

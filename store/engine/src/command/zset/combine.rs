@@ -22,7 +22,7 @@ pub static COMMANDS: &[Command] = &[
         summary: "Returns the difference of several sorted sets.",
         complexity: DIFF_COST,
         syntax: "numkeys:int key... WITHSCORES?",
-        run: |ctx, args| reply(ctx, args, Operation::Diff),
+        run: |ctx, args| reply(ctx, args, SetOperation::Diff),
         ..READS
     },
     Command {
@@ -31,7 +31,7 @@ pub static COMMANDS: &[Command] = &[
         summary: "Stores the difference of several sorted sets.",
         complexity: DIFF_COST,
         syntax: "destination:key numkeys:int key...",
-        run: |ctx, args| reply_stored(ctx, args, Operation::Diff),
+        run: |ctx, args| reply_stored(ctx, args, SetOperation::Diff),
         ..STORES
     },
     Command {
@@ -40,7 +40,7 @@ pub static COMMANDS: &[Command] = &[
         summary: "Returns the intersection of several sorted sets.",
         complexity: INTER_COST,
         syntax: "numkeys:int key... WEIGHTS=weight:int...? AGGREGATE=aggregate(SUM | MIN | MAX)? WITHSCORES?",
-        run: |ctx, args| reply(ctx, args, Operation::Inter),
+        run: |ctx, args| reply(ctx, args, SetOperation::Inter),
         ..READS
     },
     Command {
@@ -58,7 +58,7 @@ pub static COMMANDS: &[Command] = &[
         summary: "Stores the intersection of several sorted sets.",
         complexity: INTER_COST,
         syntax: "destination:key numkeys:int key... WEIGHTS=weight:int...? AGGREGATE=aggregate(SUM | MIN | MAX)?",
-        run: |ctx, args| reply_stored(ctx, args, Operation::Inter),
+        run: |ctx, args| reply_stored(ctx, args, SetOperation::Inter),
         ..STORES
     },
     Command {
@@ -67,7 +67,7 @@ pub static COMMANDS: &[Command] = &[
         summary: "Returns the union of several sorted sets.",
         complexity: UNION_COST,
         syntax: "numkeys:int key... WEIGHTS=weight:int...? AGGREGATE=aggregate(SUM | MIN | MAX)? WITHSCORES?",
-        run: |ctx, args| reply(ctx, args, Operation::Union),
+        run: |ctx, args| reply(ctx, args, SetOperation::Union),
         ..READS
     },
     Command {
@@ -76,7 +76,7 @@ pub static COMMANDS: &[Command] = &[
         summary: "Stores the union of several sorted sets.",
         complexity: UNION_COST,
         syntax: "destination:key numkeys:int key... WEIGHTS=weight:int...? AGGREGATE=aggregate(SUM | MIN | MAX)?",
-        run: |ctx, args| reply_stored(ctx, args, Operation::Union),
+        run: |ctx, args| reply_stored(ctx, args, SetOperation::Union),
         ..STORES
     },
 ];
@@ -105,7 +105,7 @@ const DIFF_COST: &str =
     "O(N*K)+O(M*log(M)) at worst, with N the size of the first of the K inputs and M the size of the result.";
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Operation {
+enum SetOperation {
     Union,
     Inter,
     Diff,
@@ -185,15 +185,15 @@ impl<'a> Source<'a> {
 }
 
 #[derive(Clone, Copy)]
-struct Input<'a> {
+struct SourceSet<'a> {
     source: Source<'a>,
     weight: f64,
 }
 
 /// The inputs of a call, in the order in which they are combined, and its other options.
 struct Plan<'a> {
-    operation: Operation,
-    inputs: SmallVec<[Input<'a>; 4]>,
+    operation: SetOperation,
+    inputs: SmallVec<[SourceSet<'a>; 4]>,
     aggregate: Aggregate,
     with_scores: bool,
 }
@@ -208,7 +208,7 @@ fn inputs<'a>(
     args: Args<'a>,
     count_at: usize,
     name: &str,
-) -> Result<(SmallVec<[Input<'a>; 4]>, Cursor<'a>), CommandError> {
+) -> Result<(SmallVec<[SourceSet<'a>; 4]>, Cursor<'a>), CommandError> {
     let mut cursor = args.cursor(count_at);
     let count = cursor.integer()?;
     if count < 1 {
@@ -223,7 +223,7 @@ fn inputs<'a>(
             Some(Value::Set(set)) => Source::Plain(set),
             Some(_) => return Err(error::WRONG_TYPE),
         };
-        inputs.push(Input { source, weight: 1.0 });
+        inputs.push(SourceSet { source, weight: 1.0 });
     }
     Ok((inputs, cursor))
 }
@@ -232,23 +232,23 @@ impl<'a> Plan<'a> {
     /// Reads a call whose number of keys stands at `count_at`: behind the destination, if it has one.
     fn parse(
         partitions: &'a Partitions<'_>,
-        place: (usize, u64),
+        position: (usize, u64),
         args: Args<'a>,
         count_at: usize,
-        operation: Operation,
+        operation: SetOperation,
     ) -> Result<Plan<'a>, CommandError> {
         let stores = count_at == 2;
         let name = match (operation, stores) {
-            (Operation::Union, false) => "zunion",
-            (Operation::Union, true) => "zunionstore",
-            (Operation::Inter, false) => "zinter",
-            (Operation::Inter, true) => "zinterstore",
-            (Operation::Diff, false) => "zdiff",
-            (Operation::Diff, true) => "zdiffstore",
+            (SetOperation::Union, false) => "zunion",
+            (SetOperation::Union, true) => "zunionstore",
+            (SetOperation::Inter, false) => "zinter",
+            (SetOperation::Inter, true) => "zinterstore",
+            (SetOperation::Diff, false) => "zdiff",
+            (SetOperation::Diff, true) => "zdiffstore",
         };
-        let (inputs, mut cursor) = inputs(partitions, place, args, count_at, name)?;
+        let (inputs, mut cursor) = inputs(partitions, position, args, count_at, name)?;
         let mut plan = Plan { operation, inputs, aggregate: Aggregate::Sum, with_scores: false };
-        let scored = operation != Operation::Diff;
+        let scored = operation != SetOperation::Diff;
         while !cursor.is_done() {
             if scored && cursor.remaining() > plan.inputs.len() && cursor.flag("weights") {
                 for input in &mut plan.inputs {
@@ -278,9 +278,9 @@ impl<'a> Plan<'a> {
 
     fn members(&self, work: &Work) -> Members<'a> {
         let mut members = match self.operation {
-            Operation::Union => self.union(work),
-            Operation::Inter => self.inter(work),
-            Operation::Diff => self.diff(work),
+            SetOperation::Union => self.union(work),
+            SetOperation::Inter => self.inter(work),
+            SetOperation::Diff => self.diff(work),
         };
         if work.is_cancelled() {
             return members;
@@ -296,7 +296,7 @@ impl<'a> Plan<'a> {
         let largest = self.inputs.last().map_or(0, |input| input.source.len());
         let mut scores =
             IndexMap::<Member<'_>, f64, _>::with_capacity_and_hasher(largest, RandomState::default());
-        for Input { source, weight } in &self.inputs {
+        for SourceSet { source, weight } in &self.inputs {
             source.walk(|member, score| {
                 let score = zero_if_nan(score * weight);
                 scores
@@ -348,7 +348,7 @@ fn note_reads(ctx: &mut Ctx<'_>, args: Args<'_>, count_at: usize) {
     }
 }
 
-fn reply(ctx: &mut Ctx<'_>, args: Args<'_>, operation: Operation) -> Result<(), CommandError> {
+fn reply(ctx: &mut Ctx<'_>, args: Args<'_>, operation: SetOperation) -> Result<(), CommandError> {
     note_reads(ctx, args, 1);
     let plan = Plan::parse(&ctx.partitions, (ctx.db, ctx.now_ms), args, 1, operation)?;
     let members = plan.members(ctx.work);
@@ -359,7 +359,7 @@ fn reply(ctx: &mut Ctx<'_>, args: Args<'_>, operation: Operation) -> Result<(), 
     Ok(())
 }
 
-fn reply_stored(ctx: &mut Ctx<'_>, args: Args<'_>, operation: Operation) -> Result<(), CommandError> {
+fn reply_stored(ctx: &mut Ctx<'_>, args: Args<'_>, operation: SetOperation) -> Result<(), CommandError> {
     note_reads(ctx, args, 2);
     let members = Plan::parse(&ctx.partitions, (ctx.db, ctx.now_ms), args, 2, operation)?.members(ctx.work);
     let mut stored = ZSet::default();

@@ -13,19 +13,19 @@ pub const ORDERED_UP_TO: usize = 64;
 /// Bytes of a field's entry: two fat pointers and the kept hash.
 const ENTRY: usize = size_of::<(Box<[u8]>, Box<[u8]>, usize)>();
 /// Bytes of the structure itself.
-const TABLE_OVERHEAD: usize = allocated(size_of::<Table>());
+const TABLE_OVERHEAD: usize = allocated(size_of::<HashTable>());
 /// Places that may stay unused; with most fields gone, memory is given back.
 const SPARE: usize = 256;
 
 /// A large hash.
 #[derive(Clone, Default)]
-pub struct Table {
+pub struct HashTable {
     fields: IndexMap<Box<[u8]>, Box<[u8]>, RandomState>,
     /// Of the fields and values.
     pub weight: Weight,
 }
 
-impl Table {
+impl HashTable {
     /// Number of fields.
     pub fn len(&self) -> usize {
         self.fields.len()
@@ -41,7 +41,7 @@ impl Table {
         self.fields.get_full(field).map(|(at, _, value)| (at, &**value))
     }
 
-    /// Field and value at a position below [`Table::len`].
+    /// Field and value at a position below [`HashTable::len`].
     pub fn at(&self, at: usize) -> Option<(&[u8], &[u8])> {
         self.fields.get_index(at).map(|(field, value)| (&**field, &**value))
     }
@@ -85,7 +85,7 @@ impl Table {
         true
     }
 
-    /// Takes a removal from position `at` back, to the place: the inverse of [`Table::remove`].
+    /// Takes a removal from position `at` back, to the place: the inverse of [`HashTable::remove`].
     pub fn restore(&mut self, at: usize, field: Box<[u8]>, value: Box<[u8]>) {
         self.weight.add(field.len());
         self.weight.add(value.len());

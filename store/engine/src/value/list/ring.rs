@@ -7,7 +7,7 @@ use crate::size::{allocated, doubling};
 use crate::value::form::Weight;
 
 /// Bytes of an element's place in the ring.
-const PLACE: usize = size_of::<Box<[u8]>>();
+const SLOT_BYTES: usize = size_of::<Box<[u8]>>();
 /// Bytes of the structure itself.
 const RING_OVERHEAD: usize = allocated(size_of::<Ring>());
 
@@ -40,7 +40,7 @@ impl Ring {
 
     /// Bytes on the heap.
     pub fn bytes(&self) -> usize {
-        RING_OVERHEAD + self.weight.heap + doubling(self.ring.len(), PLACE)
+        RING_OVERHEAD + self.weight.heap + doubling(self.ring.len(), SLOT_BYTES)
     }
 
     pub fn push(&mut self, front: bool, element: &[u8]) {

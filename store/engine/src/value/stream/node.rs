@@ -216,7 +216,7 @@ impl Node {
     }
 
     /// The entry of this ID, deleted or not.
-    pub fn find(&self, own: Id, id: Id) -> Option<Entry<'_>> {
+    pub fn find(&self, own: Id, id: Id) -> Option<StreamEntry<'_>> {
         self.entries(own).take_while(|entry| entry.id <= id).find(|entry| entry.id == id)
     }
 
@@ -297,23 +297,25 @@ impl Node {
 
     /// Whether [`Node::unmark`] gives this entry its bytes again.
     pub fn can_unmark(&self, own: Id, id: Id) -> bool {
-        let is_plain = |entry: Entry<'_>| entry.flags <= DELETED | SAME_FIELDS && self.pack[entry.at] < 0x80;
+        let is_plain =
+            |entry: StreamEntry<'_>| entry.flags <= DELETED | SAME_FIELDS && self.pack[entry.at] < 0x80;
         self.is_plain() && self.find(own, id).is_some_and(is_plain)
     }
 
     /// Marks an entry that is live as deleted.
     pub fn mark(&mut self, own: Id, id: Id) {
-        self.turn(own, id, true);
+        self.set_deleted(own, id, true);
     }
 
     /// Takes a mark back.
     pub fn unmark(&mut self, own: Id, id: Id) {
-        self.turn(own, id, false);
+        self.set_deleted(own, id, false);
     }
 
     /// Gives an entry its mark or takes it.
-    fn turn(&mut self, own: Id, id: Id, deletes: bool) {
-        let Some(Entry { at, flags, .. }) = self.find(own, id).filter(|entry| entry.is_deleted() != deletes)
+    fn set_deleted(&mut self, own: Id, id: Id, deletes: bool) {
+        let Some(StreamEntry { at, flags, .. }) =
+            self.find(own, id).filter(|entry| entry.is_deleted() != deletes)
         else {
             return;
         };
@@ -335,7 +337,7 @@ impl fmt::Debug for Node {
 
 /// An entry in its node.
 #[derive(Clone, Copy)]
-pub struct Entry<'a> {
+pub struct StreamEntry<'a> {
     /// Its ID.
     pub id: Id,
     pack: &'a [u8],
@@ -347,7 +349,7 @@ pub struct Entry<'a> {
     counted_at: usize,
 }
 
-impl<'a> Entry<'a> {
+impl<'a> StreamEntry<'a> {
     /// Whether it is there no more.
     pub fn is_deleted(&self) -> bool {
         self.flags & DELETED != 0
@@ -387,9 +389,9 @@ pub struct Entries<'a> {
 }
 
 impl<'a> Iterator for Entries<'a> {
-    type Item = Entry<'a>;
+    type Item = StreamEntry<'a>;
 
-    fn next(&mut self) -> Option<Entry<'a>> {
+    fn next(&mut self) -> Option<StreamEntry<'a>> {
         let (pack, own, at) = (self.pack, self.own, self.at);
         let (flags, next) = read_number(pack, at)?;
         let (ms, next) = read_number(pack, next)?;
@@ -404,6 +406,6 @@ impl<'a> Iterator for Entries<'a> {
         };
         let counted_at = skip(pack, values_at, if shared { count } else { count.checked_mul(2)? })?;
         (_, self.at) = read(pack, counted_at)?;
-        Some(Entry { id, pack, at, flags, count, names_at, values_at, counted_at })
+        Some(StreamEntry { id, pack, at, flags, count, names_at, values_at, counted_at })
     }
 }

@@ -15,7 +15,7 @@ fn encoded(pairs: &Pairs) -> Vec<u8> {
     bytes
 }
 
-fn decoded(entry: Entry<'_>) -> (Id, Pairs) {
+fn decoded(entry: StreamEntry<'_>) -> (Id, Pairs) {
     (entry.id, entry.pairs().map(|(name, value)| (name.text().into(), value.text().into())).collect())
 }
 

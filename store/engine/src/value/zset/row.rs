@@ -11,7 +11,7 @@ pub struct Row(Packed);
 
 /// What is known of a member that was found.
 #[derive(Clone, Copy)]
-pub struct Found {
+pub struct MemberAt {
     /// Its position.
     pub rank: usize,
     /// Its score.
@@ -42,7 +42,7 @@ impl Row {
     }
 
     /// Looks for `member`.
-    pub fn find(&self, wanted: &[u8]) -> Option<Found> {
+    pub fn find(&self, wanted: &[u8]) -> Option<MemberAt> {
         let mut at = self.0.start();
         for rank in 0..self.len() {
             let (element, next) = self.0.read(at);
@@ -50,7 +50,7 @@ impl Row {
             if element.ends_with(wanted) {
                 let (score, member) = score::split(element);
                 if member.len() == wanted.len() {
-                    return Some(Found { rank, score, at, next });
+                    return Some(MemberAt { rank, score, at, next });
                 }
             }
             at = next;
@@ -87,19 +87,19 @@ impl Row {
     }
 
     /// Takes out what was found.
-    pub fn remove(&mut self, found: Found) {
+    pub fn remove(&mut self, found: MemberAt) {
         self.0.splice(found.at..found.next, 1, &[]);
     }
 
     /// The member at a position, with its score.
-    pub fn at(&self, rank: usize) -> Option<(&[u8], Found)> {
+    pub fn at(&self, rank: usize) -> Option<(&[u8], MemberAt)> {
         if rank >= self.len() {
             return None;
         }
         let at = self.0.offset(rank);
         let (element, next) = self.0.read(at);
         let (score, member) = score::split(element);
-        Some((member, Found { rank, score, at, next }))
+        Some((member, MemberAt { rank, score, at, next }))
     }
 
     /// Members and scores from a position on.

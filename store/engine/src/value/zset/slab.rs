@@ -28,19 +28,19 @@ const SLAB_OVERHEAD: usize = allocated(size_of::<Slab>());
 const NONE: u32 = u32::MAX;
 
 #[derive(Clone)]
-enum Slot {
+enum SlabSlot {
     Held { member: Box<[u8]>, score: f64 },
     Free { next: u32 },
 }
 
-const _: () = assert!(size_of::<Slot>() == 24);
+const _: () = assert!(size_of::<SlabSlot>() == 24);
 
-impl Slot {
+impl SlabSlot {
     /// The member; an empty one for a free slot, which nothing refers to.
     fn member(&self) -> &[u8] {
         match self {
-            Slot::Held { member, .. } => member,
-            Slot::Free { .. } => &[],
+            SlabSlot::Held { member, .. } => member,
+            SlabSlot::Free { .. } => &[],
         }
     }
 }
@@ -95,7 +95,7 @@ fn spread(hash: u32) -> u64 {
 /// Positions ("ranks") count from 0 in that order. Scores are never NaN.
 #[derive(Clone)]
 pub struct Slab {
-    slots: Vec<Slot>,
+    slots: Vec<SlabSlot>,
     free: u32,
     tree: Ranked,
     /// None up to [`UNINDEXED`] members since the set was empty.
@@ -170,7 +170,7 @@ impl Slab {
             debug_assert!(!score.is_nan(), "a score is a number");
             if old != score {
                 self.tree.remove(not_behind(&self.slots, id, old, member));
-                if let Slot::Held { score: held, .. } = &mut self.slots[id as usize] {
+                if let SlabSlot::Held { score: held, .. } = &mut self.slots[id as usize] {
                     *held = score;
                 }
                 self.tree.insert(Item { score, id }, before(&self.slots, id, score, member));
@@ -180,7 +180,7 @@ impl Slab {
         }
         let score = decide(None)?;
         debug_assert!(!score.is_nan(), "a score is a number");
-        let id = self.fill_slot(Slot::Held { member: member.into(), score });
+        let id = self.fill_slot(SlabSlot::Held { member: member.into(), score });
         self.tree.insert(Item { score, id }, before(&self.slots, id, score, member));
         self.weight.heap += allocated(member.len());
         self.weight.room += row::room(member, score);
@@ -215,8 +215,8 @@ impl Slab {
         if let Some(index) = &mut self.index {
             index.remove(id);
         }
-        let slot = mem::replace(&mut self.slots[id as usize], Slot::Free { next: self.free });
-        let Slot::Held { member, .. } = slot else { return None };
+        let slot = mem::replace(&mut self.slots[id as usize], SlabSlot::Free { next: self.free });
+        let SlabSlot::Held { member, .. } = slot else { return None };
         self.free = id;
         self.weight.heap -= allocated(member.len());
         self.weight.room -= row::room(&member, score);
@@ -283,7 +283,7 @@ impl Slab {
             if found.len() == count {
                 return (at as u64, found);
             }
-            if let Slot::Held { member, score } = slot {
+            if let SlabSlot::Held { member, score } = slot {
                 found.push((&**member, *score));
             }
         }
@@ -295,8 +295,8 @@ impl Slab {
     }
 
     fn find(&self, wanted: &[u8]) -> Option<(u32, f64)> {
-        let held = |slot: &Slot| match slot {
-            Slot::Held { member, score } if **member == *wanted => Some(*score),
+        let held = |slot: &SlabSlot| match slot {
+            SlabSlot::Held { member, score } if **member == *wanted => Some(*score),
             _ => None,
         };
         let Some(index) = &self.index else {
@@ -310,14 +310,14 @@ impl Slab {
         Some((*id, score?))
     }
 
-    fn fill_slot(&mut self, slot: Slot) -> u32 {
+    fn fill_slot(&mut self, slot: SlabSlot) -> u32 {
         let at = self.free;
         if at == NONE {
             let at = u32::try_from(self.slots.len()).ok().filter(|&at| at != NONE);
             self.slots.push(slot);
             return at.expect("fewer than 2^32 members");
         }
-        if let Slot::Free { next } = mem::replace(&mut self.slots[at as usize], slot) {
+        if let SlabSlot::Free { next } = mem::replace(&mut self.slots[at as usize], slot) {
             self.free = next;
         }
         at
@@ -325,7 +325,7 @@ impl Slab {
 }
 
 /// Whether an item comes before slot `id`, which has this score and member.
-fn before(slots: &[Slot], id: u32, score: f64, member: &[u8]) -> impl Fn(Item) -> bool {
+fn before(slots: &[SlabSlot], id: u32, score: f64, member: &[u8]) -> impl Fn(Item) -> bool {
     move |item| {
         item.score < score
             || item.score == score && item.id != id && slots[item.id as usize].member() < member
@@ -333,7 +333,7 @@ fn before(slots: &[Slot], id: u32, score: f64, member: &[u8]) -> impl Fn(Item) -
 }
 
 /// Whether an item comes before slot `id`, which has this score and member, or is it.
-fn not_behind(slots: &[Slot], id: u32, score: f64, member: &[u8]) -> impl Fn(Item) -> bool {
+fn not_behind(slots: &[SlabSlot], id: u32, score: f64, member: &[u8]) -> impl Fn(Item) -> bool {
     move |item| {
         item.score < score
             || item.score == score && (item.id == id || slots[item.id as usize].member() < member)
@@ -422,14 +422,14 @@ mod tests {
         let mut free = HashSet::new();
         let mut at = zset.free;
         while let Some(slot) = zset.slots.get(at as usize) {
-            let Slot::Free { next } = slot else { panic!("a member in the list of free slots") };
+            let SlabSlot::Free { next } = slot else { panic!("a member in the list of free slots") };
             assert!(free.insert(at));
             at = *next;
         }
         assert_eq!(at, NONE);
         assert_eq!(zset.slots.len(), zset.len() + free.len());
         for item in zset.tree.iter_from(0) {
-            let Slot::Held { score, .. } = zset.slots[item.id as usize] else {
+            let SlabSlot::Held { score, .. } = zset.slots[item.id as usize] else {
                 panic!("a free slot in the tree")
             };
             assert_eq!(score.to_bits(), { item.score }.to_bits());

@@ -247,7 +247,7 @@ pub fn call_like(number: u64, name: Option<&str>) -> Vec<String> {
     let row = if row.name.starts_with("flush") && !chance.one_in(4) { rows[0] } else { row };
     let row = name.and_then(|name| command::lookup(name.as_bytes())).unwrap_or(row);
     let mut words = vec![row.name.to_owned()];
-    let facts = if row.subcommands.is_empty() {
+    let spec = if row.subcommands.is_empty() {
         row
     } else {
         let subcommand = &row.subcommands[chance.below(row.subcommands.len())];
@@ -256,7 +256,7 @@ pub fn call_like(number: u64, name: Option<&str>) -> Vec<String> {
     };
     let spaced = ["[", "]", "<", ">", "|"]
         .iter()
-        .fold(syntax::manual(facts.syntax), |text, mark| text.replace(mark, &format!(" {mark} ")));
+        .fold(syntax::manual(spec.syntax), |text, mark| text.replace(mark, &format!(" {mark} ")));
     let tokens: Vec<String> = spaced.split_whitespace().map(str::to_owned).collect();
     let mut author = Author { chance: &mut chance, group: row.group, words };
     author.sequence(&tokens);

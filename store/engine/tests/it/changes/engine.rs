@@ -59,7 +59,7 @@ impl Engine {
             seed: &mut seed,
             undo,
             effects,
-            touches: None,
+            key_actions: None,
             work: &work,
             out: &mut out,
         };
@@ -219,7 +219,7 @@ fn bytes_of_copy(value: &Value) -> usize {
             seed: &mut seed,
             undo: None,
             effects: None,
-            touches: None,
+            key_actions: None,
             work: &store_engine::Work::unlimited(),
             out: &mut out,
         };

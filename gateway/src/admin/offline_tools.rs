@@ -1,0 +1,241 @@
+//! `moonshard store`: what can be done with the data of a server that does not run.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+use store::journal::WAY_OUT;
+use store::persist::{self, Contents, Examined};
+use store_engine::rdb::file::{RdbItem, RdbReader, RdbWriter};
+use store_engine::rdb::{Cause, Fault, KeyMeta};
+use store_engine::{Aging, Entry, Keyspace};
+use tracing::info;
+
+use crate::commands::rows::REDIS_VERSION;
+use crate::config::atomic_file::replace;
+use crate::scripting::records::{FLAGS, LIBRARY, SCRIPT};
+use crate::scripts::cache::{parse_sha, sha_of, spelled};
+use crate::scripts::functions::Outline;
+use crate::telemetry::counters::unix_time;
+
+/// What is to be done.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Task {
+    /// Tell what is in a data-dir, and what is damaged.
+    Check {
+        /// The data-dir.
+        dir: PathBuf,
+    },
+    /// Write what is in a data-dir into an RDB file.
+    Dump {
+        /// The data-dir.
+        dir: PathBuf,
+        /// The file; `-` is standard output.
+        file: PathBuf,
+    },
+    /// Make a data-dir of an RDB file.
+    Restore {
+        /// The file; `-` is standard input.
+        file: PathBuf,
+        /// The data-dir.
+        dir: PathBuf,
+    },
+}
+
+/// Why a task did not end well, in one line.
+#[derive(Debug)]
+enum ToolError {
+    /// Something is damaged.
+    Damaged(String),
+    /// It could not be done.
+    NotDone(String),
+}
+
+/// The field of an RDB file that has what SCRIPT FLAGS said of a script: its digest and the words.
+const FLAGS_FIELD: &[u8] = b"moonshard-script-flags";
+
+/// Does it; returns what the process exits with.
+pub fn run(task: &Task) -> u8 {
+    let done = match task {
+        Task::Check { dir } => check(dir),
+        Task::Dump { dir, file } => dump(dir, file),
+        Task::Restore { file, dir } => restore(file, dir),
+    };
+    let (code, why) = match done {
+        Ok(()) => return 0,
+        Err(ToolError::Damaged(why)) => (1, why),
+        Err(ToolError::NotDone(why)) => (2, why),
+    };
+    info!("{why}");
+    code
+}
+
+fn check(dir: &Path) -> Result<(), ToolError> {
+    let (found, problems) = examine(dir)?;
+    let mut text = String::new();
+    for (db, space) in found.contents.databases().filter(|(_, space)| !space.is_empty()) {
+        let (keys, expiring, bytes) = (space.len(), space.expiring(), space.bytes());
+        let sticky = space.sticky().keys;
+        text.push_str(&format!(
+            "database {db}: {keys} keys, {expiring} expire, {sticky} sticky, {bytes} bytes\n"
+        ));
+    }
+    let records = |prefix| found.contents.records(prefix).count();
+    text.push_str(&format!("scripts: {}\nlibraries: {}\n", records(SCRIPT), records(LIBRARY)));
+    let Examined { journal_records, journal_bytes, .. } = found;
+    text.push_str(&format!("journal: {journal_records} records, {journal_bytes} bytes\n"));
+    say(&text)?;
+    verdict(dir, problems)
+}
+
+fn dump(dir: &Path, file: &Path) -> Result<(), ToolError> {
+    let (found, problems) = examine(dir)?;
+    let to_stdout = file == Path::new("-");
+    let written = if to_stdout {
+        write(&found.contents, &mut io::stdout().lock())
+    } else {
+        replace(file, |out| write(&found.contents, out))
+    };
+    written.map_err(|error| ToolError::NotDone(format!("cannot write {}: {error}", file.display())))?;
+    if !to_stdout {
+        say(&format!("{} written\n", file.display()))?;
+    }
+    verdict(dir, problems)
+}
+
+/// What there is, and how many problems, which are told.
+fn examine(dir: &Path) -> Result<(Examined, usize), ToolError> {
+    let mut problems = 0;
+    let found = persist::examine(dir, &mut |problem| {
+        problems += 1;
+        info!("{problem:#}");
+    });
+    Ok((found.map_err(|error| ToolError::NotDone(error.to_string()))?, problems))
+}
+
+fn verdict(dir: &Path, problems: usize) -> Result<(), ToolError> {
+    let noun = if problems == 1 { "problem" } else { "problems" };
+    let dir = dir.display();
+    if problems == 0 {
+        Ok(())
+    } else {
+        Err(ToolError::Damaged(format!("{problems} {noun} in {dir}; {WAY_OUT}")))
+    }
+}
+
+fn say(text: &str) -> Result<(), ToolError> {
+    let said = io::stdout().write_all(text.as_bytes());
+    said.map_err(|error| ToolError::NotDone(format!("cannot write to standard output: {error}")))
+}
+
+fn now_ms() -> u64 {
+    unix_time().as_millis() as u64
+}
+
+/// Writes an RDB file. How long ago keys were used is left out: what their stamps mean is a setting of the server.
+fn write(contents: &Contents, out: &mut dyn Write) -> io::Result<()> {
+    let now_ms = now_ms();
+    let mut file = RdbWriter::new(out)?;
+    file.aux(b"redis-ver", REDIS_VERSION.as_bytes())?;
+    file.aux(b"redis-bits", b"64")?;
+    file.aux(b"ctime", (now_ms / 1000).to_string().as_bytes())?;
+    file.aux(b"moonshard-ver", env!("CARGO_PKG_VERSION").as_bytes())?;
+    for (sha, words) in contents.records(FLAGS) {
+        file.aux(FLAGS_FIELD, &[sha, b" ", words].concat())?;
+    }
+    for (_, text) in contents.records(SCRIPT) {
+        file.script(text)?;
+    }
+    for (_, text) in contents.records(LIBRARY) {
+        file.function_library(text)?;
+    }
+    for (db, space) in contents.databases().filter(|(_, space)| !space.is_empty()) {
+        file.database(db, space.len(), space.expiring())?;
+        for (key, entry) in living(space, now_ms) {
+            file.key(key, entry, KeyMeta { sticky: entry.sticky, ..KeyMeta::default() })?;
+        }
+    }
+    file.finish()?;
+    Ok(())
+}
+
+fn living(space: &Keyspace, now_ms: u64) -> impl Iterator<Item = (&[u8], &Entry)> {
+    let pairs = (0..space.len()).filter_map(|at| space.pair_at(at)).map(|(key, entry)| (&**key, entry));
+    pairs.filter(move |(_, entry)| !entry.is_expired(now_ms))
+}
+
+fn restore(file: &Path, dir: &Path) -> Result<(), ToolError> {
+    let name = file.display();
+    let source: Box<dyn Read> = if file == Path::new("-") {
+        Box::new(io::stdin().lock())
+    } else {
+        let opened = File::open(file);
+        Box::new(opened.map_err(|error| ToolError::NotDone(format!("cannot read {name}: {error}")))?)
+    };
+    let (contents, keys, expired) = read(source).map_err(|failure| match failure {
+        ToolError::Damaged(why) => {
+            ToolError::Damaged(format!("{name} is damaged: {why}; nothing was restored, use another backup"))
+        }
+        ToolError::NotDone(why) => ToolError::NotDone(format!("{name}: {why}; nothing was restored")),
+    })?;
+    persist::fill(dir.to_owned(), contents).map_err(|error| {
+        let why = error.to_string();
+        if error.is_loss() { ToolError::Damaged(why) } else { ToolError::NotDone(why) }
+    })?;
+    say(&format!("{keys} keys restored, {expired} expired keys skipped\n"))
+}
+
+/// Reads an RDB file; returns what it holds, how many keys that is, and how many had expired.
+fn read(source: impl Read) -> Result<(Contents, usize, usize), ToolError> {
+    let now_ms = now_ms();
+    let (mut contents, mut keys, mut expired) = (Contents::default(), 0, 0);
+    for event in RdbReader::new(source).map_err(faulty)? {
+        match event.map_err(faulty)? {
+            RdbItem::Aux { name, value } if name == FLAGS_FIELD => {
+                if let Some((sha, words)) = value.split_at_checked(40)
+                    && parse_sha(sha).is_some()
+                    && let Some(words) = words.strip_prefix(b" ")
+                {
+                    contents.put_record(&[FLAGS, sha].concat(), words);
+                }
+            }
+            RdbItem::Aux { .. } => {}
+            RdbItem::Script(text) => {
+                let sha = spelled(&sha_of(&text));
+                contents.put_record(&[SCRIPT, sha.as_bytes()].concat(), &text);
+            }
+            RdbItem::Library(text) => {
+                let damaged = |why: &str| ToolError::Damaged(format!("a function library: {why}"));
+                let name = Outline::parse(&text).map_err(|error| damaged(error.text()))?.name;
+                if !contents.put_record(&[LIBRARY, name.as_bytes()].concat(), &text) {
+                    return Err(damaged(&format!("{name} occurs twice")));
+                }
+            }
+            RdbItem::Key { entry, .. } if entry.is_expired(now_ms) => expired += 1,
+            RdbItem::Key { db, key, entry, meta } => {
+                let stamp = stamp(meta, now_ms).unwrap_or(entry.stamp);
+                if !contents.put(db, &key, Entry { stamp, sticky: meta.sticky, ..entry }) {
+                    let key = key.escape_ascii();
+                    return Err(ToolError::Damaged(format!("key \"{key}\" of database {db} occurs twice")));
+                }
+                keys += 1;
+            }
+        }
+    }
+    Ok((contents, keys, expired))
+}
+
+/// A file has the one or the other, as its server's policy was.
+fn stamp(meta: KeyMeta, now_ms: u64) -> Option<store_engine::Stamp> {
+    let frequency = Aging::Frequency { log_factor: 0, decay_minutes: 0 };
+    let aging = if meta.freq.is_some() { frequency } else { Aging::Recency };
+    aging.stamp_of_access(meta.idle_s, meta.freq, now_ms)
+}
+
+fn faulty(fault: Fault) -> ToolError {
+    let why = fault.to_string();
+    match fault.cause {
+        Cause::Short | Cause::Damage(_) => ToolError::Damaged(why),
+        Cause::Source(_) | Cause::Foreign(_) => ToolError::NotDone(why),
+    }
+}

@@ -1,0 +1,49 @@
+//! How a node greets another.
+
+use proto::store::v1 as wire;
+use wire::request::Body as Ask;
+use wire::response::Body as Answer;
+
+use super::membership::Membership;
+use crate::client::link::LinkHandshake;
+
+/// What it says of itself, and hears.
+pub(crate) struct PeerHandshake {
+    hello: wire::Handshake,
+}
+
+impl PeerHandshake {
+    /// For the node at this address.
+    pub fn new(membership: &Membership, token: Option<&str>, address: &str) -> PeerHandshake {
+        let map = membership.taken().map(|taken| taken.map);
+        let node = map.iter().flat_map(|map| map.nodes()).position(|node| node == address);
+        let hello = wire::Handshake {
+            peer: 0,
+            map: map.map(|map| map.to_wire()),
+            node: node.unwrap_or_default() as u32,
+            token: token.unwrap_or_default().to_owned(),
+            gateway: false,
+            invalidations: false,
+            notify: 0,
+        };
+        PeerHandshake { hello }
+    }
+}
+
+impl LinkHandshake for PeerHandshake {
+    fn hello(&self) -> Ask {
+        Ask::Handshake(Box::new(self.hello.clone()))
+    }
+
+    fn welcome(&self, answer: Answer) -> Result<(), String> {
+        match answer {
+            Answer::HandshakeReply(_) => Ok(()),
+            Answer::Refusal(refusal) => Err(refusal.reason),
+            _ => Err("no handshake".into()),
+        }
+    }
+
+    fn epoch(&self) -> u64 {
+        self.hello.map.as_ref().map_or(0, |map| map.epoch)
+    }
+}

@@ -1,0 +1,134 @@
+//! Prepared transactions whose coordinator stays away. Nobody else knows how they end, so they hold their keys until it is
+//! back, or until an operator decides in its place. Whoever wants these keys is told so instead of being left to wait.
+//!
+//! What an operator has decided is remembered until the coordinator can be asked: if that had it otherwise, half of the
+//! transaction is there, and somebody has to know.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use proto::store::v1 as wire;
+use tokio::time::sleep;
+use wire::refusal::Code;
+use wire::request::Body as Ask;
+use wire::response::Body as Answer;
+
+use super::host::Host;
+use super::pending::{self, ask_after, in_doubt_after};
+use super::records::{self, CHOSEN, named, number_of};
+use super::refusal::refusal;
+use super::registry::{Entry, TxnState};
+use crate::lock::{LockRequest, Mode};
+use crate::txn::LocalTransaction;
+
+/// So many keys of one are told.
+const MOST_KEYS: usize = 20;
+
+/// Waits for the locks that `begin` brings; an error if a transaction in doubt holds what `is_wanted` says.
+pub(super) async fn unless_held_up<T>(
+    host: &Host,
+    is_wanted: impl Fn(&LocalTransaction) -> bool,
+    begin: impl Future<Output = T>,
+) -> Result<T, wire::Refusal> {
+    tokio::select! {
+        biased;
+        begun = begin => Ok(begun),
+        refused = host.registry.holds_up(is_wanted) => Err(refused),
+    }
+}
+
+/// Whether a transaction is in the way of whoever wants this key.
+pub(super) fn is_in_the_way(txn: &LocalTransaction, db: usize, key: &[u8], mode: Mode) -> bool {
+    txn.holds(db, key, if mode == Mode::Exclusive { Mode::Shared } else { Mode::Exclusive })
+}
+
+/// All prepared transactions, or only those in doubt, by number.
+pub(super) fn list(host: &Host, in_doubt: bool) -> Vec<wire::PreparedTransaction> {
+    let in_doubt_since = host.registry.in_doubt_since.borrow().clone();
+    let live = host.registry.live.lock();
+    let row = |(number, entry): (&u64, &Entry)| match &entry.state {
+        TxnState::Prepared(prepared) if !in_doubt || in_doubt_since.contains_key(number) => {
+            let lock = |request: &LockRequest| wire::Lock {
+                db: request.db as u32,
+                key: request.key.to_vec().into(),
+                shared: request.mode == Mode::Shared,
+            };
+            Some(wire::PreparedTransaction {
+                txn: *number,
+                coordinator: prepared.coordinator.clone(),
+                in_doubt_ms: in_doubt_since
+                    .get(number)
+                    .map(|since| (since.elapsed() + in_doubt_after()).as_millis() as u64),
+                locks: prepared.txn.requests().take(MOST_KEYS).map(lock).collect(),
+                keys: prepared.txn.requests().len() as u64,
+                everything: prepared.txn.holds_everything(),
+            })
+        }
+        _ => None,
+    };
+    let mut rows: Vec<wire::PreparedTransaction> = live.iter().filter_map(row).collect();
+    rows.sort_unstable_by_key(|transaction| transaction.txn);
+    rows
+}
+
+/// Ends a prepared transaction as somebody has decided in the place of its coordinator, who is asked when it is back. Whether
+/// it was still prepared.
+async fn choose(host: &Arc<Host>, number: u64, committed: bool) -> Result<bool, String> {
+    let ended = pending::end_prepared(host, number, committed, true).await?;
+    if ended {
+        tokio::spawn(compare(host.clone(), number));
+    }
+    Ok(ended)
+}
+
+/// Ends one as an operator has decided.
+pub(super) async fn decide(host: Arc<Host>, request: wire::Decide) -> Answer {
+    if !host.registry.in_doubt_since.borrow().contains_key(&request.txn) {
+        return Answer::Refusal(refusal(Code::Invalid, "this transaction is not in doubt here"));
+    }
+    match choose(&host, request.txn, request.commit).await {
+        Ok(true) => Answer::Done(wire::Done {}),
+        Ok(false) => {
+            Answer::Refusal(refusal(Code::Invalid, "the coordinator has just decided this transaction"))
+        }
+        Err(reason) => Answer::Refusal(refusal(Code::Unavailable, &reason)),
+    }
+}
+
+/// Goes on with what the last start has not come to.
+pub(super) fn compare_again(host: &Arc<Host>) {
+    for (name, _) in host.node.records(CHOSEN) {
+        if let Some(number) = number_of(&name) {
+            tokio::spawn(compare(host.clone(), number));
+        }
+    }
+}
+
+/// Asks who would have decided how this transaction should have ended, however long that takes, and warns if it was
+/// otherwise.
+pub(super) async fn compare(host: Arc<Host>, number: u64) {
+    while let Some((chosen, coordinator)) = records::chosen(&host.node, number) {
+        let link = host.way_to(coordinator.clone());
+        let request = link.ask(Ask::GetDecision(wire::GetDecision { txn: number })).answer().await;
+        let Ok(Answer::Decision(wire::Decision { committed })) = request else {
+            drop(link);
+            sleep(ask_after()).await;
+            continue;
+        };
+        if committed != chosen {
+            let how = |committed: bool| if committed { "committed" } else { "rolled back" };
+            host.registry.contradicted.fetch_add(1, Ordering::Relaxed);
+            (host.warn)(&format!(
+                "transaction {number:016x} is partly committed: it was {} here by a decision of an operator, \
+                 but {} by its coordinator {coordinator}; check and repair its keys",
+                how(chosen),
+                how(committed),
+            ));
+        }
+        host.node.drop_record(&named(CHOSEN, number));
+        if committed {
+            let node = host.membership.name().unwrap_or_default();
+            let _ = link.ask(Ask::Acknowledge(wire::Acknowledge { txn: number, node })).answer().await;
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! Which node of the cluster this is, and which slots are its own.
+
+use std::sync::Arc;
+
+use parking_lot::{RwLock, RwLockReadGuard};
+use proto::store::v1 as wire;
+use store_engine::Effects;
+use store_engine::slot::slot;
+use wire::refusal::Code;
+
+use super::records::{self, IDENTITY, MEMBERSHIP};
+use super::refusal::refusal;
+use crate::node::Node;
+use crate::random::random;
+use crate::topology::{NodeId, SlotMap};
+
+/// The node's place, once somebody has told it.
+///
+/// Whoever finds a slot to be the node's own and does something with it holds what [`Membership::owns`] gives meanwhile, or
+/// looks again once its keys are locked: slots leave only while the gate of their shard is closed.
+pub(crate) struct Membership {
+    state: RwLock<MembershipState>,
+    /// Number of the folder; 0 without one.
+    identity: u64,
+}
+
+struct MembershipState {
+    taken: Option<Taken>,
+    /// The catalog is on its way to another node.
+    catalog_leaves: bool,
+}
+
+#[derive(Clone)]
+pub(crate) struct Taken {
+    pub map: Arc<SlotMap>,
+    pub me: NodeId,
+}
+
+impl Taken {
+    fn record(&self) -> Vec<u8> {
+        records::membership(&self.map, self.me)
+    }
+}
+
+/// As long as this is held the node keeps its slots.
+pub(crate) struct Owned<'a>(#[expect(dead_code, reason = "held")] RwLockReadGuard<'a, MembershipState>);
+
+impl Membership {
+    /// The place that the data was written in. A new folder gets its number, which is on disk before anybody hears it.
+    pub async fn of(node: &Node, now_ms: u64) -> Result<Membership, String> {
+        let wrong = |why: String| format!("the record of the node's cluster membership is damaged: {why}");
+        let find = |name: &[u8]| node.records(name).into_iter().find(|(rest, _)| rest.is_empty());
+        let taken = match find(MEMBERSHIP) {
+            None => None,
+            Some((_, bytes)) => {
+                let (map, me) = records::read_membership(&bytes).map_err(wrong)?;
+                Some(Taken { map: Arc::new(map), me })
+            }
+        };
+        let identity = match (node.journal(), find(IDENTITY)) {
+            (None, _) => 0,
+            (Some(_), Some((_, bytes))) => {
+                let bytes = <[u8; 8]>::try_from(&*bytes).map_err(|error| wrong(error.to_string()))?;
+                u64::from_le_bytes(bytes)
+            }
+            (Some(journal), None) => {
+                // Later ones are greater, and no two of the same moment are equal but by chance.
+                let identity = (now_ms << 20) | (random() >> 44);
+                node.put_record(IDENTITY, &identity.to_le_bytes());
+                journal.flush().await.map_err(|error| error.to_string())?;
+                identity
+            }
+        };
+        Ok(Membership { state: RwLock::new(MembershipState { taken, catalog_leaves: false }), identity })
+    }
+
+    /// The node's place, if it knows it.
+    pub fn taken(&self) -> Option<Taken> {
+        self.state.read().taken.clone()
+    }
+
+    /// What the map calls this node.
+    pub fn name(&self) -> Option<String> {
+        let taken = self.taken()?;
+        taken.map.nodes().get(taken.me).cloned()
+    }
+
+    /// Somebody says that this is node `me` of `map`. Takes the place if it has none; else why that is not so. One that
+    /// is known to have had its data in another folder is not believed to be that node.
+    pub fn take(&self, node: &Node, map: SlotMap, me: NodeId) -> Result<Taken, String> {
+        let Some(name) = map.nodes().get(me) else {
+            return Err(format!("the slot map has no node {me}"));
+        };
+        let mut state = self.state.write();
+        let known = state.taken.as_ref().and_then(|taken| taken.map.nodes().get(taken.me));
+        if let Some(known) = known.filter(|known| *known != name) {
+            return Err(format!("this node is {known}, not {name}"));
+        }
+        let taken = match &state.taken {
+            None => Taken { map: Arc::new(map.founded()), me },
+            Some(mine) => mine.with(map)?,
+        };
+        let taken = state.set(node, taken.identified(self.identity));
+        taken.is_right(self.identity).map(|()| taken)
+    }
+
+    /// An operator says that this is node `me` of `map`, with whatever data it has.
+    pub fn accept(&self, node: &Node, map: SlotMap, me: NodeId) -> Result<Taken, String> {
+        if me >= map.nodes().len() {
+            return Err(format!("the slot map has no node {me}"));
+        }
+        let mut state = self.state.write();
+        let mine = match &state.taken {
+            Some(mine) if mine.me != me => return Err("this is another node of the cluster".into()),
+            Some(mine) => mine.with(map)?,
+            None => Taken { map: Arc::new(map.founded()), me },
+        };
+        let map = SlotMap::clone(&mine.map).replaced(me, self.identity);
+        Ok(state.set(node, Taken { map: Arc::new(map), me }))
+    }
+
+    /// Takes what is newer in this map; an error if it is another cluster's.
+    pub fn learn(&self, node: &Node, map: SlotMap) -> Result<(), String> {
+        let mut state = self.state.write();
+        let Some(mine) = &state.taken else {
+            return Err("this node does not belong to a cluster yet".into());
+        };
+        let taken = mine.with(map)?;
+        state.set(node, taken);
+        Ok(())
+    }
+
+    /// Slots come or go: `map` is kept in one record of the journal with `effects`, which are about all that was in
+    /// them. Until that is done nobody finds out whose they are.
+    pub fn change(&self, node: &Node, effects: &mut Effects, map: &SlotMap) {
+        let mut state = self.state.write();
+        let Some(mine) = &state.taken else { return };
+        // That they are of one cluster was known before anything was prepared.
+        let Ok(merged) = mine.map.merged(map) else { return };
+        let taken = Taken { map: Arc::new(merged), me: mine.me };
+        node.record_with(effects, MEMBERSHIP, Some(&taken.record()));
+        node.record(effects);
+        *state = MembershipState { taken: Some(taken), catalog_leaves: false };
+    }
+
+    /// Whether all of `keys` are this node's; else the refusal that says whose they are.
+    pub fn owns<'a>(&self, keys: impl IntoIterator<Item = &'a [u8]>) -> Result<Owned<'_>, wire::Refusal> {
+        let state = self.state.read();
+        let Some(taken) = &state.taken else { return Err(homeless()) };
+        taken.is_right(self.identity).map_err(|reason| refusal(Code::Denied, &reason))?;
+        let mut keys = keys.into_iter();
+        match keys.find(|key| taken.map.owner_of(key) != taken.me) {
+            Some(key) => Err(taken.moved(slot(key))),
+            None => Ok(Owned(state)),
+        }
+    }
+
+    /// Whether the catalog is here, which is where slot 0 is; else the refusal that says where.
+    pub fn owns_catalog(&self) -> Result<Owned<'_>, wire::Refusal> {
+        let state = self.state.read();
+        match &state.taken {
+            None => Err(homeless()),
+            Some(taken) if taken.is_right(self.identity).is_err() => {
+                Err(refusal(Code::Denied, "this node does not have the data that belongs to it"))
+            }
+            Some(taken) if taken.map.owner(0) != taken.me || state.catalog_leaves => Err(taken.moved(0)),
+            Some(_) => Ok(Owned(state)),
+        }
+    }
+
+    /// From now on the catalog does not change, until slot 0 has moved or this is said to be over.
+    pub fn catalog_leaves(&self, leaves: bool) {
+        self.state.write().catalog_leaves = leaves;
+    }
+
+    /// What is answered to those who waited for a slot that has left.
+    pub fn moved(&self) -> wire::Refusal {
+        self.taken().map_or_else(homeless, |taken| taken.moved_away("the slot has moved"))
+    }
+}
+
+impl Taken {
+    /// This with the number of the folder, if nobody knows another one.
+    fn identified(self, identity: u64) -> Taken {
+        let map = SlotMap::clone(&self.map).identified(self.me, identity);
+        Taken { map: Arc::new(map), me: self.me }
+    }
+
+    /// Whether the folder with this number is the one that belongs here; else what to do.
+    fn is_right(&self, identity: u64) -> Result<(), String> {
+        let known = self.map.identities().get(self.me).map_or(0, |known| known.id);
+        if known == 0 || known == identity {
+            return Ok(());
+        }
+        let name = &self.map.nodes()[self.me];
+        Err(format!(
+            "this node does not have the data of {name}: its data-dir is empty or belongs to another node. \
+             Start it with the right data-dir, or accept the loss with: moonshard topology accept {name}"
+        ))
+    }
+
+    /// This with what another map tells.
+    fn with(&self, map: SlotMap) -> Result<Taken, String> {
+        let foreign = || format!("this node belongs to another cluster: {}", self.map.nodes().join(","));
+        if map.is_guess() {
+            let may_be = self.map.is_akin(&map) && map.nodes().len() <= self.map.nodes().len();
+            return may_be.then(|| self.clone()).ok_or_else(foreign);
+        }
+        let map = self.map.learnt(&map, self.me).map_err(|_| foreign())?;
+        Ok(Taken { map: Arc::new(map), me: self.me })
+    }
+
+    fn moved(&self, slot: u16) -> wire::Refusal {
+        self.moved_away(&format!("slot {slot} does not belong to this node"))
+    }
+
+    fn moved_away(&self, reason: &str) -> wire::Refusal {
+        wire::Refusal { map: Some(Box::new(self.map.to_wire())), ..refusal(Code::Moved, reason) }
+    }
+}
+
+impl MembershipState {
+    fn set(&mut self, node: &Node, taken: Taken) -> Taken {
+        if self.taken.as_ref().is_none_or(|mine| mine.map != taken.map) {
+            node.put_record(MEMBERSHIP, &taken.record());
+            self.taken = Some(taken.clone());
+        }
+        taken
+    }
+}
+
+fn homeless() -> wire::Refusal {
+    refusal(Code::Denied, "this node does not belong to a cluster yet")
+}
