@@ -264,7 +264,7 @@ class Served(unittest.TestCase):
             with Server.word() as word:
                 token = {"cluster-token-file": word}
                 store = config_file(objects, "store")
-                with Server("store", store, {"grpc": 0}, {"data-dir": "none"} | token) as node:
+                with Server("store", store, {"http": 0, "grpc": 0}, {"data-dir": "none"} | token) as node:
                     stores = {"stores": f"127.0.0.1:{node.port('grpc')}"}
                     gateway = config_file(objects, "gateway")
                     with Server("gateway", gateway, {"resp": 0, "http": 0, "grpc": 0}, stores | token) as server:

@@ -19,7 +19,7 @@
 //! | `journal` | what was committed, on its way to the disk; the disk |
 //! | `wait` | who waits for which key |
 //! | `call` | a call, and how it runs on partitions |
-//! | `invalidations`, `lock`, `memory`, `notify`, `random`, `spans`, `times`, `topology` | what knows nothing of the others |
+//! | `invalidations`, `lock`, `memory`, `notify`, `random`, `spans`, `latency`, `topology` | what knows nothing of the others |
 
 pub mod background;
 mod blocked;

@@ -120,10 +120,10 @@ async fn wait_local(
     call: &Call<'_>,
     protocol: Protocol,
 ) -> Result<Vec<u8>, CommandError> {
-    let mut parked = node.block(call, protocol);
-    *client.blocked.lock() = Some(Blocked::Local(parked.waiter().clone()));
+    let mut blocked = node.block(call, protocol);
+    *client.blocked.lock() = Some(Blocked::Local(blocked.waiter().clone()));
     let failed = CommandError::new("ERR internal error: the task that executed this call failed");
-    parked.reply(unix_ms).await.ok_or(failed)
+    blocked.reply(unix_ms).await.ok_or(failed)
 }
 
 async fn wait_remote(

@@ -11,17 +11,12 @@ pub mod stream;
 pub mod string;
 pub mod zset;
 
-use smallvec::SmallVec;
-
 pub use hash::Hash;
-pub use list::List;
+pub use list::{List, Taken};
 pub use set::Set;
 pub use stream::Stream;
 pub use string::Str;
 pub use zset::ZSet;
-
-/// An element that was taken out of a list: most are short, and need no heap.
-pub type Taken = SmallVec<[u8; 24]>;
 
 /// A value of one of Redis' types.
 #[derive(Clone, Debug, PartialEq)]

@@ -83,8 +83,8 @@ fn check_kept(server: &TestServer, kept: &BTreeMap<String, String>) {
 }
 
 fn fail_at(fail_point: &str, durability: &str) {
-    let (dir, trouble) = (TempDir::new("broken"), TempDir::new("trouble"));
-    let file = trouble.text();
+    let (dir, errors) = (TempDir::new("broken"), TempDir::new("trouble"));
+    let file = errors.text();
     let server = start(&dir, durability, &format!("{fail_point}={file},opening={file},journal-bytes=1000"));
     let mut kept = BTreeMap::new();
     for number in 0..20 {

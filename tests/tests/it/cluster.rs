@@ -78,13 +78,14 @@ fn a_store_ends_while_it_prepares_decides_or_follows() {
 
 fn end_everywhere(durability: &str) {
     // The first writer decides, the others prepare.
-    let decider = ["commit:before-record", "commit:before-flush", "commit:after-record"];
+    let coordinator = ["commit:before-record", "commit:before-flush", "commit:after-record"];
     let other = ["prepare:before-record", "prepare:after-record", "decided:before", "decided:after"];
     let mut cluster = TestCluster::start(3, 1, Some(durability));
     let keys = keys(&cluster, "mark");
     let mut client = cluster.client(0);
     let mut mark = 0;
-    for (store, place) in decider.map(|place| (0, place)).into_iter().chain(other.map(|place| (2, place))) {
+    for (store, place) in coordinator.map(|place| (0, place)).into_iter().chain(other.map(|place| (2, place)))
+    {
         wait_until("it is asked in time what became of it", || {
             let before = format!("mark{mark}");
             assert_eq!(reported(&mut client, MARK, &keys, &before), "+done");

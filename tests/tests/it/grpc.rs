@@ -88,7 +88,7 @@ fn errors_are_statuses_with_code_words(on: Topology) {
     let server = start(on, &[]);
     let grpc = Grpc::connect(&server);
     let mut transcript = String::new();
-    let mut tell = |what: &str, outcome: Result<String, Status>| {
+    let mut record = |what: &str, outcome: Result<String, Status>| {
         let status = outcome.expect_err(what);
         transcript += &format!("{what}\n  {}\n", reported(&status));
     };
@@ -104,11 +104,11 @@ fn errors_are_statuses_with_code_words(on: Topology) {
         &[b"select", b"1"],
         &[b"EVALSHA", b"0000000000000000000000000000000000000000", b"0"],
     ] {
-        tell(&args.join(&b' ').escape_ascii().to_string(), execute(args));
+        record(&args.join(&b' ').escape_ascii().to_string(), execute(args));
     }
     let elsewhere = ExecuteRequest { args: owned(&[b"DBSIZE"]), db: 16 };
     let outcome = grpc.wait(grpc.client().execute(elsewhere));
-    tell("database 16", outcome.map(|_| String::new()));
+    record("database 16", outcome.map(|_| String::new()));
     let limits = |fuel, memory_bytes| Limits { fuel, memory_bytes, ..Limits::default() };
     for (what, request) in [
         ("its own error", script("return redis.error_reply('FULL at 2')")),
@@ -124,22 +124,22 @@ fn errors_are_statuses_with_code_words(on: Topology) {
         ("too little memory", EvalRequest { limits: Some(limits(None, Some(1))), ..script("return 1") }),
         ("an unknown flag", EvalRequest { flags: vec!["quickly".into()], ..script("return 1") }),
     ] {
-        tell(what, eval(request));
+        record(what, eval(request));
     }
     let sha = EvalShaRequest { sha: "no digest".into(), ..EvalShaRequest::default() };
-    tell("no digest", grpc.wait(grpc.client().eval_sha(sha)).map(|_| String::new()));
+    record("no digest", grpc.wait(grpc.client().eval_sha(sha)).map(|_| String::new()));
     let stats = |sha: &str| ScriptStatsRequest { sha: Some(sha.into()) };
     for sha in ["RESET", "no digest"] {
         let outcome = grpc.wait(grpc.client().script_stats(stats(sha)));
-        tell(&format!("stats of {sha}"), outcome.map(|_| String::new()));
+        record(&format!("stats of {sha}"), outcome.map(|_| String::new()));
     }
     let outcome = grpc.wait(grpc.client().kill_script(KillScriptRequest::default()));
-    tell("nothing to kill", outcome.map(|_| String::new()));
+    record("nothing to kill", outcome.map(|_| String::new()));
     for header in ["Basic bm9ib2R5OnB3", "Basic ?", "Basic bm9jb2xvbg==", "Digest x", "Bearer"] {
         let mut request = Request::new(ScriptStatsRequest::default());
         request.metadata_mut().insert("authorization", header.parse().expect("ASCII"));
         let outcome = grpc.wait(grpc.client().script_stats(request));
-        tell(header, outcome.map(|_| String::new()));
+        record(header, outcome.map(|_| String::new()));
     }
     insta::assert_snapshot!("errors_are_statuses_with_code_words", transcript);
     for header in ["Basic ZGVmYXVsdDphbnk=", "bearer any"] {

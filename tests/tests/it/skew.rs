@@ -29,7 +29,7 @@ struct LaterRequest {
     heartbeat: Option<Heartbeat>,
     /// A request that nobody knows yet.
     #[prost(message, optional, tag = "100")]
-    wish: Option<Done>,
+    done: Option<Done>,
     #[prost(uint64, tag = "101")]
     urgency: u64,
 }
@@ -106,7 +106,7 @@ fn a_later_gateway_is_served() {
     let messages = vec![
         requests([LaterRequest { handshake: Some(hello), ..request(1) }]),
         requests([
-            LaterRequest { wish: Some(Done {}), ..request(2) },
+            LaterRequest { done: Some(Done {}), ..request(2) },
             LaterRequest { heartbeat: Some(Heartbeat::default()), ..request(3) },
         ]),
     ];

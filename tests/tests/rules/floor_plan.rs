@@ -34,7 +34,7 @@ const CONFINED: &[(&str, &[&str], &[&str])] = &[
             "proto/",
             "store/src/client",
             "store/src/server",
-            "gateway/src/process/channel.rs",
+            "gateway/src/process/dial.rs",
             "store/fuzz/",
             "gateway/src/net/grpc",
             "gateway/src/admin/health.rs",
@@ -56,7 +56,7 @@ const CONFINED: &[(&str, &[&str], &[&str])] = &[
         &["store", "gateway", "tests"],
         &[
             "store/src/client/link.rs",
-            "gateway/src/process/channel.rs",
+            "gateway/src/process/dial.rs",
             "gateway/src/net/http",
             "gateway/src/net/grpc",
             "gateway/src/net/traced.rs",

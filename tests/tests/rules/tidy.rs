@@ -205,6 +205,76 @@ fn examples_in_comments_are_run() {
     hold(wrong);
 }
 
+/// Words that no identifier has: the field has a term for each, such as report, listener, checkpoint or participant.
+const NOT_IN_NAMES: &[&str] = &[
+    "anew",
+    "anybody",
+    "bereaved",
+    "burning",
+    "chores",
+    "deeds",
+    "dirt",
+    "door",
+    "doubts",
+    "face",
+    "glance",
+    "guests",
+    "horizon",
+    "keeper",
+    "lack",
+    "lender",
+    "newcomers",
+    "nudge",
+    "outlet",
+    "parked",
+    "pulse",
+    "recall",
+    "rehearsal",
+    "rehearse",
+    "rehearsed",
+    "respondent",
+    "road",
+    "seat",
+    "sow",
+    "summoned",
+    "telling",
+    "trouble",
+    "trust",
+    "truth",
+    "unfolded",
+    "upkeep",
+    "wishes",
+];
+
+#[test]
+fn identifiers_are_terms_of_the_field() {
+    let generated = root().join("proto/src/generated");
+    let mut wrong = Vec::new();
+    for path in files(&["rs"]).iter().filter(|path| !path.starts_with(&generated)) {
+        for (number, line) in text(path).lines().enumerate() {
+            // Without strings and comments, as far as one line shows them.
+            let code = line.split("//").next().unwrap_or_default().split('"').step_by(2);
+            let names = code.flat_map(|code| code.split(|c: char| !c.is_alphanumeric() && c != '_'));
+            for name in names.filter(|name| NOT_IN_NAMES.iter().any(|word| has_word(name, word))) {
+                wrong.push(format!("{}:{}: {name}", shown(path), number + 1));
+            }
+        }
+    }
+    hold(wrong);
+}
+
+/// Whether a name in snake case or camel case has this word.
+fn has_word(name: &str, word: &str) -> bool {
+    let mut words = String::new();
+    for c in name.chars() {
+        if c.is_uppercase() && words.ends_with(char::is_lowercase) {
+            words.push('_');
+        }
+        words.extend(c.to_lowercase());
+    }
+    words.split('_').any(|part| part == word)
+}
+
 /// Words that users do not read: each has a plain one, such as report, directory, listener or coordinator.
 const NOT_FOR_USERS: &[&str] = &[
     "anew",

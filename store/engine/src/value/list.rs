@@ -4,10 +4,13 @@ mod ring;
 
 use std::fmt;
 
-use super::Taken;
 use super::form::{Form, Limit};
 use super::packed::{Packed, room};
 use ring::Ring;
+use smallvec::SmallVec;
+
+/// An element that was taken out of a list: most are short, and need no heap.
+pub type Taken = SmallVec<[u8; 24]>;
 
 /// Redis' nodes have 8 KB too. A list that is pushed to at an end moves nothing most of the time.
 const LIMIT: Limit = Limit { len: 512, room: 8 << 10 };
