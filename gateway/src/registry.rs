@@ -1,5 +1,5 @@
-//! Every command there is, rows of the engine and session rows, found by one lookup. What performs a session row is for
-//! those above to say: the type `H`.
+//! Every command there is, rows of the engine and session rows, found by one lookup. What performs a session row is
+//! the type `H`, which the server defines.
 
 pub mod info;
 

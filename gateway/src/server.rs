@@ -193,7 +193,7 @@ pub struct Server {
     pub store: Store,
     /// All commands.
     pub registry: Registry,
-    /// Runs scripts. The hosts are those of `coordinate`, which is above this module: hence their type is hidden.
+    /// Runs scripts. The hosts are those of `scripting`, which is above this module: hence their type is hidden.
     pub runtime: Arc<Runtime<AnyHost>>,
     /// Who may do what.
     pub acl: Acl,

@@ -170,9 +170,9 @@ mod tests {
     #[tokio::test]
     async fn scripts_wait_in_line() {
         let meter = Meter::new();
-        assert!(meter.script_permit(|| unreachable!("nobody waits without a limit")).await.is_none());
+        assert!(meter.script_permit(|| unreachable!("a user without a limit never waits")).await.is_none());
         meter.set_line(Some(1));
-        let first = meter.script_permit(|| unreachable!("nobody is there")).await;
+        let first = meter.script_permit(|| unreachable!("no other script runs")).await;
         let mut waited = false;
         let second = meter.script_permit(|| waited = true);
         let ends = async {

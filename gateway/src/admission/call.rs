@@ -22,7 +22,7 @@ pub enum Origin {
     },
 }
 
-/// Proof that the gate said yes; nothing else can be run.
+/// A call whose command, number of arguments and place (client or script) were checked.
 pub struct Admitted<'a> {
     /// The row that was called.
     pub row: Row,
@@ -78,7 +78,7 @@ pub fn shown_name<'a>(registry: &'a Registry, args: Args<'_>) -> &'a str {
 /// A command's name as a script spells it.
 type Spelled = SmallVec<[u8; 16]>;
 
-/// The commands a script called last. Scripts call the same few over and over; what the gate said of a command
+/// The commands a script called last. Scripts call the same few over and over; what was checked of a command
 /// holds for the next call of it, but for the number of arguments and the keys.
 #[derive(Default)]
 pub struct Recent {
@@ -192,7 +192,7 @@ fn refuse_wrong_arity(
     Err(error::wrong_arity(&format!("{}|{}", row.name, spec.name)))
 }
 
-/// What a script is told of a command that is not for scripts.
+/// The error of a script that calls a command which is not for scripts.
 pub const NOT_IN_SCRIPT: CommandError =
     CommandError::new("ERR This Redis command is not allowed from script");
 

@@ -36,7 +36,7 @@ pub enum NotAdmitted {
 }
 
 impl NotAdmitted {
-    /// What its client is told.
+    /// The reply to the call.
     pub fn error(&self) -> &CommandError {
         let (NotAdmitted::Denied(error) | NotAdmitted::Rejected(error)) = self;
         error
@@ -77,7 +77,7 @@ pub fn refuse_to_session(
     refuse_without_permission(server, &session.account, session.client.id, stage, admitted)
 }
 
-/// Whether a command tells nothing that is anybody's, and changes nothing but the connection.
+/// Whether a command shows no data of users, and changes nothing but the connection.
 fn is_harmless(spec: &Command) -> bool {
     spec.has(flags::NO_AUTH)
         || spec.name == "info"

@@ -1,4 +1,4 @@
-//! The road of a request: gate, then the engine, a session function, or something that waits.
+//! The path of a request: admission, then the engine, a session function, or something that waits.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -97,7 +97,7 @@ fn error_from(out: &Reply, start: usize) -> Option<&[u8]> {
     out.buf.get(start..).filter(|_| out.is_error_from(start))
 }
 
-/// Counts a call that was run, with how long it took if somebody has measured that. Its reply stands behind `start`.
+/// Counts a call that was run, with its duration if that was measured. Its reply stands behind `start`.
 fn count(server: &Server, number: u16, took: Option<Duration>, out: &Reply, start: usize) {
     let error = error_from(out, start);
     match took {
@@ -428,7 +428,7 @@ pub async fn again(
     note_answer(server, request, clock, out, start)
 }
 
-/// Notes that a command that was sent has its answer, behind `start`. How long it took, if anybody wants to know.
+/// Notes that a command that was sent has its answer, behind `start`. Gives its duration if durations are recorded.
 fn note_answer(
     server: &Server,
     request: RequestInfo,

@@ -20,7 +20,7 @@ pub async fn reload(server: &Server) -> Result<(), CommandError> {
         let words: Vec<&[u8]> = words.split(|byte| *byte == b' ').filter(|word| !word.is_empty()).collect();
         let said = script::options(&words);
         if let (Some(sha), Ok(said)) = (parse_sha(&sha), said) {
-            // Too many are too many for whoever says it first.
+            // Flags beyond the limit are left out; SCRIPT FLAGS refuses them when they are set.
             let _ = server.scripts.add_flags(&sha, said);
         }
     }

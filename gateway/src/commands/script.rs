@@ -249,7 +249,7 @@ pub(super) fn run_span(server: &Server, session: &mut Session, options: &Options
 /// How many keys a call names whose third word tells it.
 pub(super) fn key_count(admitted: &Admitted<'_>) -> Result<usize, CommandError> {
     match admitted.keys.len() {
-        // The gate has found none: there is none, or the number is wrong.
+        // Admission has found none: there is none, or the number is wrong.
         0 => Ok(keys_of(admitted.spec, admitted.args)?.len()),
         count => Ok(count),
     }

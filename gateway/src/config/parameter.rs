@@ -8,7 +8,7 @@ pub const INT_MAX: i64 = i32::MAX as i64;
 /// Smallest limit for things a single command needs, as in Redis.
 pub const MB: i64 = 1 << 20;
 
-/// What a parameter is if nobody says otherwise.
+/// The value of a parameter that no source sets.
 pub enum Fallback {
     /// As it would stand in a file.
     Text(&'static str),

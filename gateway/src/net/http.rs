@@ -1,6 +1,6 @@
 //! HTTP: the API, the web console, the documentation, and health.
 //!
-//! A request is one or more commands on a session of its own, which takes the road of every other: dispatch, gate,
+//! A request is one or more commands on a session of its own, which takes the path of every other: dispatch, admission,
 //! store. Handlers say which commands those are and show the replies as JSON; see [`json`] for how. Connections live
 //! on the I/O threads, as those of Redis clients do.
 

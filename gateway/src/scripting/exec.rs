@@ -41,7 +41,7 @@ const CALLS_PER_YIELD: usize = 1000;
 pub struct Queued<'a> {
     /// The call as it came.
     pub args: Args<'a>,
-    /// What the gate says of it.
+    /// The result of its admission.
     pub call: Result<Admitted<'a>, CommandError>,
     /// The database that it will find selected.
     pub db: usize,

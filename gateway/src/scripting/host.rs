@@ -1,4 +1,4 @@
-//! What the calls of an atomic script meet: the gate, then the transaction.
+//! What the calls of an atomic script pass: admission, then the transaction.
 
 use std::sync::Arc;
 use std::time::Instant;

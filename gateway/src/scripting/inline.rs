@@ -39,7 +39,7 @@ pub(super) fn answer(
             help(out, &container.name.to_ascii_uppercase(), container.help);
         }
         (_, Row::Session(command)) => {
-            let run = command.run.in_script().expect("the gate refuses others");
+            let run = command.run.in_script().expect("admission refuses others");
             let mut session = session(server, caller, *db, out);
             run_now(server, &mut session, args, run, out);
         }

@@ -1,4 +1,4 @@
-//! What the calls of a script without atomicity meet: the gate, then the store, as if a client sent them.
+//! What the calls of a script without atomicity pass: admission, then the store, as if a client sent them.
 
 use std::sync::Arc;
 use std::time::Instant;

@@ -200,7 +200,7 @@ impl Cluster {
             match done {
                 Ok(_) => {
                     if let Err(error) = txn.commit().await {
-                        out.buf.truncate(start);
+                        out.truncate(start);
                         out.error(&match error {
                             TransactionError::Lost(error) => error,
                             _ => unexpected(),
@@ -219,7 +219,7 @@ impl Cluster {
                     | TransactionError::BatchFailed,
                 ) => break,
             }
-            out.buf.truncate(start);
+            out.truncate(start);
         }
         out.error(&CommandError::new("TRYAGAIN nothing was done: the keys were locked by other clients"));
     }

@@ -1,4 +1,4 @@
-//! What a server tells of itself.
+//! The values of the metrics of a gateway.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,4 +1,4 @@
-//! What a process tells of the data it has, and of itself.
+//! Metrics of a process and of its data.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -100,7 +100,7 @@ fn durability(totals: &mut Gathered, journal: &Journal) {
     totals.number("moonshard_last_save_time_seconds", progress.saved_at);
 }
 
-/// Whoever has the data itself.
+/// Metrics of a process that holds data: a store node, or a gateway with its store.
 pub(super) fn data_of(totals: &mut Gathered, node: &Node) {
     totals.number("moonshard_memory_to_free_bytes", store_engine::discard::bytes_to_free() as u64);
     totals.times("moonshard_shard_lock_wait_seconds", Vec::new(), node.lock_waits.totals());

@@ -1,10 +1,10 @@
-//! What the log is told of the collector.
+//! Log lines about the collector.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tracing::{info, warn};
 
-/// Tells the log when the collector is lost and found.
+/// Logs when the collector stops accepting exports, and when it accepts them again.
 #[derive(Debug)]
 pub struct CollectorLog {
     signal: &'static str,

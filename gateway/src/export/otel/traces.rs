@@ -35,7 +35,7 @@ pub struct Traces {
 }
 
 impl Traces {
-    /// Sends them through this channel within this time, as those of a process of which these `spec` are told. Needs a runtime.
+    /// Sends spans through this channel within this time, with these attributes of the process. Needs a runtime.
     pub fn new(
         channel: Channel,
         timeout: Duration,
@@ -72,7 +72,7 @@ fn batches(exporter: impl SpanExporter + 'static) -> BatchSpanProcessor {
 impl Traces {
     /// Takes a span that has ended.
     pub fn end(&self, span: Span) {
-        // The queue of the SDK does not tell how many spans it drops: it is given none that it has no room for.
+        // The SDK's queue does not report how many spans it drops, so it gets none that it has no room for.
         if self.waiting.fetch_add(1, Ordering::Relaxed) >= WAITING {
             self.waiting.fetch_sub(1, Ordering::Relaxed);
             self.counts.dropped.fetch_add(1, Ordering::Relaxed);
@@ -87,7 +87,7 @@ impl Traces {
     }
 }
 
-/// Outcomes what an exporter does.
+/// Counts what an exporter sends, and what it fails to send.
 #[derive(Debug)]
 struct Counted<E> {
     exporter: E,
