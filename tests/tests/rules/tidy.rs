@@ -1,6 +1,6 @@
 //! Rules of the house that a compiler does not know.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -249,22 +249,27 @@ const NOT_IN_NAMES: &[&str] = &[
 #[test]
 fn identifiers_are_terms_of_the_field() {
     let generated = root().join("proto/src/generated");
-    let mut wrong = Vec::new();
+    let (mut wrong, mut known) = (Vec::new(), HashMap::new());
     for path in files(&["rs"]).iter().filter(|path| !path.starts_with(&generated)) {
         for (number, line) in text(path).lines().enumerate() {
             // Without strings and comments, as far as one line shows them.
             let code = line.split("//").next().unwrap_or_default().split('"').step_by(2);
-            let names = code.flat_map(|code| code.split(|c: char| !c.is_alphanumeric() && c != '_'));
-            for name in names.filter(|name| NOT_IN_NAMES.iter().any(|word| has_word(name, word))) {
-                wrong.push(format!("{}:{}: {name}", shown(path), number + 1));
+            for name in code.flat_map(|code| code.split(|c: char| !c.is_alphanumeric() && c != '_')) {
+                // Names are many, and mostly the same.
+                if !known.contains_key(name) {
+                    known.insert(name.to_owned(), has_refused_word(name));
+                }
+                if known[name] {
+                    wrong.push(format!("{}:{}: {name}", shown(path), number + 1));
+                }
             }
         }
     }
     hold(wrong);
 }
 
-/// Whether a name in snake case or camel case has this word.
-fn has_word(name: &str, word: &str) -> bool {
+/// Whether a name in snake case or camel case has one of these words.
+fn has_refused_word(name: &str) -> bool {
     let mut words = String::new();
     for c in name.chars() {
         if c.is_uppercase() && words.ends_with(char::is_lowercase) {
@@ -272,7 +277,7 @@ fn has_word(name: &str, word: &str) -> bool {
         }
         words.extend(c.to_lowercase());
     }
-    words.split('_').any(|part| part == word)
+    words.split('_').any(|word| NOT_IN_NAMES.contains(&word))
 }
 
 /// Words that users do not read: each has a plain one, such as report, directory, listener or coordinator.
