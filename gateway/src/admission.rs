@@ -1,14 +1,19 @@
 //! Whether a call may be run: every check between a request and its command.
 
-mod call;
+mod checks;
+mod declared;
 mod limits;
+mod origin;
+mod parse;
 mod permission;
 mod resources;
+mod scripts;
+mod sessions;
 
-pub use call::{
-    Admitted, NOT_IN_SCRIPT, Origin, Recent, admit, admit_again, full_name, is_for_scripts, number_of,
-    shown_name,
-};
+pub use checks::{Admitted, admit, admit_in_script, admit_queued};
 pub use limits::{count_later, grant, script_permit};
-pub use permission::{NotAdmitted, Stage, note_refusal, refuse_to_session, refuse_without_permission};
-pub use resources::{refuse_what_cannot_be_kept, refuse_when_full};
+pub use origin::{Caller, Declared, NotAdmitted, Origin, Refuser, ScriptMemory, ScriptOrigin};
+pub use parse::{Parsed, Recent, full_name, number_of, parse, shown_name};
+pub use permission::note_refusal;
+pub use scripts::{NOT_IN_SCRIPT, is_for_scripts};
+pub use sessions::is_queued;

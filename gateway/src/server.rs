@@ -2,6 +2,7 @@
 
 pub mod gateways;
 pub mod memory;
+mod observer;
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -35,7 +36,7 @@ use crate::session::pause::Pause;
 use crate::session::pubsub::PubSub;
 use crate::session::tracking::Tracking;
 use crate::session::{ClientInfo, ClientMemory, DataAccess, Session};
-use crate::telemetry::audit::{Audit, Caller};
+use crate::telemetry::audit::Audit;
 use crate::telemetry::counters::Counters;
 use crate::telemetry::counts::{Calls, Errors};
 use crate::telemetry::latency::Latency;
@@ -44,6 +45,8 @@ use crate::telemetry::script_events::Events;
 use crate::telemetry::script_stats::Totals;
 use crate::telemetry::slow_log::SlowLog;
 use crate::telemetry::spans::Spans;
+
+pub use observer::{EndedCall, error_from};
 
 /// All commands.
 pub type Registry = registry::Registry<Handler>;
@@ -374,19 +377,11 @@ impl Server {
         self.config.protected_mode.get() == 1 && is_open && !peer.to_canonical().is_loopback()
     }
 
-    /// Whether anybody wants to know how long a call takes.
-    pub fn takes_times(&self) -> bool {
-        self.config.latency_tracking.get() != 0
-            || self.config.slowlog_log_slower_than.get() <= i64::MAX as u64
-            || self.config.latency_monitor_threshold.get() > 0
-    }
-
     /// How many clients wait for something to come to a key, or for the end of a pause.
     pub fn blocked_clients(&self) -> usize {
-        let for_keys = match self.store.node() {
-            Some(node) => node.waiting(),
-            None => self.clients.lock().values().filter(|client| client.is_blocked()).count(),
-        };
+        let is_blocked = |client: &&Arc<ClientInfo>| client.is_blocked();
+        let counted = || self.clients.lock().values().filter(is_blocked).count();
+        let for_keys = self.store.blocked().unwrap_or_else(counted);
         for_keys + self.pause.waiting()
     }
 
@@ -423,16 +418,6 @@ impl Server {
             client.kill();
             Counters::add(&self.counters.clients_evicted, 1);
             sum = sum.saturating_sub(bytes);
-        }
-    }
-
-    /// Writes a line of the audit log about a call, whose reply is this `error` if it is one, if the log records calls of
-    /// the command.
-    #[inline]
-    pub fn audit_call(&self, client: &ClientInfo, number: u16, args: Args<'_>, error: Option<&[u8]>) {
-        if self.audit.concerns(number) {
-            let account = client.account.lock().clone();
-            self.audit.record_call(Caller { user: account.name(), addr: &client.addr }, args, error);
         }
     }
 

@@ -10,10 +10,9 @@ pub mod tracking;
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use store::{LockRequest, Mode, WatchId};
+use store::{LockRequest, Mode, Watch, WatchId};
 use store_engine::{CommandError, Protocol, Reply};
 
 use crate::acl::{Account, Acl};
@@ -23,7 +22,7 @@ use crate::session::tracking::Follows;
 use crate::telemetry::script_trace::Trace;
 use crate::telemetry::spans::{Open, Parent};
 
-pub use client::{Blocked, ClientInfo, RemoteWaits};
+pub use client::ClientInfo;
 pub use memory::{ClientMemory, ConnectionMemory, prefix_bytes, subscription_bytes, watch_bytes};
 
 /// One call, owned: kept in a MULTI queue.
@@ -73,14 +72,6 @@ impl Drop for Multi {
 
 /// A watched key, and the database it is in.
 pub type WatchedKey = (usize, Box<[u8]>);
-
-/// How it is known whether a watched key has changed.
-pub enum Watch {
-    /// Raised when it changed.
-    Local(Arc<AtomicBool>),
-    /// Its node knows.
-    Remote(WatchId),
-}
 
 /// What a session asks of the scripts it runs, beside what they say themselves.
 #[derive(Clone, Default)]
@@ -257,20 +248,12 @@ impl Session {
 
     /// Whether a watched key changed since WATCH, as far as that is known here.
     pub fn watch_broken(&self) -> bool {
-        let has_changed = |watch: &Watch| match watch {
-            Watch::Local(changed) => changed.load(Ordering::Relaxed),
-            Watch::Remote(_) => false,
-        };
-        self.watched.values().any(has_changed)
+        self.watched.values().any(Watch::is_broken)
     }
 
     /// The watches that nodes elsewhere have to be asked about.
     pub fn remote_watches(&self) -> Vec<WatchId> {
-        let remote = |watch: &Watch| match watch {
-            Watch::Remote(watch) => Some(*watch),
-            Watch::Local(_) => None,
-        };
-        self.watched.values().filter_map(remote).collect()
+        self.watched.values().filter_map(Watch::remote).collect()
     }
 
     /// Locks under which nobody changes a watched key.

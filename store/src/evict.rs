@@ -59,6 +59,11 @@ impl Node {
         self.limiter.short.notify_one();
     }
 
+    /// Whether there is a limit.
+    pub fn limits_memory(&self) -> bool {
+        self.limiter.bytes.load(Ordering::Relaxed) > 0
+    }
+
     /// Whether commands that need memory have to be refused. Makes room first, if that is possible.
     pub fn is_full(&self, now_ms: u64) -> bool {
         self.exceeds_limit(0, now_ms)

@@ -2,20 +2,28 @@
 //!
 //! What waits for nodes elsewhere is boxed: it would make the futures of those larger who need none of it.
 
+mod blocking;
+mod transaction;
+mod watch;
+
 use std::sync::Arc;
 
+use bytes::Bytes;
 use store_engine::keyspace::Counts;
-use store_engine::work::{CANCELLED, LONG_CALL_STEPS};
-use store_engine::{CommandError, Protocol, Reply};
+use store_engine::{CommandError, Reply};
 
 use crate::call::Call;
 use crate::client::{Cluster, DistributedTransaction, TransactionError, WatchId};
 use crate::invalidations::InvalidationListener;
 use crate::journal::{Journal, LARGE_RECORD_BYTES};
-use crate::lock::{LockRequest, Mode};
+use crate::lock::LockRequest;
 use crate::memory::Usage;
 use crate::node::Node;
-use crate::txn::{Batch, Change, Conflict, Executed, LocalTransaction, TxnLimits};
+use crate::txn::LocalTransaction;
+
+pub use blocking::{Blocked, Ending};
+pub use transaction::Transaction;
+pub use watch::Watch;
 
 /// Where the data is.
 #[derive(Clone)]
@@ -35,15 +43,20 @@ impl Store {
         }
     }
 
+    /// The journal of the node in this process, if that keeps its data on a disk.
+    pub fn journal(&self) -> Option<&Journal> {
+        self.node()?.journal()
+    }
+
     /// Whether what was changed here is far ahead of the disk: then [`Store::wait_for_disk`] is due before more is changed.
     #[inline]
     pub fn is_far_ahead_of_disk(&self) -> bool {
-        self.node().and_then(|node| node.journal()).is_some_and(Journal::is_behind)
+        self.journal().is_some_and(Journal::is_behind)
     }
 
     /// Waits for as long as that is so. If the disk cannot be written, changes are refused anyway.
     pub async fn wait_for_disk(&self) {
-        if let Some(journal) = self.node().and_then(|node| node.journal()) {
+        if let Some(journal) = self.journal() {
             let _ = journal.catch_up().await;
         }
     }
@@ -51,9 +64,64 @@ impl Store {
     /// Waits until the disk has taken most of the large records, if a request of so many bytes may have added one.
     pub async fn wait_for_room(&self, request_bytes: usize) {
         if request_bytes >= LARGE_RECORD_BYTES
-            && let Some(journal) = self.node().and_then(|node| node.journal())
+            && let Some(journal) = self.journal()
         {
             journal.make_room().await;
+        }
+    }
+
+    /// Refuses what changes something while the disk cannot be written: [`Node::refuse_while_failing`]. Nodes in other
+    /// processes refuse that themselves.
+    #[inline]
+    pub fn refuse_while_failing(&self) -> Result<(), CommandError> {
+        self.node().map_or(Ok(()), |node| node.refuse_while_failing())
+    }
+
+    /// Whether there is a limit of memory that may be reached. Of nodes in other processes that is not known.
+    #[inline]
+    pub fn may_be_full(&self) -> bool {
+        self.node().is_none_or(|node| node.limits_memory())
+    }
+
+    /// Whether the data exceeds its limit by more than `slack_bytes`; in other processes as of a second ago, and without
+    /// slack, as the nodes refuse what they have no room for.
+    pub fn exceeds_limit(&self, slack_bytes: usize, now_ms: u64) -> bool {
+        match self {
+            Store::Local(node) => node.exceeds_limit(slack_bytes, now_ms),
+            Store::Distributed(cluster) => slack_bytes == 0 && cluster.is_full(),
+        }
+    }
+
+    /// Whether keys stay that have expired, for as long as clients are paused. Nodes in other processes do not know that.
+    pub fn hold_expired(&self, held: bool) {
+        if let Some(node) = self.node() {
+            node.hold_expired(held);
+        }
+    }
+
+    /// How many shards this process has.
+    pub fn shards(&self) -> usize {
+        self.node().map_or(0, |node| node.shards())
+    }
+
+    /// Whether other gateways may use the same data.
+    pub fn is_shared(&self) -> bool {
+        matches!(self, Store::Distributed(_))
+    }
+
+    /// The answers of the other gateways that use the same data to a question.
+    pub async fn ask_gateways(&self, question: Bytes) -> Result<Vec<Bytes>, CommandError> {
+        match self {
+            Store::Local(_) => Ok(Vec::new()),
+            Store::Distributed(cluster) => cluster.gather(question).await,
+        }
+    }
+
+    /// The same by way of the node that has `key`: questions about one key reach each gateway in their order, and once.
+    pub async fn ask_gateways_once(&self, key: &[u8], question: Bytes) -> Result<Vec<Bytes>, CommandError> {
+        match self {
+            Store::Local(_) => Ok(Vec::new()),
+            Store::Distributed(cluster) => cluster.gather_once(key, question).await,
         }
     }
 
@@ -131,16 +199,30 @@ impl Store {
         }
     }
 
-    /// A transaction that begins with its first calls, if the data is elsewhere: [`Transaction::begin_with`].
-    pub fn open(&self, requests: Vec<LockRequest>) -> Option<Transaction> {
-        let cluster = self.cluster()?;
-        Some(Transaction::Distributed(Box::new(DistributedTransaction::new(
-            cluster,
-            requests,
-            false,
-            None,
-            Vec::new(),
-        ))))
+    /// A transaction that locks `requests` with its first calls: [`Transaction::begin_with`]. Where that saves nothing the
+    /// requests are returned, for [`Store::begin`].
+    pub fn open(&self, requests: Vec<LockRequest>) -> Result<Transaction, Vec<LockRequest>> {
+        match self {
+            Store::Local(_) => Err(requests),
+            Store::Distributed(cluster) => {
+                let txn = DistributedTransaction::new(cluster, requests, false, None, Vec::new());
+                Ok(Transaction::Distributed(Box::new(txn)))
+            }
+        }
+    }
+
+    /// Runs calls whose replies are not read, together, where that saves anything. Those that failed: number and reply. Calls of
+    /// one `sequence` that touch the same keys are run in their order. `None`: they have to be run one by one.
+    pub async fn execute_together(
+        &self,
+        calls: &[Call<'_>],
+        sequence: u64,
+        seed: &mut u64,
+    ) -> Option<Vec<(usize, Vec<u8>)>> {
+        match self {
+            Store::Local(_) => None,
+            Store::Distributed(cluster) => Some(Box::pin(cluster.execute_all(calls, sequence, seed)).await),
+        }
     }
 
     /// How many keys there are and what they take; elsewhere as of a second ago.
@@ -159,7 +241,16 @@ impl Store {
         }
     }
 
-    /// What has happened to them since somebody has asked to begin anew.
+    /// Begins to count anew what happens to keys: CONFIG RESETSTAT.
+    pub async fn reset_counts(&self) -> Result<(), CommandError> {
+        match self {
+            Store::Local(node) => node.reset_counts(),
+            Store::Distributed(cluster) => cluster.configure(Vec::new(), true).await?,
+        }
+        Ok(())
+    }
+
+    /// What has happened to keys since [`Store::reset_counts`].
     pub fn counts_since_reset(&self) -> Counts {
         match self {
             Store::Local(node) => node.counts().since(node.counts_forgotten()),
@@ -232,253 +323,4 @@ impl Store {
             Store::Distributed(cluster) => cluster.node_of(key),
         }
     }
-}
-
-/// A transaction. Dropping it without [`Transaction::commit`] takes all its changes back.
-pub enum Transaction {
-    /// On the node of this process.
-    Local(Box<LocalTransaction>),
-    /// Over nodes in other processes.
-    Distributed(Box<DistributedTransaction>),
-    /// A long call has it, or had it when it was cancelled: nothing is left to be done with it.
-    Away,
-}
-
-impl Transaction {
-    /// Sets the limits of all further calls.
-    pub fn set_limits(&mut self, limits: TxnLimits) {
-        match self {
-            Transaction::Local(txn) => txn.set_limits(limits),
-            Transaction::Distributed(txn) => txn.set_limits(limits),
-            Transaction::Away => {}
-        }
-    }
-
-    /// Runs a call if that waits for nothing and is not long. Whether its reply is no error.
-    pub fn execute_now(
-        &mut self,
-        call: &Call<'_>,
-        mode: Mode,
-        seed: &mut u64,
-        out: &mut Reply,
-    ) -> Result<Option<bool>, Conflict> {
-        match self {
-            Transaction::Local(txn) => txn.execute_short(call, mode, seed, out),
-            Transaction::Distributed(txn) => txn.execute_local(call, seed, out),
-            Transaction::Away => Ok(None),
-        }
-    }
-
-    /// Runs a call, whoever has to be waited for.
-    pub async fn execute(
-        &mut self,
-        call: &Call<'_>,
-        mode: Mode,
-        seed: &mut u64,
-        out: &mut Reply,
-    ) -> Result<bool, TransactionError> {
-        match self {
-            Transaction::Local(txn) => {
-                if let Some(fine) = txn.execute_short(call, mode, seed, out)? {
-                    return Ok(fine);
-                }
-                Box::pin(self.execute_away(call, mode, seed, out)).await
-            }
-            Transaction::Distributed(txn) => Box::pin(txn.execute(call, mode, seed, out)).await,
-            Transaction::Away => Err(cancelled()),
-        }
-    }
-
-    /// [`LocalTransaction::execute_any`], which takes the transaction with it.
-    async fn execute_away(
-        &mut self,
-        call: &Call<'_>,
-        mode: Mode,
-        seed: &mut u64,
-        out: &mut Reply,
-    ) -> Result<bool, TransactionError> {
-        let Transaction::Local(txn) = std::mem::replace(self, Transaction::Away) else {
-            return Err(cancelled());
-        };
-        match txn.execute_any(call, mode, seed, out).await {
-            Executed::Done(txn, fine) => {
-                *self = Transaction::Local(txn);
-                Ok(fine)
-            }
-            Executed::Conflict(txn, conflict) => {
-                *self = Transaction::Local(txn);
-                Err(conflict.into())
-            }
-            Executed::Failed => Err(cancelled()),
-        }
-    }
-
-    /// Runs calls whose replies nobody reads, whoever has to be waited for; those on the same node go there together.
-    /// The numbers of those that failed.
-    pub async fn execute_all(
-        &mut self,
-        calls: &[Call<'_>],
-        mode: Mode,
-        seed: &mut u64,
-    ) -> Result<Vec<usize>, TransactionError> {
-        match self {
-            Transaction::Distributed(txn) => Box::pin(txn.execute_all(calls, mode, seed)).await,
-            _ => {
-                let mut failed = Vec::new();
-                let mut unread = Reply::new(Protocol::Resp2);
-                for (at, call) in calls.iter().enumerate() {
-                    unread.buf.clear();
-                    if !self.execute(call, mode, seed, &mut unread).await? {
-                        failed.push(at);
-                    }
-                    if unread.steps > LONG_CALL_STEPS {
-                        unread.steps = 0;
-                        tokio::task::yield_now().await;
-                    }
-                }
-                Ok(failed)
-            }
-        }
-    }
-
-    /// For several calls in a row that nobody waits between; only where the data is in this process.
-    pub fn batch(&mut self) -> Option<Batch<'_>> {
-        match self {
-            Transaction::Local(txn) => Some(txn.batch()),
-            Transaction::Distributed(_) | Transaction::Away => None,
-        }
-    }
-
-    /// The keys that are locked one by one.
-    pub fn requests(&self) -> impl Iterator<Item = &LockRequest> {
-        let (here, spread) = match self {
-            Transaction::Local(txn) => (Some(txn.requests()), None),
-            Transaction::Distributed(txn) => (None, Some(txn.requests())),
-            Transaction::Away => (None, None),
-        };
-        here.into_iter().flatten().chain(spread.into_iter().flatten())
-    }
-
-    /// The present time as the nodes see it, if they are elsewhere.
-    pub fn now_ms(&self) -> Option<u64> {
-        match self {
-            Transaction::Local(_) | Transaction::Away => None,
-            Transaction::Distributed(txn) => Some(txn.now_ms()).filter(|now_ms| *now_ms > 0),
-        }
-    }
-
-    /// The present time: what the nodes elsewhere have said, or what this clock tells, which then is theirs too.
-    pub fn keep_time(&mut self, clock: impl FnOnce() -> u64) -> u64 {
-        match self {
-            Transaction::Local(_) | Transaction::Away => clock(),
-            Transaction::Distributed(txn) => txn.keep_time(clock),
-        }
-    }
-
-    /// Whether memory was full on a node elsewhere when it began.
-    pub fn is_full(&self) -> bool {
-        match self {
-            Transaction::Local(_) | Transaction::Away => false,
-            Transaction::Distributed(txn) => txn.is_full(),
-        }
-    }
-
-    /// [`LocalTransaction::begin_part`].
-    pub async fn begin_part(&mut self) -> Result<(), TransactionError> {
-        match self {
-            Transaction::Local(txn) => {
-                txn.begin_part();
-                Ok(())
-            }
-            Transaction::Distributed(txn) => Box::pin(txn.begin_part()).await,
-            Transaction::Away => Err(cancelled()),
-        }
-    }
-
-    /// [`LocalTransaction::keep_part`].
-    pub async fn keep_part(&mut self) -> Result<(), TransactionError> {
-        match self {
-            Transaction::Local(txn) => {
-                txn.keep_part();
-                Ok(())
-            }
-            Transaction::Distributed(txn) => Box::pin(txn.keep_part()).await,
-            Transaction::Away => Err(cancelled()),
-        }
-    }
-
-    /// [`LocalTransaction::undo_part`].
-    pub async fn undo_part(&mut self) -> Result<(), TransactionError> {
-        match self {
-            Transaction::Local(txn) => {
-                txn.undo_part();
-                Ok(())
-            }
-            Transaction::Distributed(txn) => Box::pin(txn.undo_part()).await,
-            Transaction::Away => Err(cancelled()),
-        }
-    }
-
-    /// [`LocalTransaction::undo_part_with_changes`], of a part that has begun.
-    pub async fn undo_part_with_changes(
-        &mut self,
-        most: usize,
-    ) -> Result<(Vec<Change>, usize), TransactionError> {
-        match self {
-            Transaction::Local(txn) => Ok(txn.undo_part_with_changes(most)),
-            Transaction::Distributed(txn) => Box::pin(txn.undo_part_with_changes(most)).await,
-            Transaction::Away => Err(cancelled()),
-        }
-    }
-
-    /// Whether it has not begun, and may do so with its first calls: [`Transaction::begin_with`].
-    pub fn is_open(&self) -> bool {
-        match self {
-            Transaction::Local(_) | Transaction::Away => false,
-            Transaction::Distributed(txn) => txn.is_open(),
-        }
-    }
-
-    /// [`DistributedTransaction::begin_with`].
-    pub async fn begin_with(
-        &mut self,
-        calls: &[(Call<'_>, bool)],
-        mode: Mode,
-        spares_memory: bool,
-        seed: &mut u64,
-        out: Option<&mut Reply>,
-    ) -> Result<(), TransactionError> {
-        match self {
-            Transaction::Local(_) | Transaction::Away => Err(TransactionError::NotBatched),
-            Transaction::Distributed(txn) => {
-                Box::pin(txn.begin_with(calls, mode, spares_memory, seed, out)).await
-            }
-        }
-    }
-
-    /// [`DistributedTransaction::leave_to_end`].
-    pub fn leave_to_end(&mut self, calls: &[(Call<'_>, bool)], mode: Mode, spares_memory: bool) -> bool {
-        match self {
-            Transaction::Local(_) | Transaction::Away => false,
-            Transaction::Distributed(txn) => txn.leave_to_end(calls, mode, spares_memory),
-        }
-    }
-
-    /// Keeps all changes and lets the keys go. An error says whether nothing was done, or nobody knows; or that calls
-    /// could not be done that were left to the end.
-    pub async fn commit(self) -> Result<(), TransactionError> {
-        match self {
-            Transaction::Local(txn) => {
-                txn.commit_any().await;
-                Ok(())
-            }
-            Transaction::Distributed(txn) => Box::pin(txn.commit()).await,
-            Transaction::Away => Err(cancelled()),
-        }
-    }
-}
-
-/// Of a transaction whose long call has failed, or was cancelled.
-fn cancelled() -> TransactionError {
-    TransactionError::Lost(CANCELLED)
 }

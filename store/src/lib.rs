@@ -18,12 +18,14 @@
 //! | `shard` | a partition of the data with its locks and queues, behind one mutex |
 //! | `journal` | what was committed, on its way to the disk; the disk |
 //! | `wait` | who waits for which key |
-//! | `call` | a call, and how it runs on partitions |
+//! | `call_buffer` | calls with arguments of their own |
+//! | `call` | a call: parsed, admitted, and run on partitions |
 //! | `invalidations`, `lock`, `memory`, `notify`, `random`, `spans`, `latency`, `topology` | what knows nothing of the others |
 
 pub mod background;
 mod blocked;
 mod call;
+mod call_buffer;
 mod catalog;
 pub mod client;
 mod evict;
@@ -45,10 +47,11 @@ pub mod txn;
 pub mod wait;
 
 pub use blocked::BlockedCall;
-pub use call::Call;
+pub use call::{AdmittedCall, Call, ParsedCall, Pass};
+pub use call_buffer::{BufferedCall, CallBuffer};
 pub use client::{Cluster, TransactionError, WatchId};
 pub use evict::{Demand, Evicted};
-pub use handle::{Store, Transaction};
+pub use handle::{Blocked, Ending, Store, Transaction, Watch};
 pub use invalidations::{InvalidationListener, Origin};
 pub use lock::{LockRequest, Mode, TxnId};
 pub use memory::{Limit, Usage};

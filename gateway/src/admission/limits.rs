@@ -3,41 +3,43 @@
 use std::time::Duration;
 
 use script::Budget;
-use store_engine::CommandError;
 use store_engine::spec::flags;
+use store_engine::{Command, CommandError};
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::call::Admitted;
+use super::origin::{Checked, NotAdmitted, Origin};
 use crate::acl::Account;
 use crate::acl::limits::{Limit, UserLimits};
 use crate::scripts::options::{Options, UndeclaredKeys};
 use crate::server::Server;
 use crate::session::Session;
 
-/// Refuses a call of somebody who makes too many. What makes a connection that of another user, or ends it, is always
-/// heard.
+/// Refuses a call of a user who makes too many. What changes the user of a connection, or ends it, is always done.
 pub(super) fn refuse_too_many(
     server: &Server,
-    account: &Account,
-    admitted: &Admitted<'_>,
-) -> Result<(), CommandError> {
-    let Some(most) = calls_per_second(account, admitted) else { return Ok(()) };
-    account.meter.call(most).map_err(|wait| {
+    origin: Origin<'_>,
+    call: &Checked<'_, '_>,
+) -> Result<(), NotAdmitted> {
+    let Origin::Client(session) = origin else { return Ok(()) };
+    let account = &session.account;
+    let Some(most) = calls_per_second(account, call.spec()) else { return Ok(()) };
+    let done = account.meter.call(most).map_err(|wait| {
         let why = format!("has reached its limit of {most} calls per second; try again in {}", shown(wait));
         refusal(server, account, Limit::CommandsPerSecond, &why)
-    })
+    });
+    Ok(done?)
 }
 
-/// A call that is not refused has to wait, and is asked anew when it goes on: it counts then.
-pub fn count_later(account: &Account, admitted: &Admitted<'_>) {
-    if let Some(most) = calls_per_second(account, admitted) {
+/// Takes back that a call was counted which now has to wait, as its checks are repeated when it goes on.
+pub fn count_later(account: &Account, spec: &Command) {
+    if let Some(most) = calls_per_second(account, spec) {
         account.meter.take_back(most);
     }
 }
 
 /// How many calls such as this one a user may make in a second, if not any number.
-fn calls_per_second(account: &Account, admitted: &Admitted<'_>) -> Option<u64> {
-    if admitted.spec.has(flags::NO_AUTH) {
+fn calls_per_second(account: &Account, spec: &Command) -> Option<u64> {
+    if spec.has(flags::NO_AUTH) {
         return None;
     }
     account.user().limits().get(Limit::CommandsPerSecond)

@@ -3,78 +3,40 @@
 use store_engine::spec::flags;
 use store_engine::{Args, Command, CommandError, Group};
 
-use super::call::{Admitted, full_name};
-use super::limits::refuse_too_many;
+use super::origin::{Checked, NotAdmitted, Origin, ScriptOrigin};
+use super::parse::full_name;
 use crate::acl::log::{AclLogEntry, Context, Reason};
 use crate::acl::{self, Account, Denied, Refused};
 use crate::server::Server;
-use crate::session::{ClientInfo, Session};
+use crate::session::ClientInfo;
 use crate::telemetry::arguments::cut;
 use crate::telemetry::audit::{Caller, Denial};
 use crate::telemetry::counters::unix_ms;
 
-/// Where a call stands that a user wants to make.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stage {
-    /// A client makes it.
-    Requested,
-    /// It is to be queued.
-    Queued,
-    /// It was queued, and EXEC makes it.
-    Executed,
-    /// A script makes it.
-    InScript,
-}
-
-/// Why a call is not made.
-#[derive(Debug)]
-pub enum NotAdmitted {
-    /// The rules of its user deny it.
-    Denied(CommandError),
-    /// Something else.
-    Rejected(CommandError),
-}
-
-impl NotAdmitted {
-    /// The reply to the call.
-    pub fn error(&self) -> &CommandError {
-        let (NotAdmitted::Denied(error) | NotAdmitted::Rejected(error)) = self;
-        error
-    }
-}
-
-impl From<CommandError> for NotAdmitted {
-    fn from(error: CommandError) -> NotAdmitted {
-        NotAdmitted::Rejected(error)
-    }
-}
-
-impl From<NotAdmitted> for CommandError {
-    fn from(why: NotAdmitted) -> CommandError {
-        let (NotAdmitted::Denied(error) | NotAdmitted::Rejected(error)) = why;
-        error
-    }
-}
-
-/// Refuses what a connection may not do: anything but being let in, or what its user may not do.
-#[inline]
-pub fn refuse_to_session(
+/// Refuses what needs users while the server does not know them.
+pub(super) fn refuse_while_users_unknown(
     server: &Server,
-    session: &Session,
-    admitted: &Admitted<'_>,
+    _: Origin<'_>,
+    call: &Checked<'_, '_>,
 ) -> Result<(), NotAdmitted> {
-    if session.authenticated && session.account.is_unlimited() {
-        return Ok(());
+    let is_refused = !server.acl.is_known() && !is_harmless(call.spec());
+    if is_refused { Err(server.acl.why_unknown().into()) } else { Ok(()) }
+}
+
+/// Refuses an unauthenticated client, where a password is needed.
+pub(super) fn refuse_unauthenticated(
+    server: &Server,
+    origin: Origin<'_>,
+    call: &Checked<'_, '_>,
+) -> Result<(), NotAdmitted> {
+    match origin {
+        Origin::Client(session)
+            if session.needs_password(&server.acl) && !call.spec().has(flags::NO_AUTH) =>
+        {
+            Err(acl::NOAUTH.into())
+        }
+        _ => Ok(()),
     }
-    if !server.acl.is_known() && !is_harmless(admitted.spec) {
-        return Err(server.acl.why_unknown().into());
-    }
-    if session.needs_password(&server.acl) && !admitted.spec.has(flags::NO_AUTH) {
-        return Err(acl::NOAUTH.into());
-    }
-    refuse_too_many(server, &session.account, admitted)?;
-    let stage = if session.multi.is_some() { Stage::Queued } else { Stage::Requested };
-    refuse_without_permission(server, &session.account, session.client.id, stage, admitted)
 }
 
 /// Whether a command shows no data of users, and changes nothing but the connection.
@@ -84,30 +46,37 @@ fn is_harmless(spec: &Command) -> bool {
         || (spec.group == Group::Connection && !spec.has(flags::ADMIN))
 }
 
-/// Refuses what a user may not do, and notes it; `client` is the number of its connection.
-#[inline]
-pub fn refuse_without_permission(
+/// Where a call stands, for the error and ACL LOG.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Requested,
+    Queued,
+    Executed,
+    InScript,
+}
+
+/// Refuses what a user may not do, and notes that.
+#[cold]
+pub(super) fn refuse_without_permission(
     server: &Server,
-    account: &Account,
-    client: u64,
-    stage: Stage,
-    admitted: &Admitted<'_>,
+    origin: Origin<'_>,
+    call: &Checked<'_, '_>,
 ) -> Result<(), NotAdmitted> {
+    let (account, client, stage) = match origin {
+        Origin::Client(session) if session.multi.is_some() => {
+            (&session.account, session.client.id, Stage::Queued)
+        }
+        Origin::Client(session) => (&session.account, session.client.id, Stage::Requested),
+        Origin::Exec(session) => (&session.account, session.client.id, Stage::Executed),
+        Origin::Script(ScriptOrigin { caller, .. }) => {
+            let Some(account) = &caller.account else { return Ok(()) };
+            (account, caller.client, Stage::InScript)
+        }
+    };
     if account.is_unlimited() {
         return Ok(());
     }
-    refuse_by_rules(server, account, client, stage, admitted)
-}
-
-#[cold]
-fn refuse_by_rules(
-    server: &Server,
-    account: &Account,
-    client: u64,
-    stage: Stage,
-    admitted: &Admitted<'_>,
-) -> Result<(), NotAdmitted> {
-    let Admitted { row, spec, args, .. } = *admitted;
+    let (row, spec, args) = (call.row, call.spec(), call.args());
     let denied = match server.acl.check(account, row.spec(), spec, args) {
         Ok(()) if stage != Stage::Queued => return Ok(refuse_hidden_keys(server, account, spec, args)?),
         Ok(()) => return Ok(()),

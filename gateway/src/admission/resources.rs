@@ -1,65 +1,81 @@
 //! What is refused while memory is full or the disk cannot be written.
 
 use store_engine::spec::flags;
-use store_engine::{Args, CommandError};
+use store_engine::{Args, Command};
 
-use super::call::{Admitted, Origin, admit};
+use super::origin::{Checked, NotAdmitted, Origin, ScriptMemory, ScriptOrigin};
+use super::parse::parse;
 use crate::scripts::cache::{parse_sha, sha_of};
 use crate::scripts::header::Header;
 use crate::server::memory;
 use crate::server::{Handler, Row, ScriptSource, Server, SessionCommand};
-use crate::session::Multi;
+use crate::session::{Multi, Session};
 
-/// Refuses a call of a client that needs memory when there is none: [`memory::FULL`]. `multi` is the transaction that
-/// it will be a part of. What a script calls is refused where the script is run.
-pub fn refuse_when_full(
+/// Refuses a call that needs memory when there is none: [`memory::FULL`].
+pub(super) fn refuse_when_full(
     server: &Server,
-    admitted: &Admitted<'_>,
-    multi: Option<&Multi>,
-) -> Result<(), CommandError> {
-    if server.store.node().is_some() && server.config.maxmemory.get() == 0 {
-        return Ok(());
-    }
-    let needs_memory = match (multi, admitted.spec.name) {
-        (None, _) => needs_memory(server, admitted),
+    origin: Origin<'_>,
+    call: &Checked<'_, '_>,
+) -> Result<(), NotAdmitted> {
+    let is_refused = match origin {
+        Origin::Client(session) => {
+            // Nothing is looked at where nothing can be full.
+            server.store.may_be_full()
+                && needs_memory_in(server, session.multi.as_ref(), call)
+                && server.memory_is_full()
+        }
+        Origin::Script(ScriptOrigin { memory, .. }) => {
+            call.spec().has(flags::DENY_OOM)
+                && match *memory {
+                    ScriptMemory::Fixed { full } => full,
+                    ScriptMemory::Present { slack_bytes } => server.memory_exceeds_limit(slack_bytes),
+                }
+        }
+        Origin::Exec(_) => false,
+    };
+    if is_refused { Err(memory::FULL.into()) } else { Ok(()) }
+}
+
+/// Whether a call of a client needs memory, which may be a part of the transaction `multi`.
+fn needs_memory_in(server: &Server, multi: Option<&Multi>, call: &Checked<'_, '_>) -> bool {
+    match (multi, call.spec().name) {
+        (None, _) => needs_memory(server, call.row, call.spec(), call.args()),
         (Some(_), "discard" | "quit" | "reset") => false,
         (Some(multi), "exec") => multi.queued.iter().any(|call| {
             let items: Vec<&[u8]> = call.iter().map(|item| &**item).collect();
-            let queued = admit(&server.registry, Args::new(&items), Origin::Client);
-            queued.is_ok_and(|queued| needs_memory(server, &queued))
+            let queued = parse(&server.registry, Args::new(&items), false);
+            queued.is_ok_and(|queued| needs_memory(server, queued.row, queued.spec(), queued.args()))
         }),
         // The queue needs some.
         (Some(_), _) => true,
-    };
-    if needs_memory && server.memory_is_full() { Err(memory::FULL) } else { Ok(()) }
+    }
 }
 
 /// Refuses a call that changes something while the disk cannot be written: [`store::journal::misconf`].
-/// `multi` is the transaction that it ends or belongs to.
-pub fn refuse_what_cannot_be_kept(
+pub(super) fn refuse_while_disk_fails(
     server: &Server,
-    admitted: &Admitted<'_>,
-    multi: Option<&Multi>,
-) -> Result<(), CommandError> {
-    let Some(node) = server.store.node() else { return Ok(()) };
-    node.refuse_while_failing().or_else(|error| {
-        let changes = match multi {
-            Some(multi) if admitted.spec.name == "exec" => multi.queued.iter().any(|call| {
+    origin: Origin<'_>,
+    call: &Checked<'_, '_>,
+) -> Result<(), NotAdmitted> {
+    let Err(error) = server.store.refuse_while_failing() else { return Ok(()) };
+    let changes = match origin {
+        Origin::Client(Session { multi: Some(multi), .. }) if call.spec().name == "exec" => {
+            multi.queued.iter().any(|call| {
                 let row = server.registry.lookup(&call[0]);
                 row.is_some_and(|row| row.spec().is_write())
-            }),
-            _ => admitted.spec.is_write(),
-        };
-        if changes { Err(error) } else { Ok(()) }
-    })
+            })
+        }
+        _ => call.spec().is_write(),
+    };
+    if changes { Err(error.into()) } else { Ok(()) }
 }
 
 /// Whether a call needs memory as far as its row tells, or the header of its script.
-fn needs_memory(server: &Server, admitted: &Admitted<'_>) -> bool {
-    let Row::Session(SessionCommand { run: Handler::Script { source, .. }, .. }) = admitted.row else {
-        return admitted.spec.has(flags::DENY_OOM);
+fn needs_memory(server: &Server, row: Row, spec: &Command, args: Args<'_>) -> bool {
+    let Row::Session(SessionCommand { run: Handler::Script { source, .. }, .. }) = row else {
+        return spec.has(flags::DENY_OOM);
     };
-    let script = admitted.args[1];
+    let script = args[1];
     let known = match source {
         ScriptSource::Function => {
             let function = server.functions.get(script);

@@ -342,9 +342,7 @@ fn wrong_count(args: Args<'_>) -> CommandError {
 
 /// Keys do not expire while clients are paused. Store nodes know nothing of that.
 fn hold_expired(server: &Server, held: bool) {
-    if let Some(node) = server.store.node() {
-        node.hold_expired(held);
-    }
+    server.store.hold_expired(held);
 }
 
 fn list(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {

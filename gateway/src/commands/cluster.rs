@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use resp::{ReplyLimits, Value};
-use store::Call;
+use store::ParsedCall;
 use store_engine::reply;
 use store_engine::slot::{SLOTS, slot};
 use store_engine::spec::flags;
@@ -482,9 +482,9 @@ async fn keys_in(
     let (mut found, mut cursor) = (BTreeSet::new(), b"0".to_vec());
     loop {
         let items = [&b"SCAN"[..], &cursor, b"COUNT", b"1000"];
-        let call = Call { command: row, args: Args::new(&items), keys: &[], db: 0, now_ms: unix_ms() };
+        let call = ParsedCall::new(row, Args::new(&items)).expect("SCAN takes these arguments").of_server();
         let mut out = Reply::new(Protocol::Resp2);
-        server.store.execute(&call, session.client.id, unix_ms, &mut 0, &mut out).await;
+        server.store.execute(&call.at(0, 0), session.client.id, unix_ms, &mut 0, &mut out).await;
         let (next, keys) = match Value::parse(&out.buf, ReplyLimits::default()) {
             Ok(Value::Array(parts)) => match <[Value; 2]>::try_from(parts) {
                 Ok([next, Value::Array(keys)]) => (next, keys),

@@ -8,9 +8,7 @@ use std::time::{Duration, Instant};
 
 use store::client::Pending;
 use store::topology::{NodeId, SlotMap};
-use store::{Call, Origin, Store};
-use store_engine::command::resolve;
-use store_engine::keys::keys_of;
+use store::{Origin, Pass, Store};
 use store_engine::spec::flags;
 use store_engine::{Args, Command, CommandError, Protocol, Reply, Routing};
 
@@ -18,13 +16,11 @@ use crate::admission::{self, Admitted, NotAdmitted};
 use crate::commands;
 use crate::commands::perform::perform;
 use crate::scripting;
-use crate::server::Server;
-use crate::server::{Handler, Row, SessionCommand, run_now};
-use crate::session::{DataAccess, Session};
-use crate::telemetry::counters::{Counters, unix_ms};
+use crate::server::{EndedCall, Handler, Row, Server, SessionCommand, error_from, run_now};
+use crate::session::{ClientInfo, DataAccess, Session};
+use crate::telemetry::counters::unix_ms;
 use crate::telemetry::counts::Refusal;
-use crate::telemetry::latency::Spike;
-use crate::telemetry::spans::{AttributeValue, CLIENT, Open, Scope, Span};
+use crate::telemetry::spans::{Open, Scope};
 
 /// Handles a request as far as that is possible at once. The reply is in `out`, unless something is returned
 /// that has to be awaited with [`finish`].
@@ -49,15 +45,16 @@ pub fn begin<'a>(
     if waiting.is_none() {
         let took = began.map(|began| note_time(server, session, args, began));
         if let Some(number) = called {
-            count(server, number, took, out, start);
-            server.audit_call(&session.client, number, args, error_from(out, start));
+            let error = error_from(out, start);
+            server.call_ended(&session.client, EndedCall { number, args: Some(args), took, error });
         }
         if let Some(span) = session.span.take() {
             let name = match called {
                 Some(number) => server.registry.shown_name(usize::from(number)),
                 None => admission::shown_name(&server.registry, args),
             };
-            report(server, session, span, name, began.and(session.clock), out, start);
+            let reply = out.buf.get(start..).unwrap_or_default();
+            server.end_span(session, span, name, began.and(session.clock), reply);
         }
     }
     waiting
@@ -69,57 +66,13 @@ fn limit(server: &Server, out: &mut Reply) {
     out.set_limit(if bytes == 0 { usize::MAX } else { bytes });
 }
 
-/// Tells of a request that was traced and has been answered: `now`, if somebody knows when that is.
-#[cold]
-fn report(
-    server: &Server,
-    session: &Session,
-    open: Open,
-    name: &str,
-    now: Option<Instant>,
-    out: &Reply,
-    start: usize,
-) {
-    let span = span_of(open, name, now)
-        .with("db.namespace", AttributeValue::Digits(session.db as u64))
-        .with_address(CLIENT, &session.client.addr);
-    server.spans.end(span.with_reply(out.buf.get(start..).unwrap_or_default()));
-}
-
-/// The span of a request that ends `now`, if somebody knows when that is.
-fn span_of(open: Open, name: &str, now: Option<Instant>) -> Span {
-    let span = open.end(name.to_owned(), now.unwrap_or_else(Instant::now));
-    span.with("db.system.name", "redis").with("db.operation.name", AttributeValue::Text(name))
-}
-
-/// The reply from `start` on, if it is an error.
-fn error_from(out: &Reply, start: usize) -> Option<&[u8]> {
-    out.buf.get(start..).filter(|_| out.is_error_from(start))
-}
-
-/// Counts a call that was run, with its duration if that was measured. Its reply stands behind `start`.
-fn count(server: &Server, number: u16, took: Option<Duration>, out: &Reply, start: usize) {
-    let error = error_from(out, start);
-    match took {
-        Some(took) => server.calls.add(number, took, error.is_some()),
-        None => server.calls.add_untimed(number, error.is_some()),
-    }
-    if let Some(error) = error {
-        server.errors.add(error);
-    }
-}
-
-/// Counts a call that was not run.
+/// Reports a call that was not run.
 fn count_refusal(server: &Server, args: Args<'_>, why: &NotAdmitted) {
-    server.errors.add(why.error().text().as_bytes());
-    let why = match why {
+    let refusal = match why {
         NotAdmitted::Denied(_) => Refusal::Denied,
         NotAdmitted::Rejected(_) => Refusal::Rejected,
     };
-    match admission::number_of(&server.registry, args) {
-        Some(number) => server.calls.refuse(number, why),
-        None => Counters::add(&server.counters.commands_unknown, 1),
-    }
+    server.call_refused(admission::number_of(&server.registry, args), refusal, why.error());
 }
 
 /// When what is done next for the session begins, if anybody wants to know.
@@ -132,55 +85,14 @@ fn note_time(server: &Server, session: &mut Session, args: Args<'_>, began: Inst
     let now = Instant::now();
     session.clock = Some(now);
     let took = now - began;
-    note_slow(server, session, args, took);
+    server.note_slow(&session.client, args, took);
     took
-}
-
-/// Whether a call took longer than is tolerated.
-pub fn is_slow(server: &Server, took: Duration) -> bool {
-    exceeds(server, nanos(took)) != (false, false)
-}
-
-/// In nanoseconds; those of a call fit.
-fn nanos(took: Duration) -> u64 {
-    took.as_secs().wrapping_mul(1_000_000_000).wrapping_add(took.subsec_nanos().into())
-}
-
-/// Whether a call that took so long is for SLOWLOG, and for LATENCY. Every call comes here: nothing is divided.
-#[inline]
-fn exceeds(server: &Server, nanos: u64) -> (bool, bool) {
-    // Never is the largest number.
-    let slow = server.config.slowlog_log_slower_than.get().saturating_mul(1000);
-    let spike = server.config.latency_monitor_threshold.get();
-    (nanos >= slow, spike > 0 && nanos >= spike.saturating_mul(1_000_000))
-}
-
-/// Notes a call if it took longer than is tolerated.
-pub fn note_slow(server: &Server, session: &Session, args: Args<'_>, took: Duration) {
-    let (is_slow, is_spike) = exceeds(server, nanos(took));
-    if is_slow {
-        Counters::add(&server.counters.slow_calls, 1);
-        let name = session.client.details.lock().name.clone();
-        server.slow_log.add(
-            args,
-            (&session.client.addr, &name),
-            took,
-            server.config.slowlog_max_len.get_usize(),
-        );
-    }
-    if is_spike {
-        let row = server.registry.lookup(args.name());
-        let spec = row.and_then(|row| resolve(row.spec(), args));
-        let is_fast = spec.is_some_and(|spec| spec.has(flags::FAST));
-        let millis = took.as_millis() as u64;
-        server.latency.add(is_fast, Spike { at: unix_ms() / 1000, millis });
-    }
 }
 
 /// Shows a call to those who watch, unless it is for administrators only.
 fn show(server: &Server, session: &Session, admitted: &Admitted<'_>) {
-    if server.monitors.listen() && !admitted.spec.has(flags::ADMIN) {
-        server.monitors.show(&server.pubsub, session.db, &session.client.addr, admitted.args);
+    if server.monitors.listen() && !admitted.spec().has(flags::ADMIN) {
+        server.monitors.show(&server.pubsub, session.db, &session.client.addr, admitted.args());
     }
 }
 
@@ -198,15 +110,7 @@ fn try_begin<'a>(
             server.tracking.command_begins(session.client.id);
         }
     }
-    let admitted = admission::admit(&server.registry, args, admission::Origin::Client);
-    let admitted = admitted.map_err(NotAdmitted::from).and_then(|admitted| {
-        admission::refuse_to_session(server, session, &admitted)?;
-        admission::refuse_when_full(server, &admitted, session.multi.as_ref())?;
-        admission::refuse_what_cannot_be_kept(server, &admitted, session.multi.as_ref())?;
-        commands::pubsub::refuse_while_subscribed(session, &admitted)?;
-        Ok(admitted)
-    });
-    let admitted = match admitted {
+    let admitted = match admission::admit(server, admission::Origin::Client(session), args) {
         Ok(admitted) => admitted,
         Err(why) => {
             count_refusal(server, args, &why);
@@ -222,7 +126,7 @@ fn try_begin<'a>(
     if server.pause.is_on() {
         let writes = may_write(server, session, &admitted);
         if server.pause.holds(writes) {
-            admission::count_later(&session.account, &admitted);
+            admission::count_later(&session.account, admitted.spec());
             return Some(Waiting::Paused(admitted, writes));
         }
     }
@@ -230,22 +134,20 @@ fn try_begin<'a>(
         return None;
     }
     *called = Some(admitted.number);
-    if commands::pubsub::pong(session, admitted.spec, args, out) {
+    if commands::pubsub::pong(session, admitted.spec(), args, out) {
         return None;
     }
     session.data_access = session.data_access.max(data_access(&admitted));
     // Redis shows SELECT and RESET with the database that they lead to, and EXEC behind what it does.
-    let is_late = matches!(admitted.spec.name, "select" | "reset" | "exec");
+    let is_late = matches!(admitted.spec().name, "select" | "reset" | "exec");
     if !is_late {
         show(server, session, &admitted);
     }
     match admitted.row {
         Row::Engine(_) => {
             commands::client::tracking::note(server, session, &admitted);
-            let Admitted { spec, ref keys, .. } = admitted;
-            let call = Call { command: spec, args, keys, db: session.db, now_ms };
             let start = out.buf.len();
-            match server.store.try_execute(&call, &mut session.seed, out) {
+            match server.store.try_execute(&admitted.at(session.db, now_ms), &mut session.seed, out) {
                 Some(_) if scripting::found_nothing(&admitted, out, start) => {
                     out.truncate(start);
                     Some(Waiting::Blocked(admitted))
@@ -268,10 +170,10 @@ fn try_begin<'a>(
 /// What a call touches, at most.
 fn data_access(admitted: &Admitted<'_>) -> DataAccess {
     match admitted.row {
-        _ if admitted.spec.is_write() => DataAccess::Written,
-        Row::Engine(_) if admitted.spec.routing == Routing::Anywhere => DataAccess::Nothing,
+        _ if admitted.spec().is_write() => DataAccess::Written,
+        Row::Engine(_) if admitted.spec().routing == Routing::Anywhere => DataAccess::Nothing,
         Row::Engine(_) => DataAccess::Read,
-        Row::Session(command) => command.run.data_access(admitted.spec.name),
+        Row::Session(command) => command.run.data_access(admitted.spec().name),
     }
 }
 
@@ -280,7 +182,7 @@ fn may_write(server: &Server, session: &Session, admitted: &Admitted<'_>) -> boo
     let writes = |spec: &Command| spec.is_write() || spec.has(flags::PUBLISHES);
     let queued = session.multi.iter().flat_map(|multi| &multi.queued);
     let mut queued = queued.filter_map(|call| server.registry.lookup(call.first()?));
-    writes(admitted.spec) || (admitted.spec.name == "exec" && queued.any(|row| writes(row.spec())))
+    writes(admitted.spec()) || (admitted.spec().name == "exec" && queued.any(|row| writes(row.spec())))
 }
 
 /// A request that could not be answered at once.
@@ -308,7 +210,7 @@ impl<'a> Waiting<'a> {
     pub fn blocks(&self) -> bool {
         match self {
             Waiting::Blocked(_) | Waiting::Paused(..) => true,
-            Waiting::Locked(admitted) => admitted.spec.has(flags::BLOCKING),
+            Waiting::Locked(admitted) => admitted.spec().has(flags::BLOCKING),
             Waiting::Handled(command, _) => command.run.blocks(),
         }
     }
@@ -328,7 +230,7 @@ pub struct Sent {
 
 /// What was asked, with its arguments.
 pub struct RequestInfo {
-    spec: &'static Command,
+    pass: Pass,
     number: u16,
     /// Of the session when it was sent.
     db: usize,
@@ -352,13 +254,14 @@ pub fn send<'a, 'b>(
     let (Store::Distributed(cluster), Waiting::Locked(admitted)) = (&server.store, &waiting) else {
         return Err(waiting);
     };
-    let Admitted { spec, args, ref keys, number, .. } = *admitted;
-    let call = Call { command: spec, args, keys, db: session.db, now_ms: 0 };
-    let is_write_elsewhere = |sent: &Sent, node: NodeId| sent.request.spec.is_write() && sent.node != node;
+    let (spec, number, pass) = (admitted.spec(), admitted.number, admitted.pass());
+    let call = admitted.at(session.db, 0);
+    let is_write_elsewhere =
+        |sent: &Sent, node: NodeId| sent.request.pass.command().is_write() && sent.node != node;
     let overtakes =
         |node: NodeId| spec.is_write() && before.clone().any(|sent| is_write_elsewhere(sent, node));
     match map.only_node(&call) {
-        Some(node) if !keys.is_empty() && !spec.has(flags::BLOCKING) && !overtakes(node) => {
+        Some(node) if !admitted.keys().is_empty() && !spec.has(flags::BLOCKING) && !overtakes(node) => {
             let (db, protocol) = (session.db, session.protocol);
             // Behind what was sent there; what could not be has no number.
             let mut there = before.filter(|sent| sent.node == node).map(|sent| sent.pending.id());
@@ -368,7 +271,7 @@ pub fn send<'a, 'b>(
             let pending = scope.map_or_else(send, |scope| scope.act(send));
             // What is sent together is sent at about the same time.
             let began = session_time(server, session);
-            let request = RequestInfo { spec, number, db, protocol, span: session.span.take(), began };
+            let request = RequestInfo { pass, number, db, protocol, span: session.span.take(), began };
             Ok(Sent { pending, node, request })
         }
         _ => Err(waiting),
@@ -379,6 +282,7 @@ pub fn send<'a, 'b>(
 /// anybody wants to know; `clock` is where the clock stood when it was last read, if nothing was awaited since.
 pub async fn receive(
     server: &Server,
+    client: &ClientInfo,
     sent: Sent,
     clock: &mut Option<Instant>,
     out: &mut Reply,
@@ -386,7 +290,7 @@ pub async fn receive(
     let Sent { pending, request, .. } = sent;
     let Store::Distributed(cluster) = &server.store else { return Err(request) };
     let start = out.begin();
-    let mut received = pin!(cluster.received(pending, request.spec.is_write()));
+    let mut received = pin!(cluster.received(pending, request.pass.command().is_write()));
     let received = match poll_fn(|context| Poll::Ready(received.as_mut().poll(context))).await {
         Poll::Ready(received) => received,
         Poll::Pending => {
@@ -399,7 +303,7 @@ pub async fn receive(
         Some(Err(error)) => out.error(&error),
         None => return Err(request),
     }
-    Ok(note_answer(server, request, clock, out, start))
+    Ok(note_answer(server, client, request, clock, out, start))
 }
 
 /// Does a command that was sent to a node which has refused it as slots have moved: as it was asked, whatever the
@@ -413,9 +317,11 @@ pub async fn again(
     out: &mut Reply,
 ) -> Option<Duration> {
     let start = out.begin();
-    // Whoever admitted it found them, too.
-    let keys = keys_of(request.spec, args).unwrap_or_default();
-    let call = Call { command: request.spec, args, keys: &keys, db: request.db, now_ms: 0 };
+    let Some(admitted) = request.pass.admit(args) else {
+        out.error(&CommandError::new("ERR internal error: a request is not the one that was sent"));
+        return None;
+    };
+    let call = admitted.at(request.db, 0);
     let protocol = std::mem::replace(&mut out.protocol, request.protocol);
     let scope = request.span.as_ref().and_then(|span| server.spans.scope(span));
     {
@@ -425,12 +331,13 @@ pub async fn again(
     }
     out.protocol = protocol;
     *clock = None;
-    note_answer(server, request, clock, out, start)
+    note_answer(server, &session.client, request, clock, out, start)
 }
 
-/// Notes that a command that was sent has its answer, behind `start`. Gives its duration if durations are recorded.
+/// Reports a command that was sent and has its answer, behind `start`. Gives its duration if calls are timed.
 fn note_answer(
     server: &Server,
+    client: &ClientInfo,
     request: RequestInfo,
     clock: &mut Option<Instant>,
     out: &Reply,
@@ -438,10 +345,10 @@ fn note_answer(
 ) -> Option<Duration> {
     let RequestInfo { number, span, began, .. } = request;
     let took = began.map(|began| clock.get_or_insert_with(Instant::now).saturating_duration_since(began));
-    count(server, number, took, out, start);
+    server.call_ended(client, EndedCall { number, args: None, took, error: error_from(out, start) });
     if let Some(open) = span {
-        let span = span_of(open, server.registry.shown_name(usize::from(number)), began.and(*clock));
-        server.spans.end(span.with_reply(out.buf.get(start..).unwrap_or_default()));
+        let reply = out.buf.get(start..).unwrap_or_default();
+        server.end_span_of_sent(open, number, began.and(*clock), reply);
     }
     took
 }
@@ -467,13 +374,13 @@ pub async fn finish(server: &Arc<Server>, session: &mut Session, waiting: Waitin
     limit(server, out);
     // Whoever waits for something to come does not take long.
     let args = match &waiting {
-        Waiting::Locked(admitted) | Waiting::Handled(_, admitted) => Some(admitted.args),
+        Waiting::Locked(admitted) | Waiting::Handled(_, admitted) => Some(admitted.args()),
         Waiting::Blocked(_) | Waiting::Paused(..) => None,
     };
-    let args =
-        args.filter(|_| !matches!(&waiting, Waiting::Locked(admitted) if admitted.spec.has(flags::BLOCKING)));
+    let args = args
+        .filter(|_| !matches!(&waiting, Waiting::Locked(admitted) if admitted.spec().has(flags::BLOCKING)));
     let (number, start) = (waiting.admitted().number, out.begin());
-    let called = waiting.admitted().args;
+    let called = waiting.admitted().args();
     let scope = session.span.as_ref().and_then(|span| server.spans.scope(span));
     let client = session.client.id;
     {
@@ -490,17 +397,17 @@ pub async fn finish(server: &Arc<Server>, session: &mut Session, waiting: Waitin
     };
     if let Some(span) = session.span.take() {
         let name = server.registry.shown_name(usize::from(number));
-        report(server, session, span, name, took.and(session.clock), out, start);
+        let reply = out.buf.get(start..).unwrap_or_default();
+        server.end_span(session, span, name, took.and(session.clock), reply);
     }
-    count(server, number, took, out, start);
-    server.audit_call(&session.client, number, called, error_from(out, start));
+    let ended = EndedCall { number, args: Some(called), took, error: error_from(out, start) };
+    server.call_ended(&session.client, ended);
 }
 
 async fn answer(server: &Arc<Server>, session: &mut Session, waiting: Waiting<'_>, out: &mut Reply) {
     match waiting {
         Waiting::Locked(admitted) => {
-            let Admitted { spec, args, ref keys, .. } = admitted;
-            let call = Call { command: spec, args, keys, db: session.db, now_ms: 0 };
+            let call = admitted.at(session.db, 0);
             let start = out.buf.len();
             server.store.execute(&call, session.client.id, unix_ms, &mut session.seed, out).await;
             if scripting::found_nothing(&admitted, out, start) {
@@ -513,14 +420,14 @@ async fn answer(server: &Arc<Server>, session: &mut Session, waiting: Waiting<'_
         }
         Waiting::Paused(admitted, writes) => {
             server.pause.over(writes).await;
-            let args = admitted.args;
+            let args = admitted.args();
             if let Some(waiting) = try_begin(server, session, args, unix_ms(), &mut None, out) {
                 Box::pin(answer(server, session, waiting, out)).await;
             }
         }
         Waiting::Handled(row, admitted) => {
             perform(server, session, &admitted, row.run, out).await;
-            if admitted.spec.name == "exec" {
+            if admitted.spec().name == "exec" {
                 show(server, session, &admitted);
             }
         }
@@ -536,21 +443,15 @@ fn refuse(session: &mut Session, error: &CommandError, out: &mut Reply) {
 
 /// Inside MULTI: queues the call, unless it is one that acts at once. Whether the reply is written.
 fn queue(server: &Server, session: &mut Session, admitted: &Admitted<'_>, out: &mut Reply) -> bool {
-    if matches!(admitted.spec.name, "exec" | "discard" | "multi" | "watch" | "quit" | "reset") {
+    if !admission::is_queued(admitted.spec().name) {
         return false;
     }
-    if admitted.spec.has(flags::NO_MULTI) {
-        let why = NotAdmitted::from(CommandError::new("ERR Command not allowed inside a transaction"));
-        count_refusal(server, admitted.args, &why);
-        refuse(session, why.error(), out);
-        return true;
-    }
     let multi = session.multi.as_mut().expect("the caller found a MULTI in progress");
-    match multi.push(admitted.args.items()) {
+    match multi.push(admitted.args().items()) {
         Ok(()) => out.status("QUEUED"),
         Err(error) => {
             let why = NotAdmitted::from(error);
-            count_refusal(server, admitted.args, &why);
+            count_refusal(server, admitted.args(), &why);
             out.error(why.error());
         }
     }

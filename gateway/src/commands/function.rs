@@ -183,12 +183,12 @@ pub fn function_call<'a>(
     read_only: bool,
 ) -> Result<ScriptCall<'a>, CommandError> {
     let function =
-        server.functions.get(admitted.args[1]).ok_or(CommandError::new("ERR Function not found"))?;
+        server.functions.get(admitted.args()[1]).ok_or(CommandError::new("ERR Function not found"))?;
     let count = key_count(admitted).map_err(|error| {
         let bad = CommandError::new("ERR Bad number of keys provided");
         if error == store_engine::error::NOT_AN_INTEGER { bad } else { error }
     })?;
-    let (keys, args) = admitted.args.rest(3).split_at(count);
+    let (keys, args) = admitted.args().rest(3).split_at(count);
     session.seed = session.seed.wrapping_add(1);
     let own = Options { flags: function.flags, ..function.options };
     let mut options = server.complete(session.overrides.options.over(own));
@@ -207,7 +207,7 @@ pub fn function_call<'a>(
         budget,
         options,
         program: Program::Function(function),
-        words: admitted.args.items(),
+        words: admitted.args().items(),
         keys,
         args,
         db: session.db,
@@ -241,7 +241,7 @@ async fn change(
 ) -> Result<(), CommandError> {
     // What is kept shall be what was there last.
     let _script_permit = server.loading.lock().await;
-    if server.store.cluster().is_some() {
+    if server.store.is_shared() {
         reload_libraries(server).await?;
     }
     let before = server.functions.libraries();

@@ -8,7 +8,7 @@ use store::spans::Part;
 use store_engine::spec::flags;
 use store_engine::{Args, Command, CommandError, Reply};
 
-use crate::admission::{self, Admitted, Origin, Stage};
+use crate::admission::{self, Admitted, Parsed};
 use crate::commands::client::tracking;
 use crate::commands::rows::TRANSACTIONS;
 use crate::commands::watch::{has_changed, unwatch};
@@ -130,8 +130,8 @@ async fn exec(server: &Arc<Server>, session: &mut Session, out: &mut Reply) -> R
 /// Tells the audit log of the commands of the engine that were run.
 fn audit_queued(server: &Server, session: &Session, queued: &[Queued<'_>]) {
     for Queued { args, call, .. } in queued {
-        if let Ok(Admitted { row: Row::Engine(_), number, .. }) = call {
-            server.audit_call(&session.client, *number, *args, None);
+        if let Ok(Parsed { row: Row::Engine(_), number, .. }) = call {
+            server.queued_call_kept(&session.client, *number, *args, None);
         }
     }
 }
@@ -148,12 +148,12 @@ async fn foresee<'a>(server: &Server, mut db: usize, calls: &'a [Vec<&'a [u8]>])
             tokio::task::yield_now().await;
         }
         let args = Args::new(call);
-        let call = admission::admit(&server.registry, args, Origin::Client);
-        let queued = Queued { args, call, db };
-        if let Ok(Admitted { spec: Command { name: "select", .. }, .. }) = queued.call {
+        let call = admission::parse(&server.registry, args, false);
+        let selects = call.as_ref().is_ok_and(|call| call.spec().name == "select");
+        all.push(Queued { args, call, db });
+        if selects {
             db = connection::selected(args).unwrap_or(db);
         }
-        all.push(queued);
     }
     all
 }
@@ -167,8 +167,8 @@ async fn answer_beforehand<'a>(
     let mut answered = BTreeMap::new();
     for (at, call) in queued.iter().enumerate() {
         if matches!(call.handler(), Some(Handler::Async(AsyncHandler { in_exec: InExec::Beforehand, .. }))) {
-            let allowed = allow(server, session, call);
-            answered.insert(at, perform(server, session, call, allowed, Duration::ZERO).await);
+            let admitted = admit(server, session, call);
+            answered.insert(at, perform(server, session, call.args, admitted, Duration::ZERO).await);
         }
     }
     answered
@@ -198,38 +198,41 @@ impl<'a> Performer<'a> for Performing<'_, 'a> {
         }
         let Performing { server, session, queued, .. } = self;
         let queued = &queued[at];
-        match (&queued.call, allow(server, session, queued)) {
-            (Ok(admitted @ Admitted { row: Row::Engine(_), .. }), Ok(())) => {
-                tracking::note(server, session, admitted);
+        match admit(server, session, queued) {
+            Ok(admitted) if matches!(admitted.row, Row::Engine(_)) => {
+                tracking::note(server, session, &admitted);
                 Stepping::Now(QueuedStep::Engine(admitted, session.db))
             }
-            (_, allowed) => Stepping::Later(Box::pin(perform(server, session, queued, allowed, clock))),
+            admitted => Stepping::Later(Box::pin(perform(server, session, queued.args, admitted, clock))),
         }
     }
 }
 
-/// Refuses what may not be performed now, and shows the rest to those who watch.
-fn allow(server: &Server, session: &Session, queued: &Queued<'_>) -> Result<(), CommandError> {
-    let admitted = queued.call.as_ref().map_err(Clone::clone)?;
-    if server.monitors.listen() && !admitted.spec.has(flags::ADMIN) {
+/// Makes the checks of a queued call, and shows it to MONITOR.
+fn admit<'a>(
+    server: &Server,
+    session: &Session,
+    queued: &'a Queued<'a>,
+) -> Result<Admitted<'a>, CommandError> {
+    let parsed = queued.call.as_ref().map_err(Clone::clone)?;
+    if server.monitors.listen() && !parsed.spec().has(flags::ADMIN) {
         server.monitors.show(&server.pubsub, session.db, &session.client.addr, queued.args);
     }
-    let (account, client) = (&session.account, session.client.id);
-    Ok(admission::refuse_without_permission(server, account, client, Stage::Executed, admitted)?)
+    Ok(admission::admit_queued(server, session, parsed.clone())?)
 }
 
-/// Performs a queued call that is about no key, if it is `allowed`; what others are to do is left.
+/// Performs a queued call that is about no key, if it was `admitted`; what others are to do is left.
 async fn perform<'a>(
     server: &Arc<Server>,
     session: &mut Session,
-    queued: &'a Queued<'a>,
-    allowed: Result<(), CommandError>,
+    args: Args<'a>,
+    admitted: Result<Admitted<'a>, CommandError>,
     clock: Duration,
 ) -> QueuedStep<'a> {
     let mut reply = Reply::new(session.protocol);
-    let (part, db, args) = (Part::begin(), session.db, queued.args);
-    let sorted = match allowed {
-        Ok(()) => sort(server, session, queued, clock, &mut reply).await,
+    let (part, db) = (Part::begin(), session.db);
+    let sorted = match admitted {
+        Ok(admitted) => sort(server, session, admitted, clock, &mut reply).await,
         Err(error) => Err(error),
     };
     match sorted {
@@ -237,7 +240,7 @@ async fn perform<'a>(
         Ok(None) => {
             if let Some(number) = admission::number_of(&server.registry, args) {
                 let error = reply.is_error_from(0).then_some(&*reply.buf);
-                server.audit_call(&session.client, number, args, error);
+                server.queued_call_kept(&session.client, number, args, error);
             }
         }
         Err(error) => reply.error(&error),
@@ -253,21 +256,21 @@ async fn perform<'a>(
 async fn sort<'a>(
     server: &Arc<Server>,
     session: &mut Session,
-    queued: &'a Queued<'a>,
+    admitted: Admitted<'a>,
     clock: Duration,
     reply: &mut Reply,
 ) -> Result<Option<QueuedStep<'a>>, CommandError> {
-    let (args, admitted) = (queued.args, queued.call.as_ref().map_err(Clone::clone)?);
+    let args = admitted.args();
     let Row::Session(command) = admitted.row else {
         return Ok(Some(QueuedStep::Engine(admitted, session.db)));
     };
-    if admitted.spec.name == "time" {
+    if admitted.spec().name == "time" {
         scripting::reply_time(clock, reply);
         return Ok(None);
     }
     match command.run {
         Handler::Script { source, read_only } => {
-            let script = run_script::call_of(server, session, admitted, source, read_only)?;
+            let script = run_script::call_of(server, session, &admitted, source, read_only)?;
             Ok(Some(QueuedStep::Script(Box::new(script.within_exec()))))
         }
         Handler::Publish { shard } => {
@@ -277,7 +280,7 @@ async fn sort<'a>(
             Err(CommandError::new("ERR Command not allowed inside a transaction"))
         }
         Handler::Inline(_) | Handler::Async(_) => {
-            perform::perform(server, session, admitted, command.run, reply).await;
+            perform::perform(server, session, &admitted, command.run, reply).await;
             Ok(None)
         }
     }

@@ -20,12 +20,12 @@ pub async fn perform(
 ) {
     let start = out.buf.len();
     let done = match handler {
-        Handler::Inline(run) => run(server, session, admitted.args, out),
-        Handler::Async(handler) => (handler.run)(server, session, admitted.args, out).await,
+        Handler::Inline(run) => run(server, session, admitted.args(), out),
+        Handler::Async(handler) => (handler.run)(server, session, admitted.args(), out).await,
         Handler::Script { source, read_only } => {
             run_script::run(server, session, admitted, source, read_only, out).await
         }
-        Handler::Publish { shard } => pubsub::publish(server, session, admitted.args, shard, out).await,
+        Handler::Publish { shard } => pubsub::publish(server, session, admitted.args(), shard, out).await,
     };
     if let Err(error) = done {
         out.truncate(start);

@@ -125,7 +125,7 @@ fn rewrite(server: &Server, _: &mut Session, _: Args<'_>, out: &mut Reply) -> Re
 }
 
 fn last_save(server: &Server, _: &mut Session, _: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
-    let saved_at = match server.store.node().and_then(|node| node.journal()) {
+    let saved_at = match server.store.journal() {
         Some(journal) => journal.progress().saved_at,
         None => server.started_at,
     };
@@ -151,7 +151,7 @@ async fn shutdown(server: &Server, session: &mut Session, args: Args<'_>) -> Res
     if abort {
         return Err(CommandError::new("ERR No shutdown in progress."));
     }
-    if !nosave && let Some(journal) = server.store.node().and_then(|node| node.journal()) {
+    if !nosave && let Some(journal) = server.store.journal() {
         let flushed = journal.flush().await;
         if flushed.is_err() && !force {
             return Err(CommandError::new("ERR Errors trying to SHUTDOWN. Check logs."));

@@ -7,7 +7,6 @@ use store_engine::spec::{Access, flags};
 use store_engine::{Args, Arity, Command, CommandError, Group, KeyPart, Protocol, Reply, Routing};
 
 use super::client::tracking;
-use crate::admission::Admitted;
 use crate::server::Server;
 use crate::server::gateways;
 use crate::server::{AsyncHandler, Handler, SessionCommand};
@@ -317,37 +316,6 @@ pub fn leave(server: &Server, session: &mut Session) {
         server.pubsub.leave(&session.client, &mut own);
         note(session);
     }
-}
-
-/// Redis' refusal of other commands while a RESP2 connection is subscribed to something: it could not tell their
-/// replies from messages.
-pub fn refuse_while_subscribed(session: &Session, admitted: &Admitted<'_>) -> Result<(), CommandError> {
-    if session.subscriptions.is_none() || session.protocol == Protocol::Resp3 {
-        return Ok(());
-    }
-    let allowed = [
-        "ping",
-        "subscribe",
-        "ssubscribe",
-        "psubscribe",
-        "unsubscribe",
-        "sunsubscribe",
-        "punsubscribe",
-        "quit",
-        "reset",
-    ];
-    let (container, spec) = (admitted.row.spec(), admitted.spec);
-    if allowed.contains(&spec.name) {
-        return Ok(());
-    }
-    let name = match std::ptr::eq(container, spec) {
-        true => spec.name.to_owned(),
-        false => format!("{}|{}", container.name, spec.name),
-    };
-    Err(CommandError::owned(format!(
-        "ERR Can't execute '{name}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in \
-         this context"
-    )))
 }
 
 /// PING on a RESP2 connection that is subscribed to something, which is answered like a message. Whether it is one.

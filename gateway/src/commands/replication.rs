@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use store::{Blocked, Ending};
 use store_engine::spec::flags;
 use store_engine::{Args, Arity, Command, CommandError, Group, Reply};
 
 use super::rows::CONNECTION;
 use crate::server::Server;
 use crate::server::{AsyncHandler, Handler, SessionCommand};
-use crate::session::{Blocked, DataAccess, RemoteWaits, Session};
+use crate::session::{DataAccess, Session};
 
 /// The rows of this family.
 pub static COMMANDS: &[SessionCommand] = &[
@@ -114,7 +115,7 @@ async fn wait(session: &Session, args: Args<'_>, out: &mut Reply) -> Result<(), 
         out.integer(0);
         return Ok(());
     }
-    let waits = Arc::<RemoteWaits>::default();
+    let waits = Arc::<Ending>::default();
     *session.client.blocked.lock() = Some(Blocked::Remote(waits.clone()));
     let time_is_over = async {
         match timeout_ms {
@@ -124,7 +125,7 @@ async fn wait(session: &Session, args: Args<'_>, out: &mut Reply) -> Result<(), 
     };
     tokio::select! {
         () = time_is_over => out.integer(0),
-        end = waits.ended() => match resp::is_error(&end) {
+        end = waits.reply() => match resp::is_error(&end) {
             // CLIENT UNBLOCK … ERROR.
             true => out.relay(&end),
             false => out.integer(0),

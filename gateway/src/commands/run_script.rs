@@ -24,14 +24,14 @@ pub async fn run(
     let call = match source {
         ScriptSource::Function => function::function_call(server, session, admitted, read_only)?,
         ScriptSource::Text => {
-            let sha = sha_in_pieces(admitted.args[1]).await;
+            let sha = sha_in_pieces(admitted.args()[1]).await;
             script::script_call(server, session, admitted, Some(sha), false, read_only)?
         }
         ScriptSource::Digest => {
-            if server.store.cluster().is_some() {
-                Box::pin(script::find_remote(server, admitted.args[1])).await;
+            if server.store.is_shared() {
+                Box::pin(script::find_remote(server, admitted.args()[1])).await;
             }
-            script::script_call(server, session, admitted, parse_sha(admitted.args[1]), true, read_only)?
+            script::script_call(server, session, admitted, parse_sha(admitted.args()[1]), true, read_only)?
         }
     };
     scripting::run_script(server, call, out).await;
@@ -46,7 +46,7 @@ pub fn call_of<'a>(
     source: ScriptSource,
     read_only: bool,
 ) -> Result<ScriptCall<'a>, CommandError> {
-    let text = admitted.args[1];
+    let text = admitted.args()[1];
     match source {
         ScriptSource::Function => function::function_call(server, session, admitted, read_only),
         ScriptSource::Text => {

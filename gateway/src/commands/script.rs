@@ -200,7 +200,7 @@ pub(super) fn script_call<'a>(
     read_only: bool,
 ) -> Result<ScriptCall<'a>, CommandError> {
     const UNKNOWN: CommandError = CommandError::new("NOSCRIPT No matching script. Please use EVAL.");
-    let args = admitted.args;
+    let args = admitted.args();
     let sha = sha.ok_or(UNKNOWN)?;
     let known = if by_sha {
         server.scripts.get(&sha).ok_or(UNKNOWN)?
@@ -225,7 +225,7 @@ pub(super) fn script_call<'a>(
         budget,
         options,
         program: Program::Script(known),
-        words: admitted.args.items(),
+        words: admitted.args().items(),
         keys,
         args,
         db: session.db,
@@ -248,9 +248,9 @@ pub(super) fn run_span(server: &Server, session: &mut Session, options: &Options
 
 /// How many keys a call names whose third word tells it.
 pub(super) fn key_count(admitted: &Admitted<'_>) -> Result<usize, CommandError> {
-    match admitted.keys.len() {
+    match admitted.keys().len() {
         // Admission has found none: there is none, or the number is wrong.
-        0 => Ok(keys_of(admitted.spec, admitted.args)?.len()),
+        0 => Ok(keys_of(admitted.spec(), admitted.args())?.len()),
         count => Ok(count),
     }
 }

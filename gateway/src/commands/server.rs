@@ -190,10 +190,7 @@ async fn configure(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(
             server.counters.reset();
             server.calls.reset();
             server.errors.reset();
-            match &server.store {
-                Store::Local(node) => node.reset_counts(),
-                Store::Distributed(cluster) => cluster.configure(Vec::new(), true).await?,
-            }
+            server.store.reset_counts().await?;
             out.ok();
         }
         b"rewrite" => {
@@ -280,7 +277,7 @@ fn server_section(server: &Server, text: &mut String) {
         "hz": server.config.hz.get(),
         "config_file": server.config.file().unwrap_or_default().display(),
         "io_threads": server.config.threads.get(),
-        "shards": server.store.node().map_or(0, |node| node.shards()),
+        "shards": server.store.shards(),
     );
 }
 

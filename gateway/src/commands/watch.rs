@@ -1,16 +1,12 @@
 //! WATCH, UNWATCH.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-
-use store::Store;
 use store_engine::{Args, Arity, Command, CommandError, KeyPart, Reply};
 use tokio::runtime::Handle;
 
 use super::rows::TRANSACTIONS;
 use crate::server::Server;
 use crate::server::{AsyncHandler, Handler, InExec, SessionCommand};
-use crate::session::{DataAccess, Session, Watch, watch_bytes};
+use crate::session::{DataAccess, Session, watch_bytes};
 use crate::telemetry::counters::unix_ms;
 
 /// The rows of this family.
@@ -75,15 +71,8 @@ async fn watch(
         if session.watched.contains_key(&watched) {
             continue;
         }
-        let watch = match &server.store {
-            Store::Local(node) => {
-                let changed = Arc::new(AtomicBool::new(false));
-                node.watch(session.db, key, unix_ms(), &changed);
-                session.client.details.lock().watched.push(changed.clone());
-                Watch::Local(changed)
-            }
-            Store::Distributed(cluster) => Watch::Remote(cluster.watch(session.db, key).await?),
-        };
+        let watch = server.store.watch(session.db, key, unix_ms()).await?;
+        session.client.details.lock().watched.extend(watch.flag().cloned());
         session.watched.insert(watched, watch);
         let held = &session.client.held;
         held.set_watched(held.watched() + watch_bytes(key));
@@ -103,13 +92,7 @@ pub fn unwatch(server: &Server, session: &mut Session) {
     let store = server.store.clone();
     let forget = move || {
         for ((db, key), watch) in watched {
-            match (watch, &store) {
-                (Watch::Local(changed), Store::Local(node)) if !changed.load(Ordering::Relaxed) => {
-                    node.unwatch(db, &key, &changed);
-                }
-                (Watch::Remote(watch), Store::Distributed(cluster)) => cluster.unwatch(watch),
-                _ => {}
-            }
+            store.unwatch(db, &key, watch);
         }
     };
     match Handle::try_current() {
@@ -122,10 +105,6 @@ pub fn unwatch(server: &Server, session: &mut Session) {
 
 /// Whether a watched key has changed. One that has expired counts: looking at it removes it, which raises its flag.
 pub(super) fn has_changed(server: &Server, session: &Session, now_ms: u64) -> bool {
-    // Over nodes it is they who see that a key expired.
-    let expired = server
-        .store
-        .node()
-        .is_some_and(|node| session.watched.keys().any(|(db, key)| node.refresh(*db, key, now_ms)));
+    let expired = session.watched.keys().any(|(db, key)| server.store.refresh(*db, key, now_ms));
     expired || session.watch_broken()
 }

@@ -78,10 +78,8 @@ impl Work {
 
     /// Refuses what comes to the same as a command that whoever asks may not make.
     pub fn check(&self, argv: &[&[u8]]) -> Result<(), Failure> {
-        let admitted = admission::admit(&self.server.registry, Args::new(argv), Origin::Client);
-        let allowed = admitted
-            .and_then(|admitted| Ok(admission::refuse_to_session(&self.server, &self.session, &admitted)?));
-        allowed.map_err(|error| Failure::Reply(error.text().as_bytes().to_vec()))
+        let admitted = admission::admit(&self.server, Origin::Client(&self.session), Args::new(argv));
+        admitted.map(drop).map_err(|why| Failure::Reply(why.error().text().as_bytes().to_vec()))
     }
 
     /// Says who asks, as an `Authorization` header does: `Basic` with user and password, or `Bearer` with the password
@@ -180,7 +178,7 @@ impl Work {
     /// Waits until what was done is kept as durability promises.
     pub async fn keep(&mut self) -> Result<(), Failure> {
         if self.session.data_access != DataAccess::Nothing
-            && let Some(journal) = self.server.store.node().and_then(|node| node.journal())
+            && let Some(journal) = self.server.store.journal()
             && let Err(reason) = journal.settle(self.session.data_access == DataAccess::Written).await
             && self.session.data_access == DataAccess::Written
         {

@@ -429,7 +429,7 @@ async fn write(
     bytes: &mut Vec<u8>,
 ) -> io::Result<()> {
     if data_access != DataAccess::Nothing
-        && let Some(journal) = server.store.node().and_then(|node| node.journal())
+        && let Some(journal) = server.store.journal()
         && (!bytes.is_empty() || journal.is_behind())
         && let Err(failure) = journal.settle(data_access == DataAccess::Written).await
         && data_access == DataAccess::Written

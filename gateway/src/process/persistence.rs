@@ -89,7 +89,7 @@ pub fn describe(store: &Store, text: &mut String) {
         let _ = write!(text, "{name}:{value}\r\n");
     };
     line(text, "loading", &0);
-    let Some(journal) = store.node().and_then(|node| node.journal()) else {
+    let Some(journal) = store.journal() else {
         line(text, "durability", &"memory");
         line(text, "rdb_bgsave_in_progress", &0);
         line(text, "aof_enabled", &0);

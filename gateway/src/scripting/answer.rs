@@ -24,8 +24,10 @@ pub(super) fn cost_of(out: &Reply) -> u64 {
 
 /// Whether a call may be sent later: it acts on keys that it names, and leaves nothing to chance.
 pub(super) fn can_wait(admitted: &Admitted<'_>) -> bool {
-    let spec = admitted.spec;
-    !admitted.keys.is_empty() && spec.routing.of(admitted.args) == Routing::ByKey && !spec.has(flags::RANDOM)
+    let spec = admitted.spec();
+    !admitted.keys().is_empty()
+        && spec.routing.of(admitted.args()) == Routing::ByKey
+        && !spec.has(flags::RANDOM)
 }
 
 /// What the host of either mode answers in, no more than so many bytes.

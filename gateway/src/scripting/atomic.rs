@@ -10,7 +10,7 @@ use super::call::ScriptCall;
 use super::circumstances::{Collects, RetryReason, RunContext};
 use super::dry_run;
 use super::errors::ScriptError;
-use super::host::ScriptHost;
+use super::host::{Locked, ScriptHost};
 use super::locks::LockSet;
 use super::outcome::{append_reply, note_end};
 use super::outgoing::Outgoing;
@@ -36,7 +36,7 @@ impl Attempts {
             locks: LockSet::of_keys(call.keys, call.db, call.lock_mode()),
             collects: Collects::at_first(server),
             // Whoever wants to know what the calls do is told that of each.
-            opens: server.store.node().is_none() && call.trace.is_none() && call.program.stats().may_open(),
+            opens: call.trace.is_none() && call.program.stats().may_open(),
             leaves: call.trace.is_none(),
             snapshot: None,
         }
@@ -128,7 +128,7 @@ pub(super) async fn run_atomic(
         let mut attempt = run_once(server, call, txn, snapshot, collects, attempts.leaves).await;
         // It may have learnt that only when it began.
         if let (Some(first), Some(host)) = (&mut attempts.snapshot, &attempt.host) {
-            (first.now_ms, first.full) = (host.snapshot.now_ms, host.snapshot.full);
+            (first.now_ms, first.full) = (host.locking.snapshot.now_ms, host.locking.snapshot.full);
         }
         if tells {
             attempt = Box::pin(dry_run::note_changes(server, call, attempt, snapshot, collects)).await?;
@@ -145,7 +145,7 @@ pub(super) async fn run_atomic(
             return Err(ScriptError::memory(server, call, limit));
         }
         if let Some(retry) = retry {
-            attempts.repeat(server, call, host.as_ref().map(|host| &host.txn), retry);
+            attempts.repeat(server, call, host.as_ref().map(|host| &host.locking.txn), retry);
             // Taken back before the next round asks for its locks.
             drop(host);
             continue;
@@ -155,12 +155,12 @@ pub(super) async fn run_atomic(
         if call.is_dry() {
             note_end(server, call, failed, &usage);
             if let Some(mut host) = host {
-                Box::pin(dry_run::report(call, &mut host.txn, failed, start, out)).await?;
+                Box::pin(dry_run::report(call, &mut host.locking.txn, failed, start, out)).await?;
             }
             // It tells of the run, however that ended.
             return Ok(Ran::Over { is_error: false });
         }
-        if let Some(ScriptHost { txn, outgoing, .. }) = host.map(|host| *host)
+        if let Some(ScriptHost { locking: Locked { txn, outgoing, .. }, .. }) = host.map(|host| *host)
             && !(failed && call.options.on_error == Some(OnError::RollBack))
         {
             if txn.requests().count() > call.keys.len() {

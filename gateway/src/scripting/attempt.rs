@@ -7,19 +7,16 @@ use store::Transaction;
 
 use super::call::ScriptCall;
 use super::circumstances::{Collects, RetryReason, RunContext};
-use super::host::ScriptHost;
+use super::host::{Common, Locked, ScriptHost};
 use super::outcome::is_error;
-use super::outgoing::Outgoing;
-use super::queue::Queue;
 use super::sandbox::run_in_sandbox;
-use crate::admission::Recent;
 use crate::scripts::options::OnError;
 use crate::server::Server;
 
 /// How one round went.
 pub(super) struct Attempt {
     /// The host with the transaction, unless the sandbox took it down with it.
-    pub host: Option<Box<ScriptHost>>,
+    pub host: Option<Box<ScriptHost<Locked>>>,
     pub outcome: Outcome,
     pub usage: ResourceUsage,
 }
@@ -27,7 +24,7 @@ pub(super) struct Attempt {
 impl Attempt {
     /// Why it has to be repeated.
     pub fn retry(&mut self) -> Option<RetryReason> {
-        self.host.as_mut()?.retry.take()
+        self.host.as_mut()?.locking.retry.take()
     }
 }
 
@@ -40,28 +37,17 @@ pub(super) async fn run_once(
     collects: Collects,
     ends: bool,
 ) -> Attempt {
-    let trace = call.traced();
+    let common = Common::new(
+        server,
+        call.caller(),
+        (snapshot.db, snapshot.read_only),
+        call.declared(),
+        call.budget.memory_bytes,
+        (call.reader.clone(), call.traced()),
+    );
     txn.set_limits(call.txn_limits(server));
     // Boxed for its way to the sandbox and back: it is large.
-    let host = Box::new(ScriptHost {
-        server: server.clone(),
-        txn,
-        snapshot,
-        caller: call.caller(),
-        retry: None,
-        recent: Recent::default(),
-        collects,
-        queue: Queue::default(),
-        waiting: None,
-        declared: call.declared(),
-        wrote: false,
-        reply_bytes: call.budget.memory_bytes,
-        outgoing: Outgoing::default(),
-        clock_requested: None,
-        asking: None,
-        trace,
-        reader: call.reader.clone(),
-    });
+    let host = Box::new(ScriptHost { common, locking: Locked::new(txn, snapshot, collects) });
     let (mut host, outcome, usage) = run_in_sandbox(server, call, snapshot.clock_seconds, host, None).await;
     if let (Some(host), Outcome::Reply(_)) = (&mut host, &outcome) {
         // What will be undone has no end to go with: an error of a collected call comes before the script's own.

@@ -9,11 +9,11 @@ use store::spans::Part;
 use store::{Conflict, LockRequest, Mode, TxnLimits};
 use store_engine::Protocol;
 
-use super::caller::Caller;
 use super::circumstances::{RetryReason, RunContext};
-use super::declared::{Declared, Refuser, note_undeclared};
+use super::undeclared::note_undeclared;
 use crate::acl::Account;
 use crate::acl::limits::Limit;
+use crate::admission::{Caller, Declared, Refuser};
 use crate::scripts::cache::Known;
 use crate::scripts::functions::Function;
 use crate::scripts::options::{Flags, Options, UndeclaredKeys};

@@ -20,12 +20,12 @@ pub(super) enum Asking {
 /// What a call asks about channels, if it does.
 pub(super) fn about_channels(admitted: &Admitted<'_>, protocol: Protocol) -> Option<Asking> {
     let Row::Session(command) = admitted.row else { return None };
-    let args = admitted.args;
+    let args = admitted.args();
     match (command.run, command.spec.name) {
         (Handler::Publish { shard }, _) => {
             Some(Asking::Publish(Message { shard, channel: args[1].into(), text: args[2].into() }))
         }
-        (_, "pubsub") if admitted.spec.name != "help" => {
+        (_, "pubsub") if admitted.spec().name != "help" => {
             Some(Asking::Channels(args.rest(0).iter().map(|item| Box::from(*item)).collect(), protocol))
         }
         _ => None,

@@ -44,10 +44,10 @@ pub(super) enum Collects {
 impl Collects {
     /// What is collected until a call fails that was.
     pub fn at_first(server: &Server) -> Collects {
-        match (server.config.collects_always(), server.store.node()) {
+        match (server.config.collects_always(), server.store.is_shared()) {
             (true, _) => Collects::All,
-            (false, None) => Collects::Away,
-            (false, Some(_)) => Collects::Nothing,
+            (false, true) => Collects::Away,
+            (false, false) => Collects::Nothing,
         }
     }
 

@@ -78,20 +78,20 @@ pub(super) async fn note_changes(
 ) -> Result<Attempt, ScriptError> {
     let (Some(trace), Outcome::Reply(_)) = (&call.trace, &attempt.outcome) else { return Ok(attempt) };
     let Some(host) = &mut attempt.host else { return Ok(attempt) };
-    if host.retry.is_some() {
+    if host.locking.retry.is_some() {
         return Ok(attempt);
     }
     let is_undone = is_error(&attempt.outcome) && call.options.on_error == Some(OnError::RollBack);
     let (changes, omitted) = match is_undone {
         true => (Vec::new(), 0),
-        false => host.txn.undo_part_with_changes(MOST_CHANGES).await?,
+        false => host.locking.txn.undo_part_with_changes(MOST_CHANGES).await?,
     };
     let mut summary = Reply::new(Protocol::Resp3);
     summary.array(changes.len());
     changes.iter().for_each(|change| write_change(change, &mut summary));
     trace.set_changes(summary.buf, omitted);
     match attempt.host.take_if(|_| !changes.is_empty()) {
-        Some(host) => Ok(run_once(server, call, host.txn, snapshot, collects, false).await),
+        Some(host) => Ok(run_once(server, call, host.locking.txn, snapshot, collects, false).await),
         None => Ok(attempt),
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use script::{Outcome, ResourceUsage};
 use store::spans::Part;
-use store::{Call, Conflict, LockRequest, Mode, Transaction, TransactionError, WatchId};
+use store::{Conflict, LockRequest, Mode, Transaction, TransactionError, WatchId};
 use store_engine::error::REPLY_TOO_LARGE;
 use store_engine::work::LONG_CALL_STEPS;
 use store_engine::{Args, CommandError, Reply};
@@ -17,12 +17,12 @@ use super::call::ScriptCall;
 use super::circumstances::{Collects, RetryReason, RunContext};
 use super::dry_run;
 use super::errors::{ScriptError, exec_memory_error, never_run_error};
-use super::host::ScriptHost;
+use super::host::{Locked, ScriptHost};
 use super::locks::LockSet;
 use super::outcome::{append_reply, forget, note_end, note_killed, note_never_run};
 use super::outgoing::{Outgoing, commit};
 use super::spans;
-use crate::admission::{self, Admitted};
+use crate::admission::{self, Admitted, Parsed};
 use crate::scripts::cache::{sha_of, spelled};
 use crate::scripts::options::OnError;
 use crate::scripts::running::Who;
@@ -41,8 +41,8 @@ const CALLS_PER_YIELD: usize = 1000;
 pub struct Queued<'a> {
     /// The call as it came.
     pub args: Args<'a>,
-    /// The result of its admission.
-    pub call: Result<Admitted<'a>, CommandError>,
+    /// The call, parsed. Its checks are made when its turn has come.
+    pub call: Result<Parsed<'a>, CommandError>,
     /// The database that it will find selected.
     pub db: usize,
 }
@@ -81,7 +81,7 @@ impl Queued<'_> {
 
     /// Whether it compiles or runs something, for which a user may have to wait.
     fn needs_permit(&self) -> bool {
-        let subcommand = self.call.as_ref().map_or("", |call| call.spec.name);
+        let subcommand = self.call.as_ref().map_or("", |call| call.spec().name);
         let loads = self.command().is_some_and(|command| {
             matches!(
                 (command.spec.name, subcommand),
@@ -95,7 +95,7 @@ impl Queued<'_> {
 /// A queued call of EXEC when its turn has come. What is about no key is done by then.
 pub enum QueuedStep<'a> {
     /// A command of the engine.
-    Engine(&'a Admitted<'a>, usize),
+    Engine(Admitted<'a>, usize),
     /// Something that was answered thus.
     Answered(Vec<u8>),
     /// PUBLISH or SPUBLISH.
@@ -131,10 +131,6 @@ pub enum Stepping<'s, 'a> {
     Now(QueuedStep<'a>),
     /// It may have to wait.
     Later(Pin<Box<dyn Future<Output = QueuedStep<'a>> + Send + 's>>),
-}
-
-fn call_of<'a>(admitted: &'a Admitted<'_>, db: usize, now_ms: u64) -> Call<'a> {
-    Call { command: admitted.spec, args: admitted.args, keys: &admitted.keys, db, now_ms }
 }
 
 /// The present time, which stands still for all steps in all rounds.
@@ -181,8 +177,8 @@ pub async fn exec<'a>(
         if at % CALLS_PER_YIELD == CALLS_PER_YIELD - 1 {
             tokio::task::yield_now().await;
         }
-        if let Ok(admitted) = call {
-            locks.add(&call_of(admitted, *db, 0));
+        if let Ok(parsed) = call {
+            locks.add(parsed.call(), *db);
         }
     }
     let script = queued.iter().find(|queued| queued.script_source().is_some());
@@ -326,7 +322,7 @@ async fn attempt<'a>(
             QueuedStep::Engine(admitted, db) => {
                 make_room(out).await.map_err(Broken::Ended)?;
                 let (part, start) = (Part::begin(), out.buf.len());
-                let call = call_of(admitted, *db, shared.present.now_ms);
+                let call = admitted.at(*db, shared.present.now_ms);
                 txn.set_limits(server.transaction_limits());
                 let execute = txn.execute(&call, Mode::Exclusive, &mut shared.seed, out);
                 let done = match &part {
@@ -334,7 +330,7 @@ async fn attempt<'a>(
                     None => execute.await,
                 };
                 if let Some(part) = part {
-                    let name = admission::shown_name(&server.registry, admitted.args);
+                    let name = server.registry.shown_name(usize::from(admitted.number));
                     spans::report_queued(server, part, name, *db, &out.buf[start..]);
                 }
                 if out.is_over_limit() {
@@ -347,7 +343,7 @@ async fn attempt<'a>(
                     tokio::task::yield_now().await;
                 }
                 match done {
-                    Ok(fine) => server.calls.add_untimed(admitted.number, !fine),
+                    Ok(fine) => server.queued_call_ran(admitted.number, !fine),
                     Err(TransactionError::Conflict(Conflict::Limit(limit))) => {
                         return Err(Broken::Ended(exec_memory_error(server, limit)));
                     }
@@ -431,7 +427,7 @@ async fn run_step(
     };
     let retry = done.retry();
     // What an earlier round has come to is locked from the start.
-    let found = done.host.iter().flat_map(|host| host.txn.requests().skip(before));
+    let found = done.host.iter().flat_map(|host| host.locking.txn.requests().skip(before));
     let lacked = match &retry {
         Some(RetryReason::Lock(Conflict::Key(request))) => Some(request),
         _ => None,
@@ -446,7 +442,7 @@ async fn run_step(
     if let Some(retry) = retry {
         call.program.stats().add_rerun();
         event.iter_mut().for_each(|event| event.repeat());
-        return Err(Broken::RetryReason(done.host.map(|host| Box::new(host.txn)), retry));
+        return Err(Broken::RetryReason(done.host.map(|host| Box::new(host.locking.txn)), retry));
     }
     let failed = match done.outcome {
         Outcome::CompileError(message) => {
@@ -465,7 +461,7 @@ async fn run_step(
     call.report_end(how, &done.usage);
     event.iter_mut().for_each(|event| event.end(how, done.usage.fuel));
     let host = done.host.ok_or_else(|| ended(ScriptError::SandboxLost))?;
-    let ScriptHost { mut txn, outgoing: published, snapshot, .. } = *host;
+    let ScriptHost { locking: Locked { mut txn, outgoing: published, snapshot, .. }, .. } = *host;
     shared.seed = snapshot.seed;
     if call.is_dry() {
         dry_run::report(call, &mut txn, failed, start, &mut out.buf).await.map_err(ended)?;

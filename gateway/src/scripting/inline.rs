@@ -2,14 +2,12 @@
 
 use std::time::Duration;
 
+use store_engine::command::resolve;
 use store_engine::reply::help;
-use store_engine::{CommandError, DATABASES, Reply};
+use store_engine::{Args, CommandError, DATABASES, Reply};
 
-use super::caller::Caller;
-
-use crate::admission::Admitted;
-use crate::server::Server;
-use crate::server::{Row, run_now};
+use crate::admission::{Admitted, Caller};
+use crate::server::{Row, Server, run_now};
 use crate::session::{ClientInfo, Session};
 
 /// Answers a call. `db` is the database that the script has selected, and `clock` what it sees as the present time.
@@ -21,7 +19,7 @@ pub(super) fn answer(
     clock: Duration,
     out: &mut Reply,
 ) {
-    let Admitted { row, spec, args, .. } = *admitted;
+    let (row, spec, args) = (admitted.row, admitted.spec(), admitted.args());
     match (spec.name, row) {
         ("select", _) => {
             match args.integer(1).map(|db| usize::try_from(db).ok().filter(|db| *db < DATABASES)) {
@@ -58,6 +56,19 @@ fn session(server: &Server, caller: &Caller, db: usize, out: &Reply) -> Session 
     });
     let account = client.account.lock().clone();
     Session::within(client, account, db, out.protocol)
+}
+
+/// `redis.acl_check_cmd`: whether the user may make a call.
+pub(super) fn answer_whether_allowed(server: &Server, caller: &Caller, args: Args<'_>, out: &mut Reply) {
+    let row = server.registry.lookup(args.name());
+    let row = row.map(|row| server.registry.inner(row, args).map_or(row, |(row, _)| row).spec());
+    let Some((row, spec)) = row.and_then(|row| Some((row, resolve(row, args)?))) else {
+        return out.error(&CommandError::new("ERR Invalid command passed to redis.acl_check_cmd()"));
+    };
+    match &caller.account {
+        Some(account) if server.acl.check(account, row, spec, args).is_err() => out.null(),
+        _ => out.integer(1),
+    }
 }
 
 /// TIME: seconds and microseconds.

@@ -1,6 +1,6 @@
 //! What an atomic unit locks, and how that grows from round to round.
 
-use store::{Call, Conflict, LockRequest, Mode, Transaction, TransactionError, WatchId};
+use store::{Conflict, LockRequest, Mode, ParsedCall, Transaction, TransactionError, WatchId};
 use store_engine::Routing;
 
 use crate::server::Server;
@@ -39,9 +39,10 @@ impl LockSet {
         server.store.begin(requests, self.whole, now_ms, watches).await
     }
 
-    /// The same for what begins with its first calls, if the data is elsewhere.
+    /// The same for a transaction that locks with its first calls, where that saves anything.
     pub fn open(&mut self, server: &Server) -> Option<Transaction> {
-        server.store.open(std::mem::take(&mut self.requests))
+        let opened = server.store.open(std::mem::take(&mut self.requests));
+        opened.map_err(|requests| self.requests = requests).ok()
     }
 
     /// For the next round: what the last one held, with what it lacked.
@@ -61,10 +62,10 @@ impl LockSet {
         self.whole |= other.whole;
     }
 
-    /// Adds what a call needs.
-    pub fn add(&mut self, call: &Call<'_>) {
-        self.whole |= matches!(call.command.routing.of(call.args), Routing::Everywhere | Routing::Paged);
-        let request = |(key, mode): (&[u8], Mode)| LockRequest { db: call.db, key: key.into(), mode };
-        self.requests.extend(call.keys().map(request));
+    /// Adds what a call in database `db` needs.
+    pub fn add(&mut self, call: &ParsedCall<'_>, db: usize) {
+        self.whole |= matches!(call.command().routing.of(call.args()), Routing::Everywhere | Routing::Paged);
+        let request = |(key, mode): (&[u8], Mode)| LockRequest { db, key: key.into(), mode };
+        self.requests.extend(call.key_locks().map(request));
     }
 }

@@ -11,17 +11,15 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::atomic::{Attempts, Kept, Ran, run_atomic};
 use super::call::ScriptCall;
 use super::circumstances::RetryReason;
-use super::declared::Refuser;
 use super::dry_run;
 use super::errors::ScriptError;
+use super::host::{Common, ScriptHost, Unlocked};
 use super::outcome::{append_outcome, note_end, note_killed};
 use super::outgoing::commit;
-use super::queue::Queue;
 use super::sandbox::run_in_sandbox;
 use super::slices::Pace;
 use super::spans;
-use super::unlocked::UnlockedHost;
-use crate::admission::{self, Recent};
+use crate::admission::{self, Refuser};
 use crate::scripts::options::Flags;
 use crate::server::Server;
 use crate::telemetry::script_stats::Ended;
@@ -129,34 +127,24 @@ async fn run_unlocked(
     out: &mut Vec<u8>,
 ) -> Result<bool, ScriptError> {
     let pace = Pace::new(call.budget.slice_fuel);
-    let host = Box::new(UnlockedHost {
-        server: server.clone(),
-        db: call.db,
-        seed: call.seed,
-        caller: call.caller(),
-        read_only: call.read_only,
-        oom_slack_bytes: call.oom_slack_bytes(),
-        recent: Recent::default(),
-        declared: call.declared().filter(|declared| declared.by == Refuser::User),
-        queue: Queue::default(),
-        sent: 0,
-        collects: server.config.script_auto_async.get() > 0,
-        waiting: None,
-        reply_bytes: call.budget.memory_bytes,
-        unpaid_steps: 0,
-        failed: None,
-        asking: None,
-        pace: pace.clone(),
-        trace: call.traced(),
-        reader: call.reader.clone(),
-    });
+    let collects = server.config.script_auto_async.get() > 0;
+    let common = Common::new(
+        server,
+        call.caller(),
+        (call.db, call.read_only),
+        call.declared().filter(|declared| declared.by == Refuser::User),
+        call.budget.memory_bytes,
+        (call.reader.clone(), call.traced()),
+    );
+    let locking = Unlocked::new(call.seed, call.oom_slack_bytes(), collects, pace.clone());
+    let host = Box::new(ScriptHost { common, locking });
     let _permit = server.counters.queue_waits.of(server.runtime.admit(true)).await;
     let (host, outcome, usage) =
         run_in_sandbox(server, call, call.clock_seconds(server), host, Some(pace)).await;
     if let Some(mut host) = host {
         // Also those of a script that was ended: it did call them.
         host.send_all().await;
-        if let (Some(error), Outcome::Reply(_) | Outcome::Stopped) = (host.failed.take(), &outcome) {
+        if let (Some(error), Outcome::Reply(_) | Outcome::Stopped) = (host.locking.failed.take(), &outcome) {
             call.note(server, Ended::WithError, &usage);
             return Err(ScriptError::UnusedCall(error));
         }

@@ -6,7 +6,7 @@ use std::time::Instant;
 use store_engine::{Args, Reply};
 
 use super::call::ScriptCall;
-use crate::admission::{self, Origin};
+use crate::admission;
 use crate::server::Server;
 use crate::telemetry::script_trace::{CallNow, Trace};
 
@@ -28,12 +28,10 @@ pub(super) fn report_call(
     args: Args<'_>,
     reply: &Reply,
 ) {
-    let admitted = admission::admit(&server.registry, args, Origin::Script { read_only: false }).ok();
-    let number = admitted
-        .as_ref()
-        .map(|admitted| admitted.number)
-        .or_else(|| admission::number_of(&server.registry, args));
-    let key = admitted.and_then(|admitted| admitted.keys.first().map(|(at, _)| args[*at]));
+    let parsed = admission::parse(&server.registry, args, true).ok();
+    let number =
+        parsed.as_ref().map(|parsed| parsed.number).or_else(|| admission::number_of(&server.registry, args));
+    let key = parsed.and_then(|parsed| parsed.keys().first().map(|(at, _)| args[*at]));
     let key = key.map(|key| (key, server.store.group_of(key)));
     let (args, is_error) = (args.items(), reply.is_error_from(0));
     trace.call(&CallNow { args, number, db, key, began, reply: &reply.buf, is_error });

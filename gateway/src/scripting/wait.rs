@@ -1,28 +1,25 @@
 //! Blocking calls of clients: an attempt that finds nothing waits in the store.
 
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use resp::{ReplyLimits, Value};
 use smallvec::SmallVec;
-use store::client::Backoff;
-use store::{Call, Cluster, Node, Store};
-use store_engine::keys::keys_of;
+use store::ParsedCall;
 use store_engine::spec::flags;
 use store_engine::wait::BlockingCall;
 use store_engine::{Args, CommandError, Protocol, Reply, command, error};
 
 use crate::admission::Admitted;
 use crate::server::Server;
-use crate::session::{Blocked, ClientInfo, RemoteWaits};
+use crate::session::ClientInfo;
 use crate::telemetry::counters::unix_ms;
 
 /// Whether the reply from `start` on says that a blocking call found nothing.
 pub fn found_nothing(admitted: &Admitted<'_>, out: &Reply, start: usize) -> bool {
-    admitted.spec.has(flags::BLOCKING)
+    admitted.spec().has(flags::BLOCKING)
         && out.is_null_from(start)
-        && BlockingCall::of(admitted.spec, admitted.args).blocks()
+        && BlockingCall::of(admitted.spec(), admitted.args()).blocks()
 }
 
 /// The reply to a blocking call whose time is over.
@@ -41,7 +38,7 @@ pub async fn wait(
     db: usize,
     out: &mut Reply,
 ) {
-    let blocking = BlockingCall::of(admitted.spec, admitted.args);
+    let blocking = BlockingCall::of(admitted.spec(), admitted.args());
     let timeout_ms = match blocking.timeout_ms() {
         Ok(timeout_ms) => timeout_ms,
         Err(error) => return out.error(&error),
@@ -53,10 +50,10 @@ pub async fn wait(
             Err(error) => return out.error(&error),
         }
     }
-    let mut items = SmallVec::<[&[u8]; 8]>::from_slice(admitted.args.items());
+    let mut items = SmallVec::<[&[u8]; 8]>::from_slice(admitted.args().items());
     ends.iter().for_each(|(at, id)| items[*at] = id);
-    let args = Args::new(&items);
-    let call = Call { command: admitted.spec, args, keys: &admitted.keys, db, now_ms: unix_ms() };
+    let call = admitted.at(db, unix_ms());
+    let call = call.with_items(&items).expect("the IDs of streams are no keys");
     let protocol = out.protocol;
     let timer = async {
         if timeout_ms > 0 {
@@ -68,12 +65,8 @@ pub async fn wait(
         // Whoever was first has answered.
         std::future::pending::<()>().await;
     };
-    let served = async {
-        match &server.store {
-            Store::Local(node) => wait_local(node, client, &call, protocol).await,
-            Store::Distributed(cluster) => wait_remote(cluster, client, &call, protocol).await,
-        }
-    };
+    let began = |blocked| *client.blocked.lock() = Some(blocked);
+    let served = server.store.block(&call, protocol, client.id, unix_ms, began);
     let reply = tokio::select! {
         biased;
         reply = served => reply,
@@ -96,11 +89,9 @@ async fn last_id(
     let items = [&b"XINFO"[..], b"STREAM", key];
     let args = Args::new(&items);
     let row = command::lookup(b"xinfo").and_then(|row| command::resolve(row, args));
-    let row = row.expect("the engine has it");
-    let keys = keys_of(row, args)?;
-    let call = Call { command: row, args, keys: &keys, db, now_ms: unix_ms() };
+    let call = row.and_then(|row| ParsedCall::new(row, args)).expect("the engine has it").of_server();
     let mut out = Reply::new(Protocol::Resp2);
-    server.store.execute(&call, client.id, unix_ms, &mut 0, &mut out).await;
+    server.store.execute(&call.at(db, 0), client.id, unix_ms, &mut 0, &mut out).await;
     let nothing = CommandError::new("ERR internal error: cannot read the last ID of a stream");
     match Value::parse(&out.buf, ReplyLimits::default()) {
         Ok(Value::Array(fields)) => {
@@ -111,69 +102,5 @@ async fn last_id(
         Ok(Value::Error(text)) if text == error::NO_SUCH_KEY.text().as_bytes() => Ok(b"0-0".to_vec()),
         Ok(Value::Error(text)) => Err(CommandError::owned(String::from_utf8_lossy(&text).into_owned())),
         _ => Err(nothing),
-    }
-}
-
-async fn wait_local(
-    node: &Arc<Node>,
-    client: &ClientInfo,
-    call: &Call<'_>,
-    protocol: Protocol,
-) -> Result<Vec<u8>, CommandError> {
-    let mut blocked = node.block(call, protocol);
-    *client.blocked.lock() = Some(Blocked::Local(blocked.waiter().clone()));
-    let failed = CommandError::new("ERR internal error: the task that executed this call failed");
-    blocked.reply(unix_ms).await.ok_or(failed)
-}
-
-async fn wait_remote(
-    cluster: &Arc<Cluster>,
-    client: &ClientInfo,
-    call: &Call<'_>,
-    protocol: Protocol,
-) -> Result<Vec<u8>, CommandError> {
-    let waits = Arc::<RemoteWaits>::default();
-    *client.blocked.lock() = Some(Blocked::Remote(waits.clone()));
-    let mut backoff = Backoff::default();
-    loop {
-        let waiting = cluster.wait(call, protocol);
-        let (notify_only, map) = (waiting.notify_only, waiting.map.clone());
-        let (reply, cancel) = waiting.reply(cluster);
-        let mut reply = pin!(reply);
-        if notify_only {
-            // Only now, as whatever comes from here on is told.
-            let mut out = Reply::new(protocol);
-            cluster.execute(call, client.id, &mut 0, &mut out).await;
-            if !out.is_null_from(0) {
-                return Ok(out.buf);
-            }
-            if *cluster.map() != *map {
-                // Others may have to be asked to tell.
-                continue;
-            }
-        }
-        tokio::select! {
-            biased;
-            wakeup = &mut reply => match wakeup? {
-                Some(wakeup) if notify_only && wakeup.is_empty() => continue,
-                Some(reply) => return Ok(reply.to_vec()),
-                None => {}
-            },
-            end = waits.ended() => {
-                if notify_only {
-                    return Ok(end);
-                }
-                cancel.cancel();
-                let last = reply.await?.unwrap_or_default();
-                let nothing = last.is_empty() || Reply::append_to(last.to_vec(), protocol).is_null_from(0);
-                return Ok(if nothing { end } else { last.to_vec() });
-            }
-        }
-        // Slots have moved, and it waits where they are now.
-        tokio::select! {
-            biased;
-            again = backoff.again() => again?,
-            end = waits.ended() => return Ok(end),
-        }
     }
 }

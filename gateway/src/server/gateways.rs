@@ -19,23 +19,20 @@ pub use channels::reply_channels;
 pub async fn kill(server: &Server, functions: bool, sha: Option<&str>) -> Result<usize, CommandError> {
     let kill = Kill { functions, sha: sha.unwrap_or_default().to_owned() };
     let killed = kill_local(server, &kill);
-    let Some(cluster) = server.store.cluster() else { return Ok(killed) };
-    let query = Query { body: Some(Body::Kill(kill)) };
-    match cluster.gather(query.encode_to_vec().into()).await {
-        Ok(answers) => {
-            let counts = answers.into_iter().filter_map(|answer| Answer::decode(answer).ok());
-            Ok(killed + counts.map(|answer| answer.count as usize).sum::<usize>())
-        }
+    match ask(server, Body::Kill(kill)).await {
+        Ok(answers) => Ok(killed + sum(&answers)),
         Err(_) if killed > 0 => Ok(killed),
         Err(error) => Err(error),
     }
 }
 
-/// Asks all others; nothing if there cannot be any.
+/// Asks all other gateways.
 async fn ask(server: &Server, body: Body) -> Result<Vec<Answer>, CommandError> {
-    let Some(cluster) = server.store.cluster() else { return Ok(Vec::new()) };
+    if !server.store.is_shared() {
+        return Ok(Vec::new());
+    }
     let query = Query { body: Some(body) };
-    Ok(decoded(cluster.gather(query.encode_to_vec().into()).await?))
+    Ok(decoded(server.store.ask_gateways(query.encode_to_vec().into()).await?))
 }
 
 fn decoded(answers: Vec<bytes::Bytes>) -> Vec<Answer> {
@@ -55,10 +52,11 @@ pub async fn publish(
     text: &[u8],
 ) -> Result<usize, CommandError> {
     let mut count = 0;
-    if let Some(cluster) = server.store.cluster() {
+    if server.store.is_shared() {
         let publish = Publish { shard, channel: channel.to_vec().into(), text: text.to_vec().into() };
         let query = Query { body: Some(Body::Publish(publish)) };
-        count = sum(&decoded(cluster.gather_once(channel, query.encode_to_vec().into()).await?));
+        let answers = server.store.ask_gateways_once(channel, query.encode_to_vec().into()).await?;
+        count = sum(&decoded(answers));
     }
     Ok(count + server.pubsub.publish(shard, channel, text))
 }

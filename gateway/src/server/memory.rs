@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use store::{Limit, Node, OnFull, Store, TxnLimits};
+use store::{Limit, Node, OnFull, TxnLimits};
 use store_engine::evict::{Order, Policy};
 use store_engine::hyperloglog::SparseLimit;
 use store_engine::{Aging, CommandError};
@@ -89,10 +89,7 @@ impl Server {
 
     /// Whether the data exceeds its limit by more than `slack_bytes`, as [`Server::memory_is_full`] knows it.
     pub fn memory_exceeds_limit(&self, slack_bytes: usize) -> bool {
-        match &self.store {
-            Store::Local(node) => node.exceeds_limit(slack_bytes, unix_ms()),
-            Store::Distributed(cluster) => slack_bytes == 0 && cluster.is_full(),
-        }
+        self.store.exceeds_limit(slack_bytes, unix_ms())
     }
 
     /// Whether commands that need memory have to be refused. Makes room first, if that is possible. Of nodes in

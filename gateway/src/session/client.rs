@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
-use store::Waiter;
+use store::Blocked;
 
 use super::memory::{ClientMemory, ConnectionMemory};
 use super::push_queue::PushQueue;
@@ -43,56 +43,6 @@ pub struct ClientInfo {
     pub held: ConnectionMemory,
     /// What changes rarely.
     pub details: Mutex<ClientDetails>,
-}
-
-/// A call that waits for its keys.
-#[derive(Clone)]
-pub enum Blocked {
-    /// On the node of this process.
-    Local(Arc<Waiter>),
-    /// On nodes elsewhere.
-    Remote(Arc<RemoteWaits>),
-}
-
-impl Blocked {
-    /// Whether nobody has answered yet.
-    pub fn is_waiting(&self) -> bool {
-        match self {
-            Blocked::Local(waiter) => waiter.is_waiting(),
-            Blocked::Remote(waits) => waits.end.lock().is_none(),
-        }
-    }
-
-    /// Ends the waiting with this reply; `false` if somebody else has already ended it.
-    pub fn answer(&self, reply: Vec<u8>) -> bool {
-        match self {
-            Blocked::Local(waiter) => waiter.answer(reply),
-            Blocked::Remote(waits) => {
-                let mut end = waits.end.lock();
-                let first = end.is_none();
-                if first {
-                    *end = Some(reply);
-                    waits.ended.notify_one();
-                }
-                first
-            }
-        }
-    }
-}
-
-/// How the waiting of a call for nodes elsewhere is ended by others than these.
-#[derive(Default)]
-pub struct RemoteWaits {
-    end: Mutex<Option<Vec<u8>>>,
-    ended: tokio::sync::Notify,
-}
-
-impl RemoteWaits {
-    /// The reply with which somebody ends it.
-    pub async fn ended(&self) -> Vec<u8> {
-        self.ended.notified().await;
-        self.end.lock().clone().unwrap_or_default()
-    }
 }
 
 /// The part of [`ClientInfo`] that commands change.

@@ -13,8 +13,7 @@ use proto::store::v1::{self as wire, Request, Requests, Response, Responses};
 use store::client::{Cluster, PeerCredentials};
 use store::server::Service;
 use store::topology::SlotMap;
-use store::{Call, LockRequest, Mode, Node, Store};
-use store_engine::keys::keys_of;
+use store::{Call, LockRequest, Mode, Node, ParsedCall, Store};
 use store_engine::{Args, Protocol, Reply, command};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
@@ -276,6 +275,6 @@ async fn with_call<T>(line: &str, run: impl AsyncFnOnce(&Call<'_>) -> T) -> T {
     let items: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
     let args = Args::new(&items);
     let command = command::lookup(&args.name().to_ascii_lowercase()).expect("a command");
-    let keys = keys_of(command, args).expect("no counts");
-    run(&Call { command, args, keys: &keys, db: 0, now_ms: NOW_MS }).await
+    let call = ParsedCall::new(command, args).expect("arguments").of_server();
+    run(&call.at(0, NOW_MS)).await
 }

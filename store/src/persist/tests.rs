@@ -11,13 +11,12 @@ use std::task::{Context, Poll, Waker};
 use parking_lot::Mutex;
 use proptest::prelude::*;
 use store_engine::effect::CATALOG;
-use store_engine::keys::keys_of;
 use store_engine::{Args, Protocol, Reply, Value, command};
 
 use super::offline::{Contents as Filling, fill_disk};
 use super::writer::{MOST_AWAITED, Writer};
 use super::{load, prepare};
-use crate::call::Call;
+use crate::call::{Call, ParsedCall};
 use crate::journal::disk::{Disk, DiskError, Each, Op, Open};
 use crate::journal::{Durability, record};
 use crate::lock::{LockRequest, Mode};
@@ -180,9 +179,8 @@ fn with_call<T>(line: &str, run: impl FnOnce(&Call<'_>) -> T) -> T {
     let items: Vec<&[u8]> = line.split_whitespace().map(str::as_bytes).collect();
     let args = Args::new(&items);
     let command = command::lookup(&args.name().to_ascii_lowercase()).expect("a command");
-    let keys = keys_of(command, args).expect("keys");
     let db = usize::from(line.ends_with('9'));
-    run(&Call { command, args, keys: &keys, db, now_ms: NOW_MS })
+    run(&ParsedCall::new(command, args).expect("arguments").of_server().at(db, NOW_MS))
 }
 
 const KINDS: [&str; 6] = ["list", "hash", "set", "zset", "string", "stream"];

@@ -9,18 +9,18 @@ use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 
 use foldhash::fast::RandomState;
-use store_engine::keys::KeyAt;
 use store_engine::keyspace::{Key, Vacancy};
 use store_engine::notifications::Notification;
 use store_engine::work::{self, CancelFlag};
 use store_engine::{
-    Args, Command, CommandError, Ctx, Effects, Partition, Partitions, Protocol, Reply, Routing, UndoLog, Work,
+    CommandError, Ctx, Effects, Partition, Partitions, Protocol, Reply, Routing, UndoLog, Work,
 };
 use tokio::sync::Semaphore;
 
 use super::limits::difference;
 use super::{Conflict, LocalTransaction};
 use crate::call::Call;
+use crate::call_buffer::CallBuffer;
 use crate::invalidations::Origin;
 use crate::lock::Mode;
 use crate::node::Node;
@@ -59,42 +59,12 @@ impl LocalTransaction {
     }
 }
 
-/// A call with arguments of its own.
-struct OwnedCall {
-    command: &'static Command,
-    bytes: Vec<u8>,
-    /// Where in `bytes` each argument ends.
-    ends: Vec<usize>,
-    keys: Box<[KeyAt]>,
-    db: usize,
-    now_ms: u64,
-}
-
-impl OwnedCall {
-    fn of(call: &Call<'_>) -> OwnedCall {
-        let items = call.args.items();
-        let mut bytes = Vec::with_capacity(items.iter().map(|item| item.len()).sum());
-        let mut ends = Vec::with_capacity(items.len());
-        for item in items {
-            bytes.extend_from_slice(item);
-            ends.push(bytes.len());
-        }
-        let Call { command, keys, db, now_ms, .. } = *call;
-        OwnedCall { command, bytes, ends, keys: keys.into(), db, now_ms }
-    }
-
-    fn with<R>(&self, run: impl FnOnce(&Call<'_>) -> R) -> R {
-        let starts = std::iter::once(0).chain(self.ends.iter().copied());
-        let items: Vec<&[u8]> = starts.zip(&self.ends).map(|(start, end)| &self.bytes[start..*end]).collect();
-        let OwnedCall { command, keys, db, now_ms, .. } = self;
-        run(&Call { command, args: Args::new(&items), keys, db: *db, now_ms: *now_ms })
-    }
-}
-
 /// What runs on the other thread.
 struct LongCall {
     txn: Box<LocalTransaction>,
-    call: OwnedCall,
+    /// The call alone.
+    call: CallBuffer,
+    now_ms: u64,
     interruption: Interruption,
     origin: Origin,
     out: Reply,
@@ -150,9 +120,12 @@ impl LocalTransaction {
         let mut own = Reply::new(out.protocol);
         own.set_limit(out.limit().saturating_sub(out.buf.len()));
         own.cancel = (interruption == Interruption::RollsBack).then(|| cancel.0.clone());
+        let mut alone = CallBuffer::default();
+        alone.push(call);
         let long = LongCall {
             txn: self,
-            call: OwnedCall::of(call),
+            call: alone,
+            now_ms: call.now_ms,
             interruption,
             origin: Origin::present(),
             out: own,
@@ -184,8 +157,11 @@ impl LocalTransaction {
 
 impl LongCall {
     fn run(mut self) -> LongCall {
-        let LongCall { txn, call, interruption, origin, out, seed, done } = &mut self;
-        *done = call.with(|call| origin.act(|| txn.run_detached(call, *interruption, seed, out)));
+        let LongCall { txn, call, now_ms, interruption, origin, out, seed, done } = &mut self;
+        *done = {
+            let call = call.get(0);
+            origin.act(|| txn.run_detached(&call.at(*now_ms), *interruption, seed, out))
+        };
         self
     }
 }

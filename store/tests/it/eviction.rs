@@ -5,9 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use store::{Call, Demand, Evicted, LocalTransaction, LockRequest, Mode, Node};
+use store::{Demand, Evicted, LocalTransaction, LockRequest, Mode, Node, ParsedCall};
 use store_engine::evict::{Order, Policy};
-use store_engine::keys::keys_of;
 use store_engine::{Aging, Args, Protocol, Reply, command};
 
 const LRU: Policy = Policy { volatile: false, order: Order::Idle };
@@ -32,10 +31,9 @@ impl Store {
         let args = Args::new(&items);
         let command = command::lookup(&args.name().to_ascii_lowercase()).expect("a command");
         let command = command::resolve(command, args).expect("a subcommand");
-        let keys = keys_of(command, args).expect("keys");
-        let call = Call { command, args, keys: &keys, db: 0, now_ms: self.now_ms };
+        let call = ParsedCall::new(command, args).expect("arguments").of_server();
         let mut out = Reply::new(Protocol::Resp2);
-        self.node.try_execute(&call, &mut 1, &mut out).expect("nobody is in the way");
+        self.node.try_execute(&call.at(0, self.now_ms), &mut 1, &mut out).expect("nobody is in the way");
         String::from_utf8_lossy(&out.buf).trim_end().to_owned()
     }
 
@@ -131,9 +129,13 @@ async fn the_account_is_true_whatever_happens() {
                 let items: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
                 let args = Args::new(&items);
                 let command = command::lookup(&args.name().to_ascii_lowercase()).expect("a command");
-                let keys = keys_of(command, args).expect("keys");
-                let call = Call { command, args, keys: &keys, db: 0, now_ms: store.now_ms };
-                let done = txn.execute(&call, Mode::Exclusive, &mut 1, &mut Reply::new(Protocol::Resp2));
+                let call = ParsedCall::new(command, args).expect("arguments").of_server();
+                let done = txn.execute(
+                    &call.at(0, store.now_ms),
+                    Mode::Exclusive,
+                    &mut 1,
+                    &mut Reply::new(Protocol::Resp2),
+                );
                 assert_eq!(done, Ok(true));
             }
             drop(txn);

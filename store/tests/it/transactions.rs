@@ -3,8 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use store::{Call, Change, Conflict, LocalTransaction, LockRequest, Mode, Node, Preview};
-use store_engine::keys::keys_of;
+use store::{Call, Change, Conflict, LocalTransaction, LockRequest, Mode, Node, ParsedCall, Preview};
 use store_engine::{Args, Protocol, Reply, command};
 
 /// When calls are made here, and when those keys have expired that expire.
@@ -41,8 +40,8 @@ fn with_call_at<T>(line: &str, now_ms: u64, run: impl FnOnce(&Call<'_>) -> T) ->
     let items: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
     let args = Args::new(&items);
     let command = command::lookup(&args.name().to_ascii_lowercase()).unwrap();
-    let keys = keys_of(command, args).unwrap();
-    run(&Call { command, args, keys: &keys, db: 0, now_ms })
+    let call = ParsedCall::new(command, args).unwrap().of_server();
+    run(&call.at(0, now_ms))
 }
 
 fn exclusive(keys: &[&str]) -> Vec<LockRequest> {

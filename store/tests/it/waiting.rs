@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use store::{BlockedCall, Call, LocalTransaction, Mode, Node};
-use store_engine::keys::keys_of;
+use store::{BlockedCall, Call, LocalTransaction, Mode, Node, ParsedCall};
 use store_engine::{Args, Protocol, Reply, command};
 
 const NOW_MS: u64 = 1_000_000;
@@ -12,8 +11,7 @@ fn with_call<T>(line: &str, run: impl FnOnce(&Call<'_>) -> T) -> T {
     let items: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
     let args = Args::new(&items);
     let command = command::lookup(&args.name().to_ascii_lowercase()).unwrap();
-    let keys = keys_of(command, args).unwrap();
-    run(&Call { command, args, keys: &keys, db: 0, now_ms: NOW_MS })
+    run(&ParsedCall::new(command, args).unwrap().of_server().at(0, NOW_MS))
 }
 
 /// The reply to `line` as a client's command, or `None` if it has to be a transaction.

@@ -205,9 +205,9 @@ pub fn leave(server: &Server, session: &mut Session) {
 pub fn note(server: &Server, session: &Session, admitted: &Admitted<'_>) {
     if let Some(follows) = &session.tracking
         && follows.notes()
-        && reads(admitted.spec)
+        && reads(admitted.spec())
     {
-        let keys = admitted.keys.iter().map(|(at, _)| admitted.args[*at]);
+        let keys = admitted.keys().iter().map(|(at, _)| admitted.args()[*at]);
         server.tracking.read(&server.pubsub, session.client.id, keys);
     }
 }

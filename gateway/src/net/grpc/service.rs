@@ -201,7 +201,7 @@ async fn run(
     let done = bounds.hold(async { Ok(eval::run(&mut work, run_request).await?) }).await?;
     let (run, trace) = {
         let snapshot = done.trace.snapshot();
-        let remote = work.server.store.node().is_none();
+        let remote = work.server.store.is_shared();
         let run = convert::run(&snapshot);
         (run, traced.then(|| convert::trace(&snapshot, remote)))
     };

@@ -117,8 +117,8 @@ impl Ahead {
             out.buf.extend_from_slice(&early[copied..offset]);
             copied = offset;
             let start = out.buf.len();
-            let received = dispatch::receive(server, command, &mut clock, out).await;
-            let is_slow = |took: Duration| dispatch::is_slow(server, took);
+            let received = dispatch::receive(server, &session.client, command, &mut clock, out).await;
+            let is_slow = |took: Duration| server.is_slow(took);
             if !matches!(received, Ok(took) if !took.is_some_and(is_slow)) {
                 let mut parser = Parser::new(ANY);
                 // It was parsed before.
@@ -132,7 +132,7 @@ impl Ahead {
                     }
                 };
                 if let Some(took) = took {
-                    dispatch::note_slow(server, session, args, took);
+                    server.note_slow(&session.client, args, took);
                 }
             }
             largest = largest.max(out.buf.len() - start);
