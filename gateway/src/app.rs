@@ -18,7 +18,7 @@ use tokio::sync::watch;
 use tracing::info;
 
 use crate::commands::reload::reload;
-use crate::config::{Address, Config};
+use crate::config::{Address, Config, SettingError};
 use crate::net;
 use crate::process::certificates::Certificates;
 use crate::process::descriptors;
@@ -34,6 +34,12 @@ use crate::telemetry::log;
 /// Why the server did not start: one line.
 #[derive(Debug)]
 pub struct StartError(String);
+
+impl From<SettingError> for StartError {
+    fn from(error: SettingError) -> StartError {
+        StartError(error.to_string())
+    }
+}
 
 impl fmt::Display for StartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -106,11 +112,11 @@ async fn run(
     io: Vec<Handle>,
 ) -> Result<(), StartError> {
     let mut signals = Signals::new()?;
-    let certificates = Certificates::load(&config).map_err(StartError)?;
+    let certificates = Certificates::load(&config)?;
     let storage = {
         // Streams to nodes elsewhere live where most connections do: what these ask is then sent together.
         let _on_first_thread = io.first().map(Handle::enter);
-        let peer_credentials = certificates.peer_credentials(&config).map_err(StartError)?;
+        let peer_credentials = certificates.peer_credentials(&config)?;
         Storage::open(&config, peer_credentials, accept_loss).map_err(StartError)?
     };
     let resp = config.resp.get().ok_or_else(|| StartError("resp: no address is set".into()))?;

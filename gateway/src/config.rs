@@ -12,6 +12,7 @@ pub mod atomic_file;
 pub mod cell;
 mod clients;
 mod derived;
+mod errors;
 mod kind;
 mod load;
 mod parameter;
@@ -23,6 +24,7 @@ mod telemetry;
 mod values;
 
 pub use cell::Address;
+pub use errors::SettingError;
 pub use kind::ParameterKind;
 pub use kind::bytes as parse_bytes;
 pub use load::{Sources, load};

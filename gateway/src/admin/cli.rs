@@ -13,7 +13,7 @@ use crate::admin::health;
 use crate::admin::offline_tools::Task;
 use crate::admin::reference;
 use crate::admin::topology;
-use crate::config::{self, Config, PARAMETERS, ParameterKind, Sources};
+use crate::config::{self, Config, PARAMETERS, ParameterKind, SettingError, Sources};
 use crate::export::metrics;
 use crate::process::certificates::to_ask;
 use crate::telemetry::counters::Listener;
@@ -64,6 +64,12 @@ pub struct UsageError(String);
 impl UsageError {
     /// What the process exits with.
     pub const EXIT_CODE: u8 = 2;
+}
+
+impl From<SettingError> for UsageError {
+    fn from(error: SettingError) -> UsageError {
+        UsageError(error.to_string())
+    }
 }
 
 impl fmt::Display for UsageError {
@@ -182,7 +188,7 @@ fn health_task(flags: &ArgMatches, config: &Config) -> Result<health::Task, Usag
         true => (Listener::Grpc, config.grpc.get()),
         false => (Listener::Http, config.http.get()),
     };
-    let tls = to_ask(config, listener, flags.contains_id("tls-ca-cert-file")).map_err(UsageError)?;
+    let tls = to_ask(config, listener, flags.contains_id("tls-ca-cert-file"))?;
     let name = flags.get_one::<String>("name").cloned();
     Ok(health::Task { listener, address: address.ok_or_else(off)?, tls, name })
 }

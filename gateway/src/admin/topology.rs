@@ -87,7 +87,8 @@ pub fn run(config: &Config, task: &Task) -> u8 {
 
 async fn done(config: &Config, task: &Task) -> Result<(), String> {
     let stores: Vec<String> = config.stores.get().iter().map(Address::to_string).collect();
-    let peer_credentials = Certificates::load(config)?.peer_credentials(config)?;
+    let peer_credentials = Certificates::load(config).and_then(|known| known.peer_credentials(config));
+    let peer_credentials = peer_credentials.map_err(|error| error.to_string())?;
     let map = look(&stores, &peer_credentials).await?;
     let cluster = Cluster::of(map, peer_credentials.clone());
     for link in cluster.links() {

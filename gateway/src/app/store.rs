@@ -38,13 +38,13 @@ async fn run(config: &Arc<Config>, accept_loss: bool) -> Result<(), StartError> 
     log::follow(config);
     descriptors::raise_limit();
     config.stores.set(Vec::new());
-    let certificates = Arc::new(Certificates::load(config).map_err(StartError)?);
+    let certificates = Arc::new(Certificates::load(config)?);
     // What is spoken here is spoken among nodes.
     let tls = certificates.of(Listener::Grpc).cloned();
     if tls.is_some() && config.tls_ca_cert_file.get().is_none() {
         return Err(StartError("tls-cert-file: tls-ca-cert-file is required to verify other nodes".into()));
     }
-    let credentials = PeerCredentials { token: token(config).map_err(StartError)?, tls };
+    let credentials = PeerCredentials { token: token(config)?, tls };
     let address = config.grpc.get().ok_or_else(|| StartError("grpc: no address is set".into()))?;
     let (listener, bound) = listen("grpc", &address, config)?;
     let knows_peers =
@@ -64,7 +64,7 @@ async fn run(config: &Arc<Config>, accept_loss: bool) -> Result<(), StartError> 
         move |settings: &[(String, String)]| {
             let pairs: Vec<_> =
                 settings.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())).collect();
-            config.set(&pairs)?;
+            config.set(&pairs).map_err(|error| format!("ERR {error}"))?;
             log::follow(&config);
             config.apply_settings_of_data(&node);
             Ok(())

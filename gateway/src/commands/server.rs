@@ -169,7 +169,7 @@ async fn configure(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(
                 return Err(store_engine::error::wrong_arity("config|set"));
             }
             let pairs: Vec<_> = args.rest(2).chunks_exact(2).map(|pair| (pair[0], pair[1])).collect();
-            server.config.set(&pairs).map_err(CommandError::owned)?;
+            server.config.set(&pairs)?;
             if pairs.iter().any(|(name, _)| name.eq_ignore_ascii_case(b"requirepass")) {
                 server.acl.require(&server.config.requirepass.get());
             }
@@ -194,7 +194,7 @@ async fn configure(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(
             out.ok();
         }
         b"rewrite" => {
-            server.config.rewrite().map_err(CommandError::owned)?;
+            server.config.rewrite()?;
             out.ok();
         }
         _ => reply::help(out, "CONFIG", HELP),

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use toml_edit::{DocumentMut, Value};
 
+use super::errors::RewriteError;
 use super::kind::{ParameterKind, humane};
 use super::parameter::Parameter;
 use super::runtime::SETTING;
@@ -24,27 +25,26 @@ impl Config {
     }
 
     /// Writes what differs from the defaults, or stands in the file, into the file. Errors are those of Redis.
-    pub fn rewrite(&self) -> Result<(), String> {
-        let file = self.file().ok_or("ERR The server is running without a config file")?;
+    pub fn rewrite(&self) -> Result<(), RewriteError> {
+        let file = self.file().ok_or(RewriteError::NoFile)?;
         // A CONFIG SET in the middle of this, or another rewriting, would mix with it.
         let _alone = SETTING.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        self.rewrite_in(&file).map_err(|why| format!("ERR Rewriting config file: {why}"))
+        self.rewrite_in(&file)
     }
 
-    fn rewrite_in(&self, file: &Path) -> Result<(), String> {
+    fn rewrite_in(&self, file: &Path) -> Result<(), RewriteError> {
         let old = match fs::read_to_string(file) {
             Ok(old) => old,
             Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
-            Err(error) => return Err(plain(&error)),
+            Err(error) => return Err(RewriteError::File(error)),
         };
         let new = self.rewritten(&old)?;
-        replace(file, |out| out.write_all(new.as_bytes())).map_err(|error| plain(&error))
+        replace(file, |out| out.write_all(new.as_bytes())).map_err(RewriteError::File)
     }
 
     /// The new text of a file. What does not change keeps its form.
-    fn rewritten(&self, old: &str) -> Result<String, String> {
-        let mut document: DocumentMut =
-            old.parse().map_err(|error: toml_edit::TomlError| error.message().replace('\n', ", "))?;
+    fn rewritten(&self, old: &str) -> Result<String, RewriteError> {
+        let mut document: DocumentMut = old.parse().map_err(RewriteError::Syntax)?;
         // Defaults, where they are computed, are computed from what the rows before them are now.
         let usual = Config::empty();
         let mut added = String::new();
@@ -101,12 +101,6 @@ fn text_of(value: &Value) -> String {
         (None, Some(number)) => number.to_string(),
         (None, None) => value.to_string(),
     }
-}
-
-/// An error in the words of `strerror`.
-fn plain(error: &io::Error) -> String {
-    let text = error.to_string();
-    text.split(" (os error").next().unwrap_or_default().to_owned()
 }
 
 #[cfg(test)]
@@ -177,6 +171,7 @@ mod tests {
 
     #[test]
     fn a_file_that_is_not_toml_stays() {
-        assert_eq!(Config::defaults().rewritten("hz = = 1"), Err("extra `=`, expected nothing".to_owned()));
+        let refused = Config::defaults().rewritten("hz = = 1").map_err(|error| error.to_string());
+        assert_eq!(refused, Err("Rewriting config file: extra `=`, expected nothing".to_owned()));
     }
 }

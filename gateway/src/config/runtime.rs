@@ -5,6 +5,7 @@ use std::sync::Mutex;
 use store_engine::glob;
 
 use super::derived::DERIVED;
+use super::errors::SetError;
 use super::parameter::Parameter;
 use super::table::PARAMETERS;
 use super::values::Config;
@@ -50,8 +51,8 @@ impl Config {
         parameters.chain(derived)
     }
 
-    /// Changes all the named parameters, or none and says why in the words of an error reply.
-    pub fn set(&self, pairs: &[(&[u8], &[u8])]) -> Result<(), String> {
+    /// Changes all the named parameters, or none.
+    pub fn set(&self, pairs: &[(&[u8], &[u8])]) -> Result<(), SetError> {
         let _alone = SETTING.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let mut rows: Vec<&'static Parameter> = Vec::with_capacity(pairs.len());
         // As in Redis, names are looked at before values, and an unknown one comes before what follows it.
@@ -67,9 +68,7 @@ impl Config {
                     return Err(failed(&name, "can't set immutable config"));
                 }
                 None => {
-                    return Err(format!(
-                        "ERR Unknown option or number of arguments for CONFIG SET - '{name}'"
-                    ));
+                    return Err(SetError::Unknown(name.into_owned()));
                 }
             }
         }
@@ -85,8 +84,8 @@ impl Config {
     }
 }
 
-fn failed(name: &str, why: &str) -> String {
-    format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {why}")
+fn failed(name: &str, why: &str) -> SetError {
+    SetError::Refused(name.to_owned(), why.to_owned())
 }
 
 #[cfg(test)]
@@ -101,7 +100,7 @@ mod tests {
     fn set(config: &Config, pairs: &[(&str, &str)]) -> String {
         let pairs: Vec<(&[u8], &[u8])> =
             pairs.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())).collect();
-        config.set(&pairs).map_or_else(|error| error, |()| "OK".to_owned())
+        config.set(&pairs).map_or_else(|error| format!("ERR {error}"), |()| "OK".to_owned())
     }
 
     #[test]

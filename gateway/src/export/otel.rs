@@ -23,7 +23,7 @@ use tonic::{Request, Status};
 
 use self::collector_log::CollectorLog;
 use self::traces::Traces;
-use crate::config::Config;
+use crate::config::{Config, SettingError};
 use crate::export::metrics::Gathered;
 use crate::process::dial::Remote;
 use crate::telemetry::counters::unix_time;
@@ -47,12 +47,14 @@ pub struct Collector {
 impl Collector {
     /// The one that the configuration names, if it does; `spans` go there from now on. `instance` tells this process from
     /// others. Needs a runtime.
-    pub fn open(config: &Config, instance: &str, spans: &Spans) -> Result<Option<Collector>, String> {
+    pub fn open(config: &Config, instance: &str, spans: &Spans) -> Result<Option<Collector>, SettingError> {
         let url = config.otel_endpoint.get();
         if url == "none" {
             return Ok(None);
         }
-        let wrong = |error: &dyn std::fmt::Display| format!("otel-endpoint: {url}: {error}");
+        let wrong = |error: &dyn std::fmt::Display| {
+            SettingError::new("otel-endpoint", format_args!("{url}: {error}"))
+        };
         let (scheme, address) = url.split_once("://").ok_or_else(|| wrong(&"it has no scheme"))?;
         let address = address.trim_end_matches('/').to_owned();
         let tls =
@@ -73,7 +75,9 @@ impl Collector {
         }
         let header = |(name, value): (String, String)| {
             let known = MetadataKey::from_str(&name).ok().zip(MetadataValue::try_from(value).ok());
-            known.ok_or_else(|| format!("OTEL_EXPORTER_OTLP_HEADERS: {name} is not a valid header"))
+            known.ok_or_else(|| {
+                SettingError::new("OTEL_EXPORTER_OTLP_HEADERS", format_args!("{name} is not a valid header"))
+            })
         };
         let headers =
             pairs("OTEL_EXPORTER_OTLP_HEADERS").into_iter().map(header).collect::<Result<_, _>>()?;

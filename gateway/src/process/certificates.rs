@@ -10,7 +10,7 @@ use tls::{Clients, Files, Protocol, Tls, Wire};
 use tokio::net::TcpStream;
 use tracing::info;
 
-use crate::config::Config;
+use crate::config::{Config, SettingError};
 use crate::process::persistence::token;
 use crate::telemetry::counters::Listener;
 
@@ -28,36 +28,34 @@ pub struct Certificates {
 
 impl Certificates {
     /// Reads the files; else which parameter is wrong, and why.
-    pub fn load(config: &Config) -> Result<Certificates, String> {
+    pub fn load(config: &Config) -> Result<Certificates, SettingError> {
         let [cert, key, roots] =
             [&config.tls_cert_file, &config.tls_key_file, &config.tls_ca_cert_file].map(|file| file.get());
         let stores = config.tls_stores.get() == 1;
         if stores && roots.is_none() {
-            return Err(
-                "tls-stores: tls-ca-cert-file is required to verify the certificates of store nodes".into()
-            );
+            let reason = "tls-ca-cert-file is required to verify the certificates of store nodes";
+            return Err(SettingError::new("tls-stores", reason));
         }
         let own: Option<(PathBuf, PathBuf)> = match (cert, key) {
             (Some(cert), Some(key)) => Some((cert, key)),
             (None, None) => None,
-            (Some(_), None) => return Err("tls-cert-file: requires tls-key-file".into()),
-            (None, Some(_)) => return Err("tls-key-file: requires tls-cert-file".into()),
+            (Some(_), None) => return Err(SettingError::new("tls-cert-file", "requires tls-key-file")),
+            (None, Some(_)) => return Err(SettingError::new("tls-key-file", "requires tls-cert-file")),
         };
         let clients = match (config.tls_auth_clients.get(), &roots) {
             (0, None) | (3, _) => Clients::Anyone,
             (0 | 1, Some(_)) => Clients::Known,
             (2, Some(_)) => Clients::Optional,
             _ => {
-                return Err(
-                    "tls-auth-clients: tls-ca-cert-file is required to verify client certificates".into()
-                );
+                let reason = "tls-ca-cert-file is required to verify client certificates";
+                return Err(SettingError::new("tls-auth-clients", reason));
             }
         };
         if own.is_none() && roots.is_none() {
             return Ok(Certificates::default());
         }
         let listeners = if own.is_some() { config.tls_listeners.get() } else { 0 };
-        let tls = Tls::load(Files { own, roots, clients }).map_err(|why| format!("tls: {why}"))?;
+        let tls = Tls::load(Files { own, roots, clients }).map_err(|why| SettingError::new("tls", why))?;
         Ok(Certificates { tls: Some(Arc::new(tls)), listeners, stores })
     }
 
@@ -83,7 +81,7 @@ impl Certificates {
     }
 
     /// How store nodes are known, and how this is known to them.
-    pub fn peer_credentials(&self, config: &Config) -> Result<PeerCredentials, String> {
+    pub fn peer_credentials(&self, config: &Config) -> Result<PeerCredentials, SettingError> {
         Ok(PeerCredentials { token: token(config)?, tls: self.tls.clone().filter(|_| self.stores) })
     }
 
@@ -111,14 +109,15 @@ impl Certificates {
 
 /// What is needed to ask a server of this configuration whether it is well, if that face of it is TLS; `insists` says that
 /// it is although the configuration has no certificate of it.
-pub fn to_ask(config: &Config, listener: Listener, insists: bool) -> Result<Option<Files>, String> {
+pub fn to_ask(config: &Config, listener: Listener, insists: bool) -> Result<Option<Files>, SettingError> {
     let own = config.tls_cert_file.get().zip(config.tls_key_file.get());
     if config.tls_listeners.get() & 1 << spoken(listener).0 == 0 || (own.is_none() && !insists) {
         return Ok(None);
     }
     let roots = config.tls_ca_cert_file.get();
     if roots.is_none() {
-        return Err("tls-ca-cert-file: required to verify the server's certificate".into());
+        let reason = "required to verify the server's certificate";
+        return Err(SettingError::new("tls-ca-cert-file", reason));
     }
     Ok(Some(Files { own, roots, clients: Clients::Anyone }))
 }

@@ -9,7 +9,7 @@ use store::persist::Kept;
 use store::{Cluster, Node, Store};
 use tracing::info;
 
-use crate::config::{Address, Config};
+use crate::config::{Address, Config, SettingError};
 
 /// The node, and what writes it down if it outlives the process.
 pub struct Storage {
@@ -72,9 +72,10 @@ impl Storage {
 }
 
 /// The word that gateways and store nodes of a cluster must know.
-pub fn token(config: &Config) -> Result<Option<String>, SaveError> {
+pub fn token(config: &Config) -> Result<Option<String>, SettingError> {
     let Some(file) = config.cluster_token_file.get() else { return Ok(None) };
-    let failed = |why: String| format!("cluster-token-file: {}: {why}", file.display());
+    let failed =
+        |why: String| SettingError::new("cluster-token-file", format_args!("{}: {why}", file.display()));
     let text = std::fs::read_to_string(&file).map_err(|error| failed(error.to_string()))?;
     match text.trim() {
         "" => Err(failed("the file is empty".into())),
