@@ -32,8 +32,12 @@ fn main() -> ExitCode {
     log::start();
     // SAFETY: there is no other thread yet.
     unsafe { store::journal::prepare_process() };
-    let action =
-        cli::parse(std::env::args_os(), |name| std::env::var_os(name), |path| std::fs::read_to_string(path));
+    let action = cli::parse(
+        std::env::args_os(),
+        |name| std::env::var_os(name),
+        &std::env::vars_os().map(|(name, _)| name).collect::<Vec<_>>(),
+        |path| std::fs::read_to_string(path),
+    );
     match action {
         Ok(Action::Print(text)) => {
             print!("{text}");

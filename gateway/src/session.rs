@@ -136,6 +136,8 @@ pub struct Session {
     pub seed: u64,
     /// MULTI in progress.
     pub multi: Option<Multi>,
+    /// SCRIPT DEBUG has asked for the debugger: the next script is refused.
+    pub wants_debugger: bool,
     /// WATCHed keys.
     pub watched: HashMap<WatchedKey, Watch>,
     /// What the requests have touched whose replies are not sent yet.
@@ -187,6 +189,7 @@ impl Session {
             protocol,
             seed,
             multi: None,
+            wants_debugger: false,
             watched: HashMap::new(),
             data_access: DataAccess::Nothing,
             overrides: ScriptOverrides::default(),

@@ -99,6 +99,14 @@ impl Store {
         }
     }
 
+    /// Whether requests can be sent to the data: to one node at least, if it is on nodes in other processes.
+    pub fn is_reachable(&self) -> bool {
+        match self {
+            Store::Local(_) => true,
+            Store::Distributed(cluster) => cluster.links().iter().any(|link| link.is_up().is_ok()),
+        }
+    }
+
     /// How many shards this process has.
     pub fn shards(&self) -> usize {
         self.node().map_or(0, |node| node.shards())

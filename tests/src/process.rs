@@ -55,6 +55,17 @@ pub fn command(flags: &[&str]) -> Command {
     }
     command.env_remove(FAIL_POINTS).env("MOONSHARD_DATA_DIR", "none");
     command.env(COMPILED_GUEST, binary().with_file_name("guest"));
+    // The server refuses a limit above its maximum: a test that raises one means both.
+    for (flag, most) in [
+        ("--script-fuel", "MOONSHARD_SCRIPT_FUEL_MAX"),
+        ("--script-timeout-ms", "MOONSHARD_SCRIPT_TIMEOUT_MAX_MS"),
+    ] {
+        let at = flags.iter().position(|known| *known == flag);
+        if let Some(Ok(value)) = at.and_then(|at| Some(flags.get(at + 1)?.parse::<u64>())) {
+            let usual = if flag == "--script-fuel" { 200_000_000_000 } else { 60_000 };
+            command.env(most, value.max(usual).to_string());
+        }
+    }
     command.args(flags).stdin(Stdio::null());
     command
 }

@@ -48,12 +48,21 @@ impl Limit {
 /// What a run used.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub struct ResourceUsage {
-    /// Fuel, host calls included.
+    /// Fuel of the run, its calls included: the same whether the script was compiled before or not.
     pub fuel: u64,
+    /// Fuel for compiling the script, or for copying its image.
+    pub compile_fuel: u64,
     /// Bytes of linear memory at the end.
     pub memory_bytes: usize,
     /// Calls into the host.
     pub calls: u64,
     /// Wall-clock time.
     pub time: Duration,
+}
+
+impl ResourceUsage {
+    /// All fuel that was used.
+    pub fn total_fuel(&self) -> u64 {
+        self.fuel.saturating_add(self.compile_fuel)
+    }
 }

@@ -542,13 +542,17 @@ async fn images_are_small_and_paid_for() {
     };
     let small = script_of("x = 1 ", 30);
     let large = script_of("redis.call('SET', KEYS[1], 'v') ", 2 << 20);
-    let mut fuel = Vec::new();
+    let (mut fuel, mut run_fuel) = (Vec::new(), Vec::new());
     for script in [&small, &large] {
         for _ in 0..3 {
             let (_, outcome, usage) = lab.runtime.run(script, &input, &budget, TestHost).await;
             assert_eq!(outcome, Outcome::Reply(b":1\r\n".into()));
-            fuel.push(usage.fuel);
+            fuel.push(usage.compile_fuel);
+            run_fuel.push(usage.fuel);
         }
+        // Whether the script was compiled, or its image copied: the run costs the same.
+        assert!(run_fuel.iter().all(|fuel| *fuel == run_fuel[0]), "{run_fuel:?}");
+        run_fuel.clear();
     }
     let image = large.image_bytes();
     assert!((1 << 20..3 * large.source().len()).contains(&image), "{image} bytes");

@@ -349,6 +349,7 @@ impl<H: Host> Runtime<H> {
     ) -> Result<Vec<u8>, RunFailure> {
         let again = script.runs.fetch_add(1, Ordering::Relaxed) > 0;
         self.prepare(sandbox, script, again, budget).await?;
+        sandbox.begin_run(budget)?;
         let deadline = sandbox.store.data().deadline;
         let len = sandbox.write_input(&self.pristine, input).await?;
         let run = sandbox.run.clone();
@@ -402,6 +403,7 @@ impl<H: Host> Runtime<H> {
         let state = sandbox.store.data();
         ResourceUsage {
             fuel: budget.fuel.saturating_sub(left).saturating_add(state.host_fuel),
+            compile_fuel: state.compile_fuel,
             memory_bytes: sandbox.memory_bytes(),
             calls: state.calls,
             time: budget.time.saturating_sub(state.deadline.saturating_duration_since(Instant::now())),

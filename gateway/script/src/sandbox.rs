@@ -53,6 +53,8 @@ pub(crate) struct State<H> {
     /// Fuel charged by host calls. Kept apart from the guest's own counter, since setting that counter would
     /// begin a new slice.
     pub host_fuel: u64,
+    /// Fuel that the preparation of the run took.
+    pub compile_fuel: u64,
     /// Host fuel since the thread was last given away.
     pub unyielded: u64,
     /// Fuel after which the thread is given away.
@@ -148,6 +150,7 @@ impl<H: Host> Sandbox<H> {
                 memory: None,
                 reply: Vec::new(),
                 host_fuel: 0,
+                compile_fuel: 0,
                 unyielded: 0,
                 slice_fuel: u64::MAX,
                 looked_at: Instant::now(),
@@ -233,7 +236,7 @@ impl<H: Host> Sandbox<H> {
         self.store.fuel_async_yield_interval(Some(budget.slice_fuel.max(1)))?;
         self.store.set_fuel(budget.fuel)?;
         let state = self.store.data_mut();
-        state.host_fuel = copy_fuel;
+        (state.compile_fuel, state.host_fuel) = (copy_fuel, 0);
         state.unyielded = copy_fuel;
         state.slice_fuel = budget.slice_fuel;
         state.calls = 0;
@@ -241,6 +244,17 @@ impl<H: Host> Sandbox<H> {
         state.looked_at = Instant::now();
         state.deadline = state.looked_at + budget.time;
         state.memory_limit = budget.memory_bytes.max(wanted);
+        Ok(())
+    }
+
+    /// Ends the preparation of a run: from here on the run has its fuel to itself.
+    pub fn begin_run(&mut self, budget: &Budget) -> wasmtime::Result<()> {
+        let left = self.store.get_fuel()?;
+        self.store.set_fuel(budget.fuel)?;
+        let state = self.store.data_mut();
+        let used = budget.fuel.saturating_sub(left).saturating_add(state.host_fuel);
+        state.compile_fuel = state.compile_fuel.saturating_add(used);
+        state.host_fuel = 0;
         Ok(())
     }
 

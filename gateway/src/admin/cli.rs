@@ -84,10 +84,11 @@ const CONFIG_VARIABLE: &str = "MOONSHARD_CONFIG";
 /// The flag that is for one start, and therefore no parameter.
 const ACCEPT_LOSS: &str = "accept-loss";
 
-/// Reads the command line. `args` begins with the program's name.
+/// Reads the command line. `args` begins with the program's name; `variables` are the names of all environment variables.
 pub fn parse(
     args: impl IntoIterator<Item = OsString>,
     environment: impl Fn(&str) -> Option<OsString>,
+    variables: &[OsString],
     read_file: impl Fn(&Path) -> io::Result<String>,
 ) -> Result<Action, UsageError> {
     let matches = match command().try_get_matches_from(args) {
@@ -112,6 +113,7 @@ pub fn parse(
         file: flags.try_get_one::<PathBuf>("config").ok().flatten().cloned().or_else(variable),
         read_file: &read_file,
         environment: &environment,
+        variables,
         flags: given(flags),
     };
     let config = config::load(&sources).map_err(|wrong| UsageError(wrong.to_string()))?;
@@ -413,7 +415,7 @@ fn printed_or_wrong(error: &clap::Error) -> Result<Action, UsageError> {
     let message = text.split("Usage:").next().unwrap_or(&text);
     let message = message.split("For more information").next().unwrap_or(message);
     let lines: Vec<&str> = message.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-    let line = lines.join("; ");
+    let line = lines.join("; ").replace(":; ", ": ");
     let line = line.strip_prefix("error: ").unwrap_or(&line);
     Err(UsageError(format!("{line}; see moonshard --help")))
 }
@@ -426,6 +428,7 @@ mod tests {
         parse(
             line.split(' ').map(OsString::from),
             |wanted| environment.iter().find(|(name, _)| *name == wanted).map(|(_, value)| value.into()),
+            &[],
             |path| match path.to_str() {
                 Some("good.toml") => Ok("maxclients = 5\nhz = 5\n".to_owned()),
                 _ => Err(io::Error::from(io::ErrorKind::NotFound)),
@@ -608,7 +611,7 @@ mod tests {
         moonshard --accept-loss=yes
             moonshard: unexpected value 'yes' for '--accept-loss' found; no more were expected; see moonshard --help
         moonshard store dump data
-            moonshard: the following required arguments were not provided:; <FILE>; see moonshard --help
+            moonshard: the following required arguments were not provided: <FILE>; see moonshard --help
         moonshard store check data more
             moonshard: unexpected argument 'more' found; see moonshard --help
         "#);

@@ -342,6 +342,10 @@ fn write_reply(
 ) -> Result<(), CommandError> {
     let id = &server.run_id;
     match &*args[1].to_ascii_lowercase() {
+        // Tools take a server for a node of a cluster that answers this.
+        b"info" if server.config.cluster_enabled.get() == 0 => {
+            return Err(CommandError::new("ERR This instance has cluster support disabled"));
+        }
         b"info" => {
             let slots = SLOTS;
             let text = format!(

@@ -21,6 +21,9 @@ pub async fn run(
     read_only: bool,
     out: &mut Reply,
 ) -> Result<(), CommandError> {
+    if std::mem::take(&mut session.wants_debugger) {
+        return Err(script::NO_DEBUGGER);
+    }
     let call = match source {
         ScriptSource::Function => function::function_call(server, session, admitted, read_only)?,
         ScriptSource::Text => {

@@ -52,7 +52,7 @@ pub static COMMANDS: &[SessionCommand] = &[
             ..SCRIPTING
         },
         run: Handler::Async(AsyncHandler {
-            untouching: &["exists", "help", "kill", "latency", "list", "running", "show", "stats"],
+            untouching: &["debug", "exists", "help", "kill", "latency", "list", "running", "show", "stats"],
             ..AsyncHandler::new(|server, session, args, out| Box::pin(script(server, session, args, out)))
         }),
     },
@@ -156,6 +156,16 @@ static SCRIPT: &[Command] = &[
         "Returns the latencies of the runs of each server-side Lua script.",
         "",
     ),
+    Command {
+        since: "3.2.0",
+        complexity: "O(1)",
+        ..sub(
+            "debug",
+            Arity::Exactly(3),
+            "Sets the debug mode of server-side Lua scripts.",
+            "mode(YES | SYNC | NO)",
+        )
+    },
     sub("list", Arity::Exactly(2), "Lists the server-side Lua scripts.", ""),
     sub("running", Arity::Exactly(2), "Lists the server-side Lua scripts that are running.", ""),
     sub("show", Arity::Exactly(3), "Returns the text of a server-side Lua script.", "sha1"),
@@ -258,15 +268,39 @@ pub(super) fn key_count(admitted: &Admitted<'_>) -> Result<usize, CommandError> 
 /// SCRIPT and its subcommands.
 async fn script(
     server: &Arc<Server>,
-    session: &Session,
+    session: &mut Session,
     args: Args<'_>,
     out: &mut Reply,
 ) -> Result<(), CommandError> {
+    if args[1].eq_ignore_ascii_case(b"debug") {
+        return debug(session, args, out);
+    }
     if args[1].eq_ignore_ascii_case(b"load") {
         out.bulk(load(server, session, args[2]).await?.sha.as_bytes());
         return Ok(());
     }
     manage(server, args, out).await
+}
+
+/// The reply to a client that wants to debug a script, and to the script that it then sends.
+pub(super) const NO_DEBUGGER: CommandError = CommandError::new(
+    "ERR There is no Lua debugger on this server; run the script with the flag dry-run, or step through it in the web \
+     console",
+);
+
+/// SCRIPT DEBUG. redis-cli ignores the error and sends the script, which Redis would roll back and this server would keep: the
+/// next script of the session is refused, too.
+fn debug(session: &mut Session, args: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
+    match &*args[2].to_ascii_lowercase() {
+        b"no" => session.wants_debugger = false,
+        b"yes" | b"sync" => {
+            session.wants_debugger = true;
+            return Err(NO_DEBUGGER);
+        }
+        _ => return Err(CommandError::new("ERR Use SCRIPT DEBUG YES/SYNC/NO")),
+    }
+    out.ok();
+    Ok(())
 }
 
 /// Adds a script to those that are kept, if it compiles.

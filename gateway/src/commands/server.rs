@@ -76,13 +76,8 @@ pub static COMMANDS: &[SessionCommand] = &[
             syntax: "",
             ..ADMIN
         },
-        // As Redis refuses it unless its configuration allows it.
         run: Handler::Inline(|_, _, _, _| {
-            Err(CommandError::new(
-                "ERR DEBUG command not allowed. If the enable-debug-command option is set to \"local\", you can run it \
-                 from a local connection, otherwise you need to set this option in the configuration file, and then \
-                 restart the server.",
-            ))
+            Err(CommandError::new("ERR DEBUG is not available on this server"))
         }),
     },
 ];

@@ -1,8 +1,8 @@
 //! Every session command.
 
 use super::{
-    acl, client, cluster, connection, function, introspect, latency, lolwut, memory, multi, persistence,
-    pubsub, replication, script, server, watch, watching,
+    acl, client, cluster, connection, function, introspect, latency, lolwut, memory, module, multi,
+    persistence, pubsub, replication, script, server, watch, watching,
 };
 use crate::server::SessionCommand;
 
@@ -17,6 +17,7 @@ pub static FAMILIES: &[&[SessionCommand]] = &[
     latency::COMMANDS,
     lolwut::COMMANDS,
     memory::COMMANDS,
+    module::COMMANDS,
     multi::COMMANDS,
     watch::COMMANDS,
     persistence::COMMANDS,

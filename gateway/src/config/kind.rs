@@ -370,7 +370,7 @@ impl ParameterKind {
             ParameterKind::OrNever(_) => "a whole number of at least -1".to_owned(),
             ParameterKind::Events(_) => "letters of KEg$lshzxetdmnA, such as KEA".to_owned(),
             ParameterKind::Address(off, _) => {
-                format!("HOST:PORT, such as 127.0.0.1:8080{}", if *off { ", or off" } else { "" })
+                format!("HOST:PORT with a port up to 65535{}", if *off { ", or off" } else { "" })
             }
             ParameterKind::OutputLimits(_) => {
                 "CLASS HARD SOFT SECONDS ..., such as normal 1gb 64mb 60".to_owned()

@@ -17,6 +17,8 @@ pub struct Sources<'a> {
     pub read_file: &'a dyn Fn(&Path) -> io::Result<String>,
     /// Reads an environment variable.
     pub environment: &'a dyn Fn(&str) -> Option<OsString>,
+    /// The names of all environment variables.
+    pub variables: &'a [OsString],
     /// Flags by parameter name, without the dashes.
     pub flags: Vec<(&'static str, String)>,
 }
@@ -40,6 +42,7 @@ pub fn load(sources: &Sources<'_>) -> Result<Config, ConfigError> {
         Some(path) => read(path, sources.read_file)?,
         None => toml::Table::new(),
     };
+    refuse_misspelt(sources.variables)?;
     let mut config = Config::empty();
     config.file = sources.file.clone();
     for row in PARAMETERS {
@@ -63,7 +66,51 @@ pub fn load(sources: &Sources<'_>) -> Result<Config, ConfigError> {
             config.given.push(row.name);
         }
     }
+    refuse_above_maximum(&config)?;
     Ok(config)
+}
+
+/// Refuses a limit of scripts that exceeds the most that a script may ask for.
+fn refuse_above_maximum(config: &Config) -> Result<(), ConfigError> {
+    let limits = [
+        ("script-fuel", &config.script_fuel, "script-fuel-max", &config.script_fuel_max),
+        (
+            "script-timeout-ms",
+            &config.script_timeout_ms,
+            "script-timeout-max-ms",
+            &config.script_timeout_max_ms,
+        ),
+        ("script-memory", &config.script_memory, "script-memory-max", &config.script_memory_max),
+    ];
+    for (name, value, most_name, most) in limits {
+        let (value, most) = (value.get(), most.get());
+        if value > most {
+            return Err(ConfigError(format!(
+                "{name}: {value} exceeds {most_name}, which is {most}; lower one or raise the other"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Refuses environment variables that are a letter or two away from a parameter's.
+///
+/// Others that begin with `MOONSHARD_` are no mistake: Kubernetes sets some for every service of that name.
+fn refuse_misspelt(variables: &[OsString]) -> Result<(), ConfigError> {
+    for variable in variables.iter().filter_map(|variable| variable.to_str()) {
+        let Some(key) = variable.strip_prefix("MOONSHARD_") else { continue };
+        let key = key.to_ascii_lowercase().replace('_', "-");
+        let nearest = nearest(&key);
+        let edits = distance(key.as_bytes(), nearest.as_bytes());
+        let is_of_kubernetes = key.contains("-service-") || key.contains("port-") || key.ends_with("-port");
+        if edits > 0 && edits <= 2 && edits * 4 <= key.len() && !is_of_kubernetes {
+            let meant = format!("MOONSHARD_{}", nearest.to_ascii_uppercase().replace('-', "_"));
+            return Err(ConfigError(format!(
+                "environment variable {variable}: unknown, the nearest known one is {meant}"
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// A text that somebody gave for a parameter.
@@ -81,9 +128,6 @@ impl Given {
 }
 
 /// The variable of `row`; an empty one counts as not set.
-///
-/// Variables that begin with `MOONSHARD_` and name no parameter are nobody's mistake: Kubernetes sets some for
-/// every service of that name.
 fn in_environment(
     row: &Parameter,
     environment: &dyn Fn(&str) -> Option<OsString>,
@@ -199,6 +243,7 @@ mod tests {
             environment: &|wanted| {
                 environment.iter().find(|(name, _)| *name == wanted).map(|(_, value)| OsString::from(value))
             },
+            variables: &environment.iter().map(|(name, _)| OsString::from(name)).collect::<Vec<_>>(),
             flags: flags.iter().map(|(name, text)| (*name, (*text).to_owned())).collect(),
         })
     }
@@ -231,8 +276,28 @@ mod tests {
     }
 
     #[test]
-    fn strangers_in_the_environment_are_ignored() {
-        assert!(load_from(None, &[("MOONSHARD_PORT_6379_TCP", "tcp://10.0.0.1:6379")], &[]).is_ok());
+    fn variables_of_kubernetes_and_of_others_are_ignored() {
+        for variable in
+            ["MOONSHARD_PORT_6379_TCP", "MOONSHARD_STORES_SERVICE_HOST", "MOONSHARD_PORT", "MOONSHARD_ZIG"]
+        {
+            assert!(load_from(None, &[(variable, "tcp://10.0.0.1:6379")], &[]).is_ok(), "{variable}");
+        }
+    }
+
+    #[test]
+    fn misspelt_variables_and_limits_above_their_maximum_are_refused() {
+        let errors = [
+            error(None, &[("MOONSHARD_SCRIPT_FEUL", "1")], &[]),
+            error(None, &[("MOONSHARD_MAXMEMORYY", "1")], &[]),
+            error(None, &[], &[("script-memory", "512mb")]),
+            error(Some("script-timeout-max-ms = 100"), &[], &[]),
+        ];
+        insta::assert_snapshot!(errors.join("\n"), @"
+        environment variable MOONSHARD_SCRIPT_FEUL: unknown, the nearest known one is MOONSHARD_SCRIPT_FUEL
+        environment variable MOONSHARD_MAXMEMORYY: unknown, the nearest known one is MOONSHARD_MAXMEMORY
+        script-memory: 536870912 exceeds script-memory-max, which is 268435456; lower one or raise the other
+        script-timeout-ms: 5000 exceeds script-timeout-max-ms, which is 100; lower one or raise the other
+        ");
     }
 
     #[test]
@@ -254,8 +319,8 @@ mod tests {
         flag --shards: "0" is invalid, expected a whole number from 1 to 1024
         environment variable MOONSHARD_SCRIPT_MEMORY: "1kb" is invalid, expected a size from 1mb to 4gb, such as 64mb
         environment variable MOONSHARD_CLIENT_QUERY_BUFFER_LIMIT: "1kb" is invalid, expected a size of at least 1mb, such as 64mb
-        moonshard.toml: http: "8080" is invalid, expected HOST:PORT, such as 127.0.0.1:8080, or off
-        moonshard.toml: resp: "off" is invalid, expected HOST:PORT, such as 127.0.0.1:8080
+        moonshard.toml: http: "8080" is invalid, expected HOST:PORT with a port up to 65535, or off
+        moonshard.toml: resp: "off" is invalid, expected HOST:PORT with a port up to 65535
         moonshard.toml: timeout: "[1, 2]" is invalid, expected a whole number from 0 to 2147483647
         environment variable MOONSHARD_TIMEOUT: "never\n" is invalid, expected a whole number from 0 to 2147483647
         flag --script-instances: "reused" is invalid, expected rewind or fresh
@@ -277,6 +342,7 @@ mod tests {
                 file: Some(PathBuf::from("/nowhere.toml")),
                 read_file: &|_| Err(io::Error::from(io::ErrorKind::PermissionDenied)),
                 environment: &|_| None,
+                variables: &[],
                 flags: Vec::new(),
             })
             .expect_err("an error")

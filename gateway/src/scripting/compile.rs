@@ -53,7 +53,7 @@ impl<'a> Compiling<'a> {
         let work = pin!(work);
         let (done, _) = match fuel_meter {
             None => work.await,
-            Some(fuel_meter) => fuel_meter.watch(work, |(_, usage)| usage.fuel).await,
+            Some(fuel_meter) => fuel_meter.watch(work, |(_, usage)| usage.total_fuel()).await,
         };
         Ok(done)
     }

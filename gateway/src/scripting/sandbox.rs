@@ -44,7 +44,7 @@ pub(super) async fn run_in_sandbox<H: Host>(
         let run = pin!(runtime.run(&script, &input, &budget, AnyHost::new(host)));
         match fuel_meter {
             None => run.await,
-            Some(fuel_meter) => fuel_meter.watch(run, |(_, _, usage)| usage.fuel).await,
+            Some(fuel_meter) => fuel_meter.watch(run, |(_, _, usage)| usage.total_fuel()).await,
         }
     });
     let origin = Origin::client(call.client);

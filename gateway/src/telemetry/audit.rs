@@ -165,7 +165,10 @@ fn is(args: Args<'_>, at: usize, word: &str) -> bool {
 
 /// Whether a call that might change something only looks.
 fn looks(args: Args<'_>) -> bool {
-    is(args, 0, "acl") && is(args, 1, "log") && !is(args, 2, "reset")
+    let shows_log = is(args, 0, "acl") && is(args, 1, "log") && !is(args, 2, "reset");
+    // SCRIPT FLAGS without flags.
+    let shows_flags = is(args, 0, "script") && is(args, 1, "flags") && args.len() == 3;
+    shows_log || shows_flags
 }
 
 /// Whether a call may be the end of lines about such calls.
@@ -223,7 +226,20 @@ mod tests {
     }
 
     #[test]
-    fn few_refusals_are_told_of() {
+    fn calls_that_only_read_are_no_changes() {
+        for (line, wanted) in [
+            ("acl log", true),
+            ("acl log reset", false),
+            ("script flags 2067d915024a3e1657c4169c84f809f8ebdf5c2c", true),
+            ("script flags 2067d915024a3e1657c4169c84f809f8ebdf5c2c no-writes", false),
+        ] {
+            let items: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+            assert_eq!(looks(Args::new(&items)), wanted, "{line}");
+        }
+    }
+
+    #[test]
+    fn few_refusals_are_logged() {
         let audit = Audit::new(Arc::new(Config::defaults()), std::iter::empty());
         assert_eq!((0..50).filter(|_| audit.has_line(1)).count(), MOST_REFUSALS as usize);
         assert!(audit.has_line(2));

@@ -53,7 +53,7 @@ impl Totals {
     /// Notes one run.
     pub fn add(&self, ended: Ended, usage: &ResourceUsage) {
         add(&self.runs[ended as usize], 1);
-        add(&self.fuel, usage.fuel);
+        add(&self.fuel, usage.total_fuel());
         add(&self.calls, usage.calls);
         if ended != Ended::Killed {
             self.times.add(usage.time);
@@ -79,8 +79,41 @@ pub struct Stats {
     undeclared: AtomicU64,
     /// So many runs from now on begin before their first calls.
     apart: AtomicU32,
-    /// Made by the second run: a script that runs once has no distribution.
-    spread: Mutex<Option<Box<RunDistributions>>>,
+    spread: Mutex<Spread>,
+}
+
+/// What the runs used. A script that ran once has no distribution, which takes 5 KB.
+#[derive(Default)]
+enum Spread {
+    /// No run has ended.
+    #[default]
+    Empty,
+    /// One has.
+    Once(RunCost),
+    /// Several have.
+    Many(Box<RunDistributions>),
+}
+
+/// What one run used.
+#[derive(Clone, Copy, Default)]
+struct RunCost {
+    fuel: u64,
+    micros: u64,
+}
+
+impl Spread {
+    fn add(&mut self, run: RunCost) {
+        match self {
+            Spread::Empty => *self = Spread::Once(run),
+            Spread::Once(first) => {
+                let mut all = RunDistributions::new();
+                all.add(*first);
+                all.add(run);
+                *self = Spread::Many(Box::new(all));
+            }
+            Spread::Many(all) => all.add(run),
+        }
+    }
 }
 
 /// Distributions over the runs. 600 counters each: two digits that count, over twelve orders of magnitude.
@@ -88,12 +121,36 @@ pub struct Stats {
 struct RunDistributions {
     fuel: Histogram<u32>,
     micros: Histogram<u32>,
+    /// Exactly: a histogram knows the largest as the end of a bucket.
+    most: RunCost,
 }
 
 impl RunDistributions {
     fn new() -> RunDistributions {
         let empty = || Histogram::new_with_bounds(1, 1 << 40, 1).expect("the bounds are in order");
-        RunDistributions { fuel: empty(), micros: empty() }
+        RunDistributions { fuel: empty(), micros: empty(), most: RunCost::default() }
+    }
+
+    fn add(&mut self, RunCost { fuel, micros }: RunCost) {
+        self.fuel.saturating_record(fuel);
+        self.micros.saturating_record(micros);
+        self.exceed(RunCost { fuel, micros });
+    }
+
+    fn exceed(&mut self, RunCost { fuel, micros }: RunCost) {
+        self.most = RunCost { fuel: self.most.fuel.max(fuel), micros: self.most.micros.max(micros) };
+    }
+
+    fn join(&mut self, spread: &Spread) {
+        match spread {
+            Spread::Empty => {}
+            Spread::Once(run) => self.add(*run),
+            Spread::Many(other) => {
+                self.fuel.add(&other.fuel).expect("all have the same bounds");
+                self.micros.add(&other.micros).expect("all have the same bounds");
+                self.exceed(other.most);
+            }
+        }
     }
 }
 
@@ -116,12 +173,10 @@ impl Stats {
         };
         counter.inspect(|counter| add(counter, 1));
         add(&self.commands, usage.calls);
-        // What one that was killed has used is not known.
-        if self.runs.fetch_add(1, Ordering::Relaxed) > 0 && ended != Ended::Killed {
-            let mut spread = self.spread.lock();
-            let spread = spread.get_or_insert_with(|| Box::new(RunDistributions::new()));
-            spread.fuel.saturating_record(usage.fuel);
-            spread.micros.saturating_record(usage.time.as_micros() as u64);
+        add(&self.runs, 1);
+        // What a run that was killed has used is not known.
+        if ended != Ended::Killed {
+            self.spread.lock().add(RunCost { fuel: usage.fuel, micros: usage.time.as_micros() as u64 });
         }
     }
 
@@ -151,7 +206,7 @@ impl Stats {
         for counter in self.counters().map(|(_, counter)| counter) {
             counter.store(0, Ordering::Relaxed);
         }
-        *self.spread.lock() = None;
+        *self.spread.lock() = Spread::Empty;
     }
 
     fn counters(&self) -> [(&'static str, &AtomicU64); 7] {
@@ -176,21 +231,17 @@ impl Stats {
                 names[at] = name;
                 sums[at] += counter.load(Ordering::Relaxed);
             }
-            if let Some(spread) = &*stats.spread.lock() {
-                all.fuel.add(&spread.fuel).expect("all have the same bounds");
-                all.micros.add(&spread.micros).expect("all have the same bounds");
-            }
+            all.join(&stats.spread.lock());
         }
         let mut counts: Vec<_> = names.into_iter().zip(sums).filter(|(name, _)| !name.is_empty()).collect();
-        for (names, histogram) in [
-            (["fuel_p50", "fuel_p99", "fuel_max"], &all.fuel),
-            (["usec_p50", "usec_p99", "usec_max"], &all.micros),
+        for (names, histogram, most) in [
+            (["fuel_p50", "fuel_p99", "fuel_max"], &all.fuel, all.most.fuel),
+            (["usec_p50", "usec_p99", "usec_max"], &all.micros, all.most.micros),
         ] {
-            let values =
-                [histogram.value_at_quantile(0.5), histogram.value_at_quantile(0.99), histogram.max()];
-            counts.extend(names.into_iter().zip(values));
+            let quantile = |share: f64| histogram.value_at_quantile(share).min(most);
+            counts.extend(names.into_iter().zip([quantile(0.5), quantile(0.99), most]));
         }
-        Report { counts, latency: latency(&all.micros) }
+        Report { counts, latency: latency(&all.micros, all.most.micros) }
     }
 }
 
@@ -200,8 +251,8 @@ fn add(counter: &AtomicU64, count: u64) {
 
 /// One line for each filled step of a histogram: up to how many microseconds, how many runs, and which share of
 /// all runs was as quick.
-fn latency(micros: &Histogram<u32>) -> String {
-    let mut text = format!("Count: {} Average: {:.1} Max: {}\n", micros.len(), micros.mean(), micros.max());
+fn latency(micros: &Histogram<u32>, most: u64) -> String {
+    let mut text = format!("Count: {} Average: {:.1} Max: {}\n", micros.len(), micros.mean(), most);
     for step in micros.iter_recorded() {
         let (upto, runs) = (step.value_iterated_to(), step.count_at_value());
         text.push_str(&format!("<= {upto} usec: {runs} ({:.2}%)\n", step.percentile()));
@@ -220,6 +271,16 @@ mod tests {
     }
 
     #[test]
+    fn one_run_is_reported_exactly() {
+        let stats = Stats::default();
+        stats.add(Ended::ByLimit, &usage(5058));
+        let counts = Stats::report([&stats].into_iter()).counts;
+        let of = |name| counts.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
+        assert_eq!([of("fuel_p50"), of("fuel_p99"), of("fuel_max")], [Some(5058); 3]);
+        assert_eq!([of("usec_p50"), of("usec_max")], [Some(505); 2]);
+    }
+
+    #[test]
     fn runs_are_summed_up_and_forgotten() {
         let (one, other) = (Stats::default(), Stats::default());
         for fuel in [100, 1000, 1000] {
@@ -235,7 +296,8 @@ mod tests {
         );
         // Two digits of a number count.
         assert!(of("fuel_p50").is_some_and(|fuel| (1000..1100).contains(&fuel)));
-        assert!(report.latency.starts_with("Count: 3 "));
+        assert_eq!(of("fuel_max"), Some(u64::MAX));
+        assert!(report.latency.starts_with("Count: 4 "));
         one.reset();
         other.reset();
         assert!(Stats::report([&one, &other].into_iter()).counts.iter().all(|(_, value)| *value == 0));

@@ -153,6 +153,7 @@ pub struct Run {
     /// `ok`, `error`, `limit` or `killed`.
     #[prost(string, tag = "3")]
     pub outcome: ::prost::alloc::string::String,
+    /// Fuel of the run, which the fuel limit bounds: the same whether the script was compiled before or not.
     #[prost(uint64, tag = "4")]
     pub fuel: u64,
     #[prost(uint64, tag = "5")]
@@ -166,6 +167,9 @@ pub struct Run {
     /// From the first instruction to the last, including the wait for locks.
     #[prost(uint64, tag = "8")]
     pub microseconds: u64,
+    /// Fuel for compiling the script, or for copying its image; the fuel limit bounds it, too.
+    #[prost(uint64, tag = "9")]
+    pub compile_fuel: u64,
 }
 /// A change that a dry run would have made.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

@@ -53,6 +53,7 @@ fn send_only(server: &TestServer, path: &str, body: &Value) -> TcpStream {
 fn redacted(mut value: Value) -> Value {
     const VARIES: &[&str] = &[
         "request_id",
+        "compile_fuel",
         "fuel",
         "memory_bytes",
         "microseconds",

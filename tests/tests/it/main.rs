@@ -13,6 +13,7 @@ mod cluster_costs;
 mod command_facts;
 mod conversations;
 mod dry_run;
+mod first_steps;
 mod fleet;
 mod functions;
 mod grpc;

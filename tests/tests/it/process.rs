@@ -158,7 +158,7 @@ fn wrong_settings_are_named_with_their_source() {
     settings.bind(|| insta::assert_snapshot!(reported.join("\n"), @r#"
     moonshard: flag --shards: "many" is invalid, expected a whole number from 1 to 1024
     moonshard: flag --script-memory: "1kb" is invalid, expected a size from 1mb to 4gb, such as 64mb
-    moonshard: flag --resp: "6379" is invalid, expected HOST:PORT, such as 127.0.0.1:8080
+    moonshard: flag --resp: "6379" is invalid, expected HOST:PORT with a port up to 65535
     moonshard: unexpected argument '--no-such-flag' found; see moonshard --help
     moonshard: environment variable MOONSHARD_THREADS: "0" is invalid, expected a whole number from 1 to 1024
     moonshard: environment variable MOONSHARD_CLIENT_OUTPUT_BUFFER_LIMIT: "64mb" is invalid, expected CLASS HARD SOFT SECONDS ..., such as normal 1gb 64mb 60

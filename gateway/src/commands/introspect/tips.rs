@@ -14,8 +14,8 @@ const TIPS: &[(&str, &str)] = &[
     ),
     (
         "nondeterministic_output_order",
-        "command command|docs command|info command|list function|list hgetall hkeys hvals keys sdiff sinter \
-         smembers sunion",
+        "command command|docs command|info command|list function|list hgetall hkeys hvals keys module|list \
+         sdiff sinter smembers sunion",
     ),
     (
         "request_policy:all_nodes",

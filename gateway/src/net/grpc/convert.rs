@@ -81,6 +81,7 @@ pub fn run(snapshot: &RunState) -> Option<Run> {
         mode: snapshot.mode.to_owned(),
         outcome: ended.word().to_owned(),
         fuel: snapshot.usage.fuel,
+        compile_fuel: snapshot.usage.compile_fuel,
         memory_bytes: snapshot.usage.memory_bytes as u64,
         calls: snapshot.usage.calls,
         reruns: snapshot.reruns.len() as u64,
@@ -90,9 +91,10 @@ pub fn run(snapshot: &RunState) -> Option<Run> {
 
 /// The same beside an error.
 pub fn metadata(run: Run) -> HashMap<String, String> {
-    let Run { sha, mode, outcome, fuel, memory_bytes, calls, reruns, microseconds } = run;
+    let Run { sha, mode, outcome, fuel, compile_fuel, memory_bytes, calls, reruns, microseconds } = run;
     let numbers = [
         ("fuel", fuel),
+        ("compile_fuel", compile_fuel),
         ("memory_bytes", memory_bytes),
         ("calls", calls),
         ("reruns", reruns),

@@ -26,11 +26,13 @@ pub async fn alive() -> &'static str {
     "ok\n"
 }
 
-/// Whether it accepts requests that it would not take when it is about to end.
+/// Whether the server accepts requests and can answer them: not when it is about to end, and not while it reaches no store
+/// node.
 pub async fn ready(State(state): State<Arc<HttpState>>) -> (StatusCode, &'static str) {
-    match *state.ready.borrow() {
-        true => (StatusCode::OK, "ready\n"),
-        false => (StatusCode::SERVICE_UNAVAILABLE, "not ready\n"),
+    match (*state.ready.borrow(), state.server.store.is_reachable()) {
+        (true, true) => (StatusCode::OK, "ready\n"),
+        (true, false) => (StatusCode::SERVICE_UNAVAILABLE, "not ready: no store node is reachable\n"),
+        (false, _) => (StatusCode::SERVICE_UNAVAILABLE, "not ready\n"),
     }
 }
 

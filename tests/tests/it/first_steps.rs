@@ -1,0 +1,71 @@
+//! What a newcomer's tools ask of a server: redis-cli's debugger, tools for clusters and modules, probes, and figures of
+//! scripts that ran once.
+
+use tests::{TestServer, Value, notation};
+
+#[test]
+fn a_client_that_wants_the_debugger_writes_nothing() {
+    let server = TestServer::start(&[]);
+    let mut client = server.client();
+    let script = "redis.call('SET', KEYS[1], 'x')";
+    for mode in ["YES", "SYNC"] {
+        // As `redis-cli --ldb` does, whatever the first reply is.
+        let refused = notation::reply(&client.run(&format!("SCRIPT DEBUG {mode}")));
+        assert!(refused.starts_with("-ERR There is no Lua debugger"), "{refused}");
+        assert_eq!(notation::reply(&client.eval(script, &["k"], &[])), refused);
+        assert_eq!(notation::reply(&client.run("EXISTS k")), "0");
+    }
+    assert_eq!(notation::reply(&client.run("SCRIPT DEBUG YES")).split(' ').next(), Some("-ERR"));
+    assert_eq!(notation::reply(&client.run("SCRIPT DEBUG NO")), "+OK");
+    client.eval(script, &["k"], &[]);
+    assert_eq!(notation::reply(&client.run("EXISTS k")), "1");
+    assert_eq!(notation::reply(&client.run("SCRIPT DEBUG maybe")), "-ERR Use SCRIPT DEBUG YES/SYNC/NO");
+}
+
+#[test]
+fn only_a_server_in_cluster_mode_describes_a_cluster() {
+    let mut client = TestServer::start(&[]);
+    let disabled = "-ERR This instance has cluster support disabled";
+    assert_eq!(notation::reply(&client.client().run("CLUSTER INFO")), disabled);
+    client = TestServer::start(&["--cluster-enabled", "yes"]);
+    assert!(notation::reply(&client.client().run("CLUSTER INFO")).contains("cluster_state:ok"));
+}
+
+#[test]
+fn there_are_no_modules() {
+    let server = TestServer::start(&[]);
+    let mut client = server.client();
+    assert_eq!(client.run("MODULE LIST"), Value::Array(Vec::new()));
+    let refused = "-ERR Modules are not available on this server";
+    for line in ["MODULE LOAD /x.so", "MODULE LOADEX /x.so", "MODULE UNLOAD x"] {
+        assert_eq!(notation::reply(&client.run(line)), refused, "{line}");
+    }
+    assert!(matches!(client.run("MODULE HELP"), Value::Array(lines) if lines.len() > 4));
+}
+
+#[test]
+fn a_gateway_that_reaches_no_store_node_is_not_ready() {
+    let store = TestServer::store(&[]);
+    let address = store.address().to_string();
+    let gateway = TestServer::start(&["--stores", &address, "--http", "127.0.0.1:0"]);
+    tests::wait_until("the store node is reached", || gateway.http().get("/readyz").status == 200);
+    drop(store);
+    tests::wait_until("the store node is missed", || gateway.http().get("/readyz").status == 503);
+    let answer = gateway.http().get("/readyz");
+    assert_eq!(String::from_utf8_lossy(&answer.body), "not ready: no store node is reachable\n");
+    assert_eq!(gateway.http().get("/healthz").status, 200, "the process is well");
+}
+
+#[test]
+fn the_first_run_of_a_script_counts_and_costs_what_later_ones_cost() {
+    let server = TestServer::start(&["--http", "127.0.0.1:0"]);
+    let mut client = server.client();
+    client.eval("return 1", &[], &[]);
+    let latency = notation::reply(&client.run("SCRIPT LATENCY"));
+    assert!(latency.contains("Count: 1 "), "{latency}");
+    let request = serde_json::json!({"script": "return redis.call('GET', KEYS[1])", "keys": ["k"]});
+    let runs: Vec<serde_json::Value> =
+        (0..5).map(|_| server.http().post("/v1/eval", &request).json()["run"].clone()).collect();
+    assert!(runs.iter().all(|run| run["fuel"] == runs[0]["fuel"]), "{runs:?}");
+    assert!(runs[0]["compile_fuel"].as_u64() > Some(0), "{runs:?}");
+}
