@@ -1,6 +1,7 @@
 //! Builds the parts bottom-up, serves, and drains top-down.
 
 mod background;
+mod report;
 pub mod store;
 mod telemetry;
 
@@ -168,6 +169,9 @@ async fn run(
         Some((_, address)) => format!(" {name}={address}"),
         None => String::new(),
     });
+    let address_of = |listener: &Option<(_, SocketAddr)>| listener.as_ref().map(|(_, address)| *address);
+    let listeners = report::Listeners { resp: resp_addr, http: address_of(&http), grpc: address_of(&grpc) };
+    report::of_server(&server, &listeners);
     // Ends with the process: it tells to the last that this is about to end.
     if let Some((listener, _)) = http {
         tokio::spawn(net::http::serve(server.clone(), listener, ready.clone()));

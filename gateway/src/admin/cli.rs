@@ -16,6 +16,7 @@ use crate::admin::topology;
 use crate::config::{self, Config, PARAMETERS, ParameterKind, SettingError, Sources};
 use crate::export::metrics;
 use crate::process::certificates::to_ask;
+use crate::process::version;
 use crate::telemetry::counters::Listener;
 
 mod pages;
@@ -349,7 +350,7 @@ fn store() -> Command {
 
 fn command() -> Command {
     Command::new("moonshard")
-        .version(env!("CARGO_PKG_VERSION"))
+        .version(version::full())
         .about("A Lua scripting server that speaks the Redis protocol")
         .args_conflicts_with_subcommands(true)
         .args(flags())
@@ -566,7 +567,8 @@ mod tests {
 
     #[test]
     fn version() {
-        assert_eq!(printed("moonshard --version"), concat!("moonshard ", env!("CARGO_PKG_VERSION"), "\n"));
+        assert_eq!(printed("moonshard --version"), format!("moonshard {}\n", version::full()));
+        assert!(version::full().starts_with(concat!(env!("CARGO_PKG_VERSION"), " (commit ")));
     }
 
     #[test]

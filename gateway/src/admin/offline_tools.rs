@@ -9,7 +9,6 @@ use store::persist::{self, Contents, Examined};
 use store_engine::rdb::file::{RdbItem, RdbReader, RdbWriter};
 use store_engine::rdb::{Cause, Fault, KeyMeta};
 use store_engine::{Aging, Entry, Keyspace};
-use tracing::info;
 
 use crate::commands::rows::REDIS_VERSION;
 use crate::config::atomic_file::replace;
@@ -66,7 +65,7 @@ pub fn run(task: &Task) -> u8 {
         Err(ToolError::Damaged(why)) => (1, why),
         Err(ToolError::NotDone(why)) => (2, why),
     };
-    info!("{why}");
+    eprintln!("moonshard: {why}");
     code
 }
 
@@ -108,7 +107,7 @@ fn examine(dir: &Path) -> Result<(Examined, usize), ToolError> {
     let mut problems = 0;
     let found = persist::examine(dir, &mut |problem| {
         problems += 1;
-        info!("{problem:#}");
+        eprintln!("moonshard: {problem:#}");
     });
     Ok((found.map_err(|error| ToolError::NotDone(error.to_string()))?, problems))
 }

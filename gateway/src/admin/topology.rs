@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 use store::Cluster;
 use store::client::{Member, MoveError, PreparedTransaction, accept, look};
 use store::topology::{NodeId, SLOTS, SlotMap};
-use tracing::info;
 
 use crate::config::{Address, Config};
 use crate::process::certificates::Certificates;
@@ -72,14 +71,14 @@ pub fn run(config: &Config, task: &Task) -> u8 {
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
-            info!("cannot start the runtime: {error}");
+            eprintln!("moonshard: cannot start the runtime: {error}");
             return 1;
         }
     };
     match runtime.block_on(done(config, task)) {
         Ok(()) => 0,
         Err(why) => {
-            info!("{why}");
+            eprintln!("moonshard: {why}");
             1
         }
     }

@@ -10,6 +10,7 @@ use tracing::{info, warn};
 
 use super::telemetry::{self, OfNode};
 use super::{DRAIN, Signals, StartError, listen};
+use crate::app::report;
 use crate::config::Config;
 use crate::export::metrics;
 use crate::net;
@@ -70,6 +71,7 @@ async fn run(config: &Arc<Config>, accept_loss: bool) -> Result<(), StartError> 
             Ok(())
         }
     });
+    report::of_store(config, bound);
     let spans = Spans::new(config.clone());
     let collector = telemetry::open(config, &format!("{:016x}", store::random()), &spans);
     let warning = |text: &str| warn!("{text}");

@@ -13,7 +13,7 @@ use store_engine::{Args, Arity, Command, CommandError, DATABASES, Group, Reply};
 use super::rows::{CONNECTION, REDIS_VERSION};
 use crate::acl::log::Reason;
 use crate::config::OF_DATA;
-use crate::process::descriptors;
+use crate::process::{descriptors, version};
 use crate::scripting;
 use crate::server::Server;
 use crate::server::{AsyncHandler, Handler, SessionCommand};
@@ -258,6 +258,7 @@ fn server_section(server: &Server, text: &mut String) {
     let uptime = server.started.elapsed().as_secs();
     lines!(text,
         "redis_version": REDIS_VERSION,
+        "redis_git_sha1": version::COMMIT,
         "redis_mode": server.mode(),
         "moonshard_version": env!("CARGO_PKG_VERSION"),
         "os": std::env::consts::OS,

@@ -69,3 +69,31 @@ fn the_first_run_of_a_script_counts_and_costs_what_later_ones_cost() {
     assert!(runs.iter().all(|run| run["fuel"] == runs[0]["fuel"]), "{runs:?}");
     assert!(runs[0]["compile_fuel"].as_u64() > Some(0), "{runs:?}");
 }
+
+#[test]
+fn the_log_of_a_start_says_what_runs_where() {
+    let server = TestServer::start(&["--http", "127.0.0.1:0", "--maxmemory", "64mb"]);
+    let log = server.log();
+    let http = server.http_address();
+    for line in [
+        format!("info: moonshard {} (commit ", env!("CARGO_PKG_VERSION")),
+        "info: data: in memory only, as data-dir is none".to_owned(),
+        "info: limits: maxmemory 67108864 bytes, ".to_owned(),
+        format!("info: listeners: RESP {}, HTTP {http}", server.address()),
+        format!("info: web console: http://{http}/"),
+    ] {
+        assert!(log.contains(&line), "no {line:?} in {log}");
+    }
+    let is_stamped = |line: &str| line.as_bytes().get(10) == Some(&b'T') && line.starts_with("20");
+    assert!(log.lines().all(is_stamped), "{log}");
+}
+
+#[test]
+fn a_server_without_a_password_beyond_loopback_warns() {
+    let warning = "warning: no password is set";
+    assert!(!TestServer::start(&[]).log().contains(warning));
+    let open = ["--resp", "0.0.0.0:0"];
+    assert!(TestServer::start(&open).log().contains(warning));
+    let off = TestServer::start(&[&open[..], &["--protected-mode", "no"]].concat()).log();
+    assert!(off.contains("protected-mode is off"), "{off}");
+}

@@ -322,7 +322,7 @@ fn what_is_left_of_damaged_data_is_told_saved_and_gone_on_with() {
     assert!(files(Path::new(&data)) == before, "so far nothing has changed");
 
     let server = TestServer::start(&["--data-dir", &data, "--accept-loss"]);
-    let accepted = format!("moonshard: --accept-loss: {data}/sled");
+    let accepted = format!("info: --accept-loss: {data}/sled");
     wait_until("the log says so", || server.log().contains(&accepted));
     let size = notation::reply(&server.client().run("DBSIZE"));
     assert_eq!(size, left.to_string());

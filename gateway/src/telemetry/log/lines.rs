@@ -101,10 +101,8 @@ impl Line {
     }
 
     fn put_text(self, out: &mut Writer<'_>) -> fmt::Result {
-        out.write_str("moonshard: ")?;
-        if self.level <= Level::WARN {
-            write!(out, "{}: ", WORDS[place(self.level)])?;
-        }
+        SystemTime.format_time(out)?;
+        write!(out, " {}: ", WORDS[place(self.level)])?;
         if let Some(source) = self.source {
             write!(out, "{source}: ")?;
         }
