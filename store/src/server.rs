@@ -20,6 +20,9 @@ mod status;
 mod step;
 mod watches;
 
+#[cfg(test)]
+mod tests;
+
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

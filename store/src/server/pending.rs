@@ -157,9 +157,10 @@ pub(super) fn decisions(host: &Host) -> usize {
     host.node.records(DECIDED).len()
 }
 
-/// Ends a prepared transaction as it was decided.
-pub(super) async fn decided(host: &Host, number: u64, committed: bool) -> Result<(), String> {
-    end_prepared(host, number, committed, false).await.map(drop)
+/// Ends a prepared transaction as it was decided. `false`: another task ends it, or has ended it. Then its effects may not
+/// be on disk yet, and the decision must not be acknowledged.
+pub(super) async fn decided(host: &Host, number: u64, committed: bool) -> Result<bool, String> {
+    end_prepared(host, number, committed, false).await
 }
 
 /// The same; `is_choice`: an operator has decided, in the place of the node that should have.
@@ -289,11 +290,11 @@ pub(super) async fn follow_decisions(host: Weak<Host>) {
 pub(super) async fn resolved(host: Arc<Host>, number: u64) -> Answer {
     resolve(host.clone(), number).await;
     let unavailable = |why: &str| Answer::Refusal(refusal(Code::Unavailable, why));
+    // Asked before the flush, which then covers what another task has done.
+    if host.registry.live.lock().contains_key(&number) {
+        return unavailable("the transaction is being finished");
+    }
     match flush(&host).await {
-        // It may be followed in this moment, and would not be on disk then.
-        Ok(()) if host.registry.live.lock().contains_key(&number) => {
-            unavailable("the transaction is being finished")
-        }
         // Who decides is to remember it until then.
         Ok(()) if records::chosen(&host.node, number).is_some() => unavailable(
             "the decision of the transaction is being \
@@ -321,8 +322,8 @@ async fn ask_coordinator(host: &Arc<Host>, number: u64, coordinator: String) {
         match link.ask(Ask::GetDecision(wire::GetDecision { txn: number })).answer().await {
             Ok(Answer::Decision(decision)) => {
                 // A disk that cannot be written is told of where commands are refused.
-                let done = decided(host, number, decision.committed).await;
-                if done.is_ok() && decision.committed {
+                let ended = decided(host, number, decision.committed).await;
+                if ended == Ok(true) && decision.committed {
                     let node = host.membership.name().unwrap_or_default();
                     let _ =
                         link.ask(Ask::Acknowledge(wire::Acknowledge { txn: number, node })).answer().await;

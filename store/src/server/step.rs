@@ -125,7 +125,7 @@ fn seed(host: &Host) -> u64 {
 /// Ends a prepared transaction without a trace.
 pub(super) async fn abort(host: Arc<Host>, number: u64) -> Answer {
     match pending::decided(&host, number, false).await {
-        Ok(()) => Answer::Done(wire::Done {}),
+        Ok(_) => Answer::Done(wire::Done {}),
         Err(reason) => Answer::Refusal(refusal(Code::Unavailable, &reason)),
     }
 }
@@ -138,7 +138,8 @@ pub(super) async fn step(host: Arc<Host>, session: u64, watches: Arc<Watches>, s
         Found::Open(txn) => Some(txn),
         Found::Prepared if step.finish() == Finish::Commit => {
             return match pending::decided(&host, number, true).await {
-                Ok(()) => Answer::StepResult(Box::default()),
+                Ok(true) => Answer::StepResult(Box::default()),
+                Ok(false) => Answer::Refusal(refusal(Code::Unavailable, "the transaction is being finished")),
                 Err(reason) => Answer::Refusal(refusal(Code::Unavailable, &reason)),
             };
         }

@@ -1,0 +1,258 @@
+//! Nodes in one process, whose disks are in memory: what becomes of their transactions when messages and flushes are late.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Waker};
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+use store_engine::Effects;
+use store_engine::effect::EntryMeta;
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep};
+
+use super::host::Host;
+use super::pending;
+use super::records::{DECIDED, named};
+use super::registry::Found;
+use super::{PeerCredentials, Service};
+use crate::journal::disk::{Disk, DiskError, Each, Op, Open};
+use crate::journal::{Durability, unix_ms};
+use crate::lock::{LockRequest, Mode};
+use crate::persist::Kept;
+use crate::topology::SlotMap;
+use crate::txn::LocalTransaction;
+
+/// The transaction that most tests are about.
+const TXN: u64 = 7;
+
+/// What a disk contains.
+#[derive(Clone, Default)]
+struct Contents {
+    records: BTreeMap<Vec<u8>, Vec<u8>>,
+    newest: u64,
+}
+
+/// A disk, whose flushes a test can delay.
+#[derive(Default)]
+struct Platter {
+    state: Mutex<PlatterState>,
+    change: Condvar,
+}
+
+#[derive(Default)]
+struct PlatterState {
+    written: Contents,
+    flushed: Contents,
+    is_held: bool,
+}
+
+impl Platter {
+    /// From now on no flush returns, or all do.
+    fn hold(&self, is_held: bool) {
+        self.state.lock().is_held = is_held;
+        self.change.notify_all();
+    }
+
+    /// The disk as a crash of the machine leaves it.
+    fn crashed(&self) -> Arc<Platter> {
+        let flushed = self.state.lock().flushed.clone();
+        let state = PlatterState { written: flushed.clone(), flushed, is_held: false };
+        Arc::new(Platter { state: Mutex::new(state), change: Condvar::new() })
+    }
+}
+
+struct MemoryDisk(Arc<Platter>);
+
+impl Disk for MemoryDisk {
+    fn seq(&self) -> u64 {
+        self.0.state.lock().written.newest
+    }
+
+    fn apply(&mut self, number: u64, batch: &[Op]) -> Result<(), DiskError> {
+        let written = &mut self.0.state.lock().written;
+        written.newest = number;
+        for op in batch.iter().cloned() {
+            match op {
+                Op::Put(key, value) => drop(written.records.insert(key, value)),
+                Op::Delete(key) => drop(written.records.remove(&key)),
+            }
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), DiskError> {
+        let mut state = self.0.state.lock();
+        self.0.change.wait_while(&mut state, |state| state.is_held);
+        state.flushed = state.written.clone();
+        Ok(())
+    }
+
+    fn dir(&self) -> &Path {
+        Path::new("memory")
+    }
+
+    fn scan(&self, prefix: &[u8], each: &mut Each<'_>) -> Result<(), DiskError> {
+        let records = self.0.state.lock().written.records.clone();
+        let mut found = records.range(prefix.to_vec()..).take_while(|(key, _)| key.starts_with(prefix));
+        found.try_for_each(|(key, value)| each(key, value))
+    }
+
+    fn keys(&mut self, prefix: &[u8], from: &[u8], most: usize) -> Result<Vec<Vec<u8>>, DiskError> {
+        let state = self.0.state.lock();
+        let found = state.written.records.range(from.to_vec()..).map(|(key, _)| key);
+        Ok(found.take_while(|key| key.starts_with(prefix)).take(most).cloned().collect())
+    }
+}
+
+/// A node that listens. Its address outlives it.
+struct TestNode {
+    platter: Arc<Platter>,
+    host: Arc<Host>,
+    listener: std::net::TcpListener,
+    address: String,
+    kept: Option<Kept>,
+    serving: JoinHandle<Result<(), String>>,
+}
+
+impl TestNode {
+    async fn start(platter: Arc<Platter>, listener: std::net::TcpListener) -> TestNode {
+        let held = platter.clone();
+        let open: Open = Box::new(move || Ok(Box::new(MemoryDisk(held.clone())) as Box<dyn Disk>));
+        let kept = Kept::open(open, 2, Durability::Periodic).expect("the disk is readable");
+        let service = Service::new(
+            kept.node.clone(),
+            PeerCredentials::default(),
+            unix_ms,
+            Box::new(|_| Ok(())),
+            None,
+            |_| (),
+        );
+        let service = service.await.expect("the records are readable");
+        let address = listener.local_addr().expect("it is bound").to_string();
+        let taken = listener.try_clone().expect("a descriptor is free");
+        let taken = TcpListener::from_std(taken).expect("it does not block");
+        let host = service.host.clone();
+        let serving = tokio::spawn(service.serve(taken, std::future::pending()));
+        TestNode { platter, host, listener, address, kept: Some(kept), serving }
+    }
+
+    /// The machine crashes, and the node starts again with what is on its disk.
+    async fn crash(self) -> TestNode {
+        let platter = self.platter.crashed();
+        self.replace(platter).await
+    }
+
+    /// The same with another disk.
+    async fn replace(self, platter: Arc<Platter>) -> TestNode {
+        let listener = self.listener.try_clone().expect("a descriptor is free");
+        drop(self);
+        TestNode::start(platter, listener).await
+    }
+
+    /// Prepares a transaction that sets a key.
+    async fn prepare(&self, number: u64, coordinator: &TestNode) {
+        let request = LockRequest { db: 0, key: (*b"key").into(), mode: Mode::Exclusive };
+        let mut txn = LocalTransaction::begin(&self.host.node, vec![request]).await;
+        let mut changes = Effects::default();
+        changes.put_string(0, b"key", b"value", EntryMeta::default());
+        txn.apply(changes.as_bytes(), unix_ms()).expect("the key is locked");
+        assert!(matches!(self.host.registry.take(number, 1, true), Found::New));
+        let prepared = pending::prepare(&self.host, number, txn, coordinator.address.clone(), None);
+        prepared.await.expect("it can be prepared");
+    }
+
+    /// A transaction is being committed here: a node that asks for its outcome waits.
+    fn begin_commit(&self, number: u64) {
+        assert!(matches!(self.host.registry.take(number, 1, true), Found::New));
+        assert!(self.host.registry.finishes(number));
+    }
+
+    /// It is committed for this participant.
+    fn end_commit(&self, number: u64, participant: &TestNode) {
+        self.host.node.put_record(&named(DECIDED, number), participant.address.as_bytes());
+        self.host.registry.finished(number);
+    }
+
+    fn has(&self, prefix: &[u8], number: u64) -> bool {
+        !self.host.node.records(&named(prefix, number)).is_empty()
+    }
+
+    fn has_key(&self) -> bool {
+        self.host.node.usage().keys[0] == 1
+    }
+}
+
+impl Drop for TestNode {
+    fn drop(&mut self) {
+        self.serving.abort();
+        self.host.sessions.end();
+        self.platter.hold(false);
+        if let Some(kept) = self.kept.take() {
+            let closed = kept.close(true);
+            assert!(closed.is_ok(), "the writer ends");
+        }
+    }
+}
+
+/// Nodes of a cluster.
+async fn cluster<const COUNT: usize>() -> [TestNode; COUNT] {
+    let mut nodes = Vec::new();
+    for _ in 0..COUNT {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
+        listener.set_nonblocking(true).expect("a socket may not block");
+        nodes.push(TestNode::start(Arc::default(), listener).await);
+    }
+    let names: Vec<String> = nodes.iter().map(|node| node.address.clone()).collect();
+    let map = SlotMap::even(&names).expect("good names").founded();
+    for (at, node) in nodes.iter().enumerate() {
+        let taken = node.host.membership.take(&node.host.node, map.clone(), at);
+        assert!(taken.is_ok(), "an empty node takes any place");
+    }
+    nodes.try_into().unwrap_or_else(|_| unreachable!("there are as many as were started"))
+}
+
+/// Waits until something is so.
+async fn until(what: &str, is_so: impl Fn() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !is_so() {
+        assert!(Instant::now() < deadline, "it did not happen in time: {what}");
+        sleep(Duration::from_millis(1)).await;
+    }
+}
+
+/// Does what a task does before it waits.
+fn begin<F: Future + ?Sized>(task: &mut Pin<Box<F>>) {
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(task.as_mut().poll(&mut context).is_pending(), "it has to wait");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_decision_is_kept_until_its_participant_has_it_on_disk() {
+    let [coordinator, participant] = cluster().await;
+    participant.prepare(TXN, &coordinator).await;
+    coordinator.begin_commit(TXN);
+    let mut first = Box::pin(pending::resolve(participant.host.clone(), TXN));
+    let mut second = Box::pin(pending::resolve(participant.host.clone(), TXN));
+    begin(&mut first);
+    begin(&mut second);
+    participant.platter.hold(true);
+    coordinator.end_commit(TXN, &participant);
+    // Both hear that it is committed. One of them waits for the flush.
+    let other: Pin<Box<dyn Future<Output = ()>>> = tokio::select! {
+        () = &mut first => second,
+        () = &mut second => first,
+    };
+    assert!(
+        coordinator.has(DECIDED, TXN),
+        "the decision is forgotten before it is on the participant's disk"
+    );
+    participant.platter.hold(false);
+    other.await;
+    until("the decision is acknowledged", || !coordinator.has(DECIDED, TXN)).await;
+    let participant = participant.crash().await;
+    assert!(participant.has_key());
+}
