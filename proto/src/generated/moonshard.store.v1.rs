@@ -816,6 +816,12 @@ pub struct GetDecision {
 pub struct Decision {
     #[prost(bool, tag = "1")]
     pub committed: bool,
+    /// How far back the answer that a transaction was not committed is certain: the node knows each transaction that it has
+    /// committed by itself, or as a coordinator, within so many milliseconds.
+    #[prost(uint64, tag = "2")]
+    pub single_known_ms: u64,
+    #[prost(uint64, tag = "3")]
+    pub coordinated_known_ms: u64,
 }
 /// Makes a participant ask the coordinator of a prepared transaction. The response is sent when the decision is carried out
 /// here and on disk.

@@ -127,8 +127,6 @@ struct LinkState {
     /// Wakes when it is up, or cannot be.
     settled: Vec<oneshot::Sender<()>>,
     status: Status,
-    /// Of the node's process.
-    boot: u64,
 }
 
 /// An answer that will come.
@@ -212,11 +210,6 @@ impl Link {
     /// Number of the present stream: what a node remembers of one is lost with it.
     pub fn stream(&self) -> u64 {
         self.shared.state.lock().stream
-    }
-
-    /// Number of the node's process.
-    pub fn boot(&self) -> u64 {
-        self.shared.state.lock().boot
     }
 
     /// Whether its memory was full when it told of itself last.
@@ -555,7 +548,6 @@ fn take(
         if !*greeted {
             if let Answer::HandshakeReply(welcome) = &answer {
                 let mut state = shared.state.lock();
-                state.boot = welcome.boot;
                 state.status = welcome.status.clone().unwrap_or_default();
                 shared.full.store(state.status.memory_full, Ordering::Relaxed);
             }

@@ -65,7 +65,6 @@ struct Participant {
     link: Arc<Link>,
     /// The stream that it lives and dies with.
     stream: u64,
-    boot: u64,
     /// Something was changed there.
     wrote: bool,
 }
@@ -247,8 +246,8 @@ impl DistributedTransaction {
         let at = self.participants.partition_point(|held| held.node < node);
         if self.participants.get(at).is_none_or(|participant| participant.node != node) {
             let link = self.cluster.link(node);
-            let (stream, boot) = (link.stream(), link.boot());
-            self.participants.insert(at, Participant { node, link, stream, boot, wrote: false });
+            let stream = link.stream();
+            self.participants.insert(at, Participant { node, link, stream, wrote: false });
         }
         let participant = &mut self.participants[at];
         participant.wrote |= wrote;

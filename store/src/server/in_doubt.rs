@@ -110,7 +110,7 @@ pub(super) async fn compare(host: Arc<Host>, number: u64) {
     while let Some((chosen, coordinator)) = records::chosen(&host.node, number) {
         let link = host.way_to(coordinator.clone());
         let request = link.ask(Ask::GetDecision(wire::GetDecision { txn: number })).answer().await;
-        let Ok(Answer::Decision(wire::Decision { committed })) = request else {
+        let Ok(Answer::Decision(wire::Decision { committed, .. })) = request else {
             drop(link);
             sleep(ask_after()).await;
             continue;

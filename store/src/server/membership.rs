@@ -20,8 +20,10 @@ use crate::topology::{NodeId, SlotMap};
 /// looks again once its keys are locked: slots leave only while the gate of their shard is closed.
 pub(crate) struct Membership {
     state: RwLock<MembershipState>,
-    /// Number of the folder; 0 without one.
+    /// Number of the directory; 0 without one.
     identity: u64,
+    /// The directory was made at this start.
+    is_new: bool,
 }
 
 struct MembershipState {
@@ -57,7 +59,9 @@ impl Membership {
                 Some(Taken { map: Arc::new(map), me })
             }
         };
-        let identity = match (node.journal(), find(IDENTITY)) {
+        let found = find(IDENTITY);
+        let is_new = found.is_none();
+        let identity = match (node.journal(), found) {
             (None, _) => 0,
             (Some(_), Some((_, bytes))) => {
                 let bytes = <[u8; 8]>::try_from(&*bytes).map_err(|error| wrong(error.to_string()))?;
@@ -71,7 +75,16 @@ impl Membership {
                 identity
             }
         };
-        Ok(Membership { state: RwLock::new(MembershipState { taken, catalog_leaves: false }), identity })
+        Ok(Membership {
+            state: RwLock::new(MembershipState { taken, catalog_leaves: false }),
+            identity,
+            is_new,
+        })
+    }
+
+    /// Whether the data directory was made at this start.
+    pub fn is_new(&self) -> bool {
+        self.is_new
     }
 
     /// The node's place, if it knows it.

@@ -11,15 +11,15 @@ use std::time::Duration;
 
 use proto::store::v1 as wire;
 use store_engine::effect::{CATALOG, Effect, Effects};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use wire::refusal::Code;
 use wire::request::Body as Ask;
 use wire::response::Body as Answer;
 
 use super::host::Host;
-use super::records::{self, DECIDED, PREPARED, named, number_of};
+use super::records::{self, ACKNOWLEDGED, DECIDED, PREPARED, named, number_of};
 use super::refusal::refusal;
-use super::registry::{Arrival, Entry, Prepared, TxnState};
+use super::registry::{Arrival, Entry, Prepared, REMEMBERED, TxnState};
 use crate::journal::fail_point;
 use crate::lock::{LockRequest, Mode};
 use crate::txn::LocalTransaction;
@@ -237,8 +237,9 @@ fn outcome_now(host: &Host, number: u64) -> Option<bool> {
             Some(false)
         }
         None => {
-            let committed = registry.committed.lock().has(number)
-                || !host.node.records(&named(DECIDED, number)).is_empty();
+            let is_recorded = |prefix: &[u8]| !host.node.records(&named(prefix, number)).is_empty();
+            let committed =
+                registry.committed.lock().has(number) || is_recorded(DECIDED) || is_recorded(ACKNOWLEDGED);
             if !committed {
                 registry.refused.lock().add(number);
             }
@@ -247,7 +248,16 @@ fn outcome_now(host: &Host, number: u64) -> Option<bool> {
     }
 }
 
-/// A node that had prepared it has committed a transaction: once all have, nobody will ask any more.
+/// How far back it is certain that a transaction of which nothing is known was not committed: one of this node alone, and
+/// one with participants.
+pub(super) fn known_for(host: &Host) -> (Duration, Duration) {
+    let single = host.registry.committed.lock().reach();
+    // The records of a directory that has just been made are not older than the memory.
+    let is_on_disk = host.node.journal().is_some() && !host.membership.is_new();
+    (single, if is_on_disk { REMEMBERED.max(single) } else { single })
+}
+
+/// A participant has committed a transaction: once all have, none of them will ask any more. A gateway may, for a while.
 pub(super) fn forget_decision(host: &Host, number: u64, who: &str) {
     let name = named(DECIDED, number);
     let _alone = host.registry.decisions.lock();
@@ -255,10 +265,20 @@ pub(super) fn forget_decision(host: &Host, number: u64, who: &str) {
     let record = String::from_utf8_lossy(&record).into_owned();
     let left: Vec<&str> = record.split(',').filter(|other| *other != who).collect();
     if left.is_empty() {
-        host.node.drop_record(&name);
+        host.node.change_records(b"", &[(named(ACKNOWLEDGED, number), Vec::new())], &[name]);
+        host.registry.acknowledged.lock().push_back((number, Instant::now()));
     } else {
         host.node.put_record(&name, left.join(",").as_bytes());
     }
+}
+
+/// Drops decisions that no gateway asks for any more.
+fn drop_acknowledged(host: &Host) {
+    let mut acknowledged = host.registry.acknowledged.lock();
+    let old = acknowledged.partition_point(|(_, since)| since.elapsed() > REMEMBERED);
+    let names: Vec<_> = acknowledged.drain(..old).map(|(number, _)| named(b"", number)).collect();
+    drop(acknowledged);
+    host.node.change_records(ACKNOWLEDGED, &[], &names);
 }
 
 /// Asks about decisions that stay, for as long as there is the node. They would stay for ever if nobody did.
@@ -267,6 +287,7 @@ pub(super) async fn follow_decisions(host: Weak<Host>) {
     loop {
         tokio::time::sleep(ask_after()).await;
         let Some(host) = host.upgrade() else { return };
+        drop_acknowledged(&host);
         let mut seen = HashSet::new();
         for (name, record) in host.node.records(DECIDED) {
             let Some(number) = number_of(&name) else { continue };
@@ -337,6 +358,9 @@ async fn ask_coordinator(host: &Arc<Host>, number: u64, coordinator: String) {
 
 /// Takes up what was prepared when the data was last written.
 pub(super) async fn recover(host: &Arc<Host>) -> Result<(), String> {
+    let acknowledged = host.node.records(ACKNOWLEDGED).into_iter();
+    let acknowledged = acknowledged.filter_map(|(name, _)| Some((number_of(&name)?, Instant::now())));
+    host.registry.acknowledged.lock().extend(acknowledged);
     for (name, record) in host.node.records(PREPARED) {
         let damaged =
             || format!("the record of the prepared transaction {:?} is damaged", name.escape_ascii());

@@ -17,10 +17,12 @@ pub const IDENTITY: &[u8] = b"cluster/identity";
 pub const PREPARED: &[u8] = b"prepared/";
 /// Before a transaction's number: it is committed, whatever becomes of its gateway.
 pub const DECIDED: &[u8] = b"decided/";
+/// Before a transaction's number: it is committed, and all participants have acknowledged that a moment ago.
+pub const ACKNOWLEDGED: &[u8] = b"acknowledged/";
 /// Before a transaction's number: how somebody has ended it here, and who would have decided that.
 pub const CHOSEN: &[u8] = b"chosen/";
 /// What the names of all of these begin with.
-pub const OWN: &[&[u8]] = &[PREPARED, DECIDED, CHOSEN, b"cluster/"];
+pub const OWN: &[&[u8]] = &[PREPARED, DECIDED, ACKNOWLEDGED, CHOSEN, b"cluster/"];
 
 /// Name of the record about a transaction.
 pub fn named(prefix: &[u8], number: u64) -> Vec<u8> {

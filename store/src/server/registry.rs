@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Weak;
 use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -17,8 +18,10 @@ use crate::client::link::Link;
 use crate::topology::SlotMap;
 use crate::txn::LocalTransaction;
 
-/// So many transactions are remembered that are committed, or that cannot be any more.
-const REMEMBERED: usize = 100_000;
+/// How long outcomes of transactions are remembered: much longer than a gateway that has lost its coordinator asks for them.
+pub(super) const REMEMBERED: Duration = Duration::from_secs(30);
+/// More outcomes are not remembered, even if they are younger.
+const MOST_REMEMBERED: usize = 1_000_000;
 
 /// Numbers of transactions that are in doubt, and since when.
 pub(super) type InDoubtSince = watch::Sender<BTreeMap<u64, Instant>>;
@@ -78,27 +81,47 @@ pub(crate) struct Registry {
     pub(super) refused: Mutex<Memory>,
     /// Held while the record of a decision is changed.
     pub(super) decisions: Mutex<()>,
+    /// Decisions that all participants have acknowledged, and since when, oldest first.
+    pub(super) acknowledged: Mutex<VecDeque<(u64, Instant)>>,
     /// The ways to those who decide, while somebody has something to ask.
     pub(super) coordinators: Mutex<HashMap<String, Weak<Link>>>,
 }
 
-/// The last numbers of something.
-#[derive(Default)]
+/// Numbers of transactions, each for a while.
 pub(super) struct Memory {
-    order: VecDeque<u64>,
+    order: VecDeque<(u64, Instant)>,
     numbers: HashSet<u64>,
+    /// All numbers that were added later are here.
+    complete_since: Instant,
+}
+
+impl Default for Memory {
+    fn default() -> Memory {
+        Memory { order: VecDeque::new(), numbers: HashSet::new(), complete_since: Instant::now() }
+    }
 }
 
 impl Memory {
     pub fn add(&mut self, number: u64) {
+        self.add_at(number, Instant::now(), MOST_REMEMBERED);
+    }
+
+    fn add_at(&mut self, number: u64, now: Instant, most: usize) {
         if self.numbers.insert(number) {
-            self.order.push_back(number);
+            self.order.push_back((number, now));
         }
-        if self.order.len() > REMEMBERED
-            && let Some(oldest) = self.order.pop_front()
+        while let Some((oldest, added)) = self.order.front().copied()
+            && (self.order.len() > most || now.duration_since(added) > REMEMBERED)
         {
+            self.order.pop_front();
             self.numbers.remove(&oldest);
+            self.complete_since = added;
         }
+    }
+
+    /// How far back all numbers are known.
+    pub fn reach(&self) -> Duration {
+        self.complete_since.elapsed()
     }
 
     pub fn has(&self, number: u64) -> bool {
@@ -298,5 +321,25 @@ impl Registry {
                 std::future::pending::<()>().await;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outcomes_are_remembered_by_time_and_a_memory_that_is_full_says_so() {
+        let mut memory = Memory::default();
+        let began = memory.complete_since;
+        let later = |seconds: u64| began + Duration::from_secs(seconds);
+        (0..200_000).for_each(|number| memory.add_at(number, later(1), MOST_REMEMBERED));
+        assert!(memory.has(0) && memory.has(199_999));
+        memory.add_at(200_000, later(31), MOST_REMEMBERED);
+        assert!(memory.has(0) && memory.complete_since == began);
+        memory.add_at(200_001, later(40), MOST_REMEMBERED);
+        assert!(!memory.has(0) && memory.has(200_000) && memory.complete_since == later(1));
+        memory.add_at(200_002, later(41), 2);
+        assert!(!memory.has(200_000) && memory.has(200_001) && memory.complete_since == later(31));
     }
 }

@@ -60,7 +60,12 @@ fn try_write_records(host: &Host, request: &wire::WriteRecords) -> Result<(), wi
 /// What became of a transaction that this node decides.
 pub(super) async fn decision(host: Arc<Host>, txn: u64) -> Answer {
     let committed = pending::outcome(&host, txn).await;
-    Answer::Decision(wire::Decision { committed })
+    let (single, coordinated) = pending::known_for(&host);
+    Answer::Decision(wire::Decision {
+        committed,
+        single_known_ms: single.as_millis() as u64,
+        coordinated_known_ms: coordinated.as_millis() as u64,
+    })
 }
 
 /// The answer that a task gives.

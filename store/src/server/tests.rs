@@ -177,6 +177,11 @@ impl TestNode {
         self.host.registry.finished(number);
     }
 
+    async fn flush(&self) {
+        let journal = self.host.node.journal().expect("it has a disk");
+        assert!(journal.flush().await.is_ok());
+    }
+
     fn has(&self, prefix: &[u8], number: u64) -> bool {
         !self.host.node.records(&named(prefix, number)).is_empty()
     }
@@ -255,4 +260,26 @@ async fn a_decision_is_kept_until_its_participant_has_it_on_disk() {
     until("the decision is acknowledged", || !coordinator.has(DECIDED, TXN)).await;
     let participant = participant.crash().await;
     assert!(participant.has_key());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_outcome_is_not_forgotten_because_others_follow() {
+    let [node] = cluster().await;
+    node.host.registry.finished(TXN);
+    (0..100_000).for_each(|other| node.host.registry.finished(1000 + other));
+    assert!(pending::outcome(&node.host, TXN).await, "it is said that nothing was done");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_decision_that_is_acknowledged_outlives_a_crash() {
+    let [coordinator, participant] = cluster().await;
+    coordinator.begin_commit(TXN);
+    coordinator.end_commit(TXN, &participant);
+    coordinator.flush().await;
+    let coordinator = coordinator.crash().await;
+    pending::forget_decision(&coordinator.host, TXN, &participant.address);
+    coordinator.flush().await;
+    let coordinator = coordinator.crash().await;
+    assert!(pending::outcome(&coordinator.host, TXN).await, "it is said that nothing was done");
+    assert_eq!(pending::decisions(&coordinator.host), 0);
 }

@@ -1,6 +1,7 @@
 //! Its end: what was changed is told to the nodes, and one of them decides.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use proto::store::v1 as wire;
 use store_engine::CommandError;
@@ -109,6 +110,7 @@ impl DistributedTransaction {
         let events = events(coordinator.node);
         let mut commit = wire::Step { changes: own, events, others: names, ..step(Finish::Commit) };
         late.add_to(coordinator.node, &mut commit);
+        let sent = Instant::now();
         let answer = coordinator.ask(commit).answer().await;
         let outcome = match answer {
             Ok(Answer::StepResult(stepped)) => check_batch(&stepped),
@@ -116,9 +118,10 @@ impl DistributedTransaction {
                 .cluster
                 .refused(refusal)
                 .map_or(Err(TransactionError::NotBatched), |error| Err(TransactionError::Lost(error))),
-            answer => {
-                self.outcome(&coordinator, answer, !others.is_empty()).await.map_err(TransactionError::Lost)
-            }
+            answer => self
+                .outcome(&coordinator, answer, sent, !others.is_empty())
+                .await
+                .map_err(TransactionError::Lost),
         };
         if let Err(
             TransactionError::NotBatched | TransactionError::BatchFailed | TransactionError::Conflict(_),
@@ -151,12 +154,13 @@ impl DistributedTransaction {
         outcome
     }
 
-    /// What became of a commit.
+    /// What became of a commit that was sent then.
     pub(super) async fn outcome(
         &self,
         coordinator: &Participant,
         answer: Result<Answer, Lost>,
-        is_recorded: bool,
+        sent: Instant,
+        has_participants: bool,
     ) -> Result<(), CommandError> {
         let lost = match answer {
             Ok(Answer::Refusal(refusal)) => {
@@ -185,8 +189,12 @@ impl DistributedTransaction {
                 if decision.committed {
                     return Ok(());
                 }
-                // A node that was started again remembers only what was recorded.
-                if is_recorded || coordinator.link.boot() == coordinator.boot {
+                // What was committed before may be forgotten.
+                let known_ms = match has_participants {
+                    true => decision.coordinated_known_ms,
+                    false => decision.single_known_ms,
+                };
+                if sent.elapsed() < Duration::from_millis(known_ms) {
                     let reason = lost.reason.clone();
                     return Err(lost_error(&Lost { maybe_done: false, reason }, true));
                 }
