@@ -133,7 +133,7 @@ pub struct Acl {
     default: Arc<Account>,
     /// Whether connections need no password.
     open: AtomicBool,
-    /// Store nodes have not told yet which users there are.
+    /// Store nodes have not sent the users yet.
     unknown: AtomicBool,
     /// Why they have not.
     why_unknown: Mutex<CommandError>,
@@ -194,7 +194,7 @@ impl Acl {
         self.is_known() && self.is_open()
     }
 
-    /// Says whether it is known which users there are: until then nobody is let in.
+    /// Says whether the users are known: until then every client is refused.
     fn set_known(&self, known: bool) {
         self.unknown.store(!known, Ordering::Relaxed);
         for account in self.accounts.read().values() {
@@ -205,7 +205,7 @@ impl Acl {
         }
     }
 
-    /// Lets nobody in until it is known which users there are.
+    /// Refuses every client until the users are known.
     pub fn wait_for_users(&self) {
         self.set_known(false);
     }
@@ -215,7 +215,7 @@ impl Acl {
         *self.why_unknown.lock() = why.clone();
     }
 
-    /// What a session is told until it is known which users there are.
+    /// The error for sessions until the users are known.
     pub fn why_unknown(&self) -> CommandError {
         self.why_unknown.lock().clone()
     }
@@ -260,7 +260,7 @@ impl Acl {
 
     /// The user who may be let in with this password.
     pub fn authenticate(&self, name: &[u8], password: &[u8]) -> Option<Arc<Account>> {
-        // Whether there is such a user is not told by how long this takes.
+        // How long this takes does not show whether there is such a user.
         let account = self.find(name);
         let known = account.as_ref().unwrap_or(&self.default).user().lets_in(password);
         account.filter(|account| known && !account.is_gone())
@@ -366,7 +366,7 @@ impl Acl {
         if user.may_do_everything() {
             return Ok(());
         }
-        // Whatever has no number is allowed to nobody who is not allowed everything.
+        // A command without a number is allowed only to users that may run all.
         let id = self.commands.of(row, spec).ok_or(Refused::Denied(Denied::Command))?;
         user.check(&self.commands, id, args).map_err(Refused::Denied)
     }

@@ -95,7 +95,7 @@ pub fn serve(config: Config, accept_loss: bool) -> Result<(), StartError> {
 }
 
 /// How much less than others a thread asks for that runs long scripts: where CPUs are short, it gets a quarter of
-/// one that a connection's thread wants too. Scripts that are in no hurry shall not hold up requests that are.
+/// one that a connection's thread wants too. Long scripts must not hold up short requests.
 const NICENESS: i32 = 5;
 
 /// Lowers the calling thread's priority.
@@ -172,7 +172,7 @@ async fn run(
     let address_of = |listener: &Option<(_, SocketAddr)>| listener.as_ref().map(|(_, address)| *address);
     let listeners = report::Listeners { resp: resp_addr, http: address_of(&http), grpc: address_of(&grpc) };
     report::of_server(&server, &listeners);
-    // Ends with the process: it tells to the last that this is about to end.
+    // Ends with the process: until then it reports that the process is about to end.
     if let Some((listener, _)) = http {
         tokio::spawn(net::http::serve(server.clone(), listener, ready.clone()));
     }
@@ -220,8 +220,8 @@ async fn run(
     storage.close(abandon).map_err(StartError)
 }
 
-/// How long it is waited for store nodes to tell which users there are, and then which scripts and libraries. Until they
-/// have told the users, nobody is let in.
+/// How long a start waits until store nodes have sent the users, and then the scripts and libraries. Until they
+/// have sent the users, every client is refused.
 const CATALOG_KNOWN: Duration = Duration::from_secs(1);
 
 /// Makes known who may be let in: the users of the file or those that are kept, then `requirepass`.

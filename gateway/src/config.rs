@@ -4,7 +4,7 @@
 //! `CONFIG GET`, `CONFIG SET` and line of the reference are made from that row.
 //!
 //! A [`Config`] is shared behind an `Arc` and read where the value is needed, never copied into a struct of
-//! somebody's own: then `CONFIG SET` needs to tell nobody but the store, which
+//! another part: then `CONFIG SET` needs to notify only the store, which
 //! keeps what it needs of memory's limits. Reading a number is one relaxed atomic load.
 
 mod access;

@@ -1,8 +1,8 @@
 //! Scripts and EXEC: which locks they take, and how often they run.
 //!
-//! An atomic unit locks the keys it names and runs. If a call then needs a key that somebody else holds, the
+//! An atomic unit locks the keys it names and runs. If a call then needs a key that another unit holds, the
 //! unit is taken back, the key joins its lock set, and it runs again: with the same time, random seed and
-//! arguments, so nobody can tell. After a few rounds the whole store is locked, which cannot fail.
+//! arguments, so that is not visible. After a few rounds the whole store is locked, which cannot fail.
 //!
 //! A script that gave up atomicity takes no locks: each of its calls is like a client's.
 

@@ -206,11 +206,11 @@ pub struct Server {
     pub scripts: Scripts,
     /// Loaded libraries.
     pub functions: Functions,
-    /// Held by whoever changes scripts or libraries together with what is kept of them.
+    /// Held while scripts or libraries are changed together with their records.
     pub loading: tokio::sync::Mutex<()>,
     /// Scripts and functions that run or wait.
     pub runs: Runs,
-    /// Where runs tell of themselves.
+    /// Where runs report their beginnings and ends.
     pub events: Arc<Events>,
     /// Who listens to channels.
     pub pubsub: PubSub,
@@ -258,7 +258,7 @@ pub struct Server {
     room_for_connections: usize,
 }
 
-/// What a connection is told that is refused for its address: the words of Redis, with the ways that there are here.
+/// The error for a connection that is refused for its address: the words of Redis, with the ways that there are here.
 pub const PROTECTED: &str = "DENIED Redis is running in protected mode because protected mode is enabled and no \
      password is set for the default user. In this mode connections are only accepted from the loopback interface. If \
      you want to connect from external computers to Redis you may adopt one of the following solutions: 1) Just \
@@ -371,7 +371,7 @@ impl Server {
         has_room
     }
 
-    /// Whether connections from this address are refused, since whoever finds this server could do everything.
+    /// Whether connections from this address are refused, since every client could do everything.
     pub fn is_protected_from(&self, peer: IpAddr) -> bool {
         let is_open = self.acl.default_account().user().takes_any_password();
         self.config.protected_mode.get() == 1 && is_open && !peer.to_canonical().is_loopback()
@@ -427,7 +427,7 @@ impl Server {
         client.line(command.as_deref().unwrap_or("NULL"))
     }
 
-    /// What clients are told that this is.
+    /// The mode that clients see.
     pub fn mode(&self) -> &'static str {
         if self.config.cluster_enabled.get() == 0 { "standalone" } else { "cluster" }
     }

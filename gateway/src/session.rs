@@ -34,7 +34,7 @@ pub struct Multi {
     pub queued: Vec<OwnedCall>,
     /// A command was refused while queueing: EXEC will refuse everything.
     pub broken: bool,
-    /// Whose it is, as others are told.
+    /// Whose it is, as other clients see that.
     client: Arc<ClientInfo>,
 }
 
@@ -78,7 +78,7 @@ pub type WatchedKey = (usize, Box<[u8]>);
 pub struct ScriptOverrides {
     /// These count before a script's own.
     pub options: Options,
-    /// Where to tell what a script did.
+    /// Where the steps of a script are recorded.
     pub trace: Option<Arc<Trace>>,
 }
 
@@ -159,7 +159,7 @@ pub struct Session {
     pub tracking: Option<Box<Follows>>,
     /// Which replies it does not want: CLIENT REPLY.
     pub replies: Replies,
-    /// Whether it can be told something unasked.
+    /// Whether it can receive push messages.
     pub hears: bool,
     /// EXEC carries out its commands.
     pub in_exec: bool,
@@ -259,7 +259,7 @@ impl Session {
         self.watched.values().filter_map(Watch::remote).collect()
     }
 
-    /// Locks under which nobody changes a watched key.
+    /// Locks under which no other client changes a watched key.
     pub fn watched_keys(&self) -> Vec<LockRequest> {
         let lock = |(db, key): &WatchedKey| LockRequest { db: *db, key: key.clone(), mode: Mode::Shared };
         self.watched.keys().map(lock).collect()

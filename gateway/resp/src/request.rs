@@ -204,7 +204,7 @@ fn cut<'a>(ranges: &[Range<u32>], source: &'a [u8], slices: &mut Slices<'a>) {
 pub struct Parser {
     limits: Limits,
     authenticated: bool,
-    /// `limits`, made tighter while nobody has authenticated.
+    /// `limits`, made tighter for unauthenticated clients.
     max_args: u32,
     max_bulk_bytes: u32,
     /// Arguments of the current request that have not arrived whole; 0 between requests.

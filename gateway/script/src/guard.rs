@@ -119,7 +119,7 @@ extern "C" fn on_fault(signal: i32, info: *mut libc::siginfo_t, context: *mut li
     // SAFETY: the system passes a valid description of the fault.
     let address = unsafe { (*info).si_addr() } as usize;
     if let Some((slot, page)) = watched(address) {
-        // SAFETY: the page belongs to a live guard. errno is kept for whoever was interrupted.
+        // SAFETY: the page belongs to a live guard. errno is kept for the interrupted code.
         unsafe {
             let errno = *libc::__errno_location();
             let at = (slot.start.load(Ordering::Relaxed) + page * PAGE) as *mut _;
@@ -136,7 +136,7 @@ extern "C" fn on_fault(signal: i32, info: *mut libc::siginfo_t, context: *mut li
         let previous = PREVIOUS.assume_init();
         match previous.sa_sigaction {
             libc::SIG_DFL | libc::SIG_IGN => {
-                // Returning runs into the same fault again, now with nobody to catch it.
+                // Returning runs into the same fault again, now without a handler.
                 libc::signal(signal, libc::SIG_DFL);
             }
             handler if previous.sa_flags & libc::SA_SIGINFO != 0 => {

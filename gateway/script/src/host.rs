@@ -75,7 +75,7 @@ pub trait Host: Any + Send {
     /// `redis.log`.
     fn log(&mut self, level: LogLevel, text: &[u8]);
 
-    /// Fuel after which the run shall let others have its thread from now on, if that changes. Asked before each call.
+    /// Fuel after which the run lets others have its thread from now on, if that changes. Asked before each call.
     fn slice_fuel(&self) -> Option<u64> {
         None
     }

@@ -312,7 +312,7 @@ async fn nothing_stays_with_new_instances() {
     nothing_stays(Instances::Fresh).await;
 }
 
-/// A known script comes from its image from the second run on; nobody can tell, whatever ran in between.
+/// A known script comes from its image from the second run on, which is not visible, whatever ran in between.
 async fn images_are_exact(instances: Instances) {
     let lab = Lab::new(instances).await;
     let long =

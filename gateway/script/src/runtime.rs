@@ -168,7 +168,7 @@ impl RunInput<'_> {
 /// How a run ended.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The guest's reply: RESP3 bytes that nobody has checked yet.
+    /// The guest's reply: RESP3 bytes that are not checked yet.
     Reply(Vec<u8>),
     /// The script does not compile; Lua's message.
     CompileError(String),
@@ -189,7 +189,7 @@ pub struct Runtime<H: 'static> {
     idle: [Mutex<Vec<Sandbox<H>>>; SIZE_CLASSES.len()],
     /// Of runs that wait for nothing once they run, and of the others.
     admission: [Arc<Semaphore>; 2],
-    /// What the pool of new instances has room for. A run that nobody waits for any more may take a moment to let
+    /// What the pool of new instances has room for. A run whose caller is gone may take a moment to let
     /// its instance go, longer than its admission lasts.
     slots: Arc<Semaphore>,
     config: RuntimeConfig,
@@ -262,7 +262,7 @@ impl<H: Host> Runtime<H> {
     }
 
     /// Runs the source of `library` once, so that it registers its functions, and keeps the image of that: every run
-    /// starts from there. The reply is that of the guest's `load`, and nobody has checked it yet; what the library
+    /// starts from there. The reply is that of the guest's `load`, and is not checked yet; what the library
     /// asks for meanwhile is answered by `host`. And what that took.
     pub async fn load(&self, library: &Script, budget: &Budget, host: H) -> (Outcome, ResourceUsage) {
         let mut sandbox = match self.sandbox(0).await {
@@ -532,7 +532,7 @@ fn engine_config(config: &RuntimeConfig) -> Config {
     engine.wasm_exceptions(true);
     // A guard watches the memory at its place.
     engine.memory_may_move(false);
-    // Lua's errors are WebAssembly exceptions inside the guest; nobody reads the host's backtraces of them.
+    // Lua's errors are WebAssembly exceptions inside the guest; the host's backtraces of them are not used.
     engine.wasm_backtrace_max_frames(None);
     if config.instances == Instances::Fresh {
         // One slot beyond the runs for the instance that the picture is taken of.

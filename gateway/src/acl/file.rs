@@ -23,7 +23,7 @@ pub enum FileError {
     Lines(PathBuf, Vec<WrongLine>),
 }
 
-/// As Redis tells it: of every wrong line.
+/// As Redis reports it: each wrong line.
 impl fmt::Display for FileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

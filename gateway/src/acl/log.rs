@@ -12,7 +12,7 @@ pub enum Reason {
     Command,
     /// It may not do that with a key.
     Key,
-    /// It may not hear or tell something on a channel.
+    /// It may not subscribe to a channel, or publish there.
     Channel,
     /// It is not known, is off, or the password is wrong.
     Auth,
@@ -72,7 +72,7 @@ pub struct AclLogEntry {
 }
 
 impl AclLogEntry {
-    /// Whether both are told as one.
+    /// Whether both are shown as one.
     fn is_like(&self, other: &AclLogEntry) -> bool {
         self.reason == other.reason
             && self.context == other.context

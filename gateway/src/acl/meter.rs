@@ -181,7 +181,7 @@ mod tests {
         };
         let (second, ()) = tokio::join!(second, ends);
         assert!(waited && second.is_some());
-        // A longer line is one that nobody stands in.
+        // A longer line is empty.
         let ends = async {
             tokio::task::yield_now().await;
             meter.set_line(Some(2));

@@ -56,7 +56,7 @@ pub struct Selector {
     channels: Vec<Box<[u8]>>,
 }
 
-/// What is not allowed, from the least to the most telling; the number is the argument's.
+/// What is not allowed, from the least to the most specific; the number is the argument's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Denied {
     /// The command.

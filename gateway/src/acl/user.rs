@@ -73,7 +73,7 @@ impl User {
         }
     }
 
-    /// `default` as it is if nobody says otherwise: it may do everything, without a password.
+    /// `default` without any configuration: it may do everything, without a password.
     pub fn unlimited(known: RuleContext<'_>) -> User {
         let mut user = User::new(known);
         for op in ["+@all", "~*", "&*", "on", "nopass"] {
@@ -119,7 +119,7 @@ impl User {
         Ok(())
     }
 
-    /// Applies rules, in the order they stand; `Err` tells which is wrong, and why.
+    /// Applies rules, in the order they stand; `Err` says which is wrong, and why.
     pub fn apply_all(&mut self, known: RuleContext<'_>, ops: &[Vec<u8>]) -> Result<(), (Vec<u8>, Wrong)> {
         ops.iter().try_for_each(|op| self.apply(known, op).map_err(|wrong| (op.clone(), wrong)))
     }
@@ -137,7 +137,7 @@ impl User {
         Ok(())
     }
 
-    /// Whether this password lets the user in. How long that takes does not tell what is wrong.
+    /// Whether this password is the user's. How long that takes does not show what is wrong.
     pub fn lets_in(&self, password: &[u8]) -> bool {
         let said = hash(password);
         let known = self.passwords.iter().fold(Choice::from(0), |any, known| any | known.ct_eq(&said));
@@ -174,7 +174,7 @@ impl User {
         &self.selectors
     }
 
-    /// Checks a call. Of what several selectors refuse the most telling is told.
+    /// Checks a call. Of the reasons of several selectors the most specific is returned.
     pub fn check(&self, commands: &Commands, id: Id, args: Args<'_>) -> Result<(), Denied> {
         let mut keys = None;
         let mut denied = Denied::Command;

@@ -152,7 +152,7 @@ fn given(matches: &ArgMatches) -> Vec<(&'static str, String)> {
     PARAMETERS.iter().filter_map(|row| value(row.name)).collect()
 }
 
-/// What `moonshard store` is told to do.
+/// What `moonshard store` is to do.
 fn task(matches: &ArgMatches) -> Task {
     let (name, matches) = matches.subcommand().expect("the caller has found one");
     let path = |name| matches.get_one::<PathBuf>(name).cloned().expect("clap requires it");
@@ -163,7 +163,7 @@ fn task(matches: &ArgMatches) -> Task {
     }
 }
 
-/// What `moonshard topology` is told to do.
+/// What `moonshard topology` is to do.
 fn change(matches: &ArgMatches) -> topology::Task {
     let text =
         |matches: &ArgMatches, name| matches.get_one::<String>(name).cloned().expect("clap requires it");

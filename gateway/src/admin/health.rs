@@ -96,7 +96,7 @@ async fn http(remote: Remote) -> Result<(), tonic::codegen::StdError> {
     let question = format!("GET /readyz HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", remote.address);
     stream.write_all(question.as_bytes()).await?;
     stream.flush().await?;
-    // More than the head of an answer ever has; whoever else listens there may send more.
+    // More than the head of an answer ever has; another kind of server at that address may send more.
     let mut answer = Vec::new();
     stream.take(4096).read_to_end(&mut answer).await?;
     let answer = String::from_utf8_lossy(&answer);

@@ -102,7 +102,7 @@ fn dump(dir: &Path, file: &Path) -> Result<(), ToolError> {
     verdict(dir, problems)
 }
 
-/// What there is, and how many problems, which are told.
+/// What there is, and the number of problems, which are printed.
 fn examine(dir: &Path) -> Result<(Examined, usize), ToolError> {
     let mut problems = 0;
     let found = persist::examine(dir, &mut |problem| {

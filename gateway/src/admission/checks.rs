@@ -1,4 +1,4 @@
-//! The checks of a call: one list, for whoever makes the call.
+//! The checks of a call: one list for clients, EXEC and scripts.
 
 use store::{AdmittedCall, Call, Pass};
 use store_engine::keys::KeyAt;

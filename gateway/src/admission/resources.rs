@@ -70,7 +70,7 @@ pub(super) fn refuse_while_disk_fails(
     if changes { Err(error.into()) } else { Ok(()) }
 }
 
-/// Whether a call needs memory as far as its row tells, or the header of its script.
+/// Whether a call needs memory as far as its row says, or the header of its script.
 fn needs_memory(server: &Server, row: Row, spec: &Command, args: Args<'_>) -> bool {
     let Row::Session(SessionCommand { run: Handler::Script { source, .. }, .. }) = row else {
         return spec.has(flags::DENY_OOM);

@@ -10,7 +10,7 @@ use crate::server::{Row, Server};
 pub const NOT_IN_SCRIPT: CommandError =
     CommandError::new("ERR This Redis command is not allowed from script");
 
-/// Whether scripts may call a command, as far as its row tells. HELP is for scripts, whatever its container is about. A
+/// Whether scripts may call a command, as far as its row says. HELP is for scripts, whatever its container is about. A
 /// session command that may have to wait would do so while the script holds its locks, except commands about channels.
 pub fn is_for_scripts(row: Row, spec: &Command) -> bool {
     let waits = matches!(row, Row::Session(command) if command.run.in_script().is_none());

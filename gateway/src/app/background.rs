@@ -94,7 +94,7 @@ impl Config {
 
 /// How often it is tried to read the catalog, while that fails.
 const AGAIN: Duration = Duration::from_millis(100);
-/// How often the catalog is read although nobody has told of a change: a link that was broken misses what is told.
+/// How often the catalog is read without a notification of a change: a link that was broken misses those.
 const ANYWAY: Duration = Duration::from_secs(10);
 
 /// Learns of the scripts and libraries that other gateways load.

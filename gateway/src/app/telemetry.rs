@@ -1,4 +1,4 @@
-//! What a process tells an OpenTelemetry collector, if there is one.
+//! What a process sends to an OpenTelemetry collector, if there is one.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -14,8 +14,8 @@ use crate::export::otel::{Collector, send_last, send_metrics};
 use crate::server::Server;
 use crate::telemetry::spans::Spans;
 
-/// The collector, unless there is none or the configuration is wrong, which the log tells then; `spans` go there from now
-/// on. `instance` tells this process from others.
+/// The collector, unless there is none or the configuration is wrong, which is logged; `spans` go there from now
+/// on. `instance` is the name of this process.
 pub fn open(config: &Config, instance: &str, spans: &Spans) -> Option<Collector> {
     Collector::open(config, instance, spans).unwrap_or_else(|error| {
         warn!("telemetry is not exported: {error}");
@@ -34,7 +34,7 @@ pub async fn of_server(server: Arc<Server>, collector: Option<Collector>, mut go
     send_last(&collector, &metrics::of_server(&server, false)).await;
 }
 
-/// What a store node tells of itself.
+/// What a store node reports.
 pub struct OfNode {
     /// Its parameters.
     pub config: Arc<Config>,

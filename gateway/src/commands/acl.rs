@@ -54,7 +54,7 @@ const fn sub(
     Command { name, since: "6.0.0", arity, summary, complexity, syntax, ..base }
 }
 
-/// What ACL HELP tells.
+/// What ACL HELP shows.
 const HELP: &str = "\
 CAT [<category>]
     List all commands that belong to <category>, or all command categories
@@ -414,7 +414,7 @@ fn generate(args: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// How many refusals ACL LOG tells of if it is not told.
+/// How many refusals ACL LOG shows without a count.
 const USUAL: usize = 10;
 
 fn reply_log(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
@@ -480,7 +480,7 @@ fn save(server: &Server) -> Result<(), CommandError> {
     })
 }
 
-/// Makes the users known that are kept beside the data, and forgets others. Rules that this version refuses let nobody
+/// Makes the users known that are kept beside the data, and forgets others. Rules that this version refuses let no client
 /// in, and are named in the log.
 pub async fn reload_users(server: &Server) -> Result<(), CommandError> {
     if !keeps_users(server) {

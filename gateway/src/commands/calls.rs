@@ -1,4 +1,4 @@
-//! What INFO and LATENCY tell of calls by command, in the forms of Redis 7.0.
+//! What INFO and LATENCY show of calls by command, in the forms of Redis 7.0.
 
 use std::fmt::Write as _;
 

@@ -49,7 +49,7 @@ const fn admin(command: Command) -> Command {
     Command { flags: command.flags | flags::ADMIN, ..command }
 }
 
-/// What CLIENT HELP tells.
+/// What CLIENT HELP shows.
 const HELP: &str = "\
 CACHING (YES|NO)
     Enable/disable tracking of the keys for next command in OPTIN/OPTOUT modes.

@@ -96,7 +96,7 @@ const fn change(
     Command { since, flags: FLAGS, ..sub(name, arity, summary, "O(1)", syntax) }
 }
 
-/// What CLUSTER HELP tells: Redis' text, what would change a cluster included.
+/// What CLUSTER HELP shows: Redis' text, what would change a cluster included.
 const HELP: &str = "\
 ADDSLOTS <slot> [<slot> ...]
     Assign slots to current node.

@@ -156,7 +156,7 @@ fn auth(server: &Server, session: &mut Session, args: Args<'_>, out: &mut Reply)
     Ok(())
 }
 
-/// Makes the session that of a user, if the password is right. `command` is what ACL LOG tells of otherwise.
+/// Makes the session that of a user, if the password is right. `command` is what ACL LOG shows otherwise.
 fn log_in(
     server: &Server,
     session: &mut Session,

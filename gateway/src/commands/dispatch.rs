@@ -75,7 +75,7 @@ fn count_refusal(server: &Server, args: Args<'_>, why: &NotAdmitted) {
     server.call_refused(admission::number_of(&server.registry, args), refusal, why.error());
 }
 
-/// When what is done next for the session begins, if anybody wants to know.
+/// When what is done next for the session begins, if calls are timed.
 fn session_time(server: &Server, session: &mut Session) -> Option<Instant> {
     server.takes_times().then(|| *session.clock.get_or_insert_with(Instant::now))
 }
@@ -237,12 +237,12 @@ pub struct RequestInfo {
     protocol: Protocol,
     /// If it is traced.
     span: Option<Open>,
-    /// When it was sent, if anybody wants to know how long it takes.
+    /// When it was sent, if calls are timed.
     began: Option<Instant>,
 }
 
 /// Sends what [`begin`] left open to the only node it concerns by this map, if there is one; otherwise it is given back.
-/// `before` are those on their way, by the same map: a write does not overtake a write to another node, so that nobody
+/// `before` are those on their way, by the same map: a write does not overtake a write to another node, so that no client
 /// sees the later one and misses the earlier.
 pub fn send<'a, 'b>(
     server: &Server,
@@ -279,7 +279,7 @@ pub fn send<'a, 'b>(
 }
 
 /// Waits for the reply to a command that was sent; gives it back if it has to be done [`again`]. How long that took, if
-/// anybody wants to know; `clock` is where the clock stood when it was last read, if nothing was awaited since.
+/// calls are timed; `clock` is where the clock stood when it was last read, if nothing was awaited since.
 pub async fn receive(
     server: &Server,
     client: &ClientInfo,
@@ -384,7 +384,7 @@ pub async fn finish(server: &Arc<Server>, session: &mut Session, waiting: Waitin
     let scope = session.span.as_ref().and_then(|span| server.spans.scope(span));
     let client = session.client.id;
     {
-        // It is large: it stays where it is made, whoever drives it.
+        // It is large: it is pinned where it is made.
         let answered = pin!(answer(server, session, waiting, out));
         drive(server, client, scope, answered).await;
     }

@@ -78,7 +78,7 @@ const FCALL: Command = Command {
     ..FUNCTIONS
 };
 
-/// What FUNCTION HELP tells.
+/// What FUNCTION HELP shows.
 const HELP: &str = "\
 LOAD [REPLACE] <FUNCTION CODE>
     Create a new library with the given library name and code.
@@ -239,7 +239,7 @@ async fn change(
     server: &Server,
     change: impl FnOnce(&mut Libraries) -> Result<(), CommandError>,
 ) -> Result<(), CommandError> {
-    // What is kept shall be what was there last.
+    // The record has to be that of the last change.
     let _script_permit = server.loading.lock().await;
     if server.store.is_shared() {
         reload_libraries(server).await?;

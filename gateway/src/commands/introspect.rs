@@ -32,7 +32,7 @@ pub static COMMANDS: &[SessionCommand] = &[SessionCommand {
 const OF_COMMANDS: Command =
     Command { since: "2.8.13", group: Group::Commands, flags: flags::RANDOM, syntax: "", ..CONNECTION };
 
-/// What COMMAND HELP tells.
+/// What COMMAND HELP shows.
 const HELP: &str = "\
 (no subcommand)
     Return details about all Redis commands.

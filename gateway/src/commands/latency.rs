@@ -34,7 +34,7 @@ const ADMIN: Command = Command {
     ..CONNECTION
 };
 
-/// What LATENCY HELP tells.
+/// What LATENCY HELP shows.
 const HELP: &str = "\
 DOCTOR
     Return a human readable latency analysis report.

@@ -162,7 +162,7 @@ const UNSUBSCRIBE: [Handler; 3] = [
     }),
 ];
 
-/// What PUBSUB HELP tells.
+/// What PUBSUB HELP shows.
 const HELP: &str = "\
 CHANNELS [<pattern>]
     Return the currently active channels matching a <pattern> (default: '*').

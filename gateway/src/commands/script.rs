@@ -102,7 +102,7 @@ const fn sub(name: &'static str, arity: Arity, summary: &'static str, syntax: &'
     Command { name, arity, summary, syntax, ..SCRIPTING }
 }
 
-/// What SCRIPT HELP tells.
+/// What SCRIPT HELP shows.
 const HELP: &str = "\
 EXISTS <sha1> [<sha1> ...]
     Return information about the existence of the scripts in the script cache.
@@ -256,7 +256,7 @@ pub(super) fn run_span(server: &Server, session: &mut Session, options: &Options
     Some(server.spans.scope(session.span.as_ref()?)?.part())
 }
 
-/// How many keys a call names whose third word tells it.
+/// How many keys a call names, by its third word.
 pub(super) fn key_count(admitted: &Admitted<'_>) -> Result<usize, CommandError> {
     match admitted.keys().len() {
         // Admission has found none: there is none, or the number is wrong.
@@ -312,7 +312,7 @@ async fn load(server: &Server, session: &Session, text: &[u8]) -> Result<Arc<Kno
     server.scripts.pin(text, &script)
 }
 
-/// The script with this text, compiled. If it is not known yet, it still is not: whoever cannot compile it leaves nothing.
+/// The script with this text, compiled. If it is not known yet, it still is not: an error leaves nothing behind.
 async fn compiled(
     server: &Server,
     session: Option<&Session>,

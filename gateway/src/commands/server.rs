@@ -85,7 +85,7 @@ pub static COMMANDS: &[SessionCommand] = &[
 const SERVER: Command = Command { group: Group::Server, ..CONNECTION };
 const ADMIN: Command = Command { flags: flags::NO_SCRIPT | flags::ADMIN | flags::DANGEROUS, ..SERVER };
 
-/// What CONFIG HELP tells.
+/// What CONFIG HELP shows.
 const HELP: &str = "\
 GET <pattern>
     Return parameters matching the glob-like <pattern> and their values.
@@ -217,7 +217,7 @@ static SECTIONS: &[Section] = &[
     ("keyspace", keyspace_section),
 ];
 
-/// Sections that are long, and shown only if somebody asks for them or for all.
+/// Sections that are long, and shown only on request, or with all.
 const RARE: &[&str] = &["commandstats", "latencystats"];
 
 fn info(server: &Server, _: &mut Session, args: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {

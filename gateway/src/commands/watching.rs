@@ -41,7 +41,7 @@ pub static COMMANDS: &[SessionCommand] = &[
 const ADMIN: Command =
     Command { group: Group::Server, flags: flags::ADMIN | flags::LOADING | flags::DANGEROUS, ..CONNECTION };
 
-/// What SLOWLOG HELP tells.
+/// What SLOWLOG HELP shows.
 const HELP: &str = "\
 GET [<count>]
     Return top <count> entries from the slowlog (default: 10, -1 mean all).

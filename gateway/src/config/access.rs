@@ -49,7 +49,7 @@ pub const ACLLOG_MAX_LEN: Parameter = Parameter {
     doc: "Maximum number of entries in ACL LOG.",
 };
 
-/// What of users the log tells.
+/// What the log has about users.
 pub const AUDIT_LOG: Parameter = Parameter {
     name: "audit-log",
     kind: ParameterKind::Words("admin|denied", |c| &c.audit_log),
@@ -59,7 +59,7 @@ pub const AUDIT_LOG: Parameter = Parameter {
           refused calls and failed logins.",
 };
 
-/// Whether whoever comes from elsewhere is refused.
+/// Whether clients on other machines are refused.
 pub const PROTECTED_MODE: Parameter = Parameter {
     name: "protected-mode",
     kind: ParameterKind::Word("no|yes", |c| &c.protected_mode),

@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Puts what `write` writes in the place of a file: whoever looks, and a crash, finds the old one or the new one. Where
+/// Puts what `write` writes in the place of a file: a reader, or a crash, finds the old file or the new one. Where
 /// a link points to, the link stays, and what is no file, such as a pipe, is written to.
 pub fn replace(file: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
     let file = fs::canonicalize(file).unwrap_or_else(|_| file.to_owned());

@@ -100,7 +100,7 @@ impl fmt::Display for Address {
     }
 }
 
-/// An address or none. Set while the server starts; whoever listens writes down the port it got.
+/// An address or none. Set while the server starts; the listener writes down the port that it got.
 #[derive(Debug, Default)]
 pub struct AddressCell(RwLock<Option<Address>>);
 

@@ -13,7 +13,7 @@ pub struct Derived {
     pub value: fn(&Config) -> String,
 }
 
-/// Rows that tell how this server behaves in Redis' words. Whoever builds a feature takes its row out of here.
+/// Rows that say how this server behaves in Redis' words. A feature that gets a parameter of its own leaves this table.
 pub static DERIVED: &[Derived] = &[
     Derived { name: "bind", value: |c| c.resp.get().map_or(String::new(), |address| address.host) },
     Derived { name: "port", value: |c| if resp_is_tls(c) { 0 } else { resp_port(c) }.to_string() },
@@ -33,7 +33,7 @@ pub static DERIVED: &[Derived] = &[
         value: |c| c.data_dir.get().map_or(String::new(), |dir| dir.display().to_string()),
     },
     Derived { name: "set-max-intset-entries", value: |_| MOST_NUMBERS.to_string() },
-    // No script makes others wait, so nobody is ever told BUSY.
+    // No script makes other clients wait, so there is no BUSY.
     Derived { name: "busy-reply-threshold", value: |_| "0".to_owned() },
     Derived { name: "lua-time-limit", value: |_| "0".to_owned() },
     Derived {

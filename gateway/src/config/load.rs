@@ -113,7 +113,7 @@ fn refuse_misspelt(variables: &[OsString]) -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// A text that somebody gave for a parameter.
+/// A text that was given for a parameter.
 struct Given {
     text: String,
     /// Source and key.

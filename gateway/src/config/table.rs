@@ -10,7 +10,7 @@ use super::parameter::{Fallback, INT_MAX, Parameter};
 use super::values::Config;
 use super::{access, clients, scripting, telemetry};
 
-/// Parameters that hold where the data is: a gateway tells its store nodes of their change.
+/// Parameters that hold where the data is: a gateway sends their changes to its store nodes.
 pub const OF_DATA: &[&str] = &[
     "maxmemory",
     "maxmemory-policy",
@@ -369,7 +369,7 @@ impl Config {
         Config::default()
     }
 
-    /// The configuration of a server that is told nothing.
+    /// The configuration of a server without any setting.
     #[cfg(test)]
     pub fn defaults() -> Config {
         let config = Config::empty();
@@ -388,7 +388,7 @@ impl Config {
         row.kind.store(self, value.expect("a test holds every default to its own range"));
     }
 
-    /// Percentiles that INFO tells.
+    /// Percentiles that INFO shows.
     pub fn percentiles(&self) -> Vec<f64> {
         let text = self.latency_tracking_info_percentiles.get();
         text.split_ascii_whitespace().filter_map(|number| number.parse().ok()).collect()

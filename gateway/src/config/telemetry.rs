@@ -1,4 +1,4 @@
-//! Parameters about what the server tells of itself.
+//! Parameters of the log, metrics and traces.
 
 use super::kind::{Form, ParameterKind};
 use super::parameter::{Fallback, Parameter};
@@ -39,7 +39,7 @@ pub const LATENCY_TRACKING: Parameter = Parameter {
     doc: "Whether the duration of calls is measured, for INFO latencystats, LATENCY HISTOGRAM and metrics.",
 };
 
-/// What of these INFO tells.
+/// Those that INFO shows.
 pub const PERCENTILES: Parameter = Parameter {
     name: "latency-tracking-info-percentiles",
     kind: ParameterKind::Text(Form::Percentiles, |c| &c.latency_tracking_info_percentiles),

@@ -1,6 +1,6 @@
-//! What the server tells of itself in numbers: for Prometheus at `/metrics`, and for OpenTelemetry.
+//! The metrics of the server: for Prometheus at `/metrics`, and for OpenTelemetry.
 //!
-//! [`table::METRICS`] says what there is, and is the documentation. A family gathers its values when somebody asks;
+//! [`table::METRICS`] says what there is, and is the documentation. A family gathers its values when they are scraped;
 //! nothing here is on the way of a request.
 
 mod gather;

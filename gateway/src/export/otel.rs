@@ -1,6 +1,6 @@
 //! Traces and metrics on their way to an OpenTelemetry collector, by OTLP over gRPC.
 //!
-//! Nobody waits for the collector. What it does not take is counted and forgotten, and the log tells once that it
+//! No request waits for the collector. What it does not take is counted and dropped, and one line of the log says that it
 //! cannot be reached, and once that it can. Spans go through the batch processor and the exporter of the SDK. The messages
 //! of metrics are made here: the SDK's histograms cannot be filled from counters that are there already.
 
@@ -45,7 +45,7 @@ pub struct Collector {
 }
 
 impl Collector {
-    /// The one that the configuration names, if it does; `spans` go there from now on. `instance` tells this process from
+    /// The one that the configuration names, if it does; `spans` go there from now on. `instance` distinguishes this process from
     /// others. Needs a runtime.
     pub fn open(config: &Config, instance: &str, spans: &Spans) -> Result<Option<Collector>, SettingError> {
         let url = config.otel_endpoint.get();

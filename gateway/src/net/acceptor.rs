@@ -34,7 +34,7 @@ pub fn time_limit(config: &Config) -> Duration {
 }
 
 /// Lets connections in until `ready` turns to false, and has each served by `live` on a thread that has time for it.
-/// `full` is what one too many is told, unless it speaks TLS, `refused` makes of a text what one is told that comes from elsewhere. Those that
+/// `full` is sent to one too many, unless it speaks TLS; `refused` encodes the error for an address that is refused. Those that
 /// were let in finish what they are doing, which the caller waits for. Gives the listener back.
 pub async fn keep<Live, Life>(
     server: Arc<Server>,
@@ -81,7 +81,7 @@ where
         let Some((stream, entry)) = ConnectionGuard::new(&server, kind, stream) else { continue };
         let (server, live) = (server.clone(), live.clone());
         runtime.spawn(async move {
-            // How it ended concerns nobody: the client is gone, or was told why.
+            // Its result is not needed: the client is gone, or has the error.
             let stream = TcpStream::from_std(stream);
             if let Ok(wire) = stream.and_then(|stream| server.certificates.wire(stream, kind)) {
                 live(wire, entry).await;

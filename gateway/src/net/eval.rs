@@ -10,7 +10,7 @@ use crate::scripts::options::Flags;
 use crate::telemetry::script_stats::Ended;
 use crate::telemetry::script_trace::Trace;
 
-/// A run that somebody asks for.
+/// A run that is requested.
 pub struct RunRequest<'a> {
     /// `script` is a digest, not a text.
     pub by_sha: bool,
@@ -24,11 +24,11 @@ pub struct RunRequest<'a> {
     pub words: Vec<Vec<u8>>,
     /// It may not write.
     pub read_only: bool,
-    /// It is to be undone, and to tell what it would have changed.
+    /// It is to be rolled back, and to report what it would have changed.
     pub dry_run: bool,
-    /// It is to tell what it does.
+    /// It is to report what it does.
     pub trace: bool,
-    /// It is to tell what it wrote, also if that is kept.
+    /// It is to report what it wrote, also if that is kept.
     pub writes: bool,
 }
 
@@ -61,7 +61,7 @@ impl Done {
         }
     }
 
-    /// What it wrote, or would have written, and of how many keys that does not tell; if it was asked for.
+    /// What it wrote, or would have written, and how many keys that leaves out; if it was asked for.
     pub fn writes(&self) -> Option<(&Value, &Value)> {
         let kept = self.kept.as_ref().map(|(changes, omitted)| (changes, omitted));
         self.part("writes").zip(self.part("omitted")).or(kept)

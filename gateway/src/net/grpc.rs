@@ -4,7 +4,7 @@
 //! live on the I/O threads, as those of Redis clients do. A call is a future that is dropped when its client cancels it
 //! or is gone, which ends its script and takes back what it did.
 //!
-//! Health is for everybody, which costs little: a connection on which nobody says who they are ends soon, and after few
+//! Health needs no authentication, which costs little: an unauthenticated connection ends soon, and after few
 //! calls.
 
 mod call;
@@ -56,10 +56,10 @@ use crate::telemetry::counters;
 /// How often a connection that says nothing is asked whether it is still there.
 const SILENCE: Duration = Duration::from_secs(60);
 
-/// How long the calls of a connection of strangers that is to end may still take: a probe takes milliseconds.
+/// How long calls of an unauthenticated connection that is to end may still take: a probe takes milliseconds.
 const FAREWELL: Duration = Duration::from_secs(1);
 
-/// Most bytes of a message to health, which anybody may ask, or reflection: a name.
+/// Most bytes of a message to health, which needs no authentication, or reflection: a name.
 const QUESTION_BYTES: usize = 4096;
 
 /// Calls that a connection may have at the same time; its client holds back more. Each may bring a large message, so

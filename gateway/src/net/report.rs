@@ -1,4 +1,4 @@
-//! How the steps of a run are told of, whatever the face.
+//! How the steps of a run are reported, whatever the listener.
 
 use resp::{ReplyLimits, Value};
 use script::LogLevel;
@@ -9,7 +9,7 @@ use crate::telemetry::script_trace::{CallStep, MOST_TEXT};
 pub enum Answer {
     /// Also an error.
     Whole(Value),
-    /// Too long to be told.
+    /// Too long to be shown.
     Long {
         /// Its type.
         kind: &'static str,
@@ -18,7 +18,7 @@ pub enum Answer {
         /// As RESP.
         bytes: usize,
     },
-    /// The call was collected, and nobody looks at its reply.
+    /// The call was collected: its reply is not read.
     Collected,
 }
 

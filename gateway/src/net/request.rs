@@ -1,4 +1,4 @@
-//! What requests do that are sessions of their own: they run commands, and are told what came of them.
+//! Requests that are sessions of their own: they run commands and get their replies.
 
 use std::sync::Arc;
 
@@ -76,7 +76,7 @@ impl Work {
         Ok(())
     }
 
-    /// Refuses what comes to the same as a command that whoever asks may not make.
+    /// Refuses what comes to the same as a command that the client may not run.
     pub fn check(&self, argv: &[&[u8]]) -> Result<(), Failure> {
         let admitted = admission::admit(&self.server, Origin::Client(&self.session), Args::new(argv));
         admitted.map(drop).map_err(|why| Failure::Reply(why.error().text().as_bytes().to_vec()))
@@ -114,7 +114,7 @@ impl Work {
         }
     }
 
-    /// Refuses whoever has to say who they are and has not.
+    /// Refuses an unauthenticated client.
     pub fn require_authentication(&self) -> Result<(), Failure> {
         match self.session.needs_password(&self.server.acl) {
             true => Err(Failure::Reply(NOAUTH.text().as_bytes().to_vec())),
@@ -122,7 +122,7 @@ impl Work {
         }
     }
 
-    /// Runs a command. Its reply as RESP, once what it tells of is kept as durability promises.
+    /// Runs a command. Its reply as RESP, once its changes are kept as durability promises.
     pub async fn run(&mut self, argv: &[&[u8]]) -> Result<Vec<u8>, Failure> {
         let reply = self.begin(argv).await?;
         self.keep().await?;
@@ -144,7 +144,7 @@ impl Work {
         }
     }
 
-    /// Runs a command whose reply must not be told before [`Work::keep`].
+    /// Runs a command whose reply must not be sent before [`Work::keep`].
     pub async fn begin(&mut self, argv: &[&[u8]]) -> Result<Vec<u8>, Failure> {
         // Others on this thread have their turn, however long a pipeline is, and so has the disk.
         tokio::task::coop::consume_budget().await;
@@ -193,7 +193,7 @@ impl Work {
         &mut self,
         commands: impl Iterator<Item = Vec<&[u8]>>,
     ) -> Result<(Vec<Value>, usize), Refused> {
-        // Of what nobody asked for there are no spans: those of the commands are parts of that of EXEC.
+        // MULTI and the queued commands have no spans of their own: they are parts of that of EXEC.
         let parent = std::mem::replace(&mut self.session.parent, Parent::Untraced);
         let queued = self.queue(commands).await;
         self.session.parent = parent;
@@ -275,7 +275,7 @@ pub fn admit(name: Option<&[u8]>) -> Result<(), Failure> {
     }
 }
 
-/// Whether a command is or has a script that is to run to its end although nobody waits for it.
+/// Whether a command is or has a script that is to run to its end although its client has disconnected.
 fn outlives_its_client(server: &Server, argv: &[&[u8]]) -> bool {
     server.config.script_client_gone.get() != 0
         && matches!(

@@ -107,7 +107,7 @@ impl Connection {
         let runtime = slot.runtime().clone();
         runtime.spawn(async move {
             let Ok(mut wire) = wire.attach() else { return };
-            // How else it ended concerns nobody: the client is gone or was told why.
+            // Any other result is not needed: the client is gone or has the error.
             let was_slow = match self.run(&mut wire, ready.clone(), &slot).await {
                 Ok(Left::For(better)) => match wire.detach() {
                     Ok(wire) => return self.live(wire, ready, better),
@@ -156,7 +156,7 @@ impl Connection {
                 let read = tokio::select! {
                     biased;
                     read = self.read(wire) => read?,
-                    // From now on somebody else's changes are to be told here.
+                    // From now on changes of other clients are to be reported here.
                     () = &mut woken, if !is_woken => {
                         is_woken = true;
                         continue;
@@ -268,7 +268,7 @@ impl Connection {
                         let mut late = Reply::append_to(take_buffer(), out.protocol);
                         {
                             let mut finish = pin!(dispatch::finish(server, session, waiting, &mut late));
-                            // Most answer at once. Whoever waits shall not hold back what was answered before.
+                            // Most answer at once. A request that waits must not hold back earlier replies.
                             let at_once = poll_fn(|context| Poll::Ready(finish.as_mut().poll(context))).await;
                             let mut is_done = at_once.is_ready();
                             if !is_done {
@@ -356,7 +356,7 @@ impl Connection {
         // A client that wants no replies waits for the disk as others do, if that is far behind.
         if !out.buf.is_empty() || session.data_access == DataAccess::Written {
             if crowded && (answered > 1 || took_long) {
-                // Others compute before anybody writes: a client that serves many connections is then woken once
+                // Other connections compute before any reply is written: a client of many connections is then woken once
                 // and finds many replies. Scripts 16 deep on 50 connections take 0.8 of the CPU time, and so do
                 // those that call INCR a hundred times.
                 tokio::task::yield_now().await;

@@ -17,10 +17,10 @@ use super::request::Work;
 use crate::session::ClientInfo;
 use crate::telemetry::spans::{CLIENT, Open, Parent, SERVER, Sink, Span};
 
-/// How long a span lasts at most, so that it is told of although a client keeps a stream for days.
+/// How long a span lasts at most, so that it is exported although a client keeps a stream for days.
 pub const LONGEST: Duration = Duration::from_secs(60);
 
-/// What is told of a request, by the conventions of what it came by.
+/// The attributes of a request, by the conventions of its protocol.
 pub trait SpanAttributes: Send + Unpin + 'static {
     /// The answer begins with these,
     fn hear(&mut self, status: StatusCode, headers: &HeaderMap);
@@ -40,7 +40,7 @@ pub struct Traced<F: SpanAttributes> {
     attributes: F,
 }
 
-/// Begins the span of a request, if it is to be traced. It is known who asks: strangers cause none.
+/// Begins the span of a request, if it is to be traced: unauthenticated clients cause none.
 pub fn begin<F: SpanAttributes>(
     work: &mut Work,
     headers: &HeaderMap,

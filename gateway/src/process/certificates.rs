@@ -67,7 +67,7 @@ impl Certificates {
         }
     }
 
-    /// A connection of whoever asks a store node whether it is well: probes have no certificate to show.
+    /// A connection of a health probe of a store node: probes have no certificate to show.
     pub fn wire_of_probe(&self, tcp: TcpStream) -> io::Result<Wire> {
         match self.of(Listener::Http) {
             Some(tls) => tls.accept_anyone(tcp, Protocol::Http),

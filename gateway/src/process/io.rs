@@ -46,7 +46,7 @@ pub struct IoThreads {
     apart: AtomicUsize,
     /// How many there may be before they are in the way.
     room: AtomicUsize,
-    /// What all runs in the background have had of CPUs since somebody looked.
+    /// What all runs in the background have had of CPUs since that was last read.
     background_ns: AtomicU64,
 }
 
@@ -61,7 +61,7 @@ struct IoThread {
     looked: Mutex<Looked>,
     /// What they have had of the time that nothing else wanted.
     idle_used_ns: AtomicU64,
-    /// How many of its connections shall move, and where to.
+    /// How many of its connections are to move, and where to.
     leaving: AtomicUsize,
     target: AtomicUsize,
 }
@@ -174,7 +174,7 @@ impl ThreadSlot {
         self.at.map(|_| ThreadSlot { threads: self.threads.clone(), at: None })
     }
 
-    /// Another place, if the connection shall move there. Asked between two requests, of which the last one `was_large`.
+    /// Another place, if the connection is to move there. Asked between two requests, of which the last one `was_large`.
     pub fn better(&self, was_large: bool) -> Option<ThreadSlot> {
         let Some(thread) = self.thread() else { return (!was_large).then(|| self.threads.slot()) };
         // Nobody else counts.
@@ -196,7 +196,7 @@ impl Drop for ThreadSlot {
     }
 }
 
-/// How many runs in the background are in nobody's way, each of which would have a CPU, if I/O threads are so busy and
+/// How many runs in the background disturb no request, each of which would have a CPU, if I/O threads are so busy and
 /// so many CPUs are free or in use by such runs.
 fn room(busy: f64, free_cpus: f64) -> usize {
     // What is too much for an integer becomes the greatest.
@@ -245,7 +245,7 @@ struct CpuTimes {
 }
 
 impl CpuTimes {
-    /// `None` where the system does not tell.
+    /// `None` where the system does not say.
     fn now() -> Option<CpuTimes> {
         CpuTimes::parse(&std::fs::read_to_string("/proc/stat").ok()?)
     }
@@ -259,7 +259,7 @@ impl CpuTimes {
     }
 }
 
-/// How many CPUs had nothing to do. All of them where the system does not tell.
+/// How many CPUs had nothing to do. All of them where the system does not say.
 fn idle_cpus(before: &Option<CpuTimes>, now: &Option<CpuTimes>) -> f64 {
     let (Some(before), Some(now)) = (before, now) else { return f64::INFINITY };
     let passed = |now: u64, before: u64| now.saturating_sub(before) as f64;

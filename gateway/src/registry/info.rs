@@ -1,4 +1,4 @@
-//! What clients are told of a row: flags, categories and keys, in the words of Redis 7.0.
+//! What clients see of a row: flags, categories and keys, in the words of Redis 7.0.
 
 use smallvec::SmallVec;
 use store_engine::keys::add_keys_of;
@@ -8,7 +8,7 @@ use store_engine::{Args, Command, CommandError, Group, KeyPart, Reply, Routing};
 /// Commands about something that is no key and has a slot nevertheless: the last of them.
 const SLOTTED: &[(&str, i16)] = &[("spublish", 1), ("ssubscribe", -1), ("sunsubscribe", -1)];
 
-/// The keys of a command as clients are told.
+/// The keys of a command as clients see them.
 fn key_parts(command: &Command) -> Vec<KeyPart> {
     match SLOTTED.iter().find(|(name, _)| *name == command.name) {
         Some((_, last)) => vec![KeyPart::Range { first: 1, last: *last, step: 1, access: Access::Read }],
@@ -33,7 +33,7 @@ pub fn legacy_range(command: &Command) -> (i64, i64, i64) {
     }
 }
 
-/// Whether clients are told that it writes data, or that it reads some; none of both, if it is about something else.
+/// Whether clients see that it writes data, or that it reads some; none of both, if it is about something else.
 fn writes(command: &Command) -> Option<bool> {
     let no_data = matches!(command.group, Group::Scripting | Group::Transactions);
     let everywhere = matches!(command.routing, Routing::Everywhere | Routing::Paged);
@@ -196,7 +196,7 @@ pub fn key_specs(command: &Command, name: &str, out: &mut Reply) {
     parts.iter().for_each(|(part, uses)| key_spec(part, uses, out));
 }
 
-/// What somebody must be allowed to do with a key.
+/// What a user must be allowed to do with a key.
 pub mod need {
     /// To read it.
     pub const READ: u8 = 1;
@@ -273,7 +273,7 @@ pub fn used_keys(
     Ok(used)
 }
 
-/// A command's key parts, each with what somebody must be allowed to do with its keys. `name` is its full name.
+/// A command's key parts, each with what a user must be allowed to do with its keys. `name` is its full name.
 pub fn needs(command: &Command, name: &str) -> Vec<(KeyPart, Use)> {
     let need = |uses: &str| {
         let has = |word| uses.split(' ').any(|is| is == word);

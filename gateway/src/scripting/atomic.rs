@@ -35,7 +35,7 @@ impl Attempts {
         Attempts {
             locks: LockSet::of_keys(call.keys, call.db, call.lock_mode()),
             collects: Collects::at_first(server),
-            // Whoever wants to know what the calls do is told that of each.
+            // A trace has each call on its own.
             opens: call.trace.is_none() && call.program.stats().may_open(),
             leaves: call.trace.is_none(),
             snapshot: None,
@@ -110,7 +110,7 @@ pub(super) async fn run_atomic(
             txn.begin_part().await?;
         }
         call.end_phase("lock", began);
-        // Not before: those who wait for a key shall not keep others from running.
+        // Not before: a run that waits for a key must not keep others from running.
         let permit = server.counters.queue_waits.of(server.runtime.admit(false)).await;
         let time = match txn.is_open() {
             true => 0,
@@ -157,7 +157,7 @@ pub(super) async fn run_atomic(
             if let Some(mut host) = host {
                 Box::pin(dry_run::report(call, &mut host.locking.txn, failed, start, out)).await?;
             }
-            // It tells of the run, however that ended.
+            // It reports the run, however that ended.
             return Ok(Ran::Over { is_error: false });
         }
         if let Some(ScriptHost { locking: Locked { txn, outgoing, .. }, .. }) = host.map(|host| *host)

@@ -111,7 +111,7 @@ pub struct ScriptCall<'a> {
     pub in_exec: bool,
     /// Memory was full when it was called, and nothing allows it to need more.
     pub full: bool,
-    /// Where to tell what it did, if somebody asks.
+    /// Where its steps are recorded, if they are.
     pub trace: Option<Arc<Trace>>,
     /// Its span, if the request that it is run for is traced.
     pub span: Option<Part>,
@@ -125,7 +125,7 @@ impl ScriptCall<'_> {
         if self.read_only { Mode::Shared } else { Mode::Exclusive }
     }
 
-    /// Whether it is undone when it has ended, and tells what it would have changed.
+    /// Whether it is rolled back when it has ended, and reports what it would have changed.
     pub(super) fn is_dry(&self) -> bool {
         self.options.flags.has(Flags::DRY_RUN)
     }
@@ -140,20 +140,20 @@ impl ScriptCall<'_> {
         self.since.saturating_duration_since(server.started).as_secs_f64()
     }
 
-    /// For whoever listens to what is run.
+    /// For those who watch events of runs.
     pub(super) fn introduction(&self, mode: &'static str) -> Introduction {
         let is_function = matches!(self.program, Program::Function(_));
         Introduction { name: self.program.name().to_owned(), is_function, mode, client: self.client }
     }
 
-    /// Counts a run, and tells of it if somebody asked.
+    /// Counts a run, and records its end where that was asked for.
     pub(super) fn note(&self, server: &Server, ended: Ended, usage: &ResourceUsage) {
         self.program.stats().add(ended, usage);
         server.totals.add(ended, usage);
         self.report_end(ended, usage);
     }
 
-    /// Tells how a run ended, if somebody asked.
+    /// Records how a run ended, where that was asked for.
     pub(super) fn report_end(&self, ended: Ended, usage: &ResourceUsage) {
         if let Some(trace) = &self.trace {
             let mut snapshot = trace.snapshot();
@@ -162,14 +162,14 @@ impl ScriptCall<'_> {
         }
     }
 
-    /// Tells why a round came to nothing, if somebody asked.
+    /// Records why a round came to nothing, where that was asked for.
     pub(super) fn report_rerun(&self, retry: &RetryReason) {
         if let Some(trace) = &self.trace {
             let (why, key) = match retry {
                 RetryReason::Lock(Conflict::Key(request)) => ("key", Some((request.db, request.key.clone()))),
                 RetryReason::Lock(Conflict::Everything | Conflict::Limit(_)) => ("everything", None),
                 RetryReason::Order => ("order", None),
-                // Nothing was done that could be told.
+                // Nothing was done that could be recorded.
                 RetryReason::Begin | RetryReason::Limit(_) | RetryReason::Node(_) => return,
             };
             trace.snapshot().reruns.push(Rerun { why, key });
@@ -213,7 +213,7 @@ impl ScriptCall<'_> {
         Caller { client: self.client, account: self.account.clone() }
     }
 
-    /// The keys beyond which it may not go, if somebody wants that.
+    /// The only keys that it may touch, where that is the rule.
     pub(super) fn declared(&self) -> Option<Declared> {
         let limits_user =
             |account: &Arc<Account>| account.user().limits().get(Limit::UndeclaredKeys).is_some();

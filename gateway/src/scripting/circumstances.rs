@@ -11,7 +11,7 @@ use crate::server::Server;
 #[derive(Clone, Copy)]
 pub(super) struct RunContext {
     pub now_ms: u64,
-    /// What TIME tells beside it: nothing else is that exact.
+    /// What TIME shows beside it: nothing else is that exact.
     pub micros: u32,
     pub clock_seconds: f64,
     pub seed: u64,
@@ -30,7 +30,7 @@ impl RunContext {
     }
 }
 
-/// Which calls are sent later and together, of those whose results nobody reads.
+/// Which calls are sent later and together, of those whose results are not read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Collects {
     /// None.

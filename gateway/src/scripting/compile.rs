@@ -84,7 +84,7 @@ pub async fn compile(
 struct Loading;
 
 impl Host for Loading {
-    /// `redis.call` is not there yet: whoever gets here is not the guest we built.
+    /// `redis.call` is not there yet: the guest that we built does not get here.
     fn call(&mut self, _: &[&[u8]], _: CallFlags, _: &mut Vec<u8>) -> HostCall {
         HostCall::Stop
     }

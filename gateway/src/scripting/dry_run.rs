@@ -1,5 +1,5 @@
-//! Dry runs: a script runs for real under its locks, is undone, and its reply tells what it would have changed. And runs
-//! that are kept, of which the same is to be told.
+//! Dry runs: a script runs for real under its locks, is rolled back, and its reply has what it would have changed. And runs
+//! that are kept, of which the same is to be reported.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use super::outcome::is_error;
 use crate::scripts::options::{Flags, OnError};
 use crate::server::Server;
 
-/// Keys that a dry run tells of.
+/// Keys that a dry run reports.
 const MOST_CHANGES: usize = 1000;
 
 /// Refuses a dry run that could not be undone.
@@ -66,7 +66,7 @@ pub(super) async fn report(
     Ok(())
 }
 
-/// Notes what a run that has ended is about to keep, if its caller wants to know. What was there before is told by taking
+/// Notes what a run that has ended is about to keep, if its caller wants to know. What was there before is found by taking
 /// it back and nothing else, for which it is a part of its transaction; then the script runs once more, under the same
 /// locks, at the same time and with the same random numbers, so that it does the same.
 pub(super) async fn note_changes(

@@ -1,4 +1,4 @@
-//! Why a script has no reply of its own, and what is told of it instead.
+//! Why a script has no reply of its own, and the error that takes its place.
 
 use resp::ReplyError;
 use store::{LimitReached, TransactionError};

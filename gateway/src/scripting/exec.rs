@@ -119,7 +119,7 @@ pub trait Performer<'a>: Send {
 
 /// What an EXEC depends on.
 pub struct Watches {
-    /// Locks on the watched keys: nobody may change one between the look at it and the commit.
+    /// Locks on the watched keys: no other client may change one between the look at it and the commit.
     pub keys: Vec<LockRequest>,
     /// What nodes elsewhere are to be asked about.
     pub remote: Vec<WatchId>,
@@ -389,7 +389,7 @@ async fn script_step(
     let done = run_step(server, call, at, txn, shared, out).await;
     let Some(began) = began else { return done };
     match &done {
-        // It is told of when it has ended.
+        // It is reported when it has ended.
         Err(Broken::RetryReason(..)) => {}
         Err(Broken::Ended(error)) => spans::report(server, call, began, format!("-{error}").as_bytes()),
         Ok(_) => spans::report(server, call, began, out.buf.get(start..).unwrap_or_default()),
@@ -417,7 +417,7 @@ async fn run_step(
     let (snapshot, collects) = (shared.present.snapshot_for(call, shared.seed), shared.collects);
     let before = txn.requests().count();
     let run = pin!(async {
-        // Not before: nobody who holds a place waits for keys, or for others who load something.
+        // Not before: a run that holds a place must not wait for keys, or for a load.
         let _permit = server.runtime.admit(false).await;
         run_once(server, call, txn, snapshot, collects, false).await
     });

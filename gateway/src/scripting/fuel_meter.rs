@@ -10,7 +10,7 @@ use super::slices::Pace;
 use crate::acl::Account;
 use crate::acl::limits::Limit;
 
-/// What a run burns. It is paid also if nobody waits for the end of the run: then for each slice that it has begun.
+/// The fuel of a run. It is paid also if the caller of the run is gone: then for each slice that it has begun.
 pub(super) struct FuelMeter {
     account: Arc<Account>,
     per_second: u64,

@@ -61,7 +61,7 @@ pub(super) async fn commit(
     }
     txn.commit().await?;
     for Message { shard, channel, text } in &outgoing.messages {
-        // What is committed stays, whoever hears of it.
+        // What is committed stays, whether its messages are delivered or not.
         let _ = gateways::publish(server, *shard, channel, text).await;
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! Calls whose result nobody reads: collected, and sent together.
+//! Calls whose results are not read: collected, and sent together.
 
 use std::collections::HashSet;
 use std::hash::BuildHasher;

@@ -40,7 +40,7 @@ pub async fn run_script(server: &Arc<Server>, mut call: ScriptCall<'_>, out: &mu
     let began = call.phase();
     call.report_spans();
     let done = {
-        // It is large: it stays where it is made, whoever drives it.
+        // It is large: it is pinned where it is made.
         let run = pin!(run(server, &mut call, &mut out.buf));
         match &scope {
             None => run.await,

@@ -23,7 +23,7 @@ type Ran = (Option<AnyHost>, Outcome, ResourceUsage);
 /// The slices of a run that gives way: some 10 us each, as requests wait for their end. Measured with a client that is as
 /// fast as its CPU allows and a script that scans 100,000 keys, on two CPUs, idle ones of which poll: beside slices of
 /// 14,000 the client keeps 0.97 of its speed, of 20,000 0.94, of 30,000 0.88. The script takes 3.1, 2.6 and 2.4 times as
-/// long as in redis-server, which answers nobody meanwhile.
+/// long as in redis-server, which answers no client meanwhile.
 const SHORT_SLICE_FUEL: u64 = 20_000;
 /// Its slices elsewhere, and until its next call where it gives way. Short ones cost a tenth of its speed.
 const SLICE_FUEL: u64 = 150_000;
@@ -37,7 +37,7 @@ const SHORT_RUN: Duration = Duration::from_millis(10);
 /// there from the start.
 ///
 /// With `yields_for` it gives way for so long if no CPU is to spare, by slices of this pace: who locks nothing holds up
-/// nobody by taking longer.
+/// no client by taking longer.
 pub(super) async fn drive(
     server: &Server,
     mut run: Pin<Box<impl Future<Output = Ran> + Send + 'static>>,
@@ -99,7 +99,7 @@ struct YieldingRun<F> {
     waker: Waker,
     pace: Pace,
     background: Background,
-    /// Slices in a row where nobody waits for their end.
+    /// Slices in a row where no request waits for their end.
     slices: u64,
     /// When its patience ends.
     until: Instant,
@@ -235,7 +235,7 @@ fn panicked() -> Ran {
     (None, Outcome::Trap("internal error in a host call".into()), ResourceUsage::default())
 }
 
-/// Ends the run if nobody waits for it any more.
+/// Ends the run if its caller is gone.
 struct AbortOnDrop<T>(tokio::task::JoinHandle<T>);
 
 impl<T> Drop for AbortOnDrop<T> {

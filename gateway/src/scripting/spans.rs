@@ -13,7 +13,7 @@ use crate::telemetry::script_trace::{BriefCall, RunState, Trace};
 use crate::telemetry::spans::{AttributeValue, SERVER, Scope, Span, SpanContext, SpanKind};
 
 impl ScriptCall<'_> {
-    /// Lets it tell what becomes spans, if it is traced.
+    /// Lets it record what becomes spans, if it is traced.
     pub(super) fn report_spans(&mut self) {
         let Some(part) = &self.span else { return };
         let context = part.context();

@@ -1,4 +1,4 @@
-//! How hosts tell of what a script does, when somebody asks.
+//! How hosts record what a script does, where that was asked for.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -11,7 +11,7 @@ use crate::server::Server;
 use crate::telemetry::script_trace::{CallNow, Trace};
 
 impl ScriptCall<'_> {
-    /// Where the calls of a round that begins now are told of, if they are.
+    /// Where the calls of a round that begins now are recorded, if they are.
     pub(super) fn traced(&self) -> Option<Arc<Trace>> {
         let trace = self.trace.as_ref().filter(|trace| trace.has_calls())?;
         trace.begin_attempt();

@@ -10,7 +10,7 @@ use crate::server::Server;
 use crate::telemetry::counters::{Counters, unix_time};
 use crate::telemetry::script_stats::Stats;
 
-/// Counts keys that a program has used and not declared, and tells its author of the first.
+/// Counts keys that a program has used and not declared, and logs the first.
 pub(super) fn note_undeclared<'k>(
     server: &Server,
     program: impl Display,
@@ -21,7 +21,7 @@ pub(super) fn note_undeclared<'k>(
     let count = 1 + used.count() as u64;
     Counters::add(&server.counters.undeclared_keys, count);
     let is_new = stats.add_undeclared(count);
-    // Clients that make up new texts all the time shall not fill the log.
+    // Clients that make up new texts all the time must not fill the log.
     let second = unix_time().as_secs();
     if is_new && server.counters.undeclared_logged.swap(second, Ordering::Relaxed) != second {
         let key = String::from_utf8_lossy(&first[..first.len().min(128)]);

@@ -29,7 +29,7 @@ pub fn timed_out(protocol: Protocol) -> Vec<u8> {
     out.buf
 }
 
-/// Waits until a call that found nothing is served, its time is over, or somebody ends it by way of
+/// Waits until a call that found nothing is served, its time is over, or another client ends it by way of
 /// [`ClientInfo::blocked`]. Dropping this gives its place up.
 pub async fn wait(
     server: &Arc<Server>,
@@ -79,7 +79,7 @@ pub async fn wait(
     }
 }
 
-/// Where a stream ends now: whoever waits for what comes then may have to look for it again and again.
+/// Where a stream ends now: a call that waits for later entries may have to look for them again and again.
 async fn last_id(
     server: &Arc<Server>,
     client: &ClientInfo,

@@ -157,7 +157,7 @@ impl Scripts {
         Arc::new(Script::counted(body, &self.footprint))
     }
 
-    /// Adds a script that is new, and is `compiled` if somebody has done that already.
+    /// Adds a script that is new, and is `compiled` if that was done already.
     fn add(&self, sha: Sha, text: &[u8], compiled: Option<&Arc<Script>>) -> Result<Arc<Known>, CommandError> {
         let (header, body) = Header::parse(text)?;
         let flags = self.flags.lock();

@@ -36,7 +36,7 @@ pub struct Outline<'a> {
     pub options: Options,
     /// All of it, as FUNCTION LIST and DUMP give it back.
     pub text: &'a [u8],
-    /// What Lua shall see. The first line is empty, so that line numbers stay the author's own.
+    /// The text for Lua. The first line is empty, so that line numbers stay the author's own.
     pub body: &'a [u8],
 }
 

@@ -19,7 +19,7 @@ pub struct Header {
 }
 
 impl Header {
-    /// Reads the header, and gives the text that Lua shall see: a shebang's line is empty, so that line
+    /// Reads the header, and gives the text for Lua: a shebang's line is empty, so that line
     /// numbers stay the author's own.
     pub fn parse(text: &[u8]) -> Result<(Header, Cow<'_, [u8]>), CommandError> {
         if let Some(rest) = text.strip_prefix(b"#!") {

@@ -15,7 +15,7 @@ impl Flags {
     /// [`UndeclaredKeys::Widen`].
     pub const ALLOW_UNDECLARED_KEYS: Flags = Flags(1 << 6);
 
-    /// It is undone when it has ended, and tells what it would have changed.
+    /// It is rolled back when it has ended, and reports what it would have changed.
     pub const DRY_RUN: Flags = Flags(1 << 8);
 
     /// It is traced always, and not only as often as all requests are.
@@ -61,7 +61,7 @@ pub enum OnError {
 /// What happens when an atomic script comes to a key that it did not declare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UndeclaredKeys {
-    /// The key is locked; if somebody else has it, the script is undone and runs again.
+    /// The key is locked; if another transaction has it, the script is rolled back and runs again.
     Widen,
     /// The call fails, as in Dragonfly.
     Reject,

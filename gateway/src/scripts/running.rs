@@ -39,14 +39,14 @@ pub struct Runs {
 }
 
 impl Runs {
-    /// Drives `run` to its end, unless somebody kills it before: then there is no result, and the caller drops
+    /// Drives `run` to its end, unless it is killed before: then there is no result, and the caller drops
     /// it, which takes back what it did. Pinned by the caller, as it is large and would be moved otherwise.
     pub async fn drive<T>(
         &self,
         who: impl FnOnce() -> Who,
         mut run: Pin<&mut impl Future<Output = T>>,
     ) -> Option<T> {
-        // Most end at once: nobody could have killed those.
+        // Most end at once, before they could be killed.
         if let Poll::Ready(done) = poll_fn(|context| Poll::Ready(run.as_mut().poll(context))).await {
             return Some(done);
         }

@@ -68,7 +68,7 @@ pub async fn receivers(server: &Server, shard: bool, channel: &[u8]) -> Result<u
     Ok(sum(&remote) + server.pubsub.receivers(shard, channel))
 }
 
-/// The names that somebody is subscribed to and that match `pattern`, each once.
+/// The names that have subscribers and match `pattern`, each once.
 pub async fn names(
     server: &Server,
     kind: SubscriptionKind,

@@ -33,7 +33,7 @@ pub struct ClientInfo {
     pub wake: tokio::sync::Notify,
     /// The call that it waits for.
     pub blocked: Mutex<Option<Blocked>>,
-    /// What it is told unasked.
+    /// Its push messages.
     pub pushes: PushQueue,
     /// The user that it is.
     pub account: Mutex<Arc<Account>>,
@@ -150,7 +150,7 @@ impl ClientInfo {
         .into_iter()
         .filter_map(|(is, flag)| is.then_some(flag))
         .collect();
-        // Redis tells of that since 7.2, and here who has said it.
+        // Redis shows that since 7.2.
         let library = match (&*details.lib_name, &*details.lib_ver) {
             ("", "") => String::new(),
             (name, version) => format!(" lib-name={name} lib-ver={version}"),

@@ -1,4 +1,4 @@
-//! Who listens to which channels. Messages are encoded once for each protocol and shared by all who hear them; nobody
+//! The subscribers of channels. Messages are encoded once for each protocol and shared by all subscribers; no publisher
 //! who publishes waits for one who hears.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -230,7 +230,7 @@ impl PubSub {
         direct.map_or(0, Listeners::len) + matching.map(|(_, listeners)| listeners.len()).sum::<usize>()
     }
 
-    /// The names that somebody is subscribed to and that match `pattern`.
+    /// The names that have subscribers and match `pattern`.
     pub fn names(&self, kind: SubscriptionKind, pattern: Option<&[u8]>) -> Vec<Box<[u8]>> {
         let tables = self.tables.lock();
         let names = tables[kind as usize].keys();

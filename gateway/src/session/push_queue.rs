@@ -108,7 +108,7 @@ impl PushQueue {
         self.summons.notify_one();
     }
 
-    /// Waits until somebody says so.
+    /// Waits until there is something to push.
     pub async fn woken(&self) {
         self.summons.notified().await;
     }

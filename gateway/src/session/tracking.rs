@@ -1,7 +1,7 @@
 //! Client-side caching: which connections keep copies of what they have read, and how they hear that it has changed.
 //!
 //! A key is noted before it is read, and what a client hears is given to it behind the replies that are under way: so
-//! it never keeps a value that changed after it was told of the change.
+//! it never keeps a value that changed after it received the invalidation.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -125,7 +125,7 @@ pub struct Sizes {
 pub struct Tracking {
     config: Arc<Config>,
     on: AtomicBool,
-    /// How many; held while the store is told whether there are any.
+    /// How many; held while the store is notified whether there are any.
     clients: Mutex<usize>,
     tables: Mutex<Tables>,
 }
@@ -136,7 +136,7 @@ impl Tracking {
         Tracking { config, on: AtomicBool::new(false), clients: Mutex::new(0), tables: Mutex::default() }
     }
 
-    /// Whether anybody keeps copies.
+    /// Whether any client keeps copies.
     pub fn is_on(&self) -> bool {
         self.on.load(Ordering::Relaxed)
     }
@@ -215,7 +215,7 @@ impl Tracking {
         for key in keys {
             tables.note(key, client);
             while tables.readers.len() > most || tables.bytes > most_bytes {
-                // One after the other in their order; the client is told as if it had changed.
+                // One after the other in their order; the client is notified as if the key had changed.
                 let behind = (Bound::Excluded(&*tables.hand), Bound::Unbounded);
                 let next = tables.readers.range::<[u8], _>(behind).next().or(tables.readers.iter().next());
                 let Some(next) = next.map(|(key, _)| key.clone()) else { break };
@@ -289,7 +289,7 @@ impl Tables {
         }
     }
 
-    /// Forgets who has read a key, and tells them.
+    /// Forgets which clients have read a key, and notifies them.
     fn forget(&mut self, pubsub: &PubSub, author: u64, key: &[u8]) {
         let Some(ids) = self.readers.remove(key) else { return };
         self.items -= ids.len();
@@ -358,7 +358,7 @@ impl Follower {
             out.bulk(b"message");
             out.bulk(CHANNEL);
         } else {
-            // It could not tell this from a reply.
+            // The client could not distinguish this from a reply.
             return;
         }
         match keys {
@@ -367,7 +367,7 @@ impl Follower {
                 keys.iter().for_each(|key| out.bulk(key));
             }
             None => {
-                // As Redis does, in the protocol of whoever follows.
+                // As Redis does, in the protocol of the client that follows.
                 out.protocol = own;
                 out.null();
             }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use store_engine::Args;
 
-/// Whether the argument at `at` belongs to what somebody says to be let in, or to what is said of users.
+/// Whether the argument at `at` belongs to credentials, or to rules of users.
 pub fn is_secret(args: Args<'_>, at: usize) -> bool {
     let is =
         |at: usize, word: &str| args.get(at).is_some_and(|arg| arg.eq_ignore_ascii_case(word.as_bytes()));

@@ -10,7 +10,7 @@ use crate::config::Config;
 use crate::telemetry::arguments::{quote, shortened};
 use crate::telemetry::log;
 
-/// Commands with the flag ADMIN that only look: whoever watches a server calls them all the time.
+/// Commands with the flag ADMIN that only read: monitoring calls them all the time.
 pub const LOOK: &[&str] = &[
     "acl|dryrun",
     "acl|getuser",
@@ -54,7 +54,7 @@ pub const ALSO: &[&str] = &[
 const ADMIN: u64 = 1;
 const DENIED: u64 = 2;
 
-/// Lines a second about refusals, so that nobody hides behind them what else is told.
+/// Lines a second about refusals, so that a flood of them does not hide other lines.
 const MOST_REFUSALS: u32 = 10;
 
 /// Whose call a line is about.
@@ -85,7 +85,7 @@ pub struct Audit {
     config: Arc<Config>,
     /// By the numbers of the registry.
     audited: Box<[bool]>,
-    /// The second that refusals were told of last, and how many.
+    /// The second in which refusals were logged last, and how many.
     refusals: Mutex<(u64, u32)>,
 }
 
@@ -100,7 +100,7 @@ impl Audit {
         Audit { config, audited, refusals: Mutex::default() }
     }
 
-    /// Whether calls of this command are told of.
+    /// Whether calls of this command are recorded.
     #[inline]
     pub fn concerns(&self, number: u16) -> bool {
         self.audited.get(usize::from(number)).copied().unwrap_or_default()
@@ -176,14 +176,14 @@ fn turns_off(args: Args<'_>) -> bool {
     is(args, 0, "config") && (2..args.len()).any(|at| is(args, at, "audit-log"))
 }
 
-/// A call without what is secret in it. Of users it is told what they may do from now on, but no passwords; and nothing of
+/// A call without what is secret in it. Of users it has what they may do from now on, but no passwords; and nothing of
 /// what was not understood, which may be one.
 fn command(args: Args<'_>, fine: bool) -> String {
     let of_user = is(args, 0, "acl") && (is(args, 1, "setuser") || is(args, 1, "deluser"));
     let is_password = |arg: &[u8]| matches!(arg.first(), Some(b'>' | b'<' | b'#' | b'!'));
     let mut line = String::new();
     let words = shortened(args);
-    // The last one may tell how many more there are.
+    // The last one may say how many more there are.
     let kept = if words.len() < args.len() { words.len() - 1 } else { words.len() };
     for (at, word) in words.into_iter().enumerate() {
         let word = match args.get(at).filter(|_| at < kept) {

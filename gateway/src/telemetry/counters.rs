@@ -27,7 +27,7 @@ pub enum Listener {
     Grpc,
 }
 
-/// What is counted since the start. What CONFIG RESETSTAT forgets is only taken off what INFO tells.
+/// What is counted since the start. CONFIG RESETSTAT changes only what INFO shows.
 #[derive(Default)]
 pub struct Counters {
     /// Connections now.
@@ -50,7 +50,7 @@ pub struct Counters {
     pub scripts_run: AtomicU64,
     /// Script runs repeated with more keys locked.
     pub scripts_rerun: AtomicU64,
-    /// Script runs that somebody killed.
+    /// Script runs that were killed.
     pub scripts_killed: AtomicU64,
     /// Keys that scripts locked without having declared them.
     pub undeclared_keys: AtomicU64,
@@ -135,7 +135,7 @@ impl Counters {
     }
 }
 
-/// Bytes of memory the process occupies; 0 where the system does not tell.
+/// Bytes of memory the process occupies; 0 where the system does not say.
 pub fn resident_bytes() -> u64 {
     let pages = std::fs::read_to_string("/proc/self/statm").ok();
     let pages = pages.as_deref().and_then(|text| text.split(' ').nth(1)?.parse::<u64>().ok());

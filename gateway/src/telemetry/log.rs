@@ -1,7 +1,7 @@
 //! Log lines on standard error, for people or as JSON: events of `tracing`.
 //!
-//! Lines are escaped, so that nobody can forge one, and bounded: what clients and scripts cause may fill a burst and
-//! then so many lines a second; the rest is counted, and told of when there is room again. Lines of the audit have room of
+//! Lines are escaped, so that no client can forge one, and bounded: what clients and scripts cause may fill a burst and
+//! then so many lines a second; the rest is counted, and reported when there is room again. Lines of the audit have room of
 //! their own.
 
 mod lines;

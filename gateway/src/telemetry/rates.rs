@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// How often somebody looks.
+/// How often the counters are read.
 pub const SAMPLE_INTERVAL: Duration = Duration::from_millis(200);
 
 /// So many looks a rate is the mean of: 1.6 s, as in Redis.

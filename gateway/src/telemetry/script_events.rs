@@ -1,5 +1,5 @@
 //! What happens to scripts while it happens, for those who listen. Nobody waits for a listener: each has a queue that
-//! forgets its oldest events when it is full, and is told how many.
+//! loses its oldest events when it is full, and gets their number.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -48,7 +48,7 @@ pub struct End {
     pub micros: u64,
 }
 
-/// Where runs tell of themselves.
+/// Where runs report their beginnings and ends.
 pub struct Events {
     sender: broadcast::Sender<Arc<Event>>,
     listeners: AtomicUsize,
@@ -72,7 +72,7 @@ impl Events {
         Listener { events: self.clone(), receiver: self.sender.subscribe() }
     }
 
-    /// Tells that a run begins, if anybody listens.
+    /// Reports that a run begins, if there is a listener.
     pub fn begin(&self, who: impl FnOnce() -> Introduction) -> Option<RunEvent<'_>> {
         if self.listeners.load(Ordering::Relaxed) == 0 {
             return None;
@@ -90,7 +90,7 @@ impl Events {
     }
 }
 
-/// A run whose beginning was told; its end is told when this is dropped.
+/// A run whose beginning was reported; its end is reported when this is dropped.
 pub struct RunEvent<'a> {
     events: &'a Events,
     run: u64,

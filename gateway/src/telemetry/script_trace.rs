@@ -1,4 +1,4 @@
-//! What one run of a script did, for whoever asked to be told before it began.
+//! What one run of a script did, if its caller asked for that before the run.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,12 +20,12 @@ const MOST_BRIEF: usize = 256;
 const MOST_PHASES: usize = 32;
 /// Arguments that are kept of one call.
 const MOST_ARGS: usize = 16;
-/// Bytes that are kept of an argument or a text; a longer reply is told of by its kind and length.
+/// Bytes that are kept of an argument or a text; of a longer reply the kind and length are kept.
 pub const MOST_TEXT: usize = 256;
 
-/// Shared between a run and whoever asked about it.
+/// Shared between a run and its caller.
 pub struct Trace {
-    /// Whether steps are told.
+    /// Whether steps are recorded.
     steps: bool,
     /// Whether calls become spans.
     spans: AtomicBool,
@@ -61,7 +61,7 @@ pub struct RunState {
     pub span: Option<SpanContext>,
     /// Where it waited: for its keys, for its turn, and until its changes were kept.
     pub phases: Vec<Phase>,
-    /// When its last round began, if it tells of calls.
+    /// When its last round began, if calls are recorded.
     began: Option<Instant>,
     bytes: usize,
 }
@@ -81,7 +81,7 @@ pub struct Phase {
 pub struct Rerun {
     /// In one word: `key`, `everything` or `order`.
     pub why: &'static str,
-    /// The key that somebody else had locked, with its database.
+    /// The key that another transaction had locked, with its database.
     pub key: Option<(usize, Box<[u8]>)>,
 }
 
@@ -130,13 +130,13 @@ pub struct CallStep {
     pub at: Duration,
     /// How long it took.
     pub took: Duration,
-    /// RESP. Nothing: the call was collected, and nobody looks at its reply.
+    /// RESP. Nothing: the call was collected, and its reply is not read.
     pub reply: Vec<u8>,
     /// Bytes of the reply, all of which are in `reply` if they are few.
     pub reply_bytes: usize,
 }
 
-/// A call as its span tells of it: neither its arguments nor its reply.
+/// A call as its span has it: neither its arguments nor its reply.
 #[derive(Clone, Debug)]
 pub struct BriefCall {
     /// The command's number, if there is such a command.
@@ -152,7 +152,7 @@ pub struct BriefCall {
 }
 
 impl Trace {
-    /// Of a run whose `steps` are to be told too, or only their number and what they cost.
+    /// Of a run whose `steps` are to be recorded, or only their number and cost.
     pub fn new(steps: bool) -> Trace {
         Trace {
             steps,
@@ -163,7 +163,7 @@ impl Trace {
         }
     }
 
-    /// The same of a run that is to tell what it changed, too, if it is one that can.
+    /// The same of a run that is to report what it changed, if its mode allows that.
     pub fn with_changes(self, wants_changes: bool) -> Trace {
         Trace { wants_changes, ..self }
     }
@@ -178,7 +178,7 @@ impl Trace {
         self.snapshot.lock().changes = Some((changes, omitted));
     }
 
-    /// Whether single calls are to be told, in whatever way.
+    /// Whether single calls are to be recorded, in whatever form.
     pub fn has_calls(&self) -> bool {
         self.steps || self.wants_spans()
     }
@@ -205,7 +205,7 @@ impl Trace {
         self.snapshot.lock()
     }
 
-    /// Notes that the reply is that of a dry run, which tells of more than the script returned.
+    /// Notes that the reply is that of a dry run, which has more than the script returned.
     pub fn set_dry(&self) {
         self.dry.store(true, Ordering::Relaxed);
     }

@@ -1,4 +1,4 @@
-//! Which requests are traced: few, and none at the price of a load while nobody wants it.
+//! Which requests are traced: few; while tracing is off, a request pays one atomic load.
 //!
 //! Whoever answers a request asks [`Spans::begin`].
 
@@ -21,7 +21,7 @@ pub enum Parent {
     /// Nothing that is known: a share of it is traced.
     #[default]
     Unknown,
-    /// Something that whoever asks does, as they have told.
+    /// A span of the client, which its request names.
     Caller(SpanContext),
     /// A request of HTTP or gRPC that is traced.
     Request(SpanContext),
@@ -98,7 +98,7 @@ impl Spans {
         self.sink.get().is_some()
     }
 
-    /// Begins a request that is a part of this, if it is to be traced. It begins `now`, if somebody knows when that is.
+    /// Begins a request that is a part of this, if it is to be traced. `now` is the time, where that is known.
     #[inline]
     pub fn begin(&self, parent: &Parent, now: Option<Instant>) -> Option<Open> {
         (self.are_on() && self.chooses(parent)).then(|| open(parent, now))
@@ -114,7 +114,7 @@ impl Spans {
         }
     }
 
-    /// Begins a request that is a part of this and turns out to be one that is always traced: unless whoever asks has
+    /// Begins a request that is a part of this and turns out to be one that is always traced: unless the client has
     /// said that it is not.
     pub fn begin_wanted(&self, parent: &Parent) -> Option<Open> {
         (self.are_on() && parent.context().is_none()).then(|| open(parent, None))
@@ -140,7 +140,7 @@ impl Spans {
 
 #[cold]
 fn open(parent: &Parent, now: Option<Instant>) -> Open {
-    // What is asked in a request is not asked by anybody else.
+    // What a request does is no request of another client.
     let kind = if matches!(parent, Parent::Request(_)) { SpanKind::Internal } else { SpanKind::Server };
     let parent = parent.context().cloned();
     let context = parent.as_ref().map_or_else(root, child);

@@ -212,7 +212,7 @@ pub fn note(server: &Server, session: &Session, admitted: &Admitted<'_>) {
     }
 }
 
-/// Who hears of what a script reads, if somebody does.
+/// The client that is notified when what a script reads changes.
 pub fn reader(session: &Session, keys: &[&[u8]]) -> Option<Reader> {
     let notes = session.tracking.as_ref().is_some_and(|follows| follows.notes());
     notes.then(|| Reader { client: session.client.id, keys: keys.iter().map(|key| (*key).into()).collect() })

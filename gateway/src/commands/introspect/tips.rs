@@ -1,4 +1,4 @@
-//! COMMAND's tips: what Redis tells clients that talk to a cluster, and those who compare replies, of each command.
+//! COMMAND's tips: hints of Redis for clients of a cluster, and for tools that compare replies, about each command.
 
 /// A tip, and the commands that have it.
 const TIPS: &[(&str, &str)] = &[

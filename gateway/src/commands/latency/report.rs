@@ -65,7 +65,7 @@ fn draw(samples: &[(u64, String)], most: u64, text: &mut String) {
     }
 }
 
-/// What can be said of all spikes. `threshold` is 0 if nobody looks for them.
+/// What can be said of all spikes. `threshold` is 0 if they are not looked for.
 pub fn doctor(all: &[(&'static str, Series)], threshold: u64, now: u64) -> String {
     if threshold == 0 && all.is_empty() {
         return "I'm sorry, Dave, I can't do that. Latency monitoring is disabled in this Redis instance. You may use \

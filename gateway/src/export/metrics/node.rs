@@ -15,7 +15,7 @@ use crate::telemetry::counters::{cpu_seconds, resident_bytes, unix_time};
 use crate::telemetry::log;
 use crate::telemetry::spans::{Outcomes, Spans};
 
-/// What a store node tells, which began to serve then.
+/// What a store node reports that began to serve then.
 pub fn of_node(
     node: &Node,
     service: &Service,

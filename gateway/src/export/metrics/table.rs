@@ -24,7 +24,7 @@ impl MetricKind {
     }
 }
 
-/// Who tells it. A server with its data in the same process is a gateway, too.
+/// Which process has it. A server with its data in the same process is a gateway, too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Of {
     /// Servers that clients connect to.
@@ -64,7 +64,7 @@ pub struct Metric {
     pub unit: &'static str,
     /// Names of labels.
     pub labels: &'static [&'static str],
-    /// Who tells it.
+    /// Which process has it.
     pub of: Of,
     /// What it is.
     pub help: &'static str,
@@ -84,7 +84,7 @@ const fn row(
 use MetricKind::{Counter, Gauge, Histogram};
 
 /// All of them. The values of every label are bounded: none is taken from what clients send, but for code words of
-/// errors, of which the first 128 are told apart.
+/// errors, of which the first 128 are counted apart.
 #[rustfmt::skip]
 pub static METRICS: &[Metric] = &[
     row("moonshard_build_info", Gauge, "1", &["version"], Of::All, "Always 1; the label version is the version that runs."),

@@ -122,7 +122,7 @@ mod tests {
 
     use super::*;
 
-    /// Exports when it is told to.
+    /// Exports when the test says so.
     #[derive(Debug)]
     struct Stopped {
         go: Mutex<Receiver<()>>,

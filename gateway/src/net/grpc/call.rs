@@ -36,7 +36,7 @@ fn deadline(headers: &HeaderMap) -> Result<Option<Instant>, Status> {
     let wait = parse_timeout(text).ok_or_else(|| {
         status::of_request(&format!("grpc-timeout is {text:?}: it must be up to eight digits and a unit"))
     })?;
-    // Whatever is so far away that it cannot be told is never reached.
+    // A deadline that does not fit is never reached.
     Ok(Instant::now().checked_add(wait))
 }
 

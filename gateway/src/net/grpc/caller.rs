@@ -10,7 +10,7 @@ use tokio::time::timeout;
 
 use crate::net::acceptor::ConnectionGuard;
 
-/// Calls that a connection may make on which nobody says who they are: a probe makes one. Each may cost 15 KB until the
+/// Calls that an unauthenticated connection may make: a probe makes one. Each may cost 15 KB until the
 /// connection ends.
 const MAX_UNAUTHENTICATED_CALLS: u32 = 16;
 
@@ -37,12 +37,12 @@ impl Caller {
         }
     }
 
-    /// One of its calls is not a stranger's.
+    /// One of its calls was authenticated.
     pub fn recognize(&self) {
         self.is_known.store(true, Ordering::Relaxed);
     }
 
-    /// One of its calls is a stranger's; whether that may be answered.
+    /// One of its calls is not authenticated; whether that may be answered.
     pub fn admit_unauthenticated(&self) -> bool {
         let fits = self.strange.fetch_add(1, Ordering::Relaxed) < MAX_UNAUTHENTICATED_CALLS;
         if !fits {
@@ -51,7 +51,7 @@ impl Caller {
         fits || self.is_known()
     }
 
-    /// Ends if nobody has said who they are when so much time has passed, or so many calls.
+    /// Ends if no call was authenticated when so much time has passed, or so many calls.
     pub async fn stays_unknown(&self, wait: Duration) {
         let _ = timeout(wait, self.too_strange.notified()).await;
         if self.is_known() {

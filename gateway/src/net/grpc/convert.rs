@@ -1,4 +1,4 @@
-//! Replies, and what is told of runs, as messages.
+//! Replies, and reports of runs, as messages.
 
 use std::collections::HashMap;
 

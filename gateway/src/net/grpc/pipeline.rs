@@ -20,13 +20,13 @@ use crate::net::traced::LONGEST;
 use crate::telemetry::spans::Parent;
 
 /// Bytes of replies after which they are sent although the batch goes on: a quarter of what clients accept unless they
-/// are told otherwise, so that one long reply may come on top.
+/// are configured otherwise, so that one long reply may come on top.
 const MESSAGE_BYTES: usize = 1 << 20;
 
 /// The replies, as they come.
 pub type ReplyStream = Pin<Box<dyn Stream<Item = Result<PipelineResponse, Status>> + Send>>;
 
-/// Runs what comes in by `requests`. `caller` is what whoever asks has said that they are a part of.
+/// Runs what comes in by `requests`. `caller` is the span that the caller's metadata names.
 pub fn run(
     work: Work,
     bounds: Bounds,

@@ -1,4 +1,4 @@
-//! What the span of a call tells: OpenTelemetry's conventions for servers of gRPC.
+//! The span of a call: OpenTelemetry's conventions for servers of gRPC.
 
 use hyper::header::HeaderMap;
 use hyper::{StatusCode, Uri};

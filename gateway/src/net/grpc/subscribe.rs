@@ -18,7 +18,7 @@ use crate::net::request::Work;
 /// What is heard, as it comes.
 pub type Messages = Pin<Box<dyn Stream<Item = Result<SubscribeResponse, Status>> + Send>>;
 
-/// Subscribes, and tells what is heard until the client goes or the server is shutting down.
+/// Subscribes, and sends messages until the client disconnects or the server shuts down.
 pub async fn listen(
     mut work: Work,
     bounds: Bounds,

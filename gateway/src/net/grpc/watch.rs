@@ -14,7 +14,7 @@ use crate::net::acceptor::Ready;
 use crate::server::Server;
 use crate::telemetry::script_events::{Event, Introduction};
 
-/// What is told, as it comes.
+/// Events, as they come.
 pub type Happenings = Pin<Box<dyn Stream<Item = Result<WatchResponse, Status>> + Send>>;
 
 /// Sends events of script runs until the client disconnects or the server shuts down.

@@ -220,7 +220,7 @@ impl Ask {
         Ok(if self.yes("lossless")? { Shape::Lossless } else { Shape::Plain })
     }
 
-    /// Runs a command. Its reply as RESP, once what it tells of is kept as durability promises.
+    /// Runs a command. Its reply as RESP, once its changes are kept as durability promises.
     pub async fn run(&mut self, argv: Argv) -> Result<Vec<u8>, Problem> {
         Ok(self.work.run(&slices(&argv)).await?)
     }

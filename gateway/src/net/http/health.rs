@@ -67,7 +67,7 @@ async fn live(
         let response = answer(config, local, &request, *ready.borrow(), metrics);
         std::future::ready(Ok::<_, Infallible>(response))
     };
-    // How it ended concerns nobody: the client is gone, or was told why.
+    // Its result is not needed: the client is gone, or has the error.
     let _ = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(IDLE_TIMEOUT)

@@ -44,7 +44,7 @@ pub fn give_buffer(mut buffer: Vec<u8>) {
 const HANG_UP_CHECK: Duration = Duration::from_millis(50);
 
 /// Waits until the client has closed its end. If there are requests in the socket that wait behind the present
-/// one, its readiness does not tell.
+/// one, its readiness does not say.
 pub async fn hung_up(wire: &Wire) {
     tokio::time::sleep(HANG_UP_CHECK).await;
     if matches!(wire.tcp().peek(&mut [0]).await, Ok(0) | Err(_)) {

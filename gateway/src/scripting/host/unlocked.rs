@@ -139,7 +139,7 @@ impl ScriptHost<Unlocked> {
     }
 }
 
-/// A reply was an error that nobody sees otherwise.
+/// The error of a call whose reply is not read.
 fn error_in(reply: &[u8]) -> CommandError {
     let text = String::from_utf8_lossy(reply);
     CommandError::owned(text.trim_start_matches('-').trim_end().to_owned())

@@ -1,4 +1,4 @@
-//! What PUBSUB tells: who is subscribed to what, at all gateways together.
+//! The replies of PUBSUB: which channels have subscribers, at all gateways together.
 
 use store_engine::{Args, CommandError, Reply};
 

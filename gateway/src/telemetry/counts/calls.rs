@@ -1,7 +1,7 @@
 //! Calls by command: how many, how they ended, how long they took.
 //!
-//! Threads count in lanes of their own as far as there are enough: nobody takes another's cache lines away, and an addition
-//! need not be atomic. What CONFIG RESETSTAT forgets is only taken off what INFO tells: whoever scrapes metrics sees sums that never
+//! Threads count in lanes of their own as far as there are enough: no thread takes another's cache lines away, and an addition
+//! need not be atomic. CONFIG RESETSTAT changes only what INFO shows: metrics are sums that never
 //! fall.
 
 use std::cell::Cell;
@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 
 use super::distribution::{Adds, Distribution, Timed};
 
-/// More lanes than this cost memory and help nobody.
+/// More lanes than this cost memory and do not help.
 const MAX_STRIPES: usize = 16;
 
 /// Why a call was not run at all.
@@ -76,7 +76,7 @@ impl CallReport {
         }
     }
 
-    /// Whether nobody has tried to call it.
+    /// Whether no client has tried to call it.
     pub fn is_empty(&self) -> bool {
         self.calls + self.rejected + self.denied == 0
     }
@@ -142,7 +142,7 @@ impl Calls {
         }
     }
 
-    /// Counts a call that nobody has measured.
+    /// Counts a call whose duration was not measured.
     #[inline]
     pub fn add_untimed(&self, command: u16, failed: bool) {
         let (slot, adds) = self.slot(command);

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-/// Code words that are told apart. Scripts make up words of their own: what comes later counts as [`OTHER`].
+/// Code words that are counted apart. Scripts make up words of their own: later ones count as [`OTHER`].
 const MOST_CODES: usize = 128;
 /// Longest code word.
 const LONGEST_CODE: usize = 32;

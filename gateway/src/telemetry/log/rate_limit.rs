@@ -16,7 +16,7 @@ const BURST: u64 = 500;
 const PER_SECOND: u64 = 100;
 
 static DROPPED: AtomicU64 = AtomicU64::new(0);
-/// Lines dropped before the next one, which tells how many.
+/// Lines dropped before the next one, which reports their number.
 static UNTOLD: AtomicU64 = AtomicU64::new(0);
 
 /// Lines that were not written since there were too many.
@@ -57,7 +57,7 @@ struct Room {
     left: u64,
     /// Unix time at which there were so many.
     second: u64,
-    /// Lines dropped since it was last told how many.
+    /// Lines dropped since their number was last reported.
     untold: u64,
 }
 
@@ -68,7 +68,7 @@ impl Default for Room {
 }
 
 impl Room {
-    /// Whether a line may be written in this second, and how many were dropped before it that nobody was told of.
+    /// Whether a line may be written in this second, and how many were dropped before it without a report.
     fn take(&mut self, second: u64) -> Option<u64> {
         let passed = second.saturating_sub(self.second);
         self.left = passed.saturating_mul(PER_SECOND).saturating_add(self.left).min(BURST);
