@@ -16,10 +16,15 @@ pub fn raise_limit() {
     let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
 }
 
-/// How many files may be open.
-fn limit() -> usize {
+/// The most files that the process may have open.
+pub fn limit() -> usize {
     let limit = getrlimit(Resource::Nofile).current;
     limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX)
+}
+
+/// How many files the process has open; 0 where the system does not say.
+pub fn open() -> usize {
+    std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count)
 }
 
 /// How many connections the limit of open files has room for.

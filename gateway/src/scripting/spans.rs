@@ -97,9 +97,12 @@ fn span_of_run(
         let limit = limit.split(|byte| *byte == b':').next().unwrap_or_default();
         run = run.with("moonshard.script.limit", AttributeValue::Text(&String::from_utf8_lossy(limit)));
     }
-    if let Some(name) = call.program.given_name() {
-        run = run.with("moonshard.script.name", AttributeValue::Text(&name));
+    let given = call.program.given_name();
+    if let Some(name) = &given {
+        run = run.with("moonshard.script.name", AttributeValue::Text(name));
     }
+    let procedure = given.as_deref().unwrap_or(&snapshot.name);
+    run = run.with("db.stored_procedure.name", AttributeValue::Text(procedure));
     let flags = call.options.flags.names().collect::<Vec<_>>().join(" ");
     if !flags.is_empty() {
         run = run.with("moonshard.script.flags", AttributeValue::Text(&flags));

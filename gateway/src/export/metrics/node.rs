@@ -11,6 +11,7 @@ use store_engine::DATABASES;
 use store_engine::keyspace::Counts;
 
 use super::Gathered;
+use crate::process::descriptors;
 use crate::telemetry::counters::{cpu_seconds, resident_bytes, unix_time};
 use crate::telemetry::log;
 use crate::telemetry::spans::{Outcomes, Spans};
@@ -53,14 +54,13 @@ pub(super) fn process(totals: &mut Gathered, started: Instant, ready: bool) {
     let uptime = started.elapsed();
     totals.labelled("moonshard_build_info", env!("CARGO_PKG_VERSION"), 1);
     let since = unix_time().saturating_sub(uptime).as_secs_f64();
-    totals.seconds("moonshard_start_time_seconds", Vec::new(), since.round());
-    totals.seconds("moonshard_uptime_seconds", Vec::new(), uptime.as_secs_f64());
+    totals.seconds("process_start_time_seconds", Vec::new(), since.round());
     totals.number("moonshard_ready", u64::from(ready));
-    totals.number("moonshard_resident_memory_bytes", resident_bytes());
+    totals.number("process_resident_memory_bytes", resident_bytes());
     let (user, system) = cpu_seconds();
-    for (mode, seconds) in [("user", user), ("system", system)] {
-        totals.seconds("moonshard_cpu_seconds_total", vec![mode.into()], seconds);
-    }
+    totals.seconds("process_cpu_seconds_total", Vec::new(), user + system);
+    totals.number("process_open_fds", descriptors::open() as u64);
+    totals.number("process_max_fds", descriptors::limit() as u64);
     for (level, lines) in log::lines() {
         totals.labelled("moonshard_log_lines_total", level, lines);
     }

@@ -88,11 +88,12 @@ use MetricKind::{Counter, Gauge, Histogram};
 #[rustfmt::skip]
 pub static METRICS: &[Metric] = &[
     row("moonshard_build_info", Gauge, "1", &["version"], Of::All, "Always 1; the label version is the version that runs."),
-    row("moonshard_start_time_seconds", Gauge, "s", &[], Of::All, "Unix time at which the process started to serve."),
-    row("moonshard_uptime_seconds", Gauge, "s", &[], Of::All, "Seconds since the process started to serve."),
+    row("process_start_time_seconds", Gauge, "s", &[], Of::All, "Unix time at which the process started to serve."),
     row("moonshard_ready", Gauge, "1", &[], Of::All, "1 if requests are accepted, 0 if the process is shutting down."),
-    row("moonshard_resident_memory_bytes", Gauge, "By", &[], Of::All, "Resident memory of the process."),
-    row("moonshard_cpu_seconds_total", Counter, "s", &["mode"], Of::All, "CPU time of the process; mode is user or system."),
+    row("process_resident_memory_bytes", Gauge, "By", &[], Of::All, "Resident memory of the process."),
+    row("process_cpu_seconds_total", Counter, "s", &[], Of::All, "CPU time of the process, user and system."),
+    row("process_open_fds", Gauge, "{file}", &[], Of::All, "Open file descriptors of the process."),
+    row("process_max_fds", Gauge, "{file}", &[], Of::All, "Maximum number of open file descriptors of the process."),
 
     row("moonshard_commands_total", Counter, "{command}", &["command", "outcome"], Of::Gateway, "Calls by command, including those from scripts and transactions; outcome is ok, error, rejected (invalid, or not possible at the moment) or denied (no permission). All unknown commands are counted as unknown."),
     row("moonshard_command_duration_seconds", Histogram, "s", &["command"], Of::Gateway, "Duration of calls, including the wait for locks; without calls from scripts and transactions, and without the wait of blocking commands."),
