@@ -1,6 +1,7 @@
 //! A node's face to gateways and to other nodes: it decodes requests, lets the [`Node`] do them, encodes answers.
 
 mod admit;
+mod endings;
 mod handshake;
 mod host;
 mod in_doubt;
@@ -108,6 +109,7 @@ impl Service {
         pending::recover(&host).await?;
         in_doubt::compare_again(&host);
         tokio::spawn(pending::follow_decisions(Arc::downgrade(&host)));
+        tokio::spawn(endings::follow(Arc::downgrade(&host)));
         Ok(Service { host })
     }
 

@@ -55,6 +55,28 @@ pub struct Arrival {
     #[prost(message, repeated, tag = "4")]
     pub records: ::prost::alloc::vec::Vec<CatalogRecord>,
 }
+/// After the Arrival, which may be empty, at the end of a record "prepared/TXN".
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Roles {
+    /// Identity.id of the coordinator; 0 if unknown.
+    #[prost(fixed64, tag = "1")]
+    pub coordinator_identity: u64,
+    /// HOST:PORT of the other participants.
+    #[prost(string, repeated, tag = "2")]
+    pub siblings: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
+/// Under "ended/TXN": how this node, as a participant, has ended a transaction.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Ending {
+    #[prost(bool, tag = "1")]
+    pub committed: bool,
+    /// By a decision of an operator.
+    #[prost(bool, tag = "2")]
+    pub by_operator: bool,
+    /// The other participants that may still have to know, HOST:PORT.
+    #[prost(string, repeated, tag = "3")]
+    pub siblings: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct CatalogRecord {
     #[prost(bytes = "bytes", tag = "1")]

@@ -18,7 +18,7 @@ pub struct Request {
     pub id: u64,
     #[prost(
         oneof = "request::Body",
-        tags = "2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 30, 40, 41, 42, 50"
+        tags = "2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 22, 13, 14, 15, 16, 17, 18, 19, 20, 21, 30, 40, 41, 42, 50"
     )]
     pub body: ::core::option::Option<request::Body>,
 }
@@ -48,6 +48,8 @@ pub mod request {
         WriteRecords(::prost::alloc::boxed::Box<super::WriteRecords>),
         #[prost(message, tag = "12")]
         GetDecision(super::GetDecision),
+        #[prost(message, tag = "22")]
+        GetEnding(super::GetEnding),
         #[prost(message, tag = "13")]
         Resolve(super::Resolve),
         #[prost(message, tag = "14")]
@@ -97,7 +99,7 @@ pub struct Response {
     pub id: u64,
     #[prost(
         oneof = "response::Body",
-        tags = "2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 20, 30, 40, 50"
+        tags = "2, 3, 4, 5, 6, 7, 8, 13, 9, 10, 11, 12, 20, 30, 40, 50"
     )]
     pub body: ::core::option::Option<response::Body>,
 }
@@ -121,6 +123,8 @@ pub mod response {
         Records(super::Records),
         #[prost(message, tag = "8")]
         Decision(super::Decision),
+        #[prost(message, tag = "13")]
+        Ending(super::Ending),
         #[prost(message, tag = "9")]
         Status(::prost::alloc::boxed::Box<super::Status>),
         #[prost(message, tag = "10")]
@@ -429,9 +433,13 @@ pub struct Step {
     /// Lock mode for keys of calls that are not locked yet.
     #[prost(bool, tag = "10")]
     pub shared: bool,
-    /// PREPARE: the coordinator, HOST:PORT. COMMIT at the coordinator: the participants that have prepared.
+    /// PREPARE: the coordinator, HOST:PORT, and after it the other participants. COMMIT at the coordinator: the participants
+    /// that have prepared.
     #[prost(string, repeated, tag = "11")]
     pub others: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// PREPARE: Identity.id of the coordinator; 0 if unknown.
+    #[prost(fixed64, tag = "14")]
+    pub coordinator_identity: u64,
     /// Client of the gateway, which Invalidation names.
     #[prost(uint64, tag = "30")]
     pub client: u64,
@@ -822,6 +830,70 @@ pub struct Decision {
     pub single_known_ms: u64,
     #[prost(uint64, tag = "3")]
     pub coordinated_known_ms: u64,
+    /// Identity.id of the node. One with another data directory than the coordinator had knows nothing of its decisions.
+    #[prost(fixed64, tag = "4")]
+    pub identity: u64,
+}
+/// Asks a participant how it has ended a transaction, for another participant. The response is Ending.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GetEnding {
+    #[prost(uint64, tag = "1")]
+    pub txn: u64,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Ending {
+    #[prost(enumeration = "ending::State", tag = "1")]
+    pub state: i32,
+    /// An operator has decided it, in place of the coordinator.
+    #[prost(bool, tag = "2")]
+    pub by_operator: bool,
+}
+/// Nested message and enum types in `Ending`.
+pub mod ending {
+    #[derive(
+        Clone,
+        Copy,
+        Debug,
+        PartialEq,
+        Eq,
+        Hash,
+        PartialOrd,
+        Ord,
+        ::prost::Enumeration
+    )]
+    #[repr(i32)]
+    pub enum State {
+        /// The participant knows nothing of the transaction, or not any more.
+        Unknown = 0,
+        /// It is prepared, or its end is not on disk yet.
+        Prepared = 1,
+        Committed = 2,
+        Aborted = 3,
+    }
+    impl State {
+        /// String value of the enum field names used in the ProtoBuf definition.
+        ///
+        /// The values are not transformed in any way and thus are considered stable
+        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+        pub fn as_str_name(&self) -> &'static str {
+            match self {
+                Self::Unknown => "UNKNOWN",
+                Self::Prepared => "PREPARED",
+                Self::Committed => "COMMITTED",
+                Self::Aborted => "ABORTED",
+            }
+        }
+        /// Creates an enum from field names used in the ProtoBuf definition.
+        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+            match value {
+                "UNKNOWN" => Some(Self::Unknown),
+                "PREPARED" => Some(Self::Prepared),
+                "COMMITTED" => Some(Self::Committed),
+                "ABORTED" => Some(Self::Aborted),
+                _ => None,
+            }
+        }
+    }
 }
 /// Makes a participant ask the coordinator of a prepared transaction. The response is sent when the decision is carried out
 /// here and on disk.
@@ -912,6 +984,9 @@ pub struct ReceiveSlots {
     /// HOST:PORT.
     #[prost(string, tag = "5")]
     pub coordinator: ::prost::alloc::string::String,
+    /// Identity.id of the coordinator; 0 if it persists nothing.
+    #[prost(fixed64, tag = "6")]
+    pub coordinator_identity: u64,
 }
 /// Key events for all gateways, as enabled by Configure. Without events, the enabled classes have changed.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -1013,8 +1088,12 @@ pub struct PreparedTransaction {
     pub keys: u64,
     #[prost(bool, tag = "6")]
     pub everything: bool,
+    /// HOST:PORT of the other participants.
+    #[prost(string, repeated, tag = "7")]
+    pub siblings: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
-/// Commits or aborts a transaction in doubt by a decision of an operator. Refused for other transactions.
+/// Commits or aborts a prepared transaction by a decision of an operator, once its coordinator has been unreachable for too
+/// long. Refused as DENIED if the transaction was ended differently, as INVALID if nothing is known of it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Decide {
     #[prost(uint64, tag = "1")]

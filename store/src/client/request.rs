@@ -164,6 +164,7 @@ fn method_of(body: &Ask) -> &'static str {
         Ask::ReadRecords(_) => "ReadRecords",
         Ask::WriteRecords(_) => "WriteRecords",
         Ask::GetDecision(_) => "GetDecision",
+        Ask::GetEnding(_) => "GetEnding",
         Ask::Resolve(_) => "Resolve",
         Ask::Acknowledge(_) => "Acknowledge",
         Ask::Save(_) => "Save",

@@ -15,7 +15,7 @@ use wire::response::Body as Answer;
 
 use super::host::Host;
 use super::pending::{self, ask_after, in_doubt_after};
-use super::records::{self, CHOSEN, named, number_of};
+use super::records::{self, CHOSEN, Choice, named, number_of};
 use super::refusal::refusal;
 use super::registry::{Entry, TxnState};
 use crate::lock::{LockRequest, Mode};
@@ -55,13 +55,14 @@ pub(super) fn list(host: &Host, in_doubt: bool) -> Vec<wire::PreparedTransaction
             };
             Some(wire::PreparedTransaction {
                 txn: *number,
-                coordinator: prepared.coordinator.clone(),
+                coordinator: prepared.roles.coordinator.clone(),
                 in_doubt_ms: in_doubt_since
                     .get(number)
                     .map(|since| (since.elapsed() + in_doubt_after()).as_millis() as u64),
                 locks: prepared.txn.requests().take(MOST_KEYS).map(lock).collect(),
                 keys: prepared.txn.requests().len() as u64,
                 everything: prepared.txn.holds_everything(),
+                siblings: prepared.roles.siblings.clone(),
             })
         }
         _ => None,
@@ -73,7 +74,7 @@ pub(super) fn list(host: &Host, in_doubt: bool) -> Vec<wire::PreparedTransaction
 
 /// Ends a prepared transaction as somebody has decided in the place of its coordinator, who is asked when it is back. Whether
 /// it was still prepared.
-async fn choose(host: &Arc<Host>, number: u64, committed: bool) -> Result<bool, String> {
+pub(super) async fn choose(host: &Arc<Host>, number: u64, committed: bool) -> Result<bool, String> {
     let ended = pending::end_prepared(host, number, committed, true).await?;
     if ended {
         tokio::spawn(compare(host.clone(), number));
@@ -107,15 +108,21 @@ pub(super) fn compare_again(host: &Arc<Host>) {
 /// Asks who would have decided how this transaction should have ended, however long that takes, and warns if it was
 /// otherwise.
 pub(super) async fn compare(host: Arc<Host>, number: u64) {
-    while let Some((chosen, coordinator)) = records::chosen(&host.node, number) {
+    while let Some(Choice { committed: chosen, roles }) = records::chosen(&host.node, number) {
+        let coordinator = &roles.coordinator;
         let link = host.way_to(coordinator.clone());
         let request = link.ask(Ask::GetDecision(wire::GetDecision { txn: number })).answer().await;
-        let Ok(Answer::Decision(wire::Decision { committed, .. })) = request else {
+        let Ok(Answer::Decision(wire::Decision { committed, identity, .. })) = request else {
             drop(link);
             sleep(ask_after()).await;
             continue;
         };
-        if committed != chosen {
+        if !committed && !roles.is_coordinator(identity) {
+            (host.warn)(&format!(
+                "the decision of an operator on transaction {number:016x} cannot be verified: its coordinator \
+                 {coordinator} has lost its data"
+            ));
+        } else if committed != chosen {
             let how = |committed: bool| if committed { "committed" } else { "rolled back" };
             host.registry.contradicted.fetch_add(1, Ordering::Relaxed);
             (host.warn)(&format!(

@@ -82,6 +82,11 @@ impl Membership {
         })
     }
 
+    /// Number of the data directory; 0 without one.
+    pub fn identity(&self) -> u64 {
+        self.identity
+    }
+
     /// Whether the data directory was made at this start.
     pub fn is_new(&self) -> bool {
         self.is_new

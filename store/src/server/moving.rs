@@ -23,7 +23,7 @@ use super::membership::Taken;
 use super::pending;
 use super::records::OWN;
 use super::refusal::refusal;
-use super::registry::{Arrival, Found};
+use super::registry::{Arrival, Found, Roles};
 use crate::client::link::{MESSAGE_BYTES, SILENCE};
 use crate::journal::fail_point;
 use crate::lock::{LockRequest, Mode};
@@ -125,6 +125,7 @@ async fn try_batch(
         changes: cargo.effects.as_bytes().to_vec().into(),
         records: records.clone(),
         coordinator: own_name,
+        coordinator_identity: host.membership.identity(),
     };
     // Known from here on to those who ask for its outcome.
     if !matches!(host.registry.take(number, 0, true), Found::New) {
@@ -241,6 +242,8 @@ async fn prepare(host: &Host, session: u64, request: wire::ReceiveSlots) -> Resu
         host.registry.forget(number);
         return Err(invalid(reason));
     }
-    let prepared = pending::prepare(host, number, txn, request.coordinator, Some(arrival)).await;
+    let (coordinator, identity) = (request.coordinator, request.coordinator_identity);
+    let roles = Roles { coordinator, identity, siblings: Vec::new() };
+    let prepared = pending::prepare(host, number, txn, roles, Some(arrival)).await;
     prepared.map(|()| Outcome::Ok).map_err(|reason| unavailable(&reason))
 }

@@ -16,10 +16,12 @@ use wire::refusal::Code;
 use wire::request::Body as Ask;
 use wire::response::Body as Answer;
 
+use super::endings;
 use super::host::Host;
-use super::records::{self, ACKNOWLEDGED, DECIDED, PREPARED, named, number_of};
+use super::records::{self, ACKNOWLEDGED, DECIDED, ENDED, Ending, PREPARED, named, number_of};
 use super::refusal::refusal;
-use super::registry::{Arrival, Entry, Prepared, REMEMBERED, TxnState};
+use super::registry::{Arrival, Entry, Prepared, REMEMBERED, Roles, TxnState};
+use crate::client::link::Link;
 use crate::journal::fail_point;
 use crate::lock::{LockRequest, Mode};
 use crate::txn::LocalTransaction;
@@ -48,13 +50,13 @@ pub(super) async fn prepare(
     host: &Host,
     number: u64,
     txn: Box<LocalTransaction>,
-    coordinator: String,
+    roles: Roles,
     arrival: Option<Arrival>,
 ) -> Result<(), String> {
     fail_point::pass("prepare:before-record");
     let mut trace = Trace { host, number, stays: false };
     if let Some(journal) = host.node.journal() {
-        let record = records::prepared(&coordinator, txn.effects().as_bytes(), arrival.as_ref());
+        let record = records::prepared(&roles, txn.effects().as_bytes(), arrival.as_ref());
         host.node.put_record(&named(PREPARED, number), &record);
         if let Err(reason) = journal.flush().await {
             host.registry.forget(number);
@@ -65,7 +67,7 @@ pub(super) async fn prepare(
     let mut live = host.registry.live.lock();
     match live.get_mut(&number) {
         Some(entry) if matches!(entry.state, TxnState::Working(_)) => {
-            entry.state = TxnState::Prepared(Box::new(Prepared { txn, coordinator, rest: None, arrival }));
+            entry.state = TxnState::Prepared(Box::new(Prepared { txn, roles, rest: None, arrival }));
             trace.stays = true;
             Ok(())
         }
@@ -132,7 +134,7 @@ pub(super) async fn seal(host: &Arc<Host>, number: u64) -> Result<(), String> {
 }
 
 /// Brings everything so far to disk, if there is one.
-async fn flush(host: &Host) -> Result<(), String> {
+pub(super) async fn flush(host: &Host) -> Result<(), String> {
     match host.node.journal() {
         Some(journal) => journal.flush().await.map_err(|reason| reason.to_string()),
         None => Ok(()),
@@ -174,13 +176,17 @@ pub(super) async fn end_prepared(
         return Ok(false);
     };
     fail_point::pass("decided:before");
-    let Prepared { mut txn, coordinator, rest, arrival } = *prepared;
+    let Prepared { mut txn, roles, rest, arrival } = *prepared;
     let name = named(PREPARED, number);
-    let choice = is_choice.then(|| records::choice(number, committed, &coordinator));
+    let choice = is_choice.then(|| records::choice(number, committed, &roles));
+    let ending = Ending { committed, by_operator: is_choice, siblings: roles.siblings };
     let settle = |effects: &mut Effects| {
         host.node.record_with(effects, &name, None);
         if let Some((name, record)) = &choice {
             host.node.record_with(effects, name, Some(record));
+        }
+        if !ending.siblings.is_empty() {
+            host.node.record_with(effects, &named(ENDED, number), Some(&records::write_ending(&ending)));
         }
     };
     match (committed, rest) {
@@ -208,7 +214,10 @@ pub(super) async fn end_prepared(
     }
     let flushed = flush(host).await;
     fail_point::pass("decided:after");
-    host.registry.finished(number);
+    match committed {
+        true => host.registry.finished(number),
+        false => host.registry.rolled_back(number),
+    }
     flushed.map(|()| true)
 }
 
@@ -329,19 +338,24 @@ pub(super) async fn resolved(host: Arc<Host>, number: u64) -> Answer {
 /// Finds out what became of a prepared transaction whose gateway does not tell, however long that takes. If it is too
 /// long, those who wait for its keys are told.
 pub(super) async fn resolve(host: Arc<Host>, number: u64) {
-    let Some(coordinator) = host.registry.coordinator(number) else { return };
-    let mut asking = pin!(ask_coordinator(&host, number, coordinator));
+    let Some(roles) = host.registry.roles(number) else { return };
+    let mut asking = pin!(ask_coordinator(&host, number, roles));
     if timeout(in_doubt_after(), &mut asking).await.is_err() {
         host.registry.set_in_doubt(number);
         asking.await;
     }
 }
 
-async fn ask_coordinator(host: &Arc<Host>, number: u64, coordinator: String) {
-    let link = host.way_to(coordinator);
-    while host.registry.coordinator(number).is_some() {
+/// Asks the coordinator of a prepared transaction, and where that has lost its data or cannot be reached the other
+/// participants, until the transaction is ended.
+pub(super) async fn ask_coordinator(host: &Arc<Host>, number: u64, roles: Roles) {
+    let link = host.way_to(roles.coordinator.clone());
+    let mut siblings: Option<Vec<Arc<Link>>> = None;
+    while host.registry.roles(number).is_some() {
         match link.ask(Ask::GetDecision(wire::GetDecision { txn: number })).answer().await {
-            Ok(Answer::Decision(decision)) => {
+            Ok(Answer::Decision(decision))
+                if decision.committed || roles.is_coordinator(decision.identity) =>
+            {
                 // A disk that cannot be written is told of where commands are refused.
                 let ended = decided(host, number, decision.committed).await;
                 if ended == Ok(true) && decision.committed {
@@ -351,8 +365,17 @@ async fn ask_coordinator(host: &Arc<Host>, number: u64, coordinator: String) {
                 }
                 return;
             }
-            _ => tokio::time::sleep(ASK_AGAIN).await,
+            // That node will never know.
+            Ok(Answer::Decision(_)) => host.registry.set_in_doubt(number),
+            _ => {}
         }
+        let siblings = siblings.get_or_insert_with(|| {
+            roles.siblings.iter().map(|sibling| host.way_to(sibling.clone())).collect()
+        });
+        if endings::as_siblings(host, number, siblings).await {
+            return;
+        }
+        tokio::time::sleep(ASK_AGAIN).await;
     }
 }
 
@@ -365,9 +388,9 @@ pub(super) async fn recover(host: &Arc<Host>) -> Result<(), String> {
         let damaged =
             || format!("the record of the prepared transaction {:?} is damaged", name.escape_ascii());
         let number = number_of(&name).ok_or_else(damaged)?;
-        let (coordinator, rest, arrival) = records::read_prepared(&record).ok_or_else(damaged)?;
+        let (roles, rest, arrival) = records::read_prepared(&record).ok_or_else(damaged)?;
         let txn = lock_again(host, &rest).await.ok_or_else(damaged)?;
-        let prepared = Prepared { txn, coordinator, rest: Some(rest), arrival };
+        let prepared = Prepared { txn, roles, rest: Some(rest), arrival };
         let state = TxnState::Prepared(Box::new(prepared));
         host.registry.live.lock().insert(number, Entry { session: 0, state });
         tokio::spawn(resolve(host.clone(), number));

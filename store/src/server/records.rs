@@ -5,7 +5,7 @@ use proto::disk::v1 as disk;
 use proto::store::v1 as wire;
 use store_engine::codec::{Input, put_bytes};
 
-use super::registry::Arrival;
+use super::registry::{Arrival, Roles};
 use crate::node::Node;
 use crate::topology::{NodeId, SlotMap};
 
@@ -19,10 +19,12 @@ pub const PREPARED: &[u8] = b"prepared/";
 pub const DECIDED: &[u8] = b"decided/";
 /// Before a transaction's number: it is committed, and all participants have acknowledged that a moment ago.
 pub const ACKNOWLEDGED: &[u8] = b"acknowledged/";
-/// Before a transaction's number: how somebody has ended it here, and who would have decided that.
+/// Before a transaction's number: how this node has ended it as a participant, for the others.
+pub const ENDED: &[u8] = b"ended/";
+/// Before a transaction's number: how an operator has ended it here, and its coordinator.
 pub const CHOSEN: &[u8] = b"chosen/";
 /// What the names of all of these begin with.
-pub const OWN: &[&[u8]] = &[PREPARED, DECIDED, ACKNOWLEDGED, CHOSEN, b"cluster/"];
+pub const OWN: &[&[u8]] = &[PREPARED, DECIDED, ACKNOWLEDGED, ENDED, CHOSEN, b"cluster/"];
 
 /// Name of the record about a transaction.
 pub fn named(prefix: &[u8], number: u64) -> Vec<u8> {
@@ -65,7 +67,8 @@ pub fn read_membership(record: &[u8]) -> Result<(SlotMap, NodeId), String> {
 }
 
 /// The content of the record of a prepared transaction: who decides, its effects, and the slots that come with it.
-pub fn prepared(coordinator: &str, effects: &[u8], arrival: Option<&Arrival>) -> Vec<u8> {
+pub fn prepared(roles: &Roles, effects: &[u8], arrival: Option<&Arrival>) -> Vec<u8> {
+    let Roles { coordinator, identity, siblings } = roles;
     let mut record = Vec::new();
     put_bytes(coordinator.as_bytes(), &mut record);
     put_bytes(effects, &mut record);
@@ -77,33 +80,88 @@ pub fn prepared(coordinator: &str, effects: &[u8], arrival: Option<&Arrival>) ->
         let records = records.iter().map(of_catalog).collect();
         put_bytes(&disk::Arrival { map: Some(map_to_disk(map)), records }.encode_to_vec(), &mut record);
     }
+    if *identity != 0 || !siblings.is_empty() {
+        if arrival.is_none() {
+            put_bytes(b"", &mut record);
+        }
+        let roles = disk::Roles { coordinator_identity: *identity, siblings: siblings.clone() };
+        put_bytes(&roles.encode_to_vec(), &mut record);
+    }
     record
 }
 
 /// Reads what [`prepared`] wrote, unless it is damaged.
-pub fn read_prepared(record: &[u8]) -> Option<(String, Vec<u8>, Option<Arrival>)> {
+pub fn read_prepared(record: &[u8]) -> Option<(Roles, Vec<u8>, Option<Arrival>)> {
     let mut input = Input(record);
     let coordinator = String::from_utf8(input.bytes().ok()?.to_vec()).ok()?;
     let effects = input.bytes().ok()?.to_vec();
+    let mut roles = Roles { coordinator, ..Roles::default() };
     if input.is_empty() {
-        return Some((coordinator, effects, None));
+        return Some((roles, effects, None));
     }
-    let disk::Arrival { map, records } = disk::Arrival::decode(input.bytes().ok()?).ok()?;
-    let records = records.into_iter().map(|record| (record.name, record.content)).collect();
-    // Without a map it is damaged, too.
-    Some((coordinator, effects, Some(Arrival { map: map_from_disk(map).ok()?, records })))
+    let arrival = match input.bytes().ok()? {
+        [] => None,
+        arrival => {
+            let disk::Arrival { map, records } = disk::Arrival::decode(arrival).ok()?;
+            let records = records.into_iter().map(|record| (record.name, record.content)).collect();
+            // Without a map it is damaged, too.
+            Some(Arrival { map: map_from_disk(map).ok()?, records })
+        }
+    };
+    // Earlier programs did not write them.
+    if !input.is_empty() {
+        let disk::Roles { coordinator_identity, siblings } = disk::Roles::decode(input.bytes().ok()?).ok()?;
+        (roles.identity, roles.siblings) = (coordinator_identity, siblings);
+    }
+    Some((roles, effects, arrival))
 }
 
-/// The record that somebody has ended a transaction so: name and content.
-pub fn choice(number: u64, committed: bool, coordinator: &str) -> (Vec<u8>, Vec<u8>) {
+/// How an operator has ended a transaction, and the coordinator in whose place.
+pub struct Choice {
+    /// The choice.
+    pub committed: bool,
+    /// Its coordinator, and the number of that one's directory.
+    pub roles: Roles,
+}
+
+/// The record that an operator has ended a transaction so: name and content. The coordinator's name ends at a line feed,
+/// behind which is the number of its directory; earlier programs did not write that.
+pub fn choice(number: u64, committed: bool, roles: &Roles) -> (Vec<u8>, Vec<u8>) {
+    let coordinator = match roles.identity {
+        0 => roles.coordinator.clone(),
+        identity => format!("{}\n{identity:016x}", roles.coordinator),
+    };
     (named(CHOSEN, number), [&[u8::from(committed)], coordinator.as_bytes()].concat())
 }
 
-/// How somebody has ended a transaction here, and who would have decided that; none once that one was asked.
-pub fn chosen(node: &Node, number: u64) -> Option<(bool, String)> {
+/// How an operator has ended a transaction here; none once its coordinator was asked.
+pub fn chosen(node: &Node, number: u64) -> Option<Choice> {
     let (_, record) = node.records(&named(CHOSEN, number)).into_iter().next()?;
     let (committed, coordinator) = record.split_first()?;
-    Some((*committed != 0, String::from_utf8_lossy(coordinator).into_owned()))
+    let coordinator = String::from_utf8_lossy(coordinator);
+    let (coordinator, identity) = coordinator.split_once('\n').unwrap_or((&coordinator, "0"));
+    let identity = u64::from_str_radix(identity, 16).unwrap_or_default();
+    let roles = Roles { coordinator: coordinator.to_owned(), identity, siblings: Vec::new() };
+    Some(Choice { committed: *committed != 0, roles })
+}
+
+/// The content of a record of [`ENDED`].
+pub use proto::disk::v1::Ending;
+
+/// As it is written.
+pub fn write_ending(ending: &Ending) -> Vec<u8> {
+    ending.encode_to_vec()
+}
+
+/// Reads what [`write_ending`] wrote. A damaged one is of no use, and dropped like one that all know.
+pub fn read_ending(record: &[u8]) -> Ending {
+    Ending::decode(record).unwrap_or_default()
+}
+
+/// How a transaction was ended here, if another participant may still have to know.
+pub fn ended(node: &Node, number: u64) -> Option<Ending> {
+    let (_, record) = node.records(&named(ENDED, number)).into_iter().next()?;
+    Ending::decode(&*record).ok()
 }
 
 #[cfg(test)]
@@ -140,17 +198,23 @@ mod tests {
     fn a_prepared_transaction_is_written_as_ever() {
         let records = vec![("name".into(), "content".into())];
         let arrival = Arrival { map: map(), records };
-        let record = prepared("a:1", b"effects", Some(&arrival));
+        let roles = Roles { coordinator: "a:1".to_owned(), ..Roles::default() };
+        let record = prepared(&roles, b"effects", Some(&arrival));
         let of_catalog = [field(0x0a, b"name"), field(0x12, b"content")].concat();
-        let mut expected = prepared("a:1", b"effects", None);
+        let mut expected = prepared(&roles, b"effects", None);
         assert_eq!(expected, [&[3][..], b"a:1", &[7], b"effects"].concat());
         put_bytes(&[field(0x12, MAP), field(0x22, &of_catalog)].concat(), &mut expected);
         assert_eq!(record, expected);
         let read = read_prepared(&record).expect("it is whole");
-        assert_eq!((&*read.0, &*read.1), ("a:1", &b"effects"[..]));
+        assert_eq!((&read.0, &*read.1), (&roles, &b"effects"[..]));
         assert!(read.2.is_some_and(|read| read.map == map() && read.records == arrival.records));
         assert!(read_prepared(&record[..record.len() - 1]).is_none());
-        let plain = read_prepared(&prepared("a:1", b"effects", None)).expect("it is whole");
+        let plain = read_prepared(&prepared(&roles, b"effects", None)).expect("it is whole");
         assert!(plain.2.is_none());
+        let roles = Roles { identity: 5, siblings: vec!["b:2".to_owned()], ..roles };
+        let read = read_prepared(&prepared(&roles, b"effects", None)).expect("it is whole");
+        assert!(read.0 == roles && read.1 == b"effects" && read.2.is_none());
+        let read = read_prepared(&prepared(&roles, b"effects", Some(&arrival))).expect("it is whole");
+        assert!(read.0 == roles && read.2.is_some_and(|read| read.map == map()));
     }
 }

@@ -40,11 +40,29 @@ pub(super) enum TxnState {
 
 pub(super) struct Prepared {
     pub txn: Box<LocalTransaction>,
-    pub coordinator: String,
+    pub roles: Roles,
     /// What is to be done yet, if it was prepared before the last start.
     pub rest: Option<Vec<u8>>,
     /// The slots that come with it.
     pub arrival: Option<Arrival>,
+}
+
+/// The other nodes of a prepared transaction.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub(super) struct Roles {
+    /// `HOST:PORT`.
+    pub coordinator: String,
+    /// The number of the coordinator's directory; 0 if it is unknown, or there is none.
+    pub identity: u64,
+    /// The other participants, each `HOST:PORT`.
+    pub siblings: Vec<String>,
+}
+
+impl Roles {
+    /// Whether the node with this directory is the coordinator. One with another directory does not know what it decided.
+    pub fn is_coordinator(&self, identity: u64) -> bool {
+        self.identity == 0 || self.identity == identity
+    }
 }
 
 /// Slots that come to this node.
@@ -206,6 +224,12 @@ impl Registry {
         self.live.lock().remove(&number);
     }
 
+    /// It is rolled back.
+    pub fn rolled_back(&self, number: u64) {
+        self.refused.lock().add(number);
+        self.live.lock().remove(&number);
+    }
+
     /// Forgets a transaction that came to nothing during its step.
     pub fn forget(&self, number: u64) {
         self.live.lock().remove(&number);
@@ -271,9 +295,10 @@ impl Registry {
         }
     }
 
-    pub fn coordinator(&self, number: u64) -> Option<String> {
+    /// The other nodes of a transaction, if it is prepared.
+    pub fn roles(&self, number: u64) -> Option<Roles> {
         match self.live.lock().get(&number).map(|entry| &entry.state) {
-            Some(TxnState::Prepared(prepared)) => Some(prepared.coordinator.clone()),
+            Some(TxnState::Prepared(prepared)) => Some(prepared.roles.clone()),
             _ => None,
         }
     }
@@ -285,7 +310,7 @@ impl Registry {
         let live = self.live.lock();
         if live.get(&number).is_some_and(|entry| matches!(entry.state, TxnState::Prepared(_))) {
             self.in_doubt_since.send_modify(|in_doubt_since| {
-                in_doubt_since.insert(number, Instant::now());
+                in_doubt_since.entry(number).or_insert_with(Instant::now);
             });
         }
     }
@@ -304,7 +329,7 @@ impl Registry {
                 let live = self.live.lock();
                 numbers.iter().find_map(|number| match &live.get(number)?.state {
                     TxnState::Prepared(prepared) if is_wanted(&prepared.txn) => {
-                        Some(prepared.coordinator.clone())
+                        Some(prepared.roles.coordinator.clone())
                     }
                     _ => None,
                 })

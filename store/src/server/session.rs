@@ -19,6 +19,7 @@ use wire::response::Body as Answer;
 use wire::{Requests, Response};
 
 use super::admit::Admitted;
+use super::endings;
 use super::host::Host;
 use super::in_doubt;
 use super::moving;
@@ -233,6 +234,7 @@ impl Session {
                 self.answer(id, requests::write_records(&self.host, self.number, &request))
             }
             Ask::GetDecision(request) => self.later(id, move |host| requests::decision(host, request.txn)),
+            Ask::GetEnding(request) => self.later(id, move |host| endings::get(host, request.txn)),
             Ask::Resolve(request) => {
                 // Goes on when the peer is gone.
                 let resolving = tokio::spawn(pending::resolved(self.host.clone(), request.txn));

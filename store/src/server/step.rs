@@ -21,11 +21,12 @@ use super::membership::Owned;
 use super::outbox::Outbox;
 use super::pending;
 use super::refusal::refusal;
-use super::registry::Found;
+use super::registry::{Found, Roles};
 use super::watches::Watches;
 use crate::client::dry_run;
 use crate::lock::{LockRequest, Mode};
 use crate::spans::{self, Span, SpanKind};
+use crate::topology::MOST_NODES;
 use crate::txn::{self, Conflict, Executed, LimitReached, LocalTransaction, OnFull, TxnLimits};
 
 /// Runs a call as a transaction of its own, if nothing is in its way.
@@ -166,8 +167,13 @@ pub(super) async fn step(host: Arc<Host>, session: u64, watches: Arc<Watches>, s
     }
     let finished = match step.finish() {
         Finish::Prepare => {
-            let coordinator = step.others.first().cloned().unwrap_or_default();
-            pending::prepare(&host, number, txn, coordinator, None).await
+            let mut others = step.others.iter().cloned();
+            let roles = Roles {
+                coordinator: others.next().unwrap_or_default(),
+                identity: step.coordinator_identity,
+                siblings: others.take(MOST_NODES).collect(),
+            };
+            pending::prepare(&host, number, txn, roles, None).await
         }
         Finish::Commit => pending::commit(&host, number, txn, &step.others).await,
         Finish::Open | Finish::Abort => {

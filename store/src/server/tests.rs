@@ -16,8 +16,8 @@ use tokio::time::{Instant, sleep};
 
 use super::host::Host;
 use super::pending;
-use super::records::{DECIDED, named};
-use super::registry::Found;
+use super::records::{DECIDED, ENDED, PREPARED, named};
+use super::registry::{Found, Roles};
 use super::{PeerCredentials, Service};
 use crate::journal::disk::{Disk, DiskError, Each, Op, Open};
 use crate::journal::{Durability, unix_ms};
@@ -154,14 +154,19 @@ impl TestNode {
     }
 
     /// Prepares a transaction that sets a key.
-    async fn prepare(&self, number: u64, coordinator: &TestNode) {
+    async fn prepare(&self, number: u64, coordinator: &TestNode, siblings: &[&TestNode]) {
         let request = LockRequest { db: 0, key: (*b"key").into(), mode: Mode::Exclusive };
         let mut txn = LocalTransaction::begin(&self.host.node, vec![request]).await;
         let mut changes = Effects::default();
         changes.put_string(0, b"key", b"value", EntryMeta::default());
         txn.apply(changes.as_bytes(), unix_ms()).expect("the key is locked");
         assert!(matches!(self.host.registry.take(number, 1, true), Found::New));
-        let prepared = pending::prepare(&self.host, number, txn, coordinator.address.clone(), None);
+        let roles = Roles {
+            coordinator: coordinator.address.clone(),
+            identity: coordinator.host.membership.identity(),
+            siblings: siblings.iter().map(|sibling| sibling.address.clone()).collect(),
+        };
+        let prepared = pending::prepare(&self.host, number, txn, roles, None);
         prepared.await.expect("it can be prepared");
     }
 
@@ -238,7 +243,7 @@ fn begin<F: Future + ?Sized>(task: &mut Pin<Box<F>>) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_decision_is_kept_until_its_participant_has_it_on_disk() {
     let [coordinator, participant] = cluster().await;
-    participant.prepare(TXN, &coordinator).await;
+    participant.prepare(TXN, &coordinator, &[]).await;
     coordinator.begin_commit(TXN);
     let mut first = Box::pin(pending::resolve(participant.host.clone(), TXN));
     let mut second = Box::pin(pending::resolve(participant.host.clone(), TXN));
@@ -282,4 +287,33 @@ async fn a_decision_that_is_acknowledged_outlives_a_crash() {
     let coordinator = coordinator.crash().await;
     assert!(pending::outcome(&coordinator.host, TXN).await, "it is said that nothing was done");
     assert_eq!(pending::decisions(&coordinator.host), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_participant_follows_another_one_if_the_coordinator_has_lost_its_data() {
+    let [coordinator, one, other] = cluster().await;
+    one.prepare(TXN, &coordinator, &[&other]).await;
+    other.prepare(TXN, &coordinator, &[&one]).await;
+    coordinator.end_commit(TXN, &one);
+    pending::resolve(one.host.clone(), TXN).await;
+    assert!(one.has_key() && one.has(ENDED, TXN));
+    // Another directory, which is accepted.
+    let coordinator = coordinator.replace(Arc::default()).await;
+    let one = one.crash().await;
+    pending::resolve(other.host.clone(), TXN).await;
+    assert!(other.has_key(), "half of the transaction is rolled back");
+    assert!(!pending::outcome(&coordinator.host, TXN).await);
+    until("no participant needs the record", || !one.has(ENDED, TXN) && !other.has(ENDED, TXN)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_coordinator_without_its_data_decides_nothing() {
+    let [coordinator, participant] = cluster().await;
+    participant.prepare(TXN, &coordinator, &[]).await;
+    coordinator.end_commit(TXN, &participant);
+    let _coordinator = coordinator.replace(Arc::default()).await;
+    let participant = participant.crash().await;
+    let is_in_doubt = || participant.host.registry.in_doubt_since.borrow().contains_key(&TXN);
+    until("it is in doubt or ended", || is_in_doubt() || !participant.has(PREPARED, TXN)).await;
+    assert!(is_in_doubt() && participant.has(PREPARED, TXN), "it is rolled back");
 }

@@ -64,12 +64,18 @@ impl DistributedTransaction {
             others.iter().map(|participant| participant.link.address().to_owned()).collect();
         let decides: Vec<String> =
             coordinator.iter().map(|participant| participant.link.address().to_owned()).collect();
+        let identities =
+            |participant: &Participant| self.cluster.map().identities().get(participant.node).copied();
+        let coordinator_identity = coordinator.as_ref().and_then(identities).unwrap_or_default().id;
 
         let mut pending = Vec::new();
         for participant in &others {
             let changes = changes.remove(&participant.node).unwrap_or_default().as_bytes().to_vec().into();
-            let (events, others) = (events(participant.node), decides.clone());
-            let mut step = wire::Step { changes, events, others, ..step(Finish::Prepare) };
+            let siblings = names.iter().filter(|name| *name != participant.link.address());
+            let others = decides.iter().chain(siblings).cloned().collect();
+            let events = events(participant.node);
+            let mut step =
+                wire::Step { changes, events, others, coordinator_identity, ..step(Finish::Prepare) };
             late.add_to(participant.node, &mut step);
             pending.push(participant.ask(step));
         }
