@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use store::Cluster;
-use store::client::{Member, MoveError, PreparedTransaction, accept, look};
+use store::client::{Decided, Member, MoveError, PreparedTransaction, accept, look};
 use store::topology::{NodeId, SLOTS, SlotMap};
 
 use crate::config::{Address, Config};
@@ -128,14 +128,20 @@ async fn done(config: &Config, task: &Task) -> Result<(), String> {
             print(&as_list(&cluster.transactions(*in_doubt).await));
             Ok(())
         }
-        Task::Decide { transaction, commit } => match cluster.decide(*transaction, *commit).await? {
-            0 => Err(format!("transaction {transaction:016x} is not in doubt on any reachable node")),
-            count => {
-                let decision = if *commit { "committed" } else { "rolled back" };
-                print(&format!("transaction {transaction:016x} {decision} on {count} nodes\n"));
-                Ok(())
+        Task::Decide { transaction, commit } => {
+            let Decided { nodes, missed } = cluster.decide(*transaction, *commit).await?;
+            if nodes.is_empty() && missed.is_empty() {
+                return Err(format!("transaction {transaction:016x} is not in doubt on any reachable node"));
             }
-        },
+            let decision = if *commit { "committed" } else { "rolled back" };
+            print(&format!("transaction {transaction:016x} {decision} on {} nodes\n", nodes.len()));
+            if missed.is_empty() {
+                return Ok(());
+            }
+            let missed: Vec<String> =
+                missed.iter().map(|(node, reason)| format!("{node} ({reason})")).collect();
+            Err(format!("not reached: {}; run the command again when they are back", missed.join(", ")))
+        }
     }
 }
 

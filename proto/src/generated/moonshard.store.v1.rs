@@ -184,6 +184,8 @@ pub mod refusal {
         Unavailable = 4,
         /// An earlier request of the same sequence was refused as MOVED. Send this one again, after that one.
         OutOfOrder = 5,
+        /// The transaction was ended differently.
+        Contradiction = 6,
     }
     impl Code {
         /// String value of the enum field names used in the ProtoBuf definition.
@@ -198,6 +200,7 @@ pub mod refusal {
                 Self::Denied => "DENIED",
                 Self::Unavailable => "UNAVAILABLE",
                 Self::OutOfOrder => "OUT_OF_ORDER",
+                Self::Contradiction => "CONTRADICTION",
             }
         }
         /// Creates an enum from field names used in the ProtoBuf definition.
@@ -209,6 +212,7 @@ pub mod refusal {
                 "DENIED" => Some(Self::Denied),
                 "UNAVAILABLE" => Some(Self::Unavailable),
                 "OUT_OF_ORDER" => Some(Self::OutOfOrder),
+                "CONTRADICTION" => Some(Self::Contradiction),
                 _ => None,
             }
         }
@@ -1093,7 +1097,7 @@ pub struct PreparedTransaction {
     pub siblings: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 /// Commits or aborts a prepared transaction by a decision of an operator, once its coordinator has been unreachable for too
-/// long. Refused as DENIED if the transaction was ended differently, as INVALID if nothing is known of it.
+/// long. Refused as CONTRADICTION if the transaction was ended differently, as INVALID if nothing is known of it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Decide {
     #[prost(uint64, tag = "1")]

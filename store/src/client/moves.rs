@@ -1,5 +1,6 @@
 //! Changes of who owns what, asked for by somebody who is no gateway.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -110,6 +111,17 @@ pub struct PreparedTransaction {
     pub keys: Vec<Vec<u8>>,
     /// How many there are; none if it holds the whole node.
     pub count: Option<u64>,
+    /// The other participants, `HOST:PORT`.
+    pub siblings: Vec<String>,
+}
+
+/// Where a decision of an operator is carried out.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Decided {
+    /// The nodes, `HOST:PORT`.
+    pub nodes: Vec<String>,
+    /// The participants that it has not reached, each with the reason.
+    pub missed: Vec<(String, String)>,
 }
 
 /// Lets a node be what the map says with whatever data it has, although that is not what it had. Those that can be
@@ -209,25 +221,40 @@ impl Cluster {
                 in_doubt_ms: prepared.in_doubt_ms,
                 keys: prepared.locks.into_iter().map(|lock| lock.key.to_vec()).collect(),
                 count: (!prepared.everything).then_some(prepared.keys),
+                siblings: prepared.siblings,
             }));
         }
         all
     }
 
-    /// Ends a transaction in doubt on all nodes that can be reached; on how many it was.
-    pub async fn decide(&self, transaction: u64, commit: bool) -> Result<usize, String> {
-        let mut count = 0;
+    /// Ends a transaction in doubt on all its participants that can be reached. An error: it was ended differently.
+    ///
+    /// The nodes are asked one after another, so that of two contradicting decisions the first node refuses one.
+    pub async fn decide(&self, transaction: u64, commit: bool) -> Result<Decided, String> {
+        let prepared = self.transactions(false).await.into_iter();
+        let mut participants: BTreeSet<String> = prepared
+            .filter(|prepared| prepared.transaction == transaction)
+            .flat_map(|prepared| prepared.siblings.into_iter().chain([prepared.node]))
+            .collect();
+        let mut decided = Decided::default();
         for link in self.links() {
+            let node = link.address().to_owned();
+            let is_participant = participants.remove(&node);
             match link.ask(Ask::Decide(wire::Decide { txn: transaction, commit })).answer().await {
-                Ok(Answer::Done(_)) => count += 1,
-                Ok(Answer::Refusal(refusal)) if refusal.code() == Code::Unavailable => {
-                    return Err(format!("{}: {}", link.address(), refusal.reason));
-                }
-                // It has none of it, or is the one that stays away.
+                Ok(Answer::Done(_)) => decided.nodes.push(node),
+                Ok(Answer::Refusal(refusal)) => match refusal.code() {
+                    Code::Contradiction => return Err(format!("{node}: {}", refusal.reason)),
+                    Code::Unavailable => decided.missed.push((node, refusal.reason)),
+                    // It has none of it.
+                    _ => {}
+                },
+                Err(lost) if is_participant => decided.missed.push((node, lost.reason)),
                 _ => {}
             }
         }
-        Ok(count)
+        let unknown = |node| (node, "it is not in the slot map".to_owned());
+        decided.missed.extend(participants.into_iter().map(unknown));
+        Ok(decided)
     }
 
     /// Adds a node without slots, `HOST:PORT`. Those that have slots know it then; one that has heard of another

@@ -137,6 +137,7 @@ pub(crate) fn with_answer(span: Span, answer: &Answer) -> Span {
                 Code::OutOfOrder => ("OUT_OF_ORDER", "FAILED_PRECONDITION"),
                 Code::Denied => ("DENIED", "PERMISSION_DENIED"),
                 Code::Unavailable => ("UNAVAILABLE", "UNAVAILABLE"),
+                Code::Contradiction => ("CONTRADICTION", "FAILED_PRECONDITION"),
             };
             with_error(span.with(STATUS, status), code, &refusal.reason)
         }

@@ -9,10 +9,12 @@ use std::sync::atomic::Ordering;
 
 use proto::store::v1 as wire;
 use tokio::time::sleep;
+use wire::ending::State;
 use wire::refusal::Code;
 use wire::request::Body as Ask;
 use wire::response::Body as Answer;
 
+use super::endings;
 use super::host::Host;
 use super::pending::{self, ask_after, in_doubt_after};
 use super::records::{self, CHOSEN, Choice, named, number_of};
@@ -82,18 +84,36 @@ pub(super) async fn choose(host: &Arc<Host>, number: u64, committed: bool) -> Re
     Ok(ended)
 }
 
-/// Ends one as an operator has decided.
+/// Ends a prepared transaction as an operator has decided, unless the coordinator or another participant is reached before
+/// it is in doubt. One that was ended differently is not changed.
 pub(super) async fn decide(host: Arc<Host>, request: wire::Decide) -> Answer {
-    if !host.registry.in_doubt_since.borrow().contains_key(&request.txn) {
-        return Answer::Refusal(refusal(Code::Invalid, "this transaction is not in doubt here"));
+    let wire::Decide { txn: number, commit } = request;
+    endings::ended_or_in_doubt(&host, number).await;
+    match choose(&host, number, commit).await {
+        Ok(true) => return Answer::Done(wire::Done {}),
+        Ok(false) => {}
+        Err(reason) => return Answer::Refusal(refusal(Code::Unavailable, &reason)),
     }
-    match choose(&host, request.txn, request.commit).await {
-        Ok(true) => Answer::Done(wire::Done {}),
-        Ok(false) => {
-            Answer::Refusal(refusal(Code::Invalid, "the coordinator has just decided this transaction"))
+    let ending = endings::ending(&host, number);
+    let is_committed = match ending.state() {
+        State::Committed => true,
+        State::Aborted => false,
+        State::Prepared => {
+            return Answer::Refusal(refusal(Code::Unavailable, "the transaction is being finished"));
         }
-        Err(reason) => Answer::Refusal(refusal(Code::Unavailable, &reason)),
+        State::Unknown => {
+            return Answer::Refusal(refusal(Code::Invalid, "this transaction is not prepared here"));
+        }
+    };
+    if is_committed == commit {
+        return Answer::Done(wire::Done {});
     }
+    let cause = if ending.by_operator { "an operator" } else { "its coordinator" };
+    let reason = format!(
+        "transaction {number:016x} was {} here, as {cause} has decided; decide the same on the other nodes",
+        if is_committed { "committed" } else { "rolled back" },
+    );
+    Answer::Refusal(refusal(Code::Contradiction, &reason))
 }
 
 /// Goes on with what the last start has not come to.

@@ -8,17 +8,22 @@ use std::task::{Context, Waker};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
+use proto::store::v1 as wire;
 use store_engine::Effects;
 use store_engine::effect::EntryMeta;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
+use wire::refusal::Code;
+use wire::response::Body as Answer;
 
 use super::host::Host;
+use super::in_doubt;
 use super::pending;
 use super::records::{DECIDED, ENDED, PREPARED, named};
 use super::registry::{Found, Roles};
 use super::{PeerCredentials, Service};
+use crate::client::Cluster;
 use crate::journal::disk::{Disk, DiskError, Each, Op, Open};
 use crate::journal::{Durability, unix_ms};
 use crate::lock::{LockRequest, Mode};
@@ -151,6 +156,22 @@ impl TestNode {
         let listener = self.listener.try_clone().expect("a descriptor is free");
         drop(self);
         TestNode::start(platter, listener).await
+    }
+
+    /// Ends the node: who connects to it is refused. Its disk and address are left.
+    fn stop(self) -> (Arc<Platter>, String) {
+        (self.platter.crashed(), self.address.clone())
+    }
+
+    /// Starts a node that was stopped.
+    async fn start_again((platter, address): (Arc<Platter>, String)) -> TestNode {
+        let listener = std::net::TcpListener::bind(address).expect("its port is free");
+        listener.set_nonblocking(true).expect("a socket may not block");
+        TestNode::start(platter, listener).await
+    }
+
+    async fn decide(&self, commit: bool) -> Answer {
+        in_doubt::decide(self.host.clone(), wire::Decide { txn: TXN, commit }).await
     }
 
     /// Prepares a transaction that sets a key.
@@ -316,4 +337,43 @@ async fn a_coordinator_without_its_data_decides_nothing() {
     let is_in_doubt = || participant.host.registry.in_doubt_since.borrow().contains_key(&TXN);
     until("it is in doubt or ended", || is_in_doubt() || !participant.has(PREPARED, TXN)).await;
     assert!(is_in_doubt() && participant.has(PREPARED, TXN), "it is rolled back");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_decision_reaches_participants_that_are_not_in_doubt_yet_and_the_first_one_counts() {
+    let [coordinator, one, other] = cluster().await;
+    one.prepare(TXN, &coordinator, &[&other]).await;
+    other.prepare(TXN, &coordinator, &[&one]).await;
+    coordinator.stop();
+    let answer = one.decide(true).await;
+    assert!(matches!(answer, Answer::Done(_)), "the decision is ignored: {answer:?}");
+    assert!(one.has_key());
+    // A second operator, who has not heard of the first one.
+    let answer = other.decide(false).await;
+    let is_refused = matches!(&answer, Answer::Refusal(refusal) if refusal.code() == Code::Contradiction);
+    assert!(is_refused && other.has_key(), "half of the transaction is rolled back: {answer:?}");
+    let answers = [one.decide(true).await, other.decide(true).await];
+    assert!(answers.iter().all(|answer| matches!(answer, Answer::Done(_))), "{answers:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_decision_names_the_participants_that_it_does_not_reach() {
+    let [coordinator, one, other] = cluster().await;
+    one.prepare(TXN, &coordinator, &[&other]).await;
+    other.prepare(TXN, &coordinator, &[&one]).await;
+    let map = one.host.membership.taken().expect("it has a place").map;
+    coordinator.stop();
+    let other = other.stop();
+    let gateway = Cluster::of(SlotMap::clone(&map), PeerCredentials::default());
+    for link in gateway.links() {
+        // Two of them are down.
+        drop(link.connected().await);
+    }
+    let decided = gateway.decide(TXN, true).await.expect("there is no contradiction");
+    assert_eq!(decided.nodes, [one.address.clone()]);
+    let missed: Vec<&String> = decided.missed.iter().map(|(node, _)| node).collect();
+    assert_eq!(missed, [&other.1]);
+    // It finds out by itself.
+    let other = TestNode::start_again(other).await;
+    until("it is committed", || other.has_key()).await;
 }

@@ -268,7 +268,9 @@ fn decided_by_hand(place: &str, how: &str, fate: &str) {
         assert_eq!(client.call(["GET", key]).text(), Some(after.as_bytes()));
     }
     assert_eq!(topology(&["transactions", "--in-doubt"]).1, "no transactions\n");
-    assert_eq!(topology(&["decide", &number, how]).0, Some(1), "it is decided");
+    assert_eq!(topology(&["decide", &number, how]).0, Some(0), "it is decided so");
+    let otherwise = if how == "commit" { "rollback" } else { "commit" };
+    assert_eq!(topology(&["decide", &number, otherwise]).0, Some(1), "it is decided differently");
     // A crash does not make it forget that somebody has decided.
     cluster.stores[1].kill();
     cluster.stores[1].start();
