@@ -8,6 +8,25 @@ use store_engine::effect::{CATALOG, Effect, Effects, EntryMeta};
 
 use crate::node::Node;
 
+/// Changes of records that are made with the journal record of a transaction. Before that the catalog does not have them.
+#[derive(Default)]
+pub(crate) struct CatalogChanges(Vec<CatalogChange>);
+
+/// The name of a record, and what it becomes; `None`: it is dropped.
+type CatalogChange = (Vec<u8>, Option<Arc<[u8]>>);
+
+impl CatalogChanges {
+    /// Keeps a record, in place of the one before.
+    pub fn put(&mut self, name: &[u8], record: &[u8]) {
+        self.0.push((name.to_vec(), Some(record.into())));
+    }
+
+    /// Forgets a record.
+    pub fn remove(&mut self, name: &[u8]) {
+        self.0.push((name.to_vec(), None));
+    }
+}
+
 impl Node {
     /// Keeps a record under this name, in place of the one before; whether that changed anything.
     pub fn put_record(&self, name: &[u8], record: &[u8]) -> bool {
@@ -22,38 +41,45 @@ impl Node {
         true
     }
 
-    /// Keeps a record, or forgets it, together with the changes of a transaction: one is kept if the other is.
-    pub(crate) fn record_with(&self, effects: &mut Effects, name: &[u8], record: Option<&[u8]>) {
+    /// Records `effects` together with changes of records: one is on disk if the other is.
+    pub(crate) fn record_with(&self, effects: &mut Effects, changes: CatalogChanges) {
+        if changes.0.is_empty() {
+            return self.record(effects);
+        }
+        // Held until the journal has them: what a checkpoint contains must not be missing there.
         let mut catalog = self.catalog.lock();
-        match record {
-            Some(record) => {
-                catalog.insert(name.into(), record.into());
-                effects.put_string(CATALOG, name, record, EntryMeta::default());
-            }
-            None => {
-                catalog.remove(name);
-                effects.push(CATALOG, name, Effect::Remove);
+        for (name, record) in changes.0 {
+            match record {
+                Some(record) => {
+                    effects.put_string(CATALOG, &name, &record, EntryMeta::default());
+                    catalog.insert(name, record);
+                }
+                None => {
+                    effects.push(CATALOG, &name, Effect::Remove);
+                    catalog.remove(&name);
+                }
             }
         }
+        self.record(effects);
     }
 
     /// Forgets a record.
     pub(crate) fn drop_record(&self, name: &[u8]) {
-        let mut effects = Effects::default();
-        self.record_with(&mut effects, name, None);
-        self.record(&mut effects);
+        let mut changes = CatalogChanges::default();
+        changes.remove(name);
+        self.record_with(&mut Effects::default(), changes);
     }
 
     /// Keeps records and forgets others, as one change; names are given without `prefix`.
     pub fn change_records(&self, prefix: &[u8], records: &[(Vec<u8>, Vec<u8>)], gone: &[Vec<u8>]) {
-        let mut effects = Effects::default();
+        let mut changes = CatalogChanges::default();
         for name in gone {
-            self.record_with(&mut effects, &[prefix, name].concat(), None);
+            changes.remove(&[prefix, name].concat());
         }
         for (name, record) in records {
-            self.record_with(&mut effects, &[prefix, name].concat(), Some(record));
+            changes.put(&[prefix, name].concat(), record);
         }
-        self.record(&mut effects);
+        self.record_with(&mut Effects::default(), changes);
     }
 
     /// Makes these the records whose names begin with `prefix`, without which they are given, and forgets others.

@@ -17,6 +17,7 @@ use smallvec::SmallVec;
 use store_engine::notifications::Notification;
 use store_engine::{Effects, UndoLog};
 
+use crate::catalog::CatalogChanges;
 use crate::lock::{LockRequest, Mode};
 use crate::node::Node;
 use crate::shard::partitions_of;
@@ -47,6 +48,8 @@ pub struct LocalTransaction {
     locks: Locks,
     undo: UndoLog,
     effects: Effects,
+    /// Changes of records, which are made with the commit.
+    records: CatalogChanges,
     /// What was done before the present part began: how to undo it, and how far the effects had come.
     before: Option<Before>,
     limits: TxnLimits,
@@ -158,6 +161,7 @@ impl LocalTransaction {
             locks,
             undo: UndoLog::default(),
             effects: Effects::default(),
+            records: CatalogChanges::default(),
             before: None,
             limits: TxnLimits::default(),
             data_bytes: 0,

@@ -279,7 +279,7 @@ fn print(text: &str) {
 
 fn as_list(transactions: &[PreparedTransaction]) -> String {
     let line = |prepared: &PreparedTransaction| {
-        let PreparedTransaction { transaction, node, coordinator, in_doubt_ms, keys, count } = prepared;
+        let PreparedTransaction { transaction, node, coordinator, in_doubt_ms, keys, count, .. } = prepared;
         let names: Vec<String> = keys.iter().map(|key| quoted(&String::from_utf8_lossy(key))).collect();
         let held = match count {
             None => "all keys".to_owned(),

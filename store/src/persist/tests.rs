@@ -10,7 +10,8 @@ use std::task::{Context, Poll, Waker};
 
 use parking_lot::Mutex;
 use proptest::prelude::*;
-use store_engine::effect::CATALOG;
+use store_engine::Effects;
+use store_engine::effect::{CATALOG, EntryMeta};
 use store_engine::{Args, Protocol, Reply, Value, command};
 
 use super::offline::{Contents as Filling, fill_disk};
@@ -524,4 +525,24 @@ proptest! {
     ) {
         lose(&calls, &lost);
     }
+}
+
+/// A checkpoint that is written while a transaction ends has neither its changes nor those of its records.
+#[test]
+fn a_record_changes_on_disk_together_with_its_transaction() {
+    let mut rig = Rig::start(Arc::default());
+    rig.node.put_record(b"prepared", b"effects");
+    let requests = [LockRequest { db: 0, key: (*b"key").into(), mode: Mode::Exclusive }];
+    let mut txn = LocalTransaction::try_begin(&rig.node, &requests).expect("the key is free");
+    let mut changes = Effects::default();
+    changes.put_string(0, b"key", b"value", EntryMeta::default());
+    txn.apply(changes.as_bytes(), 1).expect("the key is locked");
+    txn.records_mut().remove(b"prepared");
+    rig.writer.cycle(true);
+    let reread = Rig::start(rig.platter.clone()).node;
+    assert_eq!((reread.records(b"prepared").len(), reread.usage().keys[0]), (1, 0), "half of it is done");
+    txn.commit();
+    rig.writer.cycle(true);
+    let reread = Rig::start(rig.platter.clone()).node;
+    assert_eq!((reread.records(b"prepared").len(), reread.usage().keys[0]), (0, 1));
 }

@@ -10,6 +10,7 @@ use wire::refusal::Code;
 
 use super::records::{self, IDENTITY, MEMBERSHIP};
 use super::refusal::refusal;
+use crate::catalog::CatalogChanges;
 use crate::node::Node;
 use crate::random::random;
 use crate::topology::{NodeId, SlotMap};
@@ -150,14 +151,15 @@ impl Membership {
 
     /// Slots come or go: `map` is kept in one record of the journal with `effects`, which are about all that was in
     /// them. Until that is done nobody finds out whose they are.
-    pub fn change(&self, node: &Node, effects: &mut Effects, map: &SlotMap) {
+    pub fn change(&self, node: &Node, txn: (&mut Effects, &mut CatalogChanges), map: &SlotMap) {
+        let (effects, records) = txn;
         let mut state = self.state.write();
         let Some(mine) = &state.taken else { return };
         // That they are of one cluster was known before anything was prepared.
         let Ok(merged) = mine.map.merged(map) else { return };
         let taken = Taken { map: Arc::new(merged), me: mine.me };
-        node.record_with(effects, MEMBERSHIP, Some(&taken.record()));
-        node.record(effects);
+        records.put(MEMBERSHIP, &taken.record());
+        node.record_with(effects, std::mem::take(records));
         *state = MembershipState { taken: Some(taken), catalog_leaves: false };
     }
 

@@ -151,12 +151,12 @@ async fn try_batch(
         return Err(unavailable("the destination aborted the move"));
     }
     let names = [receiver.clone()];
-    pending::decide(host, number, txn.effects_mut(), &names);
+    pending::decide(number, txn.records_mut(), &names);
     for record in &records {
-        host.node.record_with(txn.effects_mut(), &record.name, None);
+        txn.records_mut().remove(&record.name);
     }
     txn.unload(&cargo);
-    host.membership.change(&host.node, txn.effects_mut(), &map);
+    host.membership.change(&host.node, txn.parts_mut(), &map);
     txn.wake_slots_left(&cargo);
     txn.commit();
     if let Err(reason) = pending::seal(host, number).await {

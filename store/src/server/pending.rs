@@ -21,6 +21,7 @@ use super::host::Host;
 use super::records::{self, ACKNOWLEDGED, DECIDED, ENDED, Ending, PREPARED, named, number_of};
 use super::refusal::refusal;
 use super::registry::{Arrival, Entry, Prepared, REMEMBERED, Roles, TxnState};
+use crate::catalog::CatalogChanges;
 use crate::client::link::Link;
 use crate::journal::fail_point;
 use crate::lock::{LockRequest, Mode};
@@ -75,12 +76,12 @@ pub(super) async fn prepare(
     }
 }
 
-/// Keeps what comes to this node with these effects.
-fn arrive(host: &Host, arrival: &Arrival, effects: &mut Effects) {
+/// Adds what comes to this node to what a transaction records.
+fn arrive(host: &Host, arrival: &Arrival, (effects, records): (&mut Effects, &mut CatalogChanges)) {
     for (name, content) in &arrival.records {
-        host.node.record_with(effects, name, Some(content));
+        records.put(name, content);
     }
-    host.membership.change(&host.node, effects, &arrival.map);
+    host.membership.change(&host.node, (effects, records), &arrival.map);
 }
 
 /// The record of a transaction that is being prepared. Whoever ends that, which may be in the middle of it, leaves no
@@ -115,7 +116,7 @@ pub(super) async fn commit(
         return Ok(());
     }
     fail_point::pass("commit:before-record");
-    decide(host, number, txn.effects_mut(), others);
+    decide(number, txn.records_mut(), others);
     txn.commit();
     fail_point::pass("commit:before-flush");
     seal(host, number).await
@@ -149,9 +150,9 @@ async fn finish_late(host: Arc<Host>, number: u64) {
     host.registry.finished(number);
 }
 
-/// Adds to a transaction's effects that it is committed, for `others` who have prepared it.
-pub(super) fn decide(host: &Host, number: u64, effects: &mut Effects, others: &[String]) {
-    host.node.record_with(effects, &named(DECIDED, number), Some(others.join(",").as_bytes()));
+/// Adds to what a transaction records that it is committed, for `others` who have prepared it.
+pub(super) fn decide(number: u64, records: &mut CatalogChanges, others: &[String]) {
+    records.put(&named(DECIDED, number), others.join(",").as_bytes());
 }
 
 /// How many decisions not all have followed.
@@ -177,40 +178,30 @@ pub(super) async fn end_prepared(
     };
     fail_point::pass("decided:before");
     let Prepared { mut txn, roles, rest, arrival } = *prepared;
-    let name = named(PREPARED, number);
-    let choice = is_choice.then(|| records::choice(number, committed, &roles));
+    let mut records = CatalogChanges::default();
+    records.remove(&named(PREPARED, number));
+    if is_choice {
+        let (name, record) = records::choice(number, committed, &roles);
+        records.put(&name, &record);
+    }
     let ending = Ending { committed, by_operator: is_choice, siblings: roles.siblings };
-    let settle = |effects: &mut Effects| {
-        host.node.record_with(effects, &name, None);
-        if let Some((name, record)) = &choice {
-            host.node.record_with(effects, name, Some(record));
+    if !ending.siblings.is_empty() {
+        records.put(&named(ENDED, number), &records::write_ending(&ending));
+    }
+    if committed {
+        *txn.records_mut() = records;
+        let mut repeated = rest.as_deref().map(Effects::from_bytes);
+        if let Some(arrival) = arrival {
+            let (effects, records) = txn.parts_mut();
+            arrive(host, &arrival, (repeated.as_mut().unwrap_or(effects), records));
         }
-        if !ending.siblings.is_empty() {
-            host.node.record_with(effects, &named(ENDED, number), Some(&records::write_ending(&ending)));
+        match (rest, repeated) {
+            (Some(rest), Some(effects)) => txn.repeat(&rest, effects, (host.clock)()),
+            _ => txn.commit(),
         }
-    };
-    match (committed, rest) {
-        (true, None) => {
-            settle(txn.effects_mut());
-            if let Some(arrival) = arrival {
-                arrive(host, &arrival, txn.effects_mut());
-            }
-            txn.commit();
-        }
-        (true, Some(rest)) => {
-            let mut effects = Effects::from_bytes(&rest);
-            settle(&mut effects);
-            if let Some(arrival) = arrival {
-                arrive(host, &arrival, &mut effects);
-            }
-            txn.repeat(&rest, effects, (host.clock)());
-        }
-        (false, _) => {
-            drop(txn);
-            let mut effects = Effects::default();
-            settle(&mut effects);
-            host.node.record(&mut effects);
-        }
+    } else {
+        drop(txn);
+        host.node.record_with(&mut Effects::default(), records);
     }
     let flushed = flush(host).await;
     fail_point::pass("decided:after");

@@ -13,6 +13,7 @@ use tokio::runtime::Handle;
 use super::locks::Locks;
 use super::{Conflict, LocalTransaction, MANY, TxnLimits};
 use crate::call::Call;
+use crate::catalog::CatalogChanges;
 use crate::journal::LARGE_RECORD_BYTES;
 use crate::lock::Mode;
 
@@ -21,7 +22,7 @@ impl LocalTransaction {
     pub fn commit(mut self: Box<Self>) {
         self.keep_part();
         self.limits = TxnLimits::default();
-        self.node.record(&mut self.effects);
+        self.node.record_with(&mut self.effects, std::mem::take(&mut self.records));
         self.node.notifier.publish(&mut self.events);
         self.undo.notify_watchers();
         let mut undo = std::mem::take(&mut self.undo);
@@ -139,6 +140,7 @@ impl LocalTransaction {
             locks: std::mem::replace(&mut self.locks, empty),
             undo: std::mem::take(&mut self.undo),
             effects: Effects::default(),
+            records: CatalogChanges::default(),
             before: None,
             limits: self.limits,
             data_bytes: self.data_bytes,

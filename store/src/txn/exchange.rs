@@ -9,6 +9,7 @@ use store_engine::{Ctx, Partitions, Protocol, Reply, Work};
 
 use super::limits::difference;
 use super::{Conflict, LimitReached, LocalTransaction, OnFull, TxnLimits};
+use crate::catalog::CatalogChanges;
 use crate::lock::{LockRequest, Mode};
 use crate::node::Node;
 use crate::shard::partitions_of;
@@ -126,9 +127,14 @@ impl LocalTransaction {
         &self.effects
     }
 
-    /// The same for whoever adds something to be kept with the changes.
-    pub(crate) fn effects_mut(&mut self) -> &mut Effects {
-        &mut self.effects
+    /// Changes of records that are made when it is committed, beside those that it has already.
+    pub(crate) fn records_mut(&mut self) -> &mut CatalogChanges {
+        &mut self.records
+    }
+
+    /// Effects and changes of records, to be recorded before it is committed.
+    pub(crate) fn parts_mut(&mut self) -> (&mut Effects, &mut CatalogChanges) {
+        (&mut self.effects, &mut self.records)
     }
 
     /// Does again what a transaction did whose locks this one has, and commits it with `effects`, which are these
@@ -148,7 +154,7 @@ impl LocalTransaction {
         drop(partitions);
         drop(guards);
         self.effects = effects;
-        self.node.record(&mut self.effects);
+        self.node.record_with(&mut self.effects, std::mem::take(&mut self.records));
         self.serve(changed, now_ms);
     }
 }
