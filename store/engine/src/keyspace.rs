@@ -27,6 +27,15 @@ pub const ENTRY_OVERHEAD: usize = 80;
 /// From so many bytes on a value is large: calls on it may be long, see [`crate::work`].
 pub const LARGE_VALUE_BYTES: usize = 16 << 10;
 
+/// A key that has expired.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Expired {
+    /// The key.
+    pub key: Key,
+    /// When its time was over, in Unix milliseconds: as the key had it, whichever clock has found that.
+    pub expire_at_ms: u64,
+}
+
 /// An expired key that may not be removed yet is looked at again after this many milliseconds.
 const VETOED_MS: u64 = 50;
 
@@ -94,8 +103,8 @@ struct DatabaseState {
     counts: Counts,
     /// Keys that have expired stay.
     holds_expired: bool,
-    /// Keys that have expired, if somebody wants to know.
-    expired: Option<Vec<Key>>,
+    /// Keys that have expired, if they are to be recorded.
+    expired: Option<Vec<Expired>>,
     /// The same for somebody else.
     announced: Option<Vec<Key>>,
     /// Keys that have changed, if somebody keeps copies of them.
@@ -248,7 +257,7 @@ impl Keyspace {
     }
 
     /// The keys that have expired since this was last asked.
-    pub fn take_expired(&mut self) -> Vec<Key> {
+    pub fn take_expired(&mut self) -> Vec<Expired> {
         self.state.expired.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
@@ -305,8 +314,8 @@ impl Keyspace {
             self.state.watches.lose(key);
         }
         let (key, entry) = self.remove_at(at);
-        if let Some(expired) = &mut self.state.expired {
-            expired.push(key.clone());
+        if let (Some(expired), Some(expire_at_ms)) = (&mut self.state.expired, entry.expire_at_ms) {
+            expired.push(Expired { key: key.clone(), expire_at_ms: expire_at_ms.get() });
         }
         if let Some(announced) = &mut self.state.announced {
             announced.push(key.clone());

@@ -179,9 +179,11 @@ const NOW_MS: u64 = 1_000_000;
 fn with_call<T>(line: &str, run: impl FnOnce(&Call<'_>) -> T) -> T {
     let items: Vec<&[u8]> = line.split_whitespace().map(str::as_bytes).collect();
     let args = Args::new(&items);
-    let command = command::lookup(&args.name().to_ascii_lowercase()).expect("a command");
+    let row = command::lookup(&args.name().to_ascii_lowercase()).expect("a command");
+    let command = command::resolve(row, args).expect("a subcommand");
     let db = usize::from(line.ends_with('9'));
-    run(&ParsedCall::new(command, args).expect("arguments").of_server().at(db, NOW_MS))
+    let call = ParsedCall::new(command, args).unwrap_or_else(|| panic!("the arguments of {line}"));
+    run(&call.of_server().at(db, NOW_MS))
 }
 
 const KINDS: [&str; 6] = ["list", "hash", "set", "zset", "string", "stream"];
@@ -224,7 +226,7 @@ fn line_of(mut number: u64) -> String {
         24 => format!("STICK {}{key}", KINDS[a as usize % 6]),
         25 => format!("UNSTICK {}{key}", KINDS[a as usize % 6]),
         // New entries have the next IDs, as the time stands still.
-        26 => format!("XADD stream{key} * field {}", "x".repeat((a * b) as usize)),
+        26 => format!("XADD stream{key} * field x{}", "x".repeat((a * b) as usize)),
         27 => format!("XADD stream{key} MAXLEN ~ {a} * field{a} value{}", pairs("field")),
         28 => format!("XDEL stream{key} {NOW_MS}-{a} {NOW_MS}-{b}"),
         29 => format!("XTRIM stream{key} MAXLEN {a}"),
@@ -545,4 +547,23 @@ fn a_record_changes_on_disk_together_with_its_transaction() {
     rig.writer.cycle(true);
     let reread = Rig::start(rig.platter.clone()).node;
     assert_eq!((reread.records(b"prepared").len(), reread.usage().keys[0]), (0, 1));
+}
+
+#[test]
+fn a_key_that_expired_by_a_clock_ahead_of_this_one_does_not_come_back() {
+    let mut rig = Rig::start(Arc::default());
+    let expiry = crate::journal::unix_ms() + 3_600_000;
+    execute(&rig.node, &format!("SET gone v PXAT {expiry}"));
+    execute(&rig.node, "SET stays v");
+    rig.writer.cycle(true);
+    let items: [&[u8]; 2] = [b"GET", b"gone"];
+    let call = ParsedCall::new(command::lookup(b"get").expect("a command"), Args::new(&items));
+    let mut out = Reply::new(Protocol::Resp2);
+    // A transaction over several nodes sees the latest of their clocks.
+    let call = call.expect("arguments").of_server();
+    assert_eq!(rig.node.try_execute(&call.at(0, expiry + 1), &mut 1, &mut out), Some(true));
+    assert!(out.is_null_from(0));
+    rig.writer.cycle(true);
+    let left: Vec<Vec<u8>> = rig.reread().into_keys().map(|(_, key)| key).collect();
+    assert_eq!(left, [b"stays".to_vec()]);
 }

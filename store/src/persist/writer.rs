@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use store_engine::codec::put_bytes;
 use store_engine::effect::{CATALOG, Effect, Effects, EntryMeta};
+use store_engine::keyspace::Expired;
 use store_engine::{Entry, Stamp, Value};
 
 use crate::journal::checkpoint::{CheckpointBatch, Checkpointer};
@@ -282,14 +283,16 @@ impl Writer {
 
     /// Tells the journal of keys that have expired. Their time is in the journal already; but the checkpoint is to
     /// forget them, and a clock that is set back shall not bring them back.
+    ///
+    /// The record has the time of the key, not that of this clock: a transaction may have seen the later time of another
+    /// node, and the key would come back until this clock has caught up.
     fn note_expired(&self) {
-        let now_ms = unix_ms();
         let mut effects = Effects::default();
         for number in 0..self.node.shards() {
             let mut shard = self.node.shard(number).lock();
             for (db, space) in shard.partition.databases.iter_mut().enumerate() {
-                for key in space.take_expired() {
-                    effects.push(db, &key, Effect::Expired(now_ms));
+                for Expired { key, expire_at_ms } in space.take_expired() {
+                    effects.push(db, &key, Effect::Expired(expire_at_ms));
                 }
             }
             self.node.record(&mut effects);

@@ -370,7 +370,7 @@ async fn a_decision_names_the_participants_that_it_does_not_reach() {
         drop(link.connected().await);
     }
     let decided = gateway.decide(TXN, true).await.expect("there is no contradiction");
-    assert_eq!(decided.nodes, [one.address.clone()]);
+    assert_eq!(decided.nodes, std::slice::from_ref(&one.address));
     let missed: Vec<&String> = decided.missed.iter().map(|(node, _)| node).collect();
     assert_eq!(missed, [&other.1]);
     // It finds out by itself.
