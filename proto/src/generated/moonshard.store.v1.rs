@@ -834,9 +834,10 @@ pub struct Decision {
     pub single_known_ms: u64,
     #[prost(uint64, tag = "3")]
     pub coordinated_known_ms: u64,
-    /// Identity.id of the node. One with another data directory than the coordinator had knows nothing of its decisions.
-    #[prost(fixed64, tag = "4")]
-    pub identity: u64,
+    /// Identity.id of the node; absent in answers of earlier programs. A node with another data directory than the coordinator
+    /// had knows nothing of its decisions.
+    #[prost(fixed64, optional, tag = "4")]
+    pub identity: ::core::option::Option<u64>,
 }
 /// Asks a participant how it has ended a transaction, for another participant. The response is Ending.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]

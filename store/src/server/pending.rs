@@ -2,7 +2,8 @@
 //!
 //! A transaction over several nodes is prepared on all but one: they keep what they would have to do in a record,
 //! and their locks. The one that is left decides: its record of the commit holds for all. Whoever has prepared and
-//! hears nothing asks it. What it knows nothing of was not committed, and from then on cannot be.
+//! hears nothing asks it. What it knows nothing of was not committed, and from then on cannot be. That holds for the data
+//! directory that the transaction was prepared for: of one that has lost it only the other participants may know the end.
 
 use std::collections::HashSet;
 use std::pin::pin;

@@ -60,8 +60,9 @@ pub(super) struct Roles {
 
 impl Roles {
     /// Whether the node with this directory is the coordinator. One with another directory does not know what it decided.
-    pub fn is_coordinator(&self, identity: u64) -> bool {
-        self.identity == 0 || self.identity == identity
+    /// Earlier programs do not say which directory they have.
+    pub fn is_coordinator(&self, identity: Option<u64>) -> bool {
+        self.identity == 0 || identity.is_none_or(|identity| identity == self.identity)
     }
 }
 

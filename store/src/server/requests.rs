@@ -65,7 +65,7 @@ pub(super) async fn decision(host: Arc<Host>, txn: u64) -> Answer {
         committed,
         single_known_ms: single.as_millis() as u64,
         coordinated_known_ms: coordinated.as_millis() as u64,
-        identity: host.membership.identity(),
+        identity: Some(host.membership.identity()),
     })
 }
 
