@@ -1,6 +1,6 @@
 /** The frame around all pages. */
 import { effect } from "@preact/signals";
-import { ask, database, online } from "./api/http";
+import { admitted, ask, database, online } from "./api/http";
 import { KeysPage } from "./pages/keys";
 import { ScriptsPage } from "./pages/scripts";
 import { TopologyPage } from "./pages/topology";
@@ -63,8 +63,8 @@ function Head() {
             ))}
           </select>
         </label>
-        <span class={`state ${online.value ? "on" : "off"}`} role="status">
-          {online.value ? "connected" : "no answer"}
+        <span class={`state ${online.value && admitted.value ? "on" : "off"}`} role="status">
+          {online.value ? (admitted.value ? "connected" : "not signed in") : "no answer"}
         </span>
         <button
           type="button"

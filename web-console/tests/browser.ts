@@ -9,12 +9,16 @@ const places = [
   "/usr/bin/google-chrome",
 ];
 
+/** A name of this machine that the browser does not know to be this machine. */
+export const HOST = "shard.test";
+
 /** Nothing if there is none: then tests that need it are skipped. */
 export const chromiumPath = places.find((path) => path !== "" && existsSync(path));
 
 export function launch(): Promise<Browser> {
   // Root has no sandbox of Chromium; what is shown here is our own.
-  return chromium.launch({ executablePath: chromiumPath ?? "", args: ["--no-sandbox"] });
+  const args = ["--no-sandbox", `--host-resolver-rules=MAP ${HOST} 127.0.0.1`];
+  return chromium.launch({ executablePath: chromiumPath ?? "", args });
 }
 
 /** A page that notes what it should not do: errors, broken policies, requests to foreign hosts. */
@@ -28,6 +32,7 @@ export async function open(
   browser: Browser,
   url: string,
   options: BrowserContextOptions = {},
+  prepare?: (page: Page, faults: string[]) => Promise<void>,
 ): Promise<Watched> {
   const context = await browser.newContext({ viewport: { width: 1360, height: 860 }, ...options });
   context.setDefaultTimeout(60_000);
@@ -36,7 +41,12 @@ export async function open(
   page.on("pageerror", (error) => faults.push(`error: ${error.message}`));
   page.on("request", (request) => {
     const { origin, protocol } = new URL(request.url());
-    if (origin !== new URL(url).origin && protocol !== "data:" && protocol !== "blob:") {
+    if (
+      url !== "about:blank" &&
+      origin !== new URL(url).origin &&
+      protocol !== "data:" &&
+      protocol !== "blob:"
+    ) {
       faults.push(`foreign: ${request.url()}`);
     }
   });
@@ -49,6 +59,7 @@ export async function open(
       (globalThis as unknown as { fault(text: string): void }).fault(`policy: ${event.violatedDirective}`);
     });
   });
+  await prepare?.(page, faults);
   await page.goto(url);
   return { page, faults, close: () => context.close() };
 }

@@ -4,7 +4,7 @@ import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { after, afterEach, before, test } from "node:test";
 import type { Browser, Page } from "playwright-core";
-import { chromiumPath, launch, open, type Watched, write } from "./browser";
+import { chromiumPath, HOST, launch, open, type Watched, write } from "./browser";
 import { type Server, start, startStore } from "./server";
 
 const skip = chromiumPath ? false : "SKIPPED: there is no Chromium (CHROMIUM names one)";
@@ -350,26 +350,58 @@ test("a lost server is told of, and found again", { skip }, async () => {
   await again.stop();
 });
 
-test("a server that asks for a password is told it, for as long as the tab lives", { skip }, async () => {
-  const page = await visit();
-  // The server has none yet: another stands in front of it.
-  await page.route("**/v1/**", (route) =>
-    route.request().headers().authorization === "Bearer sesame"
-      ? route.continue()
-      : route.fulfill({
-          status: 401,
-          contentType: "application/problem+json",
-          body: '{"code":"NOAUTH","detail":"NOAUTH"}',
-        }),
-  );
-  // Its dialog may be in front of the button already: the page asks for other things, too.
-  await button(page, /^Run/).dispatchEvent("click");
-  await page.getByLabel("Password or token").fill("sesame");
-  await button(page, "Sign in").click();
-  await result(page).getByText("allowed").waitFor();
-  const kept = await page.evaluate(() => [JSON.stringify(localStorage), JSON.stringify(sessionStorage)]);
-  assert.ok(!kept[0]?.includes("sesame") && kept[1]?.includes("sesame"));
-});
+// To other hosts over HTTP without TLS, browsers send no `Sec-Fetch-Mode`.
+for (const host of ["127.0.0.1", HOST]) {
+  test(`one sign-in is one attempt, in the console's dialog: ${host}`, { skip }, async () => {
+    const own = await start("127.0.0.1:0", ["--data-dir", "none", "--http-hosts", HOST], "sesame");
+    try {
+      const refused: string[] = [];
+      const accepted: string[] = [];
+      watched = await open(browser, own.url.replace("127.0.0.1", host), {}, async (page, faults) => {
+        await notePrompts(page, faults);
+        page.on("response", (response) => {
+          const { authorization } = response.request().headers();
+          if (authorization) (response.status() === 401 ? refused : accepted).push(authorization);
+        });
+      });
+      const { page } = watched;
+      await page.getByText("not signed in").waitFor();
+      const dialog = page.getByRole("dialog", { name: "Sign in" });
+      await dialog.getByLabel("Password or token").fill("wrong");
+      await button(page, "Sign in").click();
+      await dialog.getByRole("alert").getByText("The user or password is wrong").waitFor();
+      await dialog.getByLabel("Password or token").fill("sesame");
+      await page.keyboard.press("Enter");
+      await dialog.waitFor({ state: "detached" });
+      await page.getByText("connected", { exact: true }).waitFor();
+      await button(page, /^Run/).click();
+      await result(page).getByText("allowed").waitFor();
+      assert.deepEqual(refused, ["Bearer wrong"]);
+      assert.ok(accepted.length > 1);
+      // The password is kept for as long as the tab lives.
+      const kept = await page.evaluate(() =>
+        [localStorage, sessionStorage].map((one) => JSON.stringify(one)),
+      );
+      assert.ok(!kept[0]?.includes("sesame") && kept[1]?.includes("sesame"));
+    } finally {
+      await own.stop();
+    }
+  });
+}
+
+/** Notes where the browser would open its own prompt for a password. */
+async function notePrompts(page: Page, faults: string[]): Promise<void> {
+  const devtools = await page.context().newCDPSession(page);
+  devtools.on("Fetch.authRequired", async ({ requestId, request }) => {
+    faults.push(`prompt of the browser: ${request.url}`);
+    const authChallengeResponse = { response: "CancelAuth" as const };
+    await devtools.send("Fetch.continueWithAuth", { requestId, authChallengeResponse });
+  });
+  devtools.on("Fetch.requestPaused", async ({ requestId }) => {
+    await devtools.send("Fetch.continueRequest", { requestId });
+  });
+  await devtools.send("Fetch.enable", { handleAuthRequests: true });
+}
 
 test("runs of the past come back", { skip }, async () => {
   const page = await visit();

@@ -13,19 +13,27 @@ export interface Server {
   stop(): Promise<void>;
 }
 
-/** Starts a server that keeps nothing, on ports that are free or on the one of `http`. */
-export async function start(http = "127.0.0.1:0", more: string[] = ["--data-dir", "none"]): Promise<Server> {
+/** Starts a server that keeps nothing, on ports that are free or on the one of `http`. `password` is that of its user. */
+export async function start(
+  http = "127.0.0.1:0",
+  more: string[] = ["--data-dir", "none"],
+  password = "",
+): Promise<Server> {
   // How long a script takes is the machine's matter.
   const patient = ["--script-timeout-ms", "60000"];
   const options = ["--resp", "127.0.0.1:0", "--http", http, "--grpc", "off", ...patient, ...more];
-  const { child, address } = await run(options, /^moonshard ready .*http=(\S+)/);
+  const { child, address } = await run(options, /^moonshard ready .*http=(\S+)/, password);
   const url = `http://${address}`;
+  const headers = {
+    "Content-Type": "application/json",
+    ...(password && { Authorization: `Bearer ${password}` }),
+  };
   return {
     url,
     async command(...args) {
       const answer = await fetch(`${url}/v1/command`, {
         method: "POST",
-        headers: { "Content-Type": "application/json" },
+        headers,
         body: JSON.stringify({ args }),
       });
       return ((await answer.json()) as { reply: unknown }).reply;
@@ -41,9 +49,14 @@ export async function startStore(): Promise<{ address: string; stop(): Promise<v
   return { address, stop: () => stop(child) };
 }
 
-async function run(options: string[], sign: RegExp): Promise<{ child: ChildProcess; address: string }> {
+async function run(
+  options: string[],
+  sign: RegExp,
+  password = "",
+): Promise<{ child: ChildProcess; address: string }> {
   if (!existsSync(program)) throw new Error(`${program} is not there: cargo build --package gateway`);
-  const child = spawn(program, options, { stdio: ["ignore", "pipe", "inherit"] });
+  const env = { ...process.env, MOONSHARD_REQUIREPASS: password };
+  const child = spawn(program, options, { env, stdio: ["ignore", "pipe", "inherit"] });
   return { child, address: await ready(child, sign) };
 }
 

@@ -233,7 +233,7 @@ async fn called(state: &HttpState, app: App, request: Request<Incoming>) -> Resu
 const LARGE_BYTES: u64 = 256 << 10;
 
 /// An answer with its problem in words, if it has one.
-fn rendered(mut response: Response, id: Option<&RequestId>) -> Response {
+fn rendered(mut response: Response, id: Option<&RequestId>, challenge: HeaderValue) -> Response {
     // Handlers say why they fail, the timeout does not.
     let has_timed_out = response.status() == StatusCode::GATEWAY_TIMEOUT;
     let problem = response.extensions_mut().remove::<Problem>();
@@ -241,7 +241,7 @@ fn rendered(mut response: Response, id: Option<&RequestId>) -> Response {
         return response;
     };
     let id = id.and_then(|id| id.header_value().to_str().ok()).unwrap_or_default();
-    problem.render(id, response.headers_mut().remove(header::ALLOW))
+    problem.render(id, challenge, response.headers_mut().remove(header::ALLOW))
 }
 
 fn timed_out() -> Problem {
@@ -263,16 +263,17 @@ async fn answer(
     let span = requester.span.clone();
     let checked = guard::check(&state.server.config, requester.local, &request);
     let is_preflight = guard::is_preflight(&request);
+    let challenge = guard::challenge(request.headers());
     request.extensions_mut().insert(requester);
     let time_limit = Duration::from_millis(state.server.config.http_timeout_ms.get());
     let answered = ServiceBuilder::new()
-        .map_response(|response| rendered(response, id.as_ref()))
+        .map_response(|response| rendered(response, id.as_ref(), challenge.clone()))
         .layer(TimeoutLayer::with_status_code(StatusCode::GATEWAY_TIMEOUT, time_limit))
         .service_fn(|request| called(&state, app.clone(), request));
     let mut response = match checked {
         Ok(Page::Own) if !is_preflight => answered.oneshot(request).await?,
         Ok(_) => state.cors.layer(answered).oneshot(request).await?,
-        Err(problem) => rendered(problem.into_response(), id.as_ref()),
+        Err(problem) => rendered(problem.into_response(), id.as_ref(), challenge.clone()),
     };
     if is_preflight && response.status() == StatusCode::OK {
         *response.status_mut() = StatusCode::NO_CONTENT;

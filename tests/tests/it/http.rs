@@ -446,6 +446,27 @@ fn requests_say_who_they_are() {
     }
 }
 
+/// `Basic` makes a browser open its own prompt in front of the console's dialog.
+#[test]
+fn scripts_of_pages_are_not_offered_basic_authentication() {
+    let server = start(&[]);
+    let mut http = server.http();
+    let both = r#"Basic realm="moonshard", Bearer realm="moonshard""#;
+    let bearer = r#"Bearer realm="moonshard""#;
+    for (header, offered) in [
+        (("Accept", "*/*"), both),
+        (("Sec-Fetch-Mode", "navigate"), both),
+        (("Sec-Fetch-Mode", "cors"), bearer),
+        (("Sec-Fetch-Mode", "no-cors"), bearer),
+        (("X-Requested-With", "XMLHttpRequest"), bearer),
+        (("X-Requested-With", "com.example.app"), both),
+    ] {
+        let answer =
+            http.send("GET", "/v1/topology", &[("Authorization", "Basic bm9ib2R5OmFueQ=="), header], b"");
+        assert_eq!((answer.status, answer.header("www-authenticate")), (401, offered), "{header:?}");
+    }
+}
+
 #[test]
 fn keys_that_may_not_be_read_are_forbidden() {
     let server = start(&[]);

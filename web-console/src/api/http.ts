@@ -30,18 +30,36 @@ export interface Ask {
   signal?: AbortSignal;
 }
 
+/** What the sign-in dialog has to know. */
+export interface SignIn {
+  /** Why the last attempt failed; null before the first one. */
+  refused: string | null;
+  /** Whether an attempt is under way. */
+  busy: boolean;
+  /** Takes an Authorization header, or null to give up. */
+  answer(header: string | null): void;
+}
+
 /** Whether the server answered when it was last asked. */
 export const online = signal(true);
-/** Set while the server wants to know who asks; to be called with an Authorization header, or null to give up. */
-export const askedForSecret = signal<((header: string | null) => void) | null>(null);
+/** Whether the server accepted the user of the last request. */
+export const admitted = signal(true);
+/** Set while the server requires a user and password. */
+export const signIn = signal<SignIn | null>(null);
 /** The database that keys are looked for in. */
 export const database = signal(0);
 
 const SECRET = "moonshard.secret";
 
-async function send(path: string, { method, body, signal: abort }: Ask): Promise<Response> {
-  const headers: Record<string, string> = { "X-Moonshard-Db": String(database.value) };
-  const secret = sessionStorage.getItem(SECRET);
+const REFUSED = "The user or password is wrong, or the user is disabled.";
+
+async function send(path: string, ask: Ask, secret: string | null): Promise<Response> {
+  const { method, body, signal: abort } = ask;
+  // Without `X-Requested-With`, the server would make the browser open its own prompt over HTTP without TLS.
+  const headers: Record<string, string> = {
+    "X-Moonshard-Db": String(database.value),
+    "X-Requested-With": "XMLHttpRequest",
+  };
   if (secret) headers.Authorization = secret;
   if (body !== undefined) headers["Content-Type"] = "application/json";
   const init: RequestInit = { method: method ?? (body === undefined ? "GET" : "POST"), headers };
@@ -50,6 +68,7 @@ async function send(path: string, { method, body, signal: abort }: Ask): Promise
   try {
     const response = await fetch(path, init);
     online.value = true;
+    admitted.value = response.status !== 401;
     return response;
   } catch (error) {
     if (abort?.aborted) throw error;
@@ -58,28 +77,60 @@ async function send(path: string, { method, body, signal: abort }: Ask): Promise
   }
 }
 
-let learning: Promise<string | null> | null = null;
+/** Shows the dialog until its answer is accepted, which the result says, or the user gives up. */
+async function askForSecret(): Promise<boolean> {
+  let refused: string | null = null;
+  try {
+    for (;;) {
+      const before = refused;
+      const header = await new Promise<string | null>((answer) => {
+        signIn.value = { refused: before, busy: false, answer };
+      });
+      if (header === null) return false;
+      // One request tries the password, so that a wrong one counts as one attempt, however many requests wait.
+      const abort = new AbortController();
+      signIn.value = { refused: null, busy: true, answer: () => abort.abort() };
+      try {
+        const tried = await send("/v1/command", { body: { args: ["PING"] }, signal: abort.signal }, header);
+        if (tried.status !== 401) {
+          sessionStorage.setItem(SECRET, header);
+          return true;
+        }
+        refused = REFUSED;
+      } catch (error) {
+        if (abort.signal.aborted) return false;
+        refused = error instanceof Lost ? error.message : String(error);
+      }
+    }
+  } finally {
+    signIn.value = null;
+  }
+}
 
-/** All requests that are refused at the same time wait for the same answer. */
-function learnSecret(): Promise<string | null> {
-  learning ??= new Promise<string | null>((resolve) => {
-    askedForSecret.value = (header) => {
-      askedForSecret.value = null;
-      if (header) sessionStorage.setItem(SECRET, header);
-      learning = null;
-      resolve(header);
-    };
+let asking: Promise<boolean> | null = null;
+
+/** All requests that are refused at the same time wait for the same dialog. */
+function learnSecret(): Promise<boolean> {
+  asking ??= askForSecret().finally(() => {
+    asking = null;
   });
-  return learning;
+  return asking;
 }
 
 /** An answer, after having asked for a password if that is what it takes. */
 export async function request(path: string, ask: Ask = {}): Promise<Response> {
-  let response = await send(path, ask);
-  while (response.status === 401 && (await learnSecret())) response = await send(path, ask);
-  if (response.ok) return response;
-  const body: unknown = await response.json().catch(() => ({}));
-  throw new Problem(response.status, typeof body === "object" && body ? { ...body } : {});
+  for (;;) {
+    const secret = sessionStorage.getItem(SECRET);
+    const response = await send(path, ask, secret);
+    if (response.ok) return response;
+    if (response.status === 401) {
+      // The user may have signed in while this request was under way.
+      if (!asking && sessionStorage.getItem(SECRET) !== secret) continue;
+      if (await learnSecret()) continue;
+    }
+    const body: unknown = await response.json().catch(() => ({}));
+    throw new Problem(response.status, typeof body === "object" && body ? { ...body } : {});
+  }
 }
 
 /** An answer's JSON. */

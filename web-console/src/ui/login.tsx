@@ -1,7 +1,7 @@
-/** Asks who asks, when the server wants to know. Kept until the tab is closed, and nowhere else. */
+/** The sign-in dialog. The password is kept until the tab is closed, and nowhere else. */
 import { signal } from "@preact/signals";
-import { askedForSecret } from "../api/http";
-import { Button, Dialog } from "./parts";
+import { signIn } from "../api/http";
+import { Button, Dialog, Notice } from "./parts";
 
 const user = signal("");
 const secret = signal("");
@@ -14,17 +14,19 @@ function header(): string {
 }
 
 export function Login() {
-  const answer = askedForSecret.value;
-  if (!answer) return null;
+  const now = signIn.value;
+  if (!now) return null;
   const send = (event: Event) => {
     event.preventDefault();
+    if (now.busy) return;
     const value = header();
     secret.value = "";
-    answer(value);
+    now.answer(value);
   };
   return (
-    <Dialog title="Log in" close={() => answer(null)}>
+    <Dialog title="Sign in" close={() => now.answer(null)}>
       <form class="form" onSubmit={send}>
+        {now.refused && <Notice sort="bad">{now.refused}</Notice>}
         <label>
           User (leave it empty for a token)
           <input
@@ -44,8 +46,8 @@ export function Login() {
           />
         </label>
         <p class="quiet">Stored until this tab is closed.</p>
-        <Button sort="primary" type="submit">
-          Sign in
+        <Button sort="primary" type="submit" aria-disabled={now.busy}>
+          {now.busy ? "Signing in…" : "Sign in"}
         </Button>
       </form>
     </Dialog>

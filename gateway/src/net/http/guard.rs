@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use axum::http::header::{self, HeaderName, HeaderValue};
+use axum::http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use axum::http::{Method, Request, StatusCode};
 use tower_http::cors::{AllowOrigin, CorsLayer};
 use tower_http::request_id::{MakeRequestId, RequestId};
@@ -25,6 +25,24 @@ pub const DB: HeaderName = HeaderName::from_static("x-moonshard-db");
 
 /// Says how far a web page is from what it asks.
 pub const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+
+/// Says what a web page makes of the answer.
+const FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
+/// Set by the console, because browsers send no `Sec-Fetch-Mode` to other hosts over HTTP without TLS.
+const REQUESTED_WITH: HeaderName = HeaderName::from_static("x-requested-with");
+
+/// The value of `WWW-Authenticate` in the 401 response to a request with these headers.
+///
+/// `Basic` makes a browser open its own prompt, also for the request of a script. The console has a sign-in dialog, so
+/// scripts of pages get only `Bearer`, which no browser has a prompt for. An address that a user opens still gets it.
+pub fn challenge(headers: &HeaderMap) -> HeaderValue {
+    let of_script = headers.get(FETCH_MODE).is_some_and(|mode| mode != "navigate")
+        || headers.get(REQUESTED_WITH).is_some_and(|with| with == "XMLHttpRequest");
+    HeaderValue::from_static(match of_script {
+        true => "Bearer realm=\"moonshard\"",
+        false => "Basic realm=\"moonshard\", Bearer realm=\"moonshard\"",
+    })
+}
 
 /// Longest name that a client may give a request.
 const LONGEST_ID: usize = 128;

@@ -45,8 +45,9 @@ impl Problem {
         self
     }
 
-    /// The answer to the request of this name. `allow` is what the path allows, if that is the problem.
-    pub fn render(self, request_id: &str, allow: Option<HeaderValue>) -> Response {
+    /// The answer to the request of this name. `challenge` is how its client may authenticate, if that is the problem, and
+    /// `allow` is what the path allows, if that is.
+    pub fn render(self, request_id: &str, challenge: HeaderValue, allow: Option<HeaderValue>) -> Response {
         let body = Body {
             kind: format!("urn:moonshard:error:{}", self.code),
             title: self.status.canonical_reason(),
@@ -60,8 +61,7 @@ impl Problem {
         let mut headers = HeaderMap::new();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         if self.status == StatusCode::UNAUTHORIZED {
-            let ways = HeaderValue::from_static("Basic realm=\"moonshard\", Bearer realm=\"moonshard\"");
-            headers.insert(header::WWW_AUTHENTICATE, ways);
+            headers.insert(header::WWW_AUTHENTICATE, challenge);
         }
         headers.extend(allow.map(|allow| (header::ALLOW, allow)));
         (self.status, headers, body).into_response()
