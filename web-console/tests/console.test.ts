@@ -4,6 +4,7 @@ import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { after, afterEach, before, test } from "node:test";
 import type { Browser, Page } from "playwright-core";
+import type { Run } from "../src/api/types";
 import { chromiumPath, HOST, launch, open, type Watched, write } from "./browser";
 import { type Server, start, startStore } from "./server";
 
@@ -174,6 +175,26 @@ test("limits tell what can be done", { skip }, async () => {
   await page.getByRole("textbox", { name: "Fuel" }).fill("much");
   await button(page, /^Run/).click();
   await page.getByText("Fuel is not a whole number").waitFor();
+});
+
+test("the bars show the part of each limit that a run used", { skip }, async () => {
+  const page = await visit();
+  await write(page, "for i = 1, 1000 do redis.call('SET', 'k', i) end");
+  await page.getByRole("textbox", { name: "Fuel" }).fill("1_000_000_000");
+  await page.getByRole("textbox", { name: "Time, ms" }).fill("60000");
+  await page.getByRole("textbox", { name: "Memory" }).fill("16mb");
+  const answered = page.waitForResponse("**/v1/eval");
+  await button(page, /^Run/).click();
+  const { run } = (await (await answered).json()) as { run: Run };
+  for (const [name, part] of [
+    ["Fuel", run.fuel / 1e9],
+    ["Time", run.microseconds / 60e6],
+    ["Memory", run.memory_bytes / 2 ** 24],
+  ] as const) {
+    const meter = result(page).getByRole("meter", { name });
+    const percent = Number(await meter.getAttribute("aria-valuenow"));
+    assert.ok(Math.abs(percent - 100 * part) <= 0.05, `${name}: ${percent} % for ${part}`);
+  }
 });
 
 test("a script is killed from the page of scripts", { skip }, async () => {

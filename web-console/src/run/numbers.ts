@@ -37,9 +37,3 @@ export function micros(value: number): string {
   if (value >= 1e3) return `${trim(value / 1e3)} ms`;
   return `${Math.round(value)} µs`;
 }
-
-/** How much of a budget that spans many orders of magnitude is used, as a part of one on a logarithmic scale. */
-export function logPart(value: number, most: number): number {
-  if (value <= 1 || most <= 1) return 0;
-  return Math.min(1, Math.log10(value) / Math.log10(most));
-}

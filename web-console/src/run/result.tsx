@@ -6,7 +6,7 @@ import { reveal } from "../editor/marks";
 import { Badge, Button, Empty, Meter, Notice, Tabs } from "../ui/parts";
 import { Changes } from "./changes";
 import { cancel, type Progress, progress, type Result, result } from "./execute";
-import { bytes, count, logPart, micros, short } from "./numbers";
+import { bytes, count, micros, short } from "./numbers";
 import type { Trouble } from "./problem";
 import { ReplyView } from "./reply-view";
 import { server, sizeOf } from "./server";
@@ -47,9 +47,9 @@ function Used({ run, result }: { run: Run; result: Result }) {
     <div class="used">
       <Meter
         name="Fuel"
-        part={fuel ? logPart(run.fuel, fuel) : 0}
+        part={fuel ? run.fuel / fuel : 0}
         text={of(short(run.fuel), fuel, short)}
-        title="About one unit per WebAssembly instruction, plus the cost of calls. The bar is logarithmic."
+        title="About one unit per WebAssembly instruction, plus the cost of calls."
       />
       <Meter
         name="Time"
