@@ -21,9 +21,9 @@ def values(case):
     return yaml.safe_load((CASES / f"{case}.values.yaml").read_text())
 
 
-def rendered(given):
+def rendered(given, directory=CHART):
     """All templates with these values, as one text."""
-    with helm.Chart.load(CHART) as chart:
+    with helm.Chart.load(directory) as chart:
         chart.validate_schema(given)
         files = chart.render(given, name="demo", namespace="prod")
     texts = ((path, text.strip().removeprefix("---\n")) for path, text in sorted(files.items()))

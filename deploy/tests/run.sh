@@ -34,6 +34,5 @@ if [[ $program == fetch ]]; then exit 0; fi
 
 program=$(realpath "$program")
 cd "$here"
-# Helm tells of each symbolic link of a chart.
 MOONSHARD_BIN=$program PATH=$folder/venv/bin:$PATH PYTHONDONTWRITEBYTECODE=1 \
-    "$folder/venv/bin/python" -m unittest "${@:3}" 2> >(grep -v 'INFO found symbolic link' >&2)
+    "$folder/venv/bin/python" -m unittest "${@:3}"

@@ -201,6 +201,13 @@ class Chart(unittest.TestCase):
             with self.assertRaises(helm.HelmError, msg=str(wrong)):
                 chart.rendered(wrong)
 
+    def test_the_chart_can_be_copied_alone(self):
+        given = chart.values("embedded-full")
+        with tempfile.TemporaryDirectory() as elsewhere:
+            copied = Path(elsewhere, "moonshard")
+            shutil.copytree(chart.CHART, copied, symlinks=True)
+            self.assertEqual(chart.rendered(given, copied), chart.rendered(given))
+
     def test_a_change_of_settings_restarts(self):
         def sums(given):
             found = [one for one in chart.objects(given) if one["kind"] in ("Deployment", "StatefulSet")]

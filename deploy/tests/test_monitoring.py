@@ -11,8 +11,9 @@ import yaml
 
 DEPLOY = Path(__file__).parent.parent
 METRICS = DEPLOY.parent / "docs" / "src" / "reference" / "metrics.md"
-DASHBOARD = json.loads((DEPLOY / "dashboards" / "moonshard.json").read_text())
-ALERTS = yaml.safe_load((DEPLOY / "alerts" / "moonshard.yaml").read_text())
+FILES = DEPLOY / "helm" / "moonshard" / "files"
+DASHBOARD = json.loads((FILES / "dashboard.json").read_text())
+ALERTS = yaml.safe_load((FILES / "alerts.yaml").read_text())
 
 # What Prometheus adds to whatever it reads.
 TARGET = {"job", "instance"}

@@ -307,8 +307,6 @@ const NOT_FOR_USERS: &[&str] = &[
 /// Texts for users, as far as they are in files of their own. The help has the descriptions of all parameters.
 const FOR_USERS: &[&str] = &[
     "CHANGELOG.md",
-    "deploy/alerts",
-    "deploy/dashboards",
     "deploy/helm",
     "docs/src",
     "gateway/src/net/http/openapi.json",
