@@ -96,10 +96,11 @@ $(BOOK): docs/build.sh docs/book.toml docs/requirements.txt $(shell find docs/sr
 
 # What the tables in the code say about configuration, metrics, commands, error codes and the functions for scripts. Built
 # with all of the workspace, as for tests, so that nothing is compiled again with other features.
-reference: zig ## Rewrite docs/src/reference from the tables in the code
+reference: zig ## Rewrite docs/src/reference and the schema of the chart from the tables in the code
 	cargo build --locked --workspace --bins
 	for page in commands configuration errors metrics scripting-api; do \
 	    $(TARGET)/debug/moonshard reference $$page >docs/src/reference/$$page.md; done
+	$(TARGET)/debug/moonshard reference config-schema | $(PYTHON) deploy/helm/config_schema.py
 
 # BENCH has options, such as "--only ZADD,PUBLISH --rounds 9".
 bench: build ## Compare the cost of commands and keys with Redis

@@ -18,6 +18,7 @@ mod load;
 mod parameter;
 mod rewrite;
 mod runtime;
+mod schema;
 mod scripting;
 mod table;
 mod telemetry;
@@ -29,6 +30,7 @@ pub use kind::ParameterKind;
 pub use kind::bytes as parse_bytes;
 pub use load::{Sources, load};
 pub use parameter::SCRIPT_FLAGS;
+pub use schema::schema;
 pub use table::{OF_DATA, PARAMETERS, reference};
 pub use values::Config;
 

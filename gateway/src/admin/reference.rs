@@ -1,5 +1,5 @@
 //! The pages of `docs/src/reference/`, made from the tables in the code: `moonshard reference NAME` prints one, and
-//! `make reference` writes them all.
+//! `make reference` writes them all. One is no page but the part about parameters in the schema of the Helm chart's values.
 
 mod commands;
 mod page;
@@ -20,9 +20,13 @@ pub struct Page {
     pub text: fn() -> String,
 }
 
+/// The one that is part of the Helm chart.
+const CONFIG_SCHEMA: &str = "config-schema";
+
 /// All pages.
 pub static PAGES: &[Page] = &[
     Page { name: "commands", text: commands::page },
+    Page { name: CONFIG_SCHEMA, text: config_schema },
     Page { name: "configuration", text: configuration },
     Page { name: "errors", text: errors },
     Page { name: "metrics", text: metrics },
@@ -32,6 +36,10 @@ pub static PAGES: &[Page] = &[
 /// The text of the page of this name.
 pub fn page(name: &str) -> Option<String> {
     PAGES.iter().find(|page| page.name == name).map(|page| (page.text)())
+}
+
+fn config_schema() -> String {
+    format!("{:#}\n", config::schema())
 }
 
 fn configuration() -> String {
@@ -134,11 +142,20 @@ mod tests {
     #[test]
     fn the_pages_are_what_the_tables_say() {
         let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/src/reference");
-        for Page { name, text } in PAGES {
+        for Page { name, text } in PAGES.iter().filter(|page| page.name != CONFIG_SCHEMA) {
             let path = directory.join(format!("{name}.md"));
             let written = std::fs::read_to_string(&path).unwrap_or_default();
             assert!(written == text(), "{} is out of date: run make reference", path.display());
         }
+    }
+
+    #[test]
+    fn the_chart_knows_all_parameters() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/helm/moonshard/values.schema.json");
+        let written = std::fs::read_to_string(&path).expect("the schema of the chart's values");
+        let written: serde_json::Value = serde_json::from_str(&written).expect("JSON");
+        let definition = &written["definitions"]["config"];
+        assert!(*definition == config::schema(), "{} is out of date: run make reference", path.display());
     }
 
     #[test]
