@@ -94,6 +94,35 @@ test("an error is marked on its line, while it is typed and when it is run", { s
   await page.locator(".cm-activeLine", { hasText: "return nosuch" }).waitFor();
 });
 
+test("editing breaks no policy", { skip }, async () => {
+  const page = await visit();
+  const log: string[] = [];
+  page.on("console", (message) => log.push(message.text()));
+  await write(page, "local first = 'one'\n-- a comment\nlocal second = 'two'\nreturn first");
+  await page.keyboard.press("ControlOrMeta+a");
+  await page.keyboard.type("return 1");
+  await page.locator(".cm-line", { hasText: /^return 1$/ }).waitFor();
+  await page.keyboard.press("ControlOrMeta+a");
+  await page.keyboard.type("(");
+  await page.locator(".cm-line", { hasText: /^\(return 1\)$/ }).waitFor();
+  // Lines that become one, with and without styled parts, by each way to delete.
+  for (const keys of [["Backspace"], ["Delete"], ["Enter"], ["x"], ["ControlOrMeta+x", "ControlOrMeta+v"]]) {
+    await write(page, "local a = 'one'\nlocal b = 'two' -- more\nreturn a .. b");
+    await page.keyboard.press("ControlOrMeta+Home");
+    for (let at = 0; at < 9; at++) await page.keyboard.press("ArrowRight");
+    await page.keyboard.press("Shift+ArrowDown");
+    for (const key of keys) await page.keyboard.press(key);
+    await page.keyboard.press("ControlOrMeta+z");
+  }
+  await page.keyboard.press("ControlOrMeta+Home");
+  await page.keyboard.press("End");
+  await page.keyboard.press("Delete");
+  await page.keyboard.press("ControlOrMeta+End");
+  await page.keyboard.press("Home");
+  await page.keyboard.press("Backspace");
+  assert.deepEqual(log, []);
+});
+
 test("a dry run leaves nothing", { skip }, async () => {
   const page = await visit();
   await server.command("SET", "counter", 7);

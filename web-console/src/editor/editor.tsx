@@ -29,6 +29,7 @@ import { complete } from "./completion";
 import { language } from "./language";
 import { type Mark, marks, reveal, runtimeMark, shownLine } from "./marks";
 import { theme } from "./theme";
+import { typing } from "./typing";
 
 const setHalted = StateEffect.define<number | null>();
 const halted = StateField.define<DecorationSet>({
@@ -92,6 +93,7 @@ export function Editor({ value, version, change, label }: EditorProps) {
           highlightSelectionMatches(),
           language,
           halted,
+          typing,
           writable.of([EditorState.readOnly.of(!editing), EditorView.editable.of(true)]),
           EditorView.contentAttributes.of({ "aria-label": label, spellcheck: "false", tabindex: "0" }),
           editing
