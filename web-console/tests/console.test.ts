@@ -345,6 +345,33 @@ test("commands and their words are completed, and arguments explained", { skip }
   await page.getByRole("option", { name: "KEEPTTL" }).waitFor();
 });
 
+test("the help on arguments covers no code and no button", { skip }, async () => {
+  for (const viewport of [
+    { width: 1360, height: 860 },
+    { width: 390, height: 860 },
+  ]) {
+    const page = await visit("/", { viewport });
+    const help = page.locator(".argument-help");
+    const more = Array.from({ length: 40 }, (_, at) => `-- line ${at}`).join("\n");
+    await write(page, `local a = 1\nredis.call('SET', KEYS[1], 'x'\nend\n${more}`);
+    await page.locator(".cm-lintRange-error").waitFor();
+    await help.waitFor({ state: "detached" });
+    await page.keyboard.press("ControlOrMeta+Home");
+    await page.keyboard.press("ArrowDown");
+    await page.keyboard.press("End");
+    await help.locator("strong", { hasText: "value" }).waitFor();
+    const box = await help.boundingBox();
+    assert.ok(box);
+    for (const place of [".toolbar", ".cm-scroller", ".inputs"]) {
+      const other = await page.locator(place).first().boundingBox();
+      assert.ok(other);
+      const apart = box.y >= other.y + other.height || other.y >= box.y + box.height;
+      assert.ok(apart, `${place} at ${viewport.width}`);
+    }
+    await watched?.close();
+  }
+});
+
 test("a huge reply comes page by page", { skip }, async () => {
   const page = await visit();
   await write(page, "local t = {} for i = 1, 50000 do t[i] = 'element ' .. i end return t");

@@ -154,6 +154,10 @@ test("the cursor's call is found", () => {
   };
   assert.deepEqual(at("redis.call('ge|t')"), { callee: "redis.call", args: [], index: 0, stringFrom: 12 });
   assert.deepEqual(at("x = redis.pcall('SET', KEYS[1], |)")?.args, ["SET", null]);
+  // A call that is not closed ends where the next statement shows it.
+  assert.equal(at("redis.call('SET', KEYS[1], 'x'\nend|"), null);
+  assert.equal(at("redis.call('SET', KEYS[1], 'x'\nlocal a = |"), null);
+  assert.equal(at("redis.call('SET', KEYS[1], 'x'\n|")?.index, 2);
   assert.equal(at("redis.call('SET', f(1, 2), |")?.index, 2);
   assert.equal(at("redis.call('SET', {1, |"), null);
   assert.equal(at("-- redis.call('|"), null);

@@ -1,10 +1,13 @@
-/** While a call is typed: the syntax of its command, with the present argument marked. */
+/**
+ * While a call is typed: the syntax of its command, with the present argument marked. It has a place of its own below the
+ * text, because beside the cursor it would cover code.
+ */
 import { type EditorState, StateField } from "@codemirror/state";
-import { type EditorView, showTooltip, type Tooltip, type TooltipView } from "@codemirror/view";
+import { type PanelConstructor, showPanel } from "@codemirror/view";
 import { callAt, syntaxParts } from "./call";
 import { commandOf } from "./docs";
 
-function tooltip(state: EditorState): Tooltip | null {
+function help(state: EditorState): PanelConstructor | null {
   const { main } = state.selection;
   if (!main.empty) return null;
   const call = callAt(state.doc.toString(), main.head);
@@ -13,14 +16,10 @@ function tooltip(state: EditorState): Tooltip | null {
   if (!found) return null;
   const parts = syntaxParts(found.doc.syntax);
   const present = Math.min(call.index - found.depth, parts.length - 1);
-  return {
-    pos: call.stringFrom ?? main.head,
-    above: true,
-    create: () => view(found.name, parts, present, found.doc.summary),
-  };
+  return () => ({ dom: view(found.name, parts, present, found.doc.summary) });
 }
 
-function view(name: string, parts: string[], present: number, summary: string): TooltipView {
+function view(name: string, parts: string[], present: number, summary: string): HTMLElement {
   const dom = document.createElement("div");
   dom.className = "argument-help";
   const syntax = document.createElement("code");
@@ -33,20 +32,15 @@ function view(name: string, parts: string[], present: number, summary: string): 
   const about = document.createElement("span");
   about.textContent = summary;
   dom.append(syntax, about);
-  return { dom };
+  return dom;
 }
 
 /** Shown from the first key that is pressed in the editor on. */
-export const argumentHelp = StateField.define<Tooltip | null>({
+export const argumentHelp = StateField.define<PanelConstructor | null>({
   create: () => null,
   update(old, transaction) {
     if (!transaction.docChanged && !transaction.selection) return old;
-    return tooltip(transaction.state);
+    return help(transaction.state);
   },
-  provide: (field) => showTooltip.from(field),
+  provide: (field) => showPanel.from(field),
 });
-
-/** For Escape: whether there was something to hide. */
-export function hasHelp(view: EditorView): boolean {
-  return view.state.field(argumentHelp, false) != null;
-}

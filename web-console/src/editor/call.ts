@@ -21,6 +21,9 @@ interface Open {
 
 const CALLEE = /(?:redis|server)\.(?:call|pcall|acall|apcall)$/;
 
+/** Words that begin, divide or end statements: where one of them is, a call before it was not closed. */
+const STATEMENT = /^(?:break|do|else|elseif|end|for|goto|if|in|local|repeat|return|then|until|while)$/;
+
 /** The call around `pos`, which is nothing outside of `redis.call` and its relatives. */
 export function callAt(text: string, pos: number): CallAt | null {
   const stack: Open[] = [];
@@ -74,6 +77,7 @@ export function callAt(text: string, pos: number): CallAt | null {
     } else if (/[\w.]/.test(letter)) {
       const word = /^[\w.]+/.exec(text.slice(at, at + 200))?.[0] ?? letter;
       name = word;
+      if (STATEMENT.test(word)) stack.length = 0;
       token(null);
       at += word.length;
     } else {

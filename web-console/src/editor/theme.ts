@@ -51,7 +51,14 @@ const looks = EditorView.theme({
   },
   ".about-summary": { margin: "6px 0" },
   ".about-more": { color: "var(--ink-2)" },
-  ".argument-help": { padding: "6px 10px", display: "grid", gap: "2px", color: "var(--ink-2)" },
+  ".argument-help": {
+    padding: "6px 12px",
+    display: "grid",
+    gap: "2px",
+    color: "var(--ink-2)",
+    fontFamily: "var(--sans)",
+    fontSize: "12px",
+  },
   ".argument-help strong": {
     color: "var(--accent-ink)",
     textDecoration: "underline",
@@ -75,6 +82,8 @@ const looks = EditorView.theme({
   ".cm-gutter-lint": { width: "16px" },
   ".cm-halted": { backgroundColor: "var(--halted)", boxShadow: "inset 3px 0 var(--warn)" },
   ".cm-panels": { backgroundColor: "var(--raised)", color: "var(--ink)" },
+  ".cm-panels-bottom": { borderTop: "none" },
+  ".cm-panels-bottom > *": { borderTop: "1px solid var(--line)" },
   ".cm-panel.cm-search": { padding: "6px 30px 6px 12px", fontFamily: "var(--sans)" },
   ".cm-panel.cm-search [name=close]": { color: "var(--ink)", fontSize: "18px", right: "8px", top: "4px" },
   ".cm-textfield, .cm-button": {
