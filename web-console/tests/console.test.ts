@@ -489,9 +489,74 @@ test("runs of the past come back", { skip }, async () => {
   await button(page, /^Run/).click();
   await result(page).getByText("second").waitFor();
   await button(page, "History").click();
-  await until(async () => (await page.getByRole("dialog").getByRole("listitem").count()) === 2);
+  await until(async () => (await page.locator(".history:not(.drafts) li").count()) === 2);
   await page.getByRole("button", { name: "return 'first'" }).click();
   await page.locator(".cm-line", { hasText: "return 'first'" }).waitFor();
+});
+
+test("drafts outlive their tabs until they are removed", { skip }, async () => {
+  const first = await visit();
+  const line = (page: Page, text: string) => page.locator(".cm-line", { hasText: text }).waitFor();
+  await write(first, "return 'first'");
+  await first.close();
+  const second = await newTab(first);
+  await line(second, "return 'first'");
+  await write(second, "return 'second'");
+  // Each tab has its own.
+  const third = await newTab(first);
+  await write(third, "return 'third'");
+  await second.reload();
+  await line(second, "return 'second'");
+  await third.reload();
+  await line(third, "return 'third'");
+
+  await button(third, "History").click();
+  const list = third.getByRole("region", { name: "Drafts" });
+  await list.getByRole("button", { name: "Remove the draft return 'first'" }).click();
+  await until(async () => (await list.getByRole("listitem").count()) === 2);
+  await list.getByRole("button", { name: /^[^R].*return 'second'/ }).click();
+  await line(third, "return 'second'");
+  await button(third, "History").click();
+  await list.getByRole("button", { name: "Remove all drafts" }).click();
+  await list.waitFor({ state: "detached" });
+  assert.doesNotMatch(await third.evaluate(() => JSON.stringify(localStorage)), /first|second|third/);
+});
+
+/** Another tab of the same browser. */
+async function newTab(page: Page): Promise<Page> {
+  const tab = await page.context().newPage();
+  await tab.goto(server.url);
+  return tab;
+}
+
+test("the number and the length of drafts are bounded", { skip }, async () => {
+  const page = await visit();
+  const fill = (count: number, letters: number) =>
+    page.evaluate(
+      ([count, letters]) => {
+        localStorage.clear();
+        for (let at = 1; at <= count; at++) {
+          const draft = { script: `return ${at} --${"x".repeat(letters)}` };
+          localStorage.setItem(`moonshard.draft.${at}`, JSON.stringify({ at, draft }));
+        }
+      },
+      [count, letters] as const,
+    );
+  const kept = async () => {
+    await page.reload();
+    const keys = await page.evaluate(() => Object.keys(localStorage));
+    const numbers = keys.map((key) => Number(key.replace("moonshard.draft.", "")));
+    return numbers.filter(Number.isInteger).sort((one, other) => one - other);
+  };
+  await fill(30, 10);
+  assert.deepEqual(
+    await kept(),
+    Array.from({ length: 20 }, (_, at) => at + 11),
+  );
+  await fill(10, 300_000);
+  assert.deepEqual(await kept(), [8, 9, 10]);
+  await fill(2, 1_200_000);
+  assert.deepEqual(await kept(), [2]);
 });
 
 test("colours are the system's until somebody chooses", { skip }, async () => {

@@ -1,8 +1,9 @@
 /** Examples, history, sharing. */
-import { useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import { ask, database } from "../api/http";
 import { Badge, Button, copy, Dialog, Empty } from "../ui/parts";
 import { attempt, say } from "../ui/toast";
+import { drafts, forgetDraft, forgetDrafts, MOST, readDrafts } from "./drafts";
 import { EXAMPLES, type Example } from "./examples";
 import { result } from "./execute";
 import { forgetAll, history } from "./history";
@@ -58,36 +59,74 @@ export function ExamplesDialog({ close }: { close: () => void }) {
   );
 }
 
-export function HistoryDialog({ close }: { close: () => void }) {
+function Runs({ close }: { close: () => void }) {
   const entries = history.value;
+  if (entries.length === 0) return <Empty title="No runs yet" />;
+  return (
+    <>
+      <ul class="history">
+        {entries.map((entry) => (
+          <li key={`${entry.at}`}>
+            <button type="button" onClick={() => show(entry.draft, close)}>
+              <span class="history-head">
+                <Badge sort={entry.ok ? "good" : "bad"}>{entry.outcome}</Badge>
+                <time>{new Date(entry.at).toLocaleString()}</time>
+                <span class="quiet">{entry.draft.keys.map((row) => row.text).join(" ")}</span>
+              </span>
+              <code>{firstLine(entry.draft.script)}</code>
+            </button>
+          </li>
+        ))}
+      </ul>
+      <div class="dialog-end">
+        <Button sort="danger" onClick={forgetAll}>
+          Clear
+        </Button>
+        <span class="quiet">Stored in this browser only.</span>
+      </div>
+    </>
+  );
+}
+
+function Drafts({ close }: { close: () => void }) {
+  const entries = drafts.value;
+  if (entries.length === 0) return null;
+  return (
+    <section aria-labelledby="drafts">
+      <h3 id="drafts">Drafts</h3>
+      <ul class="history drafts">
+        {entries.map(({ tab, at, draft }) => (
+          <li key={tab}>
+            <button type="button" onClick={() => show(draft, close)}>
+              <time>{new Date(at).toLocaleString()}</time>
+              <code>{firstLine(draft.script)}</code>
+            </button>
+            <Button
+              sort="quiet"
+              aria-label={`Remove the draft ${firstLine(draft.script)}`}
+              onClick={() => forgetDraft(tab)}
+            >
+              ✕
+            </Button>
+          </li>
+        ))}
+      </ul>
+      <div class="dialog-end">
+        <Button sort="danger" onClick={forgetDrafts}>
+          Remove all drafts
+        </Button>
+        <span class="quiet">What each tab had last: the newest {MOST}, in this browser only.</span>
+      </div>
+    </section>
+  );
+}
+
+export function HistoryDialog({ close }: { close: () => void }) {
+  useEffect(readDrafts, []);
   return (
     <Dialog title="History" close={close} wide>
-      {entries.length === 0 ? (
-        <Empty title="No runs yet" />
-      ) : (
-        <>
-          <ul class="history">
-            {entries.map((entry) => (
-              <li key={`${entry.at}`}>
-                <button type="button" onClick={() => show(entry.draft, close)}>
-                  <span class="history-head">
-                    <Badge sort={entry.ok ? "good" : "bad"}>{entry.outcome}</Badge>
-                    <time>{new Date(entry.at).toLocaleString()}</time>
-                    <span class="quiet">{entry.draft.keys.map((row) => row.text).join(" ")}</span>
-                  </span>
-                  <code>{firstLine(entry.draft.script)}</code>
-                </button>
-              </li>
-            ))}
-          </ul>
-          <div class="dialog-end">
-            <Button sort="danger" onClick={forgetAll}>
-              Clear
-            </Button>
-            <span class="quiet">Stored in this browser only.</span>
-          </div>
-        </>
-      )}
+      <Runs close={close} />
+      <Drafts close={close} />
     </Dialog>
   );
 }

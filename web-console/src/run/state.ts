@@ -1,5 +1,5 @@
 /** What is to be run, as the controls of the playground show it. */
-import { computed, effect, signal } from "@preact/signals";
+import { computed, signal } from "@preact/signals";
 import { database } from "../api/http";
 import { fromHex, type Text, textOf } from "../api/text";
 import type { EvalRequest } from "../api/types";
@@ -144,23 +144,6 @@ export function requestOf(of: Draft): { request: EvalRequest } | { wrong: string
   };
   if (of.mode === "read-only") request.read_only = true;
   return { request };
-}
-
-const KEPT = "moonshard.draft";
-
-/** What was there before the page was left, if this is the same tab. */
-export function kept(): Draft | null {
-  try {
-    const text = sessionStorage.getItem(KEPT);
-    return text ? readDraft(JSON.parse(text)) : null;
-  } catch {
-    return null;
-  }
-}
-
-/** Keeps the draft for as long as the tab lives. */
-export function keep(): () => void {
-  return effect(() => sessionStorage.setItem(KEPT, JSON.stringify(draft.value)));
 }
 
 /** A draft that came from outside, if it is one. */
