@@ -16,7 +16,7 @@ impl Node {
         BlockedCall::new(self, call, protocol, false)
     }
 
-    /// Lets a blocking call wait that nobody here can serve, as its other keys are on other nodes: it is told when
+    /// Lets a blocking call wait that nobody here can serve, as its other keys are on other nodes: it is notified when
     /// something comes to a key that is here. Those behind it in a queue do not wait with it.
     pub fn block_for_wakeup(self: &Arc<Self>, call: &Call<'_>, protocol: Protocol) -> BlockedCall {
         BlockedCall::new(self, call, protocol, true)
@@ -43,7 +43,7 @@ impl BlockedCall {
         for (db, key) in waiter.keys() {
             node.shard(node.shard_of(&key)).lock().queues.join(db, &key, &waiter);
         }
-        // Only now can it be served: whoever is counted stands in all its queues.
+        // Only now can it be served: a waiter that is counted stands in all its queues.
         waiter.begin(answer);
         BlockedCall { node: node.clone(), waiter, hears }
     }
@@ -62,7 +62,7 @@ impl BlockedCall {
         }
     }
 
-    /// The reply, when it comes; `None` if whoever was about to give it failed. `clock` tells the Unix time in
+    /// The reply, when it comes; `None` if the task that was about to give it failed. `clock` tells the Unix time in
     /// milliseconds.
     pub async fn reply(&mut self, clock: impl Fn() -> u64) -> Option<Vec<u8>> {
         let BlockedCall { node, waiter, hears } = self;

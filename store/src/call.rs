@@ -211,7 +211,7 @@ fn run_with(
 }
 
 /// [`run`] on copies that belong to an undo log, leaving the events of these classes in `events`. Of keys that have
-/// expired those are told that the log has; of others whoever has their truth tells.
+/// expired those are announced that the log has; others are announced by the owner of the original.
 pub(crate) fn run_noting(
     call: &Call<'_>,
     partition: &mut Partition,

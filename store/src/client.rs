@@ -19,5 +19,7 @@ pub use credentials::PeerCredentials;
 pub use error::TransactionError;
 pub use link::{Link, LinkHandshake, Pending, Traffic};
 pub use lost::Lost;
-pub use moves::{Decided, Member, MoveError, Moved, PreparedTransaction, accept, look};
+pub use moves::{
+    Decided, Member, MoveError, Moved, PreparedTransaction, Unfinished, accept, drain_timeout, look,
+};
 pub use transaction::{DistributedTransaction, WatchId};

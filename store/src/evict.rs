@@ -28,7 +28,7 @@ const EVICTIONS_PER_CHECK: usize = 16;
 pub struct Demand {
     /// Bytes of data that may stay.
     pub limit: usize,
-    /// Who may go; nobody, if there is none.
+    /// Which keys may be evicted; none, if there is no policy.
     pub policy: Option<Policy>,
     /// Keys of a database looked at for each that goes: `maxmemory-samples`.
     pub samples: usize,
@@ -43,7 +43,7 @@ pub enum Evicted {
     Enough,
     /// Time is up; there is more to do.
     More,
-    /// The data does not fit, and nobody else may go.
+    /// The data does not fit, and no other key may be evicted.
     Exhausted,
 }
 

@@ -141,7 +141,7 @@ impl Store {
         }
     }
 
-    /// Runs a call as a transaction of its own, if nobody has to be waited for: [`Node::try_execute`].
+    /// Runs a call as a transaction of its own, if there is nothing to wait for: [`Node::try_execute`].
     pub fn try_execute(&self, call: &Call<'_>, seed: &mut u64, out: &mut Reply) -> Option<bool> {
         match self {
             Store::Local(node) => node.try_execute(call, seed, out),
@@ -191,7 +191,7 @@ impl Store {
         }
     }
 
-    /// Says whether anybody keeps copies of values.
+    /// Says whether any client keeps copies of values.
     pub fn enable_invalidations(&self, kept: bool) {
         match self {
             Store::Local(node) => node.enable_invalidations(kept),
@@ -199,7 +199,7 @@ impl Store {
         }
     }
 
-    /// Says who is told of what changes then; the first one stays.
+    /// Sets the listener for what changes then; the first one stays.
     pub fn set_invalidation_listener(&self, listener: InvalidationListener) {
         match self {
             Store::Local(node) => node.set_invalidation_listener(listener),

@@ -1,6 +1,6 @@
-//! Copies that clients keep of values: whoever keeps some is told which keys have changed.
+//! Copies that clients keep of values: such clients are notified which keys have changed.
 //!
-//! It is told when a shard is let go in which something has changed, be that a command, a commit, an undo, a key whose
+//! They are notified when a shard is let go in which something has changed, be that a command, a commit, an undo, a key whose
 //! time is over, or one that memory was short for. That may be before a transaction is committed, whose keys are
 //! locked until then: who reads one anew waits for the end.
 
@@ -13,7 +13,7 @@ use std::sync::{Arc, OnceLock};
 use store_engine::Partition;
 use store_engine::keyspace::Changed;
 
-/// On whose behalf something is done: 0 is nobody.
+/// On whose behalf something is done: 0 is no client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Origin {
     /// The session of a gateway elsewhere.
@@ -34,7 +34,7 @@ thread_local! {
     static ACT: RefCell<Option<Act>> = const { RefCell::new(None) };
 }
 
-/// Ends an act, also one that panics: what it has changed is told at once, so that a transaction is one message.
+/// Ends an act, also one that panics: what it has changed is sent at once, so that a transaction is one message.
 struct EndOrigin(Option<Act>);
 
 impl Drop for EndOrigin {
@@ -73,7 +73,7 @@ impl Origin {
 /// Who keeps copies: it may be called while shards are locked, so it may neither wait nor look at data.
 pub type InvalidationListener = Box<dyn Fn(Origin, Changed) + Send + Sync>;
 
-/// Whether copies are kept, and who is to be told.
+/// Whether copies are kept, and the listener.
 #[derive(Default)]
 pub(crate) struct Invalidations {
     pub kept: AtomicBool,
@@ -81,7 +81,7 @@ pub(crate) struct Invalidations {
 }
 
 impl Invalidations {
-    /// Whether anybody keeps some.
+    /// Whether any client keeps some.
     pub fn are_enabled(&self) -> bool {
         self.kept.load(Ordering::Relaxed)
     }

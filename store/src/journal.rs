@@ -36,7 +36,7 @@ pub use self::sled::{Database, in_dir, prepare_process};
 use crate::latency::Times;
 use crate::spans;
 
-/// When a change is told to be done.
+/// When a change is acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
     /// At once; the disk follows within a second.
@@ -71,7 +71,7 @@ pub struct Progress {
     pub behind: bool,
     /// Whether that is so with large records, whose clients then wait.
     pub is_long: bool,
-    /// Whether everything is being folded because somebody asked for it.
+    /// Whether everything is being folded on request.
     pub saving: bool,
     /// When that was last done, or the writer began; seconds since 1970.
     pub saved_at: u64,
@@ -135,7 +135,7 @@ pub(crate) enum WriterRequest {
     Abandon,
 }
 
-/// As clients are told.
+/// As clients see it.
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.cause)
@@ -165,7 +165,7 @@ impl Journal {
         }
     }
 
-    /// When changes are told to be done.
+    /// When changes are acknowledged.
     pub fn durability(&self) -> Durability {
         self.durability
     }
@@ -176,7 +176,7 @@ impl Journal {
         incoming.queue.append(effects);
         let bytes = incoming.queue.small_bytes();
         if bytes > self.queue_bytes || incoming.queue.large_bytes() > MOST_LARGE * self.queue_bytes {
-            // Until the writer tells that it has taken them.
+            // Until the writer says that it has taken them.
             self.behind.store(true, Ordering::Relaxed);
         }
         let due = self.durability == Durability::Sync || incoming.queue.bytes() > self.queue_bytes / 8;

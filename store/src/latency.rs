@@ -1,4 +1,4 @@
-//! Distributions of times, for whoever looks at how a process does.
+//! Distributions of times, for metrics.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -40,7 +40,7 @@ impl Times {
         self.nanos.fetch_add(nanos, Ordering::Relaxed);
     }
 
-    /// Awaits `wait` and notes how long that took, if it was not over at once: then nobody looks at the clock.
+    /// Awaits `wait` and notes how long that took, if it was not over at once: then the clock is not read.
     pub async fn of<T>(&self, wait: impl Future<Output = T>) -> T {
         let mut wait = pin!(wait);
         if let Poll::Ready(done) = poll_fn(|context| Poll::Ready(wait.as_mut().poll(context))).await {

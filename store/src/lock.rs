@@ -1,8 +1,8 @@
 //! Who holds and who awaits which key of one shard. Pure: it decides, its caller wakes.
 //!
 //! A transaction takes its locks in one global order (shards ascending, in a shard first the gate, then keys
-//! ascending) and waits for one lock at a time, so nobody waits in a ring. The gate stands for the whole shard:
-//! holders of keys pass it in [`Mode::Shared`], whoever wants everything takes it in [`Mode::Exclusive`].
+//! ascending) and waits for one lock at a time, so there is no deadlock. The gate stands for the whole shard:
+//! holders of keys pass it in [`Mode::Shared`], a transaction over everything takes it in [`Mode::Exclusive`].
 
 use std::collections::VecDeque;
 
@@ -23,7 +23,7 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// Whether a lock held like this does for somebody who needs `need`.
+    /// Whether a lock held like this suffices for `need`.
     pub fn covers(self, need: Mode) -> bool {
         self == Mode::Exclusive || need == Mode::Shared
     }
@@ -71,7 +71,7 @@ impl Lock {
             || (mode == Mode::Shared && self.holders.iter().all(|(_, held)| *held == Mode::Shared))
     }
 
-    /// Whether a newcomer gets it at once: nobody in its way and nobody before it.
+    /// Whether a newcomer gets it at once: no holder in its way and no waiter before it.
     fn is_open(&self, mode: Mode) -> bool {
         self.queue.is_empty() && self.admits(mode)
     }
@@ -114,7 +114,7 @@ impl LockTable {
         self.gate.is_free()
     }
 
-    /// Whether somebody who is no transaction may touch this key now.
+    /// Whether a call that is no transaction may touch this key now.
     pub fn allows(&self, db: usize, key: &[u8], mode: Mode) -> bool {
         self.gate.is_open(Mode::Shared)
             && self.keys.get(&KeyRef(db, key)).is_none_or(|lock| lock.is_open(mode))
@@ -169,12 +169,12 @@ impl LockTable {
         lock.holders.iter().find(|(holder, _)| *holder == txn).map(|(_, mode)| *mode)
     }
 
-    /// Lets `txn` go from the gate, held or awaited. Adds to `woken` whoever holds its wish because of that.
+    /// Lets `txn` go from the gate, held or awaited. Adds to `woken` the transactions that get their locks because of that.
     pub fn leave_gate(&mut self, txn: TxnId, woken: &mut Vec<TxnId>) {
         self.gate.leave(txn, woken);
     }
 
-    /// Lets `txn` go from a key, held or awaited. Adds to `woken` whoever holds its wish because of that.
+    /// Lets `txn` go from a key, held or awaited. Adds to `woken` the transactions that get their locks because of that.
     pub fn leave_key(&mut self, txn: TxnId, db: usize, key: &[u8], woken: &mut Vec<TxnId>) {
         if let EntryRef::Occupied(mut entry) = self.keys.entry_ref(&KeyRef(db, key)) {
             entry.get_mut().leave(txn, woken);

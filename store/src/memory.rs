@@ -87,7 +87,7 @@ pub(crate) struct Limiter {
     /// [`Limit::bytes`], to be asked before each command.
     pub bytes: AtomicUsize,
     pub limit: Mutex<Limit>,
-    /// Told when the data exceeds the limit and nobody has the time to change that.
+    /// Notified when the data exceeds the limit and no request has the time to change that.
     pub short: Notify,
 }
 

@@ -41,7 +41,7 @@ pub struct Node {
     /// What [`Node::hold_expired`] said.
     holds_expired: AtomicBool,
     pub(crate) invalidations: Arc<Invalidations>,
-    /// What had happened to keys when somebody asked last to count anew.
+    /// What had happened to keys at the last CONFIG RESETSTAT.
     forgotten: Mutex<Counts>,
     /// How long it was waited for locks that were not free.
     pub lock_waits: Times,
@@ -354,7 +354,7 @@ impl Node {
         more
     }
 
-    /// Says whether keys that have expired are to stay, although nobody finds them: while clients are paused.
+    /// Says whether keys that have expired are to stay, although no call finds them: while clients are paused.
     pub fn hold_expired(&self, held: bool) {
         if self.holds_expired.swap(held, Ordering::Relaxed) == held {
             return;
@@ -378,10 +378,10 @@ impl Node {
         }
     }
 
-    /// Says of which classes of events somebody wants to know: bits of [`class`].
+    /// Says which classes of events are to be published: bits of [`class`].
     pub fn notify(&self, classes: u32) {
         self.notifier.said.store(classes, Ordering::Relaxed);
-        // Without a kind of channel nobody hears anything.
+        // Without a kind of channel nothing is published.
         let wanted = if classes & (class::KEYSPACE | class::KEYEVENT) == 0 { 0 } else { classes };
         if self.notifier.classes.swap(wanted, Ordering::Relaxed) != wanted {
             for (_, shard) in &mut self.lock_everything() {
@@ -396,12 +396,12 @@ impl Node {
         self.notifier.said.load(Ordering::Relaxed)
     }
 
-    /// Says who is told; the first one stays.
+    /// Sets the listener; the first one stays.
     pub fn set_audience(&self, audience: Audience) {
         let _ = self.notifier.audience.set(audience);
     }
 
-    /// Says whether anybody keeps copies. Of what changes after that the keeper is told.
+    /// Says whether any client keeps copies. The listener gets what changes after that.
     pub fn enable_invalidations(&self, kept: bool) {
         if self.invalidations.kept.swap(kept, Ordering::Relaxed) != kept {
             for (_, shard) in &mut self.lock_everything() {
@@ -410,7 +410,7 @@ impl Node {
         }
     }
 
-    /// Says who is told; the first one stays.
+    /// Sets the listener; the first one stays.
     pub fn set_invalidation_listener(&self, listener: InvalidationListener) {
         let _ = self.invalidations.listener.set(listener);
     }
@@ -429,7 +429,7 @@ impl Node {
         *self.forgotten.lock()
     }
 
-    /// Begins to count anew what happens to keys, for INFO: whoever scrapes metrics sees sums that never fall.
+    /// Begins to count anew what happens to keys, for INFO: metrics are sums that never fall.
     pub fn reset_counts(&self) {
         let counts = self.counts();
         *self.forgotten.lock() = counts;

@@ -1,4 +1,4 @@
-//! Keyspace notifications: what happens to keys is told to somebody, if somebody wants to know.
+//! Keyspace notifications: what happens to keys is published, where that is configured.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -8,13 +8,13 @@ use store_engine::notifications::{KeyActions, Notification, class};
 use store_engine::{Partitions, UndoLog};
 
 /// Where events go: called while the keys they are about are locked, so it may neither wait nor look at data.
-/// With the classes that somebody wants to know of, which say what kinds of channels there are.
+/// With the classes that are configured, which say what kinds of channels there are.
 pub type Audience = Box<dyn Fn(u32, Vec<Notification>) + Send + Sync>;
 
-/// Who is told of events, and of which.
+/// The listener for events, and their classes.
 #[derive(Default)]
 pub(crate) struct Notifier {
-    /// Bits of [`class`]; 0 while nobody wants to know anything.
+    /// Bits of [`class`]; 0 while nothing is published.
     pub classes: AtomicU32,
     /// As they were said.
     pub said: AtomicU32,
@@ -22,12 +22,12 @@ pub(crate) struct Notifier {
 }
 
 impl Notifier {
-    /// The classes that somebody wants to know of.
+    /// The classes that are configured.
     pub fn classes(&self) -> u32 {
         self.classes.load(Ordering::Relaxed)
     }
 
-    /// Where a command notes what it does, if somebody wants to know.
+    /// Where a command notes what it does, if that is to be published.
     pub fn key_actions(&self) -> Option<KeyActions> {
         (self.classes() != 0).then(KeyActions::default)
     }
@@ -43,7 +43,7 @@ impl Notifier {
         events.clear();
     }
 
-    /// Tells of one event of a key that nobody has asked for.
+    /// Publishes one event of a key that no command has caused.
     pub fn publish_event(&self, class: u32, name: &'static str, db: usize, key: &Key) {
         if self.classes() & class != 0 {
             self.publish(&mut vec![Notification { class, name: name.into(), db, key: key.clone() }]);

@@ -1,6 +1,6 @@
 //! Numbers of chance.
 
-/// A number that nobody else has.
+/// A random number.
 pub fn random() -> u64 {
     // Keyed anew for each by the operating system.
     std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), std::process::id())

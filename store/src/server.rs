@@ -15,6 +15,7 @@ mod refusal;
 mod refused;
 mod registry;
 mod requests;
+mod resolve;
 mod session;
 mod sessions;
 mod status;
@@ -61,7 +62,7 @@ pub struct Service {
 
 impl Service {
     /// Serves `node`. Peers are those that `credentials` lets in; with TLS it is spoken here too. `clock` tells the Unix time in milliseconds, `configure`
-    /// changes parameters. Spans of traced requests go to `sink`, `warn` tells of what an operator has to know.
+    /// changes parameters. Spans of traced requests go to `sink`, `warn` logs what an operator has to know.
     ///
     /// Transactions that were prepared when the data was last written are finished as soon as it is known how: their
     /// keys are locked until then.
@@ -106,7 +107,7 @@ impl Service {
                 host.sessions.send_invalidations(origin, &changed);
             }
         }));
-        pending::recover(&host).await?;
+        resolve::recover(&host).await?;
         in_doubt::compare_again(&host);
         tokio::spawn(pending::follow_decisions(Arc::downgrade(&host)));
         tokio::spawn(endings::follow(Arc::downgrade(&host)));

@@ -23,7 +23,7 @@ pub(crate) struct Shard {
     invalidations: Arc<Invalidations>,
 }
 
-/// A locked shard. When it is let go, the node's account learns of its size, and whoever keeps copies of what has
+/// A locked shard. When it is let go, the node's account learns of its size, and clients that keep copies of what has
 /// changed.
 pub(crate) struct ShardGuard<'a> {
     state: MutexGuard<'a, ShardState>,
@@ -55,7 +55,7 @@ impl Drop for ShardGuard<'_> {
 }
 
 impl ShardGuard<'_> {
-    #[inline(never)] // Mostly there is nobody to tell, and that is known at once.
+    #[inline(never)] // Mostly no client keeps copies, and that is known at once.
     fn publish(&mut self) {
         if self.account.is_kept() {
             self.state.publish(self.account);
@@ -95,7 +95,7 @@ impl Shard {
 }
 
 impl ShardState {
-    /// Tells the account what has changed since it was told last.
+    /// Adds what has changed since the last time to the account.
     fn publish(&mut self, account: &Account) {
         if self.away.is_some() {
             return;
@@ -124,7 +124,7 @@ impl ShardState {
         self.reported_bytes
     }
 
-    /// Whether a call that is no transaction may touch this key now. Not if that could serve somebody who waits.
+    /// Whether a call that is no transaction may touch this key now. Not if that could serve a waiter.
     pub fn allows(&self, db: usize, key: &[u8], mode: Mode) -> bool {
         (self.locks.is_idle() || self.locks.allows(db, key, mode))
             && (self.queues.is_empty() || mode == Mode::Shared || !self.queues.awaits(db, key))

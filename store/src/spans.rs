@@ -1,7 +1,7 @@
 //! Spans of OpenTelemetry: what was done for a request that is traced, here and on the nodes that were asked for it.
 //!
-//! A thread knows the [`Scope`] of what it is doing, if that is traced: whoever waits, asks a node or works there makes
-//! a [`Part`] of it. Spans that have ended go to a [`Sink`], which nobody waits for.
+//! A thread knows the [`Scope`] of what it is doing, if that is traced: code that waits, asks a node or works there makes
+//! a [`Part`] of it. Spans that have ended go to a [`Sink`], which no request waits for.
 
 mod context;
 mod span;
@@ -26,7 +26,7 @@ pub struct Sink(Context);
 struct Taker(Box<dyn Fn(Span) + Send + Sync>);
 
 impl Sink {
-    /// Gives them to this one, which keeps nobody waiting.
+    /// Gives them to this one, which returns at once.
     pub fn new(take: impl Fn(Span) + Send + Sync + 'static) -> Sink {
         Sink(Context::new().with_value(Taker(Box::new(take))))
     }
@@ -117,7 +117,7 @@ impl Part {
     }
 }
 
-/// Waits for something, which is a part of what the present thread is doing if that is traced. `attributes` tell of it.
+/// Waits for something, which is a part of what the present thread is doing if that is traced. `attributes` describe it.
 pub async fn within<F: Future>(
     name: &'static str,
     attributes: impl FnOnce(Span) -> Span,

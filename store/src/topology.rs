@@ -76,7 +76,7 @@ impl SlotMap {
         SlotMap { epoch: self.epoch.max(1), ..self }
     }
 
-    /// Whether nobody has confirmed it.
+    /// Whether it is not confirmed.
     pub fn is_guess(&self) -> bool {
         self.epoch == 0
     }

@@ -57,7 +57,7 @@ pub struct LocalTransaction {
     data_bytes: isize,
     /// Bytes of the record that a long call has committed on its thread.
     recorded_bytes: usize,
-    /// What is to be told when it is kept.
+    /// What is to be published when it is kept.
     events: Vec<Notification>,
     /// Time of the newest call.
     now_ms: u64,
@@ -235,7 +235,7 @@ impl LocalTransaction {
         }
     }
 
-    /// Adds what others have done on its behalf, to be told when it is kept.
+    /// Adds what others have done on its behalf, to be published when it is kept.
     pub(crate) fn note(&mut self, events: impl Iterator<Item = Notification>) {
         self.events.extend(events);
     }

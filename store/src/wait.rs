@@ -1,7 +1,7 @@
 //! Calls that found nothing and wait: who waits for which key of a shard, first come first served.
 //!
 //! Whoever changes a key that is waited for does so in a [`crate::LocalTransaction`], which serves those who wait before it
-//! lets the key go, so nobody comes between. A waiter is served by whoever first claims it: the commit of a
+//! lets the key go, so no other call comes between. A waiter is served by the first that claims it: the commit of a
 //! transaction, its timeout, or its client's end.
 
 use std::collections::BTreeMap;
@@ -29,12 +29,12 @@ pub(crate) struct Queues {
 }
 
 impl Queues {
-    /// Whether anybody waits here.
+    /// Whether there are waiters.
     pub fn is_empty(&self) -> bool {
         self.by_key.is_empty()
     }
 
-    /// Whether anybody waits for this key.
+    /// Whether there are waiters for this key.
     pub fn awaits(&self, db: usize, key: &[u8]) -> bool {
         self.by_key.contains_key(&KeyRef(db, key))
     }
@@ -67,7 +67,7 @@ impl Queues {
         self.by_key.values().flat_map(BTreeMap::values)
     }
 
-    /// Lets those look for themselves who wait for something that must be there, and is gone without anybody having
+    /// Lets those look for themselves that wait for something that must be there, and is gone without a call having
     /// removed it: it has expired.
     pub fn wake_orphaned(&self, is_gone: impl Fn(usize, &[u8]) -> bool) {
         for (OwnedKey(db, key), queue) in &self.by_key {
@@ -113,7 +113,7 @@ pub struct Waiter {
     wakeup: Notify,
     /// How many wait on this node.
     waiting: Arc<AtomicUsize>,
-    /// It is not to be served, only to be told: its keys are on several nodes.
+    /// It is not to be served, only to be notified: its keys are on several nodes.
     notify_only: bool,
 }
 
@@ -149,12 +149,12 @@ impl Waiter {
         self.wakeup.notified()
     }
 
-    /// Its place: whoever came earlier has a lower one.
+    /// Its place: an earlier waiter has a lower one.
     pub(crate) fn number(&self) -> u64 {
         self.number
     }
 
-    /// Whether it serves itself when it is told that something has come.
+    /// Whether it serves itself when it is notified that something has come.
     pub(crate) fn is_notify_only(&self) -> bool {
         self.notify_only
     }
@@ -163,12 +163,12 @@ impl Waiter {
         self.protocol
     }
 
-    /// Whether nobody has answered yet.
+    /// Whether it has no answer yet.
     pub fn is_waiting(&self) -> bool {
         self.answer.lock().is_some()
     }
 
-    /// Ends the waiting with this reply; `false` if somebody else has already ended it.
+    /// Ends the waiting with this reply; `false` if it was ended before.
     pub fn answer(&self, reply: Vec<u8>) -> bool {
         self.claim().is_some_and(|answer| answer.send(reply).is_ok())
     }
@@ -204,7 +204,7 @@ impl Waiter {
         if served { Verdict::Serve } else { Verdict::Wait }
     }
 
-    /// Ends the waiting with an error, if nobody else has ended it.
+    /// Ends the waiting with an error, if it was not ended before.
     pub(crate) fn refuse(&self, error: &CommandError) {
         let mut out = Reply::new(self.protocol);
         out.error(error);

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use store::Cluster;
-use store::client::{Decided, Member, MoveError, PreparedTransaction, accept, look};
+use store::client::{
+    Decided, Member, MoveError, PreparedTransaction, Unfinished, accept, drain_timeout, look,
+};
 use store::topology::{NodeId, SLOTS, SlotMap};
 
 use crate::config::{Address, Config};
@@ -59,11 +61,10 @@ pub enum Task {
 /// How long a node that cannot move slots is asked again, and how often.
 const RETRIES: (Duration, Duration) = (Duration::from_secs(30), Duration::from_millis(200));
 
-/// How long gateways may take to tell that they know of a change, which they hear with the next beat, and how often it is
-/// looked whether they have. One that stands still is given up long before.
-const HEARD: (Duration, Duration) = (Duration::from_secs(30), Duration::from_millis(200));
+/// How often a drained node is asked what still needs it.
+const ASK_AGAIN: Duration = Duration::from_millis(200);
 
-/// Slots that a node shall get.
+/// Slots that a node is to get.
 type SlotMove = ((usize, usize), NodeId);
 
 /// Does it with the cluster of the nodes that the configuration names; returns what the process exits with.
@@ -91,7 +92,7 @@ async fn done(config: &Config, task: &Task) -> Result<(), String> {
     let map = look(&stores, &peer_credentials).await?;
     let cluster = Cluster::of(map, peer_credentials.clone());
     for link in cluster.links() {
-        // Whether it is there is told where it is needed.
+        // A node that is not there is reported where it is needed.
         let _ = link.connected().await;
     }
     match task {
@@ -115,7 +116,7 @@ async fn done(config: &Config, task: &Task) -> Result<(), String> {
             let node = known(&cluster.map(), node)?;
             let steps = rest(&cluster.map(), node)?;
             go(&cluster, &steps).await?;
-            heard(&cluster, node).await?;
+            finished(&cluster, node).await?;
             print("all connected gateways use the new slot map; the node can be stopped\n");
             Ok(())
         }
@@ -152,19 +153,27 @@ fn known(map: &SlotMap, address: &str) -> Result<NodeId, String> {
     })
 }
 
-/// Waits until all gateways that have a link to this node know who has its slots now.
-async fn heard(cluster: &Cluster, node: NodeId) -> Result<(), String> {
+/// Waits until nothing needs a node that has no slots left: the gateways that have a link to it know the new slot map, and
+/// no participant has to ask it for the decision of a transaction.
+async fn finished(cluster: &Cluster, node: NodeId) -> Result<(), String> {
     let since = Instant::now();
-    // One that cannot be asked has no links.
-    while let Ok(behind @ 1..) = cluster.behind(node).await {
-        if since.elapsed() > HEARD.0 {
-            return Err(format!(
-                "the node has no slots left, but {behind} gateways have not received the new slot map yet; run the command again"
-            ));
+    loop {
+        let reason = match cluster.unfinished(node).await {
+            Ok(Unfinished { gateways_behind: 0, prepared: 0, decided: 0 }) => return Ok(()),
+            Ok(Unfinished { gateways_behind: 0, prepared, decided }) => format!(
+                "{prepared} transactions that it has prepared are not decided, and {decided} of its decisions are not \
+                 acknowledged by all participants; start the nodes that are down"
+            ),
+            Ok(Unfinished { gateways_behind, .. }) => {
+                format!("{gateways_behind} gateways have not received the new slot map yet")
+            }
+            Err(reason) => format!("cannot be asked whether it is still needed: {reason}"),
+        };
+        if since.elapsed() > drain_timeout() {
+            return Err(format!("the node has no slots left, but {reason}; run the command again"));
         }
-        tokio::time::sleep(HEARD.1).await;
+        tokio::time::sleep(ASK_AGAIN).await;
     }
-    Ok(())
 }
 
 /// What a new node is to get, so that all have equal shares.
@@ -198,7 +207,7 @@ fn last_of(map: &SlotMap, node: NodeId, mut count: usize) -> Vec<(usize, usize)>
     taken
 }
 
-/// Where the slots of a node go that shall have none, so that all others have equal shares.
+/// Where the slots of a drained node go, so that all others have equal shares.
 fn rest(map: &SlotMap, from: NodeId) -> Result<Vec<SlotMove>, String> {
     let mut others: Vec<(usize, NodeId)> =
         map.owners().into_iter().map(|node| (map.count_of(node), node)).collect();
@@ -220,7 +229,7 @@ fn rest(map: &SlotMap, from: NodeId) -> Result<Vec<SlotMove>, String> {
     Ok(steps)
 }
 
-/// Moves slots and tells of it.
+/// Moves slots and reports that.
 async fn go(cluster: &Arc<Cluster>, steps: &[SlotMove]) -> Result<(), String> {
     let outside = |map: &SlotMap| {
         let left = |((first, last), to): &SlotMove| {
@@ -272,7 +281,7 @@ async fn patiently(
     }
 }
 
-/// Writes to standard output; whoever has closed it does not want to know.
+/// Writes to standard output, which may be closed.
 fn print(text: &str) {
     let _ = std::io::stdout().lock().write_all(text.as_bytes());
 }

@@ -126,7 +126,7 @@ fn router(state: &Arc<HttpState>) -> Router {
     router.fallback(console::serve).method_not_allowed_fallback(refused).with_state(state.clone())
 }
 
-/// Serves until `ready` turns to false; from then on, for as long as it is polled, it only tells that. Connections finish
+/// Serves until `ready` turns to false; from then on, for as long as it is polled, it only reports that. Connections finish
 /// what they are doing, which the caller waits for.
 pub async fn serve(server: Arc<Server>, listener: TcpListener, ready: Ready) {
     let requests = AtomicU64::new(server.started_at);

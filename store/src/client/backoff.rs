@@ -10,7 +10,7 @@ const RETRY_FOR: Duration = Duration::from_secs(5);
 /// The second and the longest pause between two attempts; the first one comes at once.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
 
-/// What a request is told that slots have moved away from for too long.
+/// The error for a request whose slots have been moving for too long.
 pub(super) const MOVING: CommandError = CommandError::new("TRYAGAIN nothing was done: slots are moving");
 
 /// Whoever has waited so long for the answer to an attempt has found where it belonged.

@@ -226,7 +226,7 @@ impl Cluster {
         }
     }
 
-    /// How many keys there are and what they take, as the nodes told last.
+    /// How many keys there are and what they take, by the last status of the nodes.
     pub fn usage(&self) -> Usage {
         let mut sum = Usage::default();
         let count = |counts: &[u64], db: usize| counts.get(db).map_or(0, |count| *count as usize);
@@ -242,7 +242,7 @@ impl Cluster {
         sum
     }
 
-    /// What has happened to keys, as the nodes told last.
+    /// What has happened to keys, by the last status of the nodes.
     pub fn counts(&self) -> Counts {
         let mut sum = self.counts_since_reset();
         for link in self.owners() {
@@ -253,7 +253,7 @@ impl Cluster {
         sum
     }
 
-    /// The same since somebody has asked to begin anew.
+    /// The same since the last CONFIG RESETSTAT.
     pub fn counts_since_reset(&self) -> Counts {
         let mut sum = Counts::default();
         for wire::Status { hits, misses, expired, evicted, .. } in
@@ -264,7 +264,7 @@ impl Cluster {
         sum
     }
 
-    /// Whether memory is full on one of the nodes, as they told last.
+    /// Whether memory is full on one of the nodes, by their last status.
     pub fn is_full(&self) -> bool {
         self.view.read().owners.iter().any(|link| link.is_full())
     }
@@ -329,7 +329,7 @@ impl Cluster {
     /// Of which classes of events somebody wants to know, as was said last.
     pub(super) fn notify(&self) -> u32 {
         let classes = self.notify.load(Ordering::Relaxed);
-        // Without a kind of channel nobody hears anything.
+        // Without a kind of channel nothing is published.
         if classes & (class::KEYSPACE | class::KEYEVENT) == 0 { 0 } else { classes }
     }
 
@@ -347,7 +347,7 @@ impl Cluster {
         audience(happened.classes, happened.events.into_iter().map(event).collect());
     }
 
-    /// Whether anybody keeps copies of values.
+    /// Whether any client keeps copies of values.
     pub(super) fn invalidations_enabled(&self) -> bool {
         self.invalidations_enabled.load(Ordering::Relaxed)
     }
@@ -362,7 +362,7 @@ impl Cluster {
         }
     }
 
-    /// Says who is told; the first one stays.
+    /// Sets the listener; the first one stays.
     pub fn set_invalidation_listener(&self, listener: InvalidationListener) {
         let _ = self.listener.set(listener);
     }
@@ -374,7 +374,7 @@ impl Cluster {
         }
     }
 
-    /// Told when somebody else has changed the catalog.
+    /// Notified when another gateway has changed the catalog.
     pub fn catalog_changes(&self) -> watch::Receiver<u64> {
         self.catalog.subscribe()
     }

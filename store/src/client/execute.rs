@@ -331,7 +331,7 @@ impl Cluster {
         let settings: Vec<_> = settings.into_iter().map(setting).collect();
         let configure = wire::Configure { settings, reset_counts };
         let ask = |link: &Arc<Link>| link.ask(Ask::Configure(configure.clone()));
-        // Those without slots are told too, and need not be there.
+        // Those without slots are notified too, and need not be there.
         let (owners, all) = (self.map().owners(), self.links());
         let pending: Vec<_> =
             all.iter().enumerate().map(|(node, link)| (ask(link), owners.contains(&node))).collect();
@@ -375,7 +375,7 @@ impl Cluster {
 
 /// A blocking call that waits.
 pub struct Waits {
-    /// It has to try for itself when it is told.
+    /// It has to try for itself when it is notified.
     pub notify_only: bool,
     /// The map by which the nodes were chosen.
     pub map: Arc<SlotMap>,

@@ -60,9 +60,9 @@ pub trait LinkHandshake: Send + Sync + 'static {
     fn welcome(&self, answer: Answer) -> Result<(), String>;
     /// What the node says unasked, and what it tells of itself: of no interest to who has no clients.
     fn heard(&self, _: Answer) {}
-    /// Epoch of the map as it is known here: the node tells of a newer one.
+    /// Epoch of the map as it is known here: the node sends a newer one.
     fn epoch(&self) -> u64;
-    /// Whether somebody here keeps copies of values that are there.
+    /// Whether a client here keeps copies of values that are there.
     fn invalidations_enabled(&self) -> bool {
         false
     }
@@ -118,7 +118,7 @@ struct LinkState {
     next_id: u64,
     queue: Vec<Request>,
     queue_bytes: usize,
-    /// When the first of those in the queue was asked, if somebody waits for its answer.
+    /// When the first of those in the queue was asked, if its answer is awaited.
     batch_since: Option<Instant>,
     /// Those up to this number have left the queue.
     sent: u64,
@@ -136,7 +136,7 @@ pub struct Pending {
     gives_up: Option<GivesUp>,
 }
 
-/// Dropped before the answer has come, it tells the node that nobody waits for it any more.
+/// Dropped before the answer has come, it cancels the request.
 struct GivesUp {
     id: u64,
     shared: Arc<Shared>,
@@ -158,7 +158,7 @@ impl Pending {
         self.id
     }
 
-    /// The same; whoever does not wait for the answer does not want it to be done.
+    /// The same; a caller that drops it cancels the request.
     pub(super) fn or_nothing(mut self, link: &Link) -> Pending {
         let gives_up = GivesUp { id: self.id, shared: link.shared.clone() };
         self.gives_up = self.answer.is_ok().then_some(gives_up);
@@ -212,12 +212,12 @@ impl Link {
         self.shared.state.lock().stream
     }
 
-    /// Whether its memory was full when it told of itself last.
+    /// Whether its memory was full, by its last status.
     pub fn is_full(&self) -> bool {
         self.shared.full.load(Ordering::Relaxed)
     }
 
-    /// What the node told of itself last.
+    /// The last status of the node.
     pub fn status(&self) -> Status {
         self.shared.state.lock().status.clone()
     }
@@ -260,7 +260,7 @@ impl Link {
         Pending { id, answer: Ok(hears), gives_up: None }
     }
 
-    /// Sends a request whose answer nobody waits for. If the stream is broken it is not needed: what it is about is
+    /// Sends a request whose answer is not awaited. If the stream is broken it is not needed: what it is about is
     /// lost with it. It is sent even if too many wait: it lets things go.
     pub fn send_oneway(&self, body: Ask) {
         let mut state = self.shared.state.lock();
@@ -514,7 +514,7 @@ fn take(
     greeted: &mut bool,
 ) -> Result<(), String> {
     let now = Instant::now();
-    // Held from one answer to the next, and not while anybody else is told something.
+    // Held from one answer to the next, and not while other listeners are called.
     let mut held = None;
     for response in responses.responses {
         let Some(answer) = response.body else { continue };

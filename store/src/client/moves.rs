@@ -1,7 +1,8 @@
-//! Changes of who owns what, asked for by somebody who is no gateway.
+//! Changes of the owners of slots, and decisions of operators: what topology commands ask for.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use proto::store::v1 as wire;
@@ -12,6 +13,7 @@ use wire::response::Body as Answer;
 use super::cluster::Cluster;
 use super::credentials::PeerCredentials;
 use super::link::{Link, LinkHandshake};
+use crate::journal::fail_point;
 use crate::topology::{NodeId, SlotMap};
 
 /// Why a batch of slots was not moved.
@@ -36,7 +38,7 @@ pub struct Moved {
     pub left: usize,
 }
 
-/// A node as it is told of.
+/// A node as `topology show` has it.
 pub struct Member {
     /// `HOST:PORT`.
     pub node: String,
@@ -54,7 +56,7 @@ pub struct Member {
     pub lag: u64,
     /// Transactions that wait for the decision of another node.
     pub prepared: u64,
-    /// Decisions that other nodes have not told to have followed.
+    /// Decisions that participants have not acknowledged.
     pub decided: u64,
     /// Of the transactions that wait, those whose coordinator cannot be reached.
     pub in_doubt: u64,
@@ -113,6 +115,23 @@ pub struct PreparedTransaction {
     pub count: Option<u64>,
     /// The other participants, `HOST:PORT`.
     pub siblings: Vec<String>,
+}
+
+/// How long gateways and participants may take until they need a node no more that has no slots left. Gateways receive a new
+/// slot map with the next heartbeat; one that hangs is disconnected long before.
+pub fn drain_timeout() -> Duration {
+    fail_point::time("drain-ms", Duration::from_secs(30))
+}
+
+/// What still needs a node that has no slots left.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Unfinished {
+    /// Gateways that have not confirmed the slot map of the node.
+    pub gateways_behind: u64,
+    /// Transactions that the node has prepared and that are not decided.
+    pub prepared: u64,
+    /// Decisions of the node that a participant has not acknowledged.
+    pub decided: u64,
 }
 
 /// Where a decision of an operator is carried out.
@@ -181,7 +200,7 @@ impl LinkHandshake for Look {
 }
 
 impl Cluster {
-    /// All nodes as they told of themselves last, by number.
+    /// All nodes with their last status, by number.
     pub fn members(&self) -> Vec<Member> {
         let map = self.map();
         let member = |(node, link): (NodeId, Arc<Link>)| {
@@ -283,11 +302,15 @@ impl Cluster {
         Ok(map.nodes.len() - 1)
     }
 
-    /// How many gateways have not told a node that they know who has its slots; an error if it cannot be asked.
-    pub async fn behind(&self, node: NodeId) -> Result<u64, String> {
+    /// What still needs a node; an error if it cannot be asked.
+    pub async fn unfinished(&self, node: NodeId) -> Result<Unfinished, String> {
         let heartbeat = wire::Heartbeat { epoch: u64::MAX, invalidations: false };
         match self.link(node).ask(Ask::Heartbeat(heartbeat)).answer().await {
-            Ok(Answer::Status(status)) => Ok(status.gateways_behind),
+            Ok(Answer::Status(status)) => Ok(Unfinished {
+                gateways_behind: status.gateways_behind,
+                prepared: status.prepared,
+                decided: status.decided,
+            }),
             Ok(_) => Err("unexpected type of answer".into()),
             Err(lost) => Err(lost.reason),
         }

@@ -28,7 +28,7 @@ impl TracedRequest {
         TracedRequest { part, address: address.to_owned(), attributes: RequestAttributes::of(body) }
     }
 
-    /// What the node is told of it.
+    /// What the node receives of it.
     pub fn trace(&self) -> wire::Trace {
         let context = self.part.context();
         let trace = u128::from_be_bytes(context.trace_id().to_bytes());
@@ -62,7 +62,7 @@ pub(crate) fn is_answered(body: &Ask) -> bool {
     )
 }
 
-/// What is told of a request before it is done.
+/// What is sent of a request before it is done.
 #[derive(Debug)]
 pub(crate) struct RequestAttributes {
     method: &'static str,
@@ -127,7 +127,7 @@ fn name_of(call: &wire::Call) -> Option<&'static str> {
 /// How a request ended, in the words of gRPC.
 const STATUS: &str = "rpc.response.status_code";
 
-/// What the answer tells.
+/// What the answer says.
 pub(crate) fn with_answer(span: Span, answer: &Answer) -> Span {
     match answer {
         Answer::Refusal(refusal) => {

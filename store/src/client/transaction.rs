@@ -103,7 +103,7 @@ pub struct DistributedTransaction {
     undo: UndoLog,
     /// What was done before the present part began, and how many events there were.
     before: Option<(UndoLog, usize)>,
-    /// What its calls have done on the copies, if somebody wants to hear of that.
+    /// What its calls have done on the copies, if that is to be published.
     events: Vec<Notification>,
     /// What calls see; 0 until the transaction has begun.
     now_ms: u64,

@@ -48,7 +48,7 @@ impl Transaction {
         matches!(self, Transaction::Local(txn) if txn.is_long(call))
     }
 
-    /// Runs a call, whoever has to be waited for.
+    /// Runs a call, after all that are in its way.
     pub async fn execute(
         &mut self,
         call: &Call<'_>,
@@ -92,7 +92,7 @@ impl Transaction {
         }
     }
 
-    /// Runs calls whose replies nobody reads, whoever has to be waited for; those on the same node go there together.
+    /// Runs calls whose replies are not read, after all that are in their way; those on the same node go there together.
     /// The numbers of those that failed.
     pub async fn execute_all(
         &mut self,
@@ -120,7 +120,7 @@ impl Transaction {
         }
     }
 
-    /// For several calls in a row that nobody waits between; only where the data is in this process.
+    /// For several calls in a row without a wait between them; only where the data is in this process.
     pub fn batch(&mut self) -> Option<Batch<'_>> {
         match self {
             Transaction::Local(txn) => Some(txn.batch()),
@@ -243,7 +243,7 @@ impl Transaction {
         }
     }
 
-    /// Keeps all changes and lets the keys go. An error says whether nothing was done, or nobody knows; or that calls
+    /// Keeps all changes and lets the keys go. An error says whether nothing was done, or that is unknown; or that calls
     /// could not be done that were left to the end.
     pub async fn commit(self) -> Result<(), TransactionError> {
         match self {

@@ -40,7 +40,7 @@ enum Cursor {
     Behind(Option<(f64, Box<[u8]>)>),
     /// Those behind this part of a stream, or all.
     After(Option<Vec<u8>>),
-    /// Those that the change's window tells.
+    /// Those that the change's window names.
     Window,
 }
 

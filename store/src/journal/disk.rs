@@ -16,7 +16,7 @@ pub enum Op {
 /// Ordered records that outlive the process. Of batches that were not flushed, a crash loses any number from the end,
 /// never a part of one.
 ///
-/// After an error of `apply` or `flush` nobody knows what is on the disk: the handle refuses everything from then on.
+/// After an error of `apply` or `flush` it is unknown what is on the disk: the handle refuses everything from then on.
 pub trait Disk: Send {
     /// The number of the last batch; 0 before the first.
     fn seq(&self) -> u64;
@@ -41,7 +41,7 @@ pub trait Disk: Send {
 /// Opens a disk, again if it has failed.
 pub type Open = Box<dyn Fn() -> Result<Box<dyn Disk>, DiskError> + Send>;
 
-/// Is told a key and its value; what it returns ends the scan.
+/// Called with a key and its value; an error ends the scan.
 pub type Each<'a> = dyn FnMut(&[u8], &[u8]) -> Result<(), DiskError> + 'a;
 
 /// Why a disk cannot be used. Shown with `{:#}`, it does not say what to do when data is gone.
@@ -121,7 +121,7 @@ impl DiskError {
         }
     }
 
-    /// Whether data is gone, so that only somebody who accepts that can go on.
+    /// Whether data is gone, so that an operator has to accept that.
     pub fn is_loss(&self) -> bool {
         matches!(self, DiskError::Damaged { .. } | DiskError::Lost { .. })
     }

@@ -30,7 +30,7 @@ pub struct Loaded {
     pub garbage: Vec<Vec<u8>>,
 }
 
-/// Is told what is wrong; an error from it ends the reading, `Ok` lets it go on without what is wrong.
+/// Called with what is wrong; an error from it ends the reading, `Ok` lets it go on without what is wrong.
 pub type Judge<'a> = dyn FnMut(DiskError) -> Result<(), DiskError> + 'a;
 
 /// Reads everything into as many partitions.

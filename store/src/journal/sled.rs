@@ -114,7 +114,7 @@ impl Database {
         Database::open_locked(dir, lock)
     }
 
-    /// Reads a database that nobody has open and changes nothing: all records that are whole go to `each`, all that is
+    /// Reads a database that no process has open and changes nothing: all records that are whole go to `each`, all that is
     /// wrong goes to `problem`. Returns the number of the last batch.
     pub fn examine(
         dir: &Path,
@@ -215,7 +215,7 @@ impl Disk for Database {
 
 impl Drop for Database {
     fn drop(&mut self) {
-        // What was applied and not flushed becomes durable if that works; nobody was promised it.
+        // What was applied and not flushed becomes durable if that works; it was not acknowledged.
         if let SledState::Writing(writer) = &mut self.state
             && let Err(error) = writer.close()
         {
@@ -368,7 +368,7 @@ pub fn in_dir(dir: PathBuf) -> Open {
 ///
 /// There must be no other thread, as it could read the environment.
 pub unsafe fn prepare_process() {
-    // SAFETY: the caller promises that nobody reads the environment.
+    // SAFETY: the caller promises that no thread reads the environment.
     unsafe { std::env::set_var("PATH", "") };
 }
 
@@ -380,7 +380,7 @@ fn home(dir: &Path) -> PathBuf {
 /// system has cleared it away, and so does a child between its fork and its exec.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Takes the lock of a folder, which whoever has the database open holds.
+/// Takes the lock of a directory, which the process that has the database open holds.
 fn lock(dir: &Path, make: bool) -> Result<File, DiskError> {
     let path = dir.join("lock");
     let file = if make { File::create(&path) } else { File::open(&path) };

@@ -168,7 +168,7 @@ impl Writer {
         }
     }
 
-    /// Folds everything, before anybody else has the node.
+    /// Folds everything, before any other task has the node.
     pub(super) fn checkpoint_all(&mut self) -> Result<(), DiskError> {
         self.checkpoint_bytes = MAX_CHECKPOINT_BYTES;
         while self.try_cycle(true)? > 0 {}
@@ -282,7 +282,7 @@ impl Writer {
     }
 
     /// Tells the journal of keys that have expired. Their time is in the journal already; but the checkpoint is to
-    /// forget them, and a clock that is set back shall not bring them back.
+    /// forget them, and a clock that is set back must not bring them back.
     ///
     /// The record has the time of the key, not that of this clock: a transaction may have seen the later time of another
     /// node, and the key would come back until this clock has caught up.
@@ -409,7 +409,7 @@ impl Writer {
         }
     }
 
-    /// Folds a key that the writer has locked, so that nobody changes it.
+    /// Folds a key that the writer has locked, so that it is not changed.
     fn checkpoint_held(&mut self, name: &Name, limit: usize) {
         let node = self.node.clone();
         let guards = node.lock_shards(&[node.shard_of(&name.key)]);

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::sync::{Arc, Weak};
 
 use proto::store::v1 as wire;
-use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tokio::time::{Instant, sleep, timeout_at};
 use wire::ending::State;
 use wire::request::Body as Ask;
 use wire::response::Body as Answer;
@@ -110,17 +110,5 @@ pub(super) async fn follow(host: Weak<Host>) {
             }
         }
         before = seen;
-    }
-}
-/// Waits until a prepared transaction is ended, or its coordinator has been unreachable for too long.
-pub(super) async fn ended_or_in_doubt(host: &Arc<Host>, number: u64) {
-    let Some(roles) = host.registry.roles(number) else { return };
-    let is_in_doubt = host.registry.in_doubt_since.borrow().contains_key(&number);
-    if is_in_doubt {
-        let siblings: Vec<_> = roles.siblings.into_iter().map(|sibling| host.way_to(sibling)).collect();
-        as_siblings(host, number, &siblings).await;
-    } else if timeout(pending::in_doubt_after(), pending::ask_coordinator(host, number, roles)).await.is_err()
-    {
-        host.registry.set_in_doubt(number);
     }
 }

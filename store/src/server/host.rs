@@ -30,7 +30,7 @@ pub(crate) struct Host {
     pub sessions: Sessions,
     /// What a peer has to know and to have.
     pub credentials: PeerCredentials,
-    /// Where spans of traced requests go, if anybody collects them.
+    /// Where spans of traced requests go, if they are collected.
     pub sink: Option<Sink>,
     /// Tells the Unix time in milliseconds.
     pub clock: fn() -> u64,
@@ -41,7 +41,7 @@ pub(crate) struct Host {
     pub configure: Configure,
     /// Writes to the log that something is wrong.
     pub warn: fn(&str),
-    /// Somebody has said which events are to be told of, maybe none.
+    /// A gateway has said which events are to be reported, maybe none.
     pub said_notify: AtomicBool,
     /// The way to other nodes, by address.
     pub peers: Mutex<HashMap<String, Arc<Link>>>,
@@ -50,7 +50,7 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    /// A gateway says which events are to be told of; `if_first`: only if nobody has.
+    /// A gateway says which events are to be reported; `if_first`: only if no other gateway has.
     pub fn say_notify(&self, classes: u32, if_first: bool) -> Result<(), String> {
         if if_first && (classes == 0 || self.said_notify.load(Ordering::Relaxed)) {
             return Ok(());
@@ -63,7 +63,7 @@ impl Host {
         Ok(())
     }
 
-    /// Which events are to be told of, if anybody has said so.
+    /// Which events are to be reported, if a gateway has said so.
     pub fn notify(&self) -> Option<u32> {
         self.said_notify.load(Ordering::Relaxed).then(|| self.node.notified())
     }

@@ -1,29 +1,25 @@
 //! Prepared transactions whose coordinator stays away. Nobody else knows how they end, so they hold their keys until it is
-//! back, or until an operator decides in its place. Whoever wants these keys is told so instead of being left to wait.
+//! back, or until an operator decides in its place. Clients that want these keys get an error instead of being left to wait.
 //!
 //! What an operator has decided is remembered until the coordinator can be asked: if that had it otherwise, half of the
-//! transaction is there, and somebody has to know.
+//! transaction is there, and an operator has to know.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use proto::store::v1 as wire;
 use tokio::time::sleep;
-use wire::ending::State;
-use wire::refusal::Code;
 use wire::request::Body as Ask;
 use wire::response::Body as Answer;
 
-use super::endings;
 use super::host::Host;
 use super::pending::{self, ask_after, in_doubt_after};
 use super::records::{self, CHOSEN, Choice, named, number_of};
-use super::refusal::refusal;
 use super::registry::{Entry, TxnState};
 use crate::lock::{LockRequest, Mode};
 use crate::txn::LocalTransaction;
 
-/// So many keys of one are told.
+/// So many keys of one are listed.
 const MOST_KEYS: usize = 20;
 
 /// Waits for the locks that `begin` brings; an error if a transaction in doubt holds what `is_wanted` says.
@@ -39,7 +35,7 @@ pub(super) async fn unless_held_up<T>(
     }
 }
 
-/// Whether a transaction is in the way of whoever wants this key.
+/// Whether a transaction is in the way of clients that want this key.
 pub(super) fn is_in_the_way(txn: &LocalTransaction, db: usize, key: &[u8], mode: Mode) -> bool {
     txn.holds(db, key, if mode == Mode::Exclusive { Mode::Shared } else { Mode::Exclusive })
 }
@@ -74,7 +70,7 @@ pub(super) fn list(host: &Host, in_doubt: bool) -> Vec<wire::PreparedTransaction
     rows
 }
 
-/// Ends a prepared transaction as somebody has decided in the place of its coordinator, who is asked when it is back. Whether
+/// Ends a prepared transaction as an operator has decided in the place of its coordinator, which is asked when it is back. Whether
 /// it was still prepared.
 pub(super) async fn choose(host: &Arc<Host>, number: u64, committed: bool) -> Result<bool, String> {
     let ended = pending::end_prepared(host, number, committed, true).await?;
@@ -82,38 +78,6 @@ pub(super) async fn choose(host: &Arc<Host>, number: u64, committed: bool) -> Re
         tokio::spawn(compare(host.clone(), number));
     }
     Ok(ended)
-}
-
-/// Ends a prepared transaction as an operator has decided, unless the coordinator or another participant is reached before
-/// it is in doubt. One that was ended differently is not changed.
-pub(super) async fn decide(host: Arc<Host>, request: wire::Decide) -> Answer {
-    let wire::Decide { txn: number, commit } = request;
-    endings::ended_or_in_doubt(&host, number).await;
-    match choose(&host, number, commit).await {
-        Ok(true) => return Answer::Done(wire::Done {}),
-        Ok(false) => {}
-        Err(reason) => return Answer::Refusal(refusal(Code::Unavailable, &reason)),
-    }
-    let ending = endings::ending(&host, number);
-    let is_committed = match ending.state() {
-        State::Committed => true,
-        State::Aborted => false,
-        State::Prepared => {
-            return Answer::Refusal(refusal(Code::Unavailable, "the transaction is being finished"));
-        }
-        State::Unknown => {
-            return Answer::Refusal(refusal(Code::Invalid, "this transaction is not prepared here"));
-        }
-    };
-    if is_committed == commit {
-        return Answer::Done(wire::Done {});
-    }
-    let cause = if ending.by_operator { "an operator" } else { "its coordinator" };
-    let reason = format!(
-        "transaction {number:016x} was {} here, as {cause} has decided; decide the same on the other nodes",
-        if is_committed { "committed" } else { "rolled back" },
-    );
-    Answer::Refusal(refusal(Code::Contradiction, &reason))
 }
 
 /// Goes on with what the last start has not come to.

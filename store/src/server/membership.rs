@@ -15,7 +15,7 @@ use crate::node::Node;
 use crate::random::random;
 use crate::topology::{NodeId, SlotMap};
 
-/// The node's place, once somebody has told it.
+/// The node's place, once a peer has sent it.
 ///
 /// Whoever finds a slot to be the node's own and does something with it holds what [`Membership::owns`] gives meanwhile, or
 /// looks again once its keys are locked: slots leave only while the gate of their shard is closed.
@@ -49,7 +49,7 @@ impl Taken {
 pub(crate) struct Owned<'a>(#[expect(dead_code, reason = "held")] RwLockReadGuard<'a, MembershipState>);
 
 impl Membership {
-    /// The place that the data was written in. A new folder gets its number, which is on disk before anybody hears it.
+    /// The place that the data was written in. A new directory gets its number, which is on disk before any peer sees it.
     pub async fn of(node: &Node, now_ms: u64) -> Result<Membership, String> {
         let wrong = |why: String| format!("the record of the node's cluster membership is damaged: {why}");
         let find = |name: &[u8]| node.records(name).into_iter().find(|(rest, _)| rest.is_empty());
@@ -150,7 +150,7 @@ impl Membership {
     }
 
     /// Slots come or go: `map` is kept in one record of the journal with `effects`, which are about all that was in
-    /// them. Until that is done nobody finds out whose they are.
+    /// them. Until that is done no request finds out which node has them.
     pub fn change(&self, node: &Node, txn: (&mut Effects, &mut CatalogChanges), map: &SlotMap) {
         let (effects, records) = txn;
         let mut state = self.state.write();
@@ -200,7 +200,7 @@ impl Membership {
 }
 
 impl Taken {
-    /// This with the number of the folder, if nobody knows another one.
+    /// This with the number of the directory, if no other one is known.
     fn identified(self, identity: u64) -> Taken {
         let map = SlotMap::clone(&self.map).identified(self.me, identity);
         Taken { map: Arc::new(map), me: self.me }
@@ -219,7 +219,7 @@ impl Taken {
         ))
     }
 
-    /// This with what another map tells.
+    /// This with what another map has.
     fn with(&self, map: SlotMap) -> Result<Taken, String> {
         let foreign = || format!("this node belongs to another cluster: {}", self.map.nodes().join(","));
         if map.is_guess() {

@@ -1,6 +1,6 @@
 //! Slots that go from one node to another while both serve.
 //!
-//! They go in batches. Each is a transaction over both nodes, which the giving one begins and decides: nobody touches
+//! They go in batches. Each is a transaction over both nodes, which the giving one begins and decides: no other call touches
 //! the slots' shard while it lasts. What is in them is prepared at the receiver together with the map in which they
 //! are its own; then one record of the giver's journal removes it, and says both who owns it now and that this is
 //! decided. Wherever that is interrupted, [`pending`] finds out how it ends.

@@ -220,7 +220,7 @@ pub(super) fn bytes_of(response: &Response) -> usize {
 mod tests {
     use super::*;
 
-    /// A reply of so many bytes, which nobody touches.
+    /// A reply of so many bytes, which is not copied.
     fn reply(id: u64, bytes: usize) -> Response {
         Response { id, body: Some(Answer::Reply(vec![0; bytes].into())) }
     }

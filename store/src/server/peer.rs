@@ -22,14 +22,14 @@ use tonic::transport::server::Connected;
 
 /// Strangers at the same time. Peers are known within a round trip, probes are gone as fast.
 const MAX_UNAUTHENTICATED: usize = 512;
-/// How long somebody may be a stranger.
+/// How long a peer may be unauthenticated.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-/// What a stranger may send: a greeting with the map of all slots is some 100 KB at most.
+/// What an unauthenticated peer may send: a greeting with the map of all slots is some 100 KB at most.
 const UNAUTHENTICATED_BYTES: usize = 1 << 20;
-/// When it is tried again to let somebody in, if it could not be done.
+/// When a connection is accepted again after an error.
 const AGAIN: Duration = Duration::from_millis(100);
 
-/// A connection that somebody has opened.
+/// A connection that a peer has opened.
 pub struct Peer {
     wire: Wire,
     known: Known,
@@ -47,14 +47,14 @@ impl Known {
     }
 }
 
-/// What is left to somebody who has not.
+/// What is left to a peer that has not authenticated.
 struct Unauthenticated {
     timeout: Pin<Box<Sleep>>,
     bytes: usize,
     ticket: Arc<Ticket>,
 }
 
-/// A place among the strangers.
+/// A place among the unauthenticated peers.
 #[derive(Default)]
 struct Ticket(Mutex<TicketState>);
 
@@ -82,12 +82,12 @@ impl Ticket {
     }
 }
 
-/// The places of strangers, oldest first.
+/// The places of unauthenticated peers, oldest first.
 #[derive(Default)]
 struct Tickets(VecDeque<Weak<Ticket>>);
 
 impl Tickets {
-    /// A place for a stranger, if need be that of the oldest.
+    /// A place for an unauthenticated peer, if need be that of the oldest.
     fn take(&mut self) -> Arc<Ticket> {
         if self.0.len() >= MAX_UNAUTHENTICATED {
             self.0.retain(|ticket| ticket.strong_count() > 0);

@@ -1,4 +1,4 @@
-//! How transactions over several nodes are prepared and decided; and how those are finished whose gateway is gone.
+//! How transactions over several nodes are prepared and decided.
 //!
 //! A transaction over several nodes is prepared on all but one: they keep what they would have to do in a record,
 //! and their locks. The one that is left decides: its record of the commit holds for all. Whoever has prepared and
@@ -6,33 +6,27 @@
 //! directory that the transaction was prepared for: of one that has lost it only the other participants may know the end.
 
 use std::collections::HashSet;
-use std::pin::pin;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use proto::store::v1 as wire;
-use store_engine::effect::{CATALOG, Effect, Effects};
+use store_engine::effect::Effects;
 use tokio::time::{Instant, timeout};
-use wire::refusal::Code;
 use wire::request::Body as Ask;
 use wire::response::Body as Answer;
 
-use super::endings;
 use super::host::Host;
 use super::records::{self, ACKNOWLEDGED, DECIDED, ENDED, Ending, PREPARED, named, number_of};
-use super::refusal::refusal;
-use super::registry::{Arrival, Entry, Prepared, REMEMBERED, Roles, TxnState};
+use super::registry::{Arrival, Prepared, REMEMBERED, Roles, TxnState};
 use crate::catalog::CatalogChanges;
-use crate::client::link::Link;
 use crate::journal::fail_point;
-use crate::lock::{LockRequest, Mode};
 use crate::txn::LocalTransaction;
 
-/// How old a decision becomes before those are asked who have not told that they followed it: their word is lost if a
+/// How old a decision becomes before the participants are asked that have not acknowledged it: an acknowledgement is lost if a
 /// gateway was ended.
 const ASK_AFTER: Duration = Duration::from_secs(5);
 /// How long between two attempts to ask who decides.
-const ASK_AGAIN: Duration = Duration::from_millis(200);
+pub(super) const ASK_AGAIN: Duration = Duration::from_millis(200);
 
 /// How long who decides is asked in vain until a transaction is in doubt: a node that is started again is back before.
 const IN_DOUBT_AFTER: Duration = Duration::from_secs(5);
@@ -125,7 +119,7 @@ pub(super) async fn commit(
 
 /// Brings a decision to disk; only then it is known.
 pub(super) async fn seal(host: &Arc<Host>, number: u64) -> Result<(), String> {
-    // Until it is on disk nobody is told: what follows from it could be on other disks, and this one without it.
+    // Until it is on disk no other node is notified: what follows from it could be on other disks, and this one without it.
     let flushed = flush(host).await;
     fail_point::pass("commit:after-record");
     match &flushed {
@@ -143,7 +137,7 @@ pub(super) async fn flush(host: &Host) -> Result<(), String> {
     }
 }
 
-/// A decision that the disk has refused holds once it takes it. If it never does, nobody has followed it.
+/// A decision that the disk has refused holds once the disk takes it. If it never does, no participant has followed it.
 async fn finish_late(host: Arc<Host>, number: u64) {
     while flush(&host).await.is_err() {
         tokio::time::sleep(ASK_AGAIN).await;
@@ -282,7 +276,7 @@ fn drop_acknowledged(host: &Host) {
     host.node.change_records(ACKNOWLEDGED, &[], &names);
 }
 
-/// Asks about decisions that stay, for as long as there is the node. They would stay for ever if nobody did.
+/// Asks about decisions that stay, for as long as there is the node. They would stay for ever otherwise.
 pub(super) async fn follow_decisions(host: Weak<Host>) {
     let mut before = HashSet::new();
     loop {
@@ -306,104 +300,4 @@ pub(super) async fn follow_decisions(host: Weak<Host>) {
         }
         before = seen;
     }
-}
-
-/// Sees to it that nothing of a prepared transaction is left to be decided here, and brings that to disk.
-pub(super) async fn resolved(host: Arc<Host>, number: u64) -> Answer {
-    resolve(host.clone(), number).await;
-    let unavailable = |why: &str| Answer::Refusal(refusal(Code::Unavailable, why));
-    // Asked before the flush, which then covers what another task has done.
-    if host.registry.live.lock().contains_key(&number) {
-        return unavailable("the transaction is being finished");
-    }
-    match flush(&host).await {
-        // Who decides is to remember it until then.
-        Ok(()) if records::chosen(&host.node, number).is_some() => unavailable(
-            "the decision of the transaction is being \
-            verified",
-        ),
-        Ok(()) => Answer::Done(wire::Done {}),
-        Err(reason) => Answer::Refusal(refusal(Code::Unavailable, &reason)),
-    }
-}
-
-/// Finds out what became of a prepared transaction whose gateway does not tell, however long that takes. If it is too
-/// long, those who wait for its keys are told.
-pub(super) async fn resolve(host: Arc<Host>, number: u64) {
-    let Some(roles) = host.registry.roles(number) else { return };
-    let mut asking = pin!(ask_coordinator(&host, number, roles));
-    if timeout(in_doubt_after(), &mut asking).await.is_err() {
-        host.registry.set_in_doubt(number);
-        asking.await;
-    }
-}
-
-/// Asks the coordinator of a prepared transaction, and where that has lost its data or cannot be reached the other
-/// participants, until the transaction is ended.
-pub(super) async fn ask_coordinator(host: &Arc<Host>, number: u64, roles: Roles) {
-    let link = host.way_to(roles.coordinator.clone());
-    let mut siblings: Option<Vec<Arc<Link>>> = None;
-    while host.registry.roles(number).is_some() {
-        match link.ask(Ask::GetDecision(wire::GetDecision { txn: number })).answer().await {
-            Ok(Answer::Decision(decision))
-                if decision.committed || roles.is_coordinator(decision.identity) =>
-            {
-                // A disk that cannot be written is told of where commands are refused.
-                let ended = decided(host, number, decision.committed).await;
-                if ended == Ok(true) && decision.committed {
-                    let node = host.membership.name().unwrap_or_default();
-                    let _ =
-                        link.ask(Ask::Acknowledge(wire::Acknowledge { txn: number, node })).answer().await;
-                }
-                return;
-            }
-            // That node will never know.
-            Ok(Answer::Decision(_)) => host.registry.set_in_doubt(number),
-            _ => {}
-        }
-        let siblings = siblings.get_or_insert_with(|| {
-            roles.siblings.iter().map(|sibling| host.way_to(sibling.clone())).collect()
-        });
-        if endings::as_siblings(host, number, siblings).await {
-            return;
-        }
-        tokio::time::sleep(ASK_AGAIN).await;
-    }
-}
-
-/// Takes up what was prepared when the data was last written.
-pub(super) async fn recover(host: &Arc<Host>) -> Result<(), String> {
-    let acknowledged = host.node.records(ACKNOWLEDGED).into_iter();
-    let acknowledged = acknowledged.filter_map(|(name, _)| Some((number_of(&name)?, Instant::now())));
-    host.registry.acknowledged.lock().extend(acknowledged);
-    for (name, record) in host.node.records(PREPARED) {
-        let damaged =
-            || format!("the record of the prepared transaction {:?} is damaged", name.escape_ascii());
-        let number = number_of(&name).ok_or_else(damaged)?;
-        let (roles, rest, arrival) = records::read_prepared(&record).ok_or_else(damaged)?;
-        let txn = lock_again(host, &rest).await.ok_or_else(damaged)?;
-        let prepared = Prepared { txn, roles, rest: Some(rest), arrival };
-        let state = TxnState::Prepared(Box::new(prepared));
-        host.registry.live.lock().insert(number, Entry { session: 0, state });
-        tokio::spawn(resolve(host.clone(), number));
-    }
-    Ok(())
-}
-
-/// Locks what these effects are about.
-async fn lock_again(host: &Host, effects: &[u8]) -> Option<Box<LocalTransaction>> {
-    let mut requests = Vec::new();
-    let lock = |db: usize, key: &[u8]| LockRequest { db, key: key.into(), mode: Mode::Exclusive };
-    for effect in Effects::read(effects) {
-        let (db, key, effect) = effect.ok()?;
-        match effect {
-            Effect::Flush | Effect::Swap(_) => return Some(LocalTransaction::begin_whole(&host.node).await),
-            Effect::Rename(to_db, to) => requests.push(lock(to_db, to)),
-            _ => {}
-        }
-        if db != CATALOG {
-            requests.push(lock(db, key));
-        }
-    }
-    Some(LocalTransaction::begin(&host.node, requests).await)
 }

@@ -75,7 +75,7 @@ pub(super) struct Arrival {
 }
 
 impl Arrival {
-    /// What the message tells of it.
+    /// What the message says of it.
     pub fn of(receive: &wire::ReceiveSlots) -> Result<Arrival, String> {
         let map = SlotMap::from_wire(receive.map.as_ref().ok_or("no map")?).map_err(|error| error.0)?;
         let record = |record: &wire::Record| (record.name.clone(), record.content.clone());
@@ -94,7 +94,7 @@ pub(crate) struct Registry {
     pub(super) live: Mutex<HashMap<u64, Entry>>,
     /// Those that are prepared and cannot find out how they end.
     pub(super) in_doubt_since: InDoubtSince,
-    /// How many somebody has ended otherwise than their coordinator.
+    /// How many an operator has ended otherwise than their coordinator.
     pub contradicted: AtomicU64,
     pub(super) committed: Mutex<Memory>,
     pub(super) refused: Mutex<Memory>,
@@ -102,7 +102,7 @@ pub(crate) struct Registry {
     pub(super) decisions: Mutex<()>,
     /// Decisions that all participants have acknowledged, and since when, oldest first.
     pub(super) acknowledged: Mutex<VecDeque<(u64, Instant)>>,
-    /// The ways to those who decide, while somebody has something to ask.
+    /// The links to coordinators, while there is something to ask.
     pub(super) coordinators: Mutex<HashMap<String, Weak<Link>>>,
 }
 
@@ -266,7 +266,7 @@ impl Registry {
         for number in mine {
             match live.get(&number).map(|entry| &entry.state) {
                 Some(TxnState::Prepared(_)) => prepared.push(number),
-                // It is committed in this moment, whoever hears of it.
+                // It is committed in this moment, whether the answer arrives or not.
                 Some(TxnState::Finishing) | None => {}
                 Some(_) => ended.extend(live.remove(&number)),
             }
@@ -306,7 +306,7 @@ impl Registry {
 }
 
 impl Registry {
-    /// From now on nobody waits for what this transaction holds, if it is still prepared.
+    /// From now on no client waits for what this transaction holds, if it is still prepared.
     pub fn set_in_doubt(&self, number: u64) {
         let live = self.live.lock();
         if live.get(&number).is_some_and(|entry| matches!(entry.state, TxnState::Prepared(_))) {

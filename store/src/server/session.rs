@@ -29,6 +29,7 @@ use super::pending;
 use super::refusal::refusal;
 use super::refused::Refused;
 use super::requests;
+use super::resolve;
 use super::status::{greet, status};
 use super::step;
 use super::watches::{Watched, Watches};
@@ -179,7 +180,7 @@ impl Session {
             unwatch_all(&self.host, watched);
         }
         for number in self.host.registry.leave(self.number) {
-            tokio::spawn(pending::resolve(self.host.clone(), number));
+            tokio::spawn(resolve::resolve(self.host.clone(), number));
         }
     }
 
@@ -203,7 +204,7 @@ impl Session {
         self.answer(id, Answer::Refusal(refusal(code, reason)));
     }
 
-    /// For what is done for a request that is traced, if anybody collects that.
+    /// For what is done for a request that is traced, if spans are collected.
     fn traced(&mut self, id: u64, body: &Ask) -> Option<Scope> {
         let parent_span = self.parent_span.take().filter(|_| is_answered(body))?;
         let part = self.host.sink.as_ref()?.scope(parent_span).part();
@@ -237,7 +238,7 @@ impl Session {
             Ask::GetEnding(request) => self.later(id, move |host| endings::get(host, request.txn)),
             Ask::Resolve(request) => {
                 // Goes on when the peer is gone.
-                let resolving = tokio::spawn(pending::resolved(self.host.clone(), request.txn));
+                let resolving = tokio::spawn(resolve::resolved(self.host.clone(), request.txn));
                 self.later(id, |_| requests::joined(resolving));
             }
             Ask::Acknowledge(request) => {
@@ -248,7 +249,7 @@ impl Session {
                 let transactions = in_doubt::list(&self.host, request.in_doubt);
                 self.answer(id, Answer::Transactions(wire::Transactions { transactions }));
             }
-            Ask::Decide(request) => self.later(id, move |host| in_doubt::decide(host, request)),
+            Ask::Decide(request) => self.later(id, move |host| resolve::decide(host, request)),
             Ask::SetTopology(request) => self.answer(id, requests::set_topology(&self.host, *request)),
             Ask::Accept(request) => self.answer(id, requests::accept(&self.host, *request)),
             Ask::Collect(request) => {
@@ -278,7 +279,7 @@ impl Session {
             return false;
         };
         match greet(&self.host, &hello) {
-            // Nobody may tell it anything before that.
+            // No message may reach it before that.
             Ok(welcome) => {
                 let body = Some(Answer::HandshakeReply(Box::new(welcome)));
                 self.outbox.push([Response { id, body }]);
@@ -305,7 +306,7 @@ impl Session {
     fn heartbeat(&mut self, id: u64, request: wire::Heartbeat) {
         self.host.sessions.knows(self.number, request.epoch);
         if self.host.sessions.invalidations_enabled(&self.host.node, self.number, request.invalidations) {
-            // It was said while the stream was made, and what has changed since then was told to nobody.
+            // It was set while the stream was made, and what has changed since then was not sent.
             let changed = wire::Invalidation { everything: true, ..wire::Invalidation::default() };
             self.answer(0, Answer::Invalidation(changed));
         }
@@ -545,7 +546,7 @@ fn lead(
     // Held until its handle is known, so that it does not end before.
     let mut registered = shared.lock();
     let task = tokio::spawn(async move {
-        // What it changes is told before it is answered.
+        // What it changes is sent before its answer.
         let answer = match scope {
             Some(scope) => origin.drive(scope.drive(step::execute(&host, &call, &outbox))).await,
             None => origin.drive(step::execute(&host, &call, &outbox)).await,
@@ -591,7 +592,7 @@ fn follow(host: Arc<Host>, waiting: Arc<Mutex<PendingCalls>>, outbox: Arc<Outbox
     }
 }
 
-/// Sends answers when what they tell of is kept as the node's durability promises.
+/// Sends answers when the changes behind them are kept as the node's durability promises.
 fn settle(host: &Arc<Host>, outbox: &Arc<Outbox>, mut responses: Vec<Response>) {
     if host.node.journal().is_none() {
         return outbox.push(responses);

@@ -1,4 +1,4 @@
-//! All peers of a node, to tell or ask them something.
+//! All peers of a node, to notify or ask them.
 
 use std::collections::{BTreeMap, HashMap};
 use std::pin::pin;
@@ -29,7 +29,7 @@ pub(crate) struct Sessions {
     last: AtomicU64,
     peers: Mutex<HashMap<u64, PeerSession>>,
     gathers: AtomicU64,
-    /// Held while the node is told whether a peer keeps copies.
+    /// Held while the node is notified whether a peer keeps copies.
     switch: Mutex<()>,
     ending: AtomicBool,
     end: Notify,
@@ -42,7 +42,7 @@ struct PeerSession {
     epoch: u64,
     invalidations_enabled: bool,
     /// The questions that it owes an answer to, in their order: when they were asked, and where the answer goes.
-    /// Dropped with the peer: then nobody waits for it.
+    /// Dropped with the peer: then no task waits for it.
     queries: BTreeMap<u64, (Instant, oneshot::Sender<Bytes>)>,
 }
 
@@ -76,7 +76,7 @@ impl Sessions {
         }
     }
 
-    /// How many gateways have not told that they know the map of this epoch.
+    /// How many gateways have not confirmed that they know the map of this epoch.
     pub fn behind(&self, epoch: u64) -> usize {
         self.peers.lock().values().filter(|peer| peer.is_gateway && peer.epoch < epoch).count()
     }
@@ -102,7 +102,7 @@ impl Sessions {
         true
     }
 
-    /// Tells those who keep copies what has changed. One that has not fetched what is there for it is told that
+    /// Notifies peers that keep copies of what has changed. One that has not fetched what is there for it is notified that
     /// everything may have.
     pub fn send_invalidations(&self, origin: Origin, changed: &Changed) {
         for (session, peer) in self.peers.lock().iter().filter(|(_, peer)| peer.invalidations_enabled) {
@@ -161,7 +161,7 @@ impl Sessions {
     }
 
     /// Asks all gateways but one, at once. What is returned waits for their answers, for as long as `timeout`. One that
-    /// has owed an answer for longer than that is told, too, but not waited for: it holds nobody up a second time.
+    /// has owed an answer for longer than that is notified, too, but not waited for: it delays no request a second time.
     pub fn gather(
         &self,
         but: u64,

@@ -1,4 +1,4 @@
-//! What a node tells its peers of itself.
+//! The status that a node sends to its peers.
 
 use std::sync::atomic::Ordering;
 
@@ -32,7 +32,7 @@ pub(super) fn greet(host: &Host, hello: &wire::Handshake) -> Result<wire::Handsh
     })
 }
 
-/// What a node tells of itself.
+/// The status of a node.
 pub(super) fn status(host: &Host) -> wire::Status {
     let usage = host.node.usage();
     let forgotten = host.node.counts_forgotten();

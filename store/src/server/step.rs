@@ -336,7 +336,7 @@ async fn begun(
     drop(host.membership.owns(keys())?);
     let txn = match held {
         Some(mut txn) => {
-            // More of them; whoever holds some does not wait for others.
+            // More of them; a transaction that holds some does not wait for others.
             let _owned = host.membership.owns(keys())?;
             if let Err(conflict) = txn.lock_free(&requests) {
                 report_conflict(conflict, stepped);

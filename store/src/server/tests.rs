@@ -18,10 +18,10 @@ use wire::refusal::Code;
 use wire::response::Body as Answer;
 
 use super::host::Host;
-use super::in_doubt;
 use super::pending;
 use super::records::{DECIDED, ENDED, PREPARED, named};
 use super::registry::{Found, Roles};
+use super::resolve;
 use super::{PeerCredentials, Service};
 use crate::client::Cluster;
 use crate::journal::disk::{Disk, DiskError, Each, Op, Open};
@@ -171,7 +171,7 @@ impl TestNode {
     }
 
     async fn decide(&self, commit: bool) -> Answer {
-        in_doubt::decide(self.host.clone(), wire::Decide { txn: TXN, commit }).await
+        resolve::decide(self.host.clone(), wire::Decide { txn: TXN, commit }).await
     }
 
     /// Prepares a transaction that sets a key.
@@ -266,8 +266,8 @@ async fn a_decision_is_kept_until_its_participant_has_it_on_disk() {
     let [coordinator, participant] = cluster().await;
     participant.prepare(TXN, &coordinator, &[]).await;
     coordinator.begin_commit(TXN);
-    let mut first = Box::pin(pending::resolve(participant.host.clone(), TXN));
-    let mut second = Box::pin(pending::resolve(participant.host.clone(), TXN));
+    let mut first = Box::pin(resolve::resolve(participant.host.clone(), TXN));
+    let mut second = Box::pin(resolve::resolve(participant.host.clone(), TXN));
     begin(&mut first);
     begin(&mut second);
     participant.platter.hold(true);
@@ -316,12 +316,12 @@ async fn a_participant_follows_another_one_if_the_coordinator_has_lost_its_data(
     one.prepare(TXN, &coordinator, &[&other]).await;
     other.prepare(TXN, &coordinator, &[&one]).await;
     coordinator.end_commit(TXN, &one);
-    pending::resolve(one.host.clone(), TXN).await;
+    resolve::resolve(one.host.clone(), TXN).await;
     assert!(one.has_key() && one.has(ENDED, TXN));
     // Another directory, which is accepted.
     let coordinator = coordinator.replace(Arc::default()).await;
     let one = one.crash().await;
-    pending::resolve(other.host.clone(), TXN).await;
+    resolve::resolve(other.host.clone(), TXN).await;
     assert!(other.has_key(), "half of the transaction is rolled back");
     assert!(!pending::outcome(&coordinator.host, TXN).await);
     until("no participant needs the record", || !one.has(ENDED, TXN) && !other.has(ENDED, TXN)).await;

@@ -18,7 +18,7 @@ fn local(trace: TraceId, span: SpanId, flags: TraceFlags) -> SpanContext {
     SpanContext::new(trace, span, flags, false, TraceState::NONE)
 }
 
-/// A span of whoever asks.
+/// A span of the caller.
 pub fn remote(trace: TraceId, span: SpanId, flags: TraceFlags) -> Option<SpanContext> {
     let context = SpanContext::new(trace, span, flags, true, TraceState::NONE);
     context.is_valid().then_some(context)

@@ -11,31 +11,31 @@ use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
 
 use super::context::child;
 
-/// Room for what is told of most.
+/// Room for the attributes of most spans.
 const FACTS: usize = 8;
-/// Bytes that are told of a text: scripts name themselves, and peers word their errors.
+/// Bytes of a text in an attribute: scripts name themselves, and peers word their errors.
 const MOST_TEXT: usize = 256;
 /// The clocks are compared so often.
 const COMPARED: Duration = Duration::from_secs(1);
 
-/// Under which names a span tells where whoever asks is.
+/// The names of the client's address in a span.
 pub const CLIENT: [&str; 2] = ["client.address", "client.port"];
-/// And where whoever answers is.
+/// And of the server's.
 pub const SERVER: [&str; 2] = ["server.address", "server.port"];
 
 /// What a span is called.
 pub type Name = Cow<'static, str>;
 
-/// What is told of a span.
+/// The attributes of a span.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum AttributeValue<'a> {
     /// A word of ours.
     Word(&'static str),
-    /// What somebody else has said.
+    /// A text of a client or a peer.
     Text(&'a str),
     /// A number.
     Number(u64),
-    /// A number that is told as a word.
+    /// A number that is written as a word.
     Digits(u64),
 }
 
@@ -155,7 +155,7 @@ fn cut(text: &str) -> &str {
     &text[..text.floor_char_boundary(MOST_TEXT)]
 }
 
-/// The time of an instant since 1970. The clock that tells it is rarely read.
+/// The time of an instant since 1970. The clock behind it is rarely read.
 fn unix_time(at: Instant) -> Duration {
     thread_local! {
         /// An instant and its Unix time.

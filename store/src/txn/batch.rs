@@ -37,7 +37,7 @@ impl LocalTransaction {
         self.batch().execute_short(call, mode, seed, out)
     }
 
-    /// For several calls in a row that nobody waits between.
+    /// For several calls in a row without a wait between them.
     pub fn batch(&mut self) -> Batch<'_> {
         let LocalTransaction {
             node, locks, undo, effects, events, now_ms, limits, data_bytes, before, ..
@@ -202,7 +202,7 @@ impl<'a> Batch<'a> {
         let shard = match locked {
             Some((held, shard)) if *held == number => shard,
             _ => {
-                // The one before is let go first: nobody may hold one and wait for another but in their order.
+                // The one before is let go first: a task may hold one and wait for another only in their order.
                 *locked = None;
                 &mut locked.insert((number, node.shard(number).lock())).1
             }

@@ -1,4 +1,4 @@
-//! What a transaction would have changed, told by one that is taken back.
+//! What a transaction would have changed, found by rolling it back.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -97,7 +97,7 @@ pub(crate) struct DryRunChanges {
 }
 
 impl DryRunChanges {
-    /// With what was taken back elsewhere, of which no more than `most` keys are told.
+    /// With what was rolled back elsewhere, of which no more than `most` keys are listed.
     pub fn add(&mut self, other: DryRunChanges, most: usize) {
         self.keys.extend(other.keys);
         let more = self.keys.len().saturating_sub(most);
@@ -153,7 +153,7 @@ pub(crate) fn add_before(changes: &mut [Change], preview: impl Fn(usize, &[u8]) 
 }
 
 impl LocalTransaction {
-    /// Takes the present part back, and tells of up to `most` of the keys it had changed, in the order of their first
+    /// Rolls the present part back, and returns up to `most` of the keys it had changed, in the order of their first
     /// change, and how many more there were. Whole databases come last.
     pub fn undo_part_with_changes(&mut self, most: usize) -> (Vec<Change>, usize) {
         self.dry_run_changes(most).all_changes()

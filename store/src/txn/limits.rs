@@ -5,7 +5,7 @@ use store_engine::CommandError;
 /// What a call meets that needs memory, while the data exceeds `maxmemory` and no key can be evicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnFull {
-    /// It is run: whoever began the transaction has looked before, as Redis does.
+    /// It is run: the check was made when the transaction began, as in Redis.
     Allow,
     /// Its reply is an error; the transaction goes on.
     Refuse,

@@ -38,7 +38,7 @@ impl LocalTransaction {
                 LocalTransaction::begin_whole(node).await
             }
             _ => {
-                // What a long call reads is detached: nobody else can read it meanwhile.
+                // What a long call reads is detached: no other call can read it meanwhile.
                 let is_long = node.is_long(call);
                 let request = |(key, mode): (&[u8], Mode)| {
                     let mode = if is_long { Mode::Exclusive } else { mode };

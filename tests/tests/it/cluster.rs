@@ -235,6 +235,38 @@ fn an_operator_who_decided_otherwise_is_told() {
     });
 }
 
+/// The coordinator of a transaction that a participant has not ended cannot be stopped, although it has no slots left.
+#[test]
+fn drain_waits_for_participants_that_need_the_node() {
+    let mut cluster = TestCluster::start_hurried(3, 1, Some("sync"));
+    let keys = keys(&cluster, "mark");
+    let mut client = cluster.client(0);
+    assert_eq!(reported(&mut client, MARK, &keys, "before"), "+done");
+    cluster.stores[2].kill();
+    cluster.stores[2].start_failing("decided:before@1=abort");
+    cluster.wait();
+    ask(&mut client, MARK, &keys, "after");
+    wait_until("the participant has ended", || !cluster.stores[2].is_running());
+    let addresses: Vec<String> = cluster.wires.iter().map(|wire| wire.address().to_string()).collect();
+    let topology = |task: &[&str]| {
+        let mut command = command(&[&["topology", "--stores", &addresses[0]], task].concat());
+        let output = command.env("FAIL_POINTS", "drain-ms=1000").output().expect("it starts");
+        (output.status.code(), String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
+    };
+    let (code, reported) = topology(&["move", "--slots", "0-5461", "--to", &addresses[1]]);
+    assert_eq!(code, Some(0), "{reported}");
+    let (code, reported) = topology(&["drain", &addresses[0]]);
+    assert_eq!(code, Some(1), "{reported}");
+    assert!(reported.contains("1 of its decisions are not acknowledged by all participants"), "{reported}");
+    cluster.stores[2].start();
+    wait_until("the node can be stopped", || {
+        let (code, reported) = topology(&["drain", &addresses[0]]);
+        code == Some(0) && reported.ends_with("the node can be stopped\n")
+    });
+    assert_eq!(answer(&mut client), "+done");
+    assert_eq!(mark_seen(&mut client, &keys), "after");
+}
+
 fn decided_by_hand(place: &str, how: &str, fate: &str) {
     let mut cluster = TestCluster::start_hurried(3, 1, Some("sync"));
     let keys = keys(&cluster, "mark");

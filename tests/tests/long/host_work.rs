@@ -283,7 +283,7 @@ const RECIPES: &[(&str, &str)] = &[
 /// Commands that do the same small amount of work whatever there is and whatever they are called with, or only say that they
 /// are not for scripts, or not for a server without slots.
 const CONSTANT: &str = "
-    acl|help asking client|help command|help config|help function|help latency|help memory|help object|help
+    acl|help asking client|help command|help config|help function|help latency|help memory|help module|help object|help
     pubsub|help script|help slowlog|help xgroup|help xinfo|help cluster|addslots cluster|addslotsrange
     cluster|bumpepoch cluster|count-failure-reports cluster|countkeysinslot cluster|delslots cluster|delslotsrange
     cluster|failover cluster|flushslots cluster|forget cluster|getkeysinslot cluster|help cluster|info cluster|links

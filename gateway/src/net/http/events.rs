@@ -12,7 +12,7 @@ use super::extract::Ask;
 use super::problem::Problem;
 use crate::telemetry::script_events::{Event as RunEvent, Introduction};
 
-/// A sign of life for whoever stands between, when nothing happens.
+/// A sign of life for proxies, when nothing happens.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(15);
 
 /// Sends events of script runs until the client disconnects or the server shuts down.

@@ -90,7 +90,7 @@ impl FromRequest<Arc<HttpState>> for Ask {
                 "POST requires Content-Type: application/json",
             ));
         }
-        // Of a stranger nothing more is read.
+        // Of an unauthenticated client nothing more is read.
         let query = parse_query(parts.uri.query().unwrap_or_default());
         let work = work(state, requester.clone(), &parts, &query)?;
         let most = state.server.config.http_body_max.get_usize();
@@ -215,7 +215,7 @@ impl Ask {
         }
     }
 
-    /// How replies shall be shown.
+    /// How replies are to be shown.
     pub fn shape(&self) -> Result<Shape, Problem> {
         Ok(if self.yes("lossless")? { Shape::Lossless } else { Shape::Plain })
     }

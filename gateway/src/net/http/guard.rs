@@ -65,7 +65,7 @@ impl MakeRequestId for Numbered {
     }
 }
 
-/// What a page of another origin that [`check`] lets in is told beside the answer.
+/// The headers for a page of another origin that [`check`] lets in.
 pub fn cors() -> CorsLayer {
     CorsLayer::new()
         .allow_origin(AllowOrigin::mirror_request())
@@ -88,7 +88,7 @@ pub fn cors() -> CorsLayer {
 pub enum Page {
     /// None, or one of this server.
     Own,
-    /// One of another origin, whose browser has to be told that it is let in.
+    /// One of another origin, whose browser has to see that it is let in.
     Foreign,
 }
 

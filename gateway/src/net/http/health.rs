@@ -24,7 +24,7 @@ use crate::config::Config;
 /// Connections at the same time: health checks and scrapers are few.
 const MOST_CONNECTIONS: usize = 256;
 
-/// How long one may be idle, or take to send the head of a request: whoever holds all of them keeps probes out.
+/// How long one may be idle, or take to send the head of a request: a client that held all of them would keep probes out.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The media type of metrics.

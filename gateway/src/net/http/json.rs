@@ -12,7 +12,7 @@
 //! | a map whose keys are not different strings, or that looks like one of these | `{"map": [[key, value], …]}` |
 //! | what Redis says about a value | `{"attributes": [[key, value], …], "value": …}` |
 //!
-//! With `lossless=true` types are told apart that look alike: `{"status": "OK"}`, `{"set": […]}`, `{"map": […]}` for all
+//! With `lossless=true` types are distinguished that look alike: `{"status": "OK"}`, `{"set": […]}`, `{"map": […]}` for all
 //! maps, `{"verbatim": {"format": "txt", "text": …}}`.
 
 use std::collections::HashSet;

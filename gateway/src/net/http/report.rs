@@ -1,4 +1,4 @@
-//! What is told of a run: what it used, and each step of it if the client asked for a trace.
+//! The report of a run: what it used, and each step of it if the client asked for a trace.
 
 use resp::Value;
 use serde::Serialize;
@@ -23,7 +23,7 @@ pub struct RunReport<'a> {
 }
 
 impl<'a> RunReport<'a> {
-    /// Of a run that began; before that there is nothing to tell.
+    /// Of a run that began; before that there is nothing to report.
     pub fn of(snapshot: &'a RunState) -> Option<RunReport<'a>> {
         let ended = snapshot.ended?;
         Some(RunReport {

@@ -1,4 +1,4 @@
-//! What the span of a request tells: OpenTelemetry's conventions for servers of HTTP.
+//! The span of a request: OpenTelemetry's conventions for servers of HTTP.
 
 use std::sync::Arc;
 

@@ -16,7 +16,7 @@ pub struct HttpState {
     pub ready: Ready,
     /// State of the random source of requests, and part of their names.
     pub requests: AtomicU64,
-    /// Answers preflights, and tells browsers what other origins may read.
+    /// Answers preflights, and says to browsers what other origins may read.
     pub cors: CorsLayer,
     /// The paths of [`super::routes`].
     pub paths: Vec<&'static str>,

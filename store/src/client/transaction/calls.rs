@@ -20,7 +20,7 @@ use crate::topology::NodeId;
 use crate::txn::{Conflict, FULL, LimitReached, OnFull, TxnLimits};
 
 impl DistributedTransaction {
-    /// Runs a call if that needs nobody else. Whether its reply is no error.
+    /// Runs a call if that needs no node. Whether its reply is no error.
     pub fn execute_local(
         &mut self,
         call: &Call<'_>,
@@ -91,7 +91,7 @@ impl DistributedTransaction {
         }
     }
 
-    /// Runs calls whose replies nobody reads; those of one node go there together, in their order. The numbers of those
+    /// Runs calls whose replies are not read; those of one node go there together, in their order. The numbers of those
     /// that failed.
     pub async fn execute_all(
         &mut self,

@@ -1,4 +1,4 @@
-//! Its end: what was changed is told to the nodes, and one of them decides.
+//! Its end: what was changed is sent to the nodes, and one of them decides.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -22,7 +22,7 @@ use crate::spans;
 use crate::topology::NodeId;
 
 impl DistributedTransaction {
-    /// Keeps all changes and lets the keys go. An error says whether nothing was done or nobody knows; or that calls could
+    /// Keeps all changes and lets the keys go. An error says whether nothing was done or that is unknown; or that calls could
     /// not be done that were left to the end. Whoever does not wait for the end does not prevent it.
     pub async fn commit(self) -> Result<(), TransactionError> {
         let lost = CommandError::new("UNKNOWN whether this was done: the commit failed");
@@ -80,7 +80,7 @@ impl DistributedTransaction {
             pending.push(participant.ask(step));
         }
         // What was read on several nodes was there at one time only if it is still locked now that all was read. And
-        // whoever decides has done its calls before.
+        // the coordinator has done its calls before.
         let decides_late = coordinator.iter().filter(|_| !others.is_empty() || !readers.is_empty());
         for participant in readers.iter().chain(decides_late) {
             let has_calls = late.bundles.contains_key(&participant.node);

@@ -41,7 +41,7 @@ impl DistributedTransaction {
     pub(super) async fn try_begin(&mut self) -> Result<bool, TransactionError> {
         let nodes = self.nodes_wanted();
         if nodes.len() > 1 && !self.everything {
-            // All at once, if nobody is in the way,
+            // All at once, if no lock is held,
             let pending: Vec<_> =
                 nodes.iter().map(|(node, locks)| self.ask_to_begin(*node, locks, false)).collect();
             let mut answers = Vec::new();
@@ -61,7 +61,7 @@ impl DistributedTransaction {
             self.number = self.cluster.next_transaction();
             self.participants.clear();
         }
-        // otherwise in one order for all, so that nobody waits in a ring.
+        // otherwise in one order for all, so that there is no deadlock.
         for (node, locks) in &nodes {
             let answer = self.ask_to_begin(*node, locks, true).answer().await;
             if !self.granted(answer, locks)? {

@@ -78,7 +78,7 @@ impl DistributedTransaction {
         Ok(())
     }
 
-    /// Leaves calls whose replies nobody reads to the end, see [`DistributedTransaction::begin_with`]. Not if that cannot be: the caller
+    /// Leaves calls whose replies are not read to the end, see [`DistributedTransaction::begin_with`]. Not if that cannot be: the caller
     /// has to do them before.
     pub fn leave_to_end(&mut self, calls: &[(Call<'_>, bool)], mode: Mode, spares_memory: bool) -> bool {
         let is_apart = self.everything || self.before.is_some() || !self.watches.is_empty();

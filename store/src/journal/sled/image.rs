@@ -1,12 +1,12 @@
 //! Reads sled's files without sled, and changes nothing.
 //!
 //! sled's own reading panics on damage, spins for ever where a leaf is not the one it looks for, ends a log at the
-//! first bad frame without a word, and rewrites and deletes its metadata before anybody could look at it
+//! first bad frame without a word, and rewrites and deletes its metadata before a tool could look at it
 //! (`store/trial/README.md` has the counts). This reader checks all checksums, names what is wrong where, and reads
 //! what is left.
 //!
 //! The files: `durability_cookie` holds format and fanout; `metadata/` one snapshot and the logs after it, in frames
-//! that tell where which leaf is; `slabs/` the leaves, in slots of the size that names the file. A leaf holds the
+//! that say where which leaf is; `slabs/` the leaves, in slots of the size that names the file. A leaf holds the
 //! records of a range of keys.
 
 use std::cell::RefCell;
@@ -30,7 +30,7 @@ const COOKIE_BYTES: usize = 64;
 /// sled's checksums are turned by this, so that nothing but zeros is wrong.
 const CRC_TURN: u32 = 0xAF;
 
-/// Is told a problem; an error from it ends the reading, `Ok` lets it go on without what is damaged.
+/// Called with a problem; an error from it ends the reading, `Ok` lets it go on without what is damaged.
 pub(super) type Judge<'a> = dyn FnMut(DiskError) -> Result<(), DiskError> + 'a;
 
 /// Where all leaves are.
