@@ -242,6 +242,9 @@ fn drain_waits_for_participants_that_need_the_node() {
     let keys = keys(&cluster, "mark");
     let mut client = cluster.client(0);
     assert_eq!(reported(&mut client, MARK, &keys, "before"), "+done");
+    // Nothing of it is under way any more.
+    assert_eq!(mark_seen(&mut client, &keys), "before");
+    assert_eq!(notation::reply(&client.run("SAVE")), "+OK");
     cluster.stores[2].kill();
     cluster.stores[2].start_failing("decided:before@1=abort");
     cluster.wait();
@@ -264,6 +267,7 @@ fn drain_waits_for_participants_that_need_the_node() {
         code == Some(0) && reported.ends_with("the node can be stopped\n")
     });
     assert_eq!(answer(&mut client), "+done");
+    cluster.wait();
     assert_eq!(mark_seen(&mut client, &keys), "after");
 }
 

@@ -1,7 +1,7 @@
 //! What a newcomer's tools ask of a server: redis-cli's debugger, tools for clusters and modules, probes, and figures of
 //! scripts that ran once.
 
-use tests::{TestServer, Value, notation};
+use tests::{TestServer, Value, notation, wait_until};
 
 #[test]
 fn a_client_that_wants_the_debugger_writes_nothing() {
@@ -48,9 +48,9 @@ fn a_gateway_that_reaches_no_store_node_is_not_ready() {
     let store = TestServer::store(&[]);
     let address = store.address().to_string();
     let gateway = TestServer::start(&["--stores", &address, "--http", "127.0.0.1:0"]);
-    tests::wait_until("the store node is reached", || gateway.http().get("/readyz").status == 200);
+    wait_until("the store node is reached", || gateway.http().get("/readyz").status == 200);
     drop(store);
-    tests::wait_until("the store node is missed", || gateway.http().get("/readyz").status == 503);
+    wait_until("the store node is missed", || gateway.http().get("/readyz").status == 503);
     let answer = gateway.http().get("/readyz");
     assert_eq!(String::from_utf8_lossy(&answer.body), "not ready: no store node is reachable\n");
     assert_eq!(gateway.http().get("/healthz").status, 200, "the process is well");
@@ -73,7 +73,6 @@ fn the_first_run_of_a_script_counts_and_costs_what_later_ones_cost() {
 #[test]
 fn the_log_of_a_start_says_what_runs_where() {
     let server = TestServer::start(&["--http", "127.0.0.1:0", "--maxmemory", "64mb"]);
-    let log = server.log();
     let http = server.http_address();
     for line in [
         format!("info: moonshard {} (commit ", env!("CARGO_PKG_VERSION")),
@@ -82,8 +81,9 @@ fn the_log_of_a_start_says_what_runs_where() {
         format!("info: listeners: RESP {}, HTTP {http}", server.address()),
         format!("info: web console: http://{http}/"),
     ] {
-        assert!(log.contains(&line), "no {line:?} in {log}");
+        wait_until(&format!("the log has {line:?}"), || server.log().contains(&line));
     }
+    let log = server.log();
     let is_stamped = |line: &str| line.as_bytes().get(10) == Some(&b'T') && line.starts_with("20");
     assert!(log.lines().all(is_stamped), "{log}");
 }
@@ -93,7 +93,8 @@ fn a_server_without_a_password_beyond_loopback_warns() {
     let warning = "warning: no password is set";
     assert!(!TestServer::start(&[]).log().contains(warning));
     let open = ["--resp", "0.0.0.0:0"];
-    assert!(TestServer::start(&open).log().contains(warning));
-    let off = TestServer::start(&[&open[..], &["--protected-mode", "no"]].concat()).log();
-    assert!(off.contains("protected-mode is off"), "{off}");
+    let server = TestServer::start(&open);
+    wait_until("the server warns", || server.log().contains(warning));
+    let server = TestServer::start(&[&open[..], &["--protected-mode", "no"]].concat());
+    wait_until("the server warns", || server.log().contains("protected-mode is off"));
 }
