@@ -258,9 +258,12 @@ fn drain_waits_for_participants_that_need_the_node() {
     };
     let (code, reported) = topology(&["move", "--slots", "0-5461", "--to", &addresses[1]]);
     assert_eq!(code, Some(0), "{reported}");
-    let (code, reported) = topology(&["drain", &addresses[0]]);
-    assert_eq!(code, Some(1), "{reported}");
-    assert!(reported.contains("1 of its decisions are not acknowledged by all participants"), "{reported}");
+    // Before that it waits for the gateway.
+    wait_until("only a decision is left", || {
+        let (code, reported) = topology(&["drain", &addresses[0]]);
+        assert_eq!(code, Some(1), "{reported}");
+        reported.contains("1 of its decisions are not acknowledged by all participants")
+    });
     cluster.stores[2].start();
     wait_until("the node can be stopped", || {
         let (code, reported) = topology(&["drain", &addresses[0]]);
