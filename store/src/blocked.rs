@@ -16,7 +16,7 @@ impl Node {
         BlockedCall::new(self, call, protocol, false)
     }
 
-    /// Lets a blocking call wait that nobody here can serve, as its other keys are on other nodes: it is notified when
+    /// Lets a blocking call wait that this node cannot serve, as its other keys are on other nodes: it is notified when
     /// something comes to a key that is here. Those behind it in a queue do not wait with it.
     pub fn block_for_wakeup(self: &Arc<Self>, call: &Call<'_>, protocol: Protocol) -> BlockedCall {
         BlockedCall::new(self, call, protocol, true)

@@ -249,7 +249,7 @@ impl Store {
         }
     }
 
-    /// Begins to count anew what happens to keys: CONFIG RESETSTAT.
+    /// Resets the counts of what happens to keys: CONFIG RESETSTAT.
     pub async fn reset_counts(&self) -> Result<(), CommandError> {
         match self {
             Store::Local(node) => node.reset_counts(),

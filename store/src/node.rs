@@ -429,7 +429,7 @@ impl Node {
         *self.forgotten.lock()
     }
 
-    /// Begins to count anew what happens to keys, for INFO: metrics are sums that never fall.
+    /// Resets the counts of what happens to keys, for INFO: metrics are sums that never fall.
     pub fn reset_counts(&self) {
         let counts = self.counts();
         *self.forgotten.lock() = counts;

@@ -87,8 +87,8 @@ pub(super) trait Locking: Send + 'static {
     /// The present time. `None`: it has to be asked for, by [`Locking::finish`].
     fn clock(&mut self) -> Option<Duration>;
 
-    /// Publishes a message, if that waits for nothing; otherwise [`Locking::finish`] does.
-    fn publish(&mut self, common: &Common, asking: &Asking, out: &mut Reply) -> Performed;
+    /// Publishes a message. A call that has to wait is returned, for [`Locking::finish`]; so is PUBSUB.
+    fn publish(&mut self, common: &Common, asking: Asking, out: &mut Reply) -> Result<Performed, Asking>;
 
     /// Performs a call of the store.
     fn execute(
@@ -118,7 +118,7 @@ pub(super) enum Performed {
         /// It is no error.
         fine: bool,
     },
-    /// Nobody reads the reply: the call is sent later, and has cost nothing but its fuel.
+    /// The reply is not read: the call is sent later, and has cost nothing but its fuel.
     Collected,
     /// [`Locking::finish`] goes on with the call.
     Waits,
@@ -170,11 +170,10 @@ impl<L: Locking> ScriptHost<L> {
         out: &mut Reply,
     ) -> Performed {
         if let Some(asking) = about_channels(admitted, out.protocol) {
-            let performed = locking.publish(common, &asking, out);
-            if let Performed::Waits = performed {
+            return locking.publish(common, asking, out).unwrap_or_else(|asking| {
                 common.asking = Some(Box::new(asking));
-            }
-            return performed;
+                Performed::Waits
+            });
         }
         let clock = match admitted.spec().name {
             "time" => locking.clock(),

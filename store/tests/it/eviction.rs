@@ -33,7 +33,7 @@ impl Store {
         let command = command::resolve(command, args).expect("a subcommand");
         let call = ParsedCall::new(command, args).expect("arguments").of_server();
         let mut out = Reply::new(Protocol::Resp2);
-        self.node.try_execute(&call.at(0, self.now_ms), &mut 1, &mut out).expect("nobody is in the way");
+        self.node.try_execute(&call.at(0, self.now_ms), &mut 1, &mut out).expect("no lock is in the way");
         String::from_utf8_lossy(&out.buf).trim_end().to_owned()
     }
 

@@ -56,16 +56,16 @@ impl Locking for Locked {
     }
 
     /// Keeps a message for the end. The reply is how many clients would receive the message now.
-    fn publish(&mut self, common: &Common, asking: &Asking, out: &mut Reply) -> Performed {
-        let Asking::Publish(message) = asking else { return Performed::Waits };
-        if common.server.store.is_shared() {
-            return Performed::Waits;
-        }
+    fn publish(&mut self, common: &Common, asking: Asking, out: &mut Reply) -> Result<Performed, Asking> {
+        let message = match asking {
+            Asking::Publish(message) if !common.server.store.is_shared() => message,
+            asking => return Err(asking),
+        };
         let count = common.server.pubsub.receivers(message.shard, &message.channel);
-        let kept = self.outgoing.push(message.clone());
+        let kept = self.outgoing.push(message);
         let fine = kept.is_ok();
         answer_count(kept.map(|()| count), out);
-        Performed::Answered { fine }
+        Ok(Performed::Answered { fine })
     }
 
     fn execute(
@@ -254,7 +254,7 @@ impl Locked {
         Ok(())
     }
 
-    /// Sends what was collected. Nobody else sees in between, so the order of the shards does not matter; if a
+    /// Sends what was collected. No other client sees a state between, so the order of the shards does not matter; if a
     /// call fails, the script runs again and meets the error where it stands.
     ///
     /// Whether that is done: not if nodes elsewhere have to be asked.
@@ -286,7 +286,7 @@ impl Locked {
         if is_near && self.leave() {
             return;
         }
-        // Whoever ends the round looks for the lack.
+        // The end of the round looks for a reason to repeat it.
         if let Ok(false) = self.flush(server) {
             let _ = Box::pin(self.catch_up(&mut Reply::new(Protocol::Resp2))).await;
         }

@@ -48,19 +48,19 @@ impl Locking for Unlocked {
         Some(unix_time())
     }
 
-    fn publish(&mut self, common: &Common, asking: &Asking, out: &mut Reply) -> Performed {
+    fn publish(&mut self, common: &Common, asking: Asking, out: &mut Reply) -> Result<Performed, Asking> {
         // Behind what was written before it.
         let is_sent = self.send(&common.server);
         match asking {
             Asking::Publish(message) if is_sent && !common.server.store.is_shared() => {
                 if self.failed.is_some() {
-                    return Performed::Stopped(HostCall::Stop);
+                    return Ok(Performed::Stopped(HostCall::Stop));
                 }
                 let Message { shard, channel, text } = message;
-                out.count(common.server.pubsub.publish(*shard, channel, text));
-                Performed::Answered { fine: true }
+                out.count(common.server.pubsub.publish(shard, &channel, &text));
+                Ok(Performed::Answered { fine: true })
             }
-            _ => Performed::Waits,
+            asking => Err(asking),
         }
     }
 
