@@ -30,6 +30,62 @@ pub struct Member {
     times: &'static str,
     /// Its data, if it keeps some.
     pub dir: Option<TempDir>,
+    controls: Option<Controls>,
+}
+
+/// What a test does to the disk and the clock of a running process: it looks at files in this directory.
+struct Controls(TempDir);
+
+/// Changes the clock that a process sees. Its package is named `faketime` on Debian.
+const LIBFAKETIME: &str = "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1";
+
+impl Controls {
+    fn new() -> Controls {
+        let controls = Controls(TempDir::made("controls"));
+        controls.set("taking", true);
+        controls.set_clock(0);
+        controls
+    }
+
+    /// Makes a file, or removes it.
+    fn set(&self, file: &str, is_there: bool) {
+        let path = self.0.path().join(file);
+        match is_there {
+            true => std::fs::write(path, "").expect("it can be written"),
+            false => drop(std::fs::remove_file(path)),
+        }
+    }
+
+    fn set_clock(&self, ahead_seconds: i64) {
+        // Renamed, so that it is never read by half.
+        let (file, new) = (self.0.path().join("clock"), self.0.path().join("clock.new"));
+        std::fs::write(&new, format!("{ahead_seconds:+}\n")).expect("it can be written");
+        std::fs::rename(new, file).expect("it can be renamed");
+    }
+
+    fn fail_points(&self) -> String {
+        let dir = self.0.text();
+        format!(",applied=until:{dir}/taking,flushed={dir}/full")
+    }
+
+    fn variables(&self) -> Vec<(&'static str, String)> {
+        if !can_change_clocks() {
+            return Vec::new();
+        }
+        vec![
+            ("LD_PRELOAD", LIBFAKETIME.to_owned()),
+            ("FAKETIME_TIMESTAMP_FILE", format!("{}/clock", self.0.text())),
+            ("FAKETIME_CACHE_DURATION", "1".to_owned()),
+            // Of the one name in newer versions, of the other one in older ones.
+            ("FAKETIME_DONT_FAKE_MONOTONIC", "1".to_owned()),
+            ("DONT_FAKE_MONOTONIC", "1".to_owned()),
+        ]
+    }
+}
+
+/// Whether the clock of a process can be changed on this machine.
+pub fn can_change_clocks() -> bool {
+    std::path::Path::new(LIBFAKETIME).exists()
 }
 
 impl Member {
@@ -37,7 +93,7 @@ impl Member {
         let port = fixed_port();
         let own = [role.to_owned(), format!("--{endpoint}"), format!("127.0.0.1:{port}")];
         let flags = own.into_iter().chain(flags.iter().map(|flag| (*flag).to_owned())).collect();
-        Member { flags, port, endpoint, server: None, times: "", dir: None }
+        Member { flags, port, endpoint, server: None, times: "", dir: None, controls: None }
     }
 
     /// A store node. With a `durability` it has a folder for its data.
@@ -72,10 +128,15 @@ impl Member {
     /// The same with places where it is to fail.
     pub fn start_failing(&mut self, fail_points: &str) {
         let flags: Vec<&str> = self.flags.iter().map(String::as_str).collect();
-        let points = [self.times, fail_points].join(",");
+        let mut points = [self.times, fail_points].join(",");
+        let mut variables = Vec::new();
+        if let Some(controls) = &self.controls {
+            points.push_str(&controls.fail_points());
+            variables = controls.variables();
+        }
         // A killed one may hold its port for a moment.
         wait_until("it starts", || {
-            match TestServer::spawn(&flags, &points, &format!("{}=", self.endpoint)) {
+            match TestServer::spawn_in(&variables, &flags, &points, &format!("{}=", self.endpoint)) {
                 Ok(server) => {
                     self.server = Some(server);
                     true
@@ -122,6 +183,26 @@ impl Member {
         self.server().client()
     }
 
+    /// Whether its disk takes anything; else the disk makes it wait. Only of a cluster with controls.
+    pub fn set_disk_stalled(&self, is_stalled: bool) {
+        self.controls().set("taking", !is_stalled);
+    }
+
+    /// Whether its disk refuses everything, as a full one does. Only of a cluster with controls.
+    pub fn set_disk_full(&self, is_full: bool) {
+        self.controls().set("full", is_full);
+    }
+
+    /// Sets its clock so many seconds ahead, or back if it is negative. Seen within a second. Only of a cluster with
+    /// controls, where [`can_change_clocks`].
+    pub fn set_clock(&self, ahead_seconds: i64) {
+        self.controls().set_clock(ahead_seconds);
+    }
+
+    fn controls(&self) -> &Controls {
+        self.controls.as_ref().expect("it was started with controls")
+    }
+
     /// Stops it, or lets it go on.
     pub fn freeze(&self, stop: bool) {
         self.server().signal(if stop { libc::SIGSTOP } else { libc::SIGCONT });
@@ -141,13 +222,23 @@ impl TestCluster {
         durability: Option<&str>,
         flags: &[&str],
     ) -> TestCluster {
-        TestCluster::start_timed(stores, gateways, durability, flags, "")
+        TestCluster::start_timed(stores, gateways, durability, flags, "", false)
+    }
+
+    /// The same with controls for the disks and clocks of the stores.
+    pub fn start_controlled(
+        stores: usize,
+        gateways: usize,
+        durability: Option<&str>,
+        flags: &[&str],
+    ) -> TestCluster {
+        TestCluster::start_timed(stores, gateways, durability, flags, "", true)
     }
 
     /// The same where nodes soon ask what became of a transaction, and are soon in doubt: for tests in which no answer comes.
     pub fn start_hurried(stores: usize, gateways: usize, durability: Option<&str>) -> TestCluster {
         let times = "outcome-ms=1000,in-doubt-ms=1000,ask-after-ms=500";
-        TestCluster::start_timed(stores, gateways, durability, &[], times)
+        TestCluster::start_timed(stores, gateways, durability, &[], times, false)
     }
 
     fn start_timed(
@@ -156,9 +247,12 @@ impl TestCluster {
         durability: Option<&str>,
         flags: &[&str],
         times: &'static str,
+        with_controls: bool,
     ) -> TestCluster {
         let timed = |member: Member| Member { times, ..member };
-        let mut stores: Vec<Member> = (0..stores).map(|_| timed(Member::store(durability, &[]))).collect();
+        let controls = || with_controls.then(Controls::new);
+        let store = |_| Member { controls: controls(), ..timed(Member::store(durability, &[])) };
+        let mut stores: Vec<Member> = (0..stores).map(store).collect();
         stores.iter_mut().for_each(Member::start);
         let wires: Vec<Proxy> =
             stores.iter().map(|store| Proxy::start(fixed_listener(), store.address())).collect();

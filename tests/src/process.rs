@@ -157,7 +157,18 @@ impl TestServer {
 
     /// Starts a process that says at which `endpoint` it is ready.
     pub(crate) fn spawn(flags: &[&str], fail_points: &str, endpoint: &str) -> Result<TestServer, String> {
+        TestServer::spawn_in(&[], flags, fail_points, endpoint)
+    }
+
+    /// The same with more variables in its environment.
+    pub(crate) fn spawn_in(
+        variables: &[(&str, String)],
+        flags: &[&str],
+        fail_points: &str,
+        endpoint: &str,
+    ) -> Result<TestServer, String> {
         let mut command = command(flags);
+        command.envs(variables.iter().map(|(name, value)| (name, value)));
         command.env(FAIL_POINTS, fail_points);
         // How long a script takes is the machine's matter, unless a test says something else.
         command.env("MOONSHARD_SCRIPT_TIMEOUT_MS", TIMEOUT.as_millis().to_string());

@@ -368,6 +368,38 @@ fn a_command_that_waits_is_not_done_for_a_client_that_hung_up() {
     assert_eq!(notation::reply(&holds.call(["SET", &key, "x"])), "+OK");
 }
 
+/// Users are kept with the data. A gateway that starts first, and finds their node empty, lets nobody in.
+#[test]
+fn a_node_that_lost_the_users_lets_nobody_in() {
+    let mut cluster = TestCluster::start(2, 1, Some("sync"));
+    assert_eq!(notation::reply(&cluster.client(0).run("ACL SETUSER default resetpass >secret")), "+OK");
+    cluster.gateways[0].kill();
+    cluster.stores.iter_mut().for_each(Member::kill);
+    let dir = cluster.stores[0].dir.as_ref().expect("it keeps its data").path().to_owned();
+    let aside = TempDir::new("aside");
+    std::fs::rename(&dir, aside.path()).expect("a free name");
+    cluster.stores[0].start();
+    cluster.gateways[0].start();
+    let answers = |cluster: &TestCluster, text: &str| {
+        let reply = notation::reply(&cluster.client(0).run("GET key"));
+        assert!(reply.starts_with('-'), "somebody was let in: {reply}");
+        reply.contains(text)
+    };
+    wait_until("it waits for the other node", || answers(&cluster, "waits until 1 of the other nodes"));
+    cluster.stores[1].start();
+    let lost = format!("this node does not have the data of {}", cluster.wires[0].address());
+    wait_until("the other node knows that it had data", || answers(&cluster, &lost));
+
+    cluster.stores[0].kill();
+    std::fs::remove_dir_all(&dir).expect("the directory it was started with");
+    std::fs::rename(aside.path(), &dir).expect("a free name");
+    cluster.stores[0].start();
+    wait_until("the users are known", || answers(&cluster, "NOAUTH"));
+    let mut client = cluster.client(0);
+    assert_eq!(notation::reply(&client.run("AUTH secret")), "+OK");
+    wait_until("all nodes are reached", || matches!(client.run("DBSIZE"), Value::Integer(_)));
+}
+
 /// A node that comes back without its data serves nothing of it, whoever asks, until that is what somebody wants.
 #[test]
 fn a_node_without_its_data_is_refused_until_somebody_accepts_that() {

@@ -2,16 +2,22 @@
 //! saw and what is there afterwards has to be explained by whole transactions.
 //!
 //! `MOONSHARD_CLUSTER_SEED` starts elsewhere, `MOONSHARD_CLUSTER_SECONDS` goes on for longer than the bounded run of
-//! `make test`. A seed gives the same faults, but not the same moments.
+//! `make test`, and has more kinds of faults: disks that stall or are full, clocks that jump, slots that move. A seed gives
+//! the same faults, but not the same moments.
 
 use std::collections::BTreeMap;
+use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use store_engine::slot;
 use tests::client::encode;
+use tests::cluster::can_change_clocks;
 use tests::generate::Chance;
 use tests::history::{self, Ending, Op, Transaction};
+use tests::process::command;
+use tests::temp_dir::TempDir;
 use tests::{Client, TestCluster, Value, notation, permits, wait_until};
 
 const STORES: usize = 3;
@@ -62,6 +68,16 @@ enum Fault {
     Stalled,
     Slow,
     Down,
+    /// A disk takes nothing for a while.
+    DiskStalled,
+    DiskFull,
+    /// It starts again with a copy of its directory.
+    Restored,
+    ClockJumps,
+    /// Slots move while a store is killed.
+    MovedAndKilled,
+    /// Two commands move slots at once.
+    MovedTwice,
 }
 
 const ALL: [Fault; 11] = [
@@ -76,6 +92,16 @@ const ALL: [Fault; 11] = [
     Fault::Stalled,
     Fault::Down,
     Fault::GatewayStopped,
+];
+
+/// Those of a long run only.
+const MORE: [Fault; 6] = [
+    Fault::DiskStalled,
+    Fault::DiskFull,
+    Fault::Restored,
+    Fault::ClockJumps,
+    Fault::MovedAndKilled,
+    Fault::MovedTwice,
 ];
 
 /// Places of the one that decides, which is the first, and of others.
@@ -330,6 +356,8 @@ fn outcome(reply: Value) -> Outcome {
         // It has waited so long for others.
         text if text.starts_with("-SCRIPTLIMIT time") => Outcome::Nothing,
         text if text.starts_with("-UNKNOWN ") => Outcome::Unknown,
+        // The disk may have taken it nevertheless, or takes it later.
+        text if text.starts_with("-MISCONF ") => Outcome::Unknown,
         text => {
             assert!(!text.starts_with('-'), "an error that no fault explains: {text}");
             Outcome::Reply(reply)
@@ -390,6 +418,8 @@ struct Story {
     /// When a long run ends.
     until: Option<Instant>,
     chance: Chance,
+    /// Of the keys of the round.
+    slots: Vec<u16>,
     faults: BTreeMap<Fault, u64>,
     counts: BTreeMap<&'static str, u64>,
     transactions: usize,
@@ -469,9 +499,55 @@ impl Story {
                 self.cluster.wires[store].set_down(true);
                 self.pause(100, 1500);
             }
+            Fault::DiskStalled => {
+                self.cluster.stores[store].set_disk_stalled(true);
+                self.pause(100, 3000);
+                self.cluster.stores[store].set_disk_stalled(false);
+            }
+            Fault::DiskFull => {
+                self.cluster.stores[store].set_disk_full(true);
+                self.pause(100, 3000);
+                self.cluster.stores[store].set_disk_full(false);
+            }
+            Fault::Restored => {
+                self.cluster.stores[store].kill();
+                restore_copy(self.cluster.stores[store].dir.as_ref().expect("it keeps its data"));
+                self.cluster.stores[store].start();
+            }
+            Fault::ClockJumps => {
+                let seconds = self.chance.pick(&[-3600, -20, -2, 2, 20, 3600]);
+                self.cluster.stores[store].set_clock(seconds);
+                self.pause(1500, 4000);
+                self.cluster.stores[store].set_clock(0);
+            }
+            Fault::MovedAndKilled => {
+                let mut moving = self.begin_move();
+                self.pause(0, 400);
+                self.cluster.stores[store].kill();
+                self.pause(0, 1500);
+                self.cluster.stores[store].start();
+                moving.wait().expect("it ends");
+            }
+            Fault::MovedTwice => {
+                let moving = [self.begin_move(), self.begin_move()];
+                for mut command in moving {
+                    command.wait().expect("it ends");
+                }
+            }
         }
         self.cluster.wires[store].heal();
         true
+    }
+
+    /// Begins to move slots around those of a key to any store.
+    fn begin_move(&mut self) -> Child {
+        let slot = usize::from(self.chance.pick(&self.slots));
+        let first = slot.saturating_sub(self.chance.below(200));
+        let range = format!("{first}-{}", slot + self.chance.below(16_384 - slot).min(200));
+        let stores = self.cluster.wires[self.chance.below(STORES)].address().to_string();
+        let to = self.cluster.wires[self.chance.below(STORES)].address().to_string();
+        let mut command = command(&["topology", "--stores", &stores, "move", "--slots", &range, "--to", &to]);
+        command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the command starts")
     }
 
     /// The longest silence that is allowed is 5 seconds.
@@ -497,6 +573,7 @@ impl Story {
 
     fn round(&mut self, round: usize, faults: &[Fault]) {
         let keys = Keys::new(&self.cluster, round);
+        self.slots = keys.all().map(|key| slot::slot(key.as_bytes())).collect();
         let mut first = self.cluster.client(0);
         for account in &keys.accounts {
             assert_eq!(notation::reply(&first.call(["SET", account, &WEALTH.to_string()])), "+OK");
@@ -592,6 +669,13 @@ impl Story {
     }
 }
 
+/// Puts a copy in the place of a directory.
+fn restore_copy(dir: &TempDir) {
+    let copy = dir.copy("restored");
+    std::fs::remove_dir_all(dir.path()).expect("nobody uses it");
+    std::fs::rename(copy.path(), dir.path()).expect("its name is free");
+}
+
 fn setting(name: &str) -> Option<u64> {
     let text = std::env::var(name).ok()?;
     Some(text.parse().unwrap_or_else(|_| panic!("{name}: a number")))
@@ -601,39 +685,45 @@ fn run_history(sync: bool) {
     let seed = setting("MOONSHARD_CLUSTER_SEED").unwrap_or(1);
     println!("seed {seed}");
     let until = setting("MOONSHARD_CLUSTER_SECONDS").map(|long| Instant::now() + Duration::from_secs(long));
+    let durability = Some(if sync { "sync" } else { "periodic" });
+    let mut kinds = ALL.to_vec();
+    if until.is_some() {
+        kinds.extend(MORE);
+        kinds.retain(|fault| *fault != Fault::ClockJumps || can_change_clocks());
+    }
+    let cluster = match until {
+        Some(_) => TestCluster::start_controlled(STORES, GATEWAYS, durability, FLAGS),
+        None => TestCluster::start_with(STORES, GATEWAYS, durability, FLAGS),
+    };
     let mut story = Story {
-        cluster: TestCluster::start_with(
-            STORES,
-            GATEWAYS,
-            Some(if sync { "sync" } else { "periodic" }),
-            FLAGS,
-        ),
+        cluster,
         sync,
         until,
         chance: Chance::new(seed),
+        slots: Vec::new(),
         faults: BTreeMap::new(),
         counts: BTreeMap::new(),
         transactions: 0,
     };
-    let mut next: Vec<Fault> = ALL.to_vec();
+    let mut next = kinds.clone();
     for round in 0.. {
         let faults: Vec<Fault> = next.drain(..next.len().min(FAULTS)).collect();
         story.round(round, &faults);
         if next.is_empty() {
             // A doomed one may be spared; then it is tried again.
-            next = ALL.into_iter().filter(|fault| !story.faults.contains_key(fault)).collect();
+            next = kinds.iter().copied().filter(|fault| !story.faults.contains_key(fault)).collect();
             if until.is_none_or(|until| Instant::now() >= until) {
                 if next.is_empty() || round > 20 {
                     break;
                 }
                 continue;
             }
-            let mut left = ALL.to_vec();
-            next = (0..ALL.len()).map(|_| left.swap_remove(story.chance.below(left.len()))).collect();
+            let mut left = kinds.clone();
+            next = (0..kinds.len()).map(|_| left.swap_remove(story.chance.below(left.len()))).collect();
         }
     }
     println!("sync {sync}: {:?}, {:?}, {} in histories", story.faults, story.counts, story.transactions);
-    for fault in ALL {
+    for fault in kinds {
         assert!(story.faults.contains_key(&fault), "{fault:?} never happened");
     }
     for outcome in ["done", "nothing", "unknown"] {
