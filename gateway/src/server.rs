@@ -214,7 +214,7 @@ pub struct Server {
     pub events: Arc<Events>,
     /// Who listens to channels.
     pub pubsub: PubSub,
-    /// Who keeps copies of what.
+    /// Which clients keep copies of which keys.
     pub tracking: Tracking,
     /// Who watches what is asked.
     pub monitors: Monitors,

@@ -16,12 +16,12 @@ pub struct ExpiryPace {
 /// How long expired keys are removed before others get the thread.
 const SLICE: Duration = Duration::from_millis(1);
 
-/// Runs for as long as it is polled. `clock` tells the Unix time in milliseconds.
+/// Runs for as long as it is polled. `clock` returns the Unix time in milliseconds.
 pub async fn run(node: &Node, pace: impl Fn() -> ExpiryPace, clock: impl Fn() -> u64) {
     tokio::join!(remove_expired(node, pace, &clock), node.make_room(&clock));
 }
 
-/// Removes expired keys that nobody asks for. As in Redis this takes a bounded share of the time; nothing is looked
+/// Removes expired keys that no client reads. As in Redis this takes a bounded share of the time; nothing is looked
 /// at that cannot have expired.
 async fn remove_expired(node: &Node, pace: impl Fn() -> ExpiryPace, clock: impl Fn() -> u64) {
     let mut shard = 0;

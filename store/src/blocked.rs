@@ -48,12 +48,12 @@ impl BlockedCall {
         BlockedCall { node: node.clone(), waiter, hears }
     }
 
-    /// The waiter, for those who end the waiting otherwise.
+    /// The waiter, for a caller that ends the waiting in another way.
     pub fn waiter(&self) -> &Arc<Waiter> {
         &self.waiter
     }
 
-    /// Waits until something has come to one of its keys: an empty reply; or the one that ended the waiting.
+    /// Waits until one of its keys has changed, and returns an empty reply; or the reply that ended the waiting.
     pub async fn received(&mut self) -> Option<Vec<u8>> {
         tokio::select! {
             biased;
@@ -62,7 +62,7 @@ impl BlockedCall {
         }
     }
 
-    /// The reply, when it comes; `None` if the task that was about to give it failed. `clock` tells the Unix time in
+    /// The reply, when it comes; `None` if the task that was about to send it failed. `clock` returns the Unix time in
     /// milliseconds.
     pub async fn reply(&mut self, clock: impl Fn() -> u64) -> Option<Vec<u8>> {
         let BlockedCall { node, waiter, hears } = self;
@@ -82,7 +82,7 @@ impl BlockedCall {
     }
 }
 
-/// Locks everything that the call may touch and serves those who wait for its keys.
+/// Locks everything that the call may use and serves the calls that wait for its keys.
 async fn look(node: &Arc<Node>, waiter: &Waiter, clock: &impl Fn() -> u64) {
     let mut txn = LocalTransaction::begin(node, waiter.locks()).await;
     txn.serve(waiter.keys().into(), clock());

@@ -1,6 +1,7 @@
 //! The way to nodes in other processes.
 
 mod backoff;
+mod clock;
 mod cluster;
 mod credentials;
 pub(crate) mod dry_run;
@@ -14,6 +15,7 @@ pub(crate) mod request;
 mod transaction;
 
 pub use backoff::Backoff;
+pub use clock::{ClockOffset, MAX_CLOCK_DIFFERENCE};
 pub use cluster::{Cluster, QueryHandler};
 pub use credentials::PeerCredentials;
 pub use error::TransactionError;

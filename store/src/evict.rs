@@ -135,7 +135,7 @@ impl Node {
             return Evicted::Enough;
         }
         let Some(policy) = demand.policy else { return Evicted::Exhausted };
-        // Whoever is at it works for all.
+        // The task that evicts does so for all.
         let Some(mut evictor) = self.evictor.try_lock_for(demand.time) else { return Evicted::More };
         if evictor.policy.replace(policy) != Some(policy) {
             evictor.pool.clear();

@@ -2,7 +2,7 @@
 //!
 //! They are notified when a shard is let go in which something has changed, be that a command, a commit, an undo, a key whose
 //! time is over, or one that memory was short for. That may be before a transaction is committed, whose keys are
-//! locked until then: who reads one anew waits for the end.
+//! locked until then: a client that reads the key again waits for the end.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -22,7 +22,7 @@ pub struct Origin {
     pub client: u64,
 }
 
-/// What is being done on this thread: for whom, and what it has changed so far.
+/// The work on this thread: on behalf of which client, and what it has changed so far.
 #[derive(Default)]
 struct Act {
     origin: Origin,
@@ -70,10 +70,10 @@ impl Origin {
     }
 }
 
-/// Who keeps copies: it may be called while shards are locked, so it may neither wait nor look at data.
+/// Receives changes. It may be called while shards are locked, so it may neither wait nor read data.
 pub type InvalidationListener = Box<dyn Fn(Origin, Changed) + Send + Sync>;
 
-/// Whether copies are kept, and the listener.
+/// Whether a client keeps copies, and the listener.
 #[derive(Default)]
 pub(crate) struct Invalidations {
     pub kept: AtomicBool,
@@ -86,7 +86,7 @@ impl Invalidations {
         self.kept.load(Ordering::Relaxed)
     }
 
-    /// Tells what has changed in a partition since this was last done; when the present act has ended, if there is one.
+    /// Publishes what has changed in a partition since the last call; when the present act has ended, if there is one.
     pub fn publish(self: &Arc<Self>, partition: &mut Partition) {
         let mut all = Changed::default();
         for space in &mut partition.databases {

@@ -50,7 +50,7 @@ pub enum Durability {
 pub struct Failure {
     /// For the log and for operators.
     pub detail: Arc<str>,
-    /// For clients, who must not learn of paths.
+    /// For clients, which must not see paths.
     pub cause: Arc<str>,
 }
 
@@ -83,14 +83,14 @@ pub fn misconf(failure: &Failure) -> CommandError {
     CommandError::owned(format!("MISCONF Errors writing to the journal: {cause}"))
 }
 
-/// Records that the disk has not taken may not use more memory than this: then those who change something wait.
+/// Records that are not on disk yet may not use more memory than this: then clients that write wait.
 const QUEUE_BYTES: usize = 64 << 20;
 
-/// How many times as much memory large records may use before all wait: those who add them wait themselves long before, but
-/// each of them may add one.
+/// How many times as much memory large records may use before all clients wait: clients that add large records wait long
+/// before, but each of them may add one.
 const MOST_LARGE: usize = 16;
 
-/// The queue between those who commit and the writer.
+/// The queue between commits and the writer.
 pub struct Journal {
     durability: Durability,
     incoming: Mutex<Incoming>,
@@ -280,7 +280,7 @@ impl Journal {
         changed.ok().and_then(|progress| progress.failure.clone())
     }
 
-    /// Tells everybody how far the disk has come.
+    /// Publishes the progress of the disk.
     pub(crate) fn report(&self, change: impl FnOnce(&mut Progress)) {
         self.progress.send_modify(|progress| {
             change(progress);

@@ -17,7 +17,7 @@
 //! | `node` | the shards, and calls that are no part of a transaction |
 //! | `shard` | a partition of the data with its locks and queues, behind one mutex |
 //! | `journal` | what was committed, on its way to the disk; the disk |
-//! | `wait` | who waits for which key |
+//! | `wait` | which call waits for which key |
 //! | `call_buffer` | calls with arguments of their own |
 //! | `call` | a call: parsed, admitted, and run on partitions |
 //! | `invalidations`, `lock`, `memory`, `notify`, `random`, `spans`, `latency`, `topology` | what knows nothing of the others |

@@ -1,4 +1,4 @@
-//! Who holds and who awaits which key of one shard. Pure: it decides, its caller wakes.
+//! Which transaction holds and which one awaits which key of one shard. Pure: it decides, its caller wakes.
 //!
 //! A transaction takes its locks in one global order (shards ascending, in a shard first the gate, then keys
 //! ascending) and waits for one lock at a time, so there is no deadlock. The gate stands for the whole shard:
@@ -243,7 +243,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever happens, holders are compatible, nobody is forgotten, and an abandoned table is empty.
+        /// Whatever happens, holders are compatible, no waiter is forgotten, and an abandoned table is empty.
         #[test]
         fn holders_are_compatible_and_everybody_is_served(
             steps in proptest::collection::vec((0u64..6, any::<bool>(), any::<bool>()), 0..200)

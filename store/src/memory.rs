@@ -73,7 +73,7 @@ impl Account {
 pub struct Limit {
     /// Bytes; 0: as many as there are.
     pub bytes: usize,
-    /// Who may go.
+    /// Which keys may be evicted.
     pub policy: Option<Policy>,
     /// Keys of a database looked at for each that goes.
     pub samples: usize,
@@ -110,7 +110,7 @@ pub(crate) struct Candidate {
 #[derive(Default)]
 pub(crate) struct Evictor {
     pub policy: Option<Policy>,
-    /// Those who deserve it most stand last.
+    /// The best candidates are at the end.
     pub pool: Vec<Candidate>,
     /// The shard that was sampled last.
     pub shard: usize,

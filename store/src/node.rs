@@ -106,8 +106,8 @@ impl Node {
         self.next_txn.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Runs `call` as a transaction of its own, unless a running one is in its way or it could serve somebody who
-    /// waits for a key.
+    /// Runs `call` as a transaction of its own, unless a running one holds its locks or it could serve a call that waits for
+    /// a key.
     ///
     /// `Some(true)`: done; `Some(false)`: done, the reply is an error; `None`: nothing has happened,
     /// [`crate::LocalTransaction`] is the way.
@@ -258,8 +258,8 @@ impl Node {
         self.run_and_publish(call, partitions, shared, seed, undo, effects, events, out)
     }
 
-    /// [`run`], and tells of what it did. With an undo log the events are left in `events` until it is kept. Of keys
-    /// that are `shared` nothing is removed: what has expired may be alive for another, whose time stands still.
+    /// [`run`], and publishes its events. With an undo log the events stay in `events` until the commit. Keys that are `shared`
+    /// are not removed when they have expired: for another transaction, whose time stands still, they may be alive.
     #[allow(clippy::too_many_arguments, reason = "all belong to the one call")]
     #[inline(always)] // `partitions` would be moved.
     pub(crate) fn run_and_publish(
@@ -312,8 +312,8 @@ impl Node {
         shard.partition.watch(db, key, flag.clone());
     }
 
-    /// Whether `key` has expired and was still there. It is removed then, and its watchers told, but for one that a
-    /// transaction holds: for that it may be alive, as its time stands still.
+    /// Whether `key` has expired and was still stored. It is removed then, and its watchers are notified, unless a transaction
+    /// holds it: for that transaction, whose time stands still, it may be alive.
     pub fn refresh(&self, db: usize, key: &[u8], now_ms: u64) -> bool {
         let mut shard = self.shard(self.shard_of(key)).lock();
         let overdue = shard.partition.databases[db].is_overdue(key, now_ms);

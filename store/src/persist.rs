@@ -32,7 +32,7 @@ impl Kept {
         Kept::begin(node, writer)
     }
 
-    /// The same with the disk in a folder, though data is lost. What is missing is told to `lost`. Damaged files are
+    /// The same with the disk in a directory, although data is lost. What is missing is passed to `lost`. Damaged files are
     /// kept beside the new ones.
     pub fn open_accepting_loss(
         dir: PathBuf,

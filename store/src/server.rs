@@ -2,11 +2,13 @@
 
 mod admit;
 mod endings;
+mod founding;
 mod handshake;
 mod host;
 mod in_doubt;
 mod membership;
 mod moving;
+mod newcomer;
 mod outbox;
 mod peer;
 mod pending;
@@ -45,6 +47,7 @@ pub use crate::txn::FULL;
 pub use host::Configure;
 use host::Host;
 use membership::Membership;
+use newcomer::Newcomer;
 use outbox::Outbox;
 use peer::{Known, Peers};
 use registry::Registry;
@@ -61,8 +64,9 @@ pub struct Service {
 }
 
 impl Service {
-    /// Serves `node`. Peers are those that `credentials` lets in; with TLS it is spoken here too. `clock` tells the Unix time in milliseconds, `configure`
-    /// changes parameters. Spans of traced requests go to `sink`, `warn` logs what an operator has to know.
+    /// Serves `node` to peers that have `credentials`, over TLS if these have it. `clock` returns the Unix time in
+    /// milliseconds, `configure` changes parameters. Spans of traced requests go to `sink`, `warn` logs what an operator has
+    /// to know.
     ///
     /// Transactions that were prepared when the data was last written are finished as soon as it is known how: their
     /// keys are locked until then.
@@ -93,6 +97,7 @@ impl Service {
             said_notify,
             peers,
             moving,
+            newcomer: Newcomer::default(),
         };
         let host = Arc::new(host);
         let weak = Arc::downgrade(&host);
@@ -114,7 +119,7 @@ impl Service {
         Ok(Service { host })
     }
 
-    /// Epoch of the slot map; 0 if it has heard of none.
+    /// Epoch of the slot map; 0 without a map.
     pub fn epoch(&self) -> u64 {
         self.host.membership.taken().map_or(0, |taken| taken.map.epoch())
     }

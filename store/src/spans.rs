@@ -22,7 +22,7 @@ use opentelemetry::trace::{FutureExt, TraceContextExt};
 #[derive(Clone, Debug)]
 pub struct Sink(Context);
 
-/// What a context knows beside its span: who takes those that have ended.
+/// What a context has beside its span: the sink of ended spans.
 struct Taker(Box<dyn Fn(Span) + Send + Sync>);
 
 impl Sink {
@@ -111,7 +111,7 @@ impl Part {
         Span::new(self.context(), Some(&self.parent), name, kind, times)
     }
 
-    /// Tells of it.
+    /// Ends a span of this part.
     pub fn end(self, span: Span) {
         end(&self.scope.0, span);
     }

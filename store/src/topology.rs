@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 use std::fmt;
 
+use prost::Message as _;
 use proto::store::v1 as wire;
 use store_engine::slot::{self, slot};
 
@@ -12,8 +13,8 @@ pub const SLOTS: usize = slot::SLOTS as usize;
 /// Number of a node in its [`SlotMap`].
 pub type NodeId = usize;
 
-/// Who owns what. Each slot has a version that grows when it moves, and only its owner moves it: so of two maps that
-/// tell different things of a slot the one with the greater version is right, in whatever order they are heard of.
+/// Which node owns which slots. Each slot has a version that grows when it moves, and only its owner moves it: where two maps
+/// differ in a slot, the greater version is right, in whatever order the maps arrive.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SlotMap {
     /// 0: a guess.
@@ -27,17 +28,17 @@ pub struct SlotMap {
     identities: Vec<Identity>,
 }
 
-/// Which folder of data is a node's.
+/// Which data directory belongs to a node.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Identity {
-    /// Made with the folder, and greater than those of older ones; 0: it is not known, or there is none.
+    /// Assigned when the directory is created, greater than those of older ones; 0: unknown, or without a directory.
     pub id: u64,
-    /// Grows when somebody says that another folder takes its place.
+    /// Grows when an operator accepts another directory in its place.
     pub version: u32,
 }
 
 impl Identity {
-    /// Which of two that are heard of is right: unless somebody has said otherwise, the older folder.
+    /// Which of two identities is right: unless an operator has accepted another one, that of the older directory.
     fn or(self, other: Identity) -> Identity {
         match self.version.cmp(&other.version) {
             Ordering::Greater => self,
@@ -151,12 +152,12 @@ impl SlotMap {
         Ok(next)
     }
 
-    /// Which folder the data of each node is in.
+    /// The data directory of each node.
     pub fn identities(&self) -> &[Identity] {
         &self.identities
     }
 
-    /// The map that knows the folder of this node, unless it knows one already.
+    /// The map with the directory of this node, unless it has one already.
     pub fn identified(mut self, node: NodeId, id: u64) -> SlotMap {
         if let Some(identity) = self.identities.get_mut(node).filter(|identity| identity.id == 0) {
             identity.id = id;
@@ -164,7 +165,7 @@ impl SlotMap {
         self
     }
 
-    /// The map after another folder has taken the place of this node's.
+    /// The map after another directory has replaced that of a node.
     pub fn replaced(mut self, node: NodeId, id: u64) -> SlotMap {
         self.epoch += 1;
         if let Some(identity) = self.identities.get_mut(node) {
@@ -197,8 +198,8 @@ impl SlotMap {
         Ok(merged)
     }
 
-    /// What node `me`, whose map this is, believes of another's: everything but that slots are its own. That only
-    /// what comes with them tells.
+    /// What node `me`, whose map this is, takes over from another map: everything but new slots of its own, which only come
+    /// with their keys.
     pub fn learnt(&self, other: &SlotMap, me: NodeId) -> Result<SlotMap, InvalidMap> {
         let mut merged = self.merged(other)?;
         for slot in 0..SLOTS {
@@ -216,6 +217,15 @@ impl SlotMap {
     /// Whether the nodes of one are the first ones of the other.
     pub fn is_akin(&self, other: &SlotMap) -> bool {
         self.nodes.iter().zip(&other.nodes).all(|(mine, theirs)| mine == theirs)
+    }
+
+    /// Equal for maps that say the same, whatever their epochs are.
+    pub fn digest(&self) -> u64 {
+        let content = wire::SlotMap { epoch: self.epoch.min(1), ..self.to_wire() }.encode_to_vec();
+        // FNV-1a: a collision only delays what the next change repeats, and gains no attacker anything.
+        content
+            .iter()
+            .fold(0xcbf2_9ce4_8422_2325, |sum, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
     }
 
     /// As a message.
@@ -308,11 +318,15 @@ mod tests {
         let (one, other) = (longer.moved(&[0], 2), map.moved(&[9000], 0));
         let back = one.merged(&other).expect("of one cluster").moved(&[0], 0);
         let all = [&map, &longer, &one, &other, &back];
+        assert_eq!(one.epoch(), other.moved(&[9001], 0).epoch(), "and yet each has what the other one lacks");
+        let digests: std::collections::BTreeSet<u64> = all.iter().map(|map| map.digest()).collect();
+        assert_eq!(digests.len(), all.len());
         for first in all {
             for second in all {
                 let merge = |a: &SlotMap, b: &SlotMap| a.merged(b).unwrap_or_else(|error| panic!("{error}"));
                 assert!(merge(first, second) == merge(second, first));
                 assert!(merge(&merge(first, &back), second) == back);
+                assert_eq!(merge(first, second).digest(), merge(second, first).digest());
             }
         }
         assert_eq!((back.owner(0), back.owner(9000), back.owners()), (0, 0, vec![0, 1]));

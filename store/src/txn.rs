@@ -88,7 +88,7 @@ async fn granted<T>(node: &Node, shard: usize, grant: impl Future<Output = T>) -
 }
 
 impl LocalTransaction {
-    /// Waits until all of `requests` are locked. Nobody waits in a ring: all take locks in the same order.
+    /// Waits until all of `requests` are locked. There is no deadlock: all transactions take locks in the same order.
     pub async fn begin(node: &Arc<Node>, requests: Vec<LockRequest>) -> Box<LocalTransaction> {
         let mut txn = LocalTransaction::new(node);
         let mut wanted: SmallVec<[Held; 2]> = requests

@@ -1,7 +1,7 @@
-//! Calls that found nothing and wait: who waits for which key of a shard, first come first served.
+//! Calls that found nothing and wait: which call waits for which key of a shard, first come first served.
 //!
-//! Whoever changes a key that is waited for does so in a [`crate::LocalTransaction`], which serves those who wait before it
-//! lets the key go, so no other call comes between. A waiter is served by the first that claims it: the commit of a
+//! A key with waiters is changed in a [`crate::LocalTransaction`], which serves the waiters before it unlocks the key, so that
+//! no other call comes between. A waiter is served by the first that claims it: the commit of a
 //! transaction, its timeout, or its client's end.
 
 use std::collections::BTreeMap;
@@ -22,7 +22,7 @@ use crate::lock::{KeyRef, LockRequest, Mode, OwnedKey};
 /// Waiters by their number, which grows.
 type WaitQueue = BTreeMap<u64, Arc<Waiter>>;
 
-/// Who waits for the keys of one shard.
+/// The waiters for the keys of one shard.
 #[derive(Default)]
 pub(crate) struct Queues {
     by_key: hashbrown::HashMap<OwnedKey, WaitQueue, RandomState>,
@@ -62,7 +62,7 @@ impl Queues {
         ended.next()
     }
 
-    /// All who wait here.
+    /// All waiters of the shard.
     pub fn all(&self) -> impl Iterator<Item = &Arc<Waiter>> {
         self.by_key.values().flat_map(BTreeMap::values)
     }
@@ -107,9 +107,9 @@ pub struct Waiter {
     items: Vec<Box<[u8]>>,
     db: usize,
     protocol: Protocol,
-    /// Where the answer goes. Whoever takes it out has to give it.
+    /// Where the answer goes. The task that takes it out has to send it.
     answer: Mutex<Option<oneshot::Sender<Vec<u8>>>>,
-    /// Told when it has to take its turn itself.
+    /// Notified when the waiter has to take its turn itself.
     wakeup: Notify,
     /// How many wait on this node.
     waiting: Arc<AtomicUsize>,

@@ -308,16 +308,18 @@ fn as_list(transactions: &[PreparedTransaction]) -> String {
 }
 
 fn as_table(rows: &[Member]) -> String {
-    let head = ["node", "slots", "keys", "bytes", "epoch", "lag", "in doubt", "reachable", "ranges"]
+    let head = ["node", "slots", "keys", "bytes", "epoch", "lag", "in doubt", "clock", "reachable", "ranges"]
         .map(str::to_owned);
     let row = |row: &Member| {
         let up = row.up.as_ref().map_or_else(|why| format!("no: {why}"), |()| "yes".to_owned());
+        let clock =
+            row.clock.map_or_else(|| "unknown".to_owned(), |clock| format!("{:+} ms", clock.ahead_ms));
         let numbers = [row.count as u64, row.keys, row.bytes, row.epoch, row.lag, row.in_doubt]
             .map(|number| number.to_string());
         let [count, keys, bytes, epoch, lag, in_doubt] = numbers;
-        [row.node.clone(), count, keys, bytes, epoch, lag, in_doubt, up, row.slots.clone()]
+        [row.node.clone(), count, keys, bytes, epoch, lag, in_doubt, clock, up, row.slots.clone()]
     };
-    let lines: Vec<[String; 9]> = std::iter::once(head).chain(rows.iter().map(row)).collect();
+    let lines: Vec<[String; 10]> = std::iter::once(head).chain(rows.iter().map(row)).collect();
     let mut text = String::new();
     for line in &lines {
         let cells = line.iter().enumerate().map(|(at, cell)| {
@@ -334,11 +336,12 @@ fn as_table(rows: &[Member]) -> String {
 fn as_json(epoch: u64, rows: &[Member]) -> String {
     let row = |row: &Member| {
         let Member { keys, bytes, epoch, lag, prepared, decided, in_doubt, contradicted, .. } = row;
+        let clock = row.clock.map_or_else(|| "null".to_owned(), |clock| clock.ahead_ms.to_string());
         let error = row.up.as_ref().err().map_or_else(|| "null".to_owned(), |why| quoted(why));
         format!(
             "{{\"node\":{},\"slots\":{},\"ranges\":{},\"keys\":{keys},\"bytes\":{bytes},\"epoch\":{epoch},\
              \"lag\":{lag},\"prepared\":{prepared},\"decided\":{decided},\"in_doubt\":{in_doubt},\
-             \"contradicted\":{contradicted},\"reachable\":{},\"error\":{error}}}",
+             \"contradicted\":{contradicted},\"clock_ahead_ms\":{clock},\"reachable\":{},\"error\":{error}}}",
             quoted(&row.node),
             row.count,
             quoted(&row.slots),
@@ -366,6 +369,8 @@ fn quoted(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use store::client::ClockOffset;
+
     use super::*;
 
     fn map(nodes: usize) -> SlotMap {
@@ -403,7 +408,7 @@ mod tests {
 
     #[test]
     fn a_table_and_json_tell_the_same() {
-        let row = |up| Member {
+        let row = |up: Result<(), String>| Member {
             node: "a:1".to_owned(),
             slots: "0-9".to_owned(),
             count: 10,
@@ -415,15 +420,17 @@ mod tests {
             decided: 7,
             in_doubt: 8,
             contradicted: 9,
+            clock: up.is_ok().then_some(ClockOffset { ahead_ms: 12, error_ms: 1 }),
             up,
         };
         let rows = [row(Ok(())), row(Err("no \"way\"".to_owned()))];
-        let table = "node  slots  keys  bytes  epoch  lag  in doubt  reachable     ranges\n\
-                     a:1   10     2     300    4      5    8         yes           0-9\n\
-                     a:1   10     2     300    4      5    8         no: no \"way\"  0-9\n";
+        let table = "node  slots  keys  bytes  epoch  lag  in doubt  clock    reachable     ranges\n\
+                     a:1   10     2     300    4      5    8         +12 ms   yes           0-9\n\
+                     a:1   10     2     300    4      5    8         unknown  no: no \"way\"  0-9\n";
         assert_eq!(as_table(&rows), table);
-        let start = r#"{"node":"a:1","slots":10,"ranges":"0-9","keys":2,"bytes":300,"epoch":4,"lag":5,"prepared":6,"decided":7,"in_doubt":8,"contradicted":9,"#;
-        let (up, down) = (r#""reachable":true,"error":null}"#, r#""reachable":false,"error":"no \"way\""}"#);
+        let start = r#"{"node":"a:1","slots":10,"ranges":"0-9","keys":2,"bytes":300,"epoch":4,"lag":5,"prepared":6,"decided":7,"in_doubt":8,"contradicted":9,"clock_ahead_ms":"#;
+        let (up, down) =
+            (r#"12,"reachable":true,"error":null}"#, r#"null,"reachable":false,"error":"no \"way\""}"#);
         let json = format!("{{\"epoch\":7,\"nodes\":[{start}{up},{start}{down}]}}\n");
         assert_eq!(as_json(7, &rows), json);
     }

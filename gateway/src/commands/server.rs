@@ -407,13 +407,17 @@ fn stores_section(server: &Server, text: &mut String) {
         lines!(text, "stores_epoch": cluster.map().epoch());
     }
     for (number, member) in members.iter().enumerate() {
-        let Member { node, count, keys, epoch, prepared, decided, in_doubt, contradicted, up, .. } = member;
+        let Member { node, count, keys, epoch, prepared, decided, in_doubt, contradicted, up, clock, .. } =
+            member;
         let state = up.as_ref().map_or("down", |()| "up");
         let _ = write!(
             text,
             "store{number}:addr={node},state={state},slots={count},keys={keys},epoch={epoch},\
              prepared={prepared},decided={decided},in_doubt={in_doubt},contradicted={contradicted}"
         );
+        if let Some(clock) = clock {
+            let _ = write!(text, ",clock_ahead_ms={},clock_error_ms={}", clock.ahead_ms, clock.error_ms);
+        }
         if let Err(why) = up {
             let _ = write!(text, ",why={}", why.replace(['\r', '\n', ','], " "));
         }

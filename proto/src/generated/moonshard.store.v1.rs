@@ -304,9 +304,10 @@ pub struct Run {
 /// Sent every second by the peer. The response is Status.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Heartbeat {
-    /// Epoch of the peer's map.
-    #[prost(uint64, tag = "1")]
-    pub epoch: u64,
+    /// Digest of the peer's map. Several nodes change maps at the same time, so of two maps with one epoch each may have what the
+    /// other one lacks.
+    #[prost(fixed64, tag = "2")]
+    pub map_digest: u64,
     /// As in Handshake.
     #[prost(bool, tag = "30")]
     pub invalidations: bool,
@@ -363,9 +364,12 @@ pub struct Status {
     /// Gateways that have not confirmed the map of this node.
     #[prost(uint64, tag = "22")]
     pub gateways_behind: u64,
-    /// Present if its epoch is greater than that of the heartbeat.
+    /// Present if its digest is not that of the heartbeat.
     #[prost(message, optional, tag = "16")]
     pub map: ::core::option::Option<SlotMap>,
+    /// The Unix time of the node, in milliseconds.
+    #[prost(uint64, tag = "23")]
+    pub now_ms: u64,
     /// Counts before the last reset. Together with hits, misses, expired and evicted: since the node was started.
     #[prost(message, optional, tag = "20")]
     pub before_reset: ::core::option::Option<Counts>,

@@ -13,7 +13,7 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(1), Duration::from_m
 /// The error for a request whose slots have been moving for too long.
 pub(super) const MOVING: CommandError = CommandError::new("TRYAGAIN nothing was done: slots are moving");
 
-/// Whoever has waited so long for the answer to an attempt has found where it belonged.
+/// A caller that has waited so long for the answer to an attempt had reached the right node.
 const SETTLED: Duration = Duration::from_secs(1);
 
 /// The attempts of one request.

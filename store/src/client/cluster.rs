@@ -1,4 +1,4 @@
-//! All nodes of a cluster: who owns what, and the way there.
+//! All nodes of a cluster: which node owns which slots, and the links to them.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -16,6 +16,7 @@ use wire::refusal::Code;
 use wire::request::Body as Ask;
 use wire::response::Body as Answer;
 
+use super::clock::{ClockOffset, MAX_CLOCK_DIFFERENCE};
 use super::credentials::PeerCredentials;
 use super::link::{Link, LinkHandshake, Pending};
 use super::lost::Lost;
@@ -61,9 +62,9 @@ struct View {
 }
 
 impl Cluster {
-    /// Connects to these nodes, each `HOST:PORT`, and stays connected. Unless they know better, they own equal shares
-    /// of the slots. Needs a runtime.
-    /// Nodes that were told nothing about it yet tell of keyspace events of the classes in `notify`.
+    /// Connects to these nodes, each `HOST:PORT`, and stays connected. If the nodes have no slot map yet, they own equal
+    /// shares of the slots. Needs a runtime. Nodes for which no gateway has configured keyspace events send those of the
+    /// classes in `notify`.
     pub fn open(
         nodes: &[String],
         credentials: PeerCredentials,
@@ -121,31 +122,44 @@ impl Cluster {
         view.map = Arc::new(map);
     }
 
-    /// Takes what is newer in this map. The nodes hear which folders belong to it: one that has another finds it out.
+    /// Merges this map into its own. The nodes are sent new identities: a node with another directory is refused then.
     pub fn learn(self: &Arc<Self>, map: &wire::SlotMap) -> Result<(), String> {
-        let map = SlotMap::from_wire(map).map_err(|error| error.0)?;
-        let news = {
+        self.learn_map(SlotMap::from_wire(map).map_err(|error| error.0)?)
+    }
+
+    fn learn_map(self: &Arc<Self>, map: SlotMap) -> Result<(), String> {
+        let has_news = {
             let mut view = self.view.write();
             let map = match view.map.is_guess() {
                 true if view.map.is_akin(&map) => map,
                 true => return Err("the node has a different list of nodes, or another order".into()),
                 false => view.map.merged(&map).map_err(|error| error.0)?,
             };
-            let news = (map.identities() != view.map.identities()).then(|| map.to_wire());
+            let has_news = map.identities() != view.map.identities();
             if map != *view.map {
                 self.view(&mut view, map);
             }
-            news
+            has_news
         };
-        if let Some(map) = news {
-            self.links().iter().for_each(|link| {
-                link.send_oneway(Ask::SetTopology(Box::new(wire::SetTopology { map: Some(map.clone()) })))
-            });
+        if has_news {
+            (0..self.links().len()).for_each(|node| self.send_map(node));
         }
         Ok(())
     }
 
-    /// Who owns what, as far as is known.
+    /// Sends a node the map as it is known here.
+    fn send_map(&self, node: NodeId) {
+        let (map, link) = {
+            let view = self.view.read();
+            (view.map.clone(), view.links.get(node).cloned())
+        };
+        if let Some(link) = link {
+            let topology = wire::SetTopology { map: Some(map.to_wire()) };
+            link.send_oneway(Ask::SetTopology(Box::new(topology)));
+        }
+    }
+
+    /// The slot map, as far as it is known.
     pub fn map(&self) -> Arc<SlotMap> {
         self.view.read().map.clone()
     }
@@ -182,9 +196,9 @@ impl Cluster {
         (self.peer << 40) | (count & ((1 << 40) - 1))
     }
 
-    /// Sends a command to a node, as a transaction of its own. Commands of one `sequence` to one node are run in order; `since` is
-    /// the number of the first one of them that is on its way, 0 if none is: behind one that has to be sent again, all
-    /// those have to that were sent with it on its way. One that waits for a lock when its answer is given up is not run.
+    /// Sends a command to a node, as a transaction of its own. Commands of one `sequence` to one node are run in order;
+    /// `since` is the number of the first one of them that has no answer yet, 0 if there is none: if a command has to be sent
+    /// again, so do all that were sent before its answer. A command that waits for a lock when its answer is given up is not run.
     pub fn send(
         &self,
         node: NodeId,
@@ -198,8 +212,8 @@ impl Cluster {
         link.ask(Ask::Execute(execute)).or_nothing(&link)
     }
 
-    /// What became of a command that was sent: its reply, or the error for whoever called it; `None` if it has to be
-    /// sent again, to another node.
+    /// The result of a command that was sent: its reply, or the error for the client; `None` if it has to be sent again, to
+    /// another node.
     pub async fn received(
         self: &Arc<Self>,
         pending: Pending,
@@ -224,6 +238,28 @@ impl Cluster {
             }
             _ => Some(CommandError::owned(format!("TRYAGAIN nothing was done: {}", refusal.reason))),
         }
+    }
+
+    /// Whether the clocks of these nodes are close enough for one transaction, as far as they are known; else why not.
+    pub(super) fn check_clocks(&self, nodes: impl Iterator<Item = NodeId>) -> Result<(), String> {
+        let view = self.view.read();
+        let known: Vec<(&Arc<Link>, ClockOffset)> = nodes
+            .filter_map(|node| view.links.get(node).and_then(|link| Some((link, link.clock()?))))
+            .collect();
+        let Some((first, first_clock)) = known.iter().min_by_key(|(_, clock)| clock.ahead_ms) else {
+            return Ok(());
+        };
+        let differs = |(_, clock): &&(&Arc<Link>, ClockOffset)| {
+            u128::from(clock.difference_ms(*first_clock)) > MAX_CLOCK_DIFFERENCE.as_millis()
+        };
+        let Some((other, clock)) = known.iter().find(differs) else { return Ok(()) };
+        Err(format!(
+            "the clocks of the nodes {} and {} differ by {} ms, which is more than {} ms; synchronize them",
+            first.address(),
+            other.address(),
+            clock.ahead_ms.abs_diff(first_clock.ahead_ms),
+            MAX_CLOCK_DIFFERENCE.as_millis()
+        ))
     }
 
     /// How many keys there are and what they take, by the last status of the nodes.
@@ -319,14 +355,14 @@ impl Cluster {
         }
     }
 
-    /// Tells of events that happen on nodes from now on. Without any: from now on it is these classes that are told.
+    /// Sets the receiver of keyspace events of the nodes. It is called without events when the classes have changed.
     pub fn set_audience(&self, audience: Audience) {
         // The first one stays.
         let audience = self.audience.get_or_init(|| audience);
         audience(self.notify.load(Ordering::Relaxed), Vec::new());
     }
 
-    /// Of which classes of events somebody wants to know, as was said last.
+    /// The configured classes of keyspace events.
     pub(super) fn notify(&self) -> u32 {
         let classes = self.notify.load(Ordering::Relaxed);
         // Without a kind of channel nothing is published.
@@ -352,8 +388,8 @@ impl Cluster {
         self.invalidations_enabled.load(Ordering::Relaxed)
     }
 
-    /// Says whether anybody keeps copies of values: of what a request finds that is sent after this, the keeper is told
-    /// when it changes.
+    /// Sets whether a client keeps copies of values: then this gateway is notified when a key changes that a later request
+    /// has read.
     pub fn enable_invalidations(&self, kept: bool) {
         if self.invalidations_enabled.swap(kept, Ordering::Relaxed) != kept {
             for link in self.links() {
@@ -455,11 +491,9 @@ impl LinkHandshake for NodeHandshake {
                 cluster.learn(&map)?;
                 let identity = map.identities.get(self.node).map_or(0, |identity| identity.id);
                 match cluster.map().identities().get(self.node) {
-                    // Greeted again it hears so itself, and says what to do.
+                    // At the next handshake the node finds that out itself, and says what to do.
                     Some(known) if known.id != identity => {
-                        Err("the node does not have the data that belongs to \
-                                                            it"
-                        .into())
+                        Err("the node does not have the data that belongs to it".into())
                     }
                     _ => Ok(()),
                 }
@@ -472,8 +506,14 @@ impl LinkHandshake for NodeHandshake {
     fn heard(&self, answer: Answer) {
         match (self.cluster.upgrade(), answer) {
             (Some(cluster), Answer::Status(status)) => {
-                // One of another cluster was found out when it was greeted.
-                let _ = status.map.map(|map| cluster.learn(&map));
+                // A node of another cluster was found out when it was greeted.
+                if let Some(Ok(map)) = status.map.map(|map| SlotMap::from_wire(&map))
+                    && cluster.learn_map(map.clone()).is_ok()
+                    && cluster.map().digest() != map.digest()
+                {
+                    // The node lacks what other nodes have said of theirs.
+                    cluster.send_map(self.node);
+                }
             }
             (Some(cluster), Answer::KeyEvents(happened)) => cluster.happened(happened),
             (Some(cluster), Answer::Invalidation(changed)) => cluster.changed(changed),
@@ -493,7 +533,7 @@ impl LinkHandshake for NodeHandshake {
         }
     }
 
-    fn epoch(&self) -> u64 {
-        self.cluster.upgrade().map_or(0, |cluster| cluster.map().epoch())
+    fn map_digest(&self) -> u64 {
+        self.cluster.upgrade().map_or(0, |cluster| cluster.map().digest())
     }
 }

@@ -139,7 +139,7 @@ impl Cluster {
     /// A step of SCAN.
     async fn execute_page(self: &Arc<Self>, call: &Call<'_>, sequence: u64, out: &mut Reply) {
         let map = self.map();
-        let mut scan = merge::Scan::new(call, map.owners(), map.epoch());
+        let mut scan = merge::Scan::new(call, map.owners(), map.digest());
         loop {
             let (node, args) = scan.next();
             let page_call = Call { args: store_engine::Args::new(&args), ..*call };
@@ -148,8 +148,8 @@ impl Cluster {
                 Some(Ok(reply)) => match scan.take(&reply, out) {
                     ScanProgress::More => {}
                     ScanProgress::Over => return,
-                    ScanProgress::Through => match self.newest_epoch().await {
-                        Ok(epoch) => return scan.finish(epoch, out),
+                    ScanProgress::Through => match self.newest_map().await {
+                        Ok(digest) => return scan.finish(digest, out),
                         Err(error) => return out.error(&error),
                     },
                 },
@@ -159,23 +159,20 @@ impl Cluster {
         }
     }
 
-    /// The epoch of the newest map that a node with slots knows, which then is known here too.
-    async fn newest_epoch(self: &Arc<Self>) -> Result<u64, CommandError> {
-        let epoch = self.map().epoch();
-        let invalidations_enabled = self.invalidations_enabled();
-        let ask = |link: &Arc<Link>| {
-            link.ask(Ask::Heartbeat(wire::Heartbeat { epoch, invalidations: invalidations_enabled }))
-        };
+    /// The digest of the map with all that nodes with slots know.
+    async fn newest_map(self: &Arc<Self>) -> Result<u64, CommandError> {
+        let (map_digest, invalidations) = (self.map().digest(), self.invalidations_enabled());
+        let ask = |link: &Arc<Link>| link.ask(Ask::Heartbeat(wire::Heartbeat { map_digest, invalidations }));
         let pending: Vec<_> = self.owners().iter().map(ask).collect();
-        let mut newest = epoch;
         for answer in pending {
+            // The map in it is learnt before the answer arrives here.
             match answer.answer().await {
-                Ok(Answer::Status(status)) => newest = newest.max(status.epoch),
+                Ok(Answer::Status(_)) => {}
                 Ok(_) => return Err(unexpected()),
                 Err(lost) => return Err(lost_error(&lost, false)),
             }
         }
-        Ok(newest)
+        Ok(self.map().digest())
     }
 
     /// A transaction of one call.

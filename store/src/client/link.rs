@@ -24,8 +24,10 @@ use tokio_stream::Stream;
 use tonic::transport::{Endpoint, Uri};
 use tower::service_fn;
 
+use super::clock::ClockOffset;
 use super::lost::Lost;
 use super::request::TracedRequest;
+use crate::journal::unix_ms;
 use crate::latency::Times;
 use crate::spans::Part;
 
@@ -60,8 +62,8 @@ pub trait LinkHandshake: Send + Sync + 'static {
     fn welcome(&self, answer: Answer) -> Result<(), String>;
     /// What the node says unasked, and what it tells of itself: of no interest to who has no clients.
     fn heard(&self, _: Answer) {}
-    /// Epoch of the map as it is known here: the node sends a newer one.
-    fn epoch(&self) -> u64;
+    /// Digest of the map as it is known here: the node sends its own map if that is another one. 0 if there is none.
+    fn map_digest(&self) -> u64;
     /// Whether a client here keeps copies of values that are there.
     fn invalidations_enabled(&self) -> bool {
         false
@@ -127,6 +129,9 @@ struct LinkState {
     /// Wakes when it is up, or cannot be.
     settled: Vec<oneshot::Sender<()>>,
     status: Status,
+    /// The newest heartbeat: its number, and when it was sent, by both clocks.
+    heartbeat: Option<(u64, Instant, u64)>,
+    clock: Option<ClockOffset>,
 }
 
 /// An answer that will come.
@@ -220,6 +225,11 @@ impl Link {
     /// The last status of the node.
     pub fn status(&self) -> Status {
         self.shared.state.lock().status.clone()
+    }
+
+    /// How far the clock of the node is from the clock here, once that is known.
+    pub fn clock(&self) -> Option<ClockOffset> {
+        self.shared.state.lock().clock
     }
 
     /// What became of requests.
@@ -329,6 +339,7 @@ impl LinkState {
     fn fall(&mut self, reason: &str) -> usize {
         self.up = false;
         self.leaving = false;
+        (self.heartbeat, self.clock) = (None, None);
         self.settle();
         self.reason = reason.to_owned();
         self.queue.clear();
@@ -492,9 +503,10 @@ async fn run(
                     return "the node does not respond".into();
                 }
                 missed += 1;
-                let (epoch, invalidations_enabled) = (handshake.epoch(), handshake.invalidations_enabled());
+                let (map_digest, invalidations) = (handshake.map_digest(), handshake.invalidations_enabled());
                 let mut state = shared.state.lock();
-                state.push(Ask::Heartbeat(Heartbeat { epoch, invalidations: invalidations_enabled }));
+                let id = state.push(Ask::Heartbeat(Heartbeat { map_digest, invalidations }));
+                state.heartbeat = Some((id, Instant::now(), unix_ms()));
                 state.wake();
                 continue;
             }
@@ -524,7 +536,12 @@ fn take(
                 handshake.heard(answer.clone());
             }
             shared.full.store(status.memory_full, Ordering::Relaxed);
-            shared.state.lock().status = Status { map: None, ..(**status).clone() };
+            let mut state = shared.state.lock();
+            state.status = Status { map: None, ..(**status).clone() };
+            if let Some((_, sent, sent_ms)) = state.heartbeat.filter(|(id, ..)| *id == response.id) {
+                let took = now.saturating_duration_since(sent);
+                state.clock = Some(ClockOffset::measured(sent_ms, took, status.now_ms));
+            }
         }
         if *greeted && response.id != 0 && !matches!(answer, Answer::Draining(_)) {
             let state = held.get_or_insert_with(|| shared.state.lock());

@@ -89,12 +89,12 @@ fn header(reply: &[u8]) -> Option<(i64, &[u8])> {
 /// A cursor of SCAN is where a node goes on, times this, and the number of the node;
 const CURSORS: u64 = MOST_NODES as u64;
 /// all that times this, and a mark of the map by which the scan began. Small, as some clients read cursors as numbers
-/// with 53 bits; a scan is misled if exactly one less batches of slots move between two of its steps.
+/// with 53 bits: one of so many scans is misled if slots move between two of its steps.
 const MAP_TAGS: u64 = 4096;
 
 /// The mark of a map; never 0, so that a cursor is 0 only at the end.
-fn map_tag_of(epoch: u64) -> u64 {
-    epoch % (MAP_TAGS - 1) + 1
+fn map_tag_of(digest: u64) -> u64 {
+    digest % (MAP_TAGS - 1) + 1
 }
 
 /// A step of SCAN, which goes from node to node. Its cursors say which node goes on, and where.
@@ -122,12 +122,12 @@ pub(super) enum ScanProgress {
 }
 
 impl Scan {
-    /// The step that a call asks for over `nodes`, those of a map of this epoch; the first one refuses what is wrong
-    /// with it.
-    pub fn new(call: &Call<'_>, nodes: Vec<NodeId>, epoch: u64) -> Scan {
+    /// The step that a call asks for over `nodes`, those of the map with this digest; the first one refuses what is
+    /// wrong with it.
+    pub fn new(call: &Call<'_>, nodes: Vec<NodeId>, digest: u64) -> Scan {
         let args: Vec<Vec<u8>> = call.args.items().iter().map(|item| item.to_vec()).collect();
         let (cursor, map_tag) = match call.args.get(1).and_then(|text| scan::cursor(text).ok()).unwrap_or(0) {
-            0 => (0, map_tag_of(epoch)),
+            0 => (0, map_tag_of(digest)),
             cursor => (cursor / MAP_TAGS, cursor % MAP_TAGS),
         };
         let (node, cursor) = ((cursor % CURSORS) as NodeId, cursor / CURSORS);
@@ -177,11 +177,11 @@ impl Scan {
         ScanProgress::Over
     }
 
-    /// Writes the reply of the last step, by a map of this epoch. If slots have moved since the scan began, what was in
+    /// Writes the reply of the last step, by the map with this digest. If slots have moved since the scan began, what was in
     /// them may have gone from a node that it had before it to one that it had behind it: then it goes on from the
     /// beginning.
-    pub fn finish(&self, epoch: u64, out: &mut Reply) {
-        let map_tag = map_tag_of(epoch);
+    pub fn finish(&self, digest: u64, out: &mut Reply) {
+        let map_tag = map_tag_of(digest);
         self.write((map_tag != self.map_tag).then_some((0, 0)), map_tag, out);
     }
 
@@ -254,9 +254,9 @@ mod tests {
         assert_eq!(scan.next(), (1, vec![&b"SCAN"[..], b"17"]));
         assert_eq!(scan.take(b"*2\r\n$1\r\n0\r\n*0\r\n", &mut out), ScanProgress::More);
         assert_eq!(scan.take(b"*2\r\n$1\r\n0\r\n*0\r\n", &mut out), ScanProgress::Through);
-        let mut finished = |epoch| {
+        let mut finished = |digest| {
             out.buf.clear();
-            scan.finish(epoch, &mut out);
+            scan.finish(digest, &mut out);
             String::from_utf8_lossy(&out.buf).into_owned()
         };
         assert_eq!(finished(6), "*2\r\n$1\r\n0\r\n*0\r\n");

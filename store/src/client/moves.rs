@@ -10,6 +10,7 @@ use wire::refusal::Code;
 use wire::request::Body as Ask;
 use wire::response::Body as Answer;
 
+use super::clock::ClockOffset;
 use super::cluster::Cluster;
 use super::credentials::PeerCredentials;
 use super::link::{Link, LinkHandshake};
@@ -62,6 +63,8 @@ pub struct Member {
     pub in_doubt: u64,
     /// Transactions that an operator has decided there, and their coordinator otherwise, since the node was started.
     pub contradicted: u64,
+    /// How far its clock is from the clock here, if it was measured.
+    pub clock: Option<ClockOffset>,
     /// Whether it can be reached; else why not.
     pub up: Result<(), String>,
 }
@@ -166,7 +169,7 @@ pub async fn accept(
         Err(lost) => return Err(format!("{address}: {}", lost.reason)),
     };
     for link in cluster.links() {
-        // Who cannot be reached hears of it from the others.
+        // A node that cannot be reached receives the map from the other nodes.
         let _ =
             link.ask(Ask::SetTopology(Box::new(wire::SetTopology { map: Some(map.clone()) }))).answer().await;
     }
@@ -194,8 +197,8 @@ impl LinkHandshake for Look {
         }
     }
 
-    fn epoch(&self) -> u64 {
-        u64::MAX
+    fn map_digest(&self) -> u64 {
+        0
     }
 }
 
@@ -221,6 +224,7 @@ impl Cluster {
                 decided: status.decided,
                 in_doubt: status.in_doubt,
                 contradicted: status.contradicted,
+                clock: link.clock(),
                 up: link.is_up(),
             }
         };
@@ -276,15 +280,15 @@ impl Cluster {
         Ok(decided)
     }
 
-    /// Adds a node without slots, `HOST:PORT`. Those that have slots know it then; one that has heard of another
-    /// node in its place refuses it.
+    /// Adds a node without slots, `HOST:PORT`. All nodes with slots are sent it; one that knows another node in its place
+    /// refuses it.
     pub async fn add_node(self: &Arc<Self>, address: &str) -> Result<NodeId, String> {
         let map = self.map();
         if let Some(node) = map.nodes().iter().position(|node| node == address) {
             return Ok(node);
         }
         let map = map.with_node(address).map_err(|error| error.0)?.to_wire();
-        // All who add nodes ask in this order, so that the first one is followed by all.
+        // All clients that add nodes ask in this order, so that the first addition is followed by all.
         for link in self.owners() {
             let request = link
                 .ask(Ask::SetTopology(Box::new(wire::SetTopology { map: Some(map.clone()) })))
@@ -304,7 +308,7 @@ impl Cluster {
 
     /// What still needs a node; an error if it cannot be asked.
     pub async fn unfinished(&self, node: NodeId) -> Result<Unfinished, String> {
-        let heartbeat = wire::Heartbeat { epoch: u64::MAX, invalidations: false };
+        let heartbeat = wire::Heartbeat { map_digest: self.map().digest(), invalidations: false };
         match self.link(node).ask(Ask::Heartbeat(heartbeat)).answer().await {
             Ok(Answer::Status(status)) => Ok(Unfinished {
                 gateways_behind: status.gateways_behind,
@@ -328,7 +332,9 @@ impl Cluster {
         let error =
             |why: &str, may_pass: bool| MoveError { why: format!("{}: {why}", link.address()), may_pass };
         let failed = |why: &str| error(why, true);
-        // It may not have heard of the receiver.
+        // Keys with a time to live would expire early there, or late.
+        self.check_clocks([from, to].into_iter()).map_err(|why| failed(&why))?;
+        // Its map may lack the receiver.
         let learn = Ask::SetTopology(Box::new(wire::SetTopology { map: Some(map.to_wire()) }));
         match link.ask(learn).answer().await {
             Ok(Answer::Refusal(refusal)) => return Err(failed(&refusal.reason)),

@@ -1,9 +1,9 @@
 //! A transaction over nodes in other processes.
 //!
-//! Its keys are locked where they live. Small values come with the locks, and commands are run on these copies; when
-//! it is committed the nodes are told what became of the keys. What is too large for that is changed where it is, by
-//! commands that are sent there, in a transaction of that node. So a script that reads and writes small values costs
-//! two round trips, whatever it does, and one that is taken back was never anywhere but here.
+//! Its keys are locked on their nodes. Small values come with the locks, and commands run on these copies; the commit sends
+//! the nodes the new values. Values that are too large for that are changed on their node, by commands that are sent
+//! there, in a transaction of that node. So a script that reads and writes small values costs two round trips, whatever it
+//! does, and one that is rolled back has changed nothing but copies.
 //!
 //! If several nodes have something to change, all but one prepare it; that one decides, see `server/pending.rs`.
 
@@ -159,8 +159,7 @@ impl DistributedTransaction {
         self.now_ms
     }
 
-    /// The present time as it stays for all its calls: what the nodes have said, or what this clock tells if none was
-    /// asked.
+    /// The time of all its calls: that of the nodes, or of this clock if no node was asked.
     pub fn keep_time(&mut self, clock: impl FnOnce() -> u64) -> u64 {
         if self.now_ms == 0 {
             self.now_ms = clock();

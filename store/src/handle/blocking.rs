@@ -13,7 +13,7 @@ use crate::client::{Backoff, Cluster};
 use crate::node::Node;
 use crate::wait::Waiter;
 
-/// A call that waits, for those who end the waiting otherwise.
+/// A call that waits, for a caller that ends the waiting in another way.
 #[derive(Clone)]
 pub enum Blocked {
     /// On the node of this process.

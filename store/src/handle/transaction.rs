@@ -146,7 +146,7 @@ impl Transaction {
         }
     }
 
-    /// The present time: what the nodes elsewhere have said, or what this clock tells, which then is theirs too.
+    /// The time of all its calls: that of the nodes, or of this clock, which the nodes then use too.
     pub fn keep_time(&mut self, clock: impl FnOnce() -> u64) -> u64 {
         match self {
             Transaction::Local(_) | Transaction::Away => clock(),

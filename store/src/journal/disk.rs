@@ -65,7 +65,7 @@ pub enum DiskError {
         /// The last one that is there.
         found: u64,
     },
-    /// Somebody else has it open.
+    /// Another process has it open.
     Busy(PathBuf),
     /// A later version wrote it.
     Newer {
@@ -80,7 +80,7 @@ pub enum DiskError {
     Io {
         /// What was tried.
         doing: &'static str,
-        /// With which file or folder.
+        /// The file or directory.
         file: PathBuf,
         /// Its answer.
         error: io::Error,
@@ -105,7 +105,7 @@ impl DiskError {
         move |error| DiskError::Io { doing, file, error }
     }
 
-    /// What clients may know of it: no paths, neither of this system nor of the one that the program was built on.
+    /// The text for clients: without paths, neither of this system nor of the one that the program was built on.
     pub fn cause(&self) -> String {
         match self {
             DiskError::Io { error, .. } => match error.raw_os_error() {

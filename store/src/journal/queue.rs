@@ -15,7 +15,7 @@ use store_engine::effect::{CATALOG, Effect};
 const SETS: usize = 1 << 12;
 const WAYS: usize = 8;
 
-/// Records of so many bytes are moved instead of copied: a copy takes more than a millisecond, during which all who commit
+/// Records of so many bytes are moved instead of copied: a copy takes more than a millisecond, during which all commits
 /// would wait.
 pub const LARGE_RECORD_BYTES: usize = 1 << 20;
 
@@ -129,7 +129,7 @@ impl Queue {
         let (Some(first), rest) = (read.next(), read.next()) else { return };
         let (db, key, effect) = first;
         let replaces = matches!(effect, Effect::Put(_) | Effect::Text(_) | Effect::Number(_));
-        // The checkpoint of the catalog tells the newest record that it knows of by number.
+        // The checkpoint of the catalog has the number of the newest record in it.
         if rest.is_some() || !replaces || db == CATALOG {
             let all = [first].into_iter().chain(rest).chain(read);
             self.forget(all);

@@ -5,7 +5,7 @@
 //! checksum of ours over key and value, the number of the last batch is in the database, and what was flushed last is in
 //! a file apart from it ([`watermark`]).
 //!
-//! A batch is atomic because this is the only writer: what sled is told between two flushes becomes durable with one
+//! A batch is atomic because this is the only writer: what is written to sled between two flushes becomes durable with one
 //! frame of its metadata. sled's own batches are not used, since what they delete leaves empty leaves for ever.
 
 mod image;
@@ -46,7 +46,7 @@ const LEAF_BYTES: u64 = 1100;
 
 type Db = sled::Db<FANOUT>;
 
-/// A folder with a database, our lock and the mark.
+/// A directory with a database, our lock and the mark.
 pub struct Database {
     dir: PathBuf,
     seq: u64,
@@ -92,8 +92,8 @@ impl Database {
         Ok(Database { dir: dir.to_owned(), seq, state: SledState::Reading(image), _lock: lock })
     }
 
-    /// Opens it with what is left of it. What is missing is told to `lost`; if that is anything, the damaged files are
-    /// kept as `sled.damaged-…`.
+    /// Opens it with what is left of it. What is missing is passed to `lost`; then the damaged files are kept as
+    /// `sled.damaged-…`.
     pub fn open_accepting_loss(dir: &Path, lost: &mut dyn FnMut(DiskError)) -> Result<Database, DiskError> {
         let lock = lock(dir, true)?;
         let (home, rescued) = (home(dir), dir.join("sled.rescued"));
@@ -121,13 +121,13 @@ impl Database {
         each: &mut Each,
         problem: &mut dyn FnMut(DiskError),
     ) -> Result<u64, DiskError> {
-        // A copy of a folder may have come without it.
+        // A copy of a directory may lack it.
         let _lock = if dir.join("lock").exists() { Some(lock(dir, false)?) } else { None };
         examine(dir, each, problem)
     }
 
     /// Ends this handle: sled must not be used after an error. It is not even dropped, since that flushes, and a flush
-    /// after a failed one waits for ever. Its own lock stays, so only another process can open the folder again.
+    /// after a failed one waits for ever. Its own lock stays, so only another process can open the directory again.
     fn end(&mut self, error: &DiskError) {
         if let SledState::Writing(writer) =
             std::mem::replace(&mut self.state, SledState::Dead(error.to_string()))
@@ -245,7 +245,7 @@ impl SledWriter {
     fn open(dir: &Path, seq: u64, leaves: u64) -> Result<SledWriter, DiskError> {
         let home = home(dir);
         let db = match open_db(&home) {
-            // We hold the folder: it is a handle of our own that ended with an error.
+            // This process holds the directory: the lock is of an own handle that ended with an error.
             Err(DiskError::Io { error, .. }) if error.kind() == io::ErrorKind::WouldBlock => {
                 relink(dir, &home)?;
                 Some(open_db(&home)?)
@@ -354,7 +354,7 @@ impl SledWriter {
     }
 }
 
-/// The disk in a folder, which is made if it is not there.
+/// The disk in a directory, which is created if it does not exist.
 pub fn in_dir(dir: PathBuf) -> Open {
     Box::new(move || Ok(Box::new(Database::open(&dir)?)))
 }
@@ -376,7 +376,7 @@ fn home(dir: &Path) -> PathBuf {
     dir.join("sled")
 }
 
-/// How long one who wants a folder waits for one who is about to let it go: a killed process holds its lock until the
+/// How long to wait for the lock of a directory that its owner is about to release: a killed process holds it until the
 /// system has cleared it away, and so does a child between its fork and its exec.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -528,7 +528,7 @@ fn parse_head(value: &[u8]) -> Option<(u32, u64)> {
     Some((u32::from_le_bytes(*format), u64::from_le_bytes(*seq)))
 }
 
-/// Gives the database another folder with the same files: sled's lock, which an ended handle keeps, is on the folder.
+/// Gives the database another directory with the same files: sled's lock, which an ended handle keeps, is on the directory.
 fn relink(dir: &Path, home: &Path) -> Result<(), DiskError> {
     let (again, dead) = (dir.join(AGAIN), dir.join("sled.dead"));
     // Of an attempt that a crash ended.
@@ -564,8 +564,8 @@ fn open_db(path: &Path) -> Result<Db, DiskError> {
     attempt("open", path, || config.open())
 }
 
-/// The same for one who has just closed it: sled's lock is gone when the last who saw it has gone, a child before its exec
-/// included.
+/// The same for a database that was just closed: sled's lock is released with the last process that inherited it, such as a
+/// child before its exec.
 fn open_again(path: &Path) -> Result<Db, DiskError> {
     let until = Instant::now() + LOCK_TIMEOUT;
     loop {

@@ -1,4 +1,4 @@
-//! What can be done with the data of a server that does not run: to look at it, and to fill a new folder.
+//! What can be done with the data of a server that does not run: to read it, and to fill a new directory.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -46,7 +46,7 @@ impl Contents {
     }
 }
 
-/// What was found in a folder.
+/// What was found in a directory.
 pub struct Examined {
     /// What the next start would see.
     pub contents: Contents,
@@ -56,7 +56,7 @@ pub struct Examined {
     pub journal_bytes: u64,
 }
 
-/// Reads a folder that nobody has open, and changes nothing. What is damaged is told to `problem` and left out.
+/// Reads a directory that no process has open, and changes nothing. What is damaged is passed to `problem` and left out.
 pub fn examine(dir: &Path, problem: &mut dyn FnMut(DiskError)) -> Result<Examined, DiskError> {
     if !Database::is_in(dir) {
         let dir = dir.display();
@@ -80,9 +80,9 @@ pub fn examine(dir: &Path, problem: &mut dyn FnMut(DiskError)) -> Result<Examine
     })
 }
 
-/// Makes these the contents of a folder, which must not have any; it is made if it is not there.
+/// Makes these the contents of a directory, which must be empty; it is created if it does not exist.
 ///
-/// Until all is written, the folder has a journal without its one record: it is not taken for whole after a crash.
+/// Until all is written, the directory has a journal without its one record: it is not taken for complete after a crash.
 pub fn fill(dir: PathBuf, contents: Contents) -> Result<(), DiskError> {
     fill_disk(in_dir(dir), contents)
 }
@@ -115,7 +115,7 @@ pub(super) fn fill_disk(open: Open, contents: Contents) -> Result<(), DiskError>
     Writer::new(node, disk, open, state).checkpoint_all()
 }
 
-/// All records of a folder, to be read.
+/// All records of a directory, for reading.
 struct DiskRecords {
     dir: PathBuf,
     seq: u64,

@@ -83,7 +83,7 @@ impl Disk for FakeDisk {
     }
 }
 
-/// A node with its writer, which works when it is told to.
+/// A node whose writer works only when a test calls it.
 struct Rig {
     platter: Arc<Platter>,
     node: Arc<Node>,
@@ -112,7 +112,7 @@ impl Rig {
 
 type Contents = BTreeMap<(usize, Vec<u8>), (Option<NonZeroU64>, Vec<Vec<u8>>)>;
 
-/// How the mark of a sticky key is told.
+/// How the mark of a sticky key is shown.
 const STICKY: &[u8] = b"sticky";
 
 /// The keys in which both differ, and how many elements each has.
@@ -261,7 +261,7 @@ fn execute(node: &Node, line: &str) {
     });
 }
 
-/// A transaction over keys that nobody else has.
+/// A transaction over keys that no other transaction uses.
 fn begin(node: &Arc<Node>, keys: &[&str]) -> Box<LocalTransaction> {
     let request = |key: &&str| LockRequest { db: 0, key: key.as_bytes().into(), mode: Mode::Exclusive };
     let requests = keys.iter().map(request).collect();
@@ -383,7 +383,7 @@ fn play(steps: &[Step]) {
     assert_eq!(rig.writer.checkpoint.garbage.len(), 0);
 }
 
-/// Whatever records are missing or were cut off, who accepts that goes on, and the disk is sound from then on.
+/// Whatever records are missing or were cut off, the node goes on once the loss is accepted, and the disk is sound then.
 fn lose(calls: &[u64], lost: &[(prop::sample::Index, Option<prop::sample::Index>)]) {
     let mut rig = Rig::start(Arc::default());
     for (at, number) in calls.iter().enumerate() {
@@ -411,7 +411,7 @@ fn lose(calls: &[u64], lost: &[(prop::sample::Index, Option<prop::sample::Index>
     assert!(empty.is_none(), "{empty:?}");
 }
 
-/// What a new disk is filled with is there; if that was interrupted, nobody takes it for the whole.
+/// A new disk has what it was filled with; if that was interrupted, it is not taken for complete.
 #[test]
 fn a_disk_that_was_filled_is_whole_or_damaged() {
     let rig = Rig::start(Arc::default());

@@ -32,7 +32,7 @@ const CHUNK_BYTES: usize = 16 << 10;
 /// While the journal is shorter than this, and than a quarter of the data, nothing is folded: keys that change often are
 /// then folded seldom, and many that are neighbours on the disk at once. A longer one costs less time and more room.
 const JOURNAL_BYTES: u64 = 32 << 20;
-/// How many times longer the journal may become before those who change something wait.
+/// How many times longer the journal may become before clients that write wait.
 const JOURNAL_SLACK: u64 = 2;
 /// What a round folds at first; then as much as fits into [`CHECKPOINT_TIME`].
 const CHECKPOINT_BYTES: usize = 1 << 20;
@@ -180,7 +180,7 @@ impl Writer {
     pub(super) fn cycle(&mut self, all: bool) -> usize {
         self.try_cycle(all).unwrap_or_else(|error| {
             let broke = self.disk.take().is_some();
-            // Nobody waits for a disk that is not there.
+            // Without a disk no caller waits.
             self.granting.clear();
             let failure = Failure { detail: error.to_string().into(), cause: error.cause().into() };
             // That it does not open again is less to know than why it had to be.
@@ -271,7 +271,7 @@ impl Writer {
     fn pace(&mut self, took: Duration) {
         let limit = match journal_of(&self.node).durability() {
             Durability::Periodic => CHECKPOINT_TIME,
-            // Those who wait for the next round wait for this one.
+            // Callers that wait for the next round wait for this one.
             Durability::Sync => CHECKPOINT_TIME / 10,
         };
         if took > limit {
@@ -281,7 +281,7 @@ impl Writer {
         }
     }
 
-    /// Tells the journal of keys that have expired. Their time is in the journal already; but the checkpoint is to
+    /// Records in the journal that keys have expired. Their time is in the journal already; but the checkpoint is to
     /// forget them, and a clock that is set back must not bring them back.
     ///
     /// The record has the time of the key, not that of this clock: a transaction may have seen the later time of another
@@ -457,7 +457,7 @@ impl Writer {
                 return self.checkpoint.put_whole(name, out, &mut self.batch);
             }
         }
-        // Whoever holds a lock finds what was there.
+        // A transaction that holds a lock finds the old value.
         debug_assert!(false, "a locked string is gone");
         self.dirty.put_back(name.clone(), What::Whole);
     }

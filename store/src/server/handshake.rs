@@ -7,7 +7,7 @@ use wire::response::Body as Answer;
 use super::membership::Membership;
 use crate::client::link::LinkHandshake;
 
-/// What it says of itself, and hears.
+/// The request it sends, and what it does with the reply.
 pub(crate) struct PeerHandshake {
     hello: wire::Handshake,
 }
@@ -43,7 +43,7 @@ impl LinkHandshake for PeerHandshake {
         }
     }
 
-    fn epoch(&self) -> u64 {
-        self.hello.map.as_ref().map_or(0, |map| map.epoch)
+    fn map_digest(&self) -> u64 {
+        0
     }
 }

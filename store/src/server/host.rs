@@ -5,10 +5,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
+use proto::store::v1 as wire;
 use store_engine::notifications::show_classes;
+use subtle::ConstantTimeEq;
 
 use super::handshake::PeerHandshake;
 use super::membership::Membership;
+use super::newcomer::Newcomer;
 use super::registry::Registry;
 use super::sessions::Sessions;
 use crate::client::PeerCredentials;
@@ -32,7 +35,7 @@ pub(crate) struct Host {
     pub credentials: PeerCredentials,
     /// Where spans of traced requests go, if they are collected.
     pub sink: Option<Sink>,
-    /// Tells the Unix time in milliseconds.
+    /// The Unix time in milliseconds.
     pub clock: fn() -> u64,
     /// Another one each time the node starts.
     pub boot: u64,
@@ -47,6 +50,8 @@ pub(crate) struct Host {
     pub peers: Mutex<HashMap<String, Arc<Link>>>,
     /// Held while slots leave.
     pub moving: tokio::sync::Mutex<()>,
+    /// What it waits for while it has no slot map.
+    pub newcomer: Newcomer,
 }
 
 impl Host {
@@ -91,6 +96,12 @@ impl Host {
             Arc::new(Link::open(coordinator.clone(), self.credentials.tls.clone(), Arc::new(handshake)));
         coordinators.insert(coordinator, Arc::downgrade(&link));
         link
+    }
+
+    /// Whether the peer has the token of the cluster, if there is one.
+    pub fn has_token(&self, hello: &wire::Handshake) -> bool {
+        let token = self.credentials.token.as_ref();
+        token.is_none_or(|token| token.as_bytes().ct_eq(hello.token.as_bytes()).into())
     }
 
     /// How this node greets another.

@@ -1,8 +1,8 @@
-//! Prepared transactions whose coordinator stays away. Nobody else knows how they end, so they hold their keys until it is
-//! back, or until an operator decides in its place. Clients that want these keys get an error instead of being left to wait.
+//! Prepared transactions whose coordinator cannot be reached. No other node knows the decision, so they hold their keys until
+//! the coordinator is back, or until an operator decides. Clients that need these keys get an error instead of waiting.
 //!
-//! What an operator has decided is remembered until the coordinator can be asked: if that had it otherwise, half of the
-//! transaction is there, and an operator has to know.
+//! The decision of an operator is remembered until the coordinator can be asked: if the coordinator had decided otherwise,
+//! only a part of the transaction was made, and the operator is warned.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -89,8 +89,8 @@ pub(super) fn compare_again(host: &Arc<Host>) {
     }
 }
 
-/// Asks who would have decided how this transaction should have ended, however long that takes, and warns if it was
-/// otherwise.
+/// Asks the coordinator for its decision on a transaction that an operator has ended, however long that takes, and warns if
+/// they differ.
 pub(super) async fn compare(host: Arc<Host>, number: u64) {
     while let Some(Choice { committed: chosen, roles }) = records::chosen(&host.node, number) {
         let coordinator = &roles.coordinator;

@@ -17,8 +17,8 @@ use crate::topology::{NodeId, SlotMap};
 
 /// The node's place, once a peer has sent it.
 ///
-/// Whoever finds a slot to be the node's own and does something with it holds what [`Membership::owns`] gives meanwhile, or
-/// looks again once its keys are locked: slots leave only while the gate of their shard is closed.
+/// A caller that uses a slot of the node holds what [`Membership::owns`] returns meanwhile, or checks again when the keys
+/// are locked: slots leave only while the gate of their shard is closed.
 pub(crate) struct Membership {
     state: RwLock<MembershipState>,
     /// Number of the directory; 0 without one.
@@ -104,8 +104,8 @@ impl Membership {
         taken.map.nodes().get(taken.me).cloned()
     }
 
-    /// Somebody says that this is node `me` of `map`. Takes the place if it has none; else why that is not so. One that
-    /// is known to have had its data in another folder is not believed to be that node.
+    /// A peer takes this node for node `me` of `map`. Becomes that node if it has no place yet; an error if it is another node,
+    /// or if the node is known to have its data in another directory.
     pub fn take(&self, node: &Node, map: SlotMap, me: NodeId) -> Result<Taken, String> {
         let Some(name) = map.nodes().get(me) else {
             return Err(format!("the slot map has no node {me}"));
@@ -193,7 +193,7 @@ impl Membership {
         self.state.write().catalog_leaves = leaves;
     }
 
-    /// What is answered to those who waited for a slot that has left.
+    /// The refusal for calls that waited for a slot that has left.
     pub fn moved(&self) -> wire::Refusal {
         self.taken().map_or_else(homeless, |taken| taken.moved_away("the slot has moved"))
     }
@@ -206,7 +206,7 @@ impl Taken {
         Taken { map: Arc::new(map), me: self.me }
     }
 
-    /// Whether the folder with this number is the one that belongs here; else what to do.
+    /// Whether the directory with this number belongs to the node; else an error that says what to do.
     fn is_right(&self, identity: u64) -> Result<(), String> {
         let known = self.map.identities().get(self.me).map_or(0, |known| known.id);
         if known == 0 || known == identity {

@@ -1,9 +1,9 @@
 //! Slots that go from one node to another while both serve.
 //!
-//! They go in batches. Each is a transaction over both nodes, which the giving one begins and decides: no other call touches
-//! the slots' shard while it lasts. What is in them is prepared at the receiver together with the map in which they
-//! are its own; then one record of the giver's journal removes it, and says both who owns it now and that this is
-//! decided. Wherever that is interrupted, [`pending`] finds out how it ends.
+//! Slots move in batches. Each batch is a transaction over both nodes, which the sending node begins and decides: no other call
+//! uses the shard of the slots meanwhile. The receiver prepares their keys together with the map in which it owns the slots;
+//! then one record of the sender's journal removes the keys, and has both the new map and the decision. If the
+//! move is interrupted at any point, [`pending`] finds out how it ends.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,7 +35,8 @@ use crate::txn::{Cargo, LocalTransaction};
 const BATCH_BYTES: usize = 8 << 20;
 /// How often a batch is begun whose receiver is busy, and how long that one is left alone.
 const ATTEMPTS: (u32, Duration) = (200, Duration::from_millis(10));
-/// Gives a batch away. Whoever asked need not wait for the end.
+
+/// Moves a batch to another node. It goes on if the caller stops waiting.
 pub(super) async fn give(host: Arc<Host>, request: wire::MoveSlots) -> Answer {
     let gone = |_| Err(refusal(Code::Unavailable, "the move failed"));
     match tokio::spawn(async move { batch(&host, &request).await }).await.unwrap_or_else(gone) {
@@ -127,7 +128,7 @@ async fn try_batch(
         coordinator: own_name,
         coordinator_identity: host.membership.identity(),
     };
-    // Known from here on to those who ask for its outcome.
+    // From here on the outcome of the transaction can be asked for.
     if !matches!(host.registry.take(number, 0, true), Found::New) {
         return Ok(None);
     }

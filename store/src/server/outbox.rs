@@ -30,7 +30,7 @@ const MOST_TRACED: usize = 10_000;
 /// Answers on their way to the peer.
 pub(crate) struct Outbox {
     state: Mutex<Unsent>,
-    /// Told when there is room again, or the peer gone.
+    /// Notified when there is room again, or the peer is gone.
     fetched: Notify,
     long_calls: Semaphore,
 }

@@ -1,6 +1,6 @@
 //! Connections of gateways and other nodes, as tonic wants them.
 //!
-//! Any client may connect; who it is is known after the handshake. Before that there is room for some clients, for a while,
+//! Any client may connect, and is unauthenticated until the handshake. There is room for some such clients, for a while,
 //! and for few bytes of each. When there are too many the oldest is cut off: a peer needs a round trip for the handshake, and
 //! is known before as many others have connected.
 
@@ -109,7 +109,7 @@ pub struct Peers {
     /// They are TLS.
     tls: Option<Arc<Tls>>,
     tickets: Tickets,
-    /// Nobody can be let in for a while.
+    /// No connection can be accepted for a while.
     pause: Option<Pin<Box<Sleep>>>,
 }
 

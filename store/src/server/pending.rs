@@ -1,16 +1,19 @@
 //! How transactions over several nodes are prepared and decided.
 //!
-//! A transaction over several nodes is prepared on all but one: they keep what they would have to do in a record,
-//! and their locks. The one that is left decides: its record of the commit holds for all. Whoever has prepared and
-//! hears nothing asks it. What it knows nothing of was not committed, and from then on cannot be. That holds for the data
-//! directory that the transaction was prepared for: of one that has lost it only the other participants may know the end.
+//! A transaction over several nodes is prepared on all participants but one: they write their part into a record, and keep
+//! their locks. The remaining one is the coordinator: its record of the commit decides for all. A participant that has
+//! prepared and receives no decision asks the coordinator. A transaction that the coordinator does not know was not committed, and
+//! cannot be committed from then on. That holds for the data directory for which the transaction was prepared: if the
+//! coordinator has lost that directory, only the other participants may know the decision.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
+use std::pin::pin;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use proto::store::v1 as wire;
 use store_engine::effect::Effects;
+use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 use wire::request::Body as Ask;
 use wire::response::Body as Answer;
@@ -25,10 +28,10 @@ use crate::txn::LocalTransaction;
 /// How old a decision becomes before the participants are asked that have not acknowledged it: an acknowledgement is lost if a
 /// gateway was ended.
 const ASK_AFTER: Duration = Duration::from_secs(5);
-/// How long between two attempts to ask who decides.
+/// The pause between two requests to the coordinator.
 pub(super) const ASK_AGAIN: Duration = Duration::from_millis(200);
 
-/// How long who decides is asked in vain until a transaction is in doubt: a node that is started again is back before.
+/// How long the coordinator is asked in vain until a transaction is in doubt: a node restarts in less time.
 const IN_DOUBT_AFTER: Duration = Duration::from_secs(5);
 
 /// [`ASK_AFTER`], unless a test has no time for that.
@@ -79,8 +82,7 @@ fn arrive(host: &Host, arrival: &Arrival, (effects, records): (&mut Effects, &mu
     host.membership.change(&host.node, (effects, records), &arrival.map);
 }
 
-/// The record of a transaction that is being prepared. Whoever ends that, which may be in the middle of it, leaves no
-/// trace.
+/// The record of a transaction that is being prepared. It is removed if the preparation ends early, at whatever point.
 struct Trace<'a> {
     host: &'a Host,
     number: u64,
@@ -145,7 +147,7 @@ async fn finish_late(host: Arc<Host>, number: u64) {
     host.registry.finished(number);
 }
 
-/// Adds to what a transaction records that it is committed, for `others` who have prepared it.
+/// Adds the decision to commit to the records of a transaction; `others` are the participants that have prepared it.
 pub(super) fn decide(number: u64, records: &mut CatalogChanges, others: &[String]) {
     records.put(&named(DECIDED, number), others.join(",").as_bytes());
 }
@@ -210,10 +212,12 @@ pub(super) async fn end_prepared(
 /// What became of a transaction that this node decides. If that is open, it is ended now.
 pub(super) async fn outcome(host: &Host, number: u64) -> bool {
     loop {
+        let mut ended = pin!(host.registry.ended.notified());
+        ended.as_mut().enable();
         if let Some(committed) = outcome_now(host, number) {
             return committed;
         }
-        tokio::time::sleep(Duration::from_millis(1)).await;
+        ended.await;
     }
 }
 
@@ -284,20 +288,35 @@ pub(super) async fn follow_decisions(host: Weak<Host>) {
         let Some(host) = host.upgrade() else { return };
         drop_acknowledged(&host);
         let mut seen = HashSet::new();
+        let mut by_node: BTreeMap<String, Vec<u64>> = BTreeMap::new();
         for (name, record) in host.node.records(DECIDED) {
             let Some(number) = number_of(&name) else { continue };
             seen.insert(number);
-            if !before.contains(&number) {
-                continue;
-            }
-            for node in String::from_utf8_lossy(&record).split(',') {
-                let link = host.way_to(node.to_owned());
-                let request = link.ask(Ask::Resolve(wire::Resolve { txn: number }));
-                if let Ok(Ok(Answer::Done(_))) = timeout(ask_after(), request.answer()).await {
-                    forget_decision(&host, number, node);
+            if before.contains(&number) {
+                for node in String::from_utf8_lossy(&record).split(',') {
+                    by_node.entry(node.to_owned()).or_default().push(number);
                 }
             }
         }
+        // All at once: a participant that does not answer holds up its own decisions only.
+        let mut asked = JoinSet::new();
+        by_node.into_iter().for_each(|(node, numbers)| {
+            asked.spawn(acknowledged_by(host.clone(), node, numbers));
+        });
+        asked.join_all().await;
         before = seen;
+    }
+}
+
+/// Asks a participant whether it has followed these decisions, up to the first one that it does not answer about.
+async fn acknowledged_by(host: Arc<Host>, node: String, numbers: Vec<u64>) {
+    let link = host.way_to(node.clone());
+    for number in numbers {
+        let request = link.ask(Ask::Resolve(wire::Resolve { txn: number }));
+        match timeout(ask_after(), request.answer()).await {
+            Ok(Ok(Answer::Done(_))) => forget_decision(&host, number, &node),
+            Ok(Ok(_)) => {}
+            Ok(Err(_)) | Err(_) => return,
+        }
     }
 }

@@ -11,9 +11,9 @@ use crate::topology::{NodeId, SlotMap};
 
 /// Which node of the cluster this is, and the slot map as it knows it.
 pub const MEMBERSHIP: &[u8] = b"cluster/place";
-/// The number of the folder, which it has from its first start on.
+/// The number of the data directory, assigned at its first start.
 pub const IDENTITY: &[u8] = b"cluster/identity";
-/// Before a transaction's number: what it will do if it is committed, and who decides that.
+/// Before a transaction's number: what it does if it is committed, and its coordinator.
 pub const PREPARED: &[u8] = b"prepared/";
 /// Before a transaction's number: it is committed, whatever becomes of its gateway.
 pub const DECIDED: &[u8] = b"decided/";
@@ -66,7 +66,7 @@ pub fn read_membership(record: &[u8]) -> Result<(SlotMap, NodeId), String> {
     Ok((map_from_disk(map)?, node as NodeId))
 }
 
-/// The content of the record of a prepared transaction: who decides, its effects, and the slots that come with it.
+/// The content of the record of a prepared transaction: coordinator, effects, and the slots that arrive with it.
 pub fn prepared(roles: &Roles, effects: &[u8], arrival: Option<&Arrival>) -> Vec<u8> {
     let Roles { coordinator, identity, siblings } = roles;
     let mut record = Vec::new();

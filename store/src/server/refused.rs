@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-/// So many lanes are known one by one: those whose clients are gone are never heard of again.
+/// So many sequences are known one by one: the sequence of a client that is gone is never used again.
 const MAX_SEQUENCES: usize = 1000;
 
 /// The last such call of each lane.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use proto::store::v1 as wire;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 use wire::refusal::Code;
@@ -96,6 +96,8 @@ pub(crate) struct Registry {
     pub(super) in_doubt_since: InDoubtSince,
     /// How many an operator has ended otherwise than their coordinator.
     pub contradicted: AtomicU64,
+    /// Notified when one is committed, rolled back or forgotten.
+    pub(super) ended: Notify,
     pub(super) committed: Mutex<Memory>,
     pub(super) refused: Mutex<Memory>,
     /// Held while the record of a decision is changed.
@@ -183,7 +185,7 @@ impl Registry {
         }
     }
 
-    /// Lets a step that waits go on by itself. Whoever ends the transaction ends the step, unless that is committing.
+    /// Runs a step that waits as a task. Ending the transaction ends the step, unless the step is committing.
     pub fn go_on(&self, number: u64, step: impl Future<Output = ()> + Send + 'static) {
         // Held until its handle is known, so that it does not end before.
         let mut live = self.live.lock();
@@ -222,18 +224,19 @@ impl Registry {
     /// It is committed.
     pub fn finished(&self, number: u64) {
         self.committed.lock().add(number);
-        self.live.lock().remove(&number);
+        self.forget(number);
     }
 
     /// It is rolled back.
     pub fn rolled_back(&self, number: u64) {
         self.refused.lock().add(number);
-        self.live.lock().remove(&number);
+        self.forget(number);
     }
 
     /// Forgets a transaction that came to nothing during its step.
     pub fn forget(&self, number: u64) {
         self.live.lock().remove(&number);
+        self.ended.notify_waiters();
     }
 
     /// Ends a transaction of this session that is not prepared, wherever it stands: what was done is taken back. Whether
@@ -321,7 +324,7 @@ impl Registry {
         self.in_doubt_since.send_if_modified(|in_doubt_since| in_doubt_since.remove(&number).is_some());
     }
 
-    /// Ready when one that is in doubt holds what `is_wanted` says: why it is not to be had.
+    /// Waits until a transaction in doubt holds a lock that `is_wanted` selects; returns the refusal for the request.
     pub async fn holds_up(&self, is_wanted: impl Fn(&LocalTransaction) -> bool) -> wire::Refusal {
         let mut in_doubt_since = self.in_doubt_since.subscribe();
         loop {

@@ -1,4 +1,4 @@
-//! How a prepared transaction is ended whose gateway is lost: by its coordinator, by the other participants, or by an operator.
+//! How a prepared transaction ends whose gateway is lost: by its coordinator, the other participants, or an operator.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ pub(super) async fn resolved(host: Arc<Host>, number: u64) -> Answer {
         return unavailable("the transaction is being finished");
     }
     match flush(&host).await {
-        // Who decides is to remember it until then.
+        // The coordinator has to remember the decision until then.
         Ok(()) if records::chosen(&host.node, number).is_some() => unavailable(
             "the decision of the transaction is being \
             verified",

@@ -20,6 +20,7 @@ use wire::{Requests, Response};
 
 use super::admit::Admitted;
 use super::endings;
+use super::founding;
 use super::host::Host;
 use super::in_doubt;
 use super::moving;
@@ -37,9 +38,10 @@ use crate::client::link::unless_silent;
 use crate::client::request::{RequestAttributes, is_answered, parent_span};
 use crate::invalidations::Origin;
 use crate::spans::{self, Part, Scope, SpanKind};
+use crate::topology::SlotMap;
 use crate::wait::Waiter;
 
-/// How long peers may take to finish what they have begun when the node ends. Told in `store.proto`.
+/// How long peers may take to finish what they have begun when the node shuts down. Documented in `store.proto`.
 const LEAVING: Duration = Duration::from_secs(5);
 /// So many requests of one peer may wait for something.
 const MOST_WAITING: usize = 100_000;
@@ -71,7 +73,7 @@ pub(crate) struct Session {
     host: Arc<Host>,
     outbox: Arc<Outbox>,
     number: u64,
-    /// Told when it has greeted.
+    /// Set when the handshake is done.
     known: Known,
     greeted: bool,
     /// The node is about to end.
@@ -135,6 +137,11 @@ impl Session {
                     self.refuse(request.id, Code::Invalid, "an unknown request");
                     continue;
                 };
+                if !self.greeted
+                    && let Ask::Handshake(hello) = &body
+                {
+                    founding::settled(&self.host, hello).await;
+                }
                 let goes_on = match self.traced(request.id, &body) {
                     Some(scope) => scope.act(|| self.take(request.id, body)),
                     None => self.take(request.id, body),
@@ -153,8 +160,8 @@ impl Session {
         self.leave();
     }
 
-    /// Tells the peer that the node is shutting down: what is under way is still answered. Who waits for something to
-    /// come is sent to ask again.
+    /// Notifies the peer that the node is shutting down: pending requests are still answered. Blocking calls are ended, so that
+    /// the peer sends them again.
     fn take_leave(&mut self) {
         self.leaving = true;
         self.outbox.push([Response { id: 0, body: Some(Answer::Draining(wire::Draining {})) }]);
@@ -298,31 +305,32 @@ impl Session {
         if hello.gateway {
             self.host.sessions.is_gateway(self.number);
         }
-        self.host.sessions.knows(self.number, hello.map.map_or(0, |map| map.epoch));
+        // It has been read once, so it is a map.
+        let map = hello.map.and_then(|map| SlotMap::from_wire(&map).ok());
+        self.host.sessions.knows(self.number, map.map_or(0, |map| map.digest()));
         self.host.sessions.invalidations_enabled(&self.host.node, self.number, hello.invalidations);
         true
     }
 
     fn heartbeat(&mut self, id: u64, request: wire::Heartbeat) {
-        self.host.sessions.knows(self.number, request.epoch);
+        self.host.sessions.knows(self.number, request.map_digest);
         if self.host.sessions.invalidations_enabled(&self.host.node, self.number, request.invalidations) {
             // It was set while the stream was made, and what has changed since then was not sent.
             let changed = wire::Invalidation { everything: true, ..wire::Invalidation::default() };
             self.answer(0, Answer::Invalidation(changed));
         }
         let mut status = status(&self.host);
-        if status.epoch > request.epoch {
-            status.map = self.host.membership.taken().map(|taken| taken.map.to_wire());
-        }
+        let map = self.host.membership.taken().map(|taken| taken.map);
+        status.map = map.filter(|map| map.digest() != request.map_digest).map(|map| map.to_wire());
         // Whatever waits for a slow disk: the node is not silent.
         self.send();
         self.outbox.push([Response { id, body: Some(Answer::Status(Box::new(status))) }]);
     }
 
-    /// Nobody waits for this request any more.
+    /// No caller waits for this request any more.
     fn cancel(&mut self, id: u64) {
         let mut waiting = self.waiting.lock();
-        // Whoever has served it in this moment was first.
+        // The call may have been served at this moment.
         if let Some(waiter) = waiting.waiters.remove(&id) {
             drop(waiting);
             let mut out = Reply::new(waiter.protocol());
@@ -422,7 +430,7 @@ impl Session {
         };
         let host = self.host.clone();
         let keys = admitted.key_bytes().filter(|_| !notify_only);
-        // Held until it has its place in the queues, so that it hears of a slot that leaves.
+        // Held until the call is in the queues, so that it is ended if its slot leaves.
         let owned = match host.membership.owns(keys) {
             Ok(owned) => owned,
             Err(moved) => return self.answer(id, Answer::Refusal(moved)),
@@ -483,7 +491,7 @@ fn unwatch_all(host: &Host, watched: Vec<Watched>) {
     }
 }
 
-/// The answer to a step that waits. Whoever asked gets one even if the transaction is ended meanwhile.
+/// The answer to a step that waits. It is sent even if the transaction is ended meanwhile.
 struct Owed {
     outbox: Arc<Outbox>,
     /// The request's number; 0 once it is answered.

@@ -39,7 +39,7 @@ struct PeerSession {
     outbox: Weak<Outbox>,
     is_gateway: bool,
     /// Of the map as it knows it.
-    epoch: u64,
+    map_digest: u64,
     invalidations_enabled: bool,
     /// The questions that it owes an answer to, in their order: when they were asked, and where the answer goes.
     /// Dropped with the peer: then no task waits for it.
@@ -52,7 +52,8 @@ impl Sessions {
         let number = self.last.fetch_add(1, Ordering::Relaxed) + 1;
         let queries = BTreeMap::new();
         let outbox = Arc::downgrade(outbox);
-        let peer = PeerSession { outbox, is_gateway: false, epoch: 0, invalidations_enabled: false, queries };
+        let peer =
+            PeerSession { outbox, is_gateway: false, map_digest: 0, invalidations_enabled: false, queries };
         self.peers.lock().insert(number, peer);
         number
     }
@@ -69,16 +70,17 @@ impl Sessions {
         }
     }
 
-    /// The peer of this session knows the map of this epoch.
-    pub fn knows(&self, session: u64, epoch: u64) {
+    /// The peer of this session knows the map with this digest.
+    pub fn knows(&self, session: u64, map_digest: u64) {
         if let Some(peer) = self.peers.lock().get_mut(&session) {
-            peer.epoch = epoch;
+            peer.map_digest = map_digest;
         }
     }
 
-    /// How many gateways have not confirmed that they know the map of this epoch.
-    pub fn behind(&self, epoch: u64) -> usize {
-        self.peers.lock().values().filter(|peer| peer.is_gateway && peer.epoch < epoch).count()
+    /// How many gateways have not confirmed that they know the map with this digest. One that knows more is counted until
+    /// this node has learnt that from it.
+    pub fn behind(&self, map_digest: u64) -> usize {
+        self.peers.lock().values().filter(|peer| peer.is_gateway && peer.map_digest != map_digest).count()
     }
 
     /// A session has ended.
@@ -133,7 +135,7 @@ impl Sessions {
         self.end.notify_waiters();
     }
 
-    /// Tells all but one that the catalog has changed.
+    /// Notifies all peers but one that the catalog has changed.
     pub fn announce_catalog(&self, but: u64) {
         for (session, peer) in &*self.peers.lock() {
             if *session != but
@@ -144,7 +146,7 @@ impl Sessions {
         }
     }
 
-    /// Tells all gateways of events. One that has not fetched what is there for it misses them.
+    /// Sends events to all gateways. A gateway whose outbox is full misses them.
     pub fn send_events(&self, classes: u32, events: Vec<Notification>) {
         let event = |Notification { class, name, db, key }: Notification| wire::KeyEvent {
             class,
@@ -204,7 +206,7 @@ impl Sessions {
         let waits =
             self.peers.lock().get_mut(&session).and_then(|peer| peer.queries.remove(&received.collect));
         if let Some((_, waits)) = waits {
-            // Whoever came too late is not waited for.
+            // The task that asked may have given up.
             let _ = waits.send(received.answer);
         }
     }

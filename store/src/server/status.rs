@@ -1,25 +1,26 @@
 //! The status that a node sends to its peers.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use proto::store::v1 as wire;
-use subtle::ConstantTimeEq;
 
 use super::host::Host;
-use super::pending;
+use super::{founding, pending};
 use crate::topology::SlotMap;
 
-/// Checks who comes and for whom.
-pub(super) fn greet(host: &Host, hello: &wire::Handshake) -> Result<wire::HandshakeReply, String> {
-    if let Some(token) = &host.credentials.token
-        && !bool::from(token.as_bytes().ct_eq(hello.token.as_bytes()))
-    {
+/// Checks the handshake of a peer.
+pub(super) fn greet(host: &Arc<Host>, hello: &wire::Handshake) -> Result<wire::HandshakeReply, String> {
+    if !host.has_token(hello) {
         return Err("wrong cluster token".into());
     }
     let taken = match &hello.map {
         Some(map) => {
-            let map = SlotMap::from_wire(map).map_err(|error| error.0)?;
-            Some(host.membership.take(&host.node, map, hello.node as usize)?)
+            let (map, me) = (SlotMap::from_wire(map).map_err(|error| error.0)?, hello.node as usize);
+            if founding::is_needed(host, &map) {
+                return Err(founding::confirm(host, map, me));
+            }
+            Some(host.membership.take(&host.node, map, me)?)
         }
         None => host.membership.taken(),
     };
@@ -40,7 +41,8 @@ pub(super) fn status(host: &Host) -> wire::Status {
     let numbers = |counts: &[usize]| counts.iter().map(|count| *count as u64).collect();
     let progress = host.node.journal().map(|journal| (journal.newest(), journal.progress()));
     let (journal_newest, progress) = progress.unwrap_or_default();
-    let epoch = host.membership.taken().map_or(0, |taken| taken.map.epoch());
+    let map = host.membership.taken().map(|taken| taken.map);
+    let (epoch, digest) = map.map_or((0, 0), |map| (map.epoch(), map.digest()));
     wire::Status {
         keys: numbers(&usage.keys),
         expiring: numbers(&usage.expiring),
@@ -66,7 +68,8 @@ pub(super) fn status(host: &Host) -> wire::Status {
         decided: pending::decisions(host) as u64,
         in_doubt: host.registry.in_doubt_since.borrow().len() as u64,
         contradicted: host.registry.contradicted.load(Ordering::Relaxed),
-        gateways_behind: host.sessions.behind(epoch) as u64,
+        gateways_behind: host.sessions.behind(digest) as u64,
         map: None,
+        now_ms: (host.clock)(),
     }
 }

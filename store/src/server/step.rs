@@ -44,14 +44,14 @@ pub(super) fn execute_now(host: &Host, call: &wire::Call) -> Option<Answer> {
     Some(Answer::Reply(out.buf.into()))
 }
 
-/// The same, after those who are in its way.
+/// The same, after the transactions that hold its locks.
 pub(super) async fn execute(host: &Arc<Host>, call: &wire::Call, outbox: &Outbox) -> Answer {
     let (admitted, mut out) = match admitted(host, call, (host.clock)()) {
         Ok((admitted, out, _)) => (admitted, out),
         Err(answer) => return *answer,
     };
     let mut seed = seed(host);
-    // Slots do not move while a key of theirs is locked, but may have before it was.
+    // A slot does not move while one of its keys is locked, but may have moved before.
     let call = admitted.call(0);
     let is_wanted = |txn: &LocalTransaction| match call.command.routing.of(call.args) {
         Routing::ByKey => call.keys().any(|(key, mode)| is_in_the_way(txn, call.db, key, mode)),
@@ -82,7 +82,7 @@ pub(super) async fn execute(host: &Arc<Host>, call: &wire::Call, outbox: &Outbox
     Answer::Reply(out.buf.into())
 }
 
-/// Tells that calls were run, if that is traced.
+/// Ends the span of calls, if the request is traced.
 fn end_span(part: Option<spans::Part>, attributes: impl FnOnce(Span) -> Span) {
     if let Some(part) = part {
         let span = attributes(part.span("work", SpanKind::Internal));
@@ -90,7 +90,7 @@ fn end_span(part: Option<spans::Part>, attributes: impl FnOnce(Span) -> Span) {
     }
 }
 
-/// Tells on which shard a call works, if that is one.
+/// Adds the shard of a call to its span, if it uses one.
 fn on_shard(host: &Host, admitted: &Admitted<'_>, span: Span) -> Span {
     let mut shards = admitted.key_bytes().map(|key| host.node.shard_of(key));
     match shards.next() {
@@ -359,7 +359,7 @@ async fn begun(
         stepped.set_outcome(Outcome::Busy);
         return Ok(None);
     };
-    // Slots do not move while a key of theirs is locked, but may have before it was.
+    // A slot does not move while one of its keys is locked, but may have moved before.
     drop(host.membership.owns(keys())?);
     if begin.everything {
         stepped.map = host.membership.taken().map(|taken| taken.map.to_wire());

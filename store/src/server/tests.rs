@@ -1,5 +1,7 @@
 //! Nodes in one process, whose disks are in memory: what becomes of their transactions when messages and flushes are late.
 
+mod membership;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::pin::Pin;
@@ -120,18 +122,28 @@ struct TestNode {
     listener: std::net::TcpListener,
     address: String,
     kept: Option<Kept>,
+    clock: fn() -> u64,
     serving: JoinHandle<Result<(), String>>,
 }
 
 impl TestNode {
     async fn start(platter: Arc<Platter>, listener: std::net::TcpListener) -> TestNode {
+        TestNode::start_with(platter, listener, unix_ms).await
+    }
+
+    /// The same with another clock.
+    async fn start_with(
+        platter: Arc<Platter>,
+        listener: std::net::TcpListener,
+        clock: fn() -> u64,
+    ) -> TestNode {
         let held = platter.clone();
         let open: Open = Box::new(move || Ok(Box::new(MemoryDisk(held.clone())) as Box<dyn Disk>));
         let kept = Kept::open(open, 2, Durability::Periodic).expect("the disk is readable");
         let service = Service::new(
             kept.node.clone(),
             PeerCredentials::default(),
-            unix_ms,
+            clock,
             Box::new(|_| Ok(())),
             None,
             |_| (),
@@ -142,7 +154,7 @@ impl TestNode {
         let taken = TcpListener::from_std(taken).expect("it does not block");
         let host = service.host.clone();
         let serving = tokio::spawn(service.serve(taken, std::future::pending()));
-        TestNode { platter, host, listener, address, kept: Some(kept), serving }
+        TestNode { platter, host, listener, address, kept: Some(kept), clock, serving }
     }
 
     /// The machine crashes, and the node starts again with what is on its disk.
@@ -153,12 +165,12 @@ impl TestNode {
 
     /// The same with another disk.
     async fn replace(self, platter: Arc<Platter>) -> TestNode {
-        let listener = self.listener.try_clone().expect("a descriptor is free");
+        let (listener, clock) = (self.listener.try_clone().expect("a descriptor is free"), self.clock);
         drop(self);
-        TestNode::start(platter, listener).await
+        TestNode::start_with(platter, listener, clock).await
     }
 
-    /// Ends the node: who connects to it is refused. Its disk and address are left.
+    /// Ends the node: connections to it are refused. Its disk and address are left.
     fn stop(self) -> (Arc<Platter>, String) {
         (self.platter.crashed(), self.address.clone())
     }
@@ -231,11 +243,16 @@ impl Drop for TestNode {
 
 /// Nodes of a cluster.
 async fn cluster<const COUNT: usize>() -> [TestNode; COUNT] {
+    cluster_with([unix_ms; COUNT]).await
+}
+
+/// The same with these clocks.
+async fn cluster_with<const COUNT: usize>(clocks: [fn() -> u64; COUNT]) -> [TestNode; COUNT] {
     let mut nodes = Vec::new();
-    for _ in 0..COUNT {
+    for clock in clocks {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
         listener.set_nonblocking(true).expect("a socket may not block");
-        nodes.push(TestNode::start(Arc::default(), listener).await);
+        nodes.push(TestNode::start_with(Arc::default(), listener, clock).await);
     }
     let names: Vec<String> = nodes.iter().map(|node| node.address.clone()).collect();
     let map = SlotMap::even(&names).expect("good names").founded();

@@ -18,7 +18,7 @@ use crate::journal::LARGE_RECORD_BYTES;
 use crate::lock::Mode;
 
 impl LocalTransaction {
-    /// Keeps all changes, serves those who wait for them, and lets the keys go.
+    /// Commits all changes, serves the calls that wait for them, and unlocks the keys.
     pub fn commit(mut self: Box<Self>) {
         self.keep_part();
         self.limits = TxnLimits::default();
@@ -28,7 +28,7 @@ impl LocalTransaction {
         let mut undo = std::mem::take(&mut self.undo);
         let bytes = undo.bytes();
         if self.node.waiting() == 0 {
-            // Whoever has just begun to wait looks once more, as soon as the keys are let go.
+            // A call that has just begun to wait looks once more when the keys are unlocked.
             return discard(undo, bytes);
         }
         let everywhere = undo.is_everywhere();
@@ -43,12 +43,12 @@ impl LocalTransaction {
         self.serve(changed, self.now_ms);
     }
 
-    /// Serves those who wait for the keys in `changed`, all of which are locked: key by key in the order of their
-    /// change, as Redis does, and those of a key in the order of their coming. What is moved from one list to
-    /// another may serve others in turn.
+    /// Serves the calls that wait for the keys in `changed`, all of which are locked: key by key in the order of their
+    /// change, as Redis does, and for each key in the order in which the calls began to wait. An element that moves from one
+    /// list to another may serve more calls.
     ///
-    /// Whoever cannot be served because its destination is in use looks for itself when it gets that; those behind
-    /// it do not wait with it.
+    /// A call that cannot be served because its destination is locked looks again when it gets that lock; the calls behind
+    /// it do not wait for it.
     pub(crate) fn serve(&mut self, mut changed: VecDeque<(usize, Key)>, now_ms: u64) {
         let node = self.node.clone();
         while let Some((db, key)) = changed.pop_front() {

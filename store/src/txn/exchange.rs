@@ -97,7 +97,7 @@ impl LocalTransaction {
                 seed: &mut 0,
                 undo: Some(undo),
                 effects,
-                // Told of by those who know the command, if at all.
+                // Published by the gateway that knows the command, if at all.
                 key_actions: None,
                 work: &Work::unlimited(),
                 out: &mut Reply::new(Protocol::Resp2),

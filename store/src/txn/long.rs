@@ -202,7 +202,7 @@ impl LocalTransaction {
         *data_bytes += difference(before, detached.bytes());
         detached.attach(undo);
         if interruption == Interruption::Never {
-            // Here, as the one who waits for it may be gone.
+            // Here, as the waiting task may be gone.
             *recorded_bytes = effects.as_bytes().len();
             node.record(effects);
         }

@@ -103,7 +103,7 @@ impl LocalTransaction {
         }
     }
 
-    /// Tells all who watch or await something in these slots, which are another node's now.
+    /// Notifies the watches and waiters in these slots, which belong to another node now.
     pub(crate) fn wake_slots_left(&self, cargo: &Cargo) {
         for space in &mut self.node.shard(cargo.shard).lock().partition.databases {
             space.touch_all(|key| cargo.has(key));
@@ -114,7 +114,7 @@ impl LocalTransaction {
             let waiters: Vec<_> =
                 self.node.shard(number).lock().queues.all().filter(concerned).cloned().collect();
             for waiter in waiters {
-                // An empty reply: try elsewhere. Whoever is served in this moment was first.
+                // An empty reply: try another node. The waiter may have been served at this moment.
                 waiter.answer(Vec::new());
             }
         }

@@ -122,6 +122,10 @@ fn nodes(totals: &mut Gathered, cluster: &Cluster) {
         totals.labelled("moonshard_store_memory_used_bytes", node(), member.bytes);
         totals.labelled("moonshard_store_journal_lag_records", node(), member.lag);
         totals.labelled("moonshard_store_transactions_prepared", node(), member.prepared);
+        if let Some(clock) = member.clock {
+            let ahead = clock.ahead_ms as f64 / 1000.0;
+            totals.seconds("moonshard_store_clock_offset_seconds", vec![node().into()], ahead);
+        }
     }
     for link in cluster.links() {
         let (node, traffic) = (|| link.address().to_owned(), link.traffic());

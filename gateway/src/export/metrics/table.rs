@@ -171,6 +171,7 @@ pub static METRICS: &[Metric] = &[
     row("moonshard_store_memory_used_bytes", Gauge, "By", &["node"], Of::Cluster, "Memory used by the keys of the store node."),
     row("moonshard_store_journal_lag_records", Gauge, "{record}", &["node"], Of::Cluster, "Committed records of the store node that are not on its disk yet."),
     row("moonshard_store_transactions_prepared", Gauge, "{transaction}", &["node"], Of::Cluster, "Prepared transactions that wait for the decision of their coordinator."),
+    row("moonshard_store_clock_offset_seconds", Gauge, "s", &["node"], Of::Cluster, "By how much the clock of the store node is ahead of the clock of the gateway. Nodes whose clocks differ by more than 500 ms take part in no transaction together."),
     row("moonshard_store_requests_total", Counter, "{request}", &["node"], Of::Cluster, "Requests sent to the store node."),
     row("moonshard_store_request_errors_total", Counter, "{request}", &["node"], Of::Cluster, "Requests that the store node refused, or that were lost with the connection."),
     row("moonshard_store_request_duration_seconds", Histogram, "s", &["node"], Of::Cluster, "Response time of the store node, including the wait for locks."),

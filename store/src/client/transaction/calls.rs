@@ -255,8 +255,8 @@ impl DistributedTransaction {
     ) -> Result<bool, TransactionError> {
         let nodes: Vec<NodeId> = self.participants.iter().map(|participant| participant.node).collect();
         if call.command.name == "scan" {
-            let epoch = self.cluster.map().epoch();
-            let mut scan = merge::Scan::new(call, nodes, epoch);
+            let digest = self.cluster.map().digest();
+            let mut scan = merge::Scan::new(call, nodes, digest);
             loop {
                 let (node, args) = scan.next();
                 let calls = vec![wire_call(&Call { args: Args::new(&args), ..*call }, out.protocol)];
@@ -267,7 +267,7 @@ impl DistributedTransaction {
                     merge::ScanProgress::More => {}
                     merge::ScanProgress::Over => return Ok(reply.first() != Some(&b'-')),
                     merge::ScanProgress::Through => {
-                        scan.finish(epoch, out);
+                        scan.finish(digest, out);
                         return Ok(true);
                     }
                 }

@@ -22,8 +22,8 @@ use crate::spans;
 use crate::topology::NodeId;
 
 impl DistributedTransaction {
-    /// Keeps all changes and lets the keys go. An error says whether nothing was done or that is unknown; or that calls could
-    /// not be done that were left to the end. Whoever does not wait for the end does not prevent it.
+    /// Commits all changes and unlocks the keys. An error says that nothing was done, that this is unknown, or that calls
+    /// failed that were deferred to the end. The commit goes on if the caller stops waiting.
     pub async fn commit(self) -> Result<(), TransactionError> {
         let lost = CommandError::new("UNKNOWN whether this was done: the commit failed");
         tokio::spawn(spans::carried(self.finish())).await.unwrap_or(Err(TransactionError::Lost(lost)))
@@ -153,7 +153,7 @@ impl DistributedTransaction {
                         }
                     });
                 }
-                // Whoever has prepared asks the coordinator, for as long as it takes.
+                // A participant that has prepared asks the coordinator, for as long as it takes.
                 Err(_) => participant.link.send_oneway(Ask::Resolve(wire::Resolve { txn: number })),
             }
         }

@@ -40,6 +40,9 @@ impl DistributedTransaction {
     /// Whether it has begun; not if slots had moved.
     pub(super) async fn try_begin(&mut self) -> Result<bool, TransactionError> {
         let nodes = self.nodes_wanted();
+        if nodes.len() > 1 {
+            self.check_clocks(nodes.iter().map(|(node, _)| *node))?;
+        }
         if nodes.len() > 1 && !self.everything {
             // All at once, if no lock is held,
             let pending: Vec<_> =
@@ -73,6 +76,14 @@ impl DistributedTransaction {
         Ok(!self.everything || self.cluster.map().owners().iter().all(has))
     }
 
+    /// An error if the clocks of these nodes and those that take part are too far apart.
+    fn check_clocks(&self, nodes: impl Iterator<Item = NodeId>) -> Result<(), TransactionError> {
+        let participants = self.participants.iter().map(|participant| participant.node);
+        self.cluster.check_clocks(nodes.chain(participants)).map_err(|reason| {
+            TransactionError::Lost(CommandError::owned(format!("TRYAGAIN nothing was done: {reason}")))
+        })
+    }
+
     /// The nodes that are needed, ascending, with what is to be locked there.
     pub(super) fn nodes_wanted(&self) -> Vec<(NodeId, Vec<LockRequest>)> {
         let map = self.cluster.map();
@@ -92,7 +103,7 @@ impl DistributedTransaction {
     pub(super) fn ask_to_begin(&mut self, node: NodeId, locks: &[LockRequest], wait: bool) -> Pending {
         let stream = self.participant(node, false).stream;
         let on_node = self.watches.iter().filter(|watch| watch.node == node);
-        // A watch of another stream is unknown to the node: it is told 0, which is unknown to all.
+        // A watch of another stream is unknown to the node: it is sent 0, which is unknown to all nodes.
         let watches = on_node.map(|watch| if watch.stream == stream { watch.number } else { 0 }).collect();
         let begin = wire::Begin {
             locks: locks.iter().map(wire_lock).collect(),
@@ -178,6 +189,7 @@ impl DistributedTransaction {
                 }
             }
         }
+        self.check_clocks(by_node.keys().copied())?;
         let mut pending = Vec::new();
         for (node, locks) in by_node {
             let locks = once_each(locks);

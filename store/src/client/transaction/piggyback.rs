@@ -1,5 +1,5 @@
 //! Calls that go with its begin or with its end, so that they take no round trip of their own. If that does not work out
-//! nothing was done, and whoever asked for it does the same step by step.
+//! nothing was done, and the caller does the same step by step.
 
 use std::collections::BTreeMap;
 

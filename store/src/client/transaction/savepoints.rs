@@ -36,7 +36,7 @@ impl DistributedTransaction {
         self.part(Savepoint::Rollback).await
     }
 
-    /// Takes the present part back and tells what it had changed, see [`crate::LocalTransaction::undo_part_with_changes`].
+    /// Rolls the present part back and returns what it had changed, see [`crate::LocalTransaction::undo_part_with_changes`].
     pub async fn undo_part_with_changes(
         &mut self,
         most: usize,

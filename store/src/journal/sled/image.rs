@@ -154,7 +154,7 @@ impl Image {
         Ok(image)
     }
 
-    /// The folder of the files.
+    /// The directory of the files.
     pub fn dir(&self) -> &Path {
         &self.dir
     }

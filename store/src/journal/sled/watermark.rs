@@ -74,7 +74,7 @@ fn newest(path: &Path) -> Result<Option<(Flushed, u64)>, DiskError> {
     }
 }
 
-/// The problem of a folder whose mark is not there though it must be.
+/// The error for a directory that lacks its mark.
 pub(super) fn missing(dir: &Path) -> DiskError {
     let (location, what) = ("the whole file".to_owned(), "it is missing".to_owned());
     DiskError::Damaged { file: dir.join(NAME), location, what }
@@ -118,7 +118,7 @@ impl Watermark {
     }
 }
 
-/// Makes a file, or the names in a folder, durable.
+/// Makes a file, or the names in a directory, durable.
 pub(super) fn sync(path: &Path) -> Result<(), DiskError> {
     File::open(path).and_then(|file| file.sync_all()).map_err(DiskError::io("sync", path))
 }
