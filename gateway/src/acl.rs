@@ -1,6 +1,7 @@
 //! Users: who may be let in, and what they may do. Sessions hold on to their account, whose rules change under them,
 //! so that a change holds from the next call on.
 
+mod budget;
 pub mod commands;
 pub mod file;
 pub mod limits;

@@ -25,11 +25,12 @@ use crate::process::certificates::Certificates;
 use crate::process::descriptors;
 use crate::process::io::IoThreads;
 use crate::process::persistence::Storage;
-use crate::server::Registry;
+use crate::process::{Process, Stop};
+use crate::scripts::Scripting;
+use crate::scripts::cache::{sha_of, spelled};
 use crate::server::gateways;
-use crate::server::{self, Parts, Server, Stop};
-use crate::session::ClientInfo;
-use crate::telemetry::counters::{Listener, give_back_memory};
+use crate::server::{self, Registry, Server};
+use crate::telemetry::counters::{Listener, give_back_memory, unix_time};
 use crate::telemetry::log;
 
 /// Why the server did not start: one line.
@@ -136,25 +137,20 @@ async fn run(
         runtime.await.map_err(|error| StartError(format!("cannot prepare the script engine: {error:#}")))?;
     give_back_memory();
     let io = IoThreads::new(io, compute.clone());
-    let server = Server::new(Parts {
-        store: storage.store(),
-        registry: Registry::new(crate::commands::table::FAMILIES),
-        runtime,
-        compute,
-        io: io.clone(),
-        resp_addr,
-        certificates,
-        config,
-    });
+    let run_id = spelled(&sha_of(format!("{:?}{}", unix_time(), std::process::id()).as_bytes()));
+    let process = Process::new(certificates, io.clone(), resp_addr, run_id);
+    let scripting = Scripting::new(&config, runtime, compute);
+    let registry = Registry::new(crate::commands::table::FAMILIES);
+    let server = Server::new(config, storage.store(), registry, scripting, process);
 
     let weak = Arc::downgrade(&server);
     server.store.set_invalidation_listener(Box::new(move |origin, changed| {
         if let Some(server) = weak.upgrade() {
-            server.tracking.changed(&server.pubsub, origin.client, &changed);
+            server.sessions.tracking.changed(&server.sessions.pubsub, origin.client, &changed);
         }
     }));
     hear_of_events(&server);
-    let collector = telemetry::open(&server.config, &server.run_id, &server.spans);
+    let collector = telemetry::open(&server.config, &server.process.run_id, &server.telemetry.spans);
     if let Some(node) = server.store.node() {
         server.config.apply_settings_of_data(node);
         let _ = reload(&server).await;
@@ -185,7 +181,7 @@ async fn run(
     let exporting = tokio::spawn(telemetry::of_server(server.clone(), collector, exporting));
     println!("moonshard ready resp={resp_addr}{}", addresses.concat());
 
-    let mut stop = server.stop.subscribe();
+    let mut stop = server.process.stop.subscribe();
     tokio::select! {
         () = signals.any() => {}
         _ = stop.wait_for(|stop| *stop != Stop::Never) => {}
@@ -196,9 +192,10 @@ async fn run(
     balancing.abort();
     let _ = set_ready.send(false);
     let drained = async {
-        while server.counters.connections.load(Ordering::Relaxed) > 0 {
+        while server.telemetry.counters.connections.load(Ordering::Relaxed) > 0 {
             // They wait for others, who are not served any more.
             server
+                .sessions
                 .clients
                 .lock()
                 .values()
@@ -216,7 +213,7 @@ async fn run(
     // It ends when it has sent what was left.
     let _ = stop_exporting.send(false);
     let _ = exporting.await;
-    let abandon = *server.stop.borrow() == Stop::Abandoning;
+    let abandon = *server.process.stop.borrow() == Stop::Abandoning;
     storage.close(abandon).map_err(StartError)
 }
 
@@ -281,7 +278,7 @@ fn hear_of_events(server: &Arc<Server>) {
     match &server.store {
         ::store::Store::Local(node) => node.set_audience(Box::new(move |classes, events| {
             if let Some(server) = weak.upgrade() {
-                server.pubsub.announce(classes, &events);
+                server.sessions.pubsub.announce(classes, &events);
             }
         })),
         ::store::Store::Distributed(cluster) => {
@@ -292,7 +289,7 @@ fn hear_of_events(server: &Arc<Server>) {
                     // All gateways of a cluster show the same.
                     server.config.notify_keyspace_events.set(classes.into());
                 } else {
-                    server.pubsub.announce(classes, &events);
+                    server.sessions.pubsub.announce(classes, &events);
                 }
             }));
         }
@@ -333,26 +330,25 @@ async fn accept(
             }
         };
         if server.is_protected_from(peer.ip()) {
-            if server.certificates.of(Listener::Resp).is_none() {
+            if server.process.certificates.of(Listener::Resp).is_none() {
                 let _ = stream.try_write(format!("-{}\r\n", server::PROTECTED).as_bytes());
             }
             continue;
         }
         if !server.lets_in() {
-            if server.certificates.of(Listener::Resp).is_none() {
+            if server.process.certificates.of(Listener::Resp).is_none() {
                 let _ = stream.try_write(b"-ERR max number of clients reached\r\n");
             }
             continue;
         }
         set_socket_options(&stream, &server.config);
+        let own = stream.local_addr().unwrap_or(server.process.resp_addr);
         let account = server.acl.default_account().clone();
-        let own = stream.local_addr().unwrap_or(server.resp_addr);
-        let (id, memory) = (server.next_client(), server.client_memory.clone());
-        let client = ClientInfo::new(id, peer.to_string(), own.to_string(), account, memory);
-        match server.certificates.wire(stream, Listener::Resp).and_then(Wire::detach) {
+        let client = server.sessions.new_client(peer.to_string(), own.to_string(), account);
+        match server.process.certificates.wire(stream, Listener::Resp).and_then(Wire::detach) {
             Ok(stream) => net::resp::serve(&server, stream, client, &ready, io.slot()),
             Err(_) => {
-                server.counters.connections.fetch_sub(1, Ordering::Relaxed);
+                server.telemetry.counters.connections.fetch_sub(1, Ordering::Relaxed);
             }
         }
     }

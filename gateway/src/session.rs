@@ -6,6 +6,7 @@ pub mod monitors;
 pub mod pause;
 pub mod pubsub;
 mod push_queue;
+mod sessions;
 pub mod tracking;
 
 use std::collections::HashMap;
@@ -23,7 +24,8 @@ use crate::telemetry::script_trace::Trace;
 use crate::telemetry::spans::{Open, Parent};
 
 pub use client::ClientInfo;
-pub use memory::{ClientMemory, ConnectionMemory, prefix_bytes, subscription_bytes, watch_bytes};
+pub use memory::{ConnectionMemory, prefix_bytes, subscription_bytes, watch_bytes};
+pub use sessions::Sessions;
 
 /// One call, owned: kept in a MULTI queue.
 pub type OwnedCall = Vec<Box<[u8]>>;

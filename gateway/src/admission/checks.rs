@@ -41,18 +41,26 @@ const SCRIPT: u8 = 4;
 /// All checks, in the order in which they are made, which is that of Redis: the first that fails is the reply. A store node
 /// repeats `memory` and `disk` for the calls of other processes.
 const CHECKS: [Check; 12] = [
-    check("for scripts", SCRIPT, Facts::Command, scripts::refuse_outside_scripts),
-    check("read-only script", SCRIPT, Facts::Command, scripts::refuse_writes),
-    check("no waiting in scripts", SCRIPT, Facts::Call, scripts::refuse_waiting),
-    check("users are known", CLIENT, Facts::User, permission::refuse_while_users_unknown),
-    check("authentication", CLIENT, Facts::User, permission::refuse_unauthenticated),
-    check("transaction", CLIENT, Facts::Call, sessions::refuse_within_multi),
-    check("calls per second", CLIENT, Facts::User, limits::refuse_too_many),
+    check("for scripts", SCRIPT, Facts::Command, |_, _, call| scripts::refuse_outside_scripts(call)),
+    check("read-only script", SCRIPT, Facts::Command, |_, origin, call| scripts::refuse_writes(origin, call)),
+    check("no waiting in scripts", SCRIPT, Facts::Call, |_, _, call| scripts::refuse_waiting(call)),
+    check("users are known", CLIENT, Facts::User, |server, _, call| {
+        permission::refuse_while_users_unknown(&server.acl, call)
+    }),
+    check("authentication", CLIENT, Facts::User, |server, origin, call| {
+        permission::refuse_unauthenticated(&server.acl, origin, call)
+    }),
+    check("transaction", CLIENT, Facts::Call, |_, origin, call| sessions::refuse_within_multi(origin, call)),
+    check("calls per second", CLIENT, Facts::User, |server, origin, call| {
+        limits::refuse_too_many(&server.acl, origin, call)
+    }),
     check("permission", CLIENT | EXEC | SCRIPT, Facts::User, permission::refuse_without_permission),
     check("declared keys", SCRIPT, Facts::Call, declared::refuse_undeclared),
     check("memory", CLIENT | SCRIPT, Facts::Call, resources::refuse_when_full),
     check("disk", CLIENT | SCRIPT, Facts::Call, resources::refuse_while_disk_fails),
-    check("subscription", CLIENT, Facts::Call, sessions::refuse_while_subscribed),
+    check("subscription", CLIENT, Facts::Call, |_, origin, call| {
+        sessions::refuse_while_subscribed(origin, call)
+    }),
 ];
 
 const fn check(name: &'static str, origins: u8, depends_on: Facts, run: CheckFn) -> Check {

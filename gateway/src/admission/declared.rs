@@ -27,7 +27,7 @@ impl Declared {
             Refuser::Script => format!(", or set undeclared-keys=widen in script {name}"),
             Refuser::Server => format!(", or set the flag allow-undeclared-keys for script {name}"),
         };
-        Counters::add(&server.counters.undeclared_refused, 1);
+        Counters::add(&server.telemetry.counters.undeclared_refused, 1);
         if self.by == Refuser::User {
             server.acl.note_limit(Limit::UndeclaredKeys);
         }

@@ -8,15 +8,14 @@ use store_engine::{Command, CommandError};
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::origin::{Checked, NotAdmitted, Origin};
-use crate::acl::Account;
 use crate::acl::limits::{Limit, UserLimits};
+use crate::acl::{Account, Acl};
 use crate::scripts::options::{Options, UndeclaredKeys};
-use crate::server::Server;
 use crate::session::Session;
 
 /// Refuses a call of a user who makes too many. What changes the user of a connection, or ends it, is always done.
 pub(super) fn refuse_too_many(
-    server: &Server,
+    acl: &Acl,
     origin: Origin<'_>,
     call: &Checked<'_, '_>,
 ) -> Result<(), NotAdmitted> {
@@ -25,7 +24,7 @@ pub(super) fn refuse_too_many(
     let Some(most) = calls_per_second(account, call.spec()) else { return Ok(()) };
     let done = account.meter.call(most).map_err(|wait| {
         let why = format!("has reached its limit of {most} calls per second; try again in {}", shown(wait));
-        refusal(server, account, Limit::CommandsPerSecond, &why)
+        refusal(acl, account, Limit::CommandsPerSecond, &why)
     });
     Ok(done?)
 }
@@ -48,14 +47,14 @@ fn calls_per_second(account: &Account, spec: &Command) -> Option<u64> {
 /// What a script may use that the user of this session runs, and what becomes of its options. `read_only`: it may not
 /// write.
 pub fn grant(
-    server: &Server,
+    acl: &Acl,
     session: &Session,
     options: &mut Options,
     read_only: bool,
 ) -> Result<Budget, CommandError> {
     let account = &session.account;
     if account.is_unlimited() {
-        return server.budget_for(options, &UserLimits::default());
+        return acl.budget_for(options, &UserLimits::default());
     }
     let limits = *account.user().limits();
     let is_run_as = if session.in_exec { options.within_exec() } else { *options };
@@ -63,21 +62,21 @@ pub fn grant(
     if !limits.allow_mode(mode) {
         let allowed = limits.shown(Limit::ScriptModes).unwrap_or_default();
         let why = format!("may only run scripts that are {allowed}, this one is {mode}; change its flags");
-        return Err(refusal(server, account, Limit::ScriptModes, &why));
+        return Err(refusal(acl, account, Limit::ScriptModes, &why));
     }
     if limits.get(Limit::UndeclaredKeys).is_some() {
         options.undeclared_keys = Some(UndeclaredKeys::Reject);
     }
-    server.budget_for(options, &limits)
+    acl.budget_for(options, &limits)
 }
 
 /// Waits until one more script of this user may run, which it may for as long as what is given is held. It is refused
 /// if its fuel is used up.
 pub async fn script_permit(
-    server: &Server,
+    acl: &Acl,
     account: &Account,
 ) -> Result<Option<OwnedSemaphorePermit>, CommandError> {
-    let script_permit = account.meter.script_permit(|| server.acl.note_limit(Limit::ScriptsAtOnce)).await;
+    let script_permit = account.meter.script_permit(|| acl.note_limit(Limit::ScriptsAtOnce)).await;
     // Only then: what those before it have used counts.
     if let Some(most) = account.user().limits().get(Limit::FuelPerSecond) {
         account.meter.has_fuel().map_err(|wait| {
@@ -85,7 +84,7 @@ pub async fn script_permit(
                 "has reached its limit of {most} units of fuel per second; try again in {}",
                 shown(wait)
             );
-            refusal(server, account, Limit::FuelPerSecond, &why)
+            refusal(acl, account, Limit::FuelPerSecond, &why)
         })?;
     }
     Ok(script_permit)
@@ -95,8 +94,8 @@ fn shown(wait: Duration) -> String {
     format!("{} ms", wait.as_millis() + 1)
 }
 
-fn refusal(server: &Server, account: &Account, limit: Limit, why: &str) -> CommandError {
-    server.acl.note_limit(limit);
+fn refusal(acl: &Acl, account: &Account, limit: Limit, why: &str) -> CommandError {
+    acl.note_limit(limit);
     let user = String::from_utf8_lossy(account.name());
     CommandError::owned(format!("LIMIT {}: user '{user}' {why}", limit.name()))
 }

@@ -6,7 +6,7 @@ use store_engine::{Args, Command, CommandError, Group};
 use super::origin::{Checked, NotAdmitted, Origin, ScriptOrigin};
 use super::parse::full_name;
 use crate::acl::log::{AclLogEntry, Context, Reason};
-use crate::acl::{self, Account, Denied, Refused};
+use crate::acl::{self, Account, Acl, Denied, Refused};
 use crate::server::Server;
 use crate::session::ClientInfo;
 use crate::telemetry::arguments::cut;
@@ -14,25 +14,19 @@ use crate::telemetry::audit::{Caller, Denial};
 use crate::telemetry::counters::unix_ms;
 
 /// Refuses what needs users while the server does not know them.
-pub(super) fn refuse_while_users_unknown(
-    server: &Server,
-    _: Origin<'_>,
-    call: &Checked<'_, '_>,
-) -> Result<(), NotAdmitted> {
-    let is_refused = !server.acl.is_known() && !is_harmless(call.spec());
-    if is_refused { Err(server.acl.why_unknown().into()) } else { Ok(()) }
+pub(super) fn refuse_while_users_unknown(acl: &Acl, call: &Checked<'_, '_>) -> Result<(), NotAdmitted> {
+    let is_refused = !acl.is_known() && !is_harmless(call.spec());
+    if is_refused { Err(acl.why_unknown().into()) } else { Ok(()) }
 }
 
 /// Refuses an unauthenticated client, where a password is needed.
 pub(super) fn refuse_unauthenticated(
-    server: &Server,
+    acl: &Acl,
     origin: Origin<'_>,
     call: &Checked<'_, '_>,
 ) -> Result<(), NotAdmitted> {
     match origin {
-        Origin::Client(session)
-            if session.needs_password(&server.acl) && !call.spec().has(flags::NO_AUTH) =>
-        {
+        Origin::Client(session) if session.needs_password(acl) && !call.spec().has(flags::NO_AUTH) => {
             Err(acl::NOAUTH.into())
         }
         _ => Ok(()),
@@ -78,7 +72,7 @@ pub(super) fn refuse_without_permission(
     }
     let (row, spec, args) = (call.row, call.spec(), call.args());
     let denied = match server.acl.check(account, row.spec(), spec, args) {
-        Ok(()) if stage != Stage::Queued => return Ok(refuse_hidden_keys(server, account, spec, args)?),
+        Ok(()) if stage != Stage::Queued => return Ok(refuse_hidden_keys(&server.acl, account, spec, args)?),
         Ok(()) => return Ok(()),
         Err(Refused::Gone) => return Err(acl::NOAUTH.into()),
         Err(Refused::Denied(denied)) => denied,
@@ -93,7 +87,7 @@ pub(super) fn refuse_without_permission(
         Denied::Key(at) => (Reason::Key, cut(args[at], MOST_LOGGED_BYTES)),
         Denied::Channel(at) => (Reason::Channel, cut(args[at], MOST_LOGGED_BYTES)),
     };
-    let client = server.clients.lock().get(&client).cloned();
+    let client = server.sessions.client(client);
     note_refusal(server, reason, context, object, account.name(), client.as_deref());
     Err(NotAdmitted::Denied(refusal(stage, denied, row.spec(), spec)))
 }
@@ -114,7 +108,7 @@ pub fn note_refusal(
     let client = client.map(|client| server.line_of(client)).unwrap_or_default();
     let user = cut(user, MOST_LOGGED_BYTES);
     let refusal = AclLogEntry { count: 1, reason, context, object, user, at_ms: unix_ms(), client };
-    server.audit.record_denial(&Denial {
+    server.telemetry.audit.record_denial(&Denial {
         caller: Caller { user: &refusal.user, addr },
         at_ms: refusal.at_ms,
         reason: refusal.reason.word(),
@@ -163,7 +157,7 @@ fn refusal(stage: Stage, denied: Denied, row: &Command, spec: &Command) -> Comma
 
 /// SORT reads keys that its patterns name while it runs: only those may say so who may read all.
 fn refuse_hidden_keys(
-    server: &Server,
+    acl: &Acl,
     account: &Account,
     spec: &Command,
     args: Args<'_>,
@@ -179,7 +173,7 @@ fn refuse_hidden_keys(
             _ => None,
         };
         if let Some(option) = option
-            && !server.acl.reads_all_keys(account, spec, args)
+            && !acl.reads_all_keys(account, spec, args)
         {
             let text = format!("ERR {option} option of SORT denied due to insufficient ACL permissions.");
             return Err(CommandError::owned(text));

@@ -22,13 +22,15 @@ pub(super) fn refuse_when_full(
             // Nothing is looked at where nothing can be full.
             server.store.may_be_full()
                 && needs_memory_in(server, session.multi.as_ref(), call)
-                && server.memory_is_full()
+                && memory::is_full(&server.store)
         }
         Origin::Script(ScriptOrigin { memory, .. }) => {
             call.spec().has(flags::DENY_OOM)
                 && match *memory {
                     ScriptMemory::Fixed { full } => full,
-                    ScriptMemory::Present { slack_bytes } => server.memory_exceeds_limit(slack_bytes),
+                    ScriptMemory::Present { slack_bytes } => {
+                        memory::exceeds_limit(&server.store, slack_bytes)
+                    }
                 }
         }
         Origin::Exec(_) => false,
@@ -78,17 +80,19 @@ fn needs_memory(server: &Server, row: Row, spec: &Command, args: Args<'_>) -> bo
     let script = args[1];
     let known = match source {
         ScriptSource::Function => {
-            let function = server.functions.get(script);
+            let function = server.scripting.functions.get(script);
             return function.is_some_and(|function| !function.flags.spares_memory());
         }
-        ScriptSource::Digest => parse_sha(script).and_then(|sha| server.scripts.get(&sha)),
-        ScriptSource::Text => server.scripts.get(&sha_of(script)),
+        ScriptSource::Digest => parse_sha(script).and_then(|sha| server.scripting.cache.get(&sha)),
+        ScriptSource::Text => server.scripting.cache.get(&sha_of(script)),
     };
     match known {
-        Some(known) => known.header.shebang && !server.complete(known.options).flags.spares_memory(),
+        Some(known) => {
+            known.header.shebang && !known.options.or_configured(&server.config).flags.spares_memory()
+        }
         None if *source == ScriptSource::Digest => false,
         None => Header::parse(script).is_ok_and(|(header, _)| {
-            header.shebang && !server.complete(header.options).flags.spares_memory()
+            header.shebang && !header.options.or_configured(&server.config).flags.spares_memory()
         }),
     }
 }

@@ -4,7 +4,7 @@ use store_engine::spec::flags;
 use store_engine::{Command, CommandError, wait};
 
 use super::origin::{Checked, NotAdmitted, Origin};
-use crate::server::{Row, Server};
+use crate::server::Row;
 
 /// The error of a script that calls a command which is not for scripts.
 pub const NOT_IN_SCRIPT: CommandError =
@@ -18,20 +18,12 @@ pub fn is_for_scripts(row: Row, spec: &Command) -> bool {
     !refused || spec.name == "help"
 }
 
-pub(super) fn refuse_outside_scripts(
-    _: &Server,
-    _: Origin<'_>,
-    call: &Checked<'_, '_>,
-) -> Result<(), NotAdmitted> {
+pub(super) fn refuse_outside_scripts(call: &Checked<'_, '_>) -> Result<(), NotAdmitted> {
     if is_for_scripts(call.row, call.spec()) { Ok(()) } else { Err(NOT_IN_SCRIPT.into()) }
 }
 
 /// Refuses what writes to a script that may not write.
-pub(super) fn refuse_writes(
-    _: &Server,
-    origin: Origin<'_>,
-    call: &Checked<'_, '_>,
-) -> Result<(), NotAdmitted> {
+pub(super) fn refuse_writes(origin: Origin<'_>, call: &Checked<'_, '_>) -> Result<(), NotAdmitted> {
     let spec = call.spec();
     match origin {
         Origin::Script(script) if script.read_only && (spec.is_write() || spec.has(flags::PUBLISHES)) => {
@@ -42,6 +34,6 @@ pub(super) fn refuse_writes(
 }
 
 /// Refuses a call that waits for a key, as XREAD with BLOCK does.
-pub(super) fn refuse_waiting(_: &Server, _: Origin<'_>, call: &Checked<'_, '_>) -> Result<(), NotAdmitted> {
+pub(super) fn refuse_waiting(call: &Checked<'_, '_>) -> Result<(), NotAdmitted> {
     Ok(wait::refuse_in_script(call.spec(), call.args())?)
 }

@@ -5,7 +5,6 @@ use store_engine::{CommandError, Protocol};
 
 use super::origin::{Checked, NotAdmitted, Origin};
 use super::parse::full_name;
-use crate::server::Server;
 
 /// Commands that act at once within MULTI.
 const NOT_QUEUED: [&str; 6] = ["exec", "discard", "multi", "watch", "quit", "reset"];
@@ -16,11 +15,7 @@ pub fn is_queued(name: &str) -> bool {
 }
 
 /// Refuses what EXEC could not do.
-pub(super) fn refuse_within_multi(
-    _: &Server,
-    origin: Origin<'_>,
-    call: &Checked<'_, '_>,
-) -> Result<(), NotAdmitted> {
+pub(super) fn refuse_within_multi(origin: Origin<'_>, call: &Checked<'_, '_>) -> Result<(), NotAdmitted> {
     match origin {
         Origin::Client(session)
             if session.multi.is_some() && call.spec().has(flags::NO_MULTI) && is_queued(call.spec().name) =>
@@ -46,11 +41,7 @@ const WHILE_SUBSCRIBED: [&str; 9] = [
 
 /// Redis' refusal of other commands while a RESP2 connection is subscribed to something: the client could not distinguish
 /// their replies from messages.
-pub(super) fn refuse_while_subscribed(
-    _: &Server,
-    origin: Origin<'_>,
-    call: &Checked<'_, '_>,
-) -> Result<(), NotAdmitted> {
+pub(super) fn refuse_while_subscribed(origin: Origin<'_>, call: &Checked<'_, '_>) -> Result<(), NotAdmitted> {
     let Origin::Client(session) = origin else { return Ok(()) };
     if session.subscriptions.is_none()
         || session.protocol == Protocol::Resp3

@@ -16,7 +16,7 @@ use crate::telemetry::rates::{Looks, SAMPLE_INTERVAL};
 /// Runs for as long as the server.
 pub async fn run(server: Arc<Server>) {
     tokio::join!(
-        server.certificates.follow(),
+        server.process.certificates.follow(),
         sample_rates(&server),
         bound_clients(&server),
         of_data(&server)
@@ -27,10 +27,10 @@ pub async fn run(server: Arc<Server>) {
 async fn sample_rates(server: &Server) {
     let mut looks = Looks::default();
     loop {
-        let Counters { commands, bytes_in, bytes_out, .. } = &server.counters;
+        let Counters { commands, bytes_in, bytes_out, .. } = &server.telemetry.counters;
         let sums = [commands, bytes_in, bytes_out].map(|sum| sum.load(Ordering::Relaxed));
-        server.rate_sampler.look(&mut looks, Instant::now(), sums);
-        server.rate_sampler.peak(server.store.usage().bytes as u64);
+        server.telemetry.rate_sampler.look(&mut looks, Instant::now(), sums);
+        server.telemetry.rate_sampler.peak(server.store.usage().bytes as u64);
         tokio::time::sleep(SAMPLE_INTERVAL).await;
     }
 }
@@ -42,13 +42,13 @@ const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
 /// of which each is little is not reported.
 async fn bound_clients(server: &Server) {
     loop {
-        let _ = tokio::time::timeout(SAMPLE_INTERVAL, server.client_memory.exceeded()).await;
+        let _ = tokio::time::timeout(SAMPLE_INTERVAL, server.sessions.memory.exceeded()).await;
         server.evict_clients();
         tokio::time::sleep(BETWEEN_LOOKS).await;
     }
 }
 
-async fn of_data(server: &Arc<Server>) {
+async fn of_data(server: &Server) {
     match &server.store {
         Store::Local(node) => {
             tokio::join!(background::run(node, || pace(server, node), unix_ms), log_disk_failures(node));
@@ -77,7 +77,7 @@ pub async fn log_disk_failures(node: &Node) {
 
 /// As in Redis nothing expires while clients are paused. That the time of a pause is over is noticed here.
 fn pace(server: &Server, node: &Node) -> background::ExpiryPace {
-    let is_paused = server.pause.is_on() && server.pause.holds(true);
+    let is_paused = server.sessions.pause.is_on() && server.sessions.pause.holds(true);
     node.hold_expired(is_paused);
     let pace = server.config.pace();
     if is_paused { background::ExpiryPace { budget: Duration::ZERO, ..pace } } else { pace }

@@ -26,7 +26,7 @@ pub fn of_server(server: &Server, listeners: &Listeners) {
     if let Some(http) = listeners.http {
         info!(
             "web console: http{}://{}/",
-            if server.certificates.of(Listener::Http).is_some() { "s" } else { "" },
+            if server.process.certificates.of(Listener::Http).is_some() { "s" } else { "" },
             reachable(http)
         );
     }

@@ -28,7 +28,7 @@ pub async fn of_server(server: Arc<Server>, collector: Option<Collector>, mut go
     let Some(collector) = collector else { return };
     let gather = || metrics::of_server(&server, true);
     tokio::select! {
-        () = send_metrics(&collector, &server.config, &server.spans.counts.exports_failed[1], gather) => {}
+        () = send_metrics(&collector, &server.config, &server.telemetry.spans.counts.exports_failed[1], gather) => {}
         _ = going.wait_for(|going| !going) => {}
     }
     send_last(&collector, &metrics::of_server(&server, false)).await;

@@ -13,13 +13,14 @@ use crate::acl::commands::{CATEGORIES, category};
 use crate::acl::file::parse_rules;
 use crate::acl::log::AclLogEntry;
 use crate::acl::user::{User, hex};
-use crate::acl::{Account, DEFAULT, Denied, Refused, Selector, allows_channel, has_spaces};
+use crate::acl::{Account, Acl, DEFAULT, Denied, Refused, Selector, allows_channel, has_spaces};
 use crate::admission::full_name;
+use crate::config::Config;
 use crate::scripting::records;
 use crate::server::Server;
 use crate::server::{AsyncHandler, Handler, SessionCommand};
 use crate::session::pubsub::SubscriptionKind;
-use crate::session::{ClientInfo, Session};
+use crate::session::{ClientInfo, Session, Sessions};
 use crate::telemetry::counters::unix_ms;
 
 /// The rows of this family.
@@ -197,7 +198,7 @@ async fn perform(
         b"setuser" => set_user(server, session, args).await.map(|()| out.ok()),
         b"deluser" => delete_users(server, session, args).await.map(|count| out.count(count)),
         b"getuser" => {
-            get_user(server, args[2], out);
+            get_user(&server.acl, args[2], out);
             Ok(())
         }
         b"list" => {
@@ -219,10 +220,10 @@ async fn perform(
             out.bulk(session.account.name());
             Ok(())
         }
-        b"cat" => cat(server, args, out),
+        b"cat" => cat(&server.acl, args, out),
         b"dryrun" => dry_run(server, args, out),
         b"genpass" => generate(args, out),
-        b"log" => reply_log(server, args, out),
+        b"log" => reply_log(&server.acl, args, out),
         b"load" => load(server, session).await.map(|()| out.ok()),
         b"save" => save(server).map(|()| out.ok()),
         _ => {
@@ -237,15 +238,15 @@ async fn set_user(server: &Server, session: &mut Session, args: Args<'_>) -> Res
     if has_spaces(name) {
         return Err(CommandError::new("ERR Usernames can't contain spaces or null characters"));
     }
-    let _script_permit = server.loading.lock().await;
+    let _script_permit = server.scripting.loading.lock().await;
     let user = server.acl.planned(name, args.rest(3).iter().copied())?;
-    if keeps_users(server) {
+    if keeps_users(&server.config) {
         let rules = user.show(server.acl.commands());
         server.store.put_record(records::USER, name, &rules).await?;
         server.acl.is_news(name, &rules);
     }
     let account = server.acl.put(name, user);
-    end_forbidden(server, Some(session), &account);
+    end_forbidden(&server.sessions, Some(session), &account);
     Ok(())
 }
 
@@ -253,32 +254,32 @@ async fn delete_users(server: &Server, session: &mut Session, args: Args<'_>) ->
     if args.rest(2).contains(&DEFAULT) {
         return Err(CommandError::new("ERR The 'default' user cannot be removed"));
     }
-    let _script_permit = server.loading.lock().await;
-    if keeps_users(server) {
+    let _script_permit = server.scripting.loading.lock().await;
+    if keeps_users(&server.config) {
         let gone = args.rest(2).iter().map(|name| name.to_vec()).collect();
         server.store.change_records(records::USER, Vec::new(), gone).await?;
     }
     let gone: Vec<_> = args.rest(2).iter().filter_map(|name| server.acl.remove(name)).collect();
-    gone.iter().for_each(|account| end_forbidden(server, Some(session), account));
+    gone.iter().for_each(|account| end_forbidden(&server.sessions, Some(session), account));
     Ok(gone.len())
 }
 
 /// Whether users are records beside the data, and not lines of a file.
-fn keeps_users(server: &Server) -> bool {
-    server.config.aclfile.get().is_none()
+fn keeps_users(config: &Config) -> bool {
+    config.aclfile.get().is_none()
 }
 
 /// Ends the connections of a user that is gone, and those that hear what it may not hear any more; one's own after the
 /// reply.
-fn end_forbidden(server: &Server, session: Option<&mut Session>, account: &Arc<Account>) {
+fn end_forbidden(sessions: &Sessions, session: Option<&mut Session>, account: &Arc<Account>) {
     let is_its = |client: &ClientInfo| Arc::ptr_eq(&client.account.lock(), account);
     let ended = if account.is_gone() {
-        let clients = server.clients.lock();
+        let clients = sessions.clients.lock();
         clients.values().filter(|client| is_its(client)).cloned().collect()
     } else {
         let user = account.user();
         let Some(allowed) = user.channels() else { return };
-        server.pubsub.listening(|client, kind, name| {
+        sessions.pubsub.listening(|client, kind, name| {
             is_its(client)
                 && !allows_channel(allowed.iter().copied(), name, kind == SubscriptionKind::Pattern)
         })
@@ -290,9 +291,9 @@ fn end_forbidden(server: &Server, session: Option<&mut Session>, account: &Arc<A
     }
 }
 
-fn get_user(server: &Server, name: &[u8], out: &mut Reply) {
-    let Some(account) = server.acl.find(name) else { return out.null() };
-    let (user, commands) = (account.user(), server.acl.commands());
+fn get_user(acl: &Acl, name: &[u8], out: &mut Reply) {
+    let Some(account) = acl.find(name) else { return out.null() };
+    let (user, commands) = (account.user(), acl.commands());
     let (own, others) = user.selectors().split_first().expect("a user has rules of its own");
     let rules = |selector: &Selector, out: &mut Reply| {
         for (field, value) in [
@@ -328,7 +329,7 @@ fn get_user(server: &Server, name: &[u8], out: &mut Reply) {
     }
 }
 
-fn cat(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
+fn cat(acl: &Acl, args: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
     match args.rest(2) {
         [] => {
             out.array(CATEGORIES.len());
@@ -339,7 +340,7 @@ fn cat(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(), CommandEr
                 let name = String::from_utf8_lossy(name).into_owned();
                 CommandError::owned(format!("ERR Unknown category '{name}'"))
             })?;
-            let commands = server.acl.commands();
+            let commands = acl.commands();
             let ids = commands.of_category(category).iter();
             let names: Vec<_> = ids.map(|id| &commands.entry(*id).name).collect();
             out.array(names.len());
@@ -417,11 +418,11 @@ fn generate(args: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
 /// How many refusals ACL LOG shows without a count.
 const USUAL: usize = 10;
 
-fn reply_log(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
+fn reply_log(acl: &Acl, args: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
     let count = match args.rest(2) {
         [] => USUAL,
         [word] if word.eq_ignore_ascii_case(b"reset") => {
-            server.acl.log.clear();
+            acl.log.clear();
             out.ok();
             return Ok(());
         }
@@ -431,7 +432,7 @@ fn reply_log(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(), Com
         }
         _ => return Err(wrong_subcommand(args)),
     };
-    let (now_ms, newest) = (unix_ms(), server.acl.log.newest(count));
+    let (now_ms, newest) = (unix_ms(), acl.log.newest(count));
     out.array(newest.len());
     for AclLogEntry { count, reason, context, object, user, at_ms, client } in newest {
         out.map(7);
@@ -462,10 +463,10 @@ const NO_FILE: CommandError = CommandError::new(
 
 async fn load(server: &Server, session: &mut Session) -> Result<(), CommandError> {
     let path = server.config.aclfile.get().ok_or(NO_FILE)?;
-    let _script_permit = server.loading.lock().await;
+    let _script_permit = server.scripting.loading.lock().await;
     let users = server.acl.load(&path).map_err(|why| CommandError::owned(format!("ERR {why}")))?;
     for account in server.acl.replace(users) {
-        end_forbidden(server, Some(session), &account);
+        end_forbidden(&server.sessions, Some(session), &account);
     }
     Ok(())
 }
@@ -483,7 +484,7 @@ fn save(server: &Server) -> Result<(), CommandError> {
 /// Makes the users known that are kept beside the data, and forgets others. Rules that this version refuses let no client
 /// in, and are named in the log.
 pub async fn reload_users(server: &Server) -> Result<(), CommandError> {
-    if !keeps_users(server) {
+    if !keeps_users(&server.config) {
         return Ok(());
     }
     let records = server.store.records(records::USER).await;
@@ -494,7 +495,7 @@ pub async fn reload_users(server: &Server) -> Result<(), CommandError> {
         if !records.iter().any(is_kept)
             && let Some(account) = server.acl.remove(account.name())
         {
-            end_forbidden(server, None, &account);
+            end_forbidden(&server.sessions, None, &account);
         }
     }
     for (name, rules) in records {
@@ -507,7 +508,7 @@ pub async fn reload_users(server: &Server) -> Result<(), CommandError> {
             User::new(known)
         });
         let account = server.acl.put(&name, user);
-        end_forbidden(server, None, &account);
+        end_forbidden(&server.sessions, None, &account);
     }
     server.acl.know();
     Ok(())

@@ -5,11 +5,12 @@ use std::fmt::Write as _;
 use store_engine::Reply;
 
 use crate::server::Server;
+use crate::telemetry::Telemetry;
 use crate::telemetry::counts::CallReport;
 
 /// Commands that were called since the last reset, by name.
 fn called(server: &Server) -> impl Iterator<Item = (String, CallReport)> + '_ {
-    let all = server.calls.since_reset().into_iter().enumerate();
+    let all = server.telemetry.calls.since_reset().into_iter().enumerate();
     all.filter(|(_, report)| !report.is_empty())
         .map(|(number, report)| (server.registry.name_of(number), report))
 }
@@ -29,8 +30,8 @@ pub fn commandstats(server: &Server, text: &mut String) {
 }
 
 /// INFO's section `errorstats`.
-pub fn errorstats(server: &Server, text: &mut String) {
-    for (code, count) in server.errors.since_reset() {
+pub fn errorstats(telemetry: &Telemetry, text: &mut String) {
+    for (code, count) in telemetry.errors.since_reset() {
         let _ = write!(text, "errorstat_{code}:count={count}\r\n");
     }
 }

@@ -13,7 +13,7 @@ use super::rows::CONNECTION;
 use crate::scripting;
 use crate::server::Server;
 use crate::server::{Handler, SessionCommand};
-use crate::session::{ClientInfo, Replies, Session};
+use crate::session::{ClientInfo, Replies, Session, Sessions};
 use crate::telemetry::spans::{Parent, parse_traceparent};
 
 /// The rows of this family.
@@ -227,7 +227,7 @@ fn client(
         }
         b"getredir" => out.integer(tracking::redirection(session)),
         b"trackinginfo" => tracking::info(session, out),
-        b"unblock" => unblock(server, args, out)?,
+        b"unblock" => unblock(&server.sessions, args, out)?,
         b"traceparent" => {
             session.parent = match args[2] {
                 b"" => Parent::Unknown,
@@ -252,8 +252,8 @@ fn client(
             out.ok();
         }
         b"unpause" => {
-            server.pause.end();
-            hold_expired(server, false);
+            server.sessions.pause.end();
+            server.store.hold_expired(false);
             out.ok();
         }
         b"reply" => {
@@ -328,8 +328,9 @@ fn pause(server: &Server, args: Args<'_>) -> Result<(), CommandError> {
     let millis =
         args.integer(2).map_err(|_| CommandError::new("ERR timeout is not an integer or out of range"))?;
     let millis = u64::try_from(millis).map_err(|_| CommandError::new("ERR timeout is negative"))?;
-    server.pause.begin(Duration::from_millis(millis), only_writes);
-    hold_expired(server, millis > 0);
+    server.sessions.pause.begin(Duration::from_millis(millis), only_writes);
+    // Keys do not expire while clients are paused. Store nodes know nothing of that.
+    server.store.hold_expired(millis > 0);
     Ok(())
 }
 
@@ -338,11 +339,6 @@ fn wrong_count(args: Args<'_>) -> CommandError {
     CommandError::owned(format!(
         "ERR unknown subcommand or wrong number of arguments for '{word}'. Try CLIENT HELP."
     ))
-}
-
-/// Keys do not expire while clients are paused. Store nodes know nothing of that.
-fn hold_expired(server: &Server, held: bool) {
-    server.store.hold_expired(held);
 }
 
 fn list(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
@@ -368,7 +364,7 @@ fn list(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(), CommandE
     if !cursor.is_done() {
         return Err(error::SYNTAX);
     }
-    let mut clients: Vec<_> = server.clients.lock().values().cloned().collect();
+    let mut clients: Vec<_> = server.sessions.clients.lock().values().cloned().collect();
     clients.sort_unstable_by_key(|client| client.id);
     clients.retain(|client| wanted.as_ref().is_none_or(|ids| ids.contains(&client.id)));
     clients.retain(|client| {
@@ -393,7 +389,7 @@ fn kind(word: &[u8]) -> Result<Option<bool>, CommandError> {
 }
 
 fn kill(server: &Server, session: &mut Session, args: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
-    let clients: Vec<_> = server.clients.lock().values().cloned().collect();
+    let clients: Vec<_> = server.sessions.clients.lock().values().cloned().collect();
     if args.len() == 3 {
         let addr = String::from_utf8_lossy(args[2]);
         let victim = clients.iter().find(|client| client.addr == addr);
@@ -448,7 +444,7 @@ fn kill(server: &Server, session: &mut Session, args: Args<'_>, out: &mut Reply)
     Ok(())
 }
 
-fn unblock(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
+fn unblock(sessions: &Sessions, args: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
     let with_error = match args.rest(3) {
         [] => false,
         [word] if word.eq_ignore_ascii_case(b"timeout") => false,
@@ -459,7 +455,7 @@ fn unblock(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(), Comma
         _ => return Err(wrong_count(args)),
     };
     let id = u64::try_from(args.integer(2)?).ok();
-    let client = id.and_then(|id| server.clients.lock().get(&id).cloned());
+    let client = id.and_then(|id| sessions.client(id));
     let ended = client.is_some_and(|client| {
         let blocked = client.blocked.lock().clone();
         blocked.is_some_and(|blocked| blocked.answer(unblocked(with_error, client.details.lock().resp)))

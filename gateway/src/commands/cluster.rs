@@ -3,10 +3,9 @@
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
-use std::sync::Arc;
 
 use resp::{ReplyLimits, Value};
-use store::ParsedCall;
+use store::{ParsedCall, Store};
 use store_engine::reply;
 use store_engine::slot::{SLOTS, slot};
 use store_engine::spec::flags;
@@ -14,6 +13,7 @@ use store_engine::{Args, Arity, Command, CommandError, Group, Protocol, Reply, c
 
 use super::rows::CONNECTION;
 use crate::admission::NOT_IN_SCRIPT;
+use crate::process::Process;
 use crate::server::Server;
 use crate::server::{AsyncHandler, Handler, InExec, SessionCommand};
 use crate::session::{DataAccess, Session};
@@ -48,7 +48,7 @@ pub static COMMANDS: &[SessionCommand] = &[
             summary: "Enables read-only queries for a connection to a Redis Cluster replica node.",
             ..BASE
         },
-        run: Handler::Inline(fine),
+        run: Handler::Inline(|_, _, _, out| fine(out)),
     },
     SessionCommand {
         spec: Command {
@@ -58,7 +58,7 @@ pub static COMMANDS: &[SessionCommand] = &[
             summary: "Enables read-write queries for a connection to a Redis Cluster replica node.",
             ..BASE
         },
-        run: Handler::Inline(fine),
+        run: Handler::Inline(|_, _, _, out| fine(out)),
     },
     SessionCommand {
         spec: Command {
@@ -68,7 +68,7 @@ pub static COMMANDS: &[SessionCommand] = &[
             summary: "Signals that a cluster client is following an -ASK redirect.",
             ..BASE
         },
-        run: Handler::Inline(fine),
+        run: Handler::Inline(|_, _, _, out| fine(out)),
     },
 ];
 
@@ -301,21 +301,21 @@ static CLUSTER: &[Command] = &[
 ];
 
 /// There is nothing to switch: all that there is can be read and written here.
-fn fine(_: &Server, _: &mut Session, _: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
+fn fine(out: &mut Reply) -> Result<(), CommandError> {
     out.ok();
     Ok(())
 }
 
 /// CLUSTER.
 async fn cluster(
-    server: &Arc<Server>,
+    server: &Server,
     session: &Session,
     args: Args<'_>,
     out: &mut Reply,
 ) -> Result<(), CommandError> {
     match &*args[1].to_ascii_lowercase() {
-        b"countkeysinslot" => count_keys(server, session, args, out).await,
-        b"getkeysinslot" => list_keys(server, session, args, out).await,
+        b"countkeysinslot" => count_keys(&server.store, session, args, out).await,
+        b"getkeysinslot" => list_keys(&server.store, session, args, out).await,
         _ => write_reply(server, session, args, out),
     }
 }
@@ -340,7 +340,7 @@ fn write_reply(
     args: Args<'_>,
     out: &mut Reply,
 ) -> Result<(), CommandError> {
-    let id = &server.run_id;
+    let id = &server.process.run_id;
     match &*args[1].to_ascii_lowercase() {
         // Tools take a server for a node of a cluster that answers this.
         b"info" if server.config.cluster_enabled.get() == 0 => {
@@ -379,11 +379,11 @@ fn write_reply(
         b"links" => out.array(0),
         b"keyslot" => out.integer(slot(args[2]).into()),
         b"replicas" | b"slaves" => {
-            knows(server, args[2])?;
+            knows(&server.process, args[2])?;
             out.array(0);
         }
         b"count-failure-reports" => {
-            knows(server, args[2])?;
+            knows(&server.process, args[2])?;
             out.integer(0);
         }
         b"failover" => return Err(CommandError::new("ERR You should send CLUSTER FAILOVER to a replica")),
@@ -400,18 +400,18 @@ fn write_reply(
 }
 
 async fn count_keys(
-    server: &Arc<Server>,
+    store: &Store,
     session: &Session,
     args: Args<'_>,
     out: &mut Reply,
 ) -> Result<(), CommandError> {
     let wanted = slot_of(args.integer(2)?).ok_or(CommandError::new("ERR Invalid slot"))?;
-    out.count(keys_in(server, session, wanted, usize::MAX).await?.len());
+    out.count(keys_in(store, session, wanted, usize::MAX).await?.len());
     Ok(())
 }
 
 async fn list_keys(
-    server: &Arc<Server>,
+    store: &Store,
     session: &Session,
     args: Args<'_>,
     out: &mut Reply,
@@ -420,7 +420,7 @@ async fn list_keys(
     let (Some(wanted), Ok(count)) = (wanted, usize::try_from(count)) else {
         return Err(CommandError::new("ERR Invalid slot or number of keys"));
     };
-    let keys = keys_in(server, session, wanted, count).await?;
+    let keys = keys_in(store, session, wanted, count).await?;
     out.array(keys.len());
     keys.iter().for_each(|key| out.bulk(key));
     Ok(())
@@ -431,8 +431,8 @@ fn slot_of(number: i64) -> Option<u16> {
 }
 
 /// Refuses what is no node.
-fn knows(server: &Server, id: &[u8]) -> Result<(), CommandError> {
-    if id == server.run_id.as_bytes() {
+fn knows(process: &Process, id: &[u8]) -> Result<(), CommandError> {
+    if id == process.run_id.as_bytes() {
         return Ok(());
     }
     Err(CommandError::owned(format!("ERR Unknown node {}", String::from_utf8_lossy(id))))
@@ -443,10 +443,10 @@ fn announced(server: &Server, session: &Session) -> (String, u16) {
     if let Some(address) = server.config.cluster_announce.get() {
         return (address.host, address.port);
     }
-    let own = session.client.laddr.parse::<SocketAddr>().unwrap_or(server.resp_addr);
+    let own = session.client.laddr.parse::<SocketAddr>().unwrap_or(server.process.resp_addr);
     // Empty: the host by which the client has come, which it knows better.
     let host = if own.ip().is_unspecified() { String::new() } else { own.ip().to_string() };
-    (host, server.resp_addr.port())
+    (host, server.process.resp_addr.port())
 }
 
 fn shards(server: &Server, session: &Session, out: &mut Reply) {
@@ -461,7 +461,7 @@ fn shards(server: &Server, session: &Session, out: &mut Reply) {
     out.array(1);
     out.map(7);
     out.bulk(b"id");
-    out.bulk(server.run_id.as_bytes());
+    out.bulk(server.process.run_id.as_bytes());
     out.bulk(b"port");
     out.integer(port.into());
     for (field, value) in [("ip", &*host), ("endpoint", &*host), ("role", "master")] {
@@ -476,7 +476,7 @@ fn shards(server: &Server, session: &Session, out: &mut Reply) {
 
 /// Up to `most` keys of database 0 in a slot.
 async fn keys_in(
-    server: &Arc<Server>,
+    store: &Store,
     session: &Session,
     wanted: u16,
     most: usize,
@@ -488,7 +488,7 @@ async fn keys_in(
         let items = [&b"SCAN"[..], &cursor, b"COUNT", b"1000"];
         let call = ParsedCall::new(row, Args::new(&items)).expect("SCAN takes these arguments").of_server();
         let mut out = Reply::new(Protocol::Resp2);
-        server.store.execute(&call.at(0, 0), session.client.id, unix_ms, &mut 0, &mut out).await;
+        store.execute(&call.at(0, 0), session.client.id, unix_ms, &mut 0, &mut out).await;
         let (next, keys) = match Value::parse(&out.buf, ReplyLimits::default()) {
             Ok(Value::Array(parts)) => match <[Value; 2]>::try_from(parts) {
                 Ok([next, Value::Array(keys)]) => (next, keys),

@@ -48,7 +48,7 @@ pub static COMMANDS: &[SessionCommand] = &[
             syntax: "index:int",
             ..CONNECTION
         },
-        run: Handler::Inline(select),
+        run: Handler::Inline(|_, session, args, out| select(session, args, out)),
     },
     SessionCommand {
         spec: Command {
@@ -132,7 +132,7 @@ fn hello(
     out.bulk(b"id");
     out.integer(session.client.id as i64);
     out.bulk(b"mode");
-    out.bulk(server.mode().as_bytes());
+    out.bulk(server.config.mode().as_bytes());
     out.bulk(b"role");
     out.bulk(b"master");
     out.bulk(b"modules");
@@ -178,7 +178,7 @@ fn log_in(
     }
 }
 
-fn select(_: &Server, session: &mut Session, args: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
+fn select(session: &mut Session, args: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
     session.select(selected(args)?);
     out.ok();
     Ok(())
@@ -192,7 +192,7 @@ pub(super) fn selected(args: Args<'_>) -> Result<usize, CommandError> {
 }
 
 fn reset(server: &Server, session: &mut Session, _: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
-    unwatch(server, session);
+    unwatch(&server.store, session);
     leave(server, session);
     session.take_pushes(out);
     session.multi = None;

@@ -15,9 +15,11 @@ use store_engine::{Args, Command, CommandError, Protocol, Reply, Routing};
 use crate::admission::{self, Admitted, NotAdmitted};
 use crate::commands;
 use crate::commands::perform::perform;
+use crate::config::Config;
 use crate::scripting;
-use crate::server::{EndedCall, Handler, Row, Server, SessionCommand, error_from, run_now};
-use crate::session::{ClientInfo, DataAccess, Session};
+use crate::server::{EndedCall, Handler, Registry, Row, Server, SessionCommand, error_from, run_now};
+use crate::session::{ClientInfo, DataAccess, Session, Sessions};
+use crate::telemetry::Telemetry;
 use crate::telemetry::counters::unix_ms;
 use crate::telemetry::counts::Refusal;
 use crate::telemetry::spans::{Open, Scope};
@@ -31,13 +33,13 @@ pub fn begin<'a>(
     now_ms: u64,
     out: &mut Reply,
 ) -> Option<Waiting<'a>> {
-    let began = session_time(server, session);
+    let began = session_time(&server.telemetry, session);
     let start = out.begin();
-    limit(server, out);
-    let span = server.spans.begin(&session.parent, began);
+    limit(&server.config, out);
+    let span = server.telemetry.spans.begin(&session.parent, began);
     session.span = span.filter(|_| !session.needs_password(&server.acl));
     let mut called = None;
-    let waiting = match server.tracking.is_on() {
+    let waiting = match server.sessions.tracking.is_on() {
         true => Origin::client(session.client.id)
             .act(|| try_begin(server, session, args, now_ms, &mut called, out)),
         false => try_begin(server, session, args, now_ms, &mut called, out),
@@ -46,7 +48,7 @@ pub fn begin<'a>(
         let took = began.map(|began| note_time(server, session, args, began));
         if let Some(number) = called {
             let error = error_from(out, start);
-            server.call_ended(&session.client, EndedCall { number, args: Some(args), took, error });
+            server.telemetry.call_ended(&session.client, EndedCall { number, args: Some(args), took, error });
         }
         if let Some(span) = session.span.take() {
             let name = match called {
@@ -54,15 +56,15 @@ pub fn begin<'a>(
                 None => admission::shown_name(&server.registry, args),
             };
             let reply = out.buf.get(start..).unwrap_or_default();
-            server.end_span(session, span, name, began.and(session.clock), reply);
+            server.telemetry.end_span(session, span, name, began.and(session.clock), reply);
         }
     }
     waiting
 }
 
 /// The reply to one request may be as large as what a client may leave unread, as that is what it would be.
-fn limit(server: &Server, out: &mut Reply) {
-    let bytes = server.config.client_output_buffer_limit.normal.hard.get_usize();
+fn limit(config: &Config, out: &mut Reply) {
+    let bytes = config.client_output_buffer_limit.normal.hard.get_usize();
     out.set_limit(if bytes == 0 { usize::MAX } else { bytes });
 }
 
@@ -72,12 +74,12 @@ fn count_refusal(server: &Server, args: Args<'_>, why: &NotAdmitted) {
         NotAdmitted::Denied(_) => Refusal::Denied,
         NotAdmitted::Rejected(_) => Refusal::Rejected,
     };
-    server.call_refused(admission::number_of(&server.registry, args), refusal, why.error());
+    server.telemetry.call_refused(admission::number_of(&server.registry, args), refusal, why.error());
 }
 
 /// When what is done next for the session begins, if calls are timed.
-fn session_time(server: &Server, session: &mut Session) -> Option<Instant> {
-    server.takes_times().then(|| *session.clock.get_or_insert_with(Instant::now))
+fn session_time(telemetry: &Telemetry, session: &mut Session) -> Option<Instant> {
+    telemetry.takes_times().then(|| *session.clock.get_or_insert_with(Instant::now))
 }
 
 /// Notes a call that has ended now. How long it took.
@@ -90,9 +92,9 @@ fn note_time(server: &Server, session: &mut Session, args: Args<'_>, began: Inst
 }
 
 /// Shows a call to those who watch, unless it is for administrators only.
-fn show(server: &Server, session: &Session, admitted: &Admitted<'_>) {
-    if server.monitors.listen() && !admitted.spec().has(flags::ADMIN) {
-        server.monitors.show(&server.pubsub, session.db, &session.client.addr, admitted.args());
+fn show(sessions: &Sessions, session: &Session, admitted: &Admitted<'_>) {
+    if sessions.monitors.listen() && !admitted.spec().has(flags::ADMIN) {
+        sessions.monitors.show(&sessions.pubsub, session.db, &session.client.addr, admitted.args());
     }
 }
 
@@ -107,7 +109,7 @@ fn try_begin<'a>(
     if let Some(follows) = &mut session.tracking {
         follows.next_command(args.name().eq_ignore_ascii_case(b"client"), session.multi.is_some());
         if follows.no_loop {
-            server.tracking.command_begins(session.client.id);
+            server.sessions.tracking.command_begins(session.client.id);
         }
     }
     let admitted = match admission::admit(server, admission::Origin::Client(session), args) {
@@ -116,16 +118,16 @@ fn try_begin<'a>(
             count_refusal(server, args, &why);
             let error = CommandError::from(why);
             match args.name().eq_ignore_ascii_case(b"exec") {
-                true => commands::multi::abort(server, session, &error, out),
+                true => commands::multi::abort(&server.store, session, &error, out),
                 false => refuse(session, &error, out),
             }
             return None;
         }
     };
     session.client.set_command(admitted.number);
-    if server.pause.is_on() {
-        let writes = may_write(server, session, &admitted);
-        if server.pause.holds(writes) {
+    if server.sessions.pause.is_on() {
+        let writes = may_write(&server.registry, session, &admitted);
+        if server.sessions.pause.holds(writes) {
             admission::count_later(&session.account, admitted.spec());
             return Some(Waiting::Paused(admitted, writes));
         }
@@ -141,11 +143,11 @@ fn try_begin<'a>(
     // Redis shows SELECT and RESET with the database that they lead to, and EXEC behind what it does.
     let is_late = matches!(admitted.spec().name, "select" | "reset" | "exec");
     if !is_late {
-        show(server, session, &admitted);
+        show(&server.sessions, session, &admitted);
     }
     match admitted.row {
         Row::Engine(_) => {
-            commands::client::tracking::note(server, session, &admitted);
+            commands::client::tracking::note(&server.sessions, session, &admitted);
             let start = out.buf.len();
             match server.store.try_execute(&admitted.at(session.db, now_ms), &mut session.seed, out) {
                 Some(_) if scripting::found_nothing(&admitted, out, start) => {
@@ -159,7 +161,7 @@ fn try_begin<'a>(
         Row::Session(SessionCommand { run: Handler::Inline(run), .. }) => {
             run_now(server, session, args, *run, out);
             if is_late {
-                show(server, session, &admitted);
+                show(&server.sessions, session, &admitted);
             }
             None
         }
@@ -178,10 +180,10 @@ fn data_access(admitted: &Admitted<'_>) -> DataAccess {
 }
 
 /// Whether CLIENT PAUSE … WRITE holds this call up.
-fn may_write(server: &Server, session: &Session, admitted: &Admitted<'_>) -> bool {
+fn may_write(registry: &Registry, session: &Session, admitted: &Admitted<'_>) -> bool {
     let writes = |spec: &Command| spec.is_write() || spec.has(flags::PUBLISHES);
     let queued = session.multi.iter().flat_map(|multi| &multi.queued);
-    let mut queued = queued.filter_map(|call| server.registry.lookup(call.first()?));
+    let mut queued = queued.filter_map(|call| registry.lookup(call.first()?));
     writes(admitted.spec()) || (admitted.spec().name == "exec" && queued.any(|row| writes(row.spec())))
 }
 
@@ -267,10 +269,10 @@ pub fn send<'a, 'b>(
             let mut there = before.filter(|sent| sent.node == node).map(|sent| sent.pending.id());
             let since = there.find(|id| *id > 0).unwrap_or_default();
             let send = || cluster.send(node, &call, protocol, session.client.id, since);
-            let scope = session.span.as_ref().and_then(|span| server.spans.scope(span));
+            let scope = session.span.as_ref().and_then(|span| server.telemetry.spans.scope(span));
             let pending = scope.map_or_else(send, |scope| scope.act(send));
             // What is sent together is sent at about the same time.
-            let began = session_time(server, session);
+            let began = session_time(&server.telemetry, session);
             let request = RequestInfo { pass, number, db, protocol, span: session.span.take(), began };
             Ok(Sent { pending, node, request })
         }
@@ -323,11 +325,11 @@ pub async fn again(
     };
     let call = admitted.at(request.db, 0);
     let protocol = std::mem::replace(&mut out.protocol, request.protocol);
-    let scope = request.span.as_ref().and_then(|span| server.spans.scope(span));
+    let scope = request.span.as_ref().and_then(|span| server.telemetry.spans.scope(span));
     {
         let client = session.client.id;
         let done = pin!(server.store.execute(&call, client, unix_ms, &mut session.seed, out));
-        drive(server, client, scope, done).await;
+        drive(&server.sessions, client, scope, done).await;
     }
     out.protocol = protocol;
     *clock = None;
@@ -345,7 +347,9 @@ fn note_answer(
 ) -> Option<Duration> {
     let RequestInfo { number, span, began, .. } = request;
     let took = began.map(|began| clock.get_or_insert_with(Instant::now).saturating_duration_since(began));
-    server.call_ended(client, EndedCall { number, args: None, took, error: error_from(out, start) });
+    server
+        .telemetry
+        .call_ended(client, EndedCall { number, args: None, took, error: error_from(out, start) });
     if let Some(open) = span {
         let reply = out.buf.get(start..).unwrap_or_default();
         server.end_span_of_sent(open, number, began.and(*clock), reply);
@@ -355,13 +359,13 @@ fn note_answer(
 
 /// Does what a client has asked for, as part of its span if that is traced.
 async fn drive<F: Future>(
-    server: &Server,
+    sessions: &Sessions,
     client: u64,
     scope: Option<Scope>,
     work: Pin<&mut F>,
 ) -> F::Output {
     let origin = Origin::client(client);
-    match (scope, server.tracking.is_on()) {
+    match (scope, sessions.tracking.is_on()) {
         (None, false) => work.await,
         (None, true) => origin.drive(work).await,
         (Some(scope), _) => scope.drive(origin.drive(work)).await,
@@ -370,8 +374,8 @@ async fn drive<F: Future>(
 
 /// Answers what [`begin`] left open.
 pub async fn finish(server: &Arc<Server>, session: &mut Session, waiting: Waiting<'_>, out: &mut Reply) {
-    let began = session_time(server, session);
-    limit(server, out);
+    let began = session_time(&server.telemetry, session);
+    limit(&server.config, out);
     // Whoever waits for something to come does not take long.
     let args = match &waiting {
         Waiting::Locked(admitted) | Waiting::Handled(_, admitted) => Some(admitted.args()),
@@ -381,12 +385,12 @@ pub async fn finish(server: &Arc<Server>, session: &mut Session, waiting: Waitin
         .filter(|_| !matches!(&waiting, Waiting::Locked(admitted) if admitted.spec().has(flags::BLOCKING)));
     let (number, start) = (waiting.admitted().number, out.begin());
     let called = waiting.admitted().args();
-    let scope = session.span.as_ref().and_then(|span| server.spans.scope(span));
+    let scope = session.span.as_ref().and_then(|span| server.telemetry.spans.scope(span));
     let client = session.client.id;
     {
         // It is large: it is pinned where it is made.
         let answered = pin!(answer(server, session, waiting, out));
-        drive(server, client, scope, answered).await;
+        drive(&server.sessions, client, scope, answered).await;
     }
     let took = match (began, args) {
         (Some(began), Some(args)) => Some(note_time(server, session, args, began)),
@@ -398,10 +402,10 @@ pub async fn finish(server: &Arc<Server>, session: &mut Session, waiting: Waitin
     if let Some(span) = session.span.take() {
         let name = server.registry.shown_name(usize::from(number));
         let reply = out.buf.get(start..).unwrap_or_default();
-        server.end_span(session, span, name, took.and(session.clock), reply);
+        server.telemetry.end_span(session, span, name, took.and(session.clock), reply);
     }
     let ended = EndedCall { number, args: Some(called), took, error: error_from(out, start) };
-    server.call_ended(&session.client, ended);
+    server.telemetry.call_ended(&session.client, ended);
 }
 
 async fn answer(server: &Arc<Server>, session: &mut Session, waiting: Waiting<'_>, out: &mut Reply) {
@@ -412,14 +416,14 @@ async fn answer(server: &Arc<Server>, session: &mut Session, waiting: Waiting<'_
             server.store.execute(&call, session.client.id, unix_ms, &mut session.seed, out).await;
             if scripting::found_nothing(&admitted, out, start) {
                 out.truncate(start);
-                scripting::wait(server, &session.client, &admitted, session.db, out).await;
+                scripting::wait(&server.store, &session.client, &admitted, session.db, out).await;
             }
         }
         Waiting::Blocked(admitted) => {
-            scripting::wait(server, &session.client, &admitted, session.db, out).await;
+            scripting::wait(&server.store, &session.client, &admitted, session.db, out).await;
         }
         Waiting::Paused(admitted, writes) => {
-            server.pause.over(writes).await;
+            server.sessions.pause.over(writes).await;
             let args = admitted.args();
             if let Some(waiting) = try_begin(server, session, args, unix_ms(), &mut None, out) {
                 Box::pin(answer(server, session, waiting, out)).await;
@@ -428,7 +432,7 @@ async fn answer(server: &Arc<Server>, session: &mut Session, waiting: Waiting<'_
         Waiting::Handled(row, admitted) => {
             perform(server, session, &admitted, row.run, out).await;
             if admitted.spec().name == "exec" {
-                show(server, session, &admitted);
+                show(&server.sessions, session, &admitted);
             }
         }
     }

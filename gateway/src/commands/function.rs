@@ -11,12 +11,15 @@ use tracing::info;
 use super::script::{key_count, run_span};
 use crate::acl::limits::UserLimits;
 use crate::admission::{self, Admitted};
+use crate::config::Config;
 use crate::scripting::records;
 use crate::scripting::{self, Program, ScriptCall};
+use crate::scripts::Scripting;
 use crate::scripts::functions::{Function, Libraries, Library, Outline};
 use crate::scripts::options::{Flags, Options};
 use crate::server::Server;
 use crate::server::gateways;
+use crate::server::memory;
 use crate::server::{AsyncHandler, Handler, ScriptSource, SessionCommand};
 use crate::session::Session;
 
@@ -182,8 +185,11 @@ pub fn function_call<'a>(
     admitted: &Admitted<'a>,
     read_only: bool,
 ) -> Result<ScriptCall<'a>, CommandError> {
-    let function =
-        server.functions.get(admitted.args()[1]).ok_or(CommandError::new("ERR Function not found"))?;
+    let function = server
+        .scripting
+        .functions
+        .get(admitted.args()[1])
+        .ok_or(CommandError::new("ERR Function not found"))?;
     let count = key_count(admitted).map_err(|error| {
         let bad = CommandError::new("ERR Bad number of keys provided");
         if error == store_engine::error::NOT_AN_INTEGER { bad } else { error }
@@ -191,17 +197,17 @@ pub fn function_call<'a>(
     let (keys, args) = admitted.args().rest(3).split_at(count);
     session.seed = session.seed.wrapping_add(1);
     let own = Options { flags: function.flags, ..function.options };
-    let mut options = server.complete(session.overrides.options.over(own));
+    let mut options = session.overrides.options.over(own).or_configured(&server.config);
     let is_read_only = options.flags.has(Flags::NO_WRITES);
     if read_only && !is_read_only {
         return Err(CommandError::new("ERR Can not execute a script with write flag using *_ro command."));
     }
     let read_only = is_read_only;
-    let budget = admission::grant(server, session, &mut options, read_only)?;
+    let budget = admission::grant(&server.acl, session, &mut options, read_only)?;
     Ok(ScriptCall {
         since: session.clock.unwrap_or_else(Instant::now),
         trace: session.overrides.trace.clone(),
-        span: run_span(server, session, &options),
+        span: run_span(&server.telemetry, session, &options),
         reader: super::client::tracking::reader(session, keys),
         read_only,
         budget,
@@ -216,13 +222,13 @@ pub fn function_call<'a>(
         client: session.client.id,
         account: session.limited_account(),
         in_exec: false,
-        full: !options.flags.spares_memory() && server.memory_is_full(),
+        full: !options.flags.spares_memory() && memory::is_full(&server.store),
     })
 }
 
 /// FUNCTION and its subcommands.
 async fn function(
-    server: &Arc<Server>,
+    server: &Server,
     session: &Session,
     args: Args<'_>,
     out: &mut Reply,
@@ -240,15 +246,15 @@ async fn change(
     change: impl FnOnce(&mut Libraries) -> Result<(), CommandError>,
 ) -> Result<(), CommandError> {
     // The record has to be that of the last change.
-    let _script_permit = server.loading.lock().await;
+    let _script_permit = server.scripting.loading.lock().await;
     if server.store.is_shared() {
         reload_libraries(server).await?;
     }
-    let before = server.functions.libraries();
-    server.functions.change(change)?;
-    let kept = records::keep_libraries(server, &before, &server.functions.libraries()).await;
+    let before = server.scripting.functions.libraries();
+    server.scripting.functions.change(change)?;
+    let kept = records::keep_libraries(&server.store, &before, &server.scripting.functions.libraries()).await;
     if kept.is_err() {
-        server.functions.replace(before);
+        server.scripting.functions.replace(before);
     }
     kept
 }
@@ -256,7 +262,7 @@ async fn change(
 /// Makes the libraries those that are kept. Those that this version refuses are named in the log and stay where they
 /// are.
 pub async fn reload_libraries(server: &Server) -> Result<(), CommandError> {
-    let known = server.functions.libraries();
+    let known = server.scripting.functions.libraries();
     let mut libraries = Libraries::default();
     for (name, text) in server.store.records(records::LIBRARY).await? {
         let held = known.all().find(|library| library.name.as_bytes() == name && *library.text == *text);
@@ -269,7 +275,7 @@ pub async fn reload_libraries(server: &Server) -> Result<(), CommandError> {
             info!("cannot reload the library {name} from the catalog: {}", error.text());
         }
     }
-    server.functions.replace(Arc::new(libraries));
+    server.scripting.functions.replace(Arc::new(libraries));
     Ok(())
 }
 
@@ -291,11 +297,11 @@ async fn load(
     }
     let replace = !options.is_empty();
     let outline = Outline::parse(text)?;
-    if !replace && server.functions.libraries().has(&outline.name) {
+    if !replace && server.scripting.functions.libraries().has(&outline.name) {
         return Err(in_the_way(&outline.name));
     }
     // No call of it would be allowed.
-    server.budget_for(&outline.options, &UserLimits::default())?;
+    server.acl.budget_for(&outline.options, &UserLimits::default())?;
     let library = Arc::new(scripting::load_library(server, Some(session), &outline).await?);
     change(server, |libraries| {
         // Somebody may have been quicker while this one was loaded.
@@ -304,7 +310,7 @@ async fn load(
         }
         libraries.remove(&outline.name);
         libraries.add(library)?;
-        refuse_too_many_bytes(server, libraries)
+        refuse_too_many_bytes(&server.config, libraries)
     })
     .await?;
     out.bulk(outline.name.as_bytes());
@@ -312,8 +318,8 @@ async fn load(
 }
 
 /// An error if the libraries occupy more memory than they may.
-fn refuse_too_many_bytes(server: &Server, libraries: &Libraries) -> Result<(), CommandError> {
-    let (held, most) = (libraries.bytes(), server.config.script_cache_max_bytes.get_usize());
+fn refuse_too_many_bytes(config: &Config, libraries: &Libraries) -> Result<(), CommandError> {
+    let (held, most) = (libraries.bytes(), config.script_cache_max_bytes.get_usize());
     if held <= most {
         return Ok(());
     }
@@ -358,7 +364,7 @@ async fn restore(
     let body = rdb::unseal(args[2]);
     let body = body.ok_or(rdb::WRONG_SEAL)?;
     // A text that is longer could not be loaded either; a packed one might be much longer than it looks.
-    let mut decoder = rdb::Decoder::limited(body, server.budget().memory_bytes as u64);
+    let mut decoder = rdb::Decoder::limited(body, server.config.budget().memory_bytes as u64);
     let mut restored = Libraries::default();
     while let Ok(kind) = decoder.byte() {
         if kind != rdb::LIBRARY {
@@ -371,7 +377,7 @@ async fn restore(
             return Err(in_the_way(&outline.name));
         }
         restored.add(Arc::new(scripting::load_library(server, Some(session), &outline).await?))?;
-        refuse_too_many_bytes(server, &restored)?;
+        refuse_too_many_bytes(&server.config, &restored)?;
     }
     change(server, |libraries| {
         if policy == Policy::Flush {
@@ -385,7 +391,7 @@ async fn restore(
             libraries.remove(name);
         }
         restored.all().try_for_each(|library| libraries.add(library.clone()))?;
-        refuse_too_many_bytes(server, libraries)
+        refuse_too_many_bytes(&server.config, libraries)
     })
     .await?;
     out.ok();
@@ -424,17 +430,17 @@ async fn manage(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(), 
             .await?;
             out.ok();
         }
-        b"list" => list(server, args, out)?,
+        b"list" => list(&server.scripting, args, out)?,
         b"dump" => {
             let mut payload = Vec::new();
-            for library in server.functions.libraries().all() {
+            for library in server.scripting.functions.libraries().all() {
                 payload.push(rdb::LIBRARY);
                 rdb::write_string(&mut payload, &library.text).expect("memory takes everything");
             }
             rdb::seal(&mut payload);
             out.bulk(&payload);
         }
-        b"stats" => stats(server, out),
+        b"stats" => stats(&server.scripting, out),
         b"kill" => {
             if gateways::kill(server, true, None).await? == 0 {
                 return Err(CommandError::new("NOTBUSY No scripts in execution right now."));
@@ -446,7 +452,7 @@ async fn manage(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(), 
     Ok(())
 }
 
-fn list(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
+fn list(scripting: &Scripting, args: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
     let mut cursor = args.cursor(2);
     let (mut pattern, mut with_code) = (None, false);
     while let Some(word) = cursor.peek() {
@@ -461,7 +467,7 @@ fn list(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(), CommandE
             return Err(CommandError::owned(format!("ERR Unknown argument {word}")));
         }
     }
-    let libraries = server.functions.libraries();
+    let libraries = scripting.functions.libraries();
     let wanted = |library: &&Arc<Library>| {
         let name = library.name.to_ascii_lowercase();
         pattern.as_ref().is_none_or(|pattern| glob::matches(pattern, name.as_bytes()))
@@ -500,11 +506,11 @@ fn describe(function: &Function, out: &mut Reply) {
     function.flags.names().for_each(|flag| out.status(flag));
 }
 
-fn stats(server: &Server, out: &mut Reply) {
+fn stats(scripting: &Scripting, out: &mut Reply) {
     out.map(2);
     out.bulk(b"running_script");
     // Those that run are listed as they began.
-    let runs = server.runs.list();
+    let runs = scripting.runs.list();
     match runs.iter().find_map(|run| Some((run, run.who.function.as_ref()?))) {
         None => out.null(),
         Some((run, call)) => {
@@ -518,7 +524,7 @@ fn stats(server: &Server, out: &mut Reply) {
             out.count(run.since.elapsed().as_millis() as usize);
         }
     }
-    let (libraries, functions) = server.functions.libraries().counts();
+    let (libraries, functions) = scripting.functions.libraries().counts();
     out.bulk(b"engines");
     out.map(1);
     out.bulk(b"LUA");

@@ -11,9 +11,7 @@ use store_engine::{Args, Arity, Command, CommandError, Group, Reply, glob, synta
 use super::rows::CONNECTION;
 use crate::admission::full_name;
 use crate::registry::info::{categories, flag_names, key_specs, legacy_range, used_keys};
-use crate::server::Server;
-use crate::server::{Handler, SessionCommand};
-use crate::session::Session;
+use crate::server::{Handler, Registry, SessionCommand};
 
 /// The rows of this family.
 pub static COMMANDS: &[SessionCommand] = &[SessionCommand {
@@ -26,7 +24,7 @@ pub static COMMANDS: &[SessionCommand] = &[SessionCommand {
         help: HELP,
         ..OF_COMMANDS
     },
-    run: Handler::Inline(command),
+    run: Handler::Inline(|server, _, args, out| command(&server.registry, args, out)),
 }];
 
 const OF_COMMANDS: Command =
@@ -111,26 +109,26 @@ static COMMAND: &[Command] = &[
     },
 ];
 
-fn command(server: &Server, _: &mut Session, args: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
+fn command(registry: &Registry, args: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
     match args.get(1).map(<[u8]>::to_ascii_lowercase).as_deref() {
-        None => all(server, out),
-        Some(b"count") => out.count(server.registry.names().len()),
-        Some(b"info") if args.len() == 2 => all(server, out),
+        None => all(registry, out),
+        Some(b"count") => out.count(registry.names().len()),
+        Some(b"info") if args.len() == 2 => all(registry, out),
         Some(b"info") => {
             out.array(args.len() - 2);
-            args.rest(2).iter().for_each(|name| info(server, name, out));
+            args.rest(2).iter().for_each(|name| info(registry, name, out));
         }
-        Some(b"docs") => docs(server, args, out),
-        Some(b"list") => list(server, args, out)?,
+        Some(b"docs") => docs(registry, args, out),
+        Some(b"list") => list(registry, args, out)?,
         Some(b"getkeys") => {
             let call = Args::new(args.rest(2));
-            let keys = used(server, call)?;
+            let keys = used(registry, call)?;
             out.array(keys.len());
             keys.iter().for_each(|(at, _)| out.bulk(call[*at]));
         }
         Some(b"getkeysandflags") => {
             let call = Args::new(args.rest(2));
-            let keys = used(server, call)?;
+            let keys = used(registry, call)?;
             out.array(keys.len());
             for (at, uses) in keys {
                 out.array(2);
@@ -145,37 +143,37 @@ fn command(server: &Server, _: &mut Session, args: Args<'_>, out: &mut Reply) ->
     Ok(())
 }
 
-fn all(server: &Server, out: &mut Reply) {
-    let names = server.registry.names();
+fn all(registry: &Registry, out: &mut Reply) {
+    let names = registry.names();
     out.array(names.len());
-    names.iter().for_each(|name| info(server, name.as_bytes(), out));
+    names.iter().for_each(|name| info(registry, name.as_bytes(), out));
 }
 
-fn info(server: &Server, name: &[u8], out: &mut Reply) {
-    match named(server, name) {
+fn info(registry: &Registry, name: &[u8], out: &mut Reply) {
+    match named(registry, name) {
         None => out.null(),
-        Some((name, spec)) => info_of(server, spec, &name, out),
+        Some((name, spec)) => info_of(registry, spec, &name, out),
     }
 }
 
 /// The command of this name, or the subcommand: `config|get`.
-fn named(server: &Server, name: &[u8]) -> Option<(String, &'static Command)> {
+fn named(registry: &Registry, name: &[u8]) -> Option<(String, &'static Command)> {
     let name = name.to_ascii_lowercase();
     let mut words = name.splitn(2, |byte| *byte == b'|');
-    let container = server.registry.lookup(words.next()?)?.spec();
+    let container = registry.lookup(words.next()?)?.spec();
     match words.next() {
         None => Some((container.name.to_owned(), container)),
-        Some(_) => subcommands(server, container).into_iter().find(|(full, _)| full.as_bytes() == name),
+        Some(_) => subcommands(registry, container).into_iter().find(|(full, _)| full.as_bytes() == name),
     }
 }
 
 /// The subcommands of a container, with their full names.
-fn subcommands(server: &Server, command: &Command) -> Vec<(String, &'static Command)> {
+fn subcommands(registry: &Registry, command: &Command) -> Vec<(String, &'static Command)> {
     let own = command.subcommands.iter().map(|sub| (format!("{}|{}", command.name, sub.name), sub));
-    own.chain(server.registry.inners(command.name).map(|sub| (sub.name.to_owned(), sub))).collect()
+    own.chain(registry.inners(command.name).map(|sub| (sub.name.to_owned(), sub))).collect()
 }
 
-fn info_of(server: &Server, command: &Command, name: &str, out: &mut Reply) {
+fn info_of(registry: &Registry, command: &Command, name: &str, out: &mut Reply) {
     out.array(10);
     out.bulk(name.as_bytes());
     out.integer(command.arity.as_redis());
@@ -193,30 +191,30 @@ fn info_of(server: &Server, command: &Command, name: &str, out: &mut Reply) {
     out.set(tips.len());
     tips.iter().for_each(|tip| out.bulk(tip.as_bytes()));
     key_specs(command, name, out);
-    let subcommands = subcommands(server, command);
+    let subcommands = subcommands(registry, command);
     match subcommands.len() {
         0 => out.set(0),
         count => out.array(count),
     }
     for (name, sub) in subcommands {
-        info_of(server, sub, &name, out);
+        info_of(registry, sub, &name, out);
     }
 }
 
-fn docs(server: &Server, args: Args<'_>, out: &mut Reply) {
-    let names = server.registry.names();
+fn docs(registry: &Registry, args: Args<'_>, out: &mut Reply) {
+    let names = registry.names();
     let rows: Vec<(String, &'static Command)> = match args.rest(2) {
-        [] => names.iter().filter_map(|name| named(server, name.as_bytes())).collect(),
-        names => names.iter().filter_map(|name| named(server, name)).collect(),
+        [] => names.iter().filter_map(|name| named(registry, name.as_bytes())).collect(),
+        names => names.iter().filter_map(|name| named(registry, name)).collect(),
     };
     out.map(rows.len());
     for (name, row) in rows {
-        docs_of(server, row, &name, out);
+        docs_of(registry, row, &name, out);
     }
 }
 
-fn docs_of(server: &Server, command: &Command, name: &str, out: &mut Reply) {
-    let subcommands = subcommands(server, command);
+fn docs_of(registry: &Registry, command: &Command, name: &str, out: &mut Reply) {
+    let subcommands = subcommands(registry, command);
     let arguments = syntax::parse(command.syntax);
     out.bulk(name.as_bytes());
     out.map(5 + usize::from(!arguments.is_empty()) + usize::from(!subcommands.is_empty()));
@@ -238,16 +236,16 @@ fn docs_of(server: &Server, command: &Command, name: &str, out: &mut Reply) {
         out.bulk(b"subcommands");
         out.map(subcommands.len());
         for (name, sub) in subcommands {
-            docs_of(server, sub, &name, out);
+            docs_of(registry, sub, &name, out);
         }
     }
 }
 
-fn list(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
+fn list(registry: &Registry, args: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
     let mut cursor = args.cursor(2);
-    let rows = server.registry.names().iter().filter_map(|name| named(server, name.as_bytes()));
+    let rows = registry.names().iter().filter_map(|name| named(registry, name.as_bytes()));
     let mut rows: Vec<(String, &'static Command)> =
-        rows.flat_map(|row| [vec![row.clone()], subcommands(server, row.1)].concat()).collect();
+        rows.flat_map(|row| [vec![row.clone()], subcommands(registry, row.1)].concat()).collect();
     if cursor.flag("FILTERBY") {
         if cursor.flag("PATTERN") {
             let pattern = cursor.bytes()?.to_ascii_lowercase();
@@ -271,9 +269,9 @@ fn list(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(), CommandE
 }
 
 /// Where the keys of the call behind COMMAND GETKEYS stand, each with what is done with it.
-fn used(server: &Server, call: Args<'_>) -> Result<Vec<(usize, &'static str)>, CommandError> {
-    let row = server.registry.find(call.name());
-    let row = row.map(|found| server.registry.inner(found.0, call).unwrap_or(found).0.spec());
+fn used(registry: &Registry, call: Args<'_>) -> Result<Vec<(usize, &'static str)>, CommandError> {
+    let row = registry.find(call.name());
+    let row = row.map(|found| registry.inner(found.0, call).unwrap_or(found).0.spec());
     let spec = row.and_then(|row| Some((row, resolve(row, call)?)));
     let (row, spec) = spec.ok_or(CommandError::new("ERR Invalid command specified"))?;
     if spec.keys.is_empty() {

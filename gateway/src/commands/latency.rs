@@ -110,7 +110,7 @@ fn latency(server: &Server, _: &mut Session, args: Args<'_>, out: &mut Reply) ->
     let name = |word: &[u8]| String::from_utf8_lossy(word).into_owned();
     match &*args[1].to_ascii_lowercase() {
         b"latest" => {
-            let all = server.latency.all();
+            let all = server.telemetry.latency.all();
             out.array(all.len());
             for (kind, series) in all {
                 let Some(latest) = series.spikes.back() else { continue };
@@ -123,12 +123,12 @@ fn latency(server: &Server, _: &mut Session, args: Args<'_>, out: &mut Reply) ->
         }
         b"doctor" => {
             let threshold = server.config.latency_monitor_threshold.get();
-            let text = report::doctor(&server.latency.all(), threshold, unix_time().as_secs());
+            let text = report::doctor(&server.telemetry.latency.all(), threshold, unix_time().as_secs());
             out.verbatim("txt", text.as_bytes());
         }
         b"graph" => {
             let wanted = name(args[2]);
-            let found = server.latency.all().into_iter().find(|(kind, _)| *kind == wanted);
+            let found = server.telemetry.latency.all().into_iter().find(|(kind, _)| *kind == wanted);
             let (kind, series) = found.ok_or_else(|| {
                 CommandError::owned(format!("ERR No samples available for event '{wanted}'"))
             })?;
@@ -136,7 +136,7 @@ fn latency(server: &Server, _: &mut Session, args: Args<'_>, out: &mut Reply) ->
         }
         b"history" => {
             let wanted = name(args[2]);
-            let found = server.latency.all().into_iter().find(|(kind, _)| *kind == wanted);
+            let found = server.telemetry.latency.all().into_iter().find(|(kind, _)| *kind == wanted);
             let spikes = found.map(|(_, series)| series.spikes).unwrap_or_default();
             out.array(spikes.len());
             for spike in spikes {
@@ -149,9 +149,9 @@ fn latency(server: &Server, _: &mut Session, args: Args<'_>, out: &mut Reply) ->
         b"reset" => {
             let mut kinds: Vec<String> = args.rest(2).iter().map(|word| name(word)).collect();
             if kinds.is_empty() {
-                kinds = server.latency.all().into_iter().map(|(kind, _)| kind.to_owned()).collect();
+                kinds = server.telemetry.latency.all().into_iter().map(|(kind, _)| kind.to_owned()).collect();
             }
-            out.count(kinds.iter().filter(|kind| server.latency.forget(kind)).count());
+            out.count(kinds.iter().filter(|kind| server.telemetry.latency.forget(kind)).count());
         }
         _ => reply::help(out, "LATENCY", HELP),
     }

@@ -6,9 +6,7 @@ use store_engine::spec::flags;
 use store_engine::{Args, Arity, Command, CommandError, Group, Reply, error};
 
 use super::rows::{CONNECTION, REDIS_VERSION};
-use crate::server::Server;
 use crate::server::{Handler, SessionCommand};
-use crate::session::Session;
 use crate::telemetry::counters::unix_time;
 
 /// The row.
@@ -23,7 +21,7 @@ pub static COMMANDS: &[SessionCommand] = &[SessionCommand {
         syntax: "VERSION=version:int? days:int?",
         ..CONNECTION
     },
-    run: Handler::Inline(lolwut),
+    run: Handler::Inline(|_, _, args, out| lolwut(args, out)),
 }];
 
 /// Unix time of a new moon, in seconds, and days from one to the next.
@@ -32,7 +30,7 @@ const MONTH_DAYS: f64 = 29.530_588_853;
 const DAY_SECONDS: f64 = 86_400.0;
 
 /// `days` from now; Redis takes a version, too, which chooses among pictures of which there is one here.
-fn lolwut(_: &Server, _: &mut Session, args: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
+fn lolwut(args: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
     let mut cursor = args.cursor(1);
     if cursor.flag("VERSION") {
         cursor.integer()?;

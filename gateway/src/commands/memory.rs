@@ -68,9 +68,9 @@ impl MemoryAccount {
         MemoryAccount {
             dataset: usage.bytes as u64,
             keys: usage.keys.iter().sum::<usize>() as u64,
-            scripts: server.scripts.usage().1 as u64,
-            libraries: server.functions.libraries().bytes() as u64,
-            clients: server.client_bytes() as u64,
+            scripts: server.scripting.cache.usage().1 as u64,
+            libraries: server.scripting.functions.libraries().bytes() as u64,
+            clients: server.sessions.client_bytes() as u64,
             resident,
             peak: peak_bytes().max(resident),
         }

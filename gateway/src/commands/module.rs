@@ -5,9 +5,7 @@ use store_engine::spec::flags;
 use store_engine::{Args, Arity, Command, CommandError, Group, Reply};
 
 use super::rows::CONNECTION;
-use crate::server::Server;
 use crate::server::{Handler, SessionCommand};
-use crate::session::Session;
 
 /// The row.
 pub static COMMANDS: &[SessionCommand] = &[SessionCommand {
@@ -22,7 +20,7 @@ pub static COMMANDS: &[SessionCommand] = &[SessionCommand {
         help: HELP,
         ..SERVER
     },
-    run: Handler::Inline(module),
+    run: Handler::Inline(|_, _, args, out| module(args, out)),
 }];
 
 const SERVER: Command = Command { since: "4.0.0", group: Group::Server, ..CONNECTION };
@@ -85,7 +83,7 @@ LOADEX <path> [[CONFIG NAME VALUE]...] [ARGS ...]
 UNLOAD <name>
     Unload a module.";
 
-fn module(_: &Server, _: &mut Session, args: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
+fn module(args: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
     match &*args[1].to_ascii_lowercase() {
         b"help" => help(out, "MODULE", HELP),
         b"list" => out.array(0),

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use store::Store;
 use store::spans::Part;
 use store_engine::spec::flags;
 use store_engine::{Args, Command, CommandError, Reply};
@@ -15,9 +16,10 @@ use crate::commands::watch::{has_changed, unwatch};
 use crate::commands::{connection, perform, run_script};
 use crate::scripting::{self, Performer, Queued, QueuedStep, Stepping, Watches};
 use crate::server::Server;
-use crate::server::{AsyncHandler, Handler, InExec, Row, SessionCommand};
+use crate::server::{AsyncHandler, Handler, InExec, Registry, Row, SessionCommand};
 use crate::session::pubsub::Message;
 use crate::session::{Multi, OwnedCall, Session};
+use crate::telemetry::Telemetry;
 use crate::telemetry::counters::unix_ms;
 
 /// The rows of this family.
@@ -30,7 +32,7 @@ pub static COMMANDS: &[SessionCommand] = &[
             syntax: "",
             ..TRANSACTIONS
         },
-        run: Handler::Inline(multi),
+        run: Handler::Inline(|_, session, _, out| multi(session, out)),
     },
     SessionCommand {
         spec: Command {
@@ -56,14 +58,14 @@ pub static COMMANDS: &[SessionCommand] = &[
             syntax: "",
             ..TRANSACTIONS
         },
-        run: Handler::Inline(discard),
+        run: Handler::Inline(|server, session, _, out| discard(&server.store, session, out)),
     },
 ];
 
 /// Keys that are watched, and calls that are looked at, before others have their turn.
 const CALLS_PER_YIELD: usize = 1000;
 
-fn multi(_: &Server, session: &mut Session, _: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
+fn multi(session: &mut Session, out: &mut Reply) -> Result<(), CommandError> {
     if session.multi.is_some() {
         return Err(CommandError::new("ERR MULTI calls can not be nested"));
     }
@@ -72,19 +74,19 @@ fn multi(_: &Server, session: &mut Session, _: Args<'_>, out: &mut Reply) -> Res
     Ok(())
 }
 
-fn discard(server: &Server, session: &mut Session, _: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
+fn discard(store: &Store, session: &mut Session, out: &mut Reply) -> Result<(), CommandError> {
     if session.multi.take().is_none() {
         return Err(CommandError::new("ERR DISCARD without MULTI"));
     }
-    unwatch(server, session);
+    unwatch(store, session);
     out.ok();
     Ok(())
 }
 
 /// A refused EXEC: Redis gives the transaction up, even one that was never begun.
-pub fn abort(server: &Server, session: &mut Session, error: &CommandError, out: &mut Reply) {
+pub fn abort(store: &Store, session: &mut Session, error: &CommandError, out: &mut Reply) {
     session.multi = None;
-    unwatch(server, session);
+    unwatch(store, session);
     let text = error.text();
     let why = text.strip_prefix("ERR ").unwrap_or(text);
     out.error(&CommandError::owned(format!("EXECABORT Transaction discarded because of: {why}")));
@@ -94,16 +96,16 @@ pub fn abort(server: &Server, session: &mut Session, error: &CommandError, out: 
 async fn exec(server: &Arc<Server>, session: &mut Session, out: &mut Reply) -> Result<(), CommandError> {
     let multi = session.multi.take().ok_or(CommandError::new("ERR EXEC without MULTI"))?;
     if multi.broken {
-        unwatch(server, session);
+        unwatch(&server.store, session);
         return Err(CommandError::new("EXECABORT Transaction discarded because of previous errors."));
     }
-    if has_changed(server, session, unix_ms()) {
+    if has_changed(&server.store, session, unix_ms()) {
         out.null_array();
-        unwatch(server, session);
+        unwatch(&server.store, session);
         return Ok(());
     }
     let calls: Vec<Vec<&[u8]>> = multi.queued.iter().map(slices).collect();
-    let queued = foresee(server, session.db, &calls).await;
+    let queued = foresee(&server.registry, session.db, &calls).await;
     session.in_exec = true;
     let answered = answer_beforehand(server, session, &queued).await;
     let watches = Watches { keys: session.watched_keys(), remote: session.remote_watches() };
@@ -119,19 +121,19 @@ async fn exec(server: &Arc<Server>, session: &mut Session, out: &mut Reply) -> R
         out.truncate(start);
     }
     match &done {
-        Ok(true) => audit_queued(server, session, &queued),
+        Ok(true) => audit_queued(&server.telemetry, session, &queued),
         Ok(false) => out.null_array(),
         Err(_) => {}
     }
-    unwatch(server, session);
+    unwatch(&server.store, session);
     done.map(drop)
 }
 
 /// Tells the audit log of the commands of the engine that were run.
-fn audit_queued(server: &Server, session: &Session, queued: &[Queued<'_>]) {
+fn audit_queued(telemetry: &Telemetry, session: &Session, queued: &[Queued<'_>]) {
     for Queued { args, call, .. } in queued {
         if let Ok(Parsed { row: Row::Engine(_), number, .. }) = call {
-            server.queued_call_kept(&session.client, *number, *args, None);
+            telemetry.audit_call(&session.client, *number, *args, None);
         }
     }
 }
@@ -141,14 +143,14 @@ fn slices(call: &OwnedCall) -> Vec<&[u8]> {
 }
 
 /// What is known of the queued calls before any of them is performed: each finds the database that a SELECT before it names.
-async fn foresee<'a>(server: &Server, mut db: usize, calls: &'a [Vec<&'a [u8]>]) -> Vec<Queued<'a>> {
+async fn foresee<'a>(registry: &Registry, mut db: usize, calls: &'a [Vec<&'a [u8]>]) -> Vec<Queued<'a>> {
     let mut all = Vec::with_capacity(calls.len());
     for call in calls {
         if all.len() % CALLS_PER_YIELD == CALLS_PER_YIELD - 1 {
             tokio::task::yield_now().await;
         }
         let args = Args::new(call);
-        let call = admission::parse(&server.registry, args, false);
+        let call = admission::parse(registry, args, false);
         let selects = call.as_ref().is_ok_and(|call| call.spec().name == "select");
         all.push(Queued { args, call, db });
         if selects {
@@ -189,7 +191,7 @@ impl<'a> Performer<'a> for Performing<'_, 'a> {
     }
 
     fn watch_broken(&self, now_ms: u64) -> bool {
-        has_changed(self.server, self.session, now_ms)
+        has_changed(&self.server.store, self.session, now_ms)
     }
 
     fn step<'s>(&'s mut self, at: usize, clock: Duration) -> Stepping<'s, 'a> {
@@ -200,7 +202,7 @@ impl<'a> Performer<'a> for Performing<'_, 'a> {
         let queued = &queued[at];
         match admit(server, session, queued) {
             Ok(admitted) if matches!(admitted.row, Row::Engine(_)) => {
-                tracking::note(server, session, &admitted);
+                tracking::note(&server.sessions, session, &admitted);
                 Stepping::Now(QueuedStep::Engine(admitted, session.db))
             }
             admitted => Stepping::Later(Box::pin(perform(server, session, queued.args, admitted, clock))),
@@ -215,8 +217,8 @@ fn admit<'a>(
     queued: &'a Queued<'a>,
 ) -> Result<Admitted<'a>, CommandError> {
     let parsed = queued.call.as_ref().map_err(Clone::clone)?;
-    if server.monitors.listen() && !parsed.spec().has(flags::ADMIN) {
-        server.monitors.show(&server.pubsub, session.db, &session.client.addr, queued.args);
+    if server.sessions.monitors.listen() && !parsed.spec().has(flags::ADMIN) {
+        server.sessions.monitors.show(&server.sessions.pubsub, session.db, &session.client.addr, queued.args);
     }
     Ok(admission::admit_queued(server, session, parsed.clone())?)
 }
@@ -240,14 +242,14 @@ async fn perform<'a>(
         Ok(None) => {
             if let Some(number) = admission::number_of(&server.registry, args) {
                 let error = reply.is_error_from(0).then_some(&*reply.buf);
-                server.queued_call_kept(&session.client, number, args, error);
+                server.telemetry.audit_call(&session.client, number, args, error);
             }
         }
         Err(error) => reply.error(&error),
     }
     if let Some(part) = part {
         let name = admission::shown_name(&server.registry, args);
-        scripting::report_queued(server, part, name, db, &reply.buf);
+        scripting::report_queued(&server.telemetry, part, name, db, &reply.buf);
     }
     QueuedStep::Answered(reply.buf)
 }

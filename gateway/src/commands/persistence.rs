@@ -1,15 +1,16 @@
 //! SAVE, BGSAVE, LASTSAVE, BGREWRITEAOF and SHUTDOWN. Everything is on disk within a second anyway; what is saved here
 //! is that, and that all of it is in the checkpoint, so that the next start has nothing to repeat.
 
-use store::journal::Journal;
+use store::Store;
+use store::journal::{Journal, misconf};
 use store_engine::spec::flags;
 use store_engine::{Args, Arity, Command, CommandError, Group, Reply, error};
 
 use super::rows::CONNECTION;
+use crate::process::Stop;
+use crate::server::Server;
 use crate::server::{AsyncHandler, Handler, InExec, SessionCommand};
-use crate::server::{Server, Stop};
 use crate::session::{DataAccess, Session};
-use store::journal::misconf;
 
 const ADMIN: Command = Command {
     group: Group::Server,
@@ -32,7 +33,7 @@ pub static COMMANDS: &[SessionCommand] = &[
         run: Handler::Async(AsyncHandler {
             in_exec: InExec::Refused,
             data_access: DataAccess::Nothing,
-            ..AsyncHandler::new(|server, _, _, out| Box::pin(save(server, out)))
+            ..AsyncHandler::new(|server, _, _, out| Box::pin(save(&server.store, out)))
         }),
     },
     SessionCommand {
@@ -43,7 +44,7 @@ pub static COMMANDS: &[SessionCommand] = &[
             syntax: "SCHEDULE@3.2.2?",
             ..ADMIN
         },
-        run: Handler::Inline(background_save),
+        run: Handler::Inline(|server, _, args, out| background_save(&server.store, args, out)),
     },
     SessionCommand {
         spec: Command {
@@ -51,7 +52,7 @@ pub static COMMANDS: &[SessionCommand] = &[
             summary: "Asynchronously rewrites the append-only file to disk.",
             ..ADMIN
         },
-        run: Handler::Inline(rewrite),
+        run: Handler::Inline(|server, _, _, out| rewrite(&server.store, out)),
     },
     SessionCommand {
         spec: Command {
@@ -78,34 +79,29 @@ pub static COMMANDS: &[SessionCommand] = &[
     },
 ];
 
-fn journal(server: &Server) -> Result<&Journal, CommandError> {
-    let node = server.store.node().ok_or(CommandError::new("ERR The data is on store nodes: use SAVE"))?;
+fn journal(store: &Store) -> Result<&Journal, CommandError> {
+    let node = store.node().ok_or(CommandError::new("ERR The data is on store nodes: use SAVE"))?;
     node.journal()
         .ok_or(CommandError::new("ERR Persistence is disabled: the server runs with --data-dir none"))
 }
 
 /// SAVE: waits until all changes so far are in the checkpoint.
-async fn save(server: &Server, out: &mut Reply) -> Result<(), CommandError> {
-    match server.store.cluster() {
+async fn save(store: &Store, out: &mut Reply) -> Result<(), CommandError> {
+    match store.cluster() {
         Some(cluster) => cluster.save(true).await?,
-        None => journal(server)?.checkpoint().await.map_err(|reason| misconf(&reason))?,
+        None => journal(store)?.checkpoint().await.map_err(|reason| misconf(&reason))?,
     }
     out.ok();
     Ok(())
 }
 
-fn background_save(
-    server: &Server,
-    _: &mut Session,
-    args: Args<'_>,
-    out: &mut Reply,
-) -> Result<(), CommandError> {
+fn background_save(store: &Store, args: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
     let scheduled = match args.rest(1) {
         [] => false,
         [word] if word.eq_ignore_ascii_case(b"schedule") => true,
         _ => return Err(error::SYNTAX),
     };
-    let journal = journal(server)?;
+    let journal = journal(store)?;
     if journal.progress().saving && !scheduled {
         return Err(CommandError::new("ERR Background save already in progress"));
     }
@@ -114,8 +110,8 @@ fn background_save(
     Ok(())
 }
 
-fn rewrite(server: &Server, _: &mut Session, _: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
-    let journal = journal(server)?;
+fn rewrite(store: &Store, out: &mut Reply) -> Result<(), CommandError> {
+    let journal = journal(store)?;
     if journal.progress().saving {
         return Err(CommandError::new("ERR Background append only file rewriting already in progress"));
     }
@@ -127,7 +123,7 @@ fn rewrite(server: &Server, _: &mut Session, _: Args<'_>, out: &mut Reply) -> Re
 fn last_save(server: &Server, _: &mut Session, _: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
     let saved_at = match server.store.journal() {
         Some(journal) => journal.progress().saved_at,
-        None => server.started_at,
+        None => server.process.started_at,
     };
     out.integer(saved_at as i64);
     Ok(())
@@ -158,6 +154,6 @@ async fn shutdown(server: &Server, session: &mut Session, args: Args<'_>) -> Res
         }
     }
     session.closing = true;
-    server.stop.send_replace(if nosave { Stop::Abandoning } else { Stop::Saving });
+    server.process.stop.send_replace(if nosave { Stop::Abandoning } else { Stop::Saving });
     Ok(())
 }

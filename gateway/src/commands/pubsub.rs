@@ -1,7 +1,5 @@
 //! SUBSCRIBE, PUBLISH and what else is about channels.
 
-use std::sync::Arc;
-
 use store_engine::reply;
 use store_engine::spec::{Access, flags};
 use store_engine::{Args, Arity, Command, CommandError, Group, KeyPart, Protocol, Reply, Routing};
@@ -11,7 +9,7 @@ use crate::server::Server;
 use crate::server::gateways;
 use crate::server::{AsyncHandler, Handler, SessionCommand};
 use crate::session::pubsub::{SubscriptionKind, Subscriptions};
-use crate::session::{DataAccess, Session, subscription_bytes};
+use crate::session::{DataAccess, Session, Sessions, subscription_bytes};
 
 /// The rows of this family.
 pub static COMMANDS: &[SessionCommand] = &[
@@ -25,7 +23,7 @@ pub static COMMANDS: &[SessionCommand] = &[
             ..LISTENING
         },
         run: Handler::Inline(|server, session, args, out| {
-            subscribe(server, session, args, SubscriptionKind::Channel, "subscribe", out)
+            subscribe(&server.sessions, session, args, SubscriptionKind::Channel, "subscribe", out)
         }),
     },
     SessionCommand {
@@ -38,7 +36,7 @@ pub static COMMANDS: &[SessionCommand] = &[
             ..LISTENING
         },
         run: Handler::Inline(|server, session, args, out| {
-            subscribe(server, session, args, SubscriptionKind::Pattern, "psubscribe", out)
+            subscribe(&server.sessions, session, args, SubscriptionKind::Pattern, "psubscribe", out)
         }),
     },
     SessionCommand {
@@ -52,7 +50,7 @@ pub static COMMANDS: &[SessionCommand] = &[
             ..LISTENING
         },
         run: Handler::Inline(|server, session, args, out| {
-            subscribe(server, session, args, SubscriptionKind::Shard, "ssubscribe", out)
+            subscribe(&server.sessions, session, args, SubscriptionKind::Shard, "ssubscribe", out)
         }),
     },
     SessionCommand {
@@ -152,13 +150,13 @@ const PUBLISHING: Command = Command {
 
 const UNSUBSCRIBE: [Handler; 3] = [
     Handler::Inline(|server, session, args, out| {
-        unsubscribe(server, session, args, SubscriptionKind::Channel, "unsubscribe", out)
+        unsubscribe(&server.sessions, session, args, SubscriptionKind::Channel, "unsubscribe", out)
     }),
     Handler::Inline(|server, session, args, out| {
-        unsubscribe(server, session, args, SubscriptionKind::Pattern, "punsubscribe", out)
+        unsubscribe(&server.sessions, session, args, SubscriptionKind::Pattern, "punsubscribe", out)
     }),
     Handler::Inline(|server, session, args, out| {
-        unsubscribe(server, session, args, SubscriptionKind::Shard, "sunsubscribe", out)
+        unsubscribe(&server.sessions, session, args, SubscriptionKind::Shard, "sunsubscribe", out)
     }),
 ];
 
@@ -233,7 +231,7 @@ static PUBSUB: &[Command] = &[
 ];
 
 fn subscribe(
-    server: &Server,
+    sessions: &Sessions,
     session: &mut Session,
     args: Args<'_>,
     kind: SubscriptionKind,
@@ -250,7 +248,7 @@ fn subscribe(
     session.client.held.refuse_more(bytes)?;
     let own = session.subscriptions.get_or_insert_default();
     for name in args.rest(1) {
-        server.pubsub.subscribe(&session.client, own, kind, name);
+        sessions.pubsub.subscribe(&session.client, own, kind, name);
         confirm(word, Some(name), own.count_beside(kind), out);
     }
     note(session);
@@ -258,7 +256,7 @@ fn subscribe(
 }
 
 fn unsubscribe(
-    server: &Server,
+    sessions: &Sessions,
     session: &mut Session,
     args: Args<'_>,
     kind: SubscriptionKind,
@@ -274,7 +272,7 @@ fn unsubscribe(
     }
     let mut left = Vec::with_capacity(names.len());
     for name in &names {
-        server.pubsub.unsubscribe(&session.client, own, kind, name);
+        sessions.pubsub.unsubscribe(&session.client, own, kind, name);
         left.push(own.count_beside(kind));
     }
     // What came until then is heard before the confirmation, and nothing after it.
@@ -308,12 +306,12 @@ fn note(session: &mut Session) {
 /// Ends all subscriptions of a session, and what MONITOR and CLIENT TRACKING began. What came until then is left in its mailbox.
 pub fn leave(server: &Server, session: &mut Session) {
     if std::mem::take(&mut session.monitors) {
-        server.monitors.leave(&session.client);
+        server.sessions.monitors.leave(&session.client);
         session.client.details.lock().monitors = false;
     }
     tracking::leave(server, session);
     if let Some(mut own) = session.subscriptions.take() {
-        server.pubsub.leave(&session.client, &mut own);
+        server.sessions.pubsub.leave(&session.client, &mut own);
         note(session);
     }
 }
@@ -349,7 +347,7 @@ pub async fn publish(
 }
 
 /// PUBSUB.
-async fn pubsub(server: &Arc<Server>, args: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
+async fn pubsub(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
     match args[1].eq_ignore_ascii_case(b"help") {
         true => reply::help(out, "PUBSUB", HELP),
         false => gateways::reply_channels(server, args, out).await,

@@ -13,7 +13,7 @@ use crate::server::Server;
 /// Makes the users, scripts, flags and libraries known that are kept, and forgets others. Those that this version refuses
 /// are named in the log and stay where they are.
 pub async fn reload(server: &Server) -> Result<(), CommandError> {
-    let _script_permit = server.loading.lock().await;
+    let _script_permit = server.scripting.loading.lock().await;
     let store = &server.store;
     acl::reload_users(server).await?;
     for (sha, words) in store.records(records::FLAGS).await? {
@@ -21,20 +21,20 @@ pub async fn reload(server: &Server) -> Result<(), CommandError> {
         let said = script::options(&words);
         if let (Some(sha), Ok(said)) = (parse_sha(&sha), said) {
             // Flags beyond the limit are left out; SCRIPT FLAGS refuses them when they are set.
-            let _ = server.scripts.add_flags(&sha, said);
+            let _ = server.scripting.cache.add_flags(&sha, said);
         }
     }
     let mut kept = HashSet::new();
     for (sha, text) in store.records(records::SCRIPT).await? {
         let Some(digest) = parse_sha(&sha) else { continue };
         kept.insert(digest);
-        if !server.scripts.is_pinned(&digest)
+        if !server.scripting.cache.is_pinned(&digest)
             && let Err(error) = script::reload_script(server, &text).await
         {
             let sha = String::from_utf8_lossy(&sha);
             info!("cannot reload the script {sha} from the catalog: {}", error.text());
         }
     }
-    server.scripts.keep_only(&kept);
+    server.scripting.cache.keep_only(&kept);
     function::reload_libraries(server).await
 }

@@ -8,7 +8,6 @@ use store_engine::spec::flags;
 use store_engine::{Args, Arity, Command, CommandError, Group, Reply};
 
 use super::rows::CONNECTION;
-use crate::server::Server;
 use crate::server::{AsyncHandler, Handler, SessionCommand};
 use crate::session::{DataAccess, Session};
 
@@ -60,7 +59,7 @@ pub static COMMANDS: &[SessionCommand] = &[
             syntax: "args(host-port(host port:int) | no-one(NO ONE))",
             ..BASE
         },
-        run: Handler::Inline(replica_of),
+        run: Handler::Inline(|_, _, args, out| replica_of(args, out)),
     },
     SessionCommand {
         spec: Command {
@@ -71,7 +70,7 @@ pub static COMMANDS: &[SessionCommand] = &[
             syntax: "args(host-port(host port:int) | no-one(NO ONE))",
             ..BASE
         },
-        run: Handler::Inline(replica_of),
+        run: Handler::Inline(|_, _, args, out| replica_of(args, out)),
     },
     SessionCommand {
         spec: Command {
@@ -94,7 +93,7 @@ pub static COMMANDS: &[SessionCommand] = &[
 const BASE: Command =
     Command { group: Group::Server, flags: flags::NO_SCRIPT | flags::ADMIN | flags::DANGEROUS, ..CONNECTION };
 
-fn replica_of(_: &Server, _: &mut Session, args: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
+fn replica_of(args: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
     if !(args[1].eq_ignore_ascii_case(b"no") && args[2].eq_ignore_ascii_case(b"one")) {
         return Err(CommandError::new(
             "ERR This server cannot be a replica; use `moonshard store restore` to import the data of a Redis server",

@@ -13,13 +13,16 @@ use store_engine::{Args, Arity, Command, CommandError, Group, KeyPart, Reply, Ro
 use crate::admission::{self, Admitted};
 use crate::scripting::records;
 use crate::scripting::{self, Program, ScriptCall};
+use crate::scripts::Scripting;
 use crate::scripts::cache::{Known, Sha, parse_sha, sha_of};
 use crate::scripts::header::Header;
 use crate::scripts::options::{BadOption, Flags, Options};
 use crate::server::Server;
 use crate::server::gateways;
+use crate::server::memory;
 use crate::server::{AsyncHandler, Handler, ScriptSource, SessionCommand};
 use crate::session::Session;
+use crate::telemetry::Telemetry;
 use crate::telemetry::script_stats::Stats;
 
 /// The rows of this family.
@@ -181,7 +184,7 @@ static SCRIPT: &[Command] = &[
 /// Another gateway may have loaded a script that is not known here.
 pub(super) async fn find_remote(server: &Server, sha: &[u8]) {
     let Some(digest) = parse_sha(sha) else { return };
-    if server.scripts.get(&digest).is_some() {
+    if server.scripting.cache.get(&digest).is_some() {
         return;
     }
     let name = [records::SCRIPT, &*sha.to_ascii_lowercase()].concat();
@@ -197,7 +200,7 @@ pub(super) async fn find_remote(server: &Server, sha: &[u8]) {
 /// Makes a script known that was loaded before, or elsewhere. Whoever needs it now has not asked for that.
 pub async fn reload_script(server: &Server, text: &[u8]) -> Result<(), CommandError> {
     let script = compiled(server, None, text).await?;
-    server.scripts.pin(text, &script).map(drop)
+    server.scripting.cache.pin(text, &script).map(drop)
 }
 
 /// Finds the script of this digest that an EVAL call means, and what it is called with.
@@ -213,23 +216,23 @@ pub(super) fn script_call<'a>(
     let args = admitted.args();
     let sha = sha.ok_or(UNKNOWN)?;
     let known = if by_sha {
-        server.scripts.get(&sha).ok_or(UNKNOWN)?
+        server.scripting.cache.get(&sha).ok_or(UNKNOWN)?
     } else {
-        server.scripts.get_or_add(sha, args[1])?
+        server.scripting.cache.get_or_add(sha, args[1])?
     };
     let (keys, args) = args.rest(3).split_at(key_count(admitted)?);
     session.seed = session.seed.wrapping_add(1);
-    let mut options = server.complete(session.overrides.options.over(known.options));
+    let mut options = session.overrides.options.over(known.options).or_configured(&server.config);
     let is_read_only = options.flags.has(Flags::NO_WRITES);
     if read_only && !is_read_only && !known.header.suits_read_only() {
         return Err(CommandError::new("ERR Can not execute a script with write flag using *_ro command."));
     }
     let read_only = read_only || is_read_only;
-    let budget = admission::grant(server, session, &mut options, read_only)?;
+    let budget = admission::grant(&server.acl, session, &mut options, read_only)?;
     Ok(ScriptCall {
         since: session.clock.unwrap_or_else(Instant::now),
         trace: session.overrides.trace.clone(),
-        span: run_span(server, session, &options),
+        span: run_span(&server.telemetry, session, &options),
         reader: super::client::tracking::reader(session, keys),
         read_only,
         budget,
@@ -244,16 +247,16 @@ pub(super) fn script_call<'a>(
         client: session.client.id,
         account: session.limited_account(),
         in_exec: false,
-        full: !options.flags.spares_memory() && server.memory_is_full(),
+        full: !options.flags.spares_memory() && memory::is_full(&server.store),
     })
 }
 
 /// The span of a run, if its request is traced or its script always is.
-pub(super) fn run_span(server: &Server, session: &mut Session, options: &Options) -> Option<Part> {
+pub(super) fn run_span(telemetry: &Telemetry, session: &mut Session, options: &Options) -> Option<Part> {
     if session.span.is_none() && options.flags.has(Flags::TRACE) {
-        session.span = server.spans.begin_wanted(&session.parent);
+        session.span = telemetry.spans.begin_wanted(&session.parent);
     }
-    Some(server.spans.scope(session.span.as_ref()?)?.part())
+    Some(telemetry.spans.scope(session.span.as_ref()?)?.part())
 }
 
 /// How many keys a call names, by its third word.
@@ -267,7 +270,7 @@ pub(super) fn key_count(admitted: &Admitted<'_>) -> Result<usize, CommandError> 
 
 /// SCRIPT and its subcommands.
 async fn script(
-    server: &Arc<Server>,
+    server: &Server,
     session: &mut Session,
     args: Args<'_>,
     out: &mut Reply,
@@ -306,10 +309,10 @@ fn debug(session: &mut Session, args: Args<'_>, out: &mut Reply) -> Result<(), C
 /// Adds a script to those that are kept, if it compiles.
 async fn load(server: &Server, session: &Session, text: &[u8]) -> Result<Arc<Known>, CommandError> {
     let script = compiled(server, Some(session), text).await?;
-    let _script_permit = server.loading.lock().await;
-    server.scripts.has_room_for(text)?;
-    records::keep_script(server, text).await?;
-    server.scripts.pin(text, &script)
+    let _script_permit = server.scripting.loading.lock().await;
+    server.scripting.cache.has_room_for(text)?;
+    records::keep_script(&server.store, text).await?;
+    server.scripting.cache.pin(text, &script)
 }
 
 /// The script with this text, compiled. If it is not known yet, it still is not: an error leaves nothing behind.
@@ -318,9 +321,9 @@ async fn compiled(
     session: Option<&Session>,
     text: &[u8],
 ) -> Result<Arc<Script>, CommandError> {
-    let script = match server.scripts.get(&sha_of(text)) {
+    let script = match server.scripting.cache.get(&sha_of(text)) {
         Some(known) => known.script.clone(),
-        None => server.scripts.new_script(&Header::parse(text)?.1),
+        None => server.scripting.cache.new_script(&Header::parse(text)?.1),
     };
     scripting::compile(server, session, &script).await?;
     Ok(script)
@@ -339,7 +342,9 @@ async fn manage(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(), 
         b"exists" => {
             out.array(args.len() - 2);
             for sha in args.rest(2) {
-                out.integer(i64::from(parse_sha(sha).is_some_and(|sha| server.scripts.get(&sha).is_some())));
+                out.integer(i64::from(
+                    parse_sha(sha).is_some_and(|sha| server.scripting.cache.get(&sha).is_some()),
+                ));
             }
         }
         b"flush" => {
@@ -347,28 +352,28 @@ async fn manage(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(), 
             if args.len() > 3 || mode.is_some_and(|mode| !matches!(&*mode, b"sync" | b"async")) {
                 return Err(CommandError::new("ERR SCRIPT FLUSH only support SYNC|ASYNC option"));
             }
-            let _script_permit = server.loading.lock().await;
+            let _script_permit = server.scripting.loading.lock().await;
             // Scripts that could not be forgotten where they are kept would be there again soon.
-            records::forget_scripts(server).await?;
-            server.scripts.flush();
+            records::forget_scripts(&server.store).await?;
+            server.scripting.cache.flush();
             out.ok();
         }
         b"kill" => kill(server, args, out).await?,
         b"flags" => {
             let sha = parse_sha(args[2]).ok_or(error::SYNTAX)?;
             if args.len() == 3 {
-                let words = server.scripts.options(&sha).words();
+                let words = server.scripting.cache.options(&sha).words();
                 out.array(words.len());
                 words.iter().for_each(|word| out.bulk(word.as_bytes()));
             } else {
-                let _script_permit = server.loading.lock().await;
-                let said = server.scripts.add_flags(&sha, options(args.rest(3))?)?;
-                records::keep_flags(server, args[2], said).await?;
+                let _script_permit = server.scripting.loading.lock().await;
+                let said = server.scripting.cache.add_flags(&sha, options(args.rest(3))?)?;
+                records::keep_flags(&server.store, args[2], said).await?;
                 out.ok();
             }
         }
         b"list" => {
-            let all = server.scripts.all();
+            let all = server.scripting.cache.all();
             out.array(all.len());
             for known in all {
                 out.array(2);
@@ -377,7 +382,7 @@ async fn manage(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(), 
             }
         }
         b"running" => {
-            let mut runs = server.runs.list();
+            let mut runs = server.scripting.runs.list();
             runs.retain(|run| run.who.function.is_none());
             out.array(runs.len());
             for run in runs {
@@ -390,10 +395,10 @@ async fn manage(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(), 
                 out.integer(run.since.elapsed().as_millis() as i64);
             }
         }
-        b"show" => out.bulk(&find(server, args[2])?.text()),
-        b"stats" => stats(server, args, out)?,
+        b"show" => out.bulk(&find(&server.scripting, args[2])?.text()),
+        b"stats" => stats(&server.scripting, args, out)?,
         b"latency" => {
-            let all = server.scripts.all();
+            let all = server.scripting.cache.all();
             out.array(all.len());
             for known in all {
                 out.array(2);
@@ -406,8 +411,8 @@ async fn manage(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(), 
     Ok(())
 }
 
-fn find(server: &Server, sha: &[u8]) -> Result<Arc<Known>, CommandError> {
-    let known = parse_sha(sha).and_then(|sha| server.scripts.get(&sha));
+fn find(scripting: &Scripting, sha: &[u8]) -> Result<Arc<Known>, CommandError> {
+    let known = parse_sha(sha).and_then(|sha| scripting.cache.get(&sha));
     known.ok_or(CommandError::new("NOSCRIPT No matching script. Please use EVAL."))
 }
 
@@ -443,7 +448,7 @@ async fn kill(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(), Co
         [word, id] if word.eq_ignore_ascii_case(b"client") => {
             let id = number::parse_i64(id).and_then(|id| u64::try_from(id).ok());
             let id = id.ok_or(CommandError::new("ERR Invalid client ID"))?;
-            server.runs.kill(|who| who.function.is_none() && who.client == id)
+            server.scripting.runs.kill(|who| who.function.is_none() && who.client == id)
         }
         _ => return Err(error::SYNTAX),
     };
@@ -454,15 +459,15 @@ async fn kill(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(), Co
     Ok(())
 }
 
-fn stats(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
+fn stats(scripting: &Scripting, args: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
     let report = match args.rest(2) {
-        [] => Stats::report(server.scripts.all().iter().map(|known| &*known.stats)),
+        [] => Stats::report(scripting.cache.all().iter().map(|known| &*known.stats)),
         [word] if word.eq_ignore_ascii_case(b"reset") => {
-            server.scripts.all().iter().for_each(|known| known.stats.reset());
+            scripting.cache.all().iter().for_each(|known| known.stats.reset());
             out.ok();
             return Ok(());
         }
-        [sha] => Stats::report(std::iter::once(&*find(server, sha)?.stats)),
+        [sha] => Stats::report(std::iter::once(&*find(scripting, sha)?.stats)),
         _ => return Err(error::SYNTAX),
     };
     out.map(report.counts.len());

@@ -12,7 +12,7 @@ use store_engine::{Args, Arity, Command, CommandError, DATABASES, Group, Reply};
 
 use super::rows::{CONNECTION, REDIS_VERSION};
 use crate::acl::log::Reason;
-use crate::config::OF_DATA;
+use crate::config::{Config, OF_DATA};
 use crate::process::{descriptors, version};
 use crate::scripting;
 use crate::server::Server;
@@ -182,9 +182,9 @@ async fn configure(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(
             out.ok();
         }
         b"resetstat" => {
-            server.counters.reset();
-            server.calls.reset();
-            server.errors.reset();
+            server.telemetry.counters.reset();
+            server.telemetry.calls.reset();
+            server.telemetry.errors.reset();
             server.store.reset_counts().await?;
             out.ok();
         }
@@ -204,17 +204,17 @@ static SECTIONS: &[Section] = &[
     ("server", server_section),
     ("clients", clients_section),
     ("memory", memory_section),
-    ("persistence", persistence_section),
+    ("persistence", |server, text| persistence_section(&server.store, text)),
     ("stats", stats_section),
-    ("replication", replication_section),
-    ("cpu", cpu_section),
+    ("replication", |_, text| replication_section(text)),
+    ("cpu", |_, text| cpu_section(text)),
     ("scripts", scripts_section),
     ("commandstats", super::calls::commandstats),
-    ("errorstats", super::calls::errorstats),
+    ("errorstats", |server, text| super::calls::errorstats(&server.telemetry, text)),
     ("latencystats", super::calls::latencystats),
-    ("cluster", cluster_section),
-    ("stores", stores_section),
-    ("keyspace", keyspace_section),
+    ("cluster", |server, text| cluster_section(&server.config, text)),
+    ("stores", |server, text| stores_section(&server.store, text)),
+    ("keyspace", |server, text| keyspace_section(&server.store, text)),
 ];
 
 /// Sections that are long, and shown only on request, or with all.
@@ -255,18 +255,18 @@ macro_rules! lines {
 }
 
 fn server_section(server: &Server, text: &mut String) {
-    let uptime = server.started.elapsed().as_secs();
+    let uptime = server.process.started.elapsed().as_secs();
     lines!(text,
         "redis_version": REDIS_VERSION,
         "redis_git_sha1": version::COMMIT,
-        "redis_mode": server.mode(),
+        "redis_mode": server.config.mode(),
         "moonshard_version": env!("CARGO_PKG_VERSION"),
         "os": std::env::consts::OS,
         "arch_bits": usize::BITS,
         "multiplexing_api": "epoll",
         "process_id": std::process::id(),
-        "run_id": server.run_id,
-        "tcp_port": server.resp_addr.port(),
+        "run_id": server.process.run_id,
+        "tcp_port": server.process.resp_addr.port(),
         "server_time_usec": unix_time().as_micros(),
         "uptime_in_seconds": uptime,
         "uptime_in_days": uptime / 86_400,
@@ -279,25 +279,25 @@ fn server_section(server: &Server, text: &mut String) {
 
 fn clients_section(server: &Server, text: &mut String) {
     lines!(text,
-        "connected_clients": server.counters.connections.load(Ordering::Relaxed),
+        "connected_clients": server.telemetry.counters.connections.load(Ordering::Relaxed),
         "maxclients": server.most_connections(),
-        "tracking_clients": server.tracking.sizes().clients,
+        "tracking_clients": server.sessions.tracking.sizes().clients,
         "blocked_clients": server.blocked_clients(),
     );
 }
 
 /// A parameter as CONFIG GET shows it.
-fn value_of(server: &Server, name: &str) -> String {
-    server.config.get(&[name.as_bytes()]).into_iter().map(|(_, value)| value).collect()
+fn value_of(config: &Config, name: &str) -> String {
+    config.get(&[name.as_bytes()]).into_iter().map(|(_, value)| value).collect()
 }
 
 fn memory_section(server: &Server, text: &mut String) {
     let usage = server.store.usage();
-    let (_, script_bytes) = server.scripts.usage();
+    let (_, script_bytes) = server.scripting.cache.usage();
     let mut sticky = Sticky::default();
     usage.sticky.iter().for_each(|part| sticky += *part);
     let (used, resident, most) = (usage.bytes as u64, resident_bytes(), server.config.maxmemory.get());
-    let peak = server.rate_sampler.peak(used);
+    let peak = server.telemetry.rate_sampler.peak(used);
     lines!(text,
         "used_memory": used,
         "used_memory_human": human(used),
@@ -308,12 +308,12 @@ fn memory_section(server: &Server, text: &mut String) {
         "used_memory_peak_perc": format_args!("{:.2}%", 100.0 * used as f64 / peak.max(1) as f64),
         "used_memory_dataset": used,
         "used_memory_scripts": script_bytes,
-        "used_memory_functions": server.functions.libraries().bytes(),
+        "used_memory_functions": server.scripting.functions.libraries().bytes(),
         "mem_clients_slaves": 0,
-        "mem_clients_normal": server.client_bytes(),
+        "mem_clients_normal": server.sessions.client_bytes(),
         "maxmemory": most,
         "maxmemory_human": human(most),
-        "maxmemory_policy": value_of(server, "maxmemory-policy"),
+        "maxmemory_policy": value_of(&server.config, "maxmemory-policy"),
         "sticky_keys": sticky.keys,
         "sticky_bytes": sticky.bytes,
         "mem_allocator": "mimalloc",
@@ -321,16 +321,17 @@ fn memory_section(server: &Server, text: &mut String) {
     );
 }
 
-fn persistence_section(server: &Server, text: &mut String) {
-    crate::process::persistence::describe(&server.store, text);
+fn persistence_section(store: &Store, text: &mut String) {
+    crate::process::persistence::describe(store, text);
 }
 
 fn stats_section(server: &Server, text: &mut String) {
-    let (counters, keys) = (&server.counters, server.store.counts_since_reset());
+    let (counters, keys) = (&server.telemetry.counters, server.store.counts_since_reset());
     let of = |counter: &AtomicU64| counters.since_reset(counter);
-    let [calls, came, went] = server.rate_sampler.rates();
-    let [channels, patterns, shard_channels] = server.pubsub.sizes();
-    let Sizes { keys: tracked, items, prefixes, bytes: tracking_bytes, .. } = server.tracking.sizes();
+    let [calls, came, went] = server.telemetry.rate_sampler.rates();
+    let [channels, patterns, shard_channels] = server.sessions.pubsub.sizes();
+    let Sizes { keys: tracked, items, prefixes, bytes: tracking_bytes, .. } =
+        server.sessions.tracking.sizes();
     lines!(text,
         "total_connections_received": of(&counters.connections_total),
         "total_commands_processed": of(&counters.commands),
@@ -348,7 +349,7 @@ fn stats_section(server: &Server, text: &mut String) {
         "pubsub_channels": channels,
         "pubsub_patterns": patterns,
         "pubsubshard_channels": shard_channels,
-        "total_error_replies": server.errors.all_since_reset(),
+        "total_error_replies": server.telemetry.errors.all_since_reset(),
         "tracking_total_keys": tracked,
         "tracking_total_items": items,
         "tracking_total_prefixes": prefixes,
@@ -361,49 +362,49 @@ fn stats_section(server: &Server, text: &mut String) {
     );
 }
 
-fn replication_section(_: &Server, text: &mut String) {
+fn replication_section(text: &mut String) {
     lines!(text, "role": "master", "connected_slaves": 0);
 }
 
-fn cluster_section(server: &Server, text: &mut String) {
-    lines!(text, "cluster_enabled": server.config.cluster_enabled.get());
+fn cluster_section(config: &Config, text: &mut String) {
+    lines!(text, "cluster_enabled": config.cluster_enabled.get());
 }
 
-fn cpu_section(_: &Server, text: &mut String) {
+fn cpu_section(text: &mut String) {
     let (user, system) = crate::telemetry::counters::cpu_seconds();
     let _ = write!(text, "used_cpu_sys:{system:.6}\r\nused_cpu_user:{user:.6}\r\n");
 }
 
 fn scripts_section(server: &Server, text: &mut String) {
-    let running = server.runtime.active();
-    let (known, bytes) = server.scripts.usage();
-    let (libraries, functions) = server.functions.libraries().counts();
-    let of = |counter: &AtomicU64| server.counters.since_reset(counter);
+    let running = server.scripting.runtime.active();
+    let (known, bytes) = server.scripting.cache.usage();
+    let (libraries, functions) = server.scripting.functions.libraries().counts();
+    let of = |counter: &AtomicU64| server.telemetry.counters.since_reset(counter);
     lines!(text,
         "number_of_cached_scripts": known,
         "cached_scripts_bytes": bytes,
         "number_of_libraries": libraries,
         "number_of_functions": functions,
-        "evicted_scripts": server.scripts.evicted(),
+        "evicted_scripts": server.scripting.cache.evicted(),
         "scripts_running": running,
-        "scripts_waiting": server.runs.len().saturating_sub(running),
-        "scripts_run": of(&server.counters.scripts_run),
-        "scripts_rerun": of(&server.counters.scripts_rerun),
-        "scripts_killed": of(&server.counters.scripts_killed),
-        "undeclared_keys": of(&server.counters.undeclared_keys),
-        "undeclared_refused": of(&server.counters.undeclared_refused),
-        "script_traps": of(&server.counters.script_traps),
-        "script_instances_created": server.runtime.instances_made(),
+        "scripts_waiting": server.scripting.runs.len().saturating_sub(running),
+        "scripts_run": of(&server.telemetry.counters.scripts_run),
+        "scripts_rerun": of(&server.telemetry.counters.scripts_rerun),
+        "scripts_killed": of(&server.telemetry.counters.scripts_killed),
+        "undeclared_keys": of(&server.telemetry.counters.undeclared_keys),
+        "undeclared_refused": of(&server.telemetry.counters.undeclared_refused),
+        "script_traps": of(&server.telemetry.counters.script_traps),
+        "script_instances_created": server.scripting.runtime.instances_made(),
     );
-    for (limit, count) in server.runtime.limits_hit() {
+    for (limit, count) in server.scripting.runtime.limits_hit() {
         let _ = write!(text, "script_limit_{}:{count}\r\n", limit.name());
     }
 }
 
-fn stores_section(server: &Server, text: &mut String) {
-    let members = server.store.cluster().map_or_else(Vec::new, |cluster| cluster.members());
+fn stores_section(store: &Store, text: &mut String) {
+    let members = store.cluster().map_or_else(Vec::new, |cluster| cluster.members());
     lines!(text, "stores": members.len());
-    if let Some(cluster) = server.store.cluster() {
+    if let Some(cluster) = store.cluster() {
         lines!(text, "stores_epoch": cluster.map().epoch());
     }
     for (number, member) in members.iter().enumerate() {
@@ -425,8 +426,8 @@ fn stores_section(server: &Server, text: &mut String) {
     }
 }
 
-fn keyspace_section(server: &Server, text: &mut String) {
-    let usage = server.store.usage();
+fn keyspace_section(store: &Store, text: &mut String) {
+    let usage = store.usage();
     for db in (0..DATABASES).filter(|db| usage.keys[*db] > 0) {
         let (keys, expiring, Sticky { keys: sticky, bytes, .. }) =
             (usage.keys[db], usage.expiring[db], usage.sticky[db]);

@@ -1,10 +1,10 @@
 //! WATCH, UNWATCH.
 
+use store::Store;
 use store_engine::{Args, Arity, Command, CommandError, KeyPart, Reply};
 use tokio::runtime::Handle;
 
 use super::rows::TRANSACTIONS;
-use crate::server::Server;
 use crate::server::{AsyncHandler, Handler, InExec, SessionCommand};
 use crate::session::{DataAccess, Session, watch_bytes};
 use crate::telemetry::counters::unix_ms;
@@ -25,7 +25,9 @@ pub static COMMANDS: &[SessionCommand] = &[
         run: Handler::Async(AsyncHandler {
             in_exec: InExec::Refused,
             data_access: DataAccess::Nothing,
-            ..AsyncHandler::new(|server, session, args, out| Box::pin(watch(server, session, args, out)))
+            ..AsyncHandler::new(|server, session, args, out| {
+                Box::pin(watch(&server.store, session, args, out))
+            })
         }),
     },
     SessionCommand {
@@ -39,7 +41,7 @@ pub static COMMANDS: &[SessionCommand] = &[
         run: Handler::Inline(|server, session, _, out| {
             // EXEC looks at the keys until it has done all, and forgets them then.
             if !session.in_exec {
-                unwatch(server, session);
+                unwatch(&server.store, session);
             }
             out.ok();
             Ok(())
@@ -52,7 +54,7 @@ const KEYS_PER_TURN: usize = 1000;
 
 /// WATCH.
 async fn watch(
-    server: &Server,
+    store: &Store,
     session: &mut Session,
     args: Args<'_>,
     out: &mut Reply,
@@ -71,7 +73,7 @@ async fn watch(
         if session.watched.contains_key(&watched) {
             continue;
         }
-        let watch = server.store.watch(session.db, key, unix_ms()).await?;
+        let watch = store.watch(session.db, key, unix_ms()).await?;
         session.client.details.lock().watched.extend(watch.flag().cloned());
         session.watched.insert(watched, watch);
         let held = &session.client.held;
@@ -82,14 +84,14 @@ async fn watch(
 }
 
 /// Forgets all watched keys of a session.
-pub fn unwatch(server: &Server, session: &mut Session) {
+pub fn unwatch(store: &Store, session: &mut Session) {
     let count = session.watched.len();
     if count == 0 {
         return;
     }
     session.client.details.lock().watched.clear();
     let watched = std::mem::take(&mut session.watched);
-    let store = server.store.clone();
+    let store = store.clone();
     let forget = move || {
         for ((db, key), watch) in watched {
             store.unwatch(db, &key, watch);
@@ -104,7 +106,7 @@ pub fn unwatch(server: &Server, session: &mut Session) {
 }
 
 /// Whether a watched key has changed. One that has expired counts: looking at it removes it, which raises its flag.
-pub(super) fn has_changed(server: &Server, session: &Session, now_ms: u64) -> bool {
-    let expired = session.watched.keys().any(|(db, key)| server.store.refresh(*db, key, now_ms));
+pub(super) fn has_changed(store: &Store, session: &Session, now_ms: u64) -> bool {
+    let expired = session.watched.keys().any(|(db, key)| store.refresh(*db, key, now_ms));
     expired || session.watch_broken()
 }

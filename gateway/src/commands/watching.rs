@@ -5,9 +5,9 @@ use store_engine::spec::flags;
 use store_engine::{Args, Arity, Command, CommandError, Group, Reply};
 
 use super::rows::CONNECTION;
-use crate::server::Server;
 use crate::server::{Handler, SessionCommand};
-use crate::session::Session;
+use crate::session::{Session, Sessions};
+use crate::telemetry::Telemetry;
 
 /// The rows of this family.
 pub static COMMANDS: &[SessionCommand] = &[
@@ -20,7 +20,7 @@ pub static COMMANDS: &[SessionCommand] = &[
             syntax: "",
             ..ADMIN
         },
-        run: Handler::Inline(monitor),
+        run: Handler::Inline(|server, session, _, out| monitor(&server.sessions, session, out)),
     },
     SessionCommand {
         spec: Command {
@@ -34,7 +34,7 @@ pub static COMMANDS: &[SessionCommand] = &[
             help: HELP,
             ..ADMIN
         },
-        run: Handler::Inline(slowlog),
+        run: Handler::Inline(|server, _, args, out| slowlog(&server.telemetry, args, out)),
     },
 ];
 
@@ -91,18 +91,18 @@ static SLOWLOG: &[Command] = &[
     },
 ];
 
-fn monitor(server: &Server, session: &mut Session, _: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
+fn monitor(sessions: &Sessions, session: &mut Session, out: &mut Reply) -> Result<(), CommandError> {
     if !session.hears || session.in_exec {
         return Err(CommandError::new("ERR MONITOR isn't allowed for DENY BLOCKING client"));
     }
-    server.monitors.enter(&session.client);
+    sessions.monitors.enter(&session.client);
     session.monitors = true;
     session.client.details.lock().monitors = true;
     out.ok();
     Ok(())
 }
 
-fn slowlog(server: &Server, _: &mut Session, args: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
+fn slowlog(telemetry: &Telemetry, args: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
     match &*args[1].to_ascii_lowercase() {
         b"get" if args.len() <= 3 => {
             let wrong = CommandError::new("ERR count should be greater than or equal to -1");
@@ -114,7 +114,7 @@ fn slowlog(server: &Server, _: &mut Session, args: Args<'_>, out: &mut Reply) ->
                     Err(_) => return Err(wrong),
                 },
             };
-            let newest = server.slow_log.newest(count);
+            let newest = telemetry.slow_log.newest(count);
             out.array(newest.len());
             for slow in newest {
                 out.array(6);
@@ -127,9 +127,9 @@ fn slowlog(server: &Server, _: &mut Session, args: Args<'_>, out: &mut Reply) ->
                 out.bulk(slow.name.as_bytes());
             }
         }
-        b"len" => out.count(server.slow_log.len()),
+        b"len" => out.count(telemetry.slow_log.len()),
         b"reset" => {
-            server.slow_log.clear();
+            telemetry.slow_log.clear();
             out.ok();
         }
         b"help" => reply::help(out, "SLOWLOG", HELP),

@@ -104,6 +104,11 @@ pub const TRACKING_TABLE_MAX_BYTES: Parameter = Parameter {
 };
 
 impl Config {
+    /// The mode that clients see.
+    pub fn mode(&self) -> &'static str {
+        if self.cluster_enabled.get() == 0 { "standalone" } else { "cluster" }
+    }
+
     /// How much clients may make the server hold together, if there is a limit.
     pub fn limit_of_clients(&self) -> Option<usize> {
         let bytes = match self.maxmemory_clients.get() {

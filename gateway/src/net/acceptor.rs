@@ -61,13 +61,13 @@ where
             continue;
         };
         if server.is_protected_from(peer.ip()) {
-            if server.certificates.of(kind).is_none() {
+            if server.process.certificates.of(kind).is_none() {
                 let _ = stream.try_write(&refused(PROTECTED));
             }
             continue;
         }
         if !server.lets_in() {
-            if server.certificates.of(kind).is_none() {
+            if server.process.certificates.of(kind).is_none() {
                 let _ = stream.try_write(full);
             }
             continue;
@@ -76,14 +76,14 @@ where
         let _ = stream.set_nodelay(true);
         let _ = SockRef::from(&stream).set_tcp_user_timeout(Some(time_limit(&server.config)));
         // Messages of gRPC are decoded where the connection lives, however large they are: not beside those of RESP.
-        let slot = (kind != Listener::Grpc).then(|| server.io.slot());
-        let runtime = slot.as_ref().map_or(&server.compute, |slot| slot.runtime()).clone();
+        let slot = (kind != Listener::Grpc).then(|| server.process.io.slot());
+        let runtime = slot.as_ref().map_or(&server.scripting.compute, |slot| slot.runtime()).clone();
         let Some((stream, entry)) = ConnectionGuard::new(&server, kind, stream) else { continue };
         let (server, live) = (server.clone(), live.clone());
         runtime.spawn(async move {
             // Its result is not needed: the client is gone, or has the error.
             let stream = TcpStream::from_std(stream);
-            if let Ok(wire) = stream.and_then(|stream| server.certificates.wire(stream, kind)) {
+            if let Ok(wire) = stream.and_then(|stream| server.process.certificates.wire(stream, kind)) {
                 live(wire, entry).await;
             }
             drop(slot);
@@ -102,16 +102,15 @@ impl Listed {
     /// Lists a client that comes from `addr` and has arrived at `laddr`.
     pub fn new(server: &Arc<Server>, addr: String, laddr: String) -> Listed {
         let account = server.acl.default_account().clone();
-        let memory = server.client_memory.clone();
-        let client = ClientInfo::new(server.next_client(), addr, laddr, account, memory);
-        server.clients.lock().insert(client.id, client.clone());
+        let client = server.sessions.new_client(addr, laddr, account);
+        server.sessions.clients.lock().insert(client.id, client.clone());
         Listed { server: server.clone(), client }
     }
 }
 
 impl Drop for Listed {
     fn drop(&mut self) {
-        self.server.clients.lock().remove(&self.client.id);
+        self.server.sessions.clients.lock().remove(&self.client.id);
     }
 }
 
@@ -131,11 +130,11 @@ impl ConnectionGuard {
     ) -> Option<(std::net::TcpStream, Arc<ConnectionGuard>)> {
         let addresses = stream.peer_addr().and_then(|peer| Ok((peer, stream.local_addr()?)));
         let Ok((peer, local)) = addresses else {
-            server.counters.connections.fetch_sub(1, Ordering::Relaxed);
+            server.telemetry.counters.connections.fetch_sub(1, Ordering::Relaxed);
             return None;
         };
         let listed = Listed::new(server, peer.to_string(), local.to_string());
-        server.counters.enter(kind);
+        server.telemetry.counters.enter(kind);
         let entry = ConnectionGuard { listed, kind, local: local.ip() };
         Some((stream.into_std().ok()?, Arc::new(entry)))
     }
@@ -148,7 +147,7 @@ impl ConnectionGuard {
 
 impl Drop for ConnectionGuard {
     fn drop(&mut self) {
-        let counters = &self.listed.server.counters;
+        let counters = &self.listed.server.telemetry.counters;
         counters.connections.fetch_sub(1, Ordering::Relaxed);
         counters.leave(self.kind);
     }

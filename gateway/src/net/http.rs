@@ -129,7 +129,7 @@ fn router(state: &Arc<HttpState>) -> Router {
 /// Serves until `ready` turns to false; from then on, for as long as it is polled, it only reports that. Connections finish
 /// what they are doing, which the caller waits for.
 pub async fn serve(server: Arc<Server>, listener: TcpListener, ready: Ready) {
-    let requests = AtomicU64::new(server.started_at);
+    let requests = AtomicU64::new(server.process.started_at);
     let paths = routes().into_iter().map(|route| route.path).collect();
     let state = Arc::new(HttpState {
         server: server.clone(),
@@ -162,7 +162,7 @@ pub async fn serve(server: Arc<Server>, listener: TcpListener, ready: Ready) {
     let report = server.clone();
     let enter = move |stream, peer: SocketAddr| match server.is_protected_from(peer.ip()) {
         true => Err(io::ErrorKind::PermissionDenied.into()),
-        false => server.certificates.wire(stream, counters::Listener::Http),
+        false => server.process.certificates.wire(stream, counters::Listener::Http),
     };
     let metrics = move |ready| metrics::render(&metrics::of_server(&report, ready));
     serve_health(config, listener, ready, enter, metrics).await;
@@ -174,7 +174,7 @@ async fn live(state: Arc<HttpState>, app: App, wire: Wire, entry: Arc<Connection
     let (client, local) = (entry.client(), entry.local);
     let (asking, answering) = (client.clone(), state.clone());
     let answers = tower::service_fn(move |request| {
-        let span = answering.server.spans.are_on().then(SpanSlot::default);
+        let span = answering.server.telemetry.spans.are_on().then(SpanSlot::default);
         let requester = Requester { client: asking.clone(), local, span };
         answer(answering.clone(), app.clone(), requester, request)
     });
@@ -219,7 +219,7 @@ async fn called(state: &HttpState, app: App, request: Request<Incoming>) -> Resu
     }
     // It ends the task when it is dropped.
     let mut task = JoinSet::new();
-    task.spawn_on(async move { app.call(request).await }, &state.server.compute);
+    task.spawn_on(async move { app.call(request).await }, &state.server.scripting.compute);
     match task.join_next().await {
         Some(Ok(answered)) => answered,
         Some(Err(_)) | None => {

@@ -167,7 +167,7 @@ impl Work {
         } else {
             perform(&self.server, &mut self.session, argv).await
         };
-        Counters::add(&self.server.counters.commands, 1);
+        Counters::add(&self.server.telemetry.counters.commands, 1);
         self.server.store.wait_for_room(argv.iter().map(|arg| arg.len()).sum()).await;
         if reply.len() >= LARGE_BYTES {
             tokio::task::yield_now().await;

@@ -31,6 +31,7 @@ use self::wire::{KEPT_BYTES, READ_BYTES, TIMED_OUT, give_buffer, hung_up, take_b
 use crate::commands::dispatch;
 use crate::commands::pubsub::leave;
 use crate::commands::watch::unwatch;
+use crate::config::Config;
 use crate::net::Ready;
 use crate::net::acceptor::time_limit;
 use crate::process::io::ThreadSlot;
@@ -49,11 +50,11 @@ const PIECE_BYTES: usize = 1 << 20;
 const LARGE_BYTES: usize = 256 * 1024;
 /// Serves one connection to its end, beginning at `slot`.
 pub fn serve(server: &Arc<Server>, wire: Detached, client: Arc<ClientInfo>, ready: &Ready, slot: ThreadSlot) {
-    server.clients.lock().insert(client.id, client.clone());
-    server.counters.enter(Listener::Resp);
+    server.sessions.clients.lock().insert(client.id, client.clone());
+    server.telemetry.counters.enter(Listener::Resp);
     let connection = Connection {
         session: Session { hears: true, ..Session::new(client.clone(), &server.acl) },
-        parser: Parser::new(limits(server)),
+        parser: Parser::new(limits(&server.config)),
         input: Vec::new(),
         ahead: Ahead::default(),
         entry: ClientGuard { server: server.clone(), id: client.id },
@@ -69,17 +70,17 @@ struct ClientGuard {
 
 impl Drop for ClientGuard {
     fn drop(&mut self) {
-        self.server.clients.lock().remove(&self.id);
-        self.server.counters.connections.fetch_sub(1, Ordering::Relaxed);
-        self.server.counters.leave(Listener::Resp);
+        self.server.sessions.clients.lock().remove(&self.id);
+        self.server.telemetry.counters.connections.fetch_sub(1, Ordering::Relaxed);
+        self.server.telemetry.counters.leave(Listener::Resp);
     }
 }
 
-fn limits(server: &Server) -> Limits {
+fn limits(config: &Config) -> Limits {
     let clamped = |bytes: u64| u32::try_from(bytes).unwrap_or(u32::MAX);
     Limits {
-        max_bulk_bytes: clamped(server.config.proto_max_bulk_len.get()),
-        max_request_bytes: clamped(server.config.client_query_buffer_limit.get()),
+        max_bulk_bytes: clamped(config.proto_max_bulk_len.get()),
+        max_request_bytes: clamped(config.client_query_buffer_limit.get()),
         ..Limits::default()
     }
 }
@@ -118,10 +119,10 @@ impl Connection {
                 Err(error) => error.kind() == TIMED_OUT && error.raw_os_error().is_none(),
             };
             let (server, session) = (&self.entry.server, &mut self.session);
-            unwatch(server, session);
+            unwatch(&server.store, session);
             leave(server, session);
             if was_slow || session.client.pushes.was_cut() {
-                Counters::add(&server.counters.slow_clients_cut, 1);
+                Counters::add(&server.telemetry.counters.slow_clients_cut, 1);
             }
         });
     }
@@ -167,7 +168,7 @@ impl Connection {
                 if read == 0 {
                     return Ok(Left::Closed);
                 }
-                Counters::add(&self.entry.server.counters.bytes_in, read as u64);
+                Counters::add(&self.entry.server.telemetry.counters.bytes_in, read as u64);
             }
             let is_large = self.input.len() >= LARGE_BYTES;
             if is_large && let Some(slot) = slot.for_large() {
@@ -352,7 +353,7 @@ impl Connection {
             input.drain(..at);
         }
         session.client.held.set_input(input.len(), input.capacity());
-        Counters::add(&server.counters.commands, answered);
+        Counters::add(&server.telemetry.counters.commands, answered);
         // A client that wants no replies waits for the disk as others do, if that is far behind.
         if !out.buf.is_empty() || session.data_access == DataAccess::Written {
             if crowded && (answered > 1 || took_long) {
@@ -469,7 +470,7 @@ async fn write(
     }
     wire.flushed().await?;
     held.set_output(0, 0);
-    Counters::add(&server.counters.bytes_out, written as u64);
+    Counters::add(&server.telemetry.counters.bytes_out, written as u64);
     if bytes.capacity() > KEPT_BYTES {
         give_buffer(std::mem::take(bytes));
     }

@@ -46,7 +46,7 @@ pub fn begin<F: SpanAttributes>(
     headers: &HeaderMap,
     attributes: impl FnOnce() -> F,
 ) -> Option<Traced<F>> {
-    let spans = &work.server.spans;
+    let spans = &work.server.telemetry.spans;
     if !spans.are_on() {
         return None;
     }
@@ -141,7 +141,7 @@ mod tests {
     use super::*;
     use crate::acl::{Acl, Commands};
     use crate::config::Config;
-    use crate::session::ClientMemory;
+    use crate::session::Sessions;
     use crate::telemetry::spans::Spans;
 
     struct Named(u16);
@@ -167,8 +167,8 @@ mod tests {
         let sink = Sink::new(move |span| sender.send(span).expect("the test goes on"));
         spans.go_to(sink.clone());
         let acl = Acl::new(Commands::new(std::iter::empty()), config.clone());
-        let (account, memory) = (acl.default_account().clone(), ClientMemory::new(config));
-        let client = ClientInfo::new(1, "1.2.3.4:5".into(), "5.6.7.8:9".into(), account, memory);
+        let account = acl.default_account().clone();
+        let client = Sessions::new(&config).new_client("1.2.3.4:5".into(), "5.6.7.8:9".into(), account);
         let begin = || {
             let open = spans.begin(&Parent::Unknown, None);
             Traced { open, sink: sink.clone(), client: client.clone(), attributes: Named(0) }

@@ -16,6 +16,7 @@ use super::outcome::{append_reply, note_end};
 use super::outgoing::Outgoing;
 use crate::scripts::options::OnError;
 use crate::server::Server;
+use crate::telemetry::Telemetry;
 use crate::telemetry::counters::{Counters, unix_ms};
 use crate::telemetry::script_stats::Ended;
 
@@ -45,7 +46,7 @@ impl Attempts {
     /// For the next round, after what this one `held` came to nothing.
     fn repeat(
         &mut self,
-        server: &Server,
+        telemetry: &Telemetry,
         call: &ScriptCall<'_>,
         held: Option<&Transaction>,
         retry: RetryReason,
@@ -53,7 +54,7 @@ impl Attempts {
         match retry {
             RetryReason::Begin => call.program.stats().begin_apart(),
             _ => {
-                Counters::add(&server.counters.scripts_rerun, 1);
+                Counters::add(&telemetry.counters.scripts_rerun, 1);
                 call.program.stats().add_rerun();
                 call.report_rerun(&retry);
             }
@@ -64,10 +65,10 @@ impl Attempts {
     }
 
     /// For the next round, after what was to go with its end could not be done.
-    pub fn again(&mut self, server: &Server, call: &ScriptCall<'_>, retry: RetryReason) {
+    pub fn again(&mut self, telemetry: &Telemetry, call: &ScriptCall<'_>, retry: RetryReason) {
         self.leaves = false;
         self.locks = LockSet::of_keys(call.keys, call.db, call.lock_mode());
-        self.repeat(server, call, None, retry);
+        self.repeat(telemetry, call, None, retry);
     }
 }
 
@@ -98,12 +99,12 @@ pub(super) async fn run_atomic(
     loop {
         let now_ms = attempts.snapshot.map(|snapshot| snapshot.now_ms).filter(|now_ms| *now_ms > 0);
         let began = call.phase();
-        let opened = if attempts.opens { attempts.locks.open(server) } else { None };
+        let opened = if attempts.opens { attempts.locks.open(&server.store) } else { None };
         let mut txn = match opened {
             Some(txn) => txn,
             None => {
-                let lock = attempts.locks.lock(server, now_ms, Vec::new());
-                server.counters.lock_waits.of(lock).await?
+                let lock = attempts.locks.lock(&server.store, now_ms, Vec::new());
+                server.telemetry.counters.lock_waits.of(lock).await?
             }
         };
         if call.is_dry() || tells {
@@ -111,13 +112,13 @@ pub(super) async fn run_atomic(
         }
         call.end_phase("lock", began);
         // Not before: a run that waits for a key must not keep others from running.
-        let permit = server.counters.queue_waits.of(server.runtime.admit(false)).await;
+        let permit = server.telemetry.counters.queue_waits.of(server.scripting.runtime.admit(false)).await;
         let time = match txn.is_open() {
             true => 0,
             false => txn.keep_time(unix_ms),
         };
         let snapshot = attempts.snapshot.get_or_insert_with(|| RunContext {
-            clock_seconds: call.clock_seconds(server),
+            clock_seconds: call.clock_seconds(&server.process),
             ..call.circumstances(0)
         });
         if snapshot.now_ms == 0 {
@@ -137,15 +138,15 @@ pub(super) async fn run_atomic(
         let retry = attempt.retry();
         let Attempt { host, outcome, usage } = attempt;
         if let Some(RetryReason::Node(error)) = retry {
-            call.note(server, Ended::WithError, &usage);
+            call.note(&server.telemetry, Ended::WithError, &usage);
             return Err(ScriptError::NodeLost(error));
         }
         if let Some(RetryReason::Limit(limit)) = retry {
-            call.note(server, Ended::ByLimit, &usage);
+            call.note(&server.telemetry, Ended::ByLimit, &usage);
             return Err(ScriptError::memory(server, call, limit));
         }
         if let Some(retry) = retry {
-            attempts.repeat(server, call, host.as_ref().map(|host| &host.locking.txn), retry);
+            attempts.repeat(&server.telemetry, call, host.as_ref().map(|host| &host.locking.txn), retry);
             // Taken back before the next round asks for its locks.
             drop(host);
             continue;
@@ -153,7 +154,7 @@ pub(super) async fn run_atomic(
         let start = out.len();
         let failed = append_reply(server, call, outcome, &usage, out)?;
         if call.is_dry() {
-            note_end(server, call, failed, &usage);
+            note_end(&server.telemetry, call, failed, &usage);
             if let Some(mut host) = host {
                 Box::pin(dry_run::report(call, &mut host.locking.txn, failed, start, out)).await?;
             }
@@ -164,11 +165,11 @@ pub(super) async fn run_atomic(
             && !(failed && call.options.on_error == Some(OnError::RollBack))
         {
             if txn.requests().count() > call.keys.len() {
-                call.note_undeclared(server, txn.requests());
+                call.note_undeclared(&server.telemetry, txn.requests());
             }
             return Ok(Ran::Kept(Kept { txn, outgoing, failed, usage }));
         }
-        note_end(server, call, failed, &usage);
+        note_end(&server.telemetry, call, failed, &usage);
         return Ok(Ran::Over { is_error: failed });
     }
 }

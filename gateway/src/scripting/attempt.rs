@@ -45,7 +45,7 @@ pub(super) async fn run_once(
         call.budget.memory_bytes,
         (call.reader.clone(), call.traced()),
     );
-    txn.set_limits(call.txn_limits(server));
+    txn.set_limits(call.txn_limits(&server.config));
     // Boxed for its way to the sandbox and back: it is large.
     let host = Box::new(ScriptHost { common, locking: Locked::new(txn, snapshot, collects) });
     let (mut host, outcome, usage) = run_in_sandbox(server, call, snapshot.clock_seconds, host, None).await;

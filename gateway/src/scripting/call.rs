@@ -14,12 +14,14 @@ use super::undeclared::note_undeclared;
 use crate::acl::Account;
 use crate::acl::limits::Limit;
 use crate::admission::{Caller, Declared, Refuser};
+use crate::config::Config;
+use crate::process::Process;
 use crate::scripts::cache::Known;
 use crate::scripts::functions::Function;
 use crate::scripts::options::{Flags, Options, UndeclaredKeys};
 use crate::scripts::running::Who;
-use crate::server::Server;
 use crate::session::tracking::Reader;
+use crate::telemetry::Telemetry;
 use crate::telemetry::counters::unix_time;
 use crate::telemetry::script_events::Introduction;
 use crate::telemetry::script_stats::{Ended, Stats};
@@ -136,8 +138,8 @@ impl ScriptCall<'_> {
     }
 
     /// What `os.clock` answers, in seconds.
-    pub(super) fn clock_seconds(&self, server: &Server) -> f64 {
-        self.since.saturating_duration_since(server.started).as_secs_f64()
+    pub(super) fn clock_seconds(&self, process: &Process) -> f64 {
+        self.since.saturating_duration_since(process.started).as_secs_f64()
     }
 
     /// For those who watch events of runs.
@@ -147,9 +149,9 @@ impl ScriptCall<'_> {
     }
 
     /// Counts a run, and records its end where that was asked for.
-    pub(super) fn note(&self, server: &Server, ended: Ended, usage: &ResourceUsage) {
+    pub(super) fn note(&self, telemetry: &Telemetry, ended: Ended, usage: &ResourceUsage) {
         self.program.stats().add(ended, usage);
-        server.totals.add(ended, usage);
+        telemetry.script_totals.add(ended, usage);
         self.report_end(ended, usage);
     }
 
@@ -178,8 +180,8 @@ impl ScriptCall<'_> {
 
     /// The limits of the transaction that it runs in. What rolling back needs counts as memory of the script, or of the
     /// MULTI transaction that it is part of.
-    pub(super) fn txn_limits(&self, server: &Server) -> TxnLimits {
-        let limits = server.transaction_limits();
+    pub(super) fn txn_limits(&self, config: &Config) -> TxnLimits {
+        let limits = config.transaction_limits();
         TxnLimits {
             undo_bytes: if self.in_exec { limits.undo_bytes } else { self.budget.memory_bytes },
             slack_bytes: self.budget.memory_bytes,
@@ -235,10 +237,14 @@ impl ScriptCall<'_> {
     }
 
     /// Counts those of the `used` keys that it did not declare.
-    pub(super) fn note_undeclared<'k>(&self, server: &Server, used: impl Iterator<Item = &'k LockRequest>) {
+    pub(super) fn note_undeclared<'k>(
+        &self,
+        telemetry: &Telemetry,
+        used: impl Iterator<Item = &'k LockRequest>,
+    ) {
         let is_declared = |used: &LockRequest| used.db == self.db && self.keys.contains(&&*used.key);
         let undeclared = used.filter(|request| !is_declared(request));
-        note_undeclared(server, &self.program, self.program.stats(), undeclared);
+        note_undeclared(telemetry, &self.program, self.program.stats(), undeclared);
     }
 
     /// What it sees of the world if it is run at this time.

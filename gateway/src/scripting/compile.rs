@@ -34,8 +34,8 @@ impl<'a> Compiling<'a> {
     fn of(server: &'a Server, session: Option<&Session>) -> Result<Compiling<'a>, CommandError> {
         let account = session.and_then(Session::limited_account);
         let budget = match &account {
-            None => server.budget(),
-            Some(account) => server.budget_for(&Options::default(), account.user().limits())?,
+            None => server.config.budget(),
+            Some(account) => server.acl.budget_for(&Options::default(), account.user().limits())?,
         };
         Ok(Compiling { server, account, has_permit: session.is_some_and(|session| session.in_exec), budget })
     }
@@ -45,11 +45,11 @@ impl<'a> Compiling<'a> {
         let (mut fuel_meter, mut _script_permit) = (None, None);
         if let Some(account) = &self.account {
             if !self.has_permit {
-                _script_permit = admission::script_permit(self.server, account).await?;
+                _script_permit = admission::script_permit(&self.server.acl, account).await?;
             }
             fuel_meter = FuelMeter::of(account, &self.budget, None);
         }
-        let _permit = self.server.runtime.admit(false).await;
+        let _permit = self.server.scripting.runtime.admit(false).await;
         let work = pin!(work);
         let (done, _) = match fuel_meter {
             None => work.await,
@@ -60,7 +60,7 @@ impl<'a> Compiling<'a> {
 
     /// Counts the limit that ended the work on `what`.
     fn reached(&self, limit: Limit, what: impl Display) -> CommandError {
-        let reached = Reached::of(self.server, self.account.as_ref(), &self.budget, limit);
+        let reached = Reached::of(&self.server.acl, self.account.as_ref(), &self.budget, limit);
         CommandError::owned(reached.error(what))
     }
 }
@@ -72,7 +72,7 @@ pub async fn compile(
     script: &Script,
 ) -> Result<(), CommandError> {
     let compiling = Compiling::of(server, session)?;
-    let compiled = compiling.drive(server.runtime.compile(script, &compiling.budget)).await?;
+    let compiled = compiling.drive(server.scripting.runtime.compile(script, &compiling.budget)).await?;
     compiled.map_err(|outcome| match outcome {
         Outcome::CompileError(message) => compile_error(&message),
         Outcome::Limit(limit) => compiling.reached(limit, "while the script was compiled"),
@@ -106,7 +106,7 @@ pub async fn load_library(
 ) -> Result<Library, CommandError> {
     let script = Script::new(outline.body);
     let compiling = Compiling::of(server, session)?;
-    let load = server.runtime.load(&script, &compiling.budget, AnyHost::new(Box::new(Loading)));
+    let load = server.scripting.runtime.load(&script, &compiling.budget, AnyHost::new(Box::new(Loading)));
     match compiling.drive(load).await? {
         Outcome::Reply(reply) => {
             let (held, most) = (script.image_bytes(), server.config.library_memory_max.get_usize());

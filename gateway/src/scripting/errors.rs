@@ -6,6 +6,7 @@ use store_engine::CommandError;
 
 use super::call::ScriptCall;
 use super::limits::Reached;
+use crate::config::Config;
 use crate::scripts::options::Flags;
 use crate::scripts::running::Who;
 use crate::server::Server;
@@ -61,7 +62,7 @@ impl ScriptError {
             LimitReached::Undo if call.in_exec => {
                 ScriptError::TransactionMemory(server.config.transaction_memory_max.get())
             }
-            LimitReached::Undo => ScriptError::UndoMemory(Reached::when_undone(server, call)),
+            LimitReached::Undo => ScriptError::UndoMemory(Reached::when_undone(&server.acl, call)),
         }
     }
 
@@ -128,10 +129,10 @@ pub(super) fn never_run_error(who: &Who) -> CommandError {
 }
 
 /// Memory ended a MULTI transaction.
-pub(super) fn exec_memory_error(server: &Server, limit: LimitReached) -> CommandError {
+pub(super) fn exec_memory_error(config: &Config, limit: LimitReached) -> CommandError {
     match limit {
         LimitReached::Data => CommandError::owned(format!("{DATA_LIMIT}: the transaction was rolled back")),
-        LimitReached::Undo => transaction_memory_error(server.config.transaction_memory_max.get()),
+        LimitReached::Undo => transaction_memory_error(config.transaction_memory_max.get()),
     }
 }
 

@@ -23,6 +23,7 @@ use super::outcome::{append_reply, forget, note_end, note_killed, note_never_run
 use super::outgoing::{Outgoing, commit};
 use super::spans;
 use crate::admission::{self, Admitted, Parsed};
+use crate::process::Process;
 use crate::scripts::cache::{sha_of, spelled};
 use crate::scripts::options::OnError;
 use crate::scripts::running::Who;
@@ -143,12 +144,12 @@ struct Present {
 
 impl Present {
     /// The time of nodes elsewhere, or ours if none was asked.
-    fn of(server: &Server, txn: &mut Transaction) -> Present {
+    fn of(process: &Process, txn: &mut Transaction) -> Present {
         let here = unix_time();
         Present {
             now_ms: txn.keep_time(|| here.as_millis() as u64),
             micros: here.subsec_micros() % 1000,
-            clock_seconds: server.started.elapsed().as_secs_f64(),
+            clock_seconds: process.started.elapsed().as_secs_f64(),
         }
     }
 
@@ -189,7 +190,7 @@ pub async fn exec<'a>(
     // One turn for all: they run one behind the other. It is waited for while nothing is locked.
     let _script_permit = match performer.session().limited_account() {
         Some(account) if queued.iter().any(Queued::needs_permit) => {
-            wait(server, script, client, admission::script_permit(server, &account)).await??
+            wait(server, script, client, admission::script_permit(&server.acl, &account)).await??
         }
         _ => None,
     };
@@ -198,13 +199,14 @@ pub async fn exec<'a>(
     let mut present: Option<Present> = None;
     let mut steps = Vec::with_capacity(queued.len());
     loop {
-        let lock = locks.lock(server, present.map(|present| present.now_ms), watches.remote.clone());
-        let mut txn = match wait(server, script, client, server.counters.lock_waits.of(lock)).await? {
-            Ok(txn) => txn,
-            Err(TransactionError::WatchBroken) => return Ok(false),
-            Err(error) => return Err(error_of(error)),
-        };
-        let present = *present.get_or_insert_with(|| Present::of(server, &mut txn));
+        let lock = locks.lock(&server.store, present.map(|present| present.now_ms), watches.remote.clone());
+        let mut txn =
+            match wait(server, script, client, server.telemetry.counters.lock_waits.of(lock)).await? {
+                Ok(txn) => txn,
+                Err(TransactionError::WatchBroken) => return Ok(false),
+                Err(error) => return Err(error_of(error)),
+            };
+        let present = *present.get_or_insert_with(|| Present::of(&server.process, &mut txn));
         if performer.watch_broken(present.now_ms) {
             return Ok(false);
         }
@@ -216,18 +218,18 @@ pub async fn exec<'a>(
                 *seed = shared.seed;
                 for (at, failed, usage) in shared.ended {
                     if let Some(QueuedStep::Script(call)) = steps.get(at) {
-                        note_end(server, call, failed, &usage);
+                        note_end(&server.telemetry, call, failed, &usage);
                     }
                 }
                 return match commit(server, txn, shared.outgoing).await {
                     Err(TransactionError::Conflict(Conflict::Limit(limit))) => {
-                        Err(exec_memory_error(server, limit))
+                        Err(exec_memory_error(&server.config, limit))
                     }
                     done => done.map(|()| true).map_err(error_of),
                 };
             }
             Err(Broken::RetryReason(txn, retry)) => {
-                Counters::add(&server.counters.scripts_rerun, 1);
+                Counters::add(&server.telemetry.counters.scripts_rerun, 1);
                 for step in &steps {
                     if let QueuedStep::Script(call) = step {
                         call.report_rerun(&retry);
@@ -251,10 +253,10 @@ async fn wait<T>(
     waits: impl Future<Output = T>,
 ) -> Result<T, CommandError> {
     let Some(script) = script else { return Ok(waits.await) };
-    match server.runs.drive(|| script.who(client), pin!(waits)).await {
+    match server.scripting.runs.drive(|| script.who(client), pin!(waits)).await {
         Some(done) => Ok(done),
         None => {
-            note_never_run(server);
+            note_never_run(&server.telemetry);
             Err(never_run_error(&script.who(client)))
         }
     }
@@ -316,14 +318,14 @@ async fn attempt<'a>(
                 }
                 if let Some(part) = part {
                     let name = if message.shard { "SPUBLISH" } else { "PUBLISH" };
-                    spans::report_queued(server, part, name, 0, &out.buf[start..]);
+                    spans::report_queued(&server.telemetry, part, name, 0, &out.buf[start..]);
                 }
             }
             QueuedStep::Engine(admitted, db) => {
                 make_room(out).await.map_err(Broken::Ended)?;
                 let (part, start) = (Part::begin(), out.buf.len());
                 let call = admitted.at(*db, shared.present.now_ms);
-                txn.set_limits(server.transaction_limits());
+                txn.set_limits(server.config.transaction_limits());
                 let execute = txn.execute(&call, Mode::Exclusive, &mut shared.seed, out);
                 let done = match &part {
                     Some(part) => part.scope().drive(execute).await,
@@ -331,7 +333,7 @@ async fn attempt<'a>(
                 };
                 if let Some(part) = part {
                     let name = server.registry.shown_name(usize::from(admitted.number));
-                    spans::report_queued(server, part, name, *db, &out.buf[start..]);
+                    spans::report_queued(&server.telemetry, part, name, *db, &out.buf[start..]);
                 }
                 if out.is_over_limit() {
                     return Err(Broken::Ended(REPLY_TOO_LARGE));
@@ -343,9 +345,9 @@ async fn attempt<'a>(
                     tokio::task::yield_now().await;
                 }
                 match done {
-                    Ok(fine) => server.queued_call_ran(admitted.number, !fine),
+                    Ok(fine) => server.telemetry.queued_call_ran(admitted.number, !fine),
                     Err(TransactionError::Conflict(Conflict::Limit(limit))) => {
-                        return Err(Broken::Ended(exec_memory_error(server, limit)));
+                        return Err(Broken::Ended(exec_memory_error(&server.config, limit)));
                     }
                     Err(TransactionError::Conflict(conflict)) => {
                         return Err(Broken::RetryReason(Some(Box::new(txn)), RetryReason::Lock(conflict)));
@@ -413,17 +415,17 @@ async fn run_step(
         return Ok(txn);
     }
     let start = out.buf.len();
-    let mut event = server.events.begin(|| call.introduction("transaction"));
+    let mut event = server.telemetry.script_events.begin(|| call.introduction("transaction"));
     let (snapshot, collects) = (shared.present.snapshot_for(call, shared.seed), shared.collects);
     let before = txn.requests().count();
     let run = pin!(async {
         // Not before: a run that holds a place must not wait for keys, or for a load.
-        let _permit = server.runtime.admit(false).await;
+        let _permit = server.scripting.runtime.admit(false).await;
         run_once(server, call, txn, snapshot, collects, false).await
     });
-    let Some(mut done) = server.runs.drive(|| call.who(), run).await else {
+    let Some(mut done) = server.scripting.runs.drive(|| call.who(), run).await else {
         event.iter_mut().for_each(|event| event.end(Ended::Killed, 0));
-        return Err(ended(note_killed(server, call)));
+        return Err(ended(note_killed(&server.telemetry, call)));
     };
     let retry = done.retry();
     // What an earlier round has come to is locked from the start.
@@ -432,7 +434,7 @@ async fn run_step(
         Some(RetryReason::Lock(Conflict::Key(request))) => Some(request),
         _ => None,
     };
-    call.note_undeclared(server, found.chain(lacked));
+    call.note_undeclared(&server.telemetry, found.chain(lacked));
     if let Some(RetryReason::Node(error)) = retry {
         return Err(Broken::Ended(error));
     }
@@ -446,7 +448,7 @@ async fn run_step(
     }
     let failed = match done.outcome {
         Outcome::CompileError(message) => {
-            forget(server, call);
+            forget(&server.scripting, call);
             out.error(&ScriptError::Compile(message).reply(call));
             true
         }

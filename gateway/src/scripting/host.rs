@@ -145,7 +145,7 @@ impl<L: Locking> ScriptHost<L> {
             }
         };
         if let Some(reader) = &common.reader {
-            reader.note(&server.tracking, &server.pubsub, admitted.spec());
+            reader.note(&server.sessions.tracking, &server.sessions.pubsub, admitted.spec());
         }
         let number = admitted.number;
         let performed = match admitted.row {
@@ -199,8 +199,8 @@ impl<L: Locking> Host for ScriptHost<L> {
             inline::answer_whether_allowed(&common.server, &common.caller, args, &mut out);
             ended(&out)
         } else {
-            if common.server.monitors.listen() {
-                common.server.monitors.show(&common.server.pubsub, db, "lua", args);
+            if common.server.sessions.monitors.listen() {
+                common.server.sessions.monitors.show(&common.server.sessions.pubsub, db, "lua", args);
             }
             self.perform(args, flags, &mut out)
         };

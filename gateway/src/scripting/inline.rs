@@ -47,11 +47,11 @@ pub(super) fn answer(
 
 /// The state that such a call sees.
 fn session(server: &Server, caller: &Caller, db: usize, out: &Reply) -> Session {
-    let known = server.clients.lock().get(&caller.client).cloned();
+    let known = server.sessions.client(caller.client);
     let account = || caller.account.clone().unwrap_or_else(|| server.acl.default_account().clone());
     // It may have gone while its script runs on.
     let client = known.unwrap_or_else(|| {
-        let memory = server.client_memory.clone();
+        let memory = server.sessions.memory.clone();
         ClientInfo::new(caller.client, String::new(), String::new(), account(), memory)
     });
     let account = client.account.lock().clone();

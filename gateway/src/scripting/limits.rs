@@ -6,9 +6,8 @@ use std::sync::Arc;
 use script::Budget;
 
 use super::call::ScriptCall;
-use crate::acl::Account;
 use crate::acl::limits::Limit;
-use crate::server::Server;
+use crate::acl::{Account, Acl};
 
 /// A limit that ended something.
 pub(super) struct Reached {
@@ -21,15 +20,10 @@ pub(super) struct Reached {
 
 impl Reached {
     /// With this budget, of this account. It is counted if it is one of the user's.
-    pub fn of(
-        server: &Server,
-        account: Option<&Arc<Account>>,
-        budget: &Budget,
-        limit: script::Limit,
-    ) -> Reached {
+    pub fn of(acl: &Acl, account: Option<&Arc<Account>>, budget: &Budget, limit: script::Limit) -> Reached {
         let of_user = |limit: Limit, most: u64| {
             account?.user().limits().get(limit).filter(|own| *own == most)?;
-            server.acl.note_limit(limit);
+            acl.note_limit(limit);
             Some(limit.rule())
         };
         let (used_up, setting) = match limit {
@@ -54,7 +48,7 @@ impl Reached {
     }
 
     /// By a run of this call.
-    pub fn by_call(server: &Server, call: &ScriptCall<'_>, limit: script::Limit) -> Reached {
+    pub fn by_call(acl: &Acl, call: &ScriptCall<'_>, limit: script::Limit) -> Reached {
         let options = &call.options;
         let own = match limit {
             script::Limit::Fuel => options.fuel.is_some(),
@@ -62,14 +56,14 @@ impl Reached {
             script::Limit::Memory => options.memory_bytes.is_some(),
             script::Limit::Reply => false,
         };
-        let reached = Reached::of(server, call.account.as_ref(), &call.budget, limit);
+        let reached = Reached::of(acl, call.account.as_ref(), &call.budget, limit);
         Reached { setting: if own { "the script's own options" } else { reached.setting }, ..reached }
     }
 
     /// By the memory that rolling back this call would require.
-    pub fn when_undone(server: &Server, call: &ScriptCall<'_>) -> Reached {
+    pub fn when_undone(acl: &Acl, call: &ScriptCall<'_>) -> Reached {
         let used_up = format!("rolling back requires more than {} bytes", call.budget.memory_bytes);
-        Reached { used_up, ..Reached::by_call(server, call, script::Limit::Memory) }
+        Reached { used_up, ..Reached::by_call(acl, call, script::Limit::Memory) }
     }
 
     /// The error of what was ended; `what` says what that was.

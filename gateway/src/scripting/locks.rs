@@ -1,9 +1,7 @@
 //! What an atomic unit locks, and how that grows from round to round.
 
-use store::{Conflict, LockRequest, Mode, ParsedCall, Transaction, TransactionError, WatchId};
+use store::{Conflict, LockRequest, Mode, ParsedCall, Store, Transaction, TransactionError, WatchId};
 use store_engine::Routing;
-
-use crate::server::Server;
 
 /// Rounds with a growing lock set before everything is locked.
 const MAX_ATTEMPTS: usize = 4;
@@ -31,17 +29,17 @@ impl LockSet {
     /// earlier round saw as the present time.
     pub async fn lock(
         &mut self,
-        server: &Server,
+        store: &Store,
         now_ms: Option<u64>,
         watches: Vec<WatchId>,
     ) -> Result<Transaction, TransactionError> {
         let requests = if self.whole { Vec::new() } else { std::mem::take(&mut self.requests) };
-        server.store.begin(requests, self.whole, now_ms, watches).await
+        store.begin(requests, self.whole, now_ms, watches).await
     }
 
     /// The same for a transaction that locks with its first calls, where that saves anything.
-    pub fn open(&mut self, server: &Server) -> Option<Transaction> {
-        let opened = server.store.open(std::mem::take(&mut self.requests));
+    pub fn open(&mut self, store: &Store) -> Option<Transaction> {
+        let opened = store.open(std::mem::take(&mut self.requests));
         opened.map_err(|requests| self.requests = requests).ok()
     }
 

@@ -55,7 +55,7 @@ pub(super) async fn commit(
 ) -> Result<(), TransactionError> {
     if let Transaction::Local(_) = txn {
         for Message { shard, channel, text } in &outgoing.messages {
-            server.pubsub.publish(*shard, channel, text);
+            server.sessions.pubsub.publish(*shard, channel, text);
         }
         return txn.commit().await;
     }

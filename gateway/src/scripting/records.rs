@@ -3,12 +3,12 @@
 
 use std::sync::Arc;
 
+use store::Store;
 use store_engine::CommandError;
 
 use crate::scripts::cache::{sha_of, spelled};
 use crate::scripts::functions::{Libraries, Library};
 use crate::scripts::options::Options;
-use crate::server::Server;
 
 /// Before a script's digest: its text.
 pub const SCRIPT: &[u8] = b"script/";
@@ -21,24 +21,24 @@ pub const LIBRARY: &[u8] = b"library/";
 pub const USER: &[u8] = b"user/";
 
 /// Keeps a script that was loaded.
-pub async fn keep_script(server: &Server, text: &[u8]) -> Result<(), CommandError> {
-    server.store.put_record(SCRIPT, spelled(&sha_of(text)).as_bytes(), text).await
+pub async fn keep_script(store: &Store, text: &[u8]) -> Result<(), CommandError> {
+    store.put_record(SCRIPT, spelled(&sha_of(text)).as_bytes(), text).await
 }
 
 /// Keeps what SCRIPT FLAGS said of a script.
-pub async fn keep_flags(server: &Server, sha: &[u8], said: Options) -> Result<(), CommandError> {
-    server.store.put_record(FLAGS, &sha.to_ascii_lowercase(), said.words().join(" ").as_bytes()).await
+pub async fn keep_flags(store: &Store, sha: &[u8], said: Options) -> Result<(), CommandError> {
+    store.put_record(FLAGS, &sha.to_ascii_lowercase(), said.words().join(" ").as_bytes()).await
 }
 
 /// Forgets scripts and their flags.
-pub async fn forget_scripts(server: &Server) -> Result<(), CommandError> {
-    server.store.set_records(SCRIPT, Vec::new()).await?;
-    server.store.set_records(FLAGS, Vec::new()).await
+pub async fn forget_scripts(store: &Store) -> Result<(), CommandError> {
+    store.set_records(SCRIPT, Vec::new()).await?;
+    store.set_records(FLAGS, Vec::new()).await
 }
 
 /// Keeps the libraries as they have become.
 pub async fn keep_libraries(
-    server: &Server,
+    store: &Store,
     before: &Libraries,
     after: &Libraries,
 ) -> Result<(), CommandError> {
@@ -49,5 +49,5 @@ pub async fn keep_libraries(
     let record = |library: &Arc<Library>| (library.name.as_bytes().to_vec(), library.text.to_vec());
     let gone = before.all().filter(|library| !after.has(&library.name));
     let gone = gone.map(|library| library.name.as_bytes().to_vec()).collect();
-    server.store.change_records(LIBRARY, news.map(record).collect(), gone).await
+    store.change_records(LIBRARY, news.map(record).collect(), gone).await
 }

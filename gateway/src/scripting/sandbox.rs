@@ -33,7 +33,7 @@ pub(super) async fn run_in_sandbox<H: Host>(
     };
     let input = input.encode();
     let brings_much = input.len() + call.program.script().source().len() > MUCH;
-    let (runtime, script) = (server.runtime.clone(), call.program.script().clone());
+    let (runtime, script) = (server.scripting.runtime.clone(), call.program.script().clone());
     let mut budget = call.budget;
     if let Some(pace) = &pace {
         budget.slice_fuel = pace.slice_fuel();
@@ -50,7 +50,7 @@ pub(super) async fn run_in_sandbox<H: Host>(
     let origin = Origin::client(call.client);
     // Half of the time that it may take is its own.
     let yields_for = pace.map(|pace| (pace, budget.time / 2));
-    let (host, outcome, usage) = match (call.scope(), server.tracking.is_on()) {
+    let (host, outcome, usage) = match (call.scope(), server.sessions.tracking.is_on()) {
         (None, false) => slices::drive(server, run, brings_much, yields_for).await,
         (None, true) => slices::drive(server, Box::pin(origin.drive(run)), brings_much, yields_for).await,
         (Some(scope), _) => {

@@ -67,7 +67,7 @@ async fn run(
     out: &mut Vec<u8>,
 ) -> Result<bool, ScriptError> {
     let start = out.len();
-    let mut event = server.events.begin(|| call.introduction(call.mode()));
+    let mut event = server.telemetry.script_events.begin(|| call.introduction(call.mode()));
     if event.is_some() || call.is_dry() {
         call.trace.get_or_insert_with(|| Arc::new(Trace::new(false)));
     }
@@ -87,27 +87,27 @@ async fn run(
                     false => run_atomic(server, call, &mut attempts, out).await,
                 }
             });
-            server.runs.drive(|| call.who(), run).await
+            server.scripting.runs.drive(|| call.who(), run).await
         };
         // What follows is beyond the reach of SCRIPT KILL, which promises that nothing stays.
         let Kept { txn, outgoing, failed, usage } = match done {
             Some(Ok(Ran::Kept(kept))) => kept,
             Some(Ok(Ran::Over { is_error })) => break Ok(is_error),
             Some(Err(error)) => break Err(error),
-            None => break Err(note_killed(server, call)),
+            None => break Err(note_killed(&server.telemetry, call)),
         };
         let began = call.phase();
         let done = commit(server, txn, outgoing).await;
         call.end_phase("commit", began);
         match done {
-            Err(TransactionError::NotBatched) => attempts.again(server, call, RetryReason::Begin),
-            Err(TransactionError::BatchFailed) => attempts.again(server, call, RetryReason::Order),
+            Err(TransactionError::NotBatched) => attempts.again(&server.telemetry, call, RetryReason::Begin),
+            Err(TransactionError::BatchFailed) => attempts.again(&server.telemetry, call, RetryReason::Order),
             Err(TransactionError::Conflict(Conflict::Limit(limit))) => {
-                call.note(server, Ended::ByLimit, &usage);
+                call.note(&server.telemetry, Ended::ByLimit, &usage);
                 break Err(ScriptError::memory(server, call, limit));
             }
             done => {
-                note_end(server, call, failed, &usage);
+                note_end(&server.telemetry, call, failed, &usage);
                 break done.map(|()| failed).map_err(ScriptError::from);
             }
         }
@@ -138,14 +138,14 @@ async fn run_unlocked(
     );
     let locking = Unlocked::new(call.seed, call.oom_slack_bytes(), collects, pace.clone());
     let host = Box::new(ScriptHost { common, locking });
-    let _permit = server.counters.queue_waits.of(server.runtime.admit(true)).await;
+    let _permit = server.telemetry.counters.queue_waits.of(server.scripting.runtime.admit(true)).await;
     let (host, outcome, usage) =
-        run_in_sandbox(server, call, call.clock_seconds(server), host, Some(pace)).await;
+        run_in_sandbox(server, call, call.clock_seconds(&server.process), host, Some(pace)).await;
     if let Some(mut host) = host {
         // Also those of a script that was ended: it did call them.
         host.send_all().await;
         if let (Some(error), Outcome::Reply(_) | Outcome::Stopped) = (host.locking.failed.take(), &outcome) {
-            call.note(server, Ended::WithError, &usage);
+            call.note(&server.telemetry, Ended::WithError, &usage);
             return Err(ScriptError::UnusedCall(error));
         }
     }
@@ -158,9 +158,9 @@ async fn wait_for_permit(
     call: &ScriptCall<'_>,
 ) -> Result<Option<OwnedSemaphorePermit>, ScriptError> {
     let Some(account) = &call.account else { return Ok(None) };
-    let waits = pin!(admission::script_permit(server, account));
-    match server.runs.drive(|| call.who(), waits).await {
+    let waits = pin!(admission::script_permit(&server.acl, account));
+    match server.scripting.runs.drive(|| call.who(), waits).await {
         Some(script_permit) => script_permit.map_err(ScriptError::Turn),
-        None => Err(note_killed(server, call)),
+        None => Err(note_killed(&server.telemetry, call)),
     }
 }

@@ -52,13 +52,13 @@ pub(super) async fn drive(
     match (first, yields_for) {
         (Poll::Ready(ran), _) => ran,
         (Poll::Pending, None) => {
-            let mut task = AbortOnDrop(server.compute.spawn(run));
+            let mut task = AbortOnDrop(server.scripting.compute.spawn(run));
             (&mut task.0).await.unwrap_or_else(|_| panicked())
         }
         (Poll::Pending, Some((pace, yields_for))) => {
             let slices = (server.config.script_fuel_slice.get() / pace.slice_fuel()).max(1);
-            let run = YieldingRun::new(run, pace, server.io.background(), slices, began + yields_for);
-            run.drive(&server.compute).await
+            let run = YieldingRun::new(run, pace, server.process.io.background(), slices, began + yields_for);
+            run.drive(&server.scripting.compute).await
         }
     }
 }

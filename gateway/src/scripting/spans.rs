@@ -9,6 +9,7 @@ use store::spans::Part;
 
 use super::call::{Program, ScriptCall};
 use crate::server::Server;
+use crate::telemetry::Telemetry;
 use crate::telemetry::script_trace::{BriefCall, RunState, Trace};
 use crate::telemetry::spans::{AttributeValue, SERVER, Scope, Span, SpanContext, SpanKind};
 
@@ -44,9 +45,9 @@ impl ScriptCall<'_> {
 }
 
 /// Tells of a queued call of EXEC that was run now.
-pub fn report_queued(server: &Server, part: Part, name: &str, db: usize, reply: &[u8]) {
+pub fn report_queued(telemetry: &Telemetry, part: Part, name: &str, db: usize, reply: &[u8]) {
     let span = operation(part.span(name.to_owned(), SpanKind::Internal), name, db);
-    server.spans.end(span.with_reply(reply));
+    telemetry.spans.end(span.with_reply(reply));
 }
 
 /// A span with the facts that all calls have.
@@ -62,12 +63,12 @@ pub(super) fn report(server: &Server, call: &ScriptCall<'_>, began: Instant, rep
     let context = part.context();
     for phase in &snapshot.phases {
         let times = phase.began..phase.began + phase.took;
-        server.spans.end(Span::within(&context, phase.name, SpanKind::Internal, times));
+        server.telemetry.spans.end(Span::within(&context, phase.name, SpanKind::Internal, times));
     }
     for call in &snapshot.calls {
-        server.spans.end(span_of_call(server, &context, call));
+        server.telemetry.spans.end(span_of_call(server, &context, call));
     }
-    server.spans.end(span_of_run(call, part, began..Instant::now(), &snapshot, reply));
+    server.telemetry.spans.end(span_of_run(call, part, began..Instant::now(), &snapshot, reply));
 }
 
 /// The span of a run.

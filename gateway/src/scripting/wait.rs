@@ -1,17 +1,15 @@
 //! Blocking calls of clients: an attempt that finds nothing waits in the store.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use resp::{ReplyLimits, Value};
 use smallvec::SmallVec;
-use store::ParsedCall;
+use store::{ParsedCall, Store};
 use store_engine::spec::flags;
 use store_engine::wait::BlockingCall;
 use store_engine::{Args, CommandError, Protocol, Reply, command, error};
 
 use crate::admission::Admitted;
-use crate::server::Server;
 use crate::session::ClientInfo;
 use crate::telemetry::counters::unix_ms;
 
@@ -31,13 +29,7 @@ pub fn timed_out(protocol: Protocol) -> Vec<u8> {
 
 /// Waits until a call that found nothing is served, its time is over, or another client ends it by way of
 /// [`ClientInfo::blocked`]. Dropping this gives its place up.
-pub async fn wait(
-    server: &Arc<Server>,
-    client: &ClientInfo,
-    admitted: &Admitted<'_>,
-    db: usize,
-    out: &mut Reply,
-) {
+pub async fn wait(store: &Store, client: &ClientInfo, admitted: &Admitted<'_>, db: usize, out: &mut Reply) {
     let blocking = BlockingCall::of(admitted.spec(), admitted.args());
     let timeout_ms = match blocking.timeout_ms() {
         Ok(timeout_ms) => timeout_ms,
@@ -45,7 +37,7 @@ pub async fn wait(
     };
     let mut ends = Vec::new();
     for (at, key) in blocking.dollars() {
-        match last_id(server, client, db, key).await {
+        match last_id(store, client, db, key).await {
             Ok(id) => ends.push((at, id)),
             Err(error) => return out.error(&error),
         }
@@ -66,7 +58,7 @@ pub async fn wait(
         std::future::pending::<()>().await;
     };
     let began = |blocked| *client.blocked.lock() = Some(blocked);
-    let served = server.store.block(&call, protocol, client.id, unix_ms, began);
+    let served = store.block(&call, protocol, client.id, unix_ms, began);
     let reply = tokio::select! {
         biased;
         reply = served => reply,
@@ -80,18 +72,13 @@ pub async fn wait(
 }
 
 /// Where a stream ends now: a call that waits for later entries may have to look for them again and again.
-async fn last_id(
-    server: &Arc<Server>,
-    client: &ClientInfo,
-    db: usize,
-    key: &[u8],
-) -> Result<Vec<u8>, CommandError> {
+async fn last_id(store: &Store, client: &ClientInfo, db: usize, key: &[u8]) -> Result<Vec<u8>, CommandError> {
     let items = [&b"XINFO"[..], b"STREAM", key];
     let args = Args::new(&items);
     let row = command::lookup(b"xinfo").and_then(|row| command::resolve(row, args));
     let call = row.and_then(|row| ParsedCall::new(row, args)).expect("the engine has it").of_server();
     let mut out = Reply::new(Protocol::Resp2);
-    server.store.execute(&call.at(db, 0), client.id, unix_ms, &mut 0, &mut out).await;
+    store.execute(&call.at(db, 0), client.id, unix_ms, &mut 0, &mut out).await;
     let nothing = CommandError::new("ERR internal error: cannot read the last ID of a stream");
     match Value::parse(&out.buf, ReplyLimits::default()) {
         Ok(Value::Array(fields)) => {

@@ -1,6 +1,10 @@
 //! How a script wants to be run: flags and values, said by its header, by SCRIPT FLAGS, or by the configuration.
 
-use crate::config::{SCRIPT_FLAGS, parse_bytes};
+use std::time::Duration;
+
+use script::Budget;
+
+use crate::config::{Config, SCRIPT_FLAGS, parse_bytes};
 
 /// Flags, a bit each, in the order of [`SCRIPT_FLAGS`].
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
@@ -127,6 +131,20 @@ impl Options {
         }
     }
 
+    /// How a script is run whose header and flags say this: with the configuration's word where they are silent.
+    pub fn or_configured(self, config: &Config) -> Options {
+        let flags = Flags(self.flags.0 | config.default_script_flags.get());
+        let on_error = if config.script_on_error.get() == 0 { OnError::Keep } else { OnError::RollBack };
+        let widens = config.undeclared_keys.get() == 0 || flags.has(Flags::ALLOW_UNDECLARED_KEYS);
+        let usual = if widens { UndeclaredKeys::Widen } else { UndeclaredKeys::Reject };
+        Options {
+            flags,
+            on_error: self.on_error.or(Some(on_error)),
+            undeclared_keys: self.undeclared().or(Some(usual)),
+            ..self
+        }
+    }
+
     /// What is said of keys that are not declared.
     pub fn undeclared(&self) -> Option<UndeclaredKeys> {
         let allowed = self.flags.has(Flags::ALLOW_UNDECLARED_KEYS).then_some(UndeclaredKeys::Widen);
@@ -191,6 +209,19 @@ impl Options {
             UndeclaredKeys::Reject => "undeclared-keys=reject".to_owned(),
         }));
         words
+    }
+}
+
+impl Config {
+    /// What a script may use that says nothing about it.
+    pub fn budget(&self) -> Budget {
+        Budget {
+            fuel: self.script_fuel.get(),
+            time: Duration::from_millis(self.script_timeout_ms.get()),
+            memory_bytes: self.script_memory.get_usize(),
+            reply_bytes: self.script_reply_max.get_usize(),
+            slice_fuel: self.script_fuel_slice.get(),
+        }
     }
 }
 

@@ -7,9 +7,11 @@ use std::sync::Arc;
 use prost::Message;
 use proto::fleet::v1::query::Body;
 use proto::fleet::v1::{Answer, CountReceivers, CountSubscribers, Kill, ListNames, Publish, Query};
+use store::Store;
 use store::client::QueryHandler;
 use store_engine::CommandError;
 
+use crate::scripts::Scripting;
 use crate::server::Server;
 use crate::session::pubsub::SubscriptionKind;
 pub use channels::reply_channels;
@@ -18,8 +20,8 @@ pub use channels::reply_channels;
 /// those of that script. How many there were. An error: none here, and others could not be asked.
 pub async fn kill(server: &Server, functions: bool, sha: Option<&str>) -> Result<usize, CommandError> {
     let kill = Kill { functions, sha: sha.unwrap_or_default().to_owned() };
-    let killed = kill_local(server, &kill);
-    match ask(server, Body::Kill(kill)).await {
+    let killed = kill_local(&server.scripting, &kill);
+    match ask(&server.store, Body::Kill(kill)).await {
         Ok(answers) => Ok(killed + sum(&answers)),
         Err(_) if killed > 0 => Ok(killed),
         Err(error) => Err(error),
@@ -27,12 +29,12 @@ pub async fn kill(server: &Server, functions: bool, sha: Option<&str>) -> Result
 }
 
 /// Asks all other gateways.
-async fn ask(server: &Server, body: Body) -> Result<Vec<Answer>, CommandError> {
-    if !server.store.is_shared() {
+async fn ask(store: &Store, body: Body) -> Result<Vec<Answer>, CommandError> {
+    if !store.is_shared() {
         return Ok(Vec::new());
     }
     let query = Query { body: Some(body) };
-    Ok(decoded(server.store.ask_gateways(query.encode_to_vec().into()).await?))
+    Ok(decoded(store.ask_gateways(query.encode_to_vec().into()).await?))
 }
 
 fn decoded(answers: Vec<bytes::Bytes>) -> Vec<Answer> {
@@ -58,14 +60,14 @@ pub async fn publish(
         let answers = server.store.ask_gateways_once(channel, query.encode_to_vec().into()).await?;
         count = sum(&decoded(answers));
     }
-    Ok(count + server.pubsub.publish(shard, channel, text))
+    Ok(count + server.sessions.pubsub.publish(shard, channel, text))
 }
 
 /// How many would get a message.
 pub async fn receivers(server: &Server, shard: bool, channel: &[u8]) -> Result<usize, CommandError> {
     let request = CountReceivers { shard, channel: channel.to_vec().into() };
-    let remote = ask(server, Body::CountReceivers(request)).await?;
-    Ok(sum(&remote) + server.pubsub.receivers(shard, channel))
+    let remote = ask(&server.store, Body::CountReceivers(request)).await?;
+    Ok(sum(&remote) + server.sessions.pubsub.receivers(shard, channel))
 }
 
 /// The names that have subscribers and match `pattern`, each once.
@@ -75,8 +77,8 @@ pub async fn names(
     pattern: Option<&[u8]>,
 ) -> Result<Vec<Box<[u8]>>, CommandError> {
     let request = ListNames { kind: number(kind), pattern: pattern.map(|pattern| pattern.to_vec().into()) };
-    let remote = ask(server, Body::ListNames(request)).await?;
-    let mut names = server.pubsub.names(kind, pattern);
+    let remote = ask(&server.store, Body::ListNames(request)).await?;
+    let mut names = server.sessions.pubsub.names(kind, pattern);
     names.extend(remote.iter().flat_map(|answer| &answer.names).map(|name| Box::from(&**name)));
     names.sort_unstable();
     names.dedup();
@@ -91,8 +93,10 @@ pub async fn listeners(
 ) -> Result<Vec<usize>, CommandError> {
     let request = names.iter().map(|name| name.to_vec().into()).collect();
     let remote =
-        ask(server, Body::CountSubscribers(CountSubscribers { kind: number(kind), names: request })).await?;
-    let mut counts: Vec<usize> = names.iter().map(|name| server.pubsub.listeners(kind, name)).collect();
+        ask(&server.store, Body::CountSubscribers(CountSubscribers { kind: number(kind), names: request }))
+            .await?;
+    let mut counts: Vec<usize> =
+        names.iter().map(|name| server.sessions.pubsub.listeners(kind, name)).collect();
     for answer in remote {
         counts.iter_mut().zip(answer.counts).for_each(|(sum, count)| *sum += count as usize);
     }
@@ -107,8 +111,8 @@ fn kind_of(number: i32) -> Option<SubscriptionKind> {
     SubscriptionKind::ALL.into_iter().find(|kind| *kind as i32 == number)
 }
 
-fn kill_local(server: &Server, kill: &Kill) -> usize {
-    server
+fn kill_local(scripting: &Scripting, kill: &Kill) -> usize {
+    scripting
         .runs
         .kill(|who| who.function.is_some() == kill.functions && (kill.sha.is_empty() || who.name == kill.sha))
 }
@@ -126,10 +130,10 @@ pub fn query_handler(server: &Arc<Server>) -> QueryHandler {
 }
 
 fn answer(server: &Server, body: Body) -> Answer {
-    let pubsub = &server.pubsub;
+    let pubsub = &server.sessions.pubsub;
     let mut answer = Answer::default();
     match body {
-        Body::Kill(kill) => answer.count = kill_local(server, &kill) as u64,
+        Body::Kill(kill) => answer.count = kill_local(&server.scripting, &kill) as u64,
         Body::Publish(Publish { shard, channel, text }) => {
             answer.count = pubsub.publish(shard, &channel, &text) as u64;
         }

@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
-use store::{Limit, Node, OnFull, TxnLimits};
+use store::{Limit, Node, OnFull, Store, TxnLimits};
 use store_engine::evict::{Order, Policy};
 use store_engine::hyperloglog::SparseLimit;
 use store_engine::{Aging, CommandError};
 
 use crate::config::Config;
-use crate::server::Server;
 use crate::telemetry::counters::unix_ms;
 
 /// The refusal of a command that needs memory.
@@ -69,32 +68,30 @@ impl Config {
         });
         node.notify(u32::try_from(self.notify_keyspace_events.get()).unwrap_or_default());
     }
-}
 
-impl Server {
     /// The limits of a transaction of commands.
     pub fn transaction_limits(&self) -> TxnLimits {
         TxnLimits {
-            undo_bytes: self.config.transaction_memory_max.get_usize(),
+            undo_bytes: self.transaction_memory_max.get_usize(),
             // In the order of the words.
-            on_full: match self.config.maxmemory_transactions.get() {
+            on_full: match self.maxmemory_transactions.get() {
                 0 => OnFull::RollBack,
                 1 => OnFull::Refuse,
                 _ => OnFull::Allow,
             },
             // What Redis allows without a limit: commands of a script or transaction that has begun to write.
-            slack_bytes: self.config.script_memory.get_usize(),
+            slack_bytes: self.script_memory.get_usize(),
         }
     }
+}
 
-    /// Whether the data exceeds its limit by more than `slack_bytes`, as [`Server::memory_is_full`] knows it.
-    pub fn memory_exceeds_limit(&self, slack_bytes: usize) -> bool {
-        self.store.exceeds_limit(slack_bytes, unix_ms())
-    }
+/// Whether the data exceeds its limit by more than `slack_bytes`, as [`is_full`] knows it.
+pub fn exceeds_limit(store: &Store, slack_bytes: usize) -> bool {
+    store.exceeds_limit(slack_bytes, unix_ms())
+}
 
-    /// Whether commands that need memory have to be refused. Makes room first, if that is possible. Of nodes in
-    /// other processes it is known as of a second ago; they refuse what they have no room for.
-    pub fn memory_is_full(&self) -> bool {
-        self.memory_exceeds_limit(0)
-    }
+/// Whether commands that need memory have to be refused. Makes room first, if that is possible. Of nodes in
+/// other processes it is known as of a second ago; they refuse what they have no room for.
+pub fn is_full(store: &Store) -> bool {
+    exceeds_limit(store, 0)
 }

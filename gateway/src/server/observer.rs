@@ -4,13 +4,13 @@ use std::time::{Duration, Instant};
 
 use store_engine::command::resolve;
 use store_engine::spec::flags;
-use store_engine::{Args, CommandError, Reply};
+use store_engine::{Args, Reply};
 
 use super::Server;
 use crate::session::{ClientInfo, Session};
+use crate::telemetry::Telemetry;
 use crate::telemetry::audit::Caller;
 use crate::telemetry::counters::{Counters, unix_ms};
-use crate::telemetry::counts::Refusal;
 use crate::telemetry::latency::Spike;
 use crate::telemetry::spans::{AttributeValue, CLIENT, Open, Span};
 
@@ -31,7 +31,7 @@ pub fn error_from(out: &Reply, start: usize) -> Option<&[u8]> {
     out.buf.get(start..).filter(|_| out.is_error_from(start))
 }
 
-impl Server {
+impl Telemetry {
     /// Reports a call of a client that was run.
     #[inline]
     pub fn call_ended(&self, client: &ClientInfo, call: EndedCall<'_>) {
@@ -48,88 +48,18 @@ impl Server {
         }
     }
 
-    /// Reports a call of a client that was not run. `number` is that of its command, if there is such a command.
-    pub fn call_refused(&self, number: Option<u16>, why: Refusal, error: &CommandError) {
-        self.errors.add(error.text().as_bytes());
-        match number {
-            Some(number) => self.calls.refuse(number, why),
-            None => Counters::add(&self.counters.commands_unknown, 1),
-        }
-    }
-
     /// Reports a call of the engine that EXEC has run. EXEC itself is a call, too, whose end has a time.
     pub fn queued_call_ran(&self, number: u16, failed: bool) {
         self.calls.add_untimed(number, failed);
     }
 
-    /// Writes a line of the audit log about a queued call, if the log records calls of its command. The reply is this
-    /// `error`, if it is one.
-    pub fn queued_call_kept(&self, client: &ClientInfo, number: u16, args: Args<'_>, error: Option<&[u8]>) {
-        self.audit_call(client, number, args, error);
-    }
-
-    /// Reports a call of a script that the connection of this number runs.
+    /// Writes a line of the audit log about a call, if the log records calls of its command. The reply is this `error`, if
+    /// it is one.
     #[inline]
-    pub fn script_call_performed(&self, client: u64, number: u16, args: Args<'_>, failed: bool) {
-        self.calls.add_untimed(number, failed);
-        if self.audit.concerns(number) {
-            self.audit_script_call(client, args);
-        }
-    }
-
-    #[cold]
-    fn audit_script_call(&self, client: u64, args: Args<'_>) {
-        if let Some(client) = self.clients.lock().get(&client) {
-            let account = client.account.lock().clone();
-            let caller = Caller { user: account.name(), addr: &client.addr };
-            self.audit.record_call_of_script(caller, args);
-        }
-    }
-
-    #[inline]
-    fn audit_call(&self, client: &ClientInfo, number: u16, args: Args<'_>, error: Option<&[u8]>) {
+    pub fn audit_call(&self, client: &ClientInfo, number: u16, args: Args<'_>, error: Option<&[u8]>) {
         if self.audit.concerns(number) {
             let account = client.account.lock().clone();
             self.audit.record_call(Caller { user: account.name(), addr: &client.addr }, args, error);
-        }
-    }
-
-    /// Whether calls are timed.
-    pub fn takes_times(&self) -> bool {
-        self.config.latency_tracking.get() != 0
-            || self.config.slowlog_log_slower_than.get() <= i64::MAX as u64
-            || self.config.latency_monitor_threshold.get() > 0
-    }
-
-    /// Whether a call took longer than SLOWLOG or LATENCY accept.
-    pub fn is_slow(&self, took: Duration) -> bool {
-        self.exceeded_by(nanos(took)) != (false, false)
-    }
-
-    /// Whether a call that took so long is for SLOWLOG, and for LATENCY. Every call comes here: nothing is divided.
-    #[inline]
-    fn exceeded_by(&self, nanos: u64) -> (bool, bool) {
-        // Never is the largest number.
-        let slow = self.config.slowlog_log_slower_than.get().saturating_mul(1000);
-        let spike = self.config.latency_monitor_threshold.get();
-        (nanos >= slow, spike > 0 && nanos >= spike.saturating_mul(1_000_000))
-    }
-
-    /// Puts a call into SLOWLOG and LATENCY that took longer than these accept.
-    pub fn note_slow(&self, client: &ClientInfo, args: Args<'_>, took: Duration) {
-        let (is_slow, is_spike) = self.exceeded_by(nanos(took));
-        if is_slow {
-            Counters::add(&self.counters.slow_calls, 1);
-            let name = client.details.lock().name.clone();
-            let most = self.config.slowlog_max_len.get_usize();
-            self.slow_log.add(args, (&client.addr, &name), took, most);
-        }
-        if is_spike {
-            let row = self.registry.lookup(args.name());
-            let spec = row.and_then(|row| resolve(row.spec(), args));
-            let is_fast = spec.is_some_and(|spec| spec.has(flags::FAST));
-            let millis = took.as_millis() as u64;
-            self.latency.add(is_fast, Spike { at: unix_ms() / 1000, millis });
         }
     }
 
@@ -141,12 +71,50 @@ impl Server {
             .with_address(CLIENT, &session.client.addr);
         self.spans.end(span.with_reply(reply));
     }
+}
 
-    /// The same for a request that was sent to another node.
+impl Server {
+    /// Reports a call of a script that the connection of this number runs.
+    #[inline]
+    pub fn script_call_performed(&self, client: u64, number: u16, args: Args<'_>, failed: bool) {
+        self.telemetry.calls.add_untimed(number, failed);
+        if self.telemetry.audit.concerns(number) {
+            self.audit_script_call(client, args);
+        }
+    }
+
+    #[cold]
+    fn audit_script_call(&self, client: u64, args: Args<'_>) {
+        if let Some(client) = self.sessions.clients.lock().get(&client) {
+            let account = client.account.lock().clone();
+            let caller = Caller { user: account.name(), addr: &client.addr };
+            self.telemetry.audit.record_call_of_script(caller, args);
+        }
+    }
+
+    /// Puts a call into SLOWLOG and LATENCY that took longer than these accept.
+    pub fn note_slow(&self, client: &ClientInfo, args: Args<'_>, took: Duration) {
+        let (is_slow, is_spike) = self.telemetry.exceeded_by(took);
+        if is_slow {
+            Counters::add(&self.telemetry.counters.slow_calls, 1);
+            let name = client.details.lock().name.clone();
+            let most = self.config.slowlog_max_len.get_usize();
+            self.telemetry.slow_log.add(args, (&client.addr, &name), took, most);
+        }
+        if is_spike {
+            let row = self.registry.lookup(args.name());
+            let spec = row.and_then(|row| resolve(row.spec(), args));
+            let is_fast = spec.is_some_and(|spec| spec.has(flags::FAST));
+            let millis = took.as_millis() as u64;
+            self.telemetry.latency.add(is_fast, Spike { at: unix_ms() / 1000, millis });
+        }
+    }
+
+    /// Ends the span of a request that was sent to another node.
     #[cold]
     pub fn end_span_of_sent(&self, open: Open, number: u16, now: Option<Instant>, reply: &[u8]) {
         let span = span_of(open, self.registry.shown_name(usize::from(number)), now);
-        self.spans.end(span.with_reply(reply));
+        self.telemetry.spans.end(span.with_reply(reply));
     }
 }
 
@@ -154,9 +122,4 @@ impl Server {
 fn span_of(open: Open, name: &str, now: Option<Instant>) -> Span {
     let span = open.end(name.to_owned(), now.unwrap_or_else(Instant::now));
     span.with("db.system.name", "redis").with("db.operation.name", AttributeValue::Text(name))
-}
-
-/// In nanoseconds; those of a call fit.
-fn nanos(took: Duration) -> u64 {
-    took.as_secs().wrapping_mul(1_000_000_000).wrapping_add(took.subsec_nanos().into())
 }

@@ -9,7 +9,7 @@ use store_engine::{Args, CommandError, Reply, error};
 use crate::admission::Admitted;
 use crate::server::Server;
 use crate::session::tracking::{Follows, Reader, reads};
-use crate::session::{Session, prefix_bytes};
+use crate::session::{Session, Sessions, prefix_bytes};
 
 /// Prefixes that one connection can follow: each time some are added, all of them are copied.
 const MOST_PREFIXES: usize = 10_000;
@@ -28,7 +28,7 @@ pub(super) fn tracking(server: &Server, session: &mut Session, args: Args<'_>) -
             }
             let number = cursor.integer()?;
             let id = u64::try_from(number).unwrap_or_default();
-            let target = server.clients.lock().get(&id).map(Arc::downgrade);
+            let target = server.sessions.clients.lock().get(&id).map(Arc::downgrade);
             let target =
                 target.ok_or(CommandError::new("ERR The client ID you want redirect to does not exist"))?;
             options.redirect = Some((id, target));
@@ -72,7 +72,7 @@ pub(super) fn tracking(server: &Server, session: &mut Session, args: Args<'_>) -
             if let Some(before) = before {
                 (options.caching, options.was_client) = (before.caching, before.was_client);
             }
-            server.tracking.enter(&server.store, &session.client, &options);
+            server.sessions.tracking.enter(&server.store, &session.client, &options);
             session.tracking = Some(Box::new(options));
         }
         b"off" => leave(server, session),
@@ -197,18 +197,18 @@ pub(super) fn info(session: &Session, out: &mut Reply) {
 /// The session follows nothing any more.
 pub fn leave(server: &Server, session: &mut Session) {
     if session.tracking.take().is_some() {
-        server.tracking.leave(&server.store, &session.client);
+        server.sessions.tracking.leave(&server.store, &session.client);
     }
 }
 
 /// Notes the keys that a command is about to read.
-pub fn note(server: &Server, session: &Session, admitted: &Admitted<'_>) {
+pub fn note(sessions: &Sessions, session: &Session, admitted: &Admitted<'_>) {
     if let Some(follows) = &session.tracking
         && follows.notes()
         && reads(admitted.spec())
     {
         let keys = admitted.keys().iter().map(|(at, _)| admitted.args()[*at]);
-        server.tracking.read(&server.pubsub, session.client.id, keys);
+        sessions.tracking.read(&sessions.pubsub, session.client.id, keys);
     }
 }
 

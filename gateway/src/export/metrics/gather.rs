@@ -12,13 +12,13 @@ use crate::telemetry::counters::Counters;
 /// All of it.
 pub fn of_server(server: &Server, ready: bool) -> Gathered {
     let mut totals = Gathered::default();
-    process(&mut totals, server.started, ready);
+    process(&mut totals, server.process.started, ready);
     calls(&mut totals, server);
     clients(&mut totals, server);
     scripts(&mut totals, server);
     data(&mut totals, &server.store.usage(), server.store.counts(), server.config.maxmemory.get());
     server.store.node().into_iter().for_each(|node| data_of(&mut totals, node));
-    exports(&mut totals, &server.spans);
+    exports(&mut totals, &server.telemetry.spans);
     server.store.cluster().into_iter().for_each(|cluster| nodes(&mut totals, cluster));
     totals
 }
@@ -29,7 +29,7 @@ fn of(counter: &AtomicU64) -> u64 {
 
 fn calls(totals: &mut Gathered, server: &Server) {
     const CALLS: &str = "moonshard_commands_total";
-    for (number, report) in server.calls.all().into_iter().enumerate() {
+    for (number, report) in server.telemetry.calls.all().into_iter().enumerate() {
         let name = server.registry.name_of(number);
         let fine = report.calls.saturating_sub(report.failed);
         for (outcome, count) in
@@ -45,11 +45,11 @@ fn calls(totals: &mut Gathered, server: &Server) {
             totals.times("moonshard_command_duration_seconds", vec![name.into()], times);
         }
     }
-    let counters = &server.counters;
+    let counters = &server.telemetry.counters;
     let unknown = vec!["unknown".into(), "rejected".into()];
     totals.push(CALLS, unknown, super::Value::Number(of(&counters.commands_unknown) as f64));
     totals.number("moonshard_requests_total", of(&counters.commands));
-    for (code, count) in server.errors.totals() {
+    for (code, count) in server.telemetry.errors.totals() {
         totals.labelled("moonshard_errors_total", String::from(code), count);
     }
     for (limit, count) in server.acl.limits_reached() {
@@ -59,7 +59,7 @@ fn calls(totals: &mut Gathered, server: &Server) {
 }
 
 fn clients(totals: &mut Gathered, server: &Server) {
-    let counters = &server.counters;
+    let counters = &server.telemetry.counters;
     for (listener, [now, ever]) in counters.listeners() {
         totals.labelled("moonshard_connections", listener, now);
         totals.labelled("moonshard_connections_total", listener, ever);
@@ -68,48 +68,51 @@ fn clients(totals: &mut Gathered, server: &Server) {
     totals.number("moonshard_connections_refused_total", of(&counters.connections_refused));
     totals.number("moonshard_slow_clients_disconnected_total", of(&counters.slow_clients_cut));
     totals.number("moonshard_clients_evicted_total", of(&counters.clients_evicted));
-    totals.number("moonshard_client_memory_bytes", server.client_bytes() as u64);
+    totals.number("moonshard_client_memory_bytes", server.sessions.client_bytes() as u64);
     totals.labelled("moonshard_network_bytes_total", "in", of(&counters.bytes_in));
     totals.labelled("moonshard_network_bytes_total", "out", of(&counters.bytes_out));
     totals.number("moonshard_blocked_clients", server.blocked_clients() as u64);
     let kinds = ["channel", "pattern", "shard_channel"];
-    for (kind, count) in kinds.into_iter().zip(server.pubsub.sizes()) {
+    for (kind, count) in kinds.into_iter().zip(server.sessions.pubsub.sizes()) {
         totals.labelled("moonshard_pubsub_subscriptions", kind, count as u64);
     }
-    totals.number("moonshard_monitors", server.monitors.len() as u64);
+    totals.number("moonshard_monitors", server.sessions.monitors.len() as u64);
 }
 
 fn scripts(totals: &mut Gathered, server: &Server) {
-    let Counters { lock_waits, queue_waits, .. } = &server.counters;
-    let runs = &server.totals;
-    let traps = of(&server.counters.script_traps);
+    let Counters { lock_waits, queue_waits, .. } = &server.telemetry.counters;
+    let runs = &server.telemetry.script_totals;
+    let traps = of(&server.telemetry.counters.script_traps);
     for (outcome, count) in runs.outcomes() {
         // Those that broke are counted as ended by a limit there.
         let count = if outcome == "limit" { count.saturating_sub(traps) } else { count };
         totals.labelled("moonshard_script_runs_total", outcome, count);
     }
     totals.labelled("moonshard_script_runs_total", "trap", traps);
-    for (limit, count) in server.runtime.limits_hit() {
+    for (limit, count) in server.scripting.runtime.limits_hit() {
         totals.labelled("moonshard_script_limits_total", limit.name(), count);
     }
     totals.times("moonshard_script_duration_seconds", Vec::new(), runs.times.totals());
     totals.number("moonshard_script_fuel_total", of(&runs.fuel));
     totals.number("moonshard_script_calls_total", of(&runs.calls));
-    totals.number("moonshard_script_reruns_total", of(&server.counters.scripts_rerun));
-    totals.number("moonshard_script_undeclared_keys_total", of(&server.counters.undeclared_keys));
-    totals.number("moonshard_script_undeclared_refused_total", of(&server.counters.undeclared_refused));
-    let running = server.runtime.active();
+    totals.number("moonshard_script_reruns_total", of(&server.telemetry.counters.scripts_rerun));
+    totals.number("moonshard_script_undeclared_keys_total", of(&server.telemetry.counters.undeclared_keys));
+    totals.number(
+        "moonshard_script_undeclared_refused_total",
+        of(&server.telemetry.counters.undeclared_refused),
+    );
+    let running = server.scripting.runtime.active();
     totals.number("moonshard_scripts_running", running as u64);
-    totals.number("moonshard_scripts_waiting", server.runs.len().saturating_sub(running) as u64);
+    totals.number("moonshard_scripts_waiting", server.scripting.runs.len().saturating_sub(running) as u64);
     totals.times("moonshard_script_queue_wait_seconds", Vec::new(), queue_waits.totals());
     totals.times("moonshard_lock_wait_seconds", Vec::new(), lock_waits.totals());
-    totals.number("moonshard_script_instances", server.runtime.instances_kept() as u64);
-    totals.number("moonshard_script_instances_created_total", server.runtime.instances_made());
-    let (known, bytes) = server.scripts.usage();
+    totals.number("moonshard_script_instances", server.scripting.runtime.instances_kept() as u64);
+    totals.number("moonshard_script_instances_created_total", server.scripting.runtime.instances_made());
+    let (known, bytes) = server.scripting.cache.usage();
     totals.number("moonshard_scripts_cached", known as u64);
     totals.number("moonshard_scripts_cached_bytes", bytes as u64);
-    totals.number("moonshard_scripts_evicted_total", server.scripts.evicted());
-    totals.number("moonshard_functions", server.functions.libraries().counts().1 as u64);
+    totals.number("moonshard_scripts_evicted_total", server.scripting.cache.evicted());
+    totals.number("moonshard_functions", server.scripting.functions.libraries().counts().1 as u64);
 }
 
 fn nodes(totals: &mut Gathered, cluster: &Cluster) {

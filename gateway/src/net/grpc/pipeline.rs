@@ -34,7 +34,7 @@ pub fn run(
     ready: Ready,
     caller: Parent,
 ) -> ReplyStream {
-    let span_ends = work.server.spans.are_on().then(|| Instant::now() + LONGEST);
+    let span_ends = work.server.telemetry.spans.are_on().then(|| Instant::now() + LONGEST);
     let line = PipelineStream { work, requests, ready, batch: None, caller, span_ends };
     Box::pin(stream::unfold(Some((line, bounds)), |state| async {
         let (mut line, bounds) = state?;

@@ -101,7 +101,7 @@ impl Gateway for GrpcState {
         let (work, _bounds) = self.begin(&request)?;
         work.check(&[b"SCRIPT", b"LIST"])?;
         let texts = request.into_inner().texts;
-        let scripts = work.server.scripts.all().into_iter().map(|known| {
+        let scripts = work.server.scripting.cache.all().into_iter().map(|known| {
             let text = known.text();
             Script {
                 sha: known.sha.to_string(),
@@ -178,7 +178,7 @@ impl Gateway for GrpcState {
     async fn watch(&self, request: Request<WatchRequest>) -> Result<Response<watch::Happenings>, Status> {
         let (work, bounds) = self.begin(&request)?;
         work.check(&[b"SCRIPT", b"RUNNING"])?;
-        Ok(Response::new(watch::listen(&work.server, bounds, self.ready.clone())))
+        Ok(Response::new(watch::listen(&work.server.telemetry, bounds, self.ready.clone())))
     }
 }
 

@@ -1,7 +1,6 @@
 //! What happens to scripts, while it happens.
 
 use std::pin::Pin;
-use std::sync::Arc;
 
 use futures_util::stream::{self, Stream};
 use proto::gateway::v1::watch_response::Event as EventShown;
@@ -11,16 +10,16 @@ use tonic::Status;
 use super::call::Bounds;
 use super::status;
 use crate::net::acceptor::Ready;
-use crate::server::Server;
+use crate::telemetry::Telemetry;
 use crate::telemetry::script_events::{Event, Introduction};
 
 /// Events, as they come.
 pub type Happenings = Pin<Box<dyn Stream<Item = Result<WatchResponse, Status>> + Send>>;
 
 /// Sends events of script runs until the client disconnects or the server shuts down.
-pub fn listen(server: &Arc<Server>, bounds: Bounds, ready: Ready) -> Happenings {
+pub fn listen(telemetry: &Telemetry, bounds: Bounds, ready: Ready) -> Happenings {
     // Listens from now on, not from when the answer is first read.
-    let listener = server.events.listen();
+    let listener = telemetry.script_events.listen();
     let hello = Some(EventShown::Listening(Listening {}));
     Box::pin(stream::unfold(Some((hello, listener, bounds, ready)), |state| async {
         let (hello, mut listener, bounds, mut ready) = state?;

@@ -105,9 +105,9 @@ pub async fn topology(ask: Ask) -> Result<Response, Problem> {
     let server = ask.server();
     let usage = server.store.usage();
     let node = NodeReport {
-        id: &server.run_id,
+        id: &server.process.run_id,
         version: env!("CARGO_PKG_VERSION"),
-        resp: server.resp_addr.to_string(),
+        resp: server.process.resp_addr.to_string(),
         shards: server.store.node().map(|node| node.shards()),
         threads: server.config.threads.get_usize(),
         keys: usage.keys.iter().sum(),

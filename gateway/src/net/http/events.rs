@@ -23,7 +23,7 @@ pub async fn listen(ask: Ask) -> Result<impl IntoResponse, Problem> {
 
 fn messages(ask: &Ask) -> impl Stream<Item = Result<Event, Infallible>> + use<> {
     // Listens from now on, not from when the answer is first read.
-    let listener = ask.server().events.listen();
+    let listener = ask.server().telemetry.script_events.listen();
     let hello = Event::default().event("listening").data("{}");
     stream::unfold(
         (Some(hello), listener, ask.state.ready.clone()),

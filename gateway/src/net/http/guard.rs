@@ -60,7 +60,7 @@ impl MakeRequestId for Numbered {
     fn make_request_id<B>(&mut self, _: &Request<B>) -> Option<RequestId> {
         let Numbered(state) = self;
         let number = state.requests.fetch_add(1, Ordering::Relaxed);
-        let id = format!("{}-{number:x}", state.server.run_id.get(..8).unwrap_or_default());
+        let id = format!("{}-{number:x}", state.server.process.run_id.get(..8).unwrap_or_default());
         HeaderValue::try_from(id).ok().map(RequestId::new)
     }
 }

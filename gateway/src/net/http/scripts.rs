@@ -43,14 +43,14 @@ struct ScriptsBody<'a> {
 /// All scripts, without their texts.
 pub async fn list(ask: Ask) -> Result<Response, Problem> {
     ask.work.check(&[b"SCRIPT", b"LIST"])?;
-    let all = ask.server().scripts.all();
+    let all = ask.server().scripting.cache.all();
     Ok(json::body(&ScriptsBody { scripts: all.iter().map(|known| ScriptBody::of(known, None)).collect() }))
 }
 
 /// One script with its text.
 pub async fn show(ask: Ask) -> Result<Response, Problem> {
     ask.work.check(&[b"SCRIPT", b"SHOW", &ask.segment(3)])?;
-    let known = parse_sha(&ask.segment(3)).and_then(|sha| ask.server().scripts.get(&sha));
+    let known = parse_sha(&ask.segment(3)).and_then(|sha| ask.server().scripting.cache.get(&sha));
     let known = known.ok_or_else(|| Problem::of_reply(b"NOSCRIPT No matching script. Please use EVAL."))?;
     Ok(json::body(&ScriptBody::of(&known, Some(&known.text()))))
 }

@@ -26,7 +26,7 @@ pub struct SpanAttributes {
 impl SpanAttributes {
     /// Before it is answered.
     pub fn of(state: &HttpState, parts: &Parts) -> SpanAttributes {
-        let is_sealed = state.server.certificates.of(counters::Listener::Http).is_some();
+        let is_sealed = state.server.process.certificates.of(counters::Listener::Http).is_some();
         SpanAttributes {
             method: parts.method.clone(),
             // Whoever is answered by a handler has come by one of these.

@@ -118,7 +118,7 @@ impl Ahead {
             copied = offset;
             let start = out.buf.len();
             let received = dispatch::receive(server, &session.client, command, &mut clock, out).await;
-            let is_slow = |took: Duration| server.is_slow(took);
+            let is_slow = |took: Duration| server.telemetry.is_slow(took);
             if !matches!(received, Ok(took) if !took.is_some_and(is_slow)) {
                 let mut parser = Parser::new(ANY);
                 // It was parsed before.

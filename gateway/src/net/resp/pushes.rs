@@ -54,7 +54,7 @@ async fn write(server: &Server, client: &ClientInfo, wire: &Wire, count: usize) 
     match written {
         Ok(0) => Err(io::ErrorKind::WriteZero.into()),
         Ok(written) => {
-            Counters::add(&server.counters.bytes_out, written as u64);
+            Counters::add(&server.telemetry.counters.bytes_out, written as u64);
             Ok(())
         }
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => match client.pushes.tolerated_until() {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use script::{CallFlags, HostCall};
-use store::{BufferedCall, Call, LimitReached, Mode, Transaction, TransactionError};
+use store::{BufferedCall, Call, LimitReached, Mode, Store, Transaction, TransactionError};
 use store_engine::{CommandError, Protocol, Reply};
 
 use super::{Common, Locking, Performed, ScriptHost};
@@ -13,7 +13,6 @@ use crate::scripting::channels::{Asking, answer_count, reply_channels};
 use crate::scripting::circumstances::{Collects, RetryReason, RunContext};
 use crate::scripting::outgoing::Outgoing;
 use crate::scripting::queue::Queue;
-use crate::server::Server;
 use crate::server::gateways;
 use crate::telemetry::counters::unix_ms;
 
@@ -61,7 +60,7 @@ impl Locking for Locked {
             Asking::Publish(message) if !common.server.store.is_shared() => message,
             asking => return Err(asking),
         };
-        let count = common.server.pubsub.receivers(message.shard, &message.channel);
+        let count = common.server.sessions.pubsub.receivers(message.shard, &message.channel);
         let kept = self.outgoing.push(message);
         let fine = kept.is_ok();
         answer_count(kept.map(|()| count), out);
@@ -133,7 +132,7 @@ impl Locked {
             if can_wait {
                 return self.collect(common, &admitted, flags);
             }
-            if !self.flush(&common.server)? {
+            if !self.flush(&common.server.store)? {
                 return Ok(self.wait(&admitted, common.db, out.protocol));
             }
         }
@@ -179,7 +178,7 @@ impl Locked {
     ) -> Result<Performed, Stop> {
         self.queue.push(admitted, common.db, flags.protected());
         let is_full = self.queue.bytes() >= common.server.config.script_queue_max.get_usize();
-        let is_sent = !is_full || self.flush(&common.server)?;
+        let is_sent = !is_full || self.flush(&common.server.store)?;
         Ok(if is_sent { Performed::Collected } else { Performed::Waits })
     }
 
@@ -258,7 +257,7 @@ impl Locked {
     /// call fails, the script runs again and meets the error where it stands.
     ///
     /// Whether that is done: not if nodes elsewhere have to be asked.
-    fn flush(&mut self, server: &Server) -> Result<bool, Stop> {
+    fn flush(&mut self, store: &Store) -> Result<bool, Stop> {
         let Locked { txn, snapshot, retry, queue, .. } = self;
         if queue.is_empty() {
             return Ok(true);
@@ -266,7 +265,7 @@ impl Locked {
         let mode = mode_of(snapshot);
         let mut unread = Reply::new(Protocol::Resp2);
         let Some(mut batch) = txn.batch() else { return Ok(false) };
-        for (_, at) in queue.by_shard(|key| server.store.group_of(key)) {
+        for (_, at) in queue.by_shard(|key| store.group_of(key)) {
             unread.buf.clear();
             let call = queue.get(at);
             *retry = match batch.execute(&call.at(snapshot.now_ms), mode, &mut snapshot.seed, &mut unread) {
@@ -282,12 +281,12 @@ impl Locked {
 
     /// Sends what is left when the script has ended, or leaves it to the end of the transaction, if that is near. What was
     /// lacking is noted as for a call.
-    async fn end(&mut self, server: &Server, is_near: bool) {
+    async fn end(&mut self, store: &Store, is_near: bool) {
         if is_near && self.leave() {
             return;
         }
         // The end of the round looks for a reason to repeat it.
-        if let Ok(false) = self.flush(server) {
+        if let Ok(false) = self.flush(store) {
             let _ = Box::pin(self.catch_up(&mut Reply::new(Protocol::Resp2))).await;
         }
     }
@@ -309,7 +308,7 @@ impl Locked {
 impl ScriptHost<Locked> {
     /// [`Locked::end`].
     pub async fn end(&mut self, is_near: bool) {
-        self.locking.end(&self.common.server, is_near).await;
+        self.locking.end(&self.common.server.store, is_near).await;
     }
 }
 

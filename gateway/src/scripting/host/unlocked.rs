@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use script::{CallFlags, HostCall};
-use store::Call;
+use store::{Call, Store};
 use store_engine::work::LONG_CALL_STEPS;
 use store_engine::{CommandError, Protocol, Reply};
 
@@ -13,7 +13,6 @@ use crate::scripting::answer::can_wait;
 use crate::scripting::channels::{Asking, answer_count, reply_channels};
 use crate::scripting::queue::Queue;
 use crate::scripting::slices::Pace;
-use crate::server::Server;
 use crate::server::gateways;
 use crate::session::pubsub::Message;
 use crate::telemetry::counters::{unix_ms, unix_time};
@@ -50,14 +49,14 @@ impl Locking for Unlocked {
 
     fn publish(&mut self, common: &Common, asking: Asking, out: &mut Reply) -> Result<Performed, Asking> {
         // Behind what was written before it.
-        let is_sent = self.send(&common.server);
+        let is_sent = self.send(&common.server.store);
         match asking {
             Asking::Publish(message) if is_sent && !common.server.store.is_shared() => {
                 if self.failed.is_some() {
                     return Ok(Performed::Stopped(HostCall::Stop));
                 }
                 let Message { shard, channel, text } = message;
-                out.count(common.server.pubsub.publish(shard, &channel, &text));
+                out.count(common.server.sessions.pubsub.publish(shard, &channel, &text));
                 Ok(Performed::Answered { fine: true })
             }
             asking => Err(asking),
@@ -76,12 +75,12 @@ impl Locking for Unlocked {
             if flags.unused() && (self.collects || flags.explicitly_async()) && can_wait(&admitted) {
                 self.queue.push(&admitted, db, flags.protected());
                 let is_full = self.queue.bytes() >= server.config.script_queue_max.get_usize();
-                if is_full && !self.send(server) {
+                if is_full && !self.send(&server.store) {
                     return Performed::Waits;
                 }
                 Performed::Collected
             } else {
-                let is_sent = self.send(server) && !server.store.is_far_ahead_of_disk();
+                let is_sent = self.send(&server.store) && !server.store.is_far_ahead_of_disk();
                 if self.failed.is_some() {
                     return Performed::Stopped(HostCall::Stop);
                 }
@@ -164,18 +163,18 @@ impl Unlocked {
     /// Sends collected calls, in their order, until one finds its keys locked. Whether all are sent.
     ///
     /// One that fails does not stop those behind it: on another node they may be done before it.
-    fn send(&mut self, server: &Server) -> bool {
+    fn send(&mut self, store: &Store) -> bool {
         let Unlocked { seed, queue, sent, failed, unpaid_steps, .. } = self;
         let mut unread = Reply::new(Protocol::Resp2);
         while *sent < queue.len() {
-            if unread.steps > LONG_CALL_STEPS || server.store.is_far_ahead_of_disk() {
+            if unread.steps > LONG_CALL_STEPS || store.is_far_ahead_of_disk() {
                 // Others have their turn, or the disk has.
                 return false;
             }
             unread.buf.clear();
             let call = queue.get(*sent);
             let before = unread.steps;
-            let done = server.store.try_execute(&call.at(unix_ms()), seed, &mut unread);
+            let done = store.try_execute(&call.at(unix_ms()), seed, &mut unread);
             *unpaid_steps += unread.steps - before;
             match done {
                 None => return false,
@@ -192,7 +191,7 @@ impl Unlocked {
     /// Sends collected calls and waits for keys where that is needed.
     async fn send_all(&mut self, common: &Common) {
         let store = &common.server.store;
-        while !self.send(&common.server) {
+        while !self.send(&common.server.store) {
             if self.send_together(common).await {
                 continue;
             }
