@@ -24,7 +24,7 @@ use crate::net;
 use crate::process::certificates::Certificates;
 use crate::process::descriptors;
 use crate::process::io::IoThreads;
-use crate::process::persistence::Storage;
+use crate::process::persistence::{Storage, StorageError};
 use crate::process::{Process, Stop};
 use crate::scripts::Scripting;
 use crate::scripts::cache::{sha_of, spelled};
@@ -39,6 +39,12 @@ pub struct StartError(String);
 
 impl From<SettingError> for StartError {
     fn from(error: SettingError) -> StartError {
+        StartError(error.to_string())
+    }
+}
+
+impl From<StorageError> for StartError {
+    fn from(error: StorageError) -> StartError {
         StartError(error.to_string())
     }
 }
@@ -119,7 +125,7 @@ async fn run(
         // Streams to nodes elsewhere live where most connections do: what these ask is then sent together.
         let _on_first_thread = io.first().map(Handle::enter);
         let peer_credentials = certificates.peer_credentials(&config)?;
-        Storage::open(&config, peer_credentials, accept_loss).map_err(StartError)?
+        Storage::open(&config, peer_credentials, accept_loss)?
     };
     let resp = config.resp.get().ok_or_else(|| StartError("resp: no address is set".into()))?;
     let (resp_listener, resp_addr) = listen("resp", &resp, &config)?;
@@ -214,7 +220,7 @@ async fn run(
     let _ = stop_exporting.send(false);
     let _ = exporting.await;
     let abandon = *server.process.stop.borrow() == Stop::Abandoning;
-    storage.close(abandon).map_err(StartError)
+    Ok(storage.close(abandon)?)
 }
 
 /// How long a start waits until store nodes have sent the users, and then the scripts and libraries. Until they

@@ -215,13 +215,24 @@ fn health_command() -> Command {
         )
 }
 
+/// A text that names no slots.
+#[derive(Debug)]
+struct InvalidSlots;
+
+impl std::error::Error for InvalidSlots {}
+
+impl fmt::Display for InvalidSlots {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "expected FIRST-LAST, from 0 to {}", SLOTS - 1)
+    }
+}
+
 /// Slots as `FIRST-LAST`, or one.
-fn slots(text: &str) -> Result<(usize, usize), String> {
+fn slots(text: &str) -> Result<(usize, usize), InvalidSlots> {
     let (first, last) = text.split_once('-').unwrap_or((text, text));
-    let wrong = || format!("expected FIRST-LAST, from 0 to {}", SLOTS - 1);
-    let number = |text: &str| text.parse().ok().filter(|slot| *slot < SLOTS).ok_or_else(wrong);
+    let number = |text: &str| text.parse().ok().filter(|slot| *slot < SLOTS).ok_or(InvalidSlots);
     let (first, last) = (number(first)?, number(last)?);
-    if first <= last { Ok((first, last)) } else { Err(wrong()) }
+    if first <= last { Ok((first, last)) } else { Err(InvalidSlots) }
 }
 
 /// `moonshard topology` with its subcommands.

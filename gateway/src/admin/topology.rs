@@ -1,16 +1,17 @@
 //! `moonshard topology`: which store node has which slots, and how that is changed while all serve.
 
+mod errors;
+
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use store::Cluster;
-use store::client::{
-    Decided, Member, MoveError, PreparedTransaction, Unfinished, accept, drain_timeout, look,
-};
+use store::client::{Decided, Member, PreparedTransaction, Unfinished, accept, drain_timeout, look};
 use store::topology::{NodeId, SLOTS, SlotMap};
 
+use self::errors::{StillNeeded, TopologyError};
 use crate::config::{Address, Config};
 use crate::process::certificates::Certificates;
 
@@ -85,10 +86,9 @@ pub fn run(config: &Config, task: &Task) -> u8 {
     }
 }
 
-async fn done(config: &Config, task: &Task) -> Result<(), String> {
+async fn done(config: &Config, task: &Task) -> Result<(), TopologyError> {
     let stores: Vec<String> = config.stores.get().iter().map(Address::to_string).collect();
-    let peer_credentials = Certificates::load(config).and_then(|known| known.peer_credentials(config));
-    let peer_credentials = peer_credentials.map_err(|error| error.to_string())?;
+    let peer_credentials = Certificates::load(config)?.peer_credentials(config)?;
     let map = look(&stores, &peer_credentials).await?;
     let cluster = Cluster::of(map, peer_credentials.clone());
     for link in cluster.links() {
@@ -108,7 +108,8 @@ async fn done(config: &Config, task: &Task) -> Result<(), String> {
         Task::Add { node } => {
             let node = cluster.add_node(node).await?;
             let link = cluster.link(node);
-            link.connected().await.map_err(|reason| format!("{}: {reason}", link.address()))?;
+            let unreachable = |why| TopologyError::Unreachable(link.address().to_owned(), why);
+            link.connected().await.map_err(unreachable)?;
             let steps = shares(&cluster.map(), node);
             go(&cluster, &steps).await
         }
@@ -132,45 +133,32 @@ async fn done(config: &Config, task: &Task) -> Result<(), String> {
         Task::Decide { transaction, commit } => {
             let Decided { nodes, missed } = cluster.decide(*transaction, *commit).await?;
             if nodes.is_empty() && missed.is_empty() {
-                return Err(format!("transaction {transaction:016x} is not in doubt on any reachable node"));
+                return Err(TopologyError::NotInDoubt(*transaction));
             }
             let decision = if *commit { "committed" } else { "rolled back" };
             print(&format!("transaction {transaction:016x} {decision} on {} nodes\n", nodes.len()));
-            if missed.is_empty() {
-                return Ok(());
-            }
-            let missed: Vec<String> =
-                missed.iter().map(|(node, reason)| format!("{node} ({reason})")).collect();
-            Err(format!("not reached: {}; run the command again when they are back", missed.join(", ")))
+            if missed.is_empty() { Ok(()) } else { Err(TopologyError::Missed(missed)) }
         }
     }
 }
 
-fn known(map: &SlotMap, address: &str) -> Result<NodeId, String> {
+fn known(map: &SlotMap, address: &str) -> Result<NodeId, TopologyError> {
     let found = map.nodes().iter().position(|node| node == address);
-    found.ok_or_else(|| {
-        format!("{address} is not a node of this cluster; its nodes are {}", map.nodes().join(","))
-    })
+    found.ok_or_else(|| TopologyError::unknown_node(map, address))
 }
 
 /// Waits until nothing needs a node that has no slots left: the gateways that have a link to it know the new slot map, and
 /// no participant has to ask it for the decision of a transaction.
-async fn finished(cluster: &Cluster, node: NodeId) -> Result<(), String> {
+async fn finished(cluster: &Cluster, node: NodeId) -> Result<(), TopologyError> {
     let since = Instant::now();
     loop {
-        let reason = match cluster.unfinished(node).await {
+        let needed = match cluster.unfinished(node).await {
             Ok(Unfinished { gateways_behind: 0, prepared: 0, decided: 0 }) => return Ok(()),
-            Ok(Unfinished { gateways_behind: 0, prepared, decided }) => format!(
-                "{prepared} transactions that it has prepared are not decided, and {decided} of its decisions are not \
-                 acknowledged by all participants; start the nodes that are down"
-            ),
-            Ok(Unfinished { gateways_behind, .. }) => {
-                format!("{gateways_behind} gateways have not received the new slot map yet")
-            }
-            Err(reason) => format!("cannot be asked whether it is still needed: {reason}"),
+            Ok(unfinished) => StillNeeded::By(unfinished),
+            Err(why) => StillNeeded::Unknown(why),
         };
         if since.elapsed() > drain_timeout() {
-            return Err(format!("the node has no slots left, but {reason}; run the command again"));
+            return Err(TopologyError::StillNeeded(needed));
         }
         tokio::time::sleep(ASK_AGAIN).await;
     }
@@ -208,12 +196,12 @@ fn last_of(map: &SlotMap, node: NodeId, mut count: usize) -> Vec<(usize, usize)>
 }
 
 /// Where the slots of a drained node go, so that all others have equal shares.
-fn rest(map: &SlotMap, from: NodeId) -> Result<Vec<SlotMove>, String> {
+fn rest(map: &SlotMap, from: NodeId) -> Result<Vec<SlotMove>, TopologyError> {
     let mut others: Vec<(usize, NodeId)> =
         map.owners().into_iter().map(|node| (map.count_of(node), node)).collect();
     others.retain(|(_, node)| *node != from);
     if others.is_empty() {
-        return Err("no other node owns slots: move some slots to another node first".into());
+        return Err(TopologyError::NoOtherOwner);
     }
     let fair = SLOTS.div_ceil(others.len());
     let mut steps = Vec::new();
@@ -230,7 +218,7 @@ fn rest(map: &SlotMap, from: NodeId) -> Result<Vec<SlotMove>, String> {
 }
 
 /// Moves slots and reports that.
-async fn go(cluster: &Arc<Cluster>, steps: &[SlotMove]) -> Result<(), String> {
+async fn go(cluster: &Arc<Cluster>, steps: &[SlotMove]) -> Result<(), TopologyError> {
     let outside = |map: &SlotMap| {
         let left = |((first, last), to): &SlotMove| {
             (*first..=*last).filter(|slot| map.owner(*slot as u16) != *to).count()
@@ -266,14 +254,12 @@ async fn patiently(
     from: NodeId,
     range: (usize, usize),
     to: NodeId,
-) -> Result<store::client::Moved, String> {
+) -> Result<store::client::Moved, TopologyError> {
     let since = Instant::now();
     loop {
         match cluster.move_some(from, range, to).await {
-            Err(MoveError { why, may_pass }) if !may_pass || since.elapsed() > RETRIES.0 => {
-                return Err(format!(
-                    "{why}; slots that were moved stay moved, run the command again to move the rest"
-                ));
+            Err(error) if !error.may_pass || since.elapsed() > RETRIES.0 => {
+                return Err(TopologyError::NotMoved(error));
             }
             Err(_) => tokio::time::sleep(RETRIES.1).await,
             Ok(moved) => return Ok(moved),

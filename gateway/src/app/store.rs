@@ -55,7 +55,7 @@ async fn run(config: &Arc<Config>, accept_loss: bool) -> Result<(), StartError> 
                    cluster-token-file, or enable TLS with tls-auth-clients";
         return Err(StartError(format!("grpc: {bound}: {why}")));
     }
-    let storage = Storage::open(config, PeerCredentials::default(), accept_loss).map_err(StartError)?;
+    let storage = Storage::open(config, PeerCredentials::default(), accept_loss)?;
     let Store::Local(node) = storage.store() else {
         return Err(StartError("stores: cannot be set on a store node".into()));
     };
@@ -134,5 +134,5 @@ async fn run(config: &Arc<Config>, accept_loss: bool) -> Result<(), StartError> 
     following.abort();
     // It ends when it has sent what was left.
     let _ = exporting.await;
-    storage.close(false).map_err(StartError)
+    Ok(storage.close(false)?)
 }

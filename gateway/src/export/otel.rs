@@ -8,6 +8,7 @@ mod collector_log;
 mod messages;
 mod traces;
 
+use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -52,9 +53,8 @@ impl Collector {
         if url == "none" {
             return Ok(None);
         }
-        let wrong = |error: &dyn std::fmt::Display| {
-            SettingError::new("otel-endpoint", format_args!("{url}: {error}"))
-        };
+        let wrong =
+            |error: &dyn fmt::Display| SettingError::new("otel-endpoint", format_args!("{url}: {error}"));
         let (scheme, address) = url.split_once("://").ok_or_else(|| wrong(&"it has no scheme"))?;
         let address = address.trim_end_matches('/').to_owned();
         let tls =
@@ -105,13 +105,32 @@ impl Collector {
 
 /// How the collector is known: by roots of its own, or by those for everybody. If it asks, it is shown the certificate that
 /// all others are shown.
-fn tls(config: &Config) -> Result<Tls, String> {
+fn tls(config: &Config) -> Result<Tls, TlsError> {
     let roots = config.otel_ca_cert_file.get().or_else(|| config.tls_ca_cert_file.get());
     if roots.is_none() {
-        return Err("otel-ca-cert-file or tls-ca-cert-file is required to verify its certificate".to_owned());
+        return Err(TlsError::NoAuthorities);
     }
     let own = config.tls_cert_file.get().zip(config.tls_key_file.get());
-    Tls::load(Files { own, roots, clients: Clients::Anyone })
+    Tls::load(Files { own, roots, clients: Clients::Anyone }).map_err(TlsError::Files)
+}
+
+/// Why the collector cannot be spoken to over TLS.
+enum TlsError {
+    /// Nothing says who may have signed its certificate.
+    NoAuthorities,
+    /// The files cannot be used, for this reason.
+    Files(String),
+}
+
+impl fmt::Display for TlsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            TlsError::NoAuthorities => {
+                "otel-ca-cert-file or tls-ca-cert-file is required to verify its certificate"
+            }
+            TlsError::Files(why) => why,
+        })
+    }
 }
 
 /// What a variable says in the form `name=value,name=value`.

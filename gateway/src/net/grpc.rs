@@ -67,7 +67,11 @@ const QUESTION_BYTES: usize = 4096;
 const MOST_CALLS: u32 = 200;
 
 /// Serves until `ready` turns to false. Connections finish what they are doing, which the caller waits for.
-pub async fn serve(server: Arc<Server>, listener: TcpListener, mut ready: Ready) -> Result<(), String> {
+pub async fn serve(
+    server: Arc<Server>,
+    listener: TcpListener,
+    mut ready: Ready,
+) -> Result<(), tonic_reflection::server::Error> {
     const WELL: [&str; 2] = ["", SERVICE_NAME];
     let (mut reporter, health) = tonic_health::server::health_reporter();
     for name in WELL {
@@ -75,11 +79,10 @@ pub async fn serve(server: Arc<Server>, listener: TcpListener, mut ready: Ready)
     }
     let health = health.max_decoding_message_size(QUESTION_BYTES);
     let described = || Builder::configure().register_encoded_file_descriptor_set(DESCRIPTION);
-    let broken = |error: tonic_reflection::server::Error| format!("cannot set up reflection: {error}");
     let others = Routes::new(health)
-        .add_service(described().build_v1().map_err(broken)?.max_decoding_message_size(QUESTION_BYTES))
+        .add_service(described().build_v1()?.max_decoding_message_size(QUESTION_BYTES))
         // Many tools know only this one.
-        .add_service(described().build_v1alpha().map_err(broken)?.max_decoding_message_size(QUESTION_BYTES));
+        .add_service(described().build_v1alpha()?.max_decoding_message_size(QUESTION_BYTES));
     let state = Arc::new(GrpcState { server: server.clone(), ready: ready.clone(), others });
     let live = move |wire, entry| live(state.clone(), wire, entry);
     // One too many is cut off.

@@ -1,11 +1,12 @@
 //! What the gateway has to do with the data's life on disk: it opens and closes it, says how it is, and refuses
 //! changes that could not be kept.
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 
 use store::client::PeerCredentials;
-use store::journal::{Durability, in_dir};
+use store::journal::{DiskError, Durability, Failure, in_dir};
 use store::persist::Kept;
+use store::topology::InvalidMap;
 use store::{Cluster, Node, Store};
 use tracing::info;
 
@@ -18,7 +19,25 @@ pub struct Storage {
 }
 
 /// Why the data cannot be had, or was not kept: one line.
-pub type SaveError = String;
+#[derive(Debug)]
+pub enum StorageError {
+    /// The store nodes are no cluster.
+    Stores(InvalidMap),
+    /// The folder cannot be used.
+    Folder(DiskError),
+    /// What was left to be written was not.
+    Unwritten(Failure),
+}
+
+impl fmt::Display for StorageError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StorageError::Stores(error) => write!(f, "stores: {error}"),
+            StorageError::Folder(error) => write!(f, "data-dir: {error}"),
+            StorageError::Unwritten(reason) => write!(f, "the last writes are lost: {reason}"),
+        }
+    }
+}
 
 impl Storage {
     /// As the configuration says: the data of other processes, which it has to `credentials`, of its folder, or none. With `accept_loss` what is left of it, if some is
@@ -27,12 +46,11 @@ impl Storage {
         config: &Config,
         credentials: PeerCredentials,
         accept_loss: bool,
-    ) -> Result<Storage, SaveError> {
+    ) -> Result<Storage, StorageError> {
         let stores: Vec<String> = config.stores.get().iter().map(Address::to_string).collect();
         if !stores.is_empty() {
             let notify = u32::try_from(config.notify_keyspace_events.get()).unwrap_or_default();
-            let cluster =
-                Cluster::open(&stores, credentials, notify).map_err(|error| format!("stores: {error}"))?;
+            let cluster = Cluster::open(&stores, credentials, notify).map_err(StorageError::Stores)?;
             cluster.set_sparse_limit(config.sparse_limit());
             return Ok(Storage { store: Store::Distributed(cluster), kept: None });
         }
@@ -50,7 +68,7 @@ impl Storage {
             }
             opened => opened,
         };
-        let kept = opened.map_err(|error| format!("data-dir: {error}"))?;
+        let kept = opened.map_err(StorageError::Folder)?;
         let keys: usize = kept.node.usage().keys.iter().sum();
         if keys > 0 {
             let (dir, seconds) = (dir.display(), begun.elapsed().as_secs_f64());
@@ -65,9 +83,9 @@ impl Storage {
     }
 
     /// Writes down what is left to be, unless `abandon`. Nothing may change any more.
-    pub fn close(self, abandon: bool) -> Result<(), SaveError> {
+    pub fn close(self, abandon: bool) -> Result<(), StorageError> {
         let Some(kept) = self.kept else { return Ok(()) };
-        kept.close(abandon).map_err(|reason| format!("the last writes are lost: {reason}"))
+        kept.close(abandon).map_err(StorageError::Unwritten)
     }
 }
 
@@ -85,7 +103,7 @@ pub fn token(config: &Config) -> Result<Option<String>, SettingError> {
 
 /// INFO's section.
 pub fn describe(store: &Store, text: &mut String) {
-    let line = |text: &mut String, name: &str, value: &dyn std::fmt::Display| {
+    let line = |text: &mut String, name: &str, value: &dyn fmt::Display| {
         // Writing to a string cannot fail.
         let _ = write!(text, "{name}:{value}\r\n");
     };
