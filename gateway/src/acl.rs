@@ -20,7 +20,7 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::{Mutex, RwLock};
 use store_engine::{Args, Command, CommandError};
 
-use crate::config::Config;
+use crate::config::{Config, NewUserChannels};
 
 pub use commands::Commands;
 use file::{FileError, Users};
@@ -171,7 +171,10 @@ impl Acl {
 
     /// What rules are applied to.
     pub fn known(&self) -> RuleContext<'_> {
-        RuleContext { commands: &self.commands, all_channels: self.config.acl_pubsub_default.get() == 0 }
+        RuleContext {
+            commands: &self.commands,
+            all_channels: self.config.acl_pubsub_default.get() == NewUserChannels::All,
+        }
     }
 
     /// The commands that rules know.

@@ -135,7 +135,7 @@ async fn run(
     let grpc = config.grpc.get().map(|address| listen("grpc", &address, &config)).transpose()?;
 
     let runtime = Runtime::new(RuntimeConfig {
-        instances: config.instances(),
+        instances: config.script_instances.get(),
         concurrency: config.script_concurrency.get_usize(),
         max_memory_bytes: config.script_memory.get_usize().max(config.script_memory_max.get_usize()),
     });

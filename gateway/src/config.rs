@@ -10,6 +10,7 @@
 mod access;
 pub mod atomic_file;
 pub mod cell;
+mod choice;
 mod clients;
 mod derived;
 mod errors;
@@ -25,6 +26,9 @@ mod telemetry;
 mod values;
 
 pub use cell::Address;
+pub use choice::{
+    AuthClients, AutoAsync, Choice, ClientGone, LogFormat, NewUserChannels, OnError, UndeclaredKeys,
+};
 pub use errors::SettingError;
 pub use kind::ParameterKind;
 pub use kind::bytes as parse_bytes;

@@ -243,7 +243,7 @@ impl Server {
     /// Whether connections from this address are refused, since every client could do everything.
     pub fn is_protected_from(&self, peer: IpAddr) -> bool {
         let is_open = self.acl.default_account().user().takes_any_password();
-        self.config.protected_mode.get() == 1 && is_open && !peer.to_canonical().is_loopback()
+        self.config.protected_mode.get() && is_open && !peer.to_canonical().is_loopback()
     }
 
     /// How many clients wait for something to come to a key, or for the end of a pause.

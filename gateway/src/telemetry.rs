@@ -84,7 +84,7 @@ impl Telemetry {
 
     /// Whether calls are timed.
     pub fn takes_times(&self) -> bool {
-        self.config.latency_tracking.get() != 0
+        self.config.latency_tracking.get()
             || self.config.slowlog_log_slower_than.get() <= i64::MAX as u64
             || self.config.latency_monitor_threshold.get() > 0
     }

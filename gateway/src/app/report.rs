@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use tracing::{info, warn};
 
-use crate::config::Config;
+use crate::config::{Choice, Config};
 use crate::process::version;
 use crate::server::Server;
 use crate::telemetry::counters::Listener;
@@ -58,7 +58,7 @@ fn kept(config: &Config) -> String {
         None => "in memory only, as data-dir is none".to_owned(),
         Some(directory) => {
             let directory = std::path::absolute(&directory).unwrap_or(directory);
-            let durability = if config.durability.get() == 1 { "sync" } else { "periodic" };
+            let durability = config.durability.get().word();
             format!("in the directory {}, durability {durability}", directory.display())
         }
     }
@@ -104,11 +104,11 @@ fn warn_if_open(server: &Server, listeners: &Listeners) {
         return;
     }
     match server.config.protected_mode.get() {
-        1 => warn!(
+        true => warn!(
             "no password is set: clients on other machines are refused (protected-mode); set requirepass-file, or \
              users with ACL SETUSER"
         ),
-        _ => warn!(
+        false => warn!(
             "no password is set and protected-mode is off: every machine that reaches this server has access to all \
              data"
         ),

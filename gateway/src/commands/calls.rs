@@ -38,7 +38,7 @@ pub fn errorstats(telemetry: &Telemetry, text: &mut String) {
 
 /// INFO's section `latencystats`.
 pub fn latencystats(server: &Server, text: &mut String) {
-    if server.config.latency_tracking.get() == 0 {
+    if !server.config.latency_tracking.get() {
         return;
     }
     let percents = server.config.percentiles();

@@ -343,7 +343,7 @@ fn write_reply(
     let id = &server.process.run_id;
     match &*args[1].to_ascii_lowercase() {
         // Tools take a server for a node of a cluster that answers this.
-        b"info" if server.config.cluster_enabled.get() == 0 => {
+        b"info" if !server.config.cluster_enabled.get() => {
             return Err(CommandError::new("ERR This instance has cluster support disabled"));
         }
         b"info" => {

@@ -367,7 +367,7 @@ fn replication_section(text: &mut String) {
 }
 
 fn cluster_section(config: &Config, text: &mut String) {
-    lines!(text, "cluster_enabled": config.cluster_enabled.get());
+    lines!(text, "cluster_enabled": u8::from(config.cluster_enabled.get()));
 }
 
 fn cpu_section(text: &mut String) {

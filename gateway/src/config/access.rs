@@ -1,5 +1,6 @@
 //! Parameters that say who is let in.
 
+use super::choice::{Choice, NewUserChannels};
 use super::kind::ParameterKind;
 use super::parameter::{Fallback, Parameter};
 
@@ -34,7 +35,7 @@ pub const ACLFILE: Parameter = Parameter {
 /// What new users may hear.
 pub const ACL_PUBSUB_DEFAULT: Parameter = Parameter {
     name: "acl-pubsub-default",
-    kind: ParameterKind::Word("allchannels|resetchannels", |c| &c.acl_pubsub_default),
+    kind: ParameterKind::Word(NewUserChannels::WORDS, |c| &c.acl_pubsub_default.place),
     default: Fallback::Text("resetchannels"),
     live: true,
     doc: "Channels that a new user may use: all or none.",
@@ -62,7 +63,7 @@ pub const AUDIT_LOG: Parameter = Parameter {
 /// Whether clients on other machines are refused.
 pub const PROTECTED_MODE: Parameter = Parameter {
     name: "protected-mode",
-    kind: ParameterKind::Word("no|yes", |c| &c.protected_mode),
+    kind: ParameterKind::Word(bool::WORDS, |c| &c.protected_mode.place),
     default: Fallback::Text("yes"),
     live: true,
     doc: "Whether connections from other machines are refused while the user default has no password.",

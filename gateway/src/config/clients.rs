@@ -106,7 +106,7 @@ pub const TRACKING_TABLE_MAX_BYTES: Parameter = Parameter {
 impl Config {
     /// The mode that clients see.
     pub fn mode(&self) -> &'static str {
-        if self.cluster_enabled.get() == 0 { "standalone" } else { "cluster" }
+        if self.cluster_enabled.get() { "cluster" } else { "standalone" }
     }
 
     /// How much clients may make the server hold together, if there is a limit.

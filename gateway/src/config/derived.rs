@@ -1,5 +1,6 @@
 //! Settings of Redis that are none here: what is true of them.
 
+use store::journal::Durability;
 use store_engine::DATABASES;
 use store_engine::value::set::MOST_NUMBERS;
 
@@ -26,7 +27,7 @@ pub static DERIVED: &[Derived] = &[
     },
     Derived {
         name: "appendfsync",
-        value: |c| if c.durability.get() == 1 { "always" } else { "everysec" }.to_owned(),
+        value: |c| if c.durability.get() == Durability::Sync { "always" } else { "everysec" }.to_owned(),
     },
     Derived {
         name: "dir",

@@ -1,5 +1,8 @@
 //! Parameters of scripts: their budgets, how they run, and what is kept of them.
 
+use script::Instances;
+
+use super::choice::{AutoAsync, Choice, ClientGone, OnError, UndeclaredKeys};
 use super::kind::ParameterKind;
 use super::parameter::{Fallback, MB, Parameter, SCRIPT_FLAGS};
 
@@ -70,7 +73,7 @@ pub const DEFAULT_SCRIPT_FLAGS: Parameter = Parameter {
 /// `script-on-error`.
 pub const SCRIPT_ON_ERROR: Parameter = Parameter {
     name: "script-on-error",
-    kind: ParameterKind::Word("keep|rollback", |c| &c.script_on_error),
+    kind: ParameterKind::Word(OnError::WORDS, |c| &c.script_on_error.place),
     default: Fallback::Text("keep"),
     live: true,
     doc: "What happens to the writes of an atomic script that ends with an error of its own: keep \
@@ -80,7 +83,7 @@ pub const SCRIPT_ON_ERROR: Parameter = Parameter {
 /// `undeclared-keys`.
 pub const UNDECLARED_KEYS: Parameter = Parameter {
     name: "undeclared-keys",
-    kind: ParameterKind::Word("widen|reject", |c| &c.undeclared_keys),
+    kind: ParameterKind::Word(UndeclaredKeys::WORDS, |c| &c.undeclared_keys.place),
     default: Fallback::Text("widen"),
     live: true,
     doc: "What happens when an atomic script accesses a key that is not among its KEYS: with widen the \
@@ -90,7 +93,7 @@ pub const UNDECLARED_KEYS: Parameter = Parameter {
 /// `script-auto-async`.
 pub const SCRIPT_AUTO_ASYNC: Parameter = Parameter {
     name: "script-auto-async",
-    kind: ParameterKind::Word("never|async|always", |c| &c.script_auto_async),
+    kind: ParameterKind::Word(AutoAsync::WORDS, |c| &c.script_auto_async.place),
     default: Fallback::Text("async"),
     live: true,
     doc: "Which scripts batch calls whose result they do not use: none, scripts without atomicity, or \
@@ -109,7 +112,7 @@ pub const SCRIPT_QUEUE_MAX: Parameter = Parameter {
 /// `script-client-gone`.
 pub const SCRIPT_CLIENT_GONE: Parameter = Parameter {
     name: "script-client-gone",
-    kind: ParameterKind::Word("rollback|finish", |c| &c.script_client_gone),
+    kind: ParameterKind::Word(ClientGone::WORDS, |c| &c.script_client_gone.place),
     default: Fallback::Text("rollback"),
     live: true,
     doc: "What happens to a script whose client disconnects: rollback stops it and discards its writes, \
@@ -169,7 +172,7 @@ pub const TRANSACTION_MEMORY_MAX: Parameter = Parameter {
 /// `script-instances`.
 pub const SCRIPT_INSTANCES: Parameter = Parameter {
     name: "script-instances",
-    kind: ParameterKind::Word("rewind|fresh", |c| &c.script_instances),
+    kind: ParameterKind::Word(Instances::WORDS, |c| &c.script_instances.place),
     default: Fallback::Text("rewind"),
     live: false,
     doc: "How the sandbox of a run is created: rewind reuses one after restoring its memory, fresh \

@@ -3,8 +3,11 @@
 use std::fmt::Write as _;
 use std::thread::available_parallelism;
 
-use script::Instances;
+use store::OnFull;
+use store::journal::Durability;
+use store_engine::evict::Policy;
 
+use super::choice::{AuthClients, Choice};
 use super::kind::{ParameterKind, Sort};
 use super::parameter::{Fallback, INT_MAX, Parameter};
 use super::values::Config;
@@ -23,10 +26,6 @@ pub const OF_DATA: &[&str] = &[
     "hz",
     "notify-keyspace-events",
 ];
-
-/// The values of `maxmemory-policy`; `Config::policy` knows their order.
-const POLICIES: &str = "volatile-lru|volatile-lfu|volatile-random|volatile-ttl|\
-                        allkeys-lru|allkeys-lfu|allkeys-random|noeviction";
 
 /// All parameters, in the order of the reference.
 pub static PARAMETERS: &[Parameter] = &[
@@ -100,7 +99,7 @@ pub static PARAMETERS: &[Parameter] = &[
     },
     Parameter {
         name: "durability",
-        kind: ParameterKind::Word("periodic|sync", |c| &c.durability),
+        kind: ParameterKind::Word(Durability::WORDS, |c| &c.durability.place),
         default: Fallback::Text("periodic"),
         live: false,
         doc: "When a write is acknowledged: periodic acknowledges it immediately, and a crash can lose up to \
@@ -147,7 +146,7 @@ pub static PARAMETERS: &[Parameter] = &[
     },
     Parameter {
         name: "tls-auth-clients",
-        kind: ParameterKind::Word("auto|yes|optional|no", |c| &c.tls_auth_clients),
+        kind: ParameterKind::Word(AuthClients::WORDS, |c| &c.tls_auth_clients.place),
         default: Fallback::Text("auto"),
         live: false,
         doc: "Whether TLS clients must present a certificate. With optional, a client may have none, but a \
@@ -164,7 +163,7 @@ pub static PARAMETERS: &[Parameter] = &[
     },
     Parameter {
         name: "tls-stores",
-        kind: ParameterKind::Word("no|yes", |c| &c.tls_stores),
+        kind: ParameterKind::Word(bool::WORDS, |c| &c.tls_stores.place),
         default: Fallback::Text("no"),
         live: false,
         doc: "Whether a gateway connects to store nodes over TLS. Their certificates must name the hosts in \
@@ -173,7 +172,7 @@ pub static PARAMETERS: &[Parameter] = &[
     Parameter {
         // Clients ask CLUSTER SLOTS whatever INFO says; tools that see a cluster there want to talk to each node of it.
         name: "cluster-enabled",
-        kind: ParameterKind::Word("no|yes", |c| &c.cluster_enabled),
+        kind: ParameterKind::Word(bool::WORDS, |c| &c.cluster_enabled.place),
         default: Fallback::Text("no"),
         live: false,
         doc: "Whether INFO and HELLO report cluster mode. CLUSTER answers in either case, as one node that \
@@ -226,7 +225,7 @@ pub static PARAMETERS: &[Parameter] = &[
     scripting::TRANSACTION_MEMORY_MAX,
     Parameter {
         name: "maxmemory-transactions",
-        kind: ParameterKind::Word("rollback|refuse|allow", |c| &c.maxmemory_transactions),
+        kind: ParameterKind::Word(OnFull::WORDS, |c| &c.maxmemory_transactions.place),
         default: Fallback::Text("rollback"),
         live: true,
         doc: "What happens when the data exceeds maxmemory by more than the memory limit of a script or transaction that has \
@@ -268,7 +267,7 @@ pub static PARAMETERS: &[Parameter] = &[
     },
     Parameter {
         name: "maxmemory-policy",
-        kind: ParameterKind::Word(POLICIES, |c| &c.maxmemory_policy),
+        kind: ParameterKind::Word(<Option<Policy>>::WORDS, |c| &c.maxmemory_policy.place),
         default: Fallback::Text("noeviction"),
         live: true,
         doc: "Which keys are evicted (all keys or only those with an expiry) and in which order. Sticky keys \
@@ -397,20 +396,6 @@ impl Config {
     /// Whether some source had a value for the parameter of this name.
     pub fn is_given(&self, name: &str) -> bool {
         self.given.contains(&name)
-    }
-
-    /// Whether atomic scripts collect calls. Not by default: the store is a function call away, and a hundred
-    /// INCR collected and sent together took 1.4 times the CPU time of a hundred INCR.
-    pub fn collects_always(&self) -> bool {
-        self.script_auto_async.get() == 2
-    }
-
-    /// Where the sandbox of a run comes from.
-    pub fn instances(&self) -> Instances {
-        match self.script_instances.get() {
-            0 => Instances::Rewind,
-            _ => Instances::Fresh,
-        }
     }
 }
 

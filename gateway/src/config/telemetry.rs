@@ -1,5 +1,8 @@
 //! Parameters of the log, metrics and traces.
 
+use tracing_subscriber::filter::LevelFilter;
+
+use super::choice::{Choice, LogFormat};
 use super::kind::{Form, ParameterKind};
 use super::parameter::{Fallback, Parameter};
 
@@ -33,7 +36,7 @@ pub const LATENCY_MONITOR: Parameter = Parameter {
 /// Whether times of calls are kept.
 pub const LATENCY_TRACKING: Parameter = Parameter {
     name: "latency-tracking",
-    kind: ParameterKind::Word("no|yes", |c| &c.latency_tracking),
+    kind: ParameterKind::Word(bool::WORDS, |c| &c.latency_tracking.place),
     default: Fallback::Text("yes"),
     live: true,
     doc: "Whether the duration of calls is measured, for INFO latencystats, LATENCY HISTOGRAM and metrics.",
@@ -51,7 +54,7 @@ pub const PERCENTILES: Parameter = Parameter {
 /// How log lines look.
 pub const LOG_FORMAT: Parameter = Parameter {
     name: "log-format",
-    kind: ParameterKind::Word("pretty|json", |c| &c.log_format),
+    kind: ParameterKind::Word(LogFormat::WORDS, |c| &c.log_format.place),
     default: Fallback::Text("pretty"),
     live: true,
     doc: "Format of the log lines on standard error: pretty for people, or json for one JSON object per \
@@ -61,7 +64,7 @@ pub const LOG_FORMAT: Parameter = Parameter {
 /// Which log lines there are.
 pub const LOG_LEVEL: Parameter = Parameter {
     name: "log-level",
-    kind: ParameterKind::Word("debug|info|warning", |c| &c.log_level),
+    kind: ParameterKind::Word(LevelFilter::WORDS, |c| &c.log_level.place),
     default: Fallback::Text("info"),
     live: true,
     doc: "Minimum level of log lines. Lines of redis.log have the level that the script gives.",

@@ -2,7 +2,16 @@
 
 use std::path::PathBuf;
 
+use script::Instances;
+use store::OnFull;
+use store::journal::Durability;
+use store_engine::evict::Policy;
+use tracing_subscriber::filter::LevelFilter;
+
 use super::cell::{AddressCell, AddressesCell, DirCell, NamesCell, Number, OutputLimits, Secret, TextCell};
+use super::choice::{
+    AuthClients, AutoAsync, ChoiceCell, ClientGone, LogFormat, NewUserChannels, OnError, UndeclaredKeys,
+};
 
 /// The value of every parameter. A field's meaning stands in the row of the same name in [`super::table::PARAMETERS`].
 #[derive(Debug, Default)]
@@ -26,12 +35,12 @@ pub struct Config {
     pub tls_cert_file: DirCell,
     pub tls_key_file: DirCell,
     pub tls_ca_cert_file: DirCell,
-    pub tls_auth_clients: Number,
+    pub tls_auth_clients: ChoiceCell<AuthClients>,
     pub tls_listeners: Number,
-    pub tls_stores: Number,
-    pub cluster_enabled: Number,
+    pub tls_stores: ChoiceCell<bool>,
+    pub cluster_enabled: ChoiceCell<bool>,
     pub cluster_announce: AddressCell,
-    pub durability: Number,
+    pub durability: ChoiceCell<Durability>,
     pub threads: Number,
     pub shards: Number,
     pub script_fuel: Number,
@@ -41,21 +50,20 @@ pub struct Config {
     pub script_timeout_max_ms: Number,
     pub script_memory_max: Number,
     pub default_script_flags: Number,
-    pub script_on_error: Number,
-    pub undeclared_keys: Number,
-    pub script_auto_async: Number,
+    pub script_on_error: ChoiceCell<OnError>,
+    pub undeclared_keys: ChoiceCell<UndeclaredKeys>,
+    pub script_auto_async: ChoiceCell<AutoAsync>,
     pub script_queue_max: Number,
-    pub script_client_gone: Number,
+    pub script_client_gone: ChoiceCell<ClientGone>,
     pub script_reply_max: Number,
     pub script_cache_max: Number,
     pub script_cache_max_bytes: Number,
     pub transaction_memory_max: Number,
-    pub maxmemory_transactions: Number,
+    pub maxmemory_transactions: ChoiceCell<OnFull>,
     pub library_memory_max: Number,
     pub script_concurrency: Number,
     pub script_fuel_slice: Number,
-    /// Read it with [`Config::instances`].
-    pub(super) script_instances: Number,
+    pub script_instances: ChoiceCell<Instances>,
     pub proto_max_bulk_len: Number,
     pub client_query_buffer_limit: Number,
     pub client_output_buffer_limit: OutputLimits,
@@ -68,8 +76,7 @@ pub struct Config {
     pub hz: Number,
     pub active_expire_effort: Number,
     pub maxmemory: Number,
-    /// Read it with `Config::policy`.
-    pub maxmemory_policy: Number,
+    pub maxmemory_policy: ChoiceCell<Option<Policy>>,
     pub maxmemory_samples: Number,
     pub maxmemory_eviction_tenacity: Number,
     pub lfu_log_factor: Number,
@@ -84,14 +91,14 @@ pub struct Config {
     pub requirepass: Secret,
     pub requirepass_file: DirCell,
     pub aclfile: DirCell,
-    pub acl_pubsub_default: Number,
+    pub acl_pubsub_default: ChoiceCell<NewUserChannels>,
     pub acllog_max_len: Number,
     pub audit_log: Number,
-    pub protected_mode: Number,
-    pub latency_tracking: Number,
+    pub protected_mode: ChoiceCell<bool>,
+    pub latency_tracking: ChoiceCell<bool>,
     pub(super) latency_tracking_info_percentiles: TextCell,
-    pub log_format: Number,
-    pub log_level: Number,
+    pub log_format: ChoiceCell<LogFormat>,
+    pub log_level: ChoiceCell<LevelFilter>,
     pub otel_endpoint: TextCell,
     pub otel_ca_cert_file: DirCell,
     pub otel_service_name: TextCell,

@@ -11,6 +11,7 @@ use store_engine::{Args, DATABASES, Protocol, Reply};
 use crate::acl::NOAUTH;
 use crate::admission::{self, Origin};
 use crate::commands::dispatch;
+use crate::config::ClientGone;
 use crate::server::Row;
 use crate::server::Server;
 use crate::session::{ClientInfo, DataAccess, Session};
@@ -277,7 +278,7 @@ pub fn admit(name: Option<&[u8]>) -> Result<(), Failure> {
 
 /// Whether a command is or has a script that is to run to its end although its client has disconnected.
 fn outlives_its_client(server: &Server, argv: &[&[u8]]) -> bool {
-    server.config.script_client_gone.get() != 0
+    server.config.script_client_gone.get() == ClientGone::Finish
         && matches!(
             server.registry.lookup(argv[0]),
             Some(Row::Session(row)) if row.run.outlives_client()

@@ -31,7 +31,7 @@ use self::wire::{KEPT_BYTES, READ_BYTES, TIMED_OUT, give_buffer, hung_up, take_b
 use crate::commands::dispatch;
 use crate::commands::pubsub::leave;
 use crate::commands::watch::unwatch;
-use crate::config::Config;
+use crate::config::{ClientGone, Config};
 use crate::net::Ready;
 use crate::net::acceptor::time_limit;
 use crate::process::io::ThreadSlot;
@@ -260,8 +260,8 @@ impl Connection {
                             Box::pin(ahead.receive(server, session, wire, input, &mut out)).await?;
                         }
                         took_long = true;
-                        let ends_with_client =
-                            server.config.script_client_gone.get() == 0 || !waiting.outlives_client();
+                        let ends_with_client = server.config.script_client_gone.get() == ClientGone::RollBack
+                            || !waiting.outlives_client();
                         let (data_access, own) = (session.data_access, session.client.clone());
                         // Of a value that is on its way the client hears behind it that it has changed.
                         let hears = session.listens() && (session.tracking.is_none() || waiting.blocks());

@@ -10,7 +10,7 @@ use tls::{Clients, Files, Protocol, Tls, Wire};
 use tokio::net::TcpStream;
 use tracing::info;
 
-use crate::config::{Config, SettingError};
+use crate::config::{AuthClients, Config, SettingError};
 use crate::process::persistence::token;
 use crate::telemetry::counters::Listener;
 
@@ -31,7 +31,7 @@ impl Certificates {
     pub fn load(config: &Config) -> Result<Certificates, SettingError> {
         let [cert, key, roots] =
             [&config.tls_cert_file, &config.tls_key_file, &config.tls_ca_cert_file].map(|file| file.get());
-        let stores = config.tls_stores.get() == 1;
+        let stores = config.tls_stores.get();
         if stores && roots.is_none() {
             let reason = "tls-ca-cert-file is required to verify the certificates of store nodes";
             return Err(SettingError::new("tls-stores", reason));
@@ -43,9 +43,9 @@ impl Certificates {
             (None, Some(_)) => return Err(SettingError::new("tls-key-file", "requires tls-cert-file")),
         };
         let clients = match (config.tls_auth_clients.get(), &roots) {
-            (0, None) | (3, _) => Clients::Anyone,
-            (0 | 1, Some(_)) => Clients::Known,
-            (2, Some(_)) => Clients::Optional,
+            (AuthClients::Auto, None) | (AuthClients::No, _) => Clients::Anyone,
+            (AuthClients::Auto | AuthClients::Yes, Some(_)) => Clients::Known,
+            (AuthClients::Optional, Some(_)) => Clients::Optional,
             _ => {
                 let reason = "tls-ca-cert-file is required to verify client certificates";
                 return Err(SettingError::new("tls-auth-clients", reason));

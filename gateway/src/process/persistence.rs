@@ -4,13 +4,13 @@
 use std::fmt::{self, Write as _};
 
 use store::client::PeerCredentials;
-use store::journal::{DiskError, Durability, Failure, in_dir};
+use store::journal::{DiskError, Failure, in_dir};
 use store::persist::Kept;
 use store::topology::InvalidMap;
 use store::{Cluster, Node, Store};
 use tracing::info;
 
-use crate::config::{Address, Config, SettingError};
+use crate::config::{Address, Choice, Config, SettingError};
 
 /// The node, and what writes it down if it outlives the process.
 pub struct Storage {
@@ -58,7 +58,7 @@ impl Storage {
         let Some(dir) = config.data_dir.get() else {
             return Ok(Storage { store: Store::Local(Node::new(shards)), kept: None });
         };
-        let durability = if config.durability.get() == 1 { Durability::Sync } else { Durability::Periodic };
+        let durability = config.durability.get();
         let begun = std::time::Instant::now();
         let opened = match Kept::open(in_dir(dir.clone()), shards, durability) {
             Err(error) if error.is_loss() && accept_loss => {
@@ -115,12 +115,8 @@ pub fn describe(store: &Store, text: &mut String) {
         return;
     };
     let progress = journal.progress();
-    let durability = match journal.durability() {
-        Durability::Periodic => "periodic",
-        Durability::Sync => "sync",
-    };
     let status = if progress.failure.is_none() { "ok" } else { "err" };
-    line(text, "durability", &durability);
+    line(text, "durability", &journal.durability().word());
     line(text, "rdb_changes_since_last_save", &(journal.newest().saturating_sub(progress.checkpoint)));
     line(text, "rdb_bgsave_in_progress", &u8::from(progress.saving));
     line(text, "rdb_last_save_time", &progress.saved_at);

@@ -5,6 +5,7 @@ use std::time::Duration;
 use store::{Conflict, LimitReached};
 use store_engine::CommandError;
 
+use crate::config::AutoAsync;
 use crate::server::Server;
 
 /// The circumstances of a unit, which every round sees alike.
@@ -44,10 +45,10 @@ pub(super) enum Collects {
 impl Collects {
     /// What is collected until a call fails that was.
     pub fn at_first(server: &Server) -> Collects {
-        match (server.config.collects_always(), server.store.is_shared()) {
-            (true, _) => Collects::All,
-            (false, true) => Collects::Away,
-            (false, false) => Collects::Nothing,
+        match (server.config.script_auto_async.get(), server.store.is_shared()) {
+            (AutoAsync::Always, _) => Collects::All,
+            (_, true) => Collects::Away,
+            (_, false) => Collects::Nothing,
         }
     }
 

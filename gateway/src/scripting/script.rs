@@ -20,6 +20,7 @@ use super::sandbox::run_in_sandbox;
 use super::slices::Pace;
 use super::spans;
 use crate::admission::{self, Refuser};
+use crate::config::AutoAsync;
 use crate::scripts::options::Flags;
 use crate::server::Server;
 use crate::telemetry::script_stats::Ended;
@@ -127,7 +128,7 @@ async fn run_unlocked(
     out: &mut Vec<u8>,
 ) -> Result<bool, ScriptError> {
     let pace = Pace::new(call.budget.slice_fuel);
-    let collects = server.config.script_auto_async.get() > 0;
+    let collects = server.config.script_auto_async.get() != AutoAsync::Never;
     let common = Common::new(
         server,
         call.caller(),

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use script::Budget;
 
-use crate::config::{Config, SCRIPT_FLAGS, parse_bytes};
+use crate::config::{Choice, Config, SCRIPT_FLAGS, parse_bytes};
+
+pub use crate::config::{OnError, UndeclaredKeys};
 
 /// Flags, a bit each, in the order of [`SCRIPT_FLAGS`].
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
@@ -51,24 +53,6 @@ impl Flags {
             .filter(move |(at, _)| self.0 & (1 << at) != 0)
             .map(|(_, name)| name)
     }
-}
-
-/// What becomes of the writes of a script that ends with an error of its own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OnError {
-    /// They stay, as in Redis.
-    Keep,
-    /// They are undone.
-    RollBack,
-}
-
-/// What happens when an atomic script comes to a key that it did not declare.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum UndeclaredKeys {
-    /// The key is locked; if another transaction has it, the script is rolled back and runs again.
-    Widen,
-    /// The call fails, as in Dragonfly.
-    Reject,
 }
 
 /// What a source says. What it does not say is left to the source below.
@@ -134,12 +118,11 @@ impl Options {
     /// How a script is run whose header and flags say this: with the configuration's word where they are silent.
     pub fn or_configured(self, config: &Config) -> Options {
         let flags = Flags(self.flags.0 | config.default_script_flags.get());
-        let on_error = if config.script_on_error.get() == 0 { OnError::Keep } else { OnError::RollBack };
-        let widens = config.undeclared_keys.get() == 0 || flags.has(Flags::ALLOW_UNDECLARED_KEYS);
-        let usual = if widens { UndeclaredKeys::Widen } else { UndeclaredKeys::Reject };
+        let widens = flags.has(Flags::ALLOW_UNDECLARED_KEYS);
+        let usual = if widens { UndeclaredKeys::Widen } else { config.undeclared_keys.get() };
         Options {
             flags,
-            on_error: self.on_error.or(Some(on_error)),
+            on_error: self.on_error.or(Some(config.script_on_error.get())),
             undeclared_keys: self.undeclared().or(Some(usual)),
             ..self
         }
@@ -177,18 +160,11 @@ impl Options {
                 self.memory_bytes = Some(size.ok_or_else(|| bad("a size of at least 1mb"))?);
             }
             "on-error" => {
-                self.on_error = Some(match value {
-                    "keep" => OnError::Keep,
-                    "rollback" => OnError::RollBack,
-                    _ => return Err(bad("keep or rollback")),
-                });
+                self.on_error = Some(OnError::named(value).ok_or_else(|| bad("keep or rollback"))?);
             }
             "undeclared-keys" => {
-                self.undeclared_keys = Some(match value {
-                    "widen" => UndeclaredKeys::Widen,
-                    "reject" => UndeclaredKeys::Reject,
-                    _ => return Err(bad("widen or reject")),
-                });
+                let keys = UndeclaredKeys::named(value);
+                self.undeclared_keys = Some(keys.ok_or_else(|| bad("widen or reject"))?);
             }
             _ => return Err(BadOption::Key(format!("{key}={value}"))),
         }
@@ -200,14 +176,8 @@ impl Options {
         let mut words: Vec<String> = self.flags.names().map(str::to_owned).collect();
         let numbers = [("fuel", self.fuel), ("timeout", self.timeout_ms), ("memory", self.memory_bytes)];
         words.extend(numbers.iter().filter_map(|(key, value)| Some(format!("{key}={}", (*value)?))));
-        words.extend(self.on_error.map(|on_error| match on_error {
-            OnError::Keep => "on-error=keep".to_owned(),
-            OnError::RollBack => "on-error=rollback".to_owned(),
-        }));
-        words.extend(self.undeclared_keys.map(|keys| match keys {
-            UndeclaredKeys::Widen => "undeclared-keys=widen".to_owned(),
-            UndeclaredKeys::Reject => "undeclared-keys=reject".to_owned(),
-        }));
+        words.extend(self.on_error.map(|on_error| format!("on-error={}", on_error.word())));
+        words.extend(self.undeclared_keys.map(|keys| format!("undeclared-keys={}", keys.word())));
         words
     }
 }

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use store::{Limit, Node, OnFull, Store, TxnLimits};
-use store_engine::evict::{Order, Policy};
+use store::{Limit, Node, Store, TxnLimits};
+use store_engine::evict::Order;
 use store_engine::hyperloglog::SparseLimit;
 use store_engine::{Aging, CommandError};
 
@@ -14,26 +14,10 @@ use crate::telemetry::counters::unix_ms;
 pub const FULL: CommandError = store::server::FULL;
 
 impl Config {
-    /// Which keys are evicted when memory is short.
-    fn policy(&self) -> Option<Policy> {
-        // In the order of the words.
-        let (volatile, order) = match self.maxmemory_policy.get() {
-            0 => (true, Order::Idle),
-            1 => (true, Order::Rare),
-            2 => (true, Order::Random),
-            3 => (true, Order::Soonest),
-            4 => (false, Order::Idle),
-            5 => (false, Order::Rare),
-            6 => (false, Order::Random),
-            _ => return None,
-        };
-        Some(Policy { volatile, order })
-    }
-
     /// What is remembered of accesses to keys.
     fn aging(&self) -> Aging {
         let small = |value: u64| u32::try_from(value).unwrap_or(u32::MAX);
-        match self.policy().map(|policy| policy.order) {
+        match self.maxmemory_policy.get().map(|policy| policy.order) {
             Some(Order::Rare) => Aging::Frequency {
                 log_factor: small(self.lfu_log_factor.get()),
                 decay_minutes: small(self.lfu_decay_time.get()),
@@ -62,7 +46,7 @@ impl Config {
         node.set_sparse_limit(self.sparse_limit());
         node.set_limit(Limit {
             bytes: self.maxmemory.get_usize(),
-            policy: self.policy(),
+            policy: self.maxmemory_policy.get(),
             samples: self.maxmemory_samples.get_usize(),
             time: self.eviction_time(),
         });
@@ -73,12 +57,7 @@ impl Config {
     pub fn transaction_limits(&self) -> TxnLimits {
         TxnLimits {
             undo_bytes: self.transaction_memory_max.get_usize(),
-            // In the order of the words.
-            on_full: match self.maxmemory_transactions.get() {
-                0 => OnFull::RollBack,
-                1 => OnFull::Refuse,
-                _ => OnFull::Allow,
-            },
+            on_full: self.maxmemory_transactions.get(),
             // What Redis allows without a limit: commands of a script or transaction that has begun to write.
             slack_bytes: self.script_memory.get_usize(),
         }

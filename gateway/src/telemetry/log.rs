@@ -23,7 +23,7 @@ use tracing_subscriber::{Registry, fmt};
 use self::lines::Lines;
 use self::rate_limit::RateLimit;
 use self::targets::SCRIPT;
-use crate::config::Config;
+use crate::config::{Config, LogFormat};
 
 pub use self::lines::count as lines;
 pub use self::rate_limit::dropped;
@@ -47,15 +47,10 @@ pub fn start() {
 
 /// Writes lines as the configuration says, from now on.
 pub fn follow(config: &Config) {
-    lines::IS_JSON.store(config.log_format.get() == 1, Ordering::Relaxed);
-    let level = match config.log_level.get() {
-        0 => LevelFilter::DEBUG,
-        1 => LevelFilter::INFO,
-        _ => LevelFilter::WARN,
-    };
+    lines::IS_JSON.store(config.log_format.get() == LogFormat::Json, Ordering::Relaxed);
     if let Some(filter) = FILTER.get() {
         // It fails when nothing is logged any more.
-        let _ = filter.reload(targets::from(level));
+        let _ = filter.reload(targets::from(config.log_level.get()));
     }
 }
 

@@ -155,14 +155,13 @@ fn every_parameter_is_read_by_somebody() {
     let gateway: String = files(&["rs"]).iter().filter(|path| reader(path)).map(|path| text(path)).collect();
     let fields: Vec<&str> = table
         .match_indices("|c| &c.")
-        .map(|(at, start)| table[at + start.len()..].split(')').next().unwrap_or_default())
+        .map(|(at, start)| table[at + start.len()..].split([')', '.']).next().unwrap_or_default())
         .collect();
     let rows = table.matches(" live: true,").count() + table.matches(" live: false,").count();
     assert!(fields.len() >= rows && rows > 50, "{rows} rows of PARAMETERS name {} fields", fields.len());
     let read = |field: &str| {
         // Those that have a typed reader.
         let name = match field {
-            "script_instances" => "instances()",
             "latency_tracking_info_percentiles" => "percentiles()",
             "maxmemory_clients" => "limit_of_clients()",
             _ => field,
