@@ -2,13 +2,12 @@
 
 use super::selector::{Wrong, is_word};
 use crate::config::parse_bytes;
+use crate::scripts::options::ScriptMode;
 
 /// What begins a rule of these.
 const PREFIX: &str = "limit:";
 /// The value that takes a limit away.
 const NONE: &str = "none";
-/// How scripts are run, a bit each.
-const MODES: [&str; 3] = ["atomic", "read-only", "async"];
 
 /// A name that is none of a limit.
 pub const UNKNOWN: Wrong = "Unknown limit. The limits are commands-per-second, fuel-per-second, scripts-at-once, \
@@ -18,6 +17,11 @@ const NO_SIZE: Wrong = "This limit must be a size of at least 1mb, such as 64mb,
 const NO_MODES: Wrong =
     "This limit must be atomic, read-only or async, several of them with commas between, or none";
 const NO_RULE: Wrong = "This limit must be widen or reject, or none";
+
+/// The bit of a mode in the number that stands for several.
+fn bit_of(mode: ScriptMode) -> u64 {
+    1 << mode as u64
+}
 
 /// What can be limited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,8 +77,10 @@ impl Limit {
         if text.eq_ignore_ascii_case(NONE) {
             return Ok(0);
         }
-        let bit =
-            |word: &str| MODES.iter().position(|mode| word.eq_ignore_ascii_case(mode)).map(|at| 1 << at);
+        let bit = |word: &str| {
+            let mode = ScriptMode::ALL.into_iter().find(|mode| word.eq_ignore_ascii_case(mode.word()));
+            mode.map(bit_of)
+        };
         match self {
             Limit::ScriptMemory => {
                 let size = parse_bytes(text).and_then(|size| u64::try_from(size).ok());
@@ -93,8 +99,8 @@ impl Limit {
     fn show(self, value: u64) -> String {
         match self {
             Limit::ScriptModes => {
-                let modes = MODES.iter().enumerate().filter(|(at, _)| value & (1 << at) != 0);
-                modes.map(|(_, mode)| *mode).collect::<Vec<_>>().join(",")
+                let modes = ScriptMode::ALL.into_iter().filter(|mode| value & bit_of(*mode) != 0);
+                modes.map(ScriptMode::word).collect::<Vec<_>>().join(",")
             }
             Limit::UndeclaredKeys => "reject".to_owned(),
             _ => value.to_string(),
@@ -133,11 +139,10 @@ impl UserLimits {
     }
 
     /// Whether scripts may be run in this mode. Whoever may run atomic ones may run those that only read.
-    pub fn allow_mode(&self, mode: &str) -> bool {
+    pub fn allow_mode(&self, mode: ScriptMode) -> bool {
         let allowed = self.0[Limit::ScriptModes as usize];
-        let bit = |mode: &str| MODES.iter().position(|known| *known == mode).map_or(0, |at| 1 << at);
-        let also = if mode == "read-only" { bit("atomic") } else { 0 };
-        allowed == 0 || allowed & (bit(mode) | also) != 0
+        let also = if mode == ScriptMode::ReadOnly { bit_of(ScriptMode::Atomic) } else { 0 };
+        allowed == 0 || allowed & (bit_of(mode) | also) != 0
     }
 
     /// What a limit is, in the words of its rule.
@@ -210,7 +215,8 @@ mod tests {
 
     #[test]
     fn modes_are_those_of_scripts() {
-        let allowed = |rule: &str| MODES.map(|mode| limits(&[rule]).expect("right").allow_mode(mode));
+        let allowed =
+            |rule: &str| ScriptMode::ALL.map(|mode| limits(&[rule]).expect("right").allow_mode(mode));
         assert_eq!(allowed("limit:script-modes=none"), [true; 3]);
         assert_eq!(allowed("limit:script-modes=atomic"), [true, true, false]);
         assert_eq!(allowed("limit:script-modes=read-only"), [false, true, false]);

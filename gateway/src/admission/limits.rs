@@ -61,7 +61,8 @@ pub fn grant(
     let mode = is_run_as.mode(read_only);
     if !limits.allow_mode(mode) {
         let allowed = limits.shown(Limit::ScriptModes).unwrap_or_default();
-        let why = format!("may only run scripts that are {allowed}, this one is {mode}; change its flags");
+        let why =
+            format!("may only run scripts that are {allowed}, this one is {}; change its flags", mode.word());
         return Err(refusal(acl, account, Limit::ScriptModes, &why));
     }
     if limits.get(Limit::UndeclaredKeys).is_some() {

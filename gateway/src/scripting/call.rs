@@ -134,7 +134,7 @@ impl ScriptCall<'_> {
 
     /// How it is run, in a word.
     pub(super) fn mode(&self) -> &'static str {
-        self.options.mode(self.read_only)
+        self.options.mode(self.read_only).word()
     }
 
     /// What `os.clock` answers, in seconds.

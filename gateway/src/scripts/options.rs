@@ -55,6 +55,31 @@ impl Flags {
     }
 }
 
+/// How a script is run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ScriptMode {
+    /// Nobody sees a state between.
+    Atomic,
+    /// The same, and it writes nothing.
+    ReadOnly,
+    /// Each of its calls is a command of its own.
+    Async,
+}
+
+impl ScriptMode {
+    /// All of them.
+    pub const ALL: [ScriptMode; 3] = [ScriptMode::Atomic, ScriptMode::ReadOnly, ScriptMode::Async];
+
+    /// Its word.
+    pub const fn word(self) -> &'static str {
+        match self {
+            ScriptMode::Atomic => "atomic",
+            ScriptMode::ReadOnly => "read-only",
+            ScriptMode::Async => "async",
+        }
+    }
+}
+
 /// What a source says. What it does not say is left to the source below.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub struct Options {
@@ -84,12 +109,12 @@ pub enum BadOption {
 }
 
 impl Options {
-    /// How a script is run, in a word; `read_only` if it may not write.
-    pub fn mode(&self, read_only: bool) -> &'static str {
+    /// How a script is run; `read_only` if it may not write.
+    pub fn mode(&self, read_only: bool) -> ScriptMode {
         match (self.flags.has(Flags::DISABLE_ATOMICITY), read_only) {
-            (true, _) => "async",
-            (_, true) => "read-only",
-            (_, false) => "atomic",
+            (true, _) => ScriptMode::Async,
+            (_, true) => ScriptMode::ReadOnly,
+            (_, false) => ScriptMode::Atomic,
         }
     }
 
