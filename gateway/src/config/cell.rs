@@ -100,111 +100,60 @@ impl fmt::Display for Address {
     }
 }
 
-/// An address or none. Set while the server starts; the listener writes down the port that it got.
+/// A value that is read rarely.
 #[derive(Debug, Default)]
-pub struct AddressCell(RwLock<Option<Address>>);
+pub struct ValueCell<T>(RwLock<T>);
 
-impl AddressCell {
-    /// The address; none means off.
-    pub fn get(&self) -> Option<Address> {
+impl<T: Clone> ValueCell<T> {
+    /// What it is now.
+    pub fn get(&self) -> T {
         self.0.read().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
     }
 
     /// Replaces it.
-    pub fn set(&self, address: Option<Address>) {
-        *self.0.write().unwrap_or_else(|poisoned| poisoned.into_inner()) = address;
+    pub fn set(&self, value: T) {
+        *self.0.write().unwrap_or_else(|poisoned| poisoned.into_inner()) = value;
+    }
+}
+
+/// An address; none means off. Set while the server starts; the listener writes down the port that it got.
+pub type AddressCell = ValueCell<Option<Address>>;
+/// Addresses of others. Set while the server starts.
+pub type AddressesCell = ValueCell<Vec<Address>>;
+/// A folder or file, if there is one. Set while the server starts.
+pub type DirCell = ValueCell<Option<PathBuf>>;
+/// A text.
+pub type TextCell = ValueCell<String>;
+/// Names. Set while the server starts.
+pub type NamesCell = ValueCell<Vec<String>>;
+
+impl NamesCell {
+    /// Whether `name` is among them, or all are.
+    pub fn allow(&self, name: &str) -> bool {
+        let names = self.0.read().unwrap_or_else(|poisoned| poisoned.into_inner());
+        names.iter().any(|known| known == "*" || known.eq_ignore_ascii_case(name))
     }
 }
 
 /// A text that is shown to administrators only.
 #[derive(Default)]
-pub struct Secret(RwLock<String>);
+pub struct Secret(ValueCell<String>);
 
 impl Secret {
     /// The text.
     pub fn get(&self) -> String {
-        self.0.read().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
+        self.0.get()
     }
 
     /// Replaces it.
     pub fn set(&self, text: String) {
-        *self.0.write().unwrap_or_else(|poisoned| poisoned.into_inner()) = text;
+        self.0.set(text);
     }
 }
 
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("(redacted)")
-    }
-}
-
-/// Addresses of others. Set while the server starts.
-#[derive(Debug, Default)]
-pub struct AddressesCell(RwLock<Vec<Address>>);
-
-impl AddressesCell {
-    /// The addresses.
-    pub fn get(&self) -> Vec<Address> {
-        self.0.read().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
-    }
-
-    /// Replaces them.
-    pub fn set(&self, addresses: Vec<Address>) {
-        *self.0.write().unwrap_or_else(|poisoned| poisoned.into_inner()) = addresses;
-    }
-}
-
-/// A folder or file, or none. Set while the server starts.
-#[derive(Debug, Default)]
-pub struct DirCell(RwLock<Option<PathBuf>>);
-
-impl DirCell {
-    /// The folder, if there is one.
-    pub fn get(&self) -> Option<PathBuf> {
-        self.0.read().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
-    }
-
-    /// Replaces it.
-    pub fn set(&self, dir: Option<PathBuf>) {
-        *self.0.write().unwrap_or_else(|poisoned| poisoned.into_inner()) = dir;
-    }
-}
-
-/// Names. Set while the server starts.
-#[derive(Debug, Default)]
-pub struct NamesCell(RwLock<Vec<String>>);
-
-impl NamesCell {
-    /// The names.
-    pub fn get(&self) -> Vec<String> {
-        self.0.read().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
-    }
-
-    /// Whether `name` is among them, or all are.
-    pub fn allow(&self, name: &str) -> bool {
-        let names = self.0.read().unwrap_or_else(|poisoned| poisoned.into_inner());
-        names.iter().any(|known| known == "*" || known.eq_ignore_ascii_case(name))
-    }
-
-    /// Replaces them.
-    pub fn set(&self, names: Vec<String>) {
-        *self.0.write().unwrap_or_else(|poisoned| poisoned.into_inner()) = names;
-    }
-}
-
-/// A text that is read rarely.
-#[derive(Debug, Default)]
-pub struct TextCell(RwLock<String>);
-
-impl TextCell {
-    /// The text.
-    pub fn get(&self) -> String {
-        self.0.read().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
-    }
-
-    /// Replaces it.
-    pub fn set(&self, text: String) {
-        *self.0.write().unwrap_or_else(|poisoned| poisoned.into_inner()) = text;
     }
 }
 
