@@ -1,25 +1,22 @@
 //! FCALL, FCALL_RO, FUNCTION.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use store_engine::reply;
 use store_engine::spec::{Access, flags};
 use store_engine::{Args, Arity, Command, CommandError, Group, KeyPart, Reply, Routing, glob, rdb};
 use tracing::info;
 
-use super::script::{key_count, run_span};
+use super::script::{key_count, program_call};
 use crate::acl::limits::UserLimits;
-use crate::admission::{self, Admitted};
+use crate::admission::Admitted;
 use crate::config::Config;
 use crate::scripting::records;
 use crate::scripting::{self, Program, ScriptCall};
 use crate::scripts::Scripting;
 use crate::scripts::functions::{Function, Libraries, Library, Outline};
-use crate::scripts::options::{Flags, Options};
 use crate::server::Server;
 use crate::server::gateways;
-use crate::server::memory;
 use crate::server::{AsyncHandler, Handler, ScriptSource, SessionCommand};
 use crate::session::Session;
 
@@ -194,36 +191,7 @@ pub fn function_call<'a>(
         let bad = CommandError::new("ERR Bad number of keys provided");
         if error == store_engine::error::NOT_AN_INTEGER { bad } else { error }
     })?;
-    let (keys, args) = admitted.args().rest(3).split_at(count);
-    session.seed = session.seed.wrapping_add(1);
-    let own = Options { flags: function.flags, ..function.options };
-    let mut options = session.overrides.options.over(own).or_configured(&server.config);
-    let is_read_only = options.flags.has(Flags::NO_WRITES);
-    if read_only && !is_read_only {
-        return Err(CommandError::new("ERR Can not execute a script with write flag using *_ro command."));
-    }
-    let read_only = is_read_only;
-    let budget = admission::grant(&server.acl, session, &mut options, read_only)?;
-    Ok(ScriptCall {
-        since: session.clock.unwrap_or_else(Instant::now),
-        trace: session.overrides.trace.clone(),
-        span: run_span(&server.telemetry, session, &options),
-        reader: super::client::tracking::reader(session, keys),
-        read_only,
-        budget,
-        options,
-        program: Program::Function(function),
-        words: admitted.args().items(),
-        keys,
-        args,
-        db: session.db,
-        protocol: session.protocol,
-        seed: session.seed,
-        client: session.client.id,
-        account: session.limited_account(),
-        in_exec: false,
-        full: !options.flags.spares_memory() && memory::is_full(&server.store),
-    })
+    program_call(server, session, admitted, Program::Function(function), count, read_only)
 }
 
 /// FUNCTION and its subcommands.

@@ -220,11 +220,28 @@ pub(super) fn script_call<'a>(
     } else {
         server.scripting.cache.get_or_add(sha, args[1])?
     };
-    let (keys, args) = args.rest(3).split_at(key_count(admitted)?);
+    let count = key_count(admitted)?;
+    program_call(server, session, admitted, Program::Script(known), count, read_only)
+}
+
+/// What a script or function is called with, of whose arguments `count` are keys. `read_only`: it may not write.
+pub(super) fn program_call<'a>(
+    server: &Server,
+    session: &mut Session,
+    admitted: &Admitted<'a>,
+    program: Program,
+    count: usize,
+    read_only: bool,
+) -> Result<ScriptCall<'a>, CommandError> {
+    let (keys, args) = admitted.args().rest(3).split_at(count);
     session.seed = session.seed.wrapping_add(1);
-    let mut options = session.overrides.options.over(known.options).or_configured(&server.config);
+    let (own, suits_read_only) = match &program {
+        Program::Script(known) => (known.options, known.header.suits_read_only()),
+        Program::Function(function) => (Options { flags: function.flags, ..function.options }, false),
+    };
+    let mut options = session.overrides.options.over(own).or_configured(&server.config);
     let is_read_only = options.flags.has(Flags::NO_WRITES);
-    if read_only && !is_read_only && !known.header.suits_read_only() {
+    if read_only && !is_read_only && !suits_read_only {
         return Err(CommandError::new("ERR Can not execute a script with write flag using *_ro command."));
     }
     let read_only = read_only || is_read_only;
@@ -237,7 +254,7 @@ pub(super) fn script_call<'a>(
         read_only,
         budget,
         options,
-        program: Program::Script(known),
+        program,
         words: admitted.args().items(),
         keys,
         args,
@@ -252,7 +269,7 @@ pub(super) fn script_call<'a>(
 }
 
 /// The span of a run, if its request is traced or its script always is.
-pub(super) fn run_span(telemetry: &Telemetry, session: &mut Session, options: &Options) -> Option<Part> {
+fn run_span(telemetry: &Telemetry, session: &mut Session, options: &Options) -> Option<Part> {
     if session.span.is_none() && options.flags.has(Flags::TRACE) {
         session.span = telemetry.spans.begin_wanted(&session.parent);
     }
