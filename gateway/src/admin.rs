@@ -5,3 +5,11 @@ pub mod health;
 pub mod offline_tools;
 pub mod reference;
 pub mod topology;
+
+use tokio::runtime::{Builder, Runtime};
+
+/// What a tool that asks others runs on. If there is none, it is said why.
+fn runtime() -> Option<Runtime> {
+    let built = Builder::new_current_thread().enable_all().build();
+    built.map_err(|error| eprintln!("moonshard: cannot start the runtime: {error}")).ok()
+}

@@ -20,7 +20,7 @@ use tracing::info;
 
 use crate::commands::reload::reload;
 use crate::config::{Address, Config, SettingError};
-use crate::net;
+use crate::net::{self, acceptor};
 use crate::process::certificates::Certificates;
 use crate::process::descriptors;
 use crate::process::io::IoThreads;
@@ -29,7 +29,7 @@ use crate::process::{Process, Stop};
 use crate::scripts::Scripting;
 use crate::scripts::cache::{sha_of, spelled};
 use crate::server::gateways;
-use crate::server::{self, Registry, Server};
+use crate::server::{Registry, Server};
 use crate::telemetry::counters::{Listener, give_back_memory, unix_time};
 use crate::telemetry::log;
 
@@ -335,16 +335,9 @@ async fn accept(
                 continue;
             }
         };
-        if server.is_protected_from(peer.ip()) {
-            if server.process.certificates.of(Listener::Resp).is_none() {
-                let _ = stream.try_write(format!("-{}\r\n", server::PROTECTED).as_bytes());
-            }
-            continue;
-        }
-        if !server.lets_in() {
-            if server.process.certificates.of(Listener::Resp).is_none() {
-                let _ = stream.try_write(b"-ERR max number of clients reached\r\n");
-            }
+        let refused = |why: &str| format!("-{why}\r\n").into_bytes();
+        let full = b"-ERR max number of clients reached\r\n";
+        if !acceptor::lets_in(&server, Listener::Resp, &stream, peer.ip(), full, refused) {
             continue;
         }
         set_socket_options(&stream, &server.config);

@@ -1,6 +1,6 @@
 //! The faces: protocols that turn into [`store_engine::Args`] and replies that turn into protocols.
 
-mod acceptor;
+pub mod acceptor;
 mod eval;
 pub mod grpc;
 pub mod http;

@@ -12,6 +12,7 @@ use tonic_health::ServingStatus;
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
 
+use super::runtime;
 use crate::config::Address;
 use crate::process::dial::Remote;
 use crate::telemetry::counters::Listener;
@@ -34,13 +35,7 @@ const TIMEOUT: Duration = Duration::from_secs(4);
 
 /// Asks; returns what the process exits with.
 pub fn run(task: &Task) -> u8 {
-    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => {
-            eprintln!("moonshard: cannot start the runtime: {error}");
-            return 1;
-        }
-    };
+    let Some(runtime) = runtime() else { return 1 };
     let tls = match task.tls.clone().map(Tls::load).transpose() {
         Ok(tls) => tls.map(Arc::new),
         Err(why) => {

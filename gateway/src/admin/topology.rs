@@ -12,6 +12,7 @@ use store::client::{Decided, Member, PreparedTransaction, Unfinished, accept, dr
 use store::topology::{NodeId, SLOTS, SlotMap};
 
 use self::errors::{StillNeeded, TopologyError};
+use super::runtime;
 use crate::config::{Address, Config};
 use crate::process::certificates::Certificates;
 
@@ -70,13 +71,7 @@ type SlotMove = ((usize, usize), NodeId);
 
 /// Does it with the cluster of the nodes that the configuration names; returns what the process exits with.
 pub fn run(config: &Config, task: &Task) -> u8 {
-    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => {
-            eprintln!("moonshard: cannot start the runtime: {error}");
-            return 1;
-        }
-    };
+    let Some(runtime) = runtime() else { return 1 };
     match runtime.block_on(done(config, task)) {
         Ok(()) => 0,
         Err(why) => {

@@ -60,16 +60,7 @@ where
             tokio::time::sleep(Duration::from_millis(100)).await;
             continue;
         };
-        if server.is_protected_from(peer.ip()) {
-            if server.process.certificates.of(kind).is_none() {
-                let _ = stream.try_write(&refused(PROTECTED));
-            }
-            continue;
-        }
-        if !server.lets_in() {
-            if server.process.certificates.of(kind).is_none() {
-                let _ = stream.try_write(full);
-            }
+        if !lets_in(&server, kind, &stream, peer.ip(), full, refused) {
             continue;
         }
         // A socket that refuses these still works. Whoever reads none of its answer for so long is cut off by the system.
@@ -89,6 +80,26 @@ where
             drop(slot);
         });
     }
+}
+
+/// Whether a connection from this address is let in, and counted. Otherwise it is sent what [`keep`] says.
+pub fn lets_in(
+    server: &Server,
+    kind: Listener,
+    stream: &TcpStream,
+    peer: IpAddr,
+    full: &[u8],
+    refused: fn(&str) -> Vec<u8>,
+) -> bool {
+    let why = match server.is_protected_from(peer) {
+        true => refused(PROTECTED),
+        false if server.lets_in() => return true,
+        false => full.to_vec(),
+    };
+    if server.process.certificates.of(kind).is_none() {
+        let _ = stream.try_write(&why);
+    }
+    false
 }
 
 /// A place in the list of clients.
