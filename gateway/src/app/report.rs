@@ -20,7 +20,7 @@ pub struct Listeners {
 pub fn of_server(server: &Server, listeners: &Listeners) {
     let config = &server.config;
     info!("moonshard {}, process {}", version::full(), std::process::id());
-    info!("data: {}", data(server));
+    info!("data: {}", data(config));
     info!("limits: {}", limits(config));
     info!("listeners: {}", addresses(listeners));
     if let Some(http) = listeners.http {
@@ -43,13 +43,9 @@ pub fn of_store(config: &Config, bound: SocketAddr) {
 }
 
 /// Where the data is.
-fn data(server: &Server) -> String {
-    let config = &server.config;
-    if server.store.is_shared() {
-        let stores: Vec<String> = config.stores.get().iter().map(ToString::to_string).collect();
-        return format!("on store nodes, {}", stores.join(", "));
-    }
-    kept(config)
+fn data(config: &Config) -> String {
+    let stores: Vec<String> = config.stores.get().iter().map(ToString::to_string).collect();
+    if stores.is_empty() { kept(config) } else { format!("on store nodes, {}", stores.join(", ")) }
 }
 
 /// Where the data of this process is.

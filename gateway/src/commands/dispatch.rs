@@ -68,13 +68,13 @@ fn limit(config: &Config, out: &mut Reply) {
     out.set_limit(if bytes == 0 { usize::MAX } else { bytes });
 }
 
-/// Reports a call that was not run.
-fn count_refusal(server: &Server, args: Args<'_>, why: &NotAdmitted) {
+/// Reports a call that was not run. `number` is that of its command, if there is such a command.
+fn count_refusal(telemetry: &Telemetry, number: Option<u16>, why: &NotAdmitted) {
     let refusal = match why {
         NotAdmitted::Denied(_) => Refusal::Denied,
         NotAdmitted::Rejected(_) => Refusal::Rejected,
     };
-    server.telemetry.call_refused(admission::number_of(&server.registry, args), refusal, why.error());
+    telemetry.call_refused(number, refusal, why.error());
 }
 
 /// When what is done next for the session begins, if calls are timed.
@@ -115,7 +115,7 @@ fn try_begin<'a>(
     let admitted = match admission::admit(server, admission::Origin::Client(session), args) {
         Ok(admitted) => admitted,
         Err(why) => {
-            count_refusal(server, args, &why);
+            count_refusal(&server.telemetry, admission::number_of(&server.registry, args), &why);
             let error = CommandError::from(why);
             match args.name().eq_ignore_ascii_case(b"exec") {
                 true => commands::multi::abort(&server.store, session, &error, out),
@@ -132,7 +132,7 @@ fn try_begin<'a>(
             return Some(Waiting::Paused(admitted, writes));
         }
     }
-    if session.multi.is_some() && queue(server, session, &admitted, out) {
+    if session.multi.is_some() && queue(&server.telemetry, session, &admitted, out) {
         return None;
     }
     *called = Some(admitted.number);
@@ -446,7 +446,7 @@ fn refuse(session: &mut Session, error: &CommandError, out: &mut Reply) {
 }
 
 /// Inside MULTI: queues the call, unless it is one that acts at once. Whether the reply is written.
-fn queue(server: &Server, session: &mut Session, admitted: &Admitted<'_>, out: &mut Reply) -> bool {
+fn queue(telemetry: &Telemetry, session: &mut Session, admitted: &Admitted<'_>, out: &mut Reply) -> bool {
     if !admission::is_queued(admitted.spec().name) {
         return false;
     }
@@ -455,7 +455,7 @@ fn queue(server: &Server, session: &mut Session, admitted: &Admitted<'_>, out: &
         Ok(()) => out.status("QUEUED"),
         Err(error) => {
             let why = NotAdmitted::from(error);
-            count_refusal(server, admitted.args(), &why);
+            count_refusal(telemetry, Some(admitted.number), &why);
             out.error(why.error());
         }
     }
