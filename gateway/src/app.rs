@@ -1,11 +1,11 @@
 //! Builds the parts bottom-up, serves, and drains top-down.
 
 mod background;
+mod errors;
 mod report;
 pub mod store;
 mod telemetry;
 
-use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -18,42 +18,19 @@ use tokio::runtime::{Builder, Handle};
 use tokio::sync::watch;
 use tracing::info;
 
+pub use self::errors::StartError;
 use crate::commands::reload::reload;
 use crate::config::{Address, Config, SettingError};
 use crate::net::{self, acceptor};
 use crate::process::certificates::Certificates;
-use crate::process::descriptors;
 use crate::process::io::IoThreads;
-use crate::process::persistence::{Storage, StorageError};
-use crate::process::{Process, Stop};
+use crate::process::persistence::Storage;
+use crate::process::{Process, Stop, descriptors};
 use crate::scripts::Scripting;
 use crate::scripts::cache::{sha_of, spelled};
-use crate::server::gateways;
-use crate::server::{Registry, Server};
+use crate::server::{Registry, Server, gateways};
 use crate::telemetry::counters::{Listener, give_back_memory, unix_time};
 use crate::telemetry::log;
-
-/// Why the server did not start: one line.
-#[derive(Debug)]
-pub struct StartError(String);
-
-impl From<SettingError> for StartError {
-    fn from(error: SettingError) -> StartError {
-        StartError(error.to_string())
-    }
-}
-
-impl From<StorageError> for StartError {
-    fn from(error: StorageError) -> StartError {
-        StartError(error.to_string())
-    }
-}
-
-impl fmt::Display for StartError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "moonshard: {}", self.0)
-    }
-}
 
 /// How long connections may take to finish what they are doing when the server stops.
 const DRAIN: Duration = Duration::from_secs(10);
@@ -71,26 +48,26 @@ pub fn serve(config: Config, accept_loss: bool) -> Result<(), StartError> {
     descriptors::raise_limit();
     descriptors::warn_if_short(&config);
     let threads = config.threads.get_usize();
-    let failed =
-        |what: &'static str| move |error: std::io::Error| StartError(format!("cannot start {what}: {error}"));
+    let failed = |what| move |error| StartError::System(what, error);
     let compute = Builder::new_multi_thread()
         .worker_threads(threads)
         .thread_name("compute")
         .on_thread_start(give_way)
         .enable_all()
         .build()
-        .map_err(failed("threads"))?;
+        .map_err(failed("start threads"))?;
     let (stop_io, io_stopped) = watch::channel(false);
     let mut io = Vec::new();
     let mut io_threads = Vec::new();
     for number in 0..threads {
-        let runtime = Builder::new_current_thread().enable_all().build().map_err(failed("an I/O thread"))?;
+        let runtime =
+            Builder::new_current_thread().enable_all().build().map_err(failed("start an I/O thread"))?;
         io.push(runtime.handle().clone());
         let mut stopped = io_stopped.clone();
         let thread = std::thread::Builder::new()
             .name(format!("io-{number}"))
             .spawn(move || runtime.block_on(async { stopped.wait_for(|stop| *stop).await.map(drop) }));
-        io_threads.push(thread.map_err(failed("an I/O thread"))?);
+        io_threads.push(thread.map_err(failed("start an I/O thread"))?);
     }
     let result = compute.block_on(run(config, accept_loss, compute.handle().clone(), io));
     let _ = stop_io.send(true);
@@ -127,7 +104,7 @@ async fn run(
         let peer_credentials = certificates.peer_credentials(&config)?;
         Storage::open(&config, peer_credentials, accept_loss)?
     };
-    let resp = config.resp.get().ok_or_else(|| StartError("resp: no address is set".into()))?;
+    let resp = config.resp.get().ok_or(SettingError::new("resp", "no address is set"))?;
     let (resp_listener, resp_addr) = listen("resp", &resp, &config)?;
     // The host stays as it was given, for CONFIG REWRITE.
     config.resp.set(Some(Address { port: resp_addr.port(), ..resp }));
@@ -139,8 +116,7 @@ async fn run(
         concurrency: config.script_concurrency.get_usize(),
         max_memory_bytes: config.script_memory.get_usize().max(config.script_memory_max.get_usize()),
     });
-    let runtime =
-        runtime.await.map_err(|error| StartError(format!("cannot prepare the script engine: {error:#}")))?;
+    let runtime = runtime.await.map_err(|error| StartError::ScriptEngine(format!("{error:#}")))?;
     give_back_memory();
     let io = IoThreads::new(io, compute.clone());
     let run_id = spelled(&sha_of(format!("{:?}{}", unix_time(), std::process::id()).as_bytes()));
@@ -228,11 +204,11 @@ async fn run(
 const CATALOG_KNOWN: Duration = Duration::from_secs(1);
 
 /// Makes known who may be let in: the users of the file or those that are kept, then `requirepass`.
-async fn open_doors(server: &Arc<Server>) -> Result<(), StartError> {
+async fn open_doors(server: &Server) -> Result<(), StartError> {
     let config = &server.config;
     match config.aclfile.get() {
         Some(path) => {
-            let users = server.acl.load(&path).map_err(|error| StartError(error.to_string()))?;
+            let users = server.acl.load(&path).map_err(StartError::Users)?;
             server.acl.replace(users);
         }
         // Nodes elsewhere may not be there yet.
@@ -245,7 +221,7 @@ async fn open_doors(server: &Arc<Server>) -> Result<(), StartError> {
     let password = match config.requirepass_file.get() {
         Some(path) => {
             let text = std::fs::read_to_string(&path).map_err(|error| {
-                StartError(format!("requirepass-file: cannot read {}: {error}", path.display()))
+                SettingError::new("requirepass-file", format_args!("cannot read {}: {error}", path.display()))
             })?;
             text.lines().next().unwrap_or_default().to_owned()
         }
@@ -264,8 +240,7 @@ struct Signals {
 impl Signals {
     fn new() -> Result<Signals, StartError> {
         use tokio::signal::unix::{SignalKind, signal};
-        let listen =
-            |kind| signal(kind).map_err(|error| StartError(format!("cannot listen for signals: {error}")));
+        let listen = |kind| signal(kind).map_err(|error| StartError::System("listen for signals", error));
         Ok(Signals { term: listen(SignalKind::terminate())?, interrupt: listen(SignalKind::interrupt())? })
     }
 
@@ -303,7 +278,11 @@ fn hear_of_events(server: &Arc<Server>) {
 }
 
 /// Opens a listening socket.
-fn listen(name: &str, address: &Address, config: &Config) -> Result<(TcpListener, SocketAddr), StartError> {
+fn listen(
+    name: &'static str,
+    address: &Address,
+    config: &Config,
+) -> Result<(TcpListener, SocketAddr), SettingError> {
     let open = || -> std::io::Result<(TcpListener, SocketAddr)> {
         let at = address.resolve()?;
         let socket = socket2::Socket::new(socket2::Domain::for_address(at), socket2::Type::STREAM, None)?;
@@ -315,7 +294,7 @@ fn listen(name: &str, address: &Address, config: &Config) -> Result<(TcpListener
         let bound = listener.local_addr()?;
         Ok((listener, bound))
     };
-    open().map_err(|error| StartError(format!("{name}: cannot listen on {address}: {error}")))
+    open().map_err(|error| SettingError::new(name, format_args!("cannot listen on {address}: {error}")))
 }
 
 /// Accepts RESP connections and hands each to an I/O thread.

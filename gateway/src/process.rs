@@ -16,7 +16,6 @@ use tokio::sync::watch;
 
 use self::certificates::Certificates;
 use self::io::IoThreads;
-use crate::config::Config;
 use crate::telemetry::counters::unix_time;
 
 /// The process of a gateway: where it is reached, and how it begins and ends.
@@ -35,7 +34,8 @@ pub struct Process {
     pub stop: watch::Sender<Stop>,
     /// Distinguishes this process from others: INFO's `run_id`.
     pub run_id: String,
-    room_for_connections: usize,
+    /// How many connections the system has room for.
+    pub room_for_connections: usize,
 }
 
 /// What SHUTDOWN asked for.
@@ -67,10 +67,5 @@ impl Process {
             run_id,
             room_for_connections: descriptors::room_for_connections(),
         }
-    }
-
-    /// How many connections are let in: `maxclients`, or as many as the system has room for.
-    pub fn most_connections(&self, config: &Config) -> usize {
-        config.maxclients.get_usize().min(self.room_for_connections)
     }
 }

@@ -225,7 +225,7 @@ impl Server {
 
     /// How many connections are let in: `maxclients`, or as many as the system has room for.
     pub fn most_connections(&self) -> usize {
-        self.process.most_connections(&self.config)
+        self.config.maxclients.get_usize().min(self.process.room_for_connections)
     }
 
     /// Counts a connection that has come. `false`: there are too many, and it is not counted.

@@ -8,10 +8,11 @@ use store::server::Service;
 use tokio::runtime::Builder;
 use tracing::{info, warn};
 
+use super::errors::StartError;
 use super::telemetry::{self, OfNode};
-use super::{DRAIN, Signals, StartError, listen};
+use super::{DRAIN, Signals, listen};
 use crate::app::report;
-use crate::config::Config;
+use crate::config::{Config, SettingError};
 use crate::export::metrics;
 use crate::net;
 use crate::process::certificates::Certificates;
@@ -28,7 +29,7 @@ pub fn serve(config: Config, accept_loss: bool) -> Result<(), StartError> {
         .thread_name("store")
         .enable_all()
         .build()
-        .map_err(|error| StartError(format!("cannot start threads: {error}")))?;
+        .map_err(|error| StartError::System("start threads", error))?;
     let result = runtime.block_on(run(&Arc::new(config), accept_loss));
     runtime.shutdown_timeout(std::time::Duration::from_secs(1));
     result
@@ -43,21 +44,22 @@ async fn run(config: &Arc<Config>, accept_loss: bool) -> Result<(), StartError> 
     // What is spoken here is spoken among nodes.
     let tls = certificates.of(Listener::Grpc).cloned();
     if tls.is_some() && config.tls_ca_cert_file.get().is_none() {
-        return Err(StartError("tls-cert-file: tls-ca-cert-file is required to verify other nodes".into()));
+        let why = "tls-ca-cert-file is required to verify other nodes";
+        return Err(SettingError::new("tls-cert-file", why).into());
     }
     let credentials = PeerCredentials { token: token(config)?, tls };
-    let address = config.grpc.get().ok_or_else(|| StartError("grpc: no address is set".into()))?;
+    let address = config.grpc.get().ok_or(SettingError::new("grpc", "no address is set"))?;
     let (listener, bound) = listen("grpc", &address, config)?;
     let knows_peers =
         credentials.token.is_some() || credentials.tls.as_ref().is_some_and(|tls| tls.knows_clients());
     if !knows_peers && !bound.ip().is_loopback() {
         let why = "the address is not a loopback address, so unauthenticated peers could change all data; set \
                    cluster-token-file, or enable TLS with tls-auth-clients";
-        return Err(StartError(format!("grpc: {bound}: {why}")));
+        return Err(SettingError::new("grpc", format_args!("{bound}: {why}")).into());
     }
     let storage = Storage::open(config, PeerCredentials::default(), accept_loss)?;
     let Store::Local(node) = storage.store() else {
-        return Err(StartError("stores: cannot be set on a store node".into()));
+        return Err(SettingError::new("stores", "cannot be set on a store node").into());
     };
     config.apply_settings_of_data(&node);
     let configure = Box::new({
@@ -76,7 +78,7 @@ async fn run(config: &Arc<Config>, accept_loss: bool) -> Result<(), StartError> 
     let collector = telemetry::open(config, &format!("{:016x}", store::random()), &spans);
     let warning = |text: &str| warn!("{text}");
     let service = Service::new(node.clone(), credentials, unix_ms, configure, spans.sink(), warning);
-    let service = service.await.map_err(StartError)?;
+    let service = service.await.map_err(StartError::Store)?;
     give_back_memory();
     let background = tokio::spawn({
         let (node, config) = (node.clone(), config.clone());
@@ -121,7 +123,7 @@ async fn run(config: &Arc<Config>, accept_loss: bool) -> Result<(), StartError> 
                 Ok(Err(error)) => error,
                 _ => "the gRPC server stopped unexpectedly".into(),
             };
-            return Err(StartError(format!("grpc: {why}")));
+            return Err(SettingError::new("grpc", why).into());
         }
     }
     info!("shutting down: gateways are notified, open transactions are rolled back");
