@@ -9,10 +9,8 @@ use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use store::topology::SLOTS;
 
-use crate::admin::health;
 use crate::admin::offline_tools::Task;
-use crate::admin::reference;
-use crate::admin::topology;
+use crate::admin::{health, reference, topology};
 use crate::config::{self, Config, PARAMETERS, ParameterKind, SettingError, Sources};
 use crate::export::metrics;
 use crate::process::certificates::to_ask;

@@ -7,8 +7,7 @@ use super::origin::{Checked, NotAdmitted, Origin, ScriptMemory, ScriptOrigin};
 use super::parse::parse;
 use crate::scripts::cache::{parse_sha, sha_of};
 use crate::scripts::header::Header;
-use crate::server::memory;
-use crate::server::{Handler, Row, ScriptSource, Server, SessionCommand};
+use crate::server::{Handler, Row, ScriptSource, Server, SessionCommand, memory};
 use crate::session::{Multi, Session};
 
 /// Refuses a call that needs memory when there is none: [`memory::FULL`].

@@ -17,8 +17,7 @@ use crate::acl::{Account, Acl, DEFAULT, Denied, Refused, Selector, allows_channe
 use crate::admission::full_name;
 use crate::config::Config;
 use crate::scripting::records;
-use crate::server::Server;
-use crate::server::{AsyncHandler, Handler, SessionCommand};
+use crate::server::{AsyncHandler, Handler, Server, SessionCommand};
 use crate::session::pubsub::SubscriptionKind;
 use crate::session::{ClientInfo, Session, Sessions};
 use crate::telemetry::counters::unix_ms;

@@ -11,8 +11,7 @@ use store_engine::{Args, Arity, Command, CommandError, Protocol, Reply, error};
 
 use super::rows::CONNECTION;
 use crate::scripting;
-use crate::server::Server;
-use crate::server::{Handler, SessionCommand};
+use crate::server::{Handler, Server, SessionCommand};
 use crate::session::{ClientInfo, Replies, Session, Sessions};
 use crate::telemetry::spans::{Parent, parse_traceparent};
 

@@ -14,8 +14,7 @@ use store_engine::{Args, Arity, Command, CommandError, Group, Protocol, Reply, c
 use super::rows::CONNECTION;
 use crate::admission::NOT_IN_SCRIPT;
 use crate::process::Process;
-use crate::server::Server;
-use crate::server::{AsyncHandler, Handler, InExec, SessionCommand};
+use crate::server::{AsyncHandler, Handler, InExec, Server, SessionCommand};
 use crate::session::{DataAccess, Session};
 use crate::telemetry::counters::unix_ms;
 

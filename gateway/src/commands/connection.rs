@@ -10,8 +10,7 @@ use crate::commands::client::set_name;
 use crate::commands::pubsub::leave;
 use crate::commands::rows::{CONNECTION, REDIS_VERSION};
 use crate::commands::watch::unwatch;
-use crate::server::Server;
-use crate::server::{Handler, SessionCommand};
+use crate::server::{Handler, Server, SessionCommand};
 use crate::session::{Replies, Session};
 
 /// The rows of this family.

@@ -11,13 +11,10 @@ use super::script::{key_count, program_call};
 use crate::acl::limits::UserLimits;
 use crate::admission::Admitted;
 use crate::config::Config;
-use crate::scripting::records;
-use crate::scripting::{self, Program, ScriptCall};
+use crate::scripting::{self, Program, ScriptCall, records};
 use crate::scripts::Scripting;
 use crate::scripts::functions::{Function, Libraries, Library, Outline};
-use crate::server::Server;
-use crate::server::gateways;
-use crate::server::{AsyncHandler, Handler, ScriptSource, SessionCommand};
+use crate::server::{AsyncHandler, Handler, ScriptSource, Server, SessionCommand, gateways};
 use crate::session::Session;
 
 /// The rows of this family.

@@ -7,8 +7,7 @@ use store_engine::spec::flags;
 use store_engine::{Args, Arity, Command, CommandError, Group, Reply};
 
 use super::rows::CONNECTION;
-use crate::server::Server;
-use crate::server::{Handler, SessionCommand};
+use crate::server::{Handler, Server, SessionCommand};
 use crate::session::Session;
 use crate::telemetry::counters::unix_time;
 

@@ -6,8 +6,7 @@ use store_engine::Reply;
 
 use super::{pubsub, run_script};
 use crate::admission::Admitted;
-use crate::server::Handler;
-use crate::server::Server;
+use crate::server::{Handler, Server};
 use crate::session::Session;
 
 /// Performs a session command.

@@ -8,8 +8,7 @@ use store_engine::{Args, Arity, Command, CommandError, Group, Reply, error};
 
 use super::rows::CONNECTION;
 use crate::process::Stop;
-use crate::server::Server;
-use crate::server::{AsyncHandler, Handler, InExec, SessionCommand};
+use crate::server::{AsyncHandler, Handler, InExec, Server, SessionCommand};
 use crate::session::{DataAccess, Session};
 
 const ADMIN: Command = Command {

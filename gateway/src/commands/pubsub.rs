@@ -5,9 +5,7 @@ use store_engine::spec::{Access, flags};
 use store_engine::{Args, Arity, Command, CommandError, Group, KeyPart, Protocol, Reply, Routing};
 
 use super::client::tracking;
-use crate::server::Server;
-use crate::server::gateways;
-use crate::server::{AsyncHandler, Handler, SessionCommand};
+use crate::server::{AsyncHandler, Handler, Server, SessionCommand, gateways};
 use crate::session::pubsub::{SubscriptionKind, Subscriptions};
 use crate::session::{DataAccess, Session, Sessions, subscription_bytes};
 

@@ -8,8 +8,7 @@ use super::{function, script};
 use crate::admission::Admitted;
 use crate::scripting::{self, ScriptCall};
 use crate::scripts::cache::{parse_sha, sha_in_pieces, sha_of};
-use crate::server::ScriptSource;
-use crate::server::Server;
+use crate::server::{ScriptSource, Server};
 use crate::session::Session;
 
 /// Runs the script or function that a call names.

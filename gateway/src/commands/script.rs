@@ -11,16 +11,12 @@ use store_engine::spec::{Access, flags};
 use store_engine::{Args, Arity, Command, CommandError, Group, KeyPart, Reply, Routing, error, number};
 
 use crate::admission::{self, Admitted};
-use crate::scripting::records;
-use crate::scripting::{self, Program, ScriptCall};
+use crate::scripting::{self, Program, ScriptCall, records};
 use crate::scripts::Scripting;
 use crate::scripts::cache::{Known, Sha, parse_sha, sha_of};
 use crate::scripts::header::Header;
 use crate::scripts::options::{BadOption, Flags, Options};
-use crate::server::Server;
-use crate::server::gateways;
-use crate::server::memory;
-use crate::server::{AsyncHandler, Handler, ScriptSource, SessionCommand};
+use crate::server::{AsyncHandler, Handler, ScriptSource, Server, SessionCommand, gateways, memory};
 use crate::session::Session;
 use crate::telemetry::Telemetry;
 use crate::telemetry::script_stats::Stats;

@@ -3,9 +3,7 @@
 use store_engine::{Args, CommandError, Protocol, Reply};
 
 use crate::admission::Admitted;
-use crate::server::Server;
-use crate::server::gateways;
-use crate::server::{Handler, Row};
+use crate::server::{Handler, Row, Server, gateways};
 use crate::session::OwnedCall;
 use crate::session::pubsub::Message;
 

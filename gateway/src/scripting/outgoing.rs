@@ -4,8 +4,7 @@ use store::{Transaction, TransactionError};
 use store_engine::CommandError;
 use store_engine::discard::discard;
 
-use crate::server::Server;
-use crate::server::gateways;
+use crate::server::{Server, gateways};
 use crate::session::pubsub::Message;
 
 /// A transaction may publish so many bytes; they are kept until its end.
