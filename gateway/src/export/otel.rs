@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use opentelemetry_proto::tonic::collector::metrics::v1::metrics_service_client::MetricsServiceClient;
 use opentelemetry_proto::tonic::resource::v1::Resource;
-use tls::{Clients, Files, Tls};
+use tls::{Clients, Files, Tls, TlsError};
 use tokio::time::{sleep, timeout};
 use tonic::metadata::{Ascii, MetadataKey, MetadataValue};
 use tonic::transport::{Channel, Endpoint};
@@ -105,31 +105,31 @@ impl Collector {
 
 /// How the collector is known: by roots of its own, or by those for everybody. If it asks, it is shown the certificate that
 /// all others are shown.
-fn tls(config: &Config) -> Result<Tls, TlsError> {
+fn tls(config: &Config) -> Result<Tls, CollectorTlsError> {
     let roots = config.otel_ca_cert_file.get().or_else(|| config.tls_ca_cert_file.get());
     if roots.is_none() {
-        return Err(TlsError::NoAuthorities);
+        return Err(CollectorTlsError::NoAuthorities);
     }
     let own = config.tls_cert_file.get().zip(config.tls_key_file.get());
-    Tls::load(Files { own, roots, clients: Clients::Anyone }).map_err(TlsError::Files)
+    Tls::load(Files { own, roots, clients: Clients::Anyone }).map_err(CollectorTlsError::Files)
 }
 
 /// Why the collector cannot be spoken to over TLS.
-enum TlsError {
+enum CollectorTlsError {
     /// Nothing says who may have signed its certificate.
     NoAuthorities,
-    /// The files cannot be used, for this reason.
-    Files(String),
+    /// The files cannot be used.
+    Files(TlsError),
 }
 
-impl fmt::Display for TlsError {
+impl fmt::Display for CollectorTlsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            TlsError::NoAuthorities => {
-                "otel-ca-cert-file or tls-ca-cert-file is required to verify its certificate"
+        match self {
+            CollectorTlsError::NoAuthorities => {
+                f.write_str("otel-ca-cert-file or tls-ca-cert-file is required to verify its certificate")
             }
-            TlsError::Files(why) => why,
-        })
+            CollectorTlsError::Files(error) => error.fmt(f),
+        }
     }
 }
 

@@ -97,7 +97,7 @@ impl Certificates {
                     info!("certificates reloaded");
                     String::new()
                 }
-                Err(why) => why,
+                Err(error) => error.to_string(),
             };
             if !why.is_empty() && why != last_logged {
                 info!("certificates not reloaded, the old ones stay in use: {why}");

@@ -14,6 +14,7 @@ use rustls::{ClientConfig, Connection, RootCertStore, ServerConfig};
 use tokio::net::TcpStream;
 
 use crate::Wire;
+use crate::error::TlsError;
 
 /// Where certificates are, and who must have one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -84,13 +85,13 @@ struct Contents {
 
 impl Tls {
     /// Reads the files; else which one is wrong, and why.
-    pub fn load(files: Files) -> Result<Tls, String> {
+    pub fn load(files: Files) -> Result<Tls, TlsError> {
         let current = Current::of(&files, Contents::read(&files)?)?;
         Ok(Tls { files, current: RwLock::new(current) })
     }
 
     /// Reads them again; whether they have changed. If they are not good, what was read before stays.
-    pub fn refresh(&self) -> Result<bool, String> {
+    pub fn refresh(&self) -> Result<bool, TlsError> {
         let contents = Contents::read(&self.files)?;
         if contents == self.current.read().contents {
             return Ok(false);
@@ -138,8 +139,8 @@ fn accepted(config: Option<Arc<ServerConfig>>, tcp: TcpStream, protocol: Protoco
 }
 
 impl Contents {
-    fn read(files: &Files) -> Result<Contents, String> {
-        let read = |path: &Path| fs::read(path).map_err(|error| wrong(path, &error));
+    fn read(files: &Files) -> Result<Contents, TlsError> {
+        let read = |path: &Path| fs::read(path).map_err(|error| TlsError::Read(path.to_owned(), error));
         let own = match &files.own {
             Some((certificate, key)) => Some((read(certificate)?, read(key)?)),
             None => None,
@@ -148,12 +149,8 @@ impl Contents {
     }
 }
 
-fn wrong(path: &Path, why: &dyn std::fmt::Display) -> String {
-    format!("{}: {why}", path.display())
-}
-
 impl Current {
-    fn of(files: &Files, contents: Contents) -> Result<Current, String> {
+    fn of(files: &Files, contents: Contents) -> Result<Current, TlsError> {
         let provider = Arc::new(ring::default_provider());
         let roots = match (&files.roots, &contents.roots) {
             (Some(path), Some(pem)) => Some(Arc::new(roots(path, pem)?)),
@@ -181,8 +178,9 @@ struct Own<'a> {
 }
 
 impl<'a> Own<'a> {
-    fn read(paths: (&'a Path, &Path), pems: &(Vec<u8>, Vec<u8>)) -> Result<Own<'a>, String> {
-        let key = PrivateKeyDer::from_pem_slice(&pems.1).map_err(|error| wrong(paths.1, &error))?;
+    fn read(paths: (&'a Path, &Path), pems: &(Vec<u8>, Vec<u8>)) -> Result<Own<'a>, TlsError> {
+        let key = PrivateKeyDer::from_pem_slice(&pems.1)
+            .map_err(|error| TlsError::Pem(paths.1.to_owned(), error))?;
         Ok(Own { path: paths.0, chain: certificates(paths.0, &pems.0)?, key })
     }
 
@@ -191,25 +189,21 @@ impl<'a> Own<'a> {
         clients: Clients,
         roots: Option<Arc<RootCertStore>>,
         provider: &Arc<CryptoProvider>,
-    ) -> Result<ServerConfig, String> {
+    ) -> Result<ServerConfig, TlsError> {
         let builder = ServerConfig::builder_with_provider(provider.clone());
-        let builder = builder.with_safe_default_protocol_versions().map_err(|error| error.to_string())?;
+        let builder = builder.with_safe_default_protocol_versions().map_err(TlsError::Versions)?;
         let builder = match (clients, roots) {
             (Clients::Anyone, _) => builder.with_no_client_auth(),
-            (_, None) => {
-                return Err(
-                    "clients must show certificates, but no roots are given that these could lead to".into(),
-                );
-            }
+            (_, None) => return Err(TlsError::NoRoots),
             (clients, Some(roots)) => {
                 let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider.clone());
                 let verifier =
                     if clients == Clients::Optional { verifier.allow_unauthenticated() } else { verifier };
-                builder.with_client_cert_verifier(verifier.build().map_err(|error| error.to_string())?)
+                builder.with_client_cert_verifier(verifier.build().map_err(TlsError::Verifier)?)
             }
         };
         let config = builder.with_single_cert(self.chain.clone(), self.key.clone_key());
-        config.map_err(|error| wrong(self.path, &error))
+        config.map_err(|error| TlsError::Certificate(self.path.to_owned(), error))
     }
 }
 
@@ -217,30 +211,30 @@ fn client(
     roots: Arc<RootCertStore>,
     own: Option<&Own<'_>>,
     provider: &Arc<CryptoProvider>,
-) -> Result<ClientConfig, String> {
+) -> Result<ClientConfig, TlsError> {
     let builder = ClientConfig::builder_with_provider(provider.clone());
-    let builder = builder.with_safe_default_protocol_versions().map_err(|error| error.to_string())?;
+    let builder = builder.with_safe_default_protocol_versions().map_err(TlsError::Versions)?;
     let builder = builder.with_root_certificates(roots);
     match own {
         None => Ok(builder.with_no_client_auth()),
         Some(own) => builder
             .with_client_auth_cert(own.chain.clone(), own.key.clone_key())
-            .map_err(|error| wrong(own.path, &error)),
+            .map_err(|error| TlsError::Certificate(own.path.to_owned(), error)),
     }
 }
 
-fn certificates(path: &Path, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
+fn certificates(path: &Path, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
-    match all.map_err(|error| wrong(path, &error))? {
-        none if none.is_empty() => Err(wrong(path, &"it contains no certificate")),
+    match all.map_err(|error| TlsError::Pem(path.to_owned(), error))? {
+        none if none.is_empty() => Err(TlsError::NoCertificate(path.to_owned())),
         some => Ok(some),
     }
 }
 
-fn roots(path: &Path, pem: &[u8]) -> Result<RootCertStore, String> {
+fn roots(path: &Path, pem: &[u8]) -> Result<RootCertStore, TlsError> {
     let mut roots = RootCertStore::empty();
     for certificate in certificates(path, pem)? {
-        roots.add(certificate).map_err(|error| wrong(path, &error))?;
+        roots.add(certificate).map_err(|error| TlsError::Certificate(path.to_owned(), error))?;
     }
     Ok(roots)
 }
