@@ -12,10 +12,10 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
-use std::io;
 use std::ops::Bound::{Included, Unbounded};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::{fmt, io};
 
 use zstd::stream::raw::{Decoder, InBuffer, Operation, OutBuffer};
 
@@ -203,8 +203,8 @@ impl Image {
             let mut bad = |what: &str| judge(damaged(&self.slab_path(location.0), &place_name, what));
             let plain = match self.read_slot(location) {
                 Ok(plain) => plain,
-                Err(what) => {
-                    bad(&what)?;
+                Err(error) => {
+                    bad(&error.to_string())?;
                     continue;
                 }
             };
@@ -230,22 +230,22 @@ impl Image {
         self.dir.join(format!("slabs/{}", slot_bytes(slab)))
     }
 
-    /// The content of a slot, unpacked; errors are words.
-    fn read_slot(&self, (slab, slot): (u8, u64)) -> Result<Vec<u8>, String> {
+    /// The content of a slot, unpacked.
+    fn read_slot(&self, (slab, slot): (u8, u64)) -> Result<Vec<u8>, SlotError> {
         let size = slot_bytes(slab);
         let mut slabs = self.slabs.borrow_mut();
         if let std::collections::hash_map::Entry::Vacant(entry) = slabs.entry(slab) {
-            entry.insert(File::open(self.slab_path(slab)).map_err(|error| error.to_string())?);
+            entry.insert(File::open(self.slab_path(slab))?);
         }
         let file = &slabs[&slab];
-        let length = file.metadata().map_err(|error| error.to_string())?.len();
+        let length = file.metadata()?.len();
         let at = slot.checked_mul(size as u64).filter(|at| at + size as u64 <= length);
-        let at = at.ok_or_else(|| format!("the file ends at byte {length}, before it"))?;
+        let at = at.ok_or(SlotError::Missing { length })?;
         let mut bytes = vec![0; size];
-        file.read_exact_at(&mut bytes, at).map_err(|error| error.to_string())?;
+        file.read_exact_at(&mut bytes, at)?;
         let (bytes, crc) = bytes.split_at(size - 4);
         if (crc32fast::hash(bytes) ^ CRC_TURN).to_le_bytes() != *crc {
-            return Err("its checksum does not match".to_owned());
+            return Err(SlotError::Checksum);
         }
         // The length has as many bytes as the size of a slot needs.
         let digits = match size {
@@ -256,8 +256,8 @@ impl Image {
         };
         let mut length = [0; 8];
         length[..digits].copy_from_slice(&bytes[bytes.len() - digits..]);
-        let packed = bytes.get(..usize::from_le_bytes(length)).ok_or("its length does not match")?;
-        self.unpack(packed).map_err(|error| error.to_string())
+        let packed = bytes.get(..usize::from_le_bytes(length)).ok_or(SlotError::Length)?;
+        Ok(self.unpack(packed)?)
     }
 
     /// The content of a compressed frame.
@@ -287,6 +287,35 @@ impl Image {
                 _ => {}
             }
         }
+    }
+}
+
+/// Why a slot cannot be read.
+enum SlotError {
+    /// The system refuses it, or its content cannot be unpacked.
+    Io(io::Error),
+    /// The file ends before it, after so many bytes.
+    Missing { length: u64 },
+    /// Its checksum is another one.
+    Checksum,
+    /// It cannot have as many bytes as it says.
+    Length,
+}
+
+impl fmt::Display for SlotError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SlotError::Io(error) => error.fmt(f),
+            SlotError::Missing { length } => write!(f, "the file ends at byte {length}, before it"),
+            SlotError::Checksum => f.write_str("its checksum does not match"),
+            SlotError::Length => f.write_str("its length does not match"),
+        }
+    }
+}
+
+impl From<io::Error> for SlotError {
+    fn from(error: io::Error) -> SlotError {
+        SlotError::Io(error)
     }
 }
 
