@@ -8,20 +8,24 @@ pub(crate) mod dry_run;
 mod error;
 mod execute;
 pub(crate) mod link;
+pub(crate) mod link_error;
 mod lost;
 mod merge;
 mod moves;
 pub(crate) mod request;
+mod topology_error;
 mod transaction;
 
 pub use backoff::Backoff;
-pub use clock::{ClockOffset, MAX_CLOCK_DIFFERENCE};
+pub use clock::{ClockOffset, ClocksDiffer, MAX_CLOCK_DIFFERENCE};
 pub use cluster::{Cluster, QueryHandler};
 pub use credentials::PeerCredentials;
 pub use error::TransactionError;
 pub use link::{Link, LinkHandshake, Pending, Traffic};
+pub use link_error::{LinkError, MapError};
 pub use lost::Lost;
 pub use moves::{
     Decided, Member, MoveError, Moved, PreparedTransaction, Unfinished, accept, drain_timeout, look,
 };
+pub use topology_error::{NodeError, TopologyError};
 pub use transaction::{DistributedTransaction, WatchId};

@@ -8,7 +8,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use store::Cluster;
-use store::client::{Decided, Member, PreparedTransaction, Unfinished, accept, drain_timeout, look};
+use store::client::{
+    Decided, Member, NodeError, PreparedTransaction, TopologyError as ClusterError, Unfinished, accept,
+    drain_timeout, look,
+};
 use store::topology::{NodeId, SLOTS, SlotMap};
 
 use self::errors::{StillNeeded, TopologyError};
@@ -103,7 +106,7 @@ async fn done(config: &Config, task: &Task) -> Result<(), TopologyError> {
         Task::Add { node } => {
             let node = cluster.add_node(node).await?;
             let link = cluster.link(node);
-            let unreachable = |why| TopologyError::Unreachable(link.address().to_owned(), why);
+            let unreachable = |why| ClusterError::Node(link.address().to_owned(), NodeError::Lost(why));
             link.connected().await.map_err(unreachable)?;
             let steps = shares(&cluster.map(), node);
             go(&cluster, &steps).await
@@ -139,7 +142,7 @@ async fn done(config: &Config, task: &Task) -> Result<(), TopologyError> {
 
 fn known(map: &SlotMap, address: &str) -> Result<NodeId, TopologyError> {
     let found = map.nodes().iter().position(|node| node == address);
-    found.ok_or_else(|| TopologyError::unknown_node(map, address))
+    found.ok_or_else(|| ClusterError::unknown_node(map, address).into())
 }
 
 /// Waits until nothing needs a node that has no slots left: the gateways that have a link to it know the new slot map, and
@@ -318,7 +321,7 @@ fn as_json(epoch: u64, rows: &[Member]) -> String {
     let row = |row: &Member| {
         let Member { keys, bytes, epoch, lag, prepared, decided, in_doubt, contradicted, .. } = row;
         let clock = row.clock.map_or_else(|| "null".to_owned(), |clock| clock.ahead_ms.to_string());
-        let error = row.up.as_ref().err().map_or_else(|| "null".to_owned(), |why| quoted(why));
+        let error = row.up.as_ref().err().map_or_else(|| "null".to_owned(), |why| quoted(&why.to_string()));
         format!(
             "{{\"node\":{},\"slots\":{},\"ranges\":{},\"keys\":{keys},\"bytes\":{bytes},\"epoch\":{epoch},\
              \"lag\":{lag},\"prepared\":{prepared},\"decided\":{decided},\"in_doubt\":{in_doubt},\
@@ -350,7 +353,7 @@ fn quoted(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use store::client::ClockOffset;
+    use store::client::{ClockOffset, LinkError};
 
     use super::*;
 
@@ -389,7 +392,7 @@ mod tests {
 
     #[test]
     fn a_table_and_json_tell_the_same() {
-        let row = |up: Result<(), String>| Member {
+        let row = |up: Result<(), LinkError>| Member {
             node: "a:1".to_owned(),
             slots: "0-9".to_owned(),
             count: 10,
@@ -404,7 +407,7 @@ mod tests {
             clock: up.is_ok().then_some(ClockOffset { ahead_ms: 12, error_ms: 1 }),
             up,
         };
-        let rows = [row(Ok(())), row(Err("no \"way\"".to_owned()))];
+        let rows = [row(Ok(())), row(Err(LinkError::Refused("no \"way\"".to_owned())))];
         let table = "node  slots  keys  bytes  epoch  lag  in doubt  clock    reachable     ranges\n\
                      a:1   10     2     300    4      5    8         +12 ms   yes           0-9\n\
                      a:1   10     2     300    4      5    8         unknown  no: no \"way\"  0-9\n";

@@ -419,7 +419,7 @@ fn stores_section(store: &Store, text: &mut String) {
             let _ = write!(text, ",clock_ahead_ms={},clock_error_ms={}", clock.ahead_ms, clock.error_ms);
         }
         if let Err(why) = up {
-            let _ = write!(text, ",why={}", why.replace(['\r', '\n', ','], " "));
+            let _ = write!(text, ",why={}", why.to_string().replace(['\r', '\n', ','], " "));
         }
         text.push_str("\r\n");
     }

@@ -4,6 +4,7 @@
 //! own clock has expired on another. A clock that is ahead would expire keys of the other nodes early, locks among them.
 //! Hence nodes whose clocks are too far apart take part in no transaction together.
 
+use std::fmt;
 use std::time::Duration;
 
 /// Most that the clocks of nodes may differ that take part in one transaction: ten times what machines differ that keep
@@ -36,6 +37,31 @@ impl ClockOffset {
         self.ahead_ms.abs_diff(other.ahead_ms).saturating_sub(self.error_ms + other.error_ms)
     }
 }
+
+/// The clocks of two nodes differ by more than [`MAX_CLOCK_DIFFERENCE`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClocksDiffer {
+    /// Address of one,
+    pub first: String,
+    /// and of the other.
+    pub other: String,
+    /// By how many milliseconds.
+    pub difference_ms: u64,
+}
+
+impl fmt::Display for ClocksDiffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ClocksDiffer { first, other, difference_ms } = self;
+        write!(
+            f,
+            "the clocks of the nodes {first} and {other} differ by {difference_ms} ms, which is more than {} ms; \
+             synchronize them",
+            MAX_CLOCK_DIFFERENCE.as_millis()
+        )
+    }
+}
+
+impl std::error::Error for ClocksDiffer {}
 
 #[cfg(test)]
 mod tests {

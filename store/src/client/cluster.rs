@@ -16,9 +16,10 @@ use wire::refusal::Code;
 use wire::request::Body as Ask;
 use wire::response::Body as Answer;
 
-use super::clock::{ClockOffset, MAX_CLOCK_DIFFERENCE};
+use super::clock::{ClockOffset, ClocksDiffer, MAX_CLOCK_DIFFERENCE};
 use super::credentials::PeerCredentials;
 use super::link::{Link, LinkHandshake, Pending};
+use super::link_error::{LinkError, MapError};
 use super::lost::Lost;
 use crate::call::Call;
 use crate::invalidations::{InvalidationListener, Origin};
@@ -123,17 +124,17 @@ impl Cluster {
     }
 
     /// Merges this map into its own. The nodes are sent new identities: a node with another directory is refused then.
-    pub fn learn(self: &Arc<Self>, map: &wire::SlotMap) -> Result<(), String> {
-        self.learn_map(SlotMap::from_wire(map).map_err(|error| error.0)?)
+    pub fn learn(self: &Arc<Self>, map: &wire::SlotMap) -> Result<(), MapError> {
+        self.learn_map(SlotMap::from_wire(map)?)
     }
 
-    fn learn_map(self: &Arc<Self>, map: SlotMap) -> Result<(), String> {
+    fn learn_map(self: &Arc<Self>, map: SlotMap) -> Result<(), MapError> {
         let has_news = {
             let mut view = self.view.write();
             let map = match view.map.is_guess() {
                 true if view.map.is_akin(&map) => map,
-                true => return Err("the node has a different list of nodes, or another order".into()),
-                false => view.map.merged(&map).map_err(|error| error.0)?,
+                true => return Err(MapError::OtherNodes),
+                false => view.map.merged(&map)?,
             };
             let has_news = map.identities() != view.map.identities();
             if map != *view.map {
@@ -241,7 +242,7 @@ impl Cluster {
     }
 
     /// Whether the clocks of these nodes are close enough for one transaction, as far as they are known; else why not.
-    pub(super) fn check_clocks(&self, nodes: impl Iterator<Item = NodeId>) -> Result<(), String> {
+    pub(super) fn check_clocks(&self, nodes: impl Iterator<Item = NodeId>) -> Result<(), ClocksDiffer> {
         let view = self.view.read();
         let known: Vec<(&Arc<Link>, ClockOffset)> = nodes
             .filter_map(|node| view.links.get(node).and_then(|link| Some((link, link.clock()?))))
@@ -253,13 +254,11 @@ impl Cluster {
             u128::from(clock.difference_ms(*first_clock)) > MAX_CLOCK_DIFFERENCE.as_millis()
         };
         let Some((other, clock)) = known.iter().find(differs) else { return Ok(()) };
-        Err(format!(
-            "the clocks of the nodes {} and {} differ by {} ms, which is more than {} ms; synchronize them",
-            first.address(),
-            other.address(),
-            clock.ahead_ms.abs_diff(first_clock.ahead_ms),
-            MAX_CLOCK_DIFFERENCE.as_millis()
-        ))
+        Err(ClocksDiffer {
+            first: first.address().to_owned(),
+            other: other.address().to_owned(),
+            difference_ms: clock.ahead_ms.abs_diff(first_clock.ahead_ms),
+        })
     }
 
     /// How many keys there are and what they take, by the last status of the nodes.
@@ -480,7 +479,7 @@ impl LinkHandshake for NodeHandshake {
         }))
     }
 
-    fn welcome(&self, answer: Answer) -> Result<(), String> {
+    fn welcome(&self, answer: Answer) -> Result<(), LinkError> {
         match answer {
             Answer::HandshakeReply(welcome) if welcome.map.is_some() => {
                 let Some(cluster) = self.cluster.upgrade() else { return Ok(()) };
@@ -492,14 +491,12 @@ impl LinkHandshake for NodeHandshake {
                 let identity = map.identities.get(self.node).map_or(0, |identity| identity.id);
                 match cluster.map().identities().get(self.node) {
                     // At the next handshake the node finds that out itself, and says what to do.
-                    Some(known) if known.id != identity => {
-                        Err("the node does not have the data that belongs to it".into())
-                    }
+                    Some(known) if known.id != identity => Err(LinkError::OtherData),
                     _ => Ok(()),
                 }
             }
-            Answer::Refusal(refusal) => Err(refusal.reason),
-            _ => Err("no handshake".into()),
+            Answer::Refusal(refusal) => Err(LinkError::Refused(refusal.reason)),
+            _ => Err(LinkError::NoHandshake),
         }
     }
 

@@ -25,6 +25,7 @@ use tonic::transport::{Endpoint, Uri};
 use tower::service_fn;
 
 use super::clock::ClockOffset;
+use super::link_error::LinkError;
 use super::lost::Lost;
 use super::request::TracedRequest;
 use crate::journal::unix_ms;
@@ -59,7 +60,7 @@ pub trait LinkHandshake: Send + Sync + 'static {
     /// The first request.
     fn hello(&self) -> Ask;
     /// Whether the first answer is a good one; else why not.
-    fn welcome(&self, answer: Answer) -> Result<(), String>;
+    fn welcome(&self, answer: Answer) -> Result<(), LinkError>;
     /// What the node says unasked, and what it tells of itself: of no interest to who has no clients.
     fn heard(&self, _: Answer) {}
     /// Digest of the map as it is known here: the node sends its own map if that is another one. 0 if there is none.
@@ -114,7 +115,7 @@ struct LinkState {
     /// It was up, or could not be. Before that requests wait for the first stream.
     tried: bool,
     /// Why it is not.
-    reason: String,
+    reason: LinkError,
     /// The node is about to end: it answers what it was asked, and what belongs to what it has begun.
     leaving: bool,
     next_id: u64,
@@ -172,7 +173,7 @@ impl Pending {
 
     /// The answer.
     pub async fn answer(self) -> Result<Answer, Lost> {
-        let lost = || Lost { maybe_done: true, reason: "the connection is closed".into() };
+        let lost = || Lost { maybe_done: true, reason: LinkError::Closed };
         self.answer?.await.unwrap_or_else(|_| Err(lost()))
     }
 }
@@ -181,7 +182,6 @@ impl Link {
     /// Opens a stream to `address`, `HOST:PORT`, over TLS if that is given, and keeps it open. Needs a runtime.
     pub fn open(address: String, tls: Option<Arc<Tls>>, handshake: Arc<dyn LinkHandshake>) -> Link {
         let shared = Arc::<Shared>::default();
-        shared.state.lock().reason = "not connected yet".into();
         let driver = tokio::spawn(drive(address.clone(), tls, shared.clone(), handshake));
         Link { address, shared, driver }
     }
@@ -192,13 +192,13 @@ impl Link {
     }
 
     /// Whether requests can be sent; else why not.
-    pub fn is_up(&self) -> Result<(), String> {
+    pub fn is_up(&self) -> Result<(), LinkError> {
         let state = self.shared.state.lock();
         if state.up && !state.leaving { Ok(()) } else { Err(state.reason.clone()) }
     }
 
     /// Waits until requests can be sent, or until it is known that they cannot.
-    pub async fn connected(&self) -> Result<(), String> {
+    pub async fn connected(&self) -> Result<(), LinkError> {
         let settled = {
             let mut state = self.shared.state.lock();
             let (settled, hears) = oneshot::channel();
@@ -246,11 +246,11 @@ impl Link {
     pub fn ask_on(&self, stream: u64, body: Ask) -> Pending {
         self.ask_if(body, |state| match state.stream == stream {
             true => Ok(()),
-            false => Err("the connection was lost in the meantime".to_owned()),
+            false => Err(LinkError::OtherStream),
         })
     }
 
-    fn ask_if(&self, body: Ask, may: impl FnOnce(&LinkState) -> Result<(), String>) -> Pending {
+    fn ask_if(&self, body: Ask, may: impl FnOnce(&LinkState) -> Result<(), LinkError>) -> Pending {
         let mut state = self.shared.state.lock();
         self.shared.traffic.requests.fetch_add(1, Ordering::Relaxed);
         if let Err(reason) = state.may_send().and_then(|()| may(&state)) {
@@ -284,23 +284,23 @@ impl Link {
 impl Drop for Link {
     fn drop(&mut self) {
         self.driver.abort();
-        self.shared.fall("the connection is closed");
+        self.shared.fall(&LinkError::Closed);
     }
 }
 
 impl Shared {
     /// The stream is broken: everybody learns of it.
-    fn fall(&self, reason: &str) {
+    fn fall(&self, reason: &LinkError) {
         let lost = self.state.lock().fall(reason);
         self.traffic.errors.fetch_add(lost as u64, Ordering::Relaxed);
     }
 }
 
 impl LinkState {
-    fn may_send(&self) -> Result<(), String> {
+    fn may_send(&self) -> Result<(), LinkError> {
         match self.up || !self.tried {
             false => Err(self.reason.clone()),
-            true if self.queue_bytes > QUEUE_BYTES => Err("too many requests are pending".into()),
+            true if self.queue_bytes > QUEUE_BYTES => Err(LinkError::TooManyRequests),
             true => Ok(()),
         }
     }
@@ -326,7 +326,7 @@ impl LinkState {
     /// The node is about to end. Nothing more is begun there.
     fn leave(&mut self) {
         self.leaving = true;
-        self.reason = "the node is shutting down".to_owned();
+        self.reason = LinkError::ShuttingDown;
         self.wake();
     }
 
@@ -336,19 +336,19 @@ impl LinkState {
     }
 
     /// The same; how many waited for answers.
-    fn fall(&mut self, reason: &str) -> usize {
+    fn fall(&mut self, reason: &LinkError) -> usize {
         self.up = false;
         self.leaving = false;
         (self.heartbeat, self.clock) = (None, None);
         self.settle();
-        self.reason = reason.to_owned();
+        self.reason = reason.clone();
         self.queue.clear();
         self.queue_bytes = 0;
         self.batch_since = None;
         self.wake();
         let count = self.waiting.len();
         for (id, waiting) in self.waiting.drain() {
-            let lost = Err(Lost { maybe_done: id <= self.sent, reason: reason.to_owned() });
+            let lost = Err(Lost { maybe_done: id <= self.sent, reason: reason.clone() });
             if let Some(span) = waiting.span {
                 span.end(&lost);
             }
@@ -448,10 +448,12 @@ async fn run(
     tls: Option<&Arc<Tls>>,
     shared: &Arc<Shared>,
     handshake: &dyn LinkHandshake,
-) -> String {
+) -> LinkError {
     let endpoint = match Endpoint::from_shared(format!("http://{address}")) {
         Ok(endpoint) => endpoint,
-        Err(error) => return format!("{address} is not an address: {error}"),
+        Err(error) => {
+            return LinkError::InvalidAddress(Box::new((address.to_owned(), error.to_string())));
+        }
     };
     let endpoint = endpoint
         .connect_timeout(CONNECT)
@@ -462,8 +464,8 @@ async fn run(
     let connector = service_fn(move |_: Uri| open(to.clone(), tls.clone()));
     let channel = match timeout(CONNECT, endpoint.connect_with_connector(connector)).await {
         Ok(Ok(channel)) => channel,
-        Ok(Err(error)) => return format!("cannot connect: {}", innermost(&error)),
-        Err(_) => return "connection timed out".into(),
+        Ok(Err(error)) => return LinkError::Connect(innermost(&error)),
+        Err(_) => return LinkError::ConnectTimeout,
     };
     let mut client = StoreClient::new(channel)
         .max_decoding_message_size(MESSAGE_BYTES)
@@ -482,9 +484,9 @@ async fn run(
         Ok(Ok(answers)) => answers.into_inner(),
         Ok(Err(status)) => {
             let why = std::error::Error::source(&status).map(innermost);
-            return format!("refused: {}", why.as_deref().unwrap_or(status.message()));
+            return LinkError::StreamRefused(why.unwrap_or_else(|| status.message().to_owned()));
         }
-        Err(_) => return "no answer within the timeout".into(),
+        Err(_) => return LinkError::NoAnswer,
     };
     let mut greeted = false;
     let mut heartbeat = tokio::time::interval(HEARTBEAT);
@@ -495,12 +497,12 @@ async fn run(
             biased;
             next = answers.message() => match next {
                 Ok(Some(responses)) => responses,
-                Ok(None) => return "the node closed the stream".into(),
-                Err(status) => return format!("the stream failed: {}", status.message()),
+                Ok(None) => return LinkError::ClosedByNode,
+                Err(status) => return LinkError::StreamFailed(status.message().to_owned()),
             },
             _ = heartbeat.tick() => {
                 if missed == MISSED {
-                    return "the node does not respond".into();
+                    return LinkError::Silent;
                 }
                 missed += 1;
                 let (map_digest, invalidations) = (handshake.map_digest(), handshake.invalidations_enabled());
@@ -524,7 +526,7 @@ fn take(
     handshake: &dyn LinkHandshake,
     responses: Responses,
     greeted: &mut bool,
-) -> Result<(), String> {
+) -> Result<(), LinkError> {
     let now = Instant::now();
     // Held from one answer to the next, and not while other listeners are called.
     let mut held = None;

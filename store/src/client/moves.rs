@@ -14,14 +14,16 @@ use super::clock::ClockOffset;
 use super::cluster::Cluster;
 use super::credentials::PeerCredentials;
 use super::link::{Link, LinkHandshake};
+use super::link_error::LinkError;
+use super::topology_error::{NodeError, TopologyError};
 use crate::journal::fail_point;
 use crate::topology::{NodeId, SlotMap};
 
 /// Why a batch of slots was not moved.
 #[derive(Clone, Debug)]
 pub struct MoveError {
-    /// For people.
-    pub why: String,
+    /// The node that gives them, and the reason.
+    pub why: TopologyError,
     /// Whether another attempt may succeed.
     pub may_pass: bool,
 }
@@ -66,11 +68,11 @@ pub struct Member {
     /// How far its clock is from the clock here, if it was measured.
     pub clock: Option<ClockOffset>,
     /// Whether it can be reached; else why not.
-    pub up: Result<(), String>,
+    pub up: Result<(), LinkError>,
 }
 
 /// The map of the cluster that these nodes are of, as far as they can be asked. None of them takes a place for that.
-pub async fn look(addresses: &[String], credentials: &PeerCredentials) -> Result<SlotMap, String> {
+pub async fn look(addresses: &[String], credentials: &PeerCredentials) -> Result<SlotMap, TopologyError> {
     let looks: Vec<(Arc<Look>, Link)> = addresses
         .iter()
         .map(|address| {
@@ -85,19 +87,21 @@ pub async fn look(addresses: &[String], credentials: &PeerCredentials) -> Result
     let mut errors = Vec::new();
     for (look, link) in &looks {
         if let Err(reason) = link.connected().await {
-            errors.push(format!("{}: {reason}", link.address()));
+            errors.push((link.address().to_owned(), reason));
         }
         if let Some(map) = look.map.lock().take() {
-            let map = SlotMap::from_wire(&map).map_err(|error| error.0)?;
+            let map = SlotMap::from_wire(&map)?;
             known = Some(match known {
-                Some(known) => known.merged(&map).map_err(|error| format!("{}: {error}", link.address()))?,
+                Some(known) => known.merged(&map).map_err(|error| {
+                    TopologyError::Node(link.address().to_owned(), NodeError::Map(error.into()))
+                })?,
                 None => map,
             });
         }
     }
     let nobody = || match errors.is_empty() {
-        true => "these nodes do not belong to a cluster yet: start a gateway first".to_owned(),
-        false => errors.join("; "),
+        true => TopologyError::NoCluster,
+        false => TopologyError::Unreachable(errors),
     };
     known.ok_or_else(nobody)
 }
@@ -143,7 +147,7 @@ pub struct Decided {
     /// The nodes, `HOST:PORT`.
     pub nodes: Vec<String>,
     /// The participants that it has not reached, each with the reason.
-    pub missed: Vec<(String, String)>,
+    pub missed: Vec<(String, NodeError)>,
 }
 
 /// Lets a node be what the map says with whatever data it has, although that is not what it had. Those that can be
@@ -152,21 +156,20 @@ pub async fn accept(
     cluster: &Arc<Cluster>,
     address: &str,
     credentials: &PeerCredentials,
-) -> Result<(), String> {
+) -> Result<(), TopologyError> {
     let map = cluster.map();
     let node = map.nodes().iter().position(|node| node == address);
-    let node = node.ok_or_else(|| {
-        format!("{address} is not a node of this cluster; its nodes are {}", map.nodes().join(","))
-    })?;
+    let node = node.ok_or_else(|| TopologyError::unknown_node(&map, address))?;
+    let failed = |why| TopologyError::Node(address.to_owned(), why);
     let look = Arc::new(Look { token: credentials.token.clone().unwrap_or_default(), map: Mutex::default() });
     let link = Link::open(address.to_owned(), credentials.tls.clone(), look);
-    link.connected().await.map_err(|reason| format!("{address}: {reason}"))?;
+    link.connected().await.map_err(|reason| failed(NodeError::Lost(reason)))?;
     let accept = wire::Accept { map: Some(map.to_wire()), node: node as u32 };
     let map = match link.ask(Ask::Accept(Box::new(accept))).answer().await {
         Ok(Answer::Status(status)) if status.map.is_some() => status.map.unwrap_or_default(),
-        Ok(Answer::Refusal(refusal)) => return Err(format!("{address}: {}", refusal.reason)),
-        Ok(_) => return Err(format!("{address}: unexpected type of answer")),
-        Err(lost) => return Err(format!("{address}: {}", lost.reason)),
+        Ok(Answer::Refusal(refusal)) => return Err(failed(NodeError::Refused(refusal.reason))),
+        Ok(_) => return Err(failed(NodeError::UnexpectedAnswer)),
+        Err(lost) => return Err(failed(NodeError::Lost(lost.reason))),
     };
     for link in cluster.links() {
         // A node that cannot be reached receives the map from the other nodes.
@@ -186,14 +189,14 @@ impl LinkHandshake for Look {
         Ask::Handshake(Box::new(wire::Handshake { token: self.token.clone(), ..wire::Handshake::default() }))
     }
 
-    fn welcome(&self, answer: Answer) -> Result<(), String> {
+    fn welcome(&self, answer: Answer) -> Result<(), LinkError> {
         match answer {
             Answer::HandshakeReply(welcome) => {
                 *self.map.lock() = welcome.map;
                 Ok(())
             }
-            Answer::Refusal(refusal) => Err(refusal.reason),
-            _ => Err("no handshake".into()),
+            Answer::Refusal(refusal) => Err(LinkError::Refused(refusal.reason)),
+            _ => Err(LinkError::NoHandshake),
         }
     }
 
@@ -253,7 +256,7 @@ impl Cluster {
     /// Ends a transaction in doubt on all its participants that can be reached. An error: it was ended differently.
     ///
     /// The nodes are asked one after another, so that of two contradicting decisions the first node refuses one.
-    pub async fn decide(&self, transaction: u64, commit: bool) -> Result<Decided, String> {
+    pub async fn decide(&self, transaction: u64, commit: bool) -> Result<Decided, TopologyError> {
         let prepared = self.transactions(false).await.into_iter();
         let mut participants: BTreeSet<String> = prepared
             .filter(|prepared| prepared.transaction == transaction)
@@ -266,40 +269,41 @@ impl Cluster {
             match link.ask(Ask::Decide(wire::Decide { txn: transaction, commit })).answer().await {
                 Ok(Answer::Done(_)) => decided.nodes.push(node),
                 Ok(Answer::Refusal(refusal)) => match refusal.code() {
-                    Code::Contradiction => return Err(format!("{node}: {}", refusal.reason)),
-                    Code::Unavailable => decided.missed.push((node, refusal.reason)),
+                    Code::Contradiction => {
+                        return Err(TopologyError::Node(node, NodeError::Refused(refusal.reason)));
+                    }
+                    Code::Unavailable => decided.missed.push((node, NodeError::Refused(refusal.reason))),
                     // It has none of it.
                     _ => {}
                 },
-                Err(lost) if is_participant => decided.missed.push((node, lost.reason)),
+                Err(lost) if is_participant => decided.missed.push((node, NodeError::Lost(lost.reason))),
                 _ => {}
             }
         }
-        let unknown = |node| (node, "it is not in the slot map".to_owned());
-        decided.missed.extend(participants.into_iter().map(unknown));
+        decided.missed.extend(participants.into_iter().map(|node| (node, NodeError::NotInMap)));
         Ok(decided)
     }
 
     /// Adds a node without slots, `HOST:PORT`. All nodes with slots are sent it; one that knows another node in its place
     /// refuses it.
-    pub async fn add_node(self: &Arc<Self>, address: &str) -> Result<NodeId, String> {
+    pub async fn add_node(self: &Arc<Self>, address: &str) -> Result<NodeId, TopologyError> {
         let map = self.map();
         if let Some(node) = map.nodes().iter().position(|node| node == address) {
             return Ok(node);
         }
-        let map = map.with_node(address).map_err(|error| error.0)?.to_wire();
+        let map = map.with_node(address)?.to_wire();
         // All clients that add nodes ask in this order, so that the first addition is followed by all.
         for link in self.owners() {
             let request = link
                 .ask(Ask::SetTopology(Box::new(wire::SetTopology { map: Some(map.clone()) })))
                 .answer()
                 .await;
-            let failed = |why: &str| Err(format!("{}: {why}", link.address()));
+            let failed = |why| Err(TopologyError::Node(link.address().to_owned(), why));
             match request {
                 Ok(Answer::Done(_)) => {}
-                Ok(Answer::Refusal(refusal)) => return failed(&refusal.reason),
-                Ok(_) => return failed("unexpected type of answer"),
-                Err(lost) => return failed(&lost.reason),
+                Ok(Answer::Refusal(refusal)) => return failed(NodeError::Refused(refusal.reason)),
+                Ok(_) => return failed(NodeError::UnexpectedAnswer),
+                Err(lost) => return failed(NodeError::Lost(lost.reason)),
             }
         }
         self.learn(&map)?;
@@ -307,7 +311,7 @@ impl Cluster {
     }
 
     /// What still needs a node; an error if it cannot be asked.
-    pub async fn unfinished(&self, node: NodeId) -> Result<Unfinished, String> {
+    pub async fn unfinished(&self, node: NodeId) -> Result<Unfinished, NodeError> {
         let heartbeat = wire::Heartbeat { map_digest: self.map().digest(), invalidations: false };
         match self.link(node).ask(Ask::Heartbeat(heartbeat)).answer().await {
             Ok(Answer::Status(status)) => Ok(Unfinished {
@@ -315,8 +319,8 @@ impl Cluster {
                 prepared: status.prepared,
                 decided: status.decided,
             }),
-            Ok(_) => Err("unexpected type of answer".into()),
-            Err(lost) => Err(lost.reason),
+            Ok(_) => Err(NodeError::UnexpectedAnswer),
+            Err(lost) => Err(NodeError::Lost(lost.reason)),
         }
     }
 
@@ -329,27 +333,32 @@ impl Cluster {
     ) -> Result<Moved, MoveError> {
         let map = self.map();
         let link = self.link(from);
-        let error =
-            |why: &str, may_pass: bool| MoveError { why: format!("{}: {why}", link.address()), may_pass };
-        let failed = |why: &str| error(why, true);
+        let error = |why, may_pass: bool| {
+            let why = TopologyError::Node(link.address().to_owned(), why);
+            MoveError { why, may_pass }
+        };
+        let failed = |why| error(why, true);
         // Keys with a time to live would expire early there, or late.
-        self.check_clocks([from, to].into_iter()).map_err(|why| failed(&why))?;
+        self.check_clocks([from, to].into_iter()).map_err(|differ| failed(NodeError::Clock(differ)))?;
         // Its map may lack the receiver.
         let learn = Ask::SetTopology(Box::new(wire::SetTopology { map: Some(map.to_wire()) }));
         match link.ask(learn).answer().await {
-            Ok(Answer::Refusal(refusal)) => return Err(failed(&refusal.reason)),
+            Ok(Answer::Refusal(refusal)) => return Err(failed(NodeError::Refused(refusal.reason))),
             Ok(_) => {}
-            Err(lost) => return Err(failed(&lost.reason)),
+            Err(lost) => return Err(failed(NodeError::Lost(lost.reason))),
         }
         let request = wire::MoveSlots { first: first as u32, last: last as u32, node: to as u32 };
         match link.ask(Ask::MoveSlots(request)).answer().await {
             Ok(Answer::SlotsMoved(wire::SlotsMoved { slots, keys, bytes, left, map })) => {
-                map.map_or(Ok(()), |map| self.learn(&map)).map_err(|why| failed(&why))?;
+                map.map_or(Ok(()), |map| self.learn(&map)).map_err(|error| failed(NodeError::Map(error)))?;
                 Ok(Moved { slots: slots as usize, keys, bytes, left: left as usize })
             }
-            Ok(Answer::Refusal(refusal)) => Err(error(&refusal.reason, refusal.code() != Code::Invalid)),
-            Ok(_) => Err(failed("unexpected type of answer")),
-            Err(lost) => Err(failed(&lost.reason)),
+            Ok(Answer::Refusal(refusal)) => {
+                let may_pass = refusal.code() != Code::Invalid;
+                Err(error(NodeError::Refused(refusal.reason), may_pass))
+            }
+            Ok(_) => Err(failed(NodeError::UnexpectedAnswer)),
+            Err(lost) => Err(failed(NodeError::Lost(lost.reason))),
         }
     }
 }

@@ -42,7 +42,7 @@ impl TracedRequest {
         let span = span.with_address(SERVER, &self.address);
         let span = match answer {
             Ok(answer) => with_answer(span, answer),
-            Err(lost) => with_error(span.with(STATUS, "UNAVAILABLE"), "LOST", &lost.reason),
+            Err(lost) => with_error(span.with(STATUS, "UNAVAILABLE"), "LOST", &lost.reason.to_string()),
         };
         self.part.end(span);
     }

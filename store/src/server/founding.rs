@@ -18,6 +18,7 @@ use wire::response::Body as Answer;
 
 use super::host::Host;
 use crate::client::link::{Link, LinkHandshake};
+use crate::client::{LinkError, MapError};
 use crate::topology::{NodeId, SlotMap};
 
 /// How often it is looked whether the node was given a slot map in another way.
@@ -129,13 +130,13 @@ impl LinkHandshake for Question {
         Ask::Handshake(Box::new(wire::Handshake { token: self.token.clone(), ..wire::Handshake::default() }))
     }
 
-    fn welcome(&self, answer: Answer) -> Result<(), String> {
+    fn welcome(&self, answer: Answer) -> Result<(), LinkError> {
         let map = match answer {
             Answer::HandshakeReply(reply) => reply.map,
-            Answer::Refusal(refusal) => return Err(refusal.reason),
-            _ => return Err("no handshake".into()),
+            Answer::Refusal(refusal) => return Err(LinkError::Refused(refusal.reason)),
+            _ => return Err(LinkError::NoHandshake),
         };
-        let map = map.map(|map| SlotMap::from_wire(&map)).transpose().map_err(|error| error.0)?;
+        let map = map.map(|map| SlotMap::from_wire(&map)).transpose().map_err(MapError::Invalid)?;
         // The receiver is gone once the answer is known.
         let _ = self.answers.send((self.node, map));
         Ok(())

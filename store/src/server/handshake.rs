@@ -5,6 +5,7 @@ use wire::request::Body as Ask;
 use wire::response::Body as Answer;
 
 use super::membership::Membership;
+use crate::client::LinkError;
 use crate::client::link::LinkHandshake;
 
 /// The request it sends, and what it does with the reply.
@@ -35,11 +36,11 @@ impl LinkHandshake for PeerHandshake {
         Ask::Handshake(Box::new(self.hello.clone()))
     }
 
-    fn welcome(&self, answer: Answer) -> Result<(), String> {
+    fn welcome(&self, answer: Answer) -> Result<(), LinkError> {
         match answer {
             Answer::HandshakeReply(_) => Ok(()),
-            Answer::Refusal(refusal) => Err(refusal.reason),
-            _ => Err("no handshake".into()),
+            Answer::Refusal(refusal) => Err(LinkError::Refused(refusal.reason)),
+            _ => Err(LinkError::NoHandshake),
         }
     }
 

@@ -140,7 +140,7 @@ async fn try_batch(
         Ok(Ok(Answer::StepResult(_))) => Err(None),
         Ok(Ok(Answer::Refusal(refused))) => Err(Some(refused)),
         Ok(Ok(_)) => Err(Some(unavailable("unexpected type of answer"))),
-        Ok(Err(lost)) => Err(Some(unavailable(&lost.reason))),
+        Ok(Err(lost)) => Err(Some(unavailable(&lost.reason.to_string()))),
         Err(_) => Err(Some(unavailable("no answer within the timeout"))),
     };
     if let Err(why) = prepared {

@@ -2,8 +2,7 @@
 
 use std::fmt;
 
-use store::client::{MoveError, Unfinished};
-use store::topology::SlotMap;
+use store::client::{MoveError, NodeError, TopologyError as ClusterError, Unfinished};
 
 use crate::config::SettingError;
 
@@ -12,12 +11,8 @@ use crate::config::SettingError;
 pub(super) enum TopologyError {
     /// The certificates or the token of the cluster cannot be used.
     Setting(SettingError),
-    /// The cluster refuses it or is not reached, for this reason.
-    Refused(String),
-    /// A new node is not reached: its address, and the reason.
-    Unreachable(String, String),
-    /// No node has this address: that, and the addresses that there are.
-    UnknownNode(String, String),
+    /// The cluster refuses it, or is not reached.
+    Cluster(ClusterError),
     /// Nobody would have the slots of a node.
     NoOtherOwner,
     /// A batch of slots was not moved.
@@ -27,7 +22,7 @@ pub(super) enum TopologyError {
     /// No node waits for the decision of this transaction.
     NotInDoubt(u64),
     /// A decision has not reached these nodes, each with the reason.
-    Missed(Vec<(String, String)>),
+    Missed(Vec<(String, NodeError)>),
 }
 
 /// What needs a node that has no slots left.
@@ -36,25 +31,14 @@ pub(super) enum StillNeeded {
     /// Gateways or participants.
     By(Unfinished),
     /// It does not say, for this reason.
-    Unknown(String),
-}
-
-impl TopologyError {
-    /// No node of this map has this address.
-    pub fn unknown_node(map: &SlotMap, address: &str) -> TopologyError {
-        TopologyError::UnknownNode(address.to_owned(), map.nodes().join(","))
-    }
+    Unknown(NodeError),
 }
 
 impl fmt::Display for TopologyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             TopologyError::Setting(error) => error.fmt(f),
-            TopologyError::Refused(why) => f.write_str(why),
-            TopologyError::Unreachable(address, why) => write!(f, "{address}: {why}"),
-            TopologyError::UnknownNode(address, nodes) => {
-                write!(f, "{address} is not a node of this cluster; its nodes are {nodes}")
-            }
+            TopologyError::Cluster(error) => error.fmt(f),
             TopologyError::NoOtherOwner => {
                 f.write_str("no other node owns slots: move some slots to another node first")
             }
@@ -98,9 +82,8 @@ impl From<SettingError> for TopologyError {
     }
 }
 
-/// The store's client has its reasons as texts.
-impl From<String> for TopologyError {
-    fn from(why: String) -> TopologyError {
-        TopologyError::Refused(why)
+impl From<ClusterError> for TopologyError {
+    fn from(error: ClusterError) -> TopologyError {
+        TopologyError::Cluster(error)
     }
 }

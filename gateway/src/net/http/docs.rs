@@ -83,7 +83,7 @@ impl MemberReport {
             epoch,
             lag,
             reachable: up.is_ok(),
-            error: up.err(),
+            error: up.err().map(|why| why.to_string()),
         }
     }
 }
