@@ -50,6 +50,7 @@ use membership::Membership;
 use newcomer::Newcomer;
 use outbox::Outbox;
 use peer::{Known, Peers};
+pub use records::{RecordError, StartError};
 use registry::Registry;
 use session::Session;
 use sessions::Sessions;
@@ -77,7 +78,7 @@ impl Service {
         configure: Configure,
         sink: Option<Sink>,
         warn: fn(&str),
-    ) -> Result<Service, String> {
+    ) -> Result<Service, StartError> {
         let membership = Membership::of(&node, clock()).await?;
         let (registry, sessions) = (Registry::default(), Sessions::default());
         let (peers, moving, boot) = (parking_lot::Mutex::default(), tokio::sync::Mutex::default(), random());
@@ -144,7 +145,7 @@ impl Service {
         self,
         listener: TcpListener,
         stop: impl Future<Output = ()> + Send,
-    ) -> Result<(), String> {
+    ) -> Result<(), tonic::transport::Error> {
         let host = self.host.clone();
         let peers = Peers::new(listener, host.credentials.tls.clone());
         let (reporter, health) = tonic_health::server::health_reporter();
@@ -165,7 +166,6 @@ impl Service {
             .add_service(store)
             .serve_with_incoming_shutdown(peers, stop)
             .await
-            .map_err(|error| error.to_string())
     }
 }
 

@@ -19,8 +19,8 @@ pub enum StartError {
     System(&'static str, io::Error),
     /// Scripts cannot be run, for this reason.
     ScriptEngine(String),
-    /// The data is there, and cannot be served, for this reason.
-    Store(String),
+    /// The data is there, and cannot be served.
+    Store(store::server::StartError),
 }
 
 impl fmt::Display for StartError {
@@ -32,7 +32,7 @@ impl fmt::Display for StartError {
             StartError::Users(error) => error.fmt(f),
             StartError::System(what, error) => write!(f, "cannot {what}: {error}"),
             StartError::ScriptEngine(why) => write!(f, "cannot prepare the script engine: {why}"),
-            StartError::Store(why) => f.write_str(why),
+            StartError::Store(error) => error.fmt(f),
         }
     }
 }

@@ -67,7 +67,7 @@ async fn run(config: &Arc<Config>, accept_loss: bool) -> Result<(), StartError> 
         move |settings: &[(String, String)]| {
             let pairs: Vec<_> =
                 settings.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())).collect();
-            config.set(&pairs).map_err(|error| format!("ERR {error}"))?;
+            config.set(&pairs)?;
             log::follow(&config);
             config.apply_settings_of_data(&node);
             Ok(())
@@ -119,11 +119,11 @@ async fn run(config: &Arc<Config>, accept_loss: bool) -> Result<(), StartError> 
     tokio::select! {
         () = signals.any() => {}
         ended = &mut serving => {
-            let why = match ended {
-                Ok(Err(error)) => error,
-                _ => "the gRPC server stopped unexpectedly".into(),
+            let error = match ended {
+                Ok(Err(error)) => SettingError::new("grpc", error),
+                _ => SettingError::new("grpc", "the gRPC server stopped unexpectedly"),
             };
-            return Err(SettingError::new("grpc", why).into());
+            return Err(error.into());
         }
     }
     info!("shutting down: gateways are notified, open transactions are rolled back");

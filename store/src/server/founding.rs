@@ -17,6 +17,7 @@ use wire::request::Body as Ask;
 use wire::response::Body as Answer;
 
 use super::host::Host;
+use super::membership::MembershipError;
 use crate::client::link::{Link, LinkHandshake};
 use crate::client::{LinkError, MapError};
 use crate::topology::{NodeId, SlotMap};
@@ -52,16 +53,12 @@ pub(super) async fn settled(host: &Arc<Host>, hello: &wire::Handshake) {
 
 /// A gateway that knows no slot map takes this node, which has none either, for node `me` of `guess`. Asks the other nodes,
 /// unless that has begun; returns the reason for which the gateway is refused meanwhile.
-pub(super) fn confirm(host: &Arc<Host>, guess: SlotMap, me: NodeId) -> String {
+pub(super) fn confirm(host: &Arc<Host>, guess: SlotMap, me: NodeId) -> MembershipError {
     let (weak, map) = (Arc::downgrade(host), guess.clone());
     let ask = |confirmed| tokio::spawn(inquire(weak, map, me, confirmed)).abort_handle();
     let confirmed = host.newcomer.inquire(&guess, me, ask);
-    format!(
-        "this node has no data, and waits until {} of the other nodes have confirmed that it never had any ({confirmed} \
-         have). Start them; or, if its data is lost, accept the loss with: moonshard topology accept {}",
-        majority(guess.nodes().len()),
-        guess.nodes().get(me).map_or("", |name| name)
-    )
+    let name = guess.nodes().get(me).cloned().unwrap_or_default();
+    MembershipError::Unconfirmed { needed: majority(guess.nodes().len()), confirmed, name }
 }
 
 /// More than half of the other nodes.

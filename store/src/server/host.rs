@@ -6,6 +6,7 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 use proto::store::v1 as wire;
+use store_engine::CommandError;
 use store_engine::notifications::show_classes;
 use subtle::ConstantTimeEq;
 
@@ -23,7 +24,7 @@ use crate::spans::Sink;
 pub const NOTIFY: &str = "notify-keyspace-events";
 
 /// Changes parameters of a node, given as names and values; else why not.
-pub type Configure = Box<dyn Fn(&[(String, String)]) -> Result<(), String> + Send + Sync>;
+pub type Configure = Box<dyn Fn(&[(String, String)]) -> Result<(), CommandError> + Send + Sync>;
 
 /// What all sessions of a node share.
 pub(crate) struct Host {
@@ -56,7 +57,7 @@ pub(crate) struct Host {
 
 impl Host {
     /// A gateway says which events are to be reported; `if_first`: only if no other gateway has.
-    pub fn say_notify(&self, classes: u32, if_first: bool) -> Result<(), String> {
+    pub fn say_notify(&self, classes: u32, if_first: bool) -> Result<(), CommandError> {
         if if_first && (classes == 0 || self.said_notify.load(Ordering::Relaxed)) {
             return Ok(());
         }

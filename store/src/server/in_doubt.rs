@@ -16,6 +16,7 @@ use super::host::Host;
 use super::pending::{self, ask_after, in_doubt_after};
 use super::records::{self, CHOSEN, Choice, named, number_of};
 use super::registry::{Entry, TxnState};
+use crate::journal::Failure;
 use crate::lock::{LockRequest, Mode};
 use crate::txn::LocalTransaction;
 
@@ -72,7 +73,7 @@ pub(super) fn list(host: &Host, in_doubt: bool) -> Vec<wire::PreparedTransaction
 
 /// Ends a prepared transaction as an operator has decided in the place of its coordinator, which is asked when it is back. Whether
 /// it was still prepared.
-pub(super) async fn choose(host: &Arc<Host>, number: u64, committed: bool) -> Result<bool, String> {
+pub(super) async fn choose(host: &Arc<Host>, number: u64, committed: bool) -> Result<bool, Failure> {
     let ended = pending::end_prepared(host, number, committed, true).await?;
     if ended {
         tokio::spawn(compare(host.clone(), number));

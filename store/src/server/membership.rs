@@ -1,5 +1,6 @@
 //! Which node of the cluster this is, and which slots are its own.
 
+use std::fmt;
 use std::sync::Arc;
 
 use parking_lot::{RwLock, RwLockReadGuard};
@@ -8,12 +9,64 @@ use store_engine::Effects;
 use store_engine::slot::slot;
 use wire::refusal::Code;
 
-use super::records::{self, IDENTITY, MEMBERSHIP};
+use super::records::{self, IDENTITY, MEMBERSHIP, RecordError, StartError};
 use super::refusal::refusal;
 use crate::catalog::CatalogChanges;
 use crate::node::Node;
 use crate::random::random;
-use crate::topology::{NodeId, SlotMap};
+use crate::topology::{InvalidMap, NodeId, SlotMap};
+
+/// Why a node is not what a peer takes it for, or does not take a map.
+#[derive(Debug)]
+pub(crate) enum MembershipError {
+    /// The peer does not have the token of the cluster.
+    WrongToken,
+    /// The map is none.
+    Map(InvalidMap),
+    /// The map does not have this node.
+    NoSuchNode(NodeId),
+    /// It is known by another name.
+    AnotherNode { known: String, name: String },
+    /// It has another place in the map.
+    AnotherPlace,
+    /// It has no place yet.
+    NoCluster,
+    /// The map is not of its cluster, whose nodes are these.
+    AnotherCluster(String),
+    /// The data of the node of this name is in another directory.
+    OtherData(String),
+    /// So many other nodes have to confirm that the node of this name has lost nothing, and so many have.
+    Unconfirmed { needed: usize, confirmed: usize, name: String },
+}
+
+impl fmt::Display for MembershipError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            MembershipError::WrongToken => f.write_str("wrong cluster token"),
+            MembershipError::Map(error) => error.fmt(f),
+            MembershipError::NoSuchNode(node) => write!(f, "the slot map has no node {node}"),
+            MembershipError::AnotherNode { known, name } => write!(f, "this node is {known}, not {name}"),
+            MembershipError::AnotherPlace => f.write_str("this is another node of the cluster"),
+            MembershipError::NoCluster => f.write_str("this node does not belong to a cluster yet"),
+            MembershipError::AnotherCluster(nodes) => {
+                write!(f, "this node belongs to another cluster: {nodes}")
+            }
+            MembershipError::OtherData(name) => write!(
+                f,
+                "this node does not have the data of {name}: its data-dir is empty or belongs to another node. \
+                 Start it with the right data-dir, or accept the loss with: moonshard topology accept {name}"
+            ),
+            MembershipError::Unconfirmed { needed, confirmed, name } => write!(
+                f,
+                "this node has no data, and waits until {needed} of the other nodes have confirmed that it never had any \
+                 ({confirmed} have). Start them; or, if its data is lost, accept the loss with: moonshard topology \
+                 accept {name}"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for MembershipError {}
 
 /// The node's place, once a peer has sent it.
 ///
@@ -50,13 +103,12 @@ pub(crate) struct Owned<'a>(#[expect(dead_code, reason = "held")] RwLockReadGuar
 
 impl Membership {
     /// The place that the data was written in. A new directory gets its number, which is on disk before any peer sees it.
-    pub async fn of(node: &Node, now_ms: u64) -> Result<Membership, String> {
-        let wrong = |why: String| format!("the record of the node's cluster membership is damaged: {why}");
+    pub async fn of(node: &Node, now_ms: u64) -> Result<Membership, StartError> {
         let find = |name: &[u8]| node.records(name).into_iter().find(|(rest, _)| rest.is_empty());
         let taken = match find(MEMBERSHIP) {
             None => None,
             Some((_, bytes)) => {
-                let (map, me) = records::read_membership(&bytes).map_err(wrong)?;
+                let (map, me) = records::read_membership(&bytes).map_err(StartError::Membership)?;
                 Some(Taken { map: Arc::new(map), me })
             }
         };
@@ -65,14 +117,14 @@ impl Membership {
         let identity = match (node.journal(), found) {
             (None, _) => 0,
             (Some(_), Some((_, bytes))) => {
-                let bytes = <[u8; 8]>::try_from(&*bytes).map_err(|error| wrong(error.to_string()))?;
-                u64::from_le_bytes(bytes)
+                let wrong = |error| StartError::Membership(RecordError::Length(error));
+                u64::from_le_bytes(<[u8; 8]>::try_from(&*bytes).map_err(wrong)?)
             }
             (Some(journal), None) => {
                 // Later ones are greater, and no two of the same moment are equal but by chance.
                 let identity = (now_ms << 20) | (random() >> 44);
                 node.put_record(IDENTITY, &identity.to_le_bytes());
-                journal.flush().await.map_err(|error| error.to_string())?;
+                journal.flush().await.map_err(StartError::Disk)?;
                 identity
             }
         };
@@ -106,14 +158,14 @@ impl Membership {
 
     /// A peer takes this node for node `me` of `map`. Becomes that node if it has no place yet; an error if it is another node,
     /// or if the node is known to have its data in another directory.
-    pub fn take(&self, node: &Node, map: SlotMap, me: NodeId) -> Result<Taken, String> {
+    pub fn take(&self, node: &Node, map: SlotMap, me: NodeId) -> Result<Taken, MembershipError> {
         let Some(name) = map.nodes().get(me) else {
-            return Err(format!("the slot map has no node {me}"));
+            return Err(MembershipError::NoSuchNode(me));
         };
         let mut state = self.state.write();
         let known = state.taken.as_ref().and_then(|taken| taken.map.nodes().get(taken.me));
         if let Some(known) = known.filter(|known| *known != name) {
-            return Err(format!("this node is {known}, not {name}"));
+            return Err(MembershipError::AnotherNode { known: known.clone(), name: name.clone() });
         }
         let taken = match &state.taken {
             None => Taken { map: Arc::new(map.founded()), me },
@@ -124,13 +176,13 @@ impl Membership {
     }
 
     /// An operator says that this is node `me` of `map`, with whatever data it has.
-    pub fn accept(&self, node: &Node, map: SlotMap, me: NodeId) -> Result<Taken, String> {
+    pub fn accept(&self, node: &Node, map: SlotMap, me: NodeId) -> Result<Taken, MembershipError> {
         if me >= map.nodes().len() {
-            return Err(format!("the slot map has no node {me}"));
+            return Err(MembershipError::NoSuchNode(me));
         }
         let mut state = self.state.write();
         let mine = match &state.taken {
-            Some(mine) if mine.me != me => return Err("this is another node of the cluster".into()),
+            Some(mine) if mine.me != me => return Err(MembershipError::AnotherPlace),
             Some(mine) => mine.with(map)?,
             None => Taken { map: Arc::new(map.founded()), me },
         };
@@ -139,10 +191,10 @@ impl Membership {
     }
 
     /// Takes what is newer in this map; an error if it is another cluster's.
-    pub fn learn(&self, node: &Node, map: SlotMap) -> Result<(), String> {
+    pub fn learn(&self, node: &Node, map: SlotMap) -> Result<(), MembershipError> {
         let mut state = self.state.write();
         let Some(mine) = &state.taken else {
-            return Err("this node does not belong to a cluster yet".into());
+            return Err(MembershipError::NoCluster);
         };
         let taken = mine.with(map)?;
         state.set(node, taken);
@@ -207,21 +259,17 @@ impl Taken {
     }
 
     /// Whether the directory with this number belongs to the node; else an error that says what to do.
-    fn is_right(&self, identity: u64) -> Result<(), String> {
+    fn is_right(&self, identity: u64) -> Result<(), MembershipError> {
         let known = self.map.identities().get(self.me).map_or(0, |known| known.id);
         if known == 0 || known == identity {
             return Ok(());
         }
-        let name = &self.map.nodes()[self.me];
-        Err(format!(
-            "this node does not have the data of {name}: its data-dir is empty or belongs to another node. \
-             Start it with the right data-dir, or accept the loss with: moonshard topology accept {name}"
-        ))
+        Err(MembershipError::OtherData(self.map.nodes()[self.me].clone()))
     }
 
     /// This with what another map has.
-    fn with(&self, map: SlotMap) -> Result<Taken, String> {
-        let foreign = || format!("this node belongs to another cluster: {}", self.map.nodes().join(","));
+    fn with(&self, map: SlotMap) -> Result<Taken, MembershipError> {
+        let foreign = || MembershipError::AnotherCluster(self.map.nodes().join(","));
         if map.is_guess() {
             let may_be = self.map.is_akin(&map) && map.nodes().len() <= self.map.nodes().len();
             return may_be.then(|| self.clone()).ok_or_else(foreign);
@@ -250,5 +298,5 @@ impl MembershipState {
 }
 
 fn homeless() -> wire::Refusal {
-    refusal(Code::Denied, "this node does not belong to a cluster yet")
+    refusal(Code::Denied, &MembershipError::NoCluster)
 }

@@ -162,7 +162,7 @@ async fn try_batch(
     txn.commit();
     if let Err(reason) = pending::seal(host, number).await {
         link.send_oneway(Ask::Resolve(wire::Resolve { txn: number }));
-        return Err(unavailable(&reason));
+        return Err(unavailable(&reason.to_string()));
     }
     match link.ask(finish(Finish::Commit)).answer().await {
         Ok(Answer::StepResult(_)) => pending::forget_decision(host, number, &receiver),
@@ -216,7 +216,7 @@ async fn prepare(host: &Host, session: u64, request: wire::ReceiveSlots) -> Resu
     let invalid = |reason: &str| refusal(Code::Invalid, reason);
     let unavailable = |reason: &str| refusal(Code::Unavailable, reason);
     let now_ms = (host.clock)();
-    let arrival = Arrival::of(&request).map_err(|reason| invalid(&reason))?;
+    let arrival = Arrival::of(&request).map_err(|error| invalid(&error.0))?;
     let mine = host
         .membership
         .taken()
@@ -246,5 +246,5 @@ async fn prepare(host: &Host, session: u64, request: wire::ReceiveSlots) -> Resu
     let (coordinator, identity) = (request.coordinator, request.coordinator_identity);
     let roles = Roles { coordinator, identity, siblings: Vec::new() };
     let prepared = pending::prepare(host, number, txn, roles, Some(arrival)).await;
-    prepared.map(|()| Outcome::Ok).map_err(|reason| unavailable(&reason))
+    prepared.map(|()| Outcome::Ok).map_err(|error| refusal(Code::Unavailable, &error))
 }

@@ -7,6 +7,7 @@
 //! coordinator has lost that directory, only the other participants may know the decision.
 
 use std::collections::{BTreeMap, HashSet};
+use std::fmt;
 use std::pin::pin;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -22,7 +23,7 @@ use super::host::Host;
 use super::records::{self, ACKNOWLEDGED, DECIDED, ENDED, Ending, PREPARED, named, number_of};
 use super::registry::{Arrival, Prepared, REMEMBERED, Roles, TxnState};
 use crate::catalog::CatalogChanges;
-use crate::journal::fail_point;
+use crate::journal::{Failure, fail_point};
 use crate::txn::LocalTransaction;
 
 /// How old a decision becomes before the participants are asked that have not acknowledged it: an acknowledgement is lost if a
@@ -44,6 +45,24 @@ pub(super) fn in_doubt_after() -> Duration {
     fail_point::time("in-doubt-ms", IN_DOUBT_AFTER)
 }
 
+/// Why a transaction is not prepared or committed.
+#[derive(Debug)]
+pub(super) enum FinishError {
+    /// It was taken back meanwhile.
+    Aborted,
+    /// The disk does not take it.
+    Disk(Failure),
+}
+
+impl fmt::Display for FinishError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            FinishError::Aborted => f.write_str("the transaction was aborted"),
+            FinishError::Disk(failure) => failure.fmt(f),
+        }
+    }
+}
+
 /// Keeps what a transaction has done for the case that it is committed, on disk too. Its locks stay.
 pub(super) async fn prepare(
     host: &Host,
@@ -51,15 +70,15 @@ pub(super) async fn prepare(
     txn: Box<LocalTransaction>,
     roles: Roles,
     arrival: Option<Arrival>,
-) -> Result<(), String> {
+) -> Result<(), FinishError> {
     fail_point::pass("prepare:before-record");
     let mut trace = Trace { host, number, stays: false };
     if let Some(journal) = host.node.journal() {
         let record = records::prepared(&roles, txn.effects().as_bytes(), arrival.as_ref());
         host.node.put_record(&named(PREPARED, number), &record);
-        if let Err(reason) = journal.flush().await {
+        if let Err(failure) = journal.flush().await {
             host.registry.forget(number);
-            return Err(reason.to_string());
+            return Err(FinishError::Disk(failure));
         }
     }
     fail_point::pass("prepare:after-record");
@@ -70,7 +89,7 @@ pub(super) async fn prepare(
             trace.stays = true;
             Ok(())
         }
-        _ => Err("the transaction was aborted".into()),
+        _ => Err(FinishError::Aborted),
     }
 }
 
@@ -103,9 +122,9 @@ pub(super) async fn commit(
     number: u64,
     mut txn: Box<LocalTransaction>,
     others: &[String],
-) -> Result<(), String> {
+) -> Result<(), FinishError> {
     if !host.registry.finishes(number) {
-        return Err("the transaction was aborted".into());
+        return Err(FinishError::Aborted);
     }
     if others.is_empty() {
         txn.commit();
@@ -116,11 +135,11 @@ pub(super) async fn commit(
     decide(number, txn.records_mut(), others);
     txn.commit();
     fail_point::pass("commit:before-flush");
-    seal(host, number).await
+    seal(host, number).await.map_err(FinishError::Disk)
 }
 
 /// Brings a decision to disk; only then it is known.
-pub(super) async fn seal(host: &Arc<Host>, number: u64) -> Result<(), String> {
+pub(super) async fn seal(host: &Arc<Host>, number: u64) -> Result<(), Failure> {
     // Until it is on disk no other node is notified: what follows from it could be on other disks, and this one without it.
     let flushed = flush(host).await;
     fail_point::pass("commit:after-record");
@@ -132,9 +151,9 @@ pub(super) async fn seal(host: &Arc<Host>, number: u64) -> Result<(), String> {
 }
 
 /// Brings everything so far to disk, if there is one.
-pub(super) async fn flush(host: &Host) -> Result<(), String> {
+pub(super) async fn flush(host: &Host) -> Result<(), Failure> {
     match host.node.journal() {
-        Some(journal) => journal.flush().await.map_err(|reason| reason.to_string()),
+        Some(journal) => journal.flush().await,
         None => Ok(()),
     }
 }
@@ -159,7 +178,7 @@ pub(super) fn decisions(host: &Host) -> usize {
 
 /// Ends a prepared transaction as it was decided. `false`: another task ends it, or has ended it. Then its effects may not
 /// be on disk yet, and the decision must not be acknowledged.
-pub(super) async fn decided(host: &Host, number: u64, committed: bool) -> Result<bool, String> {
+pub(super) async fn decided(host: &Host, number: u64, committed: bool) -> Result<bool, Failure> {
     end_prepared(host, number, committed, false).await
 }
 
@@ -169,7 +188,7 @@ pub(super) async fn end_prepared(
     number: u64,
     committed: bool,
     is_choice: bool,
-) -> Result<bool, String> {
+) -> Result<bool, Failure> {
     let Some(prepared) = host.registry.take_prepared(number) else {
         return Ok(false);
     };

@@ -1,13 +1,17 @@
 //! Records of the catalog that are a node's own, and are not given away with the rest of it.
 
+use std::array::TryFromSliceError;
+use std::fmt;
+
 use prost::{DecodeError, Message};
 use proto::disk::v1 as disk;
 use proto::store::v1 as wire;
 use store_engine::codec::{Input, put_bytes};
 
 use super::registry::{Arrival, Roles};
+use crate::journal::Failure;
 use crate::node::Node;
-use crate::topology::{NodeId, SlotMap};
+use crate::topology::{InvalidMap, NodeId, SlotMap};
 
 /// Which node of the cluster this is, and the slot map as it knows it.
 pub const MEMBERSHIP: &[u8] = b"cluster/place";
@@ -25,6 +29,56 @@ pub const ENDED: &[u8] = b"ended/";
 pub const CHOSEN: &[u8] = b"chosen/";
 /// What the names of all of these begin with.
 pub const OWN: &[&[u8]] = &[PREPARED, DECIDED, ACKNOWLEDGED, ENDED, CHOSEN, b"cluster/"];
+
+/// Why a node cannot be served with the records that it has.
+#[derive(Debug)]
+pub enum StartError {
+    /// What says which node it is cannot be read.
+    Membership(RecordError),
+    /// This record of a prepared transaction cannot be read.
+    Prepared(Vec<u8>),
+    /// The number of a new directory was not written.
+    Disk(Failure),
+}
+
+/// What is wrong with a record.
+#[derive(Debug)]
+pub enum RecordError {
+    /// It is no such message.
+    Encoding(DecodeError),
+    /// Its map is none.
+    Map(InvalidMap),
+    /// It has not the length of a number.
+    Length(TryFromSliceError),
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StartError::Membership(error) => {
+                write!(f, "the record of the node's cluster membership is damaged: {error}")
+            }
+            StartError::Prepared(name) => {
+                write!(f, "the record of the prepared transaction {:?} is damaged", name.escape_ascii())
+            }
+            StartError::Disk(failure) => failure.fmt(f),
+        }
+    }
+}
+
+impl fmt::Display for RecordError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RecordError::Encoding(error) => error.fmt(f),
+            RecordError::Map(error) => error.fmt(f),
+            RecordError::Length(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for StartError {}
+
+impl std::error::Error for RecordError {}
 
 /// Name of the record about a transaction.
 pub fn named(prefix: &[u8], number: u64) -> Vec<u8> {
@@ -45,13 +99,13 @@ fn map_to_disk(map: &SlotMap) -> disk::SlotMap {
     disk::SlotMap { epoch, nodes, runs, identities }
 }
 
-fn map_from_disk(map: Option<disk::SlotMap>) -> Result<SlotMap, String> {
+fn map_from_disk(map: Option<disk::SlotMap>) -> Result<SlotMap, InvalidMap> {
     let disk::SlotMap { epoch, nodes, runs, identities } = map.unwrap_or_default();
     let run = |disk::Run { slots, node, version }: disk::Run| wire::Run { slots, node, version };
     let identity = |disk::Identity { id, version }: disk::Identity| wire::Identity { id, version };
     let (runs, identities) =
         (runs.into_iter().map(run).collect(), identities.into_iter().map(identity).collect());
-    SlotMap::from_wire(&wire::SlotMap { epoch, nodes, runs, identities }).map_err(|error| error.0)
+    SlotMap::from_wire(&wire::SlotMap { epoch, nodes, runs, identities })
 }
 
 /// The content of [`MEMBERSHIP`].
@@ -60,10 +114,9 @@ pub fn membership(map: &SlotMap, me: NodeId) -> Vec<u8> {
 }
 
 /// Reads what [`membership`] wrote; an error says what is wrong with it.
-pub fn read_membership(record: &[u8]) -> Result<(SlotMap, NodeId), String> {
-    let disk::Membership { map, node } =
-        disk::Membership::decode(record).map_err(|error: DecodeError| error.to_string())?;
-    Ok((map_from_disk(map)?, node as NodeId))
+pub fn read_membership(record: &[u8]) -> Result<(SlotMap, NodeId), RecordError> {
+    let disk::Membership { map, node } = disk::Membership::decode(record).map_err(RecordError::Encoding)?;
+    Ok((map_from_disk(map).map_err(RecordError::Map)?, node as NodeId))
 }
 
 /// The content of the record of a prepared transaction: coordinator, effects, and the slots that arrive with it.

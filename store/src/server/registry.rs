@@ -15,7 +15,7 @@ use wire::refusal::Code;
 
 use super::refusal::refusal;
 use crate::client::link::Link;
-use crate::topology::SlotMap;
+use crate::topology::{InvalidMap, SlotMap};
 use crate::txn::LocalTransaction;
 
 /// How long outcomes of transactions are remembered: much longer than a gateway that has lost its coordinator asks for them.
@@ -76,8 +76,9 @@ pub(super) struct Arrival {
 
 impl Arrival {
     /// What the message says of it.
-    pub fn of(receive: &wire::ReceiveSlots) -> Result<Arrival, String> {
-        let map = SlotMap::from_wire(receive.map.as_ref().ok_or("no map")?).map_err(|error| error.0)?;
+    pub fn of(receive: &wire::ReceiveSlots) -> Result<Arrival, InvalidMap> {
+        let map = receive.map.as_ref().ok_or_else(|| InvalidMap("no map".to_owned()))?;
+        let map = SlotMap::from_wire(map)?;
         let record = |record: &wire::Record| (record.name.clone(), record.content.clone());
         Ok(Arrival { map, records: receive.records.iter().map(record).collect() })
     }

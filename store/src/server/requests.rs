@@ -9,6 +9,7 @@ use wire::refusal::Code;
 use wire::response::Body as Answer;
 
 use super::host::{Host, NOTIFY};
+use super::membership::MembershipError;
 use super::pending;
 use super::refusal::refusal;
 use super::status::status;
@@ -76,7 +77,7 @@ pub(super) async fn joined(task: JoinHandle<Answer>) -> Answer {
 
 /// Takes what is newer in a map.
 pub(super) fn set_topology(host: &Host, request: wire::SetTopology) -> Answer {
-    let map = SlotMap::from_wire(&request.map.unwrap_or_default()).map_err(|error| error.0);
+    let map = SlotMap::from_wire(&request.map.unwrap_or_default()).map_err(MembershipError::Map);
     match map.and_then(|map| host.membership.learn(&host.node, map)) {
         Ok(()) => Answer::Done(wire::Done {}),
         Err(reason) => Answer::Refusal(refusal(Code::Denied, &reason)),
@@ -85,7 +86,7 @@ pub(super) fn set_topology(host: &Host, request: wire::SetTopology) -> Answer {
 
 /// An operator says which node this is.
 pub(super) fn accept(host: &Host, request: wire::Accept) -> Answer {
-    let map = SlotMap::from_wire(&request.map.unwrap_or_default()).map_err(|error| error.0);
+    let map = SlotMap::from_wire(&request.map.unwrap_or_default()).map_err(MembershipError::Map);
     match map.and_then(|map| host.membership.accept(&host.node, map, request.node as usize)) {
         Ok(taken) => {
             let map = Some(taken.map.to_wire());

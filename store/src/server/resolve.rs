@@ -15,7 +15,7 @@ use super::endings::{self, as_siblings};
 use super::host::Host;
 use super::in_doubt::choose;
 use super::pending::{ASK_AGAIN, decided, flush, in_doubt_after};
-use super::records::{self, ACKNOWLEDGED, PREPARED, number_of};
+use super::records::{self, ACKNOWLEDGED, PREPARED, StartError, number_of};
 use super::refusal::refusal;
 use super::registry::{Entry, Prepared, Roles, TxnState};
 use crate::client::link::Link;
@@ -64,7 +64,7 @@ pub(super) async fn ask_coordinator(host: &Arc<Host>, number: u64, roles: Roles)
             {
                 // A disk that cannot be written is reported where commands are refused.
                 let ended = decided(host, number, decision.committed).await;
-                if ended == Ok(true) && decision.committed {
+                if matches!(ended, Ok(true)) && decision.committed {
                     let node = host.membership.name().unwrap_or_default();
                     let _ =
                         link.ask(Ask::Acknowledge(wire::Acknowledge { txn: number, node })).answer().await;
@@ -86,13 +86,12 @@ pub(super) async fn ask_coordinator(host: &Arc<Host>, number: u64, roles: Roles)
 }
 
 /// Takes up what was prepared when the data was last written.
-pub(super) async fn recover(host: &Arc<Host>) -> Result<(), String> {
+pub(super) async fn recover(host: &Arc<Host>) -> Result<(), StartError> {
     let acknowledged = host.node.records(ACKNOWLEDGED).into_iter();
     let acknowledged = acknowledged.filter_map(|(name, _)| Some((number_of(&name)?, Instant::now())));
     host.registry.acknowledged.lock().extend(acknowledged);
     for (name, record) in host.node.records(PREPARED) {
-        let damaged =
-            || format!("the record of the prepared transaction {:?} is damaged", name.escape_ascii());
+        let damaged = || StartError::Prepared(name.clone());
         let number = number_of(&name).ok_or_else(damaged)?;
         let (roles, rest, arrival) = records::read_prepared(&record).ok_or_else(damaged)?;
         let txn = lock_again(host, &rest).await.ok_or_else(damaged)?;

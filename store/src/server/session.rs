@@ -1,6 +1,7 @@
 //! One peer's stream: its requests in the order they come, its answers as they are ready.
 
 use std::collections::{HashMap, VecDeque};
+use std::fmt::Display;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -207,7 +208,7 @@ impl Session {
         self.ready.push(response);
     }
 
-    fn refuse(&mut self, id: u64, code: Code, reason: &str) {
+    fn refuse(&mut self, id: u64, code: Code, reason: &(impl Display + ?Sized)) {
         self.answer(id, Answer::Refusal(refusal(code, reason)));
     }
 

@@ -6,17 +6,21 @@ use std::sync::atomic::Ordering;
 use proto::store::v1 as wire;
 
 use super::host::Host;
+use super::membership::MembershipError;
 use super::{founding, pending};
 use crate::topology::SlotMap;
 
 /// Checks the handshake of a peer.
-pub(super) fn greet(host: &Arc<Host>, hello: &wire::Handshake) -> Result<wire::HandshakeReply, String> {
+pub(super) fn greet(
+    host: &Arc<Host>,
+    hello: &wire::Handshake,
+) -> Result<wire::HandshakeReply, MembershipError> {
     if !host.has_token(hello) {
-        return Err("wrong cluster token".into());
+        return Err(MembershipError::WrongToken);
     }
     let taken = match &hello.map {
         Some(map) => {
-            let (map, me) = (SlotMap::from_wire(map).map_err(|error| error.0)?, hello.node as usize);
+            let (map, me) = (SlotMap::from_wire(map).map_err(MembershipError::Map)?, hello.node as usize);
             if founding::is_needed(host, &map) {
                 return Err(founding::confirm(host, map, me));
             }

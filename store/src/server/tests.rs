@@ -123,7 +123,7 @@ struct TestNode {
     address: String,
     kept: Option<Kept>,
     clock: fn() -> u64,
-    serving: JoinHandle<Result<(), String>>,
+    serving: JoinHandle<Result<(), tonic::transport::Error>>,
 }
 
 impl TestNode {
