@@ -59,7 +59,7 @@ impl fmt::Display for StartError {
                 write!(f, "the record of the node's cluster membership is damaged: {error}")
             }
             StartError::Prepared(name) => {
-                write!(f, "the record of the prepared transaction {:?} is damaged", name.escape_ascii())
+                write!(f, "the record of the prepared transaction \"{}\" is damaged", name.escape_ascii())
             }
             StartError::Disk(failure) => failure.fmt(f),
         }
