@@ -32,7 +32,7 @@ use crate::config::Config;
 /// All that a gateway records.
 pub struct Telemetry {
     config: Arc<Config>,
-    /// Tells of what administrators do, and of what is refused.
+    /// Logs what administrators do, and what is refused.
     pub audit: Audit,
     /// Counters for INFO.
     pub counters: Counters,

@@ -58,7 +58,7 @@ impl Flags {
 /// How a script is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScriptMode {
-    /// Nobody sees a state between.
+    /// No other client sees a state between.
     Atomic,
     /// The same, and it writes nothing.
     ReadOnly,

@@ -56,6 +56,8 @@ pub type QueryHandler = Box<dyn Fn(&Bytes) -> Bytes + Send + Sync>;
 
 struct View {
     map: Arc<SlotMap>,
+    /// Of the map: computed once, as each heartbeat and each step of SCAN compares it.
+    digest: u64,
     /// By number of the node.
     links: Vec<Arc<Link>>,
     /// Those of nodes that have slots.
@@ -83,7 +85,12 @@ impl Cluster {
         let cluster = Arc::new(Cluster {
             peer: random(),
             credentials,
-            view: RwLock::new(View { map: Arc::new(map.clone()), links: Vec::new(), owners: Vec::new() }),
+            view: RwLock::new(View {
+                digest: 0,
+                map: Arc::new(map.clone()),
+                links: Vec::new(),
+                owners: Vec::new(),
+            }),
             transactions: AtomicU64::new(0),
             sparse_limit: AtomicUsize::new(SparseLimit::default().0),
             catalog: watch::Sender::new(0),
@@ -120,7 +127,7 @@ impl Cluster {
             )));
         }
         view.owners = map.owners().into_iter().map(|node| view.links[node].clone()).collect();
-        view.map = Arc::new(map);
+        (view.digest, view.map) = (map.digest(), Arc::new(map));
     }
 
     /// Merges this map into its own. The nodes are sent new identities: a node with another directory is refused then.
@@ -163,6 +170,11 @@ impl Cluster {
     /// The slot map, as far as it is known.
     pub fn map(&self) -> Arc<SlotMap> {
         self.view.read().map.clone()
+    }
+
+    /// The digest of the slot map.
+    pub(super) fn map_digest(&self) -> u64 {
+        self.view.read().digest
     }
 
     /// The way to a node.
@@ -506,7 +518,7 @@ impl LinkHandshake for NodeHandshake {
                 // A node of another cluster was found out when it was greeted.
                 if let Some(Ok(map)) = status.map.map(|map| SlotMap::from_wire(&map))
                     && cluster.learn_map(map.clone()).is_ok()
-                    && cluster.map().digest() != map.digest()
+                    && cluster.map_digest() != map.digest()
                 {
                     // The node lacks what other nodes have said of theirs.
                     cluster.send_map(self.node);
@@ -531,6 +543,6 @@ impl LinkHandshake for NodeHandshake {
     }
 
     fn map_digest(&self) -> u64 {
-        self.cluster.upgrade().map_or(0, |cluster| cluster.map().digest())
+        self.cluster.upgrade().map_or(0, |cluster| cluster.map_digest())
     }
 }

@@ -138,8 +138,9 @@ impl Cluster {
 
     /// A step of SCAN.
     async fn execute_page(self: &Arc<Self>, call: &Call<'_>, sequence: u64, out: &mut Reply) {
-        let map = self.map();
-        let mut scan = merge::Scan::new(call, map.owners(), map.digest());
+        // Read first: a map that changes in this moment ends the scan with another digest.
+        let digest = self.map_digest();
+        let mut scan = merge::Scan::new(call, self.map().owners(), digest);
         loop {
             let (node, args) = scan.next();
             let page_call = Call { args: store_engine::Args::new(&args), ..*call };
@@ -161,7 +162,7 @@ impl Cluster {
 
     /// The digest of the map with all that nodes with slots know.
     async fn newest_map(self: &Arc<Self>) -> Result<u64, CommandError> {
-        let (map_digest, invalidations) = (self.map().digest(), self.invalidations_enabled());
+        let (map_digest, invalidations) = (self.map_digest(), self.invalidations_enabled());
         let ask = |link: &Arc<Link>| link.ask(Ask::Heartbeat(wire::Heartbeat { map_digest, invalidations }));
         let pending: Vec<_> = self.owners().iter().map(ask).collect();
         for answer in pending {
@@ -172,7 +173,7 @@ impl Cluster {
                 Err(lost) => return Err(lost_error(&lost, false)),
             }
         }
-        Ok(self.map().digest())
+        Ok(self.map_digest())
     }
 
     /// A transaction of one call.

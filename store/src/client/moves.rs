@@ -312,7 +312,7 @@ impl Cluster {
 
     /// What still needs a node; an error if it cannot be asked.
     pub async fn unfinished(&self, node: NodeId) -> Result<Unfinished, NodeError> {
-        let heartbeat = wire::Heartbeat { map_digest: self.map().digest(), invalidations: false };
+        let heartbeat = wire::Heartbeat { map_digest: self.map_digest(), invalidations: false };
         match self.link(node).ask(Ask::Heartbeat(heartbeat)).answer().await {
             Ok(Answer::Status(status)) => Ok(Unfinished {
                 gateways_behind: status.gateways_behind,

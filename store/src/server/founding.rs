@@ -22,12 +22,12 @@ use crate::client::link::{Link, LinkHandshake};
 use crate::client::{LinkError, MapError};
 use crate::topology::{NodeId, SlotMap};
 
-/// How often it is looked whether the node was given a slot map in another way.
+/// How often the task checks whether the node was given a slot map in another way.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// How long a gateway waits for the answer to its handshake until it is refused. The other nodes of a new cluster answer
 /// sooner.
-const PATIENCE: Duration = Duration::from_secs(1);
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Whether other nodes have to be asked before this node belongs to the cluster of this map. A node alone has no other to
 /// ask, and a node without a data directory has lost nothing.
@@ -47,7 +47,7 @@ pub(super) async fn settled(host: &Arc<Host>, hello: &wire::Handshake) {
     if is_needed(host, &map) {
         confirm(host, map, hello.node as usize);
         // A gateway that is refused then tries again.
-        let _ = timeout(PATIENCE, settled).await;
+        let _ = timeout(SETTLE_TIMEOUT, settled).await;
     }
 }
 
@@ -80,7 +80,7 @@ async fn inquire(host: Weak<Host>, guess: SlotMap, me: NodeId, confirmed: Arc<At
         others.map(open).collect()
     };
     let needed = majority(guess.nodes().len());
-    let mut voters = BTreeSet::new();
+    let (mut voters, mut place) = (BTreeSet::new(), guess);
     while voters.len() < needed {
         let answer = timeout(LOOK_AGAIN, answered.recv()).await;
         let Some(host) = host.upgrade() else { return };
@@ -90,13 +90,20 @@ async fn inquire(host: Weak<Host>, guess: SlotMap, me: NodeId, confirmed: Arc<At
         let Ok(Some((node, known))) = answer else { continue };
         match known {
             None => _ = voters.insert(node),
-            Some(map) if map.is_akin(&guess) => {
+            Some(map) if map.is_akin(&place) => {
                 let known = map.identities().get(me).map_or(0, |identity| identity.id);
                 if known != 0 && known != host.membership.identity() {
                     // From now on gateways are refused as by any node that has lost its data.
                     return settle(&host, map, me);
                 }
                 voters.insert(node);
+                // Slots may have moved since the cluster was founded.
+                if me < map.nodes().len() {
+                    place = match place.is_guess() {
+                        true => map,
+                        false => place.merged(&map).unwrap_or(place),
+                    };
+                }
             }
             // A node of another cluster cannot know.
             Some(_) => {}
@@ -105,7 +112,7 @@ async fn inquire(host: Weak<Host>, guess: SlotMap, me: NodeId, confirmed: Arc<At
     }
     drop(links);
     if let Some(host) = host.upgrade() {
-        settle(&host, guess, me);
+        settle(&host, place, me);
     }
 }
 

@@ -89,10 +89,16 @@ struct MembershipState {
 #[derive(Clone)]
 pub(crate) struct Taken {
     pub map: Arc<SlotMap>,
+    /// Of the map: computed once, as each heartbeat compares it.
+    pub digest: u64,
     pub me: NodeId,
 }
 
 impl Taken {
+    fn new(map: SlotMap, me: NodeId) -> Taken {
+        Taken { digest: map.digest(), map: Arc::new(map), me }
+    }
+
     fn record(&self) -> Vec<u8> {
         records::membership(&self.map, self.me)
     }
@@ -109,7 +115,7 @@ impl Membership {
             None => None,
             Some((_, bytes)) => {
                 let (map, me) = records::read_membership(&bytes).map_err(StartError::Membership)?;
-                Some(Taken { map: Arc::new(map), me })
+                Some(Taken::new(map, me))
             }
         };
         let found = find(IDENTITY);
@@ -168,7 +174,7 @@ impl Membership {
             return Err(MembershipError::AnotherNode { known: known.clone(), name: name.clone() });
         }
         let taken = match &state.taken {
-            None => Taken { map: Arc::new(map.founded()), me },
+            None => Taken::new(map.founded(), me),
             Some(mine) => mine.with(map)?,
         };
         let taken = state.set(node, taken.identified(self.identity));
@@ -184,10 +190,10 @@ impl Membership {
         let mine = match &state.taken {
             Some(mine) if mine.me != me => return Err(MembershipError::AnotherPlace),
             Some(mine) => mine.with(map)?,
-            None => Taken { map: Arc::new(map.founded()), me },
+            None => Taken::new(map.founded(), me),
         };
         let map = SlotMap::clone(&mine.map).replaced(me, self.identity);
-        Ok(state.set(node, Taken { map: Arc::new(map), me }))
+        Ok(state.set(node, Taken::new(map, me)))
     }
 
     /// Takes what is newer in this map; an error if it is another cluster's.
@@ -209,7 +215,7 @@ impl Membership {
         let Some(mine) = &state.taken else { return };
         // That they are of one cluster was known before anything was prepared.
         let Ok(merged) = mine.map.merged(map) else { return };
-        let taken = Taken { map: Arc::new(merged), me: mine.me };
+        let taken = Taken::new(merged, mine.me);
         records.put(MEMBERSHIP, &taken.record());
         node.record_with(effects, std::mem::take(records));
         *state = MembershipState { taken: Some(taken), catalog_leaves: false };
@@ -255,7 +261,7 @@ impl Taken {
     /// This with the number of the directory, if no other one is known.
     fn identified(self, identity: u64) -> Taken {
         let map = SlotMap::clone(&self.map).identified(self.me, identity);
-        Taken { map: Arc::new(map), me: self.me }
+        Taken::new(map, self.me)
     }
 
     /// Whether the directory with this number belongs to the node; else an error that says what to do.
@@ -275,7 +281,7 @@ impl Taken {
             return may_be.then(|| self.clone()).ok_or_else(foreign);
         }
         let map = self.map.learnt(&map, self.me).map_err(|_| foreign())?;
-        Ok(Taken { map: Arc::new(map), me: self.me })
+        Ok(Taken::new(map, self.me))
     }
 
     fn moved(&self, slot: u16) -> wire::Refusal {

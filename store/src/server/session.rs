@@ -321,8 +321,8 @@ impl Session {
             self.answer(0, Answer::Invalidation(changed));
         }
         let mut status = status(&self.host);
-        let map = self.host.membership.taken().map(|taken| taken.map);
-        status.map = map.filter(|map| map.digest() != request.map_digest).map(|map| map.to_wire());
+        let taken = self.host.membership.taken().filter(|taken| taken.digest != request.map_digest);
+        status.map = taken.map(|taken| taken.map.to_wire());
         // Whatever waits for a slow disk: the node is not silent.
         self.send();
         self.outbox.push([Response { id, body: Some(Answer::Status(Box::new(status))) }]);

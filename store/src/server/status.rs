@@ -45,8 +45,8 @@ pub(super) fn status(host: &Host) -> wire::Status {
     let numbers = |counts: &[usize]| counts.iter().map(|count| *count as u64).collect();
     let progress = host.node.journal().map(|journal| (journal.newest(), journal.progress()));
     let (journal_newest, progress) = progress.unwrap_or_default();
-    let map = host.membership.taken().map(|taken| taken.map);
-    let (epoch, digest) = map.map_or((0, 0), |map| (map.epoch(), map.digest()));
+    let taken = host.membership.taken();
+    let (epoch, digest) = taken.map_or((0, 0), |taken| (taken.map.epoch(), taken.digest));
     wire::Status {
         keys: numbers(&usage.keys),
         expiring: numbers(&usage.expiring),

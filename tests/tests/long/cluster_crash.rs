@@ -351,7 +351,7 @@ impl Story {
 /// Puts a copy in the place of a directory.
 fn restore_copy(dir: &TempDir) {
     let copy = dir.copy("restored");
-    std::fs::remove_dir_all(dir.path()).expect("nobody uses it");
+    std::fs::remove_dir_all(dir.path()).expect("no process uses it");
     std::fs::rename(copy.path(), dir.path()).expect("its name is free");
 }
 

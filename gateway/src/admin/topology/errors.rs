@@ -13,7 +13,7 @@ pub(super) enum TopologyError {
     Setting(SettingError),
     /// The cluster refuses it, or is not reached.
     Cluster(ClusterError),
-    /// Nobody would have the slots of a node.
+    /// No other node could take the slots of a node.
     NoOtherOwner,
     /// A batch of slots was not moved.
     NotMoved(MoveError),

@@ -255,7 +255,7 @@ impl DistributedTransaction {
     ) -> Result<bool, TransactionError> {
         let nodes: Vec<NodeId> = self.participants.iter().map(|participant| participant.node).collect();
         if call.command.name == "scan" {
-            let digest = self.cluster.map().digest();
+            let digest = self.cluster.map_digest();
             let mut scan = merge::Scan::new(call, nodes, digest);
             loop {
                 let (node, args) = scan.next();

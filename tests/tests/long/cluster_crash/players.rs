@@ -86,11 +86,11 @@ pub enum Outcome {
     Reply(Value),
     /// Nothing was done.
     Nothing,
-    /// Nobody knows.
+    /// It may have been done or not.
     Unknown,
 }
 
-/// A client that connects anew to any gateway when it is cut off.
+/// A client that connects to any gateway again when its connection is lost.
 pub struct Player<'a> {
     pub world: &'a World<'a>,
     pub chance: Chance,
