@@ -16,6 +16,7 @@ use proto::store::v1 as wire;
 use store_engine::effect::Effects;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
+use wire::refusal::Code;
 use wire::request::Body as Ask;
 use wire::response::Body as Answer;
 
@@ -52,6 +53,16 @@ pub(super) enum FinishError {
     Aborted,
     /// The disk does not take it.
     Disk(Failure),
+}
+
+impl FinishError {
+    /// For the gateway: only what the disk refuses may be done nevertheless.
+    pub fn code(&self) -> Code {
+        match self {
+            FinishError::Aborted => Code::Invalid,
+            FinishError::Disk(_) => Code::Unavailable,
+        }
+    }
 }
 
 impl fmt::Display for FinishError {

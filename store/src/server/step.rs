@@ -183,7 +183,7 @@ pub(super) async fn step(host: Arc<Host>, session: u64, watches: Arc<Watches>, s
     };
     match finished {
         Ok(()) => Answer::StepResult(Box::new(stepped)),
-        Err(reason) => Answer::Refusal(refusal(Code::Unavailable, &reason)),
+        Err(error) => Answer::Refusal(refusal(error.code(), &error)),
     }
 }
 

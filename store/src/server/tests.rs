@@ -306,6 +306,17 @@ async fn a_decision_is_kept_until_its_participant_has_it_on_disk() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_commit_that_comes_too_late_is_certain_to_have_done_nothing() {
+    let [node] = cluster().await;
+    assert!(matches!(node.host.registry.take(TXN, 1, true), Found::New));
+    assert!(!pending::outcome(&node.host, TXN).await, "a participant asked first");
+    let txn = LocalTransaction::begin(&node.host.node, Vec::new()).await;
+    let late = pending::commit(&node.host, TXN, txn, &["other".to_owned()]).await;
+    assert_eq!(late.expect_err("it is refused").code(), Code::Invalid);
+    assert!(!node.has(DECIDED, TXN));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_outcome_is_not_forgotten_because_others_follow() {
     let [node] = cluster().await;
     node.host.registry.finished(TXN);
