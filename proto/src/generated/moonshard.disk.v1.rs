@@ -84,3 +84,75 @@ pub struct CatalogRecord {
     #[prost(bytes = "bytes", tag = "2")]
     pub content: ::prost::bytes::Bytes,
 }
+/// What a replica has promised to the others of its group, and where its log begins.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ReplicaState {
+    /// The newest term that it knows.
+    #[prost(uint64, tag = "1")]
+    pub term: u64,
+    /// The replica that it voted for in this term; 0 if none.
+    #[prost(uint64, tag = "2")]
+    pub vote: u64,
+    /// Entries up to this one are committed.
+    #[prost(uint64, tag = "3")]
+    pub commit: u64,
+    /// Members of the group as of the entry before the first one: an eraftpb.ConfState.
+    #[prost(bytes = "bytes", tag = "4")]
+    pub members: ::prost::bytes::Bytes,
+    /// The entry before the first one of the log.
+    #[prost(uint64, tag = "5")]
+    pub before_index: u64,
+    #[prost(uint64, tag = "6")]
+    pub before_term: u64,
+}
+/// An entry of the replicated log.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct LogEntry {
+    /// The term in which it was proposed.
+    #[prost(uint64, tag = "1")]
+    pub term: u64,
+    #[prost(enumeration = "log_entry::Kind", tag = "2")]
+    pub kind: i32,
+    #[prost(bytes = "bytes", tag = "3")]
+    pub data: ::prost::bytes::Bytes,
+}
+/// Nested message and enum types in `LogEntry`.
+pub mod log_entry {
+    #[derive(
+        Clone,
+        Copy,
+        Debug,
+        PartialEq,
+        Eq,
+        Hash,
+        PartialOrd,
+        Ord,
+        ::prost::Enumeration
+    )]
+    #[repr(i32)]
+    pub enum Kind {
+        Normal = 0,
+        /// A change of the members: an eraftpb.ConfChangeV2.
+        Members = 1,
+    }
+    impl Kind {
+        /// String value of the enum field names used in the ProtoBuf definition.
+        ///
+        /// The values are not transformed in any way and thus are considered stable
+        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+        pub fn as_str_name(&self) -> &'static str {
+            match self {
+                Self::Normal => "NORMAL",
+                Self::Members => "MEMBERS",
+            }
+        }
+        /// Creates an enum from field names used in the ProtoBuf definition.
+        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+            match value {
+                "NORMAL" => Some(Self::Normal),
+                "MEMBERS" => Some(Self::Members),
+                _ => None,
+            }
+        }
+    }
+}

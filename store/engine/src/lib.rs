@@ -33,7 +33,7 @@ pub mod long_double;
 pub mod notifications;
 pub mod number;
 pub mod partition;
-mod random;
+pub mod random;
 pub mod rdb;
 pub mod recency;
 pub mod reply;

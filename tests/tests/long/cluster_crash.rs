@@ -265,6 +265,7 @@ impl Story {
             clock: AtomicU64::new(0),
             values: AtomicU64::new(0),
             over: AtomicBool::new(false),
+            pause: if self.until.is_some() { Duration::ZERO } else { PAUSE },
         };
         let mut history = Vec::new();
         std::thread::scope(|scope| {
@@ -354,6 +355,9 @@ fn restore_copy(dir: &TempDir) {
     std::fs::remove_dir_all(dir.path()).expect("no process uses it");
     std::fs::rename(copy.path(), dir.path()).expect("its name is free");
 }
+
+/// Between two transactions of a player in a bounded run: other tests need the processors, too.
+const PAUSE: Duration = Duration::from_millis(2);
 
 fn setting(name: &str) -> Option<u64> {
     let text = std::env::var(name).ok()?;

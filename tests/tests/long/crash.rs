@@ -122,7 +122,10 @@ fn check_transfers(mut client: Client, mut chance: Chance, transferrer: usize) -
     let mut ops = Ops::default();
     loop {
         match ask(&mut client, &workload::transfer(&mut chance, transferrer)) {
-            Some(Value::Integer(number)) => ops.acknowledged.push((number.cast_unsigned(), Instant::now())),
+            Some(Value::Integer(number)) => {
+                ops.acknowledged.push((number.cast_unsigned(), Instant::now()));
+                std::thread::sleep(PAUSE);
+            }
             Some(Value::Array(_)) => {}
             Some(other) => panic!("a transfer: {other:?}"),
             None => return ops,

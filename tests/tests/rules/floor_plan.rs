@@ -17,7 +17,8 @@ const CRATES: &[(&str, &[&str])] = &[
     ("proto-codegen", &[]),
     ("tls", &[]),
     ("resp", &["store-engine"]),
-    ("store", &["store-engine", "proto", "tls"]),
+    ("consensus", &["store-engine", "proto"]),
+    ("store", &["store-engine", "consensus", "proto", "tls"]),
     ("script", &["store-engine", "guest-lua"]),
     ("gateway", &["store-engine", "store", "proto", "tls", "resp", "script"]),
     ("tests", &["store-engine", "guest-lua", "proto", "tls", "resp", "store", "script", "gateway"]),
@@ -51,6 +52,8 @@ const CONFINED: &[(&str, &[&str], &[&str])] = &[
         &["gateway/src/export/otel", "store/src/spans", "tests/tests/it/otel"],
     ),
     ("axum", &["gateway"], &["gateway/src/net/http"]),
+    ("raft", &["consensus"], &["store/consensus/"]),
+    ("protobuf", &["consensus"], &["store/consensus/"]),
     (
         "hyper",
         &["store", "gateway", "tests"],

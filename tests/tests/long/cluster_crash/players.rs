@@ -57,6 +57,9 @@ impl Keys {
     }
 }
 
+/// How long a player waits after an error.
+const ERROR_PAUSE: Duration = Duration::from_millis(2);
+
 /// What all players of a round share.
 pub struct World<'a> {
     pub keys: &'a Keys,
@@ -64,6 +67,8 @@ pub struct World<'a> {
     pub clock: AtomicU64,
     pub values: AtomicU64,
     pub over: AtomicBool,
+    /// Between two transactions of a player.
+    pub pause: Duration,
 }
 
 impl World<'_> {
@@ -143,10 +148,9 @@ impl<'a> Player<'a> {
             self.client = None;
             return Outcome::Unknown;
         };
-        if matches!(reply, Value::Error(_)) {
-            // Otherwise the fault is over before anything else happened.
-            sleep(Duration::from_millis(2));
-        }
+        // An error without a pause would fill the whole time of a fault with errors.
+        let pause = if matches!(reply, Value::Error(_)) { ERROR_PAUSE } else { self.world.pause };
+        sleep(pause);
         outcome(reply)
     }
 

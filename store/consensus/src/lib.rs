@@ -1,0 +1,26 @@
+//! How the replicas of a group agree on one log, by the Raft implementation of TiKV.
+//!
+//! A [`Replica`] is a state machine without threads, clocks, disks or sockets. Ticks of a clock, messages of other replicas
+//! and proposals go in. A [`Round`] comes out: messages to be sent, changes of the log to be brought to disk, and entries
+//! that are committed. Whoever drives a replica does that in order; `simulation` does it from a seed.
+//!
+//! ```text
+//! tick, step, propose ──▶ Replica ──▶ Round: send, then write and flush `changes`, then send `send_after`
+//!                            ▲                                     │
+//!                            └──────────── persisted ◀─────────────┘
+//! ```
+
+mod error;
+mod lease;
+mod log;
+mod message;
+mod replica;
+
+#[cfg(test)]
+mod simulation;
+
+pub use self::error::ConsensusError;
+pub use self::lease::LEASE_MS;
+pub use self::log::{Committed, Log, LogChange, LogKey, Position, Saved};
+pub use self::message::Outgoing;
+pub use self::replica::{ELECTION_TICKS, HEARTBEAT_TICKS, Replica, Role, Round, Settings, TICK_MS};

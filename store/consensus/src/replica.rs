@@ -1,0 +1,380 @@
+//! One replica of a group.
+
+use raft::eraftpb::{ConfChangeV2, Entry, EntryType, MessageType};
+use raft::{Config, RawNode, ReadOnlyOption, StateRole};
+use slog::{Discard, Logger, o};
+use store_engine::random;
+
+use crate::error::ConsensusError;
+use crate::lease::{LEASE_MS, Lease};
+use crate::log::{Committed, Log, LogChange, Position, Saved};
+use crate::message::{self, Outgoing};
+
+/// Milliseconds between two ticks.
+pub const TICK_MS: u64 = 100;
+/// Ticks between two heartbeats of the leader.
+pub const HEARTBEAT_TICKS: usize = 2;
+/// A replica that has heard nothing of a leader for so many ticks, or up to twice as many, tries to become the leader.
+pub const ELECTION_TICKS: usize = 10;
+
+/// Entries that are not committed yet may have so many bytes: then nothing more is proposed.
+const UNCOMMITTED_BYTES: u64 = 64 << 20;
+/// A message carries entries of about so many bytes.
+const MESSAGE_BYTES: u64 = 1 << 20;
+/// Messages to one replica that are not answered yet.
+const INFLIGHT_MESSAGES: usize = 256;
+
+/// Who a replica is.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Its number, which is never used for another one of the group; not 0.
+    pub id: u64,
+    /// The replicas of a new group, which includes this one. Of a group that has started its log says who they are.
+    pub voters: Vec<u64>,
+    /// Replicas with different seeds wait differently long for a leader.
+    pub seed: u64,
+    /// The present time, see [`Replica::tick`].
+    pub now_ms: u64,
+}
+
+impl Settings {
+    /// Of a replica with this number in a group of `voters`.
+    pub fn new(id: u64, voters: &[u64], seed: u64, now_ms: u64) -> Settings {
+        Settings { id, voters: voters.to_vec(), seed, now_ms }
+    }
+}
+
+/// What a replica is in its group at present.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Role {
+    /// The newest term that it knows.
+    pub term: u64,
+    /// The leader of the term, if it knows one.
+    pub leader: Option<u64>,
+    /// Whether it is the leader itself.
+    pub leads: bool,
+}
+
+/// What is to be done for a replica. What is not done in this order may lose data.
+#[derive(Debug, Default)]
+pub struct Round {
+    /// For [`Replica::persisted`].
+    pub number: u64,
+    /// To be sent at once.
+    pub send: Vec<Outgoing>,
+    /// To be written to disk.
+    pub changes: Vec<LogChange>,
+    /// Whether the changes must be durable before the round is reported as persisted.
+    pub must_flush: bool,
+    /// To be sent when the changes are durable.
+    pub send_after: Vec<Outgoing>,
+    /// Entries that are committed now, in order.
+    pub committed: Vec<Committed>,
+}
+
+/// One replica of a group.
+pub struct Replica {
+    raw: RawNode<Log>,
+    log: Log,
+    id: u64,
+    random: u64,
+    /// How many ticks it waits for a leader, and the term and role for which that was drawn.
+    timeout: (usize, u64, StateRole),
+    pub(crate) lease: Lease,
+    /// Until then it gives no vote: before its start it may have given a lease.
+    deaf_until_ms: u64,
+    ticks: usize,
+}
+
+impl Replica {
+    /// The replica that the disk holds, or a new one if that is empty. Also returns what has to be on disk before anything
+    /// else is done.
+    pub fn open(settings: &Settings, saved: Saved) -> Result<(Replica, Vec<LogChange>), ConsensusError> {
+        let is_new = saved.state.is_none() && saved.entries.is_empty();
+        let log = if is_new { Log::new(&settings.voters) } else { Log::load(saved)? };
+        let config = Config {
+            id: settings.id,
+            election_tick: ELECTION_TICKS,
+            heartbeat_tick: HEARTBEAT_TICKS,
+            applied: log.before().index,
+            max_size_per_msg: MESSAGE_BYTES,
+            max_inflight_msgs: INFLIGHT_MESSAGES,
+            check_quorum: true,
+            pre_vote: true,
+            read_only_option: ReadOnlyOption::Safe,
+            max_uncommitted_size: UNCOMMITTED_BYTES,
+            ..Config::new(settings.id)
+        };
+        let raw = RawNode::new(&config, log.clone(), &Logger::root(Discard, o!()))?;
+        let mut replica = Replica {
+            raw,
+            log,
+            id: settings.id,
+            random: settings.seed,
+            timeout: (0, 0, StateRole::Follower),
+            lease: Lease::default(),
+            deaf_until_ms: if is_new { 0 } else { settings.now_ms + LEASE_MS },
+            ticks: 0,
+        };
+        replica.log.publish(replica.raw.raft.raft_log.committed.min(replica.log.last_index()));
+        replica.draw();
+        let changes = if is_new { vec![replica.log.state()] } else { Vec::new() };
+        Ok((replica, changes))
+    }
+
+    /// The log, to read what is committed.
+    pub fn log(&self) -> &Log {
+        &self.log
+    }
+
+    /// Its number.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// What it is at present.
+    pub fn role(&self) -> Role {
+        let raft = &self.raw.raft;
+        Role {
+            term: raft.term,
+            leader: Some(raft.leader_id).filter(|leader| *leader != raft::INVALID_ID),
+            leads: raft.state == StateRole::Leader,
+        }
+    }
+
+    /// Whether it is the leader, and knows all that was committed before.
+    pub fn is_ready_to_lead(&self) -> bool {
+        self.role().leads && self.raw.raft.commit_to_current_term()
+    }
+
+    /// Until when it may answer reads, by the clock of [`Replica::tick`]; 0 if it may not.
+    pub fn lease_until_ms(&self) -> u64 {
+        if self.role().leads { self.lease.until_ms() } else { 0 }
+    }
+
+    /// [`TICK_MS`] have passed. `now_ms` is read from a clock that is never set, and that also counts time in which the
+    /// machine sleeps.
+    pub fn tick(&mut self, now_ms: u64) {
+        self.raw.tick();
+        self.ticks += 1;
+        if self.ticks.is_multiple_of(HEARTBEAT_TICKS) && self.role().leads {
+            self.ask_for_lease(now_ms);
+        }
+        self.draw();
+    }
+
+    /// Asks the other replicas whether this one still is the leader; a majority that says so renews its lease.
+    pub fn ask_for_lease(&mut self, now_ms: u64) {
+        let raft = &self.raw.raft;
+        if raft.lead_transferee.is_none() && raft.commit_to_current_term() {
+            let question = self.lease.ask(now_ms);
+            self.raw.read_index(question.to_be_bytes().to_vec());
+        }
+    }
+
+    /// Another replica sent this message.
+    pub fn step(&mut self, bytes: &[u8], now_ms: u64) -> Result<(), ConsensusError> {
+        let message = message::decode(bytes, self.id)?;
+        if !self.log.is_member(message.from) {
+            let what = format!("replica {} is not a member of the group", message.from);
+            return Err(ConsensusError::InvalidMessage(what));
+        }
+        let asks_for_vote =
+            matches!(message.msg_type, MessageType::MsgRequestVote | MessageType::MsgRequestPreVote);
+        if asks_for_vote && now_ms < self.deaf_until_ms {
+            return Ok(());
+        }
+        let last = self.raw.raft.raft_log.last_index();
+        let counts_on_more = message.msg_type == MessageType::MsgHeartbeat && message.commit > last;
+        if counts_on_more && message.term >= self.raw.raft.term {
+            return Err(ConsensusError::LogLost { last, acknowledged: message.commit });
+        }
+        let done = self.raw.step(message);
+        self.draw();
+        match done {
+            // It answers something that this replica does not ask any more.
+            Err(raft::Error::StepPeerNotFound) => Ok(()),
+            done => Ok(done?),
+        }
+    }
+
+    /// Adds an entry to the log, if this is the leader. It may be lost until it is committed.
+    pub fn propose(&mut self, data: Vec<u8>) -> Result<(), ConsensusError> {
+        if !self.role().leads || self.raw.raft.lead_transferee.is_some() {
+            return Err(ConsensusError::NotLeader);
+        }
+        self.raw.propose(Vec::new(), data).map_err(|error| match error {
+            // This replica leads.
+            raft::Error::ProposalDropped => ConsensusError::Full,
+            error => error.into(),
+        })
+    }
+
+    /// Hands the leadership over to another replica, which becomes the leader once it has all entries. Nothing can be
+    /// proposed meanwhile; if it takes longer than an election this replica goes on.
+    pub fn transfer(&mut self, to: u64) {
+        // The other one is voted for although this one was heard.
+        self.lease.end();
+        self.raw.transfer_leader(to);
+        self.draw();
+    }
+
+    /// Another replica cannot be reached at present.
+    pub fn report_unreachable(&mut self, id: u64) {
+        self.raw.report_unreachable(id);
+    }
+
+    /// What is to be done now, if there is something.
+    pub fn round(&mut self) -> Result<Option<Round>, ConsensusError> {
+        if !self.raw.has_ready() {
+            return Ok(None);
+        }
+        let mut ready = self.raw.ready();
+        let mut round = Round {
+            number: ready.number(),
+            send: message::encode(ready.take_messages()),
+            send_after: message::encode(ready.take_persisted_messages()),
+            changes: self.log.store(ready.hs(), ready.entries()),
+            must_flush: ready.must_sync(),
+            committed: Vec::new(),
+        };
+        if let Some(state) = ready.ss()
+            && state.raft_state != StateRole::Leader
+        {
+            self.lease.end();
+        }
+        for read in ready.take_read_states() {
+            if let Ok(question) = read.request_ctx.try_into() {
+                self.lease.confirmed(u64::from_be_bytes(question));
+            }
+        }
+        let committed = ready.take_committed_entries();
+        self.raw.advance_append_async(ready);
+        if let Some(last) = committed.last() {
+            let last = last.index;
+            for entry in committed {
+                round.committed.push(self.take_committed(entry)?);
+            }
+            self.raw.advance_apply_to(last);
+            self.log.publish(last);
+        }
+        Ok(Some(round))
+    }
+
+    fn take_committed(&mut self, entry: Entry) -> Result<Committed, ConsensusError> {
+        let position = Position { index: entry.index, term: entry.term };
+        if entry.entry_type == EntryType::EntryNormal {
+            return Ok(Committed { position, data: entry.data });
+        }
+        let change: ConfChangeV2 = protobuf::Message::parse_from_bytes(&entry.data)
+            .map_err(|_| ConsensusError::Damaged(format!("entry {} cannot be read", entry.index)))?;
+        self.raw.apply_conf_change(&change)?;
+        Ok(Committed { position, data: bytes::Bytes::new() })
+    }
+
+    /// The changes of this round, and of all before it, are durable.
+    pub fn persisted(&mut self, round: u64) {
+        self.raw.on_persist_ready(round);
+        self.draw();
+    }
+
+    /// Drops entries up to this one, which is not needed here any more; returns what that changes on disk. Replicas that lack
+    /// one of them need a copy of the data instead.
+    pub fn shorten(&mut self, to: u64) -> Vec<LogChange> {
+        self.log.shorten(to)
+    }
+
+    /// The last entry that all other replicas are known to have.
+    pub fn matched_by_all(&self) -> u64 {
+        let others = self.raw.raft.prs().iter().filter(|(id, _)| **id != self.id);
+        others.map(|(_, progress)| progress.matched).min().unwrap_or(u64::MAX)
+    }
+
+    /// Sets how long this replica waits for a leader. The Raft implementation draws that itself, but not from a seed.
+    fn draw(&mut self) {
+        let raft = &mut self.raw.raft;
+        let (ticks, term, state) = self.timeout;
+        if ticks == 0 || term != raft.term || state != raft.state {
+            let ticks = ELECTION_TICKS + random::below(&mut self.random, ELECTION_TICKS);
+            self.timeout = (ticks, raft.term, raft.state);
+        }
+        raft.set_randomized_election_timeout(self.timeout.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::log::LogKey;
+    use raft::eraftpb::Message;
+
+    fn settings(id: u64, now_ms: u64) -> Settings {
+        Settings::new(id, &[1, 2, 3], id, now_ms)
+    }
+
+    /// What a replica has on disk that has started once.
+    fn saved(changes: Vec<LogChange>) -> Saved {
+        let state = changes.into_iter().find_map(|change| match change {
+            LogChange::Put(LogKey::State, record) => Some(record),
+            _ => None,
+        });
+        Saved { state, entries: Vec::new() }
+    }
+
+    fn message(kind: MessageType, change: impl FnOnce(&mut Message)) -> Vec<u8> {
+        let mut message = Message { from: 2, to: 1, term: 5, ..Message::default() };
+        message.set_msg_type(kind);
+        change(&mut message);
+        protobuf::Message::write_to_bytes(&message).expect("it is small")
+    }
+
+    #[test]
+    fn a_replica_that_may_have_given_a_lease_gives_no_vote() {
+        let (_, changes) = Replica::open(&settings(1, 0), Saved::default()).expect("a new one");
+        let (mut replica, _) = Replica::open(&settings(1, 1000), saved(changes)).expect("it is whole");
+        let asks = message(MessageType::MsgRequestVote, |_| ());
+        replica.step(&asks, 999 + LEASE_MS).expect("a message");
+        assert!(replica.round().expect("it works").is_none(), "it has not even taken the term");
+        replica.step(&asks, 1000 + LEASE_MS).expect("a message");
+        let round = replica.round().expect("it works").expect("it votes");
+        assert_eq!((replica.role().term, round.send_after.len(), round.must_flush), (5, 1, true));
+    }
+
+    #[test]
+    fn a_lost_log_is_noticed() {
+        let (mut replica, _) = Replica::open(&settings(1, 0), Saved::default()).expect("a new one");
+        let heartbeat = message(MessageType::MsgHeartbeat, |message| message.commit = 7);
+        let error = replica.step(&heartbeat, 0).expect_err("it has no entries").to_string();
+        assert!(error.ends_with("it acknowledged entry 7, but ends with entry 0"), "{error}");
+        let foreign = message(MessageType::MsgHeartbeat, |message| message.from = 9);
+        assert!(
+            replica
+                .step(&foreign, 0)
+                .is_err_and(|error| error.to_string().ends_with("not a member of the group"))
+        );
+    }
+
+    #[test]
+    fn only_a_leader_proposes() {
+        let (mut replica, _) = Replica::open(&settings(1, 0), Saved::default()).expect("a new one");
+        assert!(matches!(replica.propose(vec![1]), Err(ConsensusError::NotLeader)));
+        let settings = Settings::new(1, &[1], 1, 0);
+        let (mut alone, _) = Replica::open(&settings, Saved::default()).expect("a new one");
+        let mut committed = Vec::new();
+        for ticks in 1..30 {
+            alone.tick(ticks * TICK_MS);
+            while let Some(round) = alone.round().expect("it works") {
+                alone.persisted(round.number);
+                committed.extend(round.committed);
+            }
+        }
+        assert!(alone.is_ready_to_lead() && alone.lease_until_ms() > 28 * TICK_MS);
+        alone.propose(vec![1]).expect("it leads");
+        while let Some(round) = alone.round().expect("it works") {
+            alone.persisted(round.number);
+            committed.extend(round.committed);
+        }
+        let data: Vec<&[u8]> = committed.iter().map(|entry| &*entry.data).collect();
+        assert_eq!(data, [&b""[..], &[1]]);
+    }
+}

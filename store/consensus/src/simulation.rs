@@ -1,0 +1,45 @@
+//! Groups of replicas whose time, messages, disks and failures come from a seed, so that what a seed shows once it shows
+//! again. After each step the rules of Raft are checked, and those that clients count on.
+//!
+//! `MOONSHARD_SIMULATION_SEEDS` is how many seeds are tried.
+
+mod disk;
+mod rules;
+mod world;
+
+use world::{Bug, World};
+
+/// Tries a seed; an error says which rule was broken.
+fn run(seed: u64, bug: Option<Bug>) -> Result<World, String> {
+    let mut world = World::new(seed, bug);
+    world.run()?;
+    Ok(world)
+}
+
+fn seeds() -> u64 {
+    std::env::var("MOONSHARD_SIMULATION_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(60)
+}
+
+#[test]
+fn no_seed_breaks_a_rule() {
+    let (mut acknowledged, mut elections, mut restarts, mut reads) = (0, 0, 0, 0);
+    for seed in 0..seeds() {
+        let world = run(seed, None).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        acknowledged += world.acknowledged();
+        elections += world.elections();
+        restarts += world.restarts;
+        reads += world.reads;
+    }
+    // Rules that are never put to the test hold, too.
+    assert!(acknowledged > 100 * seeds() && reads > 100 * seeds(), "{acknowledged} writes, {reads} reads");
+    assert!(elections > 2 * seeds() && restarts > seeds(), "{elections} elections, {restarts} restarts");
+}
+
+#[test]
+fn each_bug_that_is_put_in_is_found() {
+    for bug in [Bug::VoteNotFlushed, Bug::EntriesNotFlushed, Bug::AnswerBeforeCommit, Bug::LongLease] {
+        let found = (0..500).find_map(|seed| Some((seed, run(seed, Some(bug)).err()?)));
+        println!("{bug:?}: {found:?}");
+        assert!(found.is_some(), "{bug:?} is not found by 500 seeds");
+    }
+}

@@ -1,0 +1,68 @@
+//! What must hold at every moment.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::{Committed, Position};
+
+/// What was seen so far.
+#[derive(Default)]
+pub struct Rules {
+    /// The leader of each term.
+    leaders: BTreeMap<u64, u64>,
+    /// What is committed: term and data of each entry.
+    committed: BTreeMap<u64, (u64, Vec<u8>)>,
+    /// Numbers of writes that clients were told to be done.
+    acknowledged: BTreeSet<u64>,
+}
+
+impl Rules {
+    /// A replica is the leader of a term: no term has two.
+    pub fn leads(&mut self, replica: u64, term: u64) -> Result<(), String> {
+        match *self.leaders.entry(term).or_insert(replica) {
+            leader if leader == replica => Ok(()),
+            leader => Err(format!("term {term} has the leaders {leader} and {replica}")),
+        }
+    }
+
+    /// A replica has this entry as committed: all replicas have the same ones.
+    pub fn commits(&mut self, replica: u64, entry: &Committed) -> Result<(), String> {
+        let Position { index, term } = entry.position;
+        let found = self.committed.entry(index).or_insert_with(|| (term, entry.data.to_vec()));
+        if (found.0, &found.1[..]) == (term, &entry.data[..]) {
+            return Ok(());
+        }
+        Err(format!("entry {index} is of term {} and, at replica {replica}, of term {term}", found.0))
+    }
+
+    /// A client is told that its write is done: it stays.
+    pub fn acknowledge(&mut self, number: u64) {
+        self.acknowledged.insert(number);
+    }
+
+    /// The newest write that a client was told to be done.
+    pub fn newest(&self) -> u64 {
+        self.acknowledged.last().copied().unwrap_or_default()
+    }
+
+    /// At the end: all that clients were told to be done is committed.
+    pub fn all_is_kept(&self) -> Result<(), String> {
+        let kept: BTreeSet<u64> = self.committed.values().filter_map(|(_, data)| number_of(data)).collect();
+        match self.acknowledged.iter().find(|number| !kept.contains(number)) {
+            None => Ok(()),
+            Some(number) => Err(format!("write {number} was acknowledged and is lost")),
+        }
+    }
+
+    pub fn acknowledged(&self) -> u64 {
+        self.acknowledged.len() as u64
+    }
+
+    pub fn elections(&self) -> u64 {
+        self.leaders.len() as u64
+    }
+}
+
+/// The number of a write; none in an entry of the consensus itself.
+pub fn number_of(data: &[u8]) -> Option<u64> {
+    data.try_into().ok().map(u64::from_be_bytes)
+}

@@ -1,0 +1,419 @@
+//! Replicas with their disks, the network between them, their clocks, and a client that writes and reads.
+
+use std::collections::BTreeSet;
+
+use bytes::Bytes;
+use store_engine::random;
+
+use super::disk::Disk;
+use super::rules::{Rules, number_of};
+use crate::{LogChange, LogKey, Outgoing, Replica, Role, Round, Settings, TICK_MS};
+
+/// How long a run is, in virtual milliseconds.
+const RUN_MS: u64 = 30_000;
+/// The last part of a run, in which nothing fails: the group must recover.
+const CALM_MS: u64 = 6_000;
+/// The end of that part, in which nothing is written any more.
+const QUIET_MS: u64 = 2_000;
+/// What one step of the world takes.
+const STEP_MS: u64 = 10;
+
+/// A mistake that is put in to see whether it is found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Bug {
+    /// A replica votes before the vote is durable.
+    VoteNotFlushed,
+    /// A replica acknowledges entries that are not durable.
+    EntriesNotFlushed,
+    /// The leader answers a write that it has only proposed.
+    AnswerBeforeCommit,
+    /// A lease is twice as long as the shortest election.
+    LongLease,
+}
+
+struct Machine {
+    id: u64,
+    disk: Disk,
+    /// None while it is down.
+    replica: Option<Replica>,
+    up_at: u64,
+    /// Its clock: thousandths of its speed, and when it ticks next by its own time.
+    speed: u64,
+    next_tick: u64,
+    /// Rounds that are written and flushed later: when, their number, and what is sent then.
+    flushing: Vec<(u64, u64, Vec<Outgoing>)>,
+    /// It stands still until then.
+    paused_until: u64,
+    /// The newest write that is committed, as far as it knows.
+    newest: u64,
+    /// Writes that it proposed in this term and has not answered.
+    proposed: BTreeSet<u64>,
+    role: Role,
+}
+
+struct Message {
+    at: u64,
+    from: u64,
+    to: u64,
+    bytes: Bytes,
+}
+
+pub struct World {
+    random: u64,
+    bug: Option<Bug>,
+    now: u64,
+    machines: Vec<Machine>,
+    messages: Vec<Message>,
+    /// Pairs between which nothing comes through, in this direction.
+    cut: BTreeSet<(u64, u64)>,
+    /// The next write.
+    number: u64,
+    /// Nothing is written before.
+    idle_until: u64,
+    rules: Rules,
+    pub restarts: u64,
+    pub reads: u64,
+}
+
+impl World {
+    pub fn new(seed: u64, bug: Option<Bug>) -> World {
+        let mut random = seed.wrapping_mul(0x1234_5678_9ABC_DEF1) ^ seed;
+        let count = if random::below(&mut random, 3) == 0 { 5 } else { 3 };
+        let machine = |id| Machine {
+            id,
+            disk: Disk::default(),
+            replica: None,
+            up_at: 0,
+            speed: 970 + random::below(&mut random, 61) as u64,
+            next_tick: 0,
+            flushing: Vec::new(),
+            paused_until: 0,
+            newest: 0,
+            proposed: BTreeSet::new(),
+            role: Role::default(),
+        };
+        let machines = (1..=count).map(machine).collect();
+        World {
+            random,
+            bug,
+            now: 1,
+            machines,
+            messages: Vec::new(),
+            cut: BTreeSet::new(),
+            number: 0,
+            idle_until: 0,
+            rules: Rules::default(),
+            restarts: 0,
+            reads: 0,
+        }
+    }
+
+    /// Runs to the end; an error says which rule was broken.
+    pub fn run(&mut self) -> Result<(), String> {
+        while self.now < RUN_MS {
+            self.now += STEP_MS;
+            if self.now < RUN_MS - CALM_MS {
+                self.fail();
+            } else {
+                self.calm();
+            }
+            for at in 0..self.machines.len() {
+                self.advance(at)?;
+            }
+            self.deliver()?;
+            self.use_it()?;
+        }
+        self.rules.all_is_kept()?;
+        let newest = self.rules.newest();
+        let behind = self.machines.iter().find(|machine| machine.newest < newest);
+        match behind {
+            None => Ok(()),
+            Some(machine) => Err(format!("replica {} does not catch up", machine.id)),
+        }
+    }
+
+    pub fn acknowledged(&self) -> u64 {
+        self.rules.acknowledged()
+    }
+
+    pub fn elections(&self) -> u64 {
+        self.rules.elections()
+    }
+
+    fn chance(&mut self, of: usize) -> bool {
+        random::below(&mut self.random, of) == 0
+    }
+
+    fn below(&mut self, bound: u64) -> u64 {
+        random::below(&mut self.random, bound as usize) as u64
+    }
+
+    /// Something may break, or be whole again.
+    fn fail(&mut self) {
+        let count = self.machines.len() as u64;
+        if self.chance(150) {
+            let at = self.below(count) as usize;
+            self.crash(at);
+        }
+        if self.chance(600) {
+            (0..self.machines.len()).for_each(|at| self.crash(at));
+        }
+        if self.chance(2000) {
+            // As long as nothing is written the log of a replica that hears nothing is as good as that of the others.
+            self.idle_until = self.now + self.below(4000);
+        }
+        if self.chance(200) {
+            let (at, time) = (self.below(count) as usize, self.below(3000));
+            self.machines[at].paused_until = self.now + time;
+        }
+        if self.chance(100) {
+            self.cut.clear();
+            match self.below(5) {
+                0 => {}
+                // One is alone, another one hears nothing.
+                1 => {
+                    let alone = 1 + self.below(count);
+                    (1..=count).for_each(|other| self.cut.extend([(alone, other), (other, alone)]));
+                }
+                2 => {
+                    let deaf = 1 + self.below(count);
+                    self.cut.extend((1..=count).map(|other| (other, deaf)));
+                }
+                // One does not hear the leader, and hears the others.
+                _ => {
+                    let leader = self.leader().map_or(1, |at| self.machines[at].id);
+                    let deaf = 1 + self.below(count);
+                    self.cut.insert((leader, deaf));
+                }
+            }
+        }
+        if self.chance(300)
+            && let Some(at) = self.leader()
+        {
+            let to = 1 + self.below(count);
+            if let Some(replica) = &mut self.machines[at].replica {
+                replica.transfer(to);
+            }
+        }
+    }
+
+    fn calm(&mut self) {
+        self.cut.clear();
+        for machine in &mut self.machines {
+            machine.paused_until = machine.paused_until.min(self.now);
+            machine.up_at = machine.up_at.min(self.now);
+        }
+    }
+
+    fn crash(&mut self, at: usize) {
+        let unflushed = self.machines[at].disk.unflushed() as u64;
+        // A process that is started again at once is back before the others miss it.
+        let longest = if self.chance(2) { 200 } else { 2000 };
+        let (kept, down) = (self.below(unflushed + 1) as usize, self.below(longest));
+        let now = self.now;
+        let machine = &mut self.machines[at];
+        if machine.replica.take().is_some() {
+            machine.disk.crash(kept);
+            machine.flushing.clear();
+            machine.proposed.clear();
+            machine.up_at = now + down;
+            self.restarts += 1;
+        }
+    }
+
+    fn leader(&self) -> Option<usize> {
+        self.machines
+            .iter()
+            .position(|machine| machine.replica.as_ref().is_some_and(|replica| replica.role().leads))
+    }
+
+    /// One machine does what is due.
+    fn advance(&mut self, at: usize) -> Result<(), String> {
+        if self.machines[at].paused_until > self.now {
+            return Ok(());
+        }
+        if self.machines[at].replica.is_none() {
+            if self.machines[at].up_at > self.now {
+                return Ok(());
+            }
+            self.start(at)?;
+        }
+        let local = self.local(at);
+        let machine = &mut self.machines[at];
+        let Some(replica) = &mut machine.replica else { return Ok(()) };
+        if local >= machine.next_tick {
+            // After a standstill the ticks that were missed are skipped.
+            machine.next_tick = local + TICK_MS;
+            replica.tick(local);
+        }
+        let now = self.now;
+        let due = machine.flushing.iter().take_while(|(at, ..)| *at <= now).count();
+        if due > 0 {
+            machine.disk.flush();
+            for (_, number, send_after) in machine.flushing.drain(..due).collect::<Vec<_>>() {
+                if let Some(replica) = &mut self.machines[at].replica {
+                    replica.persisted(number);
+                }
+                self.send(at, send_after);
+            }
+        }
+        self.rounds(at)
+    }
+
+    fn start(&mut self, at: usize) -> Result<(), String> {
+        let seed = random::next(&mut self.random);
+        let voters: Vec<u64> = self.machines.iter().map(|machine| machine.id).collect();
+        let local = self.local(at);
+        let machine = &mut self.machines[at];
+        let settings = Settings::new(machine.id, &voters, seed, local);
+        let opened = Replica::open(&settings, machine.disk.read());
+        let (mut replica, changes) = opened.map_err(|error| format!("replica {}: {error}", machine.id))?;
+        if self.bug == Some(Bug::LongLease) {
+            replica.lease.length_ms = 2 * TICK_MS * crate::ELECTION_TICKS as u64;
+        }
+        machine.disk.write(changes);
+        machine.disk.flush();
+        machine.newest = 0;
+        let known = replica.log().committed(replica.log().before().index + 1, usize::MAX).unwrap_or_default();
+        for entry in &known {
+            machine.newest = machine.newest.max(number_of(&entry.data).unwrap_or_default());
+        }
+        machine.role = Role::default();
+        machine.replica = Some(replica);
+        Ok(())
+    }
+
+    /// The time of a machine by its own clock.
+    fn local(&self, at: usize) -> u64 {
+        10_000 + self.now * self.machines[at].speed / 1000
+    }
+
+    fn rounds(&mut self, at: usize) -> Result<(), String> {
+        loop {
+            let machine = &mut self.machines[at];
+            let Some(replica) = &mut machine.replica else { return Ok(()) };
+            let Some(round) = replica.round().map_err(|error| format!("replica {}: {error}", machine.id))?
+            else {
+                break;
+            };
+            self.take(at, round)?;
+        }
+        let machine = &mut self.machines[at];
+        let Some(role) = machine.replica.as_ref().map(Replica::role) else { return Ok(()) };
+        if role != machine.role {
+            // What another leader has not committed is not answered.
+            machine.proposed.clear();
+            machine.role = role;
+        }
+        if role.leads { self.rules.leads(machine.id, role.term) } else { Ok(()) }
+    }
+
+    fn take(&mut self, at: usize, round: Round) -> Result<(), String> {
+        let Round { number, send, changes, must_flush, send_after, committed } = round;
+        self.send(at, send);
+        for entry in &committed {
+            let id = self.machines[at].id;
+            self.rules.commits(id, entry)?;
+            let Some(number) = number_of(&entry.data) else { continue };
+            let machine = &mut self.machines[at];
+            machine.newest = machine.newest.max(number);
+            if machine.proposed.remove(&number) {
+                self.rules.acknowledge(number);
+            }
+        }
+        let votes = changes.iter().any(|change| matches!(change, LogChange::Put(LogKey::State, _)));
+        let appends = changes.iter().any(|change| matches!(change, LogChange::Put(LogKey::Entry(_), _)));
+        self.machines[at].disk.write(changes);
+        let forgets = match self.bug {
+            Some(Bug::VoteNotFlushed) => votes && !appends,
+            Some(Bug::EntriesNotFlushed) => appends,
+            _ => false,
+        };
+        // The moment after a promise is where a crash does most.
+        if must_flush && self.now < RUN_MS - CALM_MS && self.chance(100) {
+            if forgets {
+                self.send(at, send_after);
+            }
+            self.crash(at);
+            self.machines[at].up_at = self.now + self.below(300);
+            return Ok(());
+        }
+        // Rounds are flushed in their order, some sooner and some later.
+        let before = self.machines[at].flushing.last().map_or(0, |(at, ..)| *at);
+        let took = if must_flush && !forgets { STEP_MS * self.below(4) } else { 0 };
+        if forgets && self.machines[at].flushing.is_empty() {
+            if let Some(replica) = &mut self.machines[at].replica {
+                replica.persisted(number);
+            }
+            self.send(at, send_after);
+            return Ok(());
+        }
+        self.machines[at].flushing.push((before.max(self.now + took), number, send_after));
+        Ok(())
+    }
+
+    fn send(&mut self, at: usize, messages: Vec<Outgoing>) {
+        let from = self.machines[at].id;
+        for Outgoing { to, bytes } in messages {
+            let slow = if self.now < RUN_MS - CALM_MS && self.chance(50) { 300 } else { 2 };
+            let at = self.now + STEP_MS * self.below(slow);
+            // Messages of one pair stay in order, as on a stream.
+            let last = self.messages.iter().filter(|message| (message.from, message.to) == (from, to));
+            let at = last.map(|message| message.at).max().unwrap_or_default().max(at);
+            self.messages.push(Message { at, from, to, bytes });
+        }
+    }
+
+    fn deliver(&mut self) -> Result<(), String> {
+        let now = self.now;
+        let (due, later) =
+            std::mem::take(&mut self.messages).into_iter().partition(|message| message.at <= now);
+        self.messages = later;
+        for Message { from, to, bytes, .. } in due {
+            let at = to as usize - 1;
+            if self.cut.contains(&(from, to)) || self.machines[at].paused_until > now {
+                continue;
+            }
+            let local = self.local(at);
+            let Some(replica) = &mut self.machines[at].replica else { continue };
+            replica.step(&bytes, local).map_err(|error| format!("replica {to}: {error}"))?;
+            self.rounds(at)?;
+        }
+        Ok(())
+    }
+
+    /// A client writes and reads at whatever replica says that it leads.
+    fn use_it(&mut self) -> Result<(), String> {
+        for at in 0..self.machines.len() {
+            if self.machines[at].paused_until > self.now {
+                continue;
+            }
+            let local = self.local(at);
+            // A client was told of these before it reads.
+            let newest = self.rules.newest();
+            let machine = &mut self.machines[at];
+            let Some(replica) = &mut machine.replica else { continue };
+            if !replica.role().leads {
+                continue;
+            }
+            if replica.is_ready_to_lead() && local < replica.lease_until_ms() {
+                self.reads += 1;
+                if machine.newest < newest {
+                    return Err(format!("replica {} reads {} after {newest}", machine.id, machine.newest));
+                }
+            }
+            if self.now > RUN_MS - QUIET_MS || self.now < self.idle_until {
+                continue;
+            }
+            self.number += 1;
+            if replica.propose(self.number.to_be_bytes().to_vec()).is_ok() {
+                machine.proposed.insert(self.number);
+                if self.bug == Some(Bug::AnswerBeforeCommit) {
+                    self.rules.acknowledge(self.number);
+                }
+            }
+            self.rounds(at)?;
+        }
+        Ok(())
+    }
+}
