@@ -132,14 +132,27 @@ test("a dry run leaves nothing", { skip }, async () => {
   await write(page, "redis.call('INCR', 'counter') redis.call('SET', 'new', 'x') return 'done'");
   await button(page, "Dry run").click();
   await result(page).getByText("dry run: rolled back").waitFor();
-  await page.getByRole("tab", { name: "Changes 2" }).click();
+  // What it is made for is what is shown.
+  await page.getByRole("tab", { name: "Changes 2", selected: true }).waitFor();
   await result(page).locator("del", { hasText: "7" }).waitFor();
   await result(page).locator("ins", { hasText: "8" }).waitFor();
   assert.equal(await server.command("GET", "counter"), "7");
   assert.equal(await server.command("EXISTS", "new"), 0);
   await button(page, /^Run/).click();
+  await page.getByRole("tab", { name: "Reply", selected: true }).waitFor();
+  await page.getByRole("tab", { name: "Changes 2" }).click();
   await result(page).getByText("These changes were made").waitFor();
   assert.equal(await server.command("GET", "counter"), "8");
+  // Both are remembered, and each only once.
+  await button(page, "Dry run").click();
+  await result(page).getByText("dry run: rolled back").waitFor();
+  await button(page, "History").click();
+  const runs = page.locator(".history:not(.drafts) li");
+  await runs.nth(1).waitFor();
+  assert.deepEqual(
+    await runs.evaluateAll((lines) => lines.map((line) => line.textContent?.includes("dry run"))),
+    [true, false],
+  );
 });
 
 test("a script is stepped through call by call", { skip }, async () => {

@@ -15,6 +15,7 @@ import { readReply, spellRaw, toJson } from "../src/run/reply";
 import { sizeOf } from "../src/run/server";
 import { ofFragment, toFragment } from "../src/run/share";
 import { type Draft, EMPTY, readDraft, requestOf } from "../src/run/state";
+import { chooseTab, tab, tabFor } from "../src/run/tab";
 import { lanesOf, ticksOf } from "../src/run/timeline";
 import { listLiteral, literalOf } from "../src/step/protocol";
 
@@ -259,4 +260,17 @@ test("elements of all types are listed", () => {
   ]);
   assert.deepEqual(elementsOf({ type: "set", value: ["m"] }), [{ name: "m", value: null }]);
   assert.deepEqual(elementsOf({ type: "list", value: ["e"] }), [{ name: null, value: "e" }]);
+});
+
+test("a dry run shows its changes, and the next run what was shown before", () => {
+  const after = (dry: boolean, failed = false) => {
+    tabFor(dry, failed);
+    return tab.value;
+  };
+  chooseTab("calls");
+  assert.deepEqual([after(true), after(true), after(false)], ["changes", "changes", "calls"]);
+  assert.deepEqual([after(true, true), after(false)], ["reply", "calls"]);
+  after(true);
+  chooseTab("reply");
+  assert.deepEqual([after(false), after(true)], ["reply", "changes"]);
 });

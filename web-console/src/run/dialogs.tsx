@@ -6,7 +6,7 @@ import { attempt, say } from "../ui/toast";
 import { drafts, forgetDraft, forgetDrafts, MOST, readDrafts } from "./drafts";
 import { EXAMPLES, type Example } from "./examples";
 import { result } from "./execute";
-import { forgetAll, history } from "./history";
+import { forgetAll, history, readHistory } from "./history";
 import { type Draft, load } from "./state";
 
 function show(draft: Draft, close: () => void): void {
@@ -66,10 +66,11 @@ function Runs({ close }: { close: () => void }) {
     <>
       <ul class="history">
         {entries.map((entry) => (
-          <li key={`${entry.at}`}>
+          <li key={`${entry.at} ${entry.dry}`}>
             <button type="button" onClick={() => show(entry.draft, close)}>
               <span class="history-head">
                 <Badge sort={entry.ok ? "good" : "bad"}>{entry.outcome}</Badge>
+                {entry.dry && <Badge sort="warn">dry run</Badge>}
                 <time>{new Date(entry.at).toLocaleString()}</time>
                 <span class="quiet">{entry.draft.keys.map((row) => row.text).join(" ")}</span>
               </span>
@@ -122,7 +123,10 @@ function Drafts({ close }: { close: () => void }) {
 }
 
 export function HistoryDialog({ close }: { close: () => void }) {
-  useEffect(readDrafts, []);
+  useEffect(() => {
+    readDrafts();
+    readHistory();
+  }, []);
   return (
     <Dialog title="History" close={close} wide>
       <Runs close={close} />

@@ -8,6 +8,7 @@ import { remember } from "./history";
 import { type Trouble, troubleOf } from "./problem";
 import { type Reply, readReply } from "./reply";
 import { type Draft, draft, requestOf } from "./state";
+import { tabFor } from "./tab";
 
 export interface Result {
   dry: boolean;
@@ -72,8 +73,8 @@ export async function run(dry: boolean): Promise<void> {
   }
   const { trouble } = result.value;
   runtimeMark.value = trouble?.line ? { line: trouble.line, message: trouble.message } : null;
-  const outcome = trouble ? trouble.code : dry ? "dry run" : "ok";
-  remember({ at: Date.now(), outcome, ok: !trouble, draft: of });
+  tabFor(dry, trouble !== null);
+  remember({ at: Date.now(), outcome: trouble?.code ?? "ok", ok: !trouble, dry, draft: of });
 }
 
 function cancelHint(of: Draft): string {

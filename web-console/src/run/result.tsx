@@ -1,5 +1,4 @@
 /** What came back. */
-import { signal } from "@preact/signals";
 import { useEffect, useState } from "preact/hooks";
 import type { Run } from "../api/types";
 import { reveal } from "../editor/marks";
@@ -11,10 +10,8 @@ import type { Trouble } from "./problem";
 import { ReplyView } from "./reply-view";
 import { server, sizeOf } from "./server";
 import { draft } from "./state";
+import { chooseTab, tab } from "./tab";
 import { Timeline } from "./timeline";
-
-type Tab = "reply" | "calls" | "changes";
-const tab = signal<Tab>("reply");
 
 export function TroubleView({ trouble }: { trouble: Trouble }) {
   return (
@@ -162,13 +159,7 @@ export function ResultPanel() {
   return (
     <div class="result">
       <Head result={now} />
-      <Tabs
-        label="Parts of the result"
-        panel="result-panel"
-        all={tabs}
-        now={tab.value}
-        choose={(id) => (tab.value = id)}
-      />
+      <Tabs label="Parts of the result" panel="result-panel" all={tabs} now={tab.value} choose={chooseTab} />
       <div class="result-body" id="result-panel" role="tabpanel" aria-label={tab.value} tabIndex={0}>
         {tab.value === "reply" && trouble && <TroubleView trouble={trouble} />}
         {tab.value === "reply" && reply && <ReplyView reply={reply.tree} raw={reply.raw} />}
