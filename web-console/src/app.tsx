@@ -1,13 +1,15 @@
 /** The frame around all pages. */
 import { effect } from "@preact/signals";
+import { useEffect, useRef } from "preact/hooks";
 import { admitted, ask, database, online } from "./api/http";
+import { shown } from "./api/text";
 import { KeysPage } from "./pages/keys";
 import { ScriptsPage } from "./pages/scripts";
 import { TopologyPage } from "./pages/topology";
 import { Playground } from "./run/playground";
 import { Login } from "./ui/login";
 import { Notice } from "./ui/parts";
-import { PAGES, type Page, page } from "./ui/route";
+import { DATABASES, go, PAGES, type Page, page, type Route, route } from "./ui/route";
 import { nextTheme, theme } from "./ui/theme";
 import { Toast } from "./ui/toast";
 
@@ -20,6 +22,8 @@ const NAMES: Record<Page, string> = {
 
 /** How often a server that is lost is looked for. */
 const LOOK_MS = 2000;
+/** How many characters of an unknown address are shown. */
+const MOST_SHOWN = 200;
 
 effect(() => {
   if (online.value) return;
@@ -27,11 +31,48 @@ effect(() => {
   return () => clearInterval(timer);
 });
 
+/** The title of the tab: what is shown comes first. */
+function titleOf({ page, key, name }: Route): string {
+  const shows = key === undefined ? name : shown(key);
+  const parts = [shows, page === "missing" ? "Page not found" : NAMES[page], "Moonshard"];
+  return parts.filter(Boolean).join(" – ");
+}
+
 effect(() => {
-  document.title = `${NAMES[page.value]} – Moonshard`;
+  document.title = titleOf(route.value);
 });
 
+/** Selects a database, and leaves the key of the one before. */
+function chooseDatabase(db: number): void {
+  database.value = db;
+  if (page.value === "keys") go({ page: "keys", db });
+}
+
+function Missing() {
+  // Shows the next unknown address, too.
+  void route.value;
+  return (
+    <div class="page">
+      <header class="page-head">
+        <h1>Page not found</h1>
+      </header>
+      <p>
+        The console has no page at <code>{location.hash.slice(0, MOST_SHOWN)}</code>.
+      </p>
+      <p>
+        <a href="#/playground">Go to the playground</a>
+      </p>
+    </div>
+  );
+}
+
 function Head() {
+  const nav = useRef<HTMLElement>(null);
+  const now = page.value;
+  // On narrow screens the links scroll.
+  useEffect(() => {
+    nav.current?.querySelector(`[href="#/${now}"]`)?.scrollIntoView({ block: "nearest", inline: "nearest" });
+  }, [now]);
   return (
     <header class="head">
       <a class="brand" href="#/playground">
@@ -41,9 +82,9 @@ function Head() {
         </svg>
         <span>Moonshard</span>
       </a>
-      <nav aria-label="Pages">
+      <nav aria-label="Pages" ref={nav}>
         {PAGES.map((name) => (
-          <a key={name} href={`#/${name}`} aria-current={page.value === name ? "page" : undefined}>
+          <a key={name} href={`#/${name}`} aria-current={now === name ? "page" : undefined}>
             {NAMES[name]}
           </a>
         ))}
@@ -54,9 +95,9 @@ function Head() {
           <span>db</span>
           <select
             value={database.value}
-            onChange={(event) => (database.value = Number(event.currentTarget.value))}
+            onChange={(event) => chooseDatabase(Number(event.currentTarget.value))}
           >
-            {Array.from({ length: 16 }, (_, db) => (
+            {Array.from({ length: DATABASES }, (_, db) => (
               <option key={db} value={db}>
                 {db}
               </option>
@@ -97,6 +138,7 @@ export function App() {
         {page.value === "scripts" && <ScriptsPage />}
         {page.value === "keys" && <KeysPage />}
         {page.value === "topology" && <TopologyPage />}
+        {page.value === "missing" && <Missing />}
       </main>
       <Login />
       <Toast />

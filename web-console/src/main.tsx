@@ -5,7 +5,7 @@ import { loadDocs } from "./editor/docs";
 import { keepDraft, lastDraft } from "./run/drafts";
 import { EXAMPLES } from "./run/examples";
 import { loadBudgets } from "./run/server";
-import { followDraft, ofFragment } from "./run/share";
+import { followDraft, sharedDraft } from "./run/share";
 import { EMPTY, load } from "./run/state";
 import { followAddress } from "./ui/route";
 import { followTheme } from "./ui/theme";
@@ -14,11 +14,12 @@ import "./styles/parts.css";
 import "./styles/run.css";
 import "./styles/result.css";
 import "./styles/pages.css";
+import "./styles/keys.css";
 
 followTheme();
+load((await sharedDraft()) ?? lastDraft() ?? EXAMPLES[0]?.draft ?? EMPTY);
+// After the draft: the database of the address wins over that of the draft.
 followAddress();
-const shared = location.hash ? await ofFragment(location.hash) : null;
-load(shared ?? lastDraft() ?? EXAMPLES[0]?.draft ?? EMPTY);
 keepDraft();
 followDraft();
 void loadDocs();

@@ -1,4 +1,5 @@
 /** The system's Chromium, if there is one. */
+import assert from "node:assert/strict";
 import { existsSync } from "node:fs";
 import { type Browser, type BrowserContextOptions, chromium, type Page } from "playwright-core";
 
@@ -68,4 +69,18 @@ export async function write(page: Page, script: string): Promise<void> {
   await page.keyboard.press("ControlOrMeta+a");
   await page.keyboard.press("Delete");
   await page.keyboard.insertText(script);
+}
+
+export const button = (page: Page, name: string | RegExp) =>
+  page.getByRole("button", { name, exact: typeof name === "string" });
+
+/** Waits until something is there, or so. */
+export async function until<T>(is: () => Promise<T | false | null>): Promise<T> {
+  const started = performance.now();
+  while (performance.now() - started < 60_000) {
+    const found = await is();
+    if (found) return found;
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  }
+  assert.fail("it did not come to that");
 }

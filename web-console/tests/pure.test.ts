@@ -7,6 +7,7 @@ import type { Preview } from "../src/api/types";
 import { callAt, syntaxParts, syntaxWords } from "../src/editor/call";
 import { elementsOf } from "../src/pages/elements";
 import { rangesOf, slotOf } from "../src/pages/slots";
+import { type Branch, treeOf } from "../src/pages/tree";
 import { diffLists, diffOf } from "../src/run/diff";
 import { EXAMPLES } from "../src/run/examples";
 import { bytes, micros, short } from "../src/run/numbers";
@@ -18,6 +19,7 @@ import { type Draft, EMPTY, readDraft, requestOf } from "../src/run/state";
 import { chooseTab, tab, tabFor } from "../src/run/tab";
 import { lanesOf, ticksOf } from "../src/run/timeline";
 import { listLiteral, literalOf } from "../src/step/protocol";
+import { addressOf, type Route, routeOf } from "../src/ui/route";
 
 const utf8 = (text: string) => new TextEncoder().encode(text);
 
@@ -260,6 +262,58 @@ test("elements of all types are listed", () => {
   ]);
   assert.deepEqual(elementsOf({ type: "set", value: ["m"] }), [{ name: "m", value: null }]);
   assert.deepEqual(elementsOf({ type: "list", value: ["e"] }), [{ name: null, value: "e" }]);
+});
+
+test("addresses are those of pages, keys, scripts and libraries", () => {
+  const sha = "0123456789abcdef0123456789abcdef01234567";
+  const all: [string, Route][] = [
+    ["#/playground", { page: "playground" }],
+    ["#/topology", { page: "topology" }],
+    [`#/scripts/${sha}`, { page: "scripts", name: sha }],
+    ["#/keys/3", { page: "keys", db: 3 }],
+    ["#/keys/0/", { page: "keys", db: 0, key: "" }],
+    ["#/keys/15/a%2Fb%20%25%23%C3%A9%00", { page: "keys", db: 15, key: "a/b %#é\0" }],
+    ["#/keys/0/%ff%00", { page: "keys", db: 0, key: { base64: "/wA=" } }],
+    ["#/keys/0/%EF%BB%BFbom", { page: "keys", db: 0, key: "\ufeffbom" }],
+  ];
+  for (const [address, route] of all) {
+    assert.deepEqual(routeOf(address), route, address);
+    assert.equal(addressOf(route), address);
+  }
+  // What people type is understood, too.
+  assert.deepEqual(routeOf("#/keys/0/a/b é"), { page: "keys", db: 0, key: "a/b é" });
+  for (const home of ["", "#", "#/", "#s=abc"]) assert.deepEqual(routeOf(home), { page: "playground" });
+  for (const unknown of [
+    "#x",
+    "#/nosuch",
+    "#/scripts/12",
+    "#/keys/16",
+    "#/keys/x/y",
+    "#/keys/0/%",
+    "#/topology/1",
+  ]) {
+    assert.deepEqual(routeOf(unknown), { page: "missing" }, unknown);
+  }
+});
+
+test("keys become a tree", () => {
+  const tree = treeOf(["a", "a:", "a:b:c", "a:b:d", "x:y:z:1", "x:y:z:2", { base64: "Of8=" }]);
+  const told = (one: Branch): unknown => [
+    one.name,
+    one.count,
+    ...one.branches.map(told),
+    ...one.leaves.map((leaf) => leaf.name),
+  ];
+  assert.deepEqual(told(tree), [
+    "",
+    7,
+    ["a:", 3, ["b:", 2, "c", "d"], ""],
+    ["x:y:z:", 2, "1", "2"],
+    "a",
+    "9\\xff",
+  ]);
+  assert.equal(tree.branches[1]?.path, "x:y:z:");
+  assert.deepEqual(treeOf([]), { name: "", path: "", count: 0, branches: [], leaves: [] });
 });
 
 test("a dry run shows its changes, and the next run what was shown before", () => {

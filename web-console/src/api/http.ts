@@ -1,6 +1,6 @@
 /** Requests to the server that the page came from. There are no others. */
 import { signal } from "@preact/signals";
-import type { Text } from "./text";
+import { percentEncoded, type Text } from "./text";
 import type { Json } from "./types";
 
 /** An error that the server tells of. */
@@ -155,7 +155,5 @@ export async function command(args: (Text | number)[], signal?: AbortSignal): Pr
 
 /** A key as it is named in paths. */
 export function keyPath(key: Text): string {
-  if (typeof key === "string") return `/v1/key/${encodeURIComponent(key)}`;
-  const bytes = Array.from(atob(key.base64), (letter) => letter.charCodeAt(0).toString(16).padStart(2, "0"));
-  return `/v1/key/${bytes.map((byte) => `%${byte}`).join("")}`;
+  return `/v1/key/${percentEncoded(key)}`;
 }

@@ -1,7 +1,8 @@
 /** A string of any bytes, as the API shows it: bytes that are not UTF-8 come as base64. */
 export type Text = string | { base64: string };
 
-const decoder = new TextDecoder("utf-8", { fatal: true });
+// A byte order mark is part of the text.
+const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 const encoder = new TextEncoder();
 
 export function bytesOf(text: Text): Uint8Array {
@@ -48,4 +49,19 @@ export function fromHex(hex: string): Uint8Array | null {
   const digits = hex.replace(/\s+/g, "");
   if (digits.length % 2 !== 0 || /[^0-9a-f]/i.test(digits)) return null;
   return Uint8Array.from(digits.match(/../g) ?? [], (pair) => Number.parseInt(pair, 16));
+}
+
+/** For addresses: special characters, and bytes that are not UTF-8, as `%ff`. */
+export function percentEncoded(text: Text): string {
+  if (typeof text === "string") return encodeURIComponent(text);
+  return Array.from(bytesOf(text), (byte) => `%${byte.toString(16).padStart(2, "0")}`).join("");
+}
+
+/** What `percentEncoded` was given; null if a percent sign is not followed by two digits. */
+export function percentDecoded(encoded: string): Text | null {
+  if (/%(?![0-9a-f]{2})/i.test(encoded)) return null;
+  const bytes = encoded.split(/(%[0-9a-f]{2})/i).flatMap((part, at) => {
+    return at % 2 === 1 ? [Number.parseInt(part.slice(1), 16)] : [...encoder.encode(part)];
+  });
+  return textOf(Uint8Array.from(bytes));
 }

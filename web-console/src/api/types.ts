@@ -101,7 +101,7 @@ export interface KnownScript {
 
 export interface KeyValue {
   key: Text;
-  type: "string" | "list" | "hash" | "set" | "zset";
+  type: "string" | "list" | "hash" | "set" | "zset" | "stream";
   ttl_ms: number | null;
   sticky: boolean;
   bytes: number;

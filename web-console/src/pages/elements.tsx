@@ -57,7 +57,11 @@ function change(now: KeyValue, { name }: Element, at: number, value: string): (T
 /** Takes an element away. Of a list the one at this place and no other, which needs two commands as one. */
 async function remove(now: KeyValue, { name }: Element, at: number): Promise<void> {
   if (now.type !== "list") {
-    await command([{ hash: "HDEL", zset: "ZREM", set: "SREM", string: "" }[now.type], now.key, name ?? ""]);
+    await command([
+      { hash: "HDEL", zset: "ZREM", set: "SREM", string: "", stream: "" }[now.type],
+      now.key,
+      name ?? "",
+    ]);
     return;
   }
   const script =
@@ -134,6 +138,7 @@ function Add({ now, done }: { now: KeyValue; done: () => void }) {
       set: ["SADD", now.key, name],
       list: ["RPUSH", now.key, value],
       string: [],
+      stream: [],
     }[now.type];
     setTyped({ name: "", value: "" });
     void attempt(() => command(words), "Added.").then(done);

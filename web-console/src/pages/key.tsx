@@ -1,15 +1,19 @@
 /** One key: its value by type, with what can be done to it. */
-import { signal } from "@preact/signals";
-import { useState } from "preact/hooks";
-import { ask, command, keyPath, Problem } from "../api/http";
+import { computed, effect, signal } from "@preact/signals";
+import { useEffect, useState } from "preact/hooks";
+import { ask, command, database, keyPath, Problem } from "../api/http";
 import { bytesOf, shown, type Text } from "../api/text";
 import type { Json, KeyValue } from "../api/types";
 import { bytes, count, micros } from "../run/numbers";
 import { Badge, Button, Dialog, Empty, Notice } from "../ui/parts";
+import { go, route } from "../ui/route";
 import { attempt } from "../ui/toast";
 import { Elements } from "./elements";
+import { correct } from "./key-marks";
+import { Stream } from "./stream";
 
-export const chosen = signal<Text | null>(null);
+/** The key that the address names. */
+export const chosen = computed<Text | null>(() => route.value.key ?? null);
 const value = signal<KeyValue | null>(null);
 const trouble = signal<string | null>(null);
 
@@ -23,10 +27,21 @@ const MOST_BYTES = 1 << 20;
 /** Bytes of a longer one that are shown first. */
 const FIRST_BYTES = 1 << 14;
 
-export function choose(key: Text | null): void {
-  chosen.value = key;
-  [value.value, beginning.value, trouble.value] = [null, null, null];
-  if (key !== null) void reload();
+/** Opens a key, or none. `instead` replaces the present address, for a key that no longer exists. */
+export function choose(key: Text | null, instead = false): void {
+  const to = { page: "keys" as const, db: database.value };
+  go(key === null ? to : { ...to, key }, instead);
+}
+
+/** Loads the key that the address names, while the page is open. */
+function follow(): () => void {
+  return effect(() => {
+    void database.value;
+    const key = chosen.value;
+    turn += 1;
+    [value.value, beginning.value, trouble.value] = [null, null, null];
+    if (key !== null) void reload();
+  });
 }
 
 async function beginningOf(key: Text): Promise<{ length: number; text: Text } | null> {
@@ -40,25 +55,37 @@ async function beginningOf(key: Text): Promise<{ length: number; text: Text } | 
   return typeof length === "number" && length > MOST_BYTES ? { length, text: replies[1] as Text } : null;
 }
 
+let turn = 0;
+
 async function reload(whole = false): Promise<void> {
   const key = chosen.value;
   if (key === null) return;
+  const mine = ++turn;
   try {
     const first = whole ? null : await beginningOf(key);
-    if (chosen.value !== key) return;
+    if (mine !== turn) return;
     beginning.value = first;
     if (first) return;
     const told = await ask<KeyValue>(`${keyPath(key)}?count=${PAGE}`);
-    if (chosen.value === key) [value.value, trouble.value] = [told, null];
+    if (mine !== turn) return;
+    [value.value, trouble.value] = [told, null];
+    correct(told);
   } catch (error) {
+    if (mine !== turn) return;
     const gone = error instanceof Problem && error.status === 404;
-    [value.value, trouble.value] = [null, gone ? "The key no longer exists." : String(error)];
+    const text = error instanceof Error ? error.message : String(error);
+    [value.value, trouble.value] = [null, gone ? absent(key) : text];
   }
 }
 
+function absent(key: Text): string {
+  return `Database ${database.value} has no key ${shown(key) || '""'}. It has expired, was deleted, or never existed.`;
+}
+
 async function more(now: KeyValue): Promise<void> {
+  const mine = turn;
   const next = await ask<KeyValue>(`${keyPath(now.key)}?count=${PAGE}&cursor=${now.cursor}`);
-  value.value = { ...next, value: joined(now.value, next.value) };
+  if (mine === turn) value.value = { ...next, value: joined(now.value, next.value) };
 }
 
 function joined(before: Json, after: Json): Json {
@@ -112,15 +139,16 @@ function Head({ now, done, changed }: { now: KeyValue; done: () => void; changed
     event.preventDefault();
     const to = renaming ?? "";
     void attempt(() => command(["RENAMENX", now.key, to]).then(refuseZero), "Renamed.").then((fine) => {
-      if (fine) choose(to);
+      if (fine) choose(to, true);
       changed();
     });
     setRenaming(null);
   };
   const remove = () => {
     setDeleting(false);
-    void attempt(() => command(["DEL", now.key]), "Deleted.").then(() => {
-      choose(null);
+    void attempt(() => command(["DEL", now.key]), "Deleted.").then((fine) => {
+      if (!fine) return;
+      choose(null, true);
       changed();
     });
   };
@@ -250,25 +278,32 @@ function Beginning({ length, text }: { length: number; text: Text }) {
   );
 }
 
+function Value({ now, done }: { now: KeyValue; done: () => Promise<void> }) {
+  const next = now.cursor === null ? null : () => void attempt(() => more(now));
+  if (now.type === "string") return <StringValue now={now} done={done} />;
+  if (now.type === "stream") return <Stream now={now} more={next} />;
+  return <Elements now={now} done={done} more={next} />;
+}
+
 export function KeyPanel({ changed }: { changed: () => void }) {
+  useEffect(follow, []);
   const now = value.value;
   if (chosen.value === null) return <Empty title="Select a key" />;
-  if (trouble.value) return <Notice sort="warn">{trouble.value}</Notice>;
+  if (trouble.value) {
+    return (
+      <Notice sort="warn">
+        <p>{trouble.value}</p>
+        <Button onClick={() => void reload()}>Try again</Button>
+      </Notice>
+    );
+  }
   if (beginning.value) return <Beginning {...beginning.value} />;
   if (!now) return null;
   const done = () => reload();
   return (
     <div class="key-panel" key={shown(now.key)}>
       <Head now={now} done={done} changed={changed} />
-      {now.type === "string" ? (
-        <StringValue now={now} done={done} />
-      ) : (
-        <Elements
-          now={now}
-          done={done}
-          more={now.cursor === null ? null : () => void attempt(() => more(now))}
-        />
-      )}
+      <Value now={now} done={done} />
     </div>
   );
 }

@@ -5,7 +5,9 @@ import { ask, database } from "../api/http";
 import { idOf, shown, type Text } from "../api/text";
 import { Badge, Button, Empty } from "../ui/parts";
 import { attempt } from "../ui/toast";
-import { choose, chosen, KeyPanel } from "./key";
+import { choose, KeyPanel } from "./key";
+import { FormChoice, KeyList } from "./key-list";
+import { askMarks, marks } from "./key-marks";
 import { NewKey } from "./new-key";
 
 interface Listed {
@@ -13,7 +15,7 @@ interface Listed {
   cursor: string | null;
 }
 
-const TYPES = ["", "string", "hash", "list", "set", "zset"];
+const TYPES = ["", "string", "hash", "list", "set", "zset", "stream"];
 /** Keys that are looked for at a time. */
 const PAGE = 200;
 /** How many times a page without a hit is followed by the next before somebody has to ask for more. */
@@ -35,9 +37,9 @@ async function look(from: string | null): Promise<void> {
   let next: string | null = from ?? "0";
   const found: Text[] = from === null ? [] : [...keys.value];
   const known = new Set(found.map(idOf));
-  const before = found.length;
+  const fresh: Text[] = [];
   try {
-    for (let tries = 0; next !== null && found.length - before < PAGE / 2 && tries < MOST_EMPTY; tries++) {
+    for (let tries = 0; next !== null && fresh.length < PAGE / 2 && tries < MOST_EMPTY; tries++) {
       const query = new URLSearchParams({ cursor: next, count: String(PAGE) });
       if (match.value) query.set("match", /[*?[\]]/.test(match.value) ? match.value : `*${match.value}*`);
       if (type.value) query.set("type", type.value);
@@ -45,13 +47,15 @@ async function look(from: string | null): Promise<void> {
       if (mine !== turn) return;
       // A SCAN may find a key twice.
       for (const key of page.keys) {
-        if (!known.has(idOf(key))) found.push(key);
+        if (!known.has(idOf(key))) fresh.push(key);
         known.add(idOf(key));
       }
       next = page.cursor;
     }
-    keys.value = found.sort((a, b) => (shown(a) < shown(b) ? -1 : 1));
+    keys.value = [...found, ...fresh].sort((a, b) => (shown(a) < shown(b) ? -1 : 1));
     cursor.value = next;
+    const told = await askMarks(fresh);
+    if (mine === turn) marks.value = new Map([...(from === null ? [] : marks.value), ...told]);
   } finally {
     if (mine === turn) looking.value = false;
   }
@@ -112,21 +116,10 @@ export function KeysPage() {
               <p>Run an example in the playground, or create a key here.</p>
             </Empty>
           ) : (
-            <ul class="key-list" aria-busy={looking.value}>
-              {keys.value.map((key) => (
-                <li key={idOf(key)}>
-                  <button
-                    type="button"
-                    aria-current={
-                      chosen.value !== null && idOf(chosen.value) === idOf(key) ? "true" : undefined
-                    }
-                    onClick={() => choose(key)}
-                  >
-                    {shown(key) || '""'}
-                  </button>
-                </li>
-              ))}
-            </ul>
+            <>
+              <FormChoice />
+              <KeyList keys={keys.value} busy={looking.value} />
+            </>
           )}
           {cursor.value !== null && (
             <Button disabled={looking.value} onClick={() => void attempt(() => look(cursor.value))}>

@@ -1,15 +1,15 @@
 /** The scripts that the server knows, what runs now, and what their runs did. */
-import { signal } from "@preact/signals";
+import { effect, signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { listen } from "../api/events";
-import { ask, command } from "../api/http";
+import { ask, command, database, Problem } from "../api/http";
 import { shown } from "../api/text";
 import type { KnownScript } from "../api/types";
 import { Editor } from "../editor/lazy";
 import { bytes, count, micros, short } from "../run/numbers";
 import { EMPTY, load, script as typed } from "../run/state";
-import { Badge, Button, Dialog, Empty } from "../ui/parts";
-import { go } from "../ui/route";
+import { Badge, Button, Dialog, Empty, Notice } from "../ui/parts";
+import { addressOf, go, route } from "../ui/route";
 import { attempt } from "../ui/toast";
 
 interface Running {
@@ -20,7 +20,8 @@ interface Running {
 
 interface Ended {
   run: number;
-  name: string;
+  sha?: string;
+  function?: string;
   mode: string;
   outcome: string;
   fuel: number;
@@ -34,6 +35,8 @@ const stats = signal<Record<string, Stats>>({});
 const running = signal<Running[]>([]);
 const ended = signal<Ended[]>([]);
 const open = signal<{ script: KnownScript; stats: Stats } | null>(null);
+/** Why the script that the address names is not shown. */
+const absent = signal<string | null>(null);
 const sure = signal(false);
 /** Whether ends of runs are heard of. */
 const hearing = signal(false);
@@ -72,8 +75,7 @@ function follow(): () => void {
     due = true;
     if (kind === "listening") hearing.value = true;
     if (kind !== "ended") return;
-    const name = String(data.sha ?? data.function ?? "");
-    ended.value = [{ ...data, name } as unknown as Ended, ...ended.value].slice(0, MOST_ENDED);
+    ended.value = [data as unknown as Ended, ...ended.value].slice(0, MOST_ENDED);
   }, abort.signal);
   return () => {
     clearInterval(timer);
@@ -82,15 +84,37 @@ function follow(): () => void {
   };
 }
 
-async function show(sha: string): Promise<void> {
-  const script = await ask<KnownScript>(`/v1/scripts/${sha}`);
-  open.value = { script, stats: await ask<Stats>(`/v1/scripts/${sha}/stats`) };
+/** Loads the script that the address names, while the page is open. */
+function followScript(): () => void {
+  return effect(() => {
+    const { name } = route.value;
+    [open.value, absent.value] = [null, null];
+    if (name !== undefined) void show(name);
+  });
 }
 
+async function show(sha: string): Promise<void> {
+  try {
+    const script = await ask<KnownScript>(`/v1/scripts/${sha}`);
+    const stats = await ask<Stats>(`/v1/scripts/${sha}/stats`);
+    if (route.value.name === sha) open.value = { script, stats };
+  } catch (error) {
+    if (route.value.name !== sha) return;
+    const gone = error instanceof Problem && error.status === 404;
+    const text = error instanceof Error ? error.message : String(error);
+    absent.value = gone ? `The server knows no script ${sha}. It was removed, or never loaded.` : text;
+  }
+}
+
+const close = () => go({ page: "scripts" });
+
 function edit(known: KnownScript): void {
-  load({ ...EMPTY, script: shown(known.script ?? "") });
-  open.value = null;
-  go("playground");
+  load({ ...EMPTY, db: database.value, script: shown(known.script ?? "") });
+  go({ page: "playground" });
+}
+
+function ScriptLink({ sha, name }: { sha: string; name?: string | null }) {
+  return <a href={addressOf({ page: "scripts", name: sha })}>{name ?? <code>{sha.slice(0, 12)}</code>}</a>;
 }
 
 function Now() {
@@ -117,9 +141,7 @@ function Now() {
             {running.value.map((run) => (
               <tr key={run["client-id"]}>
                 <td>
-                  <button type="button" class="link" onClick={() => void attempt(() => show(run.sha1))}>
-                    <code>{run.sha1.slice(0, 12)}</code>
-                  </button>
+                  <ScriptLink sha={run.sha1} />
                 </td>
                 <td>{run["client-id"]}</td>
                 <td class="number">{micros(run.duration_ms * 1000)}</td>
@@ -201,9 +223,7 @@ function Line({ known, stats }: { known: KnownScript; stats: Stats }) {
   return (
     <tr>
       <td>
-        <button type="button" class="link" onClick={() => void attempt(() => show(known.sha))}>
-          {known.name ?? <code>{known.sha.slice(0, 12)}</code>}
-        </button>
+        <ScriptLink sha={known.sha} name={known.name} />
       </td>
       <td class="kept">{known.loaded ? "loaded" : "cached"}</td>
       <td>{known.flags.join(" ")}</td>
@@ -233,7 +253,7 @@ function Lately() {
           {ended.value.map((run) => (
             <li key={run.run}>
               <Badge sort={run.outcome === "ok" ? "good" : "bad"}>{run.outcome}</Badge>
-              <code>{run.name.slice(0, 12)}</code>
+              {run.sha ? <ScriptLink sha={run.sha} /> : <code>{run.function}</code>}
               <span>{run.mode}</span>
               <span>{micros(run.microseconds)}</span>
               <span>{short(run.fuel)} fuel</span>
@@ -249,9 +269,6 @@ function Opened() {
   const now = open.value;
   if (!now) return null;
   const { script, stats } = now;
-  const close = () => {
-    open.value = null;
-  };
   return (
     <Dialog title={script.name ?? script.sha} close={close} wide>
       <div class="opened">
@@ -291,6 +308,7 @@ function Opened() {
 
 export function ScriptsPage() {
   useEffect(follow, []);
+  useEffect(followScript, []);
   const all = scripts.value;
   return (
     <div class="page">
@@ -308,6 +326,7 @@ export function ScriptsPage() {
           Remove all
         </Button>
       </header>
+      {absent.value && <Notice sort="warn">{absent.value}</Notice>}
       <Now />
       <section>
         <h2>

@@ -37,3 +37,15 @@ export function micros(value: number): string {
   if (value >= 1e3) return `${trim(value / 1e3)} ms`;
   return `${Math.round(value)} µs`;
 }
+
+/** Milliseconds in the largest unit that fits: `3 d`. */
+export function lifetime(ms: number): string {
+  for (const [size, unit] of [
+    [86_400e3, "d"],
+    [3_600e3, "h"],
+    [60e3, "min"],
+  ] as const) {
+    if (ms >= size) return `${count(Math.floor(ms / size))} ${unit}`;
+  }
+  return ms > 0 ? `${Math.ceil(ms / 1000)} s` : "expired";
+}

@@ -5,14 +5,13 @@ import { Editor } from "../editor/lazy";
 import { StepPanel } from "../step/panel";
 import { begin, leave, stepping, stop } from "../step/session";
 import { Button, Notice } from "../ui/parts";
-import { say } from "../ui/toast";
 import { Controls } from "./controls";
 import { ExamplesDialog, HistoryDialog, ShareDialog } from "./dialogs";
 import { cancel, complaint, progress, run } from "./execute";
 import { ResultPanel } from "./result";
 import { Rows } from "./rows";
-import { ofFragment, tellAddress } from "./share";
-import { args, keys, load, loads, script } from "./state";
+import { tellAddress } from "./share";
+import { args, keys, loads, script } from "./state";
 
 const open = signal<"examples" | "history" | "share" | null>(null);
 
@@ -88,18 +87,8 @@ function Toolbar() {
 
 export function Playground() {
   useEffect(() => {
-    const follow = () =>
-      void ofFragment(location.hash).then((shared) => {
-        if (!shared) return;
-        load(shared);
-        say("This script was shared with you.");
-      });
-    addEventListener("hashchange", follow);
     addEventListener("keydown", onKey, true);
-    return () => {
-      removeEventListener("hashchange", follow);
-      removeEventListener("keydown", onKey, true);
-    };
+    return () => removeEventListener("keydown", onKey, true);
   }, []);
   return (
     <div class="playground">

@@ -1,9 +1,11 @@
 /** A draft as the fragment of an address. Fragments are never sent, so what is shared is known to its readers only. */
 import { effect } from "@preact/signals";
-import { type Draft, draft, readDraft } from "./state";
+import { say } from "../ui/toast";
+import { type Draft, draft, load, readDraft } from "./state";
 
 /** Where drafts begin in a fragment. */
 const MARK = "#s=";
+const UNREADABLE = "The address contains no readable script; part of it may be missing.";
 
 async function through(
   bytes: BlobPart,
@@ -51,4 +53,23 @@ export function followDraft(): void {
     const now = JSON.stringify(draft.value);
     if (now !== told && location.hash.startsWith(MARK)) history.replaceState(null, "", "/");
   });
+  addEventListener("hashchange", () => void open());
+}
+
+/** The draft in the address, if there is one; a message if it cannot be read. */
+export async function sharedDraft(): Promise<Draft | null> {
+  const shared = await ofFragment(location.hash);
+  if (!shared && location.hash.startsWith(MARK)) say(UNREADABLE, true);
+  return shared;
+}
+
+/** Shows the draft of an address that was opened in this tab. */
+async function open(): Promise<void> {
+  const shared = await sharedDraft();
+  const text = JSON.stringify(shared);
+  // Loading it again would move the cursor.
+  if (!shared || text === JSON.stringify(draft.peek())) return;
+  told = text;
+  load(shared);
+  say("This script was shared with you.");
 }
