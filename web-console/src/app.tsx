@@ -3,8 +3,11 @@ import { effect } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { admitted, ask, database, online } from "./api/http";
 import { shown } from "./api/text";
+import { FunctionsPage } from "./pages/functions";
 import { KeysPage } from "./pages/keys";
+import { MetricsPage } from "./pages/metrics";
 import { ScriptsPage } from "./pages/scripts";
+import { SlowLogPage } from "./pages/slow-log";
 import { TopologyPage } from "./pages/topology";
 import { Playground } from "./run/playground";
 import { Login } from "./ui/login";
@@ -16,7 +19,10 @@ import { Toast } from "./ui/toast";
 const NAMES: Record<Page, string> = {
   playground: "Playground",
   scripts: "Scripts",
+  functions: "Functions",
   keys: "Keys",
+  "slow-log": "Slow log",
+  metrics: "Metrics",
   topology: "Topology",
 };
 
@@ -136,7 +142,10 @@ export function App() {
       <main id="main" tabIndex={-1}>
         {page.value === "playground" && <Playground />}
         {page.value === "scripts" && <ScriptsPage />}
+        {page.value === "functions" && <FunctionsPage />}
         {page.value === "keys" && <KeysPage />}
+        {page.value === "slow-log" && <SlowLogPage />}
+        {page.value === "metrics" && <MetricsPage />}
         {page.value === "topology" && <TopologyPage />}
         {page.value === "missing" && <Missing />}
       </main>

@@ -37,6 +37,7 @@ async function visit(path: string, options = {}): Promise<Page> {
 
 async function empty(): Promise<void> {
   await server.command("FLUSHALL");
+  await server.command("FUNCTION", "FLUSH");
 }
 
 const link = (page: Page, name: string) => page.getByRole("link", { name, exact: true });
@@ -155,6 +156,71 @@ test("keys are listed with their types, as a list or as a tree", { skip }, async
   await link(page, "user:2:name").waitFor();
 });
 
+const LIBRARY = `#!lua name=shop
+redis.register_function{function_name='price', callback=function() return 1 end, flags={'no-writes'},
+  description='what it costs'}
+redis.register_function('buy', function() return 2 end)`;
+
+test("libraries of functions are shown and deleted", { skip }, async () => {
+  await empty();
+  const page = await visit("/#/functions");
+  await page.getByText("No libraries").waitFor();
+  await server.command("FUNCTION", "LOAD", LIBRARY);
+  await button(page, "Reload").click();
+  await page.getByRole("row", { name: /shop.*buy.*price|shop.*price.*buy/ }).waitFor();
+  await link(page, "shop").click();
+  const dialog = page.getByRole("dialog", { name: "shop" });
+  await dialog.getByRole("textbox", { name: "Code of the library" }).waitFor();
+  await dialog.getByText("what it costs", { exact: true }).waitFor();
+  await dialog.getByText("no-writes", { exact: true }).waitFor();
+  await button(page, "Close").click();
+  await dialog.waitFor({ state: "detached" });
+  // Closing the confirmation deletes nothing.
+  await button(page, "Delete shop").click();
+  await page.getByRole("dialog", { name: "Delete this library?" }).waitFor();
+  await page.keyboard.press("Escape");
+  await page.goto(`${server.url}/#/functions/shop`);
+  await dialog.getByRole("button", { name: "Delete" }).click();
+  await page
+    .getByRole("dialog", { name: "Delete this library?" })
+    .getByRole("button", { name: "Delete" })
+    .click();
+  await page.getByText("No libraries").waitFor();
+  assert.deepEqual(await server.command("FUNCTION", "LIST"), []);
+  await page.goto(`${server.url}/#/functions/shop`);
+  await page.getByText("The server has no library shop").waitFor();
+});
+
+test("slow calls are listed, and the list is reset", { skip }, async () => {
+  await server.command("CONFIG", "SET", "slowlog-log-slower-than", 0);
+  await server.command("SET", "slow key", "x y");
+  await server.command("CONFIG", "SET", "slowlog-log-slower-than", 60_000_000);
+  const page = await visit("/#/slow-log");
+  await page.getByText("Calls that take at least 60 s are listed").waitFor();
+  await page.getByRole("row", { name: 'SET "slow key" "x y"' }).waitFor();
+  await button(page, "Reset").click();
+  await page.getByRole("dialog").getByRole("button", { name: "Reset" }).click();
+  await page.getByText("No slow calls").waitFor();
+  assert.equal(await server.command("SLOWLOG", "LEN"), 0);
+});
+
+test("metrics are live", { skip }, async () => {
+  await empty();
+  await server.command("MSET", "a", 1, "b", 2);
+  const page = await visit("/#/metrics");
+  const figure = (name: string) => page.getByRole("article").filter({ has: heading(page, name) });
+  const now = async (name: string) => Number(await figure(name).locator(".figure-now").textContent());
+  await until(async () => (await now("Keys")) === 2);
+  await until(async () => (await now("Connected clients")) >= 1);
+  await until(async () => {
+    for (let at = 0; at < 20; at++) await server.command("EVAL", "return 1", 0);
+    return (await now("Calls per second")) > 5 && (await now("Script runs per second")) > 5;
+  });
+  await page.getByRole("img", { name: /^Keys: now 2, at most 2$/ }).waitFor();
+  await server.command("DEL", "a");
+  await until(async () => (await now("Keys")) === 1);
+});
+
 test("tabs share the history of runs", { skip }, async () => {
   const first = await visit("/");
   const second = await first.context().newPage();
@@ -177,8 +243,12 @@ test("tabs share the history of runs", { skip }, async () => {
 for (const { colorScheme, width } of VIEWS) {
   test(`axe finds nothing on the other pages: ${colorScheme}, ${width} wide`, { skip }, async () => {
     await empty();
+    await server.command("FUNCTION", "LOAD", LIBRARY);
     await server.command("SET", "user:1", "x", "EX", 100);
     await server.command("XADD", "log:events", "1-1", "kind", "login");
+    await server.command("CONFIG", "SET", "slowlog-log-slower-than", 0);
+    await server.command("SET", "key", "value");
+    await server.command("CONFIG", "SET", "slowlog-log-slower-than", 10_000);
     const page = await visit("/#/nosuch", { colorScheme, viewport: { width, height: 860 }, bypassCSP: true });
     const see = async (address: string, sign: string) => {
       await page.goto(`${server.url}/${address}`);
@@ -186,6 +256,15 @@ for (const { colorScheme, width } of VIEWS) {
       await check(page, address);
     };
     await see("#/nosuch", "Page not found");
+    await see("#/functions", "price");
+    await see("#/functions/nosuch", "The server has no library");
+    await see("#/functions/shop", "what it costs");
+    await page.getByRole("dialog").getByRole("button", { name: "Delete" }).click();
+    await check(page, "deletion of a library");
+    await see("#/slow-log", "SET key value");
+    await button(page, "Reset").click();
+    await check(page, "reset of the slow log");
+    await see("#/metrics", "at most");
     await see("#/keys", "log:events");
     await page.getByLabel("Tree").check();
     await button(page, "user: 1").click();

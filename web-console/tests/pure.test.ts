@@ -6,6 +6,7 @@ import { bytesOf, fromHex, shown, textOf } from "../src/api/text";
 import type { Preview } from "../src/api/types";
 import { callAt, syntaxParts, syntaxWords } from "../src/editor/call";
 import { elementsOf } from "../src/pages/elements";
+import { ratesOf, sampleOf } from "../src/pages/samples";
 import { rangesOf, slotOf } from "../src/pages/slots";
 import { type Branch, treeOf } from "../src/pages/tree";
 import { diffLists, diffOf } from "../src/run/diff";
@@ -20,6 +21,7 @@ import { chooseTab, tab, tabFor } from "../src/run/tab";
 import { lanesOf, ticksOf } from "../src/run/timeline";
 import { listLiteral, literalOf } from "../src/step/protocol";
 import { addressOf, type Route, routeOf } from "../src/ui/route";
+import { cornersOf } from "../src/ui/sparkline";
 
 const utf8 = (text: string) => new TextEncoder().encode(text);
 
@@ -268,8 +270,9 @@ test("addresses are those of pages, keys, scripts and libraries", () => {
   const sha = "0123456789abcdef0123456789abcdef01234567";
   const all: [string, Route][] = [
     ["#/playground", { page: "playground" }],
-    ["#/topology", { page: "topology" }],
+    ["#/slow-log", { page: "slow-log" }],
     [`#/scripts/${sha}`, { page: "scripts", name: sha }],
+    ["#/functions/mylib", { page: "functions", name: "mylib" }],
     ["#/keys/3", { page: "keys", db: 3 }],
     ["#/keys/0/", { page: "keys", db: 0, key: "" }],
     ["#/keys/15/a%2Fb%20%25%23%C3%A9%00", { page: "keys", db: 15, key: "a/b %#é\0" }],
@@ -290,7 +293,7 @@ test("addresses are those of pages, keys, scripts and libraries", () => {
     "#/keys/16",
     "#/keys/x/y",
     "#/keys/0/%",
-    "#/topology/1",
+    "#/metrics/1",
   ]) {
     assert.deepEqual(routeOf(unknown), { page: "missing" }, unknown);
   }
@@ -314,6 +317,27 @@ test("keys become a tree", () => {
   ]);
   assert.equal(tree.branches[1]?.path, "x:y:z:");
   assert.deepEqual(treeOf([]), { name: "", path: "", count: 0, branches: [], leaves: [] });
+});
+
+test("INFO becomes numbers, and counters become rates", () => {
+  const info = (at: number, calls: number, runId = "r") =>
+    `# Server\r\nrun_id:${runId}\r\nserver_time_usec:${at}\r\n\r\n# Stats\r\ntotal_commands_processed:${calls}\r\n` +
+    "scripts_run:2\r\nused_memory:64\r\nconnected_clients:3\r\n# Keyspace\r\n" +
+    "db0:keys=5,expires=0,avg_ttl=0\r\ndb3:keys=2,expires=1,avg_ttl=9\r\n";
+  const samples = [info(1e6, 10), info(2e6, 30), info(4e6, 40), info(5e6, 3, "other"), info(6e6, 4, "other")];
+  const all = samples.map(sampleOf);
+  assert.deepEqual(all[0], { at: 1e6, runId: "r", calls: 10, runs: 2, keys: 7, memory: 64, clients: 3 });
+  assert.deepEqual(ratesOf(all, "calls"), [20, 5, 1]);
+  assert.deepEqual(ratesOf(all.slice(0, 1), "runs"), []);
+  const corners = cornersOf([0, 5, 10], 5);
+  assert.deepEqual(
+    corners.map(([x, y]) => [x, y]),
+    [
+      [120, 42],
+      [180, 22],
+      [240, 2],
+    ],
+  );
 });
 
 test("a dry run shows its changes, and the next run what was shown before", () => {

@@ -3,7 +3,15 @@ import { batch, computed, signal } from "@preact/signals";
 import { database } from "../api/http";
 import { percentDecoded, percentEncoded, type Text } from "../api/text";
 
-export const PAGES = ["playground", "scripts", "keys", "topology"] as const;
+export const PAGES = [
+  "playground",
+  "scripts",
+  "functions",
+  "keys",
+  "slow-log",
+  "metrics",
+  "topology",
+] as const;
 export type Page = (typeof PAGES)[number];
 
 export interface Route {
@@ -12,7 +20,7 @@ export interface Route {
   db?: number;
   /** The key that is shown. */
   key?: Text;
-  /** The digest of the script that is shown. */
+  /** The digest of the script, or the name of the library, that is shown. */
   name?: string;
 }
 
@@ -30,7 +38,8 @@ export function routeOf(fragment: string): Route {
   if (!page) return missing();
   if (rest === undefined || rest === "") return { page };
   if (page === "keys") return keyRoute(rest);
-  return page === "scripts" && /^[0-9a-f]{40}$/i.test(rest) ? { page, name: rest.toLowerCase() } : missing();
+  const pattern = { scripts: /^[0-9a-f]{40}$/i, functions: /^\w+$/ }[page as string];
+  return pattern?.test(rest) ? { page, name: page === "scripts" ? rest.toLowerCase() : rest } : missing();
 }
 
 /** `DB` or `DB/KEY`. The key may contain slashes, and may be empty. */
