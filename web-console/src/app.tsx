@@ -3,6 +3,7 @@ import { effect } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { admitted, ask, database, online } from "./api/http";
 import { shown } from "./api/text";
+import { CommandLinePage } from "./cli/page";
 import { FunctionsPage } from "./pages/functions";
 import { KeysPage } from "./pages/keys";
 import { MetricsPage } from "./pages/metrics";
@@ -21,6 +22,7 @@ const NAMES: Record<Page, string> = {
   scripts: "Scripts",
   functions: "Functions",
   keys: "Keys",
+  "command-line": "Command line",
   "slow-log": "Slow log",
   metrics: "Metrics",
   topology: "Topology",
@@ -144,6 +146,7 @@ export function App() {
         {page.value === "scripts" && <ScriptsPage />}
         {page.value === "functions" && <FunctionsPage />}
         {page.value === "keys" && <KeysPage />}
+        {page.value === "command-line" && <CommandLinePage />}
         {page.value === "slow-log" && <SlowLogPage />}
         {page.value === "metrics" && <MetricsPage />}
         {page.value === "topology" && <TopologyPage />}

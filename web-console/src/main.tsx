@@ -15,6 +15,7 @@ import "./styles/run.css";
 import "./styles/result.css";
 import "./styles/pages.css";
 import "./styles/keys.css";
+import "./styles/cli.css";
 
 followTheme();
 load((await sharedDraft()) ?? lastDraft() ?? EXAMPLES[0]?.draft ?? EMPTY);

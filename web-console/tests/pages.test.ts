@@ -221,6 +221,59 @@ test("metrics are live", { skip }, async () => {
   await until(async () => (await now("Keys")) === 1);
 });
 
+test("commands are typed, answered and brought back", { skip }, async () => {
+  await empty();
+  const page = await visit("/#/command-line");
+  const [prompt, log] = [page.getByLabel("Command", { exact: true }), page.getByRole("log")];
+  const type = async (line: string) => {
+    await prompt.fill(line);
+    await page.keyboard.press("Enter");
+  };
+  await type('SET "a key" "it\'s\\x21"');
+  await log.getByText("OK", { exact: true }).waitFor();
+  assert.equal(await server.command("GET", "a key"), "it's!");
+  await type("LPUSH 'a key' x");
+  await log.getByText("WRONGTYPE Operation against").waitFor();
+  await type("GET 'a key");
+  await log.getByText("The quote at character 5 is not closed.").waitFor();
+  await type("GET 'a key'");
+  await log.getByText("it's!", { exact: true }).waitFor();
+  await page.getByLabel("RESP", { exact: true }).check();
+  await log.getByText("$5\\r\\n").waitFor();
+  await page.getByLabel("Tree", { exact: true }).check();
+
+  // The arrow keys bring lines back, also after a reload, but none with a password.
+  await type("AUTH sesame");
+  await log.getByText("not shown, because it may contain a password").waitFor();
+  await log.getByText("AUTH has no effect here").waitFor();
+  await page.reload();
+  await prompt.fill("PI");
+  const after = async (key: string) => {
+    await prompt.press(key);
+    return prompt.inputValue();
+  };
+  assert.equal(await after("ArrowUp"), "GET 'a key'");
+  assert.equal(await after("ArrowUp"), "GET 'a key");
+  assert.equal(await after("ArrowDown"), "GET 'a key'");
+  assert.equal(await after("ArrowDown"), "PI");
+  assert.doesNotMatch(await page.evaluate(() => JSON.stringify(localStorage)), /sesame/);
+
+  await type("SELECT 4");
+  await page.locator(".badge", { hasText: "db 4" }).waitFor();
+  await type("SET four 4");
+  await until(async () => (await log.getByText("OK", { exact: true }).count()) === 2);
+  assert.equal(await server.command("EXISTS", "four"), 0);
+  await type("SELECT 44");
+  await log.getByText("There are databases 0 to 15.").waitFor();
+  await type("BLPOP nothing 0");
+  await button(page, "Cancel").click();
+  await log.getByText("You cancelled the command.").waitFor();
+  await type("clear");
+  await page.getByText("No commands yet").waitFor();
+  await button(page, "Clear history").click();
+  assert.equal(await after("ArrowUp"), "");
+});
+
 test("tabs share the history of runs", { skip }, async () => {
   const first = await visit("/");
   const second = await first.context().newPage();
@@ -265,6 +318,12 @@ for (const { colorScheme, width } of VIEWS) {
     await button(page, "Reset").click();
     await check(page, "reset of the slow log");
     await see("#/metrics", "at most");
+    await see("#/command-line", "No commands yet");
+    for (const line of ["HGETALL nothing", "SET key 'value", "GET log:events"]) {
+      await page.getByLabel("Command", { exact: true }).fill(line);
+      await page.keyboard.press("Enter");
+    }
+    await see("#/command-line", "WRONGTYPE");
     await see("#/keys", "log:events");
     await page.getByLabel("Tree").check();
     await button(page, "user: 1").click();

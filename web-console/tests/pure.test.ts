@@ -4,6 +4,8 @@ import { test } from "node:test";
 import { EventReader } from "../src/api/events";
 import { bytesOf, fromHex, shown, textOf } from "../src/api/text";
 import type { Preview } from "../src/api/types";
+import { Browsing, isSecret } from "../src/cli/lines";
+import { wordsOf } from "../src/cli/words";
 import { callAt, syntaxParts, syntaxWords } from "../src/editor/call";
 import { elementsOf } from "../src/pages/elements";
 import { ratesOf, sampleOf } from "../src/pages/samples";
@@ -297,6 +299,39 @@ test("addresses are those of pages, keys, scripts and libraries", () => {
   ]) {
     assert.deepEqual(routeOf(unknown), { page: "missing" }, unknown);
   }
+});
+
+test("a line is cut into words as by redis-cli", () => {
+  assert.deepEqual(wordsOf("  SET  key\tvalue "), ["SET", "key", "value"]);
+  assert.deepEqual(wordsOf(`a "b c" 'd "e"' ""`), ["a", "b c", 'd "e"', ""]);
+  assert.deepEqual(wordsOf(`"\\n\\t\\x41\\"\\\\\\q" 'it\\'s \\n' a"b c"`), ['\n\tA"\\q', "it's \\n", "ab c"]);
+  assert.deepEqual(wordsOf('"\\xff\\x00" é "🌒"'), [{ base64: "/wA=" }, "é", "🌒"]);
+  assert.deepEqual(wordsOf(""), []);
+  assert.throws(() => wordsOf('GET "a'), /character 5 is not closed/);
+  assert.throws(() => wordsOf("GET 'a\\"), /is not closed/);
+  assert.throws(() => wordsOf('GET "a"b'), /character 7 must be followed by a space/);
+});
+
+test("lines with passwords are known", () => {
+  const secret = (line: string) => isSecret(wordsOf(line));
+  for (const line of [
+    "auth x",
+    "ACL SETUSER u >p",
+    "HELLO 3 AUTH u p",
+    "CONFIG SET requirepass x",
+    "MIGRATE h 1 k 0 9 AUTH p",
+  ]) {
+    assert.ok(secret(line), line);
+  }
+  for (const line of ["GET auth", "HELLO 3", "CONFIG GET maxmemory"]) assert.ok(!secret(line), line);
+});
+
+test("the arrow keys go through lines, and back to what was being typed", () => {
+  const browsing = new Browsing(["first", "second"], "third");
+  assert.deepEqual(
+    [-1, -1, -1, 1, 1, 1].map((steps) => browsing.move(steps)),
+    ["second", "first", "first", "second", "third", "third"],
+  );
 });
 
 test("keys become a tree", () => {

@@ -28,6 +28,8 @@ export interface Ask {
   method?: string;
   body?: unknown;
   signal?: AbortSignal;
+  /** The media type of the answer. An error in this type is returned, not thrown. */
+  accept?: string;
 }
 
 /** What the sign-in dialog has to know. */
@@ -54,13 +56,14 @@ const SECRET = "moonshard.secret";
 const REFUSED = "The user or password is wrong, or the user is disabled.";
 
 async function send(path: string, ask: Ask, secret: string | null): Promise<Response> {
-  const { method, body, signal: abort } = ask;
+  const { method, body, signal: abort, accept } = ask;
   // Without `X-Requested-With`, the server would make the browser open its own prompt over HTTP without TLS.
   const headers: Record<string, string> = {
     "X-Moonshard-Db": String(database.value),
     "X-Requested-With": "XMLHttpRequest",
   };
   if (secret) headers.Authorization = secret;
+  if (accept) headers.Accept = accept;
   if (body !== undefined) headers["Content-Type"] = "application/json";
   const init: RequestInit = { method: method ?? (body === undefined ? "GET" : "POST"), headers };
   if (body !== undefined) init.body = JSON.stringify(body);
@@ -128,6 +131,7 @@ export async function request(path: string, ask: Ask = {}): Promise<Response> {
       if (!asking && sessionStorage.getItem(SECRET) !== secret) continue;
       if (await learnSecret()) continue;
     }
+    if (ask.accept && response.headers.get("Content-Type") === ask.accept) return response;
     const body: unknown = await response.json().catch(() => ({}));
     throw new Problem(response.status, typeof body === "object" && body ? { ...body } : {});
   }
@@ -151,6 +155,14 @@ export async function command(args: (Text | number)[], signal?: AbortSignal): Pr
   const more: Ask = { body: { args } };
   if (signal) more.signal = signal;
   return (await ask<{ reply: Json }>("/v1/command", more)).reply;
+}
+
+const RESP = "application/resp";
+
+/** Runs a command and returns its reply as RESP3, also if it is an error. */
+export async function rawCommand(args: Text[], signal: AbortSignal): Promise<Uint8Array> {
+  const response = await request("/v1/command", { body: { args }, signal, accept: RESP });
+  return new Uint8Array(await response.arrayBuffer());
 }
 
 /** A key as it is named in paths. */

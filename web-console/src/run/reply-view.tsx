@@ -15,36 +15,59 @@ const PAGE = 100;
 /** Letters of a text that are shown at a time. */
 const LETTERS = 20_000;
 
-export function ReplyView({ reply, raw }: { reply: Reply; raw: Uint8Array }) {
-  const forms = [
-    { id: "tree" as const, name: "Tree" },
-    { id: "resp" as const, name: "RESP" },
-    { id: "json" as const, name: "JSON" },
-  ];
-  const text = () => (form.value === "resp" ? spellRaw(raw) : toJson(reply));
+interface Shown {
+  reply: Reply;
+  raw: Uint8Array;
+}
+
+const textOf = ({ reply, raw }: Shown) => (form.value === "resp" ? spellRaw(raw) : toJson(reply));
+
+export function FormChoice() {
+  return (
+    <Choice
+      label="Form of the reply"
+      name="form"
+      all={[
+        { id: "tree", name: "Tree" },
+        { id: "resp", name: "RESP" },
+        { id: "json", name: "JSON" },
+      ]}
+      now={form.value}
+      choose={(id) => (form.value = id)}
+    />
+  );
+}
+
+export function CopyReply(shown: Shown) {
+  return (
+    <Button
+      sort="quiet"
+      onClick={() =>
+        void copy(textOf(shown)).then((done) =>
+          say(done ? "Copied." : "This browser does not allow pages to copy.", !done),
+        )
+      }
+    >
+      Copy {form.value === "resp" ? "RESP" : "JSON"}
+    </Button>
+  );
+}
+
+/** A reply in the form that is chosen. */
+export function ReplyBody(shown: Shown) {
+  if (form.value === "tree") return <Tree reply={shown.reply} />;
+  return <LongText key={form.value} text={textOf(shown)} />;
+}
+
+export function ReplyView(shown: Shown) {
   return (
     <div class="reply">
       <div class="reply-bar">
-        <Choice
-          label="Form of the reply"
-          name="form"
-          all={forms}
-          now={form.value}
-          choose={(id) => (form.value = id)}
-        />
+        <FormChoice />
         <span class="space" />
-        <Button
-          sort="quiet"
-          onClick={() =>
-            void copy(text()).then((done) =>
-              say(done ? "Copied." : "This browser does not allow pages to copy.", !done),
-            )
-          }
-        >
-          Copy {form.value === "resp" ? "RESP" : "JSON"}
-        </Button>
+        <CopyReply {...shown} />
       </div>
-      {form.value === "tree" ? <Tree reply={reply} /> : <LongText key={form.value} text={text()} />}
+      <ReplyBody {...shown} />
     </div>
   );
 }

@@ -8,6 +8,7 @@ export const PAGES = [
   "scripts",
   "functions",
   "keys",
+  "command-line",
   "slow-log",
   "metrics",
   "topology",
