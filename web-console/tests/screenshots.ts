@@ -32,7 +32,21 @@ const button = (page: Page, name: string | RegExp) => page.getByRole("button", {
 async function example(page: Page, name: string): Promise<void> {
   await button(page, "Examples").click();
   await button(page, `Open with data: ${name}`).click();
-  await page.getByText("The data was loaded.").waitFor({ state: "detached" });
+  const done = page.getByText("The data was loaded.");
+  await done.waitFor();
+  await done.waitFor({ state: "detached" });
+}
+
+/** Calls and runs in waves, for so many milliseconds. */
+async function load(ms: number): Promise<void> {
+  const began = performance.now();
+  for (let at = 0; performance.now() - began < ms; at++) {
+    const wave = 1.2 + Math.sin(at / 60);
+    const script = "return redis.call('SET', KEYS[1], ARGV[1], 'EX', 20)";
+    await server.command("EVAL", script, 1, `load:${at}`, "x".repeat(200));
+    for (let call = 0; call < 3 * wave; call++) await server.command("GET", `load:${at - call}`);
+    await new Promise((resolve) => setTimeout(resolve, 60 / wave));
+  }
 }
 
 async function picture(
@@ -78,9 +92,36 @@ await picture("completion", { colorScheme: "dark" }, async (page) => {
 });
 
 await picture("keys", { colorScheme: "light" }, async (page) => {
+  for (const room of ["east", "west"]) await server.command("SET", `room:${room}:name`, `The ${room} room`);
+  await server.command("HSET", "user:1:profile", "name", "Ada", "city", "London");
+  await server.command("SET", "user:1:session", "opened", "EX", 3600);
   await page.getByRole("link", { name: "Keys" }).click();
-  await button(page, "room:east").click();
+  await page.getByLabel("Tree").check();
+  await button(page, /room:/).first().click();
+  await button(page, /user:1:/)
+    .first()
+    .click();
+  await page.getByRole("link", { name: "room:east", exact: true }).click();
   await page.getByText("in memory").waitFor();
+});
+
+await picture("command-line", { colorScheme: "dark" }, async (page) => {
+  await page.getByRole("link", { name: "Command line" }).click();
+  for (const [line, sign] of [
+    ['SET greeting "hello, world" EX 60', "OK"],
+    ["HGETALL user:1:profile", "London"],
+    ["LPUSH greeting x", "WRONGTYPE"],
+    ["ZRANGE room:east 0 1 REV WITHSCORES", "double"],
+  ] as const) {
+    await page.getByLabel("Command", { exact: true }).fill(line);
+    await page.keyboard.press("Enter");
+    await page.getByRole("log").getByText(sign).first().waitFor();
+  }
+});
+
+await picture("metrics", { colorScheme: "light" }, async (page) => {
+  await page.getByRole("link", { name: "Metrics" }).click();
+  await load(100_000);
 });
 
 await picture("phone", { colorScheme: "dark", viewport: { width: 390, height: 780 } }, async (page) => {
