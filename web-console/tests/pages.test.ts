@@ -221,6 +221,44 @@ test("metrics are live", { skip }, async () => {
   await until(async () => (await now("Keys")) === 1);
 });
 
+test("metrics are asked for only while they are seen", { skip }, async () => {
+  const page = await visit("/#/metrics");
+  let asked = 0;
+  page.on("request", (request) => {
+    if (request.postData()?.includes("INFO")) asked += 1;
+  });
+  await until(async () => asked >= 2);
+  const hide = (hidden: boolean) =>
+    page.evaluate((hidden) => {
+      Object.defineProperty(document, "hidden", { value: hidden, configurable: true });
+      document.dispatchEvent(new Event("visibilitychange"));
+    }, hidden);
+  await hide(true);
+  const before = asked;
+  await page.waitForTimeout(2500);
+  assert.equal(asked, before);
+  await hide(false);
+  await until(async () => asked > before);
+  await page.getByRole("link", { name: "Topology" }).click();
+  await heading(page, "Topology").waitFor();
+  const after = asked;
+  await page.waitForTimeout(2500);
+  assert.equal(asked, after);
+});
+
+test("dry runs of an older history are known as such", { skip }, async () => {
+  const page = await visit("/");
+  await page.evaluate(() => {
+    const old = { at: 1, outcome: "dry run", ok: true, draft: { script: "return 'old'" } };
+    localStorage.setItem("moonshard.history", JSON.stringify([old, { at: 2 }, null]));
+  });
+  await page.reload();
+  await button(page, "History").click();
+  const runs = page.locator(".history:not(.drafts) li");
+  await runs.first().waitFor();
+  assert.deepEqual(await runs.locator(".badge").allTextContents(), ["ok", "dry run"]);
+});
+
 test("commands are typed, answered and brought back", { skip }, async () => {
   await empty();
   const page = await visit("/#/command-line");
