@@ -3,10 +3,13 @@
 import json
 import os
 import re
+import socket
 import subprocess
+import tempfile
 import time
+import tomllib
 import unittest
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from server import PATIENCE, Server
@@ -27,6 +30,25 @@ def healthy(*words, **more):
     while (done := run(BIN, *words, **more)).returncode != 0:
         if time.monotonic() > deadline:
             raise AssertionError(done.stderr)
+
+
+def defaults():
+    """The config file of the image: its path and its text."""
+    found = re.search(r"^COPY <<EOF (\S+)\n(.*?)^EOF$", DOCKERFILE.read_text(), re.MULTILINE | re.DOTALL)
+    return found[1], found[2]
+
+
+@contextmanager
+def started(words, environment):
+    """Runs the server with these arguments and nothing else; its addresses, by listener."""
+    process = subprocess.Popen([BIN, *words], env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    try:
+        line = process.stdout.readline()
+        yield dict(re.findall(r"(resp|http|grpc)=(\S+)", line))
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
 
 
 def instruction(name):
@@ -58,26 +80,46 @@ class Image(unittest.TestCase):
         self.assertIn("\nUSER 65532:65532\n", last)
         self.assertIn(":nonroot", last.splitlines()[1])
 
-    def test_what_it_runs_serves_and_is_healthy(self):
-        [program] = instruction("ENTRYPOINT")
-        words = instruction("CMD")
-        self.assertEqual(words[0], "serve")
-        flags = dict(zip(words[1::2], words[2::2]))
-        self.assertEqual(flags.pop("--data-dir"), "/data")
-        # Everybody comes from another machine there; who is let in is for whoever publishes its ports to say.
-        self.assertEqual(flags.pop("--protected-mode"), "no")
-        faces = {name.removeprefix("--"): 0 for name in flags}
-        for name, address in flags.items():
-            self.assertIn(f" {address.rpartition(':')[2]}", re.search(r"^EXPOSE.*", DOCKERFILE.read_text(), re.MULTILINE)[0], name)
-        health = instruction("HEALTHCHECK")
-        self.assertEqual(health[0], program)
-        with Server(words[0], "", faces, {"data-dir": "none"}) as server:
-            # As there, where the server is at the address that is the default.
-            environment = {"MOONSHARD_HTTP": f"127.0.0.1:{server.port('http')}"}
-            healthy(*health[1:], env=environment)
-        done = run(BIN, *health[1:], env=environment)
-        self.assertEqual(done.returncode, 1, done.stdout)
-        self.assertIn("does not accept requests", done.stderr)
+    def test_arguments_add_to_the_defaults(self):
+        self.assertEqual(instruction("ENTRYPOINT"), ["/usr/local/bin/moonshard"])
+        self.assertEqual(instruction("CMD"), ["serve"])
+        path, text = defaults()
+        self.assertIn(f"\nENV MOONSHARD_CONFIG={path}\n", DOCKERFILE.read_text())
+        config = tomllib.loads(text)
+        self.assertEqual(config.pop("data-dir"), "/data")
+        self.assertIn("\nVOLUME /data\n", DOCKERFILE.read_text())
+        self.assertEqual(config.pop("protected-mode"), "no")
+        self.assertEqual(list(config), ["resp", "http", "grpc"])
+        exposed = re.search(r"^EXPOSE (.*)", DOCKERFILE.read_text(), re.MULTILINE)[1].split()
+        self.assertEqual([address.split(":") for address in config.values()], [["0.0.0.0", port] for port in exposed])
+        with tempfile.TemporaryDirectory() as directory:
+            # On free ports and with a directory of this machine.
+            text = re.sub(r"(0\.0\.0\.0):\d+", r"\1:0", text).replace("/data", f"{directory}/data")
+            file = Path(directory, "moonshard.toml")
+            file.write_text(text)
+            # With arguments, without any, and with one of the defaults changed by a flag or a variable.
+            for words, more, listeners in [
+                (["serve", "--maxmemory", "1gb"], {}, {"resp", "http", "grpc"}),
+                (["--maxmemory", "1gb"], {}, {"resp", "http", "grpc"}),
+                ([], {"MOONSHARD_MAXMEMORY": "1gb"}, {"resp", "http", "grpc"}),
+                (["serve", "--http", "off", "--maxmemory", "1gb"], {"MOONSHARD_HTTP": "127.0.0.1:0"}, {"resp", "grpc"}),
+                (["serve", "--maxmemory", "1gb"], {"MOONSHARD_HTTP": "off"}, {"resp", "grpc"}),
+            ]:
+                with self.subTest(words=words, more=more), started(words, {"MOONSHARD_CONFIG": str(file)} | more) as ready:
+                    self.assertEqual(set(ready), listeners)
+                    self.assertTrue(all(address.startswith("0.0.0.0:") for address in ready.values()), ready)
+                    self.assertTrue(Path(directory, "data", "lock").exists())
+                    with socket.create_connection(("127.0.0.1", int(ready["resp"].rpartition(":")[2])), timeout=PATIENCE) as client:
+                        client.sendall(b"CONFIG GET maxmemory\r\n")
+                        self.assertIn(b"1073741824", client.recv(100))
+
+    def test_a_config_file_replaces_the_defaults(self):
+        with tempfile.TemporaryDirectory() as directory:
+            default, own = Path(directory, "default.toml"), Path(directory, "own.toml")
+            default.write_text(defaults()[1])
+            own.write_text('resp = "127.0.0.1:0"\nhttp = "off"\ngrpc = "off"\ndata-dir = "none"\n')
+            with started(["serve", "--config", str(own)], {"MOONSHARD_CONFIG": str(default)}) as ready:
+                self.assertEqual(list(ready), ["resp"])
 
 
 class Compose(unittest.TestCase):
@@ -99,6 +141,37 @@ class Compose(unittest.TestCase):
                 self.assertEqual(service["build"]["dockerfile"], "deploy/docker/Dockerfile")
                 for port in service.get("ports", []):
                     self.assertEqual(port["host_ip"], "127.0.0.1")
+
+    def test_every_service_is_checked(self):
+        for name in ("single", "cluster"):
+            for service in self.services(name).values():
+                test, program, *words = service["healthcheck"]["test"]
+                self.assertEqual((test, program), ("CMD", "/usr/local/bin/moonshard"))
+                store = (service["command"] or ["serve"])[0] == "store"
+                self.assertEqual(words, ["health", "--grpc", "127.0.0.1:7101"] if store else ["health"])
+
+    def test_a_stop_may_take_the_same_time_everywhere(self):
+        unit = (DEPLOY / "systemd" / "moonshard.service").read_text()
+        chart = (DEPLOY / "helm" / "moonshard" / "values.yaml").read_text()
+        seconds = re.findall(r"(?m)^TimeoutStopSec=(\d+)$", unit) + re.findall(r"(?m)^terminationGracePeriodSeconds: (\d+)$", chart)
+        self.assertEqual(seconds, ["60", "60"])
+        for name in ("single", "cluster"):
+            self.assertEqual({service["stop_grace_period"] for service in self.services(name).values()}, {"1m0s"})
+
+    def test_the_check_follows_the_config_file(self):
+        service = self.services("single")["moonshard"]
+        faces = {"resp": 0, "http": 0, "grpc": 0}
+        with Server("serve", "", faces, {"data-dir": "none"}) as server, tempfile.NamedTemporaryFile("w") as file:
+            file.write(defaults()[1].replace("8080", server.port("http")))
+            file.flush()
+            check = service["healthcheck"]["test"][2:]
+            environment = {"MOONSHARD_CONFIG": file.name}
+            healthy(*check, env=environment)
+            server.process.kill()
+            server.process.wait()
+            done = run(BIN, *check, env=environment)
+        self.assertEqual(done.returncode, 1, done.stdout)
+        self.assertIn("does not accept requests", done.stderr)
 
     def test_the_cluster_serves(self):
         services = self.services("cluster")
