@@ -19,8 +19,10 @@ from apiserver import PATIENCE, PROGRAMS, ApiServer, Refused, program
 DEFINITIONS = {
     "github.com/prometheus-operator/prometheus-operator@v0.85.0": [
         "example/prometheus-operator-crd/monitoring.coreos.com_servicemonitors.yaml",
+        "example/prometheus-operator-crd/monitoring.coreos.com_podmonitors.yaml",
         "example/prometheus-operator-crd/monitoring.coreos.com_prometheusrules.yaml",
     ],
+    "sigs.k8s.io/gateway-api@v1.3.0": ["config/crd/standard/gateway.networking.k8s.io_httproutes.yaml"],
     "github.com/cert-manager/cert-manager@v1.21.2": ["deploy/crds/cert-manager.io_certificates.yaml"],
 }
 
@@ -38,10 +40,20 @@ CHANGES = [
     {"service": {"type": "LoadBalancer", "ports": {"http": 80}}},
     {"networkPolicy": {"enabled": False}, "serviceAccount": {"name": "plain"}},
     {"clusterToken": {"key": "word"}},
+    {"store": {"persistence": {"whenScaled": "Delete"}}},
+    {"ingress": {"enabled": True, "host": "scripts.example"}, "commonLabels": {"team": "scripts"}},
+    {"service": {"type": "NodePort", "nodePorts": {"resp": 30378}, "externalTrafficPolicy": "Local"}},
 ]
 
 # What of a StatefulSet can never change.
-FIXED = [{"size": "20Gi"}, {"storageClass": "fast"}, {"accessModes": ["ReadWriteOncePod"]}, {"enabled": False}]
+FIXED = [
+    {"size": "20Gi"},
+    {"storageClass": "fast"},
+    {"accessModes": ["ReadWriteOncePod"]},
+    {"labels": {"backup": "daily"}},
+    {"annotations": {"backup": "daily"}},
+    {"enabled": False},
+]
 
 # The status of a job that was done.
 COMPLETE = {

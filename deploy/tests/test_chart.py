@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+import tomllib
 import unittest
 import urllib.error
 import urllib.request
@@ -33,6 +34,28 @@ def exactly(**members):
     return {"type": "object", "properties": members, "required": list(members), "additionalProperties": False}
 
 
+BACKEND = exactly(name={"type": "string"}, port={"type": "integer"})
+
+# Where Prometheus looks.
+SCRAPED = {
+    "type": "array",
+    "items": {
+        "type": "object",
+        "properties": {
+            "port": {"const": "http"},
+            "path": {"const": "/metrics"},
+            "interval": {"type": "string"},
+            "scheme": {"const": "https"},
+            "tlsConfig": exactly(
+                serverName={"type": "string"},
+                ca=exactly(secret=exactly(name={"type": "string"}, key={"const": "ca.crt"})),
+            ),
+        },
+        "required": ["port", "path", "interval"],
+        "additionalProperties": False,
+    },
+}
+
 # Of objects that are not Kubernetes' own, what the chart may say; `files/alerts.yaml` is the body of a rule.
 OTHERS = {
     "Certificate": exactly(
@@ -44,26 +67,12 @@ OTHERS = {
         usages={"const": ["server auth", "client auth", "digital signature"]},
         dnsNames={"type": "array", "items": {"type": "string"}},
     ),
-    "ServiceMonitor": exactly(
-        selector=exactly(matchLabels=TEXTS),
-        endpoints={
-            "type": "array",
-            "items": {
-                "type": "object",
-                "properties": {
-                    "port": {"const": "http"},
-                    "path": {"const": "/metrics"},
-                    "interval": {"type": "string"},
-                    "scheme": {"const": "https"},
-                    "tlsConfig": exactly(
-                        serverName={"type": "string"},
-                        ca=exactly(secret=exactly(name={"type": "string"}, key={"const": "ca.crt"})),
-                    ),
-                },
-                "required": ["port", "path", "interval"],
-                "additionalProperties": False,
-            },
-        },
+    "ServiceMonitor": exactly(selector=exactly(matchLabels=TEXTS), endpoints=SCRAPED),
+    "PodMonitor": exactly(selector=exactly(matchLabels=TEXTS), podMetricsEndpoints=SCRAPED),
+    "HTTPRoute": exactly(
+        parentRefs={"type": "array", "minItems": 1, "items": {"type": "object", "required": ["name"]}},
+        hostnames={"type": "array", "minItems": 1, "items": {"type": "string"}},
+        rules={"type": "array", "items": exactly(backendRefs={"type": "array", "items": BACKEND})},
     ),
     "PrometheusRule": exactly(
         groups={
@@ -120,7 +129,7 @@ class Chart(unittest.TestCase):
         for case in chart.cases():
             for found in chart.objects(chart.values(case)):
                 if found["kind"] in OTHERS:
-                    self.assertIn(found["apiVersion"], ("monitoring.coreos.com/v1", "cert-manager.io/v1"))
+                    self.assertIn(found["apiVersion"], ("monitoring.coreos.com/v1", "cert-manager.io/v1", "gateway.networking.k8s.io/v1"))
                     jsonschema.validate(found["spec"], OTHERS[found["kind"]])
                     continue
                 for version in KUBERNETES:
@@ -151,6 +160,68 @@ class Chart(unittest.TestCase):
                     services = [one for one in objects if one["kind"] == "Service" and wanted <= one["metadata"]["labels"].items()]
                     told = [one for one in services if "http" in [port["name"] for port in one["spec"]["ports"]]]
                     self.assertEqual(len(told), len(pods), f"{case}: each kind of pod is looked at once")
+                if found["kind"] == "PodMonitor":
+                    wanted = found["spec"]["selector"]["matchLabels"].items()
+                    self.assertTrue(all(wanted <= labels.items() for labels in pods), case)
+
+    def test_outside_requests_reach_the_service(self):
+        ways = []
+        for case in chart.cases():
+            objects = chart.objects(chart.values(case))
+            services = [one for one in objects if one["kind"] == "Service"]
+            ports = {one["metadata"]["name"]: {port["name"]: port["port"] for port in one["spec"]["ports"]} for one in services}
+            for found in objects:
+                if found["kind"] == "Ingress":
+                    [rule] = found["spec"]["rules"]
+                    [path] = rule["http"]["paths"]
+                    self.assertIn(path["backend"]["service"]["port"]["name"], ports[path["backend"]["service"]["name"]])
+                    self.assertEqual(found["spec"]["tls"][0]["hosts"], [rule["host"]])
+                    hosts = [rule["host"]]
+                elif found["kind"] == "HTTPRoute":
+                    [backend] = found["spec"]["rules"][0]["backendRefs"]
+                    self.assertEqual(backend["port"], ports[backend["name"]]["http"])
+                    hosts = found["spec"]["hostnames"]
+                else:
+                    continue
+                ways.append(found["kind"])
+                config = tomllib.loads(config_file(objects, "embedded" if case.startswith("embedded") else "gateway"))
+                self.assertLessEqual(set(hosts), set(config["http-hosts"].split(",")))
+        self.assertEqual(sorted(ways), ["HTTPRoute", "Ingress"])
+
+    def test_what_is_mounted_is_there(self):
+        for case in chart.cases():
+            for found in chart.objects(chart.values(case)):
+                if found["kind"] not in ("Deployment", "StatefulSet"):
+                    continue
+                pod = found["spec"]["template"]["spec"]
+                there = [volume["name"] for volume in pod["volumes"]]
+                there += [claim["metadata"]["name"] for claim in found["spec"].get("volumeClaimTemplates", [])]
+                self.assertEqual(len(there), len(set(there)), f"{case}: {there}")
+                for container in pod["containers"] + pod.get("initContainers", []):
+                    self.assertLessEqual({mount["name"] for mount in container.get("volumeMounts", [])}, set(there), case)
+
+    def test_common_labels_and_annotations(self):
+        for case in ("embedded", "distributed-full", "distributed-tls"):
+            common = {"commonLabels": {"example.com/cost": "7"}, "commonAnnotations": {"example.com/note": "kept"}}
+            given = chart.values(case)
+            before, after = chart.objects(given), chart.objects(given | common)
+            self.assertEqual(len(before), len(after))
+            for was, found in zip(before, after):
+                self.assertEqual(found["metadata"]["labels"].pop("example.com/cost"), "7", found["metadata"]["name"])
+                annotations = found["metadata"]["annotations"]
+                self.assertEqual(annotations.pop("example.com/note"), "kept", found["metadata"]["name"])
+                self.assertEqual(annotations, was["metadata"].get("annotations", {}))
+                template = found.get("spec", {}).get("template")
+                if template:
+                    self.assertEqual(template["metadata"]["labels"].pop("example.com/cost"), "7")
+                # Selectors and claims, which cannot change, have none of them.
+                self.assertEqual(found.get("spec"), was.get("spec"))
+
+    def test_a_test_of_helm_needs_the_password(self):
+        file = {"aclFile": {"existingSecret": "acl"}}
+        for auth, tested in [({}, True), (file, False), (file | {"existingSecret": "users"}, True)]:
+            kinds = [found["kind"] for found in chart.objects({"auth": auth})]
+            self.assertEqual("Pod" in kinds, tested, auth)
 
     def test_pods_are_hardened(self):
         for case in chart.cases():
@@ -198,6 +269,40 @@ class Chart(unittest.TestCase):
             {"fullnameOverride": "team.scripts"},
             # What is open has ten seconds after the drain.
             {"drainSeconds": 30, "terminationGracePeriodSeconds": 35},
+            {"ingress": {"enabled": True}},
+            {"ingress": {"enabled": True, "host": "https://scripts.example"}},
+            {"ingress": {"enabled": True, "host": "*.example"}},
+            {"ingress": {"tls": [{"secret": "web"}]}},
+            {"httpRoute": {"enabled": True, "hostnames": ["scripts.example"]}},
+            {"httpRoute": {"enabled": True, "parentRefs": [{"name": "web"}]}},
+            {"httpRoute": {"enabled": True, "parentRefs": [{"namespace": "edge"}], "hostnames": ["scripts.example"]}},
+            {"embedded": {"persistence": {"enabled": False, "existingClaim": "data"}}},
+            # One claim for several nodes, and a number of pods that never changes.
+            {"mode": "distributed", "store": {"persistence": {"existingClaim": "data"}}},
+            {"embedded": {"persistence": {"whenScaled": "Delete"}}},
+            {"store": {"persistence": {"whenScaled": "Keep"}}},
+            {"store": {"persistence": {"labels": {"backup": True}}}},
+            {"commonLabels": {"app.kubernetes.io/instance": "other"}},
+            {"gateway": {"podLabels": {"app.kubernetes.io/component": "store"}}},
+            {"commonAnnotations": {"replicas": 3}},
+            {"extraEnv": [{"value": "20"}]},
+            {"extraEnvFrom": [{"secret": "settings"}]},
+            {"extraVolumes": [{"emptyDir": {}}]},
+            {"extraVolumes": [{"name": "data", "emptyDir": {}}]},
+            {"store": {"extraVolumes": [{"name": "token", "emptyDir": {}}]}},
+            {"extraVolumeMounts": [{"name": "roots", "mountPath": "etc"}]},
+            {"gateway": {"initContainers": [{"name": "wait"}]}},
+            {"sidecars": [{"name": "moonshard", "image": "other"}]},
+            {"auth": {"aclFile": {"existingSecret": "acl", "key": ""}}},
+            {"metrics": {"serviceMonitor": {"enabled": True}, "podMonitor": {"enabled": True}}},
+            {"metrics": {"podMonitor": {"interval": "often"}}},
+            {"service": {"nodePorts": {"resp": 30379}}},
+            {"service": {"type": "NodePort", "nodePorts": {"resp": 70000}}},
+            {"service": {"externalTrafficPolicy": "Local"}},
+            {"service": {"type": "NodePort", "externalTrafficPolicy": "local"}},
+            {"service": {"type": "NodePort", "loadBalancerClass": "example.com/internal"}},
+            {"service": {"loadBalancerSourceRanges": ["10.0.0.0/8"]}},
+            {"service": {"type": "LoadBalancer", "loadBalancerSourceRanges": ["10.0.0.0"]}},
             # Probes could not follow.
             {"tls": {"existingSecret": "certificate", "authClients": "yes"}},
         ]:
@@ -338,6 +443,39 @@ class Served(unittest.TestCase):
                 for path in ("healthz", "readyz", "metrics"):
                     with urllib.request.urlopen(f"{at}/{path}", timeout=60) as answer:
                         self.assertEqual(answer.status, 200)
+
+    def test_users_of_a_file(self):
+        objects = chart.objects(chart.values("embedded-extras"))
+        with tempfile.TemporaryDirectory() as folder:
+            Path(folder, "password").write_text(f"{PASSWORD}\n")
+            file = Path(folder, "users.acl")
+            file.write_text("user default on nopass ~* &* +@all\nuser shop on >pw ~* &* +@read\n")
+            config = config_file(objects, "embedded")
+            for there in ("/run/moonshard-auth", "/run/moonshard-acl"):
+                self.assertIn(there, config)
+                config = config.replace(there, folder)
+            with Server("serve", config, {"resp": 0, "http": 0, "grpc": 0}, {"data-dir": "none"}) as server:
+                # At the start the password in the secret counts, not that in the file.
+                self.check_scripts(objects, server)
+                self.assertEqual(self.status(server, "localhost", "shop:pw"), 200)
+                self.assertEqual(self.status(server, "localhost", "default:other"), 401)
+                # The host of the Ingress, whose pages are of the server itself whether TLS ends before it or not.
+                for origin in ("http", "https"):
+                    self.assertEqual(self.status(server, "scripts.example", "shop:pw", f"{origin}://scripts.example"), 200)
+                self.assertEqual(self.status(server, "other.example", "shop:pw"), 403)
+
+    def status(self, server, host, user, origin=None):
+        """Of the answer to a request that calls the server by this name."""
+        headers = {"Host": host, "Authorization": f"Basic {base64.b64encode(user.encode()).decode()}"}
+        if origin:
+            headers["Origin"] = origin
+        request = urllib.request.Request(f"http://127.0.0.1:{server.port('http')}/v1/keys", headers=headers)
+        try:
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                return answer.status
+        except urllib.error.HTTPError as refused:
+            refused.close()
+            return refused.code
 
     def test_known_clients(self):
         if not shutil.which("openssl"):

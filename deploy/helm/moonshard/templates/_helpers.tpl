@@ -20,6 +20,23 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end -}}
 
+{{/* Name, labels and annotations of an object; component, labels and annotations of its own may be missing. */}}
+{{- define "moonshard.metadata" -}}
+name: {{ .name }}
+labels:
+  {{- include "moonshard.labels" .root | nindent 2 }}
+  {{- with .component }}
+  app.kubernetes.io/component: {{ . }}
+  {{- end }}
+  {{- with merge (dict) (default dict .labels) .root.Values.commonLabels }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- with merge (dict) (default dict .annotations) .root.Values.commonAnnotations }}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
 {{- define "moonshard.image" -}}
 {{- $image := .Values.image -}}
 {{- with $image.registry }}{{ . }}/{{ end }}{{ $image.repository }}
@@ -80,6 +97,18 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- concat (list $name $in (printf "%s.svc" $in) (printf "%s.svc.cluster.local" $in)) .Values.httpHosts | join "," -}}
 {{- end -}}
 
+{{/* Those, and the names by which requests come from outside. */}}
+{{- define "moonshard.allHosts" -}}
+{{- $hosts := splitList "," (include "moonshard.httpHosts" .) -}}
+{{- if .Values.ingress.enabled -}}
+{{- $hosts = append $hosts .Values.ingress.host -}}
+{{- end -}}
+{{- if .Values.httpRoute.enabled -}}
+{{- $hosts = concat $hosts .Values.httpRoute.hostnames -}}
+{{- end -}}
+{{- $hosts | uniq | join "," -}}
+{{- end -}}
+
 {{/* The config file of a component: what the chart sets, then what everybody and what the component is to have. */}}
 {{- define "moonshard.config" -}}
 {{- $root := .root -}}
@@ -89,7 +118,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- if eq .component "store" -}}
 {{- $config = dict "grpc" "0.0.0.0:7101" "http" "0.0.0.0:8080" "cluster-token-file" "/run/moonshard/cluster-token" -}}
 {{- else -}}
-{{- $config = dict "resp" "0.0.0.0:6379" "http" "0.0.0.0:8080" "grpc" "0.0.0.0:50051" "http-hosts" (include "moonshard.httpHosts" $root) -}}
+{{- $config = dict "resp" "0.0.0.0:6379" "http" "0.0.0.0:8080" "grpc" "0.0.0.0:50051" "http-hosts" (include "moonshard.allHosts" $root) -}}
 {{- end -}}
 {{- if eq .component "gateway" -}}
 {{- $_ := set $config "stores" (include "moonshard.stores" $root) -}}
@@ -121,6 +150,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- /* All connections to a pod come from other machines; the network policy restricts them. */ -}}
 {{- $_ := set $config "protected-mode" "no" -}}
 {{- end -}}
+{{- if and $values.auth.aclFile.existingSecret (ne .component "store") -}}
+{{- $_ := set $config "aclfile" "/run/moonshard-acl/users.acl" -}}
+{{- end -}}
 {{- $lines := list -}}
 {{- range $name, $value := mergeOverwrite $config (deepCopy $values.config) (deepCopy $own.config) -}}
 {{- /* Large whole numbers come as fractions, too, and would be written with an exponent. */ -}}
@@ -151,7 +183,7 @@ metadata:
   labels:
     {{- include "moonshard.selector" $root | nindent 4 }}
     app.kubernetes.io/component: {{ .component }}
-    {{- with $own.podLabels }}
+    {{- with merge (dict) $own.podLabels $values.commonLabels }}
     {{- toYaml . | nindent 4 }}
     {{- end }}
 spec:
@@ -195,6 +227,10 @@ spec:
           app.kubernetes.io/component: {{ $component }}
     {{- end }}
   {{- end }}
+  {{- with concat $values.initContainers $own.initContainers }}
+  initContainers:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
   containers:
     - name: moonshard
       image: {{ include "moonshard.image" $root }}
@@ -202,6 +238,10 @@ spec:
       args: [{{ ternary "serve" .component (eq .component "embedded") }}, --config, /etc/moonshard/moonshard.toml]
       {{- with $values.extraEnv }}
       env:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- with $values.extraEnvFrom }}
+      envFrom:
         {{- toYaml . | nindent 8 }}
       {{- end }}
       ports:
@@ -250,10 +290,19 @@ spec:
         {{- if and $values.auth.existingSecret (ne .component "store") }}
         - {name: auth, mountPath: /run/moonshard-auth, readOnly: true}
         {{- end }}
+        {{- if and $values.auth.aclFile.existingSecret (ne .component "store") }}
+        - {name: acl, mountPath: /run/moonshard-acl, readOnly: true}
+        {{- end }}
         - {name: tmp, mountPath: /tmp}
         {{- if and (ne .component "gateway") $own.persistence.enabled }}
         - {name: data, mountPath: /data}
         {{- end }}
+        {{- with concat $values.extraVolumeMounts $own.extraVolumeMounts }}
+        {{- toYaml . | nindent 8 }}
+        {{- end }}
+    {{- with concat $values.sidecars $own.sidecars }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
   volumes:
     - name: config
       configMap:
@@ -276,21 +325,46 @@ spec:
         defaultMode: 0440
         items: [{key: {{ $values.auth.key }}, path: password}]
     {{- end }}
+    {{- if and $values.auth.aclFile.existingSecret (ne .component "store") }}
+    - name: acl
+      secret:
+        secretName: {{ $values.auth.aclFile.existingSecret }}
+        defaultMode: 0440
+        items: [{key: {{ $values.auth.aclFile.key }}, path: users.acl}]
+    {{- end }}
     - name: tmp
       emptyDir: {sizeLimit: 64Mi}
+    {{- with dig "persistence" "existingClaim" "" $own }}
+    - name: data
+      persistentVolumeClaim: {claimName: {{ . }}}
+    {{- end }}
+    {{- with concat $values.extraVolumes $own.extraVolumes }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
 {{- end -}}
 
 {{/* The volume of a StatefulSet, and what becomes of it. */}}
 {{- define "moonshard.volume" -}}
-{{- if .persistence.enabled -}}
+{{- if and .persistence.existingClaim (not .persistence.enabled) -}}
+{{- fail "embedded.persistence.existingClaim requires embedded.persistence.enabled" -}}
+{{- end -}}
+{{- if and .persistence.enabled (not .persistence.existingClaim) -}}
 persistentVolumeClaimRetentionPolicy:
   whenDeleted: {{ .persistence.whenDeleted }}
-  whenScaled: Retain
+  whenScaled: {{ default "Retain" .persistence.whenScaled }}
 volumeClaimTemplates:
   - apiVersion: v1
     kind: PersistentVolumeClaim
     metadata:
       name: data
+      {{- with .persistence.labels }}
+      labels:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- with .persistence.annotations }}
+      annotations:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
     spec:
       accessModes:
         {{- toYaml .persistence.accessModes | nindent 8 }}
