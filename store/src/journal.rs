@@ -14,11 +14,14 @@ pub(crate) mod checkpoint;
 pub(crate) mod dirty;
 pub mod disk;
 pub(crate) mod fail_point;
+pub(crate) mod group;
 pub(crate) mod load;
 mod queue;
 pub(crate) mod record;
 mod sled;
 pub(crate) mod state;
+#[cfg(test)]
+pub(crate) mod testing;
 
 use std::fmt;
 use std::sync::Arc;
@@ -30,6 +33,7 @@ use store_engine::{CommandError, Effects};
 use tokio::sync::watch;
 
 pub use self::disk::{Disk, DiskError, Op, Open, WAY_OUT};
+pub(crate) use self::group::GroupCommit;
 use self::queue::Queue;
 pub(crate) use self::queue::{Drained, LARGE_RECORD_BYTES};
 pub use self::sled::{Database, in_dir, prepare_process};
@@ -104,6 +108,8 @@ pub struct Journal {
     pace: FlushTimes,
     /// [`QUEUE_BYTES`], unless a test has another number.
     queue_bytes: usize,
+    /// Of a node that is one of several replicas: what makes a change durable is then the group.
+    group: Option<GroupCommit>,
 }
 
 /// How long the writer takes.
@@ -118,6 +124,8 @@ pub struct FlushTimes {
 struct Incoming {
     queue: Queue,
     request: WriterRequest,
+    /// What has left the queue and the writer has not fetched.
+    taken: Vec<Arc<Drained>>,
 }
 
 /// What the writer is asked to do beside its rounds.
@@ -150,18 +158,23 @@ impl From<&'static str> for Failure {
 
 impl Journal {
     /// A journal whose newest record has this number; 0 if there is none.
-    pub(crate) fn new(durability: Durability, newest: u64) -> Journal {
+    pub(crate) fn new(durability: Durability, newest: u64, group: Option<GroupCommit>) -> Journal {
         let saved_at = unix_ms() / 1000;
         let progress = Progress { durable: newest, saved_at, ..Progress::default() };
         Journal {
             durability,
-            incoming: Mutex::new(Incoming { queue: Queue::new(newest), request: WriterRequest::None }),
+            incoming: Mutex::new(Incoming {
+                queue: Queue::new(newest),
+                request: WriterRequest::None,
+                taken: Vec::new(),
+            }),
             wake: Condvar::new(),
             progress: watch::Sender::new(progress),
             failing: AtomicBool::new(false),
             behind: AtomicBool::new(false),
             pace: FlushTimes::default(),
             queue_bytes: fail_point::number("queue-bytes").map_or(QUEUE_BYTES, |bytes| bytes as usize),
+            group,
         }
     }
 
@@ -179,11 +192,35 @@ impl Journal {
             // Until the writer says that it has taken them.
             self.behind.store(true, Ordering::Relaxed);
         }
-        let due = self.durability == Durability::Sync || incoming.queue.bytes() > self.queue_bytes / 8;
+        let due = self.is_awaited() || incoming.queue.bytes() > self.queue_bytes / 8;
         if due && incoming.request < WriterRequest::Flush {
             incoming.request = WriterRequest::Flush;
             self.wake.notify_one();
         }
+        drop(incoming);
+        if let Some(group) = &self.group {
+            group.wake();
+        }
+    }
+
+    /// Adds a record that the group has committed. What it is about must still be locked.
+    pub(crate) fn append_committed(&self, record: &[u8]) {
+        let mut incoming = self.incoming.lock();
+        incoming.queue.append_as_it_is(record);
+        if incoming.queue.bytes() > self.queue_bytes / 8 && incoming.request < WriterRequest::Flush {
+            incoming.request = WriterRequest::Flush;
+            self.wake.notify_one();
+        }
+    }
+
+    /// The side that the group of a replicated node sees.
+    pub(crate) fn group(&self) -> Option<&GroupCommit> {
+        self.group.as_ref()
+    }
+
+    /// Whether clients wait for the writer.
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.durability == Durability::Sync && self.group.is_none()
     }
 
     /// Waits until the writer has taken most of the large records: for a client that has just added one. The others go on,
@@ -241,6 +278,9 @@ impl Journal {
     /// its client `wrote` and while the disk is far behind. An error: the disk cannot be written, what was changed may be
     /// lost.
     pub async fn settle(&self, wrote: bool) -> Result<(), Failure> {
+        if let Some(group) = &self.group {
+            return group.settle(self.newest()).await;
+        }
         let behind = wrote && self.is_behind();
         if self.durability == Durability::Periodic && !behind {
             return self.failure().map_or(Ok(()), Err);
@@ -251,8 +291,16 @@ impl Journal {
 
     /// Waits until everything that was appended so far is on disk.
     pub async fn flush(&self) -> Result<(), Failure> {
-        let newest = self.ask(WriterRequest::Flush);
-        let reached = self.reached(|progress| progress.durable >= newest);
+        let newest = match &self.group {
+            Some(_) => self.newest(),
+            None => self.ask(WriterRequest::Flush),
+        };
+        let reached = async {
+            match &self.group {
+                Some(group) => group.settle(newest).await,
+                None => self.reached(|progress| progress.durable >= newest).await,
+            }
+        };
         spans::within("journal", |span| span.with("moonshard.journal.record", newest), reached).await
     }
 
@@ -307,9 +355,30 @@ impl Journal {
         }
     }
 
-    /// Takes all records, by the writer.
-    pub(crate) fn drain(&self, into: Vec<u8>) -> Drained {
-        self.incoming.lock().queue.drain(into)
+    /// Takes all records that the writer has not taken yet; `spare` is memory for those to come.
+    pub(crate) fn drain(&self, spare: &mut Vec<u8>) -> Vec<Arc<Drained>> {
+        let mut incoming = self.incoming.lock();
+        self.take(&mut incoming, spare);
+        std::mem::take(&mut incoming.taken)
+    }
+
+    /// Takes the records that the group has not seen yet, in order.
+    pub(crate) fn take_proposals(&self) -> Vec<Arc<Drained>> {
+        let Some(group) = &self.group else { return Vec::new() };
+        self.take(&mut self.incoming.lock(), &mut Vec::new());
+        group.take_proposals()
+    }
+
+    /// Takes records from the queue, for the writer and the group.
+    fn take(&self, incoming: &mut Incoming, spare: &mut Vec<u8>) {
+        if incoming.queue.bytes() == 0 {
+            return;
+        }
+        let drained = Arc::new(incoming.queue.drain(std::mem::take(spare)));
+        if let Some(group) = &self.group {
+            group.took(&drained);
+        }
+        incoming.taken.push(drained);
     }
 
     /// Waits until something is to be done, at most for `timeout`; returns what, once.
@@ -324,6 +393,13 @@ impl Journal {
             _ => std::mem::take(&mut incoming.request),
         }
     }
+}
+
+/// The time since the machine was started, in milliseconds. It is never set, and goes on while the machine sleeps.
+pub(crate) fn boot_ms() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    // Neither is negative.
+    (time.tv_sec as u64) * 1000 + (time.tv_nsec as u64) / 1_000_000
 }
 
 /// The time, in milliseconds.

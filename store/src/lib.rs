@@ -10,6 +10,7 @@
 //! | `handle` | the data as the gateway sees it, in this process or on nodes in others |
 //! | `server` | a node as gateways and other nodes see it |
 //! | `client` | the way to nodes in other processes, and transactions over several of them |
+//! | `replication` | groups of nodes on several machines that have the same data |
 //! | `persist` | nodes whose data outlives the process, and the thread that writes it down |
 //! | `blocked`, `background` | blocked calls; what is done in the background |
 //! | `txn` | transactions on one node |
@@ -39,6 +40,7 @@ pub mod node;
 mod notify;
 pub mod persist;
 mod random;
+pub mod replication;
 pub mod server;
 mod shard;
 pub mod spans;

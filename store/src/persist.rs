@@ -14,7 +14,9 @@ use std::thread::JoinHandle;
 pub use self::offline::{Contents, Examined, examine, fill};
 use self::writer::Writer;
 use crate::journal::load::{self, Judge, Loaded};
-use crate::journal::{Database, Disk, DiskError, Durability, Failure, Journal, Op, Open, in_dir, unix_ms};
+use crate::journal::{
+    Database, Disk, DiskError, Durability, Failure, GroupCommit, Journal, Op, Open, in_dir, unix_ms,
+};
 use crate::node::Node;
 
 /// A node whose data outlives the process, with the thread that writes it down.
@@ -28,7 +30,20 @@ impl Kept {
     /// Reads what the disk holds into a node with `shards` shards, and begins to write down what happens to it.
     pub fn open(open: Open, shards: usize, durability: Durability) -> Result<Kept, DiskError> {
         let disk = open()?;
-        let (node, writer) = prepare(disk, open, shards, durability, &mut Err)?;
+        let (node, writer) = prepare(disk, open, shards, durability, |_| None, &mut Err)?;
+        Kept::begin(node, writer)
+    }
+
+    /// The same for a replica: its changes are durable when its group has committed them. `wake` is called when there are
+    /// records that have to be proposed to the group.
+    pub(crate) fn open_replica(
+        open: Open,
+        shards: usize,
+        wake: Box<dyn Fn() + Send + Sync>,
+    ) -> Result<Kept, DiskError> {
+        let disk = open()?;
+        let group = |newest| Some(GroupCommit::new(newest, wake));
+        let (node, writer) = prepare(disk, open, shards, Durability::Sync, group, &mut Err)?;
         Kept::begin(node, writer)
     }
 
@@ -41,7 +56,7 @@ impl Kept {
         lost: &mut dyn FnMut(DiskError),
     ) -> Result<Kept, DiskError> {
         let disk = Box::new(Database::open_accepting_loss(&dir, lost)?);
-        let (node, writer) = prepare(disk, in_dir(dir), shards, durability, &mut |error| {
+        let (node, writer) = prepare(disk, in_dir(dir), shards, durability, |_| None, &mut |error| {
             lost(error);
             Ok(())
         })?;
@@ -75,6 +90,7 @@ fn prepare(
     open: Open,
     shards: usize,
     durability: Durability,
+    group: impl FnOnce(u64) -> Option<GroupCommit>,
     judge: &mut Judge,
 ) -> Result<(Arc<Node>, Writer), DiskError> {
     let loaded = load::load(&*disk, shards.max(1), judge)?;
@@ -85,7 +101,7 @@ fn prepare(
         space.keep_expired();
     }
     let newest = state.newest;
-    let node = Node::with(partitions, Some(Journal::new(durability, newest)));
+    let node = Node::with(partitions, Some(Journal::new(durability, newest, group(newest))));
     *node.catalog.lock() = catalog;
     let node = Arc::new(node);
     if !garbage.is_empty() {

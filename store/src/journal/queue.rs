@@ -124,6 +124,16 @@ impl Queue {
         self.newest += 1;
     }
 
+    /// Adds a record that is counted elsewhere, too: it is not written over another one.
+    pub fn append_as_it_is(&mut self, record: &[u8]) {
+        if record.len() < self.large_from {
+            return self.push(record);
+        }
+        self.large_bytes += record.len();
+        self.large.push(Large { behind: self.bytes.len(), record: Effects::from_bytes(record) });
+        self.newest += 1;
+    }
+
     fn append_small(&mut self, record: &[u8]) {
         let mut read = Effects::read(record).flatten();
         let (Some(first), rest) = (read.next(), read.next()) else { return };

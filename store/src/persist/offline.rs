@@ -109,7 +109,7 @@ pub(super) fn fill_disk(open: Open, contents: Contents) -> Result<(), DiskError>
     for name in catalog.keys() {
         state.dirty.mark_dirty(number, NameRef { db: CATALOG, key: name });
     }
-    let journal = Journal::new(Durability::Periodic, number);
+    let journal = Journal::new(Durability::Periodic, number, None);
     let node = Arc::new(Node::with(vec![partition], Some(journal)));
     *node.catalog.lock() = catalog;
     Writer::new(node, disk, open, state).checkpoint_all()

@@ -95,7 +95,8 @@ impl Rig {
         let held = platter.clone();
         let open: Open = Box::new(move || Ok(Box::new(FakeDisk(held.clone())) as Box<dyn Disk>));
         let disk = open().expect("it opens");
-        let (node, mut writer) = prepare(disk, open, 3, Durability::Periodic, &mut Err).expect("readable");
+        let (node, mut writer) =
+            prepare(disk, open, 3, Durability::Periodic, |_| None, &mut Err).expect("readable");
         writer.checkpoint.big_bytes = 600;
         writer.journal_bytes = 2_000;
         writer.data_share = 0;
@@ -404,7 +405,7 @@ fn lose(calls: &[u64], lost: &[(prop::sample::Index, Option<prop::sample::Index>
     let held = platter.clone();
     let open: Open = Box::new(move || Ok(Box::new(FakeDisk(held.clone())) as Box<dyn Disk>));
     let disk = open().expect("it opens");
-    let accepted = prepare(disk, open, 3, Durability::Periodic, &mut |_| Ok(())).expect("accepted");
+    let accepted = prepare(disk, open, 3, Durability::Periodic, |_| None, &mut |_| Ok(())).expect("accepted");
     let reread = contents(&Rig::start(platter).node);
     assert_eq!(difference(&reread, &contents(&accepted.0)), [""; 0]);
     let empty = reread.iter().find(|(_, (_, held))| held.len() == 1 && is_collection(&held[0]));

@@ -15,8 +15,8 @@ use crate::journal::checkpoint::{CheckpointBatch, Checkpointer};
 use crate::journal::dirty::{DirtySet, Name, What};
 use crate::journal::state::{Chunk, Sweep, WriterState, note};
 use crate::journal::{
-    Disk, DiskError, Drained, Durability, Failure, Journal, LARGE_RECORD_BYTES, Open, WriterRequest,
-    fail_point, record, unix_ms,
+    Disk, DiskError, Drained, Failure, Journal, LARGE_RECORD_BYTES, Open, WriterRequest, fail_point, record,
+    unix_ms,
 };
 use crate::lock::{LockRequest, Mode};
 use crate::node::Node;
@@ -66,7 +66,7 @@ pub struct Writer {
     noted: u64,
     batch: CheckpointBatch,
     /// What was taken and is not in the batch yet, and the number of the last record that is.
-    taken: Vec<Drained>,
+    taken: Vec<Arc<Drained>>,
     packed: u64,
     sweeps: VecDeque<Sweep>,
     /// Keys that are in use: the writer waits in their queues.
@@ -206,10 +206,7 @@ impl Writer {
             self.sweep()?;
             self.dirty.begin_cycle(all || self.journal_is_long(1));
             self.checkpoint_granted();
-            if all
-                || journal_of(&self.node).durability() == Durability::Periodic
-                || self.checkpointed_at.elapsed() >= self.cycle
-            {
+            if all || !journal_of(&self.node).is_awaited() || self.checkpointed_at.elapsed() >= self.cycle {
                 self.checkpoint_some(self.batch.bytes + self.checkpoint_bytes);
                 self.checkpointed_at = Instant::now();
             }
@@ -224,6 +221,13 @@ impl Writer {
         if written > 0 {
             let Some(disk) = &mut self.disk else { return Ok(0) };
             fail_point::reach("collected")?;
+            // What is folded has all records up to the newest one in it. If the group goes on without one of them, this
+            // replica must not have it.
+            if let Some(group) = journal_of(&self.node).group()
+                && !group.await_commit(self.noted)
+            {
+                return Ok(0);
+            }
             let began = Instant::now();
             disk.apply(self.noted, &self.batch.ops)?;
             fail_point::reach("applied")?;
@@ -269,10 +273,10 @@ impl Writer {
 
     /// Folds more or less in the next round, by how long this one took.
     fn pace(&mut self, took: Duration) {
-        let limit = match journal_of(&self.node).durability() {
-            Durability::Periodic => CHECKPOINT_TIME,
+        let limit = match journal_of(&self.node).is_awaited() {
+            false => CHECKPOINT_TIME,
             // Callers that wait for the next round wait for this one.
-            Durability::Sync => CHECKPOINT_TIME / 10,
+            true => CHECKPOINT_TIME / 10,
         };
         if took > limit {
             self.checkpoint_bytes = (self.checkpoint_bytes / 2).max(CHECKPOINT_BYTES / 16);
@@ -301,18 +305,17 @@ impl Writer {
 
     /// Takes what came to the journal, and note of what it changed. Copies nothing: shards may be locked.
     fn drain(&mut self) {
-        let drained = journal_of(&self.node).drain(std::mem::take(&mut self.spare));
-        let mut number = self.noted;
-        for record in drained.records() {
-            number += 1;
-            // They come from memory: they are well formed.
-            for effect in Effects::read(record).flatten() {
-                note(&mut self.dirty, &self.checkpoint, &mut self.sweeps, number, effect);
+        for drained in journal_of(&self.node).drain(&mut self.spare) {
+            for record in drained.records() {
+                self.noted += 1;
+                // They come from memory: they are well formed.
+                for effect in Effects::read(record).flatten() {
+                    note(&mut self.dirty, &self.checkpoint, &mut self.sweeps, self.noted, effect);
+                }
             }
+            debug_assert_eq!(self.noted, drained.newest);
+            self.taken.push(drained);
         }
-        debug_assert_eq!(number, drained.newest);
-        self.noted = number;
-        self.taken.push(drained);
     }
 
     /// Puts what was taken into the batch, in chunks.
@@ -327,7 +330,8 @@ impl Writer {
                 self.packed += 1;
                 put_bytes(record, &mut chunk);
             }
-            if drained.bytes.capacity() <= SPARE_BYTES {
+            if let Some(drained) = Arc::into_inner(drained).filter(|all| all.bytes.capacity() <= SPARE_BYTES)
+            {
                 self.spare = drained.bytes;
                 self.spare.clear();
             }

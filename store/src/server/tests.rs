@@ -2,14 +2,11 @@
 
 mod membership;
 
-use std::collections::BTreeMap;
-use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex};
 use proto::store::v1 as wire;
 use store_engine::Effects;
 use store_engine::effect::EntryMeta;
@@ -26,7 +23,8 @@ use super::registry::{Found, Roles};
 use super::resolve;
 use super::{PeerCredentials, Service};
 use crate::client::Cluster;
-use crate::journal::disk::{Disk, DiskError, Each, Op, Open};
+use crate::journal::disk::{Disk, Open};
+use crate::journal::testing::{MemoryDisk, Platter};
 use crate::journal::{Durability, unix_ms};
 use crate::lock::{LockRequest, Mode};
 use crate::persist::Kept;
@@ -35,85 +33,6 @@ use crate::txn::LocalTransaction;
 
 /// The transaction that most tests are about.
 const TXN: u64 = 7;
-
-/// What a disk contains.
-#[derive(Clone, Default)]
-struct Contents {
-    records: BTreeMap<Vec<u8>, Vec<u8>>,
-    newest: u64,
-}
-
-/// A disk, whose flushes a test can delay.
-#[derive(Default)]
-struct Platter {
-    state: Mutex<PlatterState>,
-    change: Condvar,
-}
-
-#[derive(Default)]
-struct PlatterState {
-    written: Contents,
-    flushed: Contents,
-    is_held: bool,
-}
-
-impl Platter {
-    /// From now on no flush returns, or all do.
-    fn hold(&self, is_held: bool) {
-        self.state.lock().is_held = is_held;
-        self.change.notify_all();
-    }
-
-    /// The disk as a crash of the machine leaves it.
-    fn crashed(&self) -> Arc<Platter> {
-        let flushed = self.state.lock().flushed.clone();
-        let state = PlatterState { written: flushed.clone(), flushed, is_held: false };
-        Arc::new(Platter { state: Mutex::new(state), change: Condvar::new() })
-    }
-}
-
-struct MemoryDisk(Arc<Platter>);
-
-impl Disk for MemoryDisk {
-    fn seq(&self) -> u64 {
-        self.0.state.lock().written.newest
-    }
-
-    fn apply(&mut self, number: u64, batch: &[Op]) -> Result<(), DiskError> {
-        let written = &mut self.0.state.lock().written;
-        written.newest = number;
-        for op in batch.iter().cloned() {
-            match op {
-                Op::Put(key, value) => drop(written.records.insert(key, value)),
-                Op::Delete(key) => drop(written.records.remove(&key)),
-            }
-        }
-        Ok(())
-    }
-
-    fn flush(&mut self) -> Result<(), DiskError> {
-        let mut state = self.0.state.lock();
-        self.0.change.wait_while(&mut state, |state| state.is_held);
-        state.flushed = state.written.clone();
-        Ok(())
-    }
-
-    fn dir(&self) -> &Path {
-        Path::new("memory")
-    }
-
-    fn scan(&self, prefix: &[u8], each: &mut Each<'_>) -> Result<(), DiskError> {
-        let records = self.0.state.lock().written.records.clone();
-        let mut found = records.range(prefix.to_vec()..).take_while(|(key, _)| key.starts_with(prefix));
-        found.try_for_each(|(key, value)| each(key, value))
-    }
-
-    fn keys(&mut self, prefix: &[u8], from: &[u8], most: usize) -> Result<Vec<Vec<u8>>, DiskError> {
-        let state = self.0.state.lock();
-        let found = state.written.records.range(from.to_vec()..).map(|(key, _)| key);
-        Ok(found.take_while(|key| key.starts_with(prefix)).take(most).cloned().collect())
-    }
-}
 
 /// A node that listens. Its address outlives it.
 struct TestNode {

@@ -1,0 +1,89 @@
+//! A disk in memory, for tests.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use parking_lot::{Condvar, Mutex};
+
+use super::disk::{Disk, DiskError, Each, Op};
+
+/// What a disk contains.
+#[derive(Clone, Default)]
+struct Contents {
+    records: BTreeMap<Vec<u8>, Vec<u8>>,
+    newest: u64,
+}
+
+/// A disk, whose flushes a test can delay.
+#[derive(Default)]
+pub(crate) struct Platter {
+    state: Mutex<PlatterState>,
+    change: Condvar,
+}
+
+#[derive(Default)]
+struct PlatterState {
+    written: Contents,
+    flushed: Contents,
+    is_held: bool,
+}
+
+impl Platter {
+    /// From now on no flush returns, or all do.
+    pub fn hold(&self, is_held: bool) {
+        self.state.lock().is_held = is_held;
+        self.change.notify_all();
+    }
+
+    /// The disk as a crash of the machine leaves it.
+    pub fn crashed(&self) -> Arc<Platter> {
+        let flushed = self.state.lock().flushed.clone();
+        let state = PlatterState { written: flushed.clone(), flushed, is_held: false };
+        Arc::new(Platter { state: Mutex::new(state), change: Condvar::new() })
+    }
+}
+
+/// The disk, for a writer.
+pub(crate) struct MemoryDisk(pub Arc<Platter>);
+
+impl Disk for MemoryDisk {
+    fn seq(&self) -> u64 {
+        self.0.state.lock().written.newest
+    }
+
+    fn apply(&mut self, number: u64, batch: &[Op]) -> Result<(), DiskError> {
+        let written = &mut self.0.state.lock().written;
+        written.newest = number;
+        for op in batch.iter().cloned() {
+            match op {
+                Op::Put(key, value) => drop(written.records.insert(key, value)),
+                Op::Delete(key) => drop(written.records.remove(&key)),
+            }
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), DiskError> {
+        let mut state = self.0.state.lock();
+        self.0.change.wait_while(&mut state, |state| state.is_held);
+        state.flushed = state.written.clone();
+        Ok(())
+    }
+
+    fn dir(&self) -> &Path {
+        Path::new("memory")
+    }
+
+    fn scan(&self, prefix: &[u8], each: &mut Each<'_>) -> Result<(), DiskError> {
+        let records = self.0.state.lock().written.records.clone();
+        let mut found = records.range(prefix.to_vec()..).take_while(|(key, _)| key.starts_with(prefix));
+        found.try_for_each(|(key, value)| each(key, value))
+    }
+
+    fn keys(&mut self, prefix: &[u8], from: &[u8], most: usize) -> Result<Vec<Vec<u8>>, DiskError> {
+        let state = self.0.state.lock();
+        let found = state.written.records.range(from.to_vec()..).map(|(key, _)| key);
+        Ok(found.take_while(|key| key.starts_with(prefix)).take(most).cloned().collect())
+    }
+}

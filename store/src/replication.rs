@@ -1,0 +1,28 @@
+//! Nodes whose data is on several machines: a group of replicas agrees on the records of one journal.
+//!
+//! The leader of a group changes its memory first and answers when a majority has the record. The others apply what is
+//! committed to a memory of their own, so that each of them can go on in the leader's place.
+//!
+//! ```text
+//! leader:    commit ──▶ journal ──take_proposals──▶ Driver ──entry──▶ other replicas
+//!                          ▲                          │  one write and one flush for all groups
+//!                          └────── committed ─────────┘
+//! follower:  Driver ──committed entries──▶ apply ──▶ memory and journal
+//! ```
+//!
+//! The checkpoint of a leader contains what is not committed yet: the writer waits for the group before it writes. A node that
+//! loses the leadership may have changes in memory that the group has not: it is read from disk again.
+
+mod apply;
+mod driver;
+mod entry;
+mod group;
+mod group_id;
+mod log_disk;
+
+#[cfg(test)]
+mod tests;
+
+pub use self::driver::{Driver, DriverError, GroupState, ReplicaHandle, Transport};
+pub use self::group::{Group, GroupError, GroupSettings, Leadership};
+pub use self::group_id::GroupId;

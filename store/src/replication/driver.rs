@@ -1,0 +1,480 @@
+//! The thread that drives the replicas of a process: it gives them ticks, messages and proposals, writes their logs, and
+//! sends what they have to say.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use consensus::{ConsensusError, Log, Outgoing, Replica, Role, Settings, TICK_MS};
+use parking_lot::{Condvar, Mutex};
+use tokio::sync::watch;
+
+use super::entry;
+use super::group_id::GroupId;
+use super::log_disk::LogDisk;
+use crate::journal::{Disk, DiskError, GroupCommit, boot_ms};
+use crate::node::Node;
+use crate::random::random;
+
+/// How messages come to the other replicas of a group. A message that is lost is sent again.
+pub trait Transport: Send + Sync + 'static {
+    /// Sends a message of a replica of this group to another one, without waiting.
+    fn send(&self, group: GroupId, from: u64, to: u64, message: Bytes);
+}
+
+/// Messages that were not looked at may have so many bytes: the others are dropped.
+const INBOX_BYTES: usize = 256 << 20;
+/// How often logs are shortened.
+const SHORTEN_TICKS: u64 = 10;
+/// A log that is longer is shortened although another replica lacks some of it.
+const LOG_BYTES: usize = 64 << 20;
+/// How much of a log is looked at to find what can be dropped.
+const LOOK_BYTES: usize = 8 << 20;
+
+/// What a replica is at present.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct GroupState {
+    /// Its role.
+    pub role: Role,
+    /// Whether it leads, and knows all that was committed before.
+    pub is_ready_to_lead: bool,
+    /// Up to this entry all are committed.
+    pub committed: u64,
+    /// Nothing more comes: the driver has ended.
+    pub is_over: bool,
+}
+
+/// A replica as the rest of the process sees it.
+#[derive(Clone)]
+pub struct ReplicaHandle {
+    /// Its group.
+    pub group: GroupId,
+    /// What the group has agreed on.
+    pub log: Log,
+    state: watch::Receiver<GroupState>,
+    inbox: Arc<Inbox>,
+}
+
+/// The thread, and the way to it.
+pub struct Driver {
+    inbox: Arc<Inbox>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What the thread is to look at.
+#[derive(Default)]
+struct Inbox {
+    letters: Mutex<Letters>,
+    arrived: Condvar,
+}
+
+#[derive(Default)]
+struct Letters {
+    messages: Vec<(GroupId, Bytes)>,
+    message_bytes: usize,
+    commands: Vec<Command>,
+    /// A leader has records to propose.
+    has_proposals: bool,
+}
+
+enum Command {
+    Add(GroupId, Box<Settings>, Opened),
+    Lead(GroupId, Arc<Node>, u64),
+    Durable(GroupId, u64),
+    Transfer(GroupId, u64),
+    Unreachable(GroupId, u64),
+    Stop,
+}
+
+/// Where the handle of a new replica goes.
+type Opened = std::sync::mpsc::Sender<Result<ReplicaHandle, ConsensusError>>;
+
+/// Why there is no driver or no replica.
+#[derive(Debug)]
+pub enum DriverError {
+    /// The disk of the logs.
+    Disk(DiskError),
+    /// The replica.
+    Consensus(ConsensusError),
+    /// The thread cannot be started.
+    Thread(io::Error),
+    /// The thread has ended.
+    Over,
+}
+
+impl fmt::Display for DriverError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DriverError::Disk(error) => error.fmt(f),
+            DriverError::Consensus(error) => error.fmt(f),
+            DriverError::Thread(error) => write!(f, "cannot start a thread: {error}"),
+            DriverError::Over => f.write_str("the replicated log has failed"),
+        }
+    }
+}
+
+impl std::error::Error for DriverError {}
+
+impl Driver {
+    /// Drives replicas whose logs are on this disk. `warn` logs what an operator has to know.
+    pub fn start(
+        disk: Box<dyn Disk>,
+        transport: Arc<dyn Transport>,
+        warn: fn(&str),
+    ) -> Result<Driver, DriverError> {
+        let (disk, saved) = LogDisk::open(disk).map_err(DriverError::Disk)?;
+        let inbox = Arc::<Inbox>::default();
+        let driving = Driving {
+            disk,
+            saved,
+            replicas: BTreeMap::new(),
+            transport,
+            inbox: inbox.clone(),
+            warn,
+            ticks: 0,
+            next_tick: Instant::now(),
+        };
+        let thread = std::thread::Builder::new().name("replication".into()).spawn(move || driving.run());
+        Ok(Driver { inbox, thread: Some(thread.map_err(DriverError::Thread)?) })
+    }
+
+    /// Adds a replica: number `id` of a group that begins with these `voters`.
+    pub fn add(&self, group: GroupId, id: u64, voters: &[u64]) -> Result<ReplicaHandle, DriverError> {
+        let (opened, result) = std::sync::mpsc::channel();
+        let settings = Settings::new(id, voters, random(), boot_ms());
+        self.inbox.command(Command::Add(group, Box::new(settings), opened));
+        result.recv().map_err(|_| DriverError::Over)?.map_err(DriverError::Consensus)
+    }
+
+    /// A message of another replica of this group has come.
+    pub fn receive(&self, group: GroupId, message: Bytes) {
+        self.inbox.receive(group, message);
+    }
+
+    /// A replica of this group cannot be reached at present.
+    pub fn unreachable(&self, group: GroupId, replica: u64) {
+        self.inbox.command(Command::Unreachable(group, replica));
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.inbox.command(Command::Stop);
+        // A panic has been reported where it happened.
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+impl ReplicaHandle {
+    /// What the replica is, now and when it changes.
+    pub fn state(&self) -> watch::Receiver<GroupState> {
+        self.state.clone()
+    }
+
+    /// From now on what this node records is proposed, as long as the replica leads in this term.
+    pub fn lead(&self, node: Arc<Node>, term: u64) {
+        self.inbox.command(Command::Lead(self.group, node, term));
+    }
+
+    /// There are records to be proposed.
+    pub fn wake(&self) {
+        let mut letters = self.inbox.letters.lock();
+        if !letters.has_proposals {
+            letters.has_proposals = true;
+            self.inbox.arrived.notify_one();
+        }
+    }
+
+    /// The node has all records up to this one on its own disk: the log is not needed to read them again.
+    pub fn durable(&self, record: u64) {
+        self.inbox.command(Command::Durable(self.group, record));
+    }
+
+    /// Hands the leadership over to this replica, if this one has it.
+    pub fn transfer(&self, to: u64) {
+        self.inbox.command(Command::Transfer(self.group, to));
+    }
+}
+
+impl Inbox {
+    fn command(&self, command: Command) {
+        self.letters.lock().commands.push(command);
+        self.arrived.notify_one();
+    }
+
+    fn receive(&self, group: GroupId, message: Bytes) {
+        let mut letters = self.letters.lock();
+        if letters.message_bytes > INBOX_BYTES {
+            return;
+        }
+        letters.message_bytes += message.len();
+        letters.messages.push((group, message));
+        self.arrived.notify_one();
+    }
+
+    /// Waits until there is something, or it is time for the next tick.
+    fn take(&self, until: Instant) -> Letters {
+        let mut letters = self.letters.lock();
+        if letters.messages.is_empty() && letters.commands.is_empty() && !letters.has_proposals {
+            self.arrived.wait_until(&mut letters, until);
+        }
+        std::mem::take(&mut letters)
+    }
+}
+
+/// A replica as the thread has it.
+struct Driven {
+    replica: Replica,
+    state: watch::Sender<GroupState>,
+    /// While it leads: the node whose records it proposes, and since which term.
+    leading: Option<(Arc<Node>, u64)>,
+    /// Entries that could not be proposed yet.
+    held: VecDeque<Vec<u8>>,
+    /// The node has all records up to this one on its own disk.
+    durable: u64,
+}
+
+struct Driving {
+    disk: LogDisk,
+    /// Logs without a replica yet.
+    saved: BTreeMap<GroupId, consensus::Saved>,
+    replicas: BTreeMap<GroupId, Driven>,
+    transport: Arc<dyn Transport>,
+    inbox: Arc<Inbox>,
+    warn: fn(&str),
+    ticks: u64,
+    next_tick: Instant,
+}
+
+impl Driving {
+    fn run(mut self) {
+        loop {
+            let letters = self.inbox.take(self.next_tick);
+            match self.work(letters) {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(error) => {
+                    (self.warn)(&format!("this process takes part in no group any more: {error}"));
+                    break;
+                }
+            }
+        }
+        for driven in self.replicas.values_mut() {
+            driven.resign();
+            driven.state.send_modify(|state| *state = GroupState { is_over: true, ..GroupState::default() });
+        }
+    }
+
+    /// Whether the thread goes on.
+    fn work(&mut self, letters: Letters) -> Result<bool, DriverError> {
+        for command in letters.commands {
+            if matches!(command, Command::Stop) {
+                return Ok(false);
+            }
+            self.obey(command);
+        }
+        let now_ms = boot_ms();
+        for (group, message) in letters.messages {
+            let Some(driven) = self.replicas.get_mut(&group) else { continue };
+            match driven.replica.step(&message, now_ms) {
+                Ok(()) => {}
+                Err(error @ ConsensusError::InvalidMessage(_)) => {
+                    (self.warn)(&format!("group {}: {error}", group.0))
+                }
+                Err(error) => return Err(DriverError::Consensus(error)),
+            }
+        }
+        if Instant::now() >= self.next_tick {
+            self.tick(now_ms);
+        }
+        for driven in self.replicas.values_mut() {
+            driven.propose()?;
+        }
+        while self.round()? {}
+        for driven in self.replicas.values_mut() {
+            driven.publish();
+        }
+        Ok(true)
+    }
+
+    fn obey(&mut self, command: Command) {
+        match command {
+            Command::Add(group, settings, opened) => {
+                // Whoever asked waits for the answer.
+                let _ = opened.send(self.add(group, &settings));
+            }
+            Command::Lead(group, node, term) => {
+                if let Some(driven) = self.replicas.get_mut(&group) {
+                    driven.leading = Some((node, term));
+                }
+            }
+            Command::Durable(group, record) => {
+                if let Some(driven) = self.replicas.get_mut(&group) {
+                    driven.durable = driven.durable.max(record);
+                }
+            }
+            Command::Transfer(group, to) => {
+                if let Some(driven) = self.replicas.get_mut(&group) {
+                    driven.replica.transfer(to);
+                }
+            }
+            Command::Unreachable(group, replica) => {
+                if let Some(driven) = self.replicas.get_mut(&group) {
+                    driven.replica.report_unreachable(replica);
+                }
+            }
+            Command::Stop => {}
+        }
+    }
+
+    fn add(&mut self, group: GroupId, settings: &Settings) -> Result<ReplicaHandle, ConsensusError> {
+        let saved = self.saved.remove(&group).unwrap_or_default();
+        let (replica, changes) = Replica::open(settings, saved)?;
+        // With the first vote, which is flushed.
+        self.disk.add(group, changes);
+        let (sender, state) = watch::channel(GroupState::default());
+        let handle = ReplicaHandle { group, log: replica.log().clone(), state, inbox: self.inbox.clone() };
+        let driven = Driven { replica, state: sender, leading: None, held: VecDeque::new(), durable: 0 };
+        self.replicas.insert(group, driven);
+        Ok(handle)
+    }
+
+    fn tick(&mut self, now_ms: u64) {
+        // Ticks that were missed are skipped: who stood still has heard nothing meanwhile, and has to listen first.
+        self.next_tick = Instant::now() + Duration::from_millis(TICK_MS);
+        self.ticks += 1;
+        for (group, driven) in &mut self.replicas {
+            driven.replica.tick(now_ms);
+            if self.ticks.is_multiple_of(SHORTEN_TICKS) {
+                let changes = driven.shorten();
+                self.disk.add(*group, changes);
+            }
+        }
+    }
+
+    /// Does what all replicas have to do now, with one write and one flush. Whether there was something.
+    fn round(&mut self) -> Result<bool, DriverError> {
+        let (mut rounds, mut must_flush) = (Vec::new(), false);
+        for (group, driven) in &mut self.replicas {
+            while let Some(round) = driven.replica.round().map_err(DriverError::Consensus)? {
+                let from = driven.replica.id();
+                send(&*self.transport, *group, from, round.send);
+                self.disk.add(*group, round.changes);
+                must_flush |= round.must_flush;
+                driven.committed(&round.committed)?;
+                rounds.push((*group, round.number, round.send_after));
+            }
+        }
+        self.disk.write(must_flush).map_err(DriverError::Disk)?;
+        let worked = !rounds.is_empty();
+        for (group, number, send_after) in rounds {
+            if let Some(driven) = self.replicas.get_mut(&group) {
+                send(&*self.transport, group, driven.replica.id(), send_after);
+                driven.replica.persisted(number);
+            }
+        }
+        Ok(worked)
+    }
+}
+
+fn send(transport: &dyn Transport, group: GroupId, from: u64, messages: Vec<Outgoing>) {
+    for Outgoing { to, bytes } in messages {
+        transport.send(group, from, to, bytes);
+    }
+}
+
+impl Driven {
+    /// The side of the leading node's journal that the group sees, and the term in which it leads.
+    fn journal(&self) -> Option<(&GroupCommit, u64)> {
+        let (node, term) = self.leading.as_ref()?;
+        Some((node.journal()?.group()?, *term))
+    }
+
+    /// Proposes what the node has recorded.
+    fn propose(&mut self) -> Result<(), DriverError> {
+        let Some((node, _)) = &self.leading else { return Ok(()) };
+        for drained in node.journal().map(|journal| journal.take_proposals()).unwrap_or_default() {
+            self.held.push_back(entry::encode(&drained));
+        }
+        while let Some(data) = self.held.pop_front() {
+            match self.replica.propose(data.clone()) {
+                Ok(()) => {}
+                // Tried again when the others have taken more, or when the leadership was not handed over.
+                Err(ConsensusError::Full | ConsensusError::NotLeader) => {
+                    self.held.push_front(data);
+                    break;
+                }
+                Err(error) => return Err(DriverError::Consensus(error)),
+            }
+        }
+        Ok(())
+    }
+
+    /// The group has committed these: the node's clients may hear of them.
+    fn committed(&mut self, entries: &[consensus::Committed]) -> Result<(), DriverError> {
+        let Some((group, term)) = self.journal() else { return Ok(()) };
+        let mine = entries.iter().rev().find(|entry| entry.position.term == term && !entry.data.is_empty());
+        if let Some(mine) = mine {
+            let damaged = |_| {
+                let what = format!("entry {} cannot be read", mine.position.index);
+                DriverError::Consensus(ConsensusError::Damaged(what))
+            };
+            if let Some(entry) = entry::decode(&mine.data).map_err(damaged)? {
+                group.report(|progress| progress.committed = progress.committed.max(entry.last()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Shows the rest of the process what the replica is.
+    fn publish(&mut self) {
+        let role = self.replica.role();
+        if let Some((group, term)) = self.journal() {
+            if role.leads && role.term == term {
+                let until = self.replica.lease_until_ms();
+                if group.progress().lease_until_ms != until {
+                    group.report(|progress| progress.lease_until_ms = until);
+                }
+            } else {
+                self.resign();
+            }
+        }
+        let state = GroupState {
+            role,
+            is_ready_to_lead: self.replica.is_ready_to_lead(),
+            committed: self.replica.log().committed_index(),
+            is_over: false,
+        };
+        self.state.send_if_modified(|held| std::mem::replace(held, state) != state);
+    }
+
+    /// The replica does not lead any more.
+    fn resign(&mut self) {
+        if let Some((group, _)) = self.journal() {
+            group.report(|progress| progress.is_lost = true);
+        }
+        self.leading = None;
+        self.held.clear();
+    }
+
+    /// Drops entries that the node has on its own disk and all other replicas have, or all if they take too much room.
+    fn shorten(&mut self) -> Vec<consensus::LogChange> {
+        let log = self.replica.log();
+        let most = if log.bytes() > LOG_BYTES { u64::MAX } else { self.replica.matched_by_all() };
+        let first = log.before().index + 1;
+        let held = log.committed(first, LOOK_BYTES).unwrap_or_default();
+        let is_durable = |entry: &&consensus::Committed| {
+            entry.position.index <= most
+                && entry::decode(&entry.data)
+                    .is_ok_and(|entry| entry.is_none_or(|entry| entry.last() <= self.durable))
+        };
+        match held.iter().take_while(is_durable).last() {
+            Some(last) => self.replica.shorten(last.position.index),
+            None => Vec::new(),
+        }
+    }
+}

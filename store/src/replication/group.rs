@@ -1,0 +1,225 @@
+//! One replica of a group from its start to its end: the node is read from disk, follows the group, leads it, and is read
+//! again if it has lost the leadership.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::task::spawn_blocking;
+use tokio::time::timeout;
+
+use super::driver::{GroupState, ReplicaHandle};
+use super::entry;
+use crate::journal::{DiskError, Open};
+use crate::node::Node;
+use crate::persist::Kept;
+
+/// How much is applied before the node is left to others for a moment.
+const APPLY_BYTES: usize = 1 << 20;
+/// How often the log learns what the node has on disk.
+const REPORT: Duration = Duration::from_secs(1);
+
+/// What a replica needs of its process.
+pub struct GroupSettings {
+    /// Opens the disk of the node.
+    pub open: Arc<dyn Fn() -> Open + Send + Sync>,
+    /// How many shards the node has.
+    pub shards: usize,
+    /// Logs what an operator has to know.
+    pub warn: fn(&str),
+}
+
+/// A replica, as long as it takes part in its group.
+pub struct Group {
+    settings: GroupSettings,
+    replica: ReplicaHandle,
+    stop: watch::Receiver<bool>,
+}
+
+/// Why a replica takes part no more.
+#[derive(Debug)]
+pub enum GroupError {
+    /// The node's disk.
+    Disk(DiskError),
+    /// An entry that the group has committed cannot be applied.
+    Entry(u64),
+    /// The node lacks this record, and the log begins later.
+    Gap(u64),
+    /// A thread has panicked.
+    Panic,
+}
+
+impl fmt::Display for GroupError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            GroupError::Disk(error) => error.fmt(f),
+            GroupError::Entry(index) => write!(f, "entry {index} of the replicated log cannot be applied"),
+            GroupError::Gap(record) => {
+                write!(f, "record {record} is missing, and the replicated log begins later")
+            }
+            GroupError::Panic => f.write_str("a thread has panicked"),
+        }
+    }
+}
+
+impl std::error::Error for GroupError {}
+
+/// How a replica ended what it did.
+enum Left {
+    /// It leads now, in this term.
+    ToLead(u64),
+    /// It is to end.
+    ToStop,
+}
+
+impl Group {
+    /// A replica that takes part until `stop` says so.
+    pub fn new(settings: GroupSettings, replica: ReplicaHandle, stop: watch::Receiver<bool>) -> Group {
+        Group { settings, replica, stop }
+    }
+
+    /// Takes part in the group. While it leads, `serve` is done with the node; it is given what says when the node
+    /// leads no more, and must end soon after that.
+    pub async fn run<F>(mut self, serve: impl Fn(Arc<Node>, Leadership) -> F) -> Result<(), GroupError>
+    where
+        F: Future<Output = ()>,
+    {
+        loop {
+            let kept = self.open().await?;
+            let node = kept.node.clone();
+            let left = self.follow(&node).await?;
+            if let Left::ToLead(term) = left {
+                if let Some(group) = node.journal().and_then(|journal| journal.group()) {
+                    group.lead();
+                }
+                self.replica.lead(node.clone(), term);
+                let leadership = Leadership { state: self.replica.state(), stop: self.stop.clone(), term };
+                let reporting = report(self.replica.clone(), node.clone());
+                tokio::select! {
+                    () = serve(node.clone(), leadership) => {}
+                    () = reporting => {}
+                }
+            }
+            let is_whole = node
+                .journal()
+                .and_then(|journal| Some((journal.newest(), journal.group()?)))
+                .is_some_and(|(newest, group)| group.progress().committed >= newest);
+            if let Some(group) = node.journal().and_then(|journal| journal.group()) {
+                group.report(|progress| progress.is_lost = true);
+            }
+            drop(node);
+            let closed =
+                spawn_blocking(move || kept.close(!is_whole)).await.map_err(|_| GroupError::Panic)?;
+            if let Err(failure) = closed {
+                (self.settings.warn)(&format!("group {}: {}", self.replica.group.0, failure.detail));
+            }
+            if *self.stop.borrow() || self.replica.state().borrow().is_over {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn open(&self) -> Result<Kept, GroupError> {
+        let (open, shards, replica) = ((self.settings.open)(), self.settings.shards, self.replica.clone());
+        let wake = Box::new(move || replica.wake());
+        let opened = spawn_blocking(move || Kept::open_replica(open, shards, wake)).await;
+        opened.map_err(|_| GroupError::Panic)?.map_err(GroupError::Disk)
+    }
+
+    /// Applies what the group commits until this replica leads.
+    async fn follow(&mut self, node: &Arc<Node>) -> Result<Left, GroupError> {
+        let mut state = self.replica.state();
+        // Those that the node has are skipped by the numbers of their records.
+        let mut next = self.replica.log.before().index + 1;
+        loop {
+            let seen = *state.borrow_and_update();
+            if seen.is_over || *self.stop.borrow() {
+                return Ok(Left::ToStop);
+            }
+            loop {
+                let (node, log, from) = (node.clone(), self.replica.log.clone(), next);
+                let applied = spawn_blocking(move || apply(&node, &log, from)).await;
+                let after = applied.map_err(|_| GroupError::Panic)??;
+                if after == next {
+                    break;
+                }
+                next = after;
+            }
+            self.tell_durable(node);
+            if seen.is_ready_to_lead && next > seen.committed {
+                return Ok(Left::ToLead(seen.role.term));
+            }
+            // An error: the sender is gone, which the next turn sees.
+            let _ = tokio::select! {
+                changed = timeout(REPORT, state.changed()) => changed.is_ok(),
+                _ = self.stop.changed() => true,
+            };
+        }
+    }
+
+    fn tell_durable(&self, node: &Node) {
+        if let Some(journal) = node.journal() {
+            self.replica.durable(journal.progress().durable);
+        }
+    }
+}
+
+/// While a node leads: says what the log is not needed for any more.
+async fn report(replica: ReplicaHandle, node: Arc<Node>) {
+    loop {
+        tokio::time::sleep(REPORT).await;
+        if let Some(journal) = node.journal() {
+            replica.durable(journal.progress().durable);
+        }
+    }
+}
+
+/// Applies committed entries from this one on; which one is next.
+fn apply(node: &Node, log: &consensus::Log, from: u64) -> Result<u64, GroupError> {
+    let newest = || node.journal().map_or(0, |journal| journal.newest());
+    // The log may have been shortened by what the node has.
+    let (mut next, entries) = loop {
+        let from = from.max(log.before().index + 1);
+        if let Some(entries) = log.committed(from, APPLY_BYTES) {
+            break (from, entries);
+        }
+    };
+    for committed in entries {
+        let damaged = |_| GroupError::Entry(committed.position.index);
+        if let Some(entry) = entry::decode(&committed.data).map_err(damaged)? {
+            if entry.first > newest() + 1 {
+                return Err(GroupError::Gap(newest() + 1));
+            }
+            node.apply_committed(&entry).map_err(damaged)?;
+        }
+        next = committed.position.index + 1;
+    }
+    Ok(next)
+}
+
+/// That a node leads its group.
+#[derive(Clone)]
+pub struct Leadership {
+    state: watch::Receiver<GroupState>,
+    stop: watch::Receiver<bool>,
+    term: u64,
+}
+
+impl Leadership {
+    /// In which term it leads.
+    pub fn term(&self) -> u64 {
+        self.term
+    }
+
+    /// Done when the node leads no more. Whether it is to end, and still leads.
+    pub async fn lost(&mut self) -> bool {
+        let term = self.term;
+        let lost = |state: &GroupState| state.is_over || !state.role.leads || state.role.term != term;
+        tokio::select! {
+            // An error: there is no driver any more.
+            _ = self.state.wait_for(lost) => false,
+            _ = self.stop.wait_for(|stop| *stop) => true,
+        }
+    }
+}

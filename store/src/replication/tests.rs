@@ -1,0 +1,248 @@
+//! Three processes in one, with disks and wires in memory: what the leader has acknowledged is there whoever fails.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use store_engine::{Args, Protocol, Reply, command};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
+
+use super::{Driver, Group, GroupId, GroupSettings, Leadership, Transport};
+use crate::call::ParsedCall;
+use crate::journal::testing::{MemoryDisk, Platter};
+use crate::journal::{Disk, Open, unix_ms};
+use crate::node::Node;
+
+const GROUP: GroupId = GroupId(0);
+const VOTERS: [u64; 3] = [1, 2, 3];
+/// No test waits longer.
+const LONG: Duration = Duration::from_secs(60);
+
+/// The wires between the processes.
+#[derive(Default)]
+struct Wires {
+    drivers: Mutex<BTreeMap<u64, Arc<Driver>>>,
+    /// Pairs between which nothing comes through.
+    cut: Mutex<BTreeSet<(u64, u64)>>,
+}
+
+impl Transport for Wires {
+    fn send(&self, group: GroupId, from: u64, to: u64, message: Bytes) {
+        let driver = self.drivers.lock().get(&to).cloned();
+        if let Some(driver) = driver.filter(|_| !self.cut.lock().contains(&(from, to))) {
+            driver.receive(group, message);
+        }
+    }
+}
+
+/// The node that leads at present, if there is one, and the number of its process.
+type Leading = watch::Sender<Option<(u64, Arc<Node>)>>;
+
+struct Process {
+    id: u64,
+    log: Arc<Platter>,
+    data: Arc<Platter>,
+    stop: watch::Sender<bool>,
+    running: Option<JoinHandle<()>>,
+}
+
+struct Cluster {
+    wires: Arc<Wires>,
+    leading: Arc<Leading>,
+    processes: Vec<Process>,
+    number: AtomicU64,
+}
+
+impl Cluster {
+    fn start() -> Cluster {
+        let leading = Arc::new(watch::Sender::new(None));
+        let process = |id| Process {
+            id,
+            log: Arc::default(),
+            data: Arc::default(),
+            stop: watch::Sender::new(false),
+            running: None,
+        };
+        let mut cluster = Cluster {
+            wires: Arc::default(),
+            leading,
+            processes: VOTERS.map(process).into(),
+            number: AtomicU64::new(0),
+        };
+        (0..3).for_each(|at| cluster.start_process(at));
+        cluster
+    }
+
+    fn start_process(&mut self, at: usize) {
+        let Process { id, log, data, stop, running } = &mut self.processes[at];
+        let warn = |text: &str| println!("{text}");
+        let disk = Box::new(MemoryDisk(log.clone()));
+        let driver = Arc::new(Driver::start(disk, self.wires.clone(), warn).expect("it starts"));
+        self.wires.drivers.lock().insert(*id, driver.clone());
+        let replica = driver.add(GROUP, *id, &VOTERS).expect("its log is whole");
+        *stop = watch::Sender::new(false);
+        let data = data.clone();
+        let open = Arc::new(move || {
+            let data = data.clone();
+            Box::new(move || Ok(Box::new(MemoryDisk(data.clone())) as Box<dyn Disk>)) as Open
+        });
+        let group = Group::new(GroupSettings { open, shards: 3, warn }, replica, stop.subscribe());
+        let (leading, id) = (self.leading.clone(), *id);
+        *running = Some(tokio::spawn(async move {
+            let lead = |node: Arc<Node>, mut leadership: Leadership| {
+                let leading = leading.clone();
+                async move {
+                    leading.send_replace(Some((id, node)));
+                    leadership.lost().await;
+                    leading.send_if_modified(|held| {
+                        let mine = held.as_ref().is_some_and(|(leader, _)| *leader == id);
+                        mine && held.take().is_some()
+                    });
+                }
+            };
+            if let Err(error) = group.run(lead).await {
+                panic!("replica {id}: {error}");
+            }
+        }));
+    }
+
+    /// Ends a process as a loss of power does: what was not flushed is lost.
+    async fn kill(&mut self, at: usize) {
+        let Process { id, log, data, stop, running } = &mut self.processes[at];
+        let driver = self.wires.drivers.lock().remove(id);
+        (*log, *data) = (log.crashed(), data.crashed());
+        let _ = stop.send(true);
+        // Its last owner waits for the thread.
+        tokio::task::spawn_blocking(move || drop(driver)).await.expect("it ends");
+        let running = running.take().expect("it runs");
+        timeout(LONG, running).await.expect("it ends").expect("it does not panic");
+    }
+
+    /// The process and the node that lead, once one does that is not `but`.
+    async fn leader(&self, but: Option<u64>) -> (u64, Arc<Node>) {
+        let mut leading = self.leading.subscribe();
+        let other = |held: &Option<(u64, Arc<Node>)>| held.as_ref().is_some_and(|(id, _)| Some(*id) != but);
+        let found =
+            timeout(LONG, leading.wait_for(other)).await.expect("one leads").expect("it is there").clone();
+        found.expect("that was waited for")
+    }
+
+    /// Counts in the group; the new value once it is acknowledged.
+    async fn count(&self) -> Option<u64> {
+        let node = self.leading.borrow().clone()?.1;
+        let reply = execute(&node, &["INCR", "counter"]);
+        let number = self.number.fetch_add(1, Ordering::Relaxed);
+        execute(&node, &["RPUSH", "list", &number.to_string()]);
+        execute(&node, &["HSET", &format!("hash{}", number % 7), &number.to_string(), "value"]);
+        let journal = node.journal().expect("it has one");
+        let settled = timeout(LONG, journal.settle(true)).await.expect("it is decided");
+        drop(node);
+        settled.ok()?;
+        reply.trim_start_matches(':').trim_end().parse().ok()
+    }
+
+    /// Waits until all have the same data, which each of them has applied for itself.
+    async fn is_equal(&mut self) {
+        let (_, node) = self.leader(None).await;
+        let expected = contents(&node);
+        drop(node);
+        for at in 0..3 {
+            self.processes[at].stop.send_replace(true);
+        }
+        for at in 0..3 {
+            let running = self.processes[at].running.take().expect("it runs");
+            timeout(LONG, running).await.expect("it ends").expect("it does not panic");
+            let open: Open = {
+                let data = self.processes[at].data.clone();
+                Box::new(move || Ok(Box::new(MemoryDisk(data.clone())) as Box<dyn Disk>))
+            };
+            let kept = crate::persist::Kept::open(open, 2, crate::journal::Durability::Periodic)
+                .expect("it is whole");
+            assert_eq!(contents(&kept.node), expected, "replica {}", self.processes[at].id);
+            kept.close(true).expect("nothing was changed");
+        }
+    }
+}
+
+fn execute(node: &Arc<Node>, line: &[&str]) -> String {
+    let items: Vec<&[u8]> = line.iter().map(|word| word.as_bytes()).collect();
+    let args = Args::new(&items);
+    let row = command::lookup(&args.name().to_ascii_lowercase()).expect("a command");
+    let call = ParsedCall::new(row, args).expect("arguments").of_server();
+    let mut out = Reply::new(Protocol::Resp2);
+    node.try_execute(&call.at(0, unix_ms()), &mut 1, &mut out).expect("no key is locked");
+    String::from_utf8_lossy(&out.buf).into_owned()
+}
+
+/// All keys with what DUMP says of them.
+fn contents(node: &Arc<Node>) -> BTreeMap<String, String> {
+    let keys = ["counter", "list", "hash0", "hash1", "hash2", "hash3", "hash4", "hash5", "hash6"];
+    let shown = |key: &str| match key.as_bytes()[0] {
+        b'c' => execute(node, &["GET", key]),
+        b'l' => execute(node, &["LRANGE", key, "0", "-1"]),
+        _ => {
+            let mut fields: Vec<String> = execute(node, &["HKEYS", key]).lines().map(str::to_owned).collect();
+            fields.sort_unstable();
+            fields.concat()
+        }
+    };
+    keys.iter().map(|key| (key.to_string(), shown(key))).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_acknowledged_outlives_the_leader() {
+    let mut cluster = Cluster::start();
+    let mut acknowledged = 0;
+    for round in 0..4 {
+        let (leader, node) = cluster.leader(None).await;
+        drop(node);
+        for _ in 0..50 {
+            if let Some(counted) = cluster.count().await {
+                assert!(counted > acknowledged, "{counted} after {acknowledged}, in round {round}");
+                acknowledged = counted;
+            }
+        }
+        let at = leader as usize - 1;
+        cluster.kill(at).await;
+        let (next, node) = cluster.leader(Some(leader)).await;
+        assert_ne!(next, leader);
+        let found: u64 =
+            execute(&node, &["GET", "counter"]).lines().nth(1).expect("a bulk").parse().expect("a number");
+        assert!(found >= acknowledged, "{found} after {acknowledged}, in round {round}");
+        drop(node);
+        cluster.start_process(at);
+    }
+    assert!(acknowledged >= 100, "{acknowledged}");
+    // The last one to come has to hear of it all.
+    sleep(Duration::from_millis(500)).await;
+    cluster.is_equal().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leader_that_is_cut_off_acknowledges_nothing_and_reads_nothing() {
+    let cluster = Cluster::start();
+    let (leader, node) = cluster.leader(None).await;
+    cluster.count().await.expect("all are there");
+    let others = VOTERS.into_iter().filter(|id| *id != leader);
+    cluster.wires.cut.lock().extend(others.flat_map(|other| [(leader, other), (other, leader)]));
+    execute(&node, &["INCR", "counter"]);
+    let lost = timeout(LONG, node.journal().expect("it has one").settle(true)).await.expect("it notices");
+    assert_eq!(lost.expect_err("it is alone").cause.to_string(), crate::journal::group::LEADERSHIP_LOST);
+    drop(node);
+    let (next, node) = cluster.leader(Some(leader)).await;
+    assert_ne!(next, leader);
+    assert_eq!(execute(&node, &["GET", "counter"]), "$1\r\n1\r\n", "what the others never had is not there");
+    drop(node);
+    assert_eq!(cluster.count().await, Some(2));
+    // It comes back, and has what the others have, not what it had alone.
+    cluster.wires.cut.lock().clear();
+    assert_eq!(cluster.count().await, Some(3));
+    let mut cluster = cluster;
+    sleep(Duration::from_millis(1500)).await;
+    cluster.is_equal().await;
+}
