@@ -4,6 +4,7 @@ mod backoff;
 mod clock;
 mod cluster;
 mod credentials;
+pub(crate) mod directory;
 pub(crate) mod dry_run;
 mod error;
 mod execute;
@@ -20,12 +21,13 @@ pub use backoff::Backoff;
 pub use clock::{ClockOffset, ClocksDiffer, MAX_CLOCK_DIFFERENCE};
 pub use cluster::{Cluster, QueryHandler};
 pub use credentials::PeerCredentials;
+pub use directory::Directory;
 pub use error::TransactionError;
 pub use link::{Link, LinkHandshake, Pending, Traffic};
 pub use link_error::{LinkError, MapError};
 pub use lost::Lost;
 pub use moves::{
-    Decided, Member, MoveError, Moved, PreparedTransaction, Unfinished, accept, drain_timeout, look,
+    Decided, Member, MoveError, Moved, PreparedTransaction, Unfinished, accept, drain_timeout, found, look,
 };
 pub use topology_error::{NodeError, TopologyError};
 pub use transaction::{DistributedTransaction, WatchId};

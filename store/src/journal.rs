@@ -218,6 +218,11 @@ impl Journal {
         self.group.as_ref()
     }
 
+    /// Whether this is the journal of a node that does not lead its group any more: nothing of it may be believed.
+    pub fn is_deposed(&self) -> bool {
+        self.group.as_ref().is_some_and(|group| group.progress().is_lost)
+    }
+
     /// Whether clients wait for the writer.
     pub(crate) fn is_awaited(&self) -> bool {
         self.durability == Durability::Sync && self.group.is_none()

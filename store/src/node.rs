@@ -80,6 +80,11 @@ impl Node {
         self.journal.as_ref()
     }
 
+    /// Whether the node does not lead its group of replicas any more.
+    pub fn is_deposed(&self) -> bool {
+        self.journal().is_some_and(Journal::is_deposed)
+    }
+
     /// Refuses a change while the disk cannot be written.
     pub fn refuse_while_failing(&self) -> Result<(), CommandError> {
         match self.journal().and_then(|journal| journal.failure()) {

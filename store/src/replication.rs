@@ -18,6 +18,7 @@ mod driver;
 mod entry;
 mod group;
 mod group_id;
+mod groups;
 mod log_disk;
 
 #[cfg(test)]
@@ -26,3 +27,5 @@ mod tests;
 pub use self::driver::{Driver, DriverError, GroupState, ReplicaHandle, Transport};
 pub use self::group::{Group, GroupError, GroupSettings, Leadership};
 pub use self::group_id::GroupId;
+pub use self::groups::{Founding, GroupInfo, Groups, GroupsError};
+pub use self::log_disk::LogDisk;

@@ -2,6 +2,7 @@
 
 mod admit;
 mod endings;
+mod found;
 mod founding;
 mod handshake;
 mod host;
@@ -12,10 +13,12 @@ mod newcomer;
 mod outbox;
 mod peer;
 mod pending;
+pub mod process;
 mod records;
 mod refusal;
 mod refused;
 mod registry;
+mod replica_link;
 mod requests;
 mod resolve;
 mod session;
@@ -32,21 +35,25 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
+use proto::store::v1 as wire;
 use proto::store::v1::store_server::{Store, StoreServer};
 use proto::store::v1::{Requests, Responses};
+use tls::Tls;
 use tokio::net::TcpListener;
 use tokio_stream::Stream;
 use tonic::{Request, Response, Status, Streaming};
 
-use crate::client::PeerCredentials;
 use crate::client::link::{MESSAGE_BYTES, WINDOW_BYTES};
+use crate::client::{Directory, PeerCredentials};
 use crate::node::Node;
 use crate::random::random;
 use crate::spans::Sink;
+use crate::topology::{NodeId, SlotMap};
 pub use crate::txn::FULL;
 pub use host::Configure;
-use host::Host;
-use membership::Membership;
+pub use host::FoundingRequest;
+use host::{Foundings, Host};
+use membership::{Membership, MembershipError};
 use newcomer::Newcomer;
 use outbox::Outbox;
 use peer::{Known, Peers};
@@ -57,6 +64,16 @@ use sessions::Sessions;
 
 /// Streams of one connection: a peer has one, and may ask for health beside it.
 const MOST_STREAMS: u32 = 16;
+
+/// What a node that is served is given.
+pub(crate) struct Setting {
+    pub credentials: PeerCredentials,
+    pub clock: fn() -> u64,
+    pub configure: Configure,
+    pub sink: Option<Sink>,
+    pub warn: fn(&str),
+    pub directory: Option<Arc<Directory>>,
+}
 
 /// A node that is served.
 #[derive(Clone)]
@@ -79,6 +96,12 @@ impl Service {
         sink: Option<Sink>,
         warn: fn(&str),
     ) -> Result<Service, StartError> {
+        Service::with(node, Setting { credentials, clock, configure, sink, warn, directory: None }).await
+    }
+
+    /// The same for a node that may be one of several replicas.
+    pub(crate) async fn with(node: Arc<Node>, setting: Setting) -> Result<Service, StartError> {
+        let Setting { credentials, clock, configure, sink, warn, directory } = setting;
         let membership = Membership::of(&node, clock()).await?;
         let (registry, sessions) = (Registry::default(), Sessions::default());
         let (peers, moving, boot) = (parking_lot::Mutex::default(), tokio::sync::Mutex::default(), random());
@@ -99,6 +122,8 @@ impl Service {
             peers,
             moving,
             newcomer: Newcomer::default(),
+            directory,
+            foundings: Foundings::default(),
         };
         let host = Arc::new(host);
         let weak = Arc::downgrade(&host);
@@ -118,6 +143,11 @@ impl Service {
         tokio::spawn(pending::follow_decisions(Arc::downgrade(&host)));
         tokio::spawn(endings::follow(Arc::downgrade(&host)));
         Ok(Service { host })
+    }
+
+    /// The node.
+    pub fn node(&self) -> &Arc<Node> {
+        &self.host.node
     }
 
     /// Epoch of the slot map; 0 without a map.
@@ -147,26 +177,59 @@ impl Service {
         stop: impl Future<Output = ()> + Send,
     ) -> Result<(), tonic::transport::Error> {
         let host = self.host.clone();
-        let peers = Peers::new(listener, host.credentials.tls.clone());
-        let (reporter, health) = tonic_health::server::health_reporter();
-        reporter.set_service_status("", tonic_health::ServingStatus::Serving).await;
-        let store = StoreServer::new(self)
-            .max_decoding_message_size(MESSAGE_BYTES)
-            .max_encoding_message_size(MESSAGE_BYTES);
-        let stop = async {
-            stop.await;
-            reporter.set_service_status("", tonic_health::ServingStatus::NotServing).await;
-            host.sessions.end();
-        };
-        tonic::transport::Server::builder()
-            .initial_stream_window_size(WINDOW_BYTES)
-            .initial_connection_window_size(WINDOW_BYTES)
-            .max_concurrent_streams(MOST_STREAMS)
-            .add_service(health)
-            .add_service(store)
-            .serve_with_incoming_shutdown(peers, stop)
-            .await
+        serve_peers(self, listener, host.credentials.tls.clone(), stop, move || host.sessions.end()).await
     }
+
+    /// Waits until an operator wants the process to have replicas instead of this node.
+    pub async fn founding_request(&self) -> FoundingRequest {
+        self.host.foundings.next().await
+    }
+
+    /// This node is node `me` of the cluster with this map, unless its data says so already.
+    pub(crate) fn take_place(&self, map: SlotMap, me: NodeId) -> Result<(), MembershipError> {
+        match self.host.membership.taken() {
+            Some(_) => Ok(()),
+            None => self.host.membership.take(&self.host.node, map, me).map(drop),
+        }
+    }
+
+    /// Ends the streams of peers: at once, or as soon as they have what they asked for.
+    pub(crate) fn end(&self, at_once: bool) {
+        match at_once {
+            true => self.host.sessions.cut(),
+            false => self.host.sessions.end(),
+        }
+    }
+}
+
+/// Serves `store` to peers that connect to `listener` until `stop` is done, then calls `end`, and waits until all are
+/// gone.
+async fn serve_peers(
+    store: impl Store,
+    listener: TcpListener,
+    tls: Option<Arc<Tls>>,
+    stop: impl Future<Output = ()> + Send,
+    end: impl FnOnce() + Send,
+) -> Result<(), tonic::transport::Error> {
+    let peers = Peers::new(listener, tls);
+    let (reporter, health) = tonic_health::server::health_reporter();
+    reporter.set_service_status("", tonic_health::ServingStatus::Serving).await;
+    let store = StoreServer::new(store)
+        .max_decoding_message_size(MESSAGE_BYTES)
+        .max_encoding_message_size(MESSAGE_BYTES);
+    let stop = async {
+        stop.await;
+        reporter.set_service_status("", tonic_health::ServingStatus::NotServing).await;
+        end();
+    };
+    tonic::transport::Server::builder()
+        .initial_stream_window_size(WINDOW_BYTES)
+        .initial_connection_window_size(WINDOW_BYTES)
+        .max_concurrent_streams(MOST_STREAMS)
+        .add_service(health)
+        .add_service(store)
+        .serve_with_incoming_shutdown(peers, stop)
+        .await
 }
 
 #[tonic::async_trait]
@@ -179,6 +242,17 @@ impl Store for Service {
         let session = Session::new(self.host.clone(), outbox.clone(), known);
         tokio::spawn(session.run(request.into_inner()));
         Ok(Response::new(Answers(outbox)))
+    }
+
+    async fn replicate(
+        &self,
+        _: Request<Streaming<wire::ReplicaMessages>>,
+    ) -> Result<Response<wire::Done>, Status> {
+        Err(Status::failed_precondition("this node has no replicas"))
+    }
+
+    async fn found(&self, request: Request<wire::FoundCluster>) -> Result<Response<wire::Done>, Status> {
+        found::found(&self.host, request.into_inner()).await.map(Response::new)
     }
 }
 

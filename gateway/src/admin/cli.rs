@@ -170,6 +170,9 @@ fn change(matches: &ArgMatches) -> topology::Task {
             let slots = *of.get_one::<(usize, usize)>("slots").expect("clap requires it");
             topology::Task::Move { slots, to: text(of, "to") }
         }
+        Some(("found", of)) => {
+            topology::Task::Found { replicas: *of.get_one::<usize>("replicas").expect("it has a default") }
+        }
         Some(("add", of)) => topology::Task::Add { node: text(of, "NODE") },
         Some(("drain", of)) => topology::Task::Drain { node: text(of, "NODE") },
         Some(("accept", of)) => topology::Task::Accept { node: text(of, "NODE") },
@@ -285,6 +288,22 @@ fn topology_command() -> Command {
                 .about("Move all slots of a node to the other nodes, after which it can be stopped")
                 .after_help(repeated)
                 .arg(node()),
+        )
+        .subcommand(
+            Command::new("found")
+                .about("Make the processes of --stores, which must have no data, a cluster of replicated groups")
+                .after_help(
+                    "Each process leads one group at first, and each group has replicas on --replicas processes. \
+                     Start gateways afterwards.",
+                )
+                .arg(
+                    Arg::new("replicas")
+                        .long("replicas")
+                        .value_name("COUNT")
+                        .value_parser(clap::value_parser!(usize))
+                        .default_value("3")
+                        .help("Replicas of each group: 1, 3 or 5"),
+                ),
         )
         .subcommand(
             Command::new("accept")

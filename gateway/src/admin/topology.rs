@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use store::Cluster;
 use store::client::{
     Decided, Member, NodeError, PreparedTransaction, TopologyError as ClusterError, Unfinished, accept,
-    drain_timeout, look,
+    drain_timeout, found, look,
 };
 use store::topology::{NodeId, SLOTS, SlotMap};
 
@@ -26,6 +26,11 @@ pub enum Task {
     Show {
         /// As JSON.
         json: bool,
+    },
+    /// Make processes without data a cluster of replicated groups.
+    Found {
+        /// How many replicas each group has.
+        replicas: usize,
     },
     /// Move slots to a node.
     Move {
@@ -87,13 +92,24 @@ pub fn run(config: &Config, task: &Task) -> u8 {
 async fn done(config: &Config, task: &Task) -> Result<(), TopologyError> {
     let stores: Vec<String> = config.stores.get().iter().map(Address::to_string).collect();
     let peer_credentials = Certificates::load(config)?.peer_credentials(config)?;
-    let map = look(&stores, &peer_credentials).await?;
-    let cluster = Cluster::of(map, peer_credentials.clone());
+    if let Task::Found { replicas } = task {
+        let groups = found(&stores, *replicas, &peer_credentials).await?;
+        let (count, processes) = (groups.groups.len(), groups.processes.len());
+        print(&format!(
+            "cluster {:016x} founded: {count} groups with {replicas} replicas each on {processes} processes\n",
+            groups.cluster
+        ));
+        return Ok(());
+    }
+    let (map, directory) = look(&stores, &peer_credentials).await?;
+    let cluster = Cluster::of(map, directory, peer_credentials.clone());
     for link in cluster.links() {
         // A node that is not there is reported where it is needed.
         let _ = link.connected().await;
     }
     match task {
+        // Done above: there is no cluster before.
+        Task::Found { .. } => Ok(()),
         Task::Show { json } => {
             let rows = cluster.members();
             print(&if *json { as_json(cluster.map().epoch(), &rows) } else { as_table(&rows) });

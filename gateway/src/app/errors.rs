@@ -21,6 +21,8 @@ pub enum StartError {
     ScriptEngine(String),
     /// The data is there, and cannot be served.
     Store(store::server::StartError),
+    /// The process cannot take part in its cluster.
+    Replicas(store::server::process::ProcessError),
 }
 
 impl fmt::Display for StartError {
@@ -33,6 +35,7 @@ impl fmt::Display for StartError {
             StartError::System(what, error) => write!(f, "cannot {what}: {error}"),
             StartError::ScriptEngine(why) => write!(f, "cannot prepare the script engine: {why}"),
             StartError::Store(error) => error.fmt(f),
+            StartError::Replicas(error) => error.fmt(f),
         }
     }
 }

@@ -1,18 +1,21 @@
 //! A store node as a process of its own.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
-use store::Store;
 use store::client::PeerCredentials;
-use store::server::Service;
+use store::server::{Configure, Service, process};
+use store::{Node, Store};
+use tokio::net::TcpListener;
 use tokio::runtime::Builder;
 use tracing::{info, warn};
 
 use super::errors::StartError;
+use super::replicas;
 use super::telemetry::{self, OfNode};
 use super::{DRAIN, Signals, listen};
 use crate::app::report;
-use crate::config::{Config, SettingError};
+use crate::config::{Address, Config, SettingError};
 use crate::export::metrics;
 use crate::net;
 use crate::process::certificates::Certificates;
@@ -35,8 +38,17 @@ pub fn serve(config: Config, accept_loss: bool) -> Result<(), StartError> {
     result
 }
 
-async fn run(config: &Arc<Config>, accept_loss: bool) -> Result<(), StartError> {
-    let mut signals = Signals::new()?;
+/// What a process that serves other processes begins with.
+pub(super) struct Beginning {
+    pub signals: Signals,
+    pub certificates: Arc<Certificates>,
+    pub credentials: PeerCredentials,
+    pub listener: TcpListener,
+    pub bound: SocketAddr,
+}
+
+fn begin(config: &Arc<Config>) -> Result<Beginning, StartError> {
+    let signals = Signals::new()?;
     log::follow(config);
     descriptors::raise_limit();
     config.stores.set(Vec::new());
@@ -57,27 +69,50 @@ async fn run(config: &Arc<Config>, accept_loss: bool) -> Result<(), StartError> 
                    cluster-token-file, or enable TLS with tls-auth-clients";
         return Err(SettingError::new("grpc", format_args!("{bound}: {why}")).into());
     }
+    Ok(Beginning { signals, certificates, credentials, listener, bound })
+}
+
+/// What changes parameters of a node as gateways ask for it.
+pub(super) fn configure(config: &Arc<Config>, node: &Arc<Node>) -> Configure {
+    let (node, config) = (node.clone(), config.clone());
+    Box::new(move |settings: &[(String, String)]| {
+        let pairs: Vec<_> =
+            settings.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())).collect();
+        config.set(&pairs)?;
+        log::follow(&config);
+        config.apply_settings_of_data(&node);
+        Ok(())
+    })
+}
+
+async fn run(config: &Arc<Config>, accept_loss: bool) -> Result<(), StartError> {
+    let beginning = begin(config)?;
+    match config.data_dir.get().filter(|dir| process::is_founded(dir)) {
+        Some(dir) => replicas::serve(config, dir, beginning).await,
+        None => run_node(config, accept_loss, beginning).await,
+    }
+}
+
+/// Serves one node, which has no replicas. If it has no data it may be told to have some; then it goes on as such a process.
+async fn run_node(config: &Arc<Config>, accept_loss: bool, beginning: Beginning) -> Result<(), StartError> {
+    let Beginning { mut signals, certificates, credentials, listener, bound } = beginning;
     let storage = Storage::open(config, PeerCredentials::default(), accept_loss)?;
     let Store::Local(node) = storage.store() else {
         return Err(SettingError::new("stores", "cannot be set on a store node").into());
     };
     config.apply_settings_of_data(&node);
-    let configure = Box::new({
-        let (node, config) = (node.clone(), config.clone());
-        move |settings: &[(String, String)]| {
-            let pairs: Vec<_> =
-                settings.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())).collect();
-            config.set(&pairs)?;
-            log::follow(&config);
-            config.apply_settings_of_data(&node);
-            Ok(())
-        }
-    });
     report::of_store(config, bound);
     let spans = Spans::new(config.clone());
     let collector = telemetry::open(config, &format!("{:016x}", store::random()), &spans);
     let warning = |text: &str| warn!("{text}");
-    let service = Service::new(node.clone(), credentials, unix_ms, configure, spans.sink(), warning);
+    let service = Service::new(
+        node.clone(),
+        credentials.clone(),
+        unix_ms,
+        configure(config, &node),
+        spans.sink(),
+        warning,
+    );
     let service = service.await.map_err(StartError::Store)?;
     give_back_memory();
     let background = tokio::spawn({
@@ -97,35 +132,49 @@ async fn run(config: &Arc<Config>, accept_loss: bool) -> Result<(), StartError> 
     });
     let mut serving = tokio::spawn(serving);
     let started = std::time::Instant::now();
-    let of_node = Arc::new(OfNode { config: config.clone(), node: node.clone(), service, spans, started });
+    let of_node =
+        OfNode { config: config.clone(), node: node.clone(), service: service.clone(), spans, started };
+    let of_node = Arc::new(of_node);
     let (set_ready, ready) = tokio::sync::watch::channel(true);
-    let mut addresses = format!("grpc={bound}");
+    let (mut addresses, mut probes) = (format!("grpc={bound}"), None);
     if let Some(address) = config.http.get() {
         let (listener, bound) = listen("http", &address, config)?;
         addresses.push_str(&format!(" http={bound}"));
-        let of_node = of_node.clone();
+        let (of_node, certificates) = (of_node.clone(), certificates.clone());
         let text = move |ready| metrics::render(&of_node.gather(ready));
-        tokio::spawn(net::http::serve_health(
+        probes = Some(tokio::spawn(net::http::serve_health(
             config.clone(),
             listener,
             ready.clone(),
             move |stream, _| certificates.wire_of_probe(stream),
             text,
-        ));
+        )));
     }
     let exporting = tokio::spawn(of_node.run(collector, ready));
     println!("moonshard store ready {addresses}");
 
-    tokio::select! {
-        () = signals.any() => {}
-        ended = &mut serving => {
-            let error = match ended {
-                Ok(Err(error)) => SettingError::new("grpc", error),
-                _ => SettingError::new("grpc", "the gRPC server stopped unexpectedly"),
-            };
-            return Err(error.into());
+    let founded = loop {
+        tokio::select! {
+            () = signals.any() => break None,
+            (founding, answer) = service.founding_request() => {
+                let Some(dir) = config.data_dir.get() else { continue };
+                let founded = process::found(&dir, &founding).map_err(|error| error.to_string());
+                let is_founded = founded.is_ok();
+                // Who asked may have gone; the record is there all the same.
+                let _ = answer.send(founded);
+                if is_founded {
+                    break Some(dir);
+                }
+            }
+            ended = &mut serving => {
+                let error = match ended {
+                    Ok(Err(error)) => SettingError::new("grpc", error),
+                    _ => SettingError::new("grpc", "the gRPC server stopped unexpectedly"),
+                };
+                return Err(error.into());
+            }
         }
-    }
+    };
     info!("shutting down: gateways are notified, open transactions are rolled back");
     let _ = set_ready.send(false);
     let _ = stop.send(true);
@@ -136,5 +185,14 @@ async fn run(config: &Arc<Config>, accept_loss: bool) -> Result<(), StartError> 
     following.abort();
     // It ends when it has sent what was left.
     let _ = exporting.await;
-    Ok(storage.close(false)?)
+    storage.close(false)?;
+    let Some(dir) = founded else { return Ok(()) };
+    if let Some(probes) = probes {
+        probes.abort();
+        // Its port is free then.
+        let _ = probes.await;
+    }
+    let address = config.grpc.get().ok_or(SettingError::new("grpc", "no address is set"))?;
+    let (listener, bound) = listen("grpc", &Address { port: bound.port(), ..address }, config)?;
+    replicas::serve(config, dir, Beginning { signals, certificates, credentials, listener, bound }).await
 }

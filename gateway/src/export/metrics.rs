@@ -9,7 +9,7 @@ pub mod table;
 mod text;
 
 pub use gather::of_server;
-pub use node::of_node;
+pub use node::{of_node, of_replicas};
 pub use text::render;
 
 use std::borrow::Cow;

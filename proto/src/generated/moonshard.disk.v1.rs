@@ -156,3 +156,36 @@ pub mod log_entry {
         }
     }
 }
+/// The cluster of replicated groups that a process belongs to.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Founding {
+    /// Identifies the cluster.
+    #[prost(fixed64, tag = "1")]
+    pub cluster: u64,
+    /// Which of the processes this one is.
+    #[prost(uint64, tag = "2")]
+    pub process: u64,
+    #[prost(message, repeated, tag = "3")]
+    pub processes: ::prost::alloc::vec::Vec<Process>,
+    #[prost(message, repeated, tag = "4")]
+    pub groups: ::prost::alloc::vec::Vec<Group>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Process {
+    #[prost(uint64, tag = "1")]
+    pub id: u64,
+    /// HOST:PORT.
+    #[prost(string, tag = "2")]
+    pub address: ::prost::alloc::string::String,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Group {
+    #[prost(uint32, tag = "1")]
+    pub id: u32,
+    /// As slot maps name it.
+    #[prost(string, tag = "2")]
+    pub name: ::prost::alloc::string::String,
+    /// Ids of the processes that have a replica of it when the cluster is founded.
+    #[prost(uint64, repeated, tag = "3")]
+    pub replicas: ::prost::alloc::vec::Vec<u64>,
+}

@@ -192,6 +192,20 @@ impl store_server::Store for Liar {
         });
         Ok(tonic::Response::new(Box::pin(answers)))
     }
+
+    async fn replicate(
+        &self,
+        _: tonic::Request<tonic::Streaming<wire::ReplicaMessages>>,
+    ) -> Result<tonic::Response<wire::Done>, Status> {
+        Err(Status::unimplemented("no replicas"))
+    }
+
+    async fn found(
+        &self,
+        _: tonic::Request<wire::FoundCluster>,
+    ) -> Result<tonic::Response<wire::Done>, Status> {
+        Err(Status::unimplemented("no replicas"))
+    }
 }
 
 /// How long it is looked what a gateway makes of lies: it gives up later, which is another matter.

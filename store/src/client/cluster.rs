@@ -18,6 +18,7 @@ use wire::response::Body as Answer;
 
 use super::clock::{ClockOffset, ClocksDiffer, MAX_CLOCK_DIFFERENCE};
 use super::credentials::PeerCredentials;
+use super::directory::Directory;
 use super::link::{Link, LinkHandshake, Pending};
 use super::link_error::{LinkError, MapError};
 use super::lost::Lost;
@@ -49,6 +50,8 @@ pub struct Cluster {
     notify: AtomicU32,
     invalidations_enabled: AtomicBool,
     listener: OnceLock<InvalidationListener>,
+    /// Who leads, if nodes are groups of replicas.
+    directory: Arc<Directory>,
 }
 
 /// Answers the questions of other gateways, at once.
@@ -73,15 +76,20 @@ impl Cluster {
         credentials: PeerCredentials,
         notify: u32,
     ) -> Result<Arc<Cluster>, InvalidMap> {
-        Ok(Cluster::with(SlotMap::even(nodes)?, credentials, notify))
+        Ok(Cluster::with(SlotMap::even(nodes)?, Arc::default(), credentials, notify))
     }
 
-    /// The same for a cluster whose map is known.
-    pub fn of(map: SlotMap, credentials: PeerCredentials) -> Arc<Cluster> {
-        Cluster::with(map, credentials, 0)
+    /// The same for a cluster whose map is known, with what is known of its groups.
+    pub fn of(map: SlotMap, directory: Arc<Directory>, credentials: PeerCredentials) -> Arc<Cluster> {
+        Cluster::with(map, directory, credentials, 0)
     }
 
-    fn with(map: SlotMap, credentials: PeerCredentials, notify: u32) -> Arc<Cluster> {
+    fn with(
+        map: SlotMap,
+        directory: Arc<Directory>,
+        credentials: PeerCredentials,
+        notify: u32,
+    ) -> Arc<Cluster> {
         let cluster = Arc::new(Cluster {
             peer: random(),
             credentials,
@@ -99,6 +107,7 @@ impl Cluster {
             notify: AtomicU32::new(notify),
             invalidations_enabled: AtomicBool::new(false),
             listener: OnceLock::new(),
+            directory,
         });
         cluster.view(&mut cluster.view.write(), map);
         cluster
@@ -120,8 +129,9 @@ impl Cluster {
         view.links.truncate(map.nodes().len());
         for (number, node) in map.nodes().iter().enumerate().skip(view.links.len()) {
             let handshake = NodeHandshake { cluster: Arc::downgrade(self), node: number };
-            view.links.push(Arc::new(Link::open(
+            view.links.push(Arc::new(Link::to(
                 node.clone(),
+                Some(self.directory.clone()),
                 self.credentials.tls.clone(),
                 Arc::new(handshake),
             )));
@@ -153,6 +163,19 @@ impl Cluster {
             (0..self.links().len()).for_each(|node| self.send_map(node));
         }
         Ok(())
+    }
+
+    /// A process that the configuration names has groups of replicas: these are the nodes.
+    fn redirected(self: &Arc<Self>, groups: &wire::Groups) {
+        let Ok(map) = self.directory.learn(groups).map_err(drop).and_then(|all| all.slot_map().map_err(drop))
+        else {
+            return;
+        };
+        let mut view = self.view.write();
+        if view.map.is_guess() && view.map.nodes() != map.nodes() {
+            view.links.clear();
+            self.view(&mut view, map);
+        }
     }
 
     /// Sends a node the map as it is known here.
@@ -236,6 +259,8 @@ impl Cluster {
             Ok(Answer::Reply(reply)) => Some(Ok(reply)),
             Ok(Answer::Refusal(refusal)) => self.refused(refusal).map(Err),
             Ok(_) => Some(Err(unexpected())),
+            // The next leader of the group is asked; while there is none, what is asked waits.
+            Err(lost) if lost.maybe_done && !writes && self.directory.groups().is_some() => None,
             Err(lost) => Some(Err(lost_error(&lost, writes))),
         }
     }
@@ -509,6 +534,12 @@ impl LinkHandshake for NodeHandshake {
             }
             Answer::Refusal(refusal) => Err(LinkError::Refused(refusal.reason)),
             _ => Err(LinkError::NoHandshake),
+        }
+    }
+
+    fn redirected(&self, groups: &wire::Groups) {
+        if let Some(cluster) = self.cluster.upgrade() {
+            cluster.redirected(groups);
         }
     }
 

@@ -1,7 +1,7 @@
 //! One stream to a node: requests go out in batches, answers come back by their number. When it breaks, everything
 //! that was asked is answered with that, and the stream is opened again.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -12,19 +12,21 @@ use std::time::Duration;
 use foldhash::fast::RandomState;
 use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
+use prost::Message as _;
 use proto::store::v1::request::Body as Ask;
 use proto::store::v1::response::Body as Answer;
 use proto::store::v1::store_client::StoreClient;
-use proto::store::v1::{Cancel, Heartbeat, Record, Request, Requests, Response, Responses, Status};
+use proto::store::v1::{Cancel, Groups, Heartbeat, Record, Request, Requests, Response, Responses, Status};
 use tls::{Protocol, Tls, Wire};
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, MissedTickBehavior, sleep, timeout};
 use tokio_stream::Stream;
-use tonic::transport::{Endpoint, Uri};
+use tonic::transport::{Channel, Endpoint, Uri};
 use tower::service_fn;
 
 use super::clock::ClockOffset;
+use super::directory::{Directory, GROUP, GROUPS};
 use super::link_error::LinkError;
 use super::lost::Lost;
 use super::request::TracedRequest;
@@ -49,6 +51,10 @@ const HEARTBEAT: Duration = Duration::from_secs(1);
 const MISSED: u32 = 5;
 /// How long that is.
 pub(crate) const SILENCE: Duration = Duration::from_secs(HEARTBEAT.as_secs() * MISSED as u64);
+/// How long what is asked of a group waits for its next leader,
+const ELECTION: Duration = Duration::from_secs(5);
+/// and the pause between two attempts to find that one.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
 /// Pauses between attempts to connect.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 
@@ -61,6 +67,8 @@ pub trait LinkHandshake: Send + Sync + 'static {
     fn hello(&self) -> Ask;
     /// Whether the first answer is a good one; else why not.
     fn welcome(&self, answer: Answer) -> Result<(), LinkError>;
+    /// The process has groups of replicas: which, and who leads them.
+    fn redirected(&self, _: &Groups) {}
     /// What the node says unasked, and what it tells of itself: of no interest to who has no clients.
     fn heard(&self, _: Answer) {}
     /// Digest of the map as it is known here: the node sends its own map if that is another one. 0 if there is none.
@@ -103,6 +111,8 @@ pub struct Traffic {
 struct Awaited {
     answer: oneshot::Sender<Result<Answer, Lost>>,
     since: Instant,
+    /// It is about something that the node forgets with the stream.
+    of_stream: bool,
     /// If it is traced.
     span: Option<Box<TracedRequest>>,
 }
@@ -121,6 +131,10 @@ struct LinkState {
     next_id: u64,
     queue: Vec<Request>,
     queue_bytes: usize,
+    /// The link leads to a group that has no leader yet: what is asked waits here for the next stream.
+    holds: bool,
+    held: Vec<Request>,
+    held_bytes: usize,
     /// When the first of those in the queue was asked, if its answer is awaited.
     batch_since: Option<Instant>,
     /// Those up to this number have left the queue.
@@ -151,9 +165,13 @@ struct GivesUp {
 impl Drop for GivesUp {
     fn drop(&mut self) {
         let mut state = self.shared.state.lock();
-        if state.waiting.remove(&self.id).is_some() && state.up {
-            state.push(Ask::Cancel(Cancel { id: self.id }));
-            state.wake();
+        if state.waiting.remove(&self.id).is_some() {
+            if state.up {
+                state.push(Ask::Cancel(Cancel { id: self.id }));
+                state.wake();
+            } else {
+                state.held.retain(|request| request.id != self.id);
+            }
         }
     }
 }
@@ -181,9 +199,23 @@ impl Pending {
 impl Link {
     /// Opens a stream to `address`, `HOST:PORT`, over TLS if that is given, and keeps it open. Needs a runtime.
     pub fn open(address: String, tls: Option<Arc<Tls>>, handshake: Arc<dyn LinkHandshake>) -> Link {
+        Link::to(address, None, tls, handshake)
+    }
+
+    /// The same to the node of this name: the leader of a group of `directory`, if there is one of this name, otherwise the
+    /// node at this address.
+    pub fn to(
+        name: String,
+        directory: Option<Arc<Directory>>,
+        tls: Option<Arc<Tls>>,
+        handshake: Arc<dyn LinkHandshake>,
+    ) -> Link {
         let shared = Arc::<Shared>::default();
-        let driver = tokio::spawn(drive(address.clone(), tls, shared.clone(), handshake));
-        Link { address, shared, driver }
+        let directory = directory.filter(|directory| directory.address(&name, 0).is_some());
+        shared.state.lock().holds = directory.is_some();
+        let way = Way { name: name.clone(), directory, tls };
+        let driver = tokio::spawn(drive(way, shared.clone(), handshake));
+        Link { address: name, shared, driver }
     }
 
     /// Where the node is.
@@ -239,18 +271,27 @@ impl Link {
 
     /// Sends a request.
     pub fn ask(&self, body: Ask) -> Pending {
-        self.ask_if(body, |state| if state.leaving { Err(state.reason.clone()) } else { Ok(()) })
+        let may = |state: &LinkState| match state.leaving && !state.holds {
+            true => Err(state.reason.clone()),
+            false => Ok(()),
+        };
+        self.ask_if(body, false, may)
     }
 
     /// Sends a request about something that the node forgets with this stream: not on another one.
     pub fn ask_on(&self, stream: u64, body: Ask) -> Pending {
-        self.ask_if(body, |state| match state.stream == stream {
+        self.ask_if(body, true, |state| match state.stream == stream {
             true => Ok(()),
             false => Err(LinkError::OtherStream),
         })
     }
 
-    fn ask_if(&self, body: Ask, may: impl FnOnce(&LinkState) -> Result<(), LinkError>) -> Pending {
+    fn ask_if(
+        &self,
+        body: Ask,
+        of_stream: bool,
+        may: impl FnOnce(&LinkState) -> Result<(), LinkError>,
+    ) -> Pending {
         let mut state = self.shared.state.lock();
         self.shared.traffic.requests.fetch_add(1, Ordering::Relaxed);
         if let Err(reason) = state.may_send().and_then(|()| may(&state)) {
@@ -258,14 +299,16 @@ impl Link {
             return Pending { id: 0, answer: Err(Lost { maybe_done: false, reason }), gives_up: None };
         }
         let span = Part::begin().map(|part| Box::new(TracedRequest::new(part, &self.address, &body)));
+        // What belongs to a stream that is about to end is still answered there.
+        let push = if of_stream { LinkState::push_now } else { LinkState::push };
         if let Some(span) = &span {
-            state.push(Ask::Trace(span.trace()));
+            push(&mut state, Ask::Trace(span.trace()));
         }
-        let id = state.push(body);
+        let id = push(&mut state, body);
         let (answer, hears) = oneshot::channel();
         // What leaves together was asked at about the same time.
         let since = *state.batch_since.get_or_insert_with(Instant::now);
-        state.waiting.insert(id, Awaited { answer, since, span });
+        state.waiting.insert(id, Awaited { answer, since, of_stream, span });
         state.wake();
         Pending { id, answer: Ok(hears), gives_up: None }
     }
@@ -284,14 +327,14 @@ impl Link {
 impl Drop for Link {
     fn drop(&mut self) {
         self.driver.abort();
-        self.shared.fall(&LinkError::Closed);
+        self.shared.fall(&LinkError::Closed, false);
     }
 }
 
 impl Shared {
-    /// The stream is broken: everybody learns of it.
-    fn fall(&self, reason: &LinkError) {
-        let lost = self.state.lock().fall(reason);
+    /// The stream is broken: everybody learns of it. With `waits` what is asked from now on waits for the next stream.
+    fn fall(&self, reason: &LinkError, waits: bool) {
+        let lost = self.state.lock().fall(reason, waits);
         self.traffic.errors.fetch_add(lost as u64, Ordering::Relaxed);
     }
 }
@@ -300,16 +343,37 @@ impl LinkState {
     fn may_send(&self) -> Result<(), LinkError> {
         match self.up || !self.tried {
             false => Err(self.reason.clone()),
-            true if self.queue_bytes > QUEUE_BYTES => Err(LinkError::TooManyRequests),
+            true if self.queue_bytes + self.held_bytes > QUEUE_BYTES => Err(LinkError::TooManyRequests),
             true => Ok(()),
         }
     }
 
     fn push(&mut self, body: Ask) -> u64 {
+        if !self.holds {
+            return self.push_now(body);
+        }
+        self.next_id += 1;
+        self.held_bytes += bytes_of(&body);
+        self.held.push(Request { id: self.next_id, body: Some(body) });
+        self.next_id
+    }
+
+    /// Adds a request that belongs to the stream itself.
+    fn push_now(&mut self, body: Ask) -> u64 {
         self.next_id += 1;
         self.queue_bytes += bytes_of(&body);
         self.queue.push(Request { id: self.next_id, body: Some(body) });
         self.next_id
+    }
+
+    /// The node has greeted: what waited for it is sent.
+    fn rise(&mut self) {
+        self.up = true;
+        self.holds = false;
+        self.queue_bytes += std::mem::take(&mut self.held_bytes);
+        self.queue.append(&mut self.held);
+        self.settle();
+        self.wake();
     }
 
     fn wake(&mut self) {
@@ -324,38 +388,68 @@ impl LinkState {
     }
 
     /// The node is about to end. Nothing more is begun there.
-    fn leave(&mut self) {
+    fn leave(&mut self, is_group: bool) {
         self.leaving = true;
+        // A group has another leader soon.
+        self.holds = is_group;
         self.reason = LinkError::ShuttingDown;
         self.wake();
     }
 
     /// Whether all is answered that a node that is about to end was asked.
     fn has_left(&self) -> bool {
-        self.leaving && self.queue.is_empty() && self.waiting.is_empty()
+        // The held ones were not asked; a trace has no answer.
+        let asked =
+            self.waiting.len() - self.held.iter().filter(|held| self.waiting.contains_key(&held.id)).count();
+        self.leaving && self.queue.is_empty() && asked == 0
     }
 
-    /// The same; how many waited for answers.
-    fn fall(&mut self, reason: &LinkError) -> usize {
-        self.up = false;
+    /// The same; how many waited for answers and get none.
+    fn fall(&mut self, reason: &LinkError, waits: bool) -> usize {
+        let was_up = std::mem::replace(&mut self.up, false);
         self.leaving = false;
-        (self.heartbeat, self.clock) = (None, None);
-        self.settle();
         self.reason = reason.clone();
-        self.queue.clear();
+        (self.heartbeat, self.clock) = (None, None);
+        let unsent = std::mem::take(&mut self.queue);
         self.queue_bytes = 0;
         self.batch_since = None;
+        self.settle();
+        if waits {
+            self.hold(unsent);
+            // What belongs to the stream that was up is not for the next one.
+            self.stream += u64::from(was_up);
+            self.tried = false;
+        } else {
+            self.held.clear();
+            self.held_bytes = 0;
+        }
+        self.holds = waits;
         self.wake();
-        let count = self.waiting.len();
-        for (id, waiting) in self.waiting.drain() {
-            let lost = Err(Lost { maybe_done: id <= self.sent, reason: reason.clone() });
+        let held: HashSet<u64> = self.held.iter().map(|request| request.id).collect();
+        let lost: Vec<u64> = self.waiting.keys().copied().filter(|id| !held.contains(id)).collect();
+        for id in &lost {
+            let Some(waiting) = self.waiting.remove(id) else { continue };
+            let lost = Err(Lost { maybe_done: *id <= self.sent, reason: reason.clone() });
             if let Some(span) = waiting.span {
                 span.end(&lost);
             }
             // Whoever does not listen any more needs no answer.
             let _ = waiting.answer.send(lost);
         }
-        count
+        lost.len()
+    }
+
+    /// Keeps requests that were not sent for the next stream, but for those that belong to the present one.
+    fn hold(&mut self, unsent: Vec<Request>) {
+        let is_free = |request: &Request| {
+            self.waiting.get(&request.id).is_some_and(|awaited| !awaited.of_stream)
+                && !matches!(request.body, Some(Ask::Handshake(_) | Ask::Heartbeat(_)))
+        };
+        // They are older than those that are held already.
+        let mut held: Vec<Request> = unsent.into_iter().filter(is_free).collect();
+        held.append(&mut self.held);
+        self.held_bytes = held.iter().filter_map(|request| request.body.as_ref()).map(bytes_of).sum();
+        self.held = held;
     }
 }
 
@@ -419,53 +513,79 @@ impl Stream for Outgoing {
     }
 }
 
-async fn drive(
-    address: String,
+/// Where a link leads.
+struct Way {
+    /// Of the node: its address, or its group.
+    name: String,
+    /// Knows the leaders of groups; none if the name is an address.
+    directory: Option<Arc<Directory>>,
     tls: Option<Arc<Tls>>,
-    shared: Arc<Shared>,
-    handshake: Arc<dyn LinkHandshake>,
-) {
+}
+
+impl Way {
+    /// Where to connect to with this attempt.
+    fn address(&self, attempt: usize) -> String {
+        let leader = self.directory.as_ref().and_then(|directory| directory.address(&self.name, attempt));
+        leader.unwrap_or_else(|| self.name.clone())
+    }
+}
+
+async fn drive(way: Way, shared: Arc<Shared>, handshake: Arc<dyn LinkHandshake>) {
     let mut pause = PAUSES.0;
+    let (mut attempt, mut down_since) = (0, Instant::now());
     loop {
         let opened = Instant::now();
-        let reason = run(&address, tls.as_ref(), &shared, &*handshake).await;
+        let reason = run(&way, attempt, &shared, &*handshake).await;
         let was_up = shared.state.lock().up;
-        shared.fall(&reason);
+        if was_up {
+            down_since = Instant::now();
+        }
+        // A group has another leader soon: what is asked meanwhile waits for that one.
+        let waits = way.directory.is_some() && down_since.elapsed() < ELECTION;
+        shared.fall(&reason, waits);
         if was_up {
             handshake.lost();
         }
         if opened.elapsed() > PAUSES.1 {
             pause = PAUSES.0;
         }
-        sleep(pause).await;
-        pause = (pause * 2).min(PAUSES.1);
+        match &way.directory {
+            Some(directory) => {
+                attempt = if was_up { 0 } else { attempt + 1 };
+                if !matches!(reason, LinkError::NotLeader) {
+                    directory.forget_leader(&way.name);
+                }
+                sleep(LOOK_AGAIN).await;
+            }
+            None => {
+                sleep(pause).await;
+                pause = (pause * 2).min(PAUSES.1);
+            }
+        }
     }
 }
 
-/// One stream from its beginning to its end. Why it ended.
-async fn run(
-    address: &str,
-    tls: Option<&Arc<Tls>>,
-    shared: &Arc<Shared>,
-    handshake: &dyn LinkHandshake,
-) -> LinkError {
-    let endpoint = match Endpoint::from_shared(format!("http://{address}")) {
-        Ok(endpoint) => endpoint,
-        Err(error) => {
-            return LinkError::InvalidAddress(Box::new((address.to_owned(), error.to_string())));
-        }
-    };
+/// A connection for gRPC, over TLS if that is given. Whatever the address says: the way there is known here.
+pub(crate) async fn connect(address: &str, tls: Option<&Arc<Tls>>) -> Result<Channel, LinkError> {
+    let endpoint = Endpoint::from_shared(format!("http://{address}"))
+        .map_err(|error| LinkError::InvalidAddress(Box::new((address.to_owned(), error.to_string()))))?;
     let endpoint = endpoint
         .connect_timeout(CONNECT)
         .initial_stream_window_size(WINDOW_BYTES)
         .initial_connection_window_size(WINDOW_BYTES);
-    // Whatever the address says: the way there is known here.
     let (to, tls) = (address.to_owned(), tls.cloned());
     let connector = service_fn(move |_: Uri| open(to.clone(), tls.clone()));
-    let channel = match timeout(CONNECT, endpoint.connect_with_connector(connector)).await {
-        Ok(Ok(channel)) => channel,
-        Ok(Err(error)) => return LinkError::Connect(innermost(&error)),
-        Err(_) => return LinkError::ConnectTimeout,
+    match timeout(CONNECT, endpoint.connect_with_connector(connector)).await {
+        Ok(connected) => connected.map_err(|error| LinkError::Connect(innermost(&error))),
+        Err(_) => Err(LinkError::ConnectTimeout),
+    }
+}
+
+/// One stream from its beginning to its end. Why it ended.
+async fn run(way: &Way, attempt: usize, shared: &Arc<Shared>, handshake: &dyn LinkHandshake) -> LinkError {
+    let channel = match connect(&way.address(attempt), way.tls.as_ref()).await {
+        Ok(channel) => channel,
+        Err(error) => return error,
     };
     let mut client = StoreClient::new(channel)
         .max_decoding_message_size(MESSAGE_BYTES)
@@ -475,14 +595,28 @@ async fn run(
         state.stream += u64::from(state.tried);
         // Before those that wait for this stream.
         let waiting = std::mem::take(&mut state.queue);
-        state.push(handshake.hello());
+        state.push_now(handshake.hello());
         state.queue.extend(waiting);
         state.stream
     };
-    let answers = timeout(CONNECT, client.link(Outgoing { shared: shared.clone(), stream })).await;
+    let mut request = tonic::Request::new(Outgoing { shared: shared.clone(), stream });
+    if way.directory.is_some()
+        && let Ok(name) = way.name.parse()
+    {
+        request.metadata_mut().insert(GROUP, name);
+    }
+    let answers = timeout(CONNECT, client.link(request)).await;
     let mut answers = match answers {
         Ok(Ok(answers)) => answers.into_inner(),
         Ok(Err(status)) => {
+            if let Some(groups) = groups_of(&status) {
+                if let Some(directory) = &way.directory {
+                    // Those of another cluster are not believed.
+                    let _ = directory.learn(&groups);
+                }
+                handshake.redirected(&groups);
+                return LinkError::NotLeader;
+            }
             let why = std::error::Error::source(&status).map(innermost);
             return LinkError::StreamRefused(why.unwrap_or_else(|| status.message().to_owned()));
         }
@@ -507,17 +641,23 @@ async fn run(
                 missed += 1;
                 let (map_digest, invalidations) = (handshake.map_digest(), handshake.invalidations_enabled());
                 let mut state = shared.state.lock();
-                let id = state.push(Ask::Heartbeat(Heartbeat { map_digest, invalidations }));
+                let id = state.push_now(Ask::Heartbeat(Heartbeat { map_digest, invalidations }));
                 state.heartbeat = Some((id, Instant::now(), unix_ms()));
                 state.wake();
                 continue;
             }
         };
         missed = 0;
-        if let Err(reason) = take(shared, handshake, responses, &mut greeted) {
+        if let Err(reason) = take(shared, handshake, responses, way.directory.is_some(), &mut greeted) {
             return reason;
         }
     }
+}
+
+/// The groups that a process has, if it refuses a stream because of them.
+pub(crate) fn groups_of(status: &tonic::Status) -> Option<Groups> {
+    let bytes = status.metadata().get_bin(GROUPS)?.to_bytes().ok()?;
+    Groups::decode(bytes).ok()
 }
 
 /// Gives answers to those who wait for them.
@@ -525,6 +665,7 @@ fn take(
     shared: &Shared,
     handshake: &dyn LinkHandshake,
     responses: Responses,
+    is_group: bool,
     greeted: &mut bool,
 ) -> Result<(), LinkError> {
     let now = Instant::now();
@@ -572,13 +713,11 @@ fn take(
             }
             handshake.welcome(answer)?;
             *greeted = true;
-            let mut state = shared.state.lock();
-            state.up = true;
-            state.settle();
+            shared.state.lock().rise();
             continue;
         }
         if matches!(answer, Answer::Draining(_)) {
-            shared.state.lock().leave();
+            shared.state.lock().leave(is_group);
         } else {
             handshake.heard(answer);
         }

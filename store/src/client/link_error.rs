@@ -40,6 +40,8 @@ pub enum LinkError {
     Closed,
     /// Too many requests wait.
     TooManyRequests,
+    /// The process does not lead the group of replicas.
+    NotLeader,
     /// The stream that the request belongs to is gone.
     OtherStream,
 }
@@ -66,6 +68,7 @@ impl fmt::Display for LinkError {
             LinkError::ShuttingDown => "the node is shutting down",
             LinkError::Closed => "the connection is closed",
             LinkError::TooManyRequests => "too many requests are pending",
+            LinkError::NotLeader => "its group of replicas has no leader at the moment",
             LinkError::OtherStream => "the connection was lost in the meantime",
         })
     }

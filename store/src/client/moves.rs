@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use proto::store::v1 as wire;
+use proto::store::v1::store_client::StoreClient;
 use wire::refusal::Code;
 use wire::request::Body as Ask;
 use wire::response::Body as Answer;
@@ -13,10 +14,13 @@ use wire::response::Body as Answer;
 use super::clock::ClockOffset;
 use super::cluster::Cluster;
 use super::credentials::PeerCredentials;
-use super::link::{Link, LinkHandshake};
+use super::directory::Directory;
+use super::link::{self, Link, LinkHandshake};
 use super::link_error::LinkError;
 use super::topology_error::{NodeError, TopologyError};
 use crate::journal::fail_point;
+use crate::random::random;
+use crate::replication::Groups;
 use crate::topology::{NodeId, SlotMap};
 
 /// Why a batch of slots was not moved.
@@ -71,16 +75,37 @@ pub struct Member {
     pub up: Result<(), LinkError>,
 }
 
-/// The map of the cluster that these nodes are of, as far as they can be asked. None of them takes a place for that.
-pub async fn look(addresses: &[String], credentials: &PeerCredentials) -> Result<SlotMap, TopologyError> {
-    let looks: Vec<(Arc<Look>, Link)> = addresses
+/// The map of the cluster that these nodes are of, as far as they can be asked, and what is known of its groups of replicas. None
+/// of them takes a place for that.
+pub async fn look(
+    addresses: &[String],
+    credentials: &PeerCredentials,
+) -> Result<(SlotMap, Arc<Directory>), TopologyError> {
+    let directory = Arc::<Directory>::default();
+    let mut known = look_at(addresses, &directory, credentials).await;
+    if let Some(groups) = directory.groups() {
+        let names: Vec<String> = groups.groups.into_iter().map(|group| group.name).collect();
+        known = look_at(&names, &directory, credentials).await;
+    }
+    Ok((known?, directory))
+}
+
+/// The map of these nodes, which are addresses or groups of the directory.
+async fn look_at(
+    nodes: &[String],
+    directory: &Arc<Directory>,
+    credentials: &PeerCredentials,
+) -> Result<SlotMap, TopologyError> {
+    let looks: Vec<(Arc<Look>, Link)> = nodes
         .iter()
-        .map(|address| {
+        .map(|node| {
             let look = Arc::new(Look {
                 token: credentials.token.clone().unwrap_or_default(),
                 map: Mutex::default(),
+                directory: directory.clone(),
             });
-            (look.clone(), Link::open(address.clone(), credentials.tls.clone(), look))
+            let tls = credentials.tls.clone();
+            (look.clone(), Link::to(node.clone(), Some(directory.clone()), tls, look))
         })
         .collect();
     let mut known: Option<SlotMap> = None;
@@ -99,11 +124,39 @@ pub async fn look(addresses: &[String], credentials: &PeerCredentials) -> Result
             });
         }
     }
-    let nobody = || match errors.is_empty() {
+    known.ok_or(match errors.is_empty() {
         true => TopologyError::NoCluster,
         false => TopologyError::Unreachable(errors),
-    };
-    known.ok_or_else(nobody)
+    })
+}
+
+/// Makes the processes at these addresses, which must have no data, a cluster whose groups have so many replicas each. If some of
+/// them are one already, with the same addresses and replicas, the others are added to it.
+pub async fn found(
+    addresses: &[String],
+    replicas: usize,
+    credentials: &PeerCredentials,
+) -> Result<Groups, TopologyError> {
+    let mut groups = Groups::found(random().max(1), addresses, replicas)?;
+    let directory = Arc::default();
+    // Processes that are not founded yet have no map.
+    let _ = look_at(addresses, &directory, credentials).await;
+    if let Some(known) = directory.groups() {
+        groups.cluster = known.cluster;
+    }
+    for (process, address) in &groups.processes {
+        let failed = |why| TopologyError::Node(address.clone(), why);
+        let channel = link::connect(address, credentials.tls.as_ref()).await;
+        let mut client = StoreClient::new(channel.map_err(|why| failed(NodeError::Lost(why)))?);
+        let request = wire::FoundCluster {
+            token: credentials.token.clone().unwrap_or_default(),
+            groups: Some(groups.to_wire()),
+            process: *process,
+        };
+        let refused = |status: tonic::Status| failed(NodeError::Refused(status.message().to_owned()));
+        client.found(request).await.map_err(refused)?;
+    }
+    Ok(groups)
 }
 
 /// A transaction that is prepared on a node.
@@ -161,7 +214,8 @@ pub async fn accept(
     let node = map.nodes().iter().position(|node| node == address);
     let node = node.ok_or_else(|| TopologyError::unknown_node(&map, address))?;
     let failed = |why| TopologyError::Node(address.to_owned(), why);
-    let look = Arc::new(Look { token: credentials.token.clone().unwrap_or_default(), map: Mutex::default() });
+    let token = credentials.token.clone().unwrap_or_default();
+    let look = Arc::new(Look { token, map: Mutex::default(), directory: Arc::default() });
     let link = Link::open(address.to_owned(), credentials.tls.clone(), look);
     link.connected().await.map_err(|reason| failed(NodeError::Lost(reason)))?;
     let accept = wire::Accept { map: Some(map.to_wire()), node: node as u32 };
@@ -182,6 +236,7 @@ pub async fn accept(
 struct Look {
     token: String,
     map: Mutex<Option<wire::SlotMap>>,
+    directory: Arc<Directory>,
 }
 
 impl LinkHandshake for Look {
@@ -198,6 +253,11 @@ impl LinkHandshake for Look {
             Answer::Refusal(refusal) => Err(LinkError::Refused(refusal.reason)),
             _ => Err(LinkError::NoHandshake),
         }
+    }
+
+    fn redirected(&self, groups: &wire::Groups) {
+        // Those of another cluster are not believed.
+        let _ = self.directory.learn(groups);
     }
 
     fn map_digest(&self) -> u64 {

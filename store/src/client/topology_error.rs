@@ -4,6 +4,7 @@ use std::fmt;
 
 use super::clock::ClocksDiffer;
 use super::link_error::{LinkError, MapError};
+use crate::replication::GroupsError;
 use crate::topology::{InvalidMap, SlotMap};
 
 /// Why a cluster does not do what an operator asks for.
@@ -19,6 +20,8 @@ pub enum TopologyError {
     UnknownNode(String, String),
     /// The slot map is none, or would be none.
     Map(MapError),
+    /// The processes cannot be such a cluster.
+    Groups(GroupsError),
 }
 
 /// Why a node does not do what it is asked for.
@@ -61,6 +64,7 @@ impl fmt::Display for TopologyError {
                 write!(f, "{address} is not a node of this cluster; its nodes are {nodes}")
             }
             TopologyError::Map(error) => error.fmt(f),
+            TopologyError::Groups(error) => error.fmt(f),
         }
     }
 }
@@ -81,6 +85,12 @@ impl fmt::Display for NodeError {
 impl std::error::Error for TopologyError {}
 
 impl std::error::Error for NodeError {}
+
+impl From<GroupsError> for TopologyError {
+    fn from(error: GroupsError) -> TopologyError {
+        TopologyError::Groups(error)
+    }
+}
 
 impl From<MapError> for TopologyError {
     fn from(error: MapError) -> TopologyError {

@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use super::entry;
 use super::group_id::GroupId;
 use super::log_disk::LogDisk;
-use crate::journal::{Disk, DiskError, GroupCommit, boot_ms};
+use crate::journal::{DiskError, GroupCommit, boot_ms};
 use crate::node::Node;
 use crate::random::random;
 
@@ -122,15 +122,13 @@ impl std::error::Error for DriverError {}
 impl Driver {
     /// Drives replicas whose logs are on this disk. `warn` logs what an operator has to know.
     pub fn start(
-        disk: Box<dyn Disk>,
+        disk: LogDisk,
         transport: Arc<dyn Transport>,
         warn: fn(&str),
     ) -> Result<Driver, DriverError> {
-        let (disk, saved) = LogDisk::open(disk).map_err(DriverError::Disk)?;
         let inbox = Arc::<Inbox>::default();
         let driving = Driving {
             disk,
-            saved,
             replicas: BTreeMap::new(),
             transport,
             inbox: inbox.clone(),
@@ -240,8 +238,6 @@ struct Driven {
 
 struct Driving {
     disk: LogDisk,
-    /// Logs without a replica yet.
-    saved: BTreeMap<GroupId, consensus::Saved>,
     replicas: BTreeMap<GroupId, Driven>,
     transport: Arc<dyn Transport>,
     inbox: Arc<Inbox>,
@@ -332,8 +328,7 @@ impl Driving {
     }
 
     fn add(&mut self, group: GroupId, settings: &Settings) -> Result<ReplicaHandle, ConsensusError> {
-        let saved = self.saved.remove(&group).unwrap_or_default();
-        let (replica, changes) = Replica::open(settings, saved)?;
+        let (replica, changes) = Replica::open(settings, self.disk.take(group))?;
         // With the first vote, which is flushed.
         self.disk.add(group, changes);
         let (sender, state) = watch::channel(GroupState::default());

@@ -94,7 +94,12 @@ impl Group {
                     group.lead();
                 }
                 self.replica.lead(node.clone(), term);
-                let leadership = Leadership { state: self.replica.state(), stop: self.stop.clone(), term };
+                let leadership = Leadership {
+                    state: self.replica.state(),
+                    stop: self.stop.clone(),
+                    term,
+                    replica: self.replica.clone(),
+                };
                 let reporting = report(self.replica.clone(), node.clone());
                 tokio::select! {
                     () = serve(node.clone(), leadership) => {}
@@ -204,6 +209,7 @@ pub struct Leadership {
     state: watch::Receiver<GroupState>,
     stop: watch::Receiver<bool>,
     term: u64,
+    replica: ReplicaHandle,
 }
 
 impl Leadership {
@@ -220,6 +226,19 @@ impl Leadership {
             // An error: there is no driver any more.
             _ = self.state.wait_for(lost) => false,
             _ = self.stop.wait_for(|stop| *stop) => true,
+        }
+    }
+
+    /// Hands the leadership over to one of these replicas, and waits until it is gone, at most for `patience`.
+    pub async fn hand_over(&mut self, others: &[u64], patience: Duration) {
+        let term = self.term;
+        let lost = |state: &GroupState| state.is_over || !state.role.leads || state.role.term != term;
+        let share = patience / (others.len().max(1) as u32);
+        for other in others {
+            self.replica.transfer(*other);
+            if timeout(share, self.state.wait_for(lost)).await.is_ok() {
+                return;
+            }
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The logs of all groups of a process on one disk, so that one flush is for all of them.
 //!
 //! ```text
+//! f                   which cluster the process belongs to
 //! s<group>            what the replica has promised, and where its log begins
 //! l<group><index>     an entry
 //! ```
@@ -12,6 +13,7 @@ use consensus::{LogChange, LogKey, Saved};
 use super::group_id::GroupId;
 use crate::journal::{Disk, DiskError, Op};
 
+const FOUNDING: &[u8] = b"f";
 const STATE: u8 = b's';
 const ENTRY: u8 = b'l';
 
@@ -19,11 +21,19 @@ const ENTRY: u8 = b'l';
 pub struct LogDisk {
     disk: Box<dyn Disk>,
     batch: Vec<Op>,
+    /// As they were read, of groups without a replica yet.
+    logs: BTreeMap<GroupId, Saved>,
+    founding: Option<Vec<u8>>,
 }
 
 impl LogDisk {
     /// Reads all logs.
-    pub fn open(disk: Box<dyn Disk>) -> Result<(LogDisk, BTreeMap<GroupId, Saved>), DiskError> {
+    pub fn open(disk: Box<dyn Disk>) -> Result<LogDisk, DiskError> {
+        let mut founding = None;
+        disk.scan(FOUNDING, &mut |_, record| {
+            founding = Some(record.to_vec());
+            Ok(())
+        })?;
         let mut logs: BTreeMap<GroupId, Saved> = BTreeMap::new();
         let damaged = |key: &[u8]| DiskError::Damaged {
             file: disk.dir().to_owned(),
@@ -44,11 +54,30 @@ impl LogDisk {
                 Ok(())
             })?;
         }
-        Ok((LogDisk { disk, batch: Vec::new() }, logs))
+        Ok(LogDisk { disk, batch: Vec::new(), logs, founding })
+    }
+
+    /// Which cluster the process belongs to, as [`Founding::to_record`] wrote it; none if it belongs to none.
+    ///
+    /// [`Founding::to_record`]: super::Founding::to_record
+    pub fn founding(&self) -> Option<&[u8]> {
+        self.founding.as_deref()
+    }
+
+    /// The process belongs to this cluster from now on. Durable when this returns.
+    pub fn found(&mut self, record: Vec<u8>) -> Result<(), DiskError> {
+        self.batch.push(Op::Put(FOUNDING.to_vec(), record.clone()));
+        self.founding = Some(record);
+        self.write(true)
+    }
+
+    /// Takes the log of a group as it was read.
+    pub(super) fn take(&mut self, group: GroupId) -> Saved {
+        self.logs.remove(&group).unwrap_or_default()
     }
 
     /// Adds changes of a group's log to the next batch.
-    pub fn add(&mut self, group: GroupId, changes: Vec<LogChange>) {
+    pub(super) fn add(&mut self, group: GroupId, changes: Vec<LogChange>) {
         let op = |change| match change {
             LogChange::Put(key, record) => Op::Put(disk_key(group, key), record),
             LogChange::Delete(key) => Op::Delete(disk_key(group, key)),
@@ -57,7 +86,7 @@ impl LogDisk {
     }
 
     /// Writes the batch; it is durable then if it `must_flush`.
-    pub fn write(&mut self, must_flush: bool) -> Result<(), DiskError> {
+    pub(super) fn write(&mut self, must_flush: bool) -> Result<(), DiskError> {
         if !self.batch.is_empty() {
             let number = self.disk.seq() + 1;
             self.disk.apply(number, &self.batch)?;

@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
-use super::{Driver, Group, GroupId, GroupSettings, Leadership, Transport};
+use super::{Driver, Group, GroupId, GroupSettings, Leadership, LogDisk, Transport};
 use crate::call::ParsedCall;
 use crate::journal::testing::{MemoryDisk, Platter};
 use crate::journal::{Disk, Open, unix_ms};
@@ -81,7 +81,7 @@ impl Cluster {
     fn start_process(&mut self, at: usize) {
         let Process { id, log, data, stop, running } = &mut self.processes[at];
         let warn = |text: &str| println!("{text}");
-        let disk = Box::new(MemoryDisk(log.clone()));
+        let disk = LogDisk::open(Box::new(MemoryDisk(log.clone()))).expect("it is whole");
         let driver = Arc::new(Driver::start(disk, self.wires.clone(), warn).expect("it starts"));
         self.wires.drivers.lock().insert(*id, driver.clone());
         let replica = driver.add(GROUP, *id, &VOTERS).expect("its log is whole");

@@ -9,15 +9,17 @@ use proto::store::v1 as wire;
 use store_engine::CommandError;
 use store_engine::notifications::show_classes;
 use subtle::ConstantTimeEq;
+use tokio::sync::{Notify, oneshot};
 
 use super::handshake::PeerHandshake;
 use super::membership::Membership;
 use super::newcomer::Newcomer;
 use super::registry::Registry;
 use super::sessions::Sessions;
-use crate::client::PeerCredentials;
 use crate::client::link::Link;
+use crate::client::{Directory, PeerCredentials};
 use crate::node::Node;
+use crate::replication::Founding;
 use crate::spans::Sink;
 
 /// The parameter that all gateways and nodes agree on.
@@ -53,6 +55,38 @@ pub(crate) struct Host {
     pub moving: tokio::sync::Mutex<()>,
     /// What it waits for while it has no slot map.
     pub newcomer: Newcomer,
+    /// Where the leaders of groups are, if nodes are groups.
+    pub directory: Option<Arc<Directory>>,
+    /// Where it goes that the process is to have replicas.
+    pub foundings: Foundings,
+}
+
+/// The cluster that a process is to belong to, and where the answer goes: an error says why it does not.
+pub type FoundingRequest = (Founding, oneshot::Sender<Result<(), String>>);
+
+/// Requests that wait for the program.
+#[derive(Default)]
+pub(crate) struct Foundings {
+    request: Mutex<Option<FoundingRequest>>,
+    arrived: Notify,
+}
+
+impl Foundings {
+    /// Adds a request, in place of one that the program has not seen.
+    pub fn add(&self, request: FoundingRequest) {
+        *self.request.lock() = Some(request);
+        self.arrived.notify_one();
+    }
+
+    /// The next request.
+    pub async fn next(&self) -> FoundingRequest {
+        loop {
+            if let Some(request) = self.request.lock().take() {
+                return request;
+            }
+            self.arrived.notified().await;
+        }
+    }
 }
 
 impl Host {
@@ -81,7 +115,8 @@ impl Host {
             return link.clone();
         }
         let handshake = Arc::new(self.handshake(address));
-        let link = Link::open(address.to_owned(), self.credentials.tls.clone(), handshake);
+        let (directory, tls) = (self.directory.clone(), self.credentials.tls.clone());
+        let link = Link::to(address.to_owned(), directory, tls, handshake);
         peers.entry(address.to_owned()).or_insert(Arc::new(link)).clone()
     }
 
@@ -93,16 +128,21 @@ impl Host {
         }
         coordinators.retain(|_, link| link.strong_count() > 0);
         let handshake = self.handshake(&coordinator);
-        let link =
-            Arc::new(Link::open(coordinator.clone(), self.credentials.tls.clone(), Arc::new(handshake)));
+        let (directory, tls) = (self.directory.clone(), self.credentials.tls.clone());
+        let link = Arc::new(Link::to(coordinator.clone(), directory, tls, Arc::new(handshake)));
         coordinators.insert(coordinator, Arc::downgrade(&link));
         link
     }
 
     /// Whether the peer has the token of the cluster, if there is one.
     pub fn has_token(&self, hello: &wire::Handshake) -> bool {
-        let token = self.credentials.token.as_ref();
-        token.is_none_or(|token| token.as_bytes().ct_eq(hello.token.as_bytes()).into())
+        self.is_token(&hello.token)
+    }
+
+    /// Whether this is the token of the cluster, if there is one.
+    pub fn is_token(&self, token: &str) -> bool {
+        let known = self.credentials.token.as_ref();
+        known.is_none_or(|known| known.as_bytes().ct_eq(token.as_bytes()).into())
     }
 
     /// How this node greets another.

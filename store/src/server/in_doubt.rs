@@ -93,7 +93,9 @@ pub(super) fn compare_again(host: &Arc<Host>) {
 /// Asks the coordinator for its decision on a transaction that an operator has ended, however long that takes, and warns if
 /// they differ.
 pub(super) async fn compare(host: Arc<Host>, number: u64) {
-    while let Some(Choice { committed: chosen, roles }) = records::chosen(&host.node, number) {
+    while let Some(Choice { committed: chosen, roles }) = records::chosen(&host.node, number)
+        && !host.node.is_deposed()
+    {
         let coordinator = &roles.coordinator;
         let link = host.way_to(coordinator.clone());
         let request = link.ask(Ask::GetDecision(wire::GetDecision { txn: number })).answer().await;

@@ -172,6 +172,10 @@ pub(super) async fn flush(host: &Host) -> Result<(), Failure> {
 /// A decision that the disk has refused holds once the disk takes it. If it never does, no participant has followed it.
 async fn finish_late(host: Arc<Host>, number: u64) {
     while flush(&host).await.is_err() {
+        if host.node.is_deposed() {
+            // The next leader knows whether it holds.
+            return;
+        }
         tokio::time::sleep(ASK_AGAIN).await;
     }
     host.registry.finished(number);

@@ -57,7 +57,7 @@ pub(super) async fn resolve(host: Arc<Host>, number: u64) {
 pub(super) async fn ask_coordinator(host: &Arc<Host>, number: u64, roles: Roles) {
     let link = host.way_to(roles.coordinator.clone());
     let mut siblings: Option<Vec<Arc<Link>>> = None;
-    while host.registry.roles(number).is_some() {
+    while host.registry.roles(number).is_some() && !host.node.is_deposed() {
         match link.ask(Ask::GetDecision(wire::GetDecision { txn: number })).answer().await {
             Ok(Answer::Decision(decision))
                 if decision.committed || roles.is_coordinator(decision.identity) =>

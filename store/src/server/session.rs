@@ -115,13 +115,14 @@ impl Session {
             let next = tokio::select! {
                 biased;
                 () = &mut end, if leaves_at.is_none() => {
-                    if !self.greeted {
+                    if !self.greeted || host.sessions.is_cut() {
                         break;
                     }
                     self.take_leave();
                     leaves_at = Some(Instant::now() + LEAVING);
                     continue;
                 }
+                () = host.sessions.was_cut(), if leaves_at.is_some() => break,
                 () = sleep_until(leaves_at.unwrap_or_else(Instant::now)), if leaves_at.is_some() => break,
                 next = unless_silent(requests.message()) => next,
             };
@@ -618,6 +619,10 @@ fn settle(host: &Arc<Host>, outbox: &Arc<Outbox>, mut responses: Vec<Response>) 
         for part in waits {
             let span = part.span("journal", SpanKind::Internal);
             part.end(span);
+        }
+        if host.node.is_deposed() {
+            // Another node may say something else.
+            return outbox.end();
         }
         if let Err(reason) = settled {
             for response in &mut responses {

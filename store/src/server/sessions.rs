@@ -33,6 +33,8 @@ pub(crate) struct Sessions {
     switch: Mutex<()>,
     ending: AtomicBool,
     end: Notify,
+    /// The node does not lead its group any more: what it would answer is not true.
+    is_cut: AtomicBool,
 }
 
 struct PeerSession {
@@ -127,6 +129,26 @@ impl Sessions {
         if !self.ending.load(Ordering::Relaxed) {
             end.await;
         }
+    }
+
+    /// Ends all without another word.
+    pub fn cut(&self) {
+        self.is_cut.store(true, Ordering::Relaxed);
+        self.end();
+    }
+
+    /// Done when all are cut off.
+    pub async fn was_cut(&self) {
+        let mut end = pin!(self.end.notified());
+        end.as_mut().enable();
+        if !self.is_cut() {
+            end.await;
+        }
+    }
+
+    /// Whether they were ended so.
+    pub fn is_cut(&self) -> bool {
+        self.is_cut.load(Ordering::Relaxed)
     }
 
     /// Ends all.

@@ -311,7 +311,7 @@ async fn a_decision_names_the_participants_that_it_does_not_reach() {
     let map = one.host.membership.taken().expect("it has a place").map;
     coordinator.stop();
     let other = other.stop();
-    let gateway = Cluster::of(SlotMap::clone(&map), PeerCredentials::default());
+    let gateway = Cluster::of(SlotMap::clone(&map), Arc::default(), PeerCredentials::default());
     for link in gateway.links() {
         // Two of them are down.
         drop(link.connected().await);

@@ -37,6 +37,30 @@ pub fn of_node(
     totals
 }
 
+/// Of a process with replicas: of the process, and the sums over the groups that it leads.
+pub fn of_replicas(
+    leading: &[(String, Service)],
+    spans: &Spans,
+    started: Instant,
+    ready: bool,
+    maxmemory: u64,
+) -> Gathered {
+    let mut totals = Gathered::default();
+    let sum = |count: fn(&Service) -> u64| leading.iter().map(|(_, service)| count(service)).sum::<u64>();
+    totals.number("moonshard_node_streams", sum(|service| service.streams() as u64));
+    totals.number("moonshard_node_requests_total", sum(Service::requests));
+    totals.number("moonshard_node_decisions_contradicted_total", sum(Service::contradicted));
+    process(&mut totals, started, ready);
+    let (mut usage, mut counts) = (Usage::default(), Counts::default());
+    for (_, service) in leading {
+        usage += service.node().usage();
+        counts += service.node().counts();
+    }
+    data(&mut totals, &usage, counts, maxmemory);
+    exports(&mut totals, spans);
+    totals
+}
+
 /// What the collector has taken.
 pub(super) fn exports(totals: &mut Gathered, spans: &Spans) {
     let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);

@@ -4,7 +4,7 @@ use super::*;
 use crate::client::{DistributedTransaction, MAX_CLOCK_DIFFERENCE};
 
 fn gateway(map: SlotMap) -> Arc<Cluster> {
-    Cluster::of(map, PeerCredentials::default())
+    Cluster::of(map, Arc::default(), PeerCredentials::default())
 }
 
 /// The map that a gateway derives from its configuration.

@@ -1,0 +1,102 @@
+//! A process with replicas of the groups of a cluster.
+
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Instant;
+
+use store::Node;
+use store::server::Configure;
+use store::server::process::{Companion, Process, ProcessSettings};
+use tracing::{info, warn};
+
+use super::errors::StartError;
+use super::store::{Beginning, configure};
+use super::{DRAIN, listen};
+use crate::config::{Config, SettingError};
+use crate::export::metrics;
+use crate::net;
+use crate::telemetry::counters::{give_back_memory, unix_ms};
+use crate::telemetry::spans::Spans;
+
+/// What this program adds to a node that leads.
+struct OfProgram(Arc<Config>);
+
+impl Companion for OfProgram {
+    fn configure(&self, node: &Arc<Node>) -> Configure {
+        self.0.apply_settings_of_data(node);
+        configure(&self.0, node)
+    }
+
+    fn background(&self, node: Arc<Node>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        let config = self.0.clone();
+        Box::pin(async move {
+            let background = store::background::run(&node, || config.pace(), unix_ms);
+            tokio::join!(background, crate::app::background::log_disk_failures(&node));
+        })
+    }
+}
+
+/// Takes part in the groups of the cluster until a signal comes.
+pub async fn serve(config: &Arc<Config>, dir: PathBuf, beginning: Beginning) -> Result<(), StartError> {
+    let Beginning { mut signals, certificates, credentials, listener, bound } = beginning;
+    let spans = Spans::new(config.clone());
+    let settings = ProcessSettings {
+        dir,
+        shards: config.shards.get_usize(),
+        credentials,
+        clock: unix_ms,
+        sink: spans.sink(),
+        warn: |text| warn!("{text}"),
+        companion: Box::new(OfProgram(config.clone())),
+    };
+    let (process, running) = Process::start(settings).map_err(StartError::Replicas)?;
+    give_back_memory();
+    let founding = process.founding();
+    info!("process {} of the cluster {:016x}", founding.process, founding.groups.cluster);
+    let following = tokio::spawn({
+        let certificates = certificates.clone();
+        async move { certificates.follow().await }
+    });
+    let (stop, mut stopped) = tokio::sync::watch::channel(false);
+    let mut serving = tokio::spawn(process.clone().serve(listener, running, async move {
+        let _ = stopped.wait_for(|stop| *stop).await;
+    }));
+    let (set_ready, ready) = tokio::sync::watch::channel(true);
+    let mut addresses = format!("grpc={bound}");
+    if let Some(address) = config.http.get() {
+        let (listener, bound) = listen("http", &address, config)?;
+        addresses.push_str(&format!(" http={bound}"));
+        let (started, config_of_metrics) = (Instant::now(), config.clone());
+        let text = move |ready| {
+            let most = config_of_metrics.maxmemory.get();
+            metrics::render(&metrics::of_replicas(&process.leading(), &spans, started, ready, most))
+        };
+        tokio::spawn(net::http::serve_health(
+            config.clone(),
+            listener,
+            ready,
+            move |stream, _| certificates.wire_of_probe(stream),
+            text,
+        ));
+    }
+    println!("moonshard store ready {addresses}");
+    tokio::select! {
+        () = signals.any() => {}
+        ended = &mut serving => {
+            let error = match ended {
+                Ok(Err(error)) => SettingError::new("grpc", error),
+                _ => SettingError::new("grpc", "the gRPC server stopped unexpectedly"),
+            };
+            return Err(error.into());
+        }
+    }
+    info!("shutting down: gateways are notified, the groups that this process leads get other leaders");
+    let _ = set_ready.send(false);
+    let _ = stop.send(true);
+    if tokio::time::timeout(2 * DRAIN, serving).await.is_err() {
+        info!("shutting down: open connections were closed after the grace period");
+    }
+    following.abort();
+    Ok(())
+}
