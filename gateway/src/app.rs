@@ -2,6 +2,7 @@
 
 mod background;
 mod errors;
+mod peers;
 mod replicas;
 mod report;
 pub mod store;

@@ -16,6 +16,7 @@ mod moves;
 pub(crate) mod request;
 mod topology_error;
 mod transaction;
+pub(crate) mod way;
 
 pub use backoff::Backoff;
 pub use clock::{ClockOffset, ClocksDiffer, MAX_CLOCK_DIFFERENCE};

@@ -43,8 +43,8 @@ use tokio::net::TcpListener;
 use tokio_stream::Stream;
 use tonic::{Request, Response, Status, Streaming};
 
-use crate::client::link::{MESSAGE_BYTES, WINDOW_BYTES};
 use crate::client::{Directory, PeerCredentials};
+use crate::client::{link::MESSAGE_BYTES, way::WINDOW_BYTES};
 use crate::node::Node;
 use crate::random::random;
 use crate::spans::Sink;

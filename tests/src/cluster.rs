@@ -6,6 +6,7 @@ use resp::Value;
 use store_engine::slot;
 
 use crate::ports::{fixed_listener, fixed_port};
+use crate::process::command;
 use crate::proxy::Proxy;
 use crate::temp_dir::TempDir;
 use crate::{Client, TestServer, wait_until};
@@ -265,6 +266,22 @@ impl TestCluster {
         cluster
     }
 
+    /// So many stores with a group each, of which all groups have three replicas, and gateways.
+    pub fn start_replicated(stores: usize, gateways: usize) -> TestCluster {
+        let mut stores: Vec<Member> = (0..stores).map(|_| Member::store(Some("sync"), &[])).collect();
+        stores.iter_mut().for_each(Member::start);
+        let wires: Vec<Proxy> =
+            stores.iter().map(|store| Proxy::start(fixed_listener(), store.address())).collect();
+        let addresses: Vec<SocketAddr> = wires.iter().map(Proxy::address).collect();
+        let (code, text) = found(&addresses, "3");
+        assert_eq!(code, Some(0), "{text}");
+        let mut gateways: Vec<Member> = (0..gateways).map(|_| Member::gateway(&addresses, &[])).collect();
+        gateways.iter_mut().for_each(Member::start);
+        let cluster = TestCluster { stores, gateways, wires };
+        cluster.wait();
+        cluster
+    }
+
     /// Waits until every gateway reaches all stores.
     pub fn wait(&self) {
         for gateway in &self.gateways {
@@ -282,6 +299,15 @@ impl TestCluster {
     pub fn key(&self, store: usize, name: &str) -> String {
         key_on(store, self.stores.len(), name)
     }
+}
+
+/// Makes a cluster of processes; what `moonshard topology found` exits with, and what it says.
+pub fn found(addresses: &[SocketAddr], replicas: &str) -> (Option<i32>, String) {
+    let stores: Vec<String> = addresses.iter().map(SocketAddr::to_string).collect();
+    let line = ["topology", "found", "--replicas", replicas, "--stores", &stores.join(",")];
+    let output = command(&line).output().expect("it starts");
+    let text = [output.stdout, output.stderr].concat();
+    (output.status.code(), String::from_utf8_lossy(&text).into_owned())
 }
 
 /// A key with this name that the given one of so many stores has.

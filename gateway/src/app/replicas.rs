@@ -11,7 +11,7 @@ use store::server::process::{Companion, Process, ProcessSettings};
 use tracing::{info, warn};
 
 use super::errors::StartError;
-use super::store::{Beginning, configure};
+use super::peers::{Beginning, configure};
 use super::{DRAIN, listen};
 use crate::config::{Config, SettingError};
 use crate::export::metrics;

@@ -1,28 +1,24 @@
 //! A store node as a process of its own.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
+use store::Store;
 use store::client::PeerCredentials;
-use store::server::{Configure, Service, process};
-use store::{Node, Store};
-use tokio::net::TcpListener;
+use store::server::{Service, process};
 use tokio::runtime::Builder;
 use tracing::{info, warn};
 
 use super::errors::StartError;
+use super::peers::{Beginning, begin, configure};
 use super::replicas;
 use super::telemetry::{self, OfNode};
-use super::{DRAIN, Signals, listen};
+use super::{DRAIN, listen};
 use crate::app::report;
 use crate::config::{Address, Config, SettingError};
 use crate::export::metrics;
 use crate::net;
-use crate::process::certificates::Certificates;
-use crate::process::descriptors;
-use crate::process::persistence::{Storage, token};
-use crate::telemetry::counters::{Listener, give_back_memory, unix_ms};
-use crate::telemetry::log;
+use crate::process::persistence::Storage;
+use crate::telemetry::counters::{give_back_memory, unix_ms};
 use crate::telemetry::spans::Spans;
 
 /// Serves gateways until SIGTERM or SIGINT. With `accept_loss` it does so although data is lost.
@@ -36,53 +32,6 @@ pub fn serve(config: Config, accept_loss: bool) -> Result<(), StartError> {
     let result = runtime.block_on(run(&Arc::new(config), accept_loss));
     runtime.shutdown_timeout(std::time::Duration::from_secs(1));
     result
-}
-
-/// What a process that serves other processes begins with.
-pub(super) struct Beginning {
-    pub signals: Signals,
-    pub certificates: Arc<Certificates>,
-    pub credentials: PeerCredentials,
-    pub listener: TcpListener,
-    pub bound: SocketAddr,
-}
-
-fn begin(config: &Arc<Config>) -> Result<Beginning, StartError> {
-    let signals = Signals::new()?;
-    log::follow(config);
-    descriptors::raise_limit();
-    config.stores.set(Vec::new());
-    let certificates = Arc::new(Certificates::load(config)?);
-    // What is spoken here is spoken among nodes.
-    let tls = certificates.of(Listener::Grpc).cloned();
-    if tls.is_some() && config.tls_ca_cert_file.get().is_none() {
-        let why = "tls-ca-cert-file is required to verify other nodes";
-        return Err(SettingError::new("tls-cert-file", why).into());
-    }
-    let credentials = PeerCredentials { token: token(config)?, tls };
-    let address = config.grpc.get().ok_or(SettingError::new("grpc", "no address is set"))?;
-    let (listener, bound) = listen("grpc", &address, config)?;
-    let knows_peers =
-        credentials.token.is_some() || credentials.tls.as_ref().is_some_and(|tls| tls.knows_clients());
-    if !knows_peers && !bound.ip().is_loopback() {
-        let why = "the address is not a loopback address, so unauthenticated peers could change all data; set \
-                   cluster-token-file, or enable TLS with tls-auth-clients";
-        return Err(SettingError::new("grpc", format_args!("{bound}: {why}")).into());
-    }
-    Ok(Beginning { signals, certificates, credentials, listener, bound })
-}
-
-/// What changes parameters of a node as gateways ask for it.
-pub(super) fn configure(config: &Arc<Config>, node: &Arc<Node>) -> Configure {
-    let (node, config) = (node.clone(), config.clone());
-    Box::new(move |settings: &[(String, String)]| {
-        let pairs: Vec<_> =
-            settings.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())).collect();
-        config.set(&pairs)?;
-        log::follow(&config);
-        config.apply_settings_of_data(&node);
-        Ok(())
-    })
 }
 
 async fn run(config: &Arc<Config>, accept_loss: bool) -> Result<(), StartError> {

@@ -2,7 +2,6 @@
 //! that was asked is answered with that, and the stream is opened again.
 
 use std::collections::{HashMap, HashSet};
-use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -10,26 +9,22 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use foldhash::fast::RandomState;
-use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
-use prost::Message as _;
 use proto::store::v1::request::Body as Ask;
 use proto::store::v1::response::Body as Answer;
 use proto::store::v1::store_client::StoreClient;
 use proto::store::v1::{Cancel, Groups, Heartbeat, Record, Request, Requests, Response, Responses, Status};
-use tls::{Protocol, Tls, Wire};
-use tokio::net::TcpStream;
+use tls::Tls;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, MissedTickBehavior, sleep, timeout};
 use tokio_stream::Stream;
-use tonic::transport::{Channel, Endpoint, Uri};
-use tower::service_fn;
 
 use super::clock::ClockOffset;
-use super::directory::{Directory, GROUP, GROUPS};
+use super::directory::{Directory, GROUP};
 use super::link_error::LinkError;
 use super::lost::Lost;
 use super::request::TracedRequest;
+use super::way::{CONNECT, Way, connect, groups_of, innermost};
 use crate::journal::unix_ms;
 use crate::latency::Times;
 use crate::spans::Part;
@@ -40,10 +35,6 @@ pub(crate) const MESSAGE_BYTES: usize = 1 << 30;
 const BATCH_BYTES: usize = 4 << 20;
 /// Requests may wait for the network with so many bytes; then they are refused.
 const QUEUE_BYTES: usize = 256 << 20;
-/// What may be under way unread, for a stream and for a connection.
-pub(crate) const WINDOW_BYTES: u32 = 16 << 20;
-/// How long a connection may take to be made.
-const CONNECT: Duration = Duration::from_secs(2);
 /// How often both sides show that they live,
 const HEARTBEAT: Duration = Duration::from_secs(1);
 /// and after how many beats without a sign one is given up. They are counted: whoever stood still itself has heard
@@ -513,23 +504,6 @@ impl Stream for Outgoing {
     }
 }
 
-/// Where a link leads.
-struct Way {
-    /// Of the node: its address, or its group.
-    name: String,
-    /// Knows the leaders of groups; none if the name is an address.
-    directory: Option<Arc<Directory>>,
-    tls: Option<Arc<Tls>>,
-}
-
-impl Way {
-    /// Where to connect to with this attempt.
-    fn address(&self, attempt: usize) -> String {
-        let leader = self.directory.as_ref().and_then(|directory| directory.address(&self.name, attempt));
-        leader.unwrap_or_else(|| self.name.clone())
-    }
-}
-
 async fn drive(way: Way, shared: Arc<Shared>, handshake: Arc<dyn LinkHandshake>) {
     let mut pause = PAUSES.0;
     let (mut attempt, mut down_since) = (0, Instant::now());
@@ -562,22 +536,6 @@ async fn drive(way: Way, shared: Arc<Shared>, handshake: Arc<dyn LinkHandshake>)
                 pause = (pause * 2).min(PAUSES.1);
             }
         }
-    }
-}
-
-/// A connection for gRPC, over TLS if that is given. Whatever the address says: the way there is known here.
-pub(crate) async fn connect(address: &str, tls: Option<&Arc<Tls>>) -> Result<Channel, LinkError> {
-    let endpoint = Endpoint::from_shared(format!("http://{address}"))
-        .map_err(|error| LinkError::InvalidAddress(Box::new((address.to_owned(), error.to_string()))))?;
-    let endpoint = endpoint
-        .connect_timeout(CONNECT)
-        .initial_stream_window_size(WINDOW_BYTES)
-        .initial_connection_window_size(WINDOW_BYTES);
-    let (to, tls) = (address.to_owned(), tls.cloned());
-    let connector = service_fn(move |_: Uri| open(to.clone(), tls.clone()));
-    match timeout(CONNECT, endpoint.connect_with_connector(connector)).await {
-        Ok(connected) => connected.map_err(|error| LinkError::Connect(innermost(&error))),
-        Err(_) => Err(LinkError::ConnectTimeout),
     }
 }
 
@@ -654,12 +612,6 @@ async fn run(way: &Way, attempt: usize, shared: &Arc<Shared>, handshake: &dyn Li
     }
 }
 
-/// The groups that a process has, if it refuses a stream because of them.
-pub(crate) fn groups_of(status: &tonic::Status) -> Option<Groups> {
-    let bytes = status.metadata().get_bin(GROUPS)?.to_bytes().ok()?;
-    Groups::decode(bytes).ok()
-}
-
 /// Gives answers to those who wait for them.
 fn take(
     shared: &Shared,
@@ -734,25 +686,4 @@ pub(crate) async fn unless_silent<T>(next: impl Future<Output = T>) -> Option<T>
         }
     }
     None
-}
-
-/// The connection itself. Its failures are told here, where they are known best.
-async fn open(address: String, tls: Option<Arc<Tls>>) -> io::Result<TokioIo<Wire>> {
-    let tcp = TcpStream::connect(&address).await?;
-    tcp.set_nodelay(true)?;
-    let Some(tls) = tls else { return Ok(TokioIo::new(tcp.into())) };
-    let host = address.rsplit_once(':').map_or(&*address, |(host, _)| host);
-    let wire = tls.connect(tcp, host, Protocol::Grpc)?;
-    wire.agreed().await?;
-    // The other side speaks first, or says what it has against us.
-    wire.readable().await?;
-    Ok(TokioIo::new(wire))
-}
-
-fn innermost(error: &dyn std::error::Error) -> String {
-    let mut error = error;
-    while let Some(source) = error.source() {
-        error = source;
-    }
-    error.to_string()
 }

@@ -15,9 +15,10 @@ use super::clock::ClockOffset;
 use super::cluster::Cluster;
 use super::credentials::PeerCredentials;
 use super::directory::Directory;
-use super::link::{self, Link, LinkHandshake};
+use super::link::{Link, LinkHandshake};
 use super::link_error::LinkError;
 use super::topology_error::{NodeError, TopologyError};
+use super::way;
 use crate::journal::fail_point;
 use crate::random::random;
 use crate::replication::Groups;
@@ -146,7 +147,7 @@ pub async fn found(
     }
     for (process, address) in &groups.processes {
         let failed = |why| TopologyError::Node(address.clone(), why);
-        let channel = link::connect(address, credentials.tls.as_ref()).await;
+        let channel = way::connect(address, credentials.tls.as_ref()).await;
         let mut client = StoreClient::new(channel.map_err(|why| failed(NodeError::Lost(why)))?);
         let request = wire::FoundCluster {
             token: credentials.token.clone().unwrap_or_default(),

@@ -13,7 +13,8 @@ use tokio::time::sleep;
 use tokio_stream::wrappers::ReceiverStream;
 
 use crate::client::PeerCredentials;
-use crate::client::link::{self, MESSAGE_BYTES};
+use crate::client::link::MESSAGE_BYTES;
+use crate::client::way;
 use crate::replication::{Driver, Founding, GroupId, Transport};
 
 /// Messages to one process that were not sent yet: more are dropped, as a slow network would.
@@ -96,7 +97,7 @@ impl Way {
 
     /// One stream, until it breaks or no message comes any more.
     async fn run(&self, waiting: &mut mpsc::Receiver<Message>) {
-        let Ok(channel) = link::connect(&self.address, self.credentials.tls.as_ref()).await else { return };
+        let Ok(channel) = way::connect(&self.address, self.credentials.tls.as_ref()).await else { return };
         let mut client = StoreClient::new(channel).max_encoding_message_size(MESSAGE_BYTES);
         let (frames, outgoing) = mpsc::channel(MOST_FRAMES);
         let token = self.credentials.token.clone().unwrap_or_default();

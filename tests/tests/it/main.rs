@@ -33,6 +33,7 @@ mod persistence;
 mod process;
 mod pubsub;
 mod rdb;
+mod replicas;
 mod reply_limits;
 mod rolling;
 mod scripts;

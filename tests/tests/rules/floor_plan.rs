@@ -58,7 +58,7 @@ const CONFINED: &[(&str, &[&str], &[&str])] = &[
         "hyper",
         &["store", "gateway", "tests"],
         &[
-            "store/src/client/link.rs",
+            "store/src/client/way.rs",
             "gateway/src/process/dial.rs",
             "gateway/src/net/http",
             "gateway/src/net/grpc",
@@ -117,6 +117,7 @@ const LAYERED: &[&str] = &[
     "proto/src",
     "proto/tls/src",
     "store/src",
+    "store/consensus/src",
     "store/engine/src",
     "tests/src",
 ];
@@ -235,6 +236,17 @@ fn the_engine_is_pure() {
     for (path, code) in sources("store/engine/src") {
         for word in IMPURE.iter().filter(|word| !frees(&path, word)) {
             assert!(!code.contains(word), "{path} names {word}: clock and randomness come in as values");
+        }
+    }
+}
+
+#[test]
+fn a_replica_is_pure() {
+    // How many seeds the simulation tries is a setting of the environment.
+    let simulates = |path: &str| path.starts_with("store/consensus/src/simulation");
+    for (path, code) in sources("store/consensus/src").into_iter().filter(|(path, _)| !simulates(path)) {
+        for word in IMPURE {
+            assert!(!code.contains(word), "{path} names {word}: time comes in as a value");
         }
     }
 }

@@ -1,0 +1,177 @@
+//! Clusters whose groups have three replicas: what a client was told is there, whichever process is lost.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tests::cluster::{Member, TestCluster, found};
+use tests::{Client, Value};
+
+/// Counts in two keys of different groups, together.
+const BOTH: &str =
+    "for _, key in ipairs(KEYS) do redis.call('INCR', key) end return redis.call('GET', KEYS[1])";
+
+/// What a client was told: the highest count of each key, and how often what went wrong.
+#[derive(Default)]
+struct Told {
+    counts: BTreeMap<String, i64>,
+    errors: BTreeMap<String, u64>,
+}
+
+impl Told {
+    fn hear(&mut self, key: &str, reply: Value) {
+        let count = match &reply {
+            Value::Integer(count) => *count,
+            Value::Error(text) => {
+                let word = text.split(|byte| *byte == b' ').next().unwrap_or_default();
+                *self.errors.entry(String::from_utf8_lossy(word).into_owned()).or_default() += 1;
+                return;
+            }
+            other => String::from_utf8_lossy(other.text().expect("a count")).parse().expect("a number"),
+        };
+        let known = self.counts.entry(key.to_owned()).or_default();
+        assert!(count > *known, "{key} was {known} and is {count}");
+        *known = count;
+    }
+
+    /// Nothing else went wrong, and most went right.
+    fn failed_only_with(&self, words: &[&str]) {
+        assert!(self.errors.keys().all(|word| words.contains(&&**word)), "{:?}", self.errors);
+        let (failed, done) = (self.errors.values().sum::<u64>(), self.counts.values().sum::<i64>());
+        assert!(failed < 20 && done > 10, "{failed} of {done}: {:?}", self.errors);
+    }
+
+    /// Nothing that was told is lost.
+    fn check(&self, client: &mut Client) {
+        for (key, told) in &self.counts {
+            let found = client.call(["GET", key]);
+            let found: i64 =
+                String::from_utf8_lossy(found.text().expect("it is there")).parse().expect("a number");
+            assert!(found >= *told, "{key} is {found}, {told} was acknowledged");
+        }
+    }
+}
+
+/// Counts in keys of all groups until it is over.
+fn count(mut client: Client, own: &[String], both: &[String], over: &AtomicBool) -> Told {
+    let mut told = Told::default();
+    while !over.load(Ordering::Relaxed) {
+        for key in own {
+            told.hear(key, client.call(["INCR", key]));
+        }
+        let keys: Vec<&str> = both.iter().map(String::as_str).collect();
+        told.hear(&both[0], client.eval(BOTH, &keys, &[]));
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    told
+}
+
+/// Counts while something happens; what the clients were told.
+fn counted(cluster: &mut TestCluster, name: &str, happens: impl FnOnce(&mut TestCluster)) -> Told {
+    let keys = |what: &str| -> Vec<String> {
+        (0..3).map(|store| cluster.key(store, &format!("{name}:{what}"))).collect()
+    };
+    let (own, both, over) = (keys("own"), keys("both"), AtomicBool::new(false));
+    let client = cluster.client(0);
+    let told = std::thread::scope(|scope| {
+        let counting = scope.spawn(|| count(client, &own, &both, &over));
+        happens(cluster);
+        over.store(true, Ordering::Relaxed);
+        counting.join().expect("it does not panic")
+    });
+    cluster.wait();
+    told.check(&mut cluster.client(0));
+    // A script over several groups is whole.
+    let mut client = cluster.client(0);
+    let values: Vec<Value> = both.iter().map(|key| client.call(["GET", key])).collect();
+    assert!(values.iter().all(|value| *value == values[0]), "half of a script: {values:?}");
+    told
+}
+
+/// Goes on for a while after all groups have a leader.
+fn goes_on(cluster: &TestCluster) {
+    cluster.wait();
+    std::thread::sleep(Duration::from_millis(300));
+}
+
+#[test]
+fn any_process_may_be_killed() {
+    let mut cluster = TestCluster::start_replicated(3, 1);
+    for at in 0..3 {
+        let told = counted(&mut cluster, &format!("kill{at}"), |cluster| {
+            goes_on(cluster);
+            cluster.stores[at].kill();
+            goes_on(cluster);
+            cluster.stores[at].start();
+            goes_on(cluster);
+        });
+        told.failed_only_with(&["UNKNOWN", "CLUSTERDOWN"]);
+    }
+}
+
+#[test]
+fn a_process_that_is_stopped_hands_over_what_it_leads() {
+    let mut cluster = TestCluster::start_replicated(3, 1);
+    for at in 0..3 {
+        let told = counted(&mut cluster, &format!("stop{at}"), |cluster| {
+            goes_on(cluster);
+            cluster.stores[at].stop();
+            goes_on(cluster);
+            cluster.stores[at].start();
+            goes_on(cluster);
+        });
+        // A script that has begun on a leader does not go on with the next one. Nothing of it was done.
+        told.failed_only_with(&["CLUSTERDOWN"]);
+    }
+}
+
+#[test]
+fn all_is_there_after_all_were_killed() {
+    let mut cluster = TestCluster::start_replicated(3, 1);
+    let told = counted(&mut cluster, "all", |cluster| {
+        goes_on(cluster);
+        cluster.stores.iter_mut().for_each(Member::kill);
+        cluster.stores.iter_mut().for_each(Member::start);
+        goes_on(cluster);
+    });
+    assert!(told.counts.len() == 4, "{:?}", told.counts);
+}
+
+#[test]
+fn a_minority_serves_nothing_and_the_majority_goes_on() {
+    let mut cluster = TestCluster::start_replicated(3, 1);
+    let told = counted(&mut cluster, "cut", |cluster| {
+        goes_on(cluster);
+        // It hears neither the others nor gateways.
+        cluster.wires[0].set_stalled(true);
+        cluster.stores[0].freeze(true);
+        goes_on(cluster);
+        cluster.stores[0].freeze(false);
+        cluster.wires[0].heal();
+        goes_on(cluster);
+    });
+    told.failed_only_with(&["UNKNOWN", "CLUSTERDOWN"]);
+}
+
+#[test]
+fn only_processes_without_data_become_a_cluster() {
+    let mut stores: Vec<Member> = (0..3).map(|_| Member::store(Some("sync"), &[])).collect();
+    stores.iter_mut().for_each(Member::start);
+    let addresses: Vec<_> = stores.iter().map(Member::address).collect();
+    let refused = |replicas: &str, addresses: &[_], why: &str| {
+        let (code, text) = found(addresses, replicas);
+        assert!(code == Some(1) && text.contains(why), "{code:?}: {text}");
+    };
+    refused("2", &addresses, "2 replicas protect from no more failures than 1; use 1, 3 or 5");
+    refused("3", &addresses[..2], "3 replicas need 3 processes on machines of their own, there are 2");
+    // One of them serves a gateway on its own.
+    let mut gateway = Member::gateway(&addresses[2..], &[]);
+    gateway.start();
+    assert_eq!(gateway.client().run("SET key value"), Value::Status("OK".into()));
+    refused("3", &addresses, "this process has data, or belongs to a cluster");
+    let mut other = Member::store(Some("sync"), &[]);
+    other.start();
+    // The two that were founded wait for the third: the same command again adds it, with any address that was named.
+    refused("3", &[addresses[0], addresses[1], other.address()], "this process belongs to the cluster");
+    gateway.kill();
+}
